@@ -79,11 +79,13 @@ class QueryTracker:
 
     Attributes:
         assessed: an assessor has the last word on the passages.
+        reasons: they are asked for after the ranking.
         clock: the time in seconds.
     """
 
     stage: str = "recruiting"
     assessed: bool = False
+    reasons: bool = False
     clock: Callable[[], float] = time.perf_counter
     done: int = 0
     total: int | None = None
@@ -93,14 +95,14 @@ class QueryTracker:
     _before: int = 0
 
     @classmethod
-    def of(cls, ranker: Ranker) -> QueryTracker:
+    def of(cls, ranker: Ranker, *, reasons: bool = False) -> QueryTracker:
         """A tracker that knows what this ranker does first and last."""
         seats = getattr(ranker, "seats", None)
         if seats is None or not (seats.recruits or seats.members):
             first = "scoring"
         else:
             first = "recruiting" if seats.recruits else "writing criteria"
-        return cls(first, assessed=ranker.config.rule.ensemble.asks)
+        return cls(first, assessed=ranker.config.rule.ensemble.asks, reasons=reasons)
 
     def take(self, event: Event) -> None:
         """Count one event."""
@@ -130,6 +132,8 @@ class QueryTracker:
                     self._count("assessing", done, total)
             case events.PassagesCompared(done=done, total=total):
                 self._count("comparing", done, total)
+            case events.RankingDone() if self.reasons:
+                self._enter("asking for reasons", None)
             case _:
                 pass
 

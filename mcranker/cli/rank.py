@@ -161,21 +161,20 @@ async def _rank_one(
     ranker: Ranker, job: _Job, invocation: Invocation, *, reasons: int, live: bool
 ) -> Ranking:
     ((query, passages),) = job.work()
-    tracker = QueryTracker.of(ranker)
+    tracker = QueryTracker.of(ranker, reasons=bool(reasons))
     invocation.reached = lambda: tracker.reached
     async with ranker, ranker.astream(query, passages) as events:
         with Live(tracker, wanted=live) as display, invocation.held():
             async for event in events:
                 tracker.take(event)
                 display.update()
-        assert isinstance(event, RankingDone), "the last event of every ranking"
-        if not reasons:
-            return event.ranking
-        try:
-            return await ranker.aexplain(event.ranking, reasons)
-        except (ModelError, BudgetExceeded) as error:
-            say(f"warning: there are no reasons: {error}")
-            return event.ranking
+            assert isinstance(event, RankingDone), "the last event of every ranking"
+            try:
+                return await ranker.aexplain(event.ranking, reasons) if reasons else event.ranking
+            except (ModelError, BudgetExceeded) as error:
+                with display.paused():
+                    say(f"warning: there are no reasons: {error}")
+                return event.ranking
 
 
 async def _rank_many(
@@ -187,7 +186,8 @@ async def _rank_many(
     reasons: int,
     live: bool,
 ) -> None:
-    tracker = RunTracker(len(job.queries))
+    stage = "ranking and asking for reasons" if reasons else "ranking"
+    tracker = RunTracker(len(job.queries), stage=stage)
     invocation.reached = lambda: tracker.reached
     early: dict[int, RankedQuery] = {}
     place = 0

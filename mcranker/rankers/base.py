@@ -421,23 +421,27 @@ class Ranker(ABC):
         return dispatch(work, rank, self._queries_at_once())
 
     def estimate(
-        self, query: str | Query, docs: Docs, *, instruction: str | None = None
+        self, query: str | Query, docs: Docs, *, instruction: str | None = None, reasons: int = 0
     ) -> Estimate:
         """Estimate the calls, tokens and US dollars of `rank` without sending anything.
 
+        With `reasons`, the calls that `explain` makes for so many passages are added.
+
         Raises:
-            ConfigError: the ranker takes no instruction.
+            ConfigError: the ranker takes no instruction, or as `explain`, if `reasons` are given.
             InputError: query or docs cannot be ranked as given.
             LedgerError: the ledger cannot be read.
         """
-        return self._bridge.call(lambda: self.aestimate(query, docs, instruction=instruction))
+        return self._bridge.call(
+            lambda: self.aestimate(query, docs, instruction=instruction, reasons=reasons)
+        )
 
     async def aestimate(
-        self, query: str | Query, docs: Docs, *, instruction: str | None = None
+        self, query: str | Query, docs: Docs, *, instruction: str | None = None, reasons: int = 0
     ) -> Estimate:
         """`estimate` for callers with an event loop."""
         ranker = self._limited_to(instruction=instruction)
-        return await ranker.aestimate_many([(query, docs)])
+        return await ranker.aestimate_many([(query, docs)], reasons=reasons)
 
     def estimate_many(
         self,

@@ -23,7 +23,7 @@ from starlette.responses import HTMLResponse, Response
 from starlette.routing import Route
 
 from mcranker import __version__
-from mcranker.events import Emit, Event
+from mcranker.events import Emit, Event, RankingDone
 from mcranker.inputs import as_passages, as_query
 from mcranker.logs import safe_logger
 from mcranker.ranking import Ranking
@@ -352,7 +352,8 @@ class _Service:
         queue = EventQueue()
 
         async def emit(event: Event) -> None:
-            queue.put(*event_data(event))
+            if not isinstance(event, RankingDone):  # it is sent as a whole, with its reasons
+                queue.put(*event_data(event))
 
         async def rank() -> None:
             try:

@@ -29,6 +29,7 @@ from mcranker.events import (
     PassageAssessed,
     PassagesCompared,
     PassageScored,
+    RankingDone,
     RubricWritten,
     TeamRecruited,
 )
@@ -46,6 +47,7 @@ from mcranker.serve.served import Job, ServedRanker, ServedRankers, discreet, pu
 from mcranker.serve.settings import Limits, Settings
 from personas.ranking.comparison import compare_rankings
 from personas.ranking.record import Hit, RankingRecord
+from personas.ranking.types import Reason
 from personas.report.compare.sentences import Sentence, reason, verdict
 from personas.words import counted
 
@@ -89,6 +91,7 @@ class RankedDocument(BaseModel):
     scores: dict[str, float | None] = Field(description="of each judge")
     missing: dict[str, str] = Field(description="why a judge's score is missing")
     imputed: dict[str, float] = Field(description="what counts for a missing score")
+    reasons: dict[str, Reason] = Field(description="of each judge, where they were asked for")
 
 
 class Taken(BaseModel):
@@ -134,6 +137,7 @@ _Team = Annotated[
     Field(description="a team or persona of the library by name, or a whole team"),
 ]
 _Name = Annotated[str | None, Field(description="by name; null for the first")]
+_Reasons = Annotated[int, Field(ge=0, description="for so many of the first, ask judges why")]
 _Instruction = Annotated[
     str, Field(description="what else matters, in a sentence: one more criterion for every judge")
 ]
@@ -250,6 +254,7 @@ class _Tools:
         team: _Team = None,
         ranker: _Name = None,
         instruction: _Instruction = "",
+        reasons: _Reasons = 0,
         deadline: Annotated[
             float | None, Field(gt=0, description="seconds; then what is known is returned")
         ] = None,
@@ -260,7 +265,8 @@ class _Tools:
         served, options = self._chosen(ranker, team)
         limited = served.limited(options, max_calls=max_calls, max_cost=max_cost)
         seconds = min(deadline or math.inf, self._limits.deadline)
-        job = self._job(limited, query, documents, instruction, seconds, top_n or 0)
+        wanted = {"query": query, "documents": documents, "instruction": instruction}
+        job = self._job(limited, {**wanted, "reasons": reasons}, seconds, top_n or 0)
         if max_calls is not None or max_cost is not None:
             await _check_cost(job, max_calls, max_cost)
         try:
@@ -286,10 +292,11 @@ class _Tools:
                     scores=dict(hit.scores),
                     missing={name: discreet(said) for name, said in hit.missing.items()},
                     imputed=dict(hit.imputed),
+                    reasons=dict(hit.reasons),
                 )
                 for hit, relevance in zip(ranking, scored.scores, strict=True)
             ],
-            notes=[*warnings_of(ranking), *scored.warnings],
+            notes=[*warnings_of(ranking, reasons), *scored.warnings],
             calls=ranking.usage.calls,
             reused_answers=ranking.reused.calls,
             cost_usd=ranking.cost,
@@ -303,10 +310,12 @@ class _Tools:
         team: _Team = None,
         ranker: _Name = None,
         instruction: _Instruction = "",
+        reasons: _Reasons = 0,
     ) -> EstimateResult:
         """Say what the tool rank would take for the same arguments. Nothing is sent."""
         served, options = self._chosen(ranker, team)
-        job = self._job(served.with_options(options), query, documents, instruction)
+        wanted = {"query": query, "documents": documents, "instruction": instruction}
+        job = self._job(served.with_options(options), {**wanted, "reasons": reasons})
         found = await job.estimate()
         return EstimateResult(
             calls=found.calls,
@@ -392,27 +401,22 @@ class _Tools:
         )["options"]
 
     def _job(
-        self,
-        ranker: Ranker,
-        query: str,
-        documents: _Documents,
-        instruction: str,
-        seconds: float = 0.0,
-        top_n: int = 0,
+        self, ranker: Ranker, wanted: dict[str, Any], seconds: float = 0.0, top_n: int = 0
     ) -> Job:
         """Return the ranking job, within the limits."""
-        body = {
-            "query": query,
-            "documents": documents,
-            "instruction": instruction,
-        }
-        found = read_fields(body, RANK_FIELDS, self._limits)
+        found = read_fields(wanted, RANK_FIELDS, self._limits)
         if not found.get("documents"):
             raise Problem("empty", "documents is empty; give at least one")
         passages = as_passages(found["documents"])
-        told = found["instruction"]
-        most = min(top_n, len(passages))
-        return Job(ranker, as_query(found["query"]), passages, seconds, most, instruction=told)
+        return Job(
+            ranker,
+            as_query(found["query"]),
+            passages,
+            seconds,
+            min(top_n, len(passages)),
+            instruction=found["instruction"],
+            reasons=found["reasons"],
+        )
 
     def _found(self, ranking_id: str) -> dict[str, Any]:
         ranking = self._kept.get(ranking_id, "")
@@ -431,11 +435,15 @@ class _Progress:
     def __init__(self, context: Context[Any, Any]) -> None:
         self._context = context
         self._latest = 0.0
+        self._reached: tuple[float, float | None] = 0, None
 
     async def emit(self, event: Event) -> None:
+        if isinstance(event, RankingDone):
+            await self._context.report_progress(*self._reached, "asking for reasons")
+            return
         now = time.monotonic()
         if (news := _progress(event)) and (now - self._latest >= _EACH or news[0] == news[1]):
-            self._latest = now
+            self._latest, self._reached = now, news[:2]
             await self._context.report_progress(*news)
 
 

@@ -89,8 +89,8 @@ class Job:
 
     async def estimate(self) -> Estimate:
         """Estimate the ranking; nothing is sent."""
-        told = self.instruction or None
-        return await self.ranker.aestimate(self.query, self.passages, instruction=told)
+        wanted: dict[str, Any] = {"instruction": self.instruction or None, "reasons": self.reasons}
+        return await self.ranker.aestimate(self.query, self.passages, **wanted)
 
 
 class ServedRanker:
@@ -170,7 +170,7 @@ class ServedRanker:
 
         Args:
             job: what to rank, by this ranker or a variant of it.
-            emit: takes the events of the ranking, if given.
+            emit: takes the events of the ranking, if given; `RankingDone` only if reasons follow.
 
         Raises:
             Problem: too many wait, or there is no ranking in time.
@@ -182,8 +182,12 @@ class ServedRanker:
             try:
                 with anyio.fail_after(left + GRACE):
                     ranking = await self._rank(job, left, emit)
+                    if not job.reasons:
+                        return ranking
+                    if emit is not None:
+                        await emit(RankingDone(ranking.query.id, ranking))
                     left = max(job.seconds - (time.monotonic() - began), _SHORTEST)
-                    return await _explained(job, ranking, left) if job.reasons else ranking
+                    return await _explained(job, ranking, left)
             except TimeoutError:
                 raise Problem("timeout", f"no ranking after {job.seconds:g} seconds") from None
 
