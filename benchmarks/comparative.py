@@ -360,7 +360,7 @@ def put(path: Path, name: str, text: str) -> None:
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.partition("\n")[0] if __doc__ else "")
     parser.add_argument("--data", default="mini", help="a name or a folder, as beir-eval takes it")
-    parser.add_argument("--queries", type=int, help="only the first so many judged ones")
+    parser.add_argument("--queries", type=int, help="only the first N judged ones")
     parser.add_argument("--seeds", type=int, default=SEEDS)
     parser.add_argument("--into", type=Path, help="a Markdown file with a place for the tables")
     arguments = parser.parse_args()

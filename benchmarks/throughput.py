@@ -10,7 +10,7 @@ run has a process of its own, the contenders take turns, and the figures are med
 rounds. "x aiohttp" and "x openai" compare the throughput with bare aiohttp and with OpenAI's
 library as it comes; the CPU time is that of the client's process alone.
 
-With --queued: one query with so many passages, left after the first results; the seconds to
+With --queued: one query with that number of passages, left after the first results; the seconds to
 the first score, and how much the process grew by then beyond the passages themselves.
 """
 

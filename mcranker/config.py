@@ -28,10 +28,10 @@ from personas.plain import can_be_encoded
 from personas.ranking.usage import Stage
 
 MOST_IN_A_BATCH = 10_000
-"""Calls that wait together for a batch, at most, where nobody has set ``concurrency``."""
+"""Calls that wait together for a batch, at most, without ``concurrency``."""
 
 QUERIES_OF_A_BATCH = 100
-"""Queries whose calls go into one batch, where nobody has set ``query_concurrency``."""
+"""Queries whose calls go into one batch, without ``query_concurrency``."""
 
 MOST_IN_A_CALL = 100
 MOST_INSTRUCTION = 10_000  # characters
@@ -194,7 +194,7 @@ class RankerConfig(BaseModel):
     )
     missing: Literal["mean_of_team", "lowest", "constant", "fail"] = Field(
         "mean_of_team",
-        description="What stands in for a missing score: the mean of the passage's other "
+        description="What replaces a missing score: the mean of the passage's other "
         "scores, 0, a constant, or an error.",
     )
     missing_constant: float = Field(
@@ -208,7 +208,7 @@ class RankerConfig(BaseModel):
         None,
         ge=1,
         le=LARGEST,
-        description="Return only the first so many passages.",
+        description="Return only the first N passages.",
     )
     min_relevance: float | None = Field(
         None,
@@ -246,7 +246,7 @@ class RankerConfig(BaseModel):
         0,
         ge=0,
         le=100,
-        description="How often recruiter and criteria writers are asked the same question anew "
+        description="How often recruiter and criteria writers are asked the same question again "
         "after an unreadable answer, before reask; never at temperature 0, where the answer would "
         "be the same.",
     )
@@ -261,7 +261,7 @@ class RankerConfig(BaseModel):
         None,
         ge=1,
         le=LARGEST,
-        description="Rank only the first so many passages; the rest follow as they are.",
+        description="Rank only the first N passages; the rest follow as they are.",
     )
     example_rank: int = Field(
         1,
@@ -312,13 +312,13 @@ class RankerConfig(BaseModel):
         ge=0,
         le=LARGEST,
         description="Which sample to take where answers vary (temperature above 0): another "
-        "number asks anew instead of taking what the ledger has.",
+        "number asks again instead of taking what the ledger has.",
     )
     top_k: int | None = Field(
         None,
         ge=1,
         le=LARGEST,
-        description="Leave out scoring calls that cannot change the first so many ranks.",
+        description="Leave out scoring calls that cannot change the first N ranks.",
     )
     persona_order: Literal["auto", "team"] = Field(
         "auto",
@@ -500,7 +500,7 @@ class RankerConfig(BaseModel):
         *,
         team_size: int | None = None,
     ) -> RankerConfig:
-        """A configuration with some fields replaced; fields that nobody set stay unset.
+        """A configuration with some fields replaced; unset fields stay unset.
 
         With another preset, what the former preset had set goes with it.
         """
@@ -542,7 +542,7 @@ class RankerConfig(BaseModel):
         return RankerConfig.of(config, chosen) if chosen else config
 
     def for_writers(self, recruiter: Capabilities, criteria: Capabilities) -> RankerConfig:
-        """This configuration with the library's personas and rubrics, where nobody can write any.
+        """This configuration with the library's personas and rubrics, where no model can write any.
 
         That is where the models of these roles answer typed questions only; fields that are set
         are kept.
@@ -582,7 +582,7 @@ class RankerConfig(BaseModel):
 
     @property
     def queries_at_once(self) -> int:
-        """``query_concurrency``, or many where nobody set it and a batch gathers them."""
+        """``query_concurrency``, or many if it is not set and a batch gathers them."""
         gathered = self.batch and "query_concurrency" not in self.model_fields_set
         return QUERIES_OF_A_BATCH if gathered else self.query_concurrency
 

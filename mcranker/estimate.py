@@ -28,10 +28,11 @@ Count = Callable[[str, ChatRequest, ChatReply], None]
 
 BYTES_A_TOKEN = 4  # of prompts
 BYTES_A_JSON_TOKEN = 3  # of replies; brackets and digits are tokens of their own
-REPLY_TOKENS = 4  # that stand around a reply
+REPLY_TOKENS = 4  # around a reply
 CRITERIA = 4  # of a rubric
 PROPERTIES = 4  # that REBEL infers for a query
 EXPLANATION = (
+    # english: sent to models
     "The passage deals with this side of the question in enough detail that somebody with "
     "this background could act on what it says."
 )

@@ -83,7 +83,7 @@ class Ranking(RankingRecord):
         Args:
             ensemble: ``"sum"``, ``"reciprocal_rank"``, or one that a package adds, see
                 `personas.Ensemble`.
-            missing: what stands in for a missing score, as in `RankerConfig`.
+            missing: what replaces a missing score, as in `RankerConfig`.
             missing_constant: the constant for ``missing="constant"``.
             first_stage_weight: share of the first stage's score, 0 to 1.
             rank_ties: the rank of equal scores with ``"reciprocal_rank"``, see `RankerConfig`.
@@ -334,10 +334,10 @@ def combined(
         row_of: the row of each passage; -1 for one that was not judged.
         passages: all passages.
         assessed: the assessor's scores, one column; None without an assessor.
-        refuse_missing: nothing may stand in for a missing score.
+        refuse_missing: nothing may replace a missing score.
 
     Raises:
-        MissingScoreError: a score is missing and nothing may stand in for it.
+        MissingScoreError: a score is missing and nothing may replace it.
         ConfigError: an ensemble of another package gives no scores.
     """
     import numpy as np

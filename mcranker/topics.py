@@ -87,7 +87,7 @@ def read_topics(lines: Lines, name: str, topic_field: TopicField = "title") -> l
     Raises:
         InputError: text outside of a topic, a topic that does not end, or XML that is none; a
             document type declaration; a topic without an id, or without text in that field; a
-            line of a table with another number of columns; an id that stands twice; no query.
+            line of a table with another number of columns; an id that occurs twice; no query.
     """
     remaining = iter(lines)
     first = next(remaining, None)
@@ -167,7 +167,7 @@ def _sgml(lines: Lines, name: str) -> Iterator[_Topic]:
             else:
                 inside = "" if closes else found
                 if inside in _KNOWN and inside in topic.fields:
-                    raise InputError(f"{where}: <{tag[2]}> stands twice in a topic; keep one")
+                    raise InputError(f"{where}: <{tag[2]}> occurs twice in a topic; keep one")
         _put(topic, inside, line[end:], where)
     if topic is not None:
         raise InputError(f"{topic.where}: the topic has no end; put </top> behind it")
@@ -253,7 +253,7 @@ class _XmlReader:
             return
         self._open.append(tag)
         if len(self._open) == 1 and tag in _KNOWN and tag in self._topic.fields:
-            raise InputError(f"{self._where}: <{name}> stands twice in a topic; keep one")
+            raise InputError(f"{self._where}: <{name}> occurs twice in a topic; keep one")
 
     def _end(self, name: str) -> None:
         if self._open:

@@ -59,7 +59,7 @@ def ranking_span(
 ) -> Iterator[Callable[[Ranking], None]]:
     """A span for what happens in the block; call what is given with the ranking."""
     span = tracer = None
-    # Whoever sets a provider has imported this.
+    # A program that sets a provider has imported this.
     if (api := sys.modules.get("opentelemetry.trace")) is not None:
         from mcranker import __version__
 

@@ -146,7 +146,7 @@ def _verdict(results: list[CellResult]) -> tuple[int, list[dict[str, Any]]]:
     if missing:
         code = MISSING_SCORES
         unit = ScoreCounts.unit(metrics.scores for _, metrics in finished)
-        message = f"{counted(missing, *unit)} missing; the report tells why"
+        message = f"{counted(missing, *unit)} missing; the report says why"
         errors.append({"code": "MissingScores", "message": message, "retryable": False})
     for result, metrics in finished:
         if metrics.failed:

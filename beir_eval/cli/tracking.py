@@ -65,7 +65,7 @@ class CellTracker:
                 pass
 
     def end_query(self, query_id: str, passages: int) -> None:
-        """Count one query that is finished, or failed, with so many passages."""
+        """Count one query that is finished, or failed, and its passages."""
         self.queries_done += 1
         self._finished += passages
         self._sizes.pop(query_id, None)

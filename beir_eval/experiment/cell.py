@@ -113,7 +113,7 @@ class RunJob:
     def begin(self, ranker: Ranker) -> None:
         """Make the folder, or see that what is ranked there was ranked with the same choices.
 
-        Nobody else may be writing there, see `beir_eval.lock`.
+        No other program may write there, see `beir_eval.lock`.
 
         Raises:
             RunFolderError: it was ranked with other choices.
@@ -298,7 +298,7 @@ def _cut_torn_line(path: Path) -> None:
 
 
 def _keep_lines(path: Path, offsets: Iterable[int]) -> None:
-    """Make a file anew of the lines at `offsets`, in that order, with one in memory at a time."""
+    """Rewrite a file with the lines at `offsets`, in that order, one in memory at a time."""
     with replacing(path) as file, path.open("rb") as lines:
         for offset in offsets:
             lines.seek(offset)

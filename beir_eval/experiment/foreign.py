@@ -29,7 +29,7 @@ if TYPE_CHECKING:
     from beir_eval.experiment.run_folder import SuiteNote
 
 DATASET = "{dataset}"
-"""Stands in a path for the name of each data set."""
+"""Placeholder in a path for the name of each data set."""
 
 _log = safe_logger("mcranker.beir_eval.foreign")
 
@@ -107,7 +107,7 @@ def check_template(named: str, where: str) -> None:
     if not named.strip():
         raise SuiteError(f"{where}={named!r}: name a TREC run")
     if set(named.replace(DATASET, "")) & set("{}"):
-        raise SuiteError(f"{where}={named!r}: the one thing that may stand in braces is {DATASET}")
+        raise SuiteError(f"{where}={named!r}: the only placeholder is {DATASET}")
 
 
 @dataclass(frozen=True, slots=True)

@@ -91,7 +91,7 @@ def _distinctions(data: DataManifest) -> tuple[str, ...]:
 
 
 def _homes(runs: Sequence[RunFolder]) -> list[Path]:
-    """The fewest parts of the runs' paths by which no two stand in one place of the table."""
+    """The fewest parts of the runs' paths that give each its own place in the table."""
     paths = [run.path.resolve() for run in runs]
     outs = [path.parent.parent for path in paths]
     for homes in (outs, [out / path.name for out, path in zip(outs, paths, strict=True)]):

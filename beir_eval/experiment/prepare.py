@@ -81,7 +81,7 @@ def chosen_queries(
     Args:
         dataset: the whole.
         queries: ids of those to keep, in this order; without, all judged ones.
-        limit: keep only the first so many.
+        limit: keep only the first N.
 
     Raises:
         DatasetError: an id is not there, or appears twice.

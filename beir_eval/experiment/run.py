@@ -8,7 +8,7 @@ for result in run_suite(load_suite("table1"), plan):
     print(result.dataset, result.label, result.metrics.means)
 ```
 
-Every ranking is written as soon as it is there, and every answer stands in the ledger before
+Every ranking is written as soon as it is there, and every answer is in the ledger before
 it is used: the same call again goes on where the last one ended, and asks nothing twice. Runs
 that share a ledger share answers, so that three ensembles of the same scores cost one.
 """
@@ -57,7 +57,7 @@ class Plan:
         datasets: in place of the suite's; empty for the suite's.
         rankers: labels of those to run; empty for all.
         queries: ids of the queries; empty for all judged ones.
-        limit: only the first so many queries of each data set.
+        limit: only the first N queries of each data set.
         depth: passages a query; None for the suite's.
         first_stage: what finds the passages; its depth is not looked at.
         measures: names as ir-measures writes them; the first one heads the tables.

@@ -1,4 +1,4 @@
-"""Run folders: what a ranker made of a data set, kept whole, so that a report asks nobody again.
+"""Run folders: what a ranker made of a data set, kept whole, so that a report makes no call.
 
     OUT/DATASET/data/       what was ranked, shared by all rankers of the data set
         manifest.json       `DataManifest`
@@ -10,7 +10,7 @@
     OUT/DATASET/RANKER/     one run
         manifest.json       `RunManifest`
         rankings.jsonl      a query a line, in the order of the queries once the run is finished:
-                            `Ranking.to_dict` without titles and texts, which stand in data/
+                            `Ranking.to_dict` without titles and texts, which are in data/
         run.trec            the rankings as a TREC run
         metrics.json        `Metrics` of that run
 
@@ -48,9 +48,9 @@ DATA_FOLDER = "data"
 DATA_FILES = ("queries.jsonl", "qrels.tsv", "passages.jsonl", "first_stage.trec", "metrics.json")
 RUN_FILES = (RANKINGS, "run.trec", "metrics.json")
 FIRST_STAGE = "first stage"
-"""Label of the first stage's own run in tables; its name stands in `FirstStageNote`."""
+"""Label of the first stage's own run in tables; its name is in `FirstStageNote`."""
 FOREIGN = "foreign run"
-"""Stands in a manifest in the place of a ranker's name where a TREC run was given."""
+"""In a manifest, the ranker's name of a TREC run."""
 
 
 _Count = Annotated[int, Field(ge=0, le=2**63 - 1)]

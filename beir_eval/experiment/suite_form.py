@@ -250,7 +250,7 @@ def _check_paper(form: SuiteForm, place: str) -> None:
             continue
         if table is None:
             raise SuiteError(
-                f"{where}: paper_row={row!r} needs the table that it stands in; "
+                f"{where}: paper_row={row!r} needs the table that it is in; "
                 "add paper_table at the top"
             )
         if row not in tables[table]:
@@ -272,7 +272,7 @@ def _check_paper_rows(form: SuiteForm, tables: Mapping[str, tuple[str, ...]], pl
     for number, row in enumerate(form.paper_rows):
         where = f"{place}: paper_rows: {row!r}"
         if form.paper_table is None:
-            raise SuiteError(f"{where} needs the table that it stands in; add paper_table")
+            raise SuiteError(f"{where} needs the table that it is in; add paper_table")
         if row not in tables[form.paper_table]:
             known = tables[form.paper_table]
             raise SuiteError(f"{where} is not in {form.paper_table}; {hint(row, known)}")

@@ -47,7 +47,7 @@ class Options:
 
         Args:
             ranker: its name in `mcranker.rankers.RANKERS`.
-            own: what stands beside its label; goes before the settings.
+            own: what appears beside its label; goes before the settings.
             place: file and label, for messages.
 
         Raises:

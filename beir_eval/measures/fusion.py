@@ -6,7 +6,7 @@
 In this project a run's order is its ranking, whatever its scores; ranx sorts by score and
 leaves ties to chance. Methods that go by rank therefore get scores that fall by one from place
 to place, so that they see the order of the lists; methods that go by score get the scores as
-they are. Fused documents with equal scores stand in the order of the first run that has them.
+they are. Fused documents with equal scores are in the order of the first run that has them.
 
 The first fusion of a process by ranx takes its start, some 10 s, and up to a minute more in which
 numba compiles the method. With ``NUMBA_DISABLE_JIT=1`` in the environment it compiles nothing,
@@ -275,7 +275,7 @@ def _by_ranx(
     norm: str | None,
     options: Mapping[str, Any],
 ) -> dict[str, dict[str, float]]:
-    # ranx is compiled anew for every length of the longest id: numbers have always the same.
+    # ranx is compiled again for every length of the longest id: numbers have always the same.
     documents = {doc_id: None for table in tables for scores in table.values() for doc_id in scores}
     number_of = {doc_id: f"{place:0{_ID_WIDTH}}" for place, doc_id in enumerate(documents)}
     id_of = {number: doc_id for doc_id, number in number_of.items()}

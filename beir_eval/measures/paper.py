@@ -1,4 +1,4 @@
-"""The numbers of the paper, to stand beside one's own, always labelled as the paper's.
+"""The paper's numbers, shown beside one's own and always labelled as the paper's.
 
 "Generating Diverse Criteria On-the-Fly to Improve Pointwise LLM Rankers", arXiv 2404.11960.
 """

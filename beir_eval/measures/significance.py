@@ -231,7 +231,7 @@ def confidence_intervals(
 ) -> dict[Label, Interval]:
     """Student's intervals of the means over queries: mean +- t * sd / sqrt(n), sd with n - 1.
 
-    An interval is the same whichever other runs stand beside it. For the interval of a
+    An interval is the same whichever other runs appear beside it. For the interval of a
     difference, give the differences as a run of their own. Where all values are equal the ends
     are too. One query says nothing of others: its interval goes from `low` to `high`.
 

@@ -2,7 +2,7 @@
 
 Passages that a ranker could not tell apart keep the order of the first stage. The same scores
 could as well have put them in any other order, so a run's value is one of many. Three figures
-stand for them: ties in the worst order, in the best, and drawn by lot, which is the mean of
+represent them: ties in the worst order, in the best, and drawn by lot, which is the mean of
 `DRAWS` draws. Only the last one owes nothing to the first stage, so tests compare runs by it.
 
 Each draw gives the passages of a query to the ensemble in another order. That covers ties of the

@@ -100,7 +100,7 @@ def kept_run(root: Path, key: str) -> Found | None:
         return None
     try:
         lines = orjson.loads((folder / RUN_FILE).read_bytes())
-    except FileNotFoundError:  # removed by somebody just now
+    except FileNotFoundError:  # removed by another process just now
         return None
     return {
         query_id: [(doc_id, score) for doc_id, score in documents] for query_id, documents in lines

@@ -235,7 +235,7 @@ def main() -> NoReturn:
 
 
 class _PipeClosed(Exception):
-    """Nobody reads the output any more; click would turn the plain error into exit code 1."""
+    """The output has no reader any more; click would turn the plain error into exit code 1."""
 
 
 def _add_common_options(command: click.Command) -> None:

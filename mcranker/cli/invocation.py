@@ -29,7 +29,7 @@ def say(message: str) -> None:
 
 def say_as_it_is(message: str) -> None:
     """Like `say`, for one short line that is known to be harmless; imports nothing."""
-    # Where nobody can be told, the work goes on all the same.
+    # Where no message can be shown, the work goes on all the same.
     with contextlib.suppress(OSError):
         click.echo(f"{_speaker[0]}: {message}", err=True)
 

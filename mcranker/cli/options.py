@@ -405,7 +405,7 @@ def _param_type(kind: Any, metadata: list[Any]) -> click.ParamType[Any]:
     if kind in _NUMBERS:
         low = next((each.ge for each in metadata if hasattr(each, "ge")), None)
         high = next((each.le for each in metadata if hasattr(each, "le")), None)
-        # The limits of 64 bits are no news to anybody.
+        # The limits of 64 bits need no mention.
         low, high = (None if each in (-LARGEST, LARGEST) else each for each in (low, high))
         return _NUMBERS[kind](min=low, max=high)
     return click.STRING

@@ -69,7 +69,7 @@ class Tracker(Protocol):
         ...
 
     def seconds_left(self) -> float | None:
-        """Seconds until all is done, if it goes on like this; None while there is no telling."""
+        """Seconds until all is done, if it goes on like this; None while unknown."""
         ...
 
 

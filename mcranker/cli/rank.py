@@ -388,7 +388,7 @@ def _flags() -> list[click.Parameter]:
         *fusion_flags(),
         team_flag(
             "A saved team, a saved ranking for the team that judged it, or a team of the library; "
-            "nobody is recruited, unless --team-size is larger."
+            "none is recruited, unless --team-size is larger."
         ),
         *config_flags(),
         *model_flags(ROLES),

@@ -270,7 +270,7 @@ def _save_team(ranking: Ranking, name: str) -> None:
     from personas.files import FORMATS
 
     if ranking.team is None:
-        say(f"warning: nobody judged, so there is no team to keep in {name}")
+        say(f"warning: there was no judge, so there is no team to keep in {name}")
         return
     write_whole(name, dumps(ranking.team, format=FORMATS[Path(name).suffix.lower()]))
 

@@ -97,7 +97,7 @@ def given_settings(ctx: click.Context) -> Settings:
         settings = load_settings(given["config"])
     else:
         name = given["ranker"] or "mcranker"
-        # Whoever reaches this machine's loopback may try another team in the playground.
+        # All who reach this machine's loopback may try another team in the playground.
         chosen = ("team",) if "team" in RANKERS.get(name).takes() else ()
         unscored = {"unscored": value} if (value := given.get("unscored")) else {}
         ranker = RankerSettings(name, name, options, ("*",), chosen, **unscored)

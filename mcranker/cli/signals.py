@@ -20,7 +20,7 @@ class Interrupts:
 
     The first signal is a `KeyboardInterrupt`; where an event loop runs, what runs in it is
     cancelled first. Those that follow within 2 seconds are taken for the same wish, so that no
-    unfinished file is left because somebody pressed Ctrl-C twice. A later one ends the process
+    unfinished file is left because Ctrl-C was pressed twice. A later one ends the process
     at once. What is ignored when the block begins stays so.
 
     Attributes:

@@ -36,7 +36,7 @@ class RankerSource:
     Made of options it can be pickled; a copy makes a ranker of its own.
 
     Args:
-        ranker: used as it is, and closed by whoever made it.
+        ranker: used as it is, and closed by its maker.
         options: arguments of `MCRanker`, if no ranker is given.
 
     Raises:

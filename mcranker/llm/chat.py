@@ -1,6 +1,6 @@
 """The one boundary to language models: a request, a reply, and who answers.
 
-`ChatModel` has one working method. Whatever stands around a provider (caching, limits,
+`ChatModel` has one working method. Whatever wraps a provider (caching, limits,
 retries) is a `ChatModel` too and wraps another one.
 """
 
@@ -334,7 +334,7 @@ class CutsByTokens(Protocol):
     """A `ChatModel` whose tokenizer is at hand."""
 
     async def cut(self, text: str, tokens: int) -> str:
-        """The beginning of `text` that has up to so many tokens.
+        """The beginning of `text` that has up to `tokens` tokens.
 
         Raises:
             ModelError: the tokenizer, or the way to it, failed.

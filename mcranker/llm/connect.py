@@ -54,7 +54,7 @@ def connect(
     concurrency: int = 64,
     timeout: float = 120.0,
 ) -> ChatModel:
-    """The model that a name stands for. Nothing is sent yet.
+    """The model of a name. Nothing is sent yet.
 
     | model | what it is |
     |---|---|

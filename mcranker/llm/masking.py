@@ -37,7 +37,7 @@ MARK = "[key]"
 HOST_MARK = "[address]"
 """In place of a host."""
 
-LEAST_SECRET = 4  # characters; fewer tell nothing, and stand in many words
+LEAST_SECRET = 4  # characters; fewer say nothing, and are part of many words
 _ROW = 8  # characters of a secret that show it; fewer may be those of a word
 LONGEST_URL = 200  # characters of an address that are shown
 

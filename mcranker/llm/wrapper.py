@@ -6,7 +6,7 @@ from mcranker.llm.chat import Capabilities, ChatModel, CutsByTokens
 
 
 class Wrapper:
-    """A chat model that stands around another one; subclasses say how they answer."""
+    """A chat model that wraps another one; subclasses say how they answer."""
 
     def __init__(self, model: ChatModel) -> None:
         self._model = model
@@ -21,7 +21,7 @@ class Wrapper:
 
     @property
     def inner(self) -> ChatModel:
-        """The model that this one stands around."""
+        """The wrapped model."""
         return self._model
 
     @property

@@ -58,7 +58,7 @@ class Scores:
 
 
 class TakesScores(Protocol):
-    """Whoever judges tell their scores: the ensembler."""
+    """Receiver of judges' scores: the ensembler."""
 
     async def tell(self, message: Scores, /) -> None: ...
 

@@ -41,7 +41,7 @@ class Scoring(ABC):
         rubric: the judge's criteria, if there are any.
 
     Attributes:
-        instruction: says in the prompt what to answer; stands where it has ``{answer}``.
+        instruction: says in the prompt what to answer; replaces its ``{answer}``.
         prefill: the beginning of the reply, for models that take one.
         schema: form of the reply; None for free text, which an estimate takes to be short.
         labels: texts of which the reply is one, and whose probabilities are wanted.

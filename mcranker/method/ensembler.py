@@ -23,7 +23,7 @@ from mcranker.runtime.actor import Actor
 from personas.ranking.types import DEADLINE, Score, ScoreMatrix
 
 _SPARE = 8
-"""One call for so many places is handed out before there is a place for it."""
+"""Places per call that is handed out before there is a place for it."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -114,7 +114,7 @@ class Ensembler(Actor[TeamKnown | Ready | Scores | Assessed, None]):
             self.assessor = Assessor(session, self, scientists)
             self.assessed = ScoreMatrix.empty(rows, 1)
             self._most_assessing = session.calls_at_once(session.models.assessor)
-            # A model with few prompt prefixes would evaluate them anew by turns.
+            # A model with few prompt prefixes would evaluate them again and again.
             self._assess_last = session.models.assessor.capabilities.prefix_slots is not None
         self._to_assess: deque[int] = deque()
         self._assessments = 0
@@ -219,7 +219,7 @@ class Ensembler(Actor[TeamKnown | Ready | Scores | Assessed, None]):
         )
 
     async def _hand_out(self) -> None:
-        # Nobody's mailbox fills up: it takes as many messages as may be under way. An actor that
+        # No mailbox fills up: it takes as many messages as may be under way. An actor that
         # takes none any more has failed, and its own error is the one to tell.
         with suppress(anyio.BrokenResourceError, anyio.ClosedResourceError):
             while len(self._under_way) < self._most and (call := self._schedule.take()) is not None:

@@ -67,7 +67,7 @@ def with_examples(
 ) -> tuple[Turn, ...]:
     """The criteria prompt with the rubrics of `examples` in it.
 
-    They stand where the prompt has ``{{examples}}``, else behind its last turn that is not the
+    They replace the prompt's ``{{examples}}``, else behind its last turn that is not the
     beginning of the reply.
     """
     text = ""

@@ -42,7 +42,7 @@ class Panel(Actor[ScorePassages, None]):
     """All judges score passages together: one call asks all questions about all of them (Eq. 3).
 
     Where a model takes fewer questions or shorter states, the passages are divided over several
-    calls, and then the questions. The passages of a call stand in first-stage order, turned by a
+    calls, and then the questions. The passages of a call are in first-stage order, turned by a
     hash of the query and by one more from call to call, so that none stands first in all of them.
     What fails with others is asked again: a call that fails, in halves; an answer that is missing,
     alone. Scores by criterion are combined by the weights of the rubric; where one of them is

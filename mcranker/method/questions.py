@@ -167,7 +167,7 @@ class DirectSheet:
     """One question a passage, without a persona (App. D.6).
 
     Args:
-        members: whose criteria stand in the question, if any.
+        members: whose criteria are in the question, if any.
         session: the query.
     """
 

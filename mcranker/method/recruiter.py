@@ -104,7 +104,7 @@ class Recruiter(Actor[Passage, tuple[Member, ...]]):
             try:
                 found += await rest._recruit_once(example)
             except ReplyError as error:
-                logger.info("query %r: nobody else was named: %s", self._session.asked.id, error)
+                logger.info("query %r: no one else was named: %s", self._session.asked.id, error)
         if len(found) < wanted:
             logger.warning(
                 "query %r: asked for %d recruits, got %d; the team is smaller than the others",
@@ -151,7 +151,7 @@ class Recruiter(Actor[Passage, tuple[Member, ...]]):
         )
 
     def _who_may_join(self, personas: Sequence[Persona]) -> tuple[Persona, ...]:
-        """The first so many personas that are neither on the team already nor forbidden."""
+        """The first N personas that are neither on the team already nor forbidden."""
         recruits = self._seats.recruits
         if self._session.config.snake_case_personas:
             renamed = map(_snake_cased, personas)
@@ -181,7 +181,7 @@ class Recruiter(Actor[Passage, tuple[Member, ...]]):
             chosen = [(known.get(persona.name.casefold()), persona) for persona in personas]
             found = [_with_reason(member, persona) for member, persona in chosen if member]
             if not found:
-                raise Unreadable("none of the names stands in the list.")
+                raise Unreadable("none of the names stands in the list.")  # english: sent to models
             return tuple(found[: self._seats.recruits])
 
         return await self._session.ask(

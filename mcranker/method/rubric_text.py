@@ -45,7 +45,7 @@ def with_instruction(member: Member, instruction: str) -> Member:
 
 
 def judge_without_team(instruction: str) -> tuple[Member, ...]:
-    """The judge of rankers without a team: nobody, or with an instruction one with criteria."""
+    """The judge of rankers without a team: none, or with an instruction one with criteria."""
     if not instruction.strip():
         return ()
     return (with_instruction(Member(persona=Persona(name="search expert")), instruction),)

@@ -1,6 +1,6 @@
 """Which scores are still worth asking for: all of them, or those that the first ranks depend on.
 
-A schedule hands out calls and takes note of how they ended; it makes none itself. Rows stand for
+A schedule hands out calls and takes note of how they ended; it makes none itself. Rows are
 distinct passages. A judge takes part from the moment it is ready.
 """
 
@@ -40,7 +40,7 @@ class Schedule(Protocol):
         ...
 
     def take(self) -> Call | None:
-        """A call that nobody has taken; None if there is none for now."""
+        """A call not taken yet; None if there is none for now."""
         ...
 
     def settle(self, row: int, judge: int) -> None:
@@ -57,7 +57,7 @@ class EveryScore:
     Args:
         rows: distinct passages.
         judges: how many there are, at most until the team is known.
-        together: nobody begins before all are ready.
+        together: none begins before all are ready.
         by_judge: one judge after the other.
     """
 

@@ -92,7 +92,7 @@ class Seats:
         """The seats of a configuration whose ``team_size`` counts all of them.
 
         Raises:
-            ConfigError: they are too few; nobody may join a locked team; somebody is both on
+            ConfigError: they are too few; no one may join a locked team; a persona is both on
                 the team and forbidden; or too few of the library are left to choose from.
         """
         if team is not None:
@@ -136,11 +136,13 @@ class Seats:
     def why_none(self, names: Iterable[str]) -> str:
         """Why none of the personas named may join, as a recruiter is told."""
         if not self.others:
+            # english: sent to models
             return "it names nobody besides the NLP scientist, who is on the team."
         on_it = [repr(name) for name in names if self._is_on_it(name)]
         unwanted = [repr(name) for name in names if self._forbidding(name) is not None]
         parts = [f"on the team already: {', '.join(on_it)}"] if on_it else []
         parts += [f"not wanted: {', '.join(unwanted)}"] if unwanted else []
+        # english: sent to models
         return f"it names nobody who can join the team ({'; '.join(parts)}). Name others."
 
     def for_estimates(self) -> Seats:
@@ -193,7 +195,7 @@ def _check_size(size: int, team: Team) -> None:
         )
     if size > members and team.locked:
         raise ConfigError(
-            f"team_size={size}, but the team given is locked and has {counted}, so nobody can "
+            f"team_size={size}, but the team given is locked and has {counted}, so no one can "
             "join it; unlock it (locked: false), or give no larger size"
         )
 
@@ -205,8 +207,8 @@ def _check_required(
         return
     if team is not None and team.locked:
         raise ConfigError(
-            f"{required[0].name!r} is required, but the team given is locked, so nobody can join "
-            "it; unlock it (locked: false), or do not require anybody else"
+            f"{required[0].name!r} is required, but the team given is locked, so no one can join "
+            "it; unlock it (locked: false), or require no one else"
         )
     total = len(first) + len(required)
     if total > config.team_size:
@@ -225,7 +227,7 @@ def _told(members: Sequence[Member], forbidden: Sequence[str]) -> str:
         told += f"\n\nThese are on the team already, so name none of them: {names}."
     if forbidden:
         names = "; ".join(forbidden)
-        star = " (* stands for any text)" if "*" in names else ""
+        star = " (* stands for any text)" if "*" in names else ""  # english: sent to models
         told += f"\n\nThese are not wanted on the team, so name none of them: {names}{star}."
     return told
 

@@ -272,7 +272,7 @@ class Session:
         self.seconds[stage] = now - self._began.setdefault(stage, now)
 
     async def tell(self, event: Event) -> None:
-        """Give an event to whoever wants to know."""
+        """Send an event to the listener, if there is one."""
         if self.emit is not None:
             await self.emit(event)
 

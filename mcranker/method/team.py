@@ -49,7 +49,7 @@ async def score_by_team(session: Session, seats: Seats, *, locked: bool = False)
 
     Args:
         session: the query.
-        seats: who is on the team before anybody is recruited, and how many are.
+        seats: fixed members of the team, and the number of recruits.
         locked: no rubric may be added to the team.
 
     Raises:

@@ -3,7 +3,7 @@
 What a passage can reach at most is its sum with the highest score in place of each open one
 (`personas.ensembles.Rule.reach`). A passage that stands among the k best by that must be
 scored further, whatever else comes: bounds only fall, so nothing but a score of its own takes
-it from there. Once the k best have all their scores, nobody can overtake them. Asking only what
+it from there. Once the k best have all their scores, none can overtake them. Asking only what
 is necessary in this sense is minimal for a given order of the judges, and any number of such
 calls may be under way at once without one too many: Chang and Hwang, "Minimal probing" (SIGMOD
 2002); see also Bruno, Gravano and Marian, "Evaluating top-k queries over web-accessible
@@ -25,7 +25,7 @@ if TYPE_CHECKING:
 class NecessaryCalls:
     """Gives out calls that are necessary for the first k ranks, until there are none.
 
-    Rows stand for distinct passages. A row is asked about by one judge at a time, in `order`.
+    Rows are distinct passages. A row is asked about by one judge at a time, in `order`.
     Every operation takes a time that grows with the logarithm of the number of passages.
 
     Args:
@@ -63,7 +63,7 @@ class NecessaryCalls:
         self._fill(min(k, len(row_of)))
 
     def take(self, column: int | None = None) -> tuple[int, int] | None:
-        """The row and column of a call that nobody has taken; None if there is none for now.
+        """The row and column of a call not taken yet; None if there is none for now.
 
         Args:
             column: the judge to be preferred.

@@ -105,7 +105,7 @@ class Ranker(ABC):
         if self.config.criteria_examples and not self.writes_rubrics:
             raise ConfigError(
                 f"criteria_examples={self.config.criteria_examples} shows rubrics to those who "
-                f"write criteria, and nobody does for ranker={self.name!r} as it is set up; leave "
+                f"write criteria, and none do for ranker={self.name!r} as it is set up; leave "
                 "it out, or use MCRanker"
             )
         self._check_relevance()
@@ -155,7 +155,7 @@ class Ranker(ABC):
     async def _rank(
         self, query: Query, passages: tuple[Passage, ...], emit: Emit | None
     ) -> Ranking:
-        """Rank at least one passage; `emit` takes events if anybody wants them.
+        """Rank at least one passage; `emit`, if given, receives events.
 
         An estimate runs this too, with models that make up their replies.
         """
@@ -173,7 +173,7 @@ class Ranker(ABC):
         Args:
             query: what was asked.
             passages: in first-stage order.
-            scores: of the first so many passages, the higher the better. Passages with None,
+            scores: of the first N passages, the higher the better. Passages with None,
                 and those beyond the last score, follow in first-stage order without a score.
             calls: what was asked of models.
 
@@ -237,14 +237,14 @@ class Ranker(ABC):
         """Rank `docs` for `query`, and wait for the result.
 
         Works in a plain script, in a thread, and where an event loop is running already,
-        such as a notebook; that loop stands still meanwhile (use `arank` there instead).
+        such as a notebook; that loop is blocked meanwhile (use `arank` there instead).
 
         Args:
             query: the text, or a `Query` with an id.
             docs: passages in first-stage order: texts, records with ``text`` and perhaps ``_id``,
                 ``title`` and ``metadata``, documents of LangChain, LlamaIndex or Haystack,
                 `Passage` objects, or a mapping id -> text; see `mcranker.inputs.as_passages`.
-            top_n: return only the first so many passages; None for what the configuration says,
+            top_n: return only the first N passages; None for what the configuration says,
                 and so for the others.
             min_relevance: return only passages of this relevance or more, 0 to 1; only for rankers
                 that give one (`absolute`).
@@ -425,7 +425,7 @@ class Ranker(ABC):
     ) -> Estimate:
         """Estimate the calls, tokens and US dollars of `rank` without sending anything.
 
-        With `reasons`, the calls that `explain` makes for so many passages are added.
+        With `reasons`, the calls that `explain` makes for that number of passages are added.
 
         Raises:
             ConfigError: the ranker takes no instruction, or as `explain`, if `reasons` are given.

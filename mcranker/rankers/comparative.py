@@ -457,7 +457,7 @@ def check_choice(name: str, value: object, choices: Sequence[str]) -> None:
 
 
 def _of_team(config: RankerConfig, members: int | None, ensemble: str) -> RankerConfig:
-    """The configuration of a team of so many given members, with the ensemble for orders."""
+    """The configuration of a team of given members, with the ensemble for orders."""
     chosen: dict[str, Any] = {}
     if members is not None and "team_size" not in config.model_fields_set:
         chosen["team_size"] = members

@@ -101,7 +101,7 @@ class DirectRanker(PointwiseRanker):
 
 
 class DirectJudge(Actor[ScorePassage, None]):
-    """Scores passages by one prompt, as nobody in particular.
+    """Scores passages by one prompt, without a persona.
 
     Args:
         prompt: the prompt.

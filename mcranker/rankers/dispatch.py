@@ -93,7 +93,7 @@ def dispatch(
                 try:
                     await jobs.send((place, query, docs))
                 except anyio.BrokenResourceError:
-                    break  # whoever took the jobs has failed; that error is the one to tell
+                    break  # the workers have failed; their error is raised instead
                 place += 1
 
     return Stream(produce)

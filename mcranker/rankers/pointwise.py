@@ -158,8 +158,8 @@ class PointwiseRanker(Ranker):
     ) -> Ranking:
         """The finished ranking: scores combined (Eq. 4), ties by first-stage order.
 
-        A passage that was not scored by all stands where the highest score that it could have
-        reached puts it. Passages beyond ``depth``, and those that nobody scored, follow in
+        A passage that was not scored by all ranks where the highest score that it could have
+        reached puts it. Passages beyond ``depth``, and those that no judge scored, follow in
         first-stage order.
 
         Args:
@@ -255,7 +255,7 @@ def team_as_judged(
     """The team as it judged, rubrics included.
 
     A team that was given keeps its name, description and lock; it keeps its query too,
-    unless somebody was recruited or a rubric written for this one.
+    unless a persona was recruited or a rubric written for this one.
     """
     config = session.config
     members = tuple(members)

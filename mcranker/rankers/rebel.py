@@ -54,7 +54,7 @@ Variant = Literal["one_turn", "two_turn", "two_turn_relevance"]
 JUDGE = "REBEL"
 MOST_IN_A_WINDOW = 100
 RETURNED = 3
-"""Passages that are returned where nobody has set ``top_n``, as in the authors' set-up."""
+"""Passages that are returned without ``top_n``, as in the authors' set-up."""
 
 _LONGEST_NAME = 200
 _LONGEST_QUERY = 20_000
@@ -256,7 +256,7 @@ class RebelRanker(PointwiseRanker):
             team=Team(members=(member,), query=session.asked.text.strip()[:_LONGEST_QUERY]),
             config={
                 **ranking.config,
-                "team_size": 1,  # the judge whose criteria stand there
+                "team_size": 1,  # the judge whose criteria these are
                 "variant": self.variant,
                 "window": self.window,
                 "drop_below": self.drop_below,

@@ -35,7 +35,7 @@ class RerankRanker(PointwiseRanker):
     >>> RerankRanker(model="crossencoder:cross-encoder/ms-marco-MiniLM-L6-v2")
 
     One call has up to ``passages_per_call`` passages: 100, or 32 of Text Embeddings Inference,
-    where nobody sets it. What fails with others is asked again: a call in halves, a passage
+    unless set. What fails with others is asked again: a call in halves, a passage
     without a score alone.
 
     Args:

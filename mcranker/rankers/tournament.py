@@ -103,7 +103,7 @@ class TournamentRanker(ComparativeRanker):
             best_first = [*known, *(row for row in rows if row not in known)]
             await sorting.tell(best_first, failed=named is None)
 
-        # Who was not shown yet is behind nobody, so these calls come first anyway.
+        # A passage not shown yet is behind none, so these calls come first anyway.
         fresh = [
             range(start, start + self.window)
             for start in range(0, count - self.window + 1, self.window)
@@ -119,7 +119,7 @@ class TournamentRanker(ComparativeRanker):
         sorting.settled = min(self.ranks, count)
 
     def _most(self, count: int) -> int:
-        """Calls of knockout rounds that, for each further rank, are played anew on the way up.
+        """Calls of knockout rounds that, for each further rank, are repeated on the way up.
 
         Answers that contradict each other, or do not come, take no more: it ends there.
         """
@@ -167,7 +167,7 @@ class Facts:
     def next(self, ranks: int, most: int) -> list[int]:
         """Rows of which the order is to be asked next: up to `most`, in first-stage order.
 
-        They stand for tiers that are behind the fewest, and not all of their order is known.
+        They represent tiers that are behind the fewest, and not all of their order is known.
 
         Returns:
             No rows, if the first `ranks` are known, or all was asked that can be.

@@ -1,4 +1,4 @@
-"""The JSON of a reply: what stands under one key, or nothing at all.
+"""The JSON of a reply: the value of one key, or nothing at all.
 
 A reply is read as strict JSON wherever its objects stand: alone, in a code fence, among
 prose. Where that fails, it is read as `mcranker.replies.loose_json` says. Prose around the object
@@ -35,7 +35,7 @@ class Found:
     """The value under the key.
 
     Attributes:
-        value: what stands there.
+        value: the value.
         record: the object that holds the key.
         before: the prose before that object.
         after: the prose after it, other objects left out.
@@ -75,7 +75,7 @@ def find(text: str, key: str) -> Found:
     """Find the value under `key`, without regard to case, space and underscore.
 
     Raises:
-        Unreadable: there is no such object or key, the key stands there several times with
+        Unreadable: there is no such object or key, the key occurs several times with
             different values, the reply breaks off before the value's end, or it is too long.
     """
     body = _without_fence(without_thinking(text))
@@ -153,6 +153,7 @@ def _find(body: str, key: str) -> Found:
 
 def _one(values: list[Any], key: str) -> Any:
     if len({repr(value) for value in values}) > 1:
+        # english: sent to models
         raise Unreadable(f'"{key}" stands there more than once, with different values.')
     return values[0]
 

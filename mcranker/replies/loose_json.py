@@ -18,7 +18,7 @@ import re
 from typing import Any, Final, NamedTuple
 
 CUT: Final = object()
-"""Stands for a value that the reply breaks off in, or right after."""
+"""Marks a value that the reply breaks off in, or right after."""
 
 _DEEPEST = 40
 _DIGITS = 40
@@ -57,7 +57,7 @@ class Unreadable(ValueError):
 
 
 class Bare(str):
-    """A text that stands in the reply without quotes."""
+    """A text without quotes in the reply."""
 
     __slots__ = ()
 
@@ -87,6 +87,7 @@ def add_member(members: dict[str, Any], key: str, value: Any) -> None:
         Unreadable: the key is there already, with another value.
     """
     if key in members and repr(members[key]) != repr(value):
+        # english: sent to models
         raise Unreadable(f'"{key[:40]}" stands there more than once, with different values.')
     members[key] = value
 

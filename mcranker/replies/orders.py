@@ -79,7 +79,7 @@ class ReadOrder:
     Attributes:
         places: from 0, best first, each once; of those that were shown.
         missing: how many of those that were shown are not among them.
-        repeated: how many times a number stood there again.
+        repeated: how many times a number was repeated.
         unknown: how many numbers were of no passage that was shown.
     """
 
@@ -102,7 +102,7 @@ class ReadOrder:
 def read_order(text: str, count: int, *, cut: bool = False) -> ReadOrder:
     """Return the order in a reply such as ``[2] > [3] > [1]``, of passages 1 to `count`.
 
-    Text may stand around the list, and ``Passage`` before a number; brackets may be left out and
+    There may be text around the list, and ``Passage`` before a number; brackets may be left out and
     numbers be bold. With other separators than ``>``, or one number a line, a list counts that has
     a line or lines for itself, and each of the passages once.
 

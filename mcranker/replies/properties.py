@@ -108,7 +108,7 @@ def read_properties(text: str, *, relevance_only: bool = False) -> Properties:
 
     Raises:
         Unreadable: no relevance, no property, one without a name, one that is relevance itself or
-            stands there twice, too many, or a weight that is no number from 0 to 2.
+            occurs twice, too many, or a weight that is no number from 0 to 2.
     """
     found = find(text, RELEVANCE if relevance_only else "Properties")
     relevance = value_of(found.record, RELEVANCE)

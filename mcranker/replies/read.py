@@ -86,7 +86,7 @@ def read_score(text: str, *, key: str, top: int, cut: bool = False) -> int:
 def read_criterion_scores(text: str, *, count: int, top: int) -> tuple[int, ...]:
     """The integers under ``Scores``, 0 to `top`, in the rubric's order.
 
-    They stand under the criteria's numbers, ``"1"`` to `count`, or in a list of that length.
+    They are under the criteria's numbers, ``"1"`` to `count`, or in a list of that length.
 
     Raises:
         Unreadable: another form or number of scores, or one of them unreadable.
@@ -107,7 +107,7 @@ def read_named_integers(text: str, tops: Mapping[str, int]) -> tuple[int | str, 
     """The integer under each name, 0 to what `tops` has for it, or what is wrong with it.
 
     Raises:
-        Unreadable: none of the names stands in the reply.
+        Unreadable: none of the names is in the reply.
     """
     record: Mapping[str, Any] = {}
     for name in tops:
@@ -158,14 +158,14 @@ def read_personas(text: str) -> tuple[Persona, ...]:
                 raise Unreadable("a name or a reason is not valid text.") from error
             personas.setdefault(persona.name.casefold(), persona)
     if not personas:
-        raise Unreadable('"Identities" names nobody.')
+        raise Unreadable('"Identities" names nobody.')  # english: sent to models
     return tuple(personas.values())
 
 
 def read_rubric(text: str) -> Rubric:
     """The criteria under ``Criteria`` with weights made to sum to 100.
 
-    Weights may stand under ``Weight`` or, as the paper's prompt has it, in the text of the
+    Weights may be under ``Weight`` or, as the paper's prompt has it, in the text of the
     criterion, which then loses them. Names lose the numbers of a list. A criterion without a
     weight gets an equal share of what the others leave, or the mean of the others where they
     leave nothing.

@@ -20,7 +20,7 @@ FINAL = "Final"
 """Under this key stands what the model itself adds up to."""
 
 _NUMBERED = re.compile(
-    # Neither a sign nor a point stands before the number.
+    # Neither a sign nor a point is before the number.
     r"\A[\s\[(<*_#]*+(?:(?:passage|document|doc|text)[\s\[(<*_#:]*+)?([0-9]{1,9})[\s\])>*_.:]*+",
     re.IGNORECASE | re.ASCII,
 )
@@ -52,7 +52,7 @@ class ReadWindow:
         scores: place of a passage among those shown, from 0 -> its scores.
         problems: place -> why the passage has none; each place is in one of the two.
         missing: how many of the passages were left out.
-        repeated: how many times a passage stood there again.
+        repeated: how many times a passage was repeated.
         unknown: how many entries were of no passage that was shown.
     """
 
@@ -69,7 +69,7 @@ class ReadWindow:
 
 
 def property_keys(count: int) -> tuple[str, ...]:
-    """The keys under which the scores of so many properties stand, in their order."""
+    """The keys of the properties' scores, in their order."""
     # Numbers only: names of properties are written by a model.
     return tuple(f"P{number}" for number in range(1, count + 1))
 
@@ -77,7 +77,7 @@ def property_keys(count: int) -> tuple[str, ...]:
 def read_window(text: str, *, count: int, properties: int, least: int) -> ReadWindow:
     """The scores in a reply such as ``{"Passages": {"1": {"Relevance": 7, "P1": 3}}}``.
 
-    The passages may stand in a list as well, each with its number under ``Passage``.
+    The passages may be in a list as well, each with its number under ``Passage``.
 
     Args:
         text: of the reply.
@@ -186,7 +186,7 @@ def _one(
         return "it was left out"
     each = [_scores(record, keys, least) for record in records]
     if any(other != each[0] for other in each):
-        return "it stands there more than once, with different scores"
+        return "it stands there more than once, with different scores"  # english: sent to models
     return each[0]
 
 
@@ -194,6 +194,7 @@ def _scores(record: Mapping[str, Any], keys: Sequence[str], least: int) -> Passa
     fields: dict[str, Any] = {}
     for name, value in record.items():
         if repr(fields.setdefault(fold(name), value)) != repr(value):
+            # english: sent to models
             return f'"{name[:40]}" stands there more than once, with different values'
     relevance = integer_under(fields, RELEVANCE, TOP_RELEVANCE)
     if isinstance(relevance, str):

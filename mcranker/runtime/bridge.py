@@ -219,7 +219,7 @@ class Loop:
         with contextlib.suppress(_Ended, MCRankerError):
             if threading.current_thread() is not self._thread:
                 self.call(function)
-            else:  # from the finalizer of something that nobody refers to any more
+            else:  # from the finalizer of something without any reference left
                 self._begin(_Call(function))
 
     async def cancel_others(self) -> None:
@@ -254,7 +254,7 @@ class Loop:
     def _run(self, ready: Future[None]) -> None:
         try:
             anyio.run(self._serve, ready)
-        except Exception as error:  # noqa: BLE001 - of a thread that nobody waits for
+        except Exception as error:  # noqa: BLE001 - of a thread that no caller waits for
             if not ready.done():
                 ready.set_exception(error)
             else:
@@ -347,7 +347,7 @@ class _Process:
             threading.Event().wait()
 
     def _watch(self) -> None:
-        """Stop all loops when nobody is left to use them.
+        """Stop all loops when they have no users left.
 
         They may have worker threads, and the interpreter waits for those before anything that
         is registered with `atexit` runs.
@@ -422,7 +422,7 @@ class Stream(Generic[T]):
             await asyncio.wait([self._task])
         self._receive.close()
         if not self._task.cancelled():
-            self._task.exception()  # nobody reads on, so nobody is told
+            self._task.exception()  # there is no reader left
 
 
 async def _run(

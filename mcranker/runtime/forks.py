@@ -1,7 +1,7 @@
 """Locks, loops and connections that a forked process must not take over from its parent.
 
 Of a process with threads, `os.fork` copies the thread that calls it alone. The others' locks
-stay locked in the child, and their event loops stand still. What belongs to them must not even
+stay locked in the child, and their event loops stop. What belongs to them must not even
 be closed there: a connection, or the list of files that an event loop watches, is shared with
 the parent, who goes on using it.
 """
@@ -17,7 +17,7 @@ class Forkable(Protocol):
     """Something with locks, or with things that belong to an event loop."""
 
     def after_fork(self) -> None:
-        """In a child process: begin anew. Other threads may have been in the middle of a call."""
+        """Reset in a child process. Other threads may have been in the middle of a call."""
         ...
 
 

@@ -82,7 +82,7 @@ def scores_of(ranking: Ranking, policy: Unscored, *, raw: bool = False) -> Score
         made_up = [SMALL * (count + 1 - hit.rank) / count for hit in hits]
         warnings = [f"no document was scored: scores fall from {SMALL:g} in the order as given"]
     if None in made_up:
-        warnings.append(f"{_were(unscored)} not scored: the lowest score stands in")
+        warnings.append(f"{_were(unscored)} not scored: the lowest score is used")
     if policy == "null":
         warnings = [f"{each.partition(':')[0]}: null" for each in warnings]
         return Scored(known, relevance, unscored, tuple(warnings))

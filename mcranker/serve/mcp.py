@@ -137,7 +137,7 @@ _Team = Annotated[
     Field(description="a team or persona of the library by name, or a whole team"),
 ]
 _Name = Annotated[str | None, Field(description="by name; null for the first")]
-_Reasons = Annotated[int, Field(ge=0, description="for so many of the first, ask judges why")]
+_Reasons = Annotated[int, Field(ge=0, description="first documents that judges explain")]
 _Instruction = Annotated[
     str, Field(description="what else matters, in a sentence: one more criterion for every judge")
 ]
@@ -250,7 +250,7 @@ class _Tools:
         query: str,
         documents: _Documents,
         context: Context[Any, Any],
-        top_n: Annotated[int | None, Field(ge=1, description="return so many; all if null")] = None,
+        top_n: Annotated[int | None, Field(ge=1, description="results; all if null")] = None,
         team: _Team = None,
         ranker: _Name = None,
         instruction: _Instruction = "",

@@ -120,7 +120,7 @@ def read_fields(
 def cut_to_bytes(
     passages: Sequence[Passage], tokens: int
 ) -> tuple[tuple[Passage, ...], tuple[str, ...]]:
-    """The passages cut to so many tokens, for models whose tokenizer is not known.
+    """The passages cut to `tokens` tokens, for models whose tokenizer is not known.
 
     Returns:
         The passages, and a warning for the client if one was cut.

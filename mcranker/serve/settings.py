@@ -187,7 +187,7 @@ class Settings:
         if not self.rankers:
             raise ConfigError("there is no ranker to be served; write a table [rankers.NAME]")
         if twice := next((name for name in names if names.count(name) > 1), None):
-            raise ConfigError(f"the name {twice!r} stands for two rankers; leave it to one")
+            raise ConfigError(f"the name {twice!r} means two rankers; leave it to one")
         for name, value in self.keys.items():
             check_hash(name, value)
 

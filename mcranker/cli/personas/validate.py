@@ -99,7 +99,7 @@ def _check(path: Path) -> _Checked:
 
     try:
         record = load_any(path)
-        # Nobody edits a saved ranking by its lines.
+        # A saved ranking is not edited by its lines.
         lines = {} if saved_team(path) else line_numbers(read_text(path))
     except SchemaError as error:
         return _Checked(path, problems=str(error).splitlines())

@@ -41,10 +41,10 @@ class Batched:
 
     The requests that wait at the same moment become one batch, or several where it would be
     larger than the provider takes. A request that the provider fails or lets expire goes with
-    another batch, three in all. Every answer is written to the ledger, also one that nobody
+    another batch, three in all. Every answer is written to the ledger, also one that no caller
     waits for any more.
 
-    A batch is noted on disk before it is created. Whoever asks for something that is in a noted
+    A batch is noted on disk before it is created. A request for something that is in a noted
     batch waits for that batch, in this process or in a later one; so a run that was stopped is
     simply started again. Stopping a run does not cancel its batches: they are paid for.
 
@@ -212,7 +212,7 @@ class BatchCollector:
         for batch in self._batches:
             if batch.note.batch is not None:
                 logger.info(
-                    "batch %s goes on, though nobody waits for it now; its answers are fetched "
+                    "batch %s goes on, though no caller waits for it now; its answers are fetched "
                     "when they are asked for again",
                     batch.note.batch,
                 )

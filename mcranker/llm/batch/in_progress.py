@@ -161,7 +161,7 @@ class BatchInProgress:
         notes, mark = self._context.notes, self.note.mark
         current = notes.read(mark)
         if current is None:
-            self._end(self._entries.values())  # whoever wrote it has finished it
+            self._end(self._entries.values())  # its writer has finished it
         elif current.batch is not None:
             self._created(current.batch)
         elif batch := await self._find():

@@ -8,7 +8,7 @@ and no API key.
 |---|---|
 | stopped while waiting | waits for the same batch |
 | stopped between the creation of a batch and the note of its id | looks for that batch |
-| stopped before the creation | finds none, and sends anew when the note is old enough |
+| stopped before the creation | finds none, and sends again when the note is old enough |
 
 OpenAI keeps the note's mark with the batch. Anthropic keeps nothing, so there it is the first
 batch of as many requests created since, known for sure by its results once it has ended. What

@@ -85,7 +85,7 @@ class BatchedRequest:
     """A request, for all who wait for its reply.
 
     Attributes:
-        unsettled: where it stands under its key until it is settled.
+        unsettled: the place under its key until it is settled.
         waiting: how many wait.
         batches: how many it has been in.
         called: set when it is settled, and when one who waits is to go on with the work.
@@ -126,7 +126,7 @@ class BatchedRequest:
         await self.called.wait()
 
     def take(self) -> ChatReply:
-        """The reply; whoever takes it after the first has it for nothing.
+        """Return the reply. Only the first caller is charged for it.
 
         Raises:
             MCRankerError: there is an error instead.

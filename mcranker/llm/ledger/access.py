@@ -42,7 +42,7 @@ class LedgerAccess:
     if there is none.
 
     Attributes:
-        turn: held by whoever writes; what is said to need the turn needs it.
+        turn: held by the writer; what is said to need the turn needs it.
         damage: what was found of it in the file that is open; None if nothing was.
     """
 
@@ -100,7 +100,7 @@ class LedgerAccess:
         return problem
 
     def drop_writer(self) -> None:
-        """Undo what is not committed, and open the file anew for the next write; needs the turn."""
+        """Undo what is not committed, and reopen the file for the next write; needs the turn."""
         self._writer.drop()
 
     def close(self) -> None:

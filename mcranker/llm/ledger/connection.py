@@ -79,7 +79,7 @@ def explained(path: Path, error: Exception) -> LedgerError:
 
 
 def lack_of_room(path: Path, room: int) -> LedgerError | None:
-    """The error if the folder of a ledger does not have room for so many bytes: they are written.
+    """The error if the folder of a ledger does not have room for these bytes: they are written.
 
     To write there may not be allowed at all, which SQLite reports where it matters.
     """

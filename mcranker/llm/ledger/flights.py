@@ -5,8 +5,8 @@ the operating system: on one byte of an empty file beside the ledger, at a place
 gives. The system takes the lock back when the process ends, however it ends.
 
 A process that is held up (Ctrl-Z, a debugger) keeps its locks. So who asks gives a sign of life
-every `SIGN` seconds, by taking or giving back the lock on another byte, and whoever has seen no
-sign for `LEASE` seconds asks as well. No clocks are compared.
+every `SIGN` seconds, by taking or giving back the lock on another byte, and a process that sees
+none for `LEASE` seconds asks as well. No clocks are compared.
 """
 
 from __future__ import annotations
@@ -107,7 +107,7 @@ class Flights:
     def board(self, key: bytes, asker: object) -> tuple[Flight, bool]:
         """The flight that carries a request, and whether it is new.
 
-        Whoever is given a new one is to land it, whatever happens.
+        The caller that gets a new one has to land it, whatever happens.
 
         Args:
             key: of the request.
@@ -173,7 +173,7 @@ class Flights:
             flight.landed, flight.reply, flight.error = True, reply, error
             if self._flights.get(flight.key) is flight:
                 del self._flights[flight.key]
-                # Else it was abandoned, and whoever asks in its place needs the lock.
+                # Else it was abandoned, and the caller that asks in its place needs the lock.
                 if flight.claimed:
                     self._locks.release(flight.key)
         for future in flight.waiting:
@@ -181,7 +181,7 @@ class Flights:
 
     @asynccontextmanager
     async def alone(self, key: bytes) -> AsyncIterator[None]:
-        """Wait until nobody else, in any process, has entered with the same key."""
+        """Acquire a lock by key, across processes."""
         flight, first = self.board(key, self)
         while not first:
             await self.wait(flight)

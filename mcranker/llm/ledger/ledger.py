@@ -160,7 +160,7 @@ class Ledger:
     def keep(self, key: bytes, reply: ChatReply, *, model: str, stage: str) -> asyncio.Future[None]:
         """`put` for those who wait.
 
-        It is written even if nobody waits; whoever does knows that it is durable.
+        It is written even if no caller waits; after waiting it is durable.
 
         Returns:
             An awaitable for this event loop; it raises `LedgerError` if the file cannot be
@@ -173,7 +173,7 @@ class Ledger:
         return future
 
     def alone(self, name: str) -> AbstractAsyncContextManager[None]:
-        """Wait until nobody else, in any process, is at what goes by this name."""
+        """Acquire a lock by name, across processes."""
         return self.flights.alone(hashlib.sha256(name.encode()).digest())
 
     async def mark_unusable(self, key: bytes) -> None:
@@ -228,7 +228,7 @@ class _Shared:
         self.writer = LedgerWriter(self.access)
         self.flights = Flights(path, self.writer)
         self.notes = _Notes(path)
-        # When nobody has the file any more, or at the end of the process, what waits is written.
+        # When the file has no user any more, or at the end of the process, what waits is written.
         weakref.finalize(self, self.writer.close)
 
 

@@ -112,7 +112,7 @@ class LedgerWriter:
             await self.written(_PROBE, ())
 
     def flush(self) -> None:
-        """In an event loop: write what waits, unless somebody does already."""
+        """In an event loop: write what waits, unless another task does already."""
         turn = self._access.turn
         while self._waiting and turn.acquire(blocking=False):
             try:
@@ -168,7 +168,7 @@ class LedgerWriter:
                     self._checkpoint()
             finally:
                 turn.release()
-            # What came after the last look was left to whoever had the turn.
+            # What came after the last look was left to the holder of the turn.
             if not (self._waiting and turn.acquire(blocking=False)):
                 return
 
@@ -224,7 +224,7 @@ class LedgerWriter:
     def _checkpoint(self) -> None:
         self._since_checkpoint = 0
         try:
-            # It waits for other processes, so that the log ends and begins anew.
+            # It waits for other processes, so that the log ends and begins again.
             connection = self._access.writer(_CHECKPOINT_PATIENCE)
             connection.execute("PRAGMA wal_checkpoint(RESTART)").fetchall()
         except sqlite3.Error as error:
@@ -242,7 +242,7 @@ def wake(future: asyncio.Future[None], problem: Exception | None = None) -> None
         return
     try:
         loop.call_soon_threadsafe(_settle, future, problem)
-    except RuntimeError:  # the loop is closed, and nobody waits any more
+    except RuntimeError:  # the loop is closed, and no caller waits any more
         if problem is not None:
             logger.warning("%s", problem)
 

@@ -246,7 +246,7 @@ def state_bytes(state: State | None) -> int:
 
 @dataclass(slots=True, eq=False)
 class _Waiter:
-    """Somebody who waits for room; `granted` is None until that is decided."""
+    """A waiter for room; `granted` is None until that is decided."""
 
     most: float
     granted: bool | None = None
@@ -255,7 +255,7 @@ class _Waiter:
 
     def decide(self, *, granted: bool) -> None:
         self.granted = granted
-        # A loop that is closed has nobody left to tell.
+        # A closed loop has no waiter left.
         with contextlib.suppress(RuntimeError):
             self._loop.call_soon_threadsafe(self.decided.set)
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 
 MOST_LEARNED = 256
-"""Calls in flight at once, at most, where nobody has set a limit."""
+"""Calls in flight at once, at most, without a limit."""
 
 FIRST = 16  # calls at once, to begin with
 FEWEST = 24  # calls that a judgement rests on, at least

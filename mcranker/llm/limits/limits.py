@@ -22,7 +22,7 @@ from personas.ranking.usage import Usage
 FIRST_PAUSE = 1.0
 """Seconds without calls after a refusal that does not say for how long; see `Limits`."""
 PATIENCE = 300.0
-"""Seconds: whoever would wait longer for a provider that refuses calls is told so instead."""
+"""Seconds. A longer wait for a provider that refuses calls is an error instead."""
 
 _FAILURES = (ConnectionFailed, ModelTimeout, ServerFailed)  # that speak of a server in trouble
 _AT_ONCE = 1e-6  # seconds that a timer may be early, or a sum of floats be off
@@ -288,7 +288,7 @@ class _Gate:
         self._timer_at = 0.0
 
     def enqueue(self, ranking: int, waiter: _Waiter, place: Place) -> None:
-        """Let somebody wait behind the others of the same ranking."""
+        """Add a waiter to its ranking's queue."""
         queue = self.queues.get(ranking)
         if queue is None:
             queue = self.queues[ranking] = OrderedDict()

@@ -141,7 +141,7 @@ class Silence:
             return None if len(tries) < enough or self._may_end(tries[-1]) else False
 
     def _may_end(self, tries: int) -> bool:
-        """Return True if the silence is short, or one of so many first tries may be answered."""
+        """Return True if the silence is short, or one of the first tries may still be answered."""
         now = self._clock()
         return now < self._open_until or any(
             each <= tries and began > now - LONG for each, began in self._under_way.items()

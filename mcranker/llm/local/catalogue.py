@@ -86,7 +86,7 @@ class CatalogueEntry(CatalogueFile):
         weak: see `mcranker.llm.chat.Capabilities.weak`.
         note: one sentence for people who choose.
         tokenizer: the file beside an encoder's model; None for a GGUF file, which holds its own.
-        otherwise: name of the entry that stands in where this one cannot be fetched.
+        otherwise: name of the entry to use where this one cannot be fetched.
     """
 
     licence: str

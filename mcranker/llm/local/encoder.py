@@ -231,7 +231,7 @@ def encoder_of(model: Path, tokenizer: Path, name: str, mark: str | None = None)
 
 @dataclass(eq=False, slots=True)
 class _Call:
-    """Somebody waits for the vectors of texts."""
+    """A waiter for the vectors of texts."""
 
     loop: asyncio.AbstractEventLoop
     done: asyncio.Future[None]

@@ -158,7 +158,7 @@ class EncoderJudge:
         return ChatReply(text="", usage=usage, model=self._name, answers=answers)
 
     async def aclose(self) -> None:
-        """Free the model if nobody else uses it, once what is new is in the cache of vectors."""
+        """Free the model if it has no other user, once what is new is in the cache of vectors."""
         lease, self._lease = self._lease, None
         if lease is not None and lease.detach() is not None:
             await anyio.to_thread.run_sync(self._release)
@@ -196,7 +196,7 @@ def views(judge: Judge | None, query: str) -> list[tuple[str, float]]:
     """The query as a judge sees it: texts, and their shares in the similarity.
 
     Half is the query itself; the rest is the query by the judge's name, and the query with each
-    criterion, by its weight. The query alone where nobody judges.
+    criterion, by its weight. The query alone where there is no judge.
     """
     by_judge: list[list[tuple[str, float]]] = []
     if judge is not None and judge.name:

@@ -91,7 +91,7 @@ def resolve_encoder(
 ) -> tuple[CatalogueEntry, Path, Path]:
     """The files of an encoder, downloaded if need be.
 
-    Where they cannot be fetched, the entry that stands in for it is taken, and a warning says so.
+    Where they cannot be fetched, the entry that replaces it is taken, and a warning says so.
 
     Returns:
         The entry taken, its model and its tokenizer.
@@ -467,4 +467,4 @@ def _remove_leftovers(target: Path) -> None:
 
 
 def _silent(done: int, total: int | None) -> None:
-    """Progress for nobody."""
+    """Progress without a display."""

@@ -177,8 +177,8 @@ class VectorCache:
         if connection is not None:
             connection.close()
         _log.warning(
-            "the vectors in %r cannot be used (%s), so texts are encoded anew; delete the file, or "
-            "name another one by MCRANKER_VECTORS",
+            "the vectors in %r cannot be used (%s), so texts are encoded again; delete the file, "
+            "or name another one by MCRANKER_VECTORS",
             str(self.path),
             error,
         )

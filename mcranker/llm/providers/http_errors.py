@@ -105,7 +105,7 @@ class Service:
         where: the provider's name or the server's address.
         key_advice: what to do about a missing or wrong key.
         model_advice: what to do about a model that is not there.
-        connection_advice: what to do when nobody answers.
+        connection_advice: what to do without an answer.
         timeout: seconds allowed to one call.
         key: the API key, to be taken out of every message; never shown.
         url: where it is asked; what looks secret in its path is taken out of messages as well.
@@ -175,7 +175,7 @@ def problem_in(status: int, content: Any) -> Problem:
 
 
 def error_for(problem: Problem, service: Service) -> ModelError:
-    """The error that an HTTP answer stands for."""
+    """The error of an HTTP answer."""
     status, said = problem.status, f"{problem.code} {problem.message}"
 
     def message(advice: str) -> str:
@@ -283,7 +283,7 @@ def parse_object(content: bytes, service: Service, *, list_as: str = "") -> dict
     Args:
         content: the body.
         service: who answered, for messages.
-        list_as: the name under which a list is returned that stands there instead; empty where
+        list_as: the name under which a list is returned in its place; empty where
             there is to be none.
 
     Raises:

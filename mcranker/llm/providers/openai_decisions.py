@@ -94,7 +94,7 @@ def decision_reply(data: Mapping[str, Any], request: ChatRequest, *, service: Se
     for answer, question in pairs:
         name = answer.get("name") if isinstance(answer, dict) else None
         if name not in (None, question.name):
-            what = f"the answer to question {question.name!r} stands under another question's name"
+            what = f"the answer to question {question.name!r} is under another question's name"
             raise unreadable(what, service)
     return ChatReply(
         text="",

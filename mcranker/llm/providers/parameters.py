@@ -90,7 +90,7 @@ class ParameterMemory:
             sent: the body it answered to, as `adapt` had made it.
 
         Returns:
-            Whether the same request is worth sending again, adapted anew.
+            True if the request is worth sending again, adapted.
 
         Raises:
             UnsupportedCapability: log-probabilities were refused; nothing can replace them.

@@ -127,7 +127,7 @@ class SdkChat(ABC):
 
     @abstractmethod
     def _error(self, error: Any, service: Service) -> ModelError:
-        """The error of this package that one of the library's stands for."""
+        """The error of this package for one of the library's."""
 
     @abstractmethod
     def _body(self, request: ChatRequest) -> dict[str, Any]:
@@ -257,7 +257,7 @@ _TRANSFER: dict[str, Any] = {"options": {"timeout": TRANSFER_SECONDS}}
 
 
 def library_error(error: Any, service: Service, library: Any, name: str) -> ModelError:
-    """The error of this package that one of a provider's library stands for."""
+    """The error of this package for one of a provider's library."""
     if isinstance(error, library.APIStatusError):
         return error_for(_problem(error), service)
     if isinstance(error, library.APIConnectionError):

@@ -1,6 +1,6 @@
 """Token counts of an answer, read the same way from every provider.
 
-A count is a whole number from 0 to `MOST_TOKENS`. Anything else that stands in its place (a
+A count is a whole number from 0 to `MOST_TOKENS`. Anything else in its place (a
 negative or a huge number, a fraction, a text) counts as 0, and so does a number of cached tokens
 that is above all of the input; a warning says so, once for each model. No count at all, or
 ``null``, is 0 without a warning: many servers leave them out.
