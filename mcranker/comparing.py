@@ -1,4 +1,4 @@
-"""Two rankings of a query side by side: what moved, and whose scores moved it."""
+"""Two rankings of a query side by side: moved passages, and the scores that moved them."""
 
 from __future__ import annotations
 

@@ -523,7 +523,7 @@ class RankerConfig(BaseModel):
         return cls(**{**fields, **options})
 
     def for_model(self, capabilities: Capabilities, *, team: bool = False) -> RankerConfig:
-        """This configuration with the defaults for the scoring model, where it has some.
+        """Return this configuration with the defaults for the scoring model, if there are any.
 
         Weak models have, and those that answer typed questions only: of these, encoders are asked
         by criterion, which takes no more calls. Fields that a caller or a preset has set are kept,

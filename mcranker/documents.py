@@ -74,7 +74,7 @@ def of_record(record: Mapping[Any, Any], where: str) -> dict[str, Any]:
 
 
 def of_object(document: object, where: str) -> dict[str, Any]:
-    """Id, text, title, score and metadata of an object, as they are; id and score may be None.
+    """Return id, text, title, score and metadata of an object; id and score may be None.
 
     Raises:
         InputError: it has no text.
@@ -103,7 +103,7 @@ def of_object(document: object, where: str) -> dict[str, Any]:
 
 
 def as_fields(value: object, where: str = "the document") -> str:
-    """Fields as lines that people and models can read; those that hold nothing are left out.
+    """Return fields as lines for people and models; empty ones are left out.
 
     >>> print(as_fields({"name": "Lamp", "price": 20, "parts": ["shade", "cable"], "note": None}))
     name: Lamp

@@ -24,7 +24,7 @@ from personas.ranking.usage import Usage, UsageTable
 
 REPAIR_TOKENS = 128  # of the turn that asks again for a reply that could not be read
 Count = Callable[[str, ChatRequest, ChatReply], None]
-"""Takes the model's name, what would be asked, and the answer, known or made up."""
+"""Receives the model's name, the request, and the answer, known or made up."""
 
 BYTES_A_TOKEN = 4  # of prompts
 BYTES_A_JSON_TOKEN = 3  # of replies; brackets and digits are tokens of their own
@@ -133,7 +133,7 @@ class Forecast:
         self._known_scores = 0
 
     def models(self, models: Models) -> Models:
-        """Stand-ins for the models that send nothing and report here."""
+        """Replace the models by ones that send nothing and report here."""
 
         def stand_in(model: ChatModel) -> ChatModel:
             ledger = models.ledger if isinstance(model, Ledgered) else None
@@ -150,7 +150,7 @@ class Forecast:
         )
 
     def end_query(self, passages: Sequence[Passage], fewest: int | None = None) -> None:
-        """Every call of a query is counted, which was about these passages.
+        """Count every call of a query about these passages.
 
         Args:
             passages: that were ranked.

@@ -1,4 +1,4 @@
-"""The result: a sequence of hits that knows how it came about."""
+"""The result: a sequence of hits with the record of its making."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ _AS_ASKED = (
     *("prompts", "lowercase_query", "title_separator", "max_passage_words", "single_quotes"),
     *("temperature", "seed", "sample", "reask"),
 )
-"""Options that say how models were asked, whatever the ranker."""
+"""Options about requests to models, whatever the ranker."""
 
 
 @dataclass(frozen=True, eq=False, repr=False)
@@ -305,7 +305,7 @@ class Ranking(RankingRecord):
 
     @property
     def _judged(self) -> NDArray[np.bool_]:
-        """By place, whether judges were asked about the passage, also if none gave a score."""
+        """By place, True if judges were asked about the passage, also if none gave a score."""
         import numpy as np
 
         judged = np.isfinite(self.final)

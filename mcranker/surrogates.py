@@ -1,4 +1,4 @@
-"""Halves of surrogate pairs, which no encoding can carry: what to do about them."""
+"""Halves of surrogate pairs, which no encoding can carry."""
 
 from __future__ import annotations
 

@@ -49,14 +49,14 @@ _LABELS = {
     "desc": re.compile(r"description\s*:", re.IGNORECASE),
     "narr": re.compile(r"narrative\s*:", re.IGNORECASE),
 }
-"""Words by which fields of SGML begin, as in ``<num> Number: 301``."""
+"""Words that begin fields of SGML, as in ``<num> Number: 301``."""
 _ENTITY = re.compile(r"&(?:#[0-9]{1,7}|#[xX][0-9a-fA-F]{1,6}|[A-Za-z]{1,31});")
 _ID_HEADINGS = ("qid", "query_id", "query-id", "_id", "id")
 _TEXT_HEADINGS = ("query", "text")
 _DELIMITERS = ("\t", ",")
 
 Lines = Iterable[tuple[str, str]]
-"""Where each line is, as ``FILE:LINE``, and the line."""
+"""Place of each line, as ``FILE:LINE``, and the line."""
 
 
 def has_topics(first: str) -> bool:
@@ -107,7 +107,7 @@ def read_topics(lines: Lines, name: str, topic_field: TopicField = "title") -> l
 
 @dataclass(slots=True)
 class _Topic:
-    """One topic: where it begins, and the texts of its fields; "" is what is in no known one."""
+    """One topic: its place and the texts of its fields; "" is text outside known ones."""
 
     where: str
     fields: dict[str, list[str]] = field(default_factory=dict)
@@ -174,7 +174,7 @@ def _sgml(lines: Lines, name: str) -> Iterator[_Topic]:
 
 
 def _field_tags(line: str) -> Iterator[re.Match[str]]:
-    """Tags of fields: known ones, and others at the beginning of a line; the rest is text."""
+    """Yield tags of fields: known ones, and others at the beginning of a line; the rest is text."""
     for tag in _TAG.finditer(line):
         if tag[2].lower() in _KNOWN or not line[: tag.start()].strip():
             yield tag
@@ -189,7 +189,7 @@ def _put(topic: _Topic | None, inside: str, text: str, where: str) -> None:
 
 
 def _unlabelled(topic: _Topic) -> _Topic:
-    """The topic without the words by which its fields begin, and entities as characters."""
+    """Return the topic without labels that begin its fields, and with entities as characters."""
     fields = {}
     for name, parts in topic.fields.items():
         text = "".join(parts).strip()

@@ -141,7 +141,7 @@ class Verbs(click.Group):
         sys.exit(code)
 
     def run(self) -> NoReturn:
-        """`main`, of a process that has nothing else to do."""
+        """Run `main` as the whole process."""
         try:
             self.main(prog_name=self.program)
         finally:
@@ -298,7 +298,7 @@ def mend_streams() -> None:
 
 
 def leave_unwritten() -> None:
-    """Let what cannot be written go nowhere, or the interpreter complains of it at its end."""
+    """Discard unwritten output, or the interpreter complains of it at its end."""
     for stream in (sys.stdout, sys.stderr):
         try:
             stream.flush()

@@ -1,4 +1,4 @@
-"""Flags: one for each field of `RankerConfig`, and those that say which models to use."""
+"""Flags: one for each field of `RankerConfig`, and those that choose models."""
 
 from __future__ import annotations
 
@@ -147,7 +147,7 @@ def ledger_flag() -> click.Parameter:
 
 
 def team_flag(text: str) -> click.Parameter:
-    """``--team``: None where it is not given, a text where it is once, else a tuple of texts."""
+    """Return ``--team``: None if absent, a text if given once, else a tuple of texts."""
 
     def unwrapped(
         ctx: click.Context, param: click.Parameter, names: tuple[str, ...]
@@ -283,7 +283,7 @@ def given_ledger(ctx: click.Context) -> str | None:
 
 
 def model_names(ctx: click.Context) -> list[str]:
-    """The models that the flags ask for, the default's name included where one is needed."""
+    """Return the models of the flags, with the default's name where one is needed."""
     from mcranker.llm.connect import choose_default
 
     if "ranker" in ctx.params and not RANKERS.get(ctx.params["ranker"]).asks_models(ctx.params):
@@ -293,7 +293,7 @@ def model_names(ctx: click.Context) -> list[str]:
 
 
 def make_ranker(ctx: click.Context, name: str) -> Ranker:
-    """The ranker of that name, made as the flags say.
+    """Return the ranker of that name, configured by the flags.
 
     Raises:
         click.UsageError: a flag was given that this ranker does not take.

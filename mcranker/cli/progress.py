@@ -96,7 +96,7 @@ class QueryTracker:
 
     @classmethod
     def of(cls, ranker: Ranker, *, reasons: bool = False) -> QueryTracker:
-        """A tracker that knows what this ranker does first and last."""
+        """Return a tracker with the first and last stages of this ranker."""
         seats = getattr(ranker, "seats", None)
         if seats is None or not (seats.recruits or seats.members):
             first = "scoring"
@@ -198,7 +198,7 @@ class RunTracker:
         self._since = self.clock()
 
     def take(self, usage: UsageTable | None = None) -> None:
-        """Count one query that is finished, with what it took; None where that is not known."""
+        """Count one finished query and its usage; None where unknown."""
         self.done += 1
         if usage is not None:
             self._usage = [merged([*self._usage, usage])]
@@ -299,7 +299,7 @@ class Live:
 
 @contextmanager
 def download_bar(name: str, *, quiet: bool) -> Iterator[Callable[[int, int | None], None]]:
-    """Takes the bytes fetched so far and their total, and shows them once there are any."""
+    """Show the bytes fetched so far and their total, once there are any."""
     from rich.progress import BarColumn, DownloadColumn, Progress, TextColumn, TransferSpeedColumn
 
     shown = plain(name)

@@ -133,7 +133,7 @@ def _check_team(ctx: click.Context, ranker: Ranker) -> None:
 
 
 def _say_where(wanted: Destinations) -> None:
-    """Where the page is, or how to get one."""
+    """Say where the page is, or how to get one."""
     if wanted.report is not None:
         say(f"the page that shows why is {wanted.report}")
     elif wanted.save is not None:

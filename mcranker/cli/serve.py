@@ -120,7 +120,7 @@ def _ranker_options(ctx: click.Context) -> dict[str, Any]:
 
 
 def named_models(settings: Settings) -> list[str]:
-    """The models that the rankers ask for, the default's name included where one is needed."""
+    """Return the models of the rankers, with the default's name where one is needed."""
     from mcranker.llm.connect import choose_default
     from mcranker.rankers import RANKERS
 

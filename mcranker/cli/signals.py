@@ -121,7 +121,7 @@ _active: list[Interrupts] = []
 
 
 def run(main: Callable[[], Awaitable[T]]) -> T:
-    """The result of ``await main()``, in an event loop that ends when the command is to end.
+    """Return the result of ``await main()``, in an event loop that ends with the command.
 
     Raises:
         KeyboardInterrupt: it was to end, and what ran in the loop has cleaned up.

@@ -80,7 +80,7 @@ class MCRankerTransformer(pt.Transformer):
         self.on_ranking = on_ranking
 
     def transform(self, inp: DataFrame) -> DataFrame:
-        """The rows of each query, best first; queries in the order in which they come.
+        """Return the rows of each query, best first; queries in the order of the input.
 
         Raises:
             InputError: a query is empty, or a passage has no text, or occurs twice.

@@ -1,4 +1,4 @@
-"""The one boundary to language models: a request, a reply, and who answers.
+"""The one boundary to language models: requests, replies and models.
 
 `ChatModel` has one working method. Whatever wraps a provider (caching, limits,
 retries) is a `ChatModel` too and wraps another one.
@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     from personas.weak_judges import WeakJudge
 
 REASONING_TOKENS = 4096
-"""Tokens added to the limit of a reply for models that cannot answer without thoughts."""
+"""Tokens added to a reply's limit for models that always reason."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -61,7 +61,7 @@ class Option:
 
 @dataclass(frozen=True, slots=True)
 class Judge:
-    """As whom a question is to be answered, and by what. The question's text says it too.
+    """The persona and criteria a question is answered with. Also part of its text.
 
     Attributes:
         name: of the persona.
@@ -297,7 +297,7 @@ class Capabilities:
 
     @property
     def weak_judge(self) -> WeakJudge:
-        """Why rankings by the model deserve little trust; empty where nothing is known of it."""
+        """Reason to trust rankings by the model little; empty where none is known."""
         return "small" if self.weak else "" if self.reasons else "encoder"
 
 
@@ -331,7 +331,7 @@ class ChatModel(Protocol):
 
 @runtime_checkable
 class CutsByTokens(Protocol):
-    """A `ChatModel` whose tokenizer is at hand."""
+    """A `ChatModel` with a local tokenizer."""
 
     async def cut(self, text: str, tokens: int) -> str:
         """The beginning of `text` that has up to `tokens` tokens.
@@ -344,7 +344,7 @@ class CutsByTokens(Protocol):
 
 @runtime_checkable
 class ReusesAnswers(Protocol):
-    """A `ChatModel` that keeps its answers and gives them again."""
+    """A `ChatModel` that stores its answers and reuses them."""
 
     async def mark_unusable(self, request: ChatRequest) -> None:
         """Note that the answer to `request` could not be read.

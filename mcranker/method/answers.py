@@ -1,4 +1,4 @@
-"""Scoring schemes: what a judge is asked for, and how its reply becomes a `Score`."""
+"""Scoring schemes: the form of a judge's reply, and its conversion to a `Score`."""
 
 from __future__ import annotations
 
@@ -66,7 +66,7 @@ class Scoring(ABC):
 
     @abstractmethod
     def read(self, reply: ChatReply) -> Score:
-        """The reply as a score, from 0 to `top`.
+        """Return the score in a reply, from 0 to `top`.
 
         Raises:
             Unreadable: it is not of the form that was asked for; its text goes to the model,

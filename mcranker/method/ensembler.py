@@ -1,4 +1,4 @@
-"""The actor in the middle: it decides what is still worth asking, and holds what comes back."""
+"""The central actor: it chooses the next calls and collects their results."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ _SPARE = 8
 
 @dataclass(frozen=True, slots=True)
 class TeamKnown:
-    """To the ensembler: so many judges fill so many columns of the score matrix."""
+    """To the ensembler: the number of judges, and of columns of the score matrix."""
 
     columns: int
     judges: int
@@ -66,7 +66,7 @@ class Progress(NamedTuple):
 
 
 class Ensembler(Actor[TeamKnown | Ready | Scores | Assessed, None]):
-    """Hands out calls, takes the scores, and knows when a passage and the query are complete.
+    """Hands out calls, collects scores, and detects complete passages and queries.
 
     What is still worth asking is everything, or with ``top_k`` what its bounds leave. The
     assessor, where the ensemble is one, gets a passage as soon as its scores are in.
@@ -236,7 +236,7 @@ class Ensembler(Actor[TeamKnown | Ready | Scores | Assessed, None]):
                 await self.assessor.tell(Assess(row, self._given(row)))
 
     def _together(self, row: int, most: int) -> tuple[int, ...]:
-        """A row and those that follow it, for one judge that takes several at once."""
+        """Return a row and those that follow it, for a judge that scores several at once."""
         rows = [row]
         while len(rows) < most and (call := self._schedule.take()) is not None:
             rows.append(call[0])
@@ -262,12 +262,12 @@ class Ensembler(Actor[TeamKnown | Ready | Scores | Assessed, None]):
         return self._team is not None and self._answers[row] == self._team.columns
 
     def _reach(self, rows: slice) -> NDArray[np.float64]:
-        """The highest final scores that passages can reach."""
+        """Return the highest final scores that passages can reach."""
         return self._rule.reach(self.matrix.values[rows], self._unasked[rows])
 
 
 HOPELESS = 10
-"""So many passages fail and none has a score: there will be no ranking of this query."""
+"""Failed passages, with none scored, after which a query is given up."""
 
 
 class Failure(NamedTuple):
@@ -282,7 +282,7 @@ class Failure(NamedTuple):
 
 
 class Failures:
-    """Tells passages that failed from a query, or a model, that fails as a whole.
+    """Tells single failed passages from a query, or a model, that fails as a whole.
 
     Where calls failed and no score at all was answered, that is an error, as it is where a judge
     was given up and there is no score. It is one early, once `HOPELESS` passages have failed and
@@ -328,7 +328,7 @@ class Failures:
             raise error
 
     def check(self) -> None:
-        """See, once all scores have come, that this is a ranking, and the model was not down.
+        """Check, once all scores have come, that they make a ranking and the model was not down.
 
         Raises:
             ModelError: the first failure that is no missing score.

@@ -76,7 +76,7 @@ class Panel(Actor[ScorePassages, None]):
 
     @classmethod
     def of_team(cls, members: Sequence[Member], session: Session, ensembler: TakesScores) -> Panel:
-        """For a team whose rubrics are written."""
+        """Return the panel of a team whose rubrics are written."""
         questions = session.config.questions
         sheet: Sheet = (
             PromptSheet(members, session)
@@ -87,7 +87,7 @@ class Panel(Actor[ScorePassages, None]):
 
     @property
     def at_once(self) -> int:
-        """Passages that are put into one call, at most."""
+        """Most passages in one call."""
         return self._session.config.passages_per_call or 1
 
     async def _score(self, message: ScorePassages) -> None:
@@ -128,7 +128,7 @@ class Panel(Actor[ScorePassages, None]):
     async def _ask(
         self, rows: Rows, entries: Sequence[Entry], cells: dict[_Cell, Answer | Score]
     ) -> None:
-        """Put the entries to the passages of `rows`, and what comes of it into `cells`.
+        """Ask the entries about the passages of `rows`, and put the answers into `cells`.
 
         The scores of a passage go to the ensembler once all entries are answered about it.
 
@@ -245,7 +245,7 @@ class Panel(Actor[ScorePassages, None]):
 
 
 def _checked(reply: ChatReply, questions: Sequence[Question]) -> tuple[Answer, ...]:
-    """The answers, those that are off their scale without a value."""
+    """Return the answers; those off their scale lose their value."""
     answers = reply.answers or ()
     if len(answers) != len(questions):
         raise Unreadable(f"it holds {len(answers)} of {len(questions)} answers.")

@@ -1,4 +1,4 @@
-"""The questions that a team puts to a passage: what is asked, and about what.
+"""The questions of a team about a passage, and the data they refer to.
 
 A `Sheet` holds what is the same for all passages of a query. Its entries are asked about each
 passage: one for each persona, or one for each criterion of each.
@@ -53,7 +53,7 @@ class Sheet(Protocol):
         ...
 
     def ask(self, passages: Sequence[Passage], entries: Sequence[Entry]) -> Asked:
-        """The request that puts these entries to each of these passages."""
+        """Return the request for these entries and passages."""
         ...
 
 

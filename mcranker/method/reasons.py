@@ -33,10 +33,10 @@ from personas.templates import Template
 logger = safe_logger("mcranker")
 
 AT_ONCE = 10
-"""Passages that one call asks about, at most; a weak model is asked about each by itself."""
+"""Most passages in one call; a weak model is asked about each by itself."""
 
 LONGEST_REASON, LONGEST_QUOTE = 400, 300
-"""Characters that are kept."""
+"""Most characters to keep."""
 
 _TOKENS_A_REASON = 150
 _MOST_SENTENCES = 50  # of a passage, among which the nearest is looked for
@@ -69,7 +69,7 @@ class _Found:
 
 
 class _Task(NamedTuple):
-    """A judge, and what it is asked about: row of the session -> what it gave the passage."""
+    """A judge and its scores to explain: row of the session -> the score in words."""
 
     name: str
     given: Mapping[int, str]
@@ -168,7 +168,7 @@ async def explain(
 
 
 def quoted(quote: str, passage: str) -> str | None:
-    """The words of the passage that a quote gives, as they are there.
+    """Return the quoted words as they are in the passage.
 
     White space and the kind of quotation marks do not count; nor do marks around the quote.
 
@@ -197,7 +197,7 @@ def _given(hit: Hit, judge: str) -> str:
 
 
 def _members(ranking: Ranking, judge: str) -> tuple[str, str, Sequence[Member]]:
-    """Name and description of a judge, and the members whose criteria it judged by."""
+    """Return a judge's name and description, and the members whose criteria it used."""
     member = ranking.member(judge)
     if member is None:
         instruction = str(ranking.config.get("instruction", ""))

@@ -127,7 +127,7 @@ class Ranker(ABC):
 
     @classmethod
     def takes(cls) -> dict[str, Any]:
-        """Option -> its default, of the constructor; None for the fields of `RankerConfig`."""
+        """Return the constructor's options and defaults; None for the fields of `RankerConfig`."""
         taken: dict[str, Any] = {}
         for owner in (each for each in cls.__mro__ if "__init__" in vars(each)):
             parameters = inspect.signature(owner).parameters.values()
@@ -168,7 +168,7 @@ class Ranker(ABC):
         *,
         calls: UsageTable | None = None,
     ) -> Ranking:
-        """A `Ranking` by falling score; equal scores keep their first-stage order.
+        """Return a `Ranking` by falling score; equal scores keep their first-stage order.
 
         Args:
             query: what was asked.
@@ -205,7 +205,7 @@ class Ranker(ABC):
         *,
         calls: UsageTable | None = None,
     ) -> Ranking:
-        """A `Ranking` without scores.
+        """Return a `Ranking` without scores.
 
         Args:
             query: what was asked.
@@ -490,11 +490,11 @@ class Ranker(ABC):
         return forecast.estimate()
 
     def _fewest(self, passages: Sequence[Passage]) -> int | None:
-        """The fewest answers about passages that a judge takes; None for all that are counted."""
+        """Return the fewest answers about passages that a judge gives; None if all are counted."""
         return None
 
     def _double(self, models: Models) -> Self:
-        """This ranker with other models; it makes every call, and leaves nothing behind here."""
+        """Return a copy with other models, which makes every call and leaves no trace here."""
         double = copy.copy(self)
         double.models = models
         double.config = self.config.model_copy(
@@ -503,7 +503,7 @@ class Ranker(ABC):
         return double
 
     def check_reasons(self, top: int) -> None:
-        """Refuse to `explain` what has no reasons; 0 passages never are.
+        """Refuse to `explain` rankings without reasons; 0 passages are always allowed.
 
         Raises:
             ConfigError: nothing can be said of this ranker's rankings, or by its model.
@@ -568,7 +568,7 @@ class Ranker(ABC):
         return changed
 
     def _check_relevance(self) -> None:
-        """Refuse a threshold for what this ranker does not give."""
+        """Refuse a threshold if this ranker gives no relevance."""
         if self.config.min_relevance is not None and not self.absolute:
             raise ConfigError(
                 f"min_relevance={self.config.min_relevance} needs a relevance, and "
@@ -604,7 +604,7 @@ class Ranker(ABC):
     async def _told_rank(
         self, query: Query, passages: tuple[Passage, ...], emit: Emit | None
     ) -> Ranking:
-        """`_rank_in_time`; the log says what is missing."""
+        """Return `_rank_in_time`, and log what is missing."""
         started = time.perf_counter()
         try:
             ranking = await self._rank_in_time(query, passages, emit)

@@ -126,7 +126,7 @@ class DirectJudge(Actor[ScorePassage, None]):
 
 
 def _refuse_team_options(config: RankerConfig) -> None:
-    """Refuse what needs several personas' scores, instead of leaving it out unsaid."""
+    """Refuse options that need several personas' scores, instead of ignoring them silently."""
     if config.scoring_class.needs_rubric:
         raise ConfigError(
             f'scoring="{config.scoring}" scores by each persona\'s rubric, which DIRECT has not; '

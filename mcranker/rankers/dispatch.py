@@ -29,7 +29,7 @@ from personas.ranking.types import Query
 logger = safe_logger("mcranker")
 
 Work: TypeAlias = Iterable[tuple[str | Query, Docs]] | AsyncIterable[tuple[str | Query, Docs]]
-"""Queries with their passages, one after the other; read only as fast as they are ranked."""
+"""Queries with their passages; read only as fast as they are ranked."""
 
 FATAL_ERRORS = (
     AuthenticationFailed,

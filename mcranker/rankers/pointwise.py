@@ -31,7 +31,7 @@ _LONGEST_QUERY = 20_000  # characters that a team's query may have
 
 
 class PointwiseRanker(Ranker):
-    """A ranker that scores each passage by itself. Subclasses say how, in `_run`."""
+    """A ranker that scores each passage by itself. Subclasses implement `_run`."""
 
     absolute = True
     by_personas: ClassVar[bool] = False
@@ -85,7 +85,7 @@ class PointwiseRanker(Ranker):
         return hashes
 
     def _check_models(self) -> None:
-        """Refuse models that lack what the configuration needs, before any call.
+        """Refuse models that lack a feature the configuration needs, before any call.
 
         Raises:
             UnsupportedCapability: one does.
@@ -136,7 +136,7 @@ class PointwiseRanker(Ranker):
         )
 
     async def assemble(self, session: Session) -> Sequence[Member]:
-        """The team with its rubrics; of a locked team none is written.
+        """Return the team with its rubrics; a locked team gets none.
 
         Raises:
             ConfigError, ReplyError, ModelError: as `mcranker.method.team.assemble`.
@@ -218,7 +218,7 @@ def _check_examples(config: RankerConfig, seats: Seats) -> None:
 
 
 def _check_answer(prompts: PromptSet, prompt: str, config: RankerConfig) -> None:
-    """Refuse a scheme whose instruction the scoring prompt has no place for."""
+    """Refuse a scheme whose instruction has no place in the scoring prompt."""
     if config.questions or config.scoring == "integer":
         return
     if "answer" not in prompts[prompt].placeholders:
@@ -274,7 +274,7 @@ def team_as_judged(
 
 
 def characters_cut(session: Session) -> dict[int, int]:
-    """Place of each passage that models did not see whole -> characters they did not see."""
+    """Return the place of each passage that was cut -> characters that models did not see."""
     config = session.config
     if config.max_passage_words is None and config.max_passage_tokens is None:
         return {}

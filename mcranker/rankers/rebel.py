@@ -183,7 +183,7 @@ class RebelRanker(PointwiseRanker):
         return {**super().prompt_hashes, **hashes} if self.variant == "team" else hashes
 
     def infer_persona(self, query: str | Query, *, name: str = "Answer writer") -> Member:
-        """The properties for a query as the rubric of a persona, for other rankers; none is scored.
+        """Return the properties for a query as a persona's rubric, for other rankers.
 
         >>> curator = RebelRanker(variant="two_turn").infer_persona("best masks against covid")
         >>> MCRanker(team=[curator, "clinician"])
@@ -436,7 +436,7 @@ class WindowJudge(Actor[ScorePassages, None]):
             raise
 
     def _scored(self, row: int, scores: PassageScores) -> Score:
-        """The final score as the scores add up to it; none for a passage that is dropped."""
+        """Return the final score, the sum of `scores`; none for a passage that is dropped."""
         if scores.relevance < self._least:
             self.dropped[row] = scores.relevance
         if scores.properties is None:
@@ -455,7 +455,7 @@ class WindowJudge(Actor[ScorePassages, None]):
 
 
 def _check_options(config: RankerConfig, variant: str | None, *, has_team: bool) -> None:
-    """Refuse what has no meaning here, instead of leaving it out unsaid."""
+    """Refuse options without effect here, instead of ignoring them silently."""
     if variant is not None and variant not in get_args(Variant):
         raise ConfigError(
             f"variant={variant!r}: give one of {', '.join(map(repr, get_args(Variant)))}"
@@ -499,7 +499,7 @@ def _fixed_properties(prompts: PromptSet) -> Properties:
 
 
 def _with_instruction(properties: Properties, instruction: str) -> Properties:
-    """The properties and the instruction, which has its share of the highest final score."""
+    """Return the properties and the instruction, which has its share of the highest final score."""
     for judge in judge_without_team(instruction):
         assert judge.rubric is not None
         name, text = judge.rubric.criteria[-1].name, judge.rubric.criteria[-1].description
@@ -543,7 +543,7 @@ def _taken(name: str, listed: Sequence[Property]) -> bool:
 
 
 def _tell(ranking: Ranking) -> None:
-    """Log what the user should know of the replies."""
+    """Log warnings about the replies."""
     counts, about = ranking.windows, ranking.query.id or ranking.query.text[:80]
     if ranking.dropped:
         logger.info(

@@ -88,7 +88,7 @@ def find(text: str, key: str) -> Found:
 
 
 def without_thinking(text: str) -> str:
-    """The reply without the block in which reasoning models on open servers think aloud.
+    """Return the reply without the block of an open model's reasoning.
 
     Raises:
         Unreadable: the reply ends before the thinking does.
@@ -199,7 +199,7 @@ def _among_prose(body: str) -> _Objects:
 
 
 def _next_object(body: str, place: int) -> int:
-    """Where the next object begins, or -1; braces around a word of prose are none."""
+    """Return the place of the next object, or -1; braces around a word of prose are none."""
     place = body.find("{", place)
     while place >= 0 and (prose := _BRACES_OF_PROSE.match(body, place)):
         place = body.find("{", prose.end())

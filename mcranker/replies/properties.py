@@ -31,7 +31,7 @@ _LONGEST_TEXT = 2000
 
 @dataclass(frozen=True, slots=True)
 class Property:
-    """One thing besides relevance, scored from 0 to 5.
+    """A property besides relevance, scored from 0 to 5.
 
     Attributes:
         name: a few words.
@@ -69,7 +69,7 @@ class Properties:
 
     @property
     def top(self) -> float:
-        """The highest final score that there can be."""
+        """The highest final score possible."""
         return self.composite(TOP_RELEVANCE, [TOP_PROPERTY] * len(self.listed))
 
     def composite(self, relevance: int, scores: Sequence[int]) -> float:
@@ -98,7 +98,7 @@ class Properties:
 
 
 def read_properties(text: str, *, relevance_only: bool = False) -> Properties:
-    """The properties that a model named for a query, with what relevance means there.
+    """Read the properties that a model named for a query, and the meaning of relevance there.
 
     A property without a weight has that of the authors' experiments, 0.5.
 

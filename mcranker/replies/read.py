@@ -1,4 +1,4 @@
-"""From a reply's text to what was asked for; strict, so that nothing is made up.
+"""Readers of replies; strict, so that nothing is made up.
 
 Every reader raises `Unreadable` rather than guess; `mcranker.replies.json` says what counts
 as JSON. Keys are compared without regard to case, spaces and underscores.
@@ -123,7 +123,7 @@ def read_named_integers(text: str, tops: Mapping[str, int]) -> tuple[int | str, 
 
 
 def integer_under(record: Mapping[str, Any], name: str, top: int) -> int | str:
-    """The integer, 0 to `top`, under a name of a record whose keys are folded; or what is wrong."""
+    """Return the integer, 0 to `top`, under a name of a record with folded keys; or the fault."""
     if fold(name) not in record:
         return "no answer to this question"
     try:
@@ -243,7 +243,7 @@ def _name_and_reason(entry: Any) -> tuple[str, str]:
 
 
 def _text_under(record: Mapping[str, Any], keys: Sequence[str]) -> str:
-    """The first text under one of the keys, or nothing."""
+    """Return the first text under one of the keys, or nothing."""
     fields = {fold(name): value for name, value in record.items()}
     return next((fields[key] for key in keys if isinstance(fields.get(key), str)), "")
 

@@ -1,4 +1,4 @@
-"""From a reply about several passages to the scores of each; none is put in another's place.
+"""Readers of replies about several passages; no score is assigned to another passage.
 
 A passage is known by its number alone, wherever it stands. What is said of a number twice and
 differently, or of one that was not shown, counts for none, and what is left out stays out.
@@ -17,7 +17,7 @@ from mcranker.replies.properties import RELEVANCE, TOP_PROPERTY, TOP_RELEVANCE
 from mcranker.replies.read import integer_under
 
 FINAL = "Final"
-"""Under this key stands what the model itself adds up to."""
+"""Key of the model's own sum."""
 
 _NUMBERED = re.compile(
     # Neither a sign nor a point is before the number.
@@ -172,7 +172,7 @@ def _number(name: object) -> int | None:
 
 
 def _own_number(record: Mapping[str, Any]) -> int | None:
-    """The number under one of the keys that name it; None if there is none, or several."""
+    """Return the number under one of its keys; None if there is none, or several."""
     fields = {fold(name): value for name, value in record.items()}
     given = {_number(fields[key]) for key in _ID_KEYS if isinstance(fields.get(key), int | str)}
     return given.pop() if len(given) == 1 else None
@@ -181,7 +181,7 @@ def _own_number(record: Mapping[str, Any]) -> int | None:
 def _one(
     records: Sequence[Mapping[str, Any]], keys: Sequence[str], least: int
 ) -> PassageScores | str:
-    """The scores of a passage, or why it has none."""
+    """Return the scores of a passage, or the reason that it has none."""
     if not records:
         return "it was left out"
     each = [_scores(record, keys, least) for record in records]

@@ -178,7 +178,7 @@ class Actor(Generic[M, R]):
 
 
 def _at_hand(mailbox: MemoryObjectReceiveStream[_Envelope[M, R]]) -> _Envelope[M, R] | None:
-    """The next message if one waits: to wait for it costs several turns of the event loop."""
+    """Return the next message if there is one: waiting costs several turns of the event loop."""
     try:
         return mailbox.receive_nowait()
     except (anyio.WouldBlock, anyio.EndOfStream):

@@ -14,7 +14,7 @@ from weakref import WeakSet
 
 
 class Forkable(Protocol):
-    """Something with locks, or with things that belong to an event loop."""
+    """An object with locks, or tied to an event loop."""
 
     def after_fork(self) -> None:
         """Reset in a child process. Other threads may have been in the middle of a call."""
@@ -22,12 +22,12 @@ class Forkable(Protocol):
 
 
 def renew_in_child(owner: Forkable) -> None:
-    """Call `after_fork` of `owner` in every process that is forked from this one."""
+    """Call `after_fork` of `owner` in every process forked from this one."""
     _owners.add(owner)
 
 
 def abandon(*things: object) -> None:
-    """Keep what belongs to the parent process for ever, so that nothing is closed or finalised."""
+    """Keep a parent process's objects for ever, so that nothing is closed or finalised."""
     import ctypes  # for this alone
 
     # No list would do: the interpreter empties them all before it ends.

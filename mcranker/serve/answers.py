@@ -14,7 +14,7 @@ from personas.weak_judges import judge_note
 from personas.words import counted
 
 SMALL = 0.01
-"""The number of the first document where nothing was judged; those behind it get less."""
+"""The number of the first document if nothing was judged; those behind it get less."""
 
 _JUDGES = ("scoring", "assessor")
 
@@ -22,7 +22,7 @@ NOT_ABSOLUTE = (
     "it gives an order without scores, and this service makes none up "
     "(unscored = 'error'); ask POST /v1/rank, or have it served with unscored = 'falling'"
 )
-"""Why a ranker does not serve rerank clients, where the operator wants no numbers by rank."""
+"""Reason that a ranker does not serve rerank clients, if the operator wants no numbers by rank."""
 
 
 class Scored(NamedTuple):
@@ -145,7 +145,7 @@ def meta_of(ranking: Ranking, scored: Scored, warnings: Sequence[str]) -> Mappin
 def headers_of(
     name: str, ranking: Ranking, unscored: int, warnings: Sequence[str]
 ) -> dict[str, str]:
-    """Headers of an answer; not every dialect has a place for what they say."""
+    """Return the headers of an answer; not every dialect has a place for their content."""
     headers = {"X-Ranking-Id": name}
     if warnings:
         headers["X-Notes"] = "; ".join(warnings).encode("ascii", "replace").decode()

@@ -444,7 +444,7 @@ class _Service:
         )
 
     async def _needs_keys(self, _: _Call) -> Response:
-        """Xinference's clients send a key only where this says so."""
+        """Answer Xinference's clients, which send a key only if this asks for one."""
         return _json({"auth": bool(self._settings.keys)}, 200)
 
     # A ranking
@@ -520,7 +520,7 @@ def _whole(served: ServedRanker, ranked: _Ranked, reasons: int) -> dict[str, Any
 
 
 async def _unless_gone(request: Request, work: Callable[[], Awaitable[T]]) -> T:
-    """The result of the work, which is cancelled if the client hangs up.
+    """Return the result of the work, which is cancelled if the client disconnects.
 
     Raises:
         ClientDisconnected: it has.

@@ -29,7 +29,7 @@ _KEPT_BACK = {"query_id", "usage", "ranking", "reason"}
 """Fields of events that are not sent: a reason may name what is the operator's."""
 
 CLIENT_GONE = 499
-"""Status under which requests are counted whose client has hung up."""
+"""Status that counts requests of disconnected clients."""
 
 MOST_KEPT = 1_000
 """Events that wait for a reader; then scores that were not read yet are left out, and counted."""

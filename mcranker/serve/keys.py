@@ -67,7 +67,7 @@ class Keys:
     hashes: Mapping[str, str]
 
     def holder(self, authorization: str) -> str | None:
-        """The name of the key in an ``Authorization`` header; None if there is none such.
+        """Return the name of the key in an ``Authorization`` header; None if there is none.
 
         ``Bearer KEY``, or ``Basic`` with the key for a password, as browsers send it. The time
         that this takes does not depend on how much of a key is right.

@@ -145,7 +145,7 @@ _Instruction = Annotated[
 
 @asynccontextmanager
 async def mcp_server(settings: Settings | None = None) -> AsyncIterator[MCPServer[Any]]:
-    """The MCP server, whose rankers are made at once and closed behind the block.
+    """Make the MCP server; its rankers are made at once and closed after the block.
 
     Args:
         settings: what it offers; None for one MCRanker with its defaults. Keys, addresses and
@@ -213,7 +213,7 @@ async def _short_errors(ctx: ServerRequestContext[Any, Any], call_next: CallNext
 
 
 def _short(message: str) -> str:
-    """An error's text, which goes into a model's context."""
+    """Shorten an error's text, which goes into a model's context."""
     return message if len(message) <= _LONGEST_ERROR else f"{message[: _LONGEST_ERROR - 1]}…"
 
 

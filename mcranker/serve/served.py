@@ -113,7 +113,7 @@ class ServedRanker:
 
     @property
     def name(self) -> str:
-        """By which requests choose it."""
+        """Name in requests."""
         return self.settings.name
 
     def with_options(self, options: Mapping[str, Any]) -> Ranker:
@@ -240,7 +240,7 @@ class ServedRanker:
 
 
 async def _explained(job: Job, ranking: Ranking, seconds: float) -> Ranking:
-    """The ranking with the reasons that come in time; without any where asking for them fails."""
+    """Return the ranking with the reasons that come in time; with none if asking fails."""
     try:
         return await job.ranker.aexplain(ranking, job.reasons, deadline=seconds)
     except (ModelError, BudgetExceeded) as error:

@@ -100,7 +100,7 @@ async def serve(
 
 
 class Server(uvicorn.Server):
-    """uvicorn's server, with an end to idle connections and to requests when it is to stop.
+    """uvicorn's server; it also ends idle connections and requests when it stops.
 
     Attributes:
         given_up: requests that were cancelled.

@@ -27,7 +27,7 @@ LONGEST_FILE = 1_000_000
 """Bytes of a configuration file."""
 
 GRACE = 5.0
-"""Seconds that a ranking has beyond its deadline to give what is known by then."""
+"""Seconds after a ranking's deadline for returning its partial results."""
 
 NOT_PER_REQUEST = {
     "prompts",
@@ -40,7 +40,7 @@ NOT_PER_REQUEST = {
     "batch",
     "timeout",
 }
-"""Options that name files, are limits of the operator's, or are the models', which all share."""
+"""Options that name files, limits of the operator, or the shared models."""
 
 _KEPT_OUT = {
     "api_key": "keys of providers are not kept in this file; set OPENAI_API_KEY or "

@@ -33,7 +33,7 @@ def test_planted_words_are_found_and_reasons_are_taken(tmp_path: Path) -> None:
     (tmp_path / "personas/prompts").mkdir(parents=True)
     (tmp_path / "personas/prompts/a.md").write_text("Nobody answers.\n")
     subprocess.run(["git", "add", "."], cwd=tmp_path, check=True)
-    command = [sys.executable, CHECK, tmp_path]
+    command = (sys.executable, str(CHECK), str(tmp_path))
     done = subprocess.run(command, check=False, capture_output=True, text=True)
     assert done.returncode == 1
     found = [line.partition(" -> ")[0] for line in done.stdout.splitlines()]

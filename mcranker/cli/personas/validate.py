@@ -1,4 +1,4 @@
-"""``personas validate``: whether files can be used, and where not, why."""
+"""``personas validate``: check that files can be used, and list faults."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ HEAVY = 90  # percent; a weight above that leaves next to nothing for the other 
 
 @dataclass(slots=True)
 class _Checked:
-    """A file: what it holds, and what is wrong or odd, each as ``file:line: place: message``."""
+    """A file: its content and its faults and oddities, each as ``file:line: place: message``."""
 
     path: Path
     summary: str = ""

@@ -252,7 +252,7 @@ class BatchCollector:
         self._gathered[entry.key] = entry
 
     def _assign(self, now: float) -> None:
-        """Bring every request that was gathered to a batch under way, or into a new one."""
+        """Assign every gathered request to a batch under way, or to a new one."""
         self._adopt()
         ledger, fresh = self._context.ledger, list[BatchedRequest]()
         for key, entry in self._gathered.items():
@@ -268,7 +268,7 @@ class BatchCollector:
         self._batches += self._packed(fresh, now)
 
     def _adopt(self) -> None:
-        """Find the batches of other runs that answer what was gathered."""
+        """Find batches of other runs that answer gathered requests."""
         known = {batch.note.mark for batch in self._batches}
         for note in self._context.notes.of(self._chat.name, self._chat.endpoint):
             if note.mark not in known and not self._gathered.keys().isdisjoint(note.keys):

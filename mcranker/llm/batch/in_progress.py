@@ -1,4 +1,4 @@
-"""One batch on its way: sent, or found again by its note, followed, and read when it has ended."""
+"""One batch in progress: sent or found by its note, followed, and read at its end."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ logger = safe_logger("mcranker.llm")
 
 
 class BatchInProgress:
-    """A batch, and who waits for what in it.
+    """A batch, and the requests that wait for its results.
 
     Attributes:
         note: what is known of it.
@@ -80,12 +80,12 @@ class BatchInProgress:
         return key in self._left
 
     def add(self, entry: BatchedRequest) -> None:
-        """Take note of who waits for a result."""
+        """Add a request that waits for a result."""
         entry.batches += 1
         self._entries[entry.key] = entry
 
     async def advance(self) -> None:
-        """Do what is due. Errors go to those who wait; a batch that failed is done."""
+        """Take the next due steps. Errors go to waiting requests; a failed batch is done."""
         timings, now = self._context.timings, self._context.clock()
         self.due = now + self._interval
         self._interval = min(self._interval * SLOWER, timings.longest_poll)
@@ -157,7 +157,7 @@ class BatchInProgress:
         return True
 
     async def _look_for(self) -> None:
-        """Of a batch of which there is a note without an id: find out what became of it."""
+        """Find the batch of a note without an id."""
         notes, mark = self._context.notes, self.note.mark
         current = notes.read(mark)
         if current is None:

@@ -100,7 +100,7 @@ class BatchNotes:
         self._folder = folder
 
     def path(self, mark: str) -> Path:
-        """Where a note is."""
+        """Return the path of a note."""
         return self._folder / f"{mark}.json"
 
     def write(self, note: BatchNote) -> None:
@@ -117,7 +117,7 @@ class BatchNotes:
             raise _unusable(path, error) from error
 
     def read(self, mark: str) -> BatchNote | None:
-        """One note; None if there is none, or none that can be read, which is logged.
+        """Return a note; None if there is none, or if it cannot be read, which is logged.
 
         Raises:
             LedgerError: the file is there and cannot be opened.

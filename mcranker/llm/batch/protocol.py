@@ -27,7 +27,7 @@ TRANSFER_SECONDS = 600.0  # allowed to sending a batch
 NO_RESULT = Problem(500, "the batch ended without a result for this request")
 
 MOST_PAGES = 1000
-"""Of a list of batches: a service that never comes to its end is not followed for ever."""
+"""Most pages to read of a list of batches, so that an endless list ends."""
 
 Id = Annotated[str, StringConstraints(pattern=r"^[\w.:-]{1,200}$")]
 """An id that the provider gives; it becomes part of a path."""
@@ -143,7 +143,7 @@ class BatchService(Protocol):
         ...
 
     async def upload(self, lines: Sequence[bytes], mark: str) -> bytes:
-        """Bring the requests to where `create` finds them.
+        """Upload the requests for `create`.
 
         Returns:
             What `create` needs to know.
@@ -154,7 +154,7 @@ class BatchService(Protocol):
         ...
 
     async def create(self, source: bytes, mark: str) -> str:
-        """Create a batch, to be paid for; `mark` is kept with it where the provider can.
+        """Create a batch, which will be charged; `mark` is stored with it where the provider can.
 
         Returns:
             The provider's id of the batch.

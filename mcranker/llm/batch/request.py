@@ -19,21 +19,21 @@ class AnswerStore(Protocol):
     """The part of a ledger that batches use."""
 
     def find(self, key: bytes) -> ChatReply | None:
-        """The reply that is kept under a key."""
+        """Return the reply that is kept under a key."""
         ...
 
     def keep(self, key: bytes, reply: ChatReply, *, model: str, stage: str) -> Awaitable[None]:
-        """Keep a reply; it is safe once what this returns has been awaited."""
+        """Keep a reply; awaiting the result makes it durable."""
         ...
 
     def alone(self, name: str) -> AbstractAsyncContextManager[None]:
-        """Wait until no other process is at what goes by this name, and keep others from it."""
+        """Acquire a lock by name, across processes."""
         ...
 
 
 @dataclass(frozen=True, slots=True)
 class BatchTimings:
-    """When things happen; all in seconds.
+    """Intervals and limits of batches, in seconds.
 
     | field | how long |
     |---|---|
@@ -82,7 +82,7 @@ class BatchContext:
 
 @dataclass(eq=False, slots=True)
 class BatchedRequest:
-    """A request, for all who wait for its reply.
+    """A request, shared by all its callers.
 
     Attributes:
         unsettled: the place under its key until it is settled.
@@ -106,7 +106,7 @@ class BatchedRequest:
         return self.reply is not None or self.error is not None
 
     def settle(self, outcome: ChatReply | MCRankerError) -> None:
-        """Wake those who wait."""
+        """Set the result and wake the waiting callers."""
         if isinstance(outcome, ChatReply):
             self.reply = outcome
         else:

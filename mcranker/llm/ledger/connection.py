@@ -1,4 +1,4 @@
-"""The file of a ledger: how it is known, how it is made, and what SQLite's errors mean for it."""
+"""The file of a ledger: its identification, its creation, and the meaning of SQLite's errors."""
 
 from __future__ import annotations
 
@@ -65,7 +65,7 @@ _PAUSE = 0.01  # seconds between tries to switch a new file to WAL
 
 
 def explained(path: Path, error: Exception) -> LedgerError:
-    """`error` in words: which file, what is wrong with it, and what to do."""
+    """Describe `error`: the file, the fault, and what to do."""
     if _is_folder(path):
         meaning = "is a folder; name a file in it with ledger="
     elif isinstance(error, FileExistsError | NotADirectoryError):
@@ -79,7 +79,7 @@ def explained(path: Path, error: Exception) -> LedgerError:
 
 
 def lack_of_room(path: Path, room: int) -> LedgerError | None:
-    """The error if the folder of a ledger does not have room for these bytes: they are written.
+    """Return the error if the folder has no room for `room` bytes, which are written to find out.
 
     To write there may not be allowed at all, which SQLite reports where it matters.
     """
@@ -113,7 +113,7 @@ def is_failed_access(error: Exception) -> bool:
 
 
 def file_id(name: str) -> FileId | None:
-    """Which file is at a path now, None if there is none (some 1 µs)."""
+    """Return the identity of the file at a path, None if there is none (about 1 µs)."""
     try:
         found = os.stat(name)  # noqa: PTH116 - a Path would take twice as long
     except OSError:
@@ -180,7 +180,7 @@ class LedgerConnection:
         return "has lost its write-ahead log or the index of it"
 
     def leftovers(self) -> list[str]:
-        """Log and index of a database that has gone, where they have been left behind.
+        """Return a deleted database's log and index that were left behind.
 
         SQLite would take them for those of the database that is at the path now.
         """
@@ -357,7 +357,7 @@ def _is_folder(path: Path) -> bool:
 
 
 def _code(error: BaseException | None) -> int:
-    """The primary result code, 0 if SQLite gave none; extended ones say more than is needed."""
+    """Return the primary result code, 0 if SQLite gave none; extended ones are too detailed."""
     if isinstance(error, UnicodeDecodeError):
         return sqlite3.SQLITE_CORRUPT
     return getattr(error, "sqlite_errorcode", 0) & 0xFF

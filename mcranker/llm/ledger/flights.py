@@ -1,4 +1,4 @@
-"""Requests on their way: of those who ask the same, one makes the call and all get its answer.
+"""Requests in flight: of equal ones one makes the call and all get its answer.
 
 Within a process they find each other in a table. Between processes, who asks holds a lock of
 the operating system: on one byte of an empty file beside the ledger, at a place that the key
@@ -44,7 +44,7 @@ logger = safe_logger("mcranker.llm")
 
 
 class Flight:
-    """One request on its way.
+    """One request in flight.
 
     Attributes:
         key: of the request.
@@ -166,7 +166,7 @@ class Flights:
     def land(
         self, flight: Flight, reply: ChatReply | None = None, error: Exception | None = None
     ) -> None:
-        """Wake those who wait for a flight, from any thread. Only the first call counts."""
+        """Wake the waiters of a flight, from any thread. Only the first call counts."""
         with self._lock:
             if flight.landed:
                 return
@@ -193,11 +193,11 @@ class Flights:
             self.land(flight)
 
     def before_fork(self) -> None:
-        """Let no other thread be in the middle of something."""
+        """Wait until no other thread holds a lock."""
         self._lock.acquire()
 
     def after_fork(self, *, child: bool) -> None:
-        """Let others go on; in the child there are no others, and nothing is on its way."""
+        """Release the locks; a child has no other threads and no requests in flight."""
         if child:  # the locks stay with the parent
             self._flights.clear()
             self._signing = weakref.WeakSet()
@@ -238,7 +238,7 @@ class _Locks:
         return not self._useless and (self._file < 0 or file_id(self._path) != self._opened)
 
     def open(self) -> None:
-        """Open the file, and make it where there is none; one thread at a time."""
+        """Open the file, creating it if needed; one thread at a time."""
         if not self.closed:
             return
         path = Path(self._path)
@@ -258,15 +258,15 @@ class _Locks:
             os.close(file)
 
     def take(self, key: bytes) -> bool:
-        """Lock the place of a key; False if another process has it."""
+        """Lock a key; False if another process has it."""
         return self._lock(_place(key), shared=False)
 
     def release(self, key: bytes) -> None:
-        """Unlock the place of a key, and that of its signs."""
+        """Unlock a key and its signs."""
         self._unlock(_place(key), _SPAN)
 
     def give_sign(self, key: bytes, up: bool) -> None:
-        """Lock or unlock the place of a key's signs."""
+        """Lock or unlock the byte of a key's signs."""
         if up:
             self._lock(_place(key) + _SIGNS, shared=False)
         else:
@@ -307,5 +307,5 @@ class _Locks:
 
 
 def _place(key: bytes) -> int:
-    """Where the locks of a key are: some of 2**60 places, far enough apart."""
+    """Return the position of a key's locks: one of 2**60, far enough apart."""
     return int.from_bytes(key[:8], "big") >> 4 << 2

@@ -35,7 +35,7 @@ class Damaged(ValueError):
 
 
 class Unkeepable(ValueError):
-    """A reply is not what a `ChatReply` is to be, so that no row could give it back."""
+    """A reply that breaks the form of a `ChatReply`, so that no row could restore it."""
 
 
 def row_of(key: bytes, reply: ChatReply, *, model: str, stage: str) -> Row:

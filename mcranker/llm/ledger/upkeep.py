@@ -64,13 +64,13 @@ class Share:
 
     @property
     def cost(self) -> float | None:
-        """US dollars that they have cost at today's prices, None where no price is known."""
+        """US dollars at today's prices, None where no price is known."""
         return cost(self.model, self.usage)
 
 
 @dataclass(frozen=True, slots=True)
 class Selection:
-    """Which answers: those of which all that is set is true; all of them if nothing is.
+    """Filter of answers: all fields that are set must match.
 
     Attributes:
         older_than: days since they came, more than this.

@@ -1,4 +1,4 @@
-"""Writes to a ledger, many in one transaction, without standing in the event loop's way.
+"""Batched ledger writes that do not block the event loop.
 
 Whatever comes in one turn of an event loop is committed at the end of that turn, in the loop's
 own thread: a commit takes some 50 µs and waits for no disk. (A thread for every commit costs
@@ -47,7 +47,7 @@ _ABOUT_ONE_WRITE = (
 )
 
 Told = Callable[[Exception | None, bool], None]
-"""Takes what prevented a write, None if nothing did, and whether the write changed anything.
+"""Receives a write's error, None for success, and whether the write changed anything.
 
 It is called in whatever thread has written. `LedgerError` is about the file, every other error
 about this one write.
@@ -92,7 +92,7 @@ class LedgerWriter:
             loop.call_later(LINGER, self._end_of_linger, loop)
 
     def written(self, statement: str, values: tuple[Any, ...]) -> asyncio.Future[None]:
-        """`put` for those who wait: done when it is committed, or has the error."""
+        """`put`, awaitable: done when it is committed, or has the error."""
         future = asyncio.get_running_loop().create_future()
         self.put(statement, values, lambda problem, _: wake(future, problem))
         return future
@@ -140,7 +140,7 @@ class LedgerWriter:
             turn.release()
 
     def forget(self) -> None:
-        """In a child process: leave what waits to the parent."""
+        """Leave waiting writes to the parent, in a child process."""
         self._waiting = deque()
         self._lingering = WeakSet()
         self._safe_writes = 0
@@ -235,7 +235,7 @@ class LedgerWriter:
 
 
 def wake(future: asyncio.Future[None], problem: Exception | None = None) -> None:
-    """Tell who waits for `future`, from any thread, that it is done, or has failed."""
+    """Wake the waiter of `future`, from any thread, with the result or the error."""
     loop = future.get_loop()
     if loop is _running_loop():
         _settle(future, problem)

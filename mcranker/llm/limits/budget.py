@@ -57,12 +57,12 @@ class Budget:
 
     @property
     def spent_calls(self) -> int:
-        """Calls that were answered."""
+        """Calls answered."""
         return self._spent_calls
 
     @property
     def spent_cost(self) -> float:
-        """US dollars for these calls; 0 if there is no ``max_cost`` to keep."""
+        """US dollars of these calls; 0 without ``max_cost``."""
         return self._spent_cost
 
     async def claim(self, most: float) -> None:
@@ -94,7 +94,7 @@ class Budget:
             raise self._exceeded(most)
 
     def settle(self, most: float, paid: float | None) -> None:
-        """End what `claim` began.
+        """End a `claim`.
 
         Args:
             most: what was set aside.
@@ -124,7 +124,7 @@ class Budget:
         self._set_aside = self._set_aside - most if self._calls_under_way else 0.0
 
     def _serve(self) -> None:
-        """Decide for those who wait, in their order, as far as it can be decided now."""
+        """Decide for waiting calls, in order, as far as possible now."""
         while self._waiting:
             first = self._waiting[0]
             if first.granted is None:

@@ -66,7 +66,7 @@ class LearnedConcurrency:
         self._open(-math.inf)
 
     def finished(self, now: float, started: float, in_flight: int, *, failed: bool) -> None:
-        """A call ended.
+        """Count the end of a call.
 
         Args:
             now: the time in seconds.
@@ -92,14 +92,14 @@ class LearnedConcurrency:
             self._close(now)
 
     def back_off(self, now: float) -> None:
-        """Fewer calls at once: the model is overloaded."""
+        """Lower the limit: the model is overloaded."""
         self.limit = self._base = max(1, int(self.limit * BACK_OFF))
         self._upwards, self._factor, self._rest = True, CAREFUL, BRIEF_REST
         self._starting = False
         self._open(now)
 
     def _grow(self, seconds: float, in_flight: int, *, failed: bool) -> bool:
-        """One answer of the slow start; whether it goes on."""
+        """Count an answer of the slow start; return True if it goes on."""
         if failed or in_flight < USED * self.limit:
             return not failed
         if self._round == 0:

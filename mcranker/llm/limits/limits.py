@@ -46,7 +46,7 @@ class LimitsStatistics(NamedTuple):
 
 
 class Limits:
-    """Gives out the places in which a model may be called.
+    """Grants places for calls of a model.
 
     >>> limits = Limits(concurrency=8)                             # at most 8 at once
     >>> limits = Limits(concurrency=None)                          # as many as it is worth
@@ -126,7 +126,7 @@ class Limits:
         return place
 
     def end(self, place: Place, error: BaseException | None) -> None:
-        """The call of a place is over: learn from how it went, and let others start."""
+        """End a call: learn from its result, and let others start."""
         now = self._clock()
         place.seconds = now - place.started
         failed = isinstance(error, _FAILURES)
@@ -205,7 +205,7 @@ class Limits:
             raise
 
     def _admit(self, gate: _Gate) -> None:
-        """Start what may start, by turns, and come back in time for the rest."""
+        """Start the calls that may start, by turns, and come back in time for the rest."""
         now = self._clock()
         while gate.queues:
             ranking, waiter, place = gate.next()
@@ -252,7 +252,7 @@ class Place:
         """Seconds the call took."""
 
     def answered(self, usage: Usage) -> None:
-        """Tell what the call has used, in place of what was estimated."""
+        """Replace the estimate with the usage of the call."""
         self.used = usage.input_tokens + usage.output_tokens
 
     def __enter__(self) -> Place:
@@ -271,7 +271,7 @@ _Waiter = asyncio.Future[None]
 
 
 class _Gate:
-    """The places of one event loop, and those who wait for them: a queue for each ranking.
+    """The places of one event loop, and their waiters: a queue for each ranking.
 
     Everything takes the same time however many wait: the rankings and the waiters of each are
     linked lists with an index.

@@ -158,7 +158,7 @@ class Retrying(Wrapper):
             raise
 
     def _wait(self, error: ModelError, attempt: int, left: float, asked: Asked) -> float:
-        """Seconds to wait before the next try; raises the error if there is to be none."""
+        """Return the seconds to wait before the next try, or raise the error if there is none."""
         attempts = self._silence.at_most(asked, self._attempts)
         if attempt >= attempts:
             raise self._given_up(error, asked)

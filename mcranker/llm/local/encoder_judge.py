@@ -32,7 +32,7 @@ HIGHEST = 0.8
 """The similarity that counts as fully relevant, see `score`."""
 
 CHOICE_WIDTH = 0.05
-"""Options whose similarity is that much lower are less likely by a factor of e."""
+"""Difference of similarity that makes an option less likely by a factor of e."""
 
 COVER_SHARE = 0.5
 """Weight of shared words beside meaning."""
@@ -46,7 +46,7 @@ WINDOW_WORDS = 100
 """The length of the windows of a long passage."""
 
 LONG = 400
-"""Words of a passage, from which on it is looked at in windows too: the encoder reads some 180."""
+"""Words from which on a passage is read in windows too: the encoder reads some 180."""
 
 _WORD = re.compile(r"\S+")
 MAX_QUESTIONS = 10_000  # in one request; bounds its memory
@@ -180,7 +180,7 @@ def score(similarity: float, cover: float | None) -> float:
 
 
 def windows(text: str) -> list[str]:
-    """A long passage in pieces of `WINDOW_WORDS` words, the last of which may overlap; else none.
+    """Split a long passage into pieces of `WINDOW_WORDS` words, the last may overlap; else none.
 
     What follows `MAX_CHARACTERS` is not looked at.
     """

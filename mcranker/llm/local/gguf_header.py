@@ -44,7 +44,7 @@ def is_reranker(path: Path, name: str) -> bool:
 
 
 def _value(path: Path, ending: bytes, name: str) -> bytes | None:
-    """The bytes of the first value whose key ends like this; None if there is none."""
+    """Return the bytes of the first value whose key has this ending; None if there is none."""
     try:
         with path.open("rb") as file, mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ) as data:
             (values,) = struct.unpack_from("<Q", data, 16)
@@ -71,7 +71,7 @@ def _string(data: mmap.mmap, at: int) -> tuple[bytes, int]:
 
 
 def _end(data: mmap.mmap, at: int, kind: int, depth: int = 0) -> int:
-    """Where the value of this type ends that begins at `at`."""
+    """Return the end of the value of this type at `at`."""
     if kind == _STRING:
         (length,) = struct.unpack_from("<Q", data, at)
         return at + 8 + int(length)

@@ -75,7 +75,7 @@ _log = safe_logger("mcranker.llm.local.llama_local")
 
 
 def loading() -> str:
-    """The name of the model that is being loaded now; empty if none is."""
+    """Return the name of the model that is being loaded; empty if none is."""
     return _engines.loading
 
 
@@ -265,7 +265,7 @@ class LocalChat:
         return text if len(pieces) <= tokens else beginning(text, pieces[:tokens])
 
     async def server(self) -> ServerAddress:
-        """Where the model can be asked over HTTP too, by any OpenAI or Anthropic client.
+        """Address of the model over HTTP, for any OpenAI or Anthropic client.
 
         The server ends with this object; each process has its own key.
         """
@@ -595,7 +595,7 @@ def _with_prefill(messages: tuple[Message, ...], added: str) -> tuple[Message, .
 
 
 def _bounded(schema: dict[str, Any]) -> dict[str, Any]:
-    """The schema with a limit to every text and list that has none."""
+    """Return the schema with limits on all unlimited texts and lists."""
     limited = {
         key: _bounded(value) if isinstance(value, dict) else value for key, value in schema.items()
     }

@@ -1,4 +1,4 @@
-"""Model files on this machine: find them, fetch them once, and know that they are whole.
+"""Model files on this machine: find them, fetch them once, and check that they are whole.
 
 A file reaches the cache folder under its own name only after its size and SHA-256 were
 checked; until then it lives in a work folder beside it. The side file ``NAME.sha256`` records
@@ -120,7 +120,7 @@ def resolve_encoder(
 
 
 def present(entry: CatalogueEntry) -> Path | None:
-    """The model file of an entry, if all files of it are here and whole."""
+    """Return the model file of an entry, if all its files are here and whole."""
     paths = [_here(each) for each in entry.files]
     return None if None in paths else paths[-1]
 

@@ -90,7 +90,7 @@ def echo_reply(data: Mapping[str, Any], request: ChatRequest, *, service: Servic
 
 
 def first_token(tokens: Sequence[str], text: str) -> int | None:
-    """Place of the token with which `text` begins, if `tokens` end with it.
+    """Return the place of the token with which `text` begins, if `tokens` end with it.
 
     Servers spell blanks in several ways, and parts of a character as a mark; so only the visible
     characters of ASCII are compared. Tokens without any belong to `text` if they come right before
@@ -119,7 +119,7 @@ def refuses_echo(problem: Problem) -> bool:
 
 
 def no_echo(service: Service, said: str = "") -> UnsupportedCapability:
-    """The error for a server that does not."""
+    """Return the error for a server without echo."""
     reason = f" ({said_by(service, said)})" if said else ""
     return UnsupportedCapability(
         f"{service.model}: {service.where} gives no log-probabilities of a prompt{reason}; take "

@@ -1,4 +1,4 @@
-"""Where a model is reached and with which key: checked once, before the first call."""
+"""Address and key of a model: checked once, before the first call."""
 
 from __future__ import annotations
 
@@ -67,7 +67,7 @@ def checked_url(url: str, name: str = "base_url") -> str:
 
 
 def find_key(explicit: str | None, variable: str, *, model: str, required: bool = True) -> str:
-    """The API key: the one passed, else the environment's; empty if none and none is required.
+    """Return the API key: the one passed, else the environment's; empty if not required.
 
     Args:
         explicit: what was passed as ``api_key=``.

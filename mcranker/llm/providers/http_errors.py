@@ -235,7 +235,7 @@ def timed_out(service: Service) -> ModelTimeout:
 
 
 def transport_error(error: BaseException, service: Service) -> ModelError:
-    """The error for a failure below HTTP, told by what caused it in the end.
+    """Convert a transport failure to an error by its root cause.
 
     The libraries name some lost connections timeouts, so their own classes cannot be relied on.
     """
@@ -253,7 +253,7 @@ def transport_error(error: BaseException, service: Service) -> ModelError:
 
 
 def unreadable(what: str, service: Service) -> ServerFailed:
-    """The error for an answer with a good status whose body makes no sense."""
+    """Return the error for an answer with a good status and an unreadable body."""
     return ServerFailed(
         _message(service, "unreadable answer", what, "try again; if it persists, check the URL"),
         model=service.model,
@@ -303,13 +303,13 @@ def parse_object(content: bytes, service: Service, *, list_as: str = "") -> dict
 
 
 def text_in(data: Mapping[str, Any], name: str) -> str:
-    """A text of an answer; empty if there is none, or something else in its place."""
+    """Return a text of an answer; empty if it is missing or no text."""
     value = data.get(name)
     return value if isinstance(value, str) else ""
 
 
 def reported_model(data: Mapping[str, Any]) -> str:
-    """The model's name as an answer reports it: one short line, empty if it is none."""
+    """Return the model's name in an answer: one short line, empty if it is none."""
     name = text_in(data, "model")
     return name if len(name) <= CODE_LIMIT and name.isprintable() else _one_line(name[:CODE_LIMIT])
 
@@ -322,7 +322,7 @@ def said_by(service: Service, text: str) -> str:
 
 
 def refusal(said: str, service: Service) -> ContentRefused:
-    """The error for an answer in which the model or its filter declines."""
+    """Return the error for an answer in which the model or its filter declines."""
     return ContentRefused(
         _message(service, "refused to answer", said, LEAVE_OUT), model=service.model
     )
@@ -335,7 +335,7 @@ def _message(service: Service, event: str, said: str, advice: str) -> str:
 
 
 def _destination(location: str, service: Service) -> str:
-    """Where a redirect leads, without what may be secret in it."""
+    """Return the address of a redirect, without possible secrets."""
     try:
         parts = urlsplit(location)
         host = f"{parts.scheme}://{parts.netloc}" if parts.scheme else parts.netloc

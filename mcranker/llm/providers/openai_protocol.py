@@ -237,7 +237,7 @@ def _labels(
 
 
 def usage_in(data: Mapping[str, Any], service: Service) -> Usage:
-    """Tokens of a call, as far as the answer says."""
+    """Return the tokens of a call, as far as the answer has them."""
     usage = data.get("usage")
     if not isinstance(usage, dict):
         return Usage(calls=1)

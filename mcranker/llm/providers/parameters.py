@@ -70,7 +70,7 @@ class ParameterMemory:
         )
 
     def adapt(self, body: Mapping[str, Any]) -> dict[str, Any]:
-        """The body as this model takes it, as far as is known."""
+        """Return the body without parameters that the model is known to refuse."""
         adapted: dict[str, Any] = {}
         for name, value in body.items():
             if name in self._dropped:

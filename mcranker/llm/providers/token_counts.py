@@ -27,7 +27,7 @@ _warned: set[str] = set()
 
 
 def token_count(value: Any, service: Service) -> int:
-    """The count that an answer gives, 0 if it is none; see above."""
+    """Return the count of an answer, 0 if it is none; see above."""
     if type(value) is int and 0 <= value <= MOST_TOKENS:  # a bool is no count
         return value
     if value is not None:
