@@ -20,6 +20,7 @@ HERE = Path(__file__).resolve().parent
 KINDS = {".py", ".md", ".html", ".js", ".css", ".toml", ".sh"}
 DATA = re.compile(r"(tests|personas/(prompts|library)|beir_eval/collections/mini)/|CHANGELOG\.md")
 QUESTION = re.compile(r"(What|Whom?|Whose|Whether|How|That)\b")
+CODE = re.compile(r"`[^`]*`|\{[^{}]*\}")
 ALLOWED = re.compile(r"english: \w")
 # Python 3.12 has tokens of their own for the texts in f-strings.
 TEXTS = {tokenize.STRING, tokenize.COMMENT, getattr(tokenize, "FSTRING_MIDDLE", tokenize.STRING)}
@@ -43,7 +44,7 @@ def main(root: Path) -> None:
         hits = [(n, "a question word -> a verb or noun") for n in _questions(path, source)]
         for n, text in _texts(path, source):
             for pattern, instead in words:
-                if hit := pattern.search(text):
+                if hit := pattern.search(CODE.sub("", text)):
                     hits.append((n, f"{hit[0]!r} -> {instead}"))
         for n, problem in sorted(set(hits)):
             if not ALLOWED.search("".join(lines[max(n - 2, 0) : n])):

@@ -18,9 +18,11 @@ LIMIT = 3
 
 def answer() -> str:
     """Return the text for whoever asks."""
-    # asked anew
-    allowed = "made anew"  # english: sent to models
+    # asked anew by `whoever`
     # english: sent to models
+    allowed = "made anew"
+    allowed += "anew"  # english: sent to models
+
     return f"somebody answers {nobody} {allowed}"
 '''
 
@@ -42,6 +44,7 @@ def test_planted_words_are_found_and_reasons_are_taken(tmp_path: Path) -> None:
         "module.py:6: a question word",
         "module.py:10: 'whoever'",
         "module.py:11: 'anew'",
+        "module.py:16: 'somebody'",
         "page.md:3: 'Nobody'",
     ]
     for name in ("module.py", "page.md"):
