@@ -250,11 +250,7 @@ class _Layers:
 
 
 def _backoff() -> float:
-    """Return the factor of the waits between tries, where no provider names one.
-
-    Raises:
-        ConfigError: MCRANKER_BACKOFF is not a number of at least 0.
-    """
+    """Return the factor of the waits between tries, where no provider names one."""
     named = os.environ.get("MCRANKER_BACKOFF", "").strip()
     try:
         factor = float(named or 1)

@@ -136,12 +136,7 @@ def _show_list(console: Console, rows: Sequence[Listed]) -> None:
 
 
 def _inspection_dict(inspection: RankingRecord, hits: Sequence[Hit]) -> dict[str, Any]:
-    """All that can be worked out of a ranking, as plain values.
-
-    Args:
-        inspection: the ranking.
-        hits: the passages to list.
-    """
+    """Return all facts that follow from a ranking, with `hits` listed, as plain values."""
     from personas.report.query.verdict import verdict
 
     findings = QueryFindings.of(1, inspection)

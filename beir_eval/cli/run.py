@@ -59,11 +59,7 @@ async def _run_all(
 
 
 def _check_out(out: Path) -> None:
-    """Find out before anything is paid for that nothing can be written.
-
-    Raises:
-        OSError: the folder cannot be made, or nothing can be written there.
-    """
+    """Raise an `OSError` before anything is paid for if nothing can be written."""
     out.mkdir(parents=True, exist_ok=True)
     check_place(out / "probe")
 

@@ -38,11 +38,7 @@ class StoredCorpus(Mapping[str, Document]):
     """
 
     def __init__(self, source: Any, name: str, identifier: str) -> None:
-        """Builds the index of the documents if there is none yet.
-
-        Raises:
-            DatasetError: the documents cannot be had or read.
-        """
+        """Build the index of the documents if there is none yet."""
         self._source, self._name, self._identifier = source, name, identifier
         with plainly(name, identifier):
             self._store = source.docs_store()
@@ -200,11 +196,7 @@ def _check_archives(identifier: str) -> None:
 
 
 def _obtainable(entry: Known) -> str:
-    """The data set's id.
-
-    Raises:
-        DatasetError: it cannot be downloaded, and is not here.
-    """
+    """Return the data set's id; raise a `DatasetError` if it cannot be had."""
     folder = f"give a folder in BEIR format that is called {entry.name!r}"
     if entry.ir_datasets is None:
         raise DatasetError(f"{entry.name!r} cannot be downloaded: {entry.licence}; then {folder}")
@@ -226,11 +218,7 @@ def _library(name: str) -> Any:
 
 
 def _found(registry: Any, identifier: str, wanted: Wanted) -> tuple[str, Any]:
-    """Id and data set, the split heeded.
-
-    Raises:
-        DatasetError: there is none, or it lacks documents, queries or judgements.
-    """
+    """Return id and data set with its split, or raise a `DatasetError`."""
     own = _registered(registry, identifier)
     if own is None:
         raise DatasetError(_unknown(registry, wanted.place))

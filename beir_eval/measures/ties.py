@@ -305,13 +305,7 @@ def _lots(query_id: str, doc_ids: Sequence[str]) -> Numbers:
 
 
 class _Again:
-    """The final scores of a stored ranking, had its passages come in another order.
-
-    Args:
-        rule: of the ranking.
-        ranking: it.
-        texts: as `Tied.of_ranking` has it.
-    """
+    """Computes the final scores of a stored ranking with its passages in another order."""
 
     def __init__(
         self, rule: Rule, ranking: RankingRecord, texts: Mapping[str, tuple[str, str]] | None

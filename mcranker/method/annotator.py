@@ -122,11 +122,7 @@ class Annotator(Actor[WriteRubric | ScorePassage, Member]):
         self._prompt = ScorePrompt.of_member(self.member, self._session)
 
     def _may_write(self) -> bool:
-        """True if a missing rubric is written; else the persona's name has to do.
-
-        Raises:
-            UnsupportedCapability: it cannot be written, and the questions are made from it.
-        """
+        """True if a missing rubric is written; else the persona judges by its name."""
         config, model = self._session.config, self._session.models.criteria
         if model.capabilities.prompts:
             return True

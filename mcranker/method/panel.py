@@ -99,10 +99,7 @@ class Panel(Actor[ScorePassages, None]):
     def _parts(
         self, rows: Rows, entries: Sequence[Entry]
     ) -> Iterator[tuple[Rows, Sequence[Entry]]]:
-        """Yield the questions of each call, within the limits on their number and the state.
-
-        Passages are divided before the questions about one of them are.
-        """
+        """Yield the questions of each call within all limits; passages are split first."""
         if len(entries) > self._most:
             half = self._most * math.ceil(len(entries) / self._most / 2)
             yield from self._parts(rows, entries[:half])

@@ -238,11 +238,7 @@ async def _ask_all(
 async def _ask(
     session: Session, task: _Task, template: Template, rows: Rows, found: _Found, *, again: bool
 ) -> None:
-    """Ask one judge about some passages, and once more about those that a reply leaves out.
-
-    Raises:
-        ModelError, BudgetExceeded: the model as such failed, not just these passages' requests.
-    """
+    """Ask one judge about some passages, and once more about those that a reply leaves out."""
     name = session.models.scoring.name
 
     async def call(part: Rows) -> Mapping[int, tuple[str, str]]:
@@ -298,10 +294,7 @@ async def _ask(
 async def _nearest_sentences(
     ranking: Ranking, session: Session, tasks: Sequence[_Task], found: _Found
 ) -> None:
-    """Take the sentence of each passage that is nearest to the query as the judge sees it.
-
-    One call asks about the sentences of several passages.
-    """
+    """Take each passage's sentence nearest to the query for the judge; one call has several."""
     judges = {}
     for task in tasks:
         name, description, members = _members(ranking, task.name)

@@ -553,11 +553,7 @@ class Ranker(ABC):
         return limited
 
     def _with_share_of(self, passages: Sequence[Passage]) -> Self:
-        """This ranker, without a share of the first stage where that gave no scores.
-
-        Raises:
-            InputError: the share was set, and is no model's default.
-        """
+        """This ranker without its default share of the first stage, if that gave no scores."""
         weight, judged = self.config.first_stage_weight, passages[: self.config.depth]
         if not weight or all(each.score is not None for each in judged):
             return self
@@ -634,10 +630,7 @@ class Ranker(ABC):
     async def _rank_in_time(
         self, query: Query, passages: tuple[Passage, ...], emit: Emit | None
     ) -> Ranking:
-        """`_rank`, or the first-stage order where the deadline comes first.
-
-        Rankers that have a part of the result by then do otherwise.
-        """
+        """`_rank`, or the first-stage order at the deadline; overridden to keep partial results."""
         with anyio.move_on_after(self.config.deadline):
             return await self._rank(query, passages, emit)
         return replace(self.ranking_by_order(query, passages, range(len(passages))), partial=True)

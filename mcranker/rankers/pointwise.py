@@ -85,11 +85,7 @@ class PointwiseRanker(Ranker):
         return hashes
 
     def _check_models(self) -> None:
-        """Refuse models that lack a feature the configuration needs, before any call.
-
-        Raises:
-            UnsupportedCapability: one does.
-        """
+        """Refuse models that lack a feature the configuration needs, before any call."""
         check_capabilities(self.config, self.models, recruits=self.seats.recruits)
 
     @abstractmethod

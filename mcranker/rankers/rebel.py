@@ -272,12 +272,7 @@ class RebelRanker(PointwiseRanker):
         return ranking
 
     async def _properties(self, session: Session) -> Properties:
-        """Return the properties passages are scored by.
-
-        Raises:
-            ReplyError, ModelError: they cannot be inferred, or the team's rubrics not be written.
-            ConfigError: the team has no criteria, or too many.
-        """
+        """Return the properties passages are scored by."""
         if self.variant == "one_turn":
             return self._fixed
         if self.variant == "team":
@@ -369,11 +364,7 @@ class WindowJudge(Actor[ScorePassages, None]):
         await self._ask(message.rows, again=self._session.config.reask > 0)
 
     async def _ask(self, rows: Rows, *, again: bool) -> None:
-        """Score the passages of `rows`.
-
-        Raises:
-            ModelError: the model as such failed, not just these passages' requests.
-        """
+        """Score the passages of `rows`; raise a `ModelError` only if the model as such failed."""
         name = self._session.models.scoring.name
 
         async def take(part: Rows, reply: ReadWindow | ModelError) -> None:
@@ -477,11 +468,7 @@ def _check_options(config: RankerConfig, variant: str | None, *, has_team: bool)
 
 
 def _fixed_properties(prompts: PromptSet) -> Properties:
-    """The properties of one turn, by the wording of the prompt set.
-
-    Raises:
-        PromptError: a line has no name, or two have the same one.
-    """
+    """The properties of one turn, by the wording of the prompt set; names must differ."""
     relevance, lines = (
         prompts[name].render({})[-1].text for name in ("rebel_rubric", "rebel_criteria")
     )
@@ -514,11 +501,7 @@ def _with_instruction(properties: Properties, instruction: str) -> Properties:
 
 
 def _of_team(members: Sequence[Member], relevance: str) -> Properties:
-    """The members' criteria as properties; within a persona, weights are 0.5 on average.
-
-    Raises:
-        ConfigError: there are none, or too many.
-    """
+    """The members' criteria as properties; within a persona, weights are 0.5 on average."""
     rubrics = [(each.name, each.rubric.criteria) for each in members if each.rubric is not None]
     count = sum(len(criteria) for _, criteria in rubrics)
     if not 1 <= count <= MOST_PROPERTIES:

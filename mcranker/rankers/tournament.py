@@ -119,10 +119,7 @@ class TournamentRanker(ComparativeRanker):
         sorting.settled = min(self.ranks, count)
 
     def _most(self, count: int) -> int:
-        """Calls of knockout rounds that, for each further rank, are repeated on the way up.
-
-        Answers that contradict each other, or do not come, take no more: it ends there.
-        """
+        """Most calls of knockout rounds, repeated for each further rank."""
         if count < 2:
             return 0
         rounds = 1

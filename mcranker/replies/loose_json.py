@@ -137,10 +137,7 @@ def _read_items(text: str, start: int, items: list[Any], depth: int) -> int | No
 
 
 def _past_comma(text: str, at: int, value: Any, closing: str, openings: str) -> int:
-    """Return the place of the next entry, or of the bracket that ends them.
-
-    A comma may be missing where it is clear that one entry ends and another one begins.
-    """
+    """Return the place of the next entry, or of the end; a comma may be missing where clear."""
     at = _past(_BLANK, text, at)
     if at == len(text) or text[at] == closing:
         return at

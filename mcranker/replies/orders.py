@@ -195,11 +195,7 @@ def _body(text: str) -> str:
 
 
 def _chains(body: str, *, cut: bool) -> Iterator[tuple[int, ...]]:
-    """Yield the lists with ``>`` between their numbers.
-
-    Raises:
-        Unreadable: there are other separators as well, so that it may mean something else.
-    """
+    """Yield the lists with ``>`` between their numbers; refuse other separators besides."""
     for run in _RUN.finditer(body):
         between = set(_BETWEEN.findall(run.group()))
         if ">" not in between or is_example(body[max(0, run.start() - _BEFORE) : run.start()]):

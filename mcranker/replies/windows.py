@@ -139,11 +139,7 @@ def _reason(record: Mapping[str, Any]) -> tuple[str, str]:
 
 
 def _by_place(text: str, count: int) -> tuple[dict[int, list[Mapping[str, Any]]], int]:
-    """Return the values of each passage shown, and the number of entries for other passages.
-
-    Raises:
-        Unreadable: there are no passages.
-    """
+    """Return the values of each passage shown, and the number of entries for other passages."""
     said: dict[int, list[Mapping[str, Any]]] = {}
     unknown = 0
     for number, record in _entries(find(text, "Passages").value):

@@ -347,11 +347,7 @@ class _Process:
             threading.Event().wait()
 
     def _watch(self) -> None:
-        """Stop all loops when they have no users left.
-
-        They may have worker threads, and the interpreter waits for those before anything that
-        is registered with `atexit` runs.
-        """
+        """Stop unused loops; `atexit` is too late, as the interpreter first waits for threads."""
         threading.main_thread().join()
         while True:
             with self.lock:

@@ -212,11 +212,7 @@ class _Service:
 
     @contextmanager
     def _stoppable(self) -> Iterator[None]:
-        """Cancel what is done in the block when the service gives up.
-
-        Raises:
-            Problem: it did.
-        """
+        """Cancel the block, with a `Problem`, when the service gives up."""
         with anyio.CancelScope() as scope:
             self._under_way.add(scope)
             try:
@@ -520,11 +516,7 @@ def _whole(served: ServedRanker, ranked: _Ranked, reasons: int) -> dict[str, Any
 
 
 async def _unless_gone(request: Request, work: Callable[[], Awaitable[T]]) -> T:
-    """Return the result of the work, which is cancelled if the client disconnects.
-
-    Raises:
-        ClientDisconnected: it has.
-    """
+    """Return the result of the work, which is cancelled if the client disconnects."""
     results: list[T] = []
     async with task_group() as group:
 

@@ -448,11 +448,7 @@ class _Progress:
 
 
 async def _check_cost(job: Job, max_calls: int | None, max_cost: float | None) -> None:
-    """Refuse a ranking that would take more, before anything is sent.
-
-    Raises:
-        Problem: it would.
-    """
+    """Refuse a ranking that would take more, before anything is sent."""
     found = await job.estimate()
     cost = found.cost or 0.0
     if (max_calls is not None and found.calls > max_calls) or (

@@ -64,11 +64,7 @@ def _validate(ctx: click.Context) -> int:
 
 
 def _files(names: tuple[str, ...]) -> list[Path]:
-    """The files, and those of the folders, without repetition.
-
-    Raises:
-        SchemaError: a folder has none.
-    """
+    """Return the files, and those of the folders, without repetition; a folder must have one."""
     from personas import SchemaError
     from personas.files import FORMATS
 

@@ -303,11 +303,7 @@ def make_way(path: Path) -> bool:
 
 
 def _is_ledger(connection: sqlite3.Connection, path: Path) -> bool:
-    """True for a ledger that this version reads, False for an empty file.
-
-    Raises:
-        LedgerError: it is anything else.
-    """
+    """True for a ledger of this version, False for an empty file; else raise a `LedgerError`."""
     (application,) = connection.execute("PRAGMA application_id").fetchone()
     (version,) = connection.execute("PRAGMA user_version").fetchone()
     (tables,) = connection.execute("SELECT count(*) FROM sqlite_master").fetchone()

@@ -525,10 +525,7 @@ _engines = _Engines()
 
 
 def _exit_at_once() -> None:
-    """End this process, when it ends, without what the engine's library does then.
-
-    It waits for threads, which a forked process does not have.
-    """
+    """Exit without the engine's cleanup, which waits for threads that a fork does not have."""
     import ctypes
 
     libc = ctypes.CDLL(None)
