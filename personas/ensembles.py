@@ -1,4 +1,4 @@
-"""How the personas' scores become a ranking (Eq. 4): the ensembles by name, and their arithmetic.
+"""Ensembles: the ways from the personas' scores to a ranking (Eq. 4), by name.
 
 Rows are passages in first-stage order, columns are personas; NaN is a missing score. Pure: scores
 are combined in another way, or without a persona, at no call.
@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     Matrix: TypeAlias = NDArray[np.float64]
 
 HIGHEST_SCORE = (2 - 2**-23) * 2.0**127
-"""What a score may be, and its negative: TREC runs hold single precision, and squares and sums of
+"""Highest score, and lowest if negative: TREC runs hold single precision, and squares and sums of
 such scores are still finite in double precision."""
 
 
@@ -30,7 +30,7 @@ RRF_K = 60
 """Of reciprocal rank fusion (Cormack, Clarke and Buettcher, SIGIR 2009)."""
 
 MissingPolicy = Literal["mean_of_team", "lowest", "constant"]
-"""What stands in for a missing score; a ranker may also refuse to go on without it (``fail``)."""
+"""Substitutes for a missing score; a ranker may also refuse to go on without it (``fail``)."""
 
 RankTies = Literal["average", "min", "ordinal"]
 """The rank of passages with equal scores, where an ensemble ranks them persona by persona: the
@@ -49,7 +49,7 @@ _POLICIES: Mapping[str, MissingPolicy] = {
 
 @dataclass(frozen=True, slots=True)
 class Ensemble:
-    """How the scores of a team become one score a passage.
+    """Combines the scores of a team to one score a passage.
 
     >>> MEDIAN = Ensemble(
     ...     "median",
@@ -74,7 +74,7 @@ class Ensemble:
             result. Then the highest possible result of a passage is known while some scores are
             open, and ``top_k`` can leave calls out.
         asks: whether a model combines the scores, so that they cannot be combined again without
-            a call; `combine` stands in for it where they are.
+            a call; `combine` replaces it where they are.
         ranks: whether `combine` ranks the passages persona by persona; then it takes the keyword
             `rank_ties`, one of `RankTies`.
     """
@@ -89,16 +89,16 @@ class Ensemble:
 
 @dataclass(frozen=True, slots=True)
 class Rule:
-    """How scores become the final scores of a ranking.
+    """Rule from scores to the final scores of a ranking.
 
     A passage without any score has no final score and no relevance (NaN), unless
     ``missing="constant"`` imputes both.
 
     Attributes:
         ensemble: combines the personas' scores.
-        missing: what stands in for a missing score of a passage that has others: their mean, 0,
+        missing: the substitute for a missing score of a passage that has others: their mean, 0,
             or `constant`.
-        constant: the score that stands in with ``missing="constant"``.
+        constant: the substitute with ``missing="constant"``.
         first_stage_weight: share of the first stage's score, 0 to 1; it counts where all passages
             have one.
         top: the highest score that a persona can give.
@@ -132,7 +132,7 @@ class Rule:
 
     @property
     def keeps_order(self) -> bool:
-        """Whether the order of passages with equal scores can show in more than final ties."""
+        """True if the order of passages with equal scores can show in more than final ties."""
         ensemble = self.ensemble
         if ensemble.ranks:
             return self.rank_ties == "ordinal"
@@ -203,7 +203,7 @@ class Rule:
         """The highest result that each row can have, whatever scores are still to come or missing.
 
         Without an open score it is the result itself. It holds for rounded results too: what
-        stands in for a score is at least as high as anything that may come in its place. A row
+        replaces a score is at least as high as anything that may come in its place. A row
         that can have none is at minus infinity. Only for monotone ensembles.
         """
         import numpy as np
@@ -211,7 +211,7 @@ class Rule:
         best = max(self.top, self.constant) if self.missing == "constant" else self.top
         filled = np.where(unasked, best, values)
         if self.missing == "mean_of_team":
-            # What will stand in for a missing score depends on the open ones; it is no higher.
+            # The substitute for a missing score depends on the open ones; it is no higher.
             open_rows = unasked.any(axis=1, keepdims=True)
             filled = np.where(open_rows & np.isnan(filled), self.top, filled)
         nothing = self._without_score(values, unasked, None)
@@ -223,7 +223,7 @@ class Rule:
         unasked: NDArray[np.bool_] | None,
         assessed: Matrix | None,
     ) -> NDArray[np.bool_]:
-        """The rows that nobody has scored, or will, and for which nothing stands in."""
+        """The rows without a score, now and later, and without a substitute."""
         import numpy as np
 
         if self.missing == "constant" and values.shape[1]:
@@ -264,7 +264,7 @@ class Rule:
         return combined
 
     def filled(self, values: Matrix) -> Matrix:
-        """The scores, with what stands in for those that are missing."""
+        """The scores, with substitutes for missing ones."""
         return fill_missing(values, self.missing, constant=self.constant)
 
 

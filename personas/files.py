@@ -1,7 +1,7 @@
 """Read and write teams, members and rubrics as YAML or JSON.
 
 A file is bounded before anything is built of it: `LARGEST` bytes, `MOST_VALUES` values with
-aliases counted as often as they stand for something, `DEEPEST` levels. Messages are bounded too,
+aliases counted as often as they are used, `DEEPEST` levels. Messages are bounded too,
 whatever the file holds.
 """
 
@@ -32,7 +32,7 @@ Place: TypeAlias = "tuple[str | int, ...]"
 """Keys and, counted from 0, items that lead to a value of a document."""
 
 _BAD_TAGS = (AttributeError, IndexError, KeyError, TypeError)
-"""What PyYAML raises where a tag such as ``!!bool`` does not fit its value."""
+"""Errors of PyYAML where a tag such as ``!!bool`` does not fit its value."""
 # Line ends of Unicode's own, and characters that are not seen but change what is: they reorder
 # the text, or steer a terminal.
 _UNSEEN = re.compile(
@@ -115,7 +115,7 @@ def dumps(record: BaseModel, *, format: str = "yaml") -> str:  # noqa: A002
         text = json.dumps(data, ensure_ascii=False, indent=2) + "\n"
         return _UNSEEN.sub(lambda found: json.dumps(found[0])[1:-1], text)
     text = yaml.dump(data, Dumper=_ExactDumper, sort_keys=False, allow_unicode=True, width=96)
-    # What is left of them stands in double quotes, see `_ExactDumper`.
+    # The rest of them is in double quotes, see `_ExactDumper`.
     return _UNSEEN.sub(lambda found: f"\\U{ord(found[0]):08X}", text)
 
 
@@ -144,7 +144,7 @@ def read_text(path: Path) -> str:
 
 
 def weight_notes(path: str | os.PathLike[str]) -> tuple[tuple[Place, str], ...]:
-    """What becomes of the weights in a file that do not sum to 100, where that is no small change.
+    """Convert the weights in a file that do not sum to 100, where that is no small change.
 
     Fractions that sum to 1, and small whole proportions such as 3, 2, 1, mean no percentages, so
     nothing is said of them.
@@ -274,10 +274,10 @@ class _StrictLoader(yaml.SafeLoader):
         elif id(node) in self._sizes:
             self._values += self._sizes[id(node)]
         else:
-            raise _refused("an alias stands for what it is a part of; write it out", mark)
+            raise _refused("an alias means what it is a part of; write it out", mark)
         if self._values > MOST_VALUES:
             raise _refused(
-                f"holds more than {MOST_VALUES:,} values, aliases counted as what they stand for; "
+                f"holds more than {MOST_VALUES:,} values, aliases counted as what they mean; "
                 "make it smaller",
                 mark,
             )
@@ -296,9 +296,7 @@ class _StrictLoader(yaml.SafeLoader):
             if not isinstance(key, Hashable):
                 raise _refused(f"{shown(key)} cannot be a key; write a word", key_node.start_mark)
             if key in seen:
-                raise _refused(
-                    f"key {shown(key)} stands there twice; remove one", key_node.start_mark
-                )
+                raise _refused(f"key {shown(key)} occurs twice; remove one", key_node.start_mark)
             seen.add(key)
         return super().construct_mapping(node, deep=deep)
 
@@ -401,7 +399,7 @@ def _refuse_repeated_keys(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
     data: dict[str, Any] = {}
     for key, value in pairs:
         if key in data:
-            raise ValueError(f"key {shown(key)} stands there twice; remove one")
+            raise ValueError(f"key {shown(key)} occurs twice; remove one")
         data[key] = value
     return data
 

@@ -95,7 +95,7 @@ def overlaps(members: Sequence[Member], *, least: float = ALIKE) -> tuple[Overla
 
 @cache
 def _weights() -> tuple[Mapping[str, float], float]:
-    """Stem -> how much it tells, of the words in the library's criteria; and of any other word."""
+    """Stem -> how much it says, of the words in the library's criteria; and of any other word."""
     criteria = [
         criterion
         for member in library.members()

@@ -1,4 +1,4 @@
-"""What differs between two teams, two members or two rubrics.
+"""Differences between two teams, two members or two rubrics.
 
 Members and criteria are matched by their names without regard to case; those left over are
 taken to be renamed where their texts, or half of their criteria, are the same, and else added or
@@ -50,13 +50,13 @@ class Moved:
 @dataclass(frozen=True, slots=True)
 class _Diff:
     def __bool__(self) -> bool:
-        """Whether anything differs."""
+        """True if anything differs."""
         return any(getattr(self, field.name) for field in fields(self) if field.name != "name")
 
 
 @dataclass(frozen=True, slots=True)
 class CriterionDiff(_Diff):
-    """What differs in one criterion; None where nothing does.
+    """Differences in one criterion; None if there are none.
 
     Attributes:
         name: its name now.
@@ -73,7 +73,7 @@ class CriterionDiff(_Diff):
 
 @dataclass(frozen=True, slots=True)
 class RubricDiff(_Diff):
-    """What differs between two rubrics.
+    """Find the differences between two rubrics.
 
     Attributes:
         added: criteria that are new, in their order.
@@ -92,7 +92,7 @@ class RubricDiff(_Diff):
 
 @dataclass(frozen=True, slots=True)
 class MemberDiff(_Diff):
-    """What differs in one member; None where nothing does.
+    """Differences in one member; None if there are none.
 
     Attributes:
         name: its name now.
@@ -119,7 +119,7 @@ class MemberDiff(_Diff):
 
 @dataclass(frozen=True, slots=True)
 class TeamDiff(_Diff):
-    """What differs between two teams; false if nothing does.
+    """Differences between two teams; false if there are none.
 
     Attributes:
         added: members that are new, in their order.
@@ -143,7 +143,7 @@ class TeamDiff(_Diff):
 
 
 def diff_teams(before: Team, after: Team) -> TeamDiff:
-    """What was done to `before` to get `after`."""
+    """Changes from `before` to `after`."""
     pairs = _pairs(before.members, after.members, _member_words)
     added, removed = _unpaired(pairs, before.members, after.members)
     diffs = (diff_members(before.members[old], after.members[new]) for old, new in pairs)
@@ -160,7 +160,7 @@ def diff_teams(before: Team, after: Team) -> TeamDiff:
 
 
 def diff_members(before: Member, after: Member) -> MemberDiff:
-    """What was done to `before` to get `after`."""
+    """Changes from `before` to `after`."""
     old, new = before.persona, after.persona
     rubric: RubricDiff | None = None
     whole_rubric: Changed[Rubric | None] | None = None
@@ -182,7 +182,7 @@ def diff_members(before: Member, after: Member) -> MemberDiff:
 
 
 def diff_rubrics(before: Rubric, after: Rubric) -> RubricDiff:
-    """What was done to `before` to get `after`."""
+    """Changes from `before` to `after`."""
     pairs = _pairs(before.criteria, after.criteria, _criterion_words)
     added, removed = _unpaired(pairs, before.criteria, after.criteria)
     diffs = (_diff_criteria(before.criteria[old], after.criteria[new]) for old, new in pairs)
@@ -197,7 +197,7 @@ def diff_rubrics(before: Rubric, after: Rubric) -> RubricDiff:
 
 @dataclass(frozen=True, slots=True)
 class _Words:
-    """What a member or criterion is told by if not by its name alone."""
+    """The words that identify a member or criterion besides its name."""
 
     name: list[str]
     body: list[str]

@@ -36,7 +36,7 @@ BUILTIN_SETS = ("paper", "compact")
 
 
 class Placeholders(NamedTuple):
-    """What a prompt must contain, what it may, and of what it must contain at least one."""
+    """Placeholders of a prompt: required, allowed, and those of which one is required."""
 
     required: frozenset[str]
     optional: frozenset[str] = frozenset()
@@ -101,7 +101,7 @@ PIECES: dict[str, Placeholders] = {
     # Table 3: App. D.2 for a data set
     "criteria_dataset_scientist": _placeholders("dataset", f"{_PERSON} description examples"),
 }
-"""What a folder may leave out, and its placeholders. All but the last are parts of prompts.
+"""Prompts that a folder may leave out; their placeholders. All but the last are parts of prompts.
 
 Without them there is what the set ``paper`` has, and `_INSTEAD`.
 """
@@ -110,7 +110,7 @@ _INSTEAD = {
     "assessment_scientist": "assessment",
     "criteria_dataset_scientist": "criteria_dataset",
 }
-"""What a folder's own prompts have in place of a piece that they lack."""
+"""Substitutes in a folder's own prompts for pieces that they lack."""
 
 _LINES = frozenset(PIECES) - {"criteria_dataset_scientist"}
 _PARTS = frozenset(
@@ -131,7 +131,7 @@ TYPED_PROMPTS: dict[str, Placeholders] = {
     # The same in one prompt, for models that answer in text
     "typed_reply": _placeholders("query passages questions levels", "judges task"),
 }
-"""Prompts of typed questions. A folder may leave them out; the shipped ones then stand in."""
+"""Prompts of typed questions. A folder may leave them out; the shipped ones are then used."""
 
 COMPARATIVE_PROMPTS: dict[str, Placeholders] = {
     # Our addition: several passages in one call, put in order or chosen among
@@ -141,7 +141,7 @@ COMPARATIVE_PROMPTS: dict[str, Placeholders] = {
     # One of {{passages}}, with the number or letter that it is called by
     "compared_passage": _placeholders("name passage"),
 }
-"""Prompts of rankers that compare. A folder may leave them out; the shipped ones then stand in."""
+"""Prompts of rankers that compare. A folder may leave them out; the shipped ones are then used."""
 
 REBEL_PROMPTS: dict[str, Placeholders] = {
     # The first call of two: which properties, and how they are scored
@@ -156,13 +156,13 @@ REBEL_PROMPTS: dict[str, Placeholders] = {
     "rebel_criteria": _placeholders(""),
     "rebel_rubric": _placeholders(""),
 }
-"""Prompts of REBEL. A folder may leave them out; the shipped ones then stand in."""
+"""Prompts of REBEL. A folder may leave them out; the shipped ones are then used."""
 
 EXAMPLE_PROMPTS: dict[str, Placeholders] = {
     # Put in for {{examples}} of a criteria prompt, or behind it
     "criteria_examples": _placeholders("examples"),
 }
-"""What shows rubrics to criteria writers. A folder may leave it out; the shipped one stands in."""
+"""Shows rubrics to criteria writers. A folder may leave it out; the shipped one replaces it."""
 
 PERSONA_COMPARISONS: dict[str, Placeholders] = {
     # Our addition: the same by a persona of a team
@@ -173,7 +173,7 @@ PERSONA_COMPARISONS: dict[str, Placeholders] = {
     "comparing_persona": _placeholders("", f"{_PERSON} description", _CRITERIA),
     "comparing_persona_without_criteria": _placeholders("", "description", _PERSON),
 }
-"""Prompts of teams that compare. A folder may leave them out; the shipped ones then stand in."""
+"""Prompts of teams that compare. A folder may leave them out; the shipped ones are then used."""
 
 REASON_PROMPTS: dict[str, Placeholders] = {
     # Our addition: why a judge has scored passages as it did, with a rubric and without
@@ -182,7 +182,7 @@ REASON_PROMPTS: dict[str, Placeholders] = {
         "query passages scores", f"{_PERSON} description count"
     ),
 }
-"""Prompts that ask for reasons. A folder may leave them out; the shipped ones then stand in."""
+"""Prompts that ask for reasons. A folder may leave them out; the shipped ones are then used."""
 
 _FAMILIES = {
     "rebel": REBEL_PROMPTS,
@@ -478,7 +478,7 @@ def _text(template: Template, values: Mapping[str, str]) -> str:
 
 
 def _beginning(piece: Template) -> str:
-    """What the piece begins with if that is words, and a number if one follows, as a pattern."""
+    """Return a pattern of the piece's first words, and a number if one follows."""
     ((_, (words, *rest)),) = piece.turns
     if not _LETTERS.search(words):
         return ""

@@ -1,4 +1,4 @@
-"""What the runs of a comparison are measured by, and what there is to show beside them."""
+"""Measures of a comparison's runs, and the facts shown beside them."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ def _no_texts(_: Collection[str]) -> Texts:
 
 @dataclass(frozen=True, slots=True)
 class Basis:
-    """What runs are measured by, and what there is to show of queries and passages.
+    """Measures of runs, and the facts to show of queries and passages.
 
     Attributes:
         dataset: its name.
@@ -45,7 +45,7 @@ class Basis:
 
 
 def basis_of_folder(data: DataFolder) -> Basis:
-    """What was ranked, as a run folder's data has it.
+    """Return the ranked data, as a run folder has it.
 
     Raises:
         RunError, RunFolderError: a file cannot be read.

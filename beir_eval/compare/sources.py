@@ -28,7 +28,7 @@ from personas.ranking.usage import UsageTable
 from personas.weak_judges import judge_note
 
 FIRST_STAGE_NAME = "first-stage"
-"""Stands for the first stage's run of what the other run has ranked."""
+"""Means the first stage's run of the data that the other run has ranked."""
 
 _NO_MODEL_OPTIONS = ("model", "base_url", "ledger")
 _TOLD = 0.00005
@@ -81,7 +81,7 @@ class ComparedRun(ABC):
         return {}
 
     def warnings(self, measure: str, values: Mapping[str, float]) -> tuple[str, ...]:
-        """What to know of the run: its judge, changed files, ties and what is missing."""
+        """Return notes on the run: its judge, changed files, ties and missing scores."""
         return ()
 
     def rankings(self, query_ids: Collection[str]) -> dict[str, RankingRecord]:
@@ -126,7 +126,7 @@ class Pair:
 
     @property
     def basis(self) -> Basis:
-        """What both are measured by, and the first stage: as the first run has it."""
+        """Return the measures of both, and the first stage, as in the first run."""
         return self.a.basis
 
     def texts(self, doc_ids: Collection[str]) -> Texts:
@@ -273,7 +273,7 @@ def _warnings(metrics: Metrics, measure: str, values: Mapping[str, float]) -> tu
         scores = metrics.scores
         said.append(
             f"{scores.missing:,} of its {scores.asked:,} {ScoreCounts.unit([scores])[1]} are "
-            "missing, and what stood in for them counts"
+            "missing, and their substitutes count"
         )
     return tuple(said)
 
@@ -297,7 +297,7 @@ def _run_folder(name: str) -> RunFolder | None:
 
 
 def _bases(folders: Sequence[RunFolder | None]) -> list[Basis | None]:
-    """What each folder has ranked; one and the same object where it is the same."""
+    """Return each folder's ranked data; one and the same object where it is the same."""
     known: dict[str, Basis] = {}
     bases: list[Basis | None] = []
     for folder in folders:

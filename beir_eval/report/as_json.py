@@ -37,7 +37,7 @@ def render_json(report: Report, *, per_query: bool = False) -> str:
 
 
 def _plain(value: Any) -> Any:
-    """What stands for a value that JSON does not know."""
+    """Return the substitute for a value that JSON does not know."""
     match value:
         case BaseModel():
             return value.model_dump(mode="json")

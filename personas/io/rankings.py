@@ -55,7 +55,7 @@ def read_rankings(
 def checked(
     reader: Callable[[object], _Read], data: object, place: str, error: type[Exception]
 ) -> _Read:
-    """What `reader`, such as `RankingRecord.from_dict`, makes of a ranking.
+    """Read a ranking by `reader`, such as `RankingRecord.from_dict`.
 
     Raises:
         error: it is none; says where.
@@ -126,7 +126,7 @@ def _unpacked(value: Any) -> list[Any] | None:
 
 
 def _what_else(value: Any) -> str:
-    """What a value is that is no ranking."""
+    """Describe a value that is no ranking."""
     if not isinstance(value, dict):
         return f"no ranking but {_NAMES.get(type(value), 'a number')}{_FORM}"
     if {"doc_id", "rank"} <= value.keys():

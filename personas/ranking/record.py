@@ -63,7 +63,7 @@ class OtherPlace:
 
 @dataclass(frozen=True, slots=True)
 class OtherRanking:
-    """What another ranker made of the same query.
+    """Another ranker's result for the same query.
 
     Attributes:
         name: how it is called, e.g. ``"DIRECT(0,10)"``.
@@ -224,7 +224,7 @@ class RankingRecord(Sequence["Hit"]):
         """Places in `hits` of those that the ranker, ``min_relevance`` and ``top_n`` leave.
 
         ``min_relevance`` leaves out what has a lower relevance and what was not judged, unless
-        nothing was judged at all; ``top_n`` then leaves the first so many.
+        nothing was judged at all; ``top_n`` then leaves the first ones.
         """
         least, most = self.config.get("min_relevance"), self.config.get("top_n")
         rows = enumerate(self.order.tolist())
@@ -285,7 +285,7 @@ class RankingRecord(Sequence["Hit"]):
 
     @property
     def unfilled(self) -> int:
-        """How many recruits lack, because fewer were named than asked for."""
+        """Number of missing recruits, because fewer were named than asked for."""
         size = self.config.get("team_size")
         if self.team is None or not isinstance(size, int):
             return 0
@@ -293,7 +293,7 @@ class RankingRecord(Sequence["Hit"]):
 
     @property
     def judge_note(self) -> str:
-        """What to know of a weak judge, in a sentence; empty where it is not known to be weak."""
+        """Note on a weak judge, in a sentence; empty where it is not known to be weak."""
         return judge_note(self.weak_judge, self.models.get("scoring", ""))
 
     def member(self, persona: str) -> Member | None:
@@ -311,17 +311,17 @@ class RankingRecord(Sequence["Hit"]):
 
     @property
     def ensemble(self) -> Ensemble | None:
-        """How the scores became one a passage; None if that is not known here."""
+        """Way from the scores to one a passage; None if that is not known here."""
         return find_ensemble(self.config)
 
     @property
     def by_rank(self) -> bool:
-        """Whether the personas have put the passages in order, instead of scoring them."""
+        """True if the personas have put the passages in order, instead of scoring them."""
         return self.orders is not None and bool(self.judges) and bool(self.passages)
 
     @property
     def unscored(self) -> bool:
-        """Whether the ranker compared the passages and gives an order without scores."""
+        """True if the ranker compared the passages and gives an order without scores."""
         return self.comparisons is not None and not self.failure and not self.judged
 
     @cached_property
@@ -356,13 +356,13 @@ class RankingRecord(Sequence["Hit"]):
 
     @property
     def skipped(self) -> int:
-        """How many scores were not asked for, because of ``top_k``."""
+        """Number of scores not asked for, because of ``top_k``."""
         unasked = self.matrix.unasked
         return sum(int(unasked[row].sum()) for row in self.bounds)
 
     @property
     def was_judged(self) -> bool:
-        """Whether the order comes from judges, not from the first stage.
+        """True if the order comes from judges, not from the first stage.
 
         False where nothing was scored and no comparison was answered: replies or calls failed, or
         the deadline came first.
@@ -413,7 +413,7 @@ class RankingRecord(Sequence["Hit"]):
 
     @property
     def top_k(self) -> int | None:
-        """How many ranks had to be right; None if all."""
+        """Number of ranks that had to be right; None if all."""
         top_k = self.config.get("top_k")
         return top_k if isinstance(top_k, int) and top_k > 0 else None
 
@@ -456,7 +456,7 @@ class RankingRecord(Sequence["Hit"]):
 
     @cached_property
     def agreement(self) -> TeamAgreement:
-        """How far the personas agree."""
+        """Agreement of the personas."""
         from personas.ranking.agreement import TeamAgreement
 
         marks = [hit.marks for hit in self.hits]
@@ -464,7 +464,7 @@ class RankingRecord(Sequence["Hit"]):
 
     @property
     def leave_one_out_exact(self) -> bool:
-        """Whether the arithmetic of `Hit.rank_without` gives this very ranking.
+        """True if the arithmetic of `Hit.rank_without` gives this very ranking.
 
         An assessor would have to be asked again; for its rankings, and where the ensemble is not
         known here, the sum of the remaining scores is used. Passages that were not judged by all
@@ -476,7 +476,7 @@ class RankingRecord(Sequence["Hit"]):
 
     @cached_property
     def rule(self) -> Rule:
-        """How scores, or points, become final scores."""
+        """Rule from scores, or points, to final scores."""
         return self._points_and_rule[1]
 
     @cached_property
@@ -660,7 +660,7 @@ class Hit:
 
     @property
     def metadata(self) -> Mapping[str, Any]:
-        """What came with the passage and is not shown to models."""
+        """Data that came with the passage and is not shown to models."""
         return self.passage.metadata
 
     @property
@@ -680,7 +680,7 @@ class Hit:
 
     @property
     def moved(self) -> int:
-        """How many ranks the passage rose (positive) or fell (negative)."""
+        """Ranks the passage rose (positive) or fell (negative)."""
         return self.first_stage_rank - self.rank
 
     @property
@@ -713,7 +713,7 @@ class Hit:
 
     @property
     def judged(self) -> bool:
-        """Whether the passage has a final score."""
+        """True if the passage has a final score."""
         return self.score is not None
 
     @property
@@ -837,7 +837,7 @@ class Hit:
 
     @property
     def marks(self) -> Mapping[str, float | None]:
-        """What the final score combines: the points where there are any, else the scores."""
+        """Values that the final score combines: the points where there are any, else the scores."""
         return self.points or (
             dict.fromkeys(self.ranking.judges) if self.ranking.orders else self.scores
         )
@@ -904,7 +904,7 @@ class Hit:
 
     @property
     def formula(self) -> str:
-        """How the final score is made of `shares`, with its numbers; empty if it is not."""
+        """Formula of the final score from `shares`, with its numbers; empty if there is none."""
         if self.shares is None or self.score is None:
             return ""
         weight = Rule.of(self.ranking.config).first_stage_weight
@@ -912,7 +912,7 @@ class Hit:
         return f"{1 - weight:.2f} × {own:.2f} + {weight:.2f} × {first:.2f} = {self.score:.3f}"  # noqa: RUF001
 
     def to_dict(self, *, texts: bool = True) -> dict[str, Any]:
-        """What is stored of it, as plain values that JSON can hold.
+        """Return its stored form, as plain values that JSON can hold.
 
         Args:
             texts: whether title and text are in it.

@@ -63,7 +63,7 @@ class _Stored(BaseModel):
 
 
 class StoredQuery(_Stored):
-    """What was asked; the id may be empty."""
+    """The query; the id may be empty."""
 
     text: str
     id: str
@@ -166,7 +166,7 @@ class StoredWindows(_Stored):
 
 
 class StoredMember(_Stored):
-    """What a member of a fused ranking said, as `personas.ranking.types.MemberRanking` explains.
+    """Result of a member of a fused ranking, as `personas.ranking.types.MemberRanking` explains.
 
     `ranks` and `scores` are of the passages in first-stage order.
     """
@@ -190,7 +190,7 @@ class StoredOrder(StoredComparisons):
 
 
 class StoredHead(_Stored):
-    """What a ranking is of; read in passing over a file of many."""
+    """The query of a ranking; read in passing over a file of many."""
 
     version: Literal[1]
     query: StoredQuery
@@ -391,7 +391,7 @@ def _matrix(form: StoredRanking, hits: Sequence[StoredHit]) -> ScoreMatrix:
 
 
 def _is_unscored(hit: StoredHit, rule: Rule) -> bool:
-    """Whether a passage of an older version, which gave it a final score, has none."""
+    """True if a passage of an older version, which gave it a final score, has none."""
     if rule.missing == "constant" or (rule.ensemble.asks and ASSESSOR not in hit.missing):
         return False
     return bool(hit.missing) and all(score is None for score in hit.scores.values())

@@ -22,7 +22,7 @@ DEADLINE = "deadline"
 
 @dataclass(frozen=True, slots=True)
 class Query:
-    """What is searched for. `id` names it in runs and reports and may be empty."""
+    """Search text. `id` names it in runs and reports and may be empty."""
 
     text: str
     id: str = ""
@@ -48,7 +48,7 @@ class Passage:
 
     @property
     def content(self) -> tuple[str, str]:
-        """What it says, by which it is judged; passages that say the same are judged once."""
+        """The text to judge; passages with equal text are judged once."""
         return self.title, self.text
 
 
@@ -213,7 +213,7 @@ class Orders:
 
 @dataclass(frozen=True, slots=True)
 class MemberRanking:
-    """What a member of a fused ranking said.
+    """Result of a member of a fused ranking.
 
     Attributes:
         label: names its column.
@@ -243,7 +243,7 @@ class MemberRanking:
 
 @dataclass(frozen=True, slots=True)
 class Comparisons:
-    """What came of the replies of a ranker that compares passages.
+    """Counts of the replies of a ranker that compares passages.
 
     Attributes:
         asked: replies that were wanted, of one comparison each.
@@ -274,14 +274,14 @@ class Comparisons:
 
 @dataclass(frozen=True, slots=True)
 class WindowCounts:
-    """What came of the replies of a ranker that scores several passages in one call.
+    """Counts of the replies of a ranker that scores several passages in one call.
 
     Attributes:
         asked: calls whose reply could be read.
         odd: those that were not simply all scores of all passages, each once; why is in the
             next four.
         missing: passages that were left out.
-        repeated: times that a passage stood there again.
+        repeated: times that a passage was repeated.
         unknown: entries of no passage that was shown.
         unreadable: passages with a score that is missing, or is none of the scale.
         failed: calls whose reply could not be read or did not come.

@@ -11,7 +11,7 @@ Stage = Literal["recruit", "criteria", "score", "assess", "explain", "probe"]
 
 @dataclass(frozen=True, slots=True)
 class Usage:
-    """What calls have used; adds up with ``+``. Two are equal if all but the times are.
+    """Usage of calls; adds up with ``+``. Two are equal if all but the times are.
 
     Attributes:
         calls: requests that were answered.
@@ -43,7 +43,7 @@ class Usage:
 
 @dataclass(frozen=True, slots=True)
 class Calls:
-    """What the calls of one stage by one persona (empty where there is none) to one model took.
+    """Usage of one stage by one persona (empty where there is none) of one model.
 
     Attributes:
         cost: US dollars; None where no price is known.
@@ -90,7 +90,7 @@ class UsageTable(Mapping[tuple[Stage, str, str], Usage]):
 
     @property
     def reused(self) -> UsageTable:
-        """What the answers that were there already had taken when they were given."""
+        """Original usage of answers that were taken from the ledger."""
         if self._reused is None:
             self._reused = UsageTable()
         return self._reused

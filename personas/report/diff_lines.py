@@ -1,4 +1,4 @@
-"""What differs between teams, members or rubrics as lines: the same in terminals and on pages."""
+"""Differences between teams, members or rubrics as lines, for terminals and pages."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""How the pages of a report over many queries are called, and what leads from one to another.
+"""Names of the pages of a report over many queries, and the links between them.
 
 Names are made of numbers only, never of a query, an id or a persona.
 """
@@ -21,7 +21,7 @@ PAGE_BYTES = 1_000_000
 
 @dataclass(frozen=True, slots=True)
 class Made:
-    """How a report was made, for its last line; what is empty is left out.
+    """Origin of a report, for its last line; what is empty is left out.
 
     Attributes:
         version: of the program, e.g. ``"0.1.0"``.

@@ -30,7 +30,7 @@ _HANDS: dict[Hand, str] = {
 
 @dataclass(frozen=True, slots=True)
 class MemberCost:
-    """What a member takes, estimated.
+    """Estimated effort of a member.
 
     Attributes:
         persona: its name.
@@ -49,7 +49,7 @@ class MemberCost:
 
 @dataclass(frozen=True, slots=True)
 class TeamCosts:
-    """What a team takes to judge the passages of one query, estimated.
+    """Estimated effort of a team to judge the passages of one query.
 
     Attributes:
         passages: how many.
@@ -156,7 +156,7 @@ def team_digest(team: Team) -> str:
 
 
 def _verdict(team: Team, found: Sequence[Overlap], costs: TeamCosts | None) -> list[str]:
-    """What a person signs, in sentences, the worst first."""
+    """Return the team's signs of a person's work in sentences, the worst first."""
     said = []
     without = [member for member in team.members if member.rubric is None]
     if without:
@@ -176,7 +176,7 @@ def _verdict(team: Team, found: Sequence[Overlap], costs: TeamCosts | None) -> l
         )
     said.append(_who_wrote(team))
     if team.locked:
-        said.append("Locked: nobody joins it, and nothing is rewritten.")
+        said.append("Locked: no one joins it, and nothing is rewritten.")
     if costs is not None and costs.members:
         total = costs.total
         said.append(
@@ -204,7 +204,7 @@ def _who_wrote(team: Team) -> str:
 
 
 def _weights_count(member: Member) -> bool:
-    """Whether some criteria count more than others."""
+    """True if some criteria count more than others."""
     criteria = member.rubric.criteria if member.rubric else ()
     return len({round(each.weight, 6) for each in criteria}) > 1
 

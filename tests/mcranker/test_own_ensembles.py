@@ -83,7 +83,7 @@ def test_reports_explain_it_and_leave_personas_out_by_it(ranking: Ranking, tmp_p
     ranking.to_html(tmp_path / "why.html")
     page = (tmp_path / "why.html").read_text(encoding="utf-8")
     assert "The median of the scores. Equal ones keep the order of the first stage." in page
-    assert "nobody knows exactly" not in page
+    assert "rank without a persona is unknown" not in page
     shown = io.StringIO()
     ranking.show(file=shown)
     assert "ensemble median" in shown.getvalue()
@@ -147,7 +147,9 @@ def test_without_the_package_its_rankings_open_and_the_sum_stands_in(
     assert not inspection.leave_one_out_exact
     assert [hit.rank_of_all for hit in inspection.hits] == [1, 2, 3]  # sums 18, 15 and 10
     ranking.to_html(tmp_path / "why.html")
-    assert "nobody knows exactly" in (tmp_path / "why.html").read_text(encoding="utf-8")
+    assert "rank without a persona is unknown" in (tmp_path / "why.html").read_text(
+        encoding="utf-8"
+    )
     assert ranking.reensemble("sum").ids == ["1", "2", "0"]
     for use in (ranking.reensemble, ranker):
         with pytest.raises(ConfigError, match="there is no ensemble 'median'; there are sum, rec"):

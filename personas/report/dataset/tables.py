@@ -54,7 +54,7 @@ class Table:
         orders: (address, words) of orders worth offering, e.g. ``("-alpha", "highest alpha")``.
         most: rows on a page.
         everywhere: a search for any of this finds every row that has not failed.
-        prefix: stands before this table's state in the page's address.
+        prefix: precedes this table's state in the page's address.
     """
 
     name: str

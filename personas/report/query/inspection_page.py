@@ -72,7 +72,7 @@ class _Column:
 
 @dataclass(frozen=True, slots=True)
 class _Bounds:
-    """How much is shown around the passages: characters, and rows of a list."""
+    """Limits of the text around passages: characters, and rows of a list."""
 
     text: int = 2000
     line: int = 1000
@@ -198,7 +198,7 @@ def _render(
 
 
 def _links(around: PageContext) -> dict[str, str]:
-    """What the page leads to -> address, from the folder that it stands in."""
+    """Link of the page -> address, from its folder."""
     found = {
         "overview": f"../{OVERVIEW}",
         "queries": f"../{QUERIES}",
@@ -237,7 +237,7 @@ def _in_short(inspection: RankingRecord) -> list[str]:
 
 
 def _ensemble(inspection: RankingRecord) -> str:
-    """How the final score comes about, in a sentence; empty where one persona gave it."""
+    """Describe the final score in a sentence; empty where one persona gave it."""
     if len(inspection.judges) < 2:
         return ""
     if inspection.ensemble is None:
@@ -325,7 +325,7 @@ def _shared_reason(members: tuple[SeenMember, ...]) -> str:
 
 
 def _written(members: tuple[SeenMember, ...]) -> str:
-    """Who wrote a team of which no person wrote a part."""
+    """Describe the authors of a team of which no person wrote a part."""
     hands: set[str] = set()
     for seen in members:
         found = provenance(seen.member)

@@ -128,7 +128,7 @@ def _show_scores(screen: Screen, inspection: RankingRecord, hit: Hit) -> None:
         if names:
             _show_effect(screen, hit, names, verb)
     if not (hit.raised_most_by or hit.sunk_most_by):
-        screen.words("Nobody moved it: without any one of them it would stand at the same rank.")
+        screen.words("No persona moved it: without any one of them it would have the same rank.")
     if not inspection.leave_one_out_exact:
         screen.words(
             "This ranking is more than the scores combined. Ranks without a persona combine the "

@@ -27,7 +27,7 @@ _LONGEST_ID = 24
 _LONGEST_NAME = 12  # columns of a persona's name above its scores
 _EXCERPT = 400  # characters of a passage looked at
 _LEAST_EXCERPT = 16  # columns
-_ROOM_BESIDE_NAMES = 40  # columns for excerpts; with less, letters stand for the personas
+_ROOM_BESIDE_NAMES = 40  # columns for excerpts; with less, letters replace the personas
 _REASONS = 5
 
 
@@ -245,7 +245,7 @@ def show_legend(screen: Screen, inspection: RankingRecord) -> None:
         what = "ranks" if inspection.by_rank else "scores"
         parts.append(f"{SPREAD} disagreement, the standard deviation of the personas' {what}")
     if inspection.grades is not None:
-        parts.append("grade: the judgement, above 0 for relevant, blank where nobody judged")
+        parts.append("grade: the judgement, above 0 for relevant, blank without a judgement")
     if inspection.other is not None:
         name = inspection.other.name
         parts.append(f"{_short(name)}: rank by {clipped(name, 60)}")
@@ -293,7 +293,7 @@ def _show_hit(screen: Screen, said: str, figure: Text, hit: Hit) -> None:
 
 
 def show_missing(screen: Screen, inspection: RankingRecord) -> None:
-    """How many scores are missing, and why the first ones are."""
+    """Describe the number of missing scores, and the first reasons."""
     missing = len(inspection.missing)
     if not missing:
         return

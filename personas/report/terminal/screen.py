@@ -1,4 +1,4 @@
-"""What the terminal view is made of: signs, lines, bars, shaded scores and columns.
+"""Parts of the terminal view: signs, lines, bars, shaded scores and columns.
 
 All foreign text goes through `clipped`, and then into `Text` objects, which know no markup.
 """
@@ -31,7 +31,7 @@ WIDE = 100
 """Columns from which on tables are set more loosely."""
 
 _BAR, _HALF_BAR, _RULE, _CUT = "━", "╸", "─", "…"
-# What stands for these signs where the encoding has no others than ASCII's.
+# Substitutes for these signs where the encoding has no others than ASCII's.
 _SIGNS = f"▲▼{AT_MOST}{SKIPPED}{SPREAD}{_BAR}{_HALF_BAR}{_RULE}{_CUT}"
 _SIGNS += "\N{MULTIPLICATION SIGN}\N{MINUS SIGN}"
 _ASCII = str.maketrans(_SIGNS, "+-<.*=--~x-")

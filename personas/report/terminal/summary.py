@@ -1,4 +1,4 @@
-"""What stands before and after the ranking in the terminal view."""
+"""Lines before and after the ranking in the terminal view."""
 
 from __future__ import annotations
 
@@ -56,7 +56,7 @@ def show_warnings(screen: Screen, inspection: RankingRecord) -> None:
 
 
 def show_agreement(screen: Screen, inspection: RankingRecord) -> None:
-    """How far the personas agree, and how good the ranking is where judgements are known."""
+    """Describe the personas' agreement, and the ranking's quality where judgements are known."""
     findings = QueryFindings.of(1, inspection)
     if len(findings.judges) > 1 and inspection.hits:
         screen.line()

@@ -22,7 +22,7 @@ _ROOM_FOR_DESCRIPTION = 40
 
 
 def show_team(screen: Screen, inspection: RankingRecord) -> None:
-    """Every member with the letter that stands for it in the table, and its rubric."""
+    """Every member with its letter in the table, and its rubric."""
     team = inspection.team
     screen.line()
     if team is None:
@@ -87,7 +87,7 @@ def _named(criterion: str, hand: Hand) -> Text:
 
 
 def _written(hands: Provenance) -> str:
-    """Who wrote what, in a line."""
+    """Describe the authors in a line."""
     parts = {hands.persona, *hands.criteria}
     if hands.weights is not None:
         parts.add(hands.weights)

@@ -287,7 +287,7 @@ def test_two_runs_side_by_side_tell_what_they_owe_to_ties_and_missing_scores(
         f"A: {owed}.",
         "B: files were changed after the run: metrics.json.",
         f"B: {owed}.",
-        "B: 30 of its 1,200 scores are missing, and what stood in for them counts.",
+        "B: 30 of its 1,200 scores are missing, and their substitutes count.",
     ]
     # Both are the first stage's order, by lot as well: nothing differs.
     assert compared.figures["test"]["p_value"] == 1.0

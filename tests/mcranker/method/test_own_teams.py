@@ -177,7 +177,7 @@ def test_a_team_whose_rubric_is_written_for_a_query_names_it() -> None:
         ),
         (["clinician", "team.yaml"], {}, "'team.yaml' is a team among personas"),
         (["clinician", "health_questions"], {}, "'health_questions' is a team among personas"),
-        (["clinician", "CLINICIAN"], {}, "persona 'CLINICIAN' stands there twice"),
+        (["clinician", "CLINICIAN"], {}, "persona 'CLINICIAN' occurs twice"),
         (["clinician", " "], {}, "' ' cannot be a persona's name"),
     ],
 )

@@ -250,7 +250,7 @@ def test_a_missing_score_in_detail() -> None:
     found = lines(page(four(), 80, passage=4))
     assert "missing Parent rank 4 without" in found
     assert "No score by Parent (4 is imputed): no number in the answer" in found
-    assert any(line.startswith("Nobody moved it") for line in found)
+    assert any(line.startswith("No persona moved it") for line in found)
 
 
 @pytest.mark.parametrize(
