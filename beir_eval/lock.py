@@ -1,4 +1,4 @@
-"""One program at a time writes to a folder; the others are told who it is.
+"""One program at a time writes to a folder; the others' error names it.
 
 The operating system holds the lock and lets go of it when the program ends, killed or not, so
 that no lock is ever stale. The file is there while the lock is held, and says by whom.

@@ -132,7 +132,7 @@ def _ranking(path: Path, ranked: Ranked, query_id: str) -> RankingRecord | None:
 
 
 def _named(folder: Path) -> Path:
-    """The folder by its name: what is beside ``.`` cannot be told from that alone."""
+    """Return the folder by its name, which ``.`` alone does not show."""
     return folder if folder.name not in {"", ".."} else folder.resolve()
 
 

@@ -135,7 +135,7 @@ def _show_estimates(
 
 
 def _verdict(results: list[CellResult]) -> tuple[int, list[dict[str, Any]]]:
-    """The exit code, and what to tell, as entries of an envelope's ``errors``."""
+    """Return the exit code, and the entries of an envelope's ``errors``."""
     code, errors = DONE, []
     finished = [(result, result.metrics) for result in results if result.metrics is not None]
     missing = sum(metrics.scores.missing for _, metrics in finished if metrics.scores)

@@ -167,7 +167,7 @@ def load_id(identifier: str, wanted: Wanted) -> Dataset:
 
 
 def check_zip(path: Path) -> None:
-    """See that an archive says of itself to unpack to no more than it may; no byte is unpacked.
+    """Check that an archive declares no more than the allowed size; no byte is unpacked.
 
     What it says holds: more than that is never taken out of it. Parts that share bytes count
     each by itself.

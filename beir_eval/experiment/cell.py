@@ -45,7 +45,7 @@ if TYPE_CHECKING:
 _log = safe_logger("mcranker.beir_eval.cell")
 
 ELSEWHERE = {*MODEL_OPTIONS, "base_url", "api_key", "ledger", "team", "with_criteria"}
-"""Options of rankers' own of which models, team and prompts of a manifest tell."""
+"""Options of rankers that a manifest keeps under models, team and prompts."""
 
 HOW_NOT_WHAT = frozenset(
     {
@@ -59,7 +59,7 @@ HOW_NOT_WHAT = frozenset(
         "batch",
     }
 )
-"""Fields of the configuration that say how calls are made and change no score."""
+"""Fields of the configuration that concern calls and change no score."""
 
 
 LONGEST_REASON = 120
@@ -87,7 +87,7 @@ class RunJob:
 
     @cached_property
     def done(self) -> set[str]:
-        """Ids of the queries that have been ranked; nothing is changed.
+        """Ids of the queries already ranked; nothing is changed.
 
         Raises:
             RunFolderError: the rankings cannot be read.
@@ -177,7 +177,7 @@ class RunJob:
         return metrics
 
     def finished(self) -> Metrics | None:
-        """The measures, if all is done and nothing failed; else None."""
+        """The measures, if all queries are done and none failed; else None."""
         if not (self.path / "metrics.json").exists() or self.open_queries:
             return None
         folder = RunFolder.open(self.path)
@@ -307,7 +307,7 @@ def _keep_lines(path: Path, offsets: Iterable[int]) -> None:
 
 @dataclass(slots=True)
 class Outcome:
-    """Takes rankings one by one and sums them up; keeps ids and scores.
+    """Collects rankings one by one and sums them up; keeps ids and scores.
 
     Attributes:
         texts: document id -> title and text; equal passages were judged as one.

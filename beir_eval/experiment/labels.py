@@ -1,4 +1,4 @@
-"""Names of rows and columns that tell them apart, whatever folders a report is made of."""
+"""Distinct names of rows and columns, whatever folders a report is made of."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ _NAMES = {
 
 
 def natural(text: str) -> tuple[tuple[int, int, str], ...]:
-    """A key to sort by in which ``table2`` comes before ``table10``."""
+    """Return a key that sorts ``table2`` before ``table10``."""
     return tuple(
         (0, int(part), part) if part.isdecimal() else (1, 0, part)
         for part in re.split(r"([0-9]+)", text)
@@ -66,7 +66,7 @@ def row_labels(runs: Sequence[RunFolder]) -> list[str]:
 
 
 def column_names(data: Sequence[DataManifest]) -> list[str]:
-    """The data sets' names; those with one name, but other content, are told apart."""
+    """Return the data sets' names; those with one name, but other content, get distinct ones."""
     words = [_distinctions(each) for each in data]
     names = [each.dataset for each in data]
     shared = Counter(names)

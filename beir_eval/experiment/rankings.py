@@ -57,7 +57,7 @@ def read_rankings(path: Path, wanted: Collection[str] | None = None) -> Iterator
 
 
 def index_rankings(path: Path, *, finished: bool) -> Ranked:
-    """Where each ranking of a file begins; of several of one query, the first.
+    """Return the place of each ranking in a file; of several of one query, the first.
 
     Args:
         path: of ``rankings.jsonl``.

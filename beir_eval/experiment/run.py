@@ -128,10 +128,10 @@ class CellResult:
 
 
 class Watch:
-    """Is told what an experiment does; the methods do nothing and are there to be replaced."""
+    """Observer of an experiment; override the methods, which do nothing."""
 
     def dataset_begins(self, spec: DatasetSpec) -> None:
-        """A data set is to be loaded, and its passages to be found."""
+        """Called before a data set is loaded and its passages are found."""
 
     def cell_begins(self, cell: RunJob, place: int, count: int, scores_after: int) -> None:
         """The `place`-th of `count` cells begins, counted from 1.
@@ -281,7 +281,7 @@ class Experiment:
                     return
 
     def estimate(self) -> Iterator[tuple[str, str, Estimate]]:
-        """Data set, label, and what the cell would take now; nothing is sent or written.
+        """Yield data set, label, and the estimate of each cell; nothing is sent or written.
 
         Calls that an earlier cell makes and the ledger keeps are not counted again.
 
@@ -363,7 +363,7 @@ def _keep_foreign(cell: RunJob, first_stage: Metrics) -> CellResult:
 async def _try_cell(
     cell: RunJob, first_stage: Metrics, spending: Spending, watch: Watch
 ) -> CellResult:
-    """Run a cell; of a suite's, what its model cannot serve is a result that says so."""
+    """Run a cell; in a suite, a model's inability to serve it is a result."""
     from mcranker.errors import UnsupportedCapability
 
     try:

@@ -1,4 +1,4 @@
-"""Run folders: what a ranker made of a data set, kept whole, so that a report makes no call.
+"""Run folders: a ranker's results on a data set, kept whole, so that a report makes no call.
 
     OUT/DATASET/data/       what was ranked, shared by all rankers of the data set
         manifest.json       `DataManifest`
@@ -469,7 +469,7 @@ class RunFolder:
 
     @property
     def weak_judge(self) -> WeakJudge:
-        """Why the judge is weak; of former versions, what the first ranking says."""
+        """Reason that the judge is weak; in former versions' folders, the first ranking's."""
         if self.manifest.weak_judge or self.manifest.files or self.manifest.foreign:
             return self.manifest.weak_judge
         if not (self.path / RANKINGS).exists():

@@ -118,7 +118,7 @@ def folder_name(label: str) -> str:
 
 
 def dataset_folder_name(name: str) -> str:
-    """A folder's name for a data set: as `folder_name`, or made of a hash if nothing is left."""
+    """Return a folder's name for a data set: as `folder_name`, or a hash if nothing is left."""
     return _slug(name) or f"dataset-{hashlib.sha256(name.encode()).hexdigest()[:8]}"
 
 

@@ -1,4 +1,4 @@
-"""Fusion: one run made of several.
+"""Fusion of several runs to one.
 
 ``rrf``, and ``wsum`` of scores as they are or between 0 and 1, are by `mcranker.fusion`, as
 `mcranker.fuse` has them; all else is by ranx.

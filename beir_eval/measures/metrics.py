@@ -152,7 +152,7 @@ class Evaluator:
         }
 
     def _of_nothing(self, measure: Any, number: str) -> float:
-        """A measure's value for an empty list."""
+        """Return a measure's value for an empty list."""
         if measure.NAME == "NumRel":  # what there was to find, as trec_eval -c counts it
             return float(sum(grade > 0 for grade in self._grades[number].values()))
         return float(measure.DEFAULT)
@@ -232,7 +232,7 @@ def cutoff_of(measure: str) -> int | None:
 
 
 def measure_names(text: str) -> list[str]:
-    """The names in a list such as ``nDCG@10,AP(rel=2,judged_only=True)``; each once.
+    """Return the names in a list such as ``nDCG@10,AP(rel=2,judged_only=True)``; each once.
 
     Raises:
         MeasureError: there is none.

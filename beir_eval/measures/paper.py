@@ -40,7 +40,7 @@ def paper_tables() -> dict[str, tuple[str, ...]]:
 
 
 def paper_figures() -> tuple[str, ...]:
-    """Figures of which there are words."""
+    """Return the figures that the paper describes in words."""
     return tuple(_numbers()[_WORDS])
 
 

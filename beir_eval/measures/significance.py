@@ -307,7 +307,7 @@ def _tested(differences: Numbers, margin: float) -> tuple[float, float, float]:
 
 
 def _mean_and_spread(differences: Numbers) -> tuple[float, float | None]:
-    """Mean and standard deviation; 0 for those that only rounding tells apart, None for one."""
+    """Return mean and standard deviation; 0 if only rounding differs, None for one value."""
     import numpy as np
 
     mean = float(differences.mean()) if len(differences) else 0.0

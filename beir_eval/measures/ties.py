@@ -48,7 +48,7 @@ Scored: TypeAlias = Sequence[tuple[str, float | None]]
 
 @dataclass(frozen=True, slots=True)
 class Tied:
-    """A ranked query, and what its ranking would be had the passages come in another order.
+    """A ranked query, and its rankings with the passages in other orders.
 
     Attributes:
         doc_ids: best first.
@@ -65,14 +65,14 @@ class Tied:
 
     @classmethod
     def of_scores(cls, scored: Scored) -> Tied:
-        """A ranking of which nothing but the final scores is known."""
+        """Return a ranking of which only the final scores are known."""
         return cls([doc_id for doc_id, _ in scored], [score for _, score in scored])
 
     @classmethod
     def of_ranking(
         cls, ranking: RankingRecord, texts: Mapping[str, tuple[str, str]] | None = None
     ) -> Tied:
-        """A ranking as it is stored.
+        """Return a stored ranking.
 
         Args:
             ranking: texts may be left out.
@@ -294,7 +294,7 @@ def _by_grade(grades: Sequence[int], *, best: bool) -> Numbers:
 
 
 def _lots(query_id: str, doc_ids: Sequence[str]) -> Numbers:
-    """Keys by chance, a row a draw; a passage has the same ones wherever it stands."""
+    """Return random keys, a row a draw; a passage has the same ones at any place."""
     import numpy as np
 
     seed = int.from_bytes(hashlib.sha256(query_id.encode("utf-8", "replace")).digest()[:8])
@@ -337,7 +337,7 @@ class _Again:
 
 
 class _AgainFused:
-    """The final scores of a fused ranking, had its passages come in another order.
+    """Computes the final scores of a fused ranking with its passages in another order.
 
     A member's list has its ranks. Passages that it gave the same score, or whose order it has not
     decided, change places, and what it gave to them goes with the place.

@@ -45,7 +45,7 @@ _log = safe_logger("mcranker.beir_eval.lucene")
 
 @dataclass(frozen=True, slots=True)
 class Lucene:
-    """Where Lucene is.
+    """Location of Lucene.
 
     Attributes:
         jar: Anserini's, with Lucene in it.
