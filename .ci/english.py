@@ -37,7 +37,7 @@ def main(root: Path) -> None:
     found = 0
     for name in listed.stdout.decode().split("\n"):
         path = root / name
-        if path.suffix not in KINDS or DATA.match(name):
+        if path.suffix not in KINDS or DATA.match(name) or not path.is_file():
             continue
         source = path.read_text(encoding="utf-8")
         lines = source.splitlines()
