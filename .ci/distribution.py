@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
 """Builds the sdist, and from it the wheel; installs the wheel in an empty environment, and uses it.
 
-python .ci/distribution.py FOLDER      made anew; holds dist/ and the environment afterwards
+python .ci/distribution.py FOLDER      emptied first; holds dist/ and the environment afterwards
 """
 
 import os

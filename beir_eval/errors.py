@@ -38,7 +38,7 @@ class SuiteError(BeirEvalError, ValueError):
 
 
 class MeasureError(BeirEvalError, ValueError):
-    """A measure is unknown, lacks a parameter, or nothing installed computes it."""
+    """A measure is unknown, lacks a parameter, or needs a package that is not installed."""
 
 
 class SettingError(BeirEvalError, ValueError):

@@ -60,7 +60,7 @@ def _texts(value: object) -> Iterator[str]:
 
 
 def read_form(path: Path, form: type[Form]) -> Form:
-    """What a file of JSON holds.
+    """Read a JSON file.
 
     Raises:
         RunFolderError: it cannot be read, or is not of that form.

@@ -1,4 +1,4 @@
-"""One program at a time writes to a folder; the others are told who it is.
+"""One program at a time writes to a folder; the others' error names it.
 
 The operating system holds the lock and lets go of it when the program ends, killed or not, so
 that no lock is ever stale. The file is there while the lock is held, and says by whom.
@@ -23,7 +23,7 @@ from mcranker.logs import safe_logger
 LOCK = ".lock"
 """Name of the file in the folder."""
 
-_FAR = 1 << 20  # the byte that is locked on Windows: others may read what stands before it
+_FAR = 1 << 20  # the byte that is locked on Windows: others may read the bytes before it
 _LONGEST_NOTE = 200
 _PAUSE = 0.05  # seconds
 _LOOKS = 20
@@ -53,7 +53,7 @@ def locked(folder: Path, *, wait: bool = False) -> Iterator[None]:
         file.flush()
         yield
     finally:
-        if sys.platform == "win32":  # nobody removes an open file there
+        if sys.platform == "win32":  # an open file cannot be removed there
             file.close()
         with contextlib.suppress(OSError):
             path.unlink(missing_ok=True)
@@ -82,7 +82,7 @@ def _held(path: Path, *, wait: bool) -> BinaryIO:
 
 
 def _take(file: BinaryIO) -> bool:
-    """Lock the file, if nobody else has."""
+    """Lock the file, if it is free."""
     if sys.platform == "win32":
         import msvcrt
 

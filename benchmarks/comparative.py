@@ -1,4 +1,4 @@
-"""What rankers make of the first 100, by a simulated judge: nDCG@10, calls and tokens.
+"""Rankers on the first 100, by a simulated judge: nDCG@10, calls and tokens.
 
     python benchmarks/comparative.py                             # the mini collection
     python benchmarks/comparative.py --data FOLDER --queries 50  # any folder in BEIR's format
@@ -161,7 +161,7 @@ class Judge:
         return ChatReply(text, usage=Usage(calls=1, input_tokens=tokens, output_tokens=1))
 
     def _seen(self, topic: Topic, persona: str) -> Mapping[str, float]:
-        """What the persona always sees of each passage."""
+        """Return the persona's fixed view of each passage."""
         key = (topic.query.id, persona)
         if key not in self._own:
             deviation = self._top * self._errors.own
@@ -360,7 +360,7 @@ def put(path: Path, name: str, text: str) -> None:
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.partition("\n")[0] if __doc__ else "")
     parser.add_argument("--data", default="mini", help="a name or a folder, as beir-eval takes it")
-    parser.add_argument("--queries", type=int, help="only the first so many judged ones")
+    parser.add_argument("--queries", type=int, help="only the first N judged ones")
     parser.add_argument("--seeds", type=int, default=SEEDS)
     parser.add_argument("--into", type=Path, help="a Markdown file with a place for the tables")
     arguments = parser.parse_args()

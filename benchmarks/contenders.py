@@ -1,4 +1,4 @@
-"""Who is compared by `throughput.py`, and on what: each sends equal requests to one server.
+"""Contenders of `throughput.py` and their load: each sends equal requests to one server.
 
 Bare clients send them from as many tasks as calls may be in flight at once; ours are a whole
 `MCRanker` with actors, ledger and reading of replies.
@@ -39,7 +39,7 @@ WORDS = (
 
 @dataclass(frozen=True, slots=True)
 class Load:
-    """What is asked: queries with so many passages each, three calls a passage.
+    """The load: queries with `passages` passages each, three calls a passage.
 
     `latency` is the server's, in seconds; at most `concurrency` calls are in flight at once.
     """
@@ -77,7 +77,7 @@ class Load:
 
 @dataclass(frozen=True, slots=True)
 class Timing:
-    """What one run took, in wall and CPU seconds, and the kind of event loop it ran on."""
+    """Wall and CPU seconds of one run, and the kind of event loop it ran on."""
 
     seconds: float
     cpu: float
@@ -224,7 +224,7 @@ async def _rank_all(
 
 
 def _body(request: ChatRequest) -> Body:
-    """What our client for a URL sends for this request."""
+    """Return the body that our client for a URL sends for this request."""
     assert request.schema is not None
     form = {"name": request.schema.name, "strict": True, "schema": dict(request.schema.schema)}
     return {

@@ -1,4 +1,4 @@
-"""What the embedded encoder takes: cold, with its vectors on disk, and for a query known before.
+"""Cost of the embedded encoder: cold, with its vectors on disk, and for a query known before.
 
     python benchmarks/encoder.py --dataset mini --passages 100
     python benchmarks/encoder.py --dataset /data/beir/scifact --passages 100

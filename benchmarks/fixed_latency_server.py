@@ -42,7 +42,7 @@ def serving(latency: float, *, refused: float = 0.0, rate: float = math.inf) -> 
 
 
 def answered(port: int) -> int:
-    """How many requests the server has answered, or will within its latency."""
+    """Return the number of requests the server has answered, or will within its latency."""
     with closing(HTTPConnection("127.0.0.1", port, timeout=10)) as connection:
         connection.request("GET", "/count")
         return int(json.loads(connection.getresponse().read())["requests"])
@@ -138,7 +138,7 @@ _REFUSED = _response({"error": {"message": "slow down"}}, "429 Too Many Requests
 
 
 class _Refuses:
-    """Whether the next request is refused."""
+    """Decide which requests are refused."""
 
     def __init__(self, share: float, rate: float) -> None:
         self._luck = random.Random(7)

@@ -1,4 +1,4 @@
-"""How far the intervals and daggers of reports can be trusted: simulated experiments.
+"""Reliability of the intervals and daggers of reports, by simulated experiments.
 
     python benchmarks/inference.py --population 2000 --experiments 500
 

@@ -1,4 +1,4 @@
-"""How long the page of one query takes within a report, and how large it is.
+"""Time and size of the page of one query within a report.
 
     python benchmarks/inspection_pages.py --passages 100 --personas 3 --open
 

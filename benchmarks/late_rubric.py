@@ -1,4 +1,4 @@
-"""How long a query takes if one persona's rubric is late, and when its scores come.
+"""Seconds of a query with one late rubric, and the times of its scores.
 
 One JSON object on standard output: wall seconds, when the scores of the personas with a rubric
 were in, and how the scores of the passages came: the mean time between a passage's first and last

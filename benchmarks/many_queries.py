@@ -27,7 +27,7 @@ _STATM = Path("/proc/self/statm")
 
 
 def resident_bytes() -> int:
-    """What the process holds in memory; where Linux does not say, the most it ever held."""
+    """Return the process's memory; where Linux does not say, its peak."""
     if _STATM.exists():
         return int(_STATM.read_text().split()[1]) * resource.getpagesize()
     unit = 1 if sys.platform == "darwin" else 1024

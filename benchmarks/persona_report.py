@@ -1,4 +1,4 @@
-"""How long `personas report` takes over many queries, and how much memory, as a command.
+"""Time and memory of `personas report` over many queries, as a command.
 
     python benchmarks/persona_report.py --queries 250 --queries 1000 --queries 2000
 
@@ -156,7 +156,7 @@ def measure(arguments: Sequence[str]) -> dict[str, float]:
 
 
 def pages(out: Path) -> dict[str, float]:
-    """How many pages there are, and how large."""
+    """Return the number of pages and their size."""
     sizes = [path.stat().st_size for path in out.rglob("*.html")]
     return {
         "pages": len(sizes),

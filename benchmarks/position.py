@@ -1,4 +1,4 @@
-"""How much a passage's score depends on its place among others in one call.
+"""Effect of a passage's place among others in one call on its score.
 
     python benchmarks/position.py local:PATH.gguf --queries 10 --together 5
 
@@ -58,7 +58,7 @@ async def measure(name: str, queries: int, together: int) -> None:
     between = []
     for query_id, text in itertools.islice(dataset.queries.items(), queries):
         texts = [dataset.corpus[doc_id].text for doc_id, _ in run[query_id]][:together]
-        # Row: which passage stood first; column: the passage.
+        # Row: which passage was first; column: the passage.
         table = np.array([await scores(model, text, texts, turn) for turn in range(together)])
         for turn, passage in np.ndindex(table.shape):
             place = (passage - turn) % together

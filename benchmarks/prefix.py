@@ -1,4 +1,4 @@
-"""What it saves that prompts begin with what they share: tokens evaluated and seconds.
+"""Savings from prompts with a common beginning: tokens evaluated and seconds.
 
     python benchmarks/prefix.py --model local:smollm2-135m --passages 20
 

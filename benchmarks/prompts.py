@@ -1,4 +1,4 @@
-"""What models are asked: every kind of request of one query, as text.
+"""Requests sent to models: every kind of request of one query, as text.
 
     python benchmarks/prompts.py
     python benchmarks/prompts.py --preset reference --prompts my_prompts

@@ -1,4 +1,4 @@
-"""How long a query takes where the provider refuses calls, by HTTP over the loopback.
+"""Seconds of a query whose provider refuses calls, by HTTP over the loopback.
 
     python benchmarks/refusals.py --refused 0 0.01 0.05 0.1
 

@@ -4,9 +4,9 @@
     python benchmarks/relevance.py DATA/scifact:train DATA/scifact DATA/cranfield mini
 
 The default team ranks BM25's first 100 passages of every query. Printed is, for each range of
-relevance, the share of passages that are judged relevant, with how many there are; passages that
-nobody judged count as not relevant, so true shares are higher. Then three examples: passages in
-three orders, three irrelevant ones, and a right one alone. The same as one JSON object at the end.
+relevance, the share of passages that are judged relevant, with how many there are; passages
+without a judgement count as not relevant, so true shares are higher. Then three examples: passages
+in three orders, three irrelevant ones, and a right one alone. At the end the same as JSON.
 """
 
 from __future__ import annotations
@@ -79,7 +79,7 @@ def main() -> None:
     parser.add_argument("datasets", nargs="+", help="a name or folder, with :SPLIT or without")
     parser.add_argument("--model", default="local:minilm")
     parser.add_argument("--depth", type=int, default=100)
-    parser.add_argument("--queries", type=int, help="only the first so many of each")
+    parser.add_argument("--queries", type=int, help="only the first N of each")
     given = parser.parse_args()
     with MCRanker(model=given.model, ledger=None) as ranker:
         found: dict[str, Any] = {"model": given.model}

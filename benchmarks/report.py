@@ -1,4 +1,4 @@
-"""How long `beir-eval report` takes over many runs, as a process of its own.
+"""Time of `beir-eval report` over many runs, as a process of its own.
 
     python benchmarks/report.py --datasets 8 --rankers 12 --queries 300
 

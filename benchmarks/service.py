@@ -1,4 +1,4 @@
-"""What `mcranker serve` costs: its overhead, and its throughput beside the Python API's.
+"""Cost of `mcranker serve`: its overhead, and its throughput beside the Python API's.
 
     python benchmarks/service.py
     python benchmarks/service.py --seconds 60
@@ -238,7 +238,7 @@ async def _by_api(url: str, docs: list[str], clients: int, seconds: float) -> tu
 async def _rate(
     one: Callable[[], Awaitable[object]], clients: int, seconds: float
 ) -> tuple[float, int]:
-    """How often `one` is done by so many tasks, each again and again: a second, and in all."""
+    """Run `one` repeatedly in several tasks; return its rate a second and its count."""
     done, end = 0, time.perf_counter() + seconds
     began = time.perf_counter()
 

@@ -1,4 +1,4 @@
-"""What ranking costs on top of the model: the whole pipeline against a server of fixed latency.
+"""Cost of ranking on top of the model: the whole pipeline against a server of fixed latency.
 
     python benchmarks/throughput.py
     python benchmarks/throughput.py --latency 0.05 --concurrency 256 --only ours-url
@@ -10,7 +10,7 @@ run has a process of its own, the contenders take turns, and the figures are med
 rounds. "x aiohttp" and "x openai" compare the throughput with bare aiohttp and with OpenAI's
 library as it comes; the CPU time is that of the client's process alone.
 
-With --queued: one query with so many passages, left after the first results; the seconds to
+With --queued: one query with that number of passages, left after the first results; the seconds to
 the first score, and how much the process grew by then beyond the passages themselves.
 """
 
@@ -92,7 +92,7 @@ def queue_up(port: int, passages: int, concurrency: int, *, ledger: bool) -> dic
 
 
 def alone(function: Callable[..., T], *args: Any, **kwargs: Any) -> T:
-    """What the function returns in a fresh process."""
+    """Run the function in a fresh process and return its result."""
     context = multiprocessing.get_context("spawn")
     with ProcessPoolExecutor(max_workers=1, mp_context=context) as pool:
         return pool.submit(function, *args, **kwargs).result()

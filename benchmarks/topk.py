@@ -149,7 +149,7 @@ def orders_table() -> str:
 
 
 def bookkeeping(passages: int = 100_000, judges: int = 3, k: int = 100) -> str:
-    """How long finding the calls takes for very many passages, without any model."""
+    """Measure the search for the next calls with very many passages, without any model."""
     rng = np.random.default_rng(SEED)
     values = rng.choice(11, (passages, judges), p=SHARES).astype(np.float64)
     open_calls = np.ones(values.shape, dtype=np.bool_)
@@ -216,7 +216,7 @@ def local_ranking(
 
 
 def difference(full: Ranking, live: Ranking, k: int) -> str:
-    """How many of the first `k` are the same, and how far a score moved at most."""
+    """Return the overlap of the first `k`, and the largest difference of a score."""
     common = len(set(full.ids[:k]) & set(live.ids[:k]))
     moved = float(np.nanmax(np.abs(full.matrix.values - live.matrix.values), initial=0.0))
     return f"{common} of {k}; scores moved by up to {moved:.3f}"

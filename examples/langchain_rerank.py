@@ -23,7 +23,7 @@ INDEX = beir_eval.BM25((name, f"{doc.title} {doc.text}") for name, doc in MINI.c
 
 
 class BM25Retriever(BaseRetriever):
-    """Stands in for your retriever: BM25 over the mini collection."""
+    """Replaces your retriever: BM25 over the mini collection."""
 
     def _get_relevant_documents(
         self, query: str, *, run_manager: CallbackManagerForRetrieverRun

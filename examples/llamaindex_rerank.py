@@ -28,7 +28,7 @@ NODES = {
 
 
 class BM25Retriever(BaseRetriever):
-    """Stands in for your retriever: BM25 over the mini collection."""
+    """Replaces your retriever: BM25 over the mini collection."""
 
     def _retrieve(self, query_bundle: QueryBundle) -> list[NodeWithScore]:
         found = INDEX.search(query_bundle.query_str, 12)

@@ -1,4 +1,4 @@
-"""Two rankings of a query side by side: what moved, and whose scores moved it."""
+"""Two rankings of a query side by side: moved passages, and the scores that moved them."""
 
 from __future__ import annotations
 
@@ -57,7 +57,7 @@ class ComparedRankings(RankingComparison):
 def compare(
     before: RankingSpec, after: RankingSpec, *, grades: Mapping[str, int] | None = None
 ) -> ComparedRankings:
-    """What moved from one ranking to another, and whose scores moved it; no call is made.
+    """Compare two rankings: passages that moved, and the judges that moved them. Makes no call.
 
     Any two rankings can be compared; what must be known before the rest is believed, such as
     different passages or missing scores, is in `ComparedRankings.notes`.

@@ -1,4 +1,4 @@
-"""How a ranker works: every choice is one field, and the presets are values of the fields."""
+"""Settings of a ranker: every choice is one field, and the presets are values of the fields."""
 
 from __future__ import annotations
 
@@ -28,10 +28,10 @@ from personas.ranking.usage import Stage
 from personas.sanitize import can_be_encoded
 
 MOST_IN_A_BATCH = 10_000
-"""Calls that wait together for a batch, at most, where nobody has set ``concurrency``."""
+"""Calls that wait together for a batch, at most, without ``concurrency``."""
 
 QUERIES_OF_A_BATCH = 100
-"""Queries whose calls go into one batch, where nobody has set ``query_concurrency``."""
+"""Queries whose calls go into one batch, without ``query_concurrency``."""
 
 MOST_IN_A_CALL = 100
 MOST_INSTRUCTION = 10_000  # characters
@@ -41,7 +41,7 @@ LARGEST = 2**63 - 1
 """Whole numbers go no further, either way: databases and JSON hold 64 bits."""
 
 HIGHEST_CONSTANT = 1_000_000.0
-"""What may stand in for a missing score; sums of such scores stay exact."""
+"""Highest substitute for a missing score; sums of such scores stay exact."""
 
 NO_YES = ("No", "Yes")
 """The two-label scale that even the smallest models can use."""
@@ -68,7 +68,7 @@ PRESETS: Mapping[str, Mapping[str, Any]] = MappingProxyType(
         ),
     }
 )
-"""What each preset sets.
+"""Values set by each preset.
 
 ``reference`` holds what the authors' code, as published, does otherwise than the paper says; what
 it does that no field can follow is listed in ``docs/evaluation.md``.
@@ -86,7 +86,7 @@ WEAK_MODEL_DEFAULTS: Mapping[str, Any] = MappingProxyType(
         "first_stage_weight": 0.95,
     }
 )
-"""What a model marked weak gets in fields that nobody set."""
+"""Values for a model marked weak, in fields that are not set."""
 
 
 class RankerConfig(BaseModel):
@@ -194,7 +194,7 @@ class RankerConfig(BaseModel):
     )
     missing: Literal["mean_of_team", "lowest", "constant", "fail"] = Field(
         "mean_of_team",
-        description="What stands in for a missing score: the mean of the passage's other "
+        description="What replaces a missing score: the mean of the passage's other "
         "scores, 0, a constant, or an error.",
     )
     missing_constant: float = Field(
@@ -208,7 +208,7 @@ class RankerConfig(BaseModel):
         None,
         ge=1,
         le=LARGEST,
-        description="Return only the first so many passages.",
+        description="Return only the first N passages.",
     )
     min_relevance: float | None = Field(
         None,
@@ -246,7 +246,7 @@ class RankerConfig(BaseModel):
         0,
         ge=0,
         le=100,
-        description="How often recruiter and criteria writers are asked the same question anew "
+        description="How often recruiter and criteria writers are asked the same question again "
         "after an unreadable answer, before reask; never at temperature 0, where the answer would "
         "be the same.",
     )
@@ -261,7 +261,7 @@ class RankerConfig(BaseModel):
         None,
         ge=1,
         le=LARGEST,
-        description="Rank only the first so many passages; the rest follow as they are.",
+        description="Rank only the first N passages; the rest follow as they are.",
     )
     example_rank: int = Field(
         1,
@@ -312,13 +312,13 @@ class RankerConfig(BaseModel):
         ge=0,
         le=LARGEST,
         description="Which sample to take where answers vary (temperature above 0): another "
-        "number asks anew instead of taking what the ledger has.",
+        "number asks again instead of taking what the ledger has.",
     )
     top_k: int | None = Field(
         None,
         ge=1,
         le=LARGEST,
-        description="Leave out scoring calls that cannot change the first so many ranks.",
+        description="Leave out scoring calls that cannot change the first N ranks.",
     )
     persona_order: Literal["auto", "team"] = Field(
         "auto",
@@ -500,7 +500,7 @@ class RankerConfig(BaseModel):
         *,
         team_size: int | None = None,
     ) -> RankerConfig:
-        """A configuration with some fields replaced; fields that nobody set stay unset.
+        """A configuration with some fields replaced; unset fields stay unset.
 
         With another preset, what the former preset had set goes with it.
         """
@@ -523,7 +523,7 @@ class RankerConfig(BaseModel):
         return cls(**{**fields, **options})
 
     def for_model(self, capabilities: Capabilities, *, team: bool = False) -> RankerConfig:
-        """This configuration with the defaults for the scoring model, where it has some.
+        """Return this configuration with the defaults for the scoring model, if there are any.
 
         Weak models have, and those that answer typed questions only: of these, encoders are asked
         by criterion, which takes no more calls. Fields that a caller or a preset has set are kept,
@@ -542,7 +542,7 @@ class RankerConfig(BaseModel):
         return RankerConfig.of(config, chosen) if chosen else config
 
     def for_writers(self, recruiter: Capabilities, criteria: Capabilities) -> RankerConfig:
-        """This configuration with the library's personas and rubrics, where nobody can write any.
+        """This configuration with the library's personas and rubrics, where no model can write any.
 
         That is where the models of these roles answer typed questions only; fields that are set
         are kept.
@@ -582,7 +582,7 @@ class RankerConfig(BaseModel):
 
     @property
     def queries_at_once(self) -> int:
-        """``query_concurrency``, or many where nobody set it and a batch gathers them."""
+        """``query_concurrency``, or many if it is not set and a batch gathers them."""
         gathered = self.batch and "query_concurrency" not in self.model_fields_set
         return QUERIES_OF_A_BATCH if gathered else self.query_concurrency
 
@@ -598,11 +598,11 @@ class RankerConfig(BaseModel):
 
     @property
     def one_team(self) -> bool:
-        """Whether all queries have the same recruits."""
+        """True if all queries have the same recruits."""
         return self.criteria == "dataset" and self.dataset_team
 
     def anew(self, stage: Stage) -> int:
-        """How often the same question is asked anew at this stage; see ``ask_anew``."""
+        """Return how often the same question is asked again at this stage; see ``ask_anew``."""
         by_team = stage in ("recruit", "criteria")
         return self.ask_anew if by_team and self.temperature != 0 else 0
 
@@ -623,7 +623,7 @@ class RankerConfig(BaseModel):
 
     @property
     def rule(self) -> Rule:
-        """How scores become final ones; nothing that stands in is above the highest score."""
+        """Rule from scores to final ones; no substitute is above the highest score."""
         constant = min(self.missing_constant, self.top)
         return Rule.of({**vars(self), "missing_constant": constant, "top_score": self.top})
 

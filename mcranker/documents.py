@@ -21,19 +21,19 @@ _DEEPEST = 20  # fields within one another
 
 
 class LangChainDocument(Protocol):
-    """What is read of a document of LangChain, and its ``metadata`` and ``id``."""
+    """The fields read from a document of LangChain, besides its ``metadata`` and ``id``."""
 
     page_content: str
 
 
 class HaystackDocument(Protocol):
-    """What is read of a document of Haystack, and its ``meta``, ``id`` and ``score``."""
+    """The fields read from a document of Haystack, besides its ``meta``, ``id`` and ``score``."""
 
     content: str | None
 
 
 class LlamaIndexNode(Protocol):
-    """What is read of a node or document of LlamaIndex, and its ``metadata`` and ``node_id``.
+    """The fields read from a node or document of LlamaIndex, besides ``metadata`` and ``node_id``.
 
     With a ``score`` it may be in the attribute ``node`` of another object.
     """
@@ -74,7 +74,7 @@ def of_record(record: Mapping[Any, Any], where: str) -> dict[str, Any]:
 
 
 def of_object(document: object, where: str) -> dict[str, Any]:
-    """Id, text, title, score and metadata of an object, as they are; id and score may be None.
+    """Return id, text, title, score and metadata of an object; id and score may be None.
 
     Raises:
         InputError: it has no text.
@@ -103,7 +103,7 @@ def of_object(document: object, where: str) -> dict[str, Any]:
 
 
 def as_fields(value: object, where: str = "the document") -> str:
-    """Fields as lines that people and models can read; those that hold nothing are left out.
+    """Return fields as lines for people and models; empty ones are left out.
 
     >>> print(as_fields({"name": "Lamp", "price": 20, "parts": ["shade", "cable"], "note": None}))
     name: Lamp

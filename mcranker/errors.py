@@ -129,7 +129,7 @@ class ServerFailed(ModelError):
 
 
 class RequestRejected(ModelError):
-    """The provider will not serve this request as it is (400, 413, 422)."""
+    """The provider refuses this request (400, 413, 422)."""
 
 
 class ContextTooLong(RequestRejected):

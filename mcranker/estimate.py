@@ -1,4 +1,4 @@
-"""What ranking would take: calls, tokens and US dollars, told before anything is sent."""
+"""Estimate calls, tokens and cost without sending anything."""
 
 from __future__ import annotations
 
@@ -24,14 +24,15 @@ from personas.ranking.usage import Usage, UsageTable
 
 REPAIR_TOKENS = 128  # of the turn that asks again for a reply that could not be read
 Count = Callable[[str, ChatRequest, ChatReply], None]
-"""Takes the model's name, what would be asked, and the answer, known or made up."""
+"""Receives the model's name, the request, and the answer, known or made up."""
 
 BYTES_A_TOKEN = 4  # of prompts
 BYTES_A_JSON_TOKEN = 3  # of replies; brackets and digits are tokens of their own
-REPLY_TOKENS = 4  # that stand around a reply
+REPLY_TOKENS = 4  # around a reply
 CRITERIA = 4  # of a rubric
 PROPERTIES = 4  # that REBEL infers for a query
 EXPLANATION = (
+    # english: sent to models
     "The passage deals with this side of the question in enough detail that somebody with "
     "this background could act on what it says."
 )
@@ -39,7 +40,7 @@ EXPLANATION = (
 
 @dataclass(frozen=True, slots=True)
 class Estimate:
-    """What ranking would take; two add up with ``+``.
+    """Estimated effort of ranking; two add up with ``+``.
 
     The number of calls follows from the same steps as the ranking itself, with a made-up team
     and made-up rubrics where none are known yet: it is exact as long as recruiters find as
@@ -132,7 +133,7 @@ class Forecast:
         self._known_scores = 0
 
     def models(self, models: Models) -> Models:
-        """Stand-ins for the models that send nothing and report here."""
+        """Replace the models by ones that send nothing and report here."""
 
         def stand_in(model: ChatModel) -> ChatModel:
             ledger = models.ledger if isinstance(model, Ledgered) else None
@@ -149,7 +150,7 @@ class Forecast:
         )
 
     def end_query(self, passages: Sequence[Passage], fewest: int | None = None) -> None:
-        """Every call of a query is counted, which was about these passages.
+        """Count every call of a query about these passages.
 
         Args:
             passages: that were ranked.
@@ -189,7 +190,7 @@ class Forecast:
 
 
 def _most_used(request: ChatRequest, reask: int, anew: int) -> Usage:
-    """What a request and its repetitions can take."""
+    """Return the most that a request and its repetitions can use."""
     most = most_used(request)
     if request.labels or request.continuation or request.questions:
         return most

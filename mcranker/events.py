@@ -1,4 +1,4 @@
-"""What happens while a query is ranked, as frozen records.
+"""Events of a ranking, as frozen records.
 
 Progress bars, servers and tests read these; how they are shown is elsewhere.
 """
@@ -31,7 +31,7 @@ class RankingStarted:
 
 @dataclass(frozen=True, slots=True)
 class TeamRecruited:
-    """The team stands; `personas` in the order in which scores are listed."""
+    """The team is complete; `personas` in the order in which scores are listed."""
 
     query_id: str
     personas: tuple[Persona, ...]
@@ -39,7 +39,7 @@ class TeamRecruited:
 
 @dataclass(frozen=True, slots=True)
 class RubricWritten:
-    """A persona's criteria stand."""
+    """A persona has written its criteria."""
 
     query_id: str
     persona: str

@@ -42,7 +42,7 @@ def weighted(scores: Mapping[Id, float], weight: float) -> dict[Id, float]:
 
 
 def summed(lists: Sequence[Mapping[Id, float]], ids: Iterable[Id]) -> dict[Id, float]:
-    """What the lists give to each of `ids`, added up.
+    """Return the sum of the lists' values for each of `ids`.
 
     Rounded to 12 digits after the point, so that the order of the lists makes no ranking.
     """

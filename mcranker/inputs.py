@@ -1,4 +1,4 @@
-"""Queries and passages in all the forms in which users have them."""
+"""Queries and passages in all the forms that users have."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Loggers whose records can be shown on a terminal, whatever text from outside is in them."""
+"""Loggers whose records are safe on a terminal, even with text from outside."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from personas.sanitize import one_line
 
 
 def safe_logger(name: str) -> logging.Logger:
-    """The logger of that name; where a message has control characters, they become escapes.
+    """Return the logger of that name; it escapes control characters.
 
     Without a handler Python writes warnings to standard error as they are, and a passage's id, a
     model's answer or a file's name would steer the terminal.

@@ -1,4 +1,4 @@
-"""Which model plays which role."""
+"""Roles of models in a ranker."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ ModelSpec = str | ChatModel | None
 LedgerSpec = str | os.PathLike[str] | Ledger | None
 
 ROLES = ("recruiter", "criteria", "scoring", "assessor")
-"""What models do for a ranker."""
+"""Tasks of models for a ranker."""
 
 MODEL_OPTIONS = ("model", *(f"{role}_model" for role in ROLES))
 """The options that name models: for all roles, and for each."""
@@ -34,7 +34,7 @@ MODEL_OPTIONS = ("model", *(f"{role}_model" for role in ROLES))
 
 @dataclass(frozen=True, slots=True)
 class Roles:
-    """Which model plays which role; roles left None get `model`."""
+    """A model for each role; roles left None get `model`."""
 
     model: ModelSpec = None
     recruiter: ModelSpec = None
@@ -82,7 +82,7 @@ def _refuse(request: ChatRequest) -> str:
 
 _NO_MODEL = ScriptedChat(_refuse, name="none")
 NO_MODELS = Models(_NO_MODEL, _NO_MODEL, _NO_MODEL, _NO_MODEL)
-"""For rankers that ask none."""
+"""Models of rankers that ask none."""
 
 
 def connect_roles(
@@ -140,7 +140,7 @@ def connect_roles(
 
 
 def joined(each: Sequence[Models]) -> Models:
-    """Stand-ins that have the names of all of these, and answer nothing; the first one's budget."""
+    """Return stand-ins with the names of all of these, and the first one's budget."""
     if not each:
         return NO_MODELS
 
@@ -160,7 +160,7 @@ def joined(each: Sequence[Models]) -> Models:
 
 
 def paid_from(models: Models, budget: Budget | None) -> Models:
-    """These models, whose calls are paid from that budget instead of their own."""
+    """Return the models with their calls paid from that budget instead of their own."""
     if budget is None:
         return models
     for role in ROLES:
@@ -173,7 +173,7 @@ def paid_from(models: Models, budget: Budget | None) -> Models:
 
 
 def limited(models: Models, budget: Budget) -> Models:
-    """These models, whose calls are paid from that budget besides their own.
+    """Return the models with their calls paid from that budget besides their own.
 
     Raises:
         ConfigError: the budget has a ``max_cost``, and a model's price is not known.
@@ -189,7 +189,7 @@ def limited(models: Models, budget: Budget) -> Models:
 
 
 def as_ledger(ledger: LedgerSpec) -> Ledger | None:
-    """The ledger that is meant; nothing is opened yet.
+    """Return the ledger of a spec; nothing is opened yet.
 
     Raises:
         ConfigError: it is none of these.
@@ -201,7 +201,7 @@ def as_ledger(ledger: LedgerSpec) -> Ledger | None:
 
 
 class _Layers:
-    """What stands around each model of one ranker.
+    """The wrappers around each model of one ranker.
 
     Outermost first: the ledger, so that what is known costs nothing; the budget, so that a call
     that is repeated counts once; retries; and inside them the limits, so that each try waits for
@@ -250,11 +250,7 @@ class _Layers:
 
 
 def _backoff() -> float:
-    """What the waits before another try, where no provider names one, are multiplied by.
-
-    Raises:
-        ConfigError: MCRANKER_BACKOFF is not a number of at least 0.
-    """
+    """Return the factor of the waits between tries, where no provider names one."""
     named = os.environ.get("MCRANKER_BACKOFF", "").strip()
     try:
         factor = float(named or 1)

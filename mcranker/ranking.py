@@ -1,4 +1,4 @@
-"""The result: a sequence of hits that knows how it came about."""
+"""The result: a sequence of hits with the record of its making."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ _AS_ASKED = (
     *("prompts", "lowercase_query", "title_separator", "max_passage_words", "single_quotes"),
     *("temperature", "seed", "sample", "reask"),
 )
-"""Options that say how models were asked, whatever the ranker."""
+"""Options about requests to models, whatever the ranker."""
 
 
 @dataclass(frozen=True, eq=False, repr=False)
@@ -83,7 +83,7 @@ class Ranking(RankingRecord):
         Args:
             ensemble: ``"sum"``, ``"reciprocal_rank"``, or one that a package adds, see
                 `personas.Ensemble`.
-            missing: what stands in for a missing score, as in `RankerConfig`.
+            missing: what replaces a missing score, as in `RankerConfig`.
             missing_constant: the constant for ``missing="constant"``.
             first_stage_weight: share of the first stage's score, 0 to 1.
             rank_ties: the rank of equal scores with ``"reciprocal_rank"``, see `RankerConfig`.
@@ -308,7 +308,7 @@ class Ranking(RankingRecord):
 
     @property
     def _judged(self) -> NDArray[np.bool_]:
-        """By place, whether judges were asked about the passage, also if none gave a score."""
+        """By place, True if judges were asked about the passage, also if none gave a score."""
         import numpy as np
 
         judged = np.isfinite(self.final)
@@ -337,10 +337,10 @@ def combined(
         row_of: the row of each passage; -1 for one that was not judged.
         passages: all passages.
         assessed: the assessor's scores, one column; None without an assessor.
-        refuse_missing: nothing may stand in for a missing score.
+        refuse_missing: nothing may replace a missing score.
 
     Raises:
-        MissingScoreError: a score is missing and nothing may stand in for it.
+        MissingScoreError: a score is missing and nothing may replace it.
         ConfigError: an ensemble of another package gives no scores.
     """
     import numpy as np

@@ -87,7 +87,7 @@ def render_team_page(
 def team_costs(
     team: Team, *, passages: int = 100, words: int = 150, model: str | ChatModel | None = None
 ) -> TeamCosts:
-    """What the team takes for one query, estimated as `mcranker.Estimate` says; nothing is sent.
+    """Estimate the team's effort for one query, as `mcranker.Estimate` does; nothing is sent.
 
     Args:
         team: the team.

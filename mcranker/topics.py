@@ -38,7 +38,7 @@ _NAMES: dict[str, tuple[str, ...]] = {
     "desc": ("desc", "description", "question"),
     "narr": ("narr", "narrative"),
 }
-"""What collections call the fields, the usual name first."""
+"""Names of the fields in collections, the usual one first."""
 _NUMBERS = ("num", "number", "id", "qid")
 _OTHERS = ("dom", "smry", "con", "fac", "def", "head", "nat", "time", "querytime")
 _KNOWN = {"top", *_NUMBERS, *_OTHERS, *chain.from_iterable(_NAMES.values())}
@@ -49,23 +49,23 @@ _LABELS = {
     "desc": re.compile(r"description\s*:", re.IGNORECASE),
     "narr": re.compile(r"narrative\s*:", re.IGNORECASE),
 }
-"""Words by which fields of SGML begin, as in ``<num> Number: 301``."""
+"""Words that begin fields of SGML, as in ``<num> Number: 301``."""
 _ENTITY = re.compile(r"&(?:#[0-9]{1,7}|#[xX][0-9a-fA-F]{1,6}|[A-Za-z]{1,31});")
 _ID_HEADINGS = ("qid", "query_id", "query-id", "_id", "id")
 _TEXT_HEADINGS = ("query", "text")
 _DELIMITERS = ("\t", ",")
 
 Lines = Iterable[tuple[str, str]]
-"""Where each line is, as ``FILE:LINE``, and the line."""
+"""Place of each line, as ``FILE:LINE``, and the line."""
 
 
 def has_topics(first: str) -> bool:
-    """Whether a file with this first line, not blank, holds topics in SGML or XML."""
+    """True if a file with this first line, not blank, holds topics in SGML or XML."""
     return first.lstrip().startswith("<")
 
 
 def has_headings(first: str) -> bool:
-    """Whether a file with this first line is a table with a column that is called query."""
+    """True if a file with this first line is a table with a column that is called query."""
     columns = _columns(first)
     return columns is not None and "query" in first.lower()
 
@@ -87,7 +87,7 @@ def read_topics(lines: Lines, name: str, topic_field: TopicField = "title") -> l
     Raises:
         InputError: text outside of a topic, a topic that does not end, or XML that is none; a
             document type declaration; a topic without an id, or without text in that field; a
-            line of a table with another number of columns; an id that stands twice; no query.
+            line of a table with another number of columns; an id that occurs twice; no query.
     """
     remaining = iter(lines)
     first = next(remaining, None)
@@ -107,7 +107,7 @@ def read_topics(lines: Lines, name: str, topic_field: TopicField = "title") -> l
 
 @dataclass(slots=True)
 class _Topic:
-    """One topic: where it begins, and the texts of its fields; "" is what is in no known one."""
+    """One topic: its place and the texts of its fields; "" is text outside known ones."""
 
     where: str
     fields: dict[str, list[str]] = field(default_factory=dict)
@@ -167,14 +167,14 @@ def _sgml(lines: Lines, name: str) -> Iterator[_Topic]:
             else:
                 inside = "" if closes else found
                 if inside in _KNOWN and inside in topic.fields:
-                    raise InputError(f"{where}: <{tag[2]}> stands twice in a topic; keep one")
+                    raise InputError(f"{where}: <{tag[2]}> occurs twice in a topic; keep one")
         _put(topic, inside, line[end:], where)
     if topic is not None:
         raise InputError(f"{topic.where}: the topic has no end; put </top> behind it")
 
 
 def _field_tags(line: str) -> Iterator[re.Match[str]]:
-    """Tags of fields: known ones, and others at the beginning of a line; the rest is text."""
+    """Yield tags of fields: known ones, and others at the beginning of a line; the rest is text."""
     for tag in _TAG.finditer(line):
         if tag[2].lower() in _KNOWN or not line[: tag.start()].strip():
             yield tag
@@ -189,7 +189,7 @@ def _put(topic: _Topic | None, inside: str, text: str, where: str) -> None:
 
 
 def _unlabelled(topic: _Topic) -> _Topic:
-    """The topic without the words by which its fields begin, and entities as characters."""
+    """Return the topic without labels that begin its fields, and with entities as characters."""
     fields = {}
     for name, parts in topic.fields.items():
         text = "".join(parts).strip()
@@ -253,7 +253,7 @@ class _XmlReader:
             return
         self._open.append(tag)
         if len(self._open) == 1 and tag in _KNOWN and tag in self._topic.fields:
-            raise InputError(f"{self._where}: <{name}> stands twice in a topic; keep one")
+            raise InputError(f"{self._where}: <{name}> occurs twice in a topic; keep one")
 
     def _end(self, name: str) -> None:
         if self._open:

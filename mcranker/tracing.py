@@ -31,7 +31,7 @@ CONTENT_VARIABLE = "MCRANKER_TRACE_CONTENT"
 """Set to 1, it lets queries, passages, prompts and replies into spans."""
 
 LISTED = 20
-"""Passages of each side that a span lists. It may have 128 attributes, unless told otherwise."""
+"""Most passages of each side in a span, which may have 128 attributes by default."""
 
 _CURRENT: ContextVar[_RankingTrace | None] = ContextVar("mcranker_trace", default=None)
 _SYSTEMS = ("openai", "anthropic")  # prefixes that are names of OpenInference's as well
@@ -59,7 +59,7 @@ def ranking_span(
 ) -> Iterator[Callable[[Ranking], None]]:
     """A span for what happens in the block; call what is given with the ranking."""
     span = tracer = None
-    # Whoever sets a provider has imported this.
+    # A program that sets a provider has imported this.
     if (api := sys.modules.get("opentelemetry.trace")) is not None:
         from mcranker import __version__
 
@@ -190,7 +190,7 @@ class _RankingTrace:
 
 @contextmanager
 def _inside(span: Span) -> Iterator[None]:
-    """The span is the current one in the block, and says how that ended."""
+    """Make the span current in the block, and record how the block ended."""
     from opentelemetry.trace import Status, StatusCode, use_span
 
     with use_span(span, record_exception=False, set_status_on_exception=False):

@@ -226,7 +226,7 @@ def _step(single: float) -> float:
 
 
 def can_be_named(name: str) -> bool:
-    """Whether every reader of runs finds this id, those that part columns at any space too."""
+    """True if every reader of runs accepts this id, those that part columns at any space too."""
     return name.split() == [name] and "\0" not in name
 
 

@@ -1,4 +1,4 @@
-"""Who judges, and by what: personas, rubrics, teams, prompts and the library of ready ones.
+"""Judges and their criteria: personas, rubrics, teams, prompts and the library of ready ones.
 
 Data, pure code and rendering only: nothing here calls a model. Each public name is imported when
 it is first used.

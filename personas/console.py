@@ -1,4 +1,4 @@
-"""How all packages print pages: in colour on a terminal, as plain text anywhere else."""
+"""Consoles of all packages: in colour on a terminal, as plain text anywhere else."""
 
 from __future__ import annotations
 
@@ -81,12 +81,12 @@ def _safe(text: str) -> Text:
 
 
 def letter(place: int) -> str:
-    """What stands for the member in that place, from 0: ``A`` to ``Z``, ``A1``, ``A2``, ..."""
+    """Return the sign of the member in that place, from 0: ``A`` to ``Z``, ``A1``, ``A2``, ..."""
     return chr(ord("A") + place) if place < _LETTERS else f"A{place - _LETTERS + 1}"
 
 
 def moved(places: int) -> Text:
-    """How many ranks a passage rose or fell: ``▲3``, ``▼2``, ``=``."""
+    """Return the ranks a passage rose or fell: ``▲3``, ``▼2``, ``=``."""
     if places > 0:
         return Text(f"▲{places}", style="green")
     return Text(f"▼{-places}", style="red") if places < 0 else Text("=", style="dim")

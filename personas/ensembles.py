@@ -1,4 +1,4 @@
-"""How the personas' scores become a ranking (Eq. 4): the ensembles by name, and their arithmetic.
+"""Ensembles: the ways from the personas' scores to a ranking (Eq. 4), by name.
 
 Rows are passages in first-stage order, columns are personas; NaN is a missing score. Pure: scores
 are combined in another way, or without a persona, at no call.
@@ -29,7 +29,7 @@ RRF_K = 60
 """Of reciprocal rank fusion (Cormack, Clarke and Buettcher, SIGIR 2009)."""
 
 MissingPolicy = Literal["mean_of_team", "lowest", "constant"]
-"""What stands in for a missing score; a ranker may also refuse to go on without it (``fail``)."""
+"""Substitutes for a missing score; a ranker may also refuse to go on without it (``fail``)."""
 
 RankTies = Literal["average", "min", "ordinal"]
 """The rank of equal scores, where an ensemble ranks them persona by persona: the mean of the ranks
@@ -48,7 +48,7 @@ _POLICIES: Mapping[str, MissingPolicy] = {
 
 @dataclass(frozen=True, slots=True)
 class Ensemble:
-    """How the scores of a team become one score a passage.
+    """Combines the scores of a team to one score a passage.
 
     >>> MEDIAN = Ensemble(
     ...     "median",
@@ -85,7 +85,7 @@ class Ensemble:
 
 @dataclass(frozen=True, slots=True)
 class Rule:
-    """How scores become the final scores of a ranking.
+    """Rule from scores to the final scores of a ranking.
 
     A passage without any score has no final score and no relevance (NaN), unless
     ``missing="constant"`` imputes both.
@@ -126,7 +126,7 @@ class Rule:
 
     @property
     def keeps_order(self) -> bool:
-        """Whether the order of passages with equal scores can show in more than final ties."""
+        """True if the order of passages with equal scores can show in more than final ties."""
         ensemble = self.ensemble
         if ensemble.ranks:
             return self.rank_ties == "ordinal"
@@ -200,7 +200,7 @@ class Rule:
         best = max(self.top, self.constant) if self.missing == "constant" else self.top
         filled = np.where(unasked, best, values)
         if self.missing == "mean_of_team":
-            # What will stand in for a missing score depends on the open ones; it is no higher.
+            # The substitute for a missing score depends on the open ones; it is no higher.
             open_rows = unasked.any(axis=1, keepdims=True)
             filled = np.where(open_rows & np.isnan(filled), self.top, filled)
         nothing = self._without_score(values, unasked, None)
@@ -250,7 +250,7 @@ class Rule:
         return combined
 
     def filled(self, values: Matrix) -> Matrix:
-        """The scores, with what stands in for those that are missing."""
+        """The scores, with substitutes for missing ones."""
         return fill_missing(values, self.missing, constant=self.constant)
 
 

@@ -1,7 +1,7 @@
 """Read and write teams, members and rubrics as YAML or JSON.
 
 A file is bounded before anything is built of it: `LARGEST` bytes, `MOST_VALUES` values with
-aliases counted as often as they stand for something, `DEEPEST` levels. Messages are bounded too,
+aliases counted as often as they are used, `DEEPEST` levels. Messages are bounded too,
 whatever the file holds.
 """
 
@@ -32,7 +32,7 @@ Place: TypeAlias = "tuple[str | int, ...]"
 """Keys and, counted from 0, items that lead to a value of a document."""
 
 _BAD_TAGS = (AttributeError, IndexError, KeyError, TypeError)
-"""What PyYAML raises where a tag such as ``!!bool`` does not fit its value."""
+"""Errors of PyYAML where a tag such as ``!!bool`` does not fit its value."""
 # Line ends of Unicode's own, and characters that are not seen but change what is: they reorder
 # the text, or steer a terminal.
 _UNSEEN = re.compile(
@@ -270,10 +270,10 @@ class _StrictLoader(yaml.SafeLoader):
         elif id(node) in self._sizes:
             self._values += self._sizes[id(node)]
         else:
-            raise _refused("an alias stands for what it is a part of; write it out", mark)
+            raise _refused("an alias means what it is a part of; write it out", mark)
         if self._values > MOST_VALUES:
             raise _refused(
-                f"holds more than {MOST_VALUES:,} values, aliases counted as what they stand for; "
+                f"holds more than {MOST_VALUES:,} values, aliases counted as what they mean; "
                 "make it smaller",
                 mark,
             )
@@ -292,9 +292,7 @@ class _StrictLoader(yaml.SafeLoader):
             if not isinstance(key, Hashable):
                 raise _refused(f"{shown(key)} cannot be a key; write a word", key_node.start_mark)
             if key in seen:
-                raise _refused(
-                    f"key {shown(key)} stands there twice; remove one", key_node.start_mark
-                )
+                raise _refused(f"key {shown(key)} occurs twice; remove one", key_node.start_mark)
             seen.add(key)
         return super().construct_mapping(node, deep=deep)
 
@@ -390,7 +388,7 @@ def _distinct_keys(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
     data: dict[str, Any] = {}
     for key, value in pairs:
         if key in data:
-            raise ValueError(f"key {shown(key)} stands there twice; remove one")
+            raise ValueError(f"key {shown(key)} occurs twice; remove one")
         data[key] = value
     return data
 

@@ -15,7 +15,7 @@ from personas import library
 from personas.schema import Criterion, Member, Persona, Rubric
 
 Hand: TypeAlias = Literal["model", "library", "human"]
-"""Who wrote a part: a model, this project's library (the NLP scientist included), or a person."""
+"""Author of a part: a model, this project's library (the NLP scientist included), or a person."""
 
 ORIGINS: dict[str, str] = {
     "fixed": "fixed by the method",
@@ -23,7 +23,7 @@ ORIGINS: dict[str, str] = {
     "library": "from the library",
     "human": "added by a person",
 }
-"""How a member came to its team, in words."""
+"""Origin of a member on its team, in words."""
 HANDS: dict[Hand, str] = {"model": "a model", "library": "the library", "human": "a person"}
 
 _DIGITS = 12  # hexadecimal digits of a digest
@@ -32,7 +32,7 @@ _DECIMALS = 6  # of a weight in percent
 
 @dataclass(frozen=True, slots=True)
 class Provenance:
-    """Who wrote which part of a member.
+    """Authors of a member's parts.
 
     Attributes:
         persona: its name and description.
@@ -48,7 +48,7 @@ class Provenance:
 
     @property
     def by_human(self) -> bool:
-        """Whether a person wrote any of it."""
+        """True if a person wrote any of it."""
         return "human" in (self.persona, self.weights, *self.criteria)
 
 
@@ -69,7 +69,7 @@ def sealed(member: Member, *, persona: bool, rubric: bool) -> Member:
 
 
 def provenance(member: Member) -> Provenance:
-    """Who wrote which part of the member, by comparison with its seals and the library.
+    """Find the authors of the member's parts, by comparison with its seals and the library.
 
     A recruit without any seal, as older files have it, is taken to be the model's as a whole.
     """
@@ -168,7 +168,7 @@ def _rubric_digests(rubric: Rubric) -> tuple[str, ...]:
 
 
 def _weights_as_sealed(rubric: Rubric, seals: tuple[str, ...]) -> bool:
-    """Whether the weights are those of the last seal, wherever their criteria stand now.
+    """True if the weights are those of the last seal, whatever the order of their criteria.
 
     The seals name the criteria in their order at that time. Criteria whose text was changed
     since are taken to fill, in order, the places that are left.

@@ -49,7 +49,7 @@ def shown(text: str) -> str:
 
 
 def can_be_encoded(text: str) -> bool:
-    """Whether `text` can be written as UTF-8: it holds no half of a pair of surrogates.
+    """True if `text` can be written as UTF-8: it holds no half of a pair of surrogates.
 
     Names of files and arguments that are not UTF-8 hold such halves in place of their bytes.
     """
@@ -78,7 +78,7 @@ def safe_json(text: str) -> str:
 
 
 class _Escapes(dict[int, str]):
-    """For `str.translate`: remembers what stands for each character, of some 65,000 at most."""
+    """For `str.translate`: remembers the substitute of each character, of some 65,000 at most."""
 
     def __missing__(self, code: int) -> str:
         char = chr(code)

@@ -1,4 +1,4 @@
-"""Who judges, and by what: Persona, Criterion, Rubric, Member and Team.
+"""Judges and their criteria: Persona, Criterion, Rubric, Member and Team.
 
 All are immutable, refuse unknown keys, and are compared by value.
 """
@@ -91,7 +91,7 @@ class Rubric(_Record):
 
 
 class Persona(_Record):
-    """Somebody who would care about the query (a_j of Eq. 1).
+    """A person who would care about the query (a_j of Eq. 1).
 
     Attributes:
         name: who, in a few words; unique in a team without regard to case.
@@ -138,7 +138,7 @@ class Team(_Record):
 
     Attributes:
         members: at least one; names are distinct without regard to case. In files, the name of
-            a member of the library, such as ``clinician``, stands for that member.
+            a member of the library, such as ``clinician``, means that member.
         name: what a person calls the team.
         description: what the team is for.
         query: the query it was recruited for, if any.
@@ -181,5 +181,5 @@ def _refuse_repeated(names: list[str], what: str) -> None:
     for name in names:
         folded = name.casefold()
         if folded in seen:
-            raise ValueError(f"{what} {name!r} stands there twice; rename or remove one")
+            raise ValueError(f"{what} {name!r} occurs twice; rename or remove one")
         seen.add(folded)

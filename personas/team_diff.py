@@ -1,4 +1,4 @@
-"""What differs between two teams, two members or two rubrics.
+"""Differences between two teams, two members or two rubrics.
 
 Members and criteria are matched by their names without regard to case; those left over are
 taken to be renamed where their texts, or half of their criteria, are the same, and else added or
@@ -123,7 +123,7 @@ def diff_teams(before: Team, after: Team) -> TeamDiff:
 
 
 def diff_members(before: Member, after: Member) -> MemberDiff:
-    """What was done to `before` to get `after`."""
+    """Changes from `before` to `after`."""
     old, new = before.persona, after.persona
     both = (before.rubric, after.rubric) if before.rubric and after.rubric else None
     return MemberDiff(
@@ -148,7 +148,7 @@ def diff_rubrics(before: Rubric, after: Rubric) -> RubricDiff:
 
 @dataclass(frozen=True, slots=True)
 class _Words:
-    """What a member or criterion is told by if not by its name alone."""
+    """The words that identify a member or criterion besides its name."""
 
     name: list[str]
     body: list[str]

@@ -101,7 +101,7 @@ PIECES: dict[str, Placeholders] = {
     # Table 3: App. D.2 for a data set
     "criteria_dataset_scientist": _placeholders("dataset", f"{_PERSON} description examples"),
 }
-"""What a folder may leave out, and its placeholders. All but the last are parts of prompts.
+"""Prompts that a folder may leave out; their placeholders. All but the last are parts of prompts.
 
 Without them there is what the set ``paper`` has, and `_INSTEAD`.
 """
@@ -110,7 +110,7 @@ _INSTEAD = {
     "assessment_scientist": "assessment",
     "criteria_dataset_scientist": "criteria_dataset",
 }
-"""What a folder's own prompts have in place of a piece that they lack."""
+"""Substitutes in a folder's own prompts for pieces that they lack."""
 
 _LINES = frozenset(PIECES) - {"criteria_dataset_scientist"}
 _PARTS = _LINES | {"compared_passage", "rebel_property", "criteria_examples"}
@@ -433,7 +433,7 @@ def _headings(texts: Mapping[str, str]) -> set[str]:
 
 
 def _beginning(piece: Template) -> str:
-    """What the piece begins with if that is words, and a number if one follows, as a pattern."""
+    """Return a pattern of the piece's first words, and a number if one follows."""
     ((_, (words, *rest)),) = piece.turns
     if not _LETTERS.search(words):
         return ""

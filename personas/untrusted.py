@@ -1,7 +1,7 @@
-"""Text that others wrote, made safe to stand in a prompt.
+"""Text that others wrote, made safe for a prompt.
 
 A passage, a query, a persona, a criterion or the name of a data set is data, not instruction,
-whoever wrote it: recruits and their criteria are written by a model that has seen a passage.
+any author: recruits and their criteria are written by a model that has seen a passage.
 What could pass for a part of the prompt is neutralised; all other text, which is nearly all,
 stays as it is to the byte.
 
@@ -19,7 +19,7 @@ stays as it is to the byte.
   without width, go only where one of the above hides behind them.
 
 Not recognised: letters that only look like others (Cyrillic for Latin), mere persuasion, and
-what a text begins with, for that stands where the prompt puts it.
+what a text begins with, for that is where the prompt puts it.
 """
 
 from __future__ import annotations

@@ -70,7 +70,7 @@ class Scaled(NamedTuple):
 
 
 def scaled_weights(weights: Sequence[RawWeight]) -> Scaled | None:
-    """What `normalize_weights` does to weights that look like percentages and do not sum to 100.
+    """Describe how `normalize_weights` treats percentages that do not sum to 100.
 
     Returns:
         None for weights that cannot be used, that are fractions or small proportions (all below

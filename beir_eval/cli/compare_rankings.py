@@ -1,4 +1,4 @@
-"""``mcranker compare``: what moved from one ranking to another, and whose scores moved it."""
+"""``mcranker compare``: passages that moved between rankings, and the scores that moved them."""
 
 from __future__ import annotations
 

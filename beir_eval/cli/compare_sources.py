@@ -34,7 +34,7 @@ _DEPTH = 10
 
 @dataclass(frozen=True, slots=True)
 class _Order:
-    """What is kept of a ranking for the list: its query and its order."""
+    """A ranking's query and order."""
 
     query_id: str
     text: str
@@ -42,7 +42,7 @@ class _Order:
 
     @property
     def key(self) -> str:
-        """What tells its query from others: the id, or the text where it has none."""
+        """Key of the query: its id, or its text where it has none."""
         return f"id {self.query_id}" if self.query_id else f"text {self.text}"
 
 
@@ -206,7 +206,7 @@ def _row(one: _Order, two: _Order, grades: Grades | None) -> QueryRow:
 
 
 def _size(row: QueryRow, one: _Order, two: _Order) -> tuple[float, float]:
-    """How much a query changed: by nDCG where that is known, then by the discounts of its ranks."""
+    """Return the size of a query's change: by nDCG where known, then by its ranks' discounts."""
     change = 0.0 if row.before is None or row.after is None else abs(row.after - row.before)
     return round(change, 9), _discounts(one, two)
 

@@ -1,4 +1,4 @@
-"""``mcranker demo``: rank the mini collection, show one team at work, and say how good it is."""
+"""``mcranker demo``: rank the mini collection, show one team at work, and measure the result."""
 
 from __future__ import annotations
 
@@ -136,7 +136,7 @@ def _as_run(order: dict[str, list[str]]) -> dict[str, list[tuple[str, float]]]:
 
 @dataclass(frozen=True, slots=True)
 class _Reached:
-    """Says how far the demo has come."""
+    """Keeps the demo's progress in words."""
 
     place: int
     count: int
@@ -186,7 +186,7 @@ def _table(outcome: _Outcome, dataset: Dataset) -> object:
 
 
 def _gain(outcome: _Outcome, ranking: Ranking) -> float:
-    """nDCG@10 of the team's order less that of BM25's."""
+    """Return nDCG@10 of the team's order less that of BM25's."""
     values = [outcome.measures[name].per_query[MEASURE] for name in (TEAM_ORDER, BM25_ORDER)]
     return values[0][ranking.query.id] - values[1][ranking.query.id]
 
@@ -209,7 +209,7 @@ def _aloud(text: str) -> None:
 
 
 def _silent(text: str) -> None:
-    """Say nothing."""
+    """Discard a message."""
 
 
 command = Verb(

@@ -94,7 +94,7 @@ def _check_flags(ctx: click.Context) -> None:
 
 
 def _names(ctx: click.Context) -> dict[str, str]:
-    """Name -> path of every run: short where that tells them apart."""
+    """Return name -> path of every run: short names where they differ."""
     paths: tuple[str, ...] = ctx.params["runs"]
     for place, path in enumerate(paths):
         if path in paths[:place]:

@@ -10,9 +10,9 @@ import click
 from pydantic_core import to_jsonable_python
 
 from beir_eval.cli.flags import run_folders
-from mcranker.cli.made import command_line, today
 from mcranker.cli.failures import DONE, print_json
 from mcranker.cli.files import Reads, Writes
+from mcranker.cli.made import command_line, today
 from mcranker.cli.number_types import WholeNumber
 from mcranker.cli.verb import Verb, output_flag
 from personas.format import counted

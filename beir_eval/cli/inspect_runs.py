@@ -132,12 +132,12 @@ def _ranking(path: Path, ranked: Ranked, query_id: str) -> RankingRecord | None:
 
 
 def _named(folder: Path) -> Path:
-    """The folder by its name: what is beside ``.`` cannot be told from that alone."""
+    """Return the folder by its name, which ``.`` alone does not show."""
     return folder if folder.name not in {"", ".."} else folder.resolve()
 
 
 def _not_one(path: Path) -> str:
-    """What to say about a folder that is no run."""
+    """Return the message about a folder that is no run."""
     found = [
         manifest.parent
         for pattern in (f"*/{_MANIFEST}", f"*/*/{_MANIFEST}")

@@ -1,4 +1,4 @@
-"""What ``mcranker inspect`` shows: one ranking out of a file or of a run folder.
+"""Sources of ``mcranker inspect``: one ranking out of a file or of a run folder.
 
 Rankings are read one by one; of those that are not chosen, only a line of a list is kept.
 """
@@ -82,7 +82,7 @@ def choose(
 
 
 def unknown_query(query: str, ids: Sequence[str]) -> str:
-    """What to say about a query that is not there."""
+    """Return the message about an unknown query."""
     known = [query_id[:_LONGEST_ID] for query_id in ids if query_id]
     close = difflib.get_close_matches(query[:_LONGEST_ID], known, n=3, cutoff=_CLOSE)
     meant = f"; did you mean {' or '.join(map(repr, close))}?" if close else ""

@@ -59,11 +59,7 @@ async def _run_all(
 
 
 def _check_out(out: Path) -> None:
-    """Find out before anything is paid for that nothing can be written.
-
-    Raises:
-        OSError: the folder cannot be made, or nothing can be written there.
-    """
+    """Raise an `OSError` before anything is paid for if nothing can be written."""
     out.mkdir(parents=True, exist_ok=True)
     check_place(out / "probe")
 
@@ -139,14 +135,14 @@ def _show_estimates(
 
 
 def _verdict(results: list[CellResult]) -> tuple[int, list[dict[str, Any]]]:
-    """The exit code, and what to tell, as entries of an envelope's ``errors``."""
+    """Return the exit code, and the entries of an envelope's ``errors``."""
     code, errors = DONE, []
     finished = [(result, result.metrics) for result in results if result.metrics is not None]
     missing = sum(metrics.scores.missing for _, metrics in finished if metrics.scores)
     if missing:
         code = MISSING_SCORES
         unit = ScoreCounts.unit(metrics.scores for _, metrics in finished)
-        message = f"{counted(missing, *unit)} missing; the report tells why"
+        message = f"{counted(missing, *unit)} missing; the report says why"
         errors.append({"code": "MissingScores", "message": message, "retryable": False})
     for result, metrics in finished:
         if metrics.failed:

@@ -54,7 +54,7 @@ _OF_ONE_RANKER = ("team", "with_criteria", *COMPARISON_OPTIONS, *FUSION_OPTIONS)
 
 
 def given_experiment(ctx: click.Context) -> Experiment:
-    """What the flags ask for.
+    """Return the experiment that the flags describe.
 
     Raises:
         click.UsageError: flags that do not go together.
@@ -255,7 +255,7 @@ def run_flags() -> list[click.Parameter]:
             ["--limit"],
             type=WholeNumber(min=1),
             metavar="N",
-            help="Only the first so many queries of each data set.",
+            help="Only the first N queries of each data set.",
         ),
         what(
             ["--depth", "passages"],
@@ -288,7 +288,7 @@ def run_flags() -> list[click.Parameter]:
         ),
         no_cache_flag(),
         team_flag(
-            "A saved team, or one of the library, for all queries; nobody is recruited, unless "
+            "A saved team, or one of the library, for all queries; none is recruited, unless "
             "--team-size is larger."
         ),
         with_criteria_flag(),

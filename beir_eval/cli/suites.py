@@ -1,4 +1,4 @@
-"""``beir-eval suites``: the suites that come with the package, and what a suite holds."""
+"""``beir-eval suites``: the suites that come with the package, and their content."""
 
 from __future__ import annotations
 
@@ -160,7 +160,7 @@ def _options(spec: RankerSpec) -> str:
 
 
 def _value(value: Any) -> str:
-    """A value as TOML has it, except that texts stand without quotes."""
+    """Return a value in TOML's form, but texts without quotes."""
     match value:
         case bool():
             return str(value).lower()

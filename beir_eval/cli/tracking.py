@@ -1,4 +1,4 @@
-"""How far an experiment has come: passages of all cells, and the time that is left."""
+"""Progress of an experiment: passages of all cells, and the time that is left."""
 
 from __future__ import annotations
 
@@ -65,7 +65,7 @@ class CellTracker:
                 pass
 
     def end_query(self, query_id: str, passages: int) -> None:
-        """Count one query that is finished, or failed, with so many passages."""
+        """Count one query that is finished, or failed, and its passages."""
         self.queries_done += 1
         self._finished += passages
         self._sizes.pop(query_id, None)
@@ -87,7 +87,7 @@ class CellTracker:
 
     @property
     def reached(self) -> str:
-        """How far the work has come, in words."""
+        """Progress in words."""
         return f"in {self.name}, after {self.queries_done} of {self.queries} queries"
 
     @property

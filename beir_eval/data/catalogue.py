@@ -1,4 +1,4 @@
-"""The paper's eight data sets: their names, where they come from, and what they are about."""
+"""The paper's eight data sets: their names, sources and topics."""
 
 from __future__ import annotations
 

@@ -98,7 +98,7 @@ class Dataset:
 
 @dataclass(frozen=True, slots=True)
 class Wanted:
-    """What `load` was asked for, as its sources need it.
+    """The arguments of `load`, in the form its sources need.
 
     Attributes:
         name: of the data set that is made.
@@ -127,7 +127,7 @@ def assemble(
     queries: Mapping[str, str],
     judgements: Mapping[str, Mapping[str, int]],
 ) -> Dataset:
-    """The data set of these parts; strangers among the judgements are left out and logged.
+    """The data set of these parts; judgements of unknown documents are dropped and logged.
 
     Raises:
         DatasetError: the corpus is empty, or no query has a judgement.

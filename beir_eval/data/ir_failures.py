@@ -1,4 +1,4 @@
-"""What ir_datasets raises and logs, as lines that say what to do."""
+"""Convert errors and logs of ir_datasets to lines that name the next step."""
 
 from __future__ import annotations
 
@@ -86,7 +86,7 @@ class _Records(logging.Filter):
 
 
 def _foreign() -> tuple[type[Exception], ...]:
-    """What the network, the disk, and files that are not as they should be raise."""
+    """Return the errors raised for the network, the disk and malformed files."""
     kinds: list[type[Exception]] = [
         OSError,
         zipfile.BadZipFile,

@@ -38,11 +38,7 @@ class StoredCorpus(Mapping[str, Document]):
     """
 
     def __init__(self, source: Any, name: str, identifier: str) -> None:
-        """Builds the index of the documents if there is none yet.
-
-        Raises:
-            DatasetError: the documents cannot be had or read.
-        """
+        """Build the index of the documents if there is none yet."""
         self._source, self._name, self._identifier = source, name, identifier
         with plainly(name, identifier):
             self._store = source.docs_store()
@@ -135,7 +131,7 @@ class _Values(ValuesView[Document]):
 
 
 def is_here(entry: Known) -> bool:
-    """Whether the main file of a data set of the paper is on this machine; asks no network."""
+    """True if the main file of a data set of the paper is on this machine; asks no network."""
     return bool(entry.files) and (home() / entry.files).exists()
 
 
@@ -171,7 +167,7 @@ def load_id(identifier: str, wanted: Wanted) -> Dataset:
 
 
 def check_zip(path: Path) -> None:
-    """See that an archive says of itself to unpack to no more than it may; no byte is unpacked.
+    """Check that an archive declares no more than the allowed size; no byte is unpacked.
 
     What it says holds: more than that is never taken out of it. Parts that share bytes count
     each by itself.
@@ -200,11 +196,7 @@ def _check_archives(identifier: str) -> None:
 
 
 def _obtainable(entry: Known) -> str:
-    """The data set's id.
-
-    Raises:
-        DatasetError: it cannot be downloaded, and is not here.
-    """
+    """Return the data set's id; raise a `DatasetError` if it cannot be had."""
     folder = f"give a folder in BEIR format that is called {entry.name!r}"
     if entry.ir_datasets is None:
         raise DatasetError(f"{entry.name!r} cannot be downloaded: {entry.licence}; then {folder}")
@@ -226,11 +218,7 @@ def _library(name: str) -> Any:
 
 
 def _found(registry: Any, identifier: str, wanted: Wanted) -> tuple[str, Any]:
-    """Id and data set, the split heeded.
-
-    Raises:
-        DatasetError: there is none, or it lacks documents, queries or judgements.
-    """
+    """Return id and data set with its split, or raise a `DatasetError`."""
     own = _registered(registry, identifier)
     if own is None:
         raise DatasetError(_unknown(registry, wanted.place))
@@ -285,7 +273,7 @@ def _unknown(registry: Any, name: str) -> str:
 
 
 def _split(registry: Any, identifier: str, asked: str) -> str:
-    """What an id says after its corpus, e.g. ``"dev/small"``; `asked` if it says nothing."""
+    """Return the part of an id after its corpus, e.g. ``"dev/small"``; `asked` if there is none."""
     parts = identifier.split("/")
     for count in range(len(parts) - 1, 0, -1):
         above = _registered(registry, "/".join(parts[:count]))

@@ -43,7 +43,7 @@ def load(
             folder called like a data set of the paper counts as that data set, if it has as many
             documents and judged queries.
         split: which judgements: the name of a file in ``qrels``, without ``.tsv``. Of an id,
-            the split that it ends in goes before ``"test"``; any other one stands for the id
+            the split that it ends in goes before ``"test"``; any other one means the id
             with that ending.
         judged_only: keep only the queries with judgements in the split; else all queries.
         topic_field: of a folder with TREC topics, the field that is the query: ``"title"``,

@@ -82,7 +82,7 @@ def read_qrels(
 
 
 def check_id(value: str, what: str, place: str) -> None:
-    """See that an id can stand in a TREC run, whose columns are parted by white space.
+    """Check that an id fits a TREC run, whose columns are parted by white space.
 
     Raises:
         DatasetError: it is empty, or holds white space or a zero byte.

@@ -45,7 +45,7 @@ if TYPE_CHECKING:
 _log = safe_logger("mcranker.beir_eval.cell")
 
 ELSEWHERE = {*MODEL_OPTIONS, "base_url", "api_key", "ledger", "team", "with_criteria"}
-"""Options of rankers' own of which models, team and prompts of a manifest tell."""
+"""Options of rankers that a manifest keeps under models, team and prompts."""
 
 HOW_NOT_WHAT = frozenset(
     {
@@ -59,7 +59,7 @@ HOW_NOT_WHAT = frozenset(
         "batch",
     }
 )
-"""Fields of the configuration that say how calls are made and change no score."""
+"""Fields of the configuration that concern calls and change no score."""
 
 
 LONGEST_REASON = 120
@@ -87,7 +87,7 @@ class RunJob:
 
     @cached_property
     def done(self) -> set[str]:
-        """Ids of the queries that have been ranked; nothing is changed.
+        """Ids of the queries already ranked; nothing is changed.
 
         Raises:
             RunFolderError: the rankings cannot be read.
@@ -113,7 +113,7 @@ class RunJob:
     def begin(self, ranker: Ranker) -> None:
         """Make the folder, or see that what is ranked there was ranked with the same choices.
 
-        Nobody else may be writing there, see `beir_eval.lock`.
+        No other program may write there, see `beir_eval.lock`.
 
         Raises:
             RunFolderError: it was ranked with other choices.
@@ -177,7 +177,7 @@ class RunJob:
         return metrics
 
     def finished(self) -> Metrics | None:
-        """The measures, if all is done and nothing failed; else None."""
+        """The measures, if all queries are done and none failed; else None."""
         if not (self.path / "metrics.json").exists() or self.open_queries:
             return None
         folder = RunFolder.open(self.path)
@@ -226,7 +226,7 @@ class RunJob:
 
 
 def judges(spec: RankerSpec) -> int:
-    """How many scores a passage gets: one of each persona and the assessor, or DIRECT's one.
+    """Return the scores a passage gets: one of each persona and the assessor, or DIRECT's one.
 
     Of a foreign run it is 0.
 
@@ -298,7 +298,7 @@ def _cut_torn_line(path: Path) -> None:
 
 
 def _keep_lines(path: Path, offsets: Iterable[int]) -> None:
-    """Make a file anew of the lines at `offsets`, in that order, with one in memory at a time."""
+    """Rewrite a file with the lines at `offsets`, in that order, one in memory at a time."""
     with replacing(path) as file, path.open("rb") as lines:
         for offset in offsets:
             lines.seek(offset)
@@ -307,7 +307,7 @@ def _keep_lines(path: Path, offsets: Iterable[int]) -> None:
 
 @dataclass(slots=True)
 class Outcome:
-    """Takes rankings one by one and sums them up; keeps ids and scores.
+    """Collects rankings one by one and sums them up; keeps ids and scores.
 
     Attributes:
         texts: document id -> title and text; equal passages were judged as one.

@@ -29,14 +29,14 @@ if TYPE_CHECKING:
     from beir_eval.experiment.run_folder import SuiteNote
 
 DATASET = "{dataset}"
-"""Stands in a path for the name of each data set."""
+"""Placeholder in a path for the name of each data set."""
 
 _log = safe_logger("mcranker.beir_eval.foreign")
 
 
 @dataclass(frozen=True, slots=True)
 class ForeignRun:
-    """What a file says about the queries that are ranked.
+    """A run file's results for the queries that are ranked.
 
     Attributes:
         run: query id -> (document id, score), best first, in the order of the queries; those
@@ -54,7 +54,7 @@ class ForeignRun:
         return measured(self.run, tied, qrels, measures)
 
     def manifest(self, label: str, data: str, suite: SuiteNote | None = None) -> RunManifest:
-        """What stands in the place of a ranker's choices: the file."""
+        """Return the manifest, with the file in place of a ranker's choices."""
         return RunManifest(
             label=label,
             ranker=FOREIGN,
@@ -107,7 +107,7 @@ def check_template(named: str, where: str) -> None:
     if not named.strip():
         raise SuiteError(f"{where}={named!r}: name a TREC run")
     if set(named.replace(DATASET, "")) & set("{}"):
-        raise SuiteError(f"{where}={named!r}: the one thing that may stand in braces is {DATASET}")
+        raise SuiteError(f"{where}={named!r}: the only placeholder is {DATASET}")
 
 
 @dataclass(frozen=True, slots=True)
@@ -144,7 +144,7 @@ class ForeignFile:
         dataset: Dataset | None = None,
         seen: Callable[[], Collection[str]] | None = None,
     ) -> ForeignRun:
-        """What the file says about the queries that are ranked.
+        """Read a run file's results for the queries that are ranked.
 
         What does not fit is counted in the note, and a warning says so: queries without a line,
         queries that are not ranked, documents below `depth`, and those that are not in the
@@ -186,7 +186,7 @@ class ForeignFile:
 
 
 def oddities(note: ForeignNote) -> list[str]:
-    """What of a file did not fit, one part of a sentence each."""
+    """Return the problems found in the run file."""
     said = []
     if note.without:
         said.append(f"{counted(note.without, 'query', 'queries')} without a line, counted as empty")

@@ -1,4 +1,4 @@
-"""Names of rows and columns that tell them apart, whatever folders a report is made of."""
+"""Distinct names of rows and columns, whatever folders a report is made of."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ _NAMES = {
 
 
 def natural(text: str) -> tuple[tuple[int, int, str], ...]:
-    """A key to sort by in which ``table2`` comes before ``table10``."""
+    """Return a key that sorts ``table2`` before ``table10``."""
     return tuple(
         (0, int(part), part) if part.isdecimal() else (1, 0, part)
         for part in re.split(r"([0-9]+)", text)
@@ -66,7 +66,7 @@ def row_labels(runs: Sequence[RunFolder]) -> list[str]:
 
 
 def column_names(data: Sequence[DataManifest]) -> list[str]:
-    """The data sets' names; those with one name, but other content, are told apart."""
+    """Return the data sets' names; those with one name, but other content, get distinct ones."""
     words = [_distinctions(each) for each in data]
     names = [each.dataset for each in data]
     shared = Counter(names)
@@ -81,7 +81,7 @@ def column_names(data: Sequence[DataManifest]) -> list[str]:
 
 
 def _distinctions(data: DataManifest) -> tuple[str, ...]:
-    """What data of one name may differ in, the plainest first."""
+    """Return the properties by which data of one name may differ, the plainest first."""
     return (
         f"{data.queries} queries, top {data.depth}",
         f"split {data.split}",
@@ -91,7 +91,7 @@ def _distinctions(data: DataManifest) -> tuple[str, ...]:
 
 
 def _homes(runs: Sequence[RunFolder]) -> list[Path]:
-    """The fewest parts of the runs' paths by which no two stand in one place of the table."""
+    """The fewest parts of the runs' paths that give each its own place in the table."""
     paths = [run.path.resolve() for run in runs]
     outs = [path.parent.parent for path in paths]
     for homes in (outs, [out / path.name for out, path in zip(outs, paths, strict=True)]):
@@ -102,7 +102,7 @@ def _homes(runs: Sequence[RunFolder]) -> list[Path]:
 
 
 def _different_parts(paths: Sequence[Path]) -> list[str]:
-    """What is left of the paths without the beginning that they share; never empty."""
+    """Return the paths without their common beginning; never empty."""
     shared = 0
     shortest = min(len(path.parts) for path in paths)
     while shared < shortest and len({path.parts[shared] for path in paths}) == 1:

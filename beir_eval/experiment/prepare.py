@@ -1,4 +1,4 @@
-"""What is ranked, made ready: queries, the passages that the first stage found, judgements.
+"""Input of rankers: queries, the passages that the first stage found, judgements.
 
 It is written to the folder ``data`` (see `beir_eval.experiment.run_folder`), so that reports need
 neither the data set nor the first stage again.
@@ -41,7 +41,7 @@ _log = safe_logger("mcranker.beir_eval.prepare")
 
 @dataclass(frozen=True, slots=True)
 class RankingInput:
-    """What is ranked, in memory.
+    """The input of rankers, in memory.
 
     Attributes:
         manifest: about it.
@@ -81,7 +81,7 @@ def chosen_queries(
     Args:
         dataset: the whole.
         queries: ids of those to keep, in this order; without, all judged ones.
-        limit: keep only the first so many.
+        limit: keep only the first N.
 
     Raises:
         DatasetError: an id is not there, or appears twice.
@@ -113,7 +113,7 @@ def prepare(
     queries_in_full: int,
     about: str = "",
 ) -> RankingInput:
-    """What rankers get of `dataset`.
+    """Return the input of rankers for `dataset`.
 
     Args:
         dataset: with the queries that are ranked, see `chosen_queries`.
@@ -186,7 +186,7 @@ def _keep_data(prepared: RankingInput, folder: Path, measures: Sequence[str]) ->
 
 
 def _is_used(folder: Path) -> bool:
-    """Whether anything has been ranked there."""
+    """True if anything has been ranked there."""
     return any(each.stat().st_size for each in folder.glob("*/rankings.jsonl"))
 
 

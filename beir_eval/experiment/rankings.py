@@ -22,7 +22,7 @@ RANKINGS = "rankings.jsonl"
 
 @dataclass(frozen=True, slots=True)
 class Ranked:
-    """What a file of rankings holds.
+    """The rankings of a file.
 
     Attributes:
         offsets: query id -> where its line begins, in bytes; in the order of the file.
@@ -57,7 +57,7 @@ def read_rankings(path: Path, wanted: Collection[str] | None = None) -> Iterator
 
 
 def index_rankings(path: Path, *, finished: bool) -> Ranked:
-    """Where each ranking of a file begins; of several of one query, the first.
+    """Return the place of each ranking in a file; of several of one query, the first.
 
     Args:
         path: of ``rankings.jsonl``.
@@ -89,7 +89,7 @@ def ranking_at(path: Path, lines: BinaryIO, offset: int) -> RankingRecord:
 
 
 def judged_by_team(path: Path) -> bool:
-    """Whether the rankings of a file are a team's, as the first that has passages says.
+    """True if the first ranking with passages is a team's.
 
     Raises:
         RunFolderError: the file cannot be read, or a line before that is no ranking.

@@ -8,7 +8,7 @@ for result in run_suite(load_suite("table1"), plan):
     print(result.dataset, result.label, result.metrics.means)
 ```
 
-Every ranking is written as soon as it is there, and every answer stands in the ledger before
+Every ranking is written as soon as it is there, and every answer is in the ledger before
 it is used: the same call again goes on where the last one ended, and asks nothing twice. Runs
 that share a ledger share answers, so that three ensembles of the same scores cost one.
 """
@@ -50,14 +50,14 @@ _log = safe_logger("mcranker.beir_eval.run")
 
 @dataclass(frozen=True, slots=True)
 class Plan:
-    """How a suite is run; what is not said here is as the suite says.
+    """Settings of one run of a suite; those left out come from the suite.
 
     Attributes:
         out: folder of the run folders.
         datasets: in place of the suite's; empty for the suite's.
         rankers: labels of those to run; empty for all.
         queries: ids of the queries; empty for all judged ones.
-        limit: only the first so many queries of each data set.
+        limit: only the first N queries of each data set.
         depth: passages a query; None for the suite's.
         first_stage: what finds the passages; its depth is not looked at.
         measures: names as ir-measures writes them; the first one heads the tables.
@@ -110,14 +110,14 @@ class CellResult:
 
     @property
     def unsupported(self) -> bool:
-        """Whether it stopped because the model cannot serve the ranker."""
+        """True if it stopped because the model cannot serve the ranker."""
         from mcranker.errors import UnsupportedCapability
 
         return isinstance(self.stopped, UnsupportedCapability)
 
     @property
     def of_this_cell(self) -> bool:
-        """Whether it stopped for a reason that need not hold for the cells that follow.
+        """True if it stopped for a reason that need not hold for the cells that follow.
 
         The model cannot serve the ranker, or its answers to it cannot be read, or the requests
         are refused as they are.
@@ -128,10 +128,10 @@ class CellResult:
 
 
 class Watch:
-    """Is told what an experiment does; the methods do nothing and are there to be replaced."""
+    """Observer of an experiment; override the methods, which do nothing."""
 
     def dataset_begins(self, spec: DatasetSpec) -> None:
-        """A data set is to be loaded, and its passages to be found."""
+        """Called before a data set is loaded and its passages are found."""
 
     def cell_begins(self, cell: RunJob, place: int, count: int, scores_after: int) -> None:
         """The `place`-th of `count` cells begins, counted from 1.
@@ -196,11 +196,10 @@ class Experiment:
         return {**spec.options, **self.plan.options, **own}
 
     def __len__(self) -> int:
-        """How many cells there are."""
         return len(self.datasets) * len(self.rankers)
 
     def prepared(self, spec: DatasetSpec) -> RankingInput:
-        """What is ranked of a data set.
+        """Return the input of rankers for a data set.
 
         Raises:
             DatasetError: it cannot be had; see `beir_eval.load`.
@@ -282,7 +281,7 @@ class Experiment:
                     return
 
     def estimate(self) -> Iterator[tuple[str, str, Estimate]]:
-        """Data set, label, and what the cell would take now; nothing is sent or written.
+        """Yield data set, label, and the estimate of each cell; nothing is sent or written.
 
         Calls that an earlier cell makes and the ledger keeps are not counted again.
 
@@ -364,7 +363,7 @@ def _keep_foreign(cell: RunJob, first_stage: Metrics) -> CellResult:
 async def _try_cell(
     cell: RunJob, first_stage: Metrics, spending: Spending, watch: Watch
 ) -> CellResult:
-    """Run a cell; of a suite's, what its model cannot serve is a result that says so."""
+    """Run a cell; in a suite, a model's inability to serve it is a result."""
     from mcranker.errors import UnsupportedCapability
 
     try:
@@ -487,7 +486,7 @@ def _with_dataset(spec: RankerSpec, prepared: RankingInput) -> RankerSpec:
 
 
 class Spending:
-    """What may still be spent.
+    """The remaining budget.
 
     Args:
         options: of all rankers; those limits count that are there and not None.

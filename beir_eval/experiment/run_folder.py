@@ -1,4 +1,4 @@
-"""Run folders: what a ranker made of a data set, kept whole, so that a report asks nobody again.
+"""Run folders: a ranker's results on a data set, kept whole, so that a report makes no call.
 
     OUT/DATASET/data/       what was ranked, shared by all rankers of the data set
         manifest.json       `DataManifest`
@@ -10,7 +10,7 @@
     OUT/DATASET/RANKER/     one run
         manifest.json       `RunManifest`
         rankings.jsonl      a query a line, in the order of the queries once the run is finished:
-                            `Ranking.to_dict` without titles and texts, which stand in data/
+                            `Ranking.to_dict` without titles and texts, which are in data/
         run.trec            the rankings as a TREC run
         metrics.json        `Metrics` of that run
 
@@ -48,9 +48,9 @@ DATA_FOLDER = "data"
 DATA_FILES = ("queries.jsonl", "qrels.tsv", "passages.jsonl", "first_stage.trec", "metrics.json")
 RUN_FILES = (RANKINGS, "run.trec", "metrics.json")
 FIRST_STAGE = "first stage"
-"""Label of the first stage's own run in tables; its name stands in `FirstStageNote`."""
+"""Label of the first stage's own run in tables; its name is in `FirstStageNote`."""
 FOREIGN = "foreign run"
-"""Stands in a manifest in the place of a ranker's name where a TREC run was given."""
+"""In a manifest, the ranker's name of a TREC run."""
 
 
 _Count = Annotated[int, Field(ge=0, le=2**63 - 1)]
@@ -61,7 +61,7 @@ class _Kept(BaseModel):
 
 
 class FirstStageNote(_Kept):
-    """What found the passages.
+    """The first stage that found the passages.
 
     Attributes:
         name: how it is called in tables, e.g. ``"BM25"``.
@@ -75,7 +75,7 @@ class FirstStageNote(_Kept):
 
 
 class DataManifest(_Kept):
-    """What was ranked.
+    """The data that was ranked.
 
     Attributes:
         dataset: name of the data set; also the folder's name.
@@ -106,7 +106,7 @@ class DataManifest(_Kept):
 
 
 class FigureNote(_Kept):
-    """How the runs of a suite make a figure.
+    """Chart settings for the runs of a suite.
 
     Attributes:
         kind: ``"line"``: nDCG@10 over a number; ``"bars"``: one group of bars a data set.
@@ -190,7 +190,7 @@ def shown_options(options: Mapping[str, Any]) -> dict[str, Any]:
 
 
 class RunManifest(_Kept):
-    """What ranked, and how.
+    """The ranker and its settings.
 
     Attributes:
         label: the row of tables, e.g. ``"DIRECT(0,10)"``.
@@ -304,7 +304,7 @@ class ScoreCounts(_Kept):
 
 
 class Percentiles(_Kept):
-    """How long queries took, each from its beginning to its end beside others, in seconds.
+    """Seconds per query, each from its beginning to its end beside others.
 
     Attributes:
         queries: how many were timed: those for which the ledger had no score yet.
@@ -344,7 +344,7 @@ class RunCost(_Kept):
 
 
 class Metrics(_Kept):
-    """How good a run is, and what it took.
+    """Quality and effort of a run.
 
     Attributes:
         measures: names as ir-measures writes them; the first one heads the tables. The next
@@ -377,7 +377,7 @@ class Metrics(_Kept):
 
 @dataclass(frozen=True, slots=True)
 class DataFolder:
-    """What was ranked, on disk. Everything but the manifest is read when it is asked for."""
+    """Ranked data on disk. Everything but the manifest is read on demand."""
 
     path: Path
     manifest: DataManifest
@@ -442,7 +442,7 @@ class RunFolder:
         return cls(Path(path), read_form(Path(path, "manifest.json"), RunManifest))
 
     def data(self) -> DataFolder:
-        """What was ranked.
+        """The data that was ranked.
 
         Raises:
             RunFolderError: the folder ``data`` beside is gone, or is of something else.
@@ -469,7 +469,7 @@ class RunFolder:
 
     @property
     def weak_judge(self) -> WeakJudge:
-        """Why the judge is weak; of former versions, what the first ranking says."""
+        """Reason that the judge is weak; in former versions' folders, the first ranking's."""
         if self.manifest.weak_judge or self.manifest.files or self.manifest.foreign:
             return self.manifest.weak_judge
         if not (self.path / RANKINGS).exists():

@@ -4,7 +4,7 @@
 title = "Team compositions and DIRECT"
 datasets = ["scifact", "nfcorpus"]      # names, ir_datasets ids, folders, or tables
 baseline = "DIRECT(0,10)"               # a label below; without, the first stage
-paper_table = "table_5_and_1"           # the paper's numbers that stand beside
+paper_table = "table_5_and_1"           # the paper's numbers that appear beside
 paper_rows = ["RankT5 (fine-tuned T5 XL)"]  # rows of that table that are shown and not run
 depth = 100                             # passages a query; 100 without
 
@@ -21,7 +21,7 @@ paper_row = "DIRECT(0,10)"              # its row in that table
 
 [[rankers]]
 label = "MC: 2 recruits"
-team_size = 2                           # any option of the ranker stands beside its label
+team_size = 2                           # any option of the ranker appears beside its label
 nlp_scientist = false
 criteria_model = "strong"
 temperature = "none"                    # as on the command line, where none is a value
@@ -100,7 +100,7 @@ class RankerSpec:
         options: what its class takes, models included: those of the suite's settings, and over
             them its own.
         note: its place in the suite, for reports; None outside of suites.
-        own: names of the options that stand beside its label. They make it what it is, so that
+        own: names of the options that appear beside its label. They make it what it is, so that
             nothing may go before them; the others are settings.
         run: path of a foreign run, perhaps with ``{dataset}`` in it; empty for a ranker.
     """

@@ -72,7 +72,7 @@ class _RankerForm(_Form):
 
 
 class SuiteForm(_Form):
-    """What stands in the file; the keys are explained in `beir_eval.experiment.suite`."""
+    """The content of the file; the keys are explained in `beir_eval.experiment.suite`."""
 
     title: str = Field(min_length=1)
     description: str = ""
@@ -118,7 +118,7 @@ def folder_name(label: str) -> str:
 
 
 def dataset_folder_name(name: str) -> str:
-    """A folder's name for a data set: as `folder_name`, or made of a hash if nothing is left."""
+    """Return a folder's name for a data set: as `folder_name`, or a hash if nothing is left."""
     return _slug(name) or f"dataset-{hashlib.sha256(name.encode()).hexdigest()[:8]}"
 
 
@@ -165,7 +165,7 @@ def read_form(text: str, place: str) -> SuiteForm:
 
 
 def hint(given: str, known: Iterable[str]) -> str:
-    """What could have been meant, or everything there is."""
+    """Return the closest known names, or all of them."""
     known = list(known)
     close = difflib.get_close_matches(given[:200], known, n=1)
     if close:
@@ -250,7 +250,7 @@ def _check_paper(form: SuiteForm, place: str) -> None:
             continue
         if table is None:
             raise SuiteError(
-                f"{where}: paper_row={row!r} needs the table that it stands in; "
+                f"{where}: paper_row={row!r} needs the table that it is in; "
                 "add paper_table at the top"
             )
         if row not in tables[table]:
@@ -272,7 +272,7 @@ def _check_paper_rows(form: SuiteForm, tables: Mapping[str, tuple[str, ...]], pl
     for number, row in enumerate(form.paper_rows):
         where = f"{place}: paper_rows: {row!r}"
         if form.paper_table is None:
-            raise SuiteError(f"{where} needs the table that it stands in; add paper_table")
+            raise SuiteError(f"{where} needs the table that it is in; add paper_table")
         if row not in tables[form.paper_table]:
             known = tables[form.paper_table]
             raise SuiteError(f"{where} is not in {form.paper_table}; {hint(row, known)}")

@@ -47,7 +47,7 @@ class Options:
 
         Args:
             ranker: its name in `mcranker.rankers.RANKERS`.
-            own: what stands beside its label; goes before the settings.
+            own: what appears beside its label; goes before the settings.
             place: file and label, for messages.
 
         Raises:
@@ -146,7 +146,7 @@ def beside(name: str, base: Path) -> str:
 
 
 def located_model(model: str, base: Path | None) -> str:
-    """``local:FILE`` with the file's whole path, if it lies in `base`; else the model as it is."""
+    """Return ``local:FILE`` with the file's whole path, if it lies in `base`; else the model."""
     kind, colon, name = model.partition(":")
     if base is None or kind != "local" or not is_file(path := beside(name, base)):
         return model
@@ -194,7 +194,7 @@ def _text(value: Any, where: str) -> str:
 
 
 def _without_models(member: Any) -> Any:
-    """A member of a fusion that a stand-in answers."""
+    """Return a fusion's member without its models, so that a stand-in answers."""
     if not isinstance(member, Mapping):
         return member
     kept = {

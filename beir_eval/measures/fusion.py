@@ -1,4 +1,4 @@
-"""Fusion: one run made of several.
+"""Fusion of several runs to one.
 
 ``rrf``, and ``wsum`` of scores as they are or between 0 and 1, are by `mcranker.fusion`, as
 `mcranker.fuse` has them; all else is by ranx.
@@ -6,7 +6,7 @@
 In this project a run's order is its ranking, whatever its scores; ranx sorts by score and
 leaves ties to chance. Methods that go by rank therefore get scores that fall by one from place
 to place, so that they see the order of the lists; methods that go by score get the scores as
-they are. Fused documents with equal scores stand in the order of the first run that has them.
+they are. Fused documents with equal scores are in the order of the first run that has them.
 
 The first fusion of a process by ranx takes its start, some 10 s, and up to a minute more in which
 numba compiles the method. With ``NUMBA_DISABLE_JIT=1`` in the environment it compiles nothing,
@@ -90,7 +90,7 @@ METHODS: Mapping[str, Method] = {
 """Name, as in ranx -> the method."""
 
 NORMS = ("min-max", "max", "sum", "zmuv", "rank", "borda", "none")
-"""How scores of different runs are made comparable, query by query, before they are fused."""
+"""Normalizations that make scores of different runs comparable, query by query, before fusion."""
 
 _TRAINED = ("bayesfuse", "mapfuse", "posfuse", "probfuse", "segfuse", "slidefuse")
 _BY_HASH = ("condorcet", "w_condorcet")
@@ -175,7 +175,7 @@ def fuse(
 
 
 def needs_ranx(method: str, norm: str) -> bool:
-    """Whether the fusion is by ranx; else by `mcranker.fusion`."""
+    """True if ranx does the fusion; else `mcranker.fusion` does."""
     return method != "rrf" and (method != "wsum" or norm not in ("none", "min-max"))
 
 
@@ -275,7 +275,7 @@ def _by_ranx(
     norm: str | None,
     options: Mapping[str, Any],
 ) -> dict[str, dict[str, float]]:
-    # ranx is compiled anew for every length of the longest id: numbers have always the same.
+    # ranx is compiled again for every length of the longest id: numbers have always the same.
     documents = {doc_id: None for table in tables for scores in table.values() for doc_id in scores}
     number_of = {doc_id: f"{place:0{_ID_WIDTH}}" for place, doc_id in enumerate(documents)}
     id_of = {number: doc_id for doc_id, number in number_of.items()}

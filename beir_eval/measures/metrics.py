@@ -1,4 +1,4 @@
-"""How good a run is: nDCG@10 and any other measure that ir-measures knows."""
+"""Quality of a run: nDCG@10 and any other measure that ir-measures knows."""
 
 from __future__ import annotations
 
@@ -104,7 +104,7 @@ class Evaluator:
 
     @property
     def depth(self) -> int | None:
-        """How many of a query's first documents the measures look at; None for all.
+        """Number of a query's first documents that the measures use; None for all.
 
         Those of judged documents alone (`condenses`) look at judged ones further down.
         """
@@ -115,7 +115,7 @@ class Evaluator:
 
     @property
     def condenses(self) -> bool:
-        """Whether any measure is of the list without its unjudged documents."""
+        """True if any measure is of the list without its unjudged documents."""
         return any(each.params.get("judged_only") for each in self._measures.values())
 
     def mean(self, name: str, values: Mapping[str, float]) -> float:
@@ -152,7 +152,7 @@ class Evaluator:
         }
 
     def _of_nothing(self, measure: Any, number: str) -> float:
-        """A measure's value for an empty list."""
+        """Return a measure's value for an empty list."""
         if measure.NAME == "NumRel":  # what there was to find, as trec_eval -c counts it
             return float(sum(grade > 0 for grade in self._grades[number].values()))
         return float(measure.DEFAULT)
@@ -226,13 +226,13 @@ def ceiling(run: Run, qrels: Mapping[str, Mapping[str, int]], measure: str) -> d
 
 
 def cutoff_of(measure: str) -> int | None:
-    """How many ranks a measure looks at, e.g. 10 for ``nDCG@10``; None for all."""
+    """Return the number of ranks a measure uses, e.g. 10 for ``nDCG@10``; None for all."""
     found = re.search(r"@(\d+)$", measure.strip())
     return int(found[1]) if found else None
 
 
 def measure_names(text: str) -> list[str]:
-    """The names in a list such as ``nDCG@10,AP(rel=2,judged_only=True)``; each once.
+    """Return the names in a list such as ``nDCG@10,AP(rel=2,judged_only=True)``; each once.
 
     Raises:
         MeasureError: there is none.

@@ -1,4 +1,4 @@
-"""The numbers of the paper, to stand beside one's own, always labelled as the paper's.
+"""The paper's numbers, shown beside one's own and always labelled as the paper's.
 
 "Generating Diverse Criteria On-the-Fly to Improve Pointwise LLM Rankers", arXiv 2404.11960.
 """
@@ -40,7 +40,7 @@ def paper_tables() -> dict[str, tuple[str, ...]]:
 
 
 def paper_figures() -> tuple[str, ...]:
-    """Figures of which there are words."""
+    """Return the figures that the paper describes in words."""
     return tuple(_numbers()[_WORDS])
 
 
@@ -65,7 +65,7 @@ def paper_value(table: str, row: str, column: str) -> float | None:
 
 
 def paper_words(figure: str) -> str:
-    """What the paper says of one of its figures, whose numbers it does not print.
+    """Return the paper's statement about one of its figures, whose numbers it does not print.
 
     Raises:
         SuiteError: there is no such figure.
@@ -84,7 +84,7 @@ def paper_queries(column: str) -> int | None:
 
 
 def paper_source() -> str:
-    """What all numbers are of: measure, first stage, model and settings, in a line."""
+    """Return the source of all numbers in a line: measure, first stage, model and settings."""
     return str(_numbers()[_SOURCE])
 
 

@@ -1,4 +1,4 @@
-"""Whether a difference between two runs may be chance: paired t-tests and confidence intervals.
+"""Tests of the difference between two runs: paired t-tests and confidence intervals.
 
 Tests go query by query: t = mean(d) / (sd(d) / sqrt(n)) of the differences d over n queries, sd
 with n - 1, on n - 1 degrees of freedom (scipy's Student distribution).
@@ -231,7 +231,7 @@ def confidence_intervals(
 ) -> dict[Label, Interval]:
     """Student's intervals of the means over queries: mean +- t * sd / sqrt(n), sd with n - 1.
 
-    An interval is the same whichever other runs stand beside it. For the interval of a
+    An interval is the same whichever other runs appear beside it. For the interval of a
     difference, give the differences as a run of their own. Where all values are equal the ends
     are too. One query says nothing of others: its interval goes from `low` to `high`.
 
@@ -307,7 +307,7 @@ def _tested(differences: Numbers, margin: float) -> tuple[float, float, float]:
 
 
 def _mean_and_spread(differences: Numbers) -> tuple[float, float | None]:
-    """Mean and standard deviation; 0 for those that only rounding tells apart, None for one."""
+    """Return mean and standard deviation; 0 if only rounding differs, None for one value."""
     import numpy as np
 
     mean = float(differences.mean()) if len(differences) else 0.0

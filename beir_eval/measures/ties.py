@@ -1,8 +1,8 @@
-"""How much a run owes to the order in which the ranker got the passages.
+"""Effect of the order in which the ranker got the passages on a run's measures.
 
 Passages that a ranker could not tell apart keep the order of the first stage. The same scores
 could as well have put them in any other order, so a run's value is one of many. Three figures
-stand for them: ties in the worst order, in the best, and drawn by lot, which is the mean of
+represent them: ties in the worst order, in the best, and drawn by lot, which is the mean of
 `DRAWS` draws. Only the last one owes nothing to the first stage, so tests compare runs by it.
 
 Each draw gives the passages of a query to the ensemble in another order. That covers ties of the
@@ -48,7 +48,7 @@ Scored: TypeAlias = Sequence[tuple[str, float | None]]
 
 @dataclass(frozen=True, slots=True)
 class Tied:
-    """A ranked query, and what its ranking would be had the passages come in another order.
+    """A ranked query, and its rankings with the passages in other orders.
 
     Attributes:
         doc_ids: best first.
@@ -65,14 +65,14 @@ class Tied:
 
     @classmethod
     def of_scores(cls, scored: Scored) -> Tied:
-        """A ranking of which nothing but the final scores is known."""
+        """Return a ranking of which only the final scores are known."""
         return cls([doc_id for doc_id, _ in scored], [score for _, score in scored])
 
     @classmethod
     def of_ranking(
         cls, ranking: RankingRecord, texts: Mapping[str, tuple[str, str]] | None = None
     ) -> Tied:
-        """A ranking as it is stored.
+        """Return a stored ranking.
 
         Args:
             ranking: texts may be left out.
@@ -96,7 +96,7 @@ class Tied:
 
     @property
     def has_ties(self) -> bool:
-        """Whether another order can come of the same scores."""
+        """True if the same scores allow another order."""
         return self.again is not None or len(set(self._levels())) < len(self.doc_ids)
 
     def orders(self, keys: Numbers) -> Places:
@@ -130,7 +130,7 @@ class Tied:
 
 @dataclass(frozen=True, slots=True)
 class TieFigures:
-    """What ties make of a run.
+    """Effect of ties on a run.
 
     Attributes:
         bounds: measure -> its means.
@@ -294,7 +294,7 @@ def _by_grade(grades: Sequence[int], *, best: bool) -> Numbers:
 
 
 def _lots(query_id: str, doc_ids: Sequence[str]) -> Numbers:
-    """Keys by chance, a row a draw; a passage has the same ones wherever it stands."""
+    """Return random keys, a row a draw; a passage has the same ones at any place."""
     import numpy as np
 
     seed = int.from_bytes(hashlib.sha256(query_id.encode("utf-8", "replace")).digest()[:8])
@@ -305,13 +305,7 @@ def _lots(query_id: str, doc_ids: Sequence[str]) -> Numbers:
 
 
 class _Again:
-    """The final scores of a stored ranking, had its passages come in another order.
-
-    Args:
-        rule: of the ranking.
-        ranking: it.
-        texts: as `Tied.of_ranking` has it.
-    """
+    """Computes the final scores of a stored ranking with its passages in another order."""
 
     def __init__(
         self, rule: Rule, ranking: RankingRecord, texts: Mapping[str, tuple[str, str]] | None
@@ -343,7 +337,7 @@ class _Again:
 
 
 class _AgainFused:
-    """The final scores of a fused ranking, had its passages come in another order.
+    """Computes the final scores of a fused ranking with its passages in another order.
 
     A member's list has its ranks. Passages that it gave the same score, or whose order it has not
     decided, change places, and what it gave to them goes with the place.

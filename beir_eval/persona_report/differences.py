@@ -1,4 +1,4 @@
-"""What teams have over other orders, with intervals and tests over the queries."""
+"""Advantage of teams over other orders, with intervals and tests over the queries."""
 
 from __future__ import annotations
 

@@ -53,7 +53,7 @@ class TableCell:
 
     @property
     def sound(self) -> bool:
-        """Whether the value is the ranker's: no score lacks, and no rank in it is a bound."""
+        """True if the value is the ranker's: no score is missing, and no rank in it is a bound."""
         return MISSING_SIGN not in self.signs and BOUNDS_SIGN not in self.signs
 
     @property
@@ -140,7 +140,7 @@ class Section:
 
     @property
     def averaged(self) -> bool:
-        """Whether there are averages: over two data sets or more, and each of them once."""
+        """True if there are averages: over two data sets or more, and each of them once."""
         names = [column.data.dataset for column in self.columns]
         return 1 < len(names) == len(set(names))
 

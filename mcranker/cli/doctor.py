@@ -221,7 +221,7 @@ def _model(ctx: click.Context) -> Iterator[Finding]:
 
 
 def _absent_file(name: str) -> str:
-    """What to do if the model is a local one whose file is not here; empty if it is."""
+    """Return advice about a local model whose file is absent; empty if it is here."""
     kind, _, rest = name.partition(":")
     entry = find(rest) if kind == "local" else None
     if entry is None or Path(rest).is_file() or is_here(entry):

@@ -34,7 +34,7 @@ class Interrupted(Exception):
 
 @dataclass(frozen=True, slots=True)
 class Failure:
-    """What went wrong.
+    """A failure shown to the user.
 
     Attributes:
         code: name of the error's class, e.g. ``"AuthenticationFailed"``.
@@ -57,7 +57,7 @@ class Failure:
 
 
 def failure(error: BaseException) -> Failure:
-    """What to tell the user about `error`."""
+    """Convert `error` to a failure shown to the user."""
     code = type(error).__name__
     match error:
         case click.UsageError():

@@ -1,4 +1,4 @@
-"""Local models that are not here yet: fetched before the work begins, where one can see it."""
+"""Local models that are missing, fetched visibly before the work begins."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ _LOCAL = "local:"
 
 
 def fetch_models(models: Iterable[str], *, quiet: bool) -> None:
-    """Fetch those of the models that are local, are in the catalogue, and are not here.
+    """Fetch local models of the catalogue that are missing.
 
     Without the local engine, or the encoder's packages, nothing is fetched for it, since nothing
     could be done with it.
@@ -53,7 +53,7 @@ def fetch_models(models: Iterable[str], *, quiet: bool) -> None:
 
 
 def is_here(entry: CatalogueEntry) -> bool:
-    """Whether the cache folder has the files of a model, or of the one that stands in for it."""
+    """True if the cache folder has the files of a model, or of its substitute."""
     from mcranker.llm.local.catalogue import find
     from mcranker.llm.local.model_files import cache_folder
 

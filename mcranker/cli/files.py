@@ -124,7 +124,7 @@ def check_outputs(ctx: click.Context) -> None:
 
 @contextmanager
 def output(name: str | None) -> Iterator[Write]:
-    """Where results go: the file `name`, which appears at the end, or standard output; UTF-8.
+    """Open the file `name`, which appears at the end, or standard output; UTF-8.
 
     On a terminal control characters are shown as escapes. Names of files that are not UTF-8 keep
     their bytes.
@@ -145,7 +145,7 @@ def output(name: str | None) -> Iterator[Write]:
 
 @contextmanager
 def saying_where(ledger: str | None) -> Iterator[None]:
-    """Let an error of writing say where the answers are that were paid for.
+    """Add to write errors the place of the answers that were paid for.
 
     Args:
         ledger: the ledger's name, as ``--ledger`` takes it.
@@ -161,7 +161,7 @@ def saying_where(ledger: str | None) -> Iterator[None]:
 
 
 def print_line(text: str) -> None:
-    """One line to standard output, as `output` writes it there."""
+    """Print one line to standard output, as `output` writes it."""
     _print(f"{text}\n")
 
 
@@ -189,7 +189,7 @@ def _is_file(path: str | int) -> bool:
 
 
 def _identity(path: str | Path | int) -> tuple[object, ...]:
-    """The same for all names of a file; of one that is not there yet, by its folder and name."""
+    """Return one value for all names of a file; of a missing one, by its folder and name."""
     try:
         found = os.stat(path)  # noqa: PTH116 - also of a stream
     except ValueError:

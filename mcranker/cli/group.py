@@ -141,7 +141,7 @@ class Verbs(click.Group):
         sys.exit(code)
 
     def run(self) -> NoReturn:
-        """`main`, of a process that has nothing else to do."""
+        """Run `main` as the whole process."""
         try:
             self.main(prog_name=self.program)
         finally:
@@ -235,7 +235,7 @@ def main() -> NoReturn:
 
 
 class _PipeClosed(Exception):
-    """Nobody reads the output any more; click would turn the plain error into exit code 1."""
+    """The output has no reader any more; click would turn the plain error into exit code 1."""
 
 
 def _add_common_options(command: click.Command) -> None:
@@ -247,7 +247,7 @@ def _add_common_options(command: click.Command) -> None:
 
 
 def _wants_json(args: Sequence[str]) -> bool:
-    """Whether the command line asks for JSON, even if it cannot be parsed."""
+    """True if the command line asks for JSON, even if it cannot be parsed."""
     pairs = zip(args, [*args[1:], ""], strict=True)
     return any(pair[0] == "--output=json" or pair == ("--output", "json") for pair in pairs)
 
@@ -298,7 +298,7 @@ def mend_streams() -> None:
 
 
 def leave_unwritten() -> None:
-    """Let what cannot be written go nowhere, or the interpreter complains of it at its end."""
+    """Discard unwritten output, or the interpreter complains of it at its end."""
     for stream in (sys.stdout, sys.stderr):
         try:
             stream.flush()

@@ -1,4 +1,4 @@
-"""What one run of the command knows about itself, whatever its verb."""
+"""State of one run of the command, whatever its verb."""
 
 from __future__ import annotations
 
@@ -22,20 +22,20 @@ _speaker = ["mcranker"]
 
 
 def say(message: str) -> None:
-    """One line to standard error, after the name of the program; a very long one is cut."""
+    """Print one line to standard error, after the program's name; a very long one is cut."""
     line = one_line(message)
     say_as_it_is(line if len(line) <= _LONGEST else f"{line[:_LONGEST]}...")
 
 
 def say_as_it_is(message: str) -> None:
-    """Like `say`, for one short line that is known to be harmless; imports nothing."""
-    # Where nobody can be told, the work goes on all the same.
+    """Like `say`, for one short, harmless line; imports nothing."""
+    # Where no message can be shown, the work goes on all the same.
     with contextlib.suppress(OSError):
         click.echo(f"{_speaker[0]}: {message}", err=True)
 
 
 def speak_as(program: str) -> None:
-    """Begin the lines of `say` with this name from now on."""
+    """Start the lines of `say` with this name."""
     _speaker[0] = program
 
 
@@ -56,7 +56,7 @@ class Invocation:
     interrupts: Interrupts = field(default_factory=Interrupts)
 
     def doing(self, what: str) -> None:
-        """Something else is done from now on; an interrupt says that it came meanwhile."""
+        """Name the current work, for the message of an interrupt."""
         self.reached = f"while {what}".__str__
 
     @contextmanager
@@ -77,14 +77,14 @@ class Invocation:
             raise
 
     def where(self) -> str:
-        """How far the work has come, in words."""
+        """Progress in words."""
         engine = sys.modules.get("mcranker.llm.local.llama_local")
         loading = engine.loading() if engine is not None else ""
         return f"while loading the model {loading}" if loading else self.reached()
 
     @property
     def interruption(self) -> Interrupted:
-        """What to say of an interrupt, and the exit code."""
+        """Return the message about an interrupt, and the exit code."""
         first = self.interrupts.first
         how = "interrupted" if first in (None, SIGINT) else f"stopped by {first.name}"
         said = "".join(each if each.isprintable() else "?" for each in self.where())

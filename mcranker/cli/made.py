@@ -1,4 +1,4 @@
-"""What a report says of its making: the command and the day."""
+"""Origin of a report: the command and the day."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ import click
 from click.core import ParameterSource
 
 _OF_NO_PAGE = frozenset({"output", "processes", "quiet"})
-"""Options that change nothing of a page."""
+"""Options that do not change a page."""
 
 
 def today() -> str:

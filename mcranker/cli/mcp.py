@@ -66,11 +66,7 @@ def _mcp(ctx: click.Context) -> int:
 
 
 def _settings(ctx: click.Context) -> Settings:
-    """The rankers that the file or the flags describe.
-
-    Raises:
-        ConfigError: other machines could reach it.
-    """
+    """Return the rankers of the file or the flags; refuse addresses that others could reach."""
     settings = given_settings(ctx)
     if ctx.params["http"] and not settings.loopback:
         raise ConfigError(

@@ -1,4 +1,4 @@
-"""Numbers as flags take them: none that 64 bits cannot hold, and none that is not finite."""
+"""Number types of flags: finite, and within 64 bits."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from mcranker.config import LARGEST
 
 
 class WholeNumber(click.IntRange):
-    """A whole number, within 64 bits if nothing narrower is asked for; that limit is no help."""
+    """A whole number, within 64 bits unless limited further; the help leaves that limit out."""
 
     def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> Any:
         number = super().convert(value, param, ctx)

@@ -1,4 +1,4 @@
-"""Flags: one for each field of `RankerConfig`, and those that say which models to use."""
+"""Flags: one for each field of `RankerConfig`, and those that choose models."""
 
 from __future__ import annotations
 
@@ -147,7 +147,7 @@ def ledger_flag() -> click.Parameter:
 
 
 def team_flag(text: str) -> click.Parameter:
-    """``--team``: None where it is not given, a text where it is once, else a tuple of texts."""
+    """Return ``--team``: None if absent, a text if given once, else a tuple of texts."""
 
     def unwrapped(
         ctx: click.Context, param: click.Parameter, names: tuple[str, ...]
@@ -277,13 +277,13 @@ def fusion_flags() -> list[click.Parameter]:
 
 
 def given_ledger(ctx: click.Context) -> str | None:
-    """What ``--ledger`` says, as rankers take it."""
+    """Return the value of ``--ledger`` in the form rankers take."""
     given: str | None = ctx.params.get("ledger")
     return "default" if given is None else None if given.lower() == "none" else given
 
 
 def model_names(ctx: click.Context) -> list[str]:
-    """The models that the flags ask for, the default's name included where one is needed."""
+    """Return the models of the flags, with the default's name where one is needed."""
     from mcranker.llm.connect import choose_default
 
     if "ranker" in ctx.params and not RANKERS.get(ctx.params["ranker"]).asks_models(ctx.params):
@@ -293,7 +293,7 @@ def model_names(ctx: click.Context) -> list[str]:
 
 
 def make_ranker(ctx: click.Context, name: str) -> Ranker:
-    """The ranker of that name, made as the flags say.
+    """Return the ranker of that name, configured by the flags.
 
     Raises:
         click.UsageError: a flag was given that this ranker does not take.
@@ -334,7 +334,7 @@ def _weak_model_note() -> str:
 
 
 WEAK_MODEL_NOTE = _weak_model_note()
-"""What the help says about weak models."""
+"""Note on weak models for the help."""
 
 
 def _model_files(spec: str | None) -> Iterator[str]:
@@ -405,7 +405,7 @@ def _param_type(kind: Any, metadata: list[Any]) -> click.ParamType[Any]:
     if kind in _NUMBERS:
         low = next((each.ge for each in metadata if hasattr(each, "ge")), None)
         high = next((each.le for each in metadata if hasattr(each, "le")), None)
-        # The limits of 64 bits are no news to anybody.
+        # The limits of 64 bits need no mention.
         low, high = (None if each in (-LARGEST, LARGEST) else each for each in (low, high))
         return _NUMBERS[kind](min=low, max=high)
     return click.STRING

@@ -37,26 +37,26 @@ _UNITS = {
 
 
 class Tracker(Protocol):
-    """What is shown of work in progress."""
+    """Work in progress, as displayed."""
 
     @property
     def stage(self) -> str:
-        """What is being done, in a few words."""
+        """The current work, in a few words."""
         ...
 
     @property
     def done(self) -> int:
-        """How much of `total` is done."""
+        """The part of `total` that is done."""
         ...
 
     @property
     def total(self) -> int | None:
-        """How much there is to do in this stage; None if that is not known."""
+        """Amount of work in this stage; None if unknown."""
         ...
 
     @property
     def unit(self) -> str:
-        """What `done`, `total` and `per_second` count, e.g. ``"scores"``."""
+        """Unit of `done`, `total` and `per_second`, e.g. ``"scores"``."""
         ...
 
     @property
@@ -65,11 +65,11 @@ class Tracker(Protocol):
         ...
 
     def per_second(self) -> float | None:
-        """How much is done a second, in `unit`; None while there is no telling."""
+        """Work done a second, in `unit`; None while unknown."""
         ...
 
     def seconds_left(self) -> float | None:
-        """Seconds until all is done, if it goes on like this; None while there is no telling."""
+        """Seconds until all is done, if it goes on like this; None while unknown."""
         ...
 
 
@@ -79,11 +79,13 @@ class QueryTracker:
 
     Attributes:
         assessed: an assessor has the last word on the passages.
+        reasons: they are asked for after the ranking.
         clock: the time in seconds.
     """
 
     stage: str = "recruiting"
     assessed: bool = False
+    reasons: bool = False
     clock: Callable[[], float] = time.perf_counter
     done: int = 0
     total: int | None = None
@@ -93,14 +95,14 @@ class QueryTracker:
     _before: int = 0
 
     @classmethod
-    def of(cls, ranker: Ranker) -> QueryTracker:
-        """A tracker that knows what this ranker does first and last."""
+    def of(cls, ranker: Ranker, *, reasons: bool = False) -> QueryTracker:
+        """Return a tracker with the first and last stages of this ranker."""
         seats = getattr(ranker, "seats", None)
         if seats is None or not (seats.recruits or seats.members):
             first = "scoring"
         else:
             first = "recruiting" if seats.recruits else "writing criteria"
-        return cls(first, assessed=ranker.config.rule.ensemble.asks)
+        return cls(first, assessed=ranker.config.rule.ensemble.asks, reasons=reasons)
 
     def take(self, event: Event) -> None:
         """Count one event."""
@@ -130,12 +132,14 @@ class QueryTracker:
                     self._count("assessing", done, total)
             case events.PassagesCompared(done=done, total=total):
                 self._count("comparing", done, total)
+            case events.RankingDone() if self.reasons:
+                self._enter("asking for reasons", None)
             case _:
                 pass
 
     @property
     def reached(self) -> str:
-        """How far the work has come, in words."""
+        """Progress in words."""
         if self.total is None:
             return f"while {self.stage}"
         return f"while {self.stage}, {self.done:,} of {self.total:,} done"
@@ -194,7 +198,7 @@ class RunTracker:
         self._since = self.clock()
 
     def take(self, usage: UsageTable | None = None) -> None:
-        """Count one query that is finished, with what it took; None where that is not known."""
+        """Count one finished query and its usage; None where unknown."""
         self.done += 1
         if usage is not None:
             self._usage = [merged([*self._usage, usage])]
@@ -205,7 +209,7 @@ class RunTracker:
 
     @property
     def reached(self) -> str:
-        """How far the work has come, in words."""
+        """Progress in words."""
         return f"after {self.done:,} of {counted(self.total or 0, 'query', 'queries')}"
 
     def per_second(self) -> float | None:
@@ -248,7 +252,7 @@ def used_text(tables: Iterable[UsageTable]) -> str:
 
 
 def live_is_wanted(*, quiet: bool) -> bool:
-    """Whether to draw on standard error: it is a terminal and nobody asked for quiet."""
+    """True if standard error is a terminal and ``--quiet`` is not given."""
     return not quiet and sys.stderr.isatty()
 
 
@@ -295,7 +299,7 @@ class Live:
 
 @contextmanager
 def download_bar(name: str, *, quiet: bool) -> Iterator[Callable[[int, int | None], None]]:
-    """Takes the bytes fetched so far and their total, and shows them once there are any."""
+    """Show the bytes fetched so far and their total, once there are any."""
     from rich.progress import BarColumn, DownloadColumn, Progress, TextColumn, TransferSpeedColumn
 
     shown = plain(name)

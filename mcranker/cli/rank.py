@@ -53,7 +53,7 @@ _INSTEAD = {
     "report": "use --save FILE, and then 'mcranker inspect FILE --query ID --html PAGE'",
     "save_team": "each query may have a team of its own; use --save FILE",
 }
-"""What to do where there are many queries."""
+"""Advice for many queries."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -133,7 +133,7 @@ def _check_team(ctx: click.Context, ranker: Ranker) -> None:
 
 
 def _say_where(wanted: Destinations) -> None:
-    """Where the page is, or how to get one."""
+    """Say where the page is, or how to get one."""
     if wanted.report is not None:
         say(f"the page that shows why is {wanted.report}")
     elif wanted.save is not None:
@@ -161,21 +161,20 @@ async def _rank_one(
     ranker: Ranker, job: _Job, invocation: Invocation, *, reasons: int, live: bool
 ) -> Ranking:
     ((query, passages),) = job.work()
-    tracker = QueryTracker.of(ranker)
+    tracker = QueryTracker.of(ranker, reasons=bool(reasons))
     invocation.reached = lambda: tracker.reached
     async with ranker, ranker.astream(query, passages) as events:
         with Live(tracker, wanted=live) as display, invocation.held():
             async for event in events:
                 tracker.take(event)
                 display.update()
-        assert isinstance(event, RankingDone), "the last event of every ranking"
-        if not reasons:
-            return event.ranking
-        try:
-            return await ranker.aexplain(event.ranking, reasons)
-        except (ModelError, BudgetExceeded) as error:
-            say(f"warning: there are no reasons: {error}")
-            return event.ranking
+            assert isinstance(event, RankingDone), "the last event of every ranking"
+            try:
+                return await ranker.aexplain(event.ranking, reasons) if reasons else event.ranking
+            except (ModelError, BudgetExceeded) as error:
+                with display.paused():
+                    say(f"warning: there are no reasons: {error}")
+                return event.ranking
 
 
 async def _rank_many(
@@ -187,7 +186,8 @@ async def _rank_many(
     reasons: int,
     live: bool,
 ) -> None:
-    tracker = RunTracker(len(job.queries))
+    stage = "ranking and asking for reasons" if reasons else "ranking"
+    tracker = RunTracker(len(job.queries), stage=stage)
     invocation.reached = lambda: tracker.reached
     early: dict[int, RankedQuery] = {}
     place = 0
@@ -388,7 +388,7 @@ def _flags() -> list[click.Parameter]:
         *fusion_flags(),
         team_flag(
             "A saved team, a saved ranking for the team that judged it, or a team of the library; "
-            "nobody is recruited, unless --team-size is larger."
+            "none is recruited, unless --team-size is larger."
         ),
         *config_flags(),
         *model_flags(ROLES),

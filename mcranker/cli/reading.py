@@ -49,7 +49,7 @@ _ID_COLUMNS = {"_id", "id", "docid", "doc_id", "docno", "pid", "qid", "query_id"
 
 
 _Entry = tuple[str, str | dict[str, Any]]
-"""Where it stands, and a text or a record."""
+"""Place in the file, and a text or a record."""
 
 
 def read_passages(
@@ -59,7 +59,7 @@ def read_passages(
     what: str = "passage",
     lines: Iterator[tuple[str, str]] | None = None,
 ) -> list[Passage]:
-    """The passages of a file, or of standard input for ``-``, in its order.
+    """Return the passages of a file, or of standard input for ``-``, in its order.
 
     | format | what it is |
     |---|---|

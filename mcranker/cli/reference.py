@@ -41,7 +41,7 @@ the error), a `message`, and `retryable`: whether running the same command again
 | 2 | bad usage: options that cannot be, or do not go together |
 | 3 | done, but some scores are missing |
 | 130 | interrupted (Ctrl-C): the message says what was being done |
-| 141 | whoever read the output has closed it, such as `head` |
+| 141 | the reader of the output has closed it, such as `head` |
 | 143 | stopped by SIGTERM; like Ctrl-C, it leaves no unfinished file (129: by SIGHUP) |
 """
 

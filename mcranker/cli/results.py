@@ -1,4 +1,4 @@
-"""Where rankings go: the chosen format, the file to keep, the report, and the envelope."""
+"""Output of rankings: the chosen format, the file to keep, the report, and the envelope."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ OUTPUTS = get_args(Output)
 
 @dataclass(frozen=True, slots=True)
 class Destinations:
-    """What the user wants to have.
+    """The outputs the user asked for.
 
     Attributes:
         output: the format of the results.
@@ -103,7 +103,7 @@ class Results:
         self._errors.append({**found.entry, "query_id": ranked.query.id})
 
     def finish(self, queries: int) -> int:
-        """Say what is missing on standard error; the exit code.
+        """Report missing scores on standard error; return the exit code.
 
         Args:
             queries: how many there were to rank.
@@ -133,7 +133,7 @@ class Results:
         return code
 
     def _keep(self, name: str | None, write: Callable[[str], None]) -> None:
-        """Write a file besides the output; if it cannot be, the others are written all the same."""
+        """Write a file besides the output; if that fails, the others are written all the same."""
         if name is None:
             return
         try:
@@ -223,7 +223,7 @@ class Results:
             )
 
     def _note_members(self, ranking: Ranking) -> None:
-        """Note members of a fused ranking that said nothing, or not all that they were to say."""
+        """Note members of a fused ranking without, or with incomplete, results."""
         of_many = f"query {ranking.query.id!r}: " if self.wanted.many else ""
         for member in ranking.members:
             if member.failure:
@@ -250,7 +250,7 @@ class Results:
 
 @contextmanager
 def opened(wanted: Destinations) -> Iterator[Results]:
-    """Results whose files appear at the end, unless an error comes.
+    """Open results whose files appear at the end, unless an error occurs.
 
     Raises:
         OSError: the output cannot be written, or, with many queries, what is saved of each.
@@ -270,7 +270,7 @@ def _save_team(ranking: Ranking, name: str) -> None:
     from personas.files import FORMATS
 
     if ranking.team is None:
-        say(f"warning: nobody judged, so there is no team to keep in {name}")
+        say(f"warning: there was no judge, so there is no team to keep in {name}")
         return
     write_whole(name, dumps(ranking.team, format=FORMATS[Path(name).suffix.lower()]))
 

@@ -97,7 +97,7 @@ def given_settings(ctx: click.Context) -> Settings:
         settings = load_settings(given["config"])
     else:
         name = given["ranker"] or "mcranker"
-        # Whoever reaches this machine's loopback may try another team in the playground.
+        # All who reach this machine's loopback may try another team in the playground.
         chosen = ("team",) if "team" in RANKERS.get(name).takes() else ()
         unscored = {"unscored": value} if (value := given.get("unscored")) else {}
         ranker = RankerSettings(name, name, options, ("*",), chosen, **unscored)
@@ -120,7 +120,7 @@ def _ranker_options(ctx: click.Context) -> dict[str, Any]:
 
 
 def named_models(settings: Settings) -> list[str]:
-    """The models that the rankers ask for, the default's name included where one is needed."""
+    """Return the models of the rankers, with the default's name where one is needed."""
     from mcranker.llm.connect import choose_default
     from mcranker.rankers import RANKERS
 

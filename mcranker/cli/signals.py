@@ -1,4 +1,4 @@
-"""What asks the command to end: Ctrl-C, SIGTERM, SIGHUP. All of them end it in the same way."""
+"""Signals that end the command: Ctrl-C, SIGTERM, SIGHUP. All of them end it in the same way."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ class Interrupts:
 
     The first signal is a `KeyboardInterrupt`; where an event loop runs, what runs in it is
     cancelled first. Those that follow within 2 seconds are taken for the same wish, so that no
-    unfinished file is left because somebody pressed Ctrl-C twice. A later one ends the process
+    unfinished file is left because Ctrl-C was pressed twice. A later one ends the process
     at once. What is ignored when the block begins stays so.
 
     Attributes:
@@ -121,7 +121,7 @@ _active: list[Interrupts] = []
 
 
 def run(main: Callable[[], Awaitable[T]]) -> T:
-    """The result of ``await main()``, in an event loop that ends when the command is to end.
+    """Return the result of ``await main()``, in an event loop that ends with the command.
 
     Raises:
         KeyboardInterrupt: it was to end, and what ran in the loop has cleaned up.

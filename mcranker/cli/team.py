@@ -132,7 +132,7 @@ command = Verb(
             ["--lock"],
             is_flag=True,
             section="Output",
-            help="Lock what is saved: nobody joins it later, and no criteria are written for it.",
+            help="Lock what is saved: no one joins it later, and no criteria are written for it.",
         ),
         team_flag(
             "A saved team, or one of the library, to start from: recruits join it up to "

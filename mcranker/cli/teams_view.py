@@ -25,7 +25,7 @@ _EIGHTHS = " ▏▎▍▌▋▊▉"
 
 
 def show_team(console: Console, team: Team) -> None:
-    """What the team is for, and every member in full."""
+    """Show the team's purpose, and every member in full."""
     if team.name:
         line(console, Text(plain(team.name), style="bold"))
     if team.query:
@@ -40,7 +40,7 @@ def show_team(console: Console, team: Team) -> None:
 
 
 def show_member(console: Console, member: Member) -> None:
-    """Who it is, who wrote what of it, and its criteria with their weights as bars."""
+    """Show a member, the authors of its parts, and its criteria with their weights as bars."""
     found = provenance(member)
     title = Text(plain(member.name), style="bold cyan")
     style = "not bold yellow" if found.edited else "not bold dim"
@@ -54,7 +54,7 @@ def show_member(console: Console, member: Member) -> None:
 
 
 def show_persona(console: Console, persona: Persona) -> None:
-    """Who it is."""
+    """Show a persona."""
     line(console, Text(plain(persona.name), style="bold cyan"))
     _show_about(console, persona)
 

@@ -1,4 +1,4 @@
-"""What every verb is made of; imports little, so that verbs start quickly."""
+"""Base of every verb; imports little, so that verbs start quickly."""
 
 from __future__ import annotations
 

@@ -37,10 +37,10 @@ class MCRankerComponent:
     the whole `Ranking`, with team, cost and report.
 
     Args:
-        ranker: any `Ranker`; whoever made it closes it.
+        ranker: any `Ranker`; its maker closes it.
         options: arguments of `MCRanker`, if no ranker is given; it is made by `warm_up`, or at
             the first run, and `close` or `close_async` closes it.
-        top_n: return only the first so many documents.
+        top_n: return only the first N documents.
         min_relevance: return only documents of this relevance or more, 0 to 1.
         deadline: seconds for a ranking; what is known by then counts.
         title_key: the key of meta that holds a title, to be shown to models.
@@ -129,7 +129,7 @@ class MCRankerComponent:
         await self._source.aclose()
 
     def to_dict(self) -> dict[str, Any]:
-        """What `from_dict` takes, and pipelines write to files.
+        """Return the settings for `from_dict`, as pipelines write them to files.
 
         Raises:
             ConfigError: a ranker was given, or the options hold a key.

@@ -35,10 +35,10 @@ class MCRankerCompressor(BaseDocumentCompressor):
     name it, and ``mcranker``, see `mcranker.integrations.reranking.explanation`.
 
     Args:
-        ranker: any `Ranker`; whoever made it closes it.
+        ranker: any `Ranker`; its maker closes it.
         options: arguments of `MCRanker`, if no ranker is given; it is made at the first call,
             and `close` or `aclose` closes it.
-        top_n: return only the first so many documents.
+        top_n: return only the first N documents.
         min_relevance: return only documents of this relevance or more, 0 to 1.
         deadline: seconds for a ranking; what is known by then counts.
         title_key: the key of metadata that holds a title, to be shown to models.

@@ -42,10 +42,10 @@ class MCRankerPostprocessor(BaseNodePostprocessor):
     `mcranker.integrations.reranking.explanation`, which prompts and embeddings leave out.
 
     Args:
-        ranker: any `Ranker`; whoever made it closes it.
+        ranker: any `Ranker`; its maker closes it.
         options: arguments of `MCRanker`, if no ranker is given; it is made at the first call,
             and `close` or `aclose` closes it.
-        top_n: return only the first so many nodes.
+        top_n: return only the first N nodes.
         min_relevance: return only nodes of this relevance or more, 0 to 1.
         deadline: seconds for a ranking; what is known by then counts.
         title_key: the key of metadata that holds a title, to be shown to models.
@@ -97,7 +97,7 @@ class MCRankerPostprocessor(BaseNodePostprocessor):
         return "MCRankerPostprocessor"
 
     def to_dict(self, **kwargs: Any) -> dict[str, Any]:
-        """What `from_dict` takes.
+        """Return the settings for `from_dict`.
 
         Raises:
             ConfigError: a ranker was given, or the options hold a key.

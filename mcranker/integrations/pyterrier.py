@@ -44,11 +44,11 @@ class MCRankerTransformer(pt.Transformer):
     - ``mcranker``, see `mcranker.integrations.reranking.explanation`.
 
     Args:
-        ranker: any `Ranker`; whoever made it closes it. Its ``query_concurrency`` says how many
+        ranker: any `Ranker`; its maker closes it. Its ``query_concurrency`` says how many
             queries are ranked at once.
         options: arguments of `MCRanker`, if no ranker is given; it is made at the first call,
             and `close` closes it.
-        top_n: return only the first so many passages of a query.
+        top_n: return only the first N passages of a query.
         min_relevance: return only passages of this relevance or more, 0 to 1.
         deadline: seconds for each query; what is known by then counts.
         text: the column that holds the text.
@@ -80,10 +80,10 @@ class MCRankerTransformer(pt.Transformer):
         self.on_ranking = on_ranking
 
     def transform(self, inp: DataFrame) -> DataFrame:
-        """The rows of each query, best first; queries in the order in which they come.
+        """Return the rows of each query, best first; queries in the order of the input.
 
         Raises:
-            InputError: a query is empty, or a passage has no text, or stands twice.
+            InputError: a query is empty, or a passage has no text, or occurs twice.
             ConfigError, ModelError, BudgetExceeded: as `Ranker.rank`.
         """
         import pandas as pd

@@ -1,4 +1,4 @@
-"""What the adapters share: where the ranker comes from, what goes in, what documents are told."""
+"""Base of the adapters: the ranker, its input, and the metadata added to documents."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ KEY = "mcranker"
 
 
 class Limits(TypedDict):
-    """What `Ranker.rank` takes by keyword."""
+    """Limits of `Ranker.rank` as keywords."""
 
     top_n: int | None
     min_relevance: float | None
@@ -36,7 +36,7 @@ class RankerSource:
     Made of options it can be pickled; a copy makes a ranker of its own.
 
     Args:
-        ranker: used as it is, and closed by whoever made it.
+        ranker: used as it is, and closed by its maker.
         options: arguments of `MCRanker`, if no ranker is given.
 
     Raises:

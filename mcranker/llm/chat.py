@@ -1,6 +1,6 @@
-"""The one boundary to language models: a request, a reply, and who answers.
+"""The one boundary to language models: requests, replies and models.
 
-`ChatModel` has one working method. Whatever stands around a provider (caching, limits,
+`ChatModel` has one working method. Whatever wraps a provider (caching, limits,
 retries) is a `ChatModel` too and wraps another one.
 """
 
@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     from personas.ranking.weak_judges import WeakJudge
 
 REASONING_TOKENS = 4096
-"""Tokens added to the limit of a reply for models that cannot answer without thoughts."""
+"""Tokens added to a reply's limit for models that always reason."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -61,7 +61,7 @@ class Option:
 
 @dataclass(frozen=True, slots=True)
 class Judge:
-    """As whom a question is to be answered, and by what. The question's text says it too.
+    """The persona and criteria a question is answered with. Also part of its text.
 
     Attributes:
         name: of the persona.
@@ -128,7 +128,7 @@ class PassageStatistics:
 
 @dataclass(frozen=True, slots=True)
 class State:
-    """What typed questions are about, as data: texts cannot pass for instructions.
+    """The data that typed questions are about. Texts in it cannot pass for instructions.
 
     Attributes:
         query: what was searched for.
@@ -144,7 +144,7 @@ class State:
     statistics: PassageStatistics | None = None
 
     def to_dict(self) -> dict[str, Any]:
-        """What is sent: plain values, empty parts left out."""
+        """Return the plain values to send, without empty parts."""
         parts = {
             "query": self.query,
             "judges": dict(self.judges),
@@ -155,7 +155,7 @@ class State:
 
 @dataclass(frozen=True, slots=True)
 class Answer:
-    """What a model says to a `Question`.
+    """A model's answer to a `Question`.
 
     Attributes:
         value: see the table of `Question`; None if there is none.
@@ -173,7 +173,7 @@ class Answer:
 
 @dataclass(frozen=True, slots=True)
 class Tag:
-    """What a request is for. It is never sent and never part of a ledger key.
+    """Labels for the purpose of a request. Never sent, and never part of a ledger key.
 
     `ranking` numbers the rankings of a process: requests of different rankings take turns.
     """
@@ -254,7 +254,7 @@ class ChatReply:
 
 @dataclass(frozen=True, slots=True)
 class Capabilities:
-    """What a model offers beyond plain text.
+    """Features a model offers beyond plain text.
 
     Attributes:
         json_schema: replies can be constrained to a JSON schema.
@@ -297,7 +297,7 @@ class Capabilities:
 
     @property
     def weak_judge(self) -> WeakJudge:
-        """Why rankings by the model deserve little trust; empty where nothing is known of it."""
+        """Reason to trust rankings by the model little; empty where none is known."""
         return "small" if self.weak else "" if self.reasons else "encoder"
 
 
@@ -312,7 +312,7 @@ class ChatModel(Protocol):
 
     @property
     def capabilities(self) -> Capabilities:
-        """What the model offers; known without a call."""
+        """The model's features, known without a call."""
         ...
 
     async def complete(self, request: ChatRequest) -> ChatReply:
@@ -331,10 +331,10 @@ class ChatModel(Protocol):
 
 @runtime_checkable
 class CutsByTokens(Protocol):
-    """A `ChatModel` whose tokenizer is at hand."""
+    """A `ChatModel` with a local tokenizer."""
 
     async def cut(self, text: str, tokens: int) -> str:
-        """The beginning of `text` that has up to so many tokens.
+        """The beginning of `text` that has up to `tokens` tokens.
 
         Raises:
             ModelError: the tokenizer, or the way to it, failed.
@@ -344,7 +344,7 @@ class CutsByTokens(Protocol):
 
 @runtime_checkable
 class ReusesAnswers(Protocol):
-    """A `ChatModel` that keeps its answers and gives them again."""
+    """A `ChatModel` that stores its answers and reuses them."""
 
     async def mark_unusable(self, request: ChatRequest) -> None:
         """Note that the answer to `request` could not be read.

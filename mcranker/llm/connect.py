@@ -54,7 +54,7 @@ def connect(
     concurrency: int = 64,
     timeout: float = 120.0,
 ) -> ChatModel:
-    """The model that a name stands for. Nothing is sent yet.
+    """The model of a name. Nothing is sent yet.
 
     | model | what it is |
     |---|---|
@@ -177,7 +177,7 @@ def connect(
 
 
 def choose_default(environ: Mapping[str, str]) -> tuple[str, str]:
-    """The model to use when none is named, and why, in words for a log line.
+    """Return the model to use when none is named, and the reason in words for a log line.
 
     In this order: ``MCRANKER_MODEL``; a small model of the provider whose API key is set;
     the embedded encoder.
@@ -194,12 +194,12 @@ def choose_default(environ: Mapping[str, str]) -> tuple[str, str]:
 
 
 def default_judge_note() -> str:
-    """What the embedded default cannot do, and what to do for better."""
+    """Return the limits of the embedded default model and how to get a better one."""
     return f"{judge_note('encoder', DEFAULT_LOCAL)} {better_judges()}"
 
 
 def better_judges() -> str:
-    """Which models to name instead: with a key, and from the hub with size and licence."""
+    """Return models to name instead: with a key, and from the hub with size and licence."""
     entry = find(SUGGESTED_MODEL)
     assert entry is not None, "a test looks it up"
     return (
@@ -211,7 +211,7 @@ def better_judges() -> str:
 
 @cache
 def _warn_of_default() -> None:
-    """Warn once: what comes to an end is not done again."""
+    """Warn once, since work that has ended is not repeated."""
     warnings.warn(default_judge_note(), WeakJudgeWarning, stacklevel=3)
 
 
@@ -227,7 +227,7 @@ def _given(model: object, *, base_url: str | None, api_key: str | None) -> ChatM
 
 
 def _from_environment(variable: str) -> str | None:
-    """The base URL that a variable names, checked; None for none."""
+    """Return the base URL in a variable, checked; None for none."""
     named = os.environ.get(variable, "").strip()
     return checked_url(named, variable) if named else None
 

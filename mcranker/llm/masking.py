@@ -1,4 +1,4 @@
-"""Secrets taken out of what people read: API keys, addresses that hold one, and names of hosts.
+"""Removal of secrets from texts for people: API keys, addresses that hold one, names of hosts.
 
 A known key is found as a whole or by any 8 characters of it in a row, in other case, in base64
 and in percent encoding too.
@@ -32,12 +32,12 @@ if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator
 
 MARK = "[key]"
-"""In place of a secret."""
+"""Replaces a secret."""
 
 HOST_MARK = "[address]"
-"""In place of a host."""
+"""Replaces a host."""
 
-LEAST_SECRET = 4  # characters; fewer tell nothing, and stand in many words
+LEAST_SECRET = 4  # characters; fewer say nothing, and are part of many words
 _ROW = 8  # characters of a secret that show it; fewer may be those of a word
 LONGEST_URL = 200  # characters of an address that are shown
 
@@ -88,7 +88,7 @@ def masked(text: str, secrets: Iterable[str] = ()) -> str:
 
 
 def without_hosts(text: str, shown: Iterable[str] = ()) -> str:
-    """A text without the names and addresses of hosts, as far as they can be seen to be such.
+    """Return a text without recognizable names and addresses of hosts.
 
     Those of `shown` and below them stay, and so do this machine and the sites of OpenAI and
     Anthropic.
@@ -106,7 +106,7 @@ def without_hosts(text: str, shown: Iterable[str] = ()) -> str:
 
 
 def shown_url(url: str) -> str:
-    """An address as people see it, without secrets; see above. Any text will do."""
+    """Return an address without secrets; see above. Any text will do."""
     scheme = _SCHEME.match(url)
     start = scheme.end() if scheme else 0
     rest, fragment, _ = url[start:].partition("#")
@@ -190,7 +190,7 @@ def _without(text: str, secret: str) -> str:
 
 
 def _forms(secret: str) -> Iterator[str]:
-    """A secret as it is, and in base64 wherever it begins there: what of it always is the same."""
+    """Yield a secret and the parts of its base64 that are the same at any offset."""
     yield secret.translate(_AS_ONE)
     content = secret.encode("utf-8", "replace")
     for before in range(3):

@@ -1,4 +1,4 @@
-"""What calls cost, by the price table that genai-prices carries."""
+"""Cost of calls, from the price table of genai-prices."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from mcranker.llm.providers.openai_decisions import decides
 from personas.ranking.usage import Usage
 
 DECISIONS_SUFFIX = "+decisions"
-"""What the name of a model of OpenAI ends with where it was asked typed questions."""
+"""Suffix of the name of an OpenAI model that was asked typed questions."""
 
 # US dollars a token of input; output is free. The table has neither; as reported in November 2026.
 _DECISIONS = 0.10e-6

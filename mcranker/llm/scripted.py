@@ -55,4 +55,4 @@ class ScriptedChat:
         return answer
 
     async def aclose(self) -> None:
-        """Nothing to release."""
+        """Do nothing: there is nothing to release."""

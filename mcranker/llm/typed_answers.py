@@ -25,7 +25,7 @@ class OddAnswer(ValueError):
 
 
 def check_limits(request: ChatRequest, limits: Capabilities, model: str) -> None:
-    """Refuse what the service would refuse, before it is sent.
+    """Refuse requests that the service would refuse, before sending them.
 
     Raises:
         RequestRejected: too many questions, or too many levels or options of one.
@@ -48,12 +48,12 @@ def check_limits(request: ChatRequest, limits: Capabilities, model: str) -> None
 
 
 def missing(problem: str) -> Answer:
-    """An answer that did not come."""
+    """Return a missing answer."""
     return Answer(None, problem=problem)
 
 
 def read_answer(read: Callable[[], Answer]) -> Answer:
-    """What `read` makes of an answer, or an answer with the problem that it finds."""
+    """Return the answer of `read`, or an answer with the problem that it finds."""
     try:
         return read()
     except OddAnswer as problem:
@@ -61,7 +61,7 @@ def read_answer(read: Callable[[], Answer]) -> Answer:
 
 
 def yes_no(question: Question, p: Any, confidence: Any = None) -> Answer:
-    """Yes with probability `p`.
+    """Return the answer yes with probability `p`.
 
     Raises:
         OddAnswer: it is no probability.

@@ -1,4 +1,4 @@
-"""What all wrappers around a chat model share."""
+"""Base of all wrappers around a chat model."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ from mcranker.llm.chat import Capabilities, ChatModel, CutsByTokens
 
 
 class Wrapper:
-    """A chat model that stands around another one; subclasses say how they answer."""
+    """A chat model that wraps another one; subclasses say how they answer."""
 
     def __init__(self, model: ChatModel) -> None:
         self._model = model
@@ -21,7 +21,7 @@ class Wrapper:
 
     @property
     def inner(self) -> ChatModel:
-        """The model that this one stands around."""
+        """The wrapped model."""
         return self._model
 
     @property
@@ -34,6 +34,6 @@ class Wrapper:
 
 
 def tokenizer_of(model: ChatModel) -> CutsByTokens | None:
-    """What cuts texts by the model's tokens; None if its tokenizer is not known here."""
+    """Return the model that cuts texts by its tokens; None if its tokenizer is not known here."""
     model = model.innermost if isinstance(model, Wrapper) else model
     return model if isinstance(model, CutsByTokens) else None

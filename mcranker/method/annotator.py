@@ -1,4 +1,4 @@
-"""The actor that judges: it writes a rubric (Eq. 2) and scores passages by it (Eq. 3)."""
+"""The actor of a judge: it writes a rubric (Eq. 2) and scores passages by it (Eq. 3)."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ logger = safe_logger("mcranker.method.annotator")
 
 @dataclass(frozen=True, slots=True)
 class WriteRubric:
-    """To an annotator: write your rubric, if you are to have one; the answer is the member."""
+    """To an annotator: write your rubric, if needed; the answer is the member."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -43,7 +43,7 @@ class ScorePassage:
 
 @dataclass(frozen=True, slots=True)
 class ScorePassages:
-    """To a judge that takes several at once: score the passages of these rows."""
+    """To a judge: score the passages of these rows together."""
 
     rows: tuple[int, ...]
 
@@ -58,7 +58,7 @@ class Scores:
 
 
 class TakesScores(Protocol):
-    """Whoever judges tell their scores: the ensembler."""
+    """Receiver of judges' scores: the ensembler."""
 
     async def tell(self, message: Scores, /) -> None: ...
 
@@ -122,11 +122,7 @@ class Annotator(Actor[WriteRubric | ScorePassage, Member]):
         self._prompt = ScorePrompt.of_member(self.member, self._session)
 
     def _may_write(self) -> bool:
-        """Whether a rubric that is lacking is written; else the persona's name has to do.
-
-        Raises:
-            UnsupportedCapability: it cannot be written, and the questions are made from it.
-        """
+        """True if a missing rubric is written; else the persona judges by its name."""
         config, model = self._session.config, self._session.models.criteria
         if model.capabilities.prompts:
             return True
@@ -141,7 +137,7 @@ class Annotator(Actor[WriteRubric | ScorePassage, Member]):
         return False
 
     async def _write_rubric(self, examples: Sequence[Member]) -> Rubric:
-        """The rubric that the criteria model writes; for the data set if so configured."""
+        """Return the rubric written by the criteria model; for the data set if so configured."""
         session = self._session
         config, prompts = session.config, session.prompts
         brief = "criteria_dataset" if config.criteria == "dataset" else "criteria"
@@ -168,7 +164,7 @@ class Annotator(Actor[WriteRubric | ScorePassage, Member]):
 
 
 class ScorePrompt:
-    """A scoring prompt with everything put in but the passage.
+    """A scoring prompt, complete but for the passage.
 
     Args:
         template: of the prompt.
@@ -198,7 +194,7 @@ class ScorePrompt:
 
     @classmethod
     def of_member(cls, member: Member, session: Session) -> ScorePrompt:
-        """For one persona, with its rubric if it has one."""
+        """Return the prompt of one persona, with its rubric if it has one."""
         values = {"persona": member.name, "description": member.persona.description}
         if member.rubric is None:
             return cls(session.prompts["score_without_criteria"].bind(values), session, None)
@@ -207,7 +203,7 @@ class ScorePrompt:
 
     @classmethod
     def direct(cls, members: Sequence[Member], session: Session) -> ScorePrompt:
-        """For a judge without a persona, by the criteria of `members` if any (Table 2)."""
+        """Return the prompt without a persona, by the criteria of `members` if any (Table 2)."""
         if not members:
             return cls(session.prompts["direct"], session, None)
         template = session.prompts["direct_with_criteria"].bind(
@@ -216,7 +212,7 @@ class ScorePrompt:
         return cls(template, session, None)
 
     async def score(self, passage: Passage, judge: str) -> Score:
-        """The passage's score; a score that cannot be had is missing, with the reason.
+        """Return the passage's score, or a missing score with the reason.
 
         Args:
             passage: what is judged.
@@ -247,7 +243,7 @@ class ScorePrompt:
 
 
 def missing_score(error: ModelError) -> Score:
-    """The score of a passage whose call failed: missing, with the reason.
+    """Return a missing score, with the error as its reason.
 
     Raises:
         ModelError: the model as such failed, not just this passage's request.

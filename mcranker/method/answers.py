@@ -1,4 +1,4 @@
-"""Scoring schemes: what a judge is asked for, and how its reply becomes a `Score`."""
+"""Scoring schemes: the form of a judge's reply, and its conversion to a `Score`."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ TYPED_SCORINGS = ("integer", "expected", "per_criterion")
 
 
 class ScaleOptions(Protocol):
-    """What a scheme reads of `mcranker.RankerConfig`, which has more."""
+    """The fields of `mcranker.RankerConfig` that a scheme reads."""
 
     @property
     def scale(self) -> int: ...
@@ -33,7 +33,7 @@ class ScaleOptions(Protocol):
 
 
 class Scoring(ABC):
-    """How one judge answers: see ``docs/extending.md`` for one of your own.
+    """Answer format of one judge; see ``docs/extending.md`` for writing your own.
 
     Args:
         config: the ranker's choices.
@@ -41,7 +41,7 @@ class Scoring(ABC):
         rubric: the judge's criteria, if there are any.
 
     Attributes:
-        instruction: says in the prompt what to answer; stands where it has ``{answer}``.
+        instruction: says in the prompt what to answer; replaces its ``{answer}``.
         prefill: the beginning of the reply, for models that take one.
         schema: form of the reply; None for free text, which an estimate takes to be short.
         labels: texts of which the reply is one, and whose probabilities are wanted.
@@ -49,10 +49,10 @@ class Scoring(ABC):
     """
 
     needs_rubric: ClassVar[bool] = False
-    """Whether it scores by the criteria themselves, and so cannot do without."""
+    """True if it scores by the criteria themselves, and so needs them."""
 
     uses_labels: ClassVar[bool] = False
-    """Whether the option ``labels`` goes with it."""
+    """True if it takes the option ``labels``."""
 
     instruction: str
     prefill: str = ""
@@ -66,7 +66,7 @@ class Scoring(ABC):
 
     @abstractmethod
     def read(self, reply: ChatReply) -> Score:
-        """The reply as a score, from 0 to `top`.
+        """Return the score in a reply, from 0 to `top`.
 
         Raises:
             Unreadable: it is not of the form that was asked for; its text goes to the model,
@@ -80,7 +80,7 @@ class Scoring(ABC):
 
     @classmethod
     def lack(cls, capabilities: Capabilities) -> str:
-        """What a model does not offer and would have to, as "gives no ..."; empty if nothing."""
+        """Return the required feature that a model lacks, as "gives no ..."; empty if none."""
         return ""
 
     def _take(self, prompts: PromptSet, name: str, **values: str) -> None:

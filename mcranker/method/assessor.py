@@ -32,7 +32,7 @@ class Assessed:
 
 
 class TakesAssessments(Protocol):
-    """Whoever the assessor tells its scores: the ensembler."""
+    """Receiver of the assessor's scores: the ensembler."""
 
     async def tell(self, message: Assessed, /) -> None: ...
 

@@ -1,4 +1,4 @@
-"""The actor in the middle: it decides what is still worth asking, and holds what comes back."""
+"""The central actor: it chooses the next calls and collects their results."""
 
 from __future__ import annotations
 
@@ -23,12 +23,12 @@ from mcranker.runtime.actor import Actor
 from personas.ranking.types import DEADLINE, Score, ScoreMatrix
 
 _SPARE = 8
-"""One call for so many places is handed out before there is a place for it."""
+"""Places per call that is handed out before there is a place for it."""
 
 
 @dataclass(frozen=True, slots=True)
 class TeamKnown:
-    """To the ensembler: so many judges fill so many columns of the score matrix."""
+    """To the ensembler: the number of judges, and of columns of the score matrix."""
 
     columns: int
     judges: int
@@ -53,7 +53,7 @@ class Ready:
 
 
 class Progress(NamedTuple):
-    """How far a query is."""
+    """Progress of a query."""
 
     #: scores that have come, or are known to be missing
     scored: int
@@ -66,7 +66,7 @@ class Progress(NamedTuple):
 
 
 class Ensembler(Actor[TeamKnown | Ready | Scores | Assessed, None]):
-    """Hands out calls, takes the scores, and knows when a passage and the query are complete.
+    """Hands out calls, collects scores, and detects complete passages and queries.
 
     What is still worth asking is everything, or with ``top_k`` what its bounds leave. The
     assessor, where the ensemble is one, gets a passage as soon as its scores are in.
@@ -114,19 +114,19 @@ class Ensembler(Actor[TeamKnown | Ready | Scores | Assessed, None]):
             self.assessor = Assessor(session, self, scientists)
             self.assessed = ScoreMatrix.empty(rows, 1)
             self._most_assessing = session.calls_at_once(session.models.assessor)
-            # A model with few prompt prefixes would evaluate them anew by turns.
+            # A model with few prompt prefixes would evaluate them again and again.
             self._assess_last = session.models.assessor.capabilities.prefix_slots is not None
         self._to_assess: deque[int] = deque()
         self._assessments = 0
 
     def progress(self) -> Progress:
-        """How far the query is."""
+        """Return the query's progress."""
         each = self._team.columns // self._team.judges if self._team else 1
         total = self._schedule.total * each
         return Progress(self._scored, total, len(self._under_way), self._assessments)
 
     def close_at_deadline(self, columns: int) -> None:
-        """What has not come by now is missing. The matrix keeps the first so many columns."""
+        """Mark outstanding scores as missing. The matrix keeps the first `columns` columns."""
         self.matrix.values = self.matrix.values[:, :columns]
         for scores in (self.matrix, self.assessed):
             if scores is not None:
@@ -219,7 +219,7 @@ class Ensembler(Actor[TeamKnown | Ready | Scores | Assessed, None]):
         )
 
     async def _hand_out(self) -> None:
-        # Nobody's mailbox fills up: it takes as many messages as may be under way. An actor that
+        # No mailbox fills up: it takes as many messages as may be under way. An actor that
         # takes none any more has failed, and its own error is the one to tell.
         with suppress(anyio.BrokenResourceError, anyio.ClosedResourceError):
             while len(self._under_way) < self._most and (call := self._schedule.take()) is not None:
@@ -236,7 +236,7 @@ class Ensembler(Actor[TeamKnown | Ready | Scores | Assessed, None]):
                 await self.assessor.tell(Assess(row, self._given(row)))
 
     def _together(self, row: int, most: int) -> tuple[int, ...]:
-        """A row and those that follow it, for one judge that takes several at once."""
+        """Return a row and those that follow it, for a judge that scores several at once."""
         rows = [row]
         while len(rows) < most and (call := self._schedule.take()) is not None:
             rows.append(call[0])
@@ -249,7 +249,7 @@ class Ensembler(Actor[TeamKnown | Ready | Scores | Assessed, None]):
         return bool(self._to_assess) and len(self._assessing) < self._most_assessing
 
     def _given(self, row: int) -> list[tuple[str, float | None]]:
-        """Who has given the passage which score, in the order of the team."""
+        """Return each judge with its score of the passage, in the order of the team."""
         names = {
             place: name for each in self._judges.values() for place, name in each.columns.items()
         }
@@ -262,12 +262,12 @@ class Ensembler(Actor[TeamKnown | Ready | Scores | Assessed, None]):
         return self._team is not None and self._answers[row] == self._team.columns
 
     def _reach(self, rows: slice) -> NDArray[np.float64]:
-        """The highest final scores that passages can reach."""
+        """Return the highest final scores that passages can reach."""
         return self._rule.reach(self.matrix.values[rows], self._unasked[rows])
 
 
 HOPELESS = 10
-"""So many passages fail and none has a score: there will be no ranking of this query."""
+"""Failed passages, with none scored, after which a query is given up."""
 
 
 class Failure(NamedTuple):
@@ -282,7 +282,7 @@ class Failure(NamedTuple):
 
 
 class Failures:
-    """Tells passages that failed from a query, or a model, that fails as a whole.
+    """Tells single failed passages from a query, or a model, that fails as a whole.
 
     Where calls failed and no score at all was answered, that is an error, as it is where a judge
     was given up and there is no score. It is one early, once `HOPELESS` passages have failed and
@@ -328,7 +328,7 @@ class Failures:
             raise error
 
     def check(self) -> None:
-        """See, once all scores have come, that this is a ranking, and the model was not down.
+        """Check, once all scores have come, that they make a ranking and the model was not down.
 
         Raises:
             ModelError: the first failure that is no missing score.

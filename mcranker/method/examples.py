@@ -17,7 +17,7 @@ from personas.templates import Template, Turn
 
 
 async def examples_for(member: Member, about: str, session: Session) -> tuple[Member, ...]:
-    """The members of the library whose rubrics are closest to this persona and text.
+    """Return the members of the library whose rubrics are closest to this persona and text.
 
     Where the recruiter answers typed questions only, as the embedded encoder does, it says who is;
     else the words that they share do. The same for the same persona and text.
@@ -67,7 +67,7 @@ def with_examples(
 ) -> tuple[Turn, ...]:
     """The criteria prompt with the rubrics of `examples` in it.
 
-    They stand where the prompt has ``{{examples}}``, else behind its last turn that is not the
+    They replace the prompt's ``{{examples}}``, else behind its last turn that is not the
     beginning of the reply.
     """
     text = ""

@@ -30,7 +30,7 @@ _Cell = tuple[int, Entry]
 
 
 def may_be_panel(session: Session) -> bool:
-    """Whether the team judges as one `Panel`."""
+    """True if the team judges as one `Panel`."""
     config = session.config
     if config.questions is not None:
         return True
@@ -42,7 +42,7 @@ class Panel(Actor[ScorePassages, None]):
     """All judges score passages together: one call asks all questions about all of them (Eq. 3).
 
     Where a model takes fewer questions or shorter states, the passages are divided over several
-    calls, and then the questions. The passages of a call stand in first-stage order, turned by a
+    calls, and then the questions. The passages of a call are in first-stage order, turned by a
     hash of the query and by one more from call to call, so that none stands first in all of them.
     What fails with others is asked again: a call that fails, in halves; an answer that is missing,
     alone. Scores by criterion are combined by the weights of the rubric; where one of them is
@@ -76,7 +76,7 @@ class Panel(Actor[ScorePassages, None]):
 
     @classmethod
     def of_team(cls, members: Sequence[Member], session: Session, ensembler: TakesScores) -> Panel:
-        """For a team whose rubrics are written."""
+        """Return the panel of a team whose rubrics are written."""
         questions = session.config.questions
         sheet: Sheet = (
             PromptSheet(members, session)
@@ -87,7 +87,7 @@ class Panel(Actor[ScorePassages, None]):
 
     @property
     def at_once(self) -> int:
-        """Passages that are put into one call, at most."""
+        """Most passages in one call."""
         return self._session.config.passages_per_call or 1
 
     async def _score(self, message: ScorePassages) -> None:
@@ -99,10 +99,7 @@ class Panel(Actor[ScorePassages, None]):
     def _parts(
         self, rows: Rows, entries: Sequence[Entry]
     ) -> Iterator[tuple[Rows, Sequence[Entry]]]:
-        """What is asked in one call each: few enough questions, and a state that is short enough.
-
-        Passages are divided before the questions about one of them are.
-        """
+        """Yield the questions of each call within all limits; passages are split first."""
         if len(entries) > self._most:
             half = self._most * math.ceil(len(entries) / self._most / 2)
             yield from self._parts(rows, entries[:half])
@@ -128,7 +125,7 @@ class Panel(Actor[ScorePassages, None]):
     async def _ask(
         self, rows: Rows, entries: Sequence[Entry], cells: dict[_Cell, Answer | Score]
     ) -> None:
-        """Put the entries to the passages of `rows`, and what comes of it into `cells`.
+        """Ask the entries about the passages of `rows`, and put the answers into `cells`.
 
         The scores of a passage go to the ensembler once all entries are answered about it.
 
@@ -219,7 +216,7 @@ class Panel(Actor[ScorePassages, None]):
         )
 
     def _value(self, answer: Answer) -> float:
-        """What an answer counts: its mean, or with ``scoring="integer"`` its likeliest level."""
+        """Return an answer's value: its mean, or with ``scoring="integer"`` its likeliest level."""
         assert answer.value is not None
         if self._session.config.scoring != "integer":
             return answer.value
@@ -245,7 +242,7 @@ class Panel(Actor[ScorePassages, None]):
 
 
 def _checked(reply: ChatReply, questions: Sequence[Question]) -> tuple[Answer, ...]:
-    """The answers, those that are off their scale without a value."""
+    """Return the answers; those off their scale lose their value."""
     answers = reply.answers or ()
     if len(answers) != len(questions):
         raise Unreadable(f"it holds {len(answers)} of {len(questions)} answers.")

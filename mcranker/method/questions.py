@@ -1,4 +1,4 @@
-"""The questions that a team puts to a passage: what is asked, and about what.
+"""The questions of a team about a passage, and the data they refer to.
 
 A `Sheet` holds what is the same for all passages of a query. Its entries are asked about each
 passage: one for each persona, or one for each criterion of each.
@@ -24,7 +24,7 @@ FEWEST_LEVELS = 2
 
 @dataclass(frozen=True, slots=True)
 class Entry:
-    """What is asked about each passage, once.
+    """A question asked about each passage, once.
 
     Attributes:
         column: of the persona, in the score matrix.
@@ -53,7 +53,7 @@ class Sheet(Protocol):
         ...
 
     def ask(self, passages: Sequence[Passage], entries: Sequence[Entry]) -> Asked:
-        """The request that puts these entries to each of these passages."""
+        """Return the request for these entries and passages."""
         ...
 
 
@@ -167,7 +167,7 @@ class DirectSheet:
     """One question a passage, without a persona (App. D.6).
 
     Args:
-        members: whose criteria stand in the question, if any.
+        members: whose criteria are in the question, if any.
         session: the query.
     """
 

@@ -33,10 +33,10 @@ from personas.templates import Template
 logger = safe_logger("mcranker")
 
 AT_ONCE = 10
-"""Passages that one call asks about, at most; a weak model is asked about each by itself."""
+"""Most passages in one call; a weak model is asked about each by itself."""
 
 LONGEST_REASON, LONGEST_QUOTE = 400, 300
-"""Characters that are kept."""
+"""Most characters to keep."""
 
 _TOKENS_A_REASON = 150
 _MOST_SENTENCES = 50  # of a passage, among which the nearest is looked for
@@ -55,7 +55,7 @@ _AROUND_A_QUOTE = "' \t\r\n…"
 
 @dataclass(slots=True)
 class _Found:
-    """What has come.
+    """Results so far.
 
     Attributes:
         reasons: (row, judge) -> the reason.
@@ -69,7 +69,7 @@ class _Found:
 
 
 class _Task(NamedTuple):
-    """A judge, and what it is asked about: row of the session -> what it gave the passage."""
+    """A judge and its scores to explain: row of the session -> the score in words."""
 
     name: str
     given: Mapping[int, str]
@@ -168,7 +168,7 @@ async def explain(
 
 
 def quoted(quote: str, passage: str) -> str | None:
-    """The words of the passage that a quote gives, as they are there.
+    """Return the quoted words as they are in the passage.
 
     White space and the kind of quotation marks do not count; nor do marks around the quote.
 
@@ -183,7 +183,7 @@ def quoted(quote: str, passage: str) -> str | None:
 
 
 def _given(ranking: Ranking, hit: Hit, judge: str) -> str:
-    """What the judge gave the passage, in words; empty where it gave nothing."""
+    """Return the judge's score of the passage, in words; empty if it gave none."""
     if ranking.judges:
         score, rank = hit.scores.get(judge), hit.ranks.get(judge)
         if rank is not None:
@@ -196,7 +196,7 @@ def _given(ranking: Ranking, hit: Hit, judge: str) -> str:
 
 
 def _members(ranking: Ranking, judge: str) -> tuple[str, str, Sequence[Member]]:
-    """Name and description of a judge, and the members whose criteria it judged by."""
+    """Return a judge's name and description, and the members whose criteria it used."""
     member = ranking.member(judge)
     if member is None:
         instruction = str(ranking.config.get("instruction", ""))
@@ -237,11 +237,7 @@ async def _ask_all(
 async def _ask(
     session: Session, task: _Task, template: Template, rows: Rows, found: _Found, *, again: bool
 ) -> None:
-    """Ask one judge about some passages, and once more about those that a reply leaves out.
-
-    Raises:
-        ModelError, BudgetExceeded: the model as such failed, not just these passages' requests.
-    """
+    """Ask one judge about some passages, and once more about those that a reply leaves out."""
     name = session.models.scoring.name
 
     async def call(part: Rows) -> Mapping[int, tuple[str, str]]:
@@ -297,10 +293,7 @@ async def _ask(
 async def _nearest_sentences(
     ranking: Ranking, session: Session, tasks: Sequence[_Task], found: _Found
 ) -> None:
-    """Take the sentence of each passage that is nearest to the query as the judge sees it.
-
-    One call asks about the sentences of several passages.
-    """
+    """Take each passage's sentence nearest to the query for the judge; one call has several."""
     judges = {}
     for task in tasks:
         name, description, members = _members(ranking, task.name)

@@ -1,4 +1,4 @@
-"""The actor that recruits: it invents personas, or picks them from the library.
+"""The actor of the recruiter: it invents personas, or picks them from the library.
 
 A small model cannot name experts, nor pick them from a list, but the words with which it would go
 on after "this question belongs to the field of" tell the subject well. Each persona of the library
@@ -40,16 +40,16 @@ CALIBRATION_QUERIES = (
     "What is the capital of Peru?",
     "latest smartphone reviews",
 )
-"""Three queries about nothing in particular, and three about things far apart."""
+"""Three general queries, and three on distant topics."""
 NO_EXAMPLE = "(no example is at hand)"
-"""What a recruiter sees in place of an example passage."""
+"""Shown to a recruiter in place of an example passage."""
 
 _UNLISTED = 0.5
-"""How far below the least likely word listed a word that is not listed counts, in nats."""
+"""Nats by which an unlisted word counts below the least likely listed one."""
 
 
 async def recruit(session: Session, seats: Seats) -> tuple[Member, ...]:
-    """Recruits for the seats that are left (Eq. 1).
+    """Recruit for the open seats (Eq. 1).
 
     They come without a rubric, unless ``criteria="library"`` takes the library's.
 
@@ -96,7 +96,7 @@ class Recruiter(Actor[Passage, tuple[Member, ...]]):
         self._model = session.models.recruiter
 
     async def _recruit(self, example: Passage) -> tuple[Member, ...]:
-        """The recruits; those that lack are asked for once more, unless ``reask=0``."""
+        """Recruit members; missing ones are asked for once more, unless ``reask=0``."""
         found = await self._recruit_once(example)
         wanted = self._seats.recruits
         if len(found) < wanted and self._session.config.reask:
@@ -104,7 +104,7 @@ class Recruiter(Actor[Passage, tuple[Member, ...]]):
             try:
                 found += await rest._recruit_once(example)
             except ReplyError as error:
-                logger.info("query %r: nobody else was named: %s", self._session.asked.id, error)
+                logger.info("query %r: no one else was named: %s", self._session.asked.id, error)
         if len(found) < wanted:
             logger.warning(
                 "query %r: asked for %d recruits, got %d; the team is smaller than the others",
@@ -151,7 +151,7 @@ class Recruiter(Actor[Passage, tuple[Member, ...]]):
         )
 
     def _who_may_join(self, personas: Sequence[Persona]) -> tuple[Persona, ...]:
-        """The first so many personas that are neither on the team already nor forbidden."""
+        """Return the first N personas that are neither on the team already nor forbidden."""
         recruits = self._seats.recruits
         if self._session.config.snake_case_personas:
             renamed = map(_snake_cased, personas)
@@ -181,7 +181,7 @@ class Recruiter(Actor[Passage, tuple[Member, ...]]):
             chosen = [(known.get(persona.name.casefold()), persona) for persona in personas]
             found = [_with_reason(member, persona) for member, persona in chosen if member]
             if not found:
-                raise Unreadable("none of the names stands in the list.")
+                raise Unreadable("none of the names stands in the list.")  # english: sent to models
             return tuple(found[: self._seats.recruits])
 
         return await self._session.ask(
@@ -194,7 +194,7 @@ class Recruiter(Actor[Passage, tuple[Member, ...]]):
         )
 
     async def _most_likely(self) -> tuple[Member, ...]:
-        """The members whom the answers to typed questions make the likeliest to judge well.
+        """Return the members that judge best, by the answers to typed questions.
 
         That is one choice among all, or where the model takes fewer options, a yes/no question
         about each.
@@ -237,7 +237,7 @@ class Recruiter(Actor[Passage, tuple[Member, ...]]):
         )
 
     async def _answers(self, questions: tuple[Question, ...]) -> tuple[Answer, ...]:
-        """The answer to each question about the query, with all the probabilities."""
+        """Return the answers about the query, with all the probabilities."""
 
         def read(reply: ChatReply) -> tuple[Answer, ...]:
             answers = reply.answers or ()
@@ -262,7 +262,7 @@ class Recruiter(Actor[Passage, tuple[Member, ...]]):
         )
 
     async def _most_suitable(self) -> tuple[Member, ...]:
-        """The members whose topics the model most likely names for the query."""
+        """Return the members whose topics the model most likely names for the query."""
         candidates = [member for member in self._seats.candidates if member.persona.topics]
         # Of the whole library, so that what is asked does not depend on who may join.
         words = first_words([member for member in library.members() if member.origin != "fixed"])
@@ -317,7 +317,7 @@ def suitability(
     logprobs: Mapping[str, float],
     baselines: Sequence[Mapping[str, float]],
 ) -> list[float]:
-    """How much better each member's topics fit this query than the calibration queries, in nats.
+    """Return by how many nats each member's topics fit this query better than the baselines.
 
     Args:
         members: in the order of the result; each has at least one topic.
@@ -332,7 +332,7 @@ def suitability(
 def lift_by_topic(
     member: Member, logprobs: Mapping[str, float], baselines: Sequence[Mapping[str, float]]
 ) -> list[tuple[float, str]]:
-    """The member's topics by how much the query speaks for them, in nats, most first."""
+    """Return the member's topics by their fit to the query, in nats, best first."""
     lifts = []
     for topic in member.persona.topics:
         word = _first_word(topic)

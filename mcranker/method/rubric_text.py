@@ -1,4 +1,4 @@
-"""Rubrics as judges get them: with an instruction, and in the words of the prompt set's pieces."""
+"""Rubrics in judges' prompts: with an instruction, and in the words of the prompt set's pieces."""
 
 from __future__ import annotations
 
@@ -9,8 +9,8 @@ from personas import Criterion, Member, Persona, PromptSet, Rubric
 from personas.schema import MOST_CRITERIA
 
 INSTRUCTION_SHARE = 30.0
-"""Percent of the weight that an instruction has in each rubric; the other criteria share the rest
-in their own proportions."""
+"""Percent of each rubric's weight for an instruction; other criteria share the rest in proportion.
+"""
 
 _LONGEST_NAME = 200
 
@@ -45,14 +45,14 @@ def with_instruction(member: Member, instruction: str) -> Member:
 
 
 def judge_without_team(instruction: str) -> tuple[Member, ...]:
-    """The judge of rankers without a team: nobody, or with an instruction one with criteria."""
+    """The judge of rankers without a team: none, or with an instruction one with criteria."""
     if not instruction.strip():
         return ()
     return (with_instruction(Member(persona=Persona(name="search expert")), instruction),)
 
 
 def rubric_as_text(member: Member, prompts: PromptSet) -> dict[str, str]:
-    """The criteria as prompts show them: in full, and by name only."""
+    """Return the criteria for prompts: in full, and by name only."""
     full, names = [], []
     for number, criterion in enumerate(member.rubric.criteria if member.rubric else (), start=1):
         values = {
@@ -68,7 +68,7 @@ def rubric_as_text(member: Member, prompts: PromptSet) -> dict[str, str]:
 
 
 def rubrics_as_text(members: Sequence[Member], prompts: PromptSet) -> dict[str, str]:
-    """The criteria of a whole team, persona by persona, each with its own weights (Table 2)."""
+    """Return a whole team's criteria, persona by persona, each with its own weights (Table 2)."""
     of_each = [
         {
             name: prompts.piece(

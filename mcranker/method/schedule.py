@@ -1,6 +1,6 @@
-"""Which scores are still worth asking for: all of them, or those that the first ranks depend on.
+"""Schedules of scoring calls: all of them, or those that the first ranks depend on.
 
-A schedule hands out calls and takes note of how they ended; it makes none itself. Rows stand for
+A schedule hands out calls and takes note of how they ended; it makes none itself. Rows are
 distinct passages. A judge takes part from the moment it is ready.
 """
 
@@ -16,7 +16,7 @@ from numpy.typing import NDArray
 from mcranker.method.topk import NecessaryCalls, fewest_rows, strictest_first
 
 SAMPLE = 3
-"""So many passages, the first, are scored by all judges to find the strictest of them."""
+"""First passages that all judges score, to find the strictest judge."""
 
 Call: TypeAlias = tuple[int, int]
 """Row of the score matrix, and judge."""
@@ -27,24 +27,24 @@ class Schedule(Protocol):
 
     @property
     def total(self) -> int:
-        """How many calls there will be, as far as is known."""
+        """Number of calls there will be, as far as is known."""
         ...
 
     @property
     def finished(self) -> bool:
-        """Whether all calls have ended."""
+        """True if all calls have ended."""
         ...
 
     def ready(self, judge: int) -> None:
-        """The judge can score from now on."""
+        """Note that the judge can score from now on."""
         ...
 
     def take(self) -> Call | None:
-        """A call that nobody has taken; None if there is none for now."""
+        """Return an open call; None if there is none for now."""
         ...
 
     def settle(self, row: int, judge: int) -> None:
-        """The call has ended, with a score or without."""
+        """Note the end of a call, with a score or without."""
         ...
 
 
@@ -57,7 +57,7 @@ class EveryScore:
     Args:
         rows: distinct passages.
         judges: how many there are, at most until the team is known.
-        together: nobody begins before all are ready.
+        together: none begins before all are ready.
         by_judge: one judge after the other.
     """
 
@@ -78,7 +78,7 @@ class EveryScore:
         return self._done == self.total
 
     def team_known(self, judges: int) -> None:
-        """There are no more judges than these."""
+        """Set the number of judges."""
         self._judges = judges
 
     def ready(self, judge: int) -> None:
@@ -99,7 +99,7 @@ class EveryScore:
 
 
 class TopScores:
-    """The judges score what the first `k` ranks depend on, see `mcranker.method.topk`.
+    """The judges score only what the first `k` ranks depend on, see `mcranker.method.topk`.
 
     Once all are ready, each scores the first few passages, by which the strictest is found. That
     one scores all passages; the others only those that can still reach the first ranks.
@@ -177,7 +177,7 @@ class TopScores:
             self._go_on()
 
     def _go_on(self) -> None:
-        """From the sample to all passages, and from there to the necessary calls."""
+        """Move on from the sample to all passages, and from there to the necessary calls."""
         if not self._passed:
             self._passed = True
             if self._sampled:

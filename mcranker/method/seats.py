@@ -1,4 +1,4 @@
-"""Teams in all the forms in which users give them, and the seats that are left for recruits."""
+"""Users' teams in all their forms, and the seats that are left for recruits."""
 
 from __future__ import annotations
 
@@ -32,11 +32,11 @@ name of a persona without a rubric.
 _logger = safe_logger("mcranker.team")
 _FILES = {".yaml", ".yml", ".json", ".jsonl"}
 _MOST_MADE_UP = 20
-"""Recruits that an estimate makes up, at most; see `mcranker.estimate`."""
+"""Most recruits that an estimate invents; see `mcranker.estimate`."""
 
 
 def as_team(team: TeamSpec) -> Team:
-    """The team, checked.
+    """Check and return a team.
 
     Raises:
         SchemaError: the file cannot be used, or the library has no team of that name.
@@ -73,7 +73,7 @@ def _of_file(path: str | os.PathLike[str]) -> Team:
 
 @dataclass(frozen=True, slots=True)
 class Seats:
-    """Who is on a team before anybody is recruited, how many are recruited, and who never is.
+    """Fixed team members, number of recruits, and forbidden names.
 
     Attributes:
         members: the team given, or the NLP scientist; then those required.
@@ -89,10 +89,10 @@ class Seats:
 
     @classmethod
     def of(cls, config: RankerConfig, team: Team | None) -> Seats:
-        """The seats of a configuration whose ``team_size`` counts all of them.
+        """Return the seats of a configuration whose ``team_size`` counts all members.
 
         Raises:
-            ConfigError: they are too few; nobody may join a locked team; somebody is both on
+            ConfigError: they are too few; no one may join a locked team; a persona is both on
                 the team and forbidden; or too few of the library are left to choose from.
         """
         if team is not None:
@@ -115,7 +115,7 @@ class Seats:
         return seats
 
     def after(self, found: Sequence[Member]) -> Seats:
-        """The seats that are left when these have joined."""
+        """Return the seats that are left after these members joined."""
         members = (*self.members, *found)
         others = _told(members, self.forbidden)
         return Seats(members, self.recruits - len(found), self.forbidden, others)
@@ -130,21 +130,23 @@ class Seats:
         )
 
     def may_join(self, name: str) -> bool:
-        """Whether a persona of that name is neither on the team already nor forbidden."""
+        """True if a name is neither on the team nor forbidden."""
         return not self._is_on_it(name) and self._forbidding(name) is None
 
     def why_none(self, names: Iterable[str]) -> str:
-        """Why none of the personas named may join, as a recruiter is told."""
+        """Return the recruiter's message about named personas who may not join."""
         if not self.others:
+            # english: sent to models
             return "it names nobody besides the NLP scientist, who is on the team."
         on_it = [repr(name) for name in names if self._is_on_it(name)]
         unwanted = [repr(name) for name in names if self._forbidding(name) is not None]
         parts = [f"on the team already: {', '.join(on_it)}"] if on_it else []
         parts += [f"not wanted: {', '.join(unwanted)}"] if unwanted else []
+        # english: sent to models
         return f"it names nobody who can join the team ({'; '.join(parts)}). Name others."
 
     def for_estimates(self) -> Seats:
-        """The same, for recruits with made-up names, which no pattern is meant for."""
+        """Return the seats for invented names, which no pattern applies to."""
         made_up = [f"Recruit {number}" for number in range(1, _MOST_MADE_UP + 1)]
         patterns = (each for each in self.forbidden if not any(_fits(n, each) for n in made_up))
         return replace(self, forbidden=tuple(patterns))
@@ -177,7 +179,7 @@ class Seats:
 
 
 def as_recruited(members: tuple[Member, ...], config: RankerConfig) -> tuple[Member, ...]:
-    """The members without their rubrics, unless ``criteria="library"`` asks for the library's."""
+    """Return the members without rubrics, unless ``criteria="library"`` keeps the library's."""
     if config.criteria == "library":
         return members
     return tuple(member.model_copy(update={"rubric": None}) for member in members)
@@ -193,7 +195,7 @@ def _check_size(size: int, team: Team) -> None:
         )
     if size > members and team.locked:
         raise ConfigError(
-            f"team_size={size}, but the team given is locked and has {counted}, so nobody can "
+            f"team_size={size}, but the team given is locked and has {counted}, so no one can "
             "join it; unlock it (locked: false), or give no larger size"
         )
 
@@ -205,8 +207,8 @@ def _check_required(
         return
     if team is not None and team.locked:
         raise ConfigError(
-            f"{required[0].name!r} is required, but the team given is locked, so nobody can join "
-            "it; unlock it (locked: false), or do not require anybody else"
+            f"{required[0].name!r} is required, but the team given is locked, so no one can join "
+            "it; unlock it (locked: false), or require no one else"
         )
     total = len(first) + len(required)
     if total > config.team_size:
@@ -218,20 +220,20 @@ def _check_required(
 
 
 def _told(members: Sequence[Member], forbidden: Sequence[str]) -> str:
-    """What stands behind the recruiter's task where a person has had a say in the team."""
+    """Return the recruiter's instructions about fixed members and forbidden names."""
     told = ""
     if members:
         names = "; ".join(" ".join(member.name.split()) for member in members)
         told += f"\n\nThese are on the team already, so name none of them: {names}."
     if forbidden:
         names = "; ".join(forbidden)
-        star = " (* stands for any text)" if "*" in names else ""
+        star = " (* stands for any text)" if "*" in names else ""  # english: sent to models
         told += f"\n\nThese are not wanted on the team, so name none of them: {names}{star}."
     return told
 
 
 def _named(name: str) -> Member:
-    """The member of the library of that name, by file or as shown, or a persona of that name."""
+    """Return the library's member of a name, by file or as shown, or a persona of that name."""
     folded = _folded(name)
     for file, member in zip(library.member_names(), library.members(), strict=True):
         if folded in (_folded(file), _folded(member.name)):
@@ -273,5 +275,5 @@ def _fits(name: str, pattern: str) -> bool:
 
 
 def _folded(name: str) -> str:
-    """The name as names are compared: case, underscores and the width of spaces do not count."""
+    """Return a name for comparison: case, underscores and the width of spaces do not count."""
     return " ".join(name.casefold().replace("_", " ").split())

@@ -1,4 +1,4 @@
-"""One query on its way through the method: what its actors share, and what is counted of it."""
+"""One query in the method: the shared state of its actors, and their counts."""
 
 from __future__ import annotations
 
@@ -43,12 +43,12 @@ T = TypeVar("T")
 _WORD = re.compile(r"\S+")
 
 LONG = 100_000
-"""Characters of passages that are fenced in a thread; fewer take less than the way to it."""
+"""Characters of passages that are fenced in a thread; fewer are faster without."""
 
 
 @dataclass(frozen=True, slots=True)
 class Memory:
-    """What a ranker keeps from query to query.
+    """A ranker's memory between queries.
 
     Attributes:
         dataset_rubrics: persona -> its rubric for the data set, ``criteria="dataset"``.
@@ -61,7 +61,7 @@ class Memory:
     subject_baselines: list[Mapping[str, float]] = field(default_factory=list)
 
     def copy(self) -> Memory:
-        """The same, to be added to apart."""
+        """Return a copy to be changed separately."""
         return Memory(
             dict(self.dataset_rubrics), list(self.dataset_team), list(self.subject_baselines)
         )
@@ -69,7 +69,7 @@ class Memory:
 
 @dataclass(slots=True)
 class Session:
-    """One query on its way through the method.
+    """One query in the method.
 
     Attributes:
         query: as the actors see it.
@@ -125,7 +125,7 @@ class Session:
         memory: Memory,
         emit: Emit | None,
     ) -> Session:
-        """A session for the passages within ``depth``; equal ones are judged once."""
+        """Open a session for the passages within ``depth``; equal ones are judged once."""
         query = Query(asked.text.lower(), asked.id) if config.lowercase_query else asked
         passages = given[: config.depth]
         rows, group_of = distinct(each.content for each in passages)
@@ -145,7 +145,7 @@ class Session:
 
     @contextmanager
     def until_deadline(self) -> Iterator[None]:
-        """Cancel what is done in the block when the deadline comes, and go on behind it."""
+        """Cancel the block at the deadline, and continue after it."""
         with anyio.CancelScope(deadline=self.deadline):
             yield
 
@@ -154,7 +154,7 @@ class Session:
         return self.passages[self.distinct[row]]
 
     def fenced(self, passage: Passage) -> str:
-        """The passage as models see it: between markers that it cannot contain."""
+        """Return the passage for models: between markers that it cannot contain."""
         found = self._fenced.get(passage.content)
         if found is None:
             text = passage_text(passage, self.shown_text(passage), self.config)
@@ -165,15 +165,15 @@ class Session:
 
     @property
     def clean_query(self) -> str:
-        """The query as typed questions have it."""
+        """The query in typed questions."""
         return self.prompts.cleaner.text(self.query.text)
 
     def as_data(self, passage: Passage) -> str:
-        """The passage as typed questions have it: its title, and what models see of its text."""
+        """Return the passage for typed questions: its title, and the text that models see."""
         return without_tokens(passage_text(passage, self.shown_text(passage), self.config))
 
     def shown_text(self, passage: Passage) -> str:
-        """The part of the passage's text that models see."""
+        """Return the part of the passage's text that models see."""
         known = self.texts.get(passage.content)
         return _cut(passage.text, self.config.max_passage_words) if known is None else known
 
@@ -210,7 +210,7 @@ class Session:
         )
 
     def calls_at_once(self, model: ChatModel) -> int:
-        """Calls to be kept ready for `model`.
+        """Return the number of calls to keep ready for `model`.
 
         No more are under way than the model keeps prompt prefixes, since others would drive out
         what the next call needs.
@@ -267,12 +267,12 @@ class Session:
             return result
 
     def mark(self, stage: Stage) -> None:
-        """Note that the stage is under way now."""
+        """Note that the stage is running."""
         now = time.perf_counter()
         self.seconds[stage] = now - self._began.setdefault(stage, now)
 
     async def tell(self, event: Event) -> None:
-        """Give an event to whoever wants to know."""
+        """Send an event to the listener, if there is one."""
         if self.emit is not None:
             await self.emit(event)
 

@@ -1,4 +1,4 @@
-"""The supervisor of one query: actors are started here, and end together."""
+"""The supervisor of one query: actors start here, and end together."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ from personas.ranking.types import ScoreMatrix
 
 @dataclass(frozen=True, slots=True)
 class Scored:
-    """What came of a query.
+    """The result of scoring a query.
 
     Attributes:
         names: of the matrix's columns.
@@ -42,14 +42,14 @@ class Scored:
 
 
 async def score_by_team(session: Session, seats: Seats, *, locked: bool = False) -> Scored:
-    """Recruit, write criteria, score and assess: all at once, as far as one needs not the other.
+    """Recruit, write criteria, score and assess, in parallel as far as possible.
 
     A persona writes its rubric as soon as it is on the team, and scores as soon as its rubric is
     there. At the deadline calls under way are cancelled; answers that have come are kept.
 
     Args:
         session: the query.
-        seats: who is on the team before anybody is recruited, and how many are.
+        seats: fixed members of the team, and the number of recruits.
         locked: no rubric may be added to the team.
 
     Raises:
@@ -131,7 +131,7 @@ async def score_by_judge(
 
 
 async def assemble(session: Session, seats: Seats, *, locked: bool = False) -> list[Member]:
-    """The team with its rubrics, as far as they are there by the deadline; nothing is scored.
+    """Return the team with the rubrics written by the deadline; nothing is scored.
 
     Raises:
         ConfigError, ReplyError, ModelError: as `score_by_team`.

@@ -1,9 +1,9 @@
-"""Exact top-k: which calls the first ranks cannot do without. Pure; no call is made here.
+"""Exact top-k: the calls that the first ranks depend on. Pure; makes no call.
 
 What a passage can reach at most is its sum with the highest score in place of each open one
 (`personas.ensembles.Rule.reach`). A passage that stands among the k best by that must be
 scored further, whatever else comes: bounds only fall, so nothing but a score of its own takes
-it from there. Once the k best have all their scores, nobody can overtake them. Asking only what
+it from there. Once the k best have all their scores, none can overtake them. Asking only what
 is necessary in this sense is minimal for a given order of the judges, and any number of such
 calls may be under way at once without one too many: Chang and Hwang, "Minimal probing" (SIGMOD
 2002); see also Bruno, Gravano and Marian, "Evaluating top-k queries over web-accessible
@@ -23,9 +23,9 @@ if TYPE_CHECKING:
 
 
 class NecessaryCalls:
-    """Gives out calls that are necessary for the first k ranks, until there are none.
+    """Hands out the calls needed for the first k ranks, until there are none.
 
-    Rows stand for distinct passages. A row is asked about by one judge at a time, in `order`.
+    Rows are distinct passages. A row is asked about by one judge at a time, in `order`.
     Every operation takes a time that grows with the logarithm of the number of passages.
 
     Args:
@@ -63,7 +63,7 @@ class NecessaryCalls:
         self._fill(min(k, len(row_of)))
 
     def take(self, column: int | None = None) -> tuple[int, int] | None:
-        """The row and column of a call that nobody has taken; None if there is none for now.
+        """The row and column of a call not taken yet; None if there is none for now.
 
         Args:
             column: the judge to be preferred.
@@ -73,7 +73,7 @@ class NecessaryCalls:
         return (self._ready[column].popleft(), column) if self._ready[column] else None
 
     def settle(self, row: int, bound: float) -> None:
-        """The call about `row` that was taken is answered, and the row can reach `bound`."""
+        """Note the answer to the call about `row`, which can now reach `bound`."""
         self.open -= len(self._order) - self._asked[row]
         self._asked[row] += 1
         self._bounds[row] = bound
@@ -106,7 +106,7 @@ class NecessaryCalls:
 
 
 def strictest_first(sample: NDArray[np.float64]) -> tuple[int, ...]:
-    """The judges' columns by rising mean score, equal ones in column order; by NaN, last.
+    """Return the judges' columns by rising mean score, equal ones in column order; NaN last.
 
     The lower the first scores are, the sooner a passage's bound falls below the k-th sum. A
     wide spread of scores does not help as much: what counts is how far they fall short of
@@ -125,7 +125,7 @@ def strictest_first(sample: NDArray[np.float64]) -> tuple[int, ...]:
 
 
 def fewest_rows(row_of: NDArray[np.intp], k: int) -> int:
-    """With how few rows the first k ranks can be filled, if equal passages share a row."""
+    """Return the fewest rows that fill the first k ranks, if equal passages share a row."""
     import numpy as np
 
     shares = np.sort(np.bincount(row_of))[::-1]

@@ -71,16 +71,16 @@ class Ranker(ABC):
     """
 
     name: ClassVar[str]
-    """How the ranker is called in runs, reports and on the command line."""
+    """The ranker's name in runs, reports and on the command line."""
 
     needs_model: ClassVar[bool] = True
-    """Whether it asks a model; if not, none is connected, fetched or recorded."""
+    """True if it asks a model; if not, none is connected, fetched or recorded."""
 
     writes_rubrics: bool = False
-    """Whether personas write criteria for it, to whom ``criteria_examples`` can be shown."""
+    """True if personas write criteria for it, so that ``criteria_examples`` apply."""
 
     absolute: bool = False
-    """Whether its hits have a relevance, 0 to 1, that means the same for every query.
+    """True if its hits have a relevance, 0 to 1, that means the same for every query.
 
     `ranking_by_scores` takes the scores of such a ranker for relevance."""
 
@@ -88,7 +88,7 @@ class Ranker(ABC):
     """Why its rankings have no reasons to ask for, as the end of a sentence; empty if they have."""
 
     takes_instruction: bool = False
-    """Whether an ``instruction`` counts; if not, rankings with one are refused."""
+    """True if an ``instruction`` counts; if not, rankings with one are refused."""
 
     def __init__(
         self,
@@ -105,7 +105,7 @@ class Ranker(ABC):
         if self.config.criteria_examples and not self.writes_rubrics:
             raise ConfigError(
                 f"criteria_examples={self.config.criteria_examples} shows rubrics to those who "
-                f"write criteria, and nobody does for ranker={self.name!r} as it is set up; leave "
+                f"write criteria, and none do for ranker={self.name!r} as it is set up; leave "
                 "it out, or use MCRanker"
             )
         self._check_relevance()
@@ -122,12 +122,12 @@ class Ranker(ABC):
 
     @classmethod
     def asks_models(cls, options: Mapping[str, Any]) -> bool:
-        """Whether a ranker with these options of its constructor asks the models they name."""
+        """True if a ranker with these options of its constructor asks the models they name."""
         return cls.needs_model
 
     @classmethod
     def takes(cls) -> dict[str, Any]:
-        """Option -> its default, of the constructor; None for the fields of `RankerConfig`."""
+        """Return the constructor's options and defaults; None for the fields of `RankerConfig`."""
         taken: dict[str, Any] = {}
         for owner in (each for each in cls.__mro__ if "__init__" in vars(each)):
             parameters = inspect.signature(owner).parameters.values()
@@ -155,7 +155,7 @@ class Ranker(ABC):
     async def _rank(
         self, query: Query, passages: tuple[Passage, ...], emit: Emit | None
     ) -> Ranking:
-        """Rank at least one passage; `emit` takes events if anybody wants them.
+        """Rank at least one passage; `emit`, if given, receives events.
 
         An estimate runs this too, with models that make up their replies.
         """
@@ -168,12 +168,12 @@ class Ranker(ABC):
         *,
         calls: UsageTable | None = None,
     ) -> Ranking:
-        """A `Ranking` by falling score; equal scores keep their first-stage order.
+        """Return a `Ranking` by falling score; equal scores keep their first-stage order.
 
         Args:
             query: what was asked.
             passages: in first-stage order.
-            scores: of the first so many passages, the higher the better. Passages with None,
+            scores: of the first N passages, the higher the better. Passages with None,
                 and those beyond the last score, follow in first-stage order without a score.
             calls: what was asked of models.
 
@@ -205,7 +205,7 @@ class Ranker(ABC):
         *,
         calls: UsageTable | None = None,
     ) -> Ranking:
-        """A `Ranking` without scores.
+        """Return a `Ranking` without scores.
 
         Args:
             query: what was asked.
@@ -237,14 +237,14 @@ class Ranker(ABC):
         """Rank `docs` for `query`, and wait for the result.
 
         Works in a plain script, in a thread, and where an event loop is running already,
-        such as a notebook; that loop stands still meanwhile (use `arank` there instead).
+        such as a notebook; that loop is blocked meanwhile (use `arank` there instead).
 
         Args:
             query: the text, or a `Query` with an id.
             docs: passages in first-stage order: texts, records with ``text`` and perhaps ``_id``,
                 ``title`` and ``metadata``, documents of LangChain, LlamaIndex or Haystack,
                 `Passage` objects, or a mapping id -> text; see `mcranker.inputs.as_passages`.
-            top_n: return only the first so many passages; None for what the configuration says,
+            top_n: return only the first N passages; None for what the configuration says,
                 and so for the others.
             min_relevance: return only passages of this relevance or more, 0 to 1; only for rankers
                 that give one (`absolute`).
@@ -421,23 +421,27 @@ class Ranker(ABC):
         return dispatch(work, rank, self._queries_at_once())
 
     def estimate(
-        self, query: str | Query, docs: Docs, *, instruction: str | None = None
+        self, query: str | Query, docs: Docs, *, instruction: str | None = None, reasons: int = 0
     ) -> Estimate:
-        """What `rank` would take: calls, tokens and US dollars. Nothing is sent or kept.
+        """Estimate the calls, tokens and US dollars of `rank` without sending anything.
+
+        With `reasons`, the calls that `explain` makes for that number of passages are added.
 
         Raises:
-            ConfigError: the ranker takes no instruction.
+            ConfigError: the ranker takes no instruction, or as `explain`, if `reasons` are given.
             InputError: query or docs cannot be ranked as given.
             LedgerError: the ledger cannot be read.
         """
-        return self._bridge.call(lambda: self.aestimate(query, docs, instruction=instruction))
+        return self._bridge.call(
+            lambda: self.aestimate(query, docs, instruction=instruction, reasons=reasons)
+        )
 
     async def aestimate(
-        self, query: str | Query, docs: Docs, *, instruction: str | None = None
+        self, query: str | Query, docs: Docs, *, instruction: str | None = None, reasons: int = 0
     ) -> Estimate:
         """`estimate` for callers with an event loop."""
         ranker = self._limited_to(instruction=instruction)
-        return await ranker.aestimate_many([(query, docs)])
+        return await ranker.aestimate_many([(query, docs)], reasons=reasons)
 
     def estimate_many(
         self,
@@ -446,7 +450,7 @@ class Ranker(ABC):
         counted: set[bytes] | None = None,
         reasons: int = 0,
     ) -> Estimate:
-        """What `rank_many` would take for all of `work`, which is read to its end.
+        """Estimate `rank_many` for all of `work`, which is read to its end.
 
         Args:
             work: queries with their passages.
@@ -486,11 +490,11 @@ class Ranker(ABC):
         return forecast.estimate()
 
     def _fewest(self, passages: Sequence[Passage]) -> int | None:
-        """The fewest answers about passages that a judge takes; None for all that are counted."""
+        """Return the fewest answers about passages that a judge gives; None if all are counted."""
         return None
 
     def _double(self, models: Models) -> Self:
-        """This ranker with other models; it makes every call, and leaves nothing behind here."""
+        """Return a copy with other models, which makes every call and leaves no trace here."""
         double = copy.copy(self)
         double.models = models
         double.config = self.config.model_copy(
@@ -499,7 +503,7 @@ class Ranker(ABC):
         return double
 
     def check_reasons(self, top: int) -> None:
-        """Refuse to `explain` what has no reasons; 0 passages never are.
+        """Refuse to `explain` rankings without reasons; 0 passages are always allowed.
 
         Raises:
             ConfigError: nothing can be said of this ranker's rankings, or by its model.
@@ -549,11 +553,7 @@ class Ranker(ABC):
         return limited
 
     def _with_share_of(self, passages: Sequence[Passage]) -> Self:
-        """This ranker, without a share of the first stage where that gave no scores.
-
-        Raises:
-            InputError: the share was set, and is no model's default.
-        """
+        """This ranker without its default share of the first stage, if that gave no scores."""
         weight, judged = self.config.first_stage_weight, passages[: self.config.depth]
         if not weight or all(each.score is not None for each in judged):
             return self
@@ -564,7 +564,7 @@ class Ranker(ABC):
         return changed
 
     def _check_relevance(self) -> None:
-        """Refuse a threshold for what this ranker does not give."""
+        """Refuse a threshold if this ranker gives no relevance."""
         if self.config.min_relevance is not None and not self.absolute:
             raise ConfigError(
                 f"min_relevance={self.config.min_relevance} needs a relevance, and "
@@ -600,7 +600,7 @@ class Ranker(ABC):
     async def _told_rank(
         self, query: Query, passages: tuple[Passage, ...], emit: Emit | None
     ) -> Ranking:
-        """`_rank_in_time`; the log says what is missing."""
+        """Return `_rank_in_time`, and log what is missing."""
         started = time.perf_counter()
         try:
             ranking = await self._rank_in_time(query, passages, emit)
@@ -630,10 +630,7 @@ class Ranker(ABC):
     async def _rank_in_time(
         self, query: Query, passages: tuple[Passage, ...], emit: Emit | None
     ) -> Ranking:
-        """`_rank`, or the first-stage order where the deadline comes first.
-
-        Rankers that have a part of the result by then do otherwise.
-        """
+        """`_rank`, or the first-stage order at the deadline; overridden to keep partial results."""
         with anyio.move_on_after(self.config.deadline):
             return await self._rank(query, passages, emit)
         return replace(self.ranking_by_order(query, passages, range(len(passages))), partial=True)

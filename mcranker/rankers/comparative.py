@@ -1,4 +1,4 @@
-"""What rankers share that compare passages: one question after another, and an order at the end.
+"""Base of rankers that compare passages: one question after another, and an order at the end.
 
 A reply is repaired by leaving out what it says twice or of passages that were not shown; what it
 leaves out keeps its order. A comparison that fails leaves its passages as they are. Both are
@@ -50,10 +50,10 @@ _OF_SCORES = (
     *("first_stage_weight", "min_relevance"),
 )
 _OF_ORDERS = ("ensemble", "first_stage_weight")
-"""Options about scores that are about a team's orders as well."""
+"""Options about scores that apply to a team's orders as well."""
 
 _WEAK_TEAM = ("prompts", "recruiting", "criteria")
-"""What a weak model gets besides, where it is to be a team."""
+"""Options added for a weak model that is to be a team."""
 
 
 class ComparativeRanker(Ranker):
@@ -144,7 +144,7 @@ class ComparativeRanker(Ranker):
 
     @abstractmethod
     def _most(self, count: int) -> int:
-        """The most comparisons that so many passages may take."""
+        """Return the most comparisons of `count` passages."""
 
     def _fewest(self, passages: Sequence[Passage]) -> int | None:
         return int(len(passages) > 1 and self._most(len(passages)) > 0)
@@ -371,7 +371,7 @@ class ComparativeRanker(Ranker):
         *,
         partial: bool,
     ) -> Ranking:
-        """The ranking by the orders that count; the first stage's, with no scores, if none does."""
+        """Return the ranking by the orders that count; if none does, the first stage's order."""
         left_out = {each.persona: why for each in sortings if (why := each.left_out)}
         for name, why in left_out.items():
             logger.warning("%s has given no order and is left out: %s", name, why)
@@ -405,7 +405,7 @@ class ComparativeRanker(Ranker):
         return self._finished(ranking, session, total.counts, partial=partial)
 
     def _template_for(self, member: Member, session: Session) -> Template:
-        """The prompt in which the persona compares, by its rubric if it has one."""
+        """Return the persona's prompt for comparisons, by its rubric if it has one."""
         values = {"persona": member.name, "description": member.persona.description}
         piece = "comparing_persona_without_criteria"
         if member.rubric is not None:
@@ -417,7 +417,7 @@ class ComparativeRanker(Ranker):
     def _finished(
         self, ranking: Ranking, session: Session, counts: Comparisons, *, partial: bool
     ) -> Ranking:
-        """The ranking with what is known at its end."""
+        """Return the ranking with the results at its end."""
         if counts.failed:
             logger.warning(
                 "%d of %d comparisons failed, and their passages kept their order; the first: %s",
@@ -447,7 +447,7 @@ def check_whole(name: str, value: int, least: int, most: int) -> None:
 
 
 def check_choice(name: str, value: object, choices: Sequence[str]) -> None:
-    """Refuse an option that is none of the choices.
+    """Refuse an option that is not among the choices.
 
     Raises:
         ConfigError: it is none.
@@ -457,7 +457,7 @@ def check_choice(name: str, value: object, choices: Sequence[str]) -> None:
 
 
 def _of_team(config: RankerConfig, members: int | None, ensemble: str) -> RankerConfig:
-    """The configuration of a team of so many given members, with the ensemble for orders."""
+    """The configuration of a team of given members, with the ensemble for orders."""
     chosen: dict[str, Any] = {}
     if members is not None and "team_size" not in config.model_fields_set:
         chosen["team_size"] = members
@@ -467,7 +467,7 @@ def _of_team(config: RankerConfig, members: int | None, ensemble: str) -> Ranker
 
 
 def _refuse_score_options(config: RankerConfig, ranker: str, *, by_team: bool) -> None:
-    """Refuse what needs scores, instead of leaving it out unsaid."""
+    """Refuse options that need scores, instead of ignoring them silently."""
     if by_team and config.rule.ensemble.asks:
         raise ConfigError(
             f"ensemble={config.ensemble!r} shows a model the scores of each passage, and {ranker} "

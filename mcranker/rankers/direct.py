@@ -101,7 +101,7 @@ class DirectRanker(PointwiseRanker):
 
 
 class DirectJudge(Actor[ScorePassage, None]):
-    """Scores passages by one prompt, as nobody in particular.
+    """Scores passages by one prompt, without a persona.
 
     Args:
         prompt: the prompt.
@@ -126,7 +126,7 @@ class DirectJudge(Actor[ScorePassage, None]):
 
 
 def _refuse_team_options(config: RankerConfig) -> None:
-    """Refuse what needs several personas' scores, instead of leaving it out unsaid."""
+    """Refuse options that need several personas' scores, instead of ignoring them silently."""
     if config.scoring_class.needs_rubric:
         raise ConfigError(
             f'scoring="{config.scoring}" scores by each persona\'s rubric, which DIRECT has not; '

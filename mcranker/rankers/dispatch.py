@@ -29,7 +29,7 @@ from personas.ranking.types import Query
 logger = safe_logger("mcranker")
 
 Work: TypeAlias = Iterable[tuple[str | Query, Docs]] | AsyncIterable[tuple[str | Query, Docs]]
-"""Queries with their passages, one after the other; read only as fast as they are ranked."""
+"""Queries with their passages; read only as fast as they are ranked."""
 
 FATAL_ERRORS = (
     AuthenticationFailed,
@@ -93,7 +93,7 @@ def dispatch(
                 try:
                     await jobs.send((place, query, docs))
                 except anyio.BrokenResourceError:
-                    break  # whoever took the jobs has failed; that error is the one to tell
+                    break  # the workers have failed; their error is raised instead
                 place += 1
 
     return Stream(produce)

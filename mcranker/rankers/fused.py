@@ -46,11 +46,11 @@ METHODS: tuple[Method, ...] = ("rrf", "interpolate")
 FIRST_STAGE = ("bm25", "first_stage")
 _NO_RANKER = "first stage", "run"
 _OWN = ("top_n", "min_relevance", "on_failure", "deadline")
-"""What the fused ranker does itself with the ranking, and its members leave to it."""
+"""Options applied to the fused ranking itself, not to its members."""
 
 
 class FusedRanker(Ranker):
-    """Ranks by what several lists say: of rankers, of runs, and of the first stage.
+    """Ranks by several lists: of rankers, of runs, and of the first stage.
 
     Each list gives a passage its weight times ``1 / (60 + rank)`` (``"rrf"``, Cormack et al.
     2009), or times its score, scaled from the list's lowest, 0, to its highest, 1
@@ -314,7 +314,7 @@ def fuse(
 
 @dataclass(frozen=True, slots=True)
 class _Member:
-    """What is fused; neither a ranker nor a run for the first stage.
+    """A fused list; neither a ranker nor a run for the first stage.
 
     Attributes:
         label: names its column.
@@ -330,13 +330,13 @@ class _Member:
 
     @property
     def kind(self) -> str:
-        """The ranker's name, or what it is instead."""
+        """The ranker's name, or the kind of its replacement."""
         return self.ranker.name if self.ranker else _NO_RANKER[self.run is not None]
 
 
 @dataclass(frozen=True, slots=True)
 class _List:
-    """What a member says of one query; passages by their place.
+    """A member's result for one query; passages by their place.
 
     Attributes:
         ranks: from 1, of passages that it has and has judged.
@@ -369,17 +369,17 @@ class _List:
     partial: bool = False
 
     def given(self, method: Method) -> dict[int, float]:
-        """What it gives to each passage that it has, before its weight."""
+        """Return the contribution to each passage that it has, before its weight."""
         if method == "rrf":
             return {place: reciprocal_rank(rank) for place, rank in self.ranks.items()}
         return min_max(self.scores or {place: -rank for place, rank in self.ranks.items()})
 
     def reason(self, place: int) -> str:
-        """Why a passage gets nothing from it."""
+        """Return the reason that a passage gets nothing from it."""
         return self.failure or self.reasons.get(place, self.absent)
 
     def told(self, member: _Member, weight: float, passages: int) -> MemberRanking:
-        """As rankings keep it."""
+        """Return the form kept in rankings."""
         return MemberRanking(
             label=member.label,
             ranker=member.kind,
@@ -395,14 +395,14 @@ class _List:
 
 
 class _Events:
-    """The events of all members, as those of one query: done and total are sums."""
+    """Merges the events of all members into those of one query: done and total are sums."""
 
     def __init__(self, emit: Emit | None) -> None:
         self._emit = emit
         self._counts: dict[tuple[int, type[Event]], tuple[int, int]] = {}
 
     def of(self, place: int) -> Emit | None:
-        """What takes the events of a member."""
+        """Return the receiver of a member's events."""
         emit = self._emit
         if emit is None:
             return None
@@ -448,7 +448,7 @@ def _checked(
 
 
 def _made(spec: MemberSpec, shared: Mapping[str, Any], kept: Mapping[str, Any]) -> _Member:
-    """A member of what was given for it."""
+    """Return the member of a spec."""
     if isinstance(spec, Ranker):
         return _Member(spec.name, ranker=spec)
     label = ""
@@ -493,7 +493,7 @@ def _made(spec: MemberSpec, shared: Mapping[str, Any], kept: Mapping[str, Any]) 
 
 
 def _checked_run(run: Mapping[Any, Any]) -> Run:
-    """The run that is given as such.
+    """Check a run given as a mapping.
 
     Raises:
         ConfigError: it is not of the form of `Run`, has a score that is not finite, or has a
@@ -518,7 +518,7 @@ def _scored_doc(pair: object) -> str | None:
 
 
 def _named_apart(members: Sequence[_Member]) -> tuple[_Member, ...]:
-    """Members of one label get a number behind it."""
+    """Number members that share a label."""
     found: dict[str, _Member] = {}
     for member in members:
         label, number = member.label, 1

@@ -121,7 +121,7 @@ class PairwiseRanker(ComparativeRanker):
                 await self._sort_by_all_pairs(sorting)
 
     async def _sort_by_all_pairs(self, sorting: Sorting) -> None:
-        """Order by won pairs: a tie is half of one for either, a failed one the upper's."""
+        """Order by won pairs: a tie counts half for either, a failed one counts for the upper."""
         points = dict.fromkeys(sorting.order, 0)
         failed: set[frozenset[int]] = set()
         pairs = combinations(sorting.order, 2)

@@ -1,4 +1,4 @@
-"""What pointwise rankers share: models, prompts, a team, and how scores become a ranking."""
+"""Base of pointwise rankers: models, prompts, a team, and scores turned into a ranking."""
 
 from __future__ import annotations
 
@@ -32,11 +32,11 @@ _LONGEST_QUERY = 20_000  # characters that a team's query may have
 
 
 class PointwiseRanker(Ranker):
-    """A ranker that scores each passage by itself. Subclasses say how, in `_run`."""
+    """A ranker that scores each passage by itself. Subclasses implement `_run`."""
 
     absolute = True
     by_personas: ClassVar[bool] = False
-    """Whether each persona gives a score of its own."""
+    """True if each persona gives a score of its own."""
 
     def __init__(
         self,
@@ -86,11 +86,7 @@ class PointwiseRanker(Ranker):
         return hashes
 
     def _check_models(self) -> None:
-        """Refuse models that lack what the configuration needs, before any call.
-
-        Raises:
-            UnsupportedCapability: one does.
-        """
+        """Refuse models that lack a feature the configuration needs, before any call."""
         check_capabilities(self.config, self.models, recruits=self.seats.recruits)
 
     @abstractmethod
@@ -137,7 +133,7 @@ class PointwiseRanker(Ranker):
         )
 
     async def assemble(self, session: Session) -> Sequence[Member]:
-        """The team with its rubrics; of a locked team none is written.
+        """Return the team with its rubrics; a locked team gets none.
 
         Raises:
             ConfigError, ReplyError, ModelError: as `mcranker.method.team.assemble`.
@@ -159,8 +155,8 @@ class PointwiseRanker(Ranker):
     ) -> Ranking:
         """The finished ranking: scores combined (Eq. 4), ties by first-stage order.
 
-        A passage that was not scored by all stands where the highest score that it could have
-        reached puts it. Passages beyond ``depth``, and those that nobody scored, follow in
+        A passage that was not scored by all ranks where the highest score that it could have
+        reached puts it. Passages beyond ``depth``, and those that no judge scored, follow in
         first-stage order.
 
         Args:
@@ -219,7 +215,7 @@ def _check_examples(config: RankerConfig, seats: Seats) -> None:
 
 
 def _check_answer(prompts: PromptSet, prompt: str, config: RankerConfig) -> None:
-    """Refuse a scheme whose instruction the scoring prompt has no place for."""
+    """Refuse a scheme whose instruction has no place in the scoring prompt."""
     if config.questions or config.scoring == "integer":
         return
     if "answer" not in prompts[prompt].placeholders:
@@ -256,7 +252,7 @@ def team_as_judged(
     """The team as it judged, rubrics included.
 
     A team that was given keeps its name, description and lock; it keeps its query too,
-    unless somebody was recruited or a rubric written for this one.
+    unless a persona was recruited or a rubric written for this one.
     """
     config = session.config
     members = tuple(members)
@@ -275,7 +271,7 @@ def team_as_judged(
 
 
 def characters_cut(session: Session) -> dict[int, int]:
-    """Place of each passage that models did not see whole -> characters they did not see."""
+    """Return the place of each passage that was cut -> characters that models did not see."""
     config = session.config
     if config.max_passage_words is None and config.max_passage_tokens is None:
         return {}

@@ -22,7 +22,7 @@ from personas.ranking.usage import Stage
 
 MOST_IN_A_WINDOW = MOST_PASSES = MOST_SHUFFLES = 100
 SORTED_OUT = 10
-"""First ranks that a pass must sort out for ``"rrf"`` to combine a team's orders by default."""
+"""First ranks that a pass must sort for ``"rrf"`` to be a team's default."""
 
 
 class RankGPTRanker(ComparativeRanker):
@@ -191,7 +191,7 @@ class RankGPTRanker(ComparativeRanker):
 
 
 def _shuffled(rows: Sequence[int], count: int, query: str) -> list[Sequence[int]]:
-    """The rows as they are, and other orders of them by chance, each once; the same every time."""
+    """Return the rows as they are, and random other orders of them, each once; reproducible."""
     draw = random.Random(f"{query} {rows}")  # noqa: S311 - an order is no secret
     found = dict.fromkeys([tuple(rows)])
     while len(found) < min(count, math.factorial(len(rows))):
@@ -200,7 +200,7 @@ def _shuffled(rows: Sequence[int], count: int, query: str) -> list[Sequence[int]
 
 
 def _agreed(rows: Sequence[int], orders: Sequence[Sequence[int]]) -> tuple[list[int], set[Pair]]:
-    """The order that the given ones agree on best, and the pairs on which they are even.
+    """Return the order that agrees best with the given ones, and the pairs on which they are even.
 
     That is Borda's, in which then no two neighbours are against the majority. What an order leaves
     out is behind what it names.
@@ -224,6 +224,6 @@ def _agreed(rows: Sequence[int], orders: Sequence[Sequence[int]]) -> tuple[list[
 
 
 def _tell_apart(sorting: Sorting, number: int) -> None:
-    """Have an estimate count the requests of this pass, as the order will be another by then."""
+    """Count the requests of this pass in an estimate, as the order will be another by then."""
     if sorting.made_up:
         sorting.first_number = 1 + number * (MOST_IN_A_WINDOW + 1)

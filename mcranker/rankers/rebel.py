@@ -54,7 +54,7 @@ Variant = Literal["one_turn", "two_turn", "two_turn_relevance"]
 JUDGE = "REBEL"
 MOST_IN_A_WINDOW = 100
 RETURNED = 3
-"""Passages that are returned where nobody has set ``top_n``, as in the authors' set-up."""
+"""Passages that are returned without ``top_n``, as in the authors' set-up."""
 
 _LONGEST_NAME = 200
 _LONGEST_QUERY = 20_000
@@ -183,7 +183,7 @@ class RebelRanker(PointwiseRanker):
         return {**super().prompt_hashes, **hashes} if self.variant == "team" else hashes
 
     def infer_persona(self, query: str | Query, *, name: str = "Answer writer") -> Member:
-        """The properties for a query as the rubric of a persona, for other rankers; none is scored.
+        """Return the properties for a query as a persona's rubric, for other rankers.
 
         >>> curator = RebelRanker(variant="two_turn").infer_persona("best masks against covid")
         >>> MCRanker(team=[curator, "clinician"])
@@ -256,7 +256,7 @@ class RebelRanker(PointwiseRanker):
             team=Team(members=(member,), query=session.asked.text.strip()[:_LONGEST_QUERY]),
             config={
                 **ranking.config,
-                "team_size": 1,  # the judge whose criteria stand there
+                "team_size": 1,  # the judge whose criteria these are
                 "variant": self.variant,
                 "window": self.window,
                 "drop_below": self.drop_below,
@@ -272,12 +272,7 @@ class RebelRanker(PointwiseRanker):
         return ranking
 
     async def _properties(self, session: Session) -> Properties:
-        """What passages are scored by.
-
-        Raises:
-            ReplyError, ModelError: they cannot be inferred, or the team's rubrics not be written.
-            ConfigError: the team has no criteria, or too many.
-        """
+        """Return the properties passages are scored by."""
         if self.variant == "one_turn":
             return self._fixed
         if self.variant == "team":
@@ -369,11 +364,7 @@ class WindowJudge(Actor[ScorePassages, None]):
         await self._ask(message.rows, again=self._session.config.reask > 0)
 
     async def _ask(self, rows: Rows, *, again: bool) -> None:
-        """Score the passages of `rows`.
-
-        Raises:
-            ModelError: the model as such failed, not just these passages' requests.
-        """
+        """Score the passages of `rows`; raise a `ModelError` only if the model as such failed."""
         name = self._session.models.scoring.name
 
         async def take(part: Rows, reply: ReadWindow | ModelError) -> None:
@@ -436,7 +427,7 @@ class WindowJudge(Actor[ScorePassages, None]):
             raise
 
     def _scored(self, row: int, scores: PassageScores) -> Score:
-        """The final score as the scores add up to it; none for a passage that is dropped."""
+        """Return the final score, the sum of `scores`; none for a passage that is dropped."""
         if scores.relevance < self._least:
             self.dropped[row] = scores.relevance
         if scores.properties is None:
@@ -455,7 +446,7 @@ class WindowJudge(Actor[ScorePassages, None]):
 
 
 def _check_options(config: RankerConfig, variant: str | None, *, has_team: bool) -> None:
-    """Refuse what has no meaning here, instead of leaving it out unsaid."""
+    """Refuse options without effect here, instead of ignoring them silently."""
     if variant is not None and variant not in get_args(Variant):
         raise ConfigError(
             f"variant={variant!r}: give one of {', '.join(map(repr, get_args(Variant)))}"
@@ -477,11 +468,7 @@ def _check_options(config: RankerConfig, variant: str | None, *, has_team: bool)
 
 
 def _fixed_properties(prompts: PromptSet) -> Properties:
-    """The properties of one turn, by the wording of the prompt set.
-
-    Raises:
-        PromptError: a line has no name, or two have the same one.
-    """
+    """The properties of one turn, by the wording of the prompt set; names must differ."""
     relevance, lines = (
         prompts[name].render({})[-1].text for name in ("rebel_rubric", "rebel_criteria")
     )
@@ -499,7 +486,7 @@ def _fixed_properties(prompts: PromptSet) -> Properties:
 
 
 def _with_instruction(properties: Properties, instruction: str) -> Properties:
-    """The properties and the instruction, which has its share of the highest final score."""
+    """Return the properties and the instruction, which has its share of the highest final score."""
     for judge in judge_without_team(instruction):
         assert judge.rubric is not None
         name, text = judge.rubric.criteria[-1].name, judge.rubric.criteria[-1].description
@@ -514,11 +501,7 @@ def _with_instruction(properties: Properties, instruction: str) -> Properties:
 
 
 def _of_team(members: Sequence[Member], relevance: str) -> Properties:
-    """The members' criteria as properties; within a persona, weights are 0.5 on average.
-
-    Raises:
-        ConfigError: there are none, or too many.
-    """
+    """The members' criteria as properties; within a persona, weights are 0.5 on average."""
     rubrics = [(each.name, each.rubric.criteria) for each in members if each.rubric is not None]
     count = sum(len(criteria) for _, criteria in rubrics)
     if not 1 <= count <= MOST_PROPERTIES:
@@ -543,7 +526,7 @@ def _taken(name: str, listed: Sequence[Property]) -> bool:
 
 
 def _tell(ranking: Ranking) -> None:
-    """Log what the user should know of the replies."""
+    """Log warnings about the replies."""
     counts, about = ranking.windows, ranking.query.id or ranking.query.text[:80]
     if ranking.dropped:
         logger.info(

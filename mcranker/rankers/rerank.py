@@ -22,7 +22,7 @@ JUDGE = "RERANK"
 
 _FIXED = {"scoring": "expected", "scale": 1, "questions": "per_persona", "ensemble": "sum"}
 _NO_TEAM = {"labels": (), "panel": True, "criteria": "none", "recruiting": "library"}
-"""What is no choice: one relevance a passage, from 0 to 1, and nobody to be recruited."""
+"""Fixed options: one relevance a passage, from 0 to 1, and no recruiting."""
 
 
 class RerankRanker(PointwiseRanker):
@@ -35,7 +35,7 @@ class RerankRanker(PointwiseRanker):
     >>> RerankRanker(model="crossencoder:cross-encoder/ms-marco-MiniLM-L6-v2")
 
     One call has up to ``passages_per_call`` passages: 100, or 32 of Text Embeddings Inference,
-    where nobody sets it. What fails with others is asked again: a call in halves, a passage
+    unless set. What fails with others is asked again: a call in halves, a passage
     without a score alone.
 
     Args:
@@ -105,7 +105,7 @@ class RerankRanker(PointwiseRanker):
 
 
 class RelevanceSheet:
-    """How relevant is each passage, from 0 to 1: query and passages, and no words besides."""
+    """Ask for each passage's relevance, 0 to 1: query and passages, no other words."""
 
     entries: Sequence[Entry] = (Entry(0),)
 

@@ -15,7 +15,7 @@ from personas.templates import Template
 
 Pair = frozenset[int]
 BestOf = Callable[[Sequence[int], Callable[[Sequence[int]], int]], Awaitable[int]]
-"""Finds the best of some rows; takes which of them it is where no reply says."""
+"""Finds the best of some rows; takes the one to assume where no reply says."""
 
 _DOWN = 3  # failures in a row that are no chance
 
@@ -66,18 +66,18 @@ class Sorting:
 
     @property
     def unanswered(self) -> bool:
-        """Whether comparisons were asked for and none was answered."""
+        """True if comparisons were asked for and none was answered."""
         return bool(self.counts.asked) and self.counts.failed == self.counts.asked
 
     @property
     def left_out(self) -> str:
-        """Why the order is none that a team can count; empty if it is one."""
+        """Reason that a team cannot count the order; empty if it can."""
         if self.unanswered:
             return self.counts.reason
         return "" if self.settled else DEADLINE
 
     def ranks(self) -> list[int]:
-        """The rank of each row, from 1. Those whose order is not decided share the first of theirs.
+        """The rank of each row, from 1. Undecided rows share their first rank.
 
         They are what is not sorted out, and neighbours of which no reply says which is better.
         """
@@ -142,7 +142,7 @@ class Sorting:
             raise error
 
     def check(self, *, partial: bool) -> None:
-        """See that this is a ranking: something was answered, if anything was asked.
+        """Check that this is a ranking: at least one comparison was answered, or none was needed.
 
         Raises:
             ModelError: the first failure, if nothing was.

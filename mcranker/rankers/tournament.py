@@ -103,7 +103,7 @@ class TournamentRanker(ComparativeRanker):
             best_first = [*known, *(row for row in rows if row not in known)]
             await sorting.tell(best_first, failed=named is None)
 
-        # Who was not shown yet is behind nobody, so these calls come first anyway.
+        # A passage not shown yet is behind none, so these calls come first anyway.
         fresh = [
             range(start, start + self.window)
             for start in range(0, count - self.window + 1, self.window)
@@ -119,10 +119,7 @@ class TournamentRanker(ComparativeRanker):
         sorting.settled = min(self.ranks, count)
 
     def _most(self, count: int) -> int:
-        """Calls of knockout rounds that, for each further rank, are played anew on the way up.
-
-        Answers that contradict each other, or do not come, take no more: it ends there.
-        """
+        """Most calls of knockout rounds, repeated for each further rank."""
         if count < 2:
             return 0
         rounds = 1
@@ -133,7 +130,7 @@ class TournamentRanker(ComparativeRanker):
 
 
 class Facts:
-    """What is known of the order of so many passages, each named by its row.
+    """Facts known about the order of passages, each named by its row.
 
     Sets of rows are whole numbers, in which bit r is set for row r.
     """
@@ -167,7 +164,7 @@ class Facts:
     def next(self, ranks: int, most: int) -> list[int]:
         """Rows of which the order is to be asked next: up to `most`, in first-stage order.
 
-        They stand for tiers that are behind the fewest, and not all of their order is known.
+        They represent tiers that are behind the fewest, and not all of their order is known.
 
         Returns:
             No rows, if the first `ranks` are known, or all was asked that can be.
@@ -184,7 +181,7 @@ class Facts:
         return []
 
     def known(self) -> int:
-        """How many first ranks are known: no answer can change them any more."""
+        """Number of first ranks that are settled: no answer can change them any more."""
         known = takewhile(lambda tier: not tier.open, self._by_place())
         return sum(tier.rows.bit_count() for tier in known)
 

@@ -33,11 +33,11 @@ _SHOWN_REPLY = 160
 _KEPT_REPLY = 4000
 _OF_THE_TEAM = ("recruit", "criteria")
 _FORGET = (
-    "The ledger keeps it; to have it asked for anew, run 'mcranker ledger prune --unusable' first."
+    "The ledger keeps it; to have it asked for again, run 'mcranker ledger prune --unusable' first."
 )
 _SAMPLES = 2**63
 _APART = 2**32
-"""Samples of a question that is asked anew lie so far apart, beyond those that users number."""
+"""Samples of a question that is asked again lie so far apart, beyond those that users number."""
 
 
 async def ask(
@@ -56,9 +56,9 @@ async def ask(
     questions: tuple[Question, ...] = (),
     state: State | None = None,
 ) -> T:
-    """What `read` makes of the reply.
+    """Ask a model and return the result of `read`.
 
-    After a reply that `read` finds `Unreadable` the same question is asked anew, where the stage
+    After a reply that `read` finds `Unreadable` the same question is asked again, where the stage
     is one for which ``config.ask_anew`` counts. After that, the reply is shown to the model with
     the reason, and the question asked again, up to ``config.reask`` times. What is read from
     probabilities (of `labels` or a `continuation`, or for `questions`) is asked for once.

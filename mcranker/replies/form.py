@@ -23,7 +23,7 @@ Rows = tuple[int, ...]
 FEWEST_CALLS, FEWEST_PASSAGES = 3, 10
 """A judge is not given up for less."""
 MOST_FOR_ONE = 10
-"""Unreadable replies for each that can be read, beyond which a judge is given up."""
+"""Unreadable replies for each readable one, beyond which a judge is given up."""
 
 
 class Form:

@@ -1,4 +1,4 @@
-"""The JSON of a reply: what stands under one key, or nothing at all.
+"""The JSON of a reply: the value of one key, or nothing at all.
 
 A reply is read as strict JSON wherever its objects stand: alone, in a code fence, among
 prose. Where that fails, it is read as `mcranker.replies.loose_json` says. Prose around the object
@@ -32,10 +32,10 @@ _NEAR = 60
 
 @dataclass(frozen=True, slots=True)
 class Found:
-    """What stands under the key that was looked for.
+    """The value under the key.
 
     Attributes:
-        value: what stands there.
+        value: the value.
         record: the object that holds the key.
         before: the prose before that object.
         after: the prose after it, other objects left out.
@@ -72,10 +72,10 @@ class _Objects:
 
 
 def find(text: str, key: str) -> Found:
-    """What stands under `key`, which is compared without regard to case, space and underscore.
+    """Find the value under `key`, without regard to case, space and underscore.
 
     Raises:
-        Unreadable: there is no such object or key, the key stands there several times with
+        Unreadable: there is no such object or key, the key occurs several times with
             different values, the reply breaks off before the value's end, or it is too long.
     """
     body = _without_fence(without_thinking(text))
@@ -88,7 +88,7 @@ def find(text: str, key: str) -> Found:
 
 
 def without_thinking(text: str) -> str:
-    """The reply without the block in which reasoning models on open servers think aloud.
+    """Return the reply without the block of an open model's reasoning.
 
     Raises:
         Unreadable: the reply ends before the thinking does.
@@ -108,7 +108,7 @@ def in_doubt(key: str) -> Unreadable:
 
 
 def value_of(record: Mapping[str, Any], key: str) -> Any:
-    """What stands under `key`, in whatever spelling.
+    """Return the value under `key`, in whatever spelling.
 
     Raises:
         Unreadable: nothing does, or several spellings hold different values.
@@ -153,6 +153,7 @@ def _find(body: str, key: str) -> Found:
 
 def _one(values: list[Any], key: str) -> Any:
     if len({repr(value) for value in values}) > 1:
+        # english: sent to models
         raise Unreadable(f'"{key}" stands there more than once, with different values.')
     return values[0]
 
@@ -198,7 +199,7 @@ def _among_prose(body: str) -> _Objects:
 
 
 def _next_object(body: str, place: int) -> int:
-    """Where the next object begins, or -1; braces around a word of prose are none."""
+    """Return the place of the next object, or -1; braces around a word of prose are none."""
     place = body.find("{", place)
     while place >= 0 and (prose := _BRACES_OF_PROSE.match(body, place)):
         place = body.find("{", prose.end())

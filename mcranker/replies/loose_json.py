@@ -1,4 +1,4 @@
-"""JSON as models write it where they miss the form, read in one pass and never completed.
+"""Lenient JSON for models' replies, read in one pass and never completed.
 
 Besides JSON it takes other quotes or none, quotes inside a text, Python's ``None`` and
 ``True``, comments, zeros before a number, a comma too many, and none between texts, objects or
@@ -18,7 +18,7 @@ import re
 from typing import Any, Final, NamedTuple
 
 CUT: Final = object()
-"""Stands for a value that the reply breaks off in, or right after."""
+"""Marks a value that the reply breaks off in, or right after."""
 
 _DEEPEST = 40
 _DIGITS = 40
@@ -53,11 +53,11 @@ _WORDS = {"null": None, "none": None, "true": True, "false": False}
 
 
 class Unreadable(ValueError):
-    """A reply is not of the form that was asked for; the text says in what way."""
+    """A reply breaks the requested form; the text says in which way."""
 
 
 class Bare(str):
-    """A text that stands in the reply without quotes."""
+    """A text without quotes in the reply."""
 
     __slots__ = ()
 
@@ -68,7 +68,7 @@ class _Read(NamedTuple):
 
 
 def read_object(text: str, start: int) -> tuple[dict[str, Any], int]:
-    """The object that begins at `start`, and where it ends.
+    """Return the object that begins at `start`, and its end.
 
     Values that are not whole are `CUT`; where the object itself is not, its end is the text's.
 
@@ -87,12 +87,13 @@ def add_member(members: dict[str, Any], key: str, value: Any) -> None:
         Unreadable: the key is there already, with another value.
     """
     if key in members and repr(members[key]) != repr(value):
+        # english: sent to models
         raise Unreadable(f'"{key[:40]}" stands there more than once, with different values.')
     members[key] = value
 
 
 def exact_number(text: str) -> int | float:
-    """The number; an integer only where all its digits behind the point are zeros.
+    """Return the number; an integer only if all its digits behind the point are zeros.
 
     Raises:
         Unreadable: it has so many digits that it can mean nothing.
@@ -136,10 +137,7 @@ def _read_items(text: str, start: int, items: list[Any], depth: int) -> int | No
 
 
 def _past_comma(text: str, at: int, value: Any, closing: str, openings: str) -> int:
-    """Where the next entry begins, or the bracket stands that ends them.
-
-    A comma may be missing where it is clear that one entry ends and another one begins.
-    """
+    """Return the place of the next entry, or of the end; a comma may be missing where clear."""
     at = _past(_BLANK, text, at)
     if at == len(text) or text[at] == closing:
         return at
@@ -205,7 +203,7 @@ def _read_text(text: str, start: int, after: re.Pattern[str]) -> _Read:
 
 
 def _escaped(found: re.Match[str]) -> str:
-    """What JSON has for a quote or a backslash in a text that may not be JSON."""
+    """Return JSON for a quote or a backslash in a text that may not be JSON."""
     mark = found.group()
     if mark == "\\'":
         return "'"
@@ -229,7 +227,7 @@ def _read_bare(text: str, at: int) -> _Read:
 
 
 def _past(pattern: re.Pattern[str], text: str, at: int) -> int:
-    """Where a match of a pattern that may be empty ends."""
+    """Return the end of a match of a pattern that may be empty."""
     found = pattern.match(text, at)
     assert found is not None
     return found.end()

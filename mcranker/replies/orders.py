@@ -74,12 +74,12 @@ _LONGEST_SENTENCE = 300
 
 @dataclass(frozen=True, slots=True)
 class ReadOrder:
-    """What a reply says of the order of passages.
+    """The order of passages in a reply.
 
     Attributes:
         places: from 0, best first, each once; of those that were shown.
         missing: how many of those that were shown are not among them.
-        repeated: how many times a number stood there again.
+        repeated: how many times a number was repeated.
         unknown: how many numbers were of no passage that was shown.
     """
 
@@ -95,14 +95,14 @@ class ReadOrder:
 
     @property
     def odd(self) -> bool:
-        """Whether it is not simply an order of all passages."""
+        """True if it is not simply an order of all passages."""
         return bool(self.missing or self.repeated or self.unknown)
 
 
 def read_order(text: str, count: int, *, cut: bool = False) -> ReadOrder:
     """Return the order in a reply such as ``[2] > [3] > [1]``, of passages 1 to `count`.
 
-    Text may stand around the list, and ``Passage`` before a number; brackets may be left out and
+    There may be text around the list, and ``Passage`` before a number; brackets may be left out and
     numbers be bold. With other separators than ``>``, or one number a line, a list counts that has
     a line or lines for itself, and each of the passages once.
 
@@ -195,11 +195,7 @@ def _body(text: str) -> str:
 
 
 def _chains(body: str, *, cut: bool) -> Iterator[tuple[int, ...]]:
-    """Yield the lists with ``>`` between their numbers.
-
-    Raises:
-        Unreadable: there are other separators as well, so that it may mean something else.
-    """
+    """Yield the lists with ``>`` between their numbers; refuse other separators besides."""
     for run in _RUN.finditer(body):
         between = set(_BETWEEN.findall(run.group()))
         if ">" not in between or is_example(body[max(0, run.start() - _BEFORE) : run.start()]):

@@ -1,4 +1,4 @@
-"""What REBEL scores passages by: relevance and further properties, and how a model names them."""
+"""REBEL's properties of passages: relevance and further ones, and the names a model gives them."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ WEIGHT = 0.5
 """Of each property, in all experiments of REBEL's authors."""
 
 MOST_PROPERTIES = 40
-"""That a window of passages is scored by."""
+"""Most properties that a window of passages is scored by."""
 
 RELEVANCE = "Relevance"
 
@@ -31,7 +31,7 @@ _LONGEST_TEXT = 2000
 
 @dataclass(frozen=True, slots=True)
 class Property:
-    """One thing besides relevance, scored from 0 to 5.
+    """A property besides relevance, scored from 0 to 5.
 
     Attributes:
         name: a few words.
@@ -46,7 +46,7 @@ class Property:
 
 @dataclass(frozen=True, slots=True)
 class Properties:
-    """What a passage is scored by.
+    """The properties a passage is scored by.
 
     Attributes:
         relevance: what high and low relevance mean.
@@ -69,7 +69,7 @@ class Properties:
 
     @property
     def top(self) -> float:
-        """The highest final score that there can be."""
+        """The highest final score possible."""
         return self.composite(TOP_RELEVANCE, [TOP_PROPERTY] * len(self.listed))
 
     def composite(self, relevance: int, scores: Sequence[int]) -> float:
@@ -98,7 +98,7 @@ class Properties:
 
 
 def read_properties(text: str, *, relevance_only: bool = False) -> Properties:
-    """The properties that a model named for a query, with what relevance means there.
+    """Read the properties that a model named for a query, and the meaning of relevance there.
 
     A property without a weight has that of the authors' experiments, 0.5.
 
@@ -108,7 +108,7 @@ def read_properties(text: str, *, relevance_only: bool = False) -> Properties:
 
     Raises:
         Unreadable: no relevance, no property, one without a name, one that is relevance itself or
-            stands there twice, too many, or a weight that is no number from 0 to 2.
+            occurs twice, too many, or a weight that is no number from 0 to 2.
     """
     found = find(text, RELEVANCE if relevance_only else "Properties")
     relevance = value_of(found.record, RELEVANCE)

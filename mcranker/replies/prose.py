@@ -56,16 +56,16 @@ _EXAMPLE = re.compile(
 )
 _NEAR = 100
 _HIGHEST = 100
-"""What is above the largest scale of all is a year or a count, and no score."""
+"""Numbers above the largest scale are a year or a count, not a score."""
 
 
 def is_example(before: str) -> bool:
-    """Whether the words before an object say that it is an example, or not the answer."""
+    """True if the words before an object say that it is an example, or not the answer."""
     return _EXAMPLE.search(before[-_NEAR:]) is not None
 
 
 def gives_another(before: str, after: str, numbers: Collection[int], top: int) -> bool:
-    """Whether the prose gives another number than the object's `numbers`, 0 to `top`."""
+    """True if the prose gives another number than the object's `numbers`, 0 to `top`."""
     scale = _SCALE.match(after)
     if scale and int(scale.group(1)) == top:
         after = after[scale.end() :]

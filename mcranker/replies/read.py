@@ -1,4 +1,4 @@
-"""From a reply's text to what was asked for; strict, so that nothing is made up.
+"""Readers of replies; strict, so that nothing is made up.
 
 Every reader raises `Unreadable` rather than guess; `mcranker.replies.json` says what counts
 as JSON. Keys are compared without regard to case, spaces and underscores.
@@ -21,7 +21,7 @@ from personas.schema import MOST_CRITERIA
 
 _INTEGER = re.compile(r"\A\s*+\"?(\d{1,4})\"?\s*+\Z")
 _PLAIN = re.compile(r'\{\s*+"([^"\\]*+)"\s*+:\s*+(0|[1-9][0-9]{0,3})\s*+\}')
-"""What nearly all replies with a score are, and what need not be looked at any closer."""
+"""Matches nearly all replies with a score, which need no closer look."""
 _NUMBER_AND_MORE = re.compile(r"\d[^\d/.,-]")
 _OF_THIS = r"(?:(?:assigned|given)\s++)?(?:to|of|for)\s++this\s++criterion"
 _GIVEN = (
@@ -86,7 +86,7 @@ def read_score(text: str, *, key: str, top: int, cut: bool = False) -> int:
 def read_criterion_scores(text: str, *, count: int, top: int) -> tuple[int, ...]:
     """The integers under ``Scores``, 0 to `top`, in the rubric's order.
 
-    They stand under the criteria's numbers, ``"1"`` to `count`, or in a list of that length.
+    They are under the criteria's numbers, ``"1"`` to `count`, or in a list of that length.
 
     Raises:
         Unreadable: another form or number of scores, or one of them unreadable.
@@ -107,7 +107,7 @@ def read_named_integers(text: str, tops: Mapping[str, int]) -> tuple[int | str, 
     """The integer under each name, 0 to what `tops` has for it, or what is wrong with it.
 
     Raises:
-        Unreadable: none of the names stands in the reply.
+        Unreadable: none of the names is in the reply.
     """
     record: Mapping[str, Any] = {}
     for name in tops:
@@ -123,7 +123,7 @@ def read_named_integers(text: str, tops: Mapping[str, int]) -> tuple[int | str, 
 
 
 def integer_under(record: Mapping[str, Any], name: str, top: int) -> int | str:
-    """The integer, 0 to `top`, under a name of a record whose keys are folded; or what is wrong."""
+    """Return the integer, 0 to `top`, under a name of a record with folded keys; or the fault."""
     if fold(name) not in record:
         return "no answer to this question"
     try:
@@ -158,14 +158,14 @@ def read_personas(text: str) -> tuple[Persona, ...]:
                 raise Unreadable("a name or a reason is not valid text.") from error
             personas.setdefault(persona.name.casefold(), persona)
     if not personas:
-        raise Unreadable('"Identities" names nobody.')
+        raise Unreadable('"Identities" names nobody.')  # english: sent to models
     return tuple(personas.values())
 
 
 def read_rubric(text: str) -> Rubric:
     """The criteria under ``Criteria`` with weights made to sum to 100.
 
-    Weights may stand under ``Weight`` or, as the paper's prompt has it, in the text of the
+    Weights may be under ``Weight`` or, as the paper's prompt has it, in the text of the
     criterion, which then loses them. Names lose the numbers of a list. A criterion without a
     weight gets an equal share of what the others leave, or the mean of the others where they
     leave nothing.
@@ -243,7 +243,7 @@ def _name_and_reason(entry: Any) -> tuple[str, str]:
 
 
 def _text_under(record: Mapping[str, Any], keys: Sequence[str]) -> str:
-    """The first text under one of the keys, or nothing."""
+    """Return the first text under one of the keys, or nothing."""
     fields = {fold(name): value for name, value in record.items()}
     return next((fields[key] for key in keys if isinstance(fields.get(key), str)), "")
 

@@ -102,7 +102,7 @@ RUBRIC_SCHEMA = ReplySchema(
 """Criteria with weights, and the reason for them (App. D.2, D.3)."""
 
 RELEVANCE_SCHEMA = ReplySchema("relevance", _object({"Reason": _STRING, "Relevance": _STRING}))
-"""What relevance means for a query, for REBEL."""
+"""Schema of the meaning of relevance for a query, for REBEL."""
 
 PROPERTIES_SCHEMA = ReplySchema(
     "properties",

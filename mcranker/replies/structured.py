@@ -16,7 +16,7 @@ from personas.untrusted import fence
 def questions_as_prompt(
     questions: Sequence[Question], state: State, prompts: PromptSet
 ) -> tuple[tuple[Turn, ...], ReplySchema]:
-    """The prompt that puts the questions in words, and the form of the reply.
+    """Return the prompt with the questions in words, and the form of the reply.
 
     Args:
         questions: scores and yes/no questions, all with the same levels.

@@ -1,4 +1,4 @@
-"""From a reply about several passages to the scores of each; none is put in another's place.
+"""Readers of replies about several passages; no score is assigned to another passage.
 
 A passage is known by its number alone, wherever it stands. What is said of a number twice and
 differently, or of one that was not shown, counts for none, and what is left out stays out.
@@ -17,10 +17,10 @@ from mcranker.replies.properties import RELEVANCE, TOP_PROPERTY, TOP_RELEVANCE
 from mcranker.replies.read import integer_under
 
 FINAL = "Final"
-"""Under this key stands what the model itself adds up to."""
+"""Key of the model's own sum."""
 
 _NUMBERED = re.compile(
-    # Neither a sign nor a point stands before the number.
+    # Neither a sign nor a point is before the number.
     r"\A[\s\[(<*_#]*+(?:(?:passage|document|doc|text)[\s\[(<*_#:]*+)?([0-9]{1,9})[\s\])>*_.:]*+",
     re.IGNORECASE | re.ASCII,
 )
@@ -30,7 +30,7 @@ _SUM_KEYS = ("final", "finalscore")
 
 @dataclass(frozen=True, slots=True)
 class PassageScores:
-    """What a reply says of one passage.
+    """A reply's scores of one passage.
 
     Attributes:
         relevance: 0 to 10.
@@ -46,13 +46,13 @@ class PassageScores:
 
 @dataclass(frozen=True, slots=True)
 class ReadWindow:
-    """What a reply says of the passages that were shown.
+    """A reply's scores of the passages that were shown.
 
     Attributes:
         scores: place of a passage among those shown, from 0 -> its scores.
         problems: place -> why the passage has none; each place is in one of the two.
         missing: how many of the passages were left out.
-        repeated: how many times a passage stood there again.
+        repeated: how many times a passage was repeated.
         unknown: how many entries were of no passage that was shown.
     """
 
@@ -64,12 +64,12 @@ class ReadWindow:
 
     @property
     def odd(self) -> bool:
-        """Whether it is not simply all scores of all passages, each once."""
+        """True if it is not simply all scores of all passages, each once."""
         return bool(self.problems or self.repeated or self.unknown)
 
 
 def property_keys(count: int) -> tuple[str, ...]:
-    """The keys under which the scores of so many properties stand, in their order."""
+    """The keys of the properties' scores, in their order."""
     # Numbers only: names of properties are written by a model.
     return tuple(f"P{number}" for number in range(1, count + 1))
 
@@ -77,7 +77,7 @@ def property_keys(count: int) -> tuple[str, ...]:
 def read_window(text: str, *, count: int, properties: int, least: int) -> ReadWindow:
     """The scores in a reply such as ``{"Passages": {"1": {"Relevance": 7, "P1": 3}}}``.
 
-    The passages may stand in a list as well, each with its number under ``Passage``.
+    The passages may be in a list as well, each with its number under ``Passage``.
 
     Args:
         text: of the reply.
@@ -139,11 +139,7 @@ def _reason(record: Mapping[str, Any]) -> tuple[str, str]:
 
 
 def _by_place(text: str, count: int) -> tuple[dict[int, list[Mapping[str, Any]]], int]:
-    """What a reply has of each passage that was shown, and how many entries it has of others.
-
-    Raises:
-        Unreadable: there are no passages.
-    """
+    """Return the values of each passage shown, and the number of entries for other passages."""
     said: dict[int, list[Mapping[str, Any]]] = {}
     unknown = 0
     for number, record in _entries(find(text, "Passages").value):
@@ -172,7 +168,7 @@ def _number(name: object) -> int | None:
 
 
 def _own_number(record: Mapping[str, Any]) -> int | None:
-    """The number under one of the keys that name it; None if there is none, or several."""
+    """Return the number under one of its keys; None if there is none, or several."""
     fields = {fold(name): value for name, value in record.items()}
     given = {_number(fields[key]) for key in _ID_KEYS if isinstance(fields.get(key), int | str)}
     return given.pop() if len(given) == 1 else None
@@ -181,12 +177,12 @@ def _own_number(record: Mapping[str, Any]) -> int | None:
 def _one(
     records: Sequence[Mapping[str, Any]], keys: Sequence[str], least: int
 ) -> PassageScores | str:
-    """The scores of a passage, or why it has none."""
+    """Return the scores of a passage, or the reason that it has none."""
     if not records:
         return "it was left out"
     each = [_scores(record, keys, least) for record in records]
     if any(other != each[0] for other in each):
-        return "it stands there more than once, with different scores"
+        return "it stands there more than once, with different scores"  # english: sent to models
     return each[0]
 
 
@@ -194,6 +190,7 @@ def _scores(record: Mapping[str, Any], keys: Sequence[str], least: int) -> Passa
     fields: dict[str, Any] = {}
     for name, value in record.items():
         if repr(fields.setdefault(fold(name), value)) != repr(value):
+            # english: sent to models
             return f'"{name[:40]}" stands there more than once, with different values'
     relevance = integer_under(fields, RELEVANCE, TOP_RELEVANCE)
     if isinstance(relevance, str):

@@ -1,1 +1,1 @@
-"""What finds passages and compares their words with those of a query."""
+"""Search for passages and comparison of their words with those of a query."""

@@ -1,4 +1,4 @@
-"""How much of a query's words a passage has, from 0 to 1.
+"""Share of a query's words that a passage has, from 0 to 1.
 
 Like a BM25 score, but divided by what the query's words weigh, so that it can be compared from
 query to query. It counts index terms, so it knows no synonyms; `mcranker.llm.local.encoder_judge`
@@ -17,8 +17,9 @@ from mcranker.llm.chat import PassageStatistics
 from mcranker.retrieval.tokens import tokenize
 
 K1, B = 0.9, 0.4
-"""How soon more of the same word counts no more, and how much longer passages are put at a
-disadvantage: those of the first stage, see `beir_eval.FirstStage`."""
+"""BM25's saturation of repeated words and penalty of long passages: those of the first stage, see
+`beir_eval.FirstStage`.
+"""
 
 LIST_PASSAGES = 20
 """So many passages is the word list worth beside those of the query."""
@@ -95,7 +96,7 @@ class Cover:
 
 @lru_cache(maxsize=1000)
 def _terms(passage: str) -> Counter[str]:
-    """How often each index term is in a passage; kept, since it is counted before it is judged."""
+    """Return the count of each index term in a passage; cached for the judging that follows."""
     return Counter(tokenize(passage[:MOST_CHARACTERS]))
 
 

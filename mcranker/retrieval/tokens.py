@@ -83,7 +83,7 @@ def _unicode_pattern() -> re.Pattern[str]:
     # A negated class keeps the pattern small: all of \w that is nothing else.
     letter = rf"[^\W\d{_CONNECTORS}{_NUMBER_SIGNS}{_IDEOGRAPHS}{_HIRAGANA}{_KATAKANA}]"
     start = rf"(?:{letter}|\d)"
-    # A mark belongs to what stands before it, so a joiner may follow a mark as well.
+    # A mark belongs to what is before it, so a joiner may follow a mark as well.
     after_letter = rf"(?<![\d{_CONNECTORS}])(?<=[\w{marks}])"
     after_digit = rf"(?<=[\d{marks}])"
     inner = (

@@ -13,7 +13,7 @@ R = TypeVar("R")
 
 
 class ActorStatistics(NamedTuple):
-    """What an actor is doing at the moment."""
+    """State of an actor."""
 
     #: messages that wait in the mailbox
     queued: int
@@ -26,7 +26,7 @@ class ActorStatistics(NamedTuple):
 
 
 class _Envelope(Generic[M, R]):
-    """A message and, if somebody waits for it, the place of the answer."""
+    """A message and, if its sender waits, the place of the answer."""
 
     __slots__ = ("answer", "answered", "error", "message")
 
@@ -53,7 +53,7 @@ class Actor(Generic[M, R]):
         mailbox: how many messages may wait before `tell` and `ask` wait themselves.
 
     `run` belongs into a task group. An error from a message that was sent with `tell` ends
-    `run` with that error, and so the task group; one from `ask` goes to whoever asked.
+    `run` with that error, and so the task group; one from `ask` goes to the caller.
     """
 
     def __init__(
@@ -127,7 +127,7 @@ class Actor(Generic[M, R]):
         self._open_mailbox().send.close()
 
     def statistics(self) -> ActorStatistics:
-        """What the actor is doing at the moment."""
+        """Return the actor's state."""
         queued = 0
         if self._mailbox is not None:
             waiting = self._mailbox.receive.statistics()
@@ -166,7 +166,7 @@ class Actor(Generic[M, R]):
                 raise
             envelope.error = error
         except BaseException:
-            # Cancelled: whoever asked must not take the missing answer for one.
+            # Cancelled: the caller must not take the missing answer for one.
             envelope.error = RuntimeError(f"{self.name} was stopped before it answered")
             raise
         else:
@@ -178,7 +178,7 @@ class Actor(Generic[M, R]):
 
 
 def _at_hand(mailbox: MemoryObjectReceiveStream[_Envelope[M, R]]) -> _Envelope[M, R] | None:
-    """The next message if one waits: to wait for it costs several turns of the event loop."""
+    """Return the next message if there is one: waiting costs several turns of the event loop."""
     try:
         return mailbox.receive_nowait()
     except (anyio.WouldBlock, anyio.EndOfStream):

@@ -34,7 +34,7 @@ logger = safe_logger("mcranker")
 
 @contextlib.asynccontextmanager
 async def task_group() -> AsyncIterator[anyio.abc.TaskGroup]:
-    """A task group that raises one error, the first that says what happened, not a group."""
+    """Open a task group that raises its first informative error, not a group."""
     try:
         async with anyio.create_task_group() as group:
             yield group
@@ -71,7 +71,7 @@ def interruptible() -> Iterator[None]:
 
 
 async def apart(function: Callable[P, T], *args: P.args, **kwargs: P.kwargs) -> T:
-    """The result of work that blocks, in a daemon thread.
+    """Run blocking work in a daemon thread and return its result.
 
     Neither a cancellation nor the end of the process waits for it, as they do with
     `anyio.to_thread`: for reads and writes that may never end.
@@ -114,7 +114,7 @@ class Bridge:
         self._loop = self._finalizer = None
 
     def call(self, function: Callable[[], Awaitable[T]]) -> T:
-        """The result of ``await function()``, see `Loop.call`."""
+        """Return the result of ``await function()``, see `Loop.call`."""
         while True:
             try:
                 return self.loop().call(function)
@@ -122,7 +122,7 @@ class Bridge:
                 continue
 
     def loop(self) -> Loop:
-        """The loop, which is started if there is none."""
+        """The running loop; started if needed."""
         with self._lock:
             if self._loop is None or self._loop.ends:
                 if self._finalizer is not None:
@@ -186,7 +186,7 @@ class Loop:
         _process.watch(self)
 
     def call(self, function: Callable[[], Awaitable[T]]) -> T:
-        """The result of ``await function()``.
+        """Return the result of ``await function()``.
 
         A call that is interrupted (Ctrl-C) is cancelled in the loop and waited for before the
         interrupt goes on.
@@ -215,11 +215,11 @@ class Loop:
             raise
 
     def leave(self, function: Callable[[], Awaitable[None]]) -> None:
-        """``await function()`` to release something, unless the loop has ended and so has it."""
+        """Run ``await function()`` for cleanup, unless the loop has ended and done so."""
         with contextlib.suppress(_Ended, MCRankerError):
             if threading.current_thread() is not self._thread:
                 self.call(function)
-            else:  # from the finalizer of something that nobody refers to any more
+            else:  # from the finalizer of something without any reference left
                 self._begin(_Call(function))
 
     async def cancel_others(self) -> None:
@@ -254,7 +254,7 @@ class Loop:
     def _run(self, ready: Future[None]) -> None:
         try:
             anyio.run(self._serve, ready)
-        except Exception as error:  # noqa: BLE001 - of a thread that nobody waits for
+        except Exception as error:  # noqa: BLE001 - of a thread that no caller waits for
             if not ready.done():
                 ready.set_exception(error)
             else:
@@ -276,7 +276,7 @@ class Loop:
 
 
 class _Call(Generic[T]):
-    """A coroutine on its way through a loop; `future` takes what becomes of it."""
+    """A coroutine in a loop; `future` receives its result."""
 
     def __init__(self, function: Callable[[], Awaitable[T]]) -> None:
         self.future: Future[T] = Future()
@@ -297,7 +297,7 @@ class _Call(Generic[T]):
             self.future.set_result(result)
 
     def cancel(self) -> None:
-        """In the loop: stop it, or do not begin with it."""
+        """Cancel the call, or do not start it; called in the loop."""
         if not self.future.cancel() and self.task is not None:
             self.task.cancel()
 
@@ -329,29 +329,25 @@ class _Process:
             self._watched = True
 
     def forget(self, loop: Loop) -> None:
-        """A loop ends, and takes no more calls."""
+        """Remove a loop that takes no more calls."""
         with self.lock:
             loop.ends = True
             self._loops.discard(loop)
 
     def note_caller(self) -> None:
-        """Let the loops live as long as the calling thread; to be called with the lock."""
+        """Keep the loops alive as long as the calling thread; the lock must be held."""
         caller = threading.current_thread()
         if not caller.daemon and caller is not threading.main_thread():
             self._callers.add(caller)
 
     def stay_if_it_ends(self) -> None:
-        """Never return to a daemon thread of a process that ends: it has nothing more to do."""
+        """Block a daemon thread of an ending process for ever: it has nothing more to do."""
         caller = threading.current_thread()
         if caller.daemon and not threading.main_thread().is_alive():
             threading.Event().wait()
 
     def _watch(self) -> None:
-        """Stop all loops when nobody is left to use them.
-
-        They may have worker threads, and the interpreter waits for those before anything that
-        is registered with `atexit` runs.
-        """
+        """Stop unused loops; `atexit` is too late, as the interpreter first waits for threads."""
         threading.main_thread().join()
         while True:
             with self.lock:
@@ -371,7 +367,7 @@ _process = _Process()
 
 
 class Stream(Generic[T]):
-    """An async iterator over what a producer sends, which may be left at any time.
+    """An async iterator over a producer's items, which may be left at any time.
 
     The producer runs in a task of its own, because an async generator that holds a task
     group must not be finalised by another task. Leaving the iteration by `aclose`, by
@@ -422,7 +418,7 @@ class Stream(Generic[T]):
             await asyncio.wait([self._task])
         self._receive.close()
         if not self._task.cancelled():
-            self._task.exception()  # nobody reads on, so nobody is told
+            self._task.exception()  # there is no reader left
 
 
 async def _run(

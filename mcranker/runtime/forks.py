@@ -1,7 +1,7 @@
-"""What a forked process must not take over from its parent: locks, loops, connections.
+"""Locks, loops and connections that a forked process must not take over from its parent.
 
 Of a process with threads, `os.fork` copies the thread that calls it alone. The others' locks
-stay locked in the child, and their event loops stand still. What belongs to them must not even
+stay locked in the child, and their event loops stop. What belongs to them must not even
 be closed there: a connection, or the list of files that an event loop watches, is shared with
 the parent, who goes on using it.
 """
@@ -14,20 +14,20 @@ from weakref import WeakSet
 
 
 class Forkable(Protocol):
-    """Something with locks, or with things that belong to an event loop."""
+    """An object with locks, or tied to an event loop."""
 
     def after_fork(self) -> None:
-        """In a child process: begin anew. Other threads may have been in the middle of a call."""
+        """Reset in a child process. Other threads may have been in the middle of a call."""
         ...
 
 
 def renew_in_child(owner: Forkable) -> None:
-    """Call `after_fork` of `owner` in every process that is forked from this one."""
+    """Call `after_fork` of `owner` in every process forked from this one."""
     _owners.add(owner)
 
 
 def abandon(*things: object) -> None:
-    """Keep what belongs to the parent process for ever, so that nothing is closed or finalised."""
+    """Keep a parent process's objects for ever, so that nothing is closed or finalised."""
     import ctypes  # for this alone
 
     # No list would do: the interpreter empties them all before it ends.

@@ -1,4 +1,4 @@
-"""What is said of a ranking: a number for each document, who judged, and what to know of both."""
+"""Parts of an answer: a number for each document, the judges, and warnings about both."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from personas.format import counted
 from personas.ranking.weak_judges import judge_note
 
 SMALL = 0.01
-"""The number of the first document where nothing was judged; those behind it get less."""
+"""The number of the first document if nothing was judged; those behind it get less."""
 
 _JUDGES = ("scoring", "assessor")
 
@@ -22,7 +22,7 @@ NOT_ABSOLUTE = (
     "it gives an order without scores, and this service makes none up "
     "(unscored = 'error'); ask POST /v1/rank, or have it served with unscored = 'falling'"
 )
-"""Why a ranker does not serve rerank clients, where the operator wants no numbers by rank."""
+"""Reason that a ranker does not serve rerank clients, if the operator wants no numbers by rank."""
 
 
 class Scored(NamedTuple):
@@ -82,7 +82,7 @@ def scores_of(ranking: Ranking, policy: Unscored, *, raw: bool = False) -> Score
         made_up = [SMALL * (count + 1 - hit.rank) / count for hit in hits]
         warnings = [f"no document was scored: scores fall from {SMALL:g} in the order as given"]
     if None in made_up:
-        warnings.append(f"{_were(unscored)} not scored: the lowest score stands in")
+        warnings.append(f"{_were(unscored)} not scored: the lowest score is used")
     if policy == "null":
         warnings = [f"{each.partition(':')[0]}: null" for each in warnings]
         return Scored(known, relevance, unscored, tuple(warnings))
@@ -118,7 +118,7 @@ def warnings_of(ranking: Ranking, reasons: int = 0) -> tuple[str, ...]:
 
 
 def meta_of(ranking: Ranking, scored: Scored, warnings: Sequence[str]) -> Mapping[str, Any]:
-    """Who judged, how much is missing, and what it took; in every answer that is an object.
+    """Return the judges, the missing scores and the effort; part of every answer that is an object.
 
     ``api_version`` and ``tokens`` are where Cohere's clients look for them. Tokens are those that
     the answers took when they came; ``reused_tokens`` are those of them that the ledger had.
@@ -145,7 +145,7 @@ def meta_of(ranking: Ranking, scored: Scored, warnings: Sequence[str]) -> Mappin
 def headers_of(
     name: str, ranking: Ranking, unscored: int, warnings: Sequence[str]
 ) -> dict[str, str]:
-    """Headers of an answer; not every dialect has a place for what they say."""
+    """Return the headers of an answer; not every dialect has a place for their content."""
     headers = {"X-Ranking-Id": name}
     if warnings:
         headers["X-Notes"] = "; ".join(warnings).encode("ascii", "replace").decode()

@@ -23,7 +23,7 @@ from starlette.responses import HTMLResponse, Response
 from starlette.routing import Route
 
 from mcranker import __version__
-from mcranker.events import Emit, Event
+from mcranker.events import Emit, Event, RankingDone
 from mcranker.inputs import as_passages, as_query
 from mcranker.logs import safe_logger
 from mcranker.ranking import Ranking
@@ -213,11 +213,7 @@ class _Service:
 
     @contextmanager
     def _stoppable(self) -> Iterator[None]:
-        """Cancel what is done in the block when the service gives up.
-
-        Raises:
-            Problem: it did.
-        """
+        """Cancel the block, with a `Problem`, when the service gives up."""
         with anyio.CancelScope() as scope:
             self._under_way.add(scope)
             try:
@@ -353,7 +349,8 @@ class _Service:
         queue = EventQueue()
 
         async def emit(event: Event) -> None:
-            queue.put(*event_data(event))
+            if not isinstance(event, RankingDone):  # it is sent as a whole, with its reasons
+                queue.put(*event_data(event))
 
         async def rank() -> None:
             try:
@@ -447,7 +444,7 @@ class _Service:
         )
 
     async def _needs_keys(self, _: _Call) -> Response:
-        """Xinference's clients send a key only where this says so."""
+        """Answer Xinference's clients, which send a key only if this asks for one."""
         return _json({"auth": bool(self._settings.keys)}, 200)
 
     # A ranking
@@ -523,11 +520,7 @@ def _whole(served: ServedRanker, ranked: _Ranked, reasons: int) -> dict[str, Any
 
 
 async def _unless_gone(request: Request, work: Callable[[], Awaitable[T]]) -> T:
-    """The result of the work, which is cancelled if the client hangs up.
-
-    Raises:
-        ClientDisconnected: it has.
-    """
+    """Return the result of the work, which is cancelled if the client disconnects."""
     results: list[T] = []
     async with task_group() as group:
 

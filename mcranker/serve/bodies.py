@@ -18,13 +18,13 @@ from personas.io.lines import megabytes
 T = TypeVar("T")
 
 _SMALL = 1 << 14
-"""Bytes of a body that is read where it arrives: a thread would take longer."""
+"""Bytes of a body that is read on the event loop: a thread would take longer."""
 
 _PIECE = 1 << 20  # bytes that are scanned at once
 
 
 class ClientDisconnected(Exception):
-    """The client has hung up; nothing is answered."""
+    """The client has disconnected; nothing is answered."""
 
 
 async def read_body(request: Request, limits: Limits, read: Callable[[dict[str, Any]], T]) -> T:
@@ -103,7 +103,7 @@ def _too_large(most: int) -> Problem:
 
 
 def _marks(json: bytes) -> int:
-    """Count what begins values: as many as there are, or more where strings hold such marks."""
+    """Return at least the number of values; marks within strings count too."""
     return sum(map(json.count, (b",", b"[", b"{")))
 
 

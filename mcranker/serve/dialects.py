@@ -1,4 +1,4 @@
-"""The dialects that rerank clients speak: how each is told from the others, and answered.
+"""The dialects of rerank clients: their recognition and their answers.
 
 What clients send is one table, `mcranker.serve.requests.RERANK_FIELDS`. What they are answered is
 one form too, which Cohere's, Jina's, vLLM's, Xinference's, llama.cpp's and others' clients read;
@@ -21,7 +21,7 @@ from personas.ranking.types import Reason
 
 @dataclass(frozen=True, slots=True)
 class Result:
-    """One document of an answer; `score` is None if it has none and none is made up.
+    """One document of an answer; `score` is None if it has none.
 
     `reasons` are those of each judge, where a request asked for them.
     """
@@ -61,7 +61,7 @@ class RerankResponse:
 
 
 def error_body(problem: Problem) -> dict[str, Any]:
-    """An error under every name by which clients look for its message."""
+    """Return an error under every name by which clients look for its message."""
     kinds: dict[Kind, str] = {
         "not_found": "NotFoundError",
         "no_key": "AuthenticationError",
@@ -84,7 +84,7 @@ def error_body(problem: Problem) -> dict[str, Any]:
 
 @dataclass(frozen=True, slots=True)
 class ApiDialect:
-    """How clients of one kind are told from others, and answered.
+    """Recognition and answers of one kind of client.
 
     An answer has the results, ``id``, ``model``, ``object``, ``usage`` and ``meta``.
 
@@ -147,7 +147,7 @@ class ApiDialect:
 
 
 def _logit(score: float) -> float:
-    """The number of which the logistic function makes the score; other scores as they are."""
+    """Return the logit of a score; scores outside 0 to 1 as they are."""
     if not 0 <= score <= 1:
         return score
     bounded = min(max(score, 1e-6), 1 - 1e-6)
@@ -258,14 +258,14 @@ DIALECTS = (
         },
     ),
 )
-"""Those that are answered otherwise; of several whose marks a request has, the first counts."""
+"""Dialects with answers of their own; the first one whose marks a request has counts."""
 
 ROUTES = (
     *("/v2/rerank", "/v1/rerank", "/rerank"),
     *("/v1/reranking", "/reranking", "/v1/reranks", "/reranks"),
     *("/compatible-api/v1/reranks", "/inference/v1/rerank"),
 )
-"""Where clients of several kinds ask."""
+"""Paths that clients of several kinds use."""
 
 
 def dialect_of(names: Iterable[str]) -> ApiDialect:

@@ -1,4 +1,4 @@
-"""A ranking's events for a reader on the network, who may be slow and holds up nobody."""
+"""Stream ranking events to a client without blocking the ranking."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ _KEPT_BACK = {"query_id", "usage", "ranking", "reason"}
 """Fields of events that are not sent: a reason may name what is the operator's."""
 
 CLIENT_GONE = 499
-"""Status under which requests are counted whose client has hung up."""
+"""Status that counts requests of disconnected clients."""
 
 MOST_KEPT = 1_000
 """Events that wait for a reader; then scores that were not read yet are left out, and counted."""
@@ -45,7 +45,7 @@ class EventQueue:
         self._left_out = 0
         self._begun = False
         self.refusal: Response | None = None
-        """What the reader gets instead, if there is no event at all."""
+        """Sent to the reader instead, if there is no event at all."""
 
     def put(self, name: str, data: Any) -> None:
         """Add an event; JSON values."""
@@ -95,8 +95,8 @@ class EventStream(Response):
 
     Args:
         queue: of the events.
-        work: fills it; cancelled when the reader has hung up, or stood still for too long.
-        stalled: seconds for which the reader may stand still.
+        work: fills it; cancelled when the reader has hung up, or paused for too long.
+        stalled: seconds for which the reader may pause.
         ended: takes the status once it is over.
     """
 
@@ -144,12 +144,12 @@ class EventStream(Response):
         await send({"type": "http.response.start", "status": 200, "headers": self.raw_headers})
         try:
             async for line in self._queue.lines():
-                # In pieces, so that a slow reader is none that stands still.
+                # In pieces, so that a slow reader does not count as a stopped one.
                 for start in range(0, len(line), _PIECE):
                     await self._piece(send, line[start : start + _PIECE])
             await self._piece(send, b"", more=False)
         except TimeoutError:
-            logger.info("a reader of events stood still for %g s; it is let go", self._stalled)
+            logger.info("a reader of events paused for %g s and is disconnected", self._stalled)
             return False
         return True
 

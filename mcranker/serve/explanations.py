@@ -12,7 +12,7 @@ _OF_A_PASSAGE = 1_000
 
 
 class Kept(NamedTuple):
-    """A ranking, and the name of the key with which it was asked for."""
+    """A ranking, and the name of the key of its request."""
 
     ranking: Ranking
     holder: str

@@ -26,7 +26,7 @@ def new_key() -> str:
 
 
 def hash_key(key: str) -> str:
-    """What the configuration file holds in place of a key: ``sha256:`` and 64 hex digits.
+    """Return the form of a key in the configuration file: ``sha256:`` and 64 hex digits.
 
     Raises:
         ConfigError: the key is too short or too long, or holds something else than printable
@@ -58,7 +58,7 @@ def check_hash(name: str, value: object) -> str:
 
 @dataclass(frozen=True, slots=True)
 class Keys:
-    """Who may use the service.
+    """The keys of authorized clients.
 
     Attributes:
         hashes: name of a key -> its hash; empty if no key is needed.
@@ -67,7 +67,7 @@ class Keys:
     hashes: Mapping[str, str]
 
     def holder(self, authorization: str) -> str | None:
-        """The name of the key in an ``Authorization`` header; None if there is none such.
+        """Return the name of the key in an ``Authorization`` header; None if there is none.
 
         ``Bearer KEY``, or ``Basic`` with the key for a password, as browsers send it. The time
         that this takes does not depend on how much of a key is right.

@@ -29,6 +29,7 @@ from mcranker.events import (
     PassageAssessed,
     PassagesCompared,
     PassageScored,
+    RankingDone,
     RubricWritten,
     TeamRecruited,
 )
@@ -47,6 +48,7 @@ from mcranker.serve.settings import Limits, Settings
 from personas.format import counted
 from personas.ranking.comparison import compare_rankings
 from personas.ranking.record import Hit, RankingRecord
+from personas.ranking.types import Reason
 from personas.report.compare.sentences import Sentence, reason, summary
 
 logger = safe_logger("mcranker.serve")
@@ -63,7 +65,7 @@ _EXPLAINED = (
     *("rank", "doc_id", "first_stage_rank", "score", "scores", "ranks", "missing"),
     *("imputed", "criteria", "rank_without"),
 )
-"""What is said of a document: fields of `Hit`."""
+"""Fields of `Hit` in a document's result."""
 
 _INSTRUCTIONS = (
     "Ranks passages by how well they answer a query, with a team of judges who each write weighted "
@@ -89,10 +91,11 @@ class RankedDocument(BaseModel):
     scores: dict[str, float | None] = Field(description="of each judge")
     missing: dict[str, str] = Field(description="why a judge's score is missing")
     imputed: dict[str, float] = Field(description="what counts for a missing score")
+    reasons: dict[str, Reason] = Field(description="of each judge, where they were asked for")
 
 
 class Taken(BaseModel):
-    """What a ranking takes."""
+    """The effort of a ranking."""
 
     calls: int = Field(description="of models")
     reused_answers: int = Field(description="taken from the ledger, at no call")
@@ -100,7 +103,7 @@ class Taken(BaseModel):
 
 
 class EstimateResult(Taken):
-    """What a ranking would take."""
+    """The estimated effort of a ranking."""
 
     input_tokens: int
     output_tokens: int
@@ -134,6 +137,7 @@ _Team = Annotated[
     Field(description="a team or persona of the library by name, or a whole team"),
 ]
 _Name = Annotated[str | None, Field(description="by name; null for the first")]
+_Reasons = Annotated[int, Field(ge=0, description="first documents that judges explain")]
 _Instruction = Annotated[
     str, Field(description="what else matters, in a sentence: one more criterion for every judge")
 ]
@@ -141,7 +145,7 @@ _Instruction = Annotated[
 
 @asynccontextmanager
 async def mcp_server(settings: Settings | None = None) -> AsyncIterator[MCPServer[Any]]:
-    """The MCP server, whose rankers are made at once and closed behind the block.
+    """Make the MCP server; its rankers are made at once and closed after the block.
 
     Args:
         settings: what it offers; None for one MCRanker with its defaults. Keys, addresses and
@@ -209,7 +213,7 @@ async def _short_errors(ctx: ServerRequestContext[Any, Any], call_next: CallNext
 
 
 def _short(message: str) -> str:
-    """An error's text, which goes into a model's context."""
+    """Shorten an error's text, which goes into a model's context."""
     return message if len(message) <= _LONGEST_ERROR else f"{message[: _LONGEST_ERROR - 1]}…"
 
 
@@ -246,10 +250,11 @@ class _Tools:
         query: str,
         documents: _Documents,
         context: Context[Any, Any],
-        top_n: Annotated[int | None, Field(ge=1, description="return so many; all if null")] = None,
+        top_n: Annotated[int | None, Field(ge=1, description="results; all if null")] = None,
         team: _Team = None,
         ranker: _Name = None,
         instruction: _Instruction = "",
+        reasons: _Reasons = 0,
         deadline: Annotated[
             float | None, Field(gt=0, description="seconds; then what is known is returned")
         ] = None,
@@ -260,7 +265,8 @@ class _Tools:
         served, options = self._chosen(ranker, team)
         limited = served.limited(options, max_calls=max_calls, max_cost=max_cost)
         seconds = min(deadline or math.inf, self._limits.deadline)
-        job = self._job(limited, query, documents, instruction, seconds, top_n or 0)
+        wanted = {"query": query, "documents": documents, "instruction": instruction}
+        job = self._job(limited, {**wanted, "reasons": reasons}, seconds, top_n or 0)
         if max_calls is not None or max_cost is not None:
             await _check_cost(job, max_calls, max_cost)
         try:
@@ -286,10 +292,11 @@ class _Tools:
                     scores=dict(hit.scores),
                     missing={name: discreet(said) for name, said in hit.missing.items()},
                     imputed=dict(hit.imputed),
+                    reasons=dict(hit.reasons),
                 )
                 for hit, relevance in zip(ranking, scored.scores, strict=True)
             ],
-            notes=[*warnings_of(ranking), *scored.warnings],
+            notes=[*warnings_of(ranking, reasons), *scored.warnings],
             calls=ranking.usage.calls,
             reused_answers=ranking.reused.calls,
             cost_usd=ranking.cost,
@@ -303,10 +310,12 @@ class _Tools:
         team: _Team = None,
         ranker: _Name = None,
         instruction: _Instruction = "",
+        reasons: _Reasons = 0,
     ) -> EstimateResult:
         """Say what the tool rank would take for the same arguments. Nothing is sent."""
         served, options = self._chosen(ranker, team)
-        job = self._job(served.with_options(options), query, documents, instruction)
+        wanted = {"query": query, "documents": documents, "instruction": instruction}
+        job = self._job(served.with_options(options), {**wanted, "reasons": reasons})
         found = await job.estimate()
         return EstimateResult(
             calls=found.calls,
@@ -392,27 +401,22 @@ class _Tools:
         )["options"]
 
     def _job(
-        self,
-        ranker: Ranker,
-        query: str,
-        documents: _Documents,
-        instruction: str,
-        seconds: float = 0.0,
-        top_n: int = 0,
+        self, ranker: Ranker, wanted: dict[str, Any], seconds: float = 0.0, top_n: int = 0
     ) -> Job:
-        """What is to be ranked, within the limits."""
-        body = {
-            "query": query,
-            "documents": documents,
-            "instruction": instruction,
-        }
-        found = read_fields(body, RANK_FIELDS, self._limits)
+        """Return the ranking job, within the limits."""
+        found = read_fields(wanted, RANK_FIELDS, self._limits)
         if not found.get("documents"):
             raise Problem("empty", "documents is empty; give at least one")
         passages = as_passages(found["documents"])
-        told = found["instruction"]
-        most = min(top_n, len(passages))
-        return Job(ranker, as_query(found["query"]), passages, seconds, most, instruction=told)
+        return Job(
+            ranker,
+            as_query(found["query"]),
+            passages,
+            seconds,
+            min(top_n, len(passages)),
+            instruction=found["instruction"],
+            reasons=found["reasons"],
+        )
 
     def _found(self, ranking_id: str) -> dict[str, Any]:
         ranking = self._kept.get(ranking_id, "")
@@ -431,20 +435,20 @@ class _Progress:
     def __init__(self, context: Context[Any, Any]) -> None:
         self._context = context
         self._latest = 0.0
+        self._reached: tuple[float, float | None] = 0, None
 
     async def emit(self, event: Event) -> None:
+        if isinstance(event, RankingDone):
+            await self._context.report_progress(*self._reached, "asking for reasons")
+            return
         now = time.monotonic()
         if (news := _progress(event)) and (now - self._latest >= _EACH or news[0] == news[1]):
-            self._latest = now
+            self._latest, self._reached = now, news[:2]
             await self._context.report_progress(*news)
 
 
 async def _check_cost(job: Job, max_calls: int | None, max_cost: float | None) -> None:
-    """Refuse a ranking that would take more, before anything is sent.
-
-    Raises:
-        Problem: it would.
-    """
+    """Refuse a ranking that would take more, before anything is sent."""
     found = await job.estimate()
     cost = found.cost or 0.0
     if (max_calls is not None and found.calls > max_calls) or (
@@ -459,7 +463,7 @@ async def _check_cost(job: Job, max_calls: int | None, max_cost: float | None) -
 
 
 def _progress(event: Event) -> tuple[float, float | None, str] | None:
-    """How far the ranking is, of how much, and in words; None for other events."""
+    """Return progress, total and a message; None for other events."""
     match event:
         case TeamRecruited():
             names = ", ".join(each.name for each in event.personas)

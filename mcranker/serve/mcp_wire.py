@@ -51,7 +51,7 @@ Outgoing = MemoryObjectSendStream[SessionMessage]
 
 @asynccontextmanager
 async def stdio(limits: Limits) -> AsyncIterator[tuple[Incoming, Outgoing]]:
-    """Messages from standard input and to standard output, which is left to them alone.
+    """Open standard input and output for messages alone.
 
     What else the process prints goes to standard error. Neither a cancellation nor the end of the
     process waits for input, or for a client that does not read. The block is cancelled when the
@@ -95,7 +95,7 @@ async def stdio(limits: Limits) -> AsyncIterator[tuple[Incoming, Outgoing]]:
 
 
 class CheckedBodies:
-    """An app whose bodies are within the limits, with errors as JSON-RPC has them."""
+    """Limits an app's bodies, with errors in JSON-RPC's form."""
 
     def __init__(self, app: ASGIApp, limits: Limits) -> None:
         self._app = app
@@ -131,7 +131,7 @@ def _refused(problem: Problem, request_id: RequestId | None) -> JSONResponse:
 
 @contextmanager
 def _descriptors() -> Iterator[tuple[BinaryIO, int]]:
-    """Standard input and output as this process got them; no other code reads or prints there."""
+    """Take over standard input and output; no other code reads or prints there."""
     if sys.__stdin__ is None or sys.__stdout__ is None:
         raise ConfigError(
             "standard input or output is closed; MCP clients keep both open, or use --http"
@@ -150,7 +150,7 @@ def _descriptors() -> Iterator[tuple[BinaryIO, int]]:
 
 
 def _next_line(file: BinaryIO, longest: int) -> bytes:
-    """The next line, empty at the end of the file. One that is too long keeps both its ends."""
+    """Return the next line, empty at the end of the file. A too long one keeps both its ends."""
     line = file.readline(longest + 1)
     if len(line) <= longest:
         return line

@@ -1,4 +1,4 @@
-"""What is counted of the service, for Prometheus."""
+"""Metrics of the service, for Prometheus."""
 
 from __future__ import annotations
 
@@ -111,7 +111,7 @@ class Metrics:
         self.counter("rankings", ranker, "cancelled" if cancelled else "failed").inc()
 
     def metered(self, ranker: str, models: Models, shown: Callable[[str], str]) -> Models:
-        """The models, whose calls are counted from now on, those of failed rankings as well.
+        """Return the models with their calls counted, also those of failed rankings.
 
         Args:
             ranker: name of the ranker.

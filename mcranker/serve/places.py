@@ -1,4 +1,4 @@
-"""How many rankings are made at once, and how many requests may wait for that."""
+"""Limits on simultaneous rankings and on waiting requests."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ _OF_NEW = 0.2  # share of the latest ranking in the mean of their seconds
 
 
 class Places:
-    """A bounded number of rankings at once, before which a bounded number of requests wait.
+    """A bounded number of simultaneous rankings, and of waiting requests.
 
     Args:
         places: rankings at once.

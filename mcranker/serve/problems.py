@@ -1,4 +1,4 @@
-"""What goes wrong with a request, in words that name no path, address or key of the service."""
+"""Errors of requests, in words that name no path, address or key of the service."""
 
 from __future__ import annotations
 
@@ -86,7 +86,7 @@ class Problem(Exception):
 
     @property
     def retryable(self) -> bool:
-        """Whether the same request may be served later."""
+        """True if the same request may be served later."""
         return self.kind in _RETRYABLE
 
     @property
@@ -101,7 +101,7 @@ class Problem(Exception):
 
 
 def problem_of(error: Exception) -> Problem:
-    """What a client is told of an error of a ranking.
+    """Convert an exception to an error response.
 
     Only what is wrong with the request itself is told as it is; messages about models may name
     addresses and files.

@@ -19,7 +19,7 @@ from personas.format import counted
 from personas.ranking.types import Passage, Query
 
 BYTES_A_TOKEN = 4
-"""Of UTF-8, where no tokenizer is known: about what English has, and more than other scripts."""
+"""UTF-8 bytes a token, if no tokenizer is known: about that of English, more than other scripts."""
 
 _LONGEST_NAME = 500
 _MOST_FIELDS = 100
@@ -28,7 +28,7 @@ _DEEPEST = 50
 Document = str | dict[str, Any]
 Reader = Callable[[Any, str, Limits], Any]
 Fields = Mapping[str, tuple[str, Reader]]
-"""Field of a body -> what it is called here, and what checks it; raises `Problem`."""
+"""Field of a body -> its name here, and its check; raises `Problem`."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -120,7 +120,7 @@ def read_fields(
 def cut_to_bytes(
     passages: Sequence[Passage], tokens: int
 ) -> tuple[tuple[Passage, ...], tuple[str, ...]]:
-    """The passages cut to so many tokens, for models whose tokenizer is not known.
+    """Cut passages to `tokens` tokens, for models whose tokenizer is not known.
 
     Returns:
         The passages, and a warning for the client if one was cut.
@@ -173,7 +173,7 @@ def _whole(value: Any) -> bool:
 
 
 def _that(holds: Callable[[Any], bool], wanted: str) -> Reader:
-    """A reader of values for which something holds."""
+    """Return a reader of values that satisfy `holds`."""
 
     def read(value: Any, name: str, limits: Limits) -> Any:
         if not holds(value):
@@ -340,7 +340,7 @@ _NOT_OFFERED: Mapping[str, tuple[Callable[[Any], bool], str]] = {
 
 
 def _passage(place: int, document: Document, fields: Sequence[str]) -> Passage:
-    """A text, a record's text, or its fields; clients know it by its place."""
+    """Return the passage of a text, a record's text, or its fields; its id is its place."""
     if isinstance(document, str):
         return Passage(str(place), document)
     text = document.get("text")

@@ -47,7 +47,7 @@ _OF_MODELS = {*MODEL_OPTIONS, "base_url", "ledger"}
 
 @dataclass(frozen=True, slots=True)
 class Job:
-    """What is to be ranked.
+    """A ranking to make.
 
     Attributes:
         ranker: of the `ServedRanker` that makes it, or a variant of it.
@@ -88,9 +88,9 @@ class Job:
             raise Problem("invalid", f"reasons: {discreet(str(error))}") from error
 
     async def estimate(self) -> Estimate:
-        """What it would take; nothing is sent."""
-        told = self.instruction or None
-        return await self.ranker.aestimate(self.query, self.passages, instruction=told)
+        """Estimate the ranking; nothing is sent."""
+        wanted: dict[str, Any] = {"instruction": self.instruction or None, "reasons": self.reasons}
+        return await self.ranker.aestimate(self.query, self.passages, **wanted)
 
 
 class ServedRanker:
@@ -113,7 +113,7 @@ class ServedRanker:
 
     @property
     def name(self) -> str:
-        """By which requests choose it."""
+        """Name in requests."""
         return self.settings.name
 
     def with_options(self, options: Mapping[str, Any]) -> Ranker:
@@ -170,7 +170,7 @@ class ServedRanker:
 
         Args:
             job: what to rank, by this ranker or a variant of it.
-            emit: takes the events of the ranking, if given.
+            emit: takes the events of the ranking, if given; `RankingDone` only if reasons follow.
 
         Raises:
             Problem: too many wait, or there is no ranking in time.
@@ -182,8 +182,12 @@ class ServedRanker:
             try:
                 with anyio.fail_after(left + GRACE):
                     ranking = await self._rank(job, left, emit)
+                    if not job.reasons:
+                        return ranking
+                    if emit is not None:
+                        await emit(RankingDone(ranking.query.id, ranking))
                     left = max(job.seconds - (time.monotonic() - began), _SHORTEST)
-                    return await _explained(job, ranking, left) if job.reasons else ranking
+                    return await _explained(job, ranking, left)
             except TimeoutError:
                 raise Problem("timeout", f"no ranking after {job.seconds:g} seconds") from None
 
@@ -236,7 +240,7 @@ class ServedRanker:
 
 
 async def _explained(job: Job, ranking: Ranking, seconds: float) -> Ranking:
-    """The ranking with the reasons that come in time; without any where asking for them fails."""
+    """Return the ranking with the reasons that come in time; with none if asking fails."""
     try:
         return await job.ranker.aexplain(ranking, job.reasons, deadline=seconds)
     except (ModelError, BudgetExceeded) as error:
@@ -341,7 +345,7 @@ def public_name(model: str) -> str:
 
 
 def discreet(message: str) -> str:
-    """What a message about a model says, without addresses and paths."""
+    """Return a message about a model without addresses and paths."""
     return _PATH.sub("[path]", without_hosts(_ADDRESS.sub(HOST_MARK, message)))
 
 

@@ -35,7 +35,7 @@ def check_exposure(settings: Settings, *, allow_no_keys: bool) -> None:
     """Refuse a service that others can reach and use without a key.
 
     Raises:
-        ConfigError: it is one, and nobody has said that it may be.
+        ConfigError: it is one, which is not allowed.
     """
     if not (settings.loopback or settings.keys or allow_no_keys):
         raise ConfigError(
@@ -100,7 +100,7 @@ async def serve(
 
 
 class Server(uvicorn.Server):
-    """uvicorn's server, with an end to idle connections and to requests when it is to stop.
+    """uvicorn's server; it also ends idle connections and requests when it stops.
 
     Attributes:
         given_up: requests that were cancelled.

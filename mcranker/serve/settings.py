@@ -1,4 +1,4 @@
-"""What the service is and may do: a TOML file (see ``docs/serve.md``), or the same as objects."""
+"""Settings of the service: a TOML file (see ``docs/serve.md``), or the same as objects."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ LONGEST_FILE = 1_000_000
 """Bytes of a configuration file."""
 
 GRACE = 5.0
-"""Seconds that a ranking has beyond its deadline to give what is known by then."""
+"""Seconds after a ranking's deadline for returning its partial results."""
 
 NOT_PER_REQUEST = {
     "prompts",
@@ -40,7 +40,7 @@ NOT_PER_REQUEST = {
     "batch",
     "timeout",
 }
-"""Options that name files, are limits of the operator's, or are the models', which all share."""
+"""Options that name files, limits of the operator, or the shared models."""
 
 _KEPT_OUT = {
     "api_key": "keys of providers are not kept in this file; set OPENAI_API_KEY or "
@@ -48,7 +48,7 @@ _KEPT_OUT = {
     "config": "write its fields one by one, each as a key of its own",
 }
 Unscored = Literal["falling", "null", "error"]
-"""What rerank clients get for documents that no judge scored."""
+"""Result for rerank clients of documents that no judge scored."""
 
 _NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._:/-]{0,99}")
 _TEAM_FILES = {".yaml", ".yml", ".json"}
@@ -60,20 +60,20 @@ class _Form(BaseModel):
 
 
 class Limits(_Form):
-    """What requests may take. Times are seconds."""
+    """Limits of requests. Times are seconds."""
 
     rankings: int = Field(32, ge=1, le=10_000)
     """Rankings at once, of each ranker; fewer where its model keeps few prompt prefixes."""
     waiting: int = Field(128, ge=0, le=100_000)
     """Requests that wait for a ranking to end; more are refused with 429."""
     wait: float = Field(30.0, gt=0, le=3600, strict=False)
-    """How long each waits, before it is refused with 503."""
+    """Longest wait of each, after which it is refused with 503."""
     deadline: float = Field(120.0, gt=0, le=86_400, strict=False)
-    """How long a ranking takes; requests may ask for less. What is known by then is returned."""
+    """Longest ranking; requests may ask for less. Results known by then are returned."""
     body: int = Field(4_000_000, ge=1_000, le=1_000_000_000)
     """Bytes of a request's body."""
     body_seconds: float = Field(30.0, gt=0, le=3600, strict=False)
-    """How long a body may take to arrive."""
+    """Longest time for a body to arrive."""
     documents: int = Field(1_000, ge=1, le=1_000_000)
     """Documents of a request."""
     query: int = Field(10_000, ge=1, le=1_000_000)
@@ -83,11 +83,11 @@ class Limits(_Form):
     explanations_bytes: int = Field(64_000_000, ge=0, le=100_000_000_000)
     """Memory that they take, about."""
     reader: float = Field(20.0, gt=0, le=3600, strict=False)
-    """How long a reader of events may stand still, before it is disconnected."""
+    """Longest pause of a reader of events, after which it is disconnected."""
     connections: int = Field(1_000, ge=1, le=100_000)
     """Connections at once; more are refused with 503."""
     stop: int = Field(30, ge=0, le=3600)
-    """How long what is under way may take when the service is to stop."""
+    """Longest time for running requests when the service is to stop."""
 
     @property
     def values(self) -> int:
@@ -187,13 +187,13 @@ class Settings:
         if not self.rankers:
             raise ConfigError("there is no ranker to be served; write a table [rankers.NAME]")
         if twice := next((name for name in names if names.count(name) > 1), None):
-            raise ConfigError(f"the name {twice!r} stands for two rankers; leave it to one")
+            raise ConfigError(f"the name {twice!r} means two rankers; leave it to one")
         for name, value in self.keys.items():
             check_hash(name, value)
 
     @property
     def loopback(self) -> bool:
-        """Whether only this machine can reach the service."""
+        """True if only this machine can reach the service."""
         if self.host == "localhost":
             return True
         try:

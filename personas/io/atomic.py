@@ -17,7 +17,7 @@ from pathlib import Path
 from typing import BinaryIO
 
 _UNFINISHED = ".unfinished"
-# A folder that nobody has finished for so long was left by a process that is gone.
+# A folder that is unfinished for that long was left by a process that is gone.
 _ABANDONED_SECONDS = 86_400
 _MOST_LINKS = 40  # as many as Linux follows
 # Writing tells no file's name.

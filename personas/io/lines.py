@@ -234,7 +234,7 @@ def place_of(source: Traversable, offset: int) -> str:
 
 
 def named(source: Source) -> str:
-    """What messages call a file, or standard input for ``"-"``."""
+    """Return the name of a file in messages, also of standard input for ``"-"``."""
     return "standard input" if source == STDIN else str(source)
 
 
@@ -244,7 +244,7 @@ def megabytes(size: int) -> str:
 
 
 def is_bomb(packed: int, unpacked: int) -> bool:
-    """Whether far more bytes came out of a packed file than text would."""
+    """True if far more bytes came out of a packed file than text would."""
     return unpacked > max(LONGEST_LINE, MOST_UNPACKED * packed)
 
 

@@ -120,7 +120,7 @@ def _unpacked(value: Any) -> list[Any] | None:
 
 
 def _what_else(value: Any) -> str:
-    """What a value is that is no ranking."""
+    """Describe a value that is no ranking."""
     if not isinstance(value, dict):
         return f"no ranking but {_NAMES.get(type(value), 'a number')}{_FORM}"
     if {"doc_id", "rank"} <= value.keys():

@@ -1,1 +1,1 @@
-"""What one ranked query looked like."""
+"""Record of one ranked query."""

@@ -1,4 +1,4 @@
-"""How far judges agree: Kendall's tau-b for two of them, Krippendorff's alpha for a team."""
+"""Agreement of judges: Kendall's tau-b for two of them, Krippendorff's alpha for a team."""
 
 from __future__ import annotations
 
@@ -116,7 +116,7 @@ class AlphaSums:
 
 @dataclass(frozen=True, slots=True)
 class TeamAgreement:
-    """How far a team agrees about the passages of one query.
+    """Agreement of a team about the passages of one query.
 
     Attributes:
         taus: (persona, persona) -> Kendall's tau-b, None where it is not defined; the first

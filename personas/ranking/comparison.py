@@ -1,4 +1,4 @@
-"""What changed between two rankings of a query, and whose scores moved each passage.
+"""Changes between two rankings of a query, and the scores that moved each passage.
 
 No call is made. A persona's part in a move is found by putting its scores of before in place of
 those of after, all others as they are, and ranking again. Where several personas changed, their
@@ -100,12 +100,12 @@ class PersonaChange:
 
     @property
     def joined(self) -> bool:
-        """Whether it was not on the team before."""
+        """True if it was not on the team before."""
         return self.absent_before == NOT_ON_TEAM
 
     @property
     def left(self) -> bool:
-        """Whether it is not on the team any more."""
+        """True if it is not on the team any more."""
         return self.absent_after == NOT_ON_TEAM
 
     @property
@@ -144,14 +144,14 @@ class ComparedPassage:
 
     @property
     def moved(self) -> int | None:
-        """How many ranks it rose (positive) or fell (negative); None unless both ranked it."""
+        """Ranks it rose (positive) or fell (negative); None unless both ranked it."""
         if self.before is None or self.after is None:
             return None
         return self.before.rank - self.after.rank
 
     @property
     def weight(self) -> float:
-        """How much the move counts: the change of 1 / log2(1 + rank), as nDCG discounts ranks."""
+        """Size of the move: the change of 1 / log2(1 + rank), as nDCG discounts ranks."""
         return abs(_discount(self.after) - _discount(self.before))
 
 
@@ -195,7 +195,7 @@ class RankingComparison:
         return tuple(each for each in self.passages if each.moved != 0)
 
     def shared_top(self, depth: int = 10) -> int:
-        """How many passages both rankings have among their first `depth`."""
+        """Number of passages that both rankings have among their first `depth`."""
         tops = [{hit.doc_id for hit in side.hits[:depth]} for side in (self.before, self.after)]
         return len(tops[0] & tops[1])
 
@@ -287,7 +287,7 @@ def compare_rankings(
     depth: int | None = 10,
     first_stage: Mapping[str, int] | None = None,
 ) -> RankingComparison:
-    """What changed from one ranking to another, and whose scores moved each passage.
+    """Find the changes from one ranking to another, and the scores that moved each passage.
 
     Any two rankings can be compared. Where they are of different queries, passages or scales, or
     have no scores, `RankingComparison.notes` says so, and what cannot be told is left out.
@@ -345,7 +345,7 @@ def setting_changes(
 
 
 class _Effects:
-    """What each persona's change did to the rank of each passage that both rankings judged."""
+    """Return the effect of each persona's change on the rank of each passage judged in both."""
 
     def __init__(self, before: RankingRecord, after: RankingRecord, team: TeamDiff | None) -> None:
         self.before, self.after, self.team = before, after, team
@@ -424,7 +424,7 @@ class _Effects:
         return sorted(found, key=lambda each: (-sign * each.effect, -abs(each.change or 0.0)))
 
     def _gave_same(self, old: str, new: str, hit: Hit) -> bool:
-        """Whether the persona gave the passage the score that it had before, if it was there."""
+        """True if the persona gave the passage the same score as before, if it was there."""
         was = self._before.get(hit.doc_id)
         return was is None or was.marks[old] == hit.marks[new]
 
@@ -621,7 +621,7 @@ def _passage_notes(
 
 
 def _without_scores(*sides: RankingRecord) -> bool:
-    """Whether no persona gave a score or a rank, in one of these rankings."""
+    """True if no persona gave a score or a rank, in one of these rankings."""
     return not all(any(hit.known_scores for hit in side.hits) for side in sides)
 
 

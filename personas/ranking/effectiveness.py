@@ -1,4 +1,4 @@
-"""How good an order of passages is, where judgements are known: nDCG."""
+"""Quality of an order of passages, where judgements are known: nDCG."""
 
 from __future__ import annotations
 

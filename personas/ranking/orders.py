@@ -36,5 +36,5 @@ def points(ranks: NDArray[np.float64]) -> NDArray[np.float64]:
 
 
 def rule_of_points(rule: Rule, passages: int) -> Rule:
-    """The rule for the points of so many distinct passages."""
+    """The rule for the points of that number of distinct passages."""
     return replace(rule, top=float(max(passages - 1, 0)))

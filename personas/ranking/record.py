@@ -90,7 +90,7 @@ class RankingRecord(RankingColumns, Sequence[Hit]):
         """Places in `hits` of those that the ranker, ``min_relevance`` and ``top_n`` leave.
 
         ``min_relevance`` leaves out what has a lower relevance and what was not judged, unless
-        nothing was judged at all; ``top_n`` then leaves the first so many.
+        nothing was judged at all; ``top_n`` then leaves the first ones.
         """
         least, most = self.config.get("min_relevance"), self.config.get("top_n")
         left = list(enumerate(self.order.tolist()))
@@ -135,12 +135,12 @@ class RankingRecord(RankingColumns, Sequence[Hit]):
 
     @property
     def by_rank(self) -> bool:
-        """Whether the personas have put the passages in order, instead of scoring them."""
+        """True if the personas have put the passages in order, instead of scoring them."""
         return self.orders is not None and bool(self.judges) and bool(self.passages)
 
     @property
     def unscored(self) -> bool:
-        """Whether the ranker compared the passages and gives an order without scores."""
+        """True if the ranker compared the passages and gives an order without scores."""
         return self.comparisons is not None and not self.failure and not self.judged
 
     @cached_property
@@ -173,7 +173,7 @@ class RankingRecord(RankingColumns, Sequence[Hit]):
 
     @property
     def skipped(self) -> int:
-        """How many scores were not asked for, because of ``top_k``."""
+        """Number of scores not asked for, because of ``top_k``."""
         unasked = self.matrix.unasked
         return sum(int(unasked[row].sum()) for row in self.bounds)
 
@@ -221,7 +221,7 @@ class RankingRecord(RankingColumns, Sequence[Hit]):
 
     @property
     def top_k(self) -> int | None:
-        """How many ranks had to be right; None if all."""
+        """Number of ranks that had to be right; None if all."""
         top_k = self.config.get("top_k")
         return top_k if isinstance(top_k, int) and top_k > 0 else None
 
@@ -264,7 +264,7 @@ class RankingRecord(RankingColumns, Sequence[Hit]):
 
     @cached_property
     def agreement(self) -> TeamAgreement:
-        """How far the personas agree."""
+        """Agreement of the personas."""
         from personas.ranking.agreement import TeamAgreement
 
         marks = [hit.marks for hit in self.hits]
@@ -272,7 +272,7 @@ class RankingRecord(RankingColumns, Sequence[Hit]):
 
     @property
     def leave_one_out_exact(self) -> bool:
-        """Whether the arithmetic of `Hit.rank_without` gives this very ranking.
+        """True if the arithmetic of `Hit.rank_without` gives this very ranking.
 
         It adds scores up where an assessor would have to be asked again, or the ensemble is not
         known here, and leaves out passages that were not judged by all.

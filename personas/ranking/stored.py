@@ -130,7 +130,7 @@ class StoredOrder(Comparisons):
 
 
 class StoredHead(_Stored):
-    """What a ranking is of; read in passing over a file of many."""
+    """The query of a ranking; read in passing over a file of many."""
 
     version: Literal[1]
     query: Query
@@ -312,7 +312,7 @@ def criteria_names(team: Team | None, persona: str) -> tuple[str, ...]:
 
 
 def _is_unscored(hit: StoredHit, rule: Rule) -> bool:
-    """Whether a passage of an older version, which gave it a final score, has none."""
+    """True if a passage of an older version, which gave it a final score, has none."""
     if rule.missing == "constant" or (rule.ensemble.asks and ASSESSOR not in hit.missing):
         return False
     return bool(hit.missing) and all(score is None for score in hit.scores.values())

@@ -21,9 +21,9 @@ Sign: TypeAlias = Literal["addresses the judge", "hidden characters", "query cop
 LONG_QUERY = 6
 """Words of a query that a text does not hold by chance."""
 SHORT_QUERY = 3
-"""Words of a query that must stand there twice; shorter ones are names and topics."""
+"""Words of a query that must occur twice; shorter ones are names and topics."""
 IN_A_ROW = 3
-"""Times a keyword stands in a row, or all keywords of a query stand side by side."""
+"""Times a keyword occurs in a row, or all keywords of a query occur side by side."""
 OFTEN = 12
 CROWDED = 0.3
 """Share of the words that are keywords, of texts with `OFTEN` of them or more."""
@@ -101,7 +101,7 @@ class Suspicion:
 
     @property
     def sentence(self) -> str:
-        """What it says of the passage."""
+        """Finding about the passage."""
         return f"{_SENTENCES[self.sign]}: {self.found}"
 
 
@@ -146,7 +146,7 @@ class Watch:
         if self._query is None or not all(word in low for word in self._words):
             return ""
         times = len(self._query.findall(low))
-        # Whoever writes about a question may well have it as the title.
+        # A text about a question may well have it as the title.
         if times and self._times == 1 and self._query.search(title.lower()):
             times -= 1
         if times < self._times:

@@ -31,7 +31,7 @@ DEADLINE = "deadline"
 
 @dataclass(frozen=True, slots=True)
 class Query:
-    """What is searched for. `id` names it in runs and reports and may be empty."""
+    """Search text. `id` names it in runs and reports and may be empty."""
 
     __pydantic_config__: ClassVar[ConfigDict] = _AS_MARKED
     text: str
@@ -58,7 +58,7 @@ class Passage:
 
     @property
     def content(self) -> tuple[str, str]:
-        """What it says, by which it is judged; passages that say the same are judged once."""
+        """The text to judge; passages with equal text are judged once."""
         return self.title, self.text
 
 
@@ -219,7 +219,7 @@ class Orders:
 
 @dataclass(frozen=True, slots=True)
 class MemberRanking:
-    """What a member of a fused ranking said.
+    """Result of a member of a fused ranking.
 
     Attributes:
         label: names its column.

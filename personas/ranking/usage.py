@@ -12,7 +12,7 @@ Stage = Literal["probe", "recruit", "criteria", "score", "assess", "explain"]
 
 @dataclass(frozen=True, slots=True)
 class Usage:
-    """What calls have used; adds up with ``+``. Two are equal if all but the times are.
+    """Usage of calls; adds up with ``+``. Two are equal if all but the times are.
 
     Attributes:
         calls: requests that were answered.
@@ -40,7 +40,7 @@ _amounts = attrgetter(*(each.name for each in fields(Usage)))
 
 @dataclass(frozen=True, slots=True)
 class Calls:
-    """What the calls of one stage by one persona (empty where there is none) to one model took.
+    """Usage of one stage by one persona (empty where there is none) of one model.
 
     Attributes:
         cost: US dollars; None where no price is known.
@@ -83,7 +83,7 @@ class UsageTable(Mapping[tuple[Stage, str, str], Usage]):
 
     @property
     def reused(self) -> UsageTable:
-        """What the answers that were there already had taken when they were given."""
+        """Original usage of answers that were taken from the ledger."""
         if self._reused is None:
             self._reused = UsageTable()
         return self._reused

@@ -1,4 +1,4 @@
-"""What to say of a judge that deserves little trust."""
+"""Notes on judges that deserve little trust."""
 
 from __future__ import annotations
 

@@ -77,7 +77,7 @@ def tau_reading(tau: float) -> str:
 
 
 def judgement(grade: int | None, *, graded: bool) -> str:
-    """What the judges of the collection say of a passage.
+    """Describe the collection's judgement of a passage.
 
     ``relevant`` or, where grades above 1 occur (`graded`), ``relevant (2)``; ``not relevant``,
     ``not judged``.

@@ -1,6 +1,6 @@
-"""The small pieces of markup that stand around untrusted text, as template filters.
+"""The small pieces of markup around untrusted text, as template filters.
 
-Untrusted text stands in a box of its own, where its marks of writing direction end; what the
+Untrusted text is in a box of its own, where its marks of writing direction end; what the
 page says about it stands outside of that box. Whatever is made into `Markup` here was escaped by
 `escaped` right before.
 """
@@ -64,7 +64,7 @@ def part(text: str, limit: int) -> Markup:
 
 @lru_cache(maxsize=1024)
 def moved(ranks: int) -> Markup:
-    """How many ranks a passage rose or fell, with an arrow and words for screen readers."""
+    """Ranks a passage rose or fell, with an arrow and words for screen readers."""
     if not ranks:
         return _SAME
     return _UP.format(ranks) if ranks > 0 else _DOWN.format(-ranks)
@@ -80,7 +80,7 @@ def bar(percent: float) -> Markup:
 
 
 def change(text: str) -> str | Markup:
-    """What `signed` made, in the colour of a rise or a fall; other text as it is."""
+    """Colour the result of `signed` as a rise or a fall; other text as it is."""
     kind = {"+": "up", "\N{MINUS SIGN}": "down"}.get(text[:1])
     return _CHANGE.format(kind, text) if kind else text
 

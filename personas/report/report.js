@@ -34,7 +34,7 @@
     if (!row || event.ctrlKey || event.metaKey || event.shiftKey || event.altKey) return;
     const passage = row.parentElement;
     const onLink = event.target.closest("a");
-    /* Whoever marks words to copy them wants to read on. */
+    /* A click that ends a selection opens nothing. */
     if (!onLink && !getSelection().isCollapsed) return;
     event.preventDefault();
     show(passage, !passage.classList.contains("open"));

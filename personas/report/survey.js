@@ -1,4 +1,4 @@
-/* Tables of many rows: search, restrict, sort, and show 50 at a time. What is on show stands in
+/* Tables of many rows: search, restrict, sort, and show 50 at a time. What is on show is in
    the page's address, so that links and the browser's "back" keep it. */
 (() => {
   const SIZE = 50;

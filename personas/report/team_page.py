@@ -119,7 +119,7 @@ def team_digest(team: Team) -> str:
 
 
 def _verdict(team: Team, found: Sequence[Overlap], costs: TeamCosts | None) -> list[str]:
-    """What a person signs, in sentences, the worst first."""
+    """Return the team's signs of a person's work in sentences, the worst first."""
     said = []
     without = sum(member.rubric is None for member in team.members)
     if without:

@@ -1,1 +1,1 @@
-"""What a team did over a whole data set: who was on it, how they agreed, what they were worth."""
+"""A team over a whole data set: its members, their agreement and their worth."""

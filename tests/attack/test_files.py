@@ -141,7 +141,7 @@ def test_hostile_json_is_refused_in_a_few_words(kind: str, tmp_path: Path) -> No
     ("text", "problem"),
     [
         (nested_aliases(10), f"holds more than {MOST_VALUES:,} values, aliases counted as what"),
-        ("members: &a [*a]", ":1: not YAML: an alias stands for what it is a part of"),
+        ("members: &a [*a]", ":1: not YAML: an alias means what it is a part of"),
         ("members:\n " + "[" * 60, f":2: not YAML: nested more than {DEEPEST} levels deep"),
         ("members: " + "9" * 50, ":1: not YAML: a number has 50 characters"),
         ("x" * LARGEST + "x", "longer than 1 MB; make it smaller"),

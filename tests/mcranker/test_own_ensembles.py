@@ -83,7 +83,7 @@ def test_reports_explain_it_and_leave_personas_out_by_it(ranking: Ranking, tmp_p
     ranking.to_html(tmp_path / "why.html")
     page = (tmp_path / "why.html").read_text(encoding="utf-8")
     assert "The median of the scores. Equal ones keep the order of the first stage." in page
-    assert "nobody knows exactly" not in page
+    assert "rank without a persona is unknown" not in page
     shown = io.StringIO()
     ranking.show(file=shown)
     assert "ensemble median" in shown.getvalue()

@@ -107,7 +107,7 @@ def test_tables(text: str, expected: list[tuple[str, str]]) -> None:
         ("<top><num>1<title>a</top>\n<title>b", "f:2: <title> is outside of <top>"),
         ("<top><num>1<title>a</top>\nwords", "f:2: 'words' is outside of <top> and </top>"),
         ("<top><num>1</num>\nwords</top>", "f:2: 'words' is in no field of the topic"),
-        ("<top><num>1\n<title>a\n<title>b</top>", "f:3: <title> stands twice in a topic"),
+        ("<top><num>1\n<title>a\n<title>b</top>", "f:3: <title> occurs twice in a topic"),
         ("<top>\n<title>a</top>", "f:1: the topic has no id; give one without white space"),
         ("<top><num>1 2<title>a</top>", "f:1: the topic has the id '1 2'"),
         ("<top><num>1<desc>a</top>", "topic '1' has no text for the field 'title'; choose desc"),
@@ -119,7 +119,7 @@ def test_tables(text: str, expected: list[tuple[str, str]]) -> None:
         ('<topics>\n<topic number="1"><query>a</query>', "f:2: not XML: no element found"),
         (
             '<topics><topic number="1">\n<query>a</query>\n<query>b</query></topic></topics>',
-            "f:3: <query> stands twice in a topic; keep one",
+            "f:3: <query> occurs twice in a topic; keep one",
         ),
         ("<topics>\n<topic><query>a</query></topic></topics>", "f:2: the topic has no id"),
         ("<html>&nbsp;</html>", "f:1: not XML: undefined entity"),

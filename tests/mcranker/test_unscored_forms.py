@@ -265,7 +265,7 @@ def test_the_service(cause: str) -> None:
     # The lowest stands in.
     assert (scored.scores, scored.unscored) == ([0.8, 0.4, 0.4], 1)
     assert scores_of(ranking, "null").scores == [0.8, 0.4, None]
-    assert scored.warnings == ("1 document was not scored: the lowest score stands in",)
+    assert scored.warnings == ("1 document was not scored: the lowest score is used",)
     assert meta_of(ranking, scored, scored.warnings)["unscored"] == 1
     assert headers_of("id", ranking, scored.unscored, scored.warnings)["X-Unscored"] == "1"
     constant = ranked(cause, constant=True)

@@ -170,9 +170,9 @@ def test_spaces_around_texts_are_stripped() -> None:
 
 
 def test_names_of_a_team_and_of_a_rubric_are_distinct_without_regard_to_case() -> None:
-    with pytest.raises(ValueError, match="persona 'NURSE' stands there twice; rename or remove"):
+    with pytest.raises(ValueError, match="persona 'NURSE' occurs twice; rename or remove"):
         Team(members=(Member(persona=Persona(name="Nurse")), Member(persona=Persona(name="NURSE"))))
-    with pytest.raises(ValueError, match="criterion 'Straße' stands there twice"):
+    with pytest.raises(ValueError, match="criterion 'Straße' occurs twice"):
         Rubric(criteria=(Criterion(name="STRASSE"), Criterion(name="Straße")))
 
 
@@ -238,11 +238,11 @@ RUBRIC = "members:\n- persona: {name: Nurse}\n  rubric:\n    criteria:\n"
         ),
         (
             RUBRIC + "    - {name: a}\n    - {name: A}\n",
-            "t.yaml:3: members[0].rubric: criterion 'A' stands there twice; rename or remove one",
+            "t.yaml:3: members[0].rubric: criterion 'A' occurs twice; rename or remove one",
         ),
         (
             "members: [clinician]\nname: a\nname: b\n",
-            "t.yaml:3: not YAML: key 'name' stands there twice; remove one",
+            "t.yaml:3: not YAML: key 'name' occurs twice; remove one",
         ),
         ("members: [clinician]\n? [a]\n: b\n", "t.yaml:2: not YAML: ['a'] cannot be a key"),
         ("members: [\n", "t.yaml:2: not YAML: "),
@@ -251,7 +251,7 @@ RUBRIC = "members:\n- persona: {name: Nurse}\n  rubric:\n    criteria:\n"
         ("members: [clinician]\nlocked: !!bool maybe\n", "t.yaml: cannot be parsed: "),
         ("members: !!timestamp soon\n", "t.yaml: cannot be parsed: "),
         ("name: 2024-13-45\n", "t.yaml: cannot be parsed: "),
-        ("members: &a [*a]\n", "t.yaml:1: not YAML: an alias stands for what it is a part of"),
+        ("members: &a [*a]\n", "t.yaml:1: not YAML: an alias means what it is a part of"),
         ("name: \x07\n", "t.yaml: cannot be parsed: "),
     ],
 )
@@ -272,7 +272,7 @@ def test_every_problem_is_listed() -> None:
 @pytest.mark.parametrize(
     ("text", "message"),
     [
-        ('{"members": ["clinician"],\n"name": "a", "name": "b"}', "key 'name' stands there twice"),
+        ('{"members": ["clinician"],\n"name": "a", "name": "b"}', "key 'name' occurs twice"),
         (
             '{"members": ["clinician"],\n"name": 7}',
             "t.json:2: name: Input should be a valid string",

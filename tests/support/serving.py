@@ -28,6 +28,13 @@ def by_place(request: ChatRequest) -> str:
     return json.dumps({"Score": min(10, int(request.tag.doc_id) + 1)})
 
 
+def with_reasons(request: ChatRequest) -> str:
+    """As `by_place`, with a reason for the first passage of a call."""
+    if request.tag.stage != "explain":
+        return by_place(request)
+    return json.dumps({"Passages": {"1": {"Quote": "surgical", "Reason": "It names one."}}})
+
+
 def model(score: Score = by_place) -> ScriptedChat:
     """Recruits and writes rubrics by rote, and scores as told."""
 

@@ -65,7 +65,7 @@ def _teams() -> list[dict[str, Any]]:
 
 
 def _has(entry: dict[str, Any], words: list[str]) -> bool:
-    """Whether every word occurs in some text of the entry."""
+    """True if every word occurs in some text of the entry."""
     text = " ".join(
         value if isinstance(value, str) else " ".join(value)
         for value in entry.values()

@@ -12,13 +12,13 @@ from personas.files import FORMATS, load_any
 from personas.provenance import provenance
 
 Record: TypeAlias = Team | Member | Rubric | Persona
-"""What a file can hold."""
+"""Content of a file."""
 
 _KINDS = {Team: "team", Member: "member", Rubric: "rubric", Persona: "persona"}
 
 
 def find(name: str) -> Record:
-    """What a file holds, or the member or team of the library that has this name.
+    """Return the content of a file, or the member or team of the library of this name.
 
     Args:
         name: a file, if it ends as one or is there. Names of the library may be written as
@@ -56,7 +56,7 @@ def as_dict(record: Record) -> dict[str, Any]:
 
 
 def hands(record: Record) -> list[dict[str, Any]]:
-    """Who wrote what, for each member there is."""
+    """Return the authors of each member's parts."""
     members = record.members if isinstance(record, Team) else ()
     if isinstance(record, Member):
         members = (record,)

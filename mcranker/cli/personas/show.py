@@ -106,7 +106,7 @@ def _one_team(records: list[Record], ctx: click.Context, flag: str = "--output y
         return Team(members=tuple(members))
     except ValueError as error:
         names = ", ".join(repr(member.name) for member in members)
-        raise SchemaError(f"{names} are no team: a name stands there twice") from error
+        raise SchemaError(f"{names} are no team: a name occurs twice") from error
 
 
 def _show_records(console: Console, found: list[tuple[str, Record]]) -> None:

@@ -1,4 +1,4 @@
-"""``personas validate``: whether files can be used, and where not, why."""
+"""``personas validate``: check that files can be used, and list faults."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ HEAVY = 90  # percent; a weight above that leaves next to nothing for the other 
 
 @dataclass(slots=True)
 class _Checked:
-    """A file: what it holds, and what is wrong or odd, each as ``file:line: place: message``."""
+    """A file: its content and its faults and oddities, each as ``file:line: place: message``."""
 
     path: Path
     summary: str = ""
@@ -64,11 +64,7 @@ def _validate(ctx: click.Context) -> int:
 
 
 def _files(names: tuple[str, ...]) -> list[Path]:
-    """The files, and those of the folders, without repetition.
-
-    Raises:
-        SchemaError: a folder has none.
-    """
+    """Return the files, and those of the folders, without repetition; a folder must have one."""
     from personas import SchemaError
     from personas.files import FORMATS
 
@@ -97,7 +93,7 @@ def _check(path: Path) -> _Checked:
 
     try:
         record = load_any(path)
-        # Nobody edits a saved ranking by its lines.
+        # A saved ranking is not edited by its lines.
         lines = {} if saved_team(path) else line_numbers(read_text(path))
     except SchemaError as error:
         return _Checked(path, problems=str(error).splitlines())
@@ -123,7 +119,7 @@ def _summary(record: Record) -> str:
 
 
 def _oddities(record: Record) -> list[tuple[Place, str]]:
-    """What is allowed and yet hardly meant: its place, and what about it."""
+    """Return allowed but probably unintended values: the place, and the finding."""
     from personas import Member, Rubric, Team
 
     if isinstance(record, Rubric):

@@ -98,7 +98,7 @@ class AnthropicBatches:
         return BatchStatus(
             ended=form.processing_status == "ended",
             progress=form.processing_status + "".join(told),
-            # The address that Anthropic gives is not used: the key goes to nobody else.
+            # The address that Anthropic gives is not used: the key goes nowhere else.
             results=(_results(batch),) if form.results_url else (),
             unanswered="cancelled" if form.cancel_initiated_at else "failed",
         )
@@ -129,7 +129,7 @@ def _results(batch: str) -> str:
 
 
 class _Batch(BaseModel):
-    """What is read of Anthropic's account of a batch."""
+    """The fields read from Anthropic's description of a batch."""
 
     id: Id
     processing_status: str

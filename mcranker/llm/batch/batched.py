@@ -41,10 +41,10 @@ class Batched:
 
     The requests that wait at the same moment become one batch, or several where it would be
     larger than the provider takes. A request that the provider fails or lets expire goes with
-    another batch, three in all. Every answer is written to the ledger, also one that nobody
+    another batch, three in all. Every answer is written to the ledger, also one that no caller
     waits for any more.
 
-    A batch is noted on disk before it is created. Whoever asks for something that is in a noted
+    A batch is noted on disk before it is created. A request for something that is in a noted
     batch waits for that batch, in this process or in a later one; so a run that was stopped is
     simply started again. Stopping a run does not cancel its batches: they are paid for.
 
@@ -212,7 +212,7 @@ class BatchCollector:
         for batch in self._batches:
             if batch.note.batch is not None:
                 logger.info(
-                    "batch %s goes on, though nobody waits for it now; its answers are fetched "
+                    "batch %s goes on, though no caller waits for it now; its answers are fetched "
                     "when they are asked for again",
                     batch.note.batch,
                 )
@@ -252,7 +252,7 @@ class BatchCollector:
         self._gathered[entry.key] = entry
 
     def _assign(self, now: float) -> None:
-        """Bring every request that was gathered to a batch under way, or into a new one."""
+        """Assign every gathered request to a batch under way, or to a new one."""
         self._adopt()
         ledger, fresh = self._context.ledger, list[BatchedRequest]()
         for key, entry in self._gathered.items():
@@ -268,7 +268,7 @@ class BatchCollector:
         self._batches += self._packed(fresh, now)
 
     def _adopt(self) -> None:
-        """Find the batches of other runs that answer what was gathered."""
+        """Find batches of other runs that answer gathered requests."""
         known = {batch.note.mark for batch in self._batches}
         for note in self._context.notes.of(self._chat.name, self._chat.endpoint):
             if note.mark not in known and not self._gathered.keys().isdisjoint(note.keys):

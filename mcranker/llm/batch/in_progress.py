@@ -1,4 +1,4 @@
-"""One batch on its way: sent, or found again by its note, followed, and read when it has ended."""
+"""One batch in progress: sent or found by its note, followed, and read at its end."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ logger = safe_logger("mcranker.llm")
 
 
 class BatchInProgress:
-    """A batch, and who waits for what in it.
+    """A batch, and the requests that wait for its results.
 
     Attributes:
         note: what is known of it.
@@ -76,16 +76,16 @@ class BatchInProgress:
         self._progress = ""
 
     def __contains__(self, key: str) -> bool:
-        """Whether the result for a key may still come."""
+        """True if the result for a key may still come."""
         return key in self._left
 
     def add(self, entry: BatchedRequest) -> None:
-        """Take note of who waits for a result."""
+        """Add a request that waits for a result."""
         entry.batches += 1
         self._entries[entry.key] = entry
 
     async def advance(self) -> None:
-        """Do what is due. Errors go to those who wait; a batch that failed is done."""
+        """Take the next due steps. Errors go to waiting requests; a failed batch is done."""
         timings, now = self._context.timings, self._context.clock()
         self.due = now + self._interval
         self._interval = min(self._interval * SLOWER, timings.longest_poll)
@@ -157,11 +157,11 @@ class BatchInProgress:
         return True
 
     async def _look_for(self) -> None:
-        """Of a batch of which there is a note without an id: find out what became of it."""
+        """Find the batch of a note without an id."""
         notes, mark = self._context.notes, self.note.mark
         current = notes.read(mark)
         if current is None:
-            self._end(self._entries.values())  # whoever wrote it has finished it
+            self._end(self._entries.values())  # its writer has finished it
         elif current.batch is not None:
             self._created(current.batch)
         elif batch := await self._find():
@@ -275,7 +275,7 @@ class BatchInProgress:
             self._failed(entry, item_error(item, self._id, self._chat.service))
 
     def _learns(self, problem: Problem, request: ChatRequest) -> bool:
-        """Whether a request that was refused will be written in another way from now on."""
+        """True if the same request will be written differently from now on."""
         sent = self._write(request)
         refused = refused_parameter(problem, sent)
         if refused is None:

@@ -1,4 +1,4 @@
-"""What is kept on disk of batches under way, so that the next run finds them.
+"""Notes on disk of batches under way, so that the next run finds them.
 
 One JSON file a batch, next to the ledger. It says which requests are in it by their keys (see
 `mcranker.llm.ledger.request_key`) and how their results are to be read; it holds no prompt
@@ -8,7 +8,7 @@ and no API key.
 |---|---|
 | stopped while waiting | waits for the same batch |
 | stopped between the creation of a batch and the note of its id | looks for that batch |
-| stopped before the creation | finds none, and sends anew when the note is old enough |
+| stopped before the creation | finds none, and sends again when the note is old enough |
 
 OpenAI keeps the note's mark with the batch. Anthropic keeps nothing, so there it is the first
 batch of as many requests created since, known for sure by its results once it has ended. What
@@ -48,7 +48,7 @@ class BatchGroup(BaseModel):
     keys: tuple[Key, ...]
 
     def request(self) -> ChatRequest:
-        """What there is to know of such a request, where nobody has it any more."""
+        """A stand-in for a request that no caller holds any more."""
         return ChatRequest(messages=(), tag=Tag(self.stage), labels=self.labels)
 
 
@@ -100,7 +100,7 @@ class BatchNotes:
         self._folder = folder
 
     def path(self, mark: str) -> Path:
-        """Where a note is."""
+        """Return the path of a note."""
         return self._folder / f"{mark}.json"
 
     def write(self, note: BatchNote) -> None:
@@ -117,7 +117,7 @@ class BatchNotes:
             raise _unusable(path, error) from error
 
     def read(self, mark: str) -> BatchNote | None:
-        """One note; None if there is none, or none that can be read, which is logged.
+        """Return a note; None if there is none, or if it cannot be read, which is logged.
 
         Raises:
             LedgerError: the file is there and cannot be opened.

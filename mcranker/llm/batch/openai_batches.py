@@ -123,7 +123,7 @@ class _Errors(BaseModel):
 
 
 class _Batch(BaseModel):
-    """What is read of OpenAI's account of a batch."""
+    """The fields read from OpenAI's description of a batch."""
 
     id: Id
     status: str
@@ -149,7 +149,7 @@ def _is_failure(status: object) -> TypeGuard[int]:
 
 
 def _reasons(batch: _Batch) -> str:
-    """What OpenAI says against a batch that it did not take, the first three reasons."""
+    """Return the first three reasons OpenAI gives for refusing a batch."""
     errors = (batch.errors and batch.errors.data) or []
     said = [
         ("" if error.line is None else f"line {error.line}: ")

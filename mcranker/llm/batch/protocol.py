@@ -1,4 +1,4 @@
-"""What the batch APIs of the providers have in common: the protocol that `batch_desk` speaks.
+"""Protocol shared by the providers' batch APIs, used by `batch_desk`.
 
 A batch API takes many requests at once, answers within 24 hours, and costs half.
 """
@@ -20,14 +20,14 @@ if TYPE_CHECKING:
     from mcranker.llm.batch.notes import BatchNote
 
 BATCH_SUFFIX = "+batch"
-"""What the name of a model ends in when it is asked through its batch API."""
+"""Suffix of a model's name that sends it through its batch API."""
 
 TRANSFER_SECONDS = 600.0  # allowed to sending a batch
 
 NO_RESULT = Problem(500, "the batch ended without a result for this request")
 
 MOST_PAGES = 1000
-"""Of a list of batches: a service that never comes to its end is not followed for ever."""
+"""Most pages to read of a list of batches, so that an endless list ends."""
 
 Id = Annotated[str, StringConstraints(pattern=r"^[\w.:-]{1,200}$")]
 """An id that the provider gives; it becomes part of a path."""
@@ -39,7 +39,7 @@ Writer = Callable[[ChatRequest], dict[str, Any]]
 
 @dataclass(frozen=True, slots=True)
 class BatchStatus:
-    """How far a batch is.
+    """The state of a batch.
 
     Attributes:
         ended: nothing will change any more.
@@ -76,7 +76,7 @@ class BatchableChat(ChatModel, Protocol):
 
     @property
     def service(self) -> Service:
-        """Who is asked, in the words that errors need."""
+        """Provider details used in error messages."""
         ...
 
     def writer(self) -> Writer:
@@ -88,7 +88,7 @@ class BatchableChat(ChatModel, Protocol):
         ...
 
     def read(self, data: Mapping[str, Any], request: ChatRequest) -> ChatReply:
-        """What an answer says; of the request only the labels count.
+        """Return the reply in an answer. Of `request`, only the labels are used.
 
         Raises:
             ModelError: as `complete` does.
@@ -143,7 +143,7 @@ class BatchService(Protocol):
         ...
 
     async def upload(self, lines: Sequence[bytes], mark: str) -> bytes:
-        """Bring the requests to where `create` finds them.
+        """Upload the requests for `create`.
 
         Returns:
             What `create` needs to know.
@@ -154,7 +154,7 @@ class BatchService(Protocol):
         ...
 
     async def create(self, source: bytes, mark: str) -> str:
-        """Create a batch, to be paid for; `mark` is kept with it where the provider can.
+        """Create a batch, which will be charged; `mark` is stored with it where the provider can.
 
         Returns:
             The provider's id of the batch.
@@ -177,7 +177,7 @@ class BatchService(Protocol):
         ...
 
     async def check(self, batch: str) -> BatchStatus:
-        """How far a batch is.
+        """Return the state of a batch.
 
         Raises:
             ModelError: as `BatchableChat.call` does.

@@ -1,4 +1,4 @@
-"""What those who collect requests and those who follow batches share."""
+"""Types shared by the collector of requests and the follower of batches."""
 
 from __future__ import annotations
 
@@ -16,24 +16,24 @@ from mcranker.llm.chat import ChatReply, ChatRequest
 
 
 class AnswerStore(Protocol):
-    """What a ledger does for batches."""
+    """The part of a ledger that batches use."""
 
     def find(self, key: bytes) -> ChatReply | None:
-        """The reply that is kept under a key."""
+        """Return the reply that is kept under a key."""
         ...
 
     def keep(self, key: bytes, reply: ChatReply, *, model: str, stage: str) -> Awaitable[None]:
-        """Keep a reply; it is safe once what this returns has been awaited."""
+        """Keep a reply; awaiting the result makes it durable."""
         ...
 
     def alone(self, name: str) -> AbstractAsyncContextManager[None]:
-        """Wait until no other process is at what goes by this name, and keep others from it."""
+        """Acquire a lock by name, across processes."""
         ...
 
 
 @dataclass(frozen=True, slots=True)
 class BatchTimings:
-    """When things happen; all in seconds.
+    """Intervals and limits of batches, in seconds.
 
     | field | how long |
     |---|---|
@@ -55,7 +55,7 @@ class BatchTimings:
 
 @dataclass(slots=True)
 class BatchContext:
-    """What the batches of an event loop have in common.
+    """State shared by the batches of one event loop.
 
     Attributes:
         service: the provider's batch API.
@@ -82,10 +82,10 @@ class BatchContext:
 
 @dataclass(eq=False, slots=True)
 class BatchedRequest:
-    """A request, for all who wait for its reply.
+    """A request, shared by all its callers.
 
     Attributes:
-        unsettled: where it stands under its key until it is settled.
+        unsettled: the place under its key until it is settled.
         waiting: how many wait.
         batches: how many it has been in.
         called: set when it is settled, and when one who waits is to go on with the work.
@@ -102,11 +102,11 @@ class BatchedRequest:
 
     @property
     def settled(self) -> bool:
-        """Whether there is a reply or an error."""
+        """True if there is a reply or an error."""
         return self.reply is not None or self.error is not None
 
     def settle(self, outcome: ChatReply | MCRankerError) -> None:
-        """Wake those who wait."""
+        """Set the result and wake the waiting callers."""
         if isinstance(outcome, ChatReply):
             self.reply = outcome
         else:
@@ -126,7 +126,7 @@ class BatchedRequest:
         await self.called.wait()
 
     def take(self) -> ChatReply:
-        """The reply; whoever takes it after the first has it for nothing.
+        """Return the reply. Only the first caller is charged for it.
 
         Raises:
             MCRankerError: there is an error instead.

@@ -42,7 +42,7 @@ class LedgerAccess:
     if there is none.
 
     Attributes:
-        turn: held by whoever writes; what is said to need the turn needs it.
+        turn: held by the writer; what is said to need the turn needs it.
         damage: what was found of it in the file that is open; None if nothing was.
     """
 
@@ -56,7 +56,7 @@ class LedgerAccess:
         self._has_turn = False  # while the process forks
 
     def fetch(self, statement: str, values: tuple[Any, ...]) -> Row | None:
-        """The first row that a query finds; not for those who have the turn.
+        """Return the first row of a query; not for holders of the turn.
 
         Raises:
             LedgerError: the file cannot be read, or is no ledger.
@@ -93,14 +93,14 @@ class LedgerAccess:
         raise self._restless()
 
     def failure(self, error: Exception) -> LedgerError:
-        """An error of SQLite in words; if it is damage, that is remembered."""
+        """Convert SQLite's error to words; damage is remembered."""
         problem = explained(self.path, error)
         if is_damage(error):
             self.damage = problem
         return problem
 
     def drop_writer(self) -> None:
-        """Undo what is not committed, and open the file anew for the next write; needs the turn."""
+        """Undo what is not committed, and reopen the file for the next write; needs the turn."""
         self._writer.drop()
 
     def close(self) -> None:
@@ -111,7 +111,7 @@ class LedgerAccess:
         self.damage = None
 
     def before_fork(self) -> None:
-        """Leave nothing open that a child process would inherit, and hold what it needs."""
+        """Close what a child process would inherit, and acquire the locks it needs."""
         # After that long, the child has to leave the connection alone that is being used.
         self._has_turn = self.turn.acquire(timeout=PATIENCE)
         self._reading.acquire()
@@ -120,7 +120,7 @@ class LedgerAccess:
             self._writer.drop()
 
     def after_fork(self, *, child: bool) -> None:
-        """Let others go on; in the child there are no others."""
+        """Release the locks; a child has no other threads."""
         self._reading.release()
         if self._has_turn:
             self.turn.release()
@@ -128,7 +128,7 @@ class LedgerAccess:
             self.turn = threading.Lock()
 
     def _renew(self) -> None:
-        """Give up what is open for what is at the path; needs the turn.
+        """Replace the open file with the one at the path; needs the turn.
 
         Raises:
             LedgerError: what is there cannot be used; what was written is tried again to be
@@ -168,7 +168,7 @@ class LedgerAccess:
             raise explained(self.path, error) from error
 
     def _copied(self, former: sqlite3.Connection, first: int, new: sqlite3.Connection) -> str:
-        """Write what came since `first` to a new file, and say so."""
+        """Copy rows written since `first` to a new file, and log it."""
         former.text_factory = lambda text: text.decode(errors="replace")
         problems: list[Exception] = []
         try:

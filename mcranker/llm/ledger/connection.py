@@ -1,4 +1,4 @@
-"""The file of a ledger: how it is known, how it is made, and what SQLite's errors mean for it."""
+"""The file of a ledger: its identification, its creation, and the meaning of SQLite's errors."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ PATIENCE = 30.0
 """Seconds to wait for another program that holds the file."""
 
 FAILURES = (sqlite3.Error, UnicodeDecodeError)
-"""What SQLite raises; the second where its message quotes what is damaged."""
+"""SQLite's errors. The second occurs where its message quotes damaged text."""
 
 FileId = tuple[int, int]
 """Device and number."""
@@ -65,7 +65,7 @@ _PAUSE = 0.01  # seconds between tries to switch a new file to WAL
 
 
 def explained(path: Path, error: Exception) -> LedgerError:
-    """`error` in words: which file, what is wrong with it, and what to do."""
+    """Describe `error`: the file, the fault, and what to do."""
     if _is_folder(path):
         meaning = "is a folder; name a file in it with ledger="
     elif isinstance(error, FileExistsError | NotADirectoryError):
@@ -79,7 +79,7 @@ def explained(path: Path, error: Exception) -> LedgerError:
 
 
 def lack_of_room(path: Path, room: int) -> LedgerError | None:
-    """The error if the folder of a ledger does not have room for so many bytes: they are written.
+    """Return the error if the folder has no room for `room` bytes, which are written to find out.
 
     To write there may not be allowed at all, which SQLite reports where it matters.
     """
@@ -97,23 +97,23 @@ def lack_of_room(path: Path, room: int) -> LedgerError | None:
 
 
 def is_busy(error: Exception) -> bool:
-    """Whether another connection holds what this one needs."""
+    """True if another connection holds the lock."""
     return _code(error) == sqlite3.SQLITE_BUSY
 
 
 def is_damage(error: BaseException | None) -> bool:
-    """Whether the file cannot be what was written; a table may not be there, or not as it was."""
+    """True if the file's content is damaged, or a table is missing or different."""
     damage = {sqlite3.SQLITE_CORRUPT, sqlite3.SQLITE_NOTADB, sqlite3.SQLITE_ERROR}
     return _code(error) in damage
 
 
 def is_failed_access(error: Exception) -> bool:
-    """Whether reading or writing the file failed, as it does beyond the end of a short one."""
+    """True if reading or writing failed, as it does beyond the end of a truncated file."""
     return _code(error) == sqlite3.SQLITE_IOERR
 
 
 def file_id(name: str) -> FileId | None:
-    """Which file is at a path now, None if there is none (some 1 µs)."""
+    """Return the identity of the file at a path, None if there is none (about 1 µs)."""
     try:
         found = os.stat(name)  # noqa: PTH116 - a Path would take twice as long
     except OSError:
@@ -122,7 +122,7 @@ def file_id(name: str) -> FileId | None:
 
 
 class Moved(Exception):
-    """What a connection has open is not what is at the path any more; the text says why."""
+    """The open file is no longer the one at the path; the message gives the reason."""
 
 
 class LedgerConnection:
@@ -170,7 +170,7 @@ class LedgerConnection:
         return self._connection
 
     def moved(self) -> str | None:
-        """What became of the file that is open, None if it is where it was (some 3 µs)."""
+        """Return the fate of the open file, or None if it is still in place (about 3 µs)."""
         if self._connection is None or (now := _files(self._names)) == self._files:
             return None
         if now[0] is None:
@@ -180,7 +180,7 @@ class LedgerConnection:
         return "has lost its write-ahead log or the index of it"
 
     def leftovers(self) -> list[str]:
-        """Log and index of a database that has gone, where they have been left behind.
+        """Return a deleted database's log and index that were left behind.
 
         SQLite would take them for those of the database that is at the path now.
         """
@@ -190,12 +190,12 @@ class LedgerConnection:
         return [name for name, known in files if known is not None and file_id(name) == known]
 
     def gone(self) -> bool:
-        """Whether the database, not only its log, is no more where it was opened."""
+        """True if the database itself, not only its log, is no longer at its path."""
         return _files(self._names[:1]) != self._files[:1]
 
     @property
     def current(self) -> sqlite3.Connection | None:
-        """What is open, wherever its file is now."""
+        """The open connection, wherever its file is now."""
         return self._connection
 
     def drop(self) -> None:
@@ -303,11 +303,7 @@ def make_way(path: Path) -> bool:
 
 
 def _is_ledger(connection: sqlite3.Connection, path: Path) -> bool:
-    """True for a ledger that this version reads, False for an empty file.
-
-    Raises:
-        LedgerError: it is anything else.
-    """
+    """True for a ledger of this version, False for an empty file; else raise a `LedgerError`."""
     (application,) = connection.execute("PRAGMA application_id").fetchone()
     (version,) = connection.execute("PRAGMA user_version").fetchone()
     (tables,) = connection.execute("SELECT count(*) FROM sqlite_master").fetchone()
@@ -357,7 +353,7 @@ def _is_folder(path: Path) -> bool:
 
 
 def _code(error: BaseException | None) -> int:
-    """The primary result code, 0 if SQLite gave none; extended ones say more than is needed."""
+    """Return the primary result code, 0 if SQLite gave none; extended ones are too detailed."""
     if isinstance(error, UnicodeDecodeError):
         return sqlite3.SQLITE_CORRUPT
     return getattr(error, "sqlite_errorcode", 0) & 0xFF

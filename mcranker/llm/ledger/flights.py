@@ -1,12 +1,12 @@
-"""Requests on their way: of those who ask the same, one makes the call and all get its answer.
+"""Requests in flight: of equal ones one makes the call and all get its answer.
 
 Within a process they find each other in a table. Between processes, who asks holds a lock of
 the operating system: on one byte of an empty file beside the ledger, at a place that the key
 gives. The system takes the lock back when the process ends, however it ends.
 
 A process that is held up (Ctrl-Z, a debugger) keeps its locks. So who asks gives a sign of life
-every `SIGN` seconds, by taking or giving back the lock on another byte, and whoever has seen no
-sign for `LEASE` seconds asks as well. No clocks are compared.
+every `SIGN` seconds, by taking or giving back the lock on another byte, and a process that sees
+none for `LEASE` seconds asks as well. No clocks are compared.
 """
 
 from __future__ import annotations
@@ -44,7 +44,7 @@ logger = safe_logger("mcranker.llm")
 
 
 class Flight:
-    """One request on its way.
+    """One request in flight.
 
     Attributes:
         key: of the request.
@@ -81,12 +81,12 @@ class Flight:
 
     @property
     def abandoned(self) -> bool:
-        """Whether it may never land."""
+        """True if it may never land."""
         return self.loop.is_closed() or time.monotonic() - self.signed > LEASE
 
 
 class Flights:
-    """What is asked at the moment, by all who share a ledger.
+    """Requests in flight, shared by all users of a ledger.
 
     Args:
         path: the ledger.
@@ -102,13 +102,12 @@ class Flights:
         self._told = False
 
     def __len__(self) -> int:
-        """How many requests of this process are on their way."""
         return len(self._flights)
 
     def board(self, key: bytes, asker: object) -> tuple[Flight, bool]:
         """The flight that carries a request, and whether it is new.
 
-        Whoever is given a new one is to land it, whatever happens.
+        The caller that gets a new one has to land it, whatever happens.
 
         Args:
             key: of the request.
@@ -167,14 +166,14 @@ class Flights:
     def land(
         self, flight: Flight, reply: ChatReply | None = None, error: Exception | None = None
     ) -> None:
-        """Wake those who wait for a flight, from any thread. Only the first call counts."""
+        """Wake the waiters of a flight, from any thread. Only the first call counts."""
         with self._lock:
             if flight.landed:
                 return
             flight.landed, flight.reply, flight.error = True, reply, error
             if self._flights.get(flight.key) is flight:
                 del self._flights[flight.key]
-                # Else it was abandoned, and whoever asks in its place needs the lock.
+                # Else it was abandoned, and the caller that asks in its place needs the lock.
                 if flight.claimed:
                     self._locks.release(flight.key)
         for future in flight.waiting:
@@ -182,7 +181,7 @@ class Flights:
 
     @asynccontextmanager
     async def alone(self, key: bytes) -> AsyncIterator[None]:
-        """Wait until nobody else, in any process, has entered with the same key."""
+        """Acquire a lock by key, across processes."""
         flight, first = self.board(key, self)
         while not first:
             await self.wait(flight)
@@ -194,11 +193,11 @@ class Flights:
             self.land(flight)
 
     def before_fork(self) -> None:
-        """Let no other thread be in the middle of something."""
+        """Wait until no other thread holds a lock."""
         self._lock.acquire()
 
     def after_fork(self, *, child: bool) -> None:
-        """Let others go on; in the child there are no others, and nothing is on its way."""
+        """Release the locks; a child has no other threads and no requests in flight."""
         if child:  # the locks stay with the parent
             self._flights.clear()
             self._signing = weakref.WeakSet()
@@ -235,11 +234,11 @@ class _Locks:
 
     @property
     def closed(self) -> bool:
-        """Whether the file that others would find is still to be opened."""
+        """True if the file has still to be opened."""
         return not self._useless and (self._file < 0 or file_id(self._path) != self._opened)
 
     def open(self) -> None:
-        """Open the file, and make it where there is none; one thread at a time."""
+        """Open the file, creating it if needed; one thread at a time."""
         if not self.closed:
             return
         path = Path(self._path)
@@ -259,22 +258,22 @@ class _Locks:
             os.close(file)
 
     def take(self, key: bytes) -> bool:
-        """Lock the place of a key; False if another process has it."""
+        """Lock a key; False if another process has it."""
         return self._lock(_place(key), shared=False)
 
     def release(self, key: bytes) -> None:
-        """Unlock the place of a key, and that of its signs."""
+        """Unlock a key and its signs."""
         self._unlock(_place(key), _SPAN)
 
     def give_sign(self, key: bytes, up: bool) -> None:
-        """Lock or unlock the place of a key's signs."""
+        """Lock or unlock the byte of a key's signs."""
         if up:
             self._lock(_place(key) + _SIGNS, shared=False)
         else:
             self._unlock(_place(key) + _SIGNS, 1)
 
     def has_sign(self, key: bytes) -> bool:
-        """Whether another process has locked the place of a key's signs."""
+        """True if another process has locked the byte of a key."""
         place = _place(key) + _SIGNS
         # Shared, so that two who look do not take each other for a sign.
         if not self._lock(place, shared=True):
@@ -308,5 +307,5 @@ class _Locks:
 
 
 def _place(key: bytes) -> int:
-    """Where the locks of a key are: some of 2**60 places, far enough apart."""
+    """Return the position of a key's locks: one of 2**60, far enough apart."""
     return int.from_bytes(key[:8], "big") >> 4 << 2

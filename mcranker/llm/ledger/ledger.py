@@ -36,7 +36,7 @@ logger = safe_logger("mcranker.llm")
 
 
 class Kept(Protocol):
-    """Takes what became of an answer, in whatever thread has written it."""
+    """Receives the outcome of a write, in the thread that made it."""
 
     def __call__(self, problem: LedgerError | None, *, kept: bool) -> None:
         """Take it.
@@ -49,7 +49,7 @@ class Kept(Protocol):
 
 
 def default_ledger_path() -> Path | None:
-    """Where answers are kept unless told otherwise: MCRANKER_LEDGER, else in the user's cache.
+    """Return the ledger's default path: MCRANKER_LEDGER, else in the user's cache.
 
     The variable is a path, or ``none`` or ``off`` for no ledger. The cache is MCRANKER_CACHE or
     the user's cache folder, and the file in it ``ledger.sqlite``.
@@ -158,9 +158,9 @@ class Ledger:
         writer.put(statement, row, written, linger=linger)
 
     def keep(self, key: bytes, reply: ChatReply, *, model: str, stage: str) -> asyncio.Future[None]:
-        """`put` for those who wait.
+        """`put`, awaitable.
 
-        It is written even if nobody waits; whoever does knows that it is durable.
+        It is written even if no caller waits; after waiting it is durable.
 
         Returns:
             An awaitable for this event loop; it raises `LedgerError` if the file cannot be
@@ -173,11 +173,11 @@ class Ledger:
         return future
 
     def alone(self, name: str) -> AbstractAsyncContextManager[None]:
-        """Wait until nobody else, in any process, is at what goes by this name."""
+        """Acquire a lock by name, across processes."""
         return self.flights.alone(hashlib.sha256(name.encode()).digest())
 
     async def mark_unusable(self, key: bytes) -> None:
-        """Note that nothing could be made of the answer kept for `key`; it stays.
+        """Note that the answer kept for `key` is unusable; it stays.
 
         Raises:
             LedgerError: the file cannot be written.
@@ -190,7 +190,7 @@ class Ledger:
 
 
 class _Notes:
-    """What was found out about single answers, and is said once."""
+    """Findings about single answers, each logged once."""
 
     def __init__(self, path: Path) -> None:
         self._path = os.fspath(path)
@@ -198,7 +198,7 @@ class _Notes:
         self.damaged: set[bytes] = set()
 
     def add_damaged(self, key: bytes) -> None:
-        """The answer that is kept for a key is damaged."""
+        """Note that the answer for a key is damaged."""
         if not self.damaged:
             logger.warning(
                 "an answer in the ledger %r is damaged and is asked for again; "
@@ -208,7 +208,7 @@ class _Notes:
         self.damaged.add(key)
 
     def add_unkeepable(self, model: str, problem: Exception) -> None:
-        """An answer of a model cannot be kept."""
+        """Note that a model's answer cannot be kept."""
         logger.log(
             logging.DEBUG if self._refused else logging.WARNING,
             "an answer of %s cannot be kept in the ledger %r, and is asked for again when it is "
@@ -221,14 +221,14 @@ class _Notes:
 
 
 class _Shared:
-    """What the ledgers of one file have in common in a process."""
+    """State shared by the ledgers of one file in a process."""
 
     def __init__(self, path: Path) -> None:
         self.access = LedgerAccess(path)
         self.writer = LedgerWriter(self.access)
         self.flights = Flights(path, self.writer)
         self.notes = _Notes(path)
-        # When nobody has the file any more, or at the end of the process, what waits is written.
+        # When the file has no user any more, or at the end of the process, what waits is written.
         weakref.finalize(self, self.writer.close)
 
 
@@ -261,7 +261,7 @@ def _expanded(name: str) -> Path:
 
 
 def _before_fork() -> None:
-    """SQLite must not be carried into a child process, so nothing is open while it is made."""
+    """Close everything, since SQLite must not be carried into a child process."""
     _files_lock.acquire()
     _forking.extend(_files.values())
     for shared in _forking:

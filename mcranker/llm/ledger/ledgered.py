@@ -103,7 +103,7 @@ class Ledgered(Wrapper):
                 linger=len(flights) > FEW,
             )
         except BaseException as error:
-            # An error is everybody's; after a cancellation somebody else asks.
+            # All callers share an error; after a cancellation another one asks.
             flights.land(flight, error=error if isinstance(error, Exception) else None)
             raise
         await flights.wait(flight)

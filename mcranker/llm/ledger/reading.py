@@ -42,7 +42,7 @@ class Reading:
 
     @property
     def nothing(self) -> bool:
-        """Whether there are rows, or may be some, and none of them was read; known at the end."""
+        """True if there may be rows and none could be read; known at the end."""
         return not self.read and (self.lost > 0 or self.perhaps_more)
 
     def rows(self) -> Iterator[Row]:
@@ -90,7 +90,7 @@ class Reading:
         return listed
 
     def _readable(self, statement: str, *values: object) -> Iterator[Row]:
-        """What a query finds until it comes to what is damaged."""
+        """Yield the rows of a query up to the first damaged one."""
         try:
             yield from self._connection.execute(statement, values)
         except FAILURES as error:
@@ -105,7 +105,7 @@ class Reading:
 
 
 def faults(connection: sqlite3.Connection, check: str) -> list[str]:
-    """What SQLite finds wrong with the structure of a file, by one of its checks."""
+    """Return the faults that one of SQLite's checks finds in a file's structure."""
     try:
         found = connection.execute(f"PRAGMA {check}").fetchall()
     except FAILURES as error:

@@ -1,4 +1,4 @@
-"""What SQLite's own recovery finds in a ledger of which SQLite reads nothing.
+"""SQLite's own recovery, for a ledger that SQLite cannot read at all.
 
 Without the first page, or the one that leads to all others of a table, nothing can be read, even
 where all answers are whole. The ``sqlite3`` program finds them by its command ``.recover``, which

@@ -1,4 +1,4 @@
-"""What makes two requests the same question, as 32 bytes."""
+"""Key of a request, 32 bytes. Equal requests have equal keys."""
 
 from __future__ import annotations
 

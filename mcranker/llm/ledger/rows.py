@@ -23,7 +23,7 @@ COLUMNS = (
     "key, model, stage, created, calls, input_tokens, cached_input_tokens, output_tokens, "
     "seconds, reply, checksum"
 )
-"""What a row holds. Nothing of the request but its hash; no key, header or address."""
+"""Columns of a row. Of the request only its hash; no key, header or address."""
 
 
 MOST = 2**53
@@ -35,11 +35,11 @@ class Damaged(ValueError):
 
 
 class Unkeepable(ValueError):
-    """A reply is not what a `ChatReply` is to be, so that no row could give it back."""
+    """A reply that breaks the form of a `ChatReply`, so that no row could restore it."""
 
 
 def row_of(key: bytes, reply: ChatReply, *, model: str, stage: str) -> Row:
-    """What is written for `reply`, given now.
+    """Return the row for a new `reply`.
 
     Raises:
         Unkeepable: a part of the reply has another type than it should, or is out of range.

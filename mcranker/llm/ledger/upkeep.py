@@ -1,4 +1,4 @@
-"""What can be done with a whole ledger: sums, export, removal, and a check. None makes a file.
+"""Work on a whole ledger: sums, export, removal and checks. None of them creates a file.
 
 All of it goes piece by piece, so that rankings that use the ledger meanwhile wait for a moment
 at most. Export and check read what can be read of a damaged file.
@@ -64,13 +64,13 @@ class Share:
 
     @property
     def cost(self) -> float | None:
-        """US dollars that they have cost at today's prices, None where no price is known."""
+        """US dollars at today's prices, None where no price is known."""
         return cost(self.model, self.usage)
 
 
 @dataclass(frozen=True, slots=True)
 class Selection:
-    """Which answers: those of which all that is set is true; all of them if nothing is.
+    """Filter of answers: all fields that are set must match.
 
     Attributes:
         older_than: days since they came, more than this.
@@ -106,7 +106,7 @@ def stats(path: Path) -> list[Share]:
 
 
 def file_bytes(path: Path) -> int:
-    """What the ledger takes on the disk, its write-ahead log included."""
+    """Return the size of the ledger on disk, including its write-ahead log."""
     path = path.resolve()
     parts = (path, path.with_name(f"{path.name}-wal"))
     return sum(part.stat().st_size for part in parts if part.exists())
@@ -239,7 +239,7 @@ def _connected(path: Path, *, tolerant: bool = False) -> Iterator[sqlite3.Connec
 
 
 def _sound(connection: sqlite3.Connection) -> bool:
-    """Whether the rows can be read, even if they cannot all be found by their keys."""
+    """True if the rows can be read, even if some cannot be found by key."""
     return not faults(connection, "quick_check(1)")
 
 

@@ -1,4 +1,4 @@
-"""Writes to a ledger, many in one transaction, without standing in the event loop's way.
+"""Batched ledger writes that do not block the event loop.
 
 Whatever comes in one turn of an event loop is committed at the end of that turn, in the loop's
 own thread: a commit takes some 50 µs and waits for no disk. (A thread for every commit costs
@@ -47,7 +47,7 @@ _ABOUT_ONE_WRITE = (
 )
 
 Told = Callable[[Exception | None, bool], None]
-"""Takes what prevented a write, None if nothing did, and whether the write changed anything.
+"""Receives a write's error, None for success, and whether the write changed anything.
 
 It is called in whatever thread has written. `LedgerError` is about the file, every other error
 about this one write.
@@ -92,7 +92,7 @@ class LedgerWriter:
             loop.call_later(LINGER, self._end_of_linger, loop)
 
     def written(self, statement: str, values: tuple[Any, ...]) -> asyncio.Future[None]:
-        """`put` for those who wait: done when it is committed, or has the error."""
+        """`put`, awaitable: done when it is committed, or has the error."""
         future = asyncio.get_running_loop().create_future()
         self.put(statement, values, lambda problem, _: wake(future, problem))
         return future
@@ -112,7 +112,7 @@ class LedgerWriter:
             await self.written(_PROBE, ())
 
     def flush(self) -> None:
-        """In an event loop: write what waits, unless somebody does already."""
+        """In an event loop: write what waits, unless another task does already."""
         turn = self._access.turn
         while self._waiting and turn.acquire(blocking=False):
             try:
@@ -140,7 +140,7 @@ class LedgerWriter:
             turn.release()
 
     def forget(self) -> None:
-        """In a child process: leave what waits to the parent."""
+        """Leave waiting writes to the parent, in a child process."""
         self._waiting = deque()
         self._lingering = WeakSet()
         self._safe_writes = 0
@@ -168,7 +168,7 @@ class LedgerWriter:
                     self._checkpoint()
             finally:
                 turn.release()
-            # What came after the last look was left to whoever had the turn.
+            # What came after the last look was left to the holder of the turn.
             if not (self._waiting and turn.acquire(blocking=False)):
                 return
 
@@ -224,7 +224,7 @@ class LedgerWriter:
     def _checkpoint(self) -> None:
         self._since_checkpoint = 0
         try:
-            # It waits for other processes, so that the log ends and begins anew.
+            # It waits for other processes, so that the log ends and begins again.
             connection = self._access.writer(_CHECKPOINT_PATIENCE)
             connection.execute("PRAGMA wal_checkpoint(RESTART)").fetchall()
         except sqlite3.Error as error:
@@ -235,20 +235,20 @@ class LedgerWriter:
 
 
 def wake(future: asyncio.Future[None], problem: Exception | None = None) -> None:
-    """Tell who waits for `future`, from any thread, that it is done, or has failed."""
+    """Wake the waiter of `future`, from any thread, with the result or the error."""
     loop = future.get_loop()
     if loop is _running_loop():
         _settle(future, problem)
         return
     try:
         loop.call_soon_threadsafe(_settle, future, problem)
-    except RuntimeError:  # the loop is closed, and nobody waits any more
+    except RuntimeError:  # the loop is closed, and no caller waits any more
         if problem is not None:
             logger.warning("%s", problem)
 
 
 def _executed(connection: sqlite3.Connection, write: _Write) -> tuple[Exception | None, bool]:
-    """What prevented this write and leaves the others alone, and whether it changed anything."""
+    """Return the error of this write alone, if any, and True if it changed anything."""
     try:
         return None, connection.execute(write.statement, write.values).rowcount > 0
     except FAILURES as error:

@@ -1,4 +1,4 @@
-"""What a ranker may spend: calls and US dollars, never more than the limits."""
+"""Limits on a ranker's spending: calls and US dollars, never exceeded."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ MARGIN = 1.1  # above the largest ratio of tokens to bytes seen
 
 
 class Budget:
-    """What may still be spent; one for all models of a ranker, from any thread or event loop.
+    """Remaining budget, shared by all models of a ranker across threads and event loops.
 
     Before a call is sent, the most that it can cost is set aside; once it is answered, what
     it did cost takes that place. A call for which too little is left waits while others are
@@ -57,12 +57,12 @@ class Budget:
 
     @property
     def spent_calls(self) -> int:
-        """Calls that were answered."""
+        """Calls answered."""
         return self._spent_calls
 
     @property
     def spent_cost(self) -> float:
-        """US dollars for these calls; 0 if there is no ``max_cost`` to keep."""
+        """US dollars of these calls; 0 without ``max_cost``."""
         return self._spent_cost
 
     async def claim(self, most: float) -> None:
@@ -94,7 +94,7 @@ class Budget:
             raise self._exceeded(most)
 
     def settle(self, most: float, paid: float | None) -> None:
-        """End what `claim` began.
+        """End a `claim`.
 
         Args:
             most: what was set aside.
@@ -124,7 +124,7 @@ class Budget:
         self._set_aside = self._set_aside - most if self._calls_under_way else 0.0
 
     def _serve(self) -> None:
-        """Decide for those who wait, in their order, as far as it can be decided now."""
+        """Decide for waiting calls, in order, as far as possible now."""
         while self._waiting:
             first = self._waiting[0]
             if first.granted is None:
@@ -246,7 +246,7 @@ def state_bytes(state: State | None) -> int:
 
 @dataclass(slots=True, eq=False)
 class _Waiter:
-    """Somebody who waits for room; `granted` is None until that is decided."""
+    """A waiter for room; `granted` is None until that is decided."""
 
     most: float
     granted: bool | None = None
@@ -255,7 +255,7 @@ class _Waiter:
 
     def decide(self, *, granted: bool) -> None:
         self.granted = granted
-        # A loop that is closed has nobody left to tell.
+        # A closed loop has no waiter left.
         with contextlib.suppress(RuntimeError):
             self._loop.call_soon_threadsafe(self.decided.set)
 

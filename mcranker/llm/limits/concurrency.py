@@ -1,11 +1,11 @@
-"""How many calls at once a model is worth, learned from how it answers."""
+"""Number of simultaneous calls to a model, learned from its answers."""
 
 from __future__ import annotations
 
 import math
 
 MOST_LEARNED = 256
-"""Calls in flight at once, at most, where nobody has set a limit."""
+"""Calls in flight at once, at most, without a limit."""
 
 FIRST = 16  # calls at once, to begin with
 FEWEST = 24  # calls that a judgement rests on, at least
@@ -66,7 +66,7 @@ class LearnedConcurrency:
         self._open(-math.inf)
 
     def finished(self, now: float, started: float, in_flight: int, *, failed: bool) -> None:
-        """A call ended.
+        """Count the end of a call.
 
         Args:
             now: the time in seconds.
@@ -92,14 +92,14 @@ class LearnedConcurrency:
             self._close(now)
 
     def back_off(self, now: float) -> None:
-        """Fewer calls at once: the model is overloaded."""
+        """Lower the limit: the model is overloaded."""
         self.limit = self._base = max(1, int(self.limit * BACK_OFF))
         self._upwards, self._factor, self._rest = True, CAREFUL, BRIEF_REST
         self._starting = False
         self._open(now)
 
     def _grow(self, seconds: float, in_flight: int, *, failed: bool) -> bool:
-        """One answer of the slow start; whether it goes on."""
+        """Count an answer of the slow start; return True if it goes on."""
         if failed or in_flight < USED * self.limit:
             return not failed
         if self._round == 0:

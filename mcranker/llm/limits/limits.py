@@ -1,4 +1,4 @@
-"""How much may be asked of a model at once, and how fast; who waits, and whose turn it is."""
+"""Concurrency and rate limits for one model, with fair queueing."""
 
 from __future__ import annotations
 
@@ -22,14 +22,14 @@ from personas.ranking.usage import Usage
 FIRST_PAUSE = 1.0
 """Seconds without calls after a refusal that does not say for how long; see `Limits`."""
 PATIENCE = 300.0
-"""Seconds: whoever would wait longer for a provider that refuses calls is told so instead."""
+"""Seconds. A longer wait for a provider that refuses calls is an error instead."""
 
 _FAILURES = (ConnectionFailed, ModelTimeout, ServerFailed)  # that speak of a server in trouble
 _AT_ONCE = 1e-6  # seconds that a timer may be early, or a sum of floats be off
 
 
 class LimitsStatistics(NamedTuple):
-    """What the limits of one model are at the moment."""
+    """The present limits of one model."""
 
     #: calls that may be in flight at once, in each event loop
     limit: int
@@ -46,7 +46,7 @@ class LimitsStatistics(NamedTuple):
 
 
 class Limits:
-    """Gives out the places in which a model may be called.
+    """Grants places for calls of a model.
 
     >>> limits = Limits(concurrency=8)                             # at most 8 at once
     >>> limits = Limits(concurrency=None)                          # as many as it is worth
@@ -126,7 +126,7 @@ class Limits:
         return place
 
     def end(self, place: Place, error: BaseException | None) -> None:
-        """The call of a place is over: learn from how it went, and let others start."""
+        """End a call: learn from its result, and let others start."""
         now = self._clock()
         place.seconds = now - place.started
         failed = isinstance(error, _FAILURES)
@@ -145,7 +145,7 @@ class Limits:
         self._admit(place.gate)
 
     def statistics(self) -> LimitsStatistics:
-        """What the limits are at the moment."""
+        """Return the present limits."""
         now = self._clock()
         with self._lock:
             gates = list(self._gates.values())
@@ -205,7 +205,7 @@ class Limits:
             raise
 
     def _admit(self, gate: _Gate) -> None:
-        """Start what may start, by turns, and come back in time for the rest."""
+        """Start the calls that may start, by turns, and come back in time for the rest."""
         now = self._clock()
         while gate.queues:
             ranking, waiter, place = gate.next()
@@ -249,10 +249,10 @@ class Place:
         self.number = 0  # of the call, for `Refusals`
         self.started = 0.0
         self.seconds = 0.0
-        """How long the call took."""
+        """Seconds the call took."""
 
     def answered(self, usage: Usage) -> None:
-        """Tell what the call has used, in place of what was estimated."""
+        """Replace the estimate with the usage of the call."""
         self.used = usage.input_tokens + usage.output_tokens
 
     def __enter__(self) -> Place:
@@ -271,7 +271,7 @@ _Waiter = asyncio.Future[None]
 
 
 class _Gate:
-    """The places of one event loop, and those who wait for them: a queue for each ranking.
+    """The places of one event loop, and their waiters: a queue for each ranking.
 
     Everything takes the same time however many wait: the rankings and the waiters of each are
     linked lists with an index.
@@ -288,7 +288,7 @@ class _Gate:
         self._timer_at = 0.0
 
     def enqueue(self, ranking: int, waiter: _Waiter, place: Place) -> None:
-        """Let somebody wait behind the others of the same ranking."""
+        """Add a waiter to its ranking's queue."""
         queue = self.queues.get(ranking)
         if queue is None:
             queue = self.queues[ranking] = OrderedDict()
@@ -296,7 +296,7 @@ class _Gate:
         self.waiting += 1
 
     def next(self) -> tuple[int, _Waiter, Place]:
-        """Whose turn it is; there must be somebody."""
+        """Return the next waiter; the queue must not be empty."""
         ranking, queue = next(iter(self.queues.items()))
         waiter, place = next(iter(queue.items()))
         return ranking, waiter, place

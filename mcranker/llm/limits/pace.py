@@ -1,4 +1,4 @@
-"""How fast calls may follow each other: what the user allows, and what the provider can take."""
+"""Spacing of calls: within the user's limits and the provider's observed capacity."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ OUTPUT_TOKENS = 128  # of a reply, where fewer are not asked for
 
 
 class Pace:
-    """When the next call to a model may start; all times in seconds on one clock.
+    """Start times of calls to a model, in seconds on one clock.
 
     **What the user allows.** With r requests a minute, a start at time t moves the next one to
     ``max(due, t - 0.1) + 60.2 / r`` seconds: even distances, never more than r (rounded
@@ -41,21 +41,21 @@ class Pace:
         self._a_token = MINUTE / tokens_per_minute if tokens_per_minute else 0.0
         self._requests_due = self._tokens_due = self._learned_due = -math.inf
         self.due = -math.inf
-        """When the next start may be."""
+        """Time of the next start."""
         self.refusals = Refusals(first_pause=first_pause, longest_pause=longest_pause)
 
     @property
     def paused_until(self) -> float:
-        """When the provider may be asked again."""
+        """End of the provider's pause."""
         return self.refusals.paused_until
 
     @property
     def counts_tokens(self) -> bool:
-        """Whether `book` and `correct` need to know about tokens."""
+        """True if `book` and `correct` need token counts."""
         return self._a_token > 0
 
     def book(self, now: float, tokens: float) -> None:
-        """A call starts now; `due` must have come."""
+        """Count the start of a call; `due` must have come."""
         self.refusals.started(now)
         if self._a_request:
             self._requests_due = max(self._requests_due, now - CATCH_UP) + self._a_request
@@ -66,17 +66,17 @@ class Pace:
         self._settle()
 
     def correct(self, tokens: float) -> None:
-        """So many tokens more, or less if negative, were used than booked."""
+        """Add tokens used beyond those booked; negative for fewer."""
         self._tokens_due += tokens * self._a_token
         self._settle()
 
     def refused(self, now: float, number: int, took: float, retry_after: float | None) -> None:
-        """A call was refused; see `Refusals.refused`."""
+        """Count a refused call; see `Refusals.refused`."""
         self.refusals.refused(now, number, took, retry_after)
         self._settle()
 
     def resume(self, now: float) -> bool:
-        """To be called before a start; see `Refusals.resume`."""
+        """Call this before a start; see `Refusals.resume`."""
         resumed = self.refusals.resume(now)
         self._settle()
         return resumed
@@ -86,7 +86,7 @@ class Pace:
 
 
 def estimated_tokens(request: ChatRequest) -> float:
-    """About how many tokens a request and its reply will take."""
+    """Estimate the tokens of a request and its reply."""
     from mcranker.llm.limits.budget import prompt_bytes  # brings the providers' prices along
 
     return prompt_bytes(request) / BYTES_A_TOKEN + min(request.max_tokens, OUTPUT_TOKENS)

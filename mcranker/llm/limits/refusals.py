@@ -36,7 +36,7 @@ FASTEST = 1e6  # starts a second
 
 
 class _Curve(Enum):
-    """How the rate goes on from `_peak`."""
+    """Shape of the rate's growth after `_peak`."""
 
     FREE = 0
     RISING = 1
@@ -45,7 +45,7 @@ class _Curve(Enum):
 
 
 class Refusals:
-    """Tells a provider that is asked too much from one that refuses calls by chance.
+    """Distinguishes an overloaded provider from one that refuses calls by chance.
 
     A refusal that says how long to wait (`retry_after`) makes everybody wait. One that does not
     only delays its own call, until there are more than 4 and 3% of the calls of late, or 4 in a
@@ -87,12 +87,12 @@ class Refusals:
         self._longest_pause = longest_pause
         self.paused_until = -math.inf
         self.pauses = 0
-        """How often the provider made everybody wait."""
+        """Number of times the provider paused all calls."""
         self.number = 0
-        """Calls that have started; stamps them."""
+        """Number of calls started; identifies each."""
         self._last = self._last_but_one = 0  # the last call before the last two decisions
         self.closed_since = 0.0
-        """When the first of the pauses began that nothing was answered after."""
+        """Start of the first pause after which nothing was answered."""
         self._in_a_row = 0  # pauses
         self._resuming = False
         self._pausing = False  # the last decision was to pause
@@ -117,7 +117,7 @@ class Refusals:
         self._span = _Span(0, 0.0)  # since the last decision
 
     def rate(self, now: float) -> float | None:
-        """Starts a second that the provider is thought to take; None if it takes all."""
+        """Starts a second that the provider is assumed to allow; None if unlimited."""
         seconds = now - self._resumed
         if self._curve is _Curve.FREE:
             return None
@@ -131,7 +131,7 @@ class Refusals:
         return _doubled(max(SLOWEST, peak), max(0.0, 2.0 * (curve - 1.0)))
 
     def started(self, now: float) -> None:
-        """A call starts."""
+        """Count the start of a call."""
         self.number += 1
         self._row_started += 1
         if self._curve is not _Curve.TRIAL and not self._resuming:
@@ -148,12 +148,12 @@ class Refusals:
         return now - self.closed_since if self._in_a_row > 1 else 0.0
 
     def idle(self, seconds: float) -> None:
-        """Nothing was asked for so long; that says nothing about the provider."""
+        """Note seconds without calls, which say nothing about the provider."""
         self._long.move(seconds)
         self._span.move(seconds)
 
     def answered(self, number: int) -> None:
-        """The call with this number was answered."""
+        """Count the answer to a call."""
         if number > self._last_but_one:
             # While some calls are answered, a pause is the first of its row, not one more.
             self._in_a_row = min(self._in_a_row, int(number <= self._last))
@@ -162,7 +162,7 @@ class Refusals:
         self._span.answered += number > self._span.before
 
     def refused(self, now: float, number: int, took: float, retry_after: float | None) -> None:
-        """A call was refused.
+        """Count a refused call.
 
         Args:
             now: the time.
@@ -207,7 +207,7 @@ class Refusals:
                 self._checked = self._checked_refused = 0.0
 
     def resume(self, now: float) -> bool:
-        """To be called before a start: whether the provider turns out to be asked too much."""
+        """Call this before a start; return True if the provider proves overloaded."""
         if not self._resuming:
             return False
         self._resuming = False
@@ -300,7 +300,7 @@ class Refusals:
         self._proven = 0.0
 
     def _fell(self, rate: float) -> bool:
-        """Whether a rate is far below what was accepted of late: more may be again soon."""
+        """True if a rate is far below one accepted lately, so that it may soon rise again."""
         return rate < FELL * self._good
 
     @property
@@ -359,7 +359,7 @@ class Refusals:
 
 @dataclass(slots=True)
 class _Span:
-    """What came of the calls after one of them; times and pauses in seconds."""
+    """Results of the calls after one of them; times and pauses in seconds."""
 
     before: int  # the last call that does not count
     since: float

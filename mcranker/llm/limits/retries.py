@@ -33,7 +33,7 @@ logger = safe_logger("mcranker.llm")
 
 
 class RetryingStatistics(NamedTuple):
-    """What has been tried so far."""
+    """Counts of attempts so far."""
 
     #: calls to `Retrying.complete`
     calls: int
@@ -141,7 +141,7 @@ class Retrying(Wrapper):
             attempt += 1
 
     def statistics(self) -> RetryingStatistics:
-        """What has been tried so far."""
+        """Return the counts of attempts so far."""
         with self._lock:
             return RetryingStatistics(self._calls, self._tries, self._retries, dict(self._failed))
 
@@ -158,7 +158,7 @@ class Retrying(Wrapper):
             raise
 
     def _wait(self, error: ModelError, attempt: int, left: float, asked: Asked) -> float:
-        """Seconds to wait before the next try; raises the error if there is to be none."""
+        """Return the seconds to wait before the next try, or raise the error if there is none."""
         attempts = self._silence.at_most(asked, self._attempts)
         if attempt >= attempts:
             raise self._given_up(error, asked)

@@ -1,4 +1,4 @@
-"""Tell a model that is down from a request that fails for itself."""
+"""Tell a model outage from a single failing request."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from mcranker.llm.chat import Tag
 from mcranker.runtime.forks import renew_in_child
 
 DOWN = 3
-"""So many passages fail one after the other, with no answer in between: the model is down."""
+"""Passages that fail in a row, without an answer in between, before the model counts as down."""
 ATTEMPTS_IN_SILENCE = 3
 """Tries for a passage while the model answers nothing."""
 LONG = 300.0
@@ -40,7 +40,7 @@ class Asked:
 
 
 class Silence:
-    """Tells a request that fails for itself from a model that is down, by what others get.
+    """Tells a single failing request from a model outage, by the results of others.
 
     A request that is given up failed for itself if the model has answered another one since
     its first failure. If not, the model is silent, and it is down once requests about `DOWN` other
@@ -77,11 +77,11 @@ class Silence:
 
     @property
     def answered(self) -> bool:
-        """Whether the model has ever answered a request."""
+        """True if the model has ever answered a request."""
         return self._answers > 0
 
     def begin(self, tag: Tag) -> Asked:
-        """A request is about to be sent for the first time."""
+        """Begin a request, before its first try."""
         now = self._clock()
         silence = self._silence if now - self._last < LONG else _NEVER
         return Asked((tag.ranking, tag.doc_id), now, silence)
@@ -109,19 +109,19 @@ class Silence:
                     self._takes = max(now - began, self._takes / 2)
 
     def failed(self, asked: Asked) -> None:
-        """A try has failed."""
+        """Count a failed try."""
         if asked.failed_after == _NEVER:
             asked.failed_after = self._answers
 
     def at_most(self, asked: Asked, attempts: int) -> int:
-        """How many tries a request gets: about a passage, fewer than `attempts` in a silence."""
+        """Return the tries a request gets: about a passage, fewer than `attempts` in a silence."""
         with self._lock:
             if not asked.about[1] or asked.silence != self._answers or self._may_end(self._since):
                 return attempts
             return 1 if self._is_long(asked) else min(attempts, ATTEMPTS_IN_SILENCE)
 
     def give_up(self, asked: Asked) -> bool | None:
-        """A request is not tried again: whether others are answered; None if that is open."""
+        """End the tries: return True if other requests are answered; None if that is open."""
         with self._lock:
             if asked.failed_after != self._answers:
                 return True
@@ -141,7 +141,7 @@ class Silence:
             return None if len(tries) < enough or self._may_end(tries[-1]) else False
 
     def _may_end(self, tries: int) -> bool:
-        """Return True if the silence is short, or one of so many first tries may be answered."""
+        """Return True if the silence is short, or one of the first tries may still be answered."""
         now = self._clock()
         return now < self._open_until or any(
             each <= tries and began > now - LONG for each, began in self._under_way.items()

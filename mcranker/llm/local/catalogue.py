@@ -19,7 +19,7 @@ from mcranker.errors import ModelNotFound
 
 DEFAULT_MODEL = "minilm"
 SUGGESTED_MODEL = "qwen3-4b"
-"""What a reader with a hub and some memory is advised to try instead."""
+"""Model suggested to a reader who has a hub and enough memory."""
 
 FileName = Annotated[str, Field(pattern=r"^[A-Za-z0-9][A-Za-z0-9._-]*\.(gguf|onnx|json)$")]
 _FROZEN = ConfigDict(frozen=True, extra="forbid")
@@ -86,7 +86,7 @@ class CatalogueEntry(CatalogueFile):
         weak: see `mcranker.llm.chat.Capabilities.weak`.
         note: one sentence for people who choose.
         tokenizer: the file beside an encoder's model; None for a GGUF file, which holds its own.
-        otherwise: name of the entry that stands in where this one cannot be fetched.
+        otherwise: name of the entry to use where this one cannot be fetched.
     """
 
     licence: str
@@ -104,7 +104,7 @@ class CatalogueEntry(CatalogueFile):
 
     @property
     def files(self) -> tuple[CatalogueFile, ...]:
-        """What is fetched, the model last."""
+        """The files to fetch, the model last."""
         return (self,) if self.tokenizer is None else (self.tokenizer, self)
 
 

@@ -38,7 +38,7 @@ class ContextRoom:
 
     @property
     def free(self) -> int:
-        """Tokens that nobody holds."""
+        """Free tokens."""
         return self._free
 
     @asynccontextmanager

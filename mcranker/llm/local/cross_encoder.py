@@ -121,7 +121,7 @@ class CrossEncoderChat:
 
     @property
     def endpoint(self) -> str:
-        """What answers: the version of the package, and the files of a folder."""
+        """Identity of the model: the package's version and the files of its folder."""
         return self._endpoint
 
     @property
@@ -251,11 +251,7 @@ class CrossEncoderChat:
         return score
 
     def _check_kind(self, config: Any, loaded: str) -> None:
-        """Refuse a model that lacks what scores: it would be given random numbers.
-
-        Raises:
-            UnsupportedCapability: it does.
-        """
+        """Refuse a model without a scoring layer: it would be given random numbers."""
         kinds = config.architectures or []
         if loaded in kinds:
             return

@@ -28,7 +28,7 @@ from mcranker.runtime.forks import abandon, renew_in_child
 
 DIMENSIONS = 384
 MAX_TOKENS = 256
-"""What the model reads of a text; the rest of it does not count."""
+"""Tokens the model reads of a text; the rest does not count."""
 
 MAX_CHARACTERS = 20_000  # beyond which no text has less than MAX_TOKENS; bounds the tokenizer
 MAX_THREADS = 8  # more than the physical cores of a usual machine only get in each other's way
@@ -231,7 +231,7 @@ def encoder_of(model: Path, tokenizer: Path, name: str, mark: str | None = None)
 
 @dataclass(eq=False, slots=True)
 class _Call:
-    """Somebody waits for the vectors of texts."""
+    """A waiter for the vectors of texts."""
 
     loop: asyncio.AbstractEventLoop
     done: asyncio.Future[None]
@@ -355,7 +355,7 @@ _encoders = _Encoders()
 
 
 def _readable(text: str) -> str:
-    """What the tokenizer is given; it takes no lone surrogates."""
+    """Return the text without lone surrogates, which the tokenizer refuses."""
     return text[:MAX_CHARACTERS].encode("utf-8", "replace").decode("utf-8")
 
 

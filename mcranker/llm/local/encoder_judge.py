@@ -32,20 +32,21 @@ HIGHEST = 0.8
 """The similarity that counts as fully relevant, see `score`."""
 
 CHOICE_WIDTH = 0.05
-"""Options whose similarity is that much lower are less likely by a factor of e."""
+"""Difference of similarity that makes an option less likely by a factor of e."""
 
 COVER_SHARE = 0.5
-"""What words count beside meaning."""
+"""Weight of shared words beside meaning."""
 
 QUERY_SHARE = 0.5
-"""What the query itself counts beside the judge's name and criteria; with less, teams rank worse
-than the query alone."""
+"""Weight of the query beside the judge's name and criteria; with less, teams rank worse than the
+query alone.
+"""
 
 WINDOW_WORDS = 100
 """The length of the windows of a long passage."""
 
 LONG = 400
-"""Words of a passage, from which on it is looked at in windows too: the encoder reads some 180."""
+"""Words from which on a passage is read in windows too: the encoder reads some 180."""
 
 _WORD = re.compile(r"\S+")
 MAX_QUESTIONS = 10_000  # in one request; bounds its memory
@@ -53,7 +54,7 @@ _VERSION = 2  # another number where answers change, so that the ledger asks aga
 
 
 def is_encoder(name: str) -> bool:
-    """Whether ``local:NAME`` means an encoder of the catalogue."""
+    """True if ``local:NAME`` is an encoder of the catalogue."""
     entry = find(name)
     return entry is not None and entry.tokenizer is not None
 
@@ -119,7 +120,7 @@ class EncoderJudge:
 
     @property
     def endpoint(self) -> str:
-        """What answers: the model's file, and how its similarities become answers."""
+        """Identity of the judge: the model's file and the way from similarities to answers."""
         return f"{self._encoder.mark} {_VERSION}"
 
     @property
@@ -157,7 +158,7 @@ class EncoderJudge:
         return ChatReply(text="", usage=usage, model=self._name, answers=answers)
 
     async def aclose(self) -> None:
-        """Free the model if nobody else uses it, once what is new is in the cache of vectors."""
+        """Free the model if it has no other user, once what is new is in the cache of vectors."""
         lease, self._lease = self._lease, None
         if lease is not None and lease.detach() is not None:
             await anyio.to_thread.run_sync(self._release)
@@ -167,7 +168,7 @@ class EncoderJudge:
 
 
 def score(similarity: float, cover: float | None) -> float:
-    """How relevant a passage is, 0 to 1: half by its words, half by its meaning.
+    """Return a passage's relevance, 0 to 1: half by its words, half by its meaning.
 
     Args:
         similarity: of its meaning to the query's, -1 to 1; `HIGHEST` counts 1.
@@ -179,7 +180,7 @@ def score(similarity: float, cover: float | None) -> float:
 
 
 def windows(text: str) -> list[str]:
-    """A long passage in pieces of `WINDOW_WORDS` words, the last of which may overlap; else none.
+    """Split a long passage into pieces of `WINDOW_WORDS` words, the last may overlap; else none.
 
     What follows `MAX_CHARACTERS` is not looked at.
     """
@@ -195,7 +196,7 @@ def views(judge: Judge | None, query: str) -> list[tuple[str, float]]:
     """The query as a judge sees it: texts, and their shares in the similarity.
 
     Half is the query itself; the rest is the query by the judge's name, and the query with each
-    criterion, by its weight. The query alone where nobody judges.
+    criterion, by its weight. The query alone where there is no judge.
     """
     by_judge: list[list[tuple[str, float]]] = []
     if judge is not None and judge.name:
@@ -250,7 +251,7 @@ class _Vectors:
 
 
 class _Seen(NamedTuple):
-    """What answers are made from.
+    """The inputs of answers.
 
     Attributes:
         state: what the questions are about.
@@ -320,7 +321,7 @@ def _passages(question: Question, state: State) -> list[str]:
 
 
 def _phrases(question: Question) -> list[list[str]]:
-    """What each option is known by."""
+    """Return the phrases that each option is compared by."""
     return [
         [option.name, *filter(None, map(str.strip, option.description.split(",")))]
         for option in question.options

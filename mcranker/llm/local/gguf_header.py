@@ -1,4 +1,4 @@
-"""What the beginning of a GGUF file says of the model: does it write, answer questions, rerank?
+"""Kind of model, from the header of a GGUF file: does it write, answer questions, rerank?
 
 The format: https://github.com/ggml-org/ggml/blob/master/docs/gguf.md
 """
@@ -18,7 +18,7 @@ _RANK = struct.pack("<I", 4)  # llama.cpp's LLAMA_POOLING_TYPE_RANK
 
 
 def is_decision_model(path: Path, name: str) -> bool:
-    """Whether the model answers System One's questions: it names the type of its decisions.
+    """True if the model answers System One's questions: it names the type of its decisions.
 
     Args:
         path: of a GGUF file.
@@ -31,7 +31,7 @@ def is_decision_model(path: Path, name: str) -> bool:
 
 
 def is_reranker(path: Path, name: str) -> bool:
-    """Whether the model gives the relevance of a text to a query: its pooling is ``RANK``.
+    """True if the model gives the relevance of a text to a query: its pooling is ``RANK``.
 
     Args:
         path: of a GGUF file.
@@ -44,7 +44,7 @@ def is_reranker(path: Path, name: str) -> bool:
 
 
 def _value(path: Path, ending: bytes, name: str) -> bytes | None:
-    """The bytes of the first value whose key ends like this; None if there is none."""
+    """Return the bytes of the first value whose key has this ending; None if there is none."""
     try:
         with path.open("rb") as file, mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ) as data:
             (values,) = struct.unpack_from("<Q", data, 16)
@@ -71,7 +71,7 @@ def _string(data: mmap.mmap, at: int) -> tuple[bytes, int]:
 
 
 def _end(data: mmap.mmap, at: int, kind: int, depth: int = 0) -> int:
-    """Where the value of this type ends that begins at `at`."""
+    """Return the end of the value of this type at `at`."""
     if kind == _STRING:
         (length,) = struct.unpack_from("<Q", data, at)
         return at + 8 + int(length)

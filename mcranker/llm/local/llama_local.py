@@ -1,7 +1,7 @@
 """Local models: llama.cpp's server inside this process, spoken to over loopback HTTP.
 
 This is the only file that imports the engine, and it does so at the first call. The server
-listens on 127.0.0.1 at a free port and wants a random key, so nobody else can use it.
+listens on 127.0.0.1 at a free port and wants a random key, so that no other program can use it.
 """
 
 from __future__ import annotations
@@ -75,7 +75,7 @@ _log = safe_logger("mcranker.llm.local.llama_local")
 
 
 def loading() -> str:
-    """The name of the model that is being loaded now; empty if none is."""
+    """Return the name of the model that is being loaded; empty if none is."""
     return _engines.loading
 
 
@@ -101,7 +101,7 @@ class LocalChat:
     less than a hundredth of their probability, they get equal parts of it without a call.
 
     A continuation is tokenized by itself and follows what the chat template begins a reply with.
-    It is forced token by token, each in a call to the engine, which tells the probability that the
+    It is forced token by token, each in a call to the engine, which gives the probability that the
     model itself gave to it.
 
     A decision model answers typed questions, by the engine's System One, and nothing else. A
@@ -205,7 +205,7 @@ class LocalChat:
 
     @property
     def endpoint(self) -> str:
-        """What answers: the version of the engine, and the file."""
+        """Identity of the model: the engine's version and the file."""
         return self._endpoint
 
     @property
@@ -255,7 +255,7 @@ class LocalChat:
         return rerank_reply(data, request, logits=_RERANKING.logits, service=self._service)
 
     async def cut(self, text: str, tokens: int) -> str:
-        """The beginning of `text` that has up to so many tokens.
+        """The beginning of `text` that has up to `tokens` tokens.
 
         Raises:
             ModelFileError, ConnectionFailed: the model cannot be loaded or has stopped.
@@ -265,16 +265,16 @@ class LocalChat:
         return text if len(pieces) <= tokens else beginning(text, pieces[:tokens])
 
     async def server(self) -> ServerAddress:
-        """Where the model can be asked over HTTP too, by any OpenAI or Anthropic client.
+        """Address of the model over HTTP, for any OpenAI or Anthropic client.
 
-        The server ends with this object; the key is made anew for every process.
+        The server ends with this object; each process has its own key.
         """
         await self._connected()
         url = await anyio.to_thread.run_sync(self._engine.start)
         return ServerAddress(url, self._engine.key)
 
     async def aclose(self) -> None:
-        """Close the connections, and unload the model if nobody else uses it."""
+        """Close the connections, and unload the model if it has no other user."""
         with self._lock:
             client, self._client = self._client, None
             lease, self._lease = self._lease, None
@@ -525,10 +525,7 @@ _engines = _Engines()
 
 
 def _exit_at_once() -> None:
-    """End this process, when it ends, without what the engine's library does then.
-
-    It waits for threads, which a forked process does not have.
-    """
+    """Exit without the engine's cleanup, which waits for threads that a fork does not have."""
     import ctypes
 
     libc = ctypes.CDLL(None)
@@ -595,7 +592,7 @@ def _with_prefill(messages: tuple[Message, ...], added: str) -> tuple[Message, .
 
 
 def _bounded(schema: dict[str, Any]) -> dict[str, Any]:
-    """The schema with a limit to every text and list that has none."""
+    """Return the schema with limits on all unlimited texts and lists."""
     limited = {
         key: _bounded(value) if isinstance(value, dict) else value for key, value in schema.items()
     }

@@ -1,4 +1,4 @@
-"""Model files on this machine: find them, fetch them once, and know that they are whole.
+"""Model files on this machine: find them, fetch them once, and check that they are whole.
 
 A file reaches the cache folder under its own name only after its size and SHA-256 were
 checked; until then it lives in a work folder beside it. The side file ``NAME.sha256`` records
@@ -91,7 +91,7 @@ def resolve_encoder(
 ) -> tuple[CatalogueEntry, Path, Path]:
     """The files of an encoder, downloaded if need be.
 
-    Where they cannot be fetched, the entry that stands in for it is taken, and a warning says so.
+    Where they cannot be fetched, the entry that replaces it is taken, and a warning says so.
 
     Returns:
         The entry taken, its model and its tokenizer.
@@ -120,7 +120,7 @@ def resolve_encoder(
 
 
 def present(entry: CatalogueEntry) -> Path | None:
-    """The model file of an entry, if all files of it are here and whole."""
+    """Return the model file of an entry, if all its files are here and whole."""
     paths = [_here(each) for each in entry.files]
     return None if None in paths else paths[-1]
 
@@ -326,7 +326,7 @@ def _registry_command(requirement: str, work: Path) -> list[str]:
 
 
 def _progress_style() -> str:
-    """How pip is to tell its progress: so that it can be read, which older ones cannot do."""
+    """Return the most readable progress style that the installed pip offers."""
     release = re.match(r"(\d{1,4})\.(\d{1,4})", importlib.metadata.version("pip"))
     known = release is not None and (int(release[1]), int(release[2])) >= _PIP_TELLS_PROGRESS
     return "raw" if known else "off"
@@ -405,12 +405,12 @@ def _fetch_from_hub(
 
 
 def _shown(error: Exception) -> str:
-    """What a package index or the hub says; addresses in it may hold a password or a token."""
+    """Return a message of a package index or the hub, with secrets in addresses masked."""
     return masked(" ".join(str(error).split())[:MESSAGE_LIMIT])
 
 
 def _bar_class(progress: Progress) -> type:
-    """What the hub's client takes for a progress bar, made to call `progress` instead."""
+    """Return a progress bar class for the hub's client that calls `progress` instead."""
 
     class Bar:
         def __init__(self, *, total: int | None = None, initial: int = 0, **_: Any) -> None:
@@ -467,4 +467,4 @@ def _remove_leftovers(target: Path) -> None:
 
 
 def _silent(done: int, total: int | None) -> None:
-    """Progress for nobody."""
+    """Progress without a display."""

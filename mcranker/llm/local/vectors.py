@@ -51,7 +51,7 @@ class Vector(NamedTuple):
 
 
 def default_vectors_path() -> Path | None:
-    """Where vectors are kept: MCRANKER_VECTORS, else ``vectors.sqlite`` in the user's cache.
+    """Return the path of vectors: MCRANKER_VECTORS, else ``vectors.sqlite`` in the user's cache.
 
     The variable is a path, or ``none`` or ``off`` for no file. The cache is MCRANKER_CACHE or the
     user's cache folder.
@@ -93,7 +93,7 @@ class VectorCache:
         self._connection = None
 
     def find(self, texts: Sequence[str]) -> dict[str, Vector]:
-        """Text -> vector, of those that are here. Blocks."""
+        """Return text -> vector for stored texts. Blocks."""
         found: dict[str, Vector] = {}
         with self._lock:
             keys = {self._key(text): text for text in texts}
@@ -177,15 +177,15 @@ class VectorCache:
         if connection is not None:
             connection.close()
         _log.warning(
-            "the vectors in %r cannot be used (%s), so texts are encoded anew; delete the file, or "
-            "name another one by MCRANKER_VECTORS",
+            "the vectors in %r cannot be used (%s), so texts are encoded again; delete the file, "
+            "or name another one by MCRANKER_VECTORS",
             str(self.path),
             error,
         )
 
 
 def vectors_in(path: Path) -> int:
-    """How many vectors a file holds.
+    """Return the number of vectors in a file.
 
     Raises:
         sqlite3.Error: it is none, or is damaged.

@@ -128,7 +128,7 @@ class AnthropicMessages(SdkChat):
 
 
 def sdk_error(error: anthropic.AnthropicError, service: Service) -> ModelError:
-    """The error of this package that one of the library's stands for."""
+    """The error of this package for one of the library's."""
     import anthropic
 
     if isinstance(error, anthropic.RetryableError):

@@ -30,7 +30,7 @@ PLAIN = {"Accept-Encoding": "identity"}
 
 
 def most_of(status: int) -> int:
-    """How many bytes are read of an answer with this status."""
+    """Return the most bytes to read of an answer with this status."""
     return MOST_REPLY if 200 <= status < 300 else MOST_ERROR
 
 

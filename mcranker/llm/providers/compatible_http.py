@@ -120,7 +120,7 @@ class CompatibleChat:
 
     @property
     def service(self) -> Service:
-        """Who answers, in the words that errors need."""
+        """Provider details used in error messages."""
         return self._service
 
     @property

@@ -1,4 +1,4 @@
-"""How likely a given text is, by a server that echoes prompts with log-probabilities.
+"""Likelihood of a given text, from a server that echoes prompts with log-probabilities.
 
 ``POST /completions`` with ``echo`` and ``logprobs``, as vLLM and SGLang serve it: the prompt is the
 messages and the text behind them, as they are, without a chat template. `echo_body` writes a
@@ -48,7 +48,7 @@ def echo_body(request: ChatRequest, model: str) -> dict[str, Any]:
 
 
 def echo_reply(data: Mapping[str, Any], request: ChatRequest, *, service: Service) -> ChatReply:
-    """What a server says about the tokens of the continuation.
+    """Return the log-probabilities of the continuation's tokens.
 
     Args:
         data: the answer's JSON.
@@ -90,7 +90,7 @@ def echo_reply(data: Mapping[str, Any], request: ChatRequest, *, service: Servic
 
 
 def first_token(tokens: Sequence[str], text: str) -> int | None:
-    """Place of the token with which `text` begins, if `tokens` end with it.
+    """Return the place of the token with which `text` begins, if `tokens` end with it.
 
     Servers spell blanks in several ways, and parts of a character as a mark; so only the visible
     characters of ASCII are compared. Tokens without any belong to `text` if they come right before
@@ -112,14 +112,14 @@ def first_token(tokens: Sequence[str], text: str) -> int | None:
 
 
 def refuses_echo(problem: Problem) -> bool:
-    """Whether a server's error says that it does not echo prompts with log-probabilities."""
+    """True if the error says that the server does not echo prompts with log-probabilities."""
     said = f"{problem.message} {problem.param}"
     refused = problem.status in (400, 422) and _NAMED.search(said) is not None
     return refused or problem.status in _NO_SUCH_PATH
 
 
 def no_echo(service: Service, said: str = "") -> UnsupportedCapability:
-    """The error for a server that does not."""
+    """Return the error for a server without echo."""
     reason = f" ({said_by(service, said)})" if said else ""
     return UnsupportedCapability(
         f"{service.model}: {service.where} gives no log-probabilities of a prompt{reason}; take "

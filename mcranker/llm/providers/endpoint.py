@@ -1,4 +1,4 @@
-"""Where a model is reached and with which key: checked once, before the first call."""
+"""Address and key of a model: checked once, before the first call."""
 
 from __future__ import annotations
 
@@ -67,7 +67,7 @@ def checked_url(url: str, name: str = "base_url") -> str:
 
 
 def find_key(explicit: str | None, variable: str, *, model: str, required: bool = True) -> str:
-    """The API key: the one passed, else the environment's; empty if none and none is required.
+    """Return the API key: the one passed, else the environment's; empty if not required.
 
     Args:
         explicit: what was passed as ``api_key=``.
@@ -92,7 +92,7 @@ def find_key(explicit: str | None, variable: str, *, model: str, required: bool 
 
 
 def key_advice(variable: str) -> str:
-    """What to do about a missing or wrong key, where an environment variable may hold it."""
+    """Return advice about a missing or wrong key, which an environment variable may hold."""
     return f"set {variable} or pass api_key=" if variable else "pass the server's key as api_key="
 
 
@@ -130,7 +130,7 @@ def _is_loopback(parts: SplitResult) -> bool:
 
 
 def _is_host(parts: SplitResult) -> bool:
-    """Whether there is a host that can be looked up."""
+    """True if there is a host that can be looked up."""
     host = parts.hostname or ""
     if "[" in parts.netloc:
         before, after = parts.netloc.partition("[")[0], parts.netloc.partition("]")[2]

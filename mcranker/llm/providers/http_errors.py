@@ -1,4 +1,4 @@
-"""What an HTTP status and an error body mean, said in this package's own errors.
+"""Convert HTTP statuses and error bodies to this package's errors.
 
 | status | error | note |
 |---|---|---|
@@ -82,7 +82,7 @@ _TAG = re.compile(r"</?[a-z!][^<>]*>", re.IGNORECASE)
 
 @dataclass(frozen=True, slots=True)
 class Problem:
-    """What a provider answered instead of a reply.
+    """An error answered instead of a reply.
 
     `message`, `code` and `param` are the provider's own words, empty where it gives none;
     `retry_after` is in seconds, None where it gives none; `location` is where it redirects to.
@@ -98,14 +98,14 @@ class Problem:
 
 @dataclass(frozen=True, slots=True)
 class Service:
-    """Who was asked, in the words that errors need.
+    """Provider details used in error messages.
 
     Attributes:
         model: the model as the user names it.
         where: the provider's name or the server's address.
         key_advice: what to do about a missing or wrong key.
         model_advice: what to do about a model that is not there.
-        connection_advice: what to do when nobody answers.
+        connection_advice: what to do without an answer.
         timeout: seconds allowed to one call.
         key: the API key, to be taken out of every message; never shown.
         url: where it is asked; what looks secret in its path is taken out of messages as well.
@@ -139,7 +139,7 @@ class BodyTooLong(Exception):
 def read_problem(
     status: int, body: bytes, headers: Mapping[str, str], *, now: datetime | None = None
 ) -> Problem:
-    """What an error answer says; never fails, whatever the body is.
+    """Read an error answer; never fails, whatever the body is.
 
     Args:
         status: the HTTP status.
@@ -159,7 +159,7 @@ def read_problem(
 
 
 def problem_in(status: int, content: Any) -> Problem:
-    """What an error says that has been read as JSON; never fails, whatever it is."""
+    """Read an error already parsed as JSON; never fails, whatever it is."""
     error = content.get("error", content) if isinstance(content, dict) else content
     if not isinstance(error, dict):
         return Problem(status, message=_one_line(_clipped(_words(error))))
@@ -175,7 +175,7 @@ def problem_in(status: int, content: Any) -> Problem:
 
 
 def error_for(problem: Problem, service: Service) -> ModelError:
-    """The error that an HTTP answer stands for."""
+    """The error of an HTTP answer."""
     status, said = problem.status, f"{problem.code} {problem.message}"
 
     def message(advice: str) -> str:
@@ -235,7 +235,7 @@ def timed_out(service: Service) -> ModelTimeout:
 
 
 def transport_error(error: BaseException, service: Service) -> ModelError:
-    """The error for a failure below HTTP, told by what caused it in the end.
+    """Convert a transport failure to an error by its root cause.
 
     The libraries name some lost connections timeouts, so their own classes cannot be relied on.
     """
@@ -253,7 +253,7 @@ def transport_error(error: BaseException, service: Service) -> ModelError:
 
 
 def unreadable(what: str, service: Service) -> ServerFailed:
-    """The error for an answer with a good status whose body makes no sense."""
+    """Return the error for an answer with a good status and an unreadable body."""
     return ServerFailed(
         _message(service, "unreadable answer", what, "try again; if it persists, check the URL"),
         model=service.model,
@@ -283,7 +283,7 @@ def parse_object(content: bytes, service: Service, *, list_as: str = "") -> dict
     Args:
         content: the body.
         service: who answered, for messages.
-        list_as: the name under which a list is returned that stands there instead; empty where
+        list_as: the name under which a list is returned in its place; empty where
             there is to be none.
 
     Raises:
@@ -303,26 +303,26 @@ def parse_object(content: bytes, service: Service, *, list_as: str = "") -> dict
 
 
 def text_in(data: Mapping[str, Any], name: str) -> str:
-    """A text of an answer; empty if there is none, or something else in its place."""
+    """Return a text of an answer; empty if it is missing or no text."""
     value = data.get(name)
     return value if isinstance(value, str) else ""
 
 
 def reported_model(data: Mapping[str, Any]) -> str:
-    """The model's name as an answer reports it: one short line, empty if it is none."""
+    """Return the model's name in an answer: one short line, empty if it is none."""
     name = text_in(data, "model")
     return name if len(name) <= CODE_LIMIT and name.isprintable() else _one_line(name[:CODE_LIMIT])
 
 
 def said_by(service: Service, text: str) -> str:
-    """What a provider says, as it may be shown: one line, shortened, without secrets."""
+    """Return a provider's message fit to show: one line, shortened, without secrets."""
     said = _without_secrets(_one_line(_clipped(text)), service)
     said = without_hosts(said, [_host(service.url)])
     return said if len(said) <= MESSAGE_LIMIT else said[: MESSAGE_LIMIT - 1].rstrip() + "…"
 
 
 def refusal(said: str, service: Service) -> ContentRefused:
-    """The error for an answer in which the model or its filter declines."""
+    """Return the error for an answer in which the model or its filter declines."""
     return ContentRefused(
         _message(service, "refused to answer", said, LEAVE_OUT), model=service.model
     )
@@ -335,7 +335,7 @@ def _message(service: Service, event: str, said: str, advice: str) -> str:
 
 
 def _destination(location: str, service: Service) -> str:
-    """Where a redirect leads, without what may be secret in it."""
+    """Return the address of a redirect, without possible secrets."""
     try:
         parts = urlsplit(location)
         host = f"{parts.scheme}://{parts.netloc}" if parts.scheme else parts.netloc

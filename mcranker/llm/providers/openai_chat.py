@@ -172,7 +172,7 @@ class OpenAIChat(SdkChat):
 
 
 def sdk_error(error: openai.OpenAIError, service: Service) -> ModelError:
-    """The error of this package that one of the library's stands for."""
+    """The error of this package for one of the library's."""
     import openai
 
     if isinstance(error, openai.ContentFilterFinishReasonError):

@@ -37,14 +37,14 @@ DECISIONS = Capabilities(
     max_choices=255,
     max_state_tokens=80_000,  # of JSON, 256 KiB
 )
-"""What one request may ask."""
+"""Limits of one request."""
 
 _SNAPSHOT = re.compile(r"-\d{4}-?\d\d-?\d\d\Z")
 _TYPES = {"yes_no": "predicate", "score": "score", "choice": "choice"}
 
 
 def decides(model: str) -> bool:
-    """Whether a model answers decisions: one of `DECISION_MODELS`, or a snapshot of one."""
+    """True if a model answers decisions: one of `DECISION_MODELS`, or a snapshot of one."""
     return _SNAPSHOT.sub("", model) in DECISION_MODELS
 
 
@@ -75,7 +75,7 @@ def decision_body(request: ChatRequest, model: str) -> dict[str, Any]:
 
 
 def decision_reply(data: Mapping[str, Any], request: ChatRequest, *, service: Service) -> ChatReply:
-    """What a decision says to each question.
+    """Return a decision's answer to each question.
 
     Args:
         data: the answer's JSON.
@@ -94,7 +94,7 @@ def decision_reply(data: Mapping[str, Any], request: ChatRequest, *, service: Se
     for answer, question in pairs:
         name = answer.get("name") if isinstance(answer, dict) else None
         if name not in (None, question.name):
-            what = f"the answer to question {question.name!r} stands under another question's name"
+            what = f"the answer to question {question.name!r} is under another question's name"
             raise unreadable(what, service)
     return ChatReply(
         text="",

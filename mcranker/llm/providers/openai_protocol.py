@@ -81,7 +81,7 @@ def chat_body(
 def chat_reply(
     data: Mapping[str, Any], request: ChatRequest, *, service: Service, prefill: bool = False
 ) -> ChatReply:
-    """What a chat completion says.
+    """Return the reply in a chat completion.
 
     Args:
         data: the answer's JSON.
@@ -198,7 +198,7 @@ def _token(position: Mapping[str, Any]) -> _Token:
 
 
 def is_logprob(value: Any) -> TypeGuard[float]:
-    """Whether a value of an answer can be a log-probability."""
+    """True if a value of an answer can be a log-probability."""
     # Rounding may carry one above 0, no further; NaN is below and above nothing.
     return isinstance(value, int | float) and not isinstance(value, bool) and value <= ROUNDED
 
@@ -237,7 +237,7 @@ def _labels(
 
 
 def usage_in(data: Mapping[str, Any], service: Service) -> Usage:
-    """Tokens of a call, as far as the answer says."""
+    """Return the tokens of a call, as far as the answer has them."""
     usage = data.get("usage")
     if not isinstance(usage, dict):
         return Usage(calls=1)

@@ -46,7 +46,7 @@ _REFUSED_VALUE = re.compile(
 
 
 class ParameterMemory:
-    """What one model has refused so far.
+    """Parameters that one model has refused so far.
 
     Args:
         model: the model as the user names it, for messages.
@@ -70,7 +70,7 @@ class ParameterMemory:
         )
 
     def adapt(self, body: Mapping[str, Any]) -> dict[str, Any]:
-        """The body as this model takes it, as far as is known."""
+        """Return the body without parameters that the model is known to refuse."""
         adapted: dict[str, Any] = {}
         for name, value in body.items():
             if name in self._dropped:
@@ -90,7 +90,7 @@ class ParameterMemory:
             sent: the body it answered to, as `adapt` had made it.
 
         Returns:
-            Whether the same request is worth sending again, adapted anew.
+            True if the request is worth sending again, adapted.
 
         Raises:
             UnsupportedCapability: log-probabilities were refused; nothing can replace them.

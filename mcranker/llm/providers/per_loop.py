@@ -48,7 +48,6 @@ class PerLoop(Generic[Client]):
         self._open_clients = WeakKeyDictionary()
 
     def __len__(self) -> int:
-        """How many loops hold an open client."""
         with self._lock:
             self._forget_dead_loops()
             return len(self._open_clients)
@@ -79,7 +78,7 @@ class PerLoop(Generic[Client]):
 
     async def _guard(self, client: Client) -> AsyncGenerator[None, None]:
         # A loop that shuts down (asyncio.run, anyio.run) closes its asynchronous generators:
-        # so the client is closed even when nobody calls aclose().
+        # so the client is closed even without a call of aclose().
         try:
             yield
         finally:

@@ -29,7 +29,7 @@ KEY_VARIABLE = "RERANK_API_KEY"
 
 @dataclass(frozen=True, slots=True)
 class RerankForm:
-    """What a kind of service takes and gives.
+    """Request and answer format of a kind of service.
 
     Attributes:
         texts: the field that holds the passages.
@@ -174,7 +174,7 @@ def rerank_reply(
 
     Raises:
         ServerFailed: there is no such list, it is empty, or an index is not of a passage that was
-            sent: then nobody knows whose scores the others are.
+            sent: then the others' scores cannot be assigned.
         UnsupportedCapability: a score is not from 0 to 1, and they are no logits.
     """
     passages = _asked_about(request)

@@ -24,7 +24,7 @@ FOREIGN = (
     OSError,
     ValueError,
 )
-"""What the libraries let through from below them; a `ValueError` is a name that no host has."""
+"""Lower-level errors that the libraries let through; a `ValueError` is an impossible host name."""
 
 
 class _Bounded(httpx2.AsyncByteStream):
@@ -61,7 +61,7 @@ class _Bounded(httpx2.AsyncByteStream):
 
 
 async def bound_body(response: httpx2.Response) -> None:
-    """Let no more be read of a body than `most_of` says."""
+    """Limit the bytes read of a body to `most_of`."""
     response.stream = _Bounded(response)
 
 

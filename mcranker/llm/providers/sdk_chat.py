@@ -1,4 +1,4 @@
-"""What OpenAI's and Anthropic's own libraries have in common: one generator made both, on httpx2.
+"""Base of the OpenAI and Anthropic clients: one generator made both libraries, on httpx2.
 
 Each library is imported in the file of its subclass alone.
 """
@@ -45,7 +45,7 @@ KEEP_ALIVE = 60.0  # seconds
 
 @dataclass(frozen=True, slots=True)
 class Provider:
-    """Whom to ask.
+    """The provider to ask.
 
     Attributes:
         name: of the company, as its library spells it: ``AsyncNAME``, ``NAMEError``.
@@ -127,11 +127,11 @@ class SdkChat(ABC):
 
     @abstractmethod
     def _error(self, error: Any, service: Service) -> ModelError:
-        """The error of this package that one of the library's stands for."""
+        """The error of this package for one of the library's."""
 
     @abstractmethod
     def _body(self, request: ChatRequest) -> dict[str, Any]:
-        """What is sent for a request, before what the model refuses is left out."""
+        """Return the body of a request, before refused parameters are left out."""
 
     @abstractmethod
     def _with_room(self, body: dict[str, Any]) -> dict[str, Any]:
@@ -257,7 +257,7 @@ _TRANSFER: dict[str, Any] = {"options": {"timeout": TRANSFER_SECONDS}}
 
 
 def library_error(error: Any, service: Service, library: Any, name: str) -> ModelError:
-    """The error of this package that one of a provider's library stands for."""
+    """The error of this package for one of a provider's library."""
     if isinstance(error, library.APIStatusError):
         return error_for(_problem(error), service)
     if isinstance(error, library.APIConnectionError):

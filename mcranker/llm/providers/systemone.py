@@ -127,7 +127,7 @@ def systemone_body(request: ChatRequest, model: str) -> dict[str, Any]:
 def systemone_reply(
     data: Mapping[str, Any], request: ChatRequest, *, service: Service
 ) -> ChatReply:
-    """What a service answers to each question.
+    """Return a service's answer to each question.
 
     Args:
         data: the answer's JSON.

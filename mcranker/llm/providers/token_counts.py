@@ -1,6 +1,6 @@
-"""How many tokens an answer says it took: read the same way from every provider.
+"""Token counts of an answer, read the same way from every provider.
 
-A count is a whole number from 0 to `MOST_TOKENS`. Anything else that stands in its place (a
+A count is a whole number from 0 to `MOST_TOKENS`. Anything else in its place (a
 negative or a huge number, a fraction, a text) counts as 0, and so does a number of cached tokens
 that is above all of the input; a warning says so, once for each model. No count at all, or
 ``null``, is 0 without a warning: many servers leave them out.
@@ -27,7 +27,7 @@ _warned: set[str] = set()
 
 
 def token_count(value: Any, service: Service) -> int:
-    """The count that an answer gives, 0 if it is none; see above."""
+    """Return the count of an answer, 0 if it is none; see above."""
     if type(value) is int and 0 <= value <= MOST_TOKENS:  # a bool is no count
         return value
     if value is not None:
@@ -36,7 +36,7 @@ def token_count(value: Any, service: Service) -> int:
 
 
 def call_usage(*, tokens: Any, cached: Any, output: Any, service: Service) -> Usage:
-    """What one call took, by the counts that its answer gives; see above.
+    """Return the usage of one call from the counts in its answer; see above.
 
     Args:
         tokens: all input.

@@ -1,4 +1,4 @@
-"""What services of typed questions have in common: one address, one key, no prompts."""
+"""Base of services of typed questions: one address, one key, no prompts."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ if TYPE_CHECKING:
 
 
 class TypedService:
-    """A service that is asked over HTTP; subclasses say how, in ``complete``.
+    """A service of typed questions over HTTP; subclasses implement ``complete``.
 
     Args:
         model: as the service names it.

@@ -1,4 +1,4 @@
-"""What a comparison of rankings says in sentences: the same in terminals and on pages."""
+"""A comparison of rankings in sentences: the same in terminals and on pages."""
 
 from __future__ import annotations
 
@@ -156,7 +156,7 @@ def score_pair(before: float | None, after: float | None) -> tuple[str, str]:
 
 
 def given_pair(cause: PersonaChange) -> tuple[str, str]:
-    """What the persona gave the passage before and after: its rank, or else its score."""
+    """Return the persona's rank or else score of the passage, before and after."""
     given = zip(
         score_pair(cause.before, cause.after), (cause.rank_before, cause.rank_after), strict=True
     )

@@ -56,7 +56,7 @@ class Table:
         failed: rows can be restricted to those that failed.
         most: rows on a page.
         everywhere: a search for any of this finds every row that has not failed.
-        prefix: stands before this table's state in the page's address.
+        prefix: precedes this table's state in the page's address.
     """
 
     name: str

@@ -245,7 +245,7 @@ def _in_short(inspection: RankingRecord) -> list[tuple[str, Any]]:
 
 
 def _ensemble(inspection: RankingRecord) -> str:
-    """How the final score comes about, in a sentence; empty where one persona gave it."""
+    """Describe the final score in a sentence; empty where one persona gave it."""
     if len(inspection.judges) < 2:
         return ""
     if inspection.ensemble is None:

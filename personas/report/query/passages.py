@@ -57,7 +57,7 @@ class Cell(NamedTuple):
 
 
 class PassageFormat:
-    """How the passages of one query are shown.
+    """Options of the passages of one query.
 
     Attributes:
         several: whether there are several personas.
@@ -106,7 +106,7 @@ class PassageFormat:
             yield hit, label, cells, moves, snippet, self._text(hit, limit)
 
     def _cells(self, hit: Hit, movers: Sequence[str]) -> list[Cell]:
-        """What each persona made of the passage, in the order of the columns."""
+        """Results of each persona for the passage, in the order of the columns."""
         effects, without, ranks = hit.effects, hit.rank_without, hit.ranks
         confidence, members = hit.confidence, hit.members
         cells = []
@@ -158,7 +158,7 @@ class PassageFormat:
         return said or Markup("(no text)")
 
     def has_more_title(self, hit: Hit) -> bool:
-        """Whether the label does not hold the whole title."""
+        """True if the label does not hold the whole title."""
         return len(hit.title.strip()) > _LABEL
 
     def _snippet(self, hit: Hit, raised: Sequence[str]) -> Snippet | None:

@@ -29,7 +29,7 @@ _LONGEST_ID = 24
 _LONGEST_NAME = 12  # columns of a persona's name above its scores
 _EXCERPT = 400  # characters of a passage looked at
 _LEAST_EXCERPT = 16  # columns
-_ROOM_BESIDE_NAMES = 40  # columns for excerpts; with less, letters stand for the personas
+_ROOM_BESIDE_NAMES = 40  # columns for excerpts; with less, letters replace the personas
 _REASONS = 5
 
 

@@ -171,7 +171,7 @@ def test_run_files_are_rows(runs: Path, tmp_path: Path) -> None:
     [
         (("a=x.trec", "a=y.trec"), "'a' is the label of two files; write LABEL=FILE"),
         (("=x.trec",), "'' is an empty label"),
-        (("a={data}.trec",), "may stand in braces is {dataset}"),
+        (("a={data}.trec",), "only placeholder is {dataset}"),
     ],
 )
 def test_run_files_need_a_label_each(runs: Path, given: tuple[str, ...], message: str) -> None:

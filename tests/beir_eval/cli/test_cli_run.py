@@ -160,7 +160,7 @@ def test_missing_scores(model: Connected, suite: Path, tmp_path: Path) -> None:
     assert result.exit_code == 3
     found = find_runs([tmp_path / "runs"])[0].data().first_stage()
     times = sum(doc_id == "d8" for ranked in found.values() for doc_id, _ in ranked)
-    assert f"beir-eval: warning: {times} scores missing; the report tells why" in result.stderr
+    assert f"beir-eval: warning: {times} scores missing; the report says why" in result.stderr
 
 
 def test_missing_comparisons(model: Connected, suite: Path, tmp_path: Path) -> None:
@@ -178,7 +178,7 @@ def test_missing_comparisons(model: Connected, suite: Path, tmp_path: Path) -> N
     )
     result = invoke(suite, "--no-cache", "--concurrency", "1")
     assert result.exit_code == 3, result.output
-    said = f"{len(GRADES)} comparisons missing; the report tells why"
+    said = f"{len(GRADES)} comparisons missing; the report says why"
     assert f"beir-eval: warning: {said}" in result.stderr
 
 

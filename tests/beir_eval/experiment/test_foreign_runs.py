@@ -178,7 +178,7 @@ def test_a_file_that_is_not_there_or_damaged(home: Path) -> None:
     [
         ('ranker = "direct"', "'ranker' has no meaning beside it"),
         ("team_size = 2", "'team_size' has no meaning beside it"),
-        ('run = "{name}.trec"', "the one thing that may stand in braces is {dataset}"),
+        ('run = "{name}.trec"', "the only placeholder is {dataset}"),
         ('run = " "', "name a TREC run"),
     ],
 )
@@ -425,7 +425,7 @@ def test_without_a_data_set_of_the_paper_its_rows_are_not_there(home: Path) -> N
     [
         ('["RankT5 (XL)"]', '"table_5_and_1"', "'RankT5 (XL)' is not in table_5_and_1; did you"),
         ('["BM25", "BM25"]', '"table_5_and_1"', "paper_rows: 'BM25' appears twice"),
-        ('["BM25"]', None, "paper_rows: 'BM25' needs the table that it stands in"),
+        ('["BM25"]', None, "paper_rows: 'BM25' needs the table that it is in"),
         ('["DIRECT(0,10)"]', '"table_5_and_1"', "is the paper_row of ranker 'a' already"),
     ],
 )

@@ -208,7 +208,7 @@ def test_show_makes_no_team_of_what_is_none() -> None:
     stderr = run("show", "clinician", "health_questions", "--output", "yaml", code=2).stderr
     assert "one is a team; name members only" in stderr
     stderr = run("show", "clinician", "clinician", "--output", "yaml", code=1).stderr
-    assert "'Clinician', 'Clinician' are no team: a name stands there twice" in stderr
+    assert "'Clinician', 'Clinician' are no team: a name occurs twice" in stderr
 
 
 @pytest.mark.parametrize(

@@ -19,6 +19,7 @@ from mcranker.config import RankerConfig
 from mcranker.events import (
     PassageAssessed,
     PassageScored,
+    RankingDone,
     RankingStarted,
     RubricWritten,
     TeamRecruited,
@@ -26,6 +27,7 @@ from mcranker.events import (
 from personas import Criterion, Persona, Rubric
 from personas.ranking.usage import Usage, UsageTable
 from personas.sanitize import one_line, plain
+from tests.support.inspection_report import ranked
 
 PROJECT = Path(__file__).parents[3]
 
@@ -78,6 +80,12 @@ def test_progress_of_a_query() -> None:
     assert (tracker.stage, tracker.done, tracker.total) == ("assessing", 2, 10)
     assert tracker.per_second() is None
     assert tracker.unit == "passages"
+    done = RankingDone("", ranked())
+    tracker.take(done)
+    assert tracker.stage == "assessing"
+    tracker.reasons = True
+    tracker.take(done)
+    assert tracker.reached == "while asking for reasons"
 
 
 def test_progress_of_a_run() -> None:

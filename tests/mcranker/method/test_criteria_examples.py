@@ -208,9 +208,9 @@ def test_direct_with_criteria_and_rebel_by_a_team_have_them_too() -> None:
 @pytest.mark.parametrize(
     ("make", "options", "problem"),
     [
-        (DirectRanker, {}, "nobody does for ranker='direct' as it is set up"),
-        (RankGPTRanker, {}, "nobody does for ranker='rankgpt'"),
-        (RebelRanker, {"variant": "two_turn"}, "nobody does for ranker='rebel'"),
+        (DirectRanker, {}, "none do for ranker='direct' as it is set up"),
+        (RankGPTRanker, {}, "none do for ranker='rankgpt'"),
+        (RebelRanker, {"variant": "two_turn"}, "none do for ranker='rebel'"),
         (RGYNRanker, {}, 'criteria="none" has none written'),
         (MCRanker, {"criteria": "none"}, 'criteria="none" has none written'),
         (MCRanker, {"team": "health_questions"}, "all personas of this team have some already"),

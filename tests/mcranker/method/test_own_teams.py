@@ -143,7 +143,7 @@ def test_a_team_whose_rubric_is_written_for_a_query_names_it() -> None:
         (
             Team(members=(library.member("clinician"),)).lock(),
             {"team_size": 3},
-            "team_size=3, but the team given is locked and has 1 member, so nobody can join it",
+            "team_size=3, but the team given is locked and has 1 member, so no one can join it",
         ),
         (
             Team(members=(library.member("clinician"),)).lock(),
@@ -177,7 +177,7 @@ def test_a_team_whose_rubric_is_written_for_a_query_names_it() -> None:
         ),
         (["clinician", "team.yaml"], {}, "'team.yaml' is a team among personas"),
         (["clinician", "health_questions"], {}, "'health_questions' is a team among personas"),
-        (["clinician", "CLINICIAN"], {}, "persona 'CLINICIAN' stands there twice"),
+        (["clinician", "CLINICIAN"], {}, "persona 'CLINICIAN' occurs twice"),
         (["clinician", " "], {}, "' ' cannot be a persona's name"),
     ],
 )

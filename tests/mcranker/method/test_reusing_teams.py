@@ -222,7 +222,7 @@ def test_a_team_of_names_and_who_is_required_or_forbidden(run: Connected) -> Non
     [
         (["team", "q", "--lock"], 2, "--lock goes with --out FILE or --output json"),
         (["rank", "q", "a", "--team", "a.yaml", "--team", "b"], 2, "a team among personas"),
-        (["rank", "q", "a", "--team", "patient", "--team", "patient"], 2, "stands there twice"),
+        (["rank", "q", "a", "--team", "patient", "--team", "patient"], 2, "occurs twice"),
         (["rank", "q", "a", "--require", "x", "--team-size", "1"], 2, "use --team-size 2 or more"),
         (["rank", "q", "a", "--forbid", "nlp*"], 2, "forbid: 'nlp*' fits 'NLP scientist'"),
         (["rank", "q", "a", "--forbid", ""], 2, "give names that are not empty"),

@@ -664,7 +664,7 @@ def test_a_folder_has_its_own_wording_and_properties(tmp_path: Path) -> None:
     asked = seen[0].messages[0].content
     assert "P1. Honesty (weight 0.5): 5 for an honest one.\nP2. Wit (weight 0.5) " in asked
     (folder / "rebel_criteria.txt").write_text("Wit: a\nwit: b\n")
-    with pytest.raises(PromptError, match=r"rebel_criteria.txt: .* stands there twice"):
+    with pytest.raises(PromptError, match=r"rebel_criteria.txt: .* occurs twice"):
         RebelRanker(model=model, ledger=None, prompts=str(folder))
 
 

@@ -27,7 +27,7 @@ from tests.support.cli_support import invoke
 from tests.support.comparing import comparing
 from tests.support.comparing_team import TEAM, by_orders, comparing_team
 from tests.support.loopback import Body, Hang, serve_in_thread
-from tests.support.serving import by_place, model, settings
+from tests.support.serving import by_place, model, settings, with_reasons
 
 TEXTS = ["soap", "cloth", "N95"]
 
@@ -99,6 +99,32 @@ async def test_it_ranks_explains_and_tells_how_far_it_is() -> None:
         message = await refused(found, "explain", ranking_id=ranked["ranking_id"], document_id="9")
         assert "no document '9'" in message
         assert "no ranking 'x'" in await refused(found, "explain", ranking_id="x", document_id="1")
+
+
+async def test_reasons_are_given_where_a_call_asks_for_them() -> None:
+    asked: dict[str, Any] = {"query": "masks", "documents": ["cloth", "surgical"], "reasons": 1}
+    heard: list[tuple[float, float | None, str | None]] = []
+
+    async def hear(progress: float, total: float | None = None, message: str | None = None) -> None:
+        heard.append((progress, total, message))
+
+    async with client(score=with_reasons) as found:
+        estimate = await called(found, "estimate", **asked)
+        too_little = await refused(found, "rank", **asked, max_calls=12)
+        result = await found.call_tool("rank", asked, progress_callback=hear)
+        negative = await refused(found, "rank", **{**asked, "reasons": -1})
+    ranked: Any = result.structured_content
+    reason = {"text": "It names one.", "quote": "surgical", "kind": "said"}
+    first, second = ranked["results"]
+    assert first["reasons"] == dict.fromkeys(ranked["judges"], reason)
+    assert second["reasons"] == {}
+    # A recruiter, the rubrics of three, their six scores, and a call of each for its reason.
+    assert estimate["calls"] == ranked["calls"] == 13
+    assert "it would take 13 calls" in too_little
+    assert heard[-2:] == [(6, 6, "6 of 6 scores"), (6, 6, "asking for reasons")]
+    assert "reasons" in negative
+    async with client() as found:  # a score is no reason
+        assert (await called(found, "rank", **asked))["notes"][-1] == "no reason could be had"
 
 
 @pytest.mark.parametrize("constant", [False, True])

@@ -26,7 +26,7 @@ from mcranker.serve.events import MOST_KEPT, EventQueue, event_data
 from mcranker.serve.served import discreet
 from personas import library
 from tests.support.comparing import comparing
-from tests.support.serving import KEY, by_place, client, model, settings
+from tests.support.serving import KEY, by_place, client, model, settings, with_reasons
 
 ASKED = {"query": {"text": "best masks", "id": "q1"}, "documents": ["cloth", "surgical"]}
 
@@ -69,12 +69,6 @@ async def test_top_n_and_min_relevance_say_what_is_returned() -> None:
         good = await http.post("/v1/rank", json={**ASKED, "min_relevance": 0.15})
     assert first.json()["returned"] == good.json()["returned"] == ["1"]
     assert len(first.json()["ranking"]["hits"]) == 2
-
-
-def with_reasons(request: ChatRequest) -> str:
-    if request.tag.stage != "explain":
-        return by_place(request)
-    return json.dumps({"Passages": {"1": {"Quote": "surgical", "Reason": "It names one."}}})
 
 
 async def test_reasons_are_given_where_a_request_asks_for_them() -> None:
@@ -198,16 +192,18 @@ async def test_a_fused_ranker_is_served_metered_and_varied() -> None:
 
 
 async def test_events_come_while_it_is_ranked_and_then_the_ranking() -> None:
-    async with client() as http:
-        answer = await http.post("/v1/rank/stream", json=ASKED)
+    async with client(score=with_reasons) as http:
+        answer = await http.post("/v1/rank/stream", json={**ASKED, "reasons": 1})
     assert answer.headers["content-type"].startswith("text/event-stream")
     events = [event async for event in _events(answer)]
     names = [name for name, _ in events]
     assert names[0] == "ranking_started"
     assert names.count("rubric_written") == 3
     assert names.count("passage_scored") == 6
+    assert names.count("ranking_done") == 1
     assert names[-1] == "ranking_done"
     assert events[-1][1]["returned"] == ["1", "0"]
+    assert events[-1][1]["ranking"]["hits"][0]["reasons"]
     assert [data["done"] for name, data in events if name == "passage_scored"] == [1, 2, 3, 4, 5, 6]
 
 

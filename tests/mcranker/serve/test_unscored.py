@@ -162,7 +162,7 @@ async def test_documents_beyond_the_depth_get_the_lowest() -> None:
     places, numbers, meta, _ = await asked(service)
     assert (places, numbers) == ([1, 0, 2], [1, 0.5, 0.5])
     assert meta["unscored"] == 1
-    assert "1 document was not scored: the lowest score stands in" in meta["warnings"]
+    assert "1 document was not scored: the lowest score is used" in meta["warnings"]
 
 
 @pytest.mark.parametrize("route", ["/v2/rerank", "/v1/rerank", "/rerank"])

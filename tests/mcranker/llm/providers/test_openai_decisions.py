@@ -370,7 +370,7 @@ def test_what_is_no_answer_has_no_value(answer: Any, said: str) -> None:
 
 @pytest.mark.parametrize("answer", [score("q2", {0: 1.0}), {"type": "refusal", "name": "q2"}])
 def test_an_answer_under_another_name_spoils_the_reply(answer: Any) -> None:
-    with pytest.raises(ServerFailed, match="'q1' stands under another question's name"):
+    with pytest.raises(ServerFailed, match="'q1' is under another question's name"):
         read(answer)
 
 
