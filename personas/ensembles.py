@@ -71,7 +71,7 @@ class Ensemble:
         description: where the final score comes from; a sentence for reports.
         monotone: each row is combined by itself, and a higher score never gives a lower result.
             Then ``top_k`` can leave calls out.
-        asks: a model combines the scores; `combine` stands in where it is not to be called.
+        asks: a model combines the scores; `combine` replaces it where it is not to be called.
         ranks: `combine` ranks the passages persona by persona, and takes the keyword `rank_ties`.
     """
 
@@ -92,8 +92,8 @@ class Rule:
 
     Attributes:
         ensemble: combines the personas' scores.
-        missing: stands in for a missing score of a passage: the mean of its others, 0, `constant`.
-        constant: the score that stands in with ``missing="constant"``.
+        missing: replaces a missing score of a passage: the mean of its others, 0, `constant`.
+        constant: the imputed score with ``missing="constant"``.
         first_stage_weight: share of the first stage, 0 to 1, where it scored all passages.
         top: the highest score that a persona can give.
         rank_ties: the rank of equal scores, where `ensemble` ranks.
@@ -209,7 +209,7 @@ class Rule:
     def _without_score(
         self, values: Matrix, unasked: NDArray[np.bool_] | None, assessed: Matrix | None
     ) -> NDArray[np.bool_]:
-        """The rows without a score, now or later, for which nothing stands in."""
+        """Rows without a score, now or later, and without an imputed one."""
         import numpy as np
 
         if self.missing == "constant" and values.shape[1]:

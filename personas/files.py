@@ -113,7 +113,7 @@ def dumps(record: BaseModel, *, format: str = "yaml") -> str:  # noqa: A002
     fast = not _BEYOND.search(json.dumps(data, ensure_ascii=False))
     dumper = _FastDumper if fast else _ExactDumper
     text = yaml.dump(data, Dumper=dumper, sort_keys=False, allow_unicode=True, width=96)
-    # What is left of them stands in double quotes, see `_ExactDumper`.
+    # What is left of them is put in double quotes, see `_ExactDumper`.
     return _UNSEEN.sub(lambda found: f"\\U{ord(found[0]):08X}", text)
 
 

@@ -88,7 +88,7 @@ def overlaps(members: Sequence[Member], *, least: float = ALIKE) -> tuple[Overla
 
 @cache
 def _weights() -> tuple[Mapping[str, float], float]:
-    """Stem -> how much it tells, of the words in the library's criteria; and of any other word."""
+    """Stem -> its weight, of the words in the library's criteria; and of any other word."""
     criteria = [criterion for _, criterion in _criteria(library.members())]
     counts = Counter(stem for criterion in criteria for stem in _words(criterion))
     whole = 1 + len(criteria)

@@ -130,7 +130,7 @@ def weights_count(member: Member) -> bool:
 
 
 def _seal_broken(member: Member) -> bool:
-    """Whether something is gone or changed that a model had written."""
+    """True if text that a model had written is gone or changed."""
     persona = _persona_digest(member.persona)
     there = {persona}
     if member.rubric is not None:

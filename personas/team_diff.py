@@ -51,7 +51,7 @@ class _Diff:
 
 @dataclass(frozen=True, slots=True)
 class CriterionDiff(_Diff):
-    """What differs in one criterion; `name` is the one it has now, weights are in percent."""
+    """Differences in one criterion; `name` is the one it has now, weights are in percent."""
 
     name: str
     renamed: Changed[str] | None
@@ -61,7 +61,7 @@ class CriterionDiff(_Diff):
 
 @dataclass(frozen=True, slots=True)
 class RubricDiff(_Diff):
-    """What differs between two rubrics; `moved` are as few as explain the new order."""
+    """Differences between two rubrics; `moved` are as few as explain the new order."""
 
     added: tuple[Criterion, ...]
     removed: tuple[Criterion, ...]
@@ -72,7 +72,7 @@ class RubricDiff(_Diff):
 
 @dataclass(frozen=True, slots=True)
 class MemberDiff(_Diff):
-    """What differs in one member; `name` is the one it has now.
+    """Differences in one member; `name` is the one it has now.
 
     `whole_rubric` has the rubrics where one of them is missing, `rubric` what differs in them
     elsewhere.
@@ -91,7 +91,7 @@ class MemberDiff(_Diff):
 
 @dataclass(frozen=True, slots=True)
 class TeamDiff(_Diff):
-    """What differs between two teams, false if nothing does; None for what is the same.
+    """Differences between two teams, false if there are none; None for what is the same.
 
     Members that were added and removed are in their order, those that changed in the order of now;
     `moved` are as few as explain the new order. `title` is about the names of the teams.
@@ -108,7 +108,7 @@ class TeamDiff(_Diff):
 
 
 def diff_teams(before: Team, after: Team) -> TeamDiff:
-    """What was done to `before` to get `after`."""
+    """Steps from `before` to `after`."""
     pairs, added, removed, moved = _matched(before.members, after.members, _member_words)
     return TeamDiff(
         added,
@@ -140,7 +140,7 @@ def diff_members(before: Member, after: Member) -> MemberDiff:
 
 
 def diff_rubrics(before: Rubric, after: Rubric) -> RubricDiff:
-    """What was done to `before` to get `after`."""
+    """Steps from `before` to `after`."""
     pairs, added, removed, moved = _matched(before.criteria, after.criteria, _criterion_words)
     changed = tuple(diff for each in pairs if (diff := _diff_criteria(*each)))
     return RubricDiff(added, removed, changed, moved, _changed(before.reason, after.reason))

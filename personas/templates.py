@@ -173,8 +173,8 @@ OPTIONAL_PROMPTS: dict[str, dict[str, Placeholders]] = {
         ),
     },
 }
-"""Our additions, by the folder that has the shipped ones, which stand in where a folder of one's
-own leaves them out."""
+"""Additions to the paper's prompts, by the folder that has the shipped ones; used where a folder
+of one's own leaves them out."""
 
 _OPTIONAL = {
     prompt: needed for family in OPTIONAL_PROMPTS.values() for prompt, needed in family.items()

@@ -26,7 +26,7 @@ from personas.ranking.usage import UsageTable
 from personas.ranking.weak_judges import judge_note
 
 FIRST_STAGE_NAME = "first-stage"
-"""Stands for the first stage's run of what the other run has ranked."""
+"""Means the first stage's run of what the other run has ranked."""
 Texts = Mapping[str, tuple[str, str]]
 """Document id -> title and text."""
 
@@ -169,7 +169,7 @@ class ComparedRun:
         return self.metrics.by_lot.get(measure, {}) if self.metrics else {}
 
     def warnings(self, measure: str, values: Mapping[str, float]) -> tuple[str, ...]:
-        """What to know of the run: its judge, changed files, ties and what is missing."""
+        """Notes about the run: its judge, changed files, ties and missing scores."""
         if self.source is None or self.metrics is None:
             return ()
         said = []

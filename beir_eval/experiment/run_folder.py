@@ -320,7 +320,7 @@ class Percentiles(_Kept):
 
 
 class RunCost(_Kept):
-    """What a run takes by itself: answers that the ledger already had count as well.
+    """Effort of a run by itself: answers that the ledger already had count as well.
 
     Attributes:
         calls: requests answered.

@@ -25,7 +25,7 @@ _PASSAGE = ("_id", "title", "text")
 
 @dataclass(frozen=True, slots=True)
 class RunPlan:
-    """What all queries of a run share.
+    """Facts that all queries of a run share.
 
     Attributes:
         source: the run.

@@ -146,7 +146,7 @@ class Section:
 
     @property
     def has_paper(self) -> bool:
-        """Whether a row has a number of the paper."""
+        """True if a row has a number of the paper."""
         places = range(len(self.columns))
         return any(row.paper(place) is not None for row in self.rows for place in places)
 

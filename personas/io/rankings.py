@@ -55,7 +55,7 @@ def read_rankings(
 def checked(
     reader: Callable[[object], _Read], data: object, place: str, error: type[Exception]
 ) -> _Read:
-    """What `reader`, such as `RankingRecord.from_dict`, makes of a ranking; errors say where."""
+    """Read a ranking by `reader`, e.g. `RankingRecord.from_dict`; errors say where."""
     try:
         return reader(data)
     except SchemaError as failure:

@@ -1,4 +1,4 @@
-"""What a ranking is made of, and what of it passages are worked out from."""
+"""The columns of a ranking, and what follows from them for its passages."""
 
 from __future__ import annotations
 
@@ -61,7 +61,7 @@ class OtherRanking:
 
 @dataclass(frozen=True, eq=False)
 class RankingColumns:
-    """What a ranking is made of: what was asked, answered and counted, by passage and persona.
+    """Columns of a ranking: questions, answers and counts, by passage and persona.
 
     Attributes:
         passages: in first-stage order.
@@ -160,13 +160,13 @@ class RankingColumns:
 
     @property
     def unfilled(self) -> int:
-        """How many recruits lack, because fewer were named than asked for."""
+        """Recruits that lack, because fewer were named than asked for."""
         size = self.config.get("team_size")
         return max(0, size - len(self.team.members)) if self.team and isinstance(size, int) else 0
 
     @property
     def judge_note(self) -> str:
-        """What to know of a weak judge, in a sentence; empty where it is not known to be weak."""
+        """A sentence about a weak judge; empty if it is not known to be weak."""
         return judge_note(self.weak_judge, self.models.get("scoring", ""))
 
     def member(self, persona: str) -> Member | None:
@@ -178,12 +178,12 @@ class RankingColumns:
 
     @property
     def ensemble(self) -> Ensemble | None:
-        """How the scores became one a passage; None if that is not known here."""
+        """The ensemble; None if it is not known here."""
         return find_ensemble(self.config)
 
     @cached_property
     def rule(self) -> Rule:
-        """How scores, or points, become final scores."""
+        """The rule by which scores, or points, become final scores."""
         return self._points_and_rule[1]
 
     @cached_property

@@ -62,7 +62,7 @@ class CriterionChange:
 
     @property
     def added(self) -> float:
-        """What the change adds to the persona's score: weight x score now, less before."""
+        """Effect on the persona's score: weight x score now, less before."""
         now = (self.after or 0.0) * (self.weight_after or 0.0)
         return now / 100 - (self.before or 0.0) * (self.weight_before or 0.0) / 100
 

@@ -67,7 +67,7 @@ class Hit:
 
     @property
     def metadata(self) -> Mapping[str, Any]:
-        """What came with the passage and is not shown to models."""
+        """Metadata of the passage, which models do not see."""
         return self.passage.metadata
 
     @property
@@ -87,7 +87,7 @@ class Hit:
 
     @property
     def moved(self) -> int:
-        """How many ranks the passage rose (positive) or fell (negative)."""
+        """Ranks that the passage rose (positive) or fell (negative)."""
         return self.first_stage_rank - self.rank
 
     @property
@@ -120,7 +120,7 @@ class Hit:
 
     @property
     def judged(self) -> bool:
-        """Whether the passage has a final score."""
+        """True if the passage has a final score."""
         return self.score is not None
 
     @property
@@ -235,7 +235,7 @@ class Hit:
 
     @property
     def marks(self) -> Mapping[str, float | None]:
-        """What the final score combines: the points where there are any, else the scores."""
+        """Values that the final score combines: points if there are any, else scores."""
         return self.points or (
             dict.fromkeys(self.ranking.judges) if self.ranking.orders else self.scores
         )
@@ -296,14 +296,14 @@ class Hit:
 
     @property
     def formula(self) -> str:
-        """How the final score is made of `shares`, with its numbers; empty if it is not."""
+        """Formula of the final score by `shares`, with its numbers; empty if it has none."""
         if self.shares is None or self.score is None:
             return ""
         weight, (own, first) = Rule.of(self.ranking.config).first_stage_weight, self.shares
         return f"{1 - weight:.2f} × {own:.2f} + {weight:.2f} × {first:.2f} = {self.score:.3f}"  # noqa: RUF001
 
     def to_dict(self, *, texts: bool = True) -> dict[str, Any]:
-        """What is stored of it, as plain values for JSON; title and text only with `texts`."""
+        """Return its stored fields as plain values; title and text only with `texts`."""
         from personas.ranking.stored import stored_hit
 
         return stored_hit(self, texts=texts)

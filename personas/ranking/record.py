@@ -179,7 +179,7 @@ class RankingRecord(RankingColumns, Sequence[Hit]):
 
     @property
     def was_judged(self) -> bool:
-        """Whether the order comes from judges; false where nothing was scored or compared."""
+        """True if the order comes from judges; false if nothing was scored or compared."""
         import numpy as np
 
         if np.isfinite(self.final).any() or self.bounds:

@@ -124,7 +124,7 @@ class StoredUsage(StoredCalls):
 
 @dataclass(frozen=True)
 class StoredOrder(Comparisons):
-    """What came of a persona's replies; `left_out` says why its order does not count, if so."""
+    """Counts of a persona's replies; `left_out` says why its order does not count, if so."""
 
     left_out: str = ""
 

@@ -250,7 +250,7 @@ class MemberRanking:
 
 @dataclass(frozen=True, slots=True)
 class Replies:
-    """What came of replies about several passages.
+    """Counts of replies about several passages.
 
     Attributes:
         asked: replies that were wanted of comparisons, or could be read of windows.
@@ -272,7 +272,7 @@ class Replies:
 
 @dataclass(frozen=True, slots=True)
 class Comparisons(Replies):
-    """What came of the replies of a ranker that compares passages, one comparison each.
+    """Counts of the replies of a ranker that compares passages, one comparison each.
 
     Passages of replies that failed keep their order.
 
@@ -293,7 +293,7 @@ class Comparisons(Replies):
 
 @dataclass(frozen=True, slots=True)
 class WindowCounts(Replies):
-    """What came of the replies of a ranker that scores several passages in one call.
+    """Counts of the replies of a ranker that scores several passages in one call.
 
     Attributes:
         unreadable: passages with a score that is missing, or is none of the scale.

@@ -39,7 +39,7 @@ class MemberCost:
 
 @dataclass(frozen=True, slots=True)
 class TeamCosts:
-    """What a team takes to judge `passages` of so many `words` for one query, estimated.
+    """Estimated effort of a team for one query, with `passages` of `words` words each.
 
     `members` are in the team's order; what no persona takes for itself has an empty name. `model`
     is empty for any.

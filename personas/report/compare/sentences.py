@@ -30,7 +30,7 @@ Sentence: TypeAlias = tuple[str, ...]
 
 
 def summary(comparison: RankingComparison) -> list[Sentence]:
-    """How much changed, by whom, and whether it is better, without the notes.
+    """Sentences on how much changed, by whom, and if it is better, without the notes.
 
     A worse nDCG comes first.
     """

@@ -290,7 +290,7 @@ def _team_file(inspection: RankingRecord) -> Markup | None:
 
 
 def _written(members: Sequence[_Seen]) -> str:
-    """Who wrote a team of which no person wrote a part."""
+    """Name the writers of a team of which no person wrote a part."""
     parts = [(each.hands.persona, each.hands.weights, *each.hands.criteria) for each in members]
     hands = {hand for written in parts for hand in written if hand}
     if hands == {"model"}:

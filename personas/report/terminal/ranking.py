@@ -240,7 +240,7 @@ def _show_notable(screen: Screen, inspection: RankingRecord) -> None:
 
 
 def show_missing(screen: Screen, inspection: RankingRecord) -> None:
-    """How many scores are missing, and why the first ones are."""
+    """Count missing scores, with the reasons of the first ones."""
     if not (missing := len(inspection.missing)):
         return
     screen.line()
