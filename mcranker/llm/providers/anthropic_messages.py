@@ -131,11 +131,11 @@ def sdk_error(error: anthropic.AnthropicError, service: Service) -> ModelError:
     """The error of this package for one of the library's."""
     import anthropic
 
-    if isinstance(error, anthropic.RetryableError):
+    if isinstance(error, getattr(anthropic, "RetryableError", ())):
         return ServerFailed(
             f"{service.model}: Anthropic's library asks to retry; it is", model=service.model
         )
-    if isinstance(error, anthropic.CredentialsError):
+    if isinstance(error, getattr(anthropic, "CredentialsError", ())):
         return AuthenticationFailed(
             f"{service.model}: no credentials; {service.key_advice}", model=service.model
         )

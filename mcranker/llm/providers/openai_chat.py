@@ -126,12 +126,12 @@ class OpenAIChat(SdkChat):
 
     async def upload(self, name: str, content: bytes) -> dict[str, Any]:
         """Send a file of requests for a batch; otherwise like `call`."""
-        import httpx2
+        response_type = self._http.Response
 
         async def send(client: openai.AsyncOpenAI) -> httpx2.Response:
-            return await client.post(
+            response: httpx2.Response = await client.post(
                 "/files",
-                cast_to=httpx2.Response,
+                cast_to=response_type,
                 body={"purpose": "batch"},
                 files={"file": (name, content, "application/jsonl")},
                 options={
@@ -139,6 +139,7 @@ class OpenAIChat(SdkChat):
                     "timeout": TRANSFER_SECONDS,
                 },
             )
+            return response
 
         return await self._transfer(send)
 

@@ -1,4 +1,4 @@
-"""Base of the OpenAI and Anthropic clients: one generator made both libraries, on httpx2.
+"""Base of the OpenAI and Anthropic clients: one generator made both libraries.
 
 Each library is imported in the file of its subclass alone.
 """
@@ -8,6 +8,7 @@ from __future__ import annotations
 import copy
 from abc import ABC, abstractmethod
 from dataclasses import dataclass, replace
+from functools import cached_property
 from typing import TYPE_CHECKING, Any, Literal
 
 import anyio
@@ -153,24 +154,23 @@ class SdkChat(ABC):
     async def call(
         self, method: Literal["GET", "POST"], path: str, content: bytes | None = None
     ) -> dict[str, Any]:
-        import httpx2
+        response_type = self._http.Response
 
         async def send(client: Any) -> httpx2.Response:
             options = {} if method == "GET" else {"content": content, **_TRANSFER}
             ask = client.get if method == "GET" else client.post
-            response: httpx2.Response = await ask(path, cast_to=httpx2.Response, **options)
+            response: httpx2.Response = await ask(path, cast_to=response_type, **options)
             return response
 
         return await self._transfer(send)
 
     async def stream(self, path: str) -> AsyncGenerator[bytes, None]:
-        import httpx2
+        from mcranker.llm.providers.sdk_bodies import foreign, widen_body
 
-        from mcranker.llm.providers.sdk_bodies import FOREIGN, widen_body
-
+        http = self._http
         try:
             client = await self._clients.get()
-            response = await client.get(path, cast_to=httpx2.Response, stream=True)
+            response = await client.get(path, cast_to=http.Response, stream=True)
             widen_body(response, MOST_RESULTS)
             try:
                 async for chunk in response.aiter_bytes():
@@ -181,19 +181,17 @@ class SdkChat(ABC):
             raise error_for(_problem(error), self._service) from None
         except self._library_errors() as error:
             raise self._error(error, self._service) from error
-        except FOREIGN as error:
+        except foreign(http) as error:
             raise transport_error(error, self._service) from error
 
     async def _post(self, path: str, body: dict[str, Any]) -> dict[str, Any]:
-        import httpx2
-
-        content = json_bytes(body, self._service)
+        content, response_type = json_bytes(body, self._service), self._http.Response
 
         async def send(client: Any) -> httpx2.Response:
             # The whole address, because the library takes its time to join two parts.
             url = f"{self._base_url}{path}"
             response: httpx2.Response = await client.post(
-                url, cast_to=httpx2.Response, content=content
+                url, cast_to=response_type, content=content
             )
             return response
 
@@ -209,7 +207,7 @@ class SdkChat(ABC):
     async def _answer(
         self, send: Callable[[Any], Awaitable[httpx2.Response]], service: Service
     ) -> dict[str, Any]:
-        from mcranker.llm.providers.sdk_bodies import FOREIGN
+        from mcranker.llm.providers.sdk_bodies import foreign
 
         try:
             with anyio.fail_after(service.timeout):
@@ -220,7 +218,7 @@ class SdkChat(ABC):
             raise StatusError(_problem(error)) from None  # it says all that the provider said
         except self._library_errors() as error:
             raise self._error(error, service) from error
-        except FOREIGN as error:
+        except foreign(self._http) as error:
             raise transport_error(error, service) from error
         return parse_object(response.content, service)
 
@@ -228,9 +226,14 @@ class SdkChat(ABC):
         base: type[Exception] = getattr(self._library(), f"{self._provider.name}Error")
         return base
 
-    def _open(self) -> Any:
-        import httpx2
+    @cached_property
+    def _http(self) -> Any:
+        """The HTTP package that the library uses: httpx2, or httpx before openai 3, anthropic 2."""
+        from mcranker.llm.providers.sdk_bodies import http_of
 
+        return http_of(self._library().DefaultAioHttpClient)
+
+    def _open(self) -> Any:
         from mcranker.llm.providers.sdk_bodies import bound_body
 
         library, timeout = self._library(), self._service.timeout
@@ -240,7 +243,7 @@ class SdkChat(ABC):
             max_retries=0,
             timeout=timeout,
             http_client=library.DefaultAioHttpClient(
-                limits=httpx2.Limits(
+                limits=self._http.Limits(
                     max_connections=self._concurrency,
                     max_keepalive_connections=self._concurrency,
                     keepalive_expiry=KEEP_ALIVE,

@@ -4,14 +4,12 @@ from __future__ import annotations
 
 import re
 from dataclasses import replace
+from importlib.util import find_spec
 from typing import Any
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from openai.types.decision import Decision
-from openai.types.decision_create_params import DecisionCreateParams
-from openai.types.decision_input_part_union_param import DecisionInputPartUnionParam
 from pydantic import TypeAdapter
 
 from mcranker.errors import (
@@ -37,6 +35,13 @@ from mcranker.llm.providers.openai_chat import OpenAIChat
 from mcranker.llm.providers.openai_decisions import decides, decision_body, decision_reply
 from tests.support.loopback import Answer as Reply
 from tests.support.loopback import Body, clean_environment, completion, openai_error, serve
+
+if find_spec("openai.types.decision") is None:
+    pytest.skip("decisions came with openai 3", allow_module_level=True)
+
+from openai.types.decision import Decision
+from openai.types.decision_create_params import DecisionCreateParams
+from openai.types.decision_input_part_union_param import DecisionInputPartUnionParam
 
 SERVICE = Service("openai:gpt-6-luna", "OpenAI", "", "", "", 1.0)
 MESSAGES = (Message("system", "Be fair."), Message("user", "Hé?"))
