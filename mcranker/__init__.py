@@ -80,7 +80,7 @@ if TYPE_CHECKING:
     from mcranker.replies.loose_json import Unreadable
     from mcranker.team_page import team_to_html
     from personas import Criterion, Ensemble, Member, Persona, Rubric, Team
-    from personas.ranking.record import Hit
+    from personas.ranking.hit import Hit
     from personas.ranking.types import (
         Comparisons,
         MemberRanking,
@@ -116,7 +116,7 @@ _EXPORTS = {
     "mcranker.rankers.fused": "FusedRanker fuse",
     "mcranker.method.answers": "Scoring",
     "mcranker.replies.loose_json": "Unreadable",
-    "personas.ranking.record": "Hit",
+    "personas.ranking.hit": "Hit",
     "mcranker.ranking": "Ranking",
     "mcranker.estimate": "Estimate",
     "mcranker.events": "Event RankingStarted TeamRecruited RubricWritten PassageScored "

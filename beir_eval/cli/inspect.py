@@ -19,7 +19,8 @@ from personas.format import counted
 from personas.io.atomic import write_whole
 from personas.io.lines import STDIN
 from personas.provenance import provenance
-from personas.ranking.record import Hit, RankingRecord
+from personas.ranking.hit import Hit
+from personas.ranking.record import RankingRecord
 from personas.ranking.usage import Usage
 from personas.survey.query import QueryFindings
 

@@ -15,7 +15,7 @@ from mcranker.inputs import as_passages
 from mcranker.rankers.base import Ranker
 from mcranker.rankers.mcranker import MCRanker
 from mcranker.ranking import Ranking
-from personas.ranking.record import Hit
+from personas.ranking.hit import Hit
 from personas.ranking.types import Passage
 
 KEY = "mcranker"

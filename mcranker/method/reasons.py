@@ -24,7 +24,7 @@ from mcranker.replies.schemas import reasons_schema
 from mcranker.replies.windows import read_reasons
 from mcranker.runtime.bridge import task_group
 from personas import Member, PromptSet
-from personas.ranking.record import Hit
+from personas.ranking.hit import Hit
 from personas.ranking.types import Passage, Reason
 from personas.ranking.usage import UsageTable
 from personas.sanitize import encodable

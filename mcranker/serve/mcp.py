@@ -47,7 +47,8 @@ from mcranker.serve.served import Job, ServedRanker, ServedRankers, discreet, pu
 from mcranker.serve.settings import Limits, Settings
 from personas.format import counted
 from personas.ranking.comparison import compare_rankings
-from personas.ranking.record import Hit, RankingRecord
+from personas.ranking.hit import Hit
+from personas.ranking.record import RankingRecord
 from personas.ranking.types import Reason
 from personas.report.compare.sentences import Sentence, reason, summary
 

@@ -22,8 +22,9 @@ from personas.errors import SchemaError
 from personas.format import counted, exact
 from personas.ranking.columns import RankingColumns
 from personas.ranking.effectiveness import ndcg
+from personas.ranking.hit import Hit
 from personas.ranking.orders import rule_of_points
-from personas.ranking.record import Hit, RankingRecord
+from personas.ranking.record import RankingRecord
 from personas.team_diff import TeamDiff, diff_teams
 
 NOT_ON_TEAM = "not on the team"

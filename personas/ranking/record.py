@@ -29,7 +29,7 @@ if TYPE_CHECKING:
 
 _DEFAULT_TOP = 10.0
 
-__all__ = ["Hit", "OtherPlace", "OtherRanking", "RankingRecord"]
+__all__ = ["OtherPlace", "OtherRanking", "RankingRecord"]
 
 
 @dataclass(frozen=True, eq=False, repr=False)

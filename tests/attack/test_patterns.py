@@ -96,7 +96,7 @@ def written(module: ModuleType) -> Iterator[tuple[int, re.Pattern[str]]]:
 def evaluated(node: ast.expr, module: ModuleType) -> Any:
     names = Words({"re": re, "sorted": lambda _: ["word", "other word"], **vars(module)})
     names.pop("__builtins__", None)
-    names |= {"str": str, "int": int, "len": len}
+    names |= {"str": str, "int": int, "len": len, "map": map}
     return eval(compile(ast.Expression(node), module.__name__, "eval"), {}, names)
 
 

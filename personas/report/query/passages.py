@@ -10,7 +10,8 @@ from typing import NamedTuple
 from markupsafe import Markup
 
 from personas.format import decimals, fixed, percent
-from personas.ranking.record import Hit, RankingRecord
+from personas.ranking.hit import Hit
+from personas.ranking.record import RankingRecord
 from personas.report.formats import place
 from personas.report.markup import escaped, tersely, tooltip
 
@@ -89,8 +90,8 @@ class PassageFormat:
         self.last_rank = record.last_sure_rank or len(hits)
         self.columns = 2 + (not record.unscored) + len(record.judges) + self.several
         self.columns += (record.grades is not None) + (record.other is not None)
-        self._words = _decisive(record.query.text)
-        self._marked = re.compile("|".join(map(re.escape, self._words)), re.IGNORECASE)
+        self._words = words = _decisive(record.query.text)
+        self._marked = re.compile("|".join(map(re.escape, words)), re.IGNORECASE)
 
     def shown(
         self, hits: Sequence[Hit], limit: int

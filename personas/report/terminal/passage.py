@@ -9,7 +9,8 @@ from rich.text import Text
 
 from personas.console import moved
 from personas.format import counted, exact, weight
-from personas.ranking.record import Hit, RankingRecord
+from personas.ranking.hit import Hit
+from personas.ranking.record import RankingRecord
 from personas.report.formats import judgement, place
 from personas.report.terminal.screen import AT_MOST, NOTE, Screen, clipped, shade
 from personas.sanitize import plain

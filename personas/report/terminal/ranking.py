@@ -11,7 +11,8 @@ from rich.text import Text
 
 from personas.console import letter, moved
 from personas.format import counted, decimals, exact, fixed
-from personas.ranking.record import Hit, RankingRecord
+from personas.ranking.hit import Hit
+from personas.ranking.record import RankingRecord
 from personas.report.terminal.screen import (
     AT_MOST,
     MISSING,

@@ -11,7 +11,8 @@ from rich.console import Console
 
 from personas.console import print_page
 from personas.errors import PersonasError
-from personas.ranking.record import Hit, RankingRecord
+from personas.ranking.hit import Hit
+from personas.ranking.record import RankingRecord
 from personas.report.terminal.passage import show_passage
 from personas.report.terminal.ranking import show_ranking
 from personas.report.terminal.screen import Screen, clipped

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from personas.ranking.record import Hit
+from personas.ranking.hit import Hit
 from tests.support.browser_pages import inspection, write_long_query, write_query
 from tests.support.browser_support import Visit, browser, expect, tab_stops, texts, visit
 
