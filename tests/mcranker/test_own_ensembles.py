@@ -148,7 +148,7 @@ def test_without_the_package_its_rankings_open_and_the_sum_stands_in(
     assert [hit.rank_of_all for hit in inspection.hits] == [1, 2, 3]  # sums 18, 15 and 10
     ranking.to_html(tmp_path / "why.html")
     page = (tmp_path / "why.html").read_text(encoding="utf-8")
-    assert "rank without a persona is unknown" in page
+    assert "rank of a passage without a persona is not known exactly" in page
     assert "That of the ensemble “median”, which is not installed here." in page
     assert ranking.reensemble("sum").ids == ["1", "2", "0"]
     for use in (ranking.reensemble, ranker):

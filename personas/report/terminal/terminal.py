@@ -20,7 +20,7 @@ from personas.report.terminal.summary import show_agreement, show_calls, show_he
 from personas.report.terminal.team import show_team
 
 _LONGEST_ID = 200
-_RANK = re.compile("0*[1-9][0-9]{0,8}")
+_RANK = re.compile("(?<!0)0*+[1-9][0-9]{0,8}")
 _CLOSE = 0.75  # how alike ids must be to be suggested, 0 to 1
 
 
