@@ -6,7 +6,7 @@ BIN := $(VENV)/bin
 READY := $(VENV)/.ready
 STAMP := $(VENV)/.installed
 
-.PHONY: demo test clients check dist docs constraints clean
+.PHONY: demo test clients check dist docs site constraints clean
 
 demo: $(READY)
 	$(BIN)/mcranker demo
@@ -23,7 +23,7 @@ clients:
 		build/clients/$$list/bin/python -m pytest -W ignore -m clients tests/clients || exit 1; \
 	done
 
-check: $(STAMP)
+check: $(STAMP) site
 	$(BIN)/ruff check .
 	$(BIN)/ruff format --check .
 	$(BIN)/mypy
@@ -44,6 +44,10 @@ docs: $(STAMP)
 	$(BIN)/python -m mcranker.cli.reference beir_eval.cli:cli > docs/beir-eval.md
 	$(BIN)/python -m mcranker.cli.reference mcranker.cli.personas.group:cli > docs/personas.md
 
+# The documentation as a site in build/site; a broken link or anchor is an error.
+site: $(STAMP)
+	$(BIN)/zensical build --strict --clean
+
 constraints: $(STAMP)
 	$(BIN)/python -m pip install --quiet uv
 	$(BIN)/uv pip compile --universal --extra local --extra eval --extra ranx --extra hub --extra browser --extra mcp \
@@ -62,4 +66,4 @@ $(STAMP): $(READY)
 	touch $(STAMP)
 
 clean:
-	rm -rf $(VENV) build dist .mypy_cache .ruff_cache .pytest_cache .hypothesis
+	rm -rf $(VENV) build dist .cache .mypy_cache .ruff_cache .pytest_cache .hypothesis

@@ -1,13 +1,14 @@
-"""Rerank a data set with a team and with DIRECT, and print a report: ready to run.
+"""Rerank a data set with a team and with DIRECT, and print a report.
 
-    python examples/beir.py local                     the embedded model, nothing else needed
-    python examples/beir.py openai                    needs OPENAI_API_KEY
-    python examples/beir.py anthropic                 needs ANTHROPIC_API_KEY
-    python examples/beir.py vllm                      a server at http://localhost:8000/v1
-    python examples/beir.py ollama                    a server at http://localhost:11434/v1
+pip install 'mcranker[local,eval]'
+python examples/beir.py local            # the embedded model
+python examples/beir.py openai           # needs OPENAI_API_KEY
+python examples/beir.py anthropic        # needs ANTHROPIC_API_KEY
+python examples/beir.py vllm             # a server at http://localhost:8000/v1
+python examples/beir.py ollama           # a server at http://localhost:11434/v1
 
-Every answer is kept: run it again after Ctrl-C, and it goes on where it stopped. `--dry-run`
-tells calls and cost first.
+Every answer is kept: after Ctrl-C, run it again and it goes on where it stopped. `--dry-run` shows
+calls and cost and sends nothing.
 """
 
 from __future__ import annotations

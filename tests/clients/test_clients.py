@@ -55,15 +55,14 @@ def scored(results: Any, name: str = "index", score: str = "relevance_score") ->
 # SDKs
 
 
-def test_the_lines_of_the_readme() -> None:
+def test_the_lines_of_the_guide() -> None:
     pytest.importorskip("cohere")
-    page = (Path(__file__).parents[2] / "README.md").read_text(encoding="utf-8")
-    pattern = r"^Anything [^\n]*:\n\n```python\n(.*?)```"
-    (code,) = re.findall(pattern, page, re.DOTALL | re.MULTILINE)
+    page = (Path(__file__).parents[2] / "docs" / "serve.md").read_text(encoding="utf-8")
+    (code,) = re.findall(r"```python\n(import cohere.*?)```", page, re.DOTALL)
     with serving(settings(port=0)) as without_keys:
-        found: dict[str, Any] = {"query": QUERY, "texts": TEXTS}
+        found: dict[str, Any] = {}
         exec(code.replace("http://127.0.0.1:8080", without_keys), found)
-    check(scored(found["best"]))
+    assert scored(found["found"].results) == [(1, pytest.approx(0.2))]
 
 
 @pytest.mark.parametrize("kind", ["Client", "ClientV2"])

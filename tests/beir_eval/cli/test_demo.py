@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 from collections.abc import Mapping, Sequence
-from pathlib import Path
 
 import pytest
 import scipy.stats
@@ -93,11 +92,6 @@ def test_without_a_key_the_demo_claims_nothing_and_says_what_the_encoder_cannot(
     assert "Judged by local:minilm, an encoder: compares meaning, does not reason." in result.output
     assert len(LIMITS_OF_ENCODERS.splitlines()) == 3
     assert LIMITS_OF_ENCODERS in result.output
-
-
-def test_the_readme_has_the_demos_own_words() -> None:
-    readme = (Path(__file__).parents[3] / "README.md").read_text(encoding="utf-8")
-    assert LIMITS_OF_ENCODERS in readme
 
 
 def test_what_is_wrong_with_the_data_is_told_in_one_line(monkeypatch: pytest.MonkeyPatch) -> None:
