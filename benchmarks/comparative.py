@@ -2,7 +2,6 @@
 
     python benchmarks/comparative.py                             # the mini collection
     python benchmarks/comparative.py --data FOLDER --queries 50  # any folder in BEIR's format
-    python benchmarks/comparative.py --data FOLDER --into docs/rankers.md
 
 No model is asked. The judge knows the judgements and sees each passage's grade with two errors,
 both normal, in shares of the highest grade: one of its own, which it always has of that passage,
@@ -346,30 +345,16 @@ def table(heads: Sequence[str], rows: Sequence[Sequence[str]]) -> str:
     return "".join(f"| {' | '.join(cells)} |\n" for cells in lines)
 
 
-def put(path: Path, name: str, text: str) -> None:
-    """Put the text between the lines of the file that name it."""
-    old = path.read_text(encoding="utf-8")
-    begin, end = f"<!-- {name} -->\n", f"<!-- end of {name} -->\n"
-    before, _, rest = old.partition(begin)
-    _, found, after = rest.partition(end)
-    if not found:
-        raise SystemExit(f"{path} has no lines {begin.strip()!r} and {end.strip()!r}")
-    path.write_text(f"{before}{begin}{text}{end}{after}", encoding="utf-8")
-
-
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.partition("\n")[0] if __doc__ else "")
     parser.add_argument("--data", default="mini", help="a name or a folder, as beir-eval takes it")
     parser.add_argument("--queries", type=int, help="only the first N judged ones")
     parser.add_argument("--seeds", type=int, default=SEEDS)
-    parser.add_argument("--into", type=Path, help="a Markdown file with a place for the tables")
     arguments = parser.parse_args()
     started = time.perf_counter()
     topics = load_topics(arguments.data, arguments.queries)
     text = tables(arguments.data, topics, arguments.seeds)
     print(f"{text}\n{time.perf_counter() - started:.0f} s")
-    if arguments.into:
-        put(arguments.into, f"simulated {Path(arguments.data).name}", text)
 
 
 if __name__ == "__main__":

@@ -1,7 +1,6 @@
 """Calls, characters, tokens and cost of one query, by the way in which a team is asked.
 
-    python benchmarks/questions.py                               # tables, as Markdown
-    python benchmarks/questions.py --into docs/performance.md    # puts them into the file
+    python benchmarks/questions.py    # tables, as Markdown
 
 A model that answers by rote takes down the body of every request, as the back-end would send it.
 Only scoring calls count: the team comes with its rubrics. A token is taken to be four bytes.
@@ -9,13 +8,10 @@ Only scoring calls count: the team comes with its rubrics. A token is taken to b
 
 from __future__ import annotations
 
-import argparse
 import math
-import re
 import statistics
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from dataclasses import dataclass, replace
-from pathlib import Path
 from typing import Any
 
 import orjson
@@ -148,20 +144,8 @@ def table(depth: int) -> str:
     return "\n".join(lines)
 
 
-def main(arguments: Sequence[str] | None = None) -> None:
-    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0] if __doc__ else "")
-    parser.add_argument("--into", type=Path, help="a Markdown file with marks for the tables")
-    given = parser.parse_args(arguments)
-    tables = "\n\n".join(map(table, DEPTHS))
-    if given.into is None:
-        print(tables)
-        return
-    text = given.into.read_text()
-    begin, end = "<!-- questions -->\n", "\n<!-- end of questions -->"
-    pattern = re.compile(f"({re.escape(begin)}).*?({re.escape(end)})", re.DOTALL)
-    if not pattern.search(text):
-        raise SystemExit(f"{given.into} has no {begin.strip()} ... {end.strip()}")
-    given.into.write_text(pattern.sub(lambda found: f"{found[1]}{tables}{found[2]}", text))
+def main() -> None:
+    print("\n\n".join(map(table, DEPTHS)))
 
 
 if __name__ == "__main__":

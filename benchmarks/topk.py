@@ -1,8 +1,7 @@
 """Calls that ``top_k`` saves, on simulated scores and on a real run of the embedded model.
 
-    python benchmarks/topk.py                                 # tables, as Markdown
-    python benchmarks/topk.py --into docs/topk.md             # puts them into the file
-    python benchmarks/topk.py --local --into docs/topk.md     # the real run, some minutes
+    python benchmarks/topk.py            # tables, as Markdown
+    python benchmarks/topk.py --local    # the real run, some minutes
 
 Every ranking is made by `MCRanker` with a model that replays known scores, and its first ranks
 are compared with those of all scores; a difference ends the program.
@@ -14,11 +13,9 @@ import argparse
 import itertools
 import json
 import math
-import re
 import time
 from collections.abc import Sequence
 from functools import cached_property
-from pathlib import Path
 from statistics import NormalDist, mean
 from typing import Literal
 
@@ -227,20 +224,9 @@ def table(heads: Sequence[str], rows: Sequence[Sequence[str]]) -> str:
     return "".join(f"| {' | '.join(cells)} |\n" for cells in lines)
 
 
-def put(path: Path, name: str, text: str) -> None:
-    """Replace what stands between the marks ``<!-- NAME -->`` and ``<!-- end -->``."""
-    before = path.read_text(encoding="utf-8")
-    found = re.compile(rf"(<!-- {name} -->\n).*?(<!-- end -->)", re.DOTALL)
-    if not found.search(before):
-        raise SystemExit(f"{path} has no place for the table {name!r}")
-    after = found.sub(lambda match: f"{match[1]}\n{text}\n{match[2]}", before)
-    path.write_text(after, encoding="utf-8")
-
-
 def main() -> None:
     parser = argparse.ArgumentParser(description="Measure what top_k saves.")
     parser.add_argument("--local", action="store_true", help="run the embedded model")
-    parser.add_argument("--into", type=Path, help="a Markdown file with places for the tables")
     arguments = parser.parse_args()
     made = (
         {"local": local_table}
@@ -252,10 +238,7 @@ def main() -> None:
         }
     )
     for name, make in made.items():
-        text = make()
-        print(f"{name}\n\n{text}")
-        if arguments.into:
-            put(arguments.into, name, text)
+        print(f"{name}\n\n{make()}")
 
 
 if __name__ == "__main__":

@@ -114,22 +114,22 @@ def test_the_pages_scripts_run_as_they_are(
     scripts: list[str], capsys: pytest.CaptureFixture[str]
 ) -> None:
     dictionaries, langchain, llama_index = scripts
-    rows = [SimpleNamespace(text=text, url=f"/{place}") for place, text in enumerate(TEXTS)]
-    exec(dictionaries, {"search": lambda query: rows})
+    exec(dictionaries, {})
     assert capsys.readouterr().out == (
-        "1 0.90 /1 N95 masks filter 95%.\n2 0.40 /0 Cloth masks let most through.\n"
+        "1 0.90 https://example.org/n95 N95 masks protect best against COVID-19.\n"
+        "2 0.40 https://example.org/cloth Cloth masks let most through.\n"
     )
-    docs = [LangChainDocument(text, metadata={"source": text[:3]}) for text in TEXTS]
-    found: dict[str, Any] = {"retriever": SimpleNamespace(invoke=lambda query: docs)}
-    exec(langchain, found)
-    assert found["best"] == [docs[1], docs[0]]
-    assert capsys.readouterr().out.startswith("1 0.90 N95 N95 masks")
+    docs = [LangChainDocument(text) for text in TEXTS]
+    given = {"query": QUERY, "retriever": SimpleNamespace(invoke=lambda query: docs)}
+    exec(langchain, found := dict[str, Any](given))
+    assert found["best"] == [docs[1], docs[0], docs[2]]
     nodes = [NodeWithScore(TextNode(text, {"page": 7})) for text in TEXTS]
-    found = {"retriever": SimpleNamespace(retrieve=lambda query: nodes)}
-    exec(llama_index, found)
+    given = {"query": QUERY, "retriever": SimpleNamespace(retrieve=lambda query: nodes)}
+    exec(llama_index, found := dict[str, Any](given))
     assert [(each.node, each.score) for each in found["best"]] == [
         (nodes[1].node, 0.9),
         (nodes[0].node, 0.4),
+        (nodes[2].node, 0.1),
     ]
 
 
