@@ -6,7 +6,13 @@ BIN := $(VENV)/bin
 READY := $(VENV)/.ready
 STAMP := $(VENV)/.installed
 
-.PHONY: demo test clients check dist docs site constraints clean
+EXTRAS := local eval ranx hub browser mcp langchain llamaindex haystack pyterrier dev
+RESOLVE := $(BIN)/uv pip compile --quiet --python-version 3.11 --no-annotate --no-header \
+	--no-emit-index-url $(addprefix --extra ,$(EXTRAS))
+# What talks to libraries whose versions others choose.
+LOWEST ?= tests/mcranker/llm/providers tests/mcranker/integrations/test_adapters.py
+
+.PHONY: demo test clients check dist docs site constraints lowest clean
 
 demo: $(READY)
 	$(BIN)/mcranker demo
@@ -50,10 +56,17 @@ site: $(STAMP)
 
 constraints: $(STAMP)
 	$(BIN)/python -m pip install --quiet uv
-	$(BIN)/uv pip compile --universal --extra local --extra eval --extra ranx --extra hub --extra browser --extra mcp \
-		--extra langchain --extra llamaindex --extra haystack --extra pyterrier --extra dev \
-		--python-version 3.11 --no-annotate --no-header \
-		--no-emit-index-url --quiet --output-file constraints.txt pyproject.toml
+	$(RESOLVE) --universal --output-file constraints.txt pyproject.toml
+
+# The lowest versions that pyproject.toml allows, in an environment of their own.
+lowest: $(STAMP)
+	$(BIN)/python -m pip install --quiet uv
+	mkdir -p build
+	$(RESOLVE) --resolution lowest-direct --output-file build/lowest.txt pyproject.toml
+	$(BIN)/uv venv --quiet --clear build/lowest
+	$(BIN)/uv pip install --quiet --python build/lowest --requirement build/lowest.txt
+	$(BIN)/uv pip install --quiet --python build/lowest --no-deps --editable .
+	build/lowest/bin/python -m pytest --quiet $(LOWEST)
 
 $(READY): pyproject.toml constraints.txt
 	$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11) and "MCRanker needs Python 3.11 or newer; run: make PYTHON=python3.11")'
