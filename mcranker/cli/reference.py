@@ -78,7 +78,9 @@ def _commands(
     help_names = ["-h", "--help"]
     ctx = click.Context(command, parent, name, terminal_width=WIDTH, help_option_names=help_names)
     yield ctx
-    for below in command.list_commands(ctx) if isinstance(command, click.Group) else ():
+    if not isinstance(command, click.Group):
+        return
+    for below in command.list_commands(ctx):
         found = command.get_command(ctx, below)
         assert found is not None, below
         yield from _commands(found, below, ctx)
