@@ -79,6 +79,11 @@ def _rank(ctx: click.Context) -> int:
         many=params["queries"] is not None,
         ledger=given.ledger,
     )
+    for key, goes in (("topic_field", wanted.many), ("query_id", not wanted.many)):
+        if key in given.own and not goes:
+            raise click.UsageError(
+                f"-o {key} goes {'without' if wanted.many else 'with'} --queries; leave it out", ctx
+            )
     invocation.doing("reading queries and passages")
     job = _run_job(ctx, given) if wanted.many else _single_job(ctx, given)
     names = [("query", query.id) for query in job.queries]
