@@ -13,20 +13,11 @@ from mcranker.cli.failures import DONE
 from mcranker.cli.fetching import fetch_models
 from mcranker.cli.invocation import Invocation, say
 from mcranker.cli.number_types import WholeNumber
-from mcranker.cli.options import (
-    WEAK_MODEL_NOTE,
-    config_flags,
-    ledger_flag,
-    model_flags,
-    ranker_flag,
-    team_flag,
-    with_criteria_flag,
-)
+from mcranker.cli.options import option_flags
 from mcranker.cli.serve import given_settings, named_models
 from mcranker.cli.signals import run as run_loop
-from mcranker.cli.verb import GroupedOption, Verb, quiet_flag
+from mcranker.cli.verb import Verb, flag, quiet_flag
 from mcranker.errors import ConfigError
-from mcranker.models import ROLES
 
 if TYPE_CHECKING:
     from mcp.server.mcpserver import MCPServer
@@ -44,7 +35,12 @@ def _mcp(ctx: click.Context) -> int:
         )
     invocation = ctx.ensure_object(Invocation)
     invocation.doing("getting ready; nothing was sent")
-    settings = _settings(ctx)
+    settings = given_settings(ctx)
+    if given["http"] and not settings.loopback:
+        raise ConfigError(
+            f"host={settings.host!r} can be reached from other machines, and the MCP server asks "
+            "for no key; use host='127.0.0.1', with a proxy before it that does"
+        )
     fetch_models(named_models(settings), quiet=given["quiet"])
 
     # The SDK would write all logs to standard error, besides the command itself.
@@ -63,17 +59,6 @@ def _mcp(ctx: click.Context) -> int:
 
     run_loop(main)
     return DONE
-
-
-def _settings(ctx: click.Context) -> Settings:
-    """Return the rankers of the file or the flags; refuse addresses that others could reach."""
-    settings = given_settings(ctx)
-    if ctx.params["http"] and not settings.loopback:
-        raise ConfigError(
-            f"host={settings.host!r} can be reached from other machines, and the MCP server asks "
-            "for no key; use host='127.0.0.1', with a proxy before it that does"
-        )
-    return settings
 
 
 async def _serve_http(server: MCPServer, settings: Settings, *, quiet: bool) -> None:
@@ -96,39 +81,27 @@ command = Verb(
     "mcp",
     _mcp,
     params=[
-        GroupedOption(
-            ["--http"],
+        flag(
+            "--http",
+            "Serve streamable HTTP, to this machine alone. Without: standard input and output, for "
+            "clients that start the server.",
             is_flag=True,
             section=TRANSPORT,
-            help="Serve streamable HTTP, to this machine alone. Without: standard input and "
-            "output, for clients that start the server.",
         ),
-        GroupedOption(
-            ["--host"],
+        flag(
+            "--host",
+            "With --http: 127.0.0.1, localhost or ::1. Without: the file's, else 127.0.0.1.",
             metavar="ADDRESS",
             section=TRANSPORT,
-            help="With --http: 127.0.0.1, localhost or ::1. Without: the file's, else 127.0.0.1.",
         ),
-        GroupedOption(
-            ["--port"],
+        flag(
+            "--port",
+            "With --http. Without: the file's, else 8080; 0 for one that is free.",
             type=WholeNumber(min=0, max=65_535),
             metavar="N",
             section=TRANSPORT,
-            help="With --http. Without: the file's, else 8080; 0 for one that is free.",
         ),
-        GroupedOption(
-            ["--config"],
-            metavar="FILE",
-            section=TRANSPORT,
-            help="A TOML file with rankers and limits, see docs/serve.md. Without: one ranker, as "
-            "the flags below say, whose team clients may choose.",
-        ),
-        ranker_flag(default=None),
-        team_flag("A saved team, or one of the library, for MCRanker and DIRECT with criteria."),
-        with_criteria_flag(),
-        *config_flags(),
-        *model_flags(ROLES),
-        ledger_flag(),
+        *option_flags(),
         quiet_flag(),
     ],
     help="""Serve rankers to language models' clients, by the Model Context Protocol.
@@ -139,6 +112,8 @@ command = Verb(
     \b
       mcranker mcp --model openai:gpt-5-mini
       mcranker mcp --http --port 9000
+
+    --config also takes the file of 'mcranker serve' with tables for rankers and limits. Without
+    such tables there is one ranker, whose team clients may choose.
     """,
-    epilog=WEAK_MODEL_NOTE,
 )

@@ -7,53 +7,49 @@ import sys
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
 from functools import partial
-from pathlib import Path
 
 import click
-from click.core import ParameterSource
 
 from mcranker.cli.fetching import fetch_models
 from mcranker.cli.files import Reads, Writes
 from mcranker.cli.invocation import Invocation, say
 from mcranker.cli.number_types import WholeNumber
-from mcranker.cli.options import (
-    WEAK_MODEL_NOTE,
-    comparison_flags,
-    config_flags,
-    fusion_flags,
-    ledger_flag,
-    make_ranker,
-    model_flags,
-    model_names,
-    ranker_flag,
-    team_flag,
-    with_criteria_flag,
-)
+from mcranker.cli.options import Given, given_options, option_flags
 from mcranker.cli.progress import Live, QueryTracker, RunTracker, live_is_wanted
-from mcranker.cli.reading import FORMATS, read_corpus, read_passages, read_queries
+from mcranker.cli.reading import Format, read_corpus, read_passages, read_queries
 from mcranker.cli.results import OUTPUTS, Destinations, Results, opened
 from mcranker.cli.signals import run as run_loop
-from mcranker.cli.verb import GroupedOption, Verb, quiet_flag
+from mcranker.cli.verb import Verb, flag, quiet_flag
 from mcranker.errors import BudgetExceeded, InputError, ModelError
 from mcranker.events import RankingDone
 from mcranker.llm.connect import DEFAULT_LOCAL, default_judge_note
-from mcranker.models import ROLES
 from mcranker.paths import is_file
 from mcranker.rankers import FATAL_ERRORS, RankedQuery, Ranker
+from mcranker.rankers.keys import Key
 from mcranker.ranking import Ranking
-from mcranker.topics import TOPIC_FIELDS
+from mcranker.topics import TopicField
 from mcranker.trec import can_be_named, read_trec
-from personas.files import FORMATS as TEAM_FORMATS
 from personas.format import counted
 from personas.io.lines import STDIN
 from personas.ranking.types import Passage, Query
 
-INPUT, OUTPUT = "Input", "Output"
-_INSTEAD = {
-    "report": "use --save FILE, and then 'mcranker inspect FILE --query ID --html PAGE'",
-    "save_team": "each query may have a team of its own; use --save FILE",
+INPUT_KEYS = {
+    "format": Key(
+        "format",
+        Format | None,
+        help="Format of --docs, if its suffix does not name it. jsonl, json: objects with text "
+        "and perhaps id and title, or strings. tsv: id, tab, text. text: one passage a line.",
+    ),
+    "topic_field": Key(
+        "topic_field",
+        TopicField,
+        "title",
+        help="With --queries in a file of topics: the field to rank for, title, desc "
+        "(description, question) or narr (narrative).",
+    ),
+    "query_id": Key("query_id", help="The query's id in the output; 1 in a TREC run."),
 }
-"""Advice for many queries."""
+"""Options of this verb's input, which have no flags."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -75,39 +71,46 @@ class _Job:
 
 
 def _rank(ctx: click.Context) -> int:
-    given = ctx.params
-    invocation = ctx.ensure_object(Invocation)
-    wanted = Destinations(
-        output=given["output"],
-        out=given["out"],
-        save=given["save"],
-        report=given["report"],
-        save_team=given["save_team"],
-        top=given["top"],
-        many=given["queries"] is not None,
-        ledger=given["ledger"],
-    )
+    params, invocation = ctx.params, ctx.ensure_object(Invocation)
     _check_usage(ctx)
+    given = given_options(ctx, own=INPUT_KEYS)
+    wanted = Destinations(
+        **{name: params[name] for name in ("output", "out", "save", "report", "top")},
+        many=params["queries"] is not None,
+        ledger=given.ledger,
+    )
+    for key, goes in (("topic_field", wanted.many), ("query_id", not wanted.many)):
+        if key in given.own and not goes:
+            raise click.UsageError(
+                f"-o {key} goes {'without' if wanted.many else 'with'} --queries; leave it out", ctx
+            )
     invocation.doing("reading queries and passages")
-    job = _run_job(ctx) if wanted.many else _single_job(ctx)
-    if wanted.output == "trec":
-        _check_trec_ids(job)
-    quiet = given["quiet"]
-    with invocation.noting(live_is_wanted(quiet=quiet)):
-        if given["dry_run"]:
+    job = _run_job(ctx, given) if wanted.many else _single_job(ctx, given)
+    names = [("query", query.id) for query in job.queries]
+    for what, name in (*names, *(("passage", doc_id) for doc_id in job.passages)):
+        if wanted.output == "trec" and not can_be_named(name):
+            raise InputError(
+                f"the {what} id {name!r} holds white space or a zero byte, which a TREC run cannot "
+                "have; rename it, or use --output jsonl"
+            )
+    quiet, reasons = params["quiet"], params["reasons"]
+    live = live_is_wanted(quiet=quiet)
+    with invocation.noting(live):
+        if params["dry_run"]:
+            from mcranker.cli.estimate import check_local_models, show_estimate
+
             invocation.doing("estimating; nothing was sent")
-            return _dry_run(ctx, job)
+            check_local_models(given.models)
+            with given.make() as ranker:
+                estimate = ranker.estimate_many(job.work(), reasons=reasons)
+            return show_estimate(ctx, estimate)
         invocation.doing("getting ready; nothing was sent")
-        fetch_models(model_names(ctx), quiet=quiet)
-        ranker = make_ranker(ctx, given["ranker"])
-    if wanted.save_team is not None:
-        _check_team(ctx, ranker)
-    reasons = given["reasons"]
+        fetch_models(given.models, quiet=quiet)
+        ranker = given.make()
     ranker.check_reasons(reasons)
-    if not quiet and not given["model"] and model_names(ctx) == [DEFAULT_LOCAL]:
+    if not quiet and not given.options.get("model") and given.models == [DEFAULT_LOCAL]:
         say(default_judge_note())
     with opened(wanted) as results:
-        live = live_is_wanted(quiet=quiet)
         if wanted.many:
             run_loop(
                 partial(_rank_many, ranker, job, results, invocation, reasons=reasons, live=live)
@@ -117,44 +120,23 @@ def _rank(ctx: click.Context) -> int:
                 partial(_rank_one, ranker, job, invocation, reasons=reasons, live=live)
             )
             invocation.doing("writing the report" if wanted.report else "writing the results")
-            results.add(ranking)
+            results.add(RankedQuery(0, ranking.query, ranking))
         code = results.finish(len(job.queries))
     if not quiet and wanted.output == "table" and not results.unwritten:
-        _say_where(wanted)
+        say(_advice(wanted))
     return code
 
 
-def _check_team(ctx: click.Context, ranker: Ranker) -> None:
-    seats = getattr(ranker, "seats", None)
-    if seats is None or not (seats.members or seats.recruits):
-        raise click.UsageError(
-            f"--save-team: --ranker {ctx.params['ranker']} has no team; leave it out", ctx
-        )
-
-
-def _say_where(wanted: Destinations) -> None:
+def _advice(wanted: Destinations) -> str:
     """Say where the page is, or how to get one."""
     if wanted.report is not None:
-        say(f"the page that shows why is {wanted.report}")
-    elif wanted.save is not None:
+        return f"the page that shows why is {wanted.report}"
+    if wanted.save is not None:
         query = " --query ID" if wanted.many else ""
-        saved = shlex.quote(wanted.save)
-        say(f"for a page that shows why: mcranker inspect {saved}{query} --html why.html")
-    else:
-        flag = "--save FILE" if wanted.many else "--report why.html"
-        say(f"for a page that shows why, rank again with {flag}; answers are kept")
-    if wanted.save_team is not None:
-        say(f"the team is {wanted.save_team}; edit it and rank again with --team")
-
-
-def _dry_run(ctx: click.Context, job: _Job) -> int:
-    from mcranker.cli.estimate import check_local_models, show_estimate
-
-    check_local_models(model_names(ctx))
-    with make_ranker(ctx, ctx.params["ranker"]) as ranker:
-        return show_estimate(
-            ranker.estimate_many(job.work(), reasons=ctx.params["reasons"]), ctx.params["output"]
-        )
+        command = f"mcranker inspect {shlex.quote(wanted.save)}{query} --html why.html"
+        return f"for a page that shows why: {command}"
+    flag = "--save FILE" if wanted.many else "--report why.html"
+    return f"for a page that shows why, rank again with {flag}; answers are kept"
 
 
 async def _rank_one(
@@ -200,47 +182,36 @@ async def _rank_many(
                     early[ranked.place] = ranked
                     while place in early:
                         with display.paused():
-                            _take(results, early.pop(place))
+                            results.add(early.pop(place))
                         place += 1
                     if isinstance(ranked.error, FATAL_ERRORS):
                         break
     invocation.doing("writing the results")
     for _, ranked in sorted(early.items()):
-        _take(results, ranked)
+        results.add(ranked)
 
 
-def _take(results: Results, ranked: RankedQuery) -> None:
-    if ranked.ranking is None:
-        results.add_failed(ranked)
-    else:
-        results.add(ranked.ranking)
-
-
-def _single_job(ctx: click.Context) -> _Job:
-    given = ctx.params
-    query_id = given["query_id"] or ("1" if given["output"] == "trec" else "")
-    passages = _given_passages(ctx)
-    named = {passage.id: passage for passage in passages}
-    return _Job((Query(given["query"], query_id),), named, {}, many=False)
-
-
-def _given_passages(ctx: click.Context) -> list[Passage]:
-    texts, source, form = ctx.params["passages"], ctx.params["docs"], ctx.params["format"]
+def _single_job(ctx: click.Context, given: Given) -> _Job:
+    texts, source = ctx.params["passages"], ctx.params["docs"]
     if texts and texts != (STDIN,):
-        return [Passage(str(place), text) for place, text in enumerate(texts)]
-    if source is None and not texts and (sys.stdin is None or sys.stdin.isatty()):
+        passages = [Passage(str(place), text) for place, text in enumerate(texts)]
+    elif source is None and not texts and (sys.stdin is None or sys.stdin.isatty()):
         raise click.UsageError(
             "there are no passages; give them after the query, with --docs FILE, "
             "or on standard input",
             ctx,
         )
-    return read_passages(source or STDIN, form)
+    else:
+        passages = read_passages(source or STDIN, given.own.get("format"))
+    named = {passage.id: passage for passage in passages}
+    query_id = given.own.get("query_id") or ("1" if ctx.params["output"] == "trec" else "")
+    return _Job((Query(ctx.params["query"], query_id),), named, {}, many=False)
 
 
-def _run_job(ctx: click.Context) -> _Job:
+def _run_job(ctx: click.Context, options: Given) -> _Job:
     given = ctx.params
     run = read_trec(given["run"], needed=True)
-    queries = read_queries(given["queries"], given["topic_field"])
+    queries = read_queries(given["queries"], options.own.get("topic_field", "title"))
     known = {query.id for query in queries}
     strays = [query_id for query_id in run if query_id not in known]
     if strays:
@@ -267,29 +238,22 @@ def _run_job(ctx: click.Context) -> _Job:
 
 def _check_usage(ctx: click.Context) -> None:
     given = ctx.params
-    alone = {
-        "query": "QUERY",
-        "docs": "--docs",
-        "query_id": "--query-id",
-        "report": "--report",
-        "save_team": "--save-team",
-    }
-    team = given["save_team"]
-    if team is not None and Path(team).suffix.lower() not in TEAM_FORMATS:
-        raise click.UsageError(
-            f"--save-team {team!r}: the name must end in .yaml, .yml or .json", ctx
-        )
     if given["queries"] is not None:
         for name in ("run", "corpus"):
             if given[name] is None:
                 raise click.UsageError(f"--queries needs --{name} FILE as well", ctx)
-        for name, flag in alone.items():
+        for name, flag, advice in (
+            ("query", "QUERY", "leave it out"),
+            ("docs", "--docs", "leave it out"),
+            (
+                "report",
+                "--report",
+                "use --save FILE, then 'mcranker inspect FILE --query ID --html PAGE'",
+            ),
+        ):
             if given[name] is not None:
-                instead = _INSTEAD.get(name, "leave it out")
-                raise click.UsageError(f"{flag} does not go with --queries; {instead}", ctx)
+                raise click.UsageError(f"{flag} does not go with --queries; {advice}", ctx)
         return
-    if ctx.get_parameter_source("topic_field") is ParameterSource.COMMANDLINE:
-        raise click.UsageError("--topic-field goes with --queries FILE; give that as well", ctx)
     for name in ("run", "corpus"):
         if given[name] is not None:
             raise click.UsageError(f"--{name} goes with --queries FILE; give that as well", ctx)
@@ -304,103 +268,46 @@ def _check_usage(ctx: click.Context) -> None:
             )
 
 
-def _check_trec_ids(job: _Job) -> None:
-    names = [("query", query.id) for query in job.queries]
-    names += [("passage", doc_id) for doc_id in job.passages]
-    for what, name in names:
-        if not can_be_named(name):
-            raise InputError(
-                f"the {what} id {name!r} holds white space or a zero byte, which a TREC run cannot "
-                "have; rename it, or use --output jsonl"
-            )
-
-
-def _flags() -> list[click.Parameter]:
-    into, out = partial(GroupedOption, section=INPUT), partial(GroupedOption, section=OUTPUT)
-    return [
-        click.Argument(["query"], required=False),
-        click.Argument(["passages"], nargs=-1, metavar="[PASSAGE]..."),
-        into(["--docs"], type=Reads(), help="Passages in first-stage order; - for standard input."),
-        into(
-            ["--format"],
-            type=click.Choice(FORMATS),
-            help="Format of --docs, where the suffix does not say it. jsonl, json: objects "
-            "with text and perhaps id and title, or strings. tsv: id, tab, text. text: one "
-            "passage a line.",
-        ),
-        into(["--query-id"], metavar="ID", help='Names the query in the output ("1" in a run).'),
-        into(
-            ["--queries"],
-            type=Reads(),
-            help="Many queries, with --run and --corpus: JSONL, TSV or CSV with id (qid) and text "
-            "(query), or TREC topics in SGML or XML.",
-        ),
-        into(
-            ["--topic-field"],
-            type=click.Choice(TOPIC_FIELDS),
-            default="title",
-            show_default=True,
-            help="The field of TREC topics that is the query: title (or query), desc (description, "
-            "question) or narr (narrative).",
-        ),
-        into(["--run"], type=Reads(), help="TREC run whose passages are ranked again."),
-        into(["--corpus"], type=Reads(), help="Texts of the run's passages (JSONL or TSV)."),
-        out(
-            ["--output"],
-            type=click.Choice(OUTPUTS),
-            default="table",
-            show_default=True,
-            help="json: one object with status, ranking and errors. jsonl: one passage a line. "
-            "trec: a TREC run.",
-        ),
-        out(["--out"], type=Writes(), help="Write the output there instead."),
-        out(
-            ["--top"],
-            type=WholeNumber(min=1),
-            default=20,
-            show_default=True,
-            help="Passages listed in a table.",
-        ),
-        out(
-            ["--reasons"],
-            type=WholeNumber(min=0),
-            metavar="N",
-            default=0,
-            help="Then ask each judge why it gave the first N passages what it gave them: a "
-            "sentence and a quote each, about ten passages a call. Scores stay as they are.",
-        ),
-        out(["--save"], type=Writes(), help="Keep the whole ranking as JSON; a line a query."),
-        out(
-            ["--save-team"],
-            type=Writes(),
-            help="Keep the team as .yaml or .json, to be edited and given to --team.",
-        ),
-        out(["--report"], type=Writes(), help="Write an HTML page that shows why."),
-        out(
-            ["--dry-run"],
-            is_flag=True,
-            help="Show calls, tokens and cost instead (a table, or --output json); nothing is "
-            "sent, no file is written.",
-        ),
-        ranker_flag(),
-        with_criteria_flag(),
-        *comparison_flags(),
-        *fusion_flags(),
-        team_flag(
-            "A saved team, a saved ranking for the team that judged it, or a team of the library; "
-            "none is recruited, unless --team-size is larger."
-        ),
-        *config_flags(),
-        *model_flags(ROLES),
-        ledger_flag(),
-        quiet_flag(),
-    ]
-
+into, out = partial(flag, section="Input"), partial(flag, section="Output")
 
 command = Verb(
     "rank",
     _rank,
-    params=_flags(),
+    keys=INPUT_KEYS,
+    params=[
+        click.Argument(["query"], required=False),
+        click.Argument(["passages"], nargs=-1, metavar="[PASSAGE]..."),
+        into("--docs", "Passages in first-stage order; - for standard input.", type=Reads()),
+        into("--queries", "Many queries: JSONL, TSV or topics, with an id.", type=Reads()),
+        into("--run", "TREC run whose passages are ranked again.", type=Reads()),
+        into("--corpus", "Texts of the run's passages (JSONL or TSV).", type=Reads()),
+        *option_flags(),
+        out(
+            "--output",
+            "json: one object with status, ranking and errors. jsonl: one passage a line. trec: a "
+            "TREC run.",
+            type=click.Choice(OUTPUTS),
+            default="table",
+        ),
+        out("--out", "Write the output there instead.", type=Writes()),
+        out("--top", "Passages listed in a table.", type=WholeNumber(min=1), default=20),
+        out("--save", "Keep the whole ranking as JSON; a line a query.", type=Writes()),
+        out("--report", "Write an HTML page that shows why.", type=Writes()),
+        out(
+            "--reasons",
+            "Ask each judge for a sentence and a quote about the first N passages; scores stay as "
+            "they are.",
+            type=WholeNumber(min=0),
+            metavar="N",
+            default=0,
+        ),
+        out(
+            "--dry-run",
+            "Show calls, tokens and cost instead; nothing is sent, no file is written.",
+            is_flag=True,
+        ),
+        quiet_flag(),
+    ],
     help="""Rank passages for a query.
 
     A team of personas is recruited for the query, each writes weighted criteria and scores
@@ -412,7 +319,7 @@ command = Verb(
       mcranker rank --queries queries.jsonl --run bm25.trec --corpus corpus.jsonl \\
           --output trec --out team.trec
       mcranker rank "best masks against covid" --docs passages.jsonl --team clinician \\
-          --team "Worried parent" --team-size 4 --forbid "*marketing*"
+          --team "Worried parent" --team-size 4 -o "forbid=*marketing*"
+      mcranker rank "best masks against covid" --docs passages.jsonl --ranker setwise -o sort=bubble
     """,
-    epilog=WEAK_MODEL_NOTE,
 )

@@ -1,12 +1,10 @@
 """Texts made from the code: ``python -m mcranker.cli.reference`` prints the command's reference.
 
-With ``MODULE:ATTRIBUTE`` behind it, that of another command, e.g. ``beir_eval.cli:cli``; with
-``options``, the module `mcranker.options`.
+With ``MODULE:ATTRIBUTE`` behind it, that of another command, e.g. ``beir_eval.cli:cli``.
 """
 
 from __future__ import annotations
 
-import re
 import sys
 from collections.abc import Iterator
 from importlib import import_module
@@ -14,6 +12,7 @@ from importlib import import_module
 import click
 
 from mcranker.cli.group import Verbs
+from mcranker.cli.option_list import text as list_options
 
 WIDTH = 92
 OWN = "mcranker.cli.group:cli"
@@ -45,36 +44,9 @@ the error), a `message`, and `retryable`: whether running the same command again
 | 143 | stopped by SIGTERM; like Ctrl-C, it leaves no unfinished file (129: by SIGHUP) |
 """
 
-OPTIONS = '''\
-"""The fields of `RankerConfig` as keyword arguments, for type checkers.
-
-Made by ``python -m mcranker.cli.reference options > mcranker/options.py``; edit `RankerConfig`.
-"""
-
-from typing import Literal, TypedDict
-
-
-class RankerOptions(TypedDict, total=False):
-    """The fields of `RankerConfig`, without ``team_size``, which rankers take by itself."""
-
-'''
-
-
-def options_module() -> str:
-    """The text of `mcranker.options`."""
-    from mcranker.config import RankerConfig
-
-    # As they are written there; the registry of a name's values is nothing to a type checker.
-    types = {
-        name: re.sub(r"^Annotated\[(\w+), .*", r"\1", text)
-        for name, text in RankerConfig.__annotations__.items()
-    }
-    names = [name for name in RankerConfig.model_fields if name != "team_size"]
-    return OPTIONS + "".join(f"    {name}: {types[name]}\n" for name in names).replace("'", '"')
-
 
 def reference(where: str = OWN) -> str:
-    """The reference as Markdown.
+    """Return the reference as Markdown.
 
     Args:
         where: module and attribute of the command, with a colon between.
@@ -91,39 +63,28 @@ def reference(where: str = OWN) -> str:
         result=result,
         empty=empty,
     )
+    texts = {ctx.command_path: ctx.get_help() for ctx in _commands(command, command.program)}
+    if own:
+        texts["mcranker options"] += f"\n\n{list_options()}"
     return introduction + "".join(
-        f"\n## `{ctx.command_path}`\n\n```text\n{ctx.get_help()}\n```\n"
-        for ctx in _commands(command)
+        f"\n## `{path}`\n\n```text\n{text}\n```\n" for path, text in texts.items()
     )
 
 
-def _commands(command: Verbs) -> Iterator[click.Context]:
-    top = _context(command, command.program, None)
-    yield top
-    yield from _below(top)
-
-
-def _below(parent: click.Context) -> Iterator[click.Context]:
-    assert isinstance(parent.command, click.Group)
-    for name in parent.command.list_commands(parent):
-        command = parent.command.get_command(parent, name)
-        assert command is not None, name
-        ctx = _context(command, name, parent)
-        yield ctx
-        if isinstance(command, click.Group):
-            yield from _below(ctx)
-
-
-def _context(command: click.Command, name: str, parent: click.Context | None) -> click.Context:
-    return click.Context(
-        command,
-        info_name=name,
-        parent=parent,
-        terminal_width=WIDTH,
-        help_option_names=["-h", "--help"],
-    )
+def _commands(
+    command: click.Command, name: str, parent: click.Context | None = None
+) -> Iterator[click.Context]:
+    """Yield a command and all below it."""
+    help_names = ["-h", "--help"]
+    ctx = click.Context(command, parent, name, terminal_width=WIDTH, help_option_names=help_names)
+    yield ctx
+    if not isinstance(command, click.Group):
+        return
+    for below in command.list_commands(ctx):
+        found = command.get_command(ctx, below)
+        assert found is not None, below
+        yield from _commands(found, below, ctx)
 
 
 if __name__ == "__main__":
-    asked = sys.argv[1:2]
-    click.echo(options_module() if asked == ["options"] else reference(*asked), nl=False)
+    click.echo(reference(*sys.argv[1:2]), nl=False)

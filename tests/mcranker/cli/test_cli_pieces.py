@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
+import json
 import sys
 from pathlib import Path
 
-import click
 import pytest
 from click.testing import CliRunner
 from hypothesis import given
@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 
 from mcranker.cli import cli
 from mcranker.cli.files import output
-from mcranker.cli.progress import QueryTracker, RunTracker
+from mcranker.cli.progress import Live, QueryTracker, RunTracker
 from mcranker.cli.reference import reference
 from mcranker.config import RankerConfig
 from mcranker.events import (
@@ -24,9 +24,12 @@ from mcranker.events import (
     RubricWritten,
     TeamRecruited,
 )
+from mcranker.rankers import RANKERS
+from mcranker.rankers.keys import KEPT_OUT
 from personas import Criterion, Persona, Rubric
 from personas.ranking.usage import Usage, UsageTable
 from personas.sanitize import one_line, plain
+from tests.support.cli_support import invoke
 from tests.support.inspection_report import ranked
 
 PROJECT = Path(__file__).parents[3]
@@ -51,7 +54,8 @@ def test_plain_text() -> None:
 
 def test_progress_of_a_query() -> None:
     now = [100.0]
-    tracker = QueryTracker(clock=lambda: now[0])
+    tracker = QueryTracker()
+    live = Live(tracker, wanted=False, clock=lambda: now[0])
     persona = Persona(name="a")
     rubric = Rubric(criteria=(Criterion(name="c"),))
     tracker.take(RankingStarted("", "q", 10))
@@ -60,15 +64,14 @@ def test_progress_of_a_query() -> None:
     tracker.take(RubricWritten("", "a", rubric))
     assert tracker.reached == "while writing criteria, 1 of 2 done"
     assert tracker.unit == "rubrics"
-    assert tracker.per_second() is None
+    assert live.speed() is None
     tracker.take(PassageScored("", "d", "a", 1.0, "", 1, 20))
-    assert tracker.seconds_left() is None
+    assert live.speed() is None
     now[0] += 4
     tracker.take(PassageScored("", "d", "a", 1.0, "", 5, 20))
     # 4 scores after the first in 4 s, and 15 to go.
     assert tracker.unit == "scores"
-    assert tracker.per_second() == pytest.approx(1.0)
-    assert tracker.seconds_left() == pytest.approx(15)
+    assert live.speed() == pytest.approx((1.0, 15.0))
     assert tracker.reached == "while scoring, 5 of 20 done"
     # The assessor works while scores are coming, and is named when they have come.
     tracker.assessed = True
@@ -78,7 +81,7 @@ def test_progress_of_a_query() -> None:
     assert tracker.reached == "while assessing"
     tracker.take(PassageAssessed("", "d", 1.0, "", 2, 10))
     assert (tracker.stage, tracker.done, tracker.total) == ("assessing", 2, 10)
-    assert tracker.per_second() is None
+    assert live.speed() is None
     assert tracker.unit == "passages"
     done = RankingDone("", ranked())
     tracker.take(done)
@@ -90,14 +93,16 @@ def test_progress_of_a_query() -> None:
 
 def test_progress_of_a_run() -> None:
     now = [0.0]
-    tracker = RunTracker(4, clock=lambda: now[0])
-    assert tracker.seconds_left() is None
+    tracker = RunTracker(4)
+    tracker.after = 1.0
+    live = Live(tracker, wanted=False, clock=lambda: now[0])
+    assert live.speed() is None
     now[0] = 6.0
     first = UsageTable()
     first.add("score", "a", "openai:gpt-5-mini", Usage(calls=2, input_tokens=100, output_tokens=20))
     tracker.take(first)
-    assert tracker.per_second() == pytest.approx(1 / 6)
-    assert tracker.seconds_left() == pytest.approx(18)
+    # Of 4 queries and as much work after them, 7 of 8 are left, at one in 6 s.
+    assert live.speed() == pytest.approx((1 / 6, 42.0))
     assert tracker.reached == "after 1 of 4 queries"
 
 
@@ -153,18 +158,18 @@ def test_the_reference_is_in_step_with_the_help() -> None:
     )
 
 
-def test_every_field_of_the_configuration_has_its_flag_and_default() -> None:
-    ctx = click.Context(cli)
-    rank = cli.get_command(ctx, "rank")
-    assert rank is not None
-    flags = {param.name: param for param in rank.params}
-    for name, field in RankerConfig.model_fields.items():
-        flag = flags[name]
-        assert isinstance(flag, click.Option)
-        assert f"--{name.replace('_', '-')}" in flag.opts
-        assert flag.default == field.default
-        assert flag.help
-    assert not any("key" in option for param in rank.params for option in param.opts)
+def test_the_options_of_every_ranker_are_listed() -> None:
+    for name in RANKERS.names:
+        rows = json.loads(invoke("options", name, "--output", "json").stdout)["options"]
+        assert {row["key"] for row in rows} == RANKERS.get(name).takes().keys() - KEPT_OUT.keys()
+        assert all(row["values"] and row["help"] for row in rows)
+    everything = invoke("options").stdout
+    assert all(f"  {name}=" in everything for name in (*RankerConfig.model_fields, "drop_below"))
+    assert "[default: 3; 1 to 20]" in everything
+
+
+def test_the_help_of_rank_fits_two_screens() -> None:
+    assert len(invoke("rank", "--help").stdout.splitlines()) <= 2 * 45
 
 
 @pytest.fixture

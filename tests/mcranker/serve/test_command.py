@@ -9,7 +9,7 @@ import subprocess
 import sys
 import threading
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from pathlib import Path
 
 import anyio
@@ -154,6 +154,11 @@ def test_what_takes_too_long_is_cancelled_when_it_stops(tmp_path: Path, *, by_si
 
 
 @needs_signals
+def _ask(address: str) -> None:
+    with suppress(httpx.HTTPError):  # the service is killed meanwhile
+        httpx.post(f"{address}/v2/rerank", json=ASKED, timeout=SECONDS)
+
+
 def test_what_was_answered_before_a_kill_is_not_asked_again(tmp_path: Path) -> None:
     answered: list[str] = []
     killed = threading.Event()
@@ -168,11 +173,12 @@ def test_what_was_answered_before_a_kill_is_not_asked_again(tmp_path: Path) -> N
     env = {"MCRANKER_LEDGER": str(tmp_path / "ledger")}
     with serve_in_thread(some) as server:
         with running(*model_at(server), **env) as (process, address):
-            with pytest.raises(httpx.ReadTimeout):
-                httpx.post(f"{address}/v2/rerank", json=ASKED, timeout=1.0)
+            asking = threading.Thread(target=_ask, args=(address,))
+            asking.start()
             until(lambda: _calls(address) == len(answered) == 5)
             process.kill()
             process.wait(SECONDS)
+            asking.join(SECONDS)
         killed.set()
         before = len(server.requests)
         with running(*model_at(server), **env) as (_, address):
@@ -228,13 +234,14 @@ def test_keys_are_made_and_hashed() -> None:
     [
         (("--host", "0.0.0.0"), "--allow-no-keys"),
         (("--config", "none.toml"), "none.toml"),
-        (("--config", "x.toml", "--scale", "5"), "--scale does not go with --config"),
-        (("--config", "x.toml", "--ranker", "direct"), "--ranker does not go with --config"),
-        (("--ranker", "direct", "--assessor-model", "openai:x"), "assessor"),
+        (("--config", "x.toml", "-o", "scale=5"), "--option does not go with the tables of"),
+        (("--config", "x.toml", "--ranker", "direct"), "--ranker does not go with the tables of"),
+        (("--ranker", "direct", "-o", "assessor_model=openai:x"), "assessor"),
         (("--port", "70000"), "70000"),
     ],
 )
-def test_what_cannot_be_served_is_said(args: tuple[str, ...], said: str) -> None:
+def test_what_cannot_be_served_is_said(args: tuple[str, ...], said: str, tmp_path: Path) -> None:
+    (tmp_path / "x.toml").write_text("[rankers.mine]\nscale = 5\n")
     done = subprocess.run(
         [*COMMAND, "serve", "--check", *args],
         check=False,
@@ -242,6 +249,7 @@ def test_what_cannot_be_served_is_said(args: tuple[str, ...], said: str) -> None
         encoding="utf-8",
         env=environment(OPENAI_API_KEY="sk-x", MCRANKER_LEDGER="none"),
         timeout=SECONDS,
+        cwd=tmp_path,
     )
     assert done.returncode == 2
     assert said in done.stderr
