@@ -1,6 +1,6 @@
-"""The two sides of ``mcranker compare``: saved rankings, one or many, paired by their queries.
+"""Saved rankings as the two sides of ``compare``, one or many, paired by their queries.
 
-Rankings are read one by one, and twice: first what each query's order is, then the whole of those
+Rankings are read one by one, and twice: first the order of each query, then the whole of those
 that are explained.
 """
 
@@ -11,13 +11,14 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from beir_eval.cli.inspect_sources import Grades, grades_of, unknown_query
+from beir_eval.cli.inspect_sources import Grades, grades_of, place_of_query
+from beir_eval.compare.sources import FIRST_STAGE_NAME
 from mcranker.errors import InputError
-from mcranker.paths import is_folder
+from mcranker.paths import is_file, is_folder
 from personas.errors import SchemaError
 from personas.format import counted, signed
 from personas.io.lines import STDIN
-from personas.io.rankings import read_rankings
+from personas.io.rankings import SUFFIXES, checked, read_rankings
 from personas.ranking.comparison import (
     ComparedRuns,
     QueryRow,
@@ -27,35 +28,51 @@ from personas.ranking.comparison import (
 from personas.ranking.effectiveness import ndcg
 from personas.ranking.record import RankingRecord
 
-_SUFFIXES = (".json", ".jsonl", ".ndjson")
 _LONGEST = 300  # characters of a query kept for a list
 _DEPTH = 10
 
 
 @dataclass(frozen=True, slots=True)
 class _Order:
-    """A ranking's query and order."""
+    """A ranking's query, and the rank of each document."""
 
     query_id: str
     text: str
-    doc_ids: tuple[str, ...]
+    ranks: Mapping[str, int]
+
+    @classmethod
+    def of(cls, ranking: RankingRecord) -> _Order:
+        query, places = ranking.query, enumerate(ranking.ids, start=1)
+        return cls(query.id, query.text, {doc_id: rank for rank, doc_id in places})
+
+    @property
+    def name(self) -> str:
+        """The query in messages."""
+        return repr((self.query_id or self.text)[:80])
 
     @property
     def key(self) -> str:
         """Key of the query: its id, or its text where it has none."""
         return f"id {self.query_id}" if self.query_id else f"text {self.text}"
 
+    def discount(self, doc_id: str) -> float:
+        """The discount of a document's rank in DCG; 0 if it is not ranked."""
+        return 1 / math.log2(1 + self.ranks[doc_id]) if doc_id in self.ranks else 0.0
 
-@dataclass(frozen=True, slots=True)
-class _Judged:
-    grades: Grades
-    source: str
 
-    def of(self, query_id: str) -> Mapping[str, int]:
-        """The judgements of a query, by its id; of the only one, for a query without an id."""
-        if not query_id and len(self.grades) == 1:
-            return next(iter(self.grades.values()))
-        return grades_of(self.grades, query_id, self.source)
+def holds_rankings(name: str) -> bool:
+    """True for a file or folder of saved rankings; False for a run."""
+    path = Path(name)
+    if name == FIRST_STAGE_NAME:
+        return False
+    if is_folder(path):
+        return not is_file(path / "manifest.json")
+    if name == STDIN or path.suffix.lower() in SUFFIXES:
+        return True
+    if not is_file(path):
+        return False
+    with path.open("rb") as file:
+        return file.read(1) in (b"{", b"[")
 
 
 def compare_files(
@@ -87,97 +104,84 @@ def compare_files(
             in both; there is no such query.
         DatasetError: the query has no judgements.
     """
-    for name in (before, after):
-        if name == STDIN:
-            raise InputError("standard input cannot be compared, as it is read twice; give a file")
-    judged = None if grades is None else _Judged(grades, source)
+    if STDIN in (before, after):
+        raise InputError("standard input cannot be compared, as it is read twice; give a file")
     one, two = _orders(before), _orders(after)
+
+    def compared(pairs: Sequence[tuple[str, str]]) -> list[RankingComparison]:
+        old = _whole(before, {key for key, _ in pairs})
+        new = _whole(after, {key for _, key in pairs})
+        found = []
+        for was, now in pairs:
+            ranking, judged = new[now], None
+            if grades is not None:
+                judged = grades_of(grades, ranking.query.id, source, ranking.ids)
+            try:
+                found.append(compare_rankings(old[was], ranking, grades=judged))
+            except SchemaError as error:
+                raise InputError(f"{before} and {after}: {error}") from error
+        return found
+
     if len(one) == len(two) == 1 and query is None:
-        return _compared(before, after, [(next(iter(one)), next(iter(two)))], judged)[0]
+        return compared([(next(iter(one)), next(iter(two)))])[0]
     common = [key for key in one if key in two]
     if not common:
+        names = " and ".join(next(iter(side.values())).name for side in (one, two))
         raise InputError(
-            f"{before} and {after} have no query in common: {_named(one)} and {_named(two)}; "
+            f"{before} and {after} have no query in common: {names}; "
             "compare rankings of the same queries"
         )
-    ranked = sorted(
-        ((_row(one[key], two[key], grades), key) for key in common),
-        key=lambda pair: _size(pair[0], one[pair[1]], two[pair[1]]),
-        reverse=True,
-    )
-    keys = [key for _, key in ranked]
-    chosen = keys[:queries] if query is None else [_picked(query, [one[key] for key in keys])]
-    comparisons = _compared(before, after, [(key, key) for key in chosen], judged)
+    rows = {key: _row(one[key], two[key], grades) for key in common}
+    ranked = sorted(common, key=lambda key: _size(rows[key], one[key], two[key]), reverse=True)
     if query is not None:
-        return comparisons[0]
-    return _runs(one, two, [row for row, _ in ranked], (before, after), comparisons)
+        key = ranked[place_of_query(query, [one[key].query_id for key in ranked])]
+        return compared([(key, key)])[0]
+    comparisons = compared([(key, key) for key in ranked[:queries]])
+    lost = len(one) - len(common), len(two) - len(common)
+    left_out = (
+        f"{counted(lost[0], 'query', 'queries')} only in {before} and {lost[1]:,} only in "
+        f"{after}; they are left out."
+    )
+    return _summary([rows[key] for key in ranked], [left_out] if any(lost) else [], comparisons)
 
 
 def _orders(source: str) -> dict[str, _Order]:
     """Key -> the order of each ranking."""
     found: dict[str, _Order] = {}
-    for where, data in _rankings(source):
-        ranking = _read(data, where)
-        doc_ids = tuple(hit.doc_id for hit in ranking.hits)
-        order = _Order(ranking.query.id, ranking.query.text, doc_ids)
+    for where, ranking in _rankings(source):
+        order = _Order.of(ranking)
         if order.key in found:
-            name = ranking.query.id or ranking.query.text
             raise InputError(
-                f"{where}: a second ranking of query {name[:80]!r}; "
+                f"{where}: a second ranking of query {order.name}; "
                 "compare one ranking a query, each side in a file or folder of its own"
             )
         found[order.key] = order
     return found
 
 
-def _rankings(source: str) -> Iterator[tuple[str, object]]:
-    if not is_folder(source):
-        yield from read_rankings(source, InputError)
-        return
-    files = sorted(
-        each
-        for each in Path(source).iterdir()
-        if each.suffix.lower() in _SUFFIXES and not each.name.startswith(".") and each.is_file()
-    )
+def _rankings(source: str) -> Iterator[tuple[str, RankingRecord]]:
+    files = [Path(source)]
+    if is_folder(source):
+        files = sorted(
+            each
+            for each in Path(source).iterdir()
+            if each.suffix.lower() in SUFFIXES and each.name[0] != "." and each.is_file()
+        )
     if not files:
         raise InputError(
             f"{source}: has no .json or .jsonl file; give a folder with what 'mcranker rank "
             "--save' wrote, or a run folder of 'beir-eval run'"
         )
     for file in files:
-        yield from read_rankings(file, InputError)
+        for where, data in read_rankings(file, InputError):
+            yield where, checked(RankingRecord.from_dict, data, where, InputError)
 
 
-def _read(data: object, where: str) -> RankingRecord:
-    try:
-        return RankingRecord.from_dict(data)
-    except SchemaError as error:
-        raise InputError(f"{where}: {error}") from error
-
-
-def _compared(
-    before: str, after: str, keys: Sequence[tuple[str, str]], judged: _Judged | None
-) -> list[RankingComparison]:
-    """The comparison of each pair of queries."""
-    one = _whole(before, [old for old, _ in keys])
-    two = _whole(after, [new for _, new in keys])
-    try:
-        return [
-            compare_rankings(
-                one[old], two[new], grades=judged.of(two[new].query.id) if judged else None
-            )
-            for old, new in keys
-        ]
-    except SchemaError as error:
-        raise InputError(f"{before} and {after}: {error}") from error
-
-
-def _whole(source: str, keys: Sequence[str]) -> dict[str, RankingRecord]:
-    wanted, found = set(keys), {}
-    for where, data in _rankings(source):
-        ranking = _read(data, where)
-        key = _Order(ranking.query.id, ranking.query.text, ()).key
-        if key in wanted:
+def _whole(source: str, wanted: set[str]) -> dict[str, RankingRecord]:
+    """Key -> ranking, of the wanted ones."""
+    found: dict[str, RankingRecord] = {}
+    for _, ranking in _rankings(source):
+        if (key := _Order.of(ranking).key) in wanted:
             found[key] = ranking
             if len(found) == len(wanted):
                 break
@@ -185,94 +189,60 @@ def _whole(source: str, keys: Sequence[str]) -> dict[str, RankingRecord]:
 
 
 def _row(one: _Order, two: _Order, grades: Grades | None) -> QueryRow:
-    old = {doc_id: rank for rank, doc_id in enumerate(one.doc_ids, start=1)}
-    new = {doc_id: rank for rank, doc_id in enumerate(two.doc_ids, start=1)}
-    of_query = None if grades is None else grades.get(two.query_id)
-    values = [
-        ndcg([of_query.get(doc_id) for doc_id in side.doc_ids], of_query.values())
+    of_query = (grades or {}).get(two.query_id, {})
+    before, after = (
+        ndcg([of_query.get(doc_id) for doc_id in side.ranks], of_query.values())
         if of_query
         else None
         for side in (one, two)
-    ]
+    )
+    docs = {*one.ranks, *two.ranks}
     return QueryRow(
         query_id=two.query_id,
         text=two.text[:_LONGEST],
-        moved=sum(old.get(doc_id) != new.get(doc_id) for doc_id in {*old, *new}),
-        passages=len({*old, *new}),
-        shared=len({*one.doc_ids[:_DEPTH]} & {*two.doc_ids[:_DEPTH]}),
-        before=values[0],
-        after=values[1],
+        moved=sum(one.ranks.get(doc_id) != two.ranks.get(doc_id) for doc_id in docs),
+        passages=len(docs),
+        shared=len({*list(one.ranks)[:_DEPTH]} & {*list(two.ranks)[:_DEPTH]}),
+        before=before,
+        after=after,
     )
 
 
 def _size(row: QueryRow, one: _Order, two: _Order) -> tuple[float, float]:
     """Return the size of a query's change: by nDCG where known, then by its ranks' discounts."""
     change = 0.0 if row.before is None or row.after is None else abs(row.after - row.before)
-    return round(change, 9), _discounts(one, two)
+    docs = {*one.ranks, *two.ranks}
+    moves = math.fsum(abs(two.discount(doc_id) - one.discount(doc_id)) for doc_id in docs)
+    return round(change, 9), moves
 
 
-def _discounts(one: _Order, two: _Order) -> float:
-    found: dict[str, float] = {}
-    for sign, side in ((-1, one), (1, two)):
-        for rank, doc_id in enumerate(side.doc_ids, start=1):
-            found[doc_id] = found.get(doc_id, 0.0) + sign / math.log2(1 + rank)
-    return math.fsum(map(abs, found.values()))
-
-
-def _picked(query: str, orders: Sequence[_Order]) -> str:
-    for order in orders:
-        if order.query_id == query:
-            return order.key
-    number = int(query) if query.isascii() and query.isdigit() else 0
-    if 1 <= number <= len(orders):
-        return orders[number - 1].key
-    raise InputError(unknown_query(query, [order.query_id for order in orders]))
-
-
-def _runs(
-    one: Mapping[str, _Order],
-    two: Mapping[str, _Order],
-    rows: Sequence[QueryRow],
-    names: tuple[str, str],
-    comparisons: Sequence[RankingComparison],
+def _summary(
+    rows: Sequence[QueryRow], notes: Sequence[str], comparisons: Sequence[RankingComparison]
 ) -> ComparedRuns:
-    notes = []
-    lost = [len(each.keys() - other.keys()) for each, other in ((one, two), (two, one))]
-    if any(lost):
-        notes.append(
-            f"{counted(lost[0], 'query', 'queries')} only in {names[0]} and {lost[1]:,} only in "
-            f"{names[1]}; they are left out."
-        )
-    judged = [row for row in rows if row.before is not None and row.after is not None]
     verdict = []
+    judged = [
+        (row.before, row.after) for row in rows if row.before is not None and row.after is not None
+    ]
     if judged:
-        means = [
-            math.fsum(getattr(row, side) for row in judged) / len(judged)
-            for side in ("before", "after")
-        ]
-        verb = "rises" if means[1] > means[0] else "falls" if means[1] < means[0] else "stays"
+        before, after = (math.fsum(side) / len(judged) for side in zip(*judged, strict=True))
+        verb = "rises" if after > before else "falls" if after < before else "stays"
         of = counted(len(judged), "judged query", "judged queries")
         verdict.append(
-            f"nDCG@10 {verb}: {means[0]:.3f} before, {means[1]:.3f} after "
-            f"({signed(means[1] - means[0])}), a mean over {of}. It is not tested whether that is "
-            "more than chance; 'beir-eval compare' tests it."
+            f"nDCG@10 {verb}: {before:.3f} before, {after:.3f} after ({signed(after - before)}), "
+            f"a mean over {of}. It is not tested whether that is more than chance; "
+            "'beir-eval compare' of two runs tests it."
         )
-    changed = sum(row.moved > 0 for row in rows)
+    queries = counted(len(rows), "query", "queries")
     shared = math.fsum(row.shared for row in rows) / len(rows)
     verdict.append(
-        f"In {changed:,} of {counted(len(rows), 'query', 'queries')} passages moved; on average "
+        f"In {sum(row.moved > 0 for row in rows):,} of {queries} passages moved; on average "
         f"{shared:.1f} of the first {_DEPTH} are still there."
     )
     return ComparedRuns(
-        title=counted(len(rows), "query", "queries"),
+        title=queries,
         notes=notes,
         verdict=verdict,
         measure="nDCG@10" if judged else "",
         rows=rows,
         comparisons=comparisons,
     )
-
-
-def _named(orders: Mapping[str, _Order]) -> str:
-    first = next(iter(orders.values()))
-    return repr((first.query_id or first.text)[:80])

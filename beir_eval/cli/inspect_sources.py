@@ -58,7 +58,7 @@ def choose(
         InputError: no ranking is of that query; one of them is no ranking, or has no texts; there
             is none.
     """
-    wanted = int(query) if query and query.isascii() and query.isdigit() else 0
+    wanted = _number(query or "")
     ids: list[str] = []
     rows: list[Listed] = []
     kept: tuple[str, object] | None = None
@@ -77,11 +77,29 @@ def choose(
     if len(rows) > 1:
         return rows
     if kept is None or (len(ids) > 1 and not 1 <= wanted <= len(ids)):
-        raise InputError(unknown_query(query or "", ids))
+        raise InputError(_unknown(query or "", ids))
     return _to_show(*kept)
 
 
-def unknown_query(query: str, ids: Sequence[str]) -> str:
+def place_of_query(query: str, ids: Sequence[str]) -> int:
+    """The place from 0 of the query with that id, or else of that number from 1.
+
+    Raises:
+        InputError: there is none; names close ids.
+    """
+    if query in ids:
+        return ids.index(query)
+    if 1 <= (number := _number(query)) <= len(ids):
+        return number - 1
+    raise InputError(_unknown(query, ids))
+
+
+def _number(query: str) -> int:
+    """The number that is written there; 0 for a text that is none."""
+    return int(query) if query.isascii() and query.isdigit() else 0
+
+
+def _unknown(query: str, ids: Sequence[str]) -> str:
     """Return the message about an unknown query."""
     known = [query_id[:_LONGEST_ID] for query_id in ids if query_id]
     close = difflib.get_close_matches(query[:_LONGEST_ID], known, n=3, cutoff=_CLOSE)

@@ -3,11 +3,15 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import click
 
+from mcranker.cli.failures import DONE, print_json
 from mcranker.cli.files import check_outputs
+
+if TYPE_CHECKING:
+    from rich.console import Console
 
 OTHER = "Options"
 
@@ -48,6 +52,19 @@ class Verb(click.Command):
                 formatter.write_dl(records)
 
 
+def flag(names: str, text: str, *, section: str = OTHER, **rest: Any) -> click.Option:
+    """An option that shows its default.
+
+    Args:
+        names: such as ``"-q --quiet"``; a last one without a hyphen names the parameter.
+        text: its help.
+        section: of the help.
+        rest: as `click.Option` takes it.
+    """
+    shown = rest.get("default") not in (None, "") and "is_flag" not in rest
+    return GroupedOption(names.split(), section=section, help=text, show_default=shown, **rest)
+
+
 def output_flag(
     results: str,
     *,
@@ -56,16 +73,35 @@ def output_flag(
     section: str = OTHER,
 ) -> click.Parameter:
     """``--output``; `results` names the envelope's keys, `said` explains the other forms."""
-    return GroupedOption(
-        ["--output"],
-        type=click.Choice(forms),
-        default=forms[0],
-        show_default=True,
-        section=section,
-        help=f"{said}json: one object with status, {results} and errors.",
-    )
+    text = f"{said}json: one object with status, {results} and errors."
+    kind = click.Choice(forms)
+    return flag("--output", text, type=kind, default=forms[0], section=section)
 
 
 def quiet_flag() -> click.Parameter:
     """``--quiet``."""
-    return click.Option(["-q", "--quiet"], is_flag=True, help="No live display and no notes.")
+    return flag("-q --quiet", "No live display and no notes.", is_flag=True)
+
+
+def present(ctx: click.Context, show: Callable[[Console], None], **results: Any) -> int:
+    """Print what a verb found as ``--output`` says: a page, or an envelope; the exit code."""
+    if ctx.params["output"] == "json":
+        return print_json(**results)
+    from personas.console import print_page
+
+    print_page(show)
+    return DONE
+
+
+def refuse_page(ctx: click.Context, *names: str) -> None:
+    """Refuse ``--output`` and the options named beside ``--html``.
+
+    Raises:
+        click.UsageError: one of them was given.
+    """
+    for name in ("output", *names):
+        given = ctx.params[name]
+        if ctx.params["html"] is not None and given not in (None, "table"):
+            raise click.UsageError(
+                f"--html writes the page and prints nothing; leave --{name} out", ctx
+            )

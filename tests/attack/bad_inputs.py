@@ -92,7 +92,7 @@ beir-eval fuse run.trec run2.trec --out o --param k=nan => nan
 beir-eval fuse run.trec run2.trec --out o --param k => 'k'
 beir-eval report runs --level nan => nan
 beir-eval report runs --level 1 => 1
-beir-eval compare "runs/scifact/DIRECT(0,10)" first-stage --top {BIG} => {BIG}
+beir-eval compare "runs/scifact/DIRECT(0,10)" first-stage --queries {BIG} => {BIG}
 beir-eval compare "runs/scifact/DIRECT(0,10)" first-stage --passages 0 => 0
 personas report runs --out o --processes {BIG} => {BIG}
 personas report runs --out o --processes 0 => 0
@@ -179,7 +179,6 @@ beir-eval run empty => empty
 beir-eval run latin.toml => latin.toml
 beir-eval suites adir => adir
 beir-eval suites zero.bin => zero.bin
-beir-eval suites --toml => --toml
 beir-eval evaluate run.trec => --qrels
 beir-eval evaluate --qrels qrels.tsv => RUN
 beir-eval evaluate run.trec --qrels qrels.tsv --dataset tiny => --qrels
