@@ -9,9 +9,9 @@ from typing import TYPE_CHECKING
 
 import click
 
+from beir_eval.cli.flags import count_flag
 from mcranker.cli.fetching import fetch_models
 from mcranker.cli.invocation import Invocation
-from mcranker.cli.number_types import WholeNumber
 from mcranker.cli.options import given_ledger, ledger_flag, model_flags, model_names
 from mcranker.cli.progress import Live, QueryTracker, live_is_wanted
 from mcranker.cli.signals import run as run_loop
@@ -63,12 +63,13 @@ def _demo(ctx: click.Context) -> int:
 
     dataset = load(COLLECTION)
     count = min(given["queries"], len(dataset.queries))
-    say = _silent if given["quiet"] else _aloud
-    say(
-        f"The mini collection: {len(dataset.corpus)} passages, {count} of its "
-        f"{len(dataset.queries)} queries. BM25 finds {given['depth']} passages a query, "
-        "a team of three ranks them."
-    )
+    if not given["quiet"]:
+        said = (
+            f"The mini collection: {len(dataset.corpus)} passages, {count} of its "
+            f"{len(dataset.queries)} queries. BM25 finds {given['depth']} passages a query, "
+            "a team of three ranks them."
+        )
+        print(textwrap.fill(said, WIDTH), flush=True)
     fetch_models(model_names(ctx), quiet=given["quiet"])
     ctx.ensure_object(Invocation).doing("finding passages by BM25")
     run = retrieve(dataset, given["depth"])
@@ -204,32 +205,12 @@ def _verdict(outcome: _Outcome) -> str:
     return f"The team {after:.3f} against {before:.3f}, p = {tested.p_value:.2g} ({count}): {said}."
 
 
-def _aloud(text: str) -> None:
-    print(textwrap.fill(text, WIDTH), flush=True)
-
-
-def _silent(text: str) -> None:
-    """Discard a message."""
-
-
 command = Verb(
     "demo",
     _demo,
     params=[
-        click.Option(
-            ["--queries"],
-            type=WholeNumber(min=1),
-            default=QUERIES,
-            show_default=True,
-            help="Queries to rank.",
-        ),
-        click.Option(
-            ["--depth"],
-            type=WholeNumber(min=1),
-            default=DEPTH,
-            show_default=True,
-            help="Passages that BM25 hands over for each query.",
-        ),
+        count_flag("queries", QUERIES, "Queries to rank."),
+        count_flag("depth", DEPTH, "Passages that BM25 hands over for each query."),
         *model_flags(()),
         ledger_flag(),
         quiet_flag(),

@@ -107,9 +107,7 @@ def wait_for(alarm: threading.Event, process: subprocess.Popen[str]) -> None:
 
 def report(tmp_path: Path, runs: str, to: str) -> dict[str, bytes]:
     """Every file of a report in all formats."""
-    process = command(
-        tmp_path, "report", tmp_path / runs, "--out", tmp_path / to, "--format", "all"
-    )
+    process = command(tmp_path, "report", tmp_path / runs, "--out", tmp_path / to)
     code, _, stderr = ended(process)
     assert code == 0, stderr
     files = sorted((tmp_path / to).rglob("*"))
