@@ -4,12 +4,11 @@ from __future__ import annotations
 
 import difflib
 from pathlib import Path
-from typing import Any, TypeAlias
+from typing import TypeAlias
 
 from mcranker.paths import is_file, is_folder
 from personas import Member, Persona, Rubric, SchemaError, Team, library
 from personas.files import FORMATS, load_any
-from personas.provenance import provenance
 
 Record: TypeAlias = Team | Member | Rubric | Persona
 """Content of a file."""
@@ -48,29 +47,3 @@ def find(name: str) -> Record:
 def kind(record: Record) -> str:
     """``team``, ``member``, ``rubric`` or ``persona``."""
     return _KINDS[type(record)]
-
-
-def as_dict(record: Record) -> dict[str, Any]:
-    """The record as its file holds it: what has its default value is left out."""
-    return record.model_dump(mode="json", exclude_defaults=True)
-
-
-def hands(record: Record) -> list[dict[str, Any]]:
-    """Return the authors of each member's parts."""
-    members = record.members if isinstance(record, Team) else ()
-    if isinstance(record, Member):
-        members = (record,)
-    entries = []
-    for member in members:
-        found = provenance(member)
-        criteria = [each.name for each in member.rubric.criteria] if member.rubric else []
-        entries.append(
-            {
-                "member": member.name,
-                "persona": found.persona,
-                "criteria": dict(zip(criteria, found.criteria, strict=True)),
-                "weights": found.weights,
-                "edited": found.edited,
-            }
-        )
-    return entries

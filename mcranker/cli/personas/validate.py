@@ -2,26 +2,24 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from dataclasses import asdict, dataclass, field
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 import click
 
 from mcranker.cli.failures import DONE, ERROR, Failure, print_json
 from mcranker.cli.files import print_line
 from mcranker.cli.invocation import say
+from mcranker.cli.personas.records import Record
 from mcranker.cli.verb import Verb, output_flag
 from mcranker.paths import is_folder
+from personas import Member, Rubric, SchemaError, Team
+from personas.files import FORMATS, line_numbers, load_any, located, read_text, weight_notes
 from personas.format import counted
+from personas.io.rankings import saved_team
 from personas.sanitize import plain
 
-if TYPE_CHECKING:
-    from mcranker.cli.personas.records import Record
-    from personas import Rubric
-
-    Place = tuple[str | int, ...]
-
+Place = tuple[str | int, ...]
 HEAVY = 90  # percent; a weight above that leaves next to nothing for the other criteria
 
 
@@ -29,8 +27,8 @@ HEAVY = 90  # percent; a weight above that leaves next to nothing for the other 
 class _Checked:
     """A file: its content and its faults and oddities, each as ``file:line: place: message``."""
 
-    path: Path
-    summary: str = ""
+    file: str
+    holds: str = ""
     problems: list[str] = field(default_factory=list)
     warnings: list[str] = field(default_factory=list)
 
@@ -42,19 +40,10 @@ def _validate(ctx: click.Context) -> int:
     message = f"{len(bad):,} of {counted(len(checked), 'file')} cannot be used"
     if ctx.params["output"] == "json":
         errors = [Failure("SchemaError", message).entry] if bad else []
-        files = [
-            {
-                "file": str(each.path),
-                "holds": each.summary,
-                "problems": each.problems,
-                "warnings": each.warnings,
-            }
-            for each in checked
-        ]
-        print_json(code, errors, files=files)
+        print_json(code, errors, files=[asdict(each) for each in checked])
     else:
         for each in checked:
-            for text in each.problems or [f"{each.path}: {each.summary}"]:
+            for text in each.problems or [f"{each.file}: {each.holds}"]:
                 print_line(plain(text))
             for text in each.warnings:
                 say(f"warning: {text}")
@@ -65,9 +54,6 @@ def _validate(ctx: click.Context) -> int:
 
 def _files(names: tuple[str, ...]) -> list[Path]:
     """Return the files, and those of the folders, without repetition; a folder must have one."""
-    from personas import SchemaError
-    from personas.files import FORMATS
-
     found: list[Path] = []
     for path in map(Path, names):
         if not is_folder(path):
@@ -87,26 +73,20 @@ def _files(names: tuple[str, ...]) -> list[Path]:
 
 
 def _check(path: Path) -> _Checked:
-    from personas import SchemaError
-    from personas.files import line_numbers, load_any, located, read_text, weight_notes
-    from personas.io.rankings import saved_team
-
     try:
         record = load_any(path)
         # A saved ranking is not edited by its lines.
         lines = {} if saved_team(path) else line_numbers(read_text(path))
     except SchemaError as error:
-        return _Checked(path, problems=str(error).splitlines())
+        return _Checked(str(path), problems=str(error).splitlines())
     odd = [
         located(str(path), lines, place) + message
         for place, message in (*weight_notes(path), *_oddities(record))
     ]
-    return _Checked(path, summary=_summary(record), warnings=odd)
+    return _Checked(str(path), _summary(record), warnings=odd)
 
 
 def _summary(record: Record) -> str:
-    from personas import Member, Rubric, Team
-
     if isinstance(record, Team):
         locked = ", locked" if record.locked else ""
         return f"team of {counted(len(record.members), 'member')}{locked}"
@@ -119,9 +99,7 @@ def _summary(record: Record) -> str:
 
 
 def _oddities(record: Record) -> list[tuple[Place, str]]:
-    """Return allowed but probably unintended values: the place, and the finding."""
-    from personas import Member, Rubric, Team
-
+    """Return allowed but probably unintended values: the place, and a message."""
     if isinstance(record, Rubric):
         return _heavy(record, ("criteria",))
     if isinstance(record, Member):
