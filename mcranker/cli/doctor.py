@@ -19,7 +19,7 @@ from mcranker.cli.extras import EXTRAS, absent
 from mcranker.cli.failures import DONE, ERROR, failure, print_json
 from mcranker.cli.fetching import fetch_models, is_here
 from mcranker.cli.invocation import Invocation
-from mcranker.cli.options import model_flags
+from mcranker.cli.options import option_flags
 from mcranker.cli.signals import run as run_loop
 from mcranker.cli.verb import Verb, output_flag, quiet_flag
 from mcranker.errors import LedgerError, MCRankerError, ReplyError
@@ -274,7 +274,7 @@ command = Verb(
     "doctor",
     _doctor,
     params=[
-        *model_flags(()),
+        *option_flags("model", "base_url"),
         click.Option(
             ["--call/--no-call"],
             default=True,

@@ -21,7 +21,6 @@ Status = Literal["ok", "missing_scores", "error"]
 _SETTING = re.compile(
     r"""(?<![\w?&/.-])([a-z][a-z_]*)=(?:(["'])(?P<text>[^"'\s]*)\2|(?P<bare>[\w.-]+)|(?![^\s:,;)]))"""
 )
-_SPECIFIC = {"model", "base_url", "team", "ledger", "with_criteria"}
 
 
 class Interrupted(Exception):
@@ -113,16 +112,18 @@ def print_json(
 def as_flags(text: str) -> str:
     """`text` with the package's settings as the command line spells them.
 
-    ``scoring="expected"`` becomes ``--scoring expected``. Keys are never flags, so advice to
-    pass one is left out.
+    ``scoring="expected"`` becomes ``--scoring expected``, and ``top_k=10`` ``-o top_k=10``. Keys
+    are never flags, so advice to pass one is left out.
     """
+    from mcranker.cli.options import NAMED
     from mcranker.config import RankerConfig
 
     def respelled(found: re.Match[str]) -> str:
-        name = found[1]
-        known = name in RankerConfig.model_fields or name in _SPECIFIC or name.endswith("_model")
-        value = found["text"] or found["bare"] or ""
-        return f"--{name.replace('_', '-')} {value}".rstrip() if known else found[0]
+        name, value = found[1], found["text"] or found["bare"] or ""
+        if name in NAMED:
+            return f"--{name.replace('_', '-')} {value}".rstrip()
+        known = name in RankerConfig.model_fields or name.endswith("_model")
+        return f"-o {name}={value}" if known or name == "with_criteria" else found[0]
 
     return _SETTING.sub(respelled, text.replace(" or pass api_key=", ""))
 

@@ -70,7 +70,7 @@ def ledger_files(named: str | None) -> Iterator[str]:
     """The files of the ledger that ``--ledger`` names, even if they are still to come."""
     from mcranker.llm.ledger.ledger import default_ledger_path
 
-    if named is None:
+    if named is None or named == "default":
         path = default_ledger_path()
     else:
         path = None if named.lower() == "none" else Path(named).expanduser()

@@ -36,7 +36,8 @@ from personas.sanitize import shown
 
 VERBS = {
     "rank": LazyVerb("mcranker.cli.rank", "Rank passages for a query."),
-    "team": LazyVerb("mcranker.cli.team", "Recruit a team and write its rubrics, without scoring."),
+    "recruit": LazyVerb("mcranker.cli.recruit", "Recruit a team that writes its criteria."),
+    "options": LazyVerb("mcranker.cli.option_list", "List the options of rankers."),
     "serve": LazyVerb("mcranker.cli.serve", "Serve rankers over HTTP, as other rerankers do."),
     "mcp": LazyVerb("mcranker.cli.mcp", "Serve rankers to clients of language models, by MCP."),
     "doctor": LazyVerb(

@@ -13,20 +13,11 @@ from mcranker.cli.failures import DONE
 from mcranker.cli.fetching import fetch_models
 from mcranker.cli.invocation import Invocation, say
 from mcranker.cli.number_types import WholeNumber
-from mcranker.cli.options import (
-    WEAK_MODEL_NOTE,
-    config_flags,
-    ledger_flag,
-    model_flags,
-    ranker_flag,
-    team_flag,
-    with_criteria_flag,
-)
+from mcranker.cli.options import option_flags
 from mcranker.cli.serve import given_settings, named_models
 from mcranker.cli.signals import run as run_loop
 from mcranker.cli.verb import GroupedOption, Verb, quiet_flag
 from mcranker.errors import ConfigError
-from mcranker.models import ROLES
 
 if TYPE_CHECKING:
     from mcp.server.mcpserver import MCPServer
@@ -116,19 +107,7 @@ command = Verb(
             section=TRANSPORT,
             help="With --http. Without: the file's, else 8080; 0 for one that is free.",
         ),
-        GroupedOption(
-            ["--config"],
-            metavar="FILE",
-            section=TRANSPORT,
-            help="A TOML file with rankers and limits, see docs/serve.md. Without: one ranker, as "
-            "the flags below say, whose team clients may choose.",
-        ),
-        ranker_flag(default=None),
-        team_flag("A saved team, or one of the library, for MCRanker and DIRECT with criteria."),
-        with_criteria_flag(),
-        *config_flags(),
-        *model_flags(ROLES),
-        ledger_flag(),
+        *option_flags(),
         quiet_flag(),
     ],
     help="""Serve rankers to language models' clients, by the Model Context Protocol.
@@ -139,6 +118,8 @@ command = Verb(
     \b
       mcranker mcp --model openai:gpt-5-mini
       mcranker mcp --http --port 9000
+
+    --config also takes the file of 'mcranker serve' with tables for rankers and limits. Without
+    such tables there is one ranker, whose team clients may choose.
     """,
-    epilog=WEAK_MODEL_NOTE,
 )

@@ -7,53 +7,51 @@ import sys
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
 from functools import partial
-from pathlib import Path
 
 import click
-from click.core import ParameterSource
 
 from mcranker.cli.fetching import fetch_models
 from mcranker.cli.files import Reads, Writes
 from mcranker.cli.invocation import Invocation, say
 from mcranker.cli.number_types import WholeNumber
-from mcranker.cli.options import (
-    WEAK_MODEL_NOTE,
-    comparison_flags,
-    config_flags,
-    fusion_flags,
-    ledger_flag,
-    make_ranker,
-    model_flags,
-    model_names,
-    ranker_flag,
-    team_flag,
-    with_criteria_flag,
-)
+from mcranker.cli.options import Given, given_options, option_flags
 from mcranker.cli.progress import Live, QueryTracker, RunTracker, live_is_wanted
-from mcranker.cli.reading import FORMATS, read_corpus, read_passages, read_queries
-from mcranker.cli.results import OUTPUTS, Destinations, Results, opened
+from mcranker.cli.reading import Format, read_corpus, read_passages, read_queries
+from mcranker.cli.results import OUTPUTS, Destinations, Output, Results, opened
 from mcranker.cli.signals import run as run_loop
 from mcranker.cli.verb import GroupedOption, Verb, quiet_flag
 from mcranker.errors import BudgetExceeded, InputError, ModelError
 from mcranker.events import RankingDone
 from mcranker.llm.connect import DEFAULT_LOCAL, default_judge_note
-from mcranker.models import ROLES
 from mcranker.paths import is_file
 from mcranker.rankers import FATAL_ERRORS, RankedQuery, Ranker
+from mcranker.rankers.keys import Key
 from mcranker.ranking import Ranking
-from mcranker.topics import TOPIC_FIELDS
+from mcranker.topics import TopicField
 from mcranker.trec import can_be_named, read_trec
-from personas.files import FORMATS as TEAM_FORMATS
 from personas.format import counted
 from personas.io.lines import STDIN
 from personas.ranking.types import Passage, Query
 
 INPUT, OUTPUT = "Input", "Output"
-_INSTEAD = {
-    "report": "use --save FILE, and then 'mcranker inspect FILE --query ID --html PAGE'",
-    "save_team": "each query may have a team of its own; use --save FILE",
+
+INPUT_KEYS = {
+    "format": Key(
+        "format",
+        Format | None,
+        help="Format of --docs, if its suffix does not name it. jsonl, json: objects with text "
+        "and perhaps id and title, or strings. tsv: id, tab, text. text: one passage a line.",
+    ),
+    "topic_field": Key(
+        "topic_field",
+        TopicField,
+        "title",
+        help="With --queries in a file of topics: the field to rank for, title, desc "
+        "(description, question) or narr (narrative).",
+    ),
+    "query_id": Key("query_id", help="The query's id in the output; 1 in a TREC run."),
 }
-"""Advice for many queries."""
+"""Options of this verb's input, which have no flags."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -75,39 +73,31 @@ class _Job:
 
 
 def _rank(ctx: click.Context) -> int:
-    given = ctx.params
-    invocation = ctx.ensure_object(Invocation)
-    wanted = Destinations(
-        output=given["output"],
-        out=given["out"],
-        save=given["save"],
-        report=given["report"],
-        save_team=given["save_team"],
-        top=given["top"],
-        many=given["queries"] is not None,
-        ledger=given["ledger"],
-    )
+    params, invocation = ctx.params, ctx.ensure_object(Invocation)
     _check_usage(ctx)
+    given = given_options(ctx, own=INPUT_KEYS)
+    wanted = Destinations(
+        **{name: params[name] for name in ("output", "out", "save", "report", "top")},
+        many=params["queries"] is not None,
+        ledger=given.ledger,
+    )
     invocation.doing("reading queries and passages")
-    job = _run_job(ctx) if wanted.many else _single_job(ctx)
+    job = _run_job(ctx, given) if wanted.many else _single_job(ctx, given)
     if wanted.output == "trec":
         _check_trec_ids(job)
-    quiet = given["quiet"]
-    with invocation.noting(live_is_wanted(quiet=quiet)):
-        if given["dry_run"]:
+    quiet, reasons = params["quiet"], params["reasons"]
+    live = live_is_wanted(quiet=quiet)
+    with invocation.noting(live):
+        if params["dry_run"]:
             invocation.doing("estimating; nothing was sent")
-            return _dry_run(ctx, job)
+            return _dry_run(given, job, reasons, wanted.output)
         invocation.doing("getting ready; nothing was sent")
-        fetch_models(model_names(ctx), quiet=quiet)
-        ranker = make_ranker(ctx, given["ranker"])
-    if wanted.save_team is not None:
-        _check_team(ctx, ranker)
-    reasons = given["reasons"]
+        fetch_models(given.models, quiet=quiet)
+        ranker = given.make()
     ranker.check_reasons(reasons)
-    if not quiet and not given["model"] and model_names(ctx) == [DEFAULT_LOCAL]:
+    if not quiet and "model" not in given.options and given.models == [DEFAULT_LOCAL]:
         say(default_judge_note())
     with opened(wanted) as results:
-        live = live_is_wanted(quiet=quiet)
         if wanted.many:
             run_loop(
                 partial(_rank_many, ranker, job, results, invocation, reasons=reasons, live=live)
@@ -120,41 +110,28 @@ def _rank(ctx: click.Context) -> int:
             results.add(ranking)
         code = results.finish(len(job.queries))
     if not quiet and wanted.output == "table" and not results.unwritten:
-        _say_where(wanted)
+        say(_advice(wanted))
     return code
 
 
-def _check_team(ctx: click.Context, ranker: Ranker) -> None:
-    seats = getattr(ranker, "seats", None)
-    if seats is None or not (seats.members or seats.recruits):
-        raise click.UsageError(
-            f"--save-team: --ranker {ctx.params['ranker']} has no team; leave it out", ctx
-        )
-
-
-def _say_where(wanted: Destinations) -> None:
+def _advice(wanted: Destinations) -> str:
     """Say where the page is, or how to get one."""
     if wanted.report is not None:
-        say(f"the page that shows why is {wanted.report}")
-    elif wanted.save is not None:
+        return f"the page that shows why is {wanted.report}"
+    if wanted.save is not None:
         query = " --query ID" if wanted.many else ""
-        saved = shlex.quote(wanted.save)
-        say(f"for a page that shows why: mcranker inspect {saved}{query} --html why.html")
-    else:
-        flag = "--save FILE" if wanted.many else "--report why.html"
-        say(f"for a page that shows why, rank again with {flag}; answers are kept")
-    if wanted.save_team is not None:
-        say(f"the team is {wanted.save_team}; edit it and rank again with --team")
+        command = f"mcranker inspect {shlex.quote(wanted.save)}{query} --html why.html"
+        return f"for a page that shows why: {command}"
+    flag = "--save FILE" if wanted.many else "--report why.html"
+    return f"for a page that shows why, rank again with {flag}; answers are kept"
 
 
-def _dry_run(ctx: click.Context, job: _Job) -> int:
+def _dry_run(given: Given, job: _Job, reasons: int, output: Output) -> int:
     from mcranker.cli.estimate import check_local_models, show_estimate
 
-    check_local_models(model_names(ctx))
-    with make_ranker(ctx, ctx.params["ranker"]) as ranker:
-        return show_estimate(
-            ranker.estimate_many(job.work(), reasons=ctx.params["reasons"]), ctx.params["output"]
-        )
+    check_local_models(given.models)
+    with given.make() as ranker:
+        return show_estimate(ranker.estimate_many(job.work(), reasons=reasons), output)
 
 
 async def _rank_one(
@@ -216,16 +193,15 @@ def _take(results: Results, ranked: RankedQuery) -> None:
         results.add(ranked.ranking)
 
 
-def _single_job(ctx: click.Context) -> _Job:
-    given = ctx.params
-    query_id = given["query_id"] or ("1" if given["output"] == "trec" else "")
-    passages = _given_passages(ctx)
+def _single_job(ctx: click.Context, given: Given) -> _Job:
+    query_id = given.own.get("query_id") or ("1" if ctx.params["output"] == "trec" else "")
+    passages = _given_passages(ctx, given.own.get("format"))
     named = {passage.id: passage for passage in passages}
-    return _Job((Query(given["query"], query_id),), named, {}, many=False)
+    return _Job((Query(ctx.params["query"], query_id),), named, {}, many=False)
 
 
-def _given_passages(ctx: click.Context) -> list[Passage]:
-    texts, source, form = ctx.params["passages"], ctx.params["docs"], ctx.params["format"]
+def _given_passages(ctx: click.Context, form: Format | None) -> list[Passage]:
+    texts, source = ctx.params["passages"], ctx.params["docs"]
     if texts and texts != (STDIN,):
         return [Passage(str(place), text) for place, text in enumerate(texts)]
     if source is None and not texts and (sys.stdin is None or sys.stdin.isatty()):
@@ -237,10 +213,10 @@ def _given_passages(ctx: click.Context) -> list[Passage]:
     return read_passages(source or STDIN, form)
 
 
-def _run_job(ctx: click.Context) -> _Job:
+def _run_job(ctx: click.Context, options: Given) -> _Job:
     given = ctx.params
     run = read_trec(given["run"], needed=True)
-    queries = read_queries(given["queries"], given["topic_field"])
+    queries = read_queries(given["queries"], options.own.get("topic_field", "title"))
     known = {query.id for query in queries}
     strays = [query_id for query_id in run if query_id not in known]
     if strays:
@@ -267,29 +243,22 @@ def _run_job(ctx: click.Context) -> _Job:
 
 def _check_usage(ctx: click.Context) -> None:
     given = ctx.params
-    alone = {
-        "query": "QUERY",
-        "docs": "--docs",
-        "query_id": "--query-id",
-        "report": "--report",
-        "save_team": "--save-team",
-    }
-    team = given["save_team"]
-    if team is not None and Path(team).suffix.lower() not in TEAM_FORMATS:
-        raise click.UsageError(
-            f"--save-team {team!r}: the name must end in .yaml, .yml or .json", ctx
-        )
     if given["queries"] is not None:
         for name in ("run", "corpus"):
             if given[name] is None:
                 raise click.UsageError(f"--queries needs --{name} FILE as well", ctx)
-        for name, flag in alone.items():
+        for name, flag, advice in (
+            ("query", "QUERY", "leave it out"),
+            ("docs", "--docs", "leave it out"),
+            (
+                "report",
+                "--report",
+                "use --save FILE, then 'mcranker inspect FILE --query ID --html PAGE'",
+            ),
+        ):
             if given[name] is not None:
-                instead = _INSTEAD.get(name, "leave it out")
-                raise click.UsageError(f"{flag} does not go with --queries; {instead}", ctx)
+                raise click.UsageError(f"{flag} does not go with --queries; {advice}", ctx)
         return
-    if ctx.get_parameter_source("topic_field") is ParameterSource.COMMANDLINE:
-        raise click.UsageError("--topic-field goes with --queries FILE; give that as well", ctx)
     for name in ("run", "corpus"):
         if given[name] is not None:
             raise click.UsageError(f"--{name} goes with --queries FILE; give that as well", ctx)
@@ -321,30 +290,10 @@ def _flags() -> list[click.Parameter]:
         click.Argument(["query"], required=False),
         click.Argument(["passages"], nargs=-1, metavar="[PASSAGE]..."),
         into(["--docs"], type=Reads(), help="Passages in first-stage order; - for standard input."),
-        into(
-            ["--format"],
-            type=click.Choice(FORMATS),
-            help="Format of --docs, where the suffix does not say it. jsonl, json: objects "
-            "with text and perhaps id and title, or strings. tsv: id, tab, text. text: one "
-            "passage a line.",
-        ),
-        into(["--query-id"], metavar="ID", help='Names the query in the output ("1" in a run).'),
-        into(
-            ["--queries"],
-            type=Reads(),
-            help="Many queries, with --run and --corpus: JSONL, TSV or CSV with id (qid) and text "
-            "(query), or TREC topics in SGML or XML.",
-        ),
-        into(
-            ["--topic-field"],
-            type=click.Choice(TOPIC_FIELDS),
-            default="title",
-            show_default=True,
-            help="The field of TREC topics that is the query: title (or query), desc (description, "
-            "question) or narr (narrative).",
-        ),
+        into(["--queries"], type=Reads(), help="Many queries: JSONL, TSV or topics, with an id."),
         into(["--run"], type=Reads(), help="TREC run whose passages are ranked again."),
         into(["--corpus"], type=Reads(), help="Texts of the run's passages (JSONL or TSV)."),
+        *option_flags(),
         out(
             ["--output"],
             type=click.Choice(OUTPUTS),
@@ -361,38 +310,21 @@ def _flags() -> list[click.Parameter]:
             show_default=True,
             help="Passages listed in a table.",
         ),
+        out(["--save"], type=Writes(), help="Keep the whole ranking as JSON; a line a query."),
+        out(["--report"], type=Writes(), help="Write an HTML page that shows why."),
         out(
             ["--reasons"],
             type=WholeNumber(min=0),
             metavar="N",
             default=0,
-            help="Then ask each judge why it gave the first N passages what it gave them: a "
-            "sentence and a quote each, about ten passages a call. Scores stay as they are.",
+            help="Ask each judge for a sentence and a quote about the first N passages; scores "
+            "stay as they are.",
         ),
-        out(["--save"], type=Writes(), help="Keep the whole ranking as JSON; a line a query."),
-        out(
-            ["--save-team"],
-            type=Writes(),
-            help="Keep the team as .yaml or .json, to be edited and given to --team.",
-        ),
-        out(["--report"], type=Writes(), help="Write an HTML page that shows why."),
         out(
             ["--dry-run"],
             is_flag=True,
-            help="Show calls, tokens and cost instead (a table, or --output json); nothing is "
-            "sent, no file is written.",
+            help="Show calls, tokens and cost instead; nothing is sent, no file is written.",
         ),
-        ranker_flag(),
-        with_criteria_flag(),
-        *comparison_flags(),
-        *fusion_flags(),
-        team_flag(
-            "A saved team, a saved ranking for the team that judged it, or a team of the library; "
-            "none is recruited, unless --team-size is larger."
-        ),
-        *config_flags(),
-        *model_flags(ROLES),
-        ledger_flag(),
         quiet_flag(),
     ]
 
@@ -412,7 +344,7 @@ command = Verb(
       mcranker rank --queries queries.jsonl --run bm25.trec --corpus corpus.jsonl \\
           --output trec --out team.trec
       mcranker rank "best masks against covid" --docs passages.jsonl --team clinician \\
-          --team "Worried parent" --team-size 4 --forbid "*marketing*"
+          --team "Worried parent" --team-size 4 -o "forbid=*marketing*"
+      mcranker rank "best masks against covid" --docs passages.jsonl --ranker setwise -o sort=bubble
     """,
-    epilog=WEAK_MODEL_NOTE,
 )

@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, field
-from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal, get_args
 
 from mcranker.cli.failures import DONE, ERROR, MISSING_SCORES, Failure, envelope, failure
@@ -32,7 +31,6 @@ class Destinations:
         out: file for them, or None for standard output.
         save: file for the whole ranking as JSON (one a line if there are many), or None.
         report: file for the report, or None.
-        save_team: file for the team, or None.
         top: hits in a table.
         many: whether there may be several queries.
         ledger: the ledger's name, as ``--ledger`` takes it.
@@ -42,10 +40,9 @@ class Destinations:
     out: str | None
     save: str | None
     report: str | None
-    save_team: str | None
     top: int
     many: bool
-    ledger: str | None
+    ledger: str
 
 
 @dataclass(slots=True)
@@ -83,7 +80,6 @@ class Results:
         else:
             self._keep(self.wanted.save, lambda name: _save(ranking, name))
             self._keep(self.wanted.report, ranking.to_html)
-            self._keep(self.wanted.save_team, lambda name: _save_team(ranking, name))
         match self.wanted.output:
             case "json":
                 self._rankings.append({**ranking.to_dict(), "hits": _hits(ranking)})
@@ -265,18 +261,8 @@ def _save(ranking: Ranking, name: str) -> None:
     write_whole(name, f"{ranking.to_json()}\n".encode(errors="surrogateescape"))
 
 
-def _save_team(ranking: Ranking, name: str) -> None:
-    from personas import dumps
-    from personas.files import FORMATS
-
-    if ranking.team is None:
-        say(f"warning: there was no judge, so there is no team to keep in {name}")
-        return
-    write_whole(name, dumps(ranking.team, format=FORMATS[Path(name).suffix.lower()]))
-
-
 def _hits(ranking: Ranking) -> list[dict[str, Any]]:
-    """The hits that ``--top-n`` and ``--min-relevance`` leave."""
+    """Return the hits that ``top_n`` and ``min_relevance`` leave."""
     return [hit.to_dict() for hit in ranking]
 
 

@@ -3,11 +3,10 @@
 from __future__ import annotations
 
 import logging
-import os
 import sys
 from dataclasses import replace
 from functools import partial
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import click
 
@@ -17,22 +16,12 @@ from mcranker.cli.fetching import fetch_models
 from mcranker.cli.files import print_line
 from mcranker.cli.invocation import Invocation, say
 from mcranker.cli.number_types import WholeNumber
-from mcranker.cli.options import (
-    WEAK_MODEL_NOTE,
-    config_flags,
-    given_config,
-    given_ledger,
-    ledger_flag,
-    model_flags,
-    ranker_flag,
-    team_flag,
-    with_criteria_flag,
-)
+from mcranker.cli.options import given_flags, given_options, option_flags
 from mcranker.cli.signals import run as run_loop
 from mcranker.cli.verb import GroupedOption, Verb, quiet_flag
 from mcranker.errors import ConfigError
 from mcranker.logs import safe_logger
-from mcranker.models import MODEL_OPTIONS, ROLES
+from mcranker.rankers.keys import needed_models, read_toml
 from personas.format import counted
 
 if TYPE_CHECKING:
@@ -81,56 +70,33 @@ def _serve(ctx: click.Context) -> int:
 
 
 def given_settings(ctx: click.Context) -> Settings:
-    """The service that the file or the flags describe."""
+    """Return the service that the file, or the flags, describe."""
     from mcranker.rankers import RANKERS
-    from mcranker.serve.settings import RankerSettings, Settings, load_settings
+    from mcranker.serve.settings import TABLES, RankerSettings, Settings, load_settings
 
-    given = ctx.params
-    options = _ranker_options(ctx)
-    if given["config"] is not None:
-        if options or given["ranker"] is not None or given.get("unscored"):
-            flags = ["ranker"] if given["ranker"] is not None else [*options, "unscored"]
+    params = ctx.params
+    unscored = {"unscored": value} if (value := params.get("unscored")) else {}
+    if params["config"] is not None and TABLES & read_toml(params["config"]).keys():
+        if flags := [*given_flags(ctx), *(f"--{name}" for name in unscored)]:
             raise click.UsageError(
-                f"--{flags[0].replace('_', '-')} does not go with --config; write it in the file",
-                ctx,
+                f"{flags[0]} does not go with the tables of --config; write it in the file", ctx
             )
-        settings = load_settings(given["config"])
+        settings = load_settings(params["config"])
     else:
-        name = given["ranker"] or "mcranker"
+        given = given_options(ctx)
         # All who reach this machine's loopback may try another team in the playground.
-        chosen = ("team",) if "team" in RANKERS.get(name).takes() else ()
-        unscored = {"unscored": value} if (value := given.get("unscored")) else {}
-        ranker = RankerSettings(name, name, options, ("*",), chosen, **unscored)
+        chosen = ("team",) if "team" in RANKERS.get(given.ranker).takes() else ()
+        ranker = RankerSettings(
+            given.ranker, given.ranker, given.options, ("*",), chosen, **unscored
+        )
         settings = Settings(rankers=(ranker,))
-    changed = {name: given[name] for name in ("host", "port") if given[name] is not None}
+    changed = {name: params[name] for name in ("host", "port") if params[name] is not None}
     return replace(settings, **changed)
-
-
-def _ranker_options(ctx: click.Context) -> dict[str, Any]:
-    """Options of the one ranker that flags describe; those that were not given are absent."""
-    given = ctx.params
-    config = given_config(ctx)
-    options = config.model_dump(include=config.model_fields_set)
-    for name in (*MODEL_OPTIONS, "base_url", "team", "with_criteria"):
-        if given[name] not in (None, False):
-            options[name] = given[name]
-    if given["ledger"] is not None:
-        options["ledger"] = given_ledger(ctx)
-    return options
 
 
 def named_models(settings: Settings) -> list[str]:
     """Return the models of the rankers, with the default's name where one is needed."""
-    from mcranker.llm.connect import choose_default
-    from mcranker.rankers import RANKERS
-
-    found: list[str] = []
-    for each in settings.rankers:
-        options = each.options
-        if RANKERS.get(each.ranker).asks_models(options):
-            specs = [options.get(f"{role}_model") or options.get("model") for role in ROLES]
-            found += [str(spec or choose_default(os.environ)[0]) for spec in specs]
-    return list(dict.fromkeys(found))
+    return needed_models((each.ranker, each.options) for each in settings.rankers)
 
 
 def _make_key(ctx: click.Context) -> int:
@@ -154,13 +120,6 @@ command = Verb(
     "serve",
     _serve,
     params=[
-        GroupedOption(
-            ["--config"],
-            metavar="FILE",
-            section=SERVICE,
-            help="A TOML file with rankers, limits and keys, see docs/serve.md. Without: one "
-            "ranker, as the flags below say, which serves every model name.",
-        ),
         GroupedOption(
             ["--host"],
             metavar="ADDRESS",
@@ -200,7 +159,6 @@ command = Verb(
             section=KEYS,
             help="Read an API key from standard input, and print its hash.",
         ),
-        ranker_flag(default=None),
         GroupedOption(
             ["--unscored"],
             type=click.Choice(["falling", "null", "error"]),
@@ -208,14 +166,7 @@ command = Verb(
             help="What clients get for documents that no judge scored, and from rankers that "
             "compare: numbers that fall with the rank (falling, the default), null, or an error.",
         ),
-        team_flag(
-            "A saved team, or one of the library, for MCRanker, DIRECT with criteria, and rankers "
-            "that compare."
-        ),
-        with_criteria_flag(),
-        *config_flags(),
-        *model_flags(ROLES),
-        ledger_flag(),
+        *option_flags(),
         quiet_flag(),
     ],
     help="""Serve rankers over HTTP, in the dialects of reranking clients.
@@ -230,6 +181,8 @@ command = Verb(
 
     Ctrl-C and SIGTERM end it once the rankings under way are done; exit code 0. A second Ctrl-C
     cancels them, and their clients get a 503.
+
+    --config also takes a file with tables for rankers, limits and keys, see docs/serve.md. Without
+    such tables there is one ranker, which serves every model name.
     """,
-    epilog=WEAK_MODEL_NOTE,
 )

@@ -36,6 +36,21 @@ class Verb(click.Command):
     def __init__(self, name: str, run: Callable[[click.Context], int], **rest: Any) -> None:
         super().__init__(name, callback=lambda **_: run(click.get_current_context()), **rest)
 
+    def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:
+        try:
+            return super().parse_args(ctx, args)
+        except click.NoSuchOption as error:
+            from mcranker.rankers import RANKERS
+            from mcranker.rankers.keys import keys_of
+
+            name = error.option_name.lstrip("-").removeprefix("no-").replace("-", "_")
+            takes_more = any(param.name == "option" for param in self.params)
+            if not takes_more or name not in keys_of(*RANKERS.names):
+                raise
+            raise click.UsageError(
+                f"there is no {error.option_name}; give it as -o {name}=VALUE", ctx
+            ) from error
+
     def invoke(self, ctx: click.Context) -> Any:
         check_outputs(ctx)
         return super().invoke(ctx)

@@ -2,29 +2,22 @@
 
 from __future__ import annotations
 
-import difflib
 import ipaddress
 import os
 import re
-import tomllib
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
-from types import NoneType
-from typing import Any, Literal, get_args
+from typing import Any, Literal
 
 from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
 from mcranker.config import RankerConfig
 from mcranker.errors import ConfigError
-from mcranker.paths import is_file, is_folder
 from mcranker.rankers import RANKERS
+from mcranker.rankers.keys import check_names, keys_of, located, read_options, read_toml
 from mcranker.serve.keys import check_hash
 from personas.errors import shown
-from personas.io.lines import read_text
-
-LONGEST_FILE = 1_000_000
-"""Bytes of a configuration file."""
 
 GRACE = 5.0
 """Seconds after a ranking's deadline for returning its partial results."""
@@ -42,17 +35,10 @@ NOT_PER_REQUEST = {
 }
 """Options that name files, limits of the operator, or the shared models."""
 
-_KEPT_OUT = {
-    "api_key": "keys of providers are not kept in this file; set OPENAI_API_KEY or "
-    "ANTHROPIC_API_KEY",
-    "config": "write its fields one by one, each as a key of its own",
-}
 Unscored = Literal["falling", "null", "error"]
 """Result for rerank clients of documents that no judge scored."""
 
 _NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._:/-]{0,99}")
-_TEAM_FILES = {".yaml", ".yml", ".json"}
-_NONE = "none"
 
 
 class _Form(BaseModel):
@@ -118,6 +104,10 @@ class _File(_Form):
     rankers: dict[str, _RankerForm] = Field(default_factory=dict)
 
 
+TABLES = frozenset(_File.model_fields)
+"""Tables of the service's file; a file without any holds the options of one ranker."""
+
+
 @dataclass(frozen=True, slots=True)
 class RankerSettings:
     """A ranker that the service offers.
@@ -150,9 +140,7 @@ class RankerSettings:
                 "letter or digit"
             )
         takes = RANKERS.get(self.ranker).takes()
-        for option in self.options:
-            if option not in takes or option in _KEPT_OUT:
-                raise ConfigError(f"{place}: {_unknown(option, takes)}")
+        check_names(self.options, takes, place)
         for option in self.per_request:
             _check_per_request(option, takes, place)
 
@@ -209,11 +197,7 @@ def load_settings(path: str | os.PathLike[str]) -> Settings:
         ConfigError: the file cannot be read, is no TOML, or has a key or value that cannot be.
     """
     path = Path(path)
-    text = read_text(path, ConfigError, LONGEST_FILE)
-    try:
-        data = tomllib.loads(text)
-    except (ValueError, RecursionError) as error:
-        raise ConfigError(f"{path}: not TOML: {error}") from error
+    data = read_toml(path)
     try:
         form = _File.model_validate(data)
     except ValidationError as error:
@@ -233,38 +217,9 @@ def load_settings(path: str | os.PathLike[str]) -> Settings:
 
 
 def _ranker(name: str, table: _RankerForm, base: Path) -> RankerSettings:
-    options = {key: _located(key, value, base) for key, value in (table.model_extra or {}).items()}
-    return RankerSettings(
-        name, table.ranker, options, table.names, table.per_request, table.unscored
-    )
-
-
-def _located(option: str, value: Any, base: Path) -> Any:
-    """The value, with the whole path of a file that lies beside the configuration."""
-    if option == "team" and isinstance(value, str) and Path(value).suffix.lower() in _TEAM_FILES:
-        return str(base / Path(value).expanduser())
-    if option == "prompts" and isinstance(value, str) and is_folder(base / value):
-        return str(base / value)
-    if option == "ledger" and isinstance(value, str) and value != "default":
-        return None if value == _NONE else str(base / Path(value).expanduser())
-    if (option == "model" or option.endswith("_model")) and isinstance(value, str):
-        kind, _, name = value.partition(":")
-        beside = base / Path(name).expanduser()
-        return f"{kind}:{beside}" if kind == "local" and is_file(beside) else value
-    if value == _NONE and option in RankerConfig.model_fields:
-        # As on the command line, where none is a value.
-        kinds = get_args(RankerConfig.model_fields[option].annotation)
-        return None if NoneType in kinds else value
-    return value
-
-
-def _unknown(option: str, takes: Mapping[str, Any]) -> str:
-    if option in _KEPT_OUT:
-        return f"there is no option {option!r}; {_KEPT_OUT[option]}"
-    known = ["names", "per_request", "ranker", *takes]
-    close = difflib.get_close_matches(option[:100], known, n=1)
-    hint = f"did you mean {close[0]!r}?" if close else "see 'mcranker rank --help' for all"
-    return f"there is no option {option[:100]!r}; {hint}"
+    options = {key: located(key, value, base) for key, value in (table.model_extra or {}).items()}
+    read = read_options(options, keys_of(table.ranker), f"ranker {name!r}")
+    return RankerSettings(name, table.ranker, read, table.names, table.per_request, table.unscored)
 
 
 def _check_per_request(option: str, takes: Mapping[str, Any], place: str) -> None:

@@ -1,4 +1,4 @@
-"""``mcranker team``: recruit and write rubrics, without scoring anything."""
+"""``mcranker recruit``: recruit a team and write rubrics, without scoring anything."""
 
 from __future__ import annotations
 
@@ -11,15 +11,7 @@ from mcranker.cli.failures import DONE, ERROR, Failure, failure, print_json
 from mcranker.cli.fetching import fetch_models
 from mcranker.cli.files import Writes, saying_where
 from mcranker.cli.invocation import Invocation, say
-from mcranker.cli.options import (
-    WEAK_MODEL_NOTE,
-    config_flags,
-    ledger_flag,
-    make_ranker,
-    model_flags,
-    model_names,
-    team_flag,
-)
+from mcranker.cli.options import given_options, option_flags
 from mcranker.cli.progress import Live, QueryTracker, live_is_wanted
 from mcranker.cli.signals import run as run_loop
 from mcranker.cli.teams_view import show_team
@@ -32,62 +24,38 @@ from personas.files import FORMATS
 from personas.io.atomic import write_whole
 from personas.ranking.types import Query
 
-_FIELDS = (
-    "preset",
-    "team_size",
-    "nlp_scientist",
-    "recruiting",
-    "require",
-    "forbid",
-    "criteria",
-    "dataset",
-    "dataset_team",
-    "reask",
-    "ask_anew",
-    "lowercase_query",
-    "snake_case_personas",
-    "prompts",
-    "temperature",
-    "seed",
-    "max_tokens",
-    "sample",
-    "concurrency",
-    "requests_per_minute",
-    "tokens_per_minute",
-    "max_calls",
-    "max_cost",
-    "batch",
-)
 
-
-def _team(ctx: click.Context) -> int:
-    given = ctx.params
+def _recruit(ctx: click.Context) -> int:
+    params = ctx.params
     invocation = ctx.ensure_object(Invocation)
-    out, quiet = given["out"], given["quiet"]
+    out, quiet = params["out"], params["quiet"]
     if out is not None and Path(out).suffix.lower() not in FORMATS:
         raise click.UsageError(f"--out {out!r}: the name must end in .yaml, .yml or .json", ctx)
-    if given["lock"] and out is None and given["output"] != "json":
+    if params["lock"] and out is None and params["output"] != "json":
         raise click.UsageError("--lock goes with --out FILE or --output json", ctx)
+    given = given_options(ctx)
+    if given.ranker != MCRanker.name:
+        raise click.UsageError(f"the ranker {given.ranker!r} recruits no team; leave it out", ctx)
     invocation.doing("getting ready; nothing was sent")
-    with invocation.noting(live_is_wanted(quiet=quiet)):
-        fetch_models(model_names(ctx), quiet=quiet)
-        ranker = make_ranker(ctx, MCRanker.name)
-    assert isinstance(ranker, MCRanker)
-    query, example = Query(given["query"]), given["example"]
     live = live_is_wanted(quiet=quiet)
-    team = run_loop(partial(_recruit, ranker, query, example, invocation, live=live))
+    with invocation.noting(live):
+        fetch_models(given.models, quiet=quiet)
+        ranker = given.make()
+    assert isinstance(ranker, MCRanker)
+    query, example = Query(params["query"]), params["example"]
+    team = run_loop(partial(_team_for, ranker, query, example, invocation, live=live))
     invocation.doing("writing the team")
-    if given["lock"]:
+    if params["lock"]:
         team = team.lock()
     unwritten: Failure | None = None
     if out is not None:
         try:
-            with saying_where(given["ledger"]):
+            with saying_where(given.ledger):
                 write_whole(out, dumps(team, format=FORMATS[Path(out).suffix.lower()]))
         except OSError as error:  # the team is shown all the same
             unwritten = failure(error)
             say(f"error: {unwritten.message}")
-    if given["output"] == "json":
+    if params["output"] == "json":
         errors = [unwritten.entry] if unwritten else []
         print_json(ERROR if unwritten else DONE, errors, team=team.model_dump(mode="json"))
     else:
@@ -95,7 +63,7 @@ def _team(ctx: click.Context) -> int:
     return ERROR if unwritten else DONE
 
 
-async def _recruit(
+async def _team_for(
     ranker: MCRanker, query: Query, example: str | None, invocation: Invocation, *, live: bool
 ) -> Team:
     tracker = QueryTracker.of(ranker)
@@ -111,8 +79,8 @@ async def _recruit(
 
 
 command = Verb(
-    "team",
-    _team,
+    "recruit",
+    _recruit,
     params=[
         click.Argument(["query"]),
         GroupedOption(
@@ -121,6 +89,7 @@ command = Verb(
             section="Input",
             help="A passage of the kind that will be judged, for the recruiter to see.",
         ),
+        *option_flags(without=("ranker", "scoring", "ensemble", "depth")),
         GroupedOption(
             ["--out"],
             type=Writes(),
@@ -134,22 +103,18 @@ command = Verb(
             section="Output",
             help="Lock what is saved: no one joins it later, and no criteria are written for it.",
         ),
-        team_flag(
-            "A saved team, or one of the library, to start from: recruits join it up to "
-            "--team-size, and missing criteria are written."
-        ),
-        *config_flags(_FIELDS),
-        *model_flags(("recruiter", "criteria")),
-        ledger_flag(),
         quiet_flag(),
     ],
     help="""Recruit a team for a query and let it write its criteria, without scoring anything.
 
+    A team given by --team is completed: recruits join it up to --team-size, and missing criteria
+    are written.
+
     \b
-      mcranker team "best masks against covid" --out team.yaml
+      mcranker recruit "best masks against covid" --out team.yaml
       mcranker rank "best masks against covid" --docs passages.jsonl --team team.yaml
-      mcranker team "best masks against covid" --team clinician --team lawyer \\
+      mcranker recruit "best masks against covid" --team clinician --team lawyer \\
           --team-size 4 --out team.yaml --lock
+      mcranker recruit "best masks against covid" --team ranking.json --out team.yaml
     """,
-    epilog=WEAK_MODEL_NOTE,
 )

@@ -1,0 +1,292 @@
+"""Options of rankers by name, as ``-o KEY=VALUE``, configuration files and suites give them."""
+
+from __future__ import annotations
+
+import difflib
+import inspect
+import os
+import re
+import tomllib
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from types import NoneType
+from typing import Annotated, Any, Literal, get_args, get_origin, get_type_hints
+
+from pydantic import ConfigDict, PydanticSchemaGenerationError, TypeAdapter, ValidationError
+
+from mcranker.config import LARGEST, RankerConfig
+from mcranker.errors import ConfigError
+from mcranker.models import MODEL_OPTIONS, ROLES
+from mcranker.paths import is_file, is_folder
+from mcranker.rankers import RANKERS
+from personas.errors import shown
+from personas.io.lines import read_text
+from personas.registry import Registry
+
+LONGEST_FILE = 1_000_000
+"""Bytes of a configuration file."""
+
+KEPT_OUT = {
+    "api_key": "set OPENAI_API_KEY or ANTHROPIC_API_KEY instead",
+    "config": "write its fields one by one, each as a key of its own",
+}
+"""Options of constructors that no text can name, with advice."""
+
+_SHARED = {
+    "model": "openai:NAME, anthropic:NAME, local:NAME or local:PATH.gguf, for all roles.",
+    "recruiter_model": "Recruits the personas, instead of model.",
+    "criteria_model": "Writes the criteria, instead of model; a strong one helps a weak scorer.",
+    "scoring_model": "Scores the passages, instead of model.",
+    "assessor_model": "Combines the scores with ensemble=assessor, instead of model; puts the "
+    "first passages of rankgpt in order again.",
+    "base_url": "Address of an OpenAI- or Anthropic-compatible server.",
+    "team": "A saved team or ranking, or a team of the library; several: personas by name.",
+    "ledger": "File that keeps every answer, so that none is paid for twice; none for no file.",
+}
+_NAMES = ("require", "forbid", "team")  # lists of names, which may hold a comma
+_VALUES = {
+    **dict.fromkeys(("require", "forbid", *MODEL_OPTIONS), "NAME"),
+    "base_url": "URL",
+    "team": "FILE|NAME",
+    "ledger": "FILE|none",
+}
+_TEAM_FILES = {".yaml", ".yml", ".json"}
+_NUMBERS = {int: "N", float: "X", bool: "true|false"}
+
+
+@dataclass(frozen=True, slots=True)
+class Key:
+    """An option that users name.
+
+    Attributes:
+        name: of the option.
+        kind: the type of its values.
+        default: the value if it is not given.
+        help: a sentence or two about it.
+        limits: metadata of its type, as pydantic has it.
+    """
+
+    name: str
+    kind: Any = str | None
+    default: Any = None
+    help: str = ""
+    limits: tuple[Any, ...] = ()
+
+    @property
+    def values(self) -> str:
+        """The values it may have, in short, such as ``N|none``."""
+        if self.name in _VALUES:
+            return _VALUES[self.name]
+        for registry in (each for each in self.limits if isinstance(each, Registry)):
+            return "|".join(registry.names)
+        parts = _parts(self.kind)
+        if self.is_list:
+            return "TEXT,TEXT,..."
+        literals = [value for part in parts for value in get_args(part)]
+        known = [*map(str, literals)] or [_NUMBERS.get(part, "TEXT") for part in parts[:1]]
+        return "|".join([*known, *(["none"] if self._may_be_none else [])])
+
+    @property
+    def text(self) -> str:
+        """The sentence, the default and the limits, such as ``... [default: 3; 1 to 20]``."""
+        default = "none" if self.default is None else self.default
+        if isinstance(default, bool):
+            default = str(default).lower()
+        elif isinstance(default, tuple | list):
+            default = ",".join(map(str, default))
+        elif isinstance(default, str) and default != default.strip():
+            default = repr(default)
+        notes = [] if default == "" or self.name in _SHARED else [f"default: {default}"]
+        low, high = (
+            next((getattr(each, name) for each in self.limits if hasattr(each, name)), None)
+            for name in ("ge", "le")
+        )
+        if low is not None and low != -LARGEST:
+            largest = high is None or high > 1_000_000
+            notes.append(f"{low:g} or more" if largest else f"{low:g} to {high:,.7g}")
+        return f"{self.help} [{'; '.join(notes)}]" if notes else self.help
+
+    @property
+    def is_list(self) -> bool:
+        """True if it takes several values."""
+        lists = (tuple, list, Sequence)
+        return self.name in _NAMES or any(get_origin(part) in lists for part in _parts(self.kind))
+
+    @property
+    def _may_be_none(self) -> bool:
+        return NoneType in get_args(self.kind)
+
+    def joined(self, values: Sequence[str]) -> Any:
+        """Return the value of a key given once or more: a list if it takes one, else the last."""
+        if not self.is_list or len(values) == 1:
+            return values[-1]
+        return tuple(values) if self.name in _NAMES else ",".join(values)
+
+    def read(self, value: Any) -> Any:
+        """Convert a value of a command line or a file.
+
+        Raises:
+            ConfigError: it is not of the option's type, or not within its limits.
+        """
+        given = value
+        if isinstance(value, str):
+            if value.lower() == "none" and self._may_be_none:
+                return None
+            if self.name in _NAMES:
+                value = value if self.name == "team" else (value,)
+            elif self.is_list:
+                value = tuple(part.strip() for part in value.split(",")) if value else ()
+        if self.name == "team" and isinstance(value, Sequence):
+            return value
+        try:
+            kind: Any = Annotated[(self.kind, *self.limits)] if self.limits else self.kind
+            adapter = TypeAdapter[Any](kind, config=ConfigDict(arbitrary_types_allowed=True))
+            return adapter.validate_python(value)
+        except PydanticSchemaGenerationError:
+            return value  # a type of another package, which its ranker checks
+        except ValidationError as error:
+            first = error.errors(include_url=False)[0]
+            raise ConfigError(f"{self.name}={shown(given)}: {first['msg']}") from error
+
+
+def shared_keys() -> dict[str, Key]:
+    """Options of every ranker: models, and the fields of `RankerConfig`."""
+    found = {name: Key(name, help=text) for name, text in _SHARED.items() if name != "team"}
+    for name, field in RankerConfig.model_fields.items():
+        text = field.description or ""
+        limits = tuple(field.metadata)
+        found[name] = Key(name, field.annotation, field.default, text, limits)
+    return found
+
+
+def keys_of(*rankers: str) -> dict[str, Key]:
+    """Options that these rankers take, all together; without any, those of every ranker.
+
+    Raises:
+        ConfigError: there is no such ranker.
+    """
+    shared = shared_keys()
+    if not rankers:
+        return shared
+    found: dict[str, Key] = {}
+    for ranker in rankers:
+        kind = RANKERS.get(ranker)
+        for name, default in kind.takes().items():
+            if name in shared:
+                found[name] = shared[name]
+            elif name in _SHARED:
+                found[name] = Key(name, help=_SHARED[name])
+            elif name not in KEPT_OUT:
+                found[name] = Key(name, _annotation(kind, name), default, _sentence(kind, name))
+    return found
+
+
+def own_keys(ranker: str) -> list[Key]:
+    """Options that this ranker takes besides those that it shares with others."""
+    return [key for key in keys_of(ranker).values() if key.name not in {*shared_keys(), *_SHARED}]
+
+
+def check_names(names: Iterable[str], known: Iterable[str], what: str) -> None:
+    """Refuse options that are unknown.
+
+    Args:
+        names: as they are given.
+        known: those that there are.
+        what: takes them, for messages, e.g. ``"ranker 'direct'"``.
+
+    Raises:
+        ConfigError: one is unknown; names the nearest, or the rankers that take it.
+    """
+    known = [each for each in known if each not in KEPT_OUT]
+    for name in names:
+        if name in known:
+            continue
+        if name in KEPT_OUT:
+            raise ConfigError(f"{what} takes no option {name!r} here; {KEPT_OUT[name]}")
+        others = [each for each in RANKERS.names if name in keys_of(each)]
+        close = difflib.get_close_matches(name[:100], known, n=1)
+        hint = "see 'mcranker options' for all"
+        if others:
+            hint = f"it goes with {', '.join(others)}"
+        elif close:
+            hint = f"did you mean {close[0]!r}?"
+        raise ConfigError(f"{what} takes no option {shown(name)}; {hint}")
+
+
+def read_options(given: Mapping[str, Any], known: Mapping[str, Key], what: str) -> dict[str, Any]:
+    """Check and convert options, as `check_names` and `Key.read` do."""
+    check_names(given, known, what)
+    return {name: known[name].read(value) for name, value in given.items()}
+
+
+def read_toml(path: str | os.PathLike[str]) -> dict[str, Any]:
+    """Read a configuration file.
+
+    Raises:
+        ConfigError: the file cannot be read, or is no TOML.
+    """
+    text = read_text(Path(path), ConfigError, LONGEST_FILE)
+    try:
+        return tomllib.loads(text)
+    except (ValueError, RecursionError) as error:
+        raise ConfigError(f"{path}: not TOML: {error}") from error
+
+
+def located(name: str, value: Any, base: Path) -> Any:
+    """Return an option's value, with the whole path of a file that lies beside its file."""
+    if not isinstance(value, str):
+        return value
+    beside = base / Path(value).expanduser()
+    is_team = name == "team" and beside.suffix.lower() in _TEAM_FILES
+    is_ledger = name == "ledger" and value not in ("default", "none")
+    if is_team or is_ledger or (name == "prompts" and is_folder(beside)):
+        return str(beside)
+    if name in MODEL_OPTIONS and value.startswith("local:"):
+        model = base / Path(value.removeprefix("local:")).expanduser()
+        return f"local:{model}" if is_file(model) else value
+    return value
+
+
+def needed_models(rankers: Iterable[tuple[str, Mapping[str, Any]]]) -> list[str]:
+    """Return the models that rankers with these options ask, the default one included."""
+    from mcranker.llm.connect import choose_default
+
+    found: list[Any] = []
+    for name, options in rankers:
+        if RANKERS.get(name).asks_models(options):
+            specs = [options.get(f"{role}_model") or options.get("model") for role in ROLES]
+            found += [spec or choose_default(os.environ)[0] for spec in specs]
+    return [spec for spec in dict.fromkeys(found) if isinstance(spec, str)]
+
+
+def _parts(kind: Any) -> list[Any]:
+    """Return the types of a union, without None; a type by itself otherwise."""
+    if get_origin(kind) is Literal or not (args := get_args(kind)) or isinstance(kind, type):
+        return [kind]
+    union = NoneType in args or get_origin(kind) not in (tuple, list, Sequence, Mapping)
+    return [part for part in args if part is not NoneType] if union else [kind]
+
+
+def _annotation(kind: type, name: str) -> Any:
+    for owner in _owners(kind):
+        if name in inspect.signature(owner.__init__).parameters:
+            try:
+                return get_type_hints(owner.__init__).get(name, Any)
+            except NameError:
+                return Any
+    return Any
+
+
+def _sentence(kind: type, name: str) -> str:
+    for owner in _owners(kind):
+        if found := re.search(
+            rf"^    {name}: (.+(?:\n {{8}}.+)*)", inspect.getdoc(owner) or "", re.MULTILINE
+        ):
+            text = " ".join(found[1].replace("`", "").split())
+            return text[:1].upper() + text[1:]
+    return ""
+
+
+def _owners(kind: type) -> Iterator[Any]:
+    return (owner for owner in kind.__mro__ if "__init__" in vars(owner))
