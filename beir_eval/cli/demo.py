@@ -12,7 +12,7 @@ import click
 from beir_eval.cli.flags import count_flag
 from mcranker.cli.fetching import fetch_models
 from mcranker.cli.invocation import Invocation
-from mcranker.cli.options import given_ledger, ledger_flag, model_flags, model_names
+from mcranker.cli.options import given_options, option_flags
 from mcranker.cli.progress import Live, QueryTracker, live_is_wanted
 from mcranker.cli.signals import run as run_loop
 from mcranker.cli.tables import show_ranking
@@ -70,7 +70,7 @@ def _demo(ctx: click.Context) -> int:
             "a team of three ranks them."
         )
         print(textwrap.fill(said, WIDTH), flush=True)
-    fetch_models(model_names(ctx), quiet=given["quiet"])
+    fetch_models(given_options(ctx).models, quiet=given["quiet"])
     ctx.ensure_object(Invocation).doing("finding passages by BM25")
     run = retrieve(dataset, given["depth"])
     outcome = run_loop(partial(_rank_all, ctx, dataset, run, count))
@@ -82,17 +82,11 @@ async def _rank_all(ctx: click.Context, dataset: Dataset, run: Run, count: int) 
     from beir_eval.measures.metrics import evaluate
     from mcranker import MCRanker, Passage, Query, RankingDone
 
-    given, invocation = ctx.params, ctx.ensure_object(Invocation)
-    quiet = given["quiet"]
+    quiet, invocation = ctx.params["quiet"], ctx.ensure_object(Invocation)
     rankings: list[Ranking] = []
     live = live_is_wanted(quiet=quiet)
     with invocation.noting(not quiet):
-        ranker = MCRanker(
-            team_size=3,
-            model=given["model"],
-            base_url=given["base_url"],
-            ledger=given_ledger(ctx),
-        )
+        ranker = MCRanker(team_size=3, **given_options(ctx).options)
     async with ranker:
         for query_id in list(dataset.queries)[:count]:
             documents = [(dataset.corpus[doc_id], score) for doc_id, score in run[query_id]]
@@ -211,8 +205,7 @@ command = Verb(
     params=[
         count_flag("queries", QUERIES, "Queries to rank."),
         count_flag("depth", DEPTH, "Passages that BM25 hands over for each query."),
-        *model_flags(()),
-        ledger_flag(),
+        *option_flags("model", "base_url", "ledger"),
         quiet_flag(),
     ],
     help="""Rank a small collection that comes with the package, and see how good that is.

@@ -117,7 +117,7 @@ def given_options(
     rankers = (named,) if isinstance(named, str) else tuple(named or ())
     known = {name: key for name, key in keys_of(*rankers).items() if name not in without}
     known |= own
-    what = f"the ranker {' or '.join(map(repr, rankers))}" if rankers else "not every ranker"
+    what = f"the ranker {' or '.join(map(repr, rankers))}" if rankers else "a suite"
     check_names([*given, *pairs], known, what)
     given |= {name: known[name].joined(values) for name, values in pairs.items()}
     options = read_options(given, known, what)
