@@ -75,7 +75,7 @@ beir-eval run --dataset tiny --ranker direct --limit {BIG} => {BIG}
 beir-eval run --dataset tiny --ranker direct --limit 0 => 0
 beir-eval run --dataset tiny --ranker direct --depth {BIG} => {BIG}
 beir-eval run --dataset tiny --ranker direct --depth 3000000000 => 3000000000
-beir-eval run --dataset tiny --ranker direct --seed {BIG} => {BIG}
+beir-eval run --dataset tiny --ranker direct -o seed={BIG} => {BIG}
 beir-eval run --dataset tiny --ranker direct --k1 nan => nan
 beir-eval run --dataset tiny --ranker direct --k1 inf => inf
 beir-eval run --dataset tiny --ranker direct --b 1.5 => 1.5
@@ -173,7 +173,7 @@ beir-eval run suite.toml --use odd=openai:x => odd
 beir-eval run suite.toml --use x => x
 beir-eval run suite.toml --only odd => odd
 beir-eval run suite.toml --ranker direct => --ranker
-beir-eval run suite.toml --scale 5 => --scale
+beir-eval run suite.toml -o scale=5 => scale
 beir-eval run bad.toml => bad.toml
 beir-eval run empty => empty
 beir-eval run latin.toml => latin.toml

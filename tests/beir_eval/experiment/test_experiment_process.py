@@ -88,7 +88,7 @@ def start(server: Chaos, suite: Path, tmp_path: Path, out: str) -> subprocess.Po
         *("--depth", DEPTH),
         *("--model", "openai:test", "--base-url", server.url),
         *("--ledger", tmp_path / "ledger.sqlite"),
-        *("--concurrency", CONCURRENCY, "--query-concurrency", QUERIES_AT_ONCE),
+        *("-o", f"concurrency={CONCURRENCY}", "-o", f"query_concurrency={QUERIES_AT_ONCE}"),
     )
 
 
