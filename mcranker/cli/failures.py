@@ -123,7 +123,8 @@ def as_flags(text: str) -> str:
         if name in NAMED:
             return f"--{name.replace('_', '-')} {value}".rstrip()
         known = name in RankerConfig.model_fields or name.endswith("_model")
-        return f"-o {name}={value}" if known or name == "with_criteria" else found[0]
+        known = known or name == "with_criteria"
+        return f"-o {name}={value or 'VALUE'}" if known else found[0]
 
     return _SETTING.sub(respelled, text.replace(" or pass api_key=", ""))
 

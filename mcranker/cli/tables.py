@@ -76,7 +76,7 @@ def _summary(ranking: Ranking) -> str:
 
 def _left_out(ranking: Ranking) -> str:
     limits = " and ".join(
-        f"--{name.replace('_', '-')} {ranking.config[name]:g}"
+        f"{name}={ranking.config[name]:g}"
         for name in ("min_relevance", "top_n")
         if ranking.config.get(name) is not None
     )

@@ -542,7 +542,7 @@ def _of_run(run: Run, query: Query, judged: Sequence[Passage]) -> _List:
     if not query.id:
         raise InputError(
             "the query has no id, by which a run says what belongs to it; rank a Query with an id "
-            "(--query-id)"
+            "(-o query_id=ID)"
         )
     listed = run.get(query.id)
     if listed is None:

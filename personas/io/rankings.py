@@ -94,7 +94,7 @@ def saved_team(path: Path) -> Team | None:
     if len(teams) > 1:
         raise SchemaError(
             f"{path}: has {count:,} rankings by {len(teams):,} different teams; give the ranking "
-            "of one query, or save its team with 'mcranker rank --save-team FILE'"
+            "of one query, or rank one query with --save"
         )
     return teams[0] if teams else None
 

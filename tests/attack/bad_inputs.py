@@ -15,55 +15,55 @@ LONG = 300 * "x"
 
 _TABLE = f"""
 # --- numbers ---
-mcranker rank q a --seed {BIG} => {BIG}
-mcranker rank q a --seed -{BIG} => -{BIG}
-mcranker rank q a --seed 1.5 => 1.5
-mcranker rank q a --seed nan => nan
-mcranker rank q a --seed '' => ''
+mcranker rank q a -o seed={BIG} => {BIG}
+mcranker rank q a -o seed=-{BIG} => -{BIG}
+mcranker rank q a -o seed=1.5 => 1.5
+mcranker rank q a -o seed=nan => nan
+mcranker rank q a -o 'seed=' => ''
 mcranker rank q a --team-size {BIG} => {BIG}
 mcranker rank q a --team-size 0 => --team-size
 mcranker rank q a --team-size -3 => -3
 mcranker rank q a --team-size two => two
-mcranker rank q a --scale {BIG} => {BIG}
-mcranker rank q a --scale 0 => 0
+mcranker rank q a -o scale={BIG} => {BIG}
+mcranker rank q a -o scale=0 => 0
 mcranker rank q a --depth {BIG} => {BIG}
 mcranker rank q a --depth 0 => 0
 mcranker rank q a --depth -1 => -1
 mcranker rank q a --depth 1e3 => 1e3
-mcranker rank q a --example-rank {BIG} => {BIG}
-mcranker rank q a --max-passage-words {BIG} => {BIG}
-mcranker rank q a --sample {BIG} => {BIG}
-mcranker rank q a --top-k {BIG} => {BIG}
-mcranker rank q a --max-tokens {BIG} => {BIG}
-mcranker rank q a --max-tokens 3 => 3
-mcranker rank q a --max-score-tokens {BIG} => {BIG}
-mcranker rank q a --max-calls {BIG} => {BIG}
-mcranker rank q a --max-calls -1 => -1
-mcranker rank q a --concurrency {BIG} => {BIG}
-mcranker rank q a --concurrency 0 => 0
-mcranker rank q a --query-concurrency {BIG} => {BIG}
-mcranker rank q a --reask {BIG} => {BIG}
+mcranker rank q a -o example_rank={BIG} => {BIG}
+mcranker rank q a -o max_passage_words={BIG} => {BIG}
+mcranker rank q a -o sample={BIG} => {BIG}
+mcranker rank q a -o top_k={BIG} => {BIG}
+mcranker rank q a -o max_tokens={BIG} => {BIG}
+mcranker rank q a -o max_tokens=3 => 3
+mcranker rank q a -o max_score_tokens={BIG} => {BIG}
+mcranker rank q a -o max_calls={BIG} => {BIG}
+mcranker rank q a -o max_calls=-1 => -1
+mcranker rank q a -o concurrency={BIG} => {BIG}
+mcranker rank q a -o concurrency=0 => 0
+mcranker rank q a -o query_concurrency={BIG} => {BIG}
+mcranker rank q a -o reask={BIG} => {BIG}
 mcranker rank q a --top {BIG} => {BIG}
 mcranker rank q a --top 0 => 0
-mcranker rank q a --temperature nan => nan
-mcranker rank q a --temperature inf => inf
-mcranker rank q a --temperature -0.1 => -0.1
-mcranker rank q a --temperature hot => hot
+mcranker rank q a -o temperature=nan => nan
+mcranker rank q a -o temperature=inf => inf
+mcranker rank q a -o temperature=-0.1 => -0.1
+mcranker rank q a -o temperature=hot => hot
 mcranker rank q a --max-cost inf => inf
 mcranker rank q a --max-cost nan => nan
 mcranker rank q a --max-cost -1 => -1
 mcranker rank q a --max-cost 1e400 => 1e400
-mcranker rank q a --first-stage-weight nan => nan
-mcranker rank q a --first-stage-weight 2 => 2
-mcranker rank q a --missing-constant inf => inf
-mcranker rank q a --missing-constant 1e308 => 1e+308
-mcranker rank q a --requests-per-minute 0 => 0
-mcranker rank q a --requests-per-minute 1e-300 => 1e-300
-mcranker rank q a --requests-per-minute inf => inf
-mcranker rank q a --tokens-per-minute nan => nan
-mcranker rank q a --tokens-per-minute -5 => -5
-mcranker team q --seed {BIG} => {BIG}
-mcranker team q --team-size {BIG} => {BIG}
+mcranker rank q a -o first_stage_weight=nan => nan
+mcranker rank q a -o first_stage_weight=2 => 2
+mcranker rank q a -o missing_constant=inf => inf
+mcranker rank q a -o missing_constant=1e308 => 1e+308
+mcranker rank q a -o requests_per_minute=0 => 0
+mcranker rank q a -o requests_per_minute=1e-300 => 1e-300
+mcranker rank q a -o requests_per_minute=inf => inf
+mcranker rank q a -o tokens_per_minute=nan => nan
+mcranker rank q a -o tokens_per_minute=-5 => -5
+mcranker recruit q -o seed={BIG} => {BIG}
+mcranker recruit q --team-size {BIG} => {BIG}
 mcranker inspect saved.json --top {BIG} => {BIG}
 mcranker inspect saved.json --top none => none
 mcranker ledger prune --older-than nan => nan
@@ -104,20 +104,20 @@ mcranker rank '' a => empty
 mcranker rank '  ' a => empty
 mcranker rank q a --bogus => --bogus
 mcranker rank q a --seed => --seed
-mcranker rank q a --preset odd => odd
-mcranker rank q a --criteria odd => odd
-mcranker rank q a --criteria dataset => --dataset
+mcranker rank q a -o preset=odd => odd
+mcranker rank q a -o criteria=odd => odd
+mcranker rank q a -o criteria=dataset => dataset
 mcranker rank q a --scoring odd => odd
 mcranker rank q a --ensemble odd => odd
-mcranker rank q a --missing odd => odd
-mcranker rank q a --labels one --scoring expected => labels
-mcranker rank q a --labels a,a --scoring expected => labels
-mcranker rank q a --labels a,b => labels
-mcranker rank q a --require '' => require
-mcranker rank q a --require A --require a => A
-mcranker rank q a --prompts nowhere => nowhere
-mcranker rank q a --prompts empty => empty
-mcranker rank q a --prompts adir => adir
+mcranker rank q a -o missing=odd => odd
+mcranker rank q a -o labels=one --scoring expected => labels
+mcranker rank q a -o labels=a,a --scoring expected => labels
+mcranker rank q a -o labels=a,b => labels
+mcranker rank q a -o 'require=' => require
+mcranker rank q a -o require=A -o require=a => A
+mcranker rank q a -o prompts=nowhere => nowhere
+mcranker rank q a -o prompts=empty => empty
+mcranker rank q a -o prompts=adir => adir
 mcranker rank q a --ranker odd => odd
 mcranker rank q a --team nobody_at_all => nobody_at_all
 mcranker rank q a --team gone.yaml => gone.yaml
@@ -125,9 +125,9 @@ mcranker rank q a --team empty.yaml => empty.yaml
 mcranker rank q a --team adir => adir
 mcranker rank q a --team broken.yaml => broken.yaml
 mcranker rank q a --output odd => odd
-mcranker rank q a --format odd => odd
-mcranker rank q a --query-id 'a b' --output trec => a b
-mcranker rank q a --top-k 3 --ensemble assessor => assessor
+mcranker rank q a -o format=odd => odd
+mcranker rank q a -o 'query_id=a b' --output trec => a b
+mcranker rank q a -o top_k=3 --ensemble assessor => assessor
 mcranker rank q a --queries queries.jsonl => --queries
 mcranker rank --queries queries.jsonl => --run
 mcranker rank --queries queries.jsonl --run run.trec => --corpus
@@ -139,8 +139,8 @@ mcranker ledger prune --all --unusable => --all
 mcranker ledger odd => odd
 mcranker models download odd => odd
 mcranker models download '' => No local model
-mcranker team q --out team.txt => team.txt
-mcranker team q --lock => --lock
+mcranker recruit q --out team.txt => team.txt
+mcranker recruit q --lock => --lock
 mcranker doctor --model odd --no-call --output odd => odd
 beir-eval run => suite
 beir-eval run tabel1 => tabel1
@@ -224,7 +224,7 @@ personas report runs --out o --against odd => odd
 mcranker rank q --docs {LONG} => xxxx
 mcranker rank q a --team {LONG} => xxxx
 mcranker rank q a --team {LONG}.yaml => xxxx
-mcranker rank q a --prompts {LONG} => xxxx
+mcranker rank q a -o prompts={LONG} => xxxx
 mcranker rank q a --out {LONG} => xxxx
 mcranker rank q a --save {LONG} => xxxx
 mcranker rank q a --report {LONG} => xxxx
@@ -268,7 +268,7 @@ mcranker rank q --docs digits.jsonl => digits.jsonl:1
 mcranker rank q --docs number.json => number.json
 mcranker rank q --docs columns.tsv => columns.tsv:2
 mcranker rank q --docs score.tsv => score.tsv:2
-mcranker rank q --docs docs.jsonl --format tsv => docs.jsonl:1
+mcranker rank q --docs docs.jsonl -o format=tsv => docs.jsonl:1
 mcranker rank q --docs utf16.jsonl => utf16.jsonl:1
 mcranker rank --queries empty --run run.trec --corpus corpus.jsonl => empty
 mcranker rank --queries docs.jsonl --run run.trec --corpus corpus.jsonl => docs.jsonl
@@ -345,13 +345,13 @@ personas validate broken.yaml empty.yaml => 2 of 2 files
 personas diff broken.yaml clinician => broken.yaml
 # --- bytes that are no UTF-8 ---
 mcranker rank q --docs ^ => \\udcff
-mcranker rank q a --query-id ^ => id
-mcranker rank q a --title-separator ^ => title-separator
-mcranker rank q a --dataset ^ --criteria dataset => --dataset
-mcranker rank q a --labels ^,b --scoring expected => labels
-mcranker rank q a --require ^ => \\udcff
-mcranker rank q a --forbid ^ => forbid
-mcranker rank q a --prompts ^ => prompts
+mcranker rank q a -o query_id=^ => id
+mcranker rank q a -o title_separator=^ => title_separator
+mcranker rank q a -o dataset=^ -o criteria=dataset => dataset
+mcranker rank q a -o labels=^,b --scoring expected => labels
+mcranker rank q a -o require=^ => \\udcff
+mcranker rank q a -o forbid=^ => forbid
+mcranker rank q a -o prompts=^ => prompts
 mcranker rank q a --team ^ => \\udcff
 mcranker rank q a --team ^.yaml => \\udcff.yaml
 mcranker rank q a --^ => \\udcff

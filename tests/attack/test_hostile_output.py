@@ -89,7 +89,7 @@ def harmless(command: str, *args: object) -> Result:
 @pytest.mark.usefixtures("terminal")
 def test_rankings_and_teams_on_a_terminal(model: Connected, tmp_path: Path) -> None:
     asked = ("rank", HOSTILE, "--docs", docs(tmp_path), "--ledger", "l.db")
-    named = ("--query-id", ODD_ID, "--model", f"openai:{HOSTILE}")
+    named = ("-o", f"query_id={ODD_ID}", "--model", f"openai:{HOSTILE}")
     for form in ("table", "json", "jsonl", "trec"):
         result = harmless("mcranker", *asked, *named, "--output", form, "--save", "saved.json")
         assert r"\x1b[31m" in result.stderr
@@ -100,7 +100,7 @@ def test_rankings_and_teams_on_a_terminal(model: Connected, tmp_path: Path) -> N
         harmless("mcranker", "inspect", "saved.json", *more)
     saved = json.loads(Path("saved.json").read_bytes())
     assert (saved["query"]["text"], saved["query"]["id"]) == (HOSTILE, ODD_ID)
-    harmless("mcranker", "team", HOSTILE, "--out", "team.yaml")
+    harmless("mcranker", "recruit", HOSTILE, "--out", "team.yaml")
     for more in ([], ["--output", "json"], ["--output", "yaml"]):
         assert "31mred" in harmless("personas", "show", "team.yaml", *more).stdout
     harmless("personas", "validate", "team.yaml")
@@ -112,7 +112,7 @@ def test_rankings_and_teams_on_a_terminal(model: Connected, tmp_path: Path) -> N
 def test_experiments_on_a_terminal(tmp_path: Path) -> None:
     data, out = write_folder(tmp_path / f"tiny{ODD_ID}"), f"out{ODD_ID}"
     asked = ("run", "--dataset", data, "--depth", "5", "--out", out)
-    harmless("beir-eval", *asked, "--ranker", "mcranker", "--title-separator", HOSTILE)
+    harmless("beir-eval", *asked, "--ranker", "mcranker", "-o", f"title_separator={HOSTILE}")
     harmless("beir-eval", *asked, "--ranker", "direct", "--output", "json")
     harmless("beir-eval", *asked, "--ranker", "direct", "--dry-run")
     cells = sorted(path for path in Path(out).glob("*/*") if path.name != "data")
@@ -140,7 +140,7 @@ def test_a_suite_on_a_terminal(tmp_path: Path) -> None:
 
 
 def test_what_is_no_terminal_gets_the_text_as_it_is(model: Connected, tmp_path: Path) -> None:
-    asked = ("rank", HOSTILE, "--docs", docs(tmp_path), "--query-id", ODD_ID)
+    asked = ("rank", HOSTILE, "--docs", docs(tmp_path), "-o", f"query_id={ODD_ID}")
     run = call("mcranker", *asked, "--output", "trec")
     assert {line.split()[0] for line in run.stdout.splitlines()} == {ODD_ID}
     found = json.loads(harmless("mcranker", *asked, "--output", "json").stdout)

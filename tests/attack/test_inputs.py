@@ -166,7 +166,7 @@ def test_models_and_servers_whose_names_are_not_utf_8(monkeypatch: pytest.Monkey
         ("rank", "q", "a", "--model", "openai:\udcff"),
         ("rank", "q", "a", "--model", "openai:x", "--base-url", "http://\udcff"),
         ("rank", "q", "a", "--model", "local:\udcff.gguf"),
-        ("team", "q", "--criteria-model", "anthropic:\udcff"),
+        ("recruit", "q", "-o", "criteria_model=anthropic:\udcff"),
     ):
         assert "it is not UTF-8" in refused("mcranker", *args)
     found = call("mcranker", "doctor", "--model", "openai:\udcff")

@@ -157,7 +157,7 @@ def test_four_processes_pay_once_and_print_the_same(tmp_path: Path) -> None:
     write_collection(files, queries, passages)
     command = [sys.executable, "-m", "mcranker", "rank", "--model", "openai:test"]
     command += ["--queries", "queries.jsonl", "--run", "run.trec", "--corpus", "corpus.jsonl"]
-    command += ["--output", "trec", "--ledger", "ledger", "--concurrency", "16"]
+    command += ["--output", "trec", "--ledger", "ledger", "-o", "concurrency=16"]
     root = str(Path(__file__).parents[2])
     fickle = Fickle(0.03)
     with serve_in_thread(fickle) as server:

@@ -81,11 +81,11 @@ def test_every_verb_says_which_files_it_reads_and_writes() -> None:
         (words, param.name): param.type
         for words, command in verbs()
         for param in command.params
-        if param.name in ("out", "save", "save_team", "report", "html")
+        if param.name in ("out", "save", "report", "html")
     }
     folders = {("beir-eval run", "out"), ("personas report", "out")}
     assert {key for key, kind in outputs.items() if not isinstance(kind, Writes)} == folders
-    assert len(outputs) == 15 + len(folders)
+    assert len(outputs) == 14 + len(folders)
     assert [
         (words, param.name)
         for words, command in WRITING.items()
@@ -118,7 +118,7 @@ def test_no_output_replaces_an_input(
         case "hard link":
             other.hardlink_to(path)
     spelled = {
-        "members": f"bm25,{path}",
+        "option": f"members=bm25,{path}",
         "run_files": f"dense={path}",
         "model": f"local:{path}",
     }
@@ -143,7 +143,7 @@ def test_files_beside_an_input_are_free(tmp_path: Path) -> None:
 
 
 INSIDE = [
-    ("mcranker rank", "prompts", "score.txt"),
+    ("mcranker rank", "option", "score.txt"),
     ("mcranker compare", "before", "a.jsonl"),
     ("mcranker compare", "after", "a.json"),
     ("beir-eval retrieve", "dataset", "corpus.jsonl.gz"),
@@ -169,7 +169,8 @@ def test_no_output_replaces_a_file_of_an_input_folder(
     link.hardlink_to(path)
     (output, *_) = (name for verb, name, read in PAIRS if (verb, read) == (words, source))
     for name in (path, link):
-        message = refusal(words, {source: str(folder), output: str(name)})
+        given = f"prompts={folder}" if source == "option" else str(folder)
+        message = refusal(words, {source: given, output: str(name)})
         assert "would replace an input (" in message
     assert path.read_text() == "kept"
 
@@ -177,7 +178,7 @@ def test_no_output_replaces_a_file_of_an_input_folder(
 @pytest.mark.parametrize(
     "name", [*(f"l.sqlite{side}" for side in SIDES), "l.sqlite.batches/1.json"]
 )
-@pytest.mark.parametrize("words", ["mcranker rank", "mcranker team", "mcranker ledger export"])
+@pytest.mark.parametrize("words", ["mcranker rank", "mcranker recruit", "mcranker ledger export"])
 @pytest.mark.parametrize("there", [True, False])
 def test_no_output_replaces_what_was_paid_for(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, words: str, name: str, there: bool
@@ -225,7 +226,7 @@ def test_nothing_is_asked_before_an_output_is_refused(
     docs = tmp_path / "docs.jsonl"
     docs.write_text('{"id": "a", "text": "one"}\n')
     before = docs.read_bytes()
-    for flag in ("--out", "--save", "--save-team", "--report"):
+    for flag in ("--out", "--save", "--report"):
         refused("mcranker", "rank", "q", "--docs", docs, flag, docs)
     assert docs.read_bytes() == before
     assert models.asked == []
@@ -360,7 +361,7 @@ def models(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Connected:
 
 
 @linux
-@pytest.mark.parametrize("full", ["--out", "--save", "--report", "--save-team"])
+@pytest.mark.parametrize("full", ["--out", "--save", "--report"])
 def test_a_full_disk_at_the_end_takes_nothing_else_along(
     tmp_path: Path, models: Connected, full: str
 ) -> None:
@@ -370,10 +371,9 @@ def test_a_full_disk_at_the_end_takes_nothing_else_along(
             "--out": "out.txt",
             "--save": "saved.json",
             "--report": "page.html",
-            "--save-team": "team.yaml",
         }.items()
     }
-    places = files | {full: tmp_path / ("full.yaml" if full == "--save-team" else "full")}
+    places = files | {full: tmp_path / "full"}
     args = ["rank", "q", "a", "bb", "--ledger", tmp_path / "ledger.sqlite"]
     result = call("mcranker", *args, *(part for pair in places.items() for part in pair))
     assert result.exit_code == 1
@@ -390,14 +390,14 @@ def test_a_full_disk_at_the_end_takes_nothing_else_along(
 def test_a_full_disk_is_one_error_in_json(tmp_path: Path, models: Connected) -> None:
     for args in (
         ["rank", "q", "a", "--save", tmp_path / "full"],
-        ["team", "q", "--out", tmp_path / "full.yaml"],
+        ["recruit", "q", "--out", tmp_path / "full.yaml"],
     ):
         result = call("mcranker", *args, "--output", "json")
         whole = json.loads(result.stdout)
         assert (result.exit_code, whole["exit_code"], whole["status"]) == (1, 1, "error")
         assert [error["code"] for error in whole["errors"]] == ["OSError"]
         assert whole.keys() & {"ranking", "team"}
-    assert "Virologist" in call("mcranker", "team", "q", "--out", tmp_path / "full.yaml").stdout
+    assert "Virologist" in call("mcranker", "recruit", "q", "--out", tmp_path / "full.yaml").stdout
 
 
 @linux

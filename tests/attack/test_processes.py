@@ -23,7 +23,7 @@ from tests.support.chaos import Chaos, Outage, chaos
 ROOT = Path(__file__).parent.parent.parent
 STUCK = 60  # seconds after which a process counts as stuck
 CONCURRENCY = 4
-LIMITS = ["--concurrency", str(CONCURRENCY), "--query-concurrency", "1"]
+LIMITS = ["-o", f"concurrency={CONCURRENCY}", "-o", "query_concurrency=1"]
 COMMANDS = {
     "mcranker": "mcranker.cli",
     "beir-eval": "beir_eval.cli",

@@ -295,10 +295,10 @@ def test_the_command(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     scripted(monkeypatch, tmp_path).answer = score
     docs = tmp_path / "docs.json"
     docs.write_text(json.dumps([{"id": name, "text": text} for name, text in DOCS.items()]))
-    options = ["--ranker", "direct", "--docs", str(docs), "--query-id", "q", "--ledger", "none"]
+    options = ["--ranker", "direct", "--docs", str(docs), "-o", "query_id=q", "--ledger", "none"]
     for more, ids, number in (
         ((), ["c", "a", "b"], None),
-        (("--missing", "constant", "--missing-constant", "5"), ["c", "b", "a"], 5.0),
+        (("-o", "missing=constant", "-o", "missing_constant=5"), ["c", "b", "a"], 5.0),
     ):
         outputs = {
             output: invoke("rank", "masks", *options, *more, "--output", output)

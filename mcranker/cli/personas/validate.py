@@ -107,7 +107,7 @@ def _oddities(record: Record) -> list[tuple[Place, str]]:
     if not isinstance(record, Team):
         return []
     odd: list[tuple[Place, str]] = []
-    said = "has no rubric and the team is locked; write one, or rank with --criteria none"
+    said = "has no rubric and the team is locked; write one, or rank with -o criteria=none"
     for place, member in enumerate(record.members):
         if member.rubric is None and record.locked:
             odd.append((("members", place), f"{member.name!r} {said}"))

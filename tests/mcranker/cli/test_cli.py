@@ -1,4 +1,4 @@
-"""``mcranker rank`` and ``mcranker team`` in this process, with a scripted model."""
+"""``mcranker rank`` and ``mcranker recruit`` in this process, with a scripted model."""
 
 from __future__ import annotations
 
@@ -70,13 +70,10 @@ def test_rank_takes_passages_as_arguments_and_from_standard_input(run: Run) -> N
         assert [(hit["doc_id"], hit["text"]) for hit in hits] == [("0", "a"), ("1", "b")]
 
 
-def test_the_end_says_where_the_page_and_the_team_are(run: Run, tmp_path: Path) -> None:
-    saved, page, team = (tmp_path / name for name in ("m1.json", "why.html", "team.yaml"))
-    result = run("rank", "q", "a", "--save", saved, "--save-team", team)
-    assert result.stderr.splitlines() == [
-        f"mcranker: for a page that shows why: mcranker inspect {saved} --html why.html",
-        f"mcranker: the team is {team}; edit it and rank again with --team",
-    ]
+def test_the_end_says_where_the_page_is(run: Run, tmp_path: Path) -> None:
+    saved, page = tmp_path / "m1.json", tmp_path / "why.html"
+    said = f"mcranker: for a page that shows why: mcranker inspect {saved} --html why.html\n"
+    assert run("rank", "q", "a", "--save", saved).stderr == said
     result = run("rank", "q", "a", "--report", page)
     assert result.stderr == f"mcranker: the page that shows why is {page}\n"
     assert run("rank", "q", "a", "--quiet").stderr == ""
@@ -87,7 +84,10 @@ def test_a_saved_team_and_a_saved_ranking_judge_again(
     run: Run, models: Connected, tmp_path: Path
 ) -> None:
     saved, team = tmp_path / "m1.json", tmp_path / "team.yaml"
-    assert run("rank", "q", "a", "--save", saved, "--save-team", team).exit_code == 0
+    assert run("rank", "q", "a", "--save", saved).exit_code == 0
+    models.requests.clear()
+    assert run("recruit", "q", "--team", saved, "--out", team).exit_code == 0
+    assert models.requests == []
     for source in (saved, team):
         models.requests.clear()
         assert run("rank", "q", "a", "--team", source, "--quiet").exit_code == 0
@@ -98,19 +98,6 @@ def test_a_saved_team_and_a_saved_ranking_judge_again(
             "Virologist",
             "Worried [bold]parent",
         ]
-
-
-def test_a_team_that_cannot_be_saved(run: Run, tmp_path: Path) -> None:
-    wrong = run("rank", "q", "a", "--save-team", tmp_path / "team.txt")
-    assert wrong.exit_code == 2
-    assert "must end in .yaml, .yml or .json" in wrong.stderr
-    direct = run("rank", "q", "a", "--ranker", "direct", "--save-team", tmp_path / "team.yaml")
-    assert direct.exit_code == 2
-    assert "--ranker direct has no team" in direct.stderr
-    assert list(tmp_path.glob("team*")) == []
-    many = run("rank", "--queries", "q", "--run", "r", "--corpus", "c", "--save-team", "t.yaml")
-    assert many.exit_code == 2
-    assert "each query may have a team of its own" in many.stderr
 
 
 def test_weights_that_are_brought_to_100_are_told(run: Run, tmp_path: Path) -> None:
@@ -182,7 +169,7 @@ def test_many_queries_with_reasons_and_a_budget_that_ends_them(
     # Two scores, and no call for reasons: the ranking is written all the same.
     one = run(
         *("rank", "q", "--docs", docs, *flags),
-        *("--sample", "1", "--max-calls", "2"),
+        *("-o", "sample=1", "-o", "max_calls=2"),
     )
     assert one.exit_code == 0
     assert "there are no reasons" in one.stderr
@@ -196,7 +183,7 @@ def test_trec_goes_to_a_file_and_names_the_query(run: Run, docs: Path, tmp_path:
     result = run("rank", "q", "--docs", docs, "--output", "trec", "--out", out)
     assert (result.exit_code, result.stdout) == (0, "")
     assert out.read_text() == "1 Q0 bbbb 1 12.0 mcranker\n1 Q0 aa 2 6.0 mcranker\n"
-    result = run("rank", "q", "--docs", docs, "--output", "trec", "--query-id", "q7")
+    result = run("rank", "q", "--docs", docs, "--output", "trec", "-o", "query_id=q7")
     assert result.stdout.startswith("q7 Q0 bbbb 1 ")
     assert [path.name for path in tmp_path.iterdir() if path.name.startswith(".")] == []
 
@@ -287,7 +274,7 @@ def test_a_wrong_key_stops_all_queries(run: Run, models: Connected, many: list[s
         raise AuthenticationFailed("wrong key", model="openai:test")
 
     models.answer = refusing
-    result = run(*many, "--query-concurrency", "1")
+    result = run(*many, "-o", "query_concurrency=1")
     assert result.exit_code == 1
     assert len({request.tag.query_id for request in models.requests}) == 1
     assert "2 of 2 queries not ranked; the first, 'q1': wrong key" in result.stderr
@@ -301,19 +288,19 @@ def test_only_given_flags_reach_the_configuration(run: Run, models: Connected) -
         return found
 
     assert config() == RankerConfig().recorded()
-    assert config("--preset", "reference") == RankerConfig(preset="reference").recorded()
-    changed = config("--preset", "reference", "--depth", "none", "--scale", "20", "--reask", "2")
+    assert config("-o", "preset=reference") == RankerConfig(preset="reference").recorded()
+    changed = config("-o", "preset=reference", "--depth", "none", "-o", "scale=20", "-o", "reask=2")
     assert (changed["depth"], changed["scale"], changed["reask"]) == (None, 20, 2)
     assert changed["missing"] == "constant"
-    assert config("--no-nlp-scientist", "--temperature", "none")["temperature"] is None
+    assert config("-o", "nlp_scientist=false", "-o", "temperature=none")["temperature"] is None
     models.capabilities = Capabilities(json_schema=True, weak=True)
-    weak = config("--scoring", "integer", "--recruiting", "invent", "--criteria", "query")
+    weak = config("--scoring", "integer", "-o", "recruiting=invent", "-o", "criteria=query")
     assert (weak["prompts"], weak["scoring"]) == ("compact", "integer")
 
 
 def test_models_for_roles(run: Run, models: Connected) -> None:
     result = run(
-        *("rank", "q", "a", "--model", "openai:small", "--criteria-model", "openai:large"),
+        *("rank", "q", "a", "--model", "openai:small", "-o", "criteria_model=openai:large"),
         *("--base-url", "http://localhost:1/v1"),
     )
     assert result.exit_code == 0, result.output
@@ -327,13 +314,15 @@ def test_the_direct_ranker(run: Run, models: Connected) -> None:
     result = run("rank", "q", "a", "--ranker", "direct", "--output", "json")
     assert json.loads(result.stdout)["ranking"]["ranker"] == "direct"
     assert {request.tag.stage for request in models.requests} == {"score"}
-    result = run("rank", "q", "a", "--ranker", "direct", "--with-criteria", "--output", "json")
+    result = run(
+        "rank", "q", "a", "--ranker", "direct", "-o", "with_criteria=true", "--output", "json"
+    )
     assert json.loads(result.stdout)["ranking"]["team"] is not None
 
 
 def test_a_ranker_that_compares(run: Run, models: Connected) -> None:
     models.answer = lambda _: "[3] > [3] > [9] > [1]"
-    args = ("rank", "q", "a", "b", "c", "--ranker", "rankgpt", "--window", "5", "--step", "2")
+    args = ("rank", "q", "a", "b", "c", "--ranker", "rankgpt", "-o", "window=5", "-o", "step=2")
     result = run(*args, "--output", "json")
     assert result.exit_code == 0, result.output
     ranking = json.loads(result.stdout)["ranking"]
@@ -352,31 +341,31 @@ def test_a_ranker_that_compares(run: Run, models: Connected) -> None:
 def test_comparisons_that_fail_are_exit_code_3(run: Run, models: Connected) -> None:
     asked = iter(["A", *["A or B"] * 2, *["A"] * 9])
     models.answer = lambda _: next(asked)
-    args = ("rank", "q", "a", "b", "c", "--ranker", "setwise", "--children", "1")
+    args = ("rank", "q", "a", "b", "c", "--ranker", "setwise", "-o", "children=1")
     result = run(*args, "--output", "json")
     assert result.exit_code == 3, result.output
     assert "comparisons failed, and their passages kept their order; the first:" in result.stderr
     (error,) = json.loads(result.stdout)["errors"]
     assert error["code"] == "FailedComparisons"
     models.answer = lambda _: "A"
-    pairs = run("rank", "q", "a", "b", "c", "--ranker", "pairwise", "--ranks", "1")
+    pairs = run("rank", "q", "a", "b", "c", "--ranker", "pairwise", "-o", "ranks=1")
     assert pairs.exit_code == 0
     assert "2 pairs undecided, of 2 the choice went with the order they were shown" in pairs.stderr
     assert "all 4 replies keep the order in which passages were shown" in pairs.stderr
-    refused = run("rank", "q", "a", "--ranker", "setwise", "--window", "5")
+    refused = run("rank", "q", "a", "--ranker", "setwise", "-o", "window=5")
     assert refused.exit_code == 2
-    assert "--window does not go with --ranker setwise" in refused.stderr
+    assert "'setwise' takes no option 'window'; it goes with rankgpt, rebel" in refused.stderr
 
 
 def test_a_ranker_of_windows(run: Run, models: Connected) -> None:
-    """b is dropped; the sum of a is 9, not 4; the entry 7 is of nothing; --drop-below 0 keeps b."""
+    """b is dropped; the sum of a is 9, not 4; the entry 7 is of nothing; drop_below=0 keeps b."""
     scores = {"1": {"Relevance": 4, "Final": 4}, "2": {"Relevance": 2}, "7": {"Relevance": 1}}
     scores = {name: {**dict.fromkeys(["P1", "P2"], 5), **each} for name, each in scores.items()}
     first = {"Relevance": "x", "Properties": [{"Property": "A"}, {"Property": "B"}]}
     models.answer = lambda request: json.dumps(
         {"Passages": scores} if request.tag.stage == "score" else first
     )
-    args = ("rank", "q", "a", "b", "--ranker", "rebel", "--variant", "two_turn", "--window", "2")
+    args = ("rank", "q", "a", "b", "--ranker", "rebel", "-o", "variant=two_turn", "-o", "window=2")
     result = run(*args, "--output", "json")
     assert result.exit_code == 0, result.output
     ranking = json.loads(result.stdout)["ranking"]
@@ -388,7 +377,7 @@ def test_a_ranker_of_windows(run: Run, models: Connected) -> None:
     table = run(*args)
     assert "1 passage was dropped for too little relevance." in table.stdout
     assert "left out by" not in table.stdout
-    kept = json.loads(run(*args, "--drop-below", "0", "--output", "json").stdout)["ranking"]
+    kept = json.loads(run(*args, "-o", "drop_below=0", "--output", "json").stdout)["ranking"]
     assert [hit["score"] for hit in kept["hits"]] == [9.0, 7.0]
     assert "2 calls" in run(*args, "--dry-run").stdout
 
@@ -399,8 +388,8 @@ def test_rankers_the_first_stage_and_a_run_are_fused(
     file = tmp_path / "mine.trec"
     file.write_text("q Q0 2 1 5.0 tag\nq Q0 0 2 4.0 tag\n")
     models.answer = lambda _: '{"Score": 4}'
-    args = ("rank", "q", "a", "b", "c", "--ranker", "fused", "--members", f"direct,bm25,{file}")
-    result = run(*args, "--weights", "1,0.5,2", "--query-id", "q", "--output", "json")
+    args = ("rank", "q", "a", "b", "c", "--ranker", "fused", "-o", f"members=direct,bm25,{file}")
+    result = run(*args, "-o", "weights=1,0.5,2", "-o", "query_id=q", "--output", "json")
     assert result.exit_code == 3, result.output
     ranking = json.loads(result.stdout)["ranking"]
     # a 1.5 / 61 + 2 / 62 is above c 1.5 / 63 + 2 / 61.
@@ -410,10 +399,12 @@ def test_rankers_the_first_stage_and_a_run_are_fused(
     assert ranking["hits"][2]["missing"] == {"mine": "it is not in the run"}
     assert "1 of 9 scores are missing; the first: mine of passage '1'" in result.stderr
     assert "3 calls" in run(*args, "--dry-run").stdout
-    refused = run("rank", "q", "a", "--ranker", "direct", "--members", "direct,bm25")
+    refused = run("rank", "q", "a", "--ranker", "direct", "-o", "members=direct,bm25")
     assert refused.exit_code == 2
-    assert "--members does not go with --ranker direct" in refused.stderr
-    assert "0.7,0.3" in run(*args, "--weights", "much").stderr
+    assert "'direct' takes no option 'members'; it goes with fused" in refused.stderr
+    assert (
+        "weights='much': Input should be" in run(*args, "-o", "weights=much").stderr
+    )
 
 
 def test_a_fusion_without_rankers_asks_no_model(
@@ -421,8 +412,8 @@ def test_a_fusion_without_rankers_asks_no_model(
 ) -> None:
     file = tmp_path / "mine.trec"
     file.write_text("q Q0 1 1 5.0 tag\nq Q0 0 2 4.0 tag\n")
-    args = ("--ranker", "fused", "--members", f"bm25,{file}", "--method", "interpolate")
-    result = run("rank", "q", "a", "b", *args, "--query-id", "q", "--output", "trec")
+    args = ("--ranker", "fused", "-o", f"members=bm25,{file}", "-o", "method=interpolate")
+    result = run("rank", "q", "a", "b", *args, "-o", "query_id=q", "--output", "trec")
     assert result.exit_code == 0, result.output
     assert [line.split()[2] for line in result.stdout.splitlines()] == ["0", "1"]
     assert not models.requests
@@ -461,7 +452,7 @@ def test_a_team_that_compares(run: Run, models: Connected, tmp_path: Path) -> No
 
 def test_team_saves_what_rank_takes(run: Run, models: Connected, tmp_path: Path) -> None:
     out = tmp_path / "team.yaml"
-    result = run("team", "best masks", "--example", "a passage", "--out", out)
+    result = run("recruit", "best masks", "--example", "a passage", "--out", out)
     assert result.exit_code == 0, result.output
     assert "60%  Efficacy" in result.stdout
     team = load(Team, out)
@@ -470,7 +461,7 @@ def test_team_saves_what_rank_takes(run: Run, models: Connected, tmp_path: Path)
     models.requests.clear()
     assert run("rank", "best masks", "a", "--team", out).exit_code == 0
     assert {request.tag.stage for request in models.requests} == {"score"}
-    result = run("team", "best masks", "--output", "json")
+    result = run("recruit", "best masks", "--output", "json")
     assert Team.model_validate(json.loads(result.stdout)["team"]) == team
 
 

@@ -56,7 +56,7 @@ def test_a_dry_run_shows_calls_by_stage_and_persona(run: Run, models: Connected)
 
 
 def test_several_models_are_told_apart(run: Run) -> None:
-    flags = ["--model", "openai:gpt-5-mini", "--scoring-model", "openai:other"]
+    flags = ["--model", "openai:gpt-5-mini", "-o", "scoring_model=openai:other"]
     lines = run("rank", "q", "a", "b", "--dry-run", *flags).stdout.splitlines()
     rows = [line.split() for line in lines]
     assert rows[1][:3] == ["stage", "persona", "model"]
@@ -72,7 +72,7 @@ def test_a_dry_run_says_what_it_cannot_know(run: Run) -> None:
         return str(run("rank", "q", "a", "b", "--dry-run", *args).stdout.splitlines()[-1])
 
     assert "no price is known" in summary()
-    assert summary("--top-k", 1).startswith("8 to 10 calls, ")
+    assert summary("-o", "top_k=1").startswith("8 to 10 calls, ")
     local = summary("--model", "local:x.gguf")
     assert "price" not in local
     assert "$" not in local
@@ -144,37 +144,44 @@ def test_a_dry_run_fetches_no_model(monkeypatch: pytest.MonkeyPatch, tmp_path: P
 
 
 def test_a_ranking_beyond_its_budget_is_one_line(run: Run) -> None:
-    result = run("rank", "q", "a", "b", "--max-calls", 9)
+    result = run("rank", "q", "a", "b", "-o", "max_calls=9")
     assert result.exit_code == 1
     assert result.stdout == ""
     (line,) = result.stderr.splitlines()
-    assert line.startswith("mcranker: error: --max-calls 9 is used up; ")
+    assert line.startswith("mcranker: error: -o max_calls=9 is used up; ")
     priced = run("rank", "q", "a", "--max-cost", 1)
     assert priced.exit_code == 2
     assert "no price is known for 'openai:default', so --max-cost 1 cannot" in priced.stderr
-    assert "use --max-calls instead" in priced.stderr
+    assert "use -o max_calls=VALUE instead" in priced.stderr
 
 
 def test_what_was_ranked_within_the_budget_is_written(run: Run, many: list[str | Path]) -> None:
-    flags = ["--output", "trec", "--query-concurrency", 1]
-    result = run("rank", *many, *flags, "--max-calls", 25)
+    flags = ["--output", "trec", "-o", "query_concurrency=1"]
+    result = run("rank", *many, *flags, "-o", "max_calls=25")
     assert result.exit_code == 1
     assert [line.split()[0] for line in result.stdout.splitlines()] == ["q1", "q1", "q2", "q2"]
     (line,) = result.stderr.splitlines()
     assert line.startswith("mcranker: error: 1 of 3 queries not ranked; the first, 'q3': ")
-    assert "--max-calls 25 is used up" in line
+    assert "-o max_calls=25 is used up" in line
 
 
 def test_queries_that_the_ledger_has_are_ranked_without_a_budget(
     run: Run, many: list[str | Path], tmp_path: Path
 ) -> None:
-    flags = ["--output", "trec", "--query-concurrency", 1, "--ledger", tmp_path / "ledger.sqlite"]
+    flags = [
+        "--output",
+        "trec",
+        "-o",
+        "query_concurrency=1",
+        "--ledger",
+        tmp_path / "ledger.sqlite",
+    ]
     queries = Path(many[1])
     everything = queries.read_text()
     queries.write_text("q3\tthree\n")
     assert run("rank", *many, *flags).exit_code == 0
     queries.write_text(everything)
-    result = run("rank", *many, *flags, "--max-calls", 0)
+    result = run("rank", *many, *flags, "-o", "max_calls=0")
     assert result.exit_code == 1
     assert [line.split()[0] for line in result.stdout.splitlines()] == ["q3", "q3"]
     assert "2 of 3 queries not ranked" in result.stderr

@@ -35,11 +35,19 @@ def run(models: Connected) -> Run:
         (["rank", "q", "a", "--run", "x"], 2, "--run goes with --queries"),
         (["rank", "--queries", "x"], 2, "--queries needs --run FILE"),
         (["rank", "q", "--queries", "x", "--run", "x", "--corpus", "x"], 2, "QUERY does not go"),
-        (["rank", "q", "a", "--team-size", "99"], 2, "99 is not in the range"),
-        (["rank", "q", "a", "--scoring", "maybe"], 2, "'maybe' is not one of"),
-        (["rank", "q", "a", "--labels", "No,Yes"], 2, "labels go with --scoring expected"),
+        (
+            ["rank", "q", "a", "--team-size", "99"],
+            2,
+            "--team-size 99: Input should be",
+        ),
+        (["rank", "q", "a", "--scoring", "maybe"], 2, "there is no scoring 'maybe'"),
+        (["rank", "q", "a", "-o", "labels=No,Yes"], 2, "labels go with --scoring expected"),
         (["rank", "q", "a", "--scroing", "x"], 2, "'--scoring'"),
-        (["rank", "q", "a", "--ranker", "direct", "--assessor-model", "x"], 2, "--assessor-model"),
+        (
+            ["rank", "q", "a", "--ranker", "direct", "-o", "assessor_model=x"],
+            2,
+            "takes no option 'assessor_model'",
+        ),
         (["rank", "q", "a", "--top", "0"], 2, "0 is not in the range"),
         (["rank", "", "a"], 1, "the query is empty"),
         (["rank", "q", "--docs", "absent.jsonl"], 1, "absent.jsonl: cannot be read: No such file"),
@@ -50,10 +58,10 @@ def run(models: Connected) -> Run:
         (["rank", "q", "a", "--out", "x", "--save", "./x"], 2, "and --save './x' are one file"),
         (["rank", "q", "a", "--team", "absent.yaml"], 1, "absent.yaml: cannot be read"),
         (["rank", "q", "a", "--team", "nobody"], 1, "'nobody'"),
-        (["rank", "q", "a", "--prompts", "absent"], 1, "'absent'"),
+        (["rank", "q", "a", "-o", "prompts=absent"], 1, "'absent'"),
         (["rank", "q", "a", "--scoring", "expected"], 1, "use --scoring integer"),
-        (["team", "q", "--out", "team.txt"], 2, "must end in .yaml"),
-        (["team"], 2, "Missing argument 'QUERY'"),
+        (["recruit", "q", "--out", "team.txt"], 2, "must end in .yaml"),
+        (["recruit"], 2, "Missing argument 'QUERY'"),
         (["rnak", "q"], 2, "Did you mean 'rank'"),
         (["models", "download", "smolm2-135m"], 1, "smollm2-135m"),
     ],
@@ -78,8 +86,8 @@ def test_what_is_wrong_is_one_line(
 def test_errors_are_an_envelope_too_when_json_is_asked_for(run: Run) -> None:
     for args, code, name in [
         (["rank", "q", "--docs", "absent", "--output", "json"], 1, "InputError"),
-        (["rank", "q", "a", "--output=json", "--scale", "0"], 2, "BadParameter"),
-        (["team", "--output", "json"], 2, "MissingParameter"),
+        (["rank", "q", "a", "--output=json", "-o", "scale=0"], 2, "ConfigError"),
+        (["recruit", "--output", "json"], 2, "MissingParameter"),
     ]:
         result = run(*args)
         whole = json.loads(result.stdout)
@@ -127,7 +135,7 @@ def test_an_interrupt_says_how_far_it_came(run: Run, models: Connected) -> None:
         raise AssertionError("unreachable")
 
     models.answer = interrupted
-    result = run("team", "q")
+    result = run("recruit", "q")
     assert result.exit_code == 130
     assert result.stderr == "mcranker: interrupted while recruiting\n"
 
@@ -139,7 +147,10 @@ def test_an_interrupt_says_how_far_it_came(run: Run, models: Connected) -> None:
         ("team_size=3, but", "--team-size 3, but"),
         ("(with base_url= for", "(with --base-url for"),
         ("use model='local:PATH.gguf'", "use --model local:PATH.gguf"),
-        ('criteria="dataset" needs dataset=: say', "--criteria dataset needs --dataset: say"),
+        (
+            'criteria="dataset" needs dataset=: say',
+            "-o criteria=dataset needs -o dataset=VALUE: say",
+        ),
         ("http://host/?model=3&seed=1 x=1", "http://host/?model=3&seed=1 x=1"),
         ("labels=('a',): too few", "labels=('a',): too few"),
     ],

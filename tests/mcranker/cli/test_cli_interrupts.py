@@ -59,7 +59,7 @@ def when(stage: str, model: Connected) -> None:
     model.answer = interrupted
 
 
-RANK = ("rank", "q", "a", "b", "--concurrency", "1", "--team-size", "2")
+RANK = ("rank", "q", "a", "b", "-o", "concurrency=1", "--team-size", "2")
 
 
 @pytest.mark.parametrize(
@@ -70,7 +70,7 @@ RANK = ("rank", "q", "a", "b", "--concurrency", "1", "--team-size", "2")
         ("score", RANK, "while scoring, 1 of 4 done"),
         ("assess", (*RANK, "--ensemble", "assessor"), "while assessing"),
         ("score", (*RANK[:-2], "--ranker", "direct"), "while scoring"),
-        ("criteria", ("team", "q"), "while writing criteria, 0 of 3 done"),
+        ("criteria", ("recruit", "q"), "while writing criteria, 0 of 3 done"),
     ],
 )
 def test_the_stage_is_named(model: Connected, stage: str, args: tuple[str, ...], said: str) -> None:
@@ -85,7 +85,7 @@ def test_the_stage_is_named(model: Connected, stage: str, args: tuple[str, ...],
     ("where", "args", "said"),
     [
         ("mcranker.cli.rank.read_passages", ["--docs", "d"], "while reading queries and passages"),
-        ("mcranker.cli.rank.make_ranker", ["a"], "while getting ready; nothing was sent"),
+        ("mcranker.cli.options.Given.make", ["a"], "while getting ready; nothing was sent"),
         (
             "mcranker.rankers.base.Ranker.estimate_many",
             ["a", "--dry-run"],

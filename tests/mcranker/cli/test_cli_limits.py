@@ -45,7 +45,7 @@ def many(tmp_path: Path, docs: Path) -> list[str | Path]:
 def test_top_n_and_min_relevance_leave_out_hits(run: Run, docs: Path, tmp_path: Path) -> None:
     whole = json.loads(run("rank", "q", "--docs", docs, "--output", "json").stdout)["ranking"]
     saved = tmp_path / "whole.json"
-    limits = ("--top-n", "1", "--min-relevance", "0.1", "--save", saved)
+    limits = ("-o", "top_n=1", "-o", "min_relevance=0.1", "--save", saved)
     result = run("rank", "q", "--docs", docs, "--output", "json", *limits)
     ranking = json.loads(result.stdout)["ranking"]
     assert result.exit_code == 0
@@ -56,13 +56,16 @@ def test_top_n_and_min_relevance_leave_out_hits(run: Run, docs: Path, tmp_path: 
     said = "min_relevance left out hits: keep all with --save FILE"
     assert (refused.exit_code, said in refused.stderr) == (1, True)
     assert json.loads(saved.read_text())["hits"] == whole["hits"]
-    lines = run("rank", "q", "--docs", docs, "--output", "jsonl", "--top-n", "1").stdout
+    lines = run("rank", "q", "--docs", docs, "--output", "jsonl", "-o", "top_n=1").stdout
     assert json.loads(lines)["doc_id"] == whole["hits"][0]["doc_id"]
     table = run("rank", "q", "--docs", docs, *limits[:4]).stdout
-    assert "1 passage left out by --min-relevance 0.1 and --top-n 1" in table
-    assert run("rank", "q", "--docs", docs, "--top-n", "0").exit_code == 2
-    refused = run("rank", "q", "--docs", docs, "--min-relevance", "1.5")
-    assert (refused.exit_code, "--min-relevance" in refused.stderr) == (2, True)
+    assert "1 passage left out by min_relevance=0.1 and top_n=1" in table
+    assert run("rank", "q", "--docs", docs, "-o", "top_n=0").exit_code == 2
+    refused = run("rank", "q", "--docs", docs, "-o", "min_relevance=1.5")
+    assert (
+        refused.exit_code,
+        "-o min_relevance=1.5: Input should be less than or equal to 1" in refused.stderr,
+    ) == (2, True)
 
 
 def test_a_deadline_is_exit_code_3(run: Run, models: Connected, docs: Path) -> None:
@@ -72,7 +75,7 @@ def test_a_deadline_is_exit_code_3(run: Run, models: Connected, docs: Path) -> N
         return answer(request)
 
     models.answer = stuck
-    result = run("rank", "q", "--docs", docs, "--output", "json", "--deadline", "0.5")
+    result = run("rank", "q", "--docs", docs, "--output", "json", "-o", "deadline=0.5")
     whole = json.loads(result.stdout)
     assert (result.exit_code, whole["status"]) == (3, "missing_scores")
     assert [each["code"] for each in whole["errors"]] == ["Deadline", "MissingScores"]
@@ -91,21 +94,24 @@ def test_a_model_that_is_down_may_leave_the_order(
 
     models.answer = down
     assert run("rank", "q", "--docs", docs).exit_code == 1
-    result = run("rank", "q", "--docs", docs, "--on-failure", "first_stage", "--output", "json")
+    result = run("rank", "q", "--docs", docs, "-o", "on_failure=first_stage", "--output", "json")
     whole = json.loads(result.stdout)
     assert (result.exit_code, whole["status"]) == (3, "missing_scores")
     assert whole["errors"][0]["code"] == "FirstStageOrder"
     assert whole["ranking"]["failure"] == "out of order"
     assert [hit["first_stage_rank"] for hit in whole["ranking"]["hits"]] == [1, 2]
-    result = run(*many, "--on-failure", "first_stage", "--output", "json")
+    result = run(*many, "-o", "on_failure=first_stage", "--output", "json")
     assert result.exit_code == 3
     assert "query 'q1': not ranked, in first-stage order: out of order" in result.stderr
-    assert run("rank", "q", "--docs", docs, "--on-failure", "first_stage").exit_code == 3
+    assert run("rank", "q", "--docs", docs, "-o", "on_failure=first_stage").exit_code == 3
 
 
 def test_passages_that_were_cut_are_told(run: Run, docs: Path) -> None:
-    result = run("rank", "q", "one two three", "four", "--max-passage-words", "2", "--top", "1")
+    result = run("rank", "q", "one two three", "four", "-o", "max_passage_words=2", "--top", "1")
     assert "for the model, and judged by its beginning" in result.stdout
-    refused = run("rank", "q", "--docs", docs, "--max-passage-tokens", "20")
+    refused = run("rank", "q", "--docs", docs, "-o", "max_passage_tokens=20")
     assert refused.exit_code == 1
-    assert "which --max-passage-tokens 20 needs; use --max-passage-words instead" in refused.stderr
+    assert (
+        "which -o max_passage_tokens=20 needs; use -o max_passage_words=VALUE instead"
+        in refused.stderr
+    )

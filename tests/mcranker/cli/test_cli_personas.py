@@ -327,7 +327,7 @@ def test_validate_warns_of_what_is_hardly_meant() -> None:
     written("odd.yaml", ODD + "locked: true\n")
     bare = (
         "personas: warning: odd.yaml:2: members[0]: 'A' has no rubric and the team is locked; "
-        "write one, or rank with --criteria none\n"
+        "write one, or rank with -o criteria=none\n"
     )
     assert run("validate", "odd.yaml").stderr == bare + heavy
     written("odd.yaml", ODD.replace("91", "90").replace("9}", "10}"))

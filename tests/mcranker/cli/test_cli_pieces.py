@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
+import json
 import sys
 from pathlib import Path
 
-import click
 import pytest
 from click.testing import CliRunner
 from hypothesis import given
@@ -24,9 +24,12 @@ from mcranker.events import (
     RubricWritten,
     TeamRecruited,
 )
+from mcranker.rankers import RANKERS
+from mcranker.rankers.keys import KEPT_OUT
 from personas import Criterion, Persona, Rubric
 from personas.ranking.usage import Usage, UsageTable
 from personas.sanitize import one_line, plain
+from tests.support.cli_support import invoke
 from tests.support.inspection_report import ranked
 
 PROJECT = Path(__file__).parents[3]
@@ -153,18 +156,18 @@ def test_the_reference_is_in_step_with_the_help() -> None:
     )
 
 
-def test_every_field_of_the_configuration_has_its_flag_and_default() -> None:
-    ctx = click.Context(cli)
-    rank = cli.get_command(ctx, "rank")
-    assert rank is not None
-    flags = {param.name: param for param in rank.params}
-    for name, field in RankerConfig.model_fields.items():
-        flag = flags[name]
-        assert isinstance(flag, click.Option)
-        assert f"--{name.replace('_', '-')}" in flag.opts
-        assert flag.default == field.default
-        assert flag.help
-    assert not any("key" in option for param in rank.params for option in param.opts)
+def test_the_options_of_every_ranker_are_listed() -> None:
+    for name in RANKERS.names:
+        rows = json.loads(invoke("options", name, "--output", "json").stdout)["options"]
+        assert {row["key"] for row in rows} == RANKERS.get(name).takes().keys() - KEPT_OUT.keys()
+        assert all(row["values"] and row["help"] for row in rows)
+    everything = invoke("options").stdout
+    assert all(f"  {name}=" in everything for name in (*RankerConfig.model_fields, "drop_below"))
+    assert "[default: 3; 1 to 20]" in everything
+
+
+def test_the_help_of_rank_fits_two_screens() -> None:
+    assert len(invoke("rank", "--help").stdout.splitlines()) <= 2 * 45
 
 
 @pytest.fixture

@@ -201,7 +201,7 @@ def test_ctrl_c_says_how_far_it_came(tmp_path: Path, out: bool) -> None:
         return reply(body)
 
     with serve_in_thread(hanging) as server:
-        args = ["rank", "q", *"abcdef", *at(server), "--team-size", "1", "--concurrency", "1"]
+        args = ["rank", "q", *"abcdef", *at(server), "--team-size", "1", "-o", "concurrency=1"]
         args += ["--out", "result"] if out else []
         with subprocess.Popen(
             [*COMMAND, *args],

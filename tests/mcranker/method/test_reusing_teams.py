@@ -158,7 +158,7 @@ def run(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Connected:
 
 
 def saved_team(path: Path) -> Team:
-    result = invoke("team", "best masks", "--out", path, "--lock")
+    result = invoke("recruit", "best masks", "--out", path, "--lock")
     assert result.exit_code == 0, result.output
     return load(Team, path)
 
@@ -175,7 +175,7 @@ def test_a_team_is_locked_extended_and_used_on_the_command_line(
     assert result.exit_code == 0, result.output
     assert stages(run.requests) == {"score": 6}
 
-    result = invoke("team", "other", "--team", path, "--team-size", "4")
+    result = invoke("recruit", "other", "--team", path, "--team-size", "4")
     assert result.exit_code == 2
     assert "--team-size 4, but the team given is locked and has 3 members" in result.stderr
     path.write_text(path.read_text("utf-8").replace("locked: true", "locked: false"), "utf-8")
@@ -186,7 +186,7 @@ def test_a_team_is_locked_extended_and_used_on_the_command_line(
         else '{"Criteria": [{"Criterion": "c", "Explanation": "e", "Weight": 1}], "Reason": ""}'
     )
     longer = tmp_path / "longer.json"
-    result = invoke("team", "other", "--team", path, "--team-size", "4", "--out", longer)
+    result = invoke("recruit", "other", "--team", path, "--team-size", "4", "--out", longer)
     assert result.exit_code == 0, result.output
     grown = load(Team, longer)
     assert grown.members[:3] == team.members
@@ -195,7 +195,7 @@ def test_a_team_is_locked_extended_and_used_on_the_command_line(
 
 
 def test_a_team_of_names_and_who_is_required_or_forbidden(run: Connected) -> None:
-    flags = ["--forbid", "*[[]bold]*", "--forbid", "lawyer, retired"]
+    flags = ["-o", "forbid=*[[]bold]*", "-o", "forbid=lawyer, retired"]
     team = ["--team", "clinician", "--team", "Vet, retired", "--team-size", "3"]
     result = invoke("rank", "q", "a", *team, *flags, "--output", "json")
     assert result.exit_code == 0, result.output
@@ -204,7 +204,7 @@ def test_a_team_of_names_and_who_is_required_or_forbidden(run: Connected) -> Non
     assert names == ["Clinician", "Vet, retired", "Virologist"]
     assert ranking["config"]["forbid"] == ["*[[]bold]*", "lawyer, retired"]
 
-    result = invoke("team", "q", "--require", "Vet, retired", "--output", "json", "--lock")
+    result = invoke("recruit", "q", "-o", "require=Vet, retired", "--output", "json", "--lock")
     assert result.exit_code == 0, result.output
     made = Team.model_validate(json.loads(result.stdout)["team"])
     assert made.names == ("NLP scientist", "Vet, retired", "Virologist")
@@ -220,12 +220,12 @@ def test_a_team_of_names_and_who_is_required_or_forbidden(run: Connected) -> Non
 @pytest.mark.parametrize(
     ("args", "code", "message"),
     [
-        (["team", "q", "--lock"], 2, "--lock goes with --out FILE or --output json"),
+        (["recruit", "q", "--lock"], 2, "--lock goes with --out FILE or --output json"),
         (["rank", "q", "a", "--team", "a.yaml", "--team", "b"], 2, "a team among personas"),
         (["rank", "q", "a", "--team", "patient", "--team", "patient"], 2, "occurs twice"),
-        (["rank", "q", "a", "--require", "x", "--team-size", "1"], 2, "use --team-size 2 or more"),
-        (["rank", "q", "a", "--forbid", "nlp*"], 2, "forbid: 'nlp*' fits 'NLP scientist'"),
-        (["rank", "q", "a", "--forbid", ""], 2, "give names that are not empty"),
+        (["rank", "q", "a", "-o", "require=x", "--team-size", "1"], 2, "use --team-size 2 or more"),
+        (["rank", "q", "a", "-o", "forbid=nlp*"], 2, "forbid: 'nlp*' fits 'NLP scientist'"),
+        (["rank", "q", "a", "-o", "forbid="], 2, "give names that are not empty"),
     ],
 )
 def test_bad_flags_are_one_line(run: Connected, args: list[str], code: int, message: str) -> None:

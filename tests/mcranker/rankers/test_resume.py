@@ -143,7 +143,7 @@ def test_ctrl_c_in_the_middle_of_many_queries(
         command = [sys.executable, "-m", "mcranker", "rank", "--model", "openai:test"]
         command += ["--queries", "queries.jsonl", "--run", "run.trec", "--corpus", "corpus.jsonl"]
         command += ["--output", "trec", "--out", "team.trec", "--base-url", server.url]
-        command += ["--concurrency", str(CONCURRENCY)]
+        command += ["-o", f"concurrency={CONCURRENCY}"]
 
         def started() -> subprocess.Popen[str]:
             return subprocess.Popen(

@@ -228,13 +228,14 @@ def test_keys_are_made_and_hashed() -> None:
     [
         (("--host", "0.0.0.0"), "--allow-no-keys"),
         (("--config", "none.toml"), "none.toml"),
-        (("--config", "x.toml", "--scale", "5"), "--scale does not go with --config"),
-        (("--config", "x.toml", "--ranker", "direct"), "--ranker does not go with --config"),
-        (("--ranker", "direct", "--assessor-model", "openai:x"), "assessor"),
+        (("--config", "x.toml", "-o", "scale=5"), "--option does not go with the tables of"),
+        (("--config", "x.toml", "--ranker", "direct"), "--ranker does not go with the tables of"),
+        (("--ranker", "direct", "-o", "assessor_model=openai:x"), "assessor"),
         (("--port", "70000"), "70000"),
     ],
 )
-def test_what_cannot_be_served_is_said(args: tuple[str, ...], said: str) -> None:
+def test_what_cannot_be_served_is_said(args: tuple[str, ...], said: str, tmp_path: Path) -> None:
+    (tmp_path / "x.toml").write_text("[rankers.mine]\nscale = 5\n")
     done = subprocess.run(
         [*COMMAND, "serve", "--check", *args],
         check=False,
@@ -242,6 +243,7 @@ def test_what_cannot_be_served_is_said(args: tuple[str, ...], said: str) -> None
         encoding="utf-8",
         env=environment(OPENAI_API_KEY="sk-x", MCRANKER_LEDGER="none"),
         timeout=SECONDS,
+        cwd=tmp_path,
     )
     assert done.returncode == 2
     assert said in done.stderr
