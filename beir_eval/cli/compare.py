@@ -9,10 +9,9 @@ from typing import TYPE_CHECKING
 
 import click
 
-from beir_eval.cli.compare_sources import compare_files, holds_rankings
 from beir_eval.cli.flags import count_flag, html_flag, judgement_flags, run_folders
 from beir_eval.compare.runs import compare_pair
-from beir_eval.compare.sources import ComparisonData, open_pair
+from beir_eval.compare.sources import FIRST_STAGE_NAME, ComparisonData, open_pair
 from beir_eval.data.qrels import read_qrels
 from mcranker import __version__
 from mcranker.cli.failures import DONE, envelope
@@ -20,8 +19,12 @@ from mcranker.cli.files import Writes, output
 from mcranker.cli.invocation import say
 from mcranker.cli.made import command_line, today
 from mcranker.cli.verb import Verb, flag, output_flag, refuse_page
-from mcranker.paths import is_folder
+from mcranker.paths import is_file, is_folder
 from personas.console import print_page, rendered
+from personas.io.atomic import write_whole
+from personas.io.compared import compare_files
+from personas.io.lines import STDIN
+from personas.io.rankings import SUFFIXES
 from personas.report.compare.page import render_comparison
 from personas.report.compare.text import as_dict, as_markdown, show_comparison
 from personas.report.site import Made
@@ -35,14 +38,12 @@ _SOURCES = run_folders("*.json", "*.jsonl", "*.ndjson")
 
 
 def _compare(ctx: click.Context) -> int:
-    from personas.io.atomic import write_whole
-
     given = ctx.params
     sources: tuple[str, str] = given["before"], given["after"]
     refuse_page(ctx, "out")
     if given["qrels"] and given["dataset"]:
         raise click.UsageError("give --qrels or --dataset, not both", ctx)
-    found, names = (_files if any(map(holds_rankings, sources)) else _runs)(ctx, sources)
+    found, names = (_files if any(map(_holds_rankings, sources)) else _runs)(ctx, sources)
     if given["html"] is None:
         _write(found, given["output"], given["out"], given["passages"])
         return DONE
@@ -62,7 +63,7 @@ def _files(ctx: click.Context, sources: tuple[str, str]) -> tuple[Compared, tupl
     """Compare saved rankings; also return the names that the page gives them."""
     given = ctx.params
     for name in sources:
-        if not holds_rankings(name):
+        if not _holds_rankings(name):
             other = sources[name == sources[0]]
             raise click.UsageError(
                 f"{name!r} is a run and {other!r} is none; give two runs (OUT/DATASET/RANKER), "
@@ -99,6 +100,21 @@ def _runs(ctx: click.Context, sources: tuple[str, str]) -> tuple[Compared, tuple
     )
     shown = found if given["query"] is None else found.comparisons[0]
     return shown, (pair.a.label, pair.b.label)
+
+
+def _holds_rankings(name: str) -> bool:
+    """True for a file or folder of saved rankings; False for a run."""
+    path = Path(name)
+    if name == FIRST_STAGE_NAME:
+        return False
+    if is_folder(path):
+        return not is_file(path / "manifest.json")
+    if name == STDIN or path.suffix.lower() in SUFFIXES:
+        return True
+    if not is_file(path):
+        return False
+    with path.open("rb") as file:
+        return file.read(1) in (b"{", b"[")
 
 
 def _written(name: str) -> str:

@@ -15,12 +15,7 @@ from rich.text import Text
 from beir_eval.cli.flags import judgement_flags, measures_flag, statistics_flags
 from beir_eval.errors import SettingError
 from beir_eval.measures.metrics import Evaluation, evaluate, measure_names
-from beir_eval.measures.significance import (
-    Comparison,
-    Interval,
-    compare_runs,
-    confidence_intervals,
-)
+from beir_eval.measures.significance import Comparison, Interval, compare_runs, confidence_intervals
 from mcranker.cli.invocation import say
 from mcranker.cli.verb import Verb, flag, output_flag, present
 from mcranker.trec import read_trec
@@ -230,9 +225,7 @@ command = Verb(
         measures_flag(),
         flag("--per-query", "Show the value of every query as well.", is_flag=True),
         flag(
-            "--compare",
-            "Test every other run against the first one, query by query.",
-            is_flag=True,
+            "--compare", "Test every other run against the first one, query by query.", is_flag=True
         ),
         flag(
             "--intervals",

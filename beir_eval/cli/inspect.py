@@ -4,53 +4,37 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import asdict
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import click
-from pydantic_core import to_jsonable_python
 from rich.text import Text
 
 from beir_eval.cli.flags import count_flag, html_flag, qrels_flag, run_folders
 from beir_eval.cli.inspect_runs import choose_from_run, run_folder_of
-from beir_eval.cli.inspect_sources import choose, grades_of
 from beir_eval.data.qrels import read_qrels
 from mcranker import __version__
 from mcranker.cli.failures import DONE, print_json
 from mcranker.cli.made import command_line, today
 from mcranker.cli.verb import Verb, flag, output_flag, present, refuse_page
-from mcranker.errors import InputError
 from personas.console import print_page
 from personas.format import counted
 from personas.io.atomic import write_whole
+from personas.io.chosen import choose, grades_of
 from personas.io.lines import STDIN
 from personas.io.rankings import read_rankings
-from personas.provenance import provenance
-from personas.ranking.record import Hit, RankingRecord
-from personas.ranking.usage import Usage
+from personas.ranking.record import RankingRecord
 from personas.report import render_inspection
-from personas.report.query.warnings import warnings
+from personas.report.query.as_json import inspection_dict
 from personas.report.site import Made
 from personas.report.terminal.screen import NOTE, Column, Screen, clipped
 from personas.report.terminal.terminal import find_hit, show_inspection
-from personas.survey.query import QueryFindings
 
 if TYPE_CHECKING:
     from rich.console import Console
 
-    from beir_eval.cli.inspect_sources import Listed
+    from personas.io.chosen import Listed
 
 _LONGEST_ID = 24
-_OF_CALLS = ("calls", "input_tokens", "cached_input_tokens", "output_tokens")
-_OF_RANKING = (
-    *("ranker", "team", "leave_one_out_exact", "skipped", "comparisons", "left_out", "models"),
-    "seconds",
-)
-_OF_HITS = (
-    *("rank", "doc_id", "score", "at_most", "scores", "ranks", "criteria", "missing", "skipped"),
-    *("cut", "suspicions", "disagreement", "score_range", "first_stage_rank", "first_stage_score"),
-    *("moved", "grade"),
-    *("other", "rank_of_all", "rank_without", "raised_most_by", "sunk_most_by", "title", "text"),
-)
 
 
 def _inspect(ctx: click.Context) -> int:
@@ -72,7 +56,7 @@ def _inspect(ctx: click.Context) -> int:
         return DONE
     hits = chosen.hits if passage is None else (find_hit(chosen, passage),)
     if given["output"] == "json":
-        return print_json(inspection=_inspection_dict(chosen, hits))
+        return print_json(inspection=inspection_dict(chosen, hits))
     print_page(lambda console: show_inspection(console, chosen, top=given["top"], passage=passage))
     return DONE
 
@@ -82,7 +66,7 @@ def _chosen(ctx: click.Context) -> RankingRecord | list[Listed]:
     grades = None if judgements is None else read_qrels(judgements)
     folder = None if source == STDIN else run_folder_of(source)
     if folder is None:
-        found = choose(read_rankings(source, InputError), query, grades)
+        found = choose(read_rankings(source), query, grades)
     else:
         found = choose_from_run(folder, query, grades)
     if isinstance(found, list) or grades is None:
@@ -109,63 +93,6 @@ def _show_list(console: Console, rows: Sequence[Listed]) -> None:
         f"--query {clipped(str(example), _LONGEST_ID)}",
         NOTE,
     )
-
-
-def _inspection_dict(inspection: RankingRecord, hits: Sequence[Hit]) -> dict[str, Any]:
-    """All that can be worked out of a ranking, as plain values.
-
-    Args:
-        inspection: the ranking.
-        hits: the passages to list.
-    """
-    findings = QueryFindings.of(1, inspection)
-    figures, names = findings.figures, [judge.name for judge in findings.judges]
-    other = inspection.other
-    found: dict[str, Any] = to_jsonable_python(
-        {
-            **{name: getattr(inspection, name) for name in _OF_RANKING},
-            "query": {"text": inspection.query.text, "id": inspection.query.id},
-            "other": None if other is None else {"name": other.name, "top": other.top},
-            "top_score": inspection.top,
-            "written_by": {
-                member.name: provenance(member)
-                for member in (inspection.team.members if inspection.team else ())
-            },
-            "agreement": {
-                "kendall_tau": figures.tau,
-                "krippendorff_alpha": figures.alpha,
-                "disagreement": figures.disagreement,
-                "pairs": [
-                    {"personas": [names[one], names[two]], "kendall_tau": tau}
-                    for (one, two), tau in findings.taus.items()
-                ],
-            },
-            "ndcg@10": {
-                "ranking": figures.ndcg,
-                "first_stage": figures.first_stage_ndcg,
-                "other": figures.other_ndcg,
-                "without": findings.left_out.without if findings.left_out else {},
-            },
-            "warnings": warnings(inspection),
-            "passages": len(inspection.hits),
-            "missing": len(inspection.missing),
-            "hits": [{name: getattr(hit, name) for name in _OF_HITS} for hit in hits],
-            "calls": {
-                "total": _calls(inspection.usage, inspection.cost),
-                "reused": inspection.reused.calls,
-                "by_stage": [
-                    {"stage": row.stage, "persona": row.persona, "model": row.model}
-                    | _calls(row.usage, row.cost)
-                    for row in inspection.rows_of_calls()
-                ],
-            },
-        }
-    )
-    return found
-
-
-def _calls(usage: Usage, cost: float | None) -> dict[str, Any]:
-    return {name: getattr(usage, name) for name in _OF_CALLS} | {"cost": cost}
 
 
 command = Verb(

@@ -5,16 +5,16 @@ from __future__ import annotations
 from collections.abc import Iterator
 from pathlib import Path
 
-from beir_eval.cli.inspect_sources import Grades, Listed, choose, place_of_query
 from beir_eval.errors import RunFolderError
 from beir_eval.experiment.rankings import RANKINGS, Ranked, index_rankings, ranking_at
 from beir_eval.experiment.run_folder import DATA_FOLDER, DataFolder, RunFolder
 from beir_eval.persona_report.sources import Source, find_sources
 from mcranker.cli.invocation import say
-from mcranker.errors import InputError
 from mcranker.paths import is_file, is_folder
 from personas.ensembles import highest_score
+from personas.errors import SchemaError
 from personas.format import counted
+from personas.io.chosen import Grades, Listed, choose, place_of_query
 from personas.io.lines import place_of
 from personas.ranking.record import OtherRanking, RankingRecord
 
@@ -91,7 +91,7 @@ def choose_from_run(
     else:
         try:
             query_id = ids[place_of_query(query, ids)]
-        except InputError as error:
+        except SchemaError as error:
             raise RunFolderError(f"{source.run.path}: {error}") from None
     ranking = _ranking(path, ranked, query_id)
     assert ranking is not None, "it was picked among those"

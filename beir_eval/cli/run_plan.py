@@ -180,11 +180,7 @@ def run_flags() -> list[click.Parameter]:
             multiple=True,
             metavar="LABEL",
         ),
-        what(
-            "--queries",
-            "Only these queries; in a file, an id a line.",
-            metavar="ID,ID,...|FILE",
-        ),
+        what("--queries", "Only these queries; in a file, an id a line.", metavar="ID,ID,...|FILE"),
         what("--limit", "Only the first N queries of each data set.", type=whole, metavar="N"),
         what(
             "--depth passages",

@@ -32,10 +32,7 @@ def _suites(ctx: click.Context) -> int:
 command = Verb(
     "suites",
     _suites,
-    params=[
-        click.Argument(["name"], required=False),
-        output_flag("suites (or, with NAME, suite)"),
-    ],
+    params=[click.Argument(["name"], required=False), output_flag("suites (or, with NAME, suite)")],
     help="""List the suites that come with the package, or print the file of the suite NAME.
 
     NAME may also be the path of a TOML file of your own, which is checked. To change a suite, save

@@ -11,14 +11,7 @@ import unicodedata
 from collections.abc import Iterable, Mapping
 from typing import Annotated, Any
 
-from pydantic import (
-    BaseModel,
-    BeforeValidator,
-    ConfigDict,
-    Field,
-    PlainValidator,
-    ValidationError,
-)
+from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, PlainValidator, ValidationError
 
 from beir_eval.errors import SuiteError
 from beir_eval.experiment.foreign import check_template

@@ -118,6 +118,28 @@ def test_rankers_without_a_suite(model: Connected, folder: Path, tmp_path: Path)
     assert (data.manifest.queries, data.manifest.depth) == (2, 5)
 
 
+def test_options_of_a_file(model: Connected, folder: Path, tmp_path: Path) -> None:
+    file = tmp_path / "options.toml"
+    file.write_text(
+        'ranker = ["direct", "mcranker"]\nscale = 7\nwith_criteria = false\ndepth = 4\n'
+    )
+    args = ("--dataset", folder, "--limit", 1, "--no-cache", "--config", file, "-o", "scale=8")
+    assert invoke(*args).exit_code == 0
+    runs = find_runs([tmp_path / "runs"])
+    # The command line goes before the file, and each ranker gets the options that it takes.
+    assert [run.manifest.label for run in runs] == [
+        "direct scale=8 with_criteria=False",
+        "mcranker scale=8",
+    ]
+    assert runs[0].data().manifest.depth == 4
+    assert invoke(*args, "--depth", 3, "--out", "b").exit_code == 0
+    assert find_runs([tmp_path / "b"])[0].data().manifest.depth == 3
+    file.write_text('ranker = "direct"\nscael = 7\n')
+    refused = invoke(*args)
+    assert refused.exit_code == 2
+    assert "the ranker 'direct' takes no option 'scael'; did you mean 'scale'?" in refused.stderr
+
+
 def test_a_label_of_ones_own(model: Connected, folder: Path, tmp_path: Path) -> None:
     args = ("--dataset", folder, "--ranker", "direct", "--no-cache", "--limit", 1)
     assert invoke(*args, "--label", "Plain & simple").exit_code == 0

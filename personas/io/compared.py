@@ -1,4 +1,4 @@
-"""Saved rankings as the two sides of ``compare``, one or many, paired by their queries.
+"""Comparison of saved rankings, one or many on each side, paired by their queries.
 
 Rankings are read one by one, and twice: first the order of each query, then the whole of those
 that are explained.
@@ -11,20 +11,12 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from beir_eval.cli.inspect_sources import Grades, grades_of, place_of_query
-from beir_eval.compare.sources import FIRST_STAGE_NAME
-from mcranker.errors import InputError
-from mcranker.paths import is_file, is_folder
 from personas.errors import SchemaError
 from personas.format import counted, signed
+from personas.io.chosen import Grades, grades_of, place_of_query
 from personas.io.lines import STDIN
 from personas.io.rankings import SUFFIXES, checked, read_rankings
-from personas.ranking.comparison import (
-    ComparedRuns,
-    QueryRow,
-    RankingComparison,
-    compare_rankings,
-)
+from personas.ranking.comparison import ComparedRuns, QueryRow, RankingComparison, compare_rankings
 from personas.ranking.effectiveness import ndcg
 from personas.ranking.record import RankingRecord
 
@@ -60,21 +52,6 @@ class _Order:
         return 1 / math.log2(1 + self.ranks[doc_id]) if doc_id in self.ranks else 0.0
 
 
-def holds_rankings(name: str) -> bool:
-    """True for a file or folder of saved rankings; False for a run."""
-    path = Path(name)
-    if name == FIRST_STAGE_NAME:
-        return False
-    if is_folder(path):
-        return not is_file(path / "manifest.json")
-    if name == STDIN or path.suffix.lower() in SUFFIXES:
-        return True
-    if not is_file(path):
-        return False
-    with path.open("rb") as file:
-        return file.read(1) in (b"{", b"[")
-
-
 def compare_files(
     before: str,
     after: str,
@@ -100,12 +77,11 @@ def compare_files(
         the `query` that was asked for.
 
     Raises:
-        InputError: a file cannot be read, has no ranking in it, or has a query twice; no query is
-            in both; there is no such query.
-        DatasetError: the query has no judgements.
+        SchemaError: a file cannot be read, has no ranking in it, or has a query twice; no query is
+            in both; there is no such query, or it has no judgements.
     """
     if STDIN in (before, after):
-        raise InputError("standard input cannot be compared, as it is read twice; give a file")
+        raise SchemaError("standard input cannot be compared, as it is read twice; give a file")
     one, two = _orders(before), _orders(after)
 
     def compared(pairs: Sequence[tuple[str, str]]) -> list[RankingComparison]:
@@ -116,10 +92,7 @@ def compare_files(
             ranking, judged = new[now], None
             if grades is not None:
                 judged = grades_of(grades, ranking.query.id, source, ranking.ids)
-            try:
-                found.append(compare_rankings(old[was], ranking, grades=judged))
-            except SchemaError as error:
-                raise InputError(f"{before} and {after}: {error}") from error
+            found.append(compare_rankings(old[was], ranking, grades=judged))
         return found
 
     if len(one) == len(two) == 1 and query is None:
@@ -127,7 +100,7 @@ def compare_files(
     common = [key for key in one if key in two]
     if not common:
         names = " and ".join(next(iter(side.values())).name for side in (one, two))
-        raise InputError(
+        raise SchemaError(
             f"{before} and {after} have no query in common: {names}; "
             "compare rankings of the same queries"
         )
@@ -151,7 +124,7 @@ def _orders(source: str) -> dict[str, _Order]:
     for where, ranking in _rankings(source):
         order = _Order.of(ranking)
         if order.key in found:
-            raise InputError(
+            raise SchemaError(
                 f"{where}: a second ranking of query {order.name}; "
                 "compare one ranking a query, each side in a file or folder of its own"
             )
@@ -161,20 +134,20 @@ def _orders(source: str) -> dict[str, _Order]:
 
 def _rankings(source: str) -> Iterator[tuple[str, RankingRecord]]:
     files = [Path(source)]
-    if is_folder(source):
+    if Path(source).is_dir():
         files = sorted(
             each
             for each in Path(source).iterdir()
             if each.suffix.lower() in SUFFIXES and each.name[0] != "." and each.is_file()
         )
     if not files:
-        raise InputError(
+        raise SchemaError(
             f"{source}: has no .json or .jsonl file; give a folder with what 'mcranker rank "
             "--save' wrote, or a run folder of 'beir-eval run'"
         )
     for file in files:
-        for where, data in read_rankings(file, InputError):
-            yield where, checked(RankingRecord.from_dict, data, where, InputError)
+        for where, data in read_rankings(file, SchemaError):
+            yield where, checked(RankingRecord.from_dict, data, where, SchemaError)
 
 
 def _whole(source: str, wanted: set[str]) -> dict[str, RankingRecord]:
