@@ -8,7 +8,7 @@ from typing import Any
 import click
 
 from beir_eval.persona_report.build import PersonaReport, ReportedRun, write_persona_report
-from mcranker.cli.failures import DONE, envelope
+from mcranker.cli.failures import DONE, print_json
 from mcranker.cli.files import output
 from mcranker.cli.invocation import Invocation, say
 from mcranker.cli.made import command_line, today
@@ -44,25 +44,17 @@ def _report(ctx: click.Context) -> int:
             date=today(),
         )
     if not quiet:
-        _say_notes(report)
+        for sentence in report.left_out:
+            say(sentence)
+        for note in dict.fromkeys(each for run in report.runs for each in run.survey.notes):
+            titles = [run.survey.title for run in report.runs if note in run.survey.notes]
+            count = f"{len(titles)} of {len(report.runs)} runs"
+            say(f"{titles[0] if len(titles) == 1 else count}: {note}")
+    if given["output"] == "json":
+        return print_json(report=_record(report))
     with output(None) as write:
-        if given["output"] == "json":
-            write(envelope(DONE, [], report=_record(report)))
-        else:
-            write("".join(f"{line}\n" for line in _lines(report)))
+        write("".join(f"{line}\n" for line in _lines(report)))
     return DONE
-
-
-def _say_notes(report: PersonaReport) -> None:
-    for sentence in report.left_out:
-        say(sentence)
-    titles_of: dict[str, list[str]] = {}
-    for run in report.runs:
-        for note in run.survey.notes:
-            titles_of.setdefault(note, []).append(run.survey.title)
-    for note, titles in titles_of.items():
-        who = titles[0] if len(titles) == 1 else f"{len(titles)} of {len(report.runs)} runs"
-        say(f"{who}: {note}")
 
 
 def _lines(report: PersonaReport) -> list[str]:

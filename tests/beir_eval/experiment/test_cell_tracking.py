@@ -30,7 +30,9 @@ def scored(query_id: str, done: int, total: int) -> PassageScored:
 
 def test_passages_of_finished_queries_and_shares_of_those_under_way() -> None:
     clock = Clock()
-    tracker = CellTracker("tiny, DIRECT (1 of 3)", 4, 80, after=7.0, clock=clock)
+    tracker = CellTracker(
+        "tiny, DIRECT (1 of 3)", dict.fromkeys(("q1", "q2", "q3", "q4"), 20), after=7.0, clock=clock
+    )
     assert tracker.per_second() is None
     assert tracker.seconds_left() is None
     tracker.take(RankingStarted("q1", "?", 20))
@@ -42,14 +44,14 @@ def test_passages_of_finished_queries_and_shares_of_those_under_way() -> None:
     assert tracker.per_second() == pytest.approx(5.0)
     # This cell has 80 passages and seven times its work follows: 640 less 15, at 5 a second.
     assert tracker.seconds_left() == pytest.approx(125.0)
-    tracker.end_query("q1", 20)
+    tracker.end_query("q1")
     assert tracker.done == 25
     assert tracker.stage == "tiny, DIRECT (1 of 3), query 2 of 4"
     assert tracker.reached == "in tiny, DIRECT (1 of 3), after 1 of 4 queries"
 
 
 def test_a_cell_without_passages() -> None:
-    tracker = CellTracker("tiny, DIRECT (1 of 1)", 0, 0, clock=Clock())
+    tracker = CellTracker("tiny, DIRECT (1 of 1)", {}, clock=Clock())
     assert (tracker.done, tracker.seconds_left()) == (0, None)
 
 
@@ -117,6 +119,6 @@ def test_the_display_tells_the_tracker_of_what_follows(tmp_path: Path) -> None:
     (cell,) = experiment.cells(experiment.prepared(experiment.datasets[0]))
     display = Display(Invocation(), quiet=True)
     display.cell_begins(cell, 1, 4, 90)
-    assert (display.tracker.name, display.tracker.queries) == ("tiny, DIRECT (1 of 4)", 4)
+    assert (display.tracker.name, len(display.tracker.sizes)) == ("tiny, DIRECT (1 of 4)", 4)
     assert (display.tracker.total, display.tracker.after) == (12, 90 / 12)
     display.close()
