@@ -6,7 +6,7 @@ import os
 import platform
 import sqlite3
 import time
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import asdict, dataclass
 from functools import partial
 from pathlib import Path
@@ -21,7 +21,7 @@ from mcranker.cli.fetching import fetch_models, is_here
 from mcranker.cli.invocation import Invocation
 from mcranker.cli.options import option_flags
 from mcranker.cli.signals import run as run_loop
-from mcranker.cli.verb import Verb, output_flag, quiet_flag
+from mcranker.cli.verb import Verb, flag, output_flag, quiet_flag
 from mcranker.errors import LedgerError, MCRankerError, ReplyError
 from mcranker.llm.chat import ChatModel, ChatReply, ChatRequest, Message, Question, State, Tag
 from mcranker.llm.connect import DEFAULT_LOCAL, better_judges, choose_default, connect
@@ -90,146 +90,114 @@ class Finding:
 
 def _doctor(ctx: click.Context) -> int:
     ctx.ensure_object(Invocation).doing("looking around")
-    given = ctx.params
-    as_json = given["output"] == "json"
+    as_json = ctx.params["output"] == "json"
     findings: list[Finding] = []
     for finding in _findings(ctx):
         findings.append(finding)
         if not as_json:
             _print(finding)
     # The last finding is the one that all others lead to.
-    code = DONE if findings[-1].status == "ok" else ERROR
+    last = findings[-1]
+    code = DONE if last.status == "ok" else ERROR
     if as_json:
-        last = findings[-1]
-        errors = (
-            []
-            if code == DONE
-            else [{"code": last.what, "message": last.detail, "retryable": False}]
-        )
+        error = {"code": last.what, "message": last.detail, "retryable": False}
+        errors = [] if code == DONE else [error]
         print_json(code, errors, findings=[asdict(each) for each in findings])
     return code
 
 
 def _findings(ctx: click.Context) -> Iterator[Finding]:
     yield Finding("ok", "mcranker", f"{__version__} on Python {platform.python_version()}")
-    yield from _environment(os.environ)
-    yield from _extras()
+    # Names of variables only; no value is ever shown.
+    for name, model in _KEYS.items():
+        there = os.environ.get(name, "").strip()
+        yield Finding("ok", name, "is set") if there else _missing(name, f"set it to use {model}")
+    for name in _SETTINGS:
+        if os.environ.get(name, "").strip() or os.environ.get(name.lower(), "").strip():
+            yield Finding("ok", name, "is set")
+    for extra, (purpose, _) in EXTRAS.items():
+        if lost := ", ".join(absent(extra)):
+            advice = f"for {purpose}: pip install 'mcranker[{extra}]' (no {lost})"
+            yield _missing(f"extra {extra}", advice)
+        else:
+            yield Finding("ok", f"extra {extra}", f"{purpose}: installed")
     yield _cache()
-    yield _vectors()
-    yield _ledger()
+    yield _kept("vectors", "vector", default_vectors_path(), vectors_in)
+    yield _kept("ledger", "answer", default_ledger_path(), _answers_in)
     yield from _model(ctx)
 
 
-def _environment(environ: Mapping[str, str]) -> Iterator[Finding]:
-    """Names of variables only; no value is ever shown."""
-    for name, model in _KEYS.items():
-        if environ.get(name, "").strip():
-            yield Finding("ok", name, "is set")
-        else:
-            yield Finding("missing", name, f"set it to use {model}")
-    for name in _SETTINGS:
-        if environ.get(name, "").strip() or environ.get(name.lower(), "").strip():
-            yield Finding("ok", name, "is set")
-
-
-def _extras() -> Iterator[Finding]:
-    for extra, (purpose, _) in EXTRAS.items():
-        if missing := absent(extra):
-            advice = f"for {purpose}: pip install 'mcranker[{extra}]'"
-            yield Finding("missing", f"extra {extra}", f"{advice} (no {', '.join(missing)})")
-        else:
-            yield Finding("ok", f"extra {extra}", f"{purpose}: installed")
+def _missing(what: str, detail: str) -> Finding:
+    return Finding("missing", what, detail)
 
 
 def _cache() -> Finding:
     folder = cache_folder()
     if not folder.is_dir():
-        return Finding("missing", "model cache", f"{folder} is made at the first download")
-    files = [path for path in folder.rglob("*") if path.is_file()]
-    models = [path for path in files if path.suffix.lower() in (".gguf", ".onnx")]
-    size = file_size(sum(path.stat().st_size for path in files))
+        return _missing("model cache", f"{folder} is made at the first download")
     if not os.access(folder, os.W_OK):
         advice = "you may not write there; set MCRANKER_CACHE to another folder"
         return Finding("failed", "model cache", f"{folder}: {advice}")
+    files = [path for path in folder.rglob("*") if path.is_file()]
+    models = [path for path in files if path.suffix.lower() in (".gguf", ".onnx")]
+    size = file_size(sum(path.stat().st_size for path in files))
     return Finding("ok", "model cache", f"{folder}: {counted(len(models), 'model')}, {size}")
 
 
-def _vectors() -> Finding:
-    path = default_vectors_path()
+def _kept(what: str, unit: str, path: Path | None, count: Callable[[Path], int]) -> Finding:
+    """Return what a database of kept results holds."""
     if path is None:
-        return Finding("missing", "vectors", "MCRANKER_VECTORS turns it off: no vector is kept")
+        return _missing(what, f"MCRANKER_{what.upper()} turns it off: no {unit} is kept")
     if not path.exists():
-        return Finding("missing", "vectors", f"{path} is made with the first text encoded")
+        return _missing(what, f"{path} is made with the first {unit}")
     try:
-        count = vectors_in(path)
-    except (sqlite3.Error, OSError) as error:
-        return Finding("failed", "vectors", f"{path} cannot be read ({error}); delete it")
-    return Finding(
-        "ok", "vectors", f"{path}: {counted(count, 'vector')}, {file_size(file_bytes(path))}"
-    )
-
-
-def _ledger() -> Finding:
-    path = default_ledger_path()
-    if path is None:
-        return Finding("missing", "ledger", "MCRANKER_LEDGER turns it off: no answer is kept")
-    if not path.exists():
-        return Finding("missing", "ledger", f"{path} is made with the first answer")
-    try:
-        answers = sum(share.answers for share in stats(path))
+        held = counted(count(path), unit)
     except LedgerError as error:
-        return Finding("failed", "ledger", failure(error).message)
-    return Finding(
-        "ok", "ledger", f"{path}: {counted(answers, 'answer')}, {file_size(file_bytes(path))}"
-    )
+        return Finding("failed", what, failure(error).message)
+    except (sqlite3.Error, OSError) as error:
+        return Finding("failed", what, f"{path} cannot be read ({error}); delete it")
+    return Finding("ok", what, f"{path}: {held}, {file_size(file_bytes(path))}")
+
+
+def _answers_in(path: Path) -> int:
+    return sum(share.answers for share in stats(path))
 
 
 def _model(ctx: click.Context) -> Iterator[Finding]:
-    model, base_url, call = ctx.params["model"], ctx.params["base_url"], ctx.params["call"]
+    model, base_url, call = (ctx.params[name] for name in ("model", "base_url", "call"))
     name, why = (model, "named by --model") if model else choose_default(os.environ)
     yield Finding("ok", "model", f"{name}: {why}")
-    no_file = _absent_file(name)
-    if no_file and not call:
-        yield Finding("missing", "connection", no_file)
-        return
+    kind, _, rest = name.partition(":")
+    entry = find(rest) if kind == "local" else None
+    if entry is not None and not Path(rest).is_file() and not is_here(entry):
+        if not call:
+            size = file_size(entry.size)
+            advice = f"is not here yet: mcranker models download {entry.name}"
+            yield _missing("connection", f"{entry.file} ({size}) {advice}")
+            return
+    else:
+        entry = None
     try:
-        if no_file:
-            fetch_models([name], quiet=ctx.params["quiet"])
+        fetch_models([name] if entry else [], quiet=ctx.params["quiet"])
         chat = connect(model, base_url=base_url)
     except MCRankerError as error:
         yield Finding("failed", "connection", failure(error).message)
         return
     offers = chat.capabilities
-    listed = [
-        words
-        for words, there in {
-            "JSON schemas": offers.json_schema,
-            "log-probabilities": offers.label_logprobs,
-            "typed questions": offers.max_questions > 0,
-        }.items()
-        if there
-    ]
-    if not offers.prompts:
-        limits = "; no chat model, so it takes the library's team"
-    else:
-        limits = "; weak, so it takes the library's team" if offers.weak else ""
-    yield Finding("ok", "connection", f"offers {' and '.join(listed) or 'plain text'}{limits}")
+    parts = {
+        "JSON schemas": offers.json_schema,
+        "log-probabilities": offers.label_logprobs,
+        "typed questions": offers.max_questions > 0,
+    }
+    listed = " and ".join(words for words, there in parts.items() if there) or "plain text"
+    limits = "weak" if offers.weak else ""
+    limits = limits if offers.prompts else "no chat model"
+    limits = limits and f"; {limits}, so it takes the library's team"
+    yield Finding("ok", "connection", f"offers {listed}{limits}")
     if name == DEFAULT_LOCAL:
-        yield Finding("missing", "better judges", better_judges())
+        yield _missing("better judges", better_judges())
     if call:
         yield run_loop(partial(_answer, chat))
-
-
-def _absent_file(name: str) -> str:
-    """Return advice about a local model whose file is absent; empty if it is here."""
-    kind, _, rest = name.partition(":")
-    entry = find(rest) if kind == "local" else None
-    if entry is None or Path(rest).is_file() or is_here(entry):
-        return ""
-    return (
-        f"{entry.file} ({file_size(entry.size)}) is not here yet: "
-        f"mcranker models download {entry.name}"
-    )
 
 
 async def _answer(chat: ChatModel) -> Finding:
@@ -275,11 +243,10 @@ command = Verb(
     _doctor,
     params=[
         *option_flags("model", "base_url"),
-        click.Option(
-            ["--call/--no-call"],
+        flag(
+            "--call/--no-call",
+            "Send the model one tiny request; fetch it first if it is a local one.",
             default=True,
-            show_default=True,
-            help="Send the model one tiny request; fetch it first if it is a local one.",
         ),
         output_flag("findings"),
         quiet_flag(),

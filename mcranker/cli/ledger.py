@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import math
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import click
 
@@ -14,29 +14,75 @@ from mcranker.cli.files import Reads, Writes, ledger_files, print_line
 from mcranker.cli.files import output as opened_output
 from mcranker.cli.invocation import say
 from mcranker.cli.number_types import RealNumber
-from mcranker.cli.verb import Verb, output_flag
+from mcranker.cli.verb import Verb, flag, output_flag, present
 from personas.format import counted, dollars, file_size
 
-if TYPE_CHECKING:
-    from rich.console import Console
-
-    from mcranker.llm.ledger.upkeep import Share
-
+STAGES = ("recruit", "criteria", "score", "assess", "explain", "probe")
 _SHOWN_PROBLEMS = 10
 
 
 def _stats(ctx: click.Context) -> int:
+    from rich.console import Console
+    from rich.table import Column
+    from rich.text import Text
+
     from mcranker.llm.ledger.upkeep import file_bytes, stats
+    from personas.console import numbers, table
+    from personas.sanitize import plain
 
     path = _path(ctx)
     shares = stats(path)
-    size = file_bytes(path)
-    if ctx.params["output"] == "json":
-        return print_json(ledger=_record(path, size, shares))
-    from personas.console import print_page
+    costs = [share.cost for share in shares if share.cost is not None]
+    oldest = min((share.oldest for share in shares), default=None)
+    newest = max((share.newest for share in shares), default=None)
+    rows: list[dict[str, Any]] = [
+        {
+            "model": share.model,
+            "stage": share.stage,
+            "answers": share.answers,
+            "unusable": share.unusable,
+            "input_tokens": share.usage.input_tokens,
+            "cached_input_tokens": share.usage.cached_input_tokens,
+            "output_tokens": share.usage.output_tokens,
+            "seconds": share.usage.seconds,
+            "cost": share.cost,
+        }
+        for share in shares
+    ]
+    record: dict[str, Any] = {
+        "path": str(path),
+        "bytes": file_bytes(path),
+        "answers": sum(share.answers for share in shares),
+        "unusable": sum(share.unusable for share in shares),
+        "cost": math.fsum(costs) if len(costs) == len(shares) else None,
+        "oldest": oldest and oldest.isoformat(),
+        "newest": newest and newest.isoformat(),
+        "by_model_and_stage": rows,
+    }
 
-    print_page(lambda console: _show(console, path, size, shares))
-    return DONE
+    def show(console: Console) -> None:
+        console.print(Text(plain(record["path"])), soft_wrap=True)
+        parts = [counted(record["answers"], "answer"), file_size(record["bytes"])]
+        parts.append(dollars(record["cost"]))
+        if oldest and newest:
+            parts.append(f"{oldest:%Y-%m-%d} to {newest:%Y-%m-%d}")
+        console.print(Text(", ".join(parts)))
+        columns = [Column("model", style="cyan"), Column("stage", no_wrap=True)]
+        columns += numbers("answers", "unusable", "tokens in", "cached", "out", "cost")
+        counts = ("answers", "unusable", "input_tokens", "cached_input_tokens", "output_tokens")
+        texts = (
+            (
+                row["model"],
+                row["stage"],
+                *(f"{row[name]:,}" for name in counts),
+                "?" if row["cost"] is None else dollars(row["cost"]),
+            )
+            for row in rows
+        )
+        if rows:
+            console.print(table(columns, texts))
+
+    return present(ctx, show, ledger=record)
 
 
 def _export(ctx: click.Context) -> int:
@@ -114,80 +160,11 @@ def _path(ctx: click.Context) -> Path:
     return path
 
 
-def _record(path: Path, size: int, shares: list[Share]) -> dict[str, Any]:
-    return {
-        "path": str(path),
-        "bytes": size,
-        "answers": sum(share.answers for share in shares),
-        "unusable": sum(share.unusable for share in shares),
-        "cost": _total_cost(shares),
-        "oldest": min((share.oldest.isoformat() for share in shares), default=None),
-        "newest": max((share.newest.isoformat() for share in shares), default=None),
-        "by_model_and_stage": [
-            {
-                "model": share.model,
-                "stage": share.stage,
-                "answers": share.answers,
-                "unusable": share.unusable,
-                "input_tokens": share.usage.input_tokens,
-                "cached_input_tokens": share.usage.cached_input_tokens,
-                "output_tokens": share.usage.output_tokens,
-                "seconds": share.usage.seconds,
-                "cost": share.cost,
-            }
-            for share in shares
-        ],
-    }
-
-
-def _total_cost(shares: list[Share]) -> float | None:
-    costs = [share.cost for share in shares]
-    known = [each for each in costs if each is not None]
-    return math.fsum(known) if len(known) == len(costs) else None
-
-
-def _show(console: Console, path: Path, size: int, shares: list[Share]) -> None:
-    from rich.table import Column
-    from rich.text import Text
-
-    from personas.console import numbers, table
-    from personas.sanitize import plain
-
-    console.print(Text(plain(str(path))), soft_wrap=True)
-    answers = sum(share.answers for share in shares)
-    total = _total_cost(shares)
-    parts = [counted(answers, "answer"), file_size(size), dollars(total)]
-    if shares:
-        oldest = min(share.oldest for share in shares)
-        newest = max(share.newest for share in shares)
-        parts.append(f"{oldest:%Y-%m-%d} to {newest:%Y-%m-%d}")
-    console.print(Text(", ".join(parts)))
-    if not shares:
-        return
-    columns = numbers("answers", "unusable", "tokens in", "cached", "out", "cost")
-    rows = (
-        (
-            share.model,
-            share.stage,
-            f"{share.answers:,}",
-            f"{share.unusable:,}" if share.unusable else "",
-            f"{share.usage.input_tokens:,}",
-            f"{share.usage.cached_input_tokens:,}",
-            f"{share.usage.output_tokens:,}",
-            "?" if share.cost is None else dollars(share.cost),
-        )
-        for share in shares
-    )
-    console.print(
-        table([Column("model", style="cyan"), Column("stage", no_wrap=True), *columns], rows)
-    )
-
-
-_LEDGER = click.Option(
-    ["--ledger"],
+_LEDGER = flag(
+    "--ledger",
+    "The ledger. Without: MCRANKER_LEDGER, else the file in the user's cache folder.",
     type=Reads("*", files=ledger_files),
     metavar="FILE",
-    help="The ledger. Without: MCRANKER_LEDGER, else the file in the user's cache folder.",
 )
 
 command = click.Group(
@@ -209,11 +186,7 @@ command = click.Group(
             _export,
             params=[
                 _LEDGER,
-                click.Option(
-                    ["--out"],
-                    type=Writes(),
-                    help="Write to FILE instead of standard output.",
-                ),
+                flag("--out", "Write to FILE instead of standard output.", type=Writes()),
             ],
             help="Write every answer as one JSON object a line, in the order in which they came."
             "\n\nDamaged answers are left out, and the exit code is 1. All that can be read of a "
@@ -225,27 +198,17 @@ command = click.Group(
             _prune,
             params=[
                 _LEDGER,
-                click.Option(
-                    ["--older-than"],
+                flag(
+                    "--older-than",
+                    "Answers that came more than this many days ago.",
                     type=RealNumber(min=0),
                     metavar="DAYS",
-                    help="Answers that came more than so many days ago.",
                 ),
-                click.Option(
-                    ["--model"],
-                    metavar="NAME",
-                    help="Answers by this model, such as openai:gpt-5-mini.",
-                ),
-                click.Option(
-                    ["--stage"],
-                    type=click.Choice(
-                        ["recruit", "criteria", "score", "assess", "explain", "probe"]
-                    ),
-                    help="Answers of this stage.",
-                ),
-                click.Option(["--unusable"], is_flag=True, help="Answers that could not be read."),
-                click.Option(["--all", "everything"], is_flag=True, help="All answers."),
-                click.Option(["--dry-run"], is_flag=True, help="Only say how many it would be."),
+                flag("--model", "Answers by this model, e.g. openai:gpt-5-mini.", metavar="NAME"),
+                flag("--stage", "Answers of this stage.", type=click.Choice(STAGES)),
+                flag("--unusable", "Answers that could not be read.", is_flag=True),
+                flag("--all everything", "All answers.", is_flag=True),
+                flag("--dry-run", "Only count them.", is_flag=True),
                 output_flag("removed, dry_run"),
             ],
             help="""Remove answers, so that these questions are asked again, and make the file

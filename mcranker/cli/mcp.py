@@ -16,7 +16,7 @@ from mcranker.cli.number_types import WholeNumber
 from mcranker.cli.options import option_flags
 from mcranker.cli.serve import given_settings, named_models
 from mcranker.cli.signals import run as run_loop
-from mcranker.cli.verb import GroupedOption, Verb, quiet_flag
+from mcranker.cli.verb import Verb, flag, quiet_flag
 from mcranker.errors import ConfigError
 
 if TYPE_CHECKING:
@@ -87,25 +87,25 @@ command = Verb(
     "mcp",
     _mcp,
     params=[
-        GroupedOption(
-            ["--http"],
+        flag(
+            "--http",
+            "Serve streamable HTTP, to this machine alone. Without: standard input and output, for "
+            "clients that start the server.",
             is_flag=True,
             section=TRANSPORT,
-            help="Serve streamable HTTP, to this machine alone. Without: standard input and "
-            "output, for clients that start the server.",
         ),
-        GroupedOption(
-            ["--host"],
+        flag(
+            "--host",
+            "With --http: 127.0.0.1, localhost or ::1. Without: the file's, else 127.0.0.1.",
             metavar="ADDRESS",
             section=TRANSPORT,
-            help="With --http: 127.0.0.1, localhost or ::1. Without: the file's, else 127.0.0.1.",
         ),
-        GroupedOption(
-            ["--port"],
+        flag(
+            "--port",
+            "With --http. Without: the file's, else 8080; 0 for one that is free.",
             type=WholeNumber(min=0, max=65_535),
             metavar="N",
             section=TRANSPORT,
-            help="With --http. Without: the file's, else 8080; 0 for one that is free.",
         ),
         *option_flags(),
         quiet_flag(),

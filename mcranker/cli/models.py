@@ -2,22 +2,15 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
-
 import click
 
-from mcranker.cli.failures import DONE, print_json
+from mcranker.cli.failures import DONE
 from mcranker.cli.fetching import is_here
 from mcranker.cli.files import print_line
 from mcranker.cli.invocation import Invocation
 from mcranker.cli.progress import download_bar
-from mcranker.cli.verb import Verb, output_flag
+from mcranker.cli.verb import Verb, flag, output_flag, present
 from personas.format import file_size
-
-if TYPE_CHECKING:
-    from rich.console import Console
-
-    from mcranker.llm.local.catalogue import CatalogueEntry
 
 
 def _download(ctx: click.Context) -> int:
@@ -36,29 +29,16 @@ def _download(ctx: click.Context) -> int:
 
 
 def _list(output: str) -> int:
-    from mcranker.llm.local.catalogue import catalogue
-
-    if click.get_current_context().invoked_subcommand is not None:
-        return DONE
-    entries = catalogue()
-    if output == "json":
-        return print_json(models=[_record(entry) for entry in entries])
-    from personas.console import print_page
-
-    print_page(lambda console: _show(console, entries))
-    return DONE
-
-
-def _record(entry: CatalogueEntry) -> dict[str, Any]:
-    return {**entry.model_dump(mode="json"), "downloaded": is_here(entry)}
-
-
-def _show(console: Console, entries: tuple[CatalogueEntry, ...]) -> None:
     from rich.table import Column
 
+    from mcranker.llm.local.catalogue import catalogue
     from personas.console import names, numbers, table
 
-    licence = Column("licence", no_wrap=True)
+    ctx = click.get_current_context()
+    if ctx.invoked_subcommand is not None:
+        return DONE
+    entries = catalogue()
+    records = [{**each.model_dump(mode="json"), "downloaded": is_here(each)} for each in entries]
     rows = (
         (
             entry.name,
@@ -70,7 +50,9 @@ def _show(console: Console, entries: tuple[CatalogueEntry, ...]) -> None:
         )
         for entry in entries
     )
-    console.print(table([names("name"), *numbers("size"), licence, "kind", "here", ""], rows))
+    licence = Column("licence", no_wrap=True)
+    found = table([names("name"), *numbers("size"), licence, "kind", "here", ""], rows)
+    return present(ctx, lambda console: console.print(found), models=records)
 
 
 command = click.Group(
@@ -89,7 +71,7 @@ command = click.Group(
             _download,
             params=[
                 click.Argument(["name"]),
-                click.Option(["-q", "--quiet"], is_flag=True, help="No progress bar."),
+                flag("-q --quiet", "No progress bar.", is_flag=True),
             ],
             help="Fetch the model NAME into the cache folder, and check it.",
         )

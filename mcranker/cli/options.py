@@ -13,7 +13,7 @@ import click
 
 from mcranker.cli.failures import as_flags
 from mcranker.cli.files import Reads, database_files, ledger_files
-from mcranker.cli.verb import GroupedOption
+from mcranker.cli.verb import flag
 from mcranker.config import RankerConfig
 from mcranker.errors import ConfigError
 from mcranker.models import MODEL_OPTIONS
@@ -29,7 +29,6 @@ from mcranker.rankers.keys import (
     shared_keys,
 )
 
-RANKING = "Ranking"
 _FIELDS = ("team_size", "scoring", "ensemble", "depth", "max_cost")
 NAMED = ("ranker", "model", "base_url", "team", *_FIELDS, "ledger")
 """Options with flags of their own."""
@@ -154,63 +153,59 @@ def _flag_options(ctx: click.Context) -> dict[str, Any]:
 
 
 def _flags() -> list[click.Parameter]:
-    flag = partial(GroupedOption, section=RANKING)
+    ranking = partial(flag, section="Ranking")
     return [
-        flag(
-            ["--ranker"],
-            metavar="NAME",
-            help="mcranker, the team of personas, which is the default; or "
+        ranking(
+            "--ranker",
+            "mcranker, the team of personas, which is the default; or "
             f"{', '.join(name for name in RANKERS.names if name != 'mcranker')}.",
+            metavar="NAME",
         ),
-        flag(
-            ["--model"],
+        ranking(
+            "--model",
+            "openai:NAME, anthropic:NAME, local:NAME or local:PATH.gguf. Without: MCRANKER_MODEL, "
+            "else a key that is set, else a small local model.",
             type=Reads(files=_model_files),
             metavar="NAME",
-            help="openai:NAME, anthropic:NAME, local:NAME or local:PATH.gguf. Without: "
-            "MCRANKER_MODEL, else a key that is set, else a small local model.",
         ),
-        flag(
-            ["--base-url"],
+        ranking(
+            "--base-url",
+            "Address of an OpenAI- or Anthropic-compatible server. Keys are not given here: set "
+            "OPENAI_API_KEY or ANTHROPIC_API_KEY.",
             metavar="URL",
-            help="Address of an OpenAI- or Anthropic-compatible server. Keys are not given here: "
-            "set OPENAI_API_KEY or ANTHROPIC_API_KEY.",
         ),
-        flag(
-            ["--team"],
+        ranking(
+            "--team",
+            "A saved team or ranking, or a team of the library; none is recruited then, unless "
+            "--team-size is larger. Repeated: personas by name.",
             type=Reads(),
             multiple=True,
             metavar="FILE|NAME",
-            help="A saved team or ranking, or a team of the library; none is recruited then, "
-            "unless --team-size is larger. Repeated: personas by name.",
         ),
         *(
-            flag(
-                [f"--{name.replace('_', '-')}"],
-                metavar=key.values,
-                help=as_flags(key.text),
-            )
+            ranking(f"--{name.replace('_', '-')}", as_flags(key.text), metavar=key.values)
             for name in _FIELDS
             for key in [shared_keys()[name]]
         ),
-        flag(
-            ["--ledger"],
+        ranking(
+            "--ledger",
+            "Keeps every answer, so that none is paid for twice. Without: MCRANKER_LEDGER, else a "
+            "file in the user's cache folder.",
             type=Reads("*", files=ledger_files),
             metavar="FILE|none",
-            help="Keeps every answer, so that none is paid for twice. Without: MCRANKER_LEDGER, "
-            "else a file in the user's cache folder.",
         ),
-        flag(
-            ["--config"],
+        ranking(
+            "--config",
+            "Options in a TOML file, each as KEY = VALUE; flags and -o override it.",
             type=Reads("*.txt", files=_config_files),
             metavar="FILE",
-            help="Options in a TOML file, each as KEY = VALUE; flags and -o go before them.",
         ),
-        flag(
-            ["-o", "--option"],
+        ranking(
+            "-o --option",
+            "Any other option; may be repeated. See 'mcranker options' for all.",
             type=Reads("*.txt", files=_option_files),
             multiple=True,
             metavar="KEY=VALUE",
-            help="Any other option; may be repeated. See 'mcranker options' for all.",
         ),
     ]
 

@@ -10,8 +10,9 @@ import math
 import sys
 import time
 from collections.abc import Callable, Iterable, Iterator
-from contextlib import AbstractContextManager, contextmanager, nullcontext
+from contextlib import contextmanager
 from dataclasses import dataclass, field
+from datetime import timedelta
 from typing import TYPE_CHECKING, Protocol
 
 from mcranker.cli.invocation import say
@@ -55,21 +56,18 @@ class Tracker(Protocol):
         ...
 
     @property
+    def after(self) -> float:
+        """Work that follows this stage, as a multiple of `total`."""
+        ...
+
+    @property
     def unit(self) -> str:
-        """Unit of `done`, `total` and `per_second`, e.g. ``"scores"``."""
+        """Unit of `done` and `total`, e.g. ``"scores"``."""
         ...
 
     @property
     def used(self) -> str:
         """Calls, tokens and cost so far, in a few words; empty while nothing was asked."""
-        ...
-
-    def per_second(self) -> float | None:
-        """Work done a second, in `unit`; None while unknown."""
-        ...
-
-    def seconds_left(self) -> float | None:
-        """Seconds until all is done, if it goes on like this; None while unknown."""
         ...
 
 
@@ -80,19 +78,16 @@ class QueryTracker:
     Attributes:
         assessed: an assessor has the last word on the passages.
         reasons: they are asked for after the ranking.
-        clock: the time in seconds.
     """
 
     stage: str = "recruiting"
     assessed: bool = False
     reasons: bool = False
-    clock: Callable[[], float] = time.perf_counter
     done: int = 0
     total: int | None = None
+    after: float = 0.0
     _usage: UsageTable | None = None
     _written: int = 0
-    _since: float | None = None
-    _before: int = 0
 
     @classmethod
     def of(cls, ranker: Ranker, *, reasons: bool = False) -> QueryTracker:
@@ -114,8 +109,7 @@ class QueryTracker:
             case events.TeamRecruited(personas=personas):
                 # Those who are on the team from the start may have begun to write, and to score.
                 if self.stage != "scoring":
-                    self._enter("writing criteria", len(personas))
-                    self.done = self._written
+                    self._enter("writing criteria", len(personas), self._written)
             case events.RubricWritten():
                 self._written += 1
                 if self.stage == "writing criteria":
@@ -123,15 +117,15 @@ class QueryTracker:
                     if self.done == self.total:
                         self._enter("scoring", None)
             case events.PassageScored(done=done, total=total):
-                self._count("scoring", done, total)
+                self._enter("scoring", total, done)
                 if self.assessed and done == total:
                     self._enter("assessing", None)
             case events.PassageAssessed(done=done, total=total):
                 # The assessor works while scores are still coming.
                 if self.stage != "scoring":
-                    self._count("assessing", done, total)
+                    self._enter("assessing", total, done)
             case events.PassagesCompared(done=done, total=total):
-                self._count("comparing", done, total)
+                self._enter("comparing", total, done)
             case events.RankingDone() if self.reasons:
                 self._enter("asking for reasons", None)
             case _:
@@ -152,50 +146,20 @@ class QueryTracker:
     def used(self) -> str:
         return "" if self._usage is None else used_text([self._usage])
 
-    def per_second(self) -> float | None:
-        if self._since is None:
-            return None
-        elapsed = self.clock() - self._since
-        counted_since = self.done - self._before
-        return counted_since / elapsed if counted_since and elapsed > SETTLED else None
-
-    def seconds_left(self) -> float | None:
-        rate = self.per_second()
-        if rate is None or not self.total:
-            return None
-        return (self.total - self.done) / rate
-
-    def _enter(self, stage: str, total: int | None) -> None:
-        self.stage, self.done, self.total, self._since = stage, 0, total, None
-
-    def _count(self, stage: str, done: int, total: int) -> None:
-        if self.stage != stage:
-            self._enter(stage, total)
-        if self._since is None:
-            # The speed is taken from the first score on: what came before went into starting.
-            self._since, self._before = self.clock(), done
-        self.done, self.total = done, total
+    def _enter(self, stage: str, total: int | None, done: int = 0) -> None:
+        self.stage, self.done, self.total = stage, done, total
 
 
 @dataclass(slots=True)
 class RunTracker:
-    """Counts the queries of a run that are finished.
-
-    Attributes:
-        total: queries in all.
-        clock: the time in seconds.
-    """
+    """Counts the queries of a run that are finished, of `total` in all."""
 
     total: int | None
-    clock: Callable[[], float] = time.perf_counter
     stage: str = "ranking"
     unit: str = "queries"
     done: int = 0
+    after: float = 0.0
     _usage: list[UsageTable] = field(default_factory=list)
-    _since: float = field(init=False)
-
-    def __post_init__(self) -> None:
-        self._since = self.clock()
 
     def take(self, usage: UsageTable | None = None) -> None:
         """Count one finished query and its usage; None where unknown."""
@@ -212,18 +176,9 @@ class RunTracker:
         """Progress in words."""
         return f"after {self.done:,} of {counted(self.total or 0, 'query', 'queries')}"
 
-    def per_second(self) -> float | None:
-        elapsed = self.clock() - self._since
-        return self.done / elapsed if self.done and elapsed > 0 else None
-
-    def seconds_left(self) -> float | None:
-        if not self.done or not self.total:
-            return None
-        return (self.total - self.done) * (self.clock() - self._since) / self.done
-
 
 def merged(tables: Iterable[UsageTable]) -> UsageTable:
-    """All of these as one table."""
+    """Return all of these as one table."""
     from personas.ranking.usage import UsageTable
 
     whole = UsageTable()
@@ -259,8 +214,11 @@ def live_is_wanted(*, quiet: bool) -> bool:
 class Live:
     """Shows a tracker on standard error while the block runs, if `wanted`."""
 
-    def __init__(self, tracker: Tracker, *, wanted: bool) -> None:
-        self._tracker = tracker
+    def __init__(
+        self, tracker: Tracker, *, wanted: bool, clock: Callable[[], float] = time.perf_counter
+    ) -> None:
+        self._tracker, self._clock = tracker, clock
+        self._total, self._before, self._since = tracker.total, tracker.done, clock()
         self._progress: Progress | None = _progress() if wanted else None
 
     def __enter__(self) -> Live:
@@ -275,26 +233,47 @@ class Live:
         if self._progress is not None:
             self._progress.stop()
 
+    def speed(self) -> tuple[float, float] | None:
+        """Return work done a second and seconds left; None while unknown.
+
+        The work counts from where its total became known: what came before went into starting.
+        """
+        tracker, now = self._tracker, self._clock()
+        if tracker.total != self._total:
+            self._total, self._before, self._since = tracker.total, tracker.done, now
+        done, elapsed = tracker.done - self._before, now - self._since
+        if not self._total or not done or elapsed <= SETTLED:
+            return None
+        rate = done / elapsed
+        return rate, (self._total * (1 + tracker.after) - tracker.done) / rate
+
     def update(self) -> None:
         """Show what the tracker has counted by now."""
+        tracker, speed = self._tracker, self.speed()
         if self._progress is None:
             return
-        tracker = self._tracker
-        rate, left = tracker.per_second(), tracker.seconds_left()
+        count = f"{tracker.done:,}/{tracker.total:,} {tracker.unit}" if tracker.total else ""
         self._progress.update(
             self._task,
             description=tracker.stage,
             completed=tracker.done,
             total=tracker.total,
-            count=_count(tracker),
-            speed="" if rate is None else f"{rate:.3g}/s",
-            left="" if left is None else f"{_clock_time(left)} left",
+            count=count,
+            speed="" if speed is None else f"{speed[0]:.3g}/s",
+            left="" if speed is None else f"{timedelta(seconds=round(speed[1]))} left",
             used=tracker.used,
         )
 
-    def paused(self) -> AbstractContextManager[None]:
+    @contextmanager
+    def paused(self) -> Iterator[None]:
         """Take the display away while the block writes results."""
-        return nullcontext() if self._progress is None else _stopped(self._progress)
+        if self._progress is not None:
+            self._progress.stop()
+        try:
+            yield
+        finally:
+            if self._progress is not None:
+                self._progress.start()
 
 
 @contextmanager
@@ -329,20 +308,13 @@ def download_bar(name: str, *, quiet: bool) -> Iterator[Callable[[int, int | Non
 
 
 def _progress() -> Progress:
-    from rich.progress import (
-        BarColumn,
-        Progress,
-        SpinnerColumn,
-        TextColumn,
-    )
+    from rich.progress import BarColumn, Progress, SpinnerColumn, TextColumn
 
     return Progress(
         SpinnerColumn(),
         TextColumn("{task.description}", markup=False),
         BarColumn(),
-        TextColumn("{task.fields[count]}"),
-        TextColumn("{task.fields[speed]}"),
-        TextColumn("{task.fields[left]}"),
+        TextColumn("{task.fields[count]} {task.fields[speed]} {task.fields[left]}"),
         TextColumn("{task.fields[used]}", style="dim"),
         console=_console(),
         transient=True,
@@ -354,25 +326,3 @@ def _console() -> Console:
     from rich.console import Console
 
     return Console(stderr=True)
-
-
-@contextmanager
-def _stopped(progress: Progress) -> Iterator[None]:
-    progress.stop()
-    try:
-        yield
-    finally:
-        progress.start()
-
-
-def _count(tracker: Tracker) -> str:
-    if tracker.total is None:
-        return ""
-    unit = f" {tracker.unit}" if tracker.unit else ""
-    return f"{tracker.done:,}/{tracker.total:,}{unit}"
-
-
-def _clock_time(seconds: float) -> str:
-    whole = round(seconds)
-    hours, minutes = whole // 3600, whole % 3600 // 60
-    return f"{hours}:{minutes:02d}:{whole % 60:02d}" if hours else f"{minutes}:{whole % 60:02d}"

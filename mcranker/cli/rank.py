@@ -19,7 +19,7 @@ from mcranker.cli.progress import Live, QueryTracker, RunTracker, live_is_wanted
 from mcranker.cli.reading import Format, read_corpus, read_passages, read_queries
 from mcranker.cli.results import OUTPUTS, Destinations, Output, Results, opened
 from mcranker.cli.signals import run as run_loop
-from mcranker.cli.verb import GroupedOption, Verb, quiet_flag
+from mcranker.cli.verb import Verb, flag, quiet_flag
 from mcranker.errors import BudgetExceeded, InputError, ModelError
 from mcranker.events import RankingDone
 from mcranker.llm.connect import DEFAULT_LOCAL, default_judge_note
@@ -32,8 +32,6 @@ from mcranker.trec import can_be_named, read_trec
 from personas.format import counted
 from personas.io.lines import STDIN
 from personas.ranking.types import Passage, Query
-
-INPUT, OUTPUT = "Input", "Output"
 
 INPUT_KEYS = {
     "format": Key(
@@ -284,55 +282,45 @@ def _check_trec_ids(job: _Job) -> None:
             )
 
 
-def _flags() -> list[click.Parameter]:
-    into, out = partial(GroupedOption, section=INPUT), partial(GroupedOption, section=OUTPUT)
-    return [
-        click.Argument(["query"], required=False),
-        click.Argument(["passages"], nargs=-1, metavar="[PASSAGE]..."),
-        into(["--docs"], type=Reads(), help="Passages in first-stage order; - for standard input."),
-        into(["--queries"], type=Reads(), help="Many queries: JSONL, TSV or topics, with an id."),
-        into(["--run"], type=Reads(), help="TREC run whose passages are ranked again."),
-        into(["--corpus"], type=Reads(), help="Texts of the run's passages (JSONL or TSV)."),
-        *option_flags(),
-        out(
-            ["--output"],
-            type=click.Choice(OUTPUTS),
-            default="table",
-            show_default=True,
-            help="json: one object with status, ranking and errors. jsonl: one passage a line. "
-            "trec: a TREC run.",
-        ),
-        out(["--out"], type=Writes(), help="Write the output there instead."),
-        out(
-            ["--top"],
-            type=WholeNumber(min=1),
-            default=20,
-            show_default=True,
-            help="Passages listed in a table.",
-        ),
-        out(["--save"], type=Writes(), help="Keep the whole ranking as JSON; a line a query."),
-        out(["--report"], type=Writes(), help="Write an HTML page that shows why."),
-        out(
-            ["--reasons"],
-            type=WholeNumber(min=0),
-            metavar="N",
-            default=0,
-            help="Ask each judge for a sentence and a quote about the first N passages; scores "
-            "stay as they are.",
-        ),
-        out(
-            ["--dry-run"],
-            is_flag=True,
-            help="Show calls, tokens and cost instead; nothing is sent, no file is written.",
-        ),
-        quiet_flag(),
-    ]
-
+into, out = partial(flag, section="Input"), partial(flag, section="Output")
 
 command = Verb(
     "rank",
     _rank,
-    params=_flags(),
+    params=[
+        click.Argument(["query"], required=False),
+        click.Argument(["passages"], nargs=-1, metavar="[PASSAGE]..."),
+        into("--docs", "Passages in first-stage order; - for standard input.", type=Reads()),
+        into("--queries", "Many queries: JSONL, TSV or topics, with an id.", type=Reads()),
+        into("--run", "TREC run whose passages are ranked again.", type=Reads()),
+        into("--corpus", "Texts of the run's passages (JSONL or TSV).", type=Reads()),
+        *option_flags(),
+        out(
+            "--output",
+            "json: one object with status, ranking and errors. jsonl: one passage a line. trec: a "
+            "TREC run.",
+            type=click.Choice(OUTPUTS),
+            default="table",
+        ),
+        out("--out", "Write the output there instead.", type=Writes()),
+        out("--top", "Passages listed in a table.", type=WholeNumber(min=1), default=20),
+        out("--save", "Keep the whole ranking as JSON; a line a query.", type=Writes()),
+        out("--report", "Write an HTML page that shows why.", type=Writes()),
+        out(
+            "--reasons",
+            "Ask each judge for a sentence and a quote about the first N passages; scores stay as "
+            "they are.",
+            type=WholeNumber(min=0),
+            metavar="N",
+            default=0,
+        ),
+        out(
+            "--dry-run",
+            "Show calls, tokens and cost instead; nothing is sent, no file is written.",
+            is_flag=True,
+        ),
+        quiet_flag(),
+    ],
     help="""Rank passages for a query.
 
     A team of personas is recruited for the query, each writes weighted criteria and scores

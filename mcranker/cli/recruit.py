@@ -15,7 +15,7 @@ from mcranker.cli.options import given_options, option_flags
 from mcranker.cli.progress import Live, QueryTracker, live_is_wanted
 from mcranker.cli.signals import run as run_loop
 from mcranker.cli.teams_view import show_team
-from mcranker.cli.verb import GroupedOption, Verb, output_flag, quiet_flag
+from mcranker.cli.verb import Verb, flag, output_flag, quiet_flag
 from mcranker.events import Event
 from mcranker.rankers.mcranker import MCRanker
 from personas import Team, dumps
@@ -83,25 +83,25 @@ command = Verb(
     _recruit,
     params=[
         click.Argument(["query"]),
-        GroupedOption(
-            ["--example"],
+        flag(
+            "--example",
+            "A passage of the kind that will be judged, for the recruiter to see.",
             metavar="PASSAGE",
             section="Input",
-            help="A passage of the kind that will be judged, for the recruiter to see.",
         ),
         *option_flags(without=("ranker", "scoring", "ensemble", "depth")),
-        GroupedOption(
-            ["--out"],
+        flag(
+            "--out",
+            "Save the team as .yaml or .json, for --team of 'mcranker rank'.",
             type=Writes(),
             section="Output",
-            help="Save the team as .yaml or .json, for --team of 'mcranker rank'.",
         ),
-        output_flag("team", said="What is printed. ", section="Output"),
-        GroupedOption(
-            ["--lock"],
+        output_flag("team", section="Output"),
+        flag(
+            "--lock",
+            "Lock what is saved: no one joins it later, and no criteria are written for it.",
             is_flag=True,
             section="Output",
-            help="Lock what is saved: no one joins it later, and no criteria are written for it.",
         ),
         quiet_flag(),
     ],

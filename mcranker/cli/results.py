@@ -15,6 +15,8 @@ from personas.io.atomic import write_whole
 from personas.sanitize import json_text, one_line
 
 if TYPE_CHECKING:
+    from rich.console import Console
+
     from mcranker.rankers import RankedQuery
     from mcranker.ranking import Ranking
 
@@ -71,24 +73,47 @@ class Results:
         self._taken += 1
         self._missing += len(ranking.missing)
         self._missing_in += bool(ranking.missing)
-        self._note_limits(ranking)
-        self._note_comparisons(ranking)
-        self._note_windows(ranking)
-        self._note_members(ranking)
+        of_many = f"query {ranking.query.id!r}: " if self.wanted.many else ""
+        for code, text in _notes(ranking):
+            message = f"{of_many}{text}"
+            say(f"warning: {message}")
+            if code:
+                self._errors.append({"code": code, "message": message, "retryable": True})
+        if ranking.dropped and self.wanted.output != "table":
+            dropped = counted(len(ranking.dropped), "passage")
+            say(f"{of_many}{dropped} dropped: relevance below {ranking.config['drop_below']}")
         if self._save is not None:
             self._save(ranking.to_json() + "\n")
         else:
-            self._keep(self.wanted.save, lambda name: _save(ranking, name))
+            self._keep(
+                self.wanted.save,
+                lambda name: write_whole(
+                    name, f"{ranking.to_json()}\n".encode(errors="surrogateescape")
+                ),
+            )
             self._keep(self.wanted.report, ranking.to_html)
+        # Those that top_n and min_relevance leave.
+        hits = [hit.to_dict() for hit in ranking] if self.wanted.output.startswith("json") else []
         match self.wanted.output:
             case "json":
-                self._rankings.append({**ranking.to_dict(), "hits": _hits(ranking)})
+                self._rankings.append({**ranking.to_dict(), "hits": hits})
             case "jsonl":
-                self._write("".join(_hit_lines(ranking)))
+                lines = ({"query_id": ranking.query.id, **hit} for hit in hits)
+                self._write("".join(f"{json_text(each)}\n" for each in lines))
             case "trec":
                 self._write(ranking.to_trec())
             case "table":
-                self._write_table(ranking)
+                from mcranker.cli.tables import show_ranking
+                from personas.console import print_page, rendered
+
+                def show(console: Console) -> None:
+                    show_ranking(console, ranking, self.wanted.top)
+
+                if self.wanted.out is None:
+                    print_page(show)
+                else:
+                    self._write(rendered(show))
+                self._write("\n" if self.wanted.many else "")
 
     def add_failed(self, ranked: RankedQuery) -> None:
         """Note a query that was not ranked."""
@@ -141,108 +166,6 @@ class Results:
             say(f"error: {found.message}")
             self._errors.append(found.entry)
 
-    def _note_limits(self, ranking: Ranking) -> None:
-        """Note a ranking that lacks what a deadline, or a failure, has kept from it."""
-        query_id = ranking.query.id
-        of_many = f"query {query_id!r}: " if self.wanted.many else ""
-        if ranking.failure:
-            code, message = (
-                "FirstStageOrder",
-                f"not ranked, in first-stage order: {ranking.failure}",
-            )
-        elif ranking.partial:
-            seconds = ranking.config.get("deadline")
-            code, message = "Deadline", f"the deadline of {seconds:g} s came before all scores"
-        else:
-            return
-        message = f"{of_many}{one_line(message)}"
-        say(f"warning: {message}")
-        self._errors.append({"code": code, "message": message, "retryable": True})
-
-    def _note_comparisons(self, ranking: Ranking) -> None:
-        """Note comparisons that failed, and replies that were no simple answer."""
-        counts = ranking.comparisons
-        if counts is None or ranking.failure:
-            return
-        of_many = f"query {ranking.query.id!r}: " if self.wanted.many else ""
-        if counts.failed:
-            message = (
-                f"{of_many}{counts.failed} of {counted(counts.asked, 'comparison')} failed, and "
-                f"their passages kept their order; the first: {one_line(counts.reason)}"
-            )
-            say(f"warning: {message}")
-            self._errors.append(
-                {"code": "FailedComparisons", "message": message, "retryable": True}
-            )
-        for name, why in (ranking.orders.left_out if ranking.orders else {}).items():
-            message = f"{of_many}{name} gave no order and is left out: {one_line(why)}"
-            say(f"warning: {message}")
-            self._errors.append({"code": "LeftOut", "message": message, "retryable": True})
-        if counts.tied:
-            say(
-                f"warning: {of_many}{counted(counts.tied, 'pair')} undecided, of "
-                f"{counts.inconsistent} the choice went with the order they were shown in"
-            )
-        if 3 <= counts.as_shown == counts.asked - counts.failed:
-            say(
-                f"warning: {of_many}all {counts.as_shown} replies keep the order in which passages "
-                "were shown: the model may go by place alone, and the order be the first stage's"
-            )
-        if counts.odd:
-            say(
-                f"warning: {of_many}{counts.odd} of {counted(counts.asked, 'reply', 'replies')} "
-                f"left out {counted(counts.missing, 'passage')}, repeated {counts.repeated} and "
-                f"named {counts.unknown} that were not shown"
-            )
-
-    def _note_windows(self, ranking: Ranking) -> None:
-        """Note passages that were dropped, and replies that were not simply all scores."""
-        counts = ranking.windows
-        if counts is None or ranking.failure:
-            return
-        of_many = f"query {ranking.query.id!r}: " if self.wanted.many else ""
-        if ranking.dropped and self.wanted.output != "table":
-            dropped = counted(len(ranking.dropped), "passage")
-            say(f"{of_many}{dropped} dropped: relevance below {ranking.config['drop_below']}")
-        if counts.odd or counts.failed:
-            asked = counted(counts.asked + counts.failed, "reply", "replies")
-            say(
-                f"warning: {of_many}of {asked}, {counts.failed} failed and {counts.odd} left out "
-                f"{counted(counts.missing, 'passage')}, repeated {counts.repeated}, named "
-                f"{counts.unknown} that were not shown, and gave {counts.unreadable} no score of "
-                "the scale; what they lacked was asked for again"
-            )
-        if counts.differing:
-            say(
-                f"{of_many}{counts.differing} of {counted(counts.sums, 'sum')} by the model are "
-                "not what its scores add up to; ours count"
-            )
-
-    def _note_members(self, ranking: Ranking) -> None:
-        """Note members of a fused ranking without, or with incomplete, results."""
-        of_many = f"query {ranking.query.id!r}: " if self.wanted.many else ""
-        for member in ranking.members:
-            if member.failure:
-                message = f"left out of the fusion: {one_line(member.failure)}"
-            elif member.missing:
-                message = f"{counted(member.missing, 'score')} missing"
-            else:
-                continue
-            message = f"{of_many}{one_line(member.label)}: {message}"
-            say(f"warning: {message}")
-            self._errors.append({"code": "FusedMember", "message": message, "retryable": True})
-
-    def _write_table(self, ranking: Ranking) -> None:
-        from mcranker.cli.tables import show_ranking
-        from personas.console import print_page, rendered
-
-        if self.wanted.out is None:
-            print_page(lambda console: show_ranking(console, ranking, self.wanted.top))
-        else:
-            self._write(rendered(lambda console: show_ranking(console, ranking, self.wanted.top)))
-        if self.wanted.many:
-            self._write("\n")
-
 
 @contextmanager
 def opened(wanted: Destinations) -> Iterator[Results]:
@@ -257,15 +180,59 @@ def opened(wanted: Destinations) -> Iterator[Results]:
         yield Results(wanted, write, saving, save)
 
 
-def _save(ranking: Ranking, name: str) -> None:
-    write_whole(name, f"{ranking.to_json()}\n".encode(errors="surrogateescape"))
-
-
-def _hits(ranking: Ranking) -> list[dict[str, Any]]:
-    """Return the hits that ``top_n`` and ``min_relevance`` leave."""
-    return [hit.to_dict() for hit in ranking]
-
-
-def _hit_lines(ranking: Ranking) -> Iterator[str]:
-    for hit in _hits(ranking):
-        yield json_text({"query_id": ranking.query.id, **hit}) + "\n"
+def _notes(ranking: Ranking) -> Iterator[tuple[str, str]]:
+    """Yield what went wrong, with its code in the envelope; without a code it is no error."""
+    counts, windows = ranking.comparisons, ranking.windows
+    if ranking.failure:
+        yield "FirstStageOrder", f"not ranked, in first-stage order: {one_line(ranking.failure)}"
+        counts = windows = None
+    elif ranking.partial:
+        seconds = ranking.config.get("deadline")
+        yield "Deadline", f"the deadline of {seconds:g} s came before all scores"
+    if counts is not None and counts.failed:
+        yield (
+            "FailedComparisons",
+            f"{counts.failed} of {counted(counts.asked, 'comparison')} failed, and their passages "
+            f"kept their order; the first: {one_line(counts.reason)}",
+        )
+    for name, why in ranking.orders.left_out.items() if counts and ranking.orders else ():
+        yield "LeftOut", f"{name} gave no order and is left out: {one_line(why)}"
+    if counts is not None and counts.tied:
+        yield (
+            "",
+            f"{counted(counts.tied, 'pair')} undecided, of {counts.inconsistent} the choice went "
+            "with the order they were shown in",
+        )
+    if counts is not None and 3 <= counts.as_shown == counts.asked - counts.failed:
+        yield (
+            "",
+            f"all {counts.as_shown} replies keep the order in which passages were shown: the model "
+            "may go by place alone, and the order be the first stage's",
+        )
+    if counts is not None and counts.odd:
+        yield (
+            "",
+            f"{counts.odd} of {counted(counts.asked, 'reply', 'replies')} left out "
+            f"{counted(counts.missing, 'passage')}, repeated {counts.repeated} and named "
+            f"{counts.unknown} that were not shown",
+        )
+    if windows is not None and (windows.odd or windows.failed):
+        asked = counted(windows.asked + windows.failed, "reply", "replies")
+        yield (
+            "",
+            f"of {asked}, {windows.failed} failed and {windows.odd} left out "
+            f"{counted(windows.missing, 'passage')}, repeated {windows.repeated}, named "
+            f"{windows.unknown} that were not shown, and gave {windows.unreadable} no score of the "
+            "scale; what they lacked was asked for again",
+        )
+    if windows is not None and windows.differing:
+        yield (
+            "",
+            f"{windows.differing} of {counted(windows.sums, 'sum')} by the model are not what its "
+            "scores add up to; ours count",
+        )
+    for member in ranking.members:
+        why = f"left out of the fusion: {one_line(member.failure)}" if member.failure else ""
+        if why or member.missing:
+            why = why or f"{counted(member.missing, 'score')} missing"
+            yield "FusedMember", f"{one_line(member.label)}: {why}"

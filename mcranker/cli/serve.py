@@ -18,7 +18,7 @@ from mcranker.cli.invocation import Invocation, say
 from mcranker.cli.number_types import WholeNumber
 from mcranker.cli.options import given_flags, given_options, option_flags
 from mcranker.cli.signals import run as run_loop
-from mcranker.cli.verb import GroupedOption, Verb, quiet_flag
+from mcranker.cli.verb import Verb, flag, quiet_flag
 from mcranker.errors import ConfigError
 from mcranker.logs import safe_logger
 from mcranker.rankers.keys import needed_models, read_toml
@@ -26,8 +26,6 @@ from personas.format import counted
 
 if TYPE_CHECKING:
     from mcranker.serve.settings import Settings
-
-SERVICE, KEYS = "Service", "Keys"
 
 
 def _serve(ctx: click.Context) -> int:
@@ -116,55 +114,48 @@ def _make_key(ctx: click.Context) -> int:
     return DONE
 
 
+served = partial(flag, section="Service")
+
 command = Verb(
     "serve",
     _serve,
     params=[
-        GroupedOption(
-            ["--host"],
+        served(
+            "--host",
+            "Listen there. Without: the file's, else 127.0.0.1. Addresses that other machines can "
+            "reach need keys.",
             metavar="ADDRESS",
-            section=SERVICE,
-            help="Listen there. Without: the file's, else 127.0.0.1. Addresses that other machines "
-            "can reach need keys.",
         ),
-        GroupedOption(
-            ["--port"],
+        served(
+            "--port",
+            "Without: the file's, else 8080; 0 for one that is free.",
             type=WholeNumber(min=0, max=65_535),
             metavar="N",
-            section=SERVICE,
-            help="Without: the file's, else 8080; 0 for one that is free.",
         ),
-        GroupedOption(
-            ["--allow-no-keys"],
+        served(
+            "--allow-no-keys",
+            "Let other machines use the service without a key; something else guards it.",
             is_flag=True,
-            section=SERVICE,
-            help="Let other machines use the service without a key; something else guards it.",
         ),
-        GroupedOption(
-            ["--check"],
-            is_flag=True,
-            section=SERVICE,
-            help="Only check the configuration: make the rankers, and end.",
-        ),
-        GroupedOption(
-            ["--new-key"],
-            is_flag=True,
-            section=KEYS,
-            help="Print a new API key to standard output, and its hash, for the file, to standard "
+        served("--check", "Only check the configuration: make the rankers, and end.", is_flag=True),
+        flag(
+            "--new-key",
+            "Print a new API key to standard output, and its hash, for the file, to standard "
             "error.",
-        ),
-        GroupedOption(
-            ["--hash-key"],
             is_flag=True,
-            section=KEYS,
-            help="Read an API key from standard input, and print its hash.",
+            section="Keys",
         ),
-        GroupedOption(
-            ["--unscored"],
+        flag(
+            "--hash-key",
+            "Read an API key from standard input, and print its hash.",
+            is_flag=True,
+            section="Keys",
+        ),
+        served(
+            "--unscored",
+            "What clients get for documents that no judge scored, and from rankers that compare: "
+            "numbers that fall with the rank (falling, the default), null, or an error.",
             type=click.Choice(["falling", "null", "error"]),
-            section=SERVICE,
-            help="What clients get for documents that no judge scored, and from rankers that "
-            "compare: numbers that fall with the rank (falling, the default), null, or an error.",
         ),
         *option_flags(),
         quiet_flag(),

@@ -402,9 +402,7 @@ def test_rankers_the_first_stage_and_a_run_are_fused(
     refused = run("rank", "q", "a", "--ranker", "direct", "-o", "members=direct,bm25")
     assert refused.exit_code == 2
     assert "'direct' takes no option 'members'; it goes with fused" in refused.stderr
-    assert (
-        "weights='much': Input should be" in run(*args, "-o", "weights=much").stderr
-    )
+    assert "weights='much': Input should be" in run(*args, "-o", "weights=much").stderr
 
 
 def test_a_fusion_without_rankers_asks_no_model(

@@ -77,7 +77,7 @@ def test_doctor_tells_of_the_vectors(
     found = {each["what"]: each for each in json.loads(result.stdout)["findings"]}["vectors"]
     expected = {
         "off": ("missing", "MCRANKER_VECTORS turns it off"),
-        "absent": ("missing", "is made with the first text encoded"),
+        "absent": ("missing", "is made with the first vector"),
         "there": ("ok", "1 vector"),
         "broken": ("failed", "delete it"),
     }[state]

@@ -97,8 +97,8 @@ def test_stats(path: Path) -> None:
     # make 0.000083 dollars a call.
     assert (MODEL, "score", "6", "1", "4,800", "3,600", "54", "$0.00050") in rows
     assert (MODEL, "criteria", "1", "1", "800", "600", "9", "$0.000083") in rows
-    assert (LOCAL, "score", "1", "800", "600", "9", "$0") in rows
-    assert ("x:y", "score", "1", "800", "600", "9", "?") in rows
+    assert (LOCAL, "score", "1", "0", "800", "600", "9", "$0") in rows
+    assert ("x:y", "score", "1", "0", "800", "600", "9", "?") in rows
 
 
 def test_stats_as_json(path: Path) -> None:

@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 
 from mcranker.cli import cli
 from mcranker.cli.files import output
-from mcranker.cli.progress import QueryTracker, RunTracker
+from mcranker.cli.progress import Live, QueryTracker, RunTracker
 from mcranker.cli.reference import reference
 from mcranker.config import RankerConfig
 from mcranker.events import (
@@ -54,7 +54,8 @@ def test_plain_text() -> None:
 
 def test_progress_of_a_query() -> None:
     now = [100.0]
-    tracker = QueryTracker(clock=lambda: now[0])
+    tracker = QueryTracker()
+    live = Live(tracker, wanted=False, clock=lambda: now[0])
     persona = Persona(name="a")
     rubric = Rubric(criteria=(Criterion(name="c"),))
     tracker.take(RankingStarted("", "q", 10))
@@ -63,15 +64,14 @@ def test_progress_of_a_query() -> None:
     tracker.take(RubricWritten("", "a", rubric))
     assert tracker.reached == "while writing criteria, 1 of 2 done"
     assert tracker.unit == "rubrics"
-    assert tracker.per_second() is None
+    assert live.speed() is None
     tracker.take(PassageScored("", "d", "a", 1.0, "", 1, 20))
-    assert tracker.seconds_left() is None
+    assert live.speed() is None
     now[0] += 4
     tracker.take(PassageScored("", "d", "a", 1.0, "", 5, 20))
     # 4 scores after the first in 4 s, and 15 to go.
     assert tracker.unit == "scores"
-    assert tracker.per_second() == pytest.approx(1.0)
-    assert tracker.seconds_left() == pytest.approx(15)
+    assert live.speed() == pytest.approx((1.0, 15.0))
     assert tracker.reached == "while scoring, 5 of 20 done"
     # The assessor works while scores are coming, and is named when they have come.
     tracker.assessed = True
@@ -81,7 +81,7 @@ def test_progress_of_a_query() -> None:
     assert tracker.reached == "while assessing"
     tracker.take(PassageAssessed("", "d", 1.0, "", 2, 10))
     assert (tracker.stage, tracker.done, tracker.total) == ("assessing", 2, 10)
-    assert tracker.per_second() is None
+    assert live.speed() is None
     assert tracker.unit == "passages"
     done = RankingDone("", ranked())
     tracker.take(done)
@@ -93,14 +93,16 @@ def test_progress_of_a_query() -> None:
 
 def test_progress_of_a_run() -> None:
     now = [0.0]
-    tracker = RunTracker(4, clock=lambda: now[0])
-    assert tracker.seconds_left() is None
+    tracker = RunTracker(4)
+    tracker.after = 1.0
+    live = Live(tracker, wanted=False, clock=lambda: now[0])
+    assert live.speed() is None
     now[0] = 6.0
     first = UsageTable()
     first.add("score", "a", "openai:gpt-5-mini", Usage(calls=2, input_tokens=100, output_tokens=20))
     tracker.take(first)
-    assert tracker.per_second() == pytest.approx(1 / 6)
-    assert tracker.seconds_left() == pytest.approx(18)
+    # Of 4 queries and as much work after them, 7 of 8 are left, at one in 6 s.
+    assert live.speed() == pytest.approx((1 / 6, 42.0))
     assert tracker.reached == "after 1 of 4 queries"
 
 
