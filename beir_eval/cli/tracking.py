@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
@@ -32,23 +32,17 @@ class CellTracker:
         name: the cell's, e.g. ``"scifact, DIRECT(0,10) (2 of 14)"``.
         sizes: passages of each query to be ranked in this cell.
         after: the work of the cells that follow, this one's being 1.
-        clock: the time in seconds.
     """
 
     name: str
     sizes: Mapping[str, int]
     after: float = 0.0
-    clock: Callable[[], float] = time.perf_counter
     queries_done: int = 0
     unit: str = "passages"
     _used: UsageTable = field(default_factory=UsageTable)
     _usage: dict[str, UsageTable] = field(default_factory=dict)
     _finished: int = 0
     _shares: dict[str, float] = field(default_factory=dict)
-    _since: float = field(init=False)
-
-    def __post_init__(self) -> None:
-        self._since = self.clock()
 
     def take(self, event: Event) -> None:
         """Count one event."""
@@ -88,24 +82,9 @@ class CellTracker:
         return f"in {self.name}, after {self.queries_done} of {len(self.sizes)} queries"
 
     @property
-    def elapsed(self) -> float:
-        """Seconds since the cell began."""
-        return self.clock() - self._since
-
-    @property
     def used(self) -> str:
         """Calls, tokens and cost of this cell so far; of queries in progress as well."""
         return used_text([self._used, *self._usage.values()])
-
-    def per_second(self) -> float | None:
-        elapsed = self.elapsed
-        return self.done / elapsed if self.done and elapsed > 0 else None
-
-    def seconds_left(self) -> float | None:
-        rate = self.per_second()
-        if rate is None or not self.total:
-            return None
-        return (self.total * (1 + self.after) - self.done) / rate
 
 
 class Display(Watch):
@@ -123,6 +102,7 @@ class Display(Watch):
         self._invocation = invocation
         self._quiet = quiet
         self._live: Live | None = None
+        self._since = time.perf_counter()
         self.tracker = CellTracker("", {})
 
     def dataset_begins(self, spec: DatasetSpec) -> None:
@@ -133,6 +113,7 @@ class Display(Watch):
         name = plain(f"{cell.prepared.manifest.dataset}, {cell.spec.label} ({place} of {count})")
         self.tracker = CellTracker(name, sizes, after=scores_after / max(1, cell.scores_ahead))
         self._invocation.reached = lambda: f"{self.tracker.reached}; run it again to go on"
+        self._since = time.perf_counter()
         self._live = Live(self.tracker, wanted=live_is_wanted(quiet=self._quiet))
         self._live.__enter__()
 
@@ -150,7 +131,7 @@ class Display(Watch):
         self.close()
         if self._quiet:
             return
-        took = seconds(self.tracker.elapsed)
+        took = seconds(time.perf_counter() - self._since)
         reused = f", {result.reused:,} from the ledger" if result.reused else ""
         calls = f"{counted(result.calls, 'call')}{reused}, {took}"
         if result.metrics is not None:
