@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import asdict
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -15,7 +15,7 @@ from rich.text import Text
 from beir_eval.cli.flags import judgement_flags, measures_flag, statistics_flags
 from beir_eval.errors import SettingError
 from beir_eval.measures.metrics import Evaluation, evaluate, measure_names
-from beir_eval.measures.significance import Comparison, Interval, compare_runs, confidence_intervals
+from beir_eval.measures.significance import compare_runs, confidence_intervals
 from mcranker.cli.invocation import say
 from mcranker.cli.verb import Verb, flag, output_flag, present
 from mcranker.trec import read_trec
@@ -34,38 +34,6 @@ SMALLEST_P = 0.0001
 LEVEL = 0.95
 
 
-@dataclass(frozen=True, slots=True)
-class _Measured:
-    """Everything that the verb shows.
-
-    Attributes:
-        given: the flags.
-        evaluations: run's name -> its values; the first run is the baseline.
-        comparisons: measure -> run's name -> against the first run; empty if not asked for.
-        intervals: measure -> run's name -> of its mean; empty if not asked for.
-    """
-
-    given: Mapping[str, Any]
-    evaluations: Mapping[str, Evaluation]
-    comparisons: Mapping[str, Mapping[str, Comparison]]
-    intervals: Mapping[str, Mapping[str, Interval]]
-
-    @property
-    def baseline(self) -> str:
-        """Name of the first run."""
-        return next(iter(self.evaluations))
-
-    @property
-    def measures(self) -> list[str]:
-        """Names in the order in which they were asked for."""
-        return list(self.evaluations[self.baseline].means)
-
-    @property
-    def judged(self) -> int:
-        """Queries with judgements."""
-        return len(self.evaluations[self.baseline].per_query[self.measures[0]])
-
-
 def _evaluate(ctx: click.Context) -> int:
     names = _checked_names(ctx)
     given = ctx.params
@@ -77,8 +45,8 @@ def _evaluate(ctx: click.Context) -> int:
         run = read_trec(path)
         evaluations[name] = evaluate(run, qrels, measures)
         _warn_of_strangers(name, run, qrels)
-    measured = _measured(given, evaluations)
-    return present(ctx, lambda console: _show(console, measured), evaluation=_record(measured))
+    record = _record(given, evaluations)
+    return present(ctx, lambda console: _show(console, record), evaluation=record)
 
 
 def _warn_of_strangers(name: str, run: Run, qrels: Qrels) -> None:
@@ -126,62 +94,58 @@ def _qrels(given: Mapping[str, Any]) -> Qrels:
     return load(given["dataset"], split=given["split"]).qrels
 
 
-def _measured(given: Mapping[str, Any], evaluations: Mapping[str, Evaluation]) -> _Measured:
-    baseline = next(iter(evaluations))
-    comparisons: dict[str, Mapping[str, Comparison]] = {}
-    intervals: dict[str, Mapping[str, Interval]] = {}
+def _record(given: Mapping[str, Any], evaluations: Mapping[str, Evaluation]) -> dict[str, Any]:
+    """Return everything that the verb shows, as ``--output json`` has it."""
+    baseline, first = next(iter(evaluations.items()))
+    runs: dict[str, dict[str, Any]] = {
+        name: {"run": name, "means": each.means, "missing_queries": each.missing_queries}
+        for name, each in evaluations.items()
+    }
+    judged = len(next(iter(first.per_query.values())))
+    record = {"measures": list(first.means), "judged_queries": judged, "runs": list(runs.values())}
     options = {name: given[name] for name in ("correction", "margin")}
-    for measure in evaluations[baseline].means:
-        by_run = {name: each.per_query[measure] for name, each in evaluations.items()}
-        if given["compare"]:
-            comparisons |= compare_runs({measure: by_run}, baseline, **options)
-        if given["intervals"] and len(by_run[baseline]) == 1:
-            raise SettingError("one query has no interval; leave --intervals out")
-        if given["intervals"]:
-            intervals[measure] = confidence_intervals(by_run, level=LEVEL)
-    return _Measured(given, evaluations, comparisons, intervals)
-
-
-def _record(measured: _Measured) -> dict[str, Any]:
-    given = measured.given
-    record: dict[str, Any] = {"measures": measured.measures, "judged_queries": measured.judged}
     if given["compare"]:
-        record["baseline"] = measured.baseline
-        record |= {name: given[name] for name in ("correction", "margin")}
+        record |= {"baseline": baseline, **options}
     if given["intervals"]:
+        if judged == 1:
+            raise SettingError("one query has no interval; leave --intervals out")
         record["level"] = LEVEL
-    record["runs"] = []
-    for name, each in measured.evaluations.items():
-        run = {"run": name, "means": each.means, "missing_queries": each.missing_queries}
-        for key, found in (("intervals", measured.intervals), ("compared", measured.comparisons)):
-            if of_run := {of: asdict(runs[name]) for of, runs in found.items() if name in runs}:
-                run[key] = of_run
-        record["runs"].append(run | ({"per_query": each.per_query} if given["per_query"] else {}))
+    for measure in first.means:
+        values = {name: each.per_query[measure] for name, each in evaluations.items()}
+        if given["compare"]:
+            compared = compare_runs({measure: values}, baseline, **options)[measure]
+            for name, found in compared.items():
+                runs[name].setdefault("compared", {})[measure] = asdict(found)
+        if given["intervals"]:
+            for name, interval in confidence_intervals(values, level=LEVEL).items():
+                runs[name].setdefault("intervals", {})[measure] = asdict(interval)
+    for name, each in evaluations.items() if given["per_query"] else ():
+        runs[name]["per_query"] = each.per_query
     return record
 
 
-def _show(console: Console, measured: _Measured) -> None:
+def _show(console: Console, record: Mapping[str, Any]) -> None:
     """Print means, then comparisons, then the values of every query."""
-    console.print(_means(measured))
-    queries = counted(measured.judged, "judged query", "judged queries")
-    text = f"Means over {queries}."
-    if measured.intervals:
+    runs = record["runs"]
+    console.print(_means(record))
+    text = f"Means over {counted(record['judged_queries'], 'judged query', 'judged queries')}."
+    if "level" in record:
         text += f" In brackets: {LEVEL:.0%} confidence intervals (Student's)."
     console.print(Text(text))
-    for name, evaluation in measured.evaluations.items():
-        if missing := evaluation.missing_queries:
+    for run in runs:
+        if missing := run["missing_queries"]:
             shown = ", ".join(missing[:SHOWN_IDS]) + (", ..." if missing[SHOWN_IDS:] else "")
             count = counted(len(missing), "judged query has", "judged queries have")
-            line = f"{name}: {count} no results (taken as an empty list): {shown}"
+            line = f"{run['run']}: {count} no results (taken as an empty list): {shown}"
             console.print(Text(plain(line)), style="yellow", soft_wrap=True)
-    for measure in measured.comparisons:
+    for measure in record["measures"] if "baseline" in record else ():
         console.print()
-        console.print(_comparisons(measured, measure))
-    for measure in measured.measures if measured.given["per_query"] else ():
-        columns = [each.per_query[measure] for each in measured.evaluations.values()]
+        console.print(_comparisons(record, measure))
+    for measure in record["measures"] if "per_query" in runs[0] else ():
+        columns = [run["per_query"][measure] for run in runs]
         rows = ((each, *(f"{column[each]:.4f}" for column in columns)) for each in columns[0])
         console.print()
-        console.print(_table(f"{measure} of query", list(measured.evaluations), rows))
+        console.print(_table(f"{measure} of query", [run["run"] for run in runs], rows))
 
 
 def _table(first: str, others: Sequence[str], rows: Iterable[Sequence[str]]) -> Table:
@@ -189,30 +153,33 @@ def _table(first: str, others: Sequence[str], rows: Iterable[Sequence[str]]) -> 
     return table([Column(Text(plain(first)), overflow="fold"), *columns], rows)
 
 
-def _means(measured: _Measured) -> Table:
-    with_missing = any(each.missing_queries for each in measured.evaluations.values())
+def _means(record: Mapping[str, Any]) -> Table:
+    with_missing = any(run["missing_queries"] for run in record["runs"])
     rows = []
-    for name, evaluation in measured.evaluations.items():
-        cells = [name]
-        for measure, mean in evaluation.means.items():
-            interval = measured.intervals.get(measure, {}).get(name)
-            span = f" [{interval.low:.4f}, {interval.high:.4f}]" if interval else ""
-            cells.append(f"{mean:.4f}{span}")
-        rows.append([*cells, *([str(len(evaluation.missing_queries))] if with_missing else [])])
-    return _table("run", [*measured.measures, *(["no results"] if with_missing else [])], rows)
+    for run in record["runs"]:
+        spans = {
+            measure: f" [{interval['low']:.4f}, {interval['high']:.4f}]"
+            for measure, interval in run.get("intervals", {}).items()
+        }
+        means = (f"{mean:.4f}{spans.get(measure, '')}" for measure, mean in run["means"].items())
+        missing = [str(len(run["missing_queries"]))] if with_missing else []
+        rows.append([run["run"], *means, *missing])
+    return _table("run", [*record["measures"], *(["no results"] if with_missing else [])], rows)
 
 
-def _comparisons(measured: _Measured, measure: str) -> Table:
-    correction, margin = measured.given["correction"], measured.given["margin"]
+def _comparisons(record: Mapping[str, Any], measure: str) -> Table:
+    correction, margin = record["correction"], record["margin"]
     corrected = [] if correction == "none" else [f"p ({correction})"]
     headings = ["difference", "p", *corrected, f"p of worse by {margin:g}"]
+    names = ("p_value", *(["p_adjusted"] if corrected else []), "p_not_worse")
     rows = []
-    for name, each in measured.comparisons[measure].items():
-        p_values = [each.p_value, *([each.p_adjusted] if corrected else []), each.p_not_worse]
+    for run in record["runs"][1:]:
+        each = run["compared"][measure]
+        p_values = (each[name] for name in names)
         shown = (f"{p:.4f}" if p >= SMALLEST_P else f"<{SMALLEST_P}" for p in p_values)
-        counts = map(str, (each.wins, each.ties, each.losses))
-        rows.append([name, f"{each.difference:+.4f}", *shown, *counts])
-    first = f"{measure} against {measured.baseline}"
+        counts = (str(each[name]) for name in ("wins", "ties", "losses"))
+        rows.append([run["run"], f"{each['difference']:+.4f}", *shown, *counts])
+    first = f"{measure} against {record['baseline']}"
     return _table(first, [*headings, "better", "equal", "worse"], rows)
 
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Mapping
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from itertools import islice, pairwise
 from typing import TYPE_CHECKING, Any
 
@@ -35,24 +35,10 @@ from personas.sanitize import plain
 if TYPE_CHECKING:
     from rich.console import Console
 
-    from beir_eval.data.datasets import Dataset
-    from beir_eval.measures.metrics import Evaluation
     from mcranker.topics import TopicField
-    from mcranker.trec import Run
 
 MEASURES = "nDCG@10,R@100"
 TAG = "BM25"
-
-
-@dataclass(frozen=True, slots=True)
-class _Result:
-    """A run, its measures, and the seconds for the data set, the search and the measures."""
-
-    dataset: Dataset
-    stage: FirstStage
-    run: Run
-    evaluation: Evaluation
-    times: Mapping[str, float]
 
 
 def _retrieve(ctx: click.Context) -> int:
@@ -65,64 +51,50 @@ def _retrieve(ctx: click.Context) -> int:
         index=given["index"] or "corpus",
         fields=given["fields"] or "flat",
     )
-    with ctx.ensure_object(Invocation).noting(not given["quiet"]):
-        result = _find(given, stage, measure_names(given["measures"]))
-    write_trec(result.run, given["out"], TAG)
-    record = _record(result, given["out"])
-    return present(ctx, lambda console: _show(console, result, given["out"]), retrieval=record)
-
-
-def _find(given: Mapping[str, Any], stage: FirstStage, measures: list[str]) -> _Result:
+    measures = measure_names(given["measures"])
     evaluate({}, {"query": {"document": 1}}, measures)  # a bad name is an error before the work
     clock = [time.perf_counter()]
-    topic_field: TopicField = given["topic_field"] or "title"
-    dataset = load(given["dataset"], split=given["split"], topic_field=topic_field)
-    if given["limit"] is not None:
-        queries = dict(islice(dataset.queries.items(), given["limit"]))
-        qrels = {each: dataset.qrels[each] for each in queries if each in dataset.qrels}
-        dataset = replace(dataset, queries=queries, qrels=qrels)
-    clock.append(time.perf_counter())
-    run = find(dataset, stage, cache=not given["no_cache"])
-    clock.append(time.perf_counter())
-    evaluation = evaluate(run, dataset.qrels, measures)
-    clock.append(time.perf_counter())
+    with ctx.ensure_object(Invocation).noting(not given["quiet"]):
+        topic_field: TopicField = given["topic_field"] or "title"
+        dataset = load(given["dataset"], split=given["split"], topic_field=topic_field)
+        if given["limit"] is not None:
+            queries = dict(islice(dataset.queries.items(), given["limit"]))
+            qrels = {each: dataset.qrels[each] for each in queries if each in dataset.qrels}
+            dataset = replace(dataset, queries=queries, qrels=qrels)
+        clock.append(time.perf_counter())
+        run = find(dataset, stage, cache=not given["no_cache"])
+        clock.append(time.perf_counter())
+        evaluation = evaluate(run, dataset.qrels, measures)
+        clock.append(time.perf_counter())
+    write_trec(run, given["out"], TAG)
     spent = (after - before for before, after in pairwise(clock))
-    times = dict(zip(("load", "search", "measure"), spent, strict=True))
-    return _Result(dataset, stage, run, evaluation, times)
-
-
-def _record(result: _Result, out: str) -> dict[str, Any]:
-    note = result.stage.note()
-    return {
-        "dataset": result.dataset.name,
-        "run": out,
-        "first_stage": {"name": note.name, **note.settings, "depth": result.stage.depth},
-        "documents": len(result.dataset.corpus),
-        "queries": len(result.run),
-        "found": sum(map(len, result.run.values())),
-        "missing_queries": list(result.evaluation.missing_queries),
-        "measures": dict(result.evaluation.means),
-        "seconds": dict(result.times),
+    note = stage.note()
+    record = {
+        "dataset": dataset.name,
+        "run": given["out"],
+        "first_stage": {"name": note.name, **note.settings, "depth": stage.depth},
+        "documents": len(dataset.corpus),
+        "queries": len(run),
+        "found": sum(map(len, run.values())),
+        "missing_queries": list(evaluation.missing_queries),
+        "measures": dict(evaluation.means),
+        "seconds": dict(zip(("load", "search", "measure"), spent, strict=True)),
     }
+    title = dataset.description or dataset.name
+    return present(ctx, lambda console: _show(console, title, record), retrieval=record)
 
 
-def _show(console: Console, result: _Result, out: str) -> None:
-    found = sum(map(len, result.run.values()))
-    name = result.stage.note().name
-    lines = [
-        result.dataset.description or result.dataset.name,
-        f"{name}: {counted(found, 'document')} for {counted(len(result.run), 'query', 'queries')}, "
-        f"in {out}",
-    ]
-    for line in lines:
+def _show(console: Console, title: str, record: Mapping[str, Any]) -> None:
+    name, queries = record["first_stage"]["name"], counted(record["queries"], "query", "queries")
+    found = f"{name}: {counted(record['found'], 'document')} for {queries}, in {record['run']}"
+    for line in (title, found):
         console.print(Text(plain(line)), soft_wrap=True)
-    rows = ((measure, f"{value:.4f}") for measure, value in result.evaluation.means.items())
+    rows = ((measure, f"{value:.4f}") for measure, value in record["measures"].items())
     console.print(table([Column("measure", no_wrap=True), *numbers(name)], rows))
-    missing = len(result.evaluation.missing_queries)
-    if missing:
+    if missing := len(record["missing_queries"]):
         words = counted(missing, "judged query", "judged queries")
         console.print(Text(f"Nothing was found for {words}; they count 0."))
-    times = ", ".join(f"{step} {seconds(taken)}" for step, taken in result.times.items())
+    times = ", ".join(f"{step} {seconds(taken)}" for step, taken in record["seconds"].items())
     console.print(Text(times, style="dim"))
 
 
