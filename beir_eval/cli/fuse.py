@@ -21,9 +21,11 @@ def _fuse(ctx: click.Context) -> int:
     given = ctx.params
     if len(given["runs"]) < 2:
         raise click.UsageError("fusion takes two or more runs", ctx)
-    weights = _weights(ctx, given["weights"])
-    params = _params(ctx, given["param"])
-
+    weights = None
+    if given["weights"] is not None:
+        weights = [_number(ctx, "--weights", part) for part in given["weights"].split(",")]
+    pairs = (text.partition("=") for text in given["param"])
+    params = {name.strip(): _number(ctx, "--param", number) for name, _, number in pairs}
     tag = given["tag"] or given["method"]
     check_name(tag, "the tag")
     runs = [read_trec(path) for path in given["runs"]]
@@ -48,28 +50,14 @@ def _fuse(ctx: click.Context) -> int:
     return DONE
 
 
-def _weights(ctx: click.Context, text: str | None) -> list[float] | None:
-    if text is None:
-        return None
+def _number(ctx: click.Context, option: str, text: str) -> float:
     try:
-        return [float(part) for part in text.split(",")]
+        return float(text)
     except ValueError as failure:
+        example = "0.3,0.7" if option == "--weights" else "k=60"
         raise click.UsageError(
-            f"--weights {text!r}: give numbers with commas between them, e.g. 0.3,0.7", ctx
+            f"{option}: {text!r} is no number; write e.g. {example}", ctx
         ) from failure
-
-
-def _params(ctx: click.Context, texts: tuple[str, ...]) -> dict[str, float]:
-    params: dict[str, float] = {}
-    for text in texts:
-        name, _, number = text.partition("=")
-        try:
-            params[name.strip()] = float(number)
-        except ValueError as failure:
-            raise click.UsageError(
-                f"--param {text!r}: give a name and a number, e.g. k=60", ctx
-            ) from failure
-    return params
 
 
 def _list_of_methods() -> str:

@@ -8,7 +8,7 @@ paper_table = "table_5_and_1"           # the paper's numbers that appear beside
 paper_rows = ["RankT5 (fine-tuned T5 XL)"]  # rows of that table that are shown and not run
 depth = 100                             # passages a query; 100 without
 
-[settings]                              # for all rankers; options of `RankerConfig`, and models
+[settings]                              # options that all rankers take
 preset = "paper"
 
 [models]                                # names for models, to be used below

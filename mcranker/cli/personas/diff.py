@@ -13,11 +13,11 @@ from rich.text import Text
 
 from mcranker.cli.failures import DONE, ERROR, Failure, print_json
 from mcranker.cli.files import print_line
-from mcranker.cli.personas.records import Record, find, kind
 from mcranker.cli.verb import Verb, flag, output_flag
 from personas import Member, Persona, Rubric, Team, diff_teams
 from personas.console import print_page
 from personas.files import written_weights
+from personas.records import Record, find, kind
 from personas.report.diff_lines import diff_lines
 from personas.sanitize import plain
 from personas.team_diff import MemberDiff, RubricDiff, TeamDiff, diff_members, diff_rubrics

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import click
 from rich.text import Text
@@ -12,14 +12,13 @@ from mcranker.cli.files import Reads, Writes, output
 from mcranker.cli.invocation import say
 from mcranker.cli.made import command_line, today
 from mcranker.cli.number_types import WholeNumber
-from mcranker.cli.personas.records import Record, find, kind
 from mcranker.cli.teams_view import line, show_member, show_persona, show_rubric, show_team
 from mcranker.cli.verb import Verb, flag, output_flag, present, refuse_page
 from mcranker.team_page import render_team_page
 from personas import Member, Persona, SchemaError, Team, dumps
 from personas.files import weight_notes
 from personas.io.atomic import write_whole
-from personas.provenance import provenance
+from personas.records import Record, authors, find, kind
 from personas.sanitize import plain
 
 if TYPE_CHECKING:
@@ -58,30 +57,11 @@ def _show(ctx: click.Context) -> int:
             "source": name,
             "kind": kind(record),
             "record": record.model_dump(mode="json", exclude_defaults=True),
-            "written_by": _authors(record),
+            "written_by": authors(record),
         }
         for name, record in found
     ]
     return present(ctx, lambda console: _show_records(console, found), records=entries)
-
-
-def _authors(record: Record) -> list[dict[str, Any]]:
-    """Return the authors of each member's parts."""
-    members = record.members if isinstance(record, Team) else ()
-    entries = []
-    for member in (record,) if isinstance(record, Member) else members:
-        found = provenance(member)
-        criteria = [each.name for each in member.rubric.criteria] if member.rubric else []
-        entries.append(
-            {
-                "member": member.name,
-                "persona": found.persona,
-                "criteria": dict(zip(criteria, found.criteria, strict=True)),
-                "weights": found.weights,
-                "edited": found.edited,
-            }
-        )
-    return entries
 
 
 def _one_team(records: list[Record], ctx: click.Context, option: str = "--output yaml") -> Team:
