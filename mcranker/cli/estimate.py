@@ -7,18 +7,18 @@ from typing import TYPE_CHECKING
 
 from rich.text import Text
 
-from mcranker.cli.failures import DONE, print_json
 from mcranker.cli.fetching import is_here
+from mcranker.cli.verb import present
 from mcranker.errors import InputError
-from personas.console import numbers, print_page, table
+from personas.console import numbers, table
 from personas.format import counted, dollars
 from personas.ranking.usage import Usage
 from personas.sanitize import plain
 
 if TYPE_CHECKING:
+    import click
     from rich.console import Console
 
-    from mcranker.cli.results import Output
     from mcranker.estimate import Estimate
     from personas.ranking.usage import Stage
 
@@ -43,16 +43,8 @@ def check_local_models(models: Iterable[str]) -> None:
             )
 
 
-def show_estimate(estimate: Estimate, output: Output) -> int:
+def show_estimate(ctx: click.Context, estimate: Estimate) -> int:
     """Print the estimate to standard output, as JSON or else as a table; the exit code."""
-    if output == "json":
-        print_json(estimate=estimate.to_dict())
-    else:
-        print_page(lambda console: _show_table(console, estimate))
-    return DONE
-
-
-def _show_table(console: Console, estimate: Estimate) -> None:
     words = 2 + (len(_models(estimate)) > 1)
     rows = (
         (
@@ -62,8 +54,12 @@ def _show_table(console: Console, estimate: Estimate) -> None:
         for *texts, new, known in _rows(estimate)
     )
     columns = numbers("calls", "in ledger", "tokens in", "tokens out")
-    console.print(table([*("stage", "persona", "model")[:words], *columns], rows))
-    console.print(Text(_summary(estimate)))
+
+    def show(console: Console) -> None:
+        console.print(table([*("stage", "persona", "model")[:words], *columns], rows))
+        console.print(Text(_summary(estimate)))
+
+    return present(ctx, show, estimate=estimate.to_dict())
 
 
 def _models(estimate: Estimate) -> list[str]:

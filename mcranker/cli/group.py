@@ -14,8 +14,9 @@ import signal
 import sys
 import warnings
 from collections.abc import Mapping, Sequence
+from functools import partial
 from importlib import import_module
-from importlib.metadata import EntryPoint
+from importlib.metadata import EntryPoint, entry_points
 from typing import Any, NoReturn
 
 import click
@@ -30,7 +31,7 @@ from mcranker.cli.failures import (
     failure,
 )
 from mcranker.cli.invocation import Invocation, say, say_as_it_is, speak_as
-from mcranker.cli.plugins import LazyVerb, load_plugin, plugin_help, plugins
+from mcranker.cli.plugins import LazyVerb, load_plugin, plugin_help
 from personas.ranking.weak_judges import WeakJudgeWarning
 from personas.sanitize import shown
 
@@ -76,10 +77,11 @@ class Verbs(click.Group):
     ) -> None:
         super().__init__(
             name=program,
-            params=[_version_option(program), *_common_options()],
+            params=_common_options(),
             context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 100},
             **rest,
         )
+        click.version_option(__version__, prog_name=program, message="%(prog)s %(version)s")(self)
         self.program = program
         self._verbs = verbs
         self._group = added
@@ -109,7 +111,9 @@ class Verbs(click.Group):
             formatter.write_dl(rows)
 
     def _plugins(self) -> Mapping[str, EntryPoint]:
-        return {} if self._group is None else plugins(self._group)
+        """Verb -> its entry point, sorted by verb."""
+        found = entry_points(group=self._group) if self._group else ()
+        return {each.name: each for each in sorted(found)}
 
     def make_context(self, *args: Any, **extra: Any) -> click.Context:
         try:
@@ -170,51 +174,20 @@ class Verbs(click.Group):
         return code if isinstance(code, int) else DONE
 
 
-def _note_debug(ctx: click.Context, _: click.Parameter, value: bool) -> None:
-    ctx.ensure_object(Invocation).debug |= value
-
-
-def _note_verbose(ctx: click.Context, _: click.Parameter, value: bool) -> None:
-    invocation = ctx.ensure_object(Invocation)
-    invocation.verbose |= value
-    if ctx.parent is not None:  # given after the verb: the log is being shown already
-        invocation.set_level(noted=False)
-
-
-def _version_option(program: str) -> click.Option:
-    def show(ctx: click.Context, _: click.Parameter, value: bool) -> None:
-        if value:
-            click.echo(f"{program} {__version__}")
-            ctx.exit()
-
-    return click.Option(
-        ["--version"],
-        is_flag=True,
-        expose_value=False,
-        is_eager=True,
-        callback=show,
-        help="Show the version.",
-    )
-
-
 def _common_options() -> list[click.Option]:
+    def note(ctx: click.Context, param: click.Parameter, value: bool) -> None:
+        invocation = ctx.ensure_object(Invocation)
+        if param.name == "debug":
+            invocation.debug |= value
+            return
+        invocation.verbose |= value
+        if ctx.parent is not None:  # given after the verb: the log is being shown already
+            invocation.set_level(noted=False)
+
+    common = partial(click.Option, is_flag=True, expose_value=False, is_eager=True, callback=note)
     return [
-        click.Option(
-            ["-v", "--verbose"],
-            is_flag=True,
-            expose_value=False,
-            is_eager=True,
-            callback=_note_verbose,
-            help="Say more about what is being done.",
-        ),
-        click.Option(
-            ["--debug"],
-            is_flag=True,
-            expose_value=False,
-            is_eager=True,
-            callback=_note_debug,
-            help="Show the traceback of an error.",
-        ),
+        common(["-v", "--verbose"], help="Say more about what is being done."),
+        common(["--debug"], help="Show the traceback of an error."),
     ]
 
 

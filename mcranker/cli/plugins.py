@@ -6,9 +6,8 @@ is then imported for every ``--help``.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from importlib import import_module
-from importlib.metadata import EntryPoint, entry_points
+from importlib.metadata import EntryPoint
 from typing import NamedTuple
 
 import click
@@ -21,11 +20,6 @@ class LazyVerb(NamedTuple):
     module: str
     #: the line about it in the help
     help: str
-
-
-def plugins(group: str) -> Mapping[str, EntryPoint]:
-    """Verb -> its entry point of that group, such as ``mcranker.commands``; sorted by verb."""
-    return {each.name: each for each in sorted(entry_points(group=group))}
 
 
 def plugin_help(entry: EntryPoint) -> str:

@@ -38,37 +38,29 @@ _UNITS = {
 
 
 class Tracker(Protocol):
-    """Work in progress, as displayed."""
+    """Work in progress, as displayed.
+
+    Attributes:
+        stage: the current work, in a few words.
+        done: the part of `total` that is done.
+        total: amount of work in this stage; None if unknown.
+        after: work that follows this stage, as a multiple of `total`.
+        unit: of `done` and `total`, e.g. ``"scores"``.
+        used: calls, tokens and cost so far, in a few words; empty while nothing was asked.
+    """
 
     @property
-    def stage(self) -> str:
-        """The current work, in a few words."""
-        ...
-
+    def stage(self) -> str: ...
     @property
-    def done(self) -> int:
-        """The part of `total` that is done."""
-        ...
-
+    def done(self) -> int: ...
     @property
-    def total(self) -> int | None:
-        """Amount of work in this stage; None if unknown."""
-        ...
-
+    def total(self) -> int | None: ...
     @property
-    def after(self) -> float:
-        """Work that follows this stage, as a multiple of `total`."""
-        ...
-
+    def after(self) -> float: ...
     @property
-    def unit(self) -> str:
-        """Unit of `done` and `total`, e.g. ``"scores"``."""
-        ...
-
+    def unit(self) -> str: ...
     @property
-    def used(self) -> str:
-        """Calls, tokens and cost so far, in a few words; empty while nothing was asked."""
-        ...
+    def used(self) -> str: ...
 
 
 @dataclass(slots=True)

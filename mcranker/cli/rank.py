@@ -17,7 +17,7 @@ from mcranker.cli.number_types import WholeNumber
 from mcranker.cli.options import Given, given_options, option_flags
 from mcranker.cli.progress import Live, QueryTracker, RunTracker, live_is_wanted
 from mcranker.cli.reading import Format, read_corpus, read_passages, read_queries
-from mcranker.cli.results import OUTPUTS, Destinations, Output, Results, opened
+from mcranker.cli.results import OUTPUTS, Destinations, Results, opened
 from mcranker.cli.signals import run as run_loop
 from mcranker.cli.verb import Verb, flag, quiet_flag
 from mcranker.errors import BudgetExceeded, InputError, ModelError
@@ -79,16 +79,31 @@ def _rank(ctx: click.Context) -> int:
         many=params["queries"] is not None,
         ledger=given.ledger,
     )
+    for key, goes in (("topic_field", wanted.many), ("query_id", not wanted.many)):
+        if key in given.own and not goes:
+            raise click.UsageError(
+                f"-o {key} goes {'without' if wanted.many else 'with'} --queries; leave it out", ctx
+            )
     invocation.doing("reading queries and passages")
     job = _run_job(ctx, given) if wanted.many else _single_job(ctx, given)
-    if wanted.output == "trec":
-        _check_trec_ids(job)
+    names = [("query", query.id) for query in job.queries]
+    for what, name in (*names, *(("passage", doc_id) for doc_id in job.passages)):
+        if wanted.output == "trec" and not can_be_named(name):
+            raise InputError(
+                f"the {what} id {name!r} holds white space or a zero byte, which a TREC run cannot "
+                "have; rename it, or use --output jsonl"
+            )
     quiet, reasons = params["quiet"], params["reasons"]
     live = live_is_wanted(quiet=quiet)
     with invocation.noting(live):
         if params["dry_run"]:
+            from mcranker.cli.estimate import check_local_models, show_estimate
+
             invocation.doing("estimating; nothing was sent")
-            return _dry_run(given, job, reasons, wanted.output)
+            check_local_models(given.models)
+            with given.make() as ranker:
+                estimate = ranker.estimate_many(job.work(), reasons=reasons)
+            return show_estimate(ctx, estimate)
         invocation.doing("getting ready; nothing was sent")
         fetch_models(given.models, quiet=quiet)
         ranker = given.make()
@@ -105,7 +120,7 @@ def _rank(ctx: click.Context) -> int:
                 partial(_rank_one, ranker, job, invocation, reasons=reasons, live=live)
             )
             invocation.doing("writing the report" if wanted.report else "writing the results")
-            results.add(ranking)
+            results.add(RankedQuery(0, ranking.query, ranking))
         code = results.finish(len(job.queries))
     if not quiet and wanted.output == "table" and not results.unwritten:
         say(_advice(wanted))
@@ -122,14 +137,6 @@ def _advice(wanted: Destinations) -> str:
         return f"for a page that shows why: {command}"
     flag = "--save FILE" if wanted.many else "--report why.html"
     return f"for a page that shows why, rank again with {flag}; answers are kept"
-
-
-def _dry_run(given: Given, job: _Job, reasons: int, output: Output) -> int:
-    from mcranker.cli.estimate import check_local_models, show_estimate
-
-    check_local_models(given.models)
-    with given.make() as ranker:
-        return show_estimate(ranker.estimate_many(job.work(), reasons=reasons), output)
 
 
 async def _rank_one(
@@ -175,20 +182,13 @@ async def _rank_many(
                     early[ranked.place] = ranked
                     while place in early:
                         with display.paused():
-                            _take(results, early.pop(place))
+                            results.add(early.pop(place))
                         place += 1
                     if isinstance(ranked.error, FATAL_ERRORS):
                         break
     invocation.doing("writing the results")
     for _, ranked in sorted(early.items()):
-        _take(results, ranked)
-
-
-def _take(results: Results, ranked: RankedQuery) -> None:
-    if ranked.ranking is None:
-        results.add_failed(ranked)
-    else:
-        results.add(ranked.ranking)
+        results.add(ranked)
 
 
 def _single_job(ctx: click.Context, given: Given) -> _Job:
@@ -271,22 +271,12 @@ def _check_usage(ctx: click.Context) -> None:
             )
 
 
-def _check_trec_ids(job: _Job) -> None:
-    names = [("query", query.id) for query in job.queries]
-    names += [("passage", doc_id) for doc_id in job.passages]
-    for what, name in names:
-        if not can_be_named(name):
-            raise InputError(
-                f"the {what} id {name!r} holds white space or a zero byte, which a TREC run cannot "
-                "have; rename it, or use --output jsonl"
-            )
-
-
 into, out = partial(flag, section="Input"), partial(flag, section="Output")
 
 command = Verb(
     "rank",
     _rank,
+    keys=INPUT_KEYS,
     params=[
         click.Argument(["query"], required=False),
         click.Argument(["passages"], nargs=-1, metavar="[PASSAGE]..."),

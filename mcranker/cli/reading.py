@@ -7,7 +7,7 @@ blank lines are skipped. Every complaint is one line that begins with ``FILE:LIN
 
 from __future__ import annotations
 
-import math
+import contextlib
 from collections.abc import Container, Iterable, Iterator
 from itertools import chain
 from pathlib import Path
@@ -207,7 +207,7 @@ def _tsv(lines: Iterator[tuple[str, str]]) -> Iterator[_Entry]:
             )
         record: dict[str, Any] = dict(zip(columns, cells, strict=True))
         if "score" in record:
-            record["score"] = _number(record["score"], where, "score")
+            record["score"] = _score(record["score"], where)
         yield where, record
 
 
@@ -241,13 +241,10 @@ def _is_json_start(text: str) -> bool:
     return not rest or rest[0] in '"{]'
 
 
-def _number(text: str, where: str, what: str) -> float:
-    try:
-        value = decimal(text)
-    except ValueError:
-        value = math.nan
-    if not abs(value) <= HIGHEST_SCORE:
-        raise InputError(
-            f"{where}: the {what} {shown(text)} is no finite number of up to {HIGHEST_SCORE:.3g}"
-        )
-    return value
+def _score(text: str, where: str) -> float:
+    with contextlib.suppress(ValueError):
+        if abs(value := decimal(text)) <= HIGHEST_SCORE:
+            return value
+    raise InputError(
+        f"{where}: the score {shown(text)} is no finite number of up to {HIGHEST_SCORE:.3g}"
+    )

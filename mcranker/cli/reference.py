@@ -46,7 +46,7 @@ the error), a `message`, and `retryable`: whether running the same command again
 
 
 def reference(where: str = OWN) -> str:
-    """The reference as Markdown.
+    """Return the reference as Markdown.
 
     Args:
         where: module and attribute of the command, with a colon between.
@@ -63,7 +63,7 @@ def reference(where: str = OWN) -> str:
         result=result,
         empty=empty,
     )
-    texts = {ctx.command_path: ctx.get_help() for ctx in _commands(command)}
+    texts = {ctx.command_path: ctx.get_help() for ctx in _commands(command, command.program)}
     if own:
         texts["mcranker options"] += f"\n\n{list_options()}"
     return introduction + "".join(
@@ -71,31 +71,19 @@ def reference(where: str = OWN) -> str:
     )
 
 
-def _commands(command: Verbs) -> Iterator[click.Context]:
-    top = _context(command, command.program, None)
-    yield top
-    yield from _below(top)
-
-
-def _below(parent: click.Context) -> Iterator[click.Context]:
-    assert isinstance(parent.command, click.Group)
-    for name in parent.command.list_commands(parent):
-        command = parent.command.get_command(parent, name)
-        assert command is not None, name
-        ctx = _context(command, name, parent)
-        yield ctx
-        if isinstance(command, click.Group):
-            yield from _below(ctx)
-
-
-def _context(command: click.Command, name: str, parent: click.Context | None) -> click.Context:
-    return click.Context(
-        command,
-        info_name=name,
-        parent=parent,
-        terminal_width=WIDTH,
-        help_option_names=["-h", "--help"],
-    )
+def _commands(
+    command: click.Command, name: str, parent: click.Context | None = None
+) -> Iterator[click.Context]:
+    """Yield a command and all below it."""
+    help_names = ["-h", "--help"]
+    ctx = click.Context(command, parent, name, terminal_width=WIDTH, help_option_names=help_names)
+    yield ctx
+    if not isinstance(command, click.Group):
+        return
+    for below in command.list_commands(ctx):
+        found = command.get_command(ctx, below)
+        assert found is not None, below
+        yield from _commands(found, below, ctx)
 
 
 if __name__ == "__main__":

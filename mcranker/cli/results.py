@@ -7,7 +7,7 @@ from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, Literal, get_args
 
-from mcranker.cli.failures import DONE, ERROR, MISSING_SCORES, Failure, envelope, failure
+from mcranker.cli.failures import DONE, ERROR, MISSING_SCORES, envelope, failure
 from mcranker.cli.files import Write, output, saying_where
 from mcranker.cli.invocation import say
 from personas.format import counted
@@ -68,9 +68,16 @@ class Results:
     _missing: int = 0
     _missing_in: int = 0
 
-    def add(self, ranking: Ranking) -> None:
-        """Write one ranking."""
+    def add(self, ranked: RankedQuery) -> None:
+        """Write one ranking, or note a query that was not ranked."""
         self._taken += 1
+        ranking = ranked.ranking
+        if ranking is None:
+            assert ranked.error is not None
+            found = failure(ranked.error)
+            self._first_error = self._first_error or f"{ranked.query.id!r}: {found.message}"
+            self._errors.append({**found.entry, "query_id": ranked.query.id})
+            return
         self._missing += len(ranking.missing)
         self._missing_in += bool(ranking.missing)
         of_many = f"query {ranking.query.id!r}: " if self.wanted.many else ""
@@ -114,14 +121,6 @@ class Results:
                 else:
                     self._write(rendered(show))
                 self._write("\n" if self.wanted.many else "")
-
-    def add_failed(self, ranked: RankedQuery) -> None:
-        """Note a query that was not ranked."""
-        self._taken += 1
-        assert ranked.error is not None
-        found: Failure = failure(ranked.error)
-        self._first_error = self._first_error or f"{ranked.query.id!r}: {found.message}"
-        self._errors.append({**found.entry, "query_id": ranked.query.id})
 
     def finish(self, queries: int) -> int:
         """Report missing scores on standard error; return the exit code.

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Collection, Sequence
 from typing import TYPE_CHECKING, Any
 
 import click
@@ -30,11 +30,20 @@ class Verb(click.Command):
     Args:
         name: of the verb.
         run: does the work; returns the exit code.
+        keys: of its own, besides the rankers', that ``-o`` takes.
         rest: as `click.Command` takes it.
     """
 
-    def __init__(self, name: str, run: Callable[[click.Context], int], **rest: Any) -> None:
+    def __init__(
+        self,
+        name: str,
+        run: Callable[[click.Context], int],
+        *,
+        keys: Collection[str] = (),
+        **rest: Any,
+    ) -> None:
         super().__init__(name, callback=lambda **_: run(click.get_current_context()), **rest)
+        self.keys = keys
 
     def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:
         try:
@@ -45,7 +54,7 @@ class Verb(click.Command):
 
             name = error.option_name.lstrip("-").removeprefix("no-").replace("-", "_")
             takes_more = any(param.name == "option" for param in self.params)
-            if not takes_more or name not in keys_of(*RANKERS.names):
+            if not takes_more or name not in {*keys_of(*RANKERS.names), *self.keys}:
                 raise
             raise click.UsageError(
                 f"there is no {error.option_name}; give it as -o {name}=VALUE", ctx

@@ -94,6 +94,7 @@ def test_a_file_chooses_the_ranker(models: Connected, tmp_path: Path) -> None:
         (("-o", "batch=maybe"), "Input should be a valid boolean"),
         (("-o", "deadline=nan"), "Input should be a finite number"),
         (("-o", "labels=No,Yes", "-o", "scale=3", "--scoring", "expected"), "leave out either"),
+        (("-o", "topic_field=desc"), "-o topic_field goes with --queries"),
         (("-o", "format=xml"), "Input should be 'jsonl', 'json', 'tsv' or 'text'"),
         (("--top-k", "3"), "there is no --top-k; give it as -o top_k=VALUE"),
         (("--no-panel",), "there is no --no-panel; give it as -o panel=VALUE"),
