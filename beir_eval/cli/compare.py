@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 import click
+from click.core import ParameterSource
 
 from beir_eval.cli.flags import count_flag, html_flag, judgement_flags, run_folders
 from beir_eval.compare.runs import compare_pair
@@ -70,8 +71,9 @@ def _files(ctx: click.Context, sources: tuple[str, str]) -> tuple[Compared, tupl
                 "or two files or folders of saved rankings",
                 ctx,
             )
-    if given["dataset"]:
-        raise click.UsageError("--dataset goes with runs; give the rankings --qrels", ctx)
+    for option in ("dataset", "measure", "gains", "losses"):
+        if ctx.get_parameter_source(option) is ParameterSource.COMMANDLINE:
+            raise click.UsageError(f"--{option} goes with runs; leave it out", ctx)
     found = compare_files(
         *sources,
         query=given["query"],

@@ -98,6 +98,13 @@ def test_as_json(pair: tuple[Path, Path]) -> None:
     assert found["hits"][0]["causes"][0]["effect"] == 2
 
 
+def test_as_markdown(pair: tuple[Path, Path], many: tuple[Path, Path]) -> None:
+    lines = shown(*pair, "--output", "md").splitlines()
+    assert lines[0].startswith("# ")
+    assert any(line.startswith("| 1 | 3 | 1 | ▲2 |") for line in lines)
+    assert "1 query only in" in shown(*many, "--output", "md")
+
+
 def test_a_page(pair: tuple[Path, Path], tmp_path: Path) -> None:
     html = tmp_path / "moved.html"
     result = compare(*pair, "--html", html)
@@ -271,3 +278,5 @@ def test_flags_that_do_not_go_together(pair: tuple[Path, Path]) -> None:
     assert both.exit_code == 2
     assert "leave --output out" in both.stderr
     assert "its folder does not exist" in refused(*pair, "--html", "gone/x.html")
+    for option in (["--gains"], ["--losses"], ["--measure", "RR"], ["--dataset", "mini"]):
+        assert f"{option[0]} goes with runs; leave it out" in refused(*pair, *option, code=2)
