@@ -12,7 +12,6 @@ from beir_eval.measures.significance import CORRECTIONS, MARGIN
 from mcranker.cli.files import Reads, Writes
 from mcranker.cli.number_types import RealNumber, WholeNumber
 from mcranker.cli.verb import OTHER, flag
-from mcranker.topics import TOPIC_FIELDS
 
 _IN_RUN_FOLDERS = (
     *("manifest.json", "rankings.jsonl", "run.trec", "metrics.json"),
@@ -40,9 +39,9 @@ def count_flag(
     return flag(f"--{name}", text, type=kind, default=default, metavar="N", section=section)
 
 
-def html_flag(text: str = "Write an HTML page instead.") -> click.Parameter:
+def html_flag() -> click.Parameter:
     """``--html``."""
-    return flag("--html", text, type=Writes())
+    return flag("--html", "Write an HTML page instead.", type=Writes())
 
 
 def measures_flag(default: str = "nDCG@10") -> click.Parameter:
@@ -55,13 +54,6 @@ def no_cache_flag() -> click.Parameter:
     """``--no-cache``."""
     text = "Neither take nor keep indexes and first-stage runs in the cache folder."
     return flag("--no-cache", text, is_flag=True)
-
-
-def topic_field_flag(section: str = OTHER) -> click.Parameter:
-    """``--topic-field``; None unless given."""
-    text = "Of a folder with TREC topics, the field that is the query: title (or query), desc "
-    text += "(description, question) or narr (narrative). Without: title."
-    return flag("--topic-field", text, type=click.Choice(TOPIC_FIELDS), section=section)
 
 
 def qrels_flag(more: str = "") -> click.Parameter:

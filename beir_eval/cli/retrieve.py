@@ -19,7 +19,6 @@ from beir_eval.cli.flags import (
     count_flag,
     measures_flag,
     no_cache_flag,
-    topic_field_flag,
 )
 from beir_eval.data.load import load
 from beir_eval.measures.metrics import evaluate, measure_names
@@ -27,6 +26,7 @@ from beir_eval.retrieval.first_stage import FirstStage, find
 from mcranker.cli.files import Writes
 from mcranker.cli.invocation import Invocation
 from mcranker.cli.verb import Verb, flag, output_flag, present, quiet_flag
+from mcranker.topics import TOPIC_FIELDS
 from mcranker.trec import write_trec
 from personas.console import numbers, table
 from personas.format import counted, seconds
@@ -35,7 +35,6 @@ from personas.sanitize import plain
 if TYPE_CHECKING:
     from rich.console import Console
 
-    from mcranker.topics import TopicField
 
 MEASURES = "nDCG@10,R@100"
 TAG = "BM25"
@@ -55,8 +54,8 @@ def _retrieve(ctx: click.Context) -> int:
     evaluate({}, {"query": {"document": 1}}, measures)  # a bad name is an error before the work
     clock = [time.perf_counter()]
     with ctx.ensure_object(Invocation).noting(not given["quiet"]):
-        topic_field: TopicField = given["topic_field"] or "title"
-        dataset = load(given["dataset"], split=given["split"], topic_field=topic_field)
+        name, split, topic_field = (given[each] for each in ("dataset", "split", "topic_field"))
+        dataset = load(name, split=split, topic_field=topic_field)
         if given["limit"] is not None:
             queries = dict(islice(dataset.queries.items(), given["limit"]))
             qrels = {each: dataset.qrels[each] for each in queries if each in dataset.qrels}
@@ -110,7 +109,13 @@ command = Verb(
             metavar="NAME",
             default="test",
         ),
-        topic_field_flag(),
+        flag(
+            "--topic-field",
+            "Of a folder with TREC topics, the field that is the query: title (or query), desc "
+            "(description, question) or narr (narrative).",
+            type=click.Choice(TOPIC_FIELDS),
+            default="title",
+        ),
         count_flag("limit", None, "Only the first N queries."),
         flag(
             "--engine",
