@@ -21,11 +21,13 @@ def _fuse(ctx: click.Context) -> int:
     given = ctx.params
     if len(given["runs"]) < 2:
         raise click.UsageError("fusion takes two or more runs", ctx)
-    weights = None
-    if given["weights"] is not None:
-        weights = [_number(ctx, "--weights", part) for part in given["weights"].split(",")]
-    pairs = (text.partition("=") for text in given["param"])
-    params = {name.strip(): _number(ctx, "--param", number) for name, _, number in pairs}
+    weights, listed = None, given["weights"]
+    if listed is not None:
+        weights = [_number(ctx, "--weights", listed, part) for part in listed.split(",")]
+    params = {}
+    for text in given["param"]:
+        name, _, number = text.partition("=")
+        params[name.strip()] = _number(ctx, "--param", text, number)
     tag = given["tag"] or given["method"]
     check_name(tag, "the tag")
     runs = [read_trec(path) for path in given["runs"]]
@@ -50,13 +52,13 @@ def _fuse(ctx: click.Context) -> int:
     return DONE
 
 
-def _number(ctx: click.Context, option: str, text: str) -> float:
+def _number(ctx: click.Context, option: str, given: str, number: str) -> float:
     try:
-        return float(text)
+        return float(number)
     except ValueError as failure:
         example = "0.3,0.7" if option == "--weights" else "k=60"
         raise click.UsageError(
-            f"{option}: {text!r} is no number; write e.g. {example}", ctx
+            f"{option} {given!r}: {number!r} is no number; write e.g. {example}", ctx
         ) from failure
 
 
