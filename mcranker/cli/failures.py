@@ -117,14 +117,14 @@ def as_flags(text: str) -> str:
     """
     from mcranker.cli.options import NAMED
     from mcranker.config import RankerConfig
+    from mcranker.models import MODEL_OPTIONS
 
     def respelled(found: re.Match[str]) -> str:
-        name, value = found[1], found["text"] or found["bare"] or ""
+        name, value = found[1], found["bare"] if found["text"] is None else found["text"]
         if name in NAMED:
-            return f"--{name.replace('_', '-')} {value}".rstrip()
-        known = name in RankerConfig.model_fields or name.endswith("_model")
-        known = known or name == "with_criteria"
-        return f"-o {name}={value or 'VALUE'}" if known else found[0]
+            return f"--{name.replace('_', '-')} {value or ''}".rstrip()
+        known = name in {*RankerConfig.model_fields, *MODEL_OPTIONS, "with_criteria"}
+        return f"-o {name}={'VALUE' if value is None else value}" if known else found[0]
 
     return _SETTING.sub(respelled, text.replace(" or pass api_key=", ""))
 

@@ -35,7 +35,12 @@ def _mcp(ctx: click.Context) -> int:
         )
     invocation = ctx.ensure_object(Invocation)
     invocation.doing("getting ready; nothing was sent")
-    settings = _settings(ctx)
+    settings = given_settings(ctx)
+    if given["http"] and not settings.loopback:
+        raise ConfigError(
+            f"host={settings.host!r} can be reached from other machines, and the MCP server asks "
+            "for no key; use host='127.0.0.1', with a proxy before it that does"
+        )
     fetch_models(named_models(settings), quiet=given["quiet"])
 
     # The SDK would write all logs to standard error, besides the command itself.
@@ -54,17 +59,6 @@ def _mcp(ctx: click.Context) -> int:
 
     run_loop(main)
     return DONE
-
-
-def _settings(ctx: click.Context) -> Settings:
-    """Return the rankers of the file or the flags; refuse addresses that others could reach."""
-    settings = given_settings(ctx)
-    if ctx.params["http"] and not settings.loopback:
-        raise ConfigError(
-            f"host={settings.host!r} can be reached from other machines, and the MCP server asks "
-            "for no key; use host='127.0.0.1', with a proxy before it that does"
-        )
-    return settings
 
 
 async def _serve_http(server: MCPServer, settings: Settings, *, quiet: bool) -> None:

@@ -192,23 +192,20 @@ async def _rank_many(
 
 
 def _single_job(ctx: click.Context, given: Given) -> _Job:
-    query_id = given.own.get("query_id") or ("1" if ctx.params["output"] == "trec" else "")
-    passages = _given_passages(ctx, given.own.get("format"))
-    named = {passage.id: passage for passage in passages}
-    return _Job((Query(ctx.params["query"], query_id),), named, {}, many=False)
-
-
-def _given_passages(ctx: click.Context, form: Format | None) -> list[Passage]:
     texts, source = ctx.params["passages"], ctx.params["docs"]
     if texts and texts != (STDIN,):
-        return [Passage(str(place), text) for place, text in enumerate(texts)]
-    if source is None and not texts and (sys.stdin is None or sys.stdin.isatty()):
+        passages = [Passage(str(place), text) for place, text in enumerate(texts)]
+    elif source is None and not texts and (sys.stdin is None or sys.stdin.isatty()):
         raise click.UsageError(
             "there are no passages; give them after the query, with --docs FILE, "
             "or on standard input",
             ctx,
         )
-    return read_passages(source or STDIN, form)
+    else:
+        passages = read_passages(source or STDIN, given.own.get("format"))
+    named = {passage.id: passage for passage in passages}
+    query_id = given.own.get("query_id") or ("1" if ctx.params["output"] == "trec" else "")
+    return _Job((Query(ctx.params["query"], query_id),), named, {}, many=False)
 
 
 def _run_job(ctx: click.Context, options: Given) -> _Job:

@@ -52,6 +52,7 @@ _VALUES = {
     "ledger": "FILE|none",
 }
 _TEAM_FILES = {".yaml", ".yml", ".json"}
+_ENTRY = re.compile(r"^    (\w+): (.+(?:\n {8}.+)*)", re.MULTILINE)  # of a docstring's Args
 _NUMBERS = {int: "N", float: "X", bool: "true|false"}
 
 
@@ -280,11 +281,9 @@ def _annotation(kind: type, name: str) -> Any:
 
 def _sentence(kind: type, name: str) -> str:
     for owner in _owners(kind):
-        if found := re.search(
-            rf"^    {name}: (.+(?:\n {{8}}.+)*)", inspect.getdoc(owner) or "", re.MULTILINE
-        ):
-            text = " ".join(found[1].replace("`", "").split())
-            return text[:1].upper() + text[1:]
+        if text := dict(_ENTRY.findall(inspect.getdoc(owner) or "")).get(name):
+            text = " ".join(text.replace("`", "").split())
+            return f"{text[:1].upper()}{text[1:]}"
     return ""
 
 

@@ -19,7 +19,7 @@ mcranker rank q a -o seed={BIG} => {BIG}
 mcranker rank q a -o seed=-{BIG} => -{BIG}
 mcranker rank q a -o seed=1.5 => 1.5
 mcranker rank q a -o seed=nan => nan
-mcranker rank q a -o 'seed=' => ''
+mcranker rank q a -o 'seed=' => -o seed=:
 mcranker rank q a --team-size {BIG} => {BIG}
 mcranker rank q a --team-size 0 => --team-size
 mcranker rank q a --team-size -3 => -3
@@ -56,7 +56,7 @@ mcranker rank q a --max-cost 1e400 => 1e400
 mcranker rank q a -o first_stage_weight=nan => nan
 mcranker rank q a -o first_stage_weight=2 => 2
 mcranker rank q a -o missing_constant=inf => inf
-mcranker rank q a -o missing_constant=1e308 => 1e+308
+mcranker rank q a -o missing_constant=1e308 => 1e308
 mcranker rank q a -o requests_per_minute=0 => 0
 mcranker rank q a -o requests_per_minute=1e-300 => 1e-300
 mcranker rank q a -o requests_per_minute=inf => inf

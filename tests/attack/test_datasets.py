@@ -208,7 +208,7 @@ def test_scores_of_runs(score: str, tmp_path: Path) -> None:
         (f"{SUITE.decode()}scale = {'9' * 5000}\n", "TOML that cannot be used: Exceeds the limit"),
         (f"{SUITE.decode()}seed = {HUGE}\n", f"seed={HUGE}: Input should be less than"),
         (f"{SUITE.decode()}temperature = nan\n", "temperature=nan"),
-        (f"{SUITE.decode()}labels = [2020-01-01]\n", "labels=datetime.date"),
+        (f"{SUITE.decode()}labels = [2020-01-01]\n", "labels=[datetime.date"),
         (f"{SUITE.decode()}team = './\\u0000.yaml'\n".replace("'", '"'), "embedded null byte"),
     ],
 )
