@@ -24,6 +24,11 @@ from personas.errors import shown
 from personas.io.lines import read_text
 from personas.registry import Registry
 
+NAMED = (
+    *("ranker", "model", "base_url", "team", "team_size", "scoring", "ensemble", "depth"),
+    *("max_cost", "ledger"),
+)
+"""Options with flags of their own on the command line."""
 LONGEST_FILE = 1_000_000
 """Bytes of a configuration file."""
 
