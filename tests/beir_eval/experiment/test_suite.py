@@ -187,10 +187,10 @@ def test_files_are_looked_for_beside_the_suite(
         title = "T"
         datasets = ["docs/pets", "mini", "./mini", "scifact", "../elsewhere", "beir/fiqa/test"]
         [settings]
-        model = "local:small.gguf"
+        model = "local:docs/../small.gguf"
         [[rankers]]
         label = "A"
-        team = "vets.yaml"
+        team = "docs/../vets.yaml"
         scoring_model = "local:not-here.gguf"
         [[rankers]]
         label = "B"
