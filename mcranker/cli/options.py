@@ -49,7 +49,13 @@ class Given:
 
     @property
     def ranker(self) -> str:
-        """The name of the first ranker."""
+        """The name of the one ranker.
+
+        Raises:
+            ConfigError: there are several.
+        """
+        if len(self.rankers) != 1:
+            raise ConfigError(f"ranker={list(self.rankers)}: name one")
         return self.rankers[0]
 
     @property
@@ -101,24 +107,27 @@ def given_options(
     Raises:
         click.UsageError, ConfigError: an option is unknown, or its value cannot be.
     """
-    own = own or {}
-    given = _file_options(ctx.params.get("config"))
-    given |= _flag_options(ctx)
+    own, path = own or {}, ctx.params.get("config")
+    table, given = _file_options(path), _flag_options(ctx)
     pairs: dict[str, list[str]] = {}
     for text in ctx.params.get("option", ()):
         name, equals, value = text.partition("=")
         if not equals:
             raise click.UsageError(f"-o {text!r}: write KEY=VALUE, e.g. -o top_k=10", ctx)
         pairs.setdefault(_tidy(name), []).append(value)
-    named = given.pop("ranker", default)
+    named = given.pop("ranker", table.pop("ranker", default))
     named = pairs.pop("ranker", [named])[-1]
     rankers = (named,) if isinstance(named, str) else tuple(named or ())
     known = {name: key for name, key in keys_of(*rankers).items() if name not in without}
     known |= own
     what = f"the ranker {' or '.join(map(repr, rankers))}" if rankers else "a suite"
-    check_names([*given, *pairs], known, what)
+    try:
+        options = read_options(table, known, what)
+    except ConfigError as error:
+        raise ConfigError(f"{path}: {error}") from error
+    check_names(pairs, known, what)
     given |= {name: known[name].joined(values) for name, values in pairs.items()}
-    options = read_options(given, known, what)
+    options |= read_options(given, known, what)
     mine = {name: options.pop(name) for name in own if name in options}
     # Values that do not go together are an error before anything is read or fetched.
     RankerConfig(**{name: options[name] for name in RankerConfig.model_fields if name in options})
@@ -140,6 +149,11 @@ def _file_options(path: str | None) -> dict[str, Any]:
         return {}
     base = Path(path).absolute().parent
     table = {_tidy(name): value for name, value in read_toml(path).items()}
+    names = table.get("ranker", "")
+    if not isinstance(names, str) and not (
+        isinstance(names, list) and all(isinstance(name, str) for name in names)
+    ):
+        raise ConfigError(f"{path}: ranker={names!r}: write the name of one")
     return {name: located(name, value, base) for name, value in table.items()}
 
 

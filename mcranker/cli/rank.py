@@ -108,7 +108,7 @@ def _rank(ctx: click.Context) -> int:
         fetch_models(given.models, quiet=quiet)
         ranker = given.make()
     ranker.check_reasons(reasons)
-    if not quiet and "model" not in given.options and given.models == [DEFAULT_LOCAL]:
+    if not quiet and not given.options.get("model") and given.models == [DEFAULT_LOCAL]:
         say(default_judge_note())
     with opened(wanted) as results:
         if wanted.many:

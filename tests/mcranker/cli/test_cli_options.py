@@ -101,7 +101,10 @@ def test_a_file_chooses_the_ranker(models: Connected, tmp_path: Path) -> None:
         (("--ranker", "rankgtp"), "did you mean 'rankgpt'?"),
         (("--config", "gone.toml"), "gone.toml: cannot be read"),
         (("--config", "bad.toml"), "bad.toml: not TOML"),
-        (("--config", "odd.toml"), "takes no option 'scael'; did you mean 'scale'?"),
+        (("--config", "odd.toml"), "odd.toml: the ranker 'mcranker' takes no option 'scael'; did"),
+        (("--config", "value.toml"), "value.toml: -o scale=0: Input should be greater"),
+        (("--config", "five.toml"), "five.toml: --ranker 5: write the name of one"),
+        (("--config", "two.toml"), "ranker=['direct', 'setwise']: name one"),
     ],
 )
 def test_what_cannot_be_is_refused_before_anything_is_asked(
@@ -109,6 +112,9 @@ def test_what_cannot_be_is_refused_before_anything_is_asked(
 ) -> None:
     (tmp_path / "bad.toml").write_text("a = \n")
     (tmp_path / "odd.toml").write_text("scael = 3\n")
+    (tmp_path / "value.toml").write_text("scale = 0\n")
+    (tmp_path / "five.toml").write_text("ranker = 5\n")
+    (tmp_path / "two.toml").write_text('ranker = ["direct", "setwise"]\n')
     done = invoke("rank", "q", "a", *args)
     assert (done.exit_code, models.asked) == (2, [])
     assert said in done.stderr
