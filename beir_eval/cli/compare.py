@@ -1,4 +1,4 @@
-"""``beir-eval compare``: the queries on which two runs differ most, and why."""
+"""``compare``: what moved between two rankings, or two runs, and whose scores moved it."""
 
 from __future__ import annotations
 
@@ -8,71 +8,115 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 import click
+from click.core import ParameterSource
 
-from beir_eval.cli.flags import count_flag, judgement_flags, run_folders
+from beir_eval.cli.flags import count_flag, html_flag, judgement_flags, run_folders
+from beir_eval.compare.runs import compare_pair
+from beir_eval.compare.sources import FIRST_STAGE_NAME, ComparisonData, open_pair
+from beir_eval.data.qrels import read_qrels
+from mcranker import __version__
 from mcranker.cli.failures import DONE, envelope
 from mcranker.cli.files import Writes, output
 from mcranker.cli.invocation import say
 from mcranker.cli.made import command_line, today
-from mcranker.cli.verb import Verb, output_flag
-from mcranker.paths import is_folder
+from mcranker.cli.verb import Verb, flag, output_flag, refuse_page
+from mcranker.paths import is_file, is_folder
+from personas.console import print_page, rendered
+from personas.io.atomic import write_whole
+from personas.io.compared import compare_files
+from personas.io.lines import STDIN
+from personas.io.rankings import SUFFIXES
+from personas.report.compare.page import render_comparison
+from personas.report.compare.text import as_dict, as_markdown, show_comparison
+from personas.report.site import Made
 
 if TYPE_CHECKING:
     from rich.console import Console
 
-    from beir_eval.compare.runs import Direction
-    from beir_eval.compare.sources import ComparisonData
-    from personas.ranking.comparison import ComparedRuns
     from personas.report.compare.text import Compared
+
+_SOURCES = run_folders("*.json", "*.jsonl", "*.ndjson")
 
 
 def _compare(ctx: click.Context) -> int:
-    from beir_eval.compare.runs import compare_pair
-    from beir_eval.compare.sources import open_pair
-
     given = ctx.params
+    sources: tuple[str, str] = given["before"], given["after"]
+    refuse_page(ctx, "out")
     if given["qrels"] and given["dataset"]:
         raise click.UsageError("give --qrels or --dataset, not both", ctx)
-    if given["html"] is not None and (given["output"] != "table" or given["out"] is not None):
-        raise click.UsageError(
-            "--html writes the page and prints nothing; leave --output and --out out", ctx
-        )
-    pair = open_pair(given["a"], given["b"], data=_data(ctx))
-    found = compare_pair(
-        pair, measure=given["measure"], top=given["top"], direction=_direction(ctx)
-    )
-    if given["html"] is not None:
-        write_page(ctx, found, (given["a"], given["b"]), (pair.a.label, pair.b.label))
-    else:
+    found, names = (_files if any(map(_holds_rankings, sources)) else _runs)(ctx, sources)
+    if given["html"] is None:
         _write(found, given["output"], given["out"], given["passages"])
-    return DONE
-
-
-def write_page(
-    ctx: click.Context, found: Compared, files: tuple[str, str], names: tuple[str, str]
-) -> None:
-    """Write the page of a comparison to ``--html``.
-
-    Args:
-        ctx: of the command.
-        found: what was compared.
-        files: where from; the page says when they were written.
-        names: how the page calls them.
-    """
-    from mcranker import __version__
-    from personas.io.atomic import write_whole
-    from personas.report.compare.page import render_comparison
-    from personas.report.site import Made
-
+        return DONE
     page = render_comparison(
         found,
         before=names[0],
         after=names[1],
-        dates=(_written(files[0]), _written(files[1])),
+        dates=(_written(sources[0]), _written(sources[1])),
         made=Made(__version__, today(), command_line(ctx)),
     )
-    write_whole(ctx.params["html"], page)
-    say(f"the page is {ctx.params['html']}")
+    write_whole(given["html"], page)
+    say(f"the page is {given['html']}")
+    return DONE
+
+
+def _files(ctx: click.Context, sources: tuple[str, str]) -> tuple[Compared, tuple[str, str]]:
+    """Compare saved rankings; also return the names that the page gives them."""
+    given = ctx.params
+    for name in sources:
+        if not _holds_rankings(name):
+            other = sources[name == sources[0]]
+            raise click.UsageError(
+                f"{name!r} is a run and {other!r} is none; give two runs (OUT/DATASET/RANKER), "
+                "or two files or folders of saved rankings",
+                ctx,
+            )
+    for option in ("dataset", "measure", "gains", "losses"):
+        if ctx.get_parameter_source(option) is ParameterSource.COMMANDLINE:
+            raise click.UsageError(f"--{option} goes with runs; leave it out", ctx)
+    found = compare_files(
+        *sources,
+        query=given["query"],
+        queries=given["queries"],
+        grades=None if given["qrels"] is None else read_qrels(given["qrels"]),
+        source=given["qrels"] or "",
+    )
+    return found, (Path(sources[0]).name or sources[0], Path(sources[1]).name or sources[1])
+
+
+def _runs(ctx: click.Context, sources: tuple[str, str]) -> tuple[Compared, tuple[str, str]]:
+    """Compare runs of a data set; also return their labels."""
+    given, data = ctx.params, None
+    if given["qrels"]:
+        data = ComparisonData.of_qrels(given["qrels"])
+    elif given["dataset"]:
+        data = ComparisonData.of_dataset(given["dataset"], split=given["split"])
+    pair = open_pair(*sources, data=data)
+    gains, losses = given["gains"], given["losses"]
+    found = compare_pair(
+        pair,
+        measure=given["measure"],
+        top=given["queries"],
+        direction="both" if gains == losses else "gains" if gains else "losses",
+        query=given["query"],
+    )
+    shown = found if given["query"] is None else found.comparisons[0]
+    return shown, (pair.a.label, pair.b.label)
+
+
+def _holds_rankings(name: str) -> bool:
+    """True for a file or folder of saved rankings; False for a run."""
+    path = Path(name)
+    if name == FIRST_STAGE_NAME:
+        return False
+    if is_folder(path):
+        return not is_file(path / "manifest.json")
+    if name == STDIN or path.suffix.lower() in SUFFIXES:
+        return True
+    if not is_file(path):
+        return False
+    with path.open("rb") as file:
+        return file.read(1) in (b"{", b"[")
 
 
 def _written(name: str) -> str:
@@ -84,27 +128,7 @@ def _written(name: str) -> str:
     return ""
 
 
-def _direction(ctx: click.Context) -> Direction:
-    gains, losses = ctx.params["gains"], ctx.params["losses"]
-    if gains == losses:
-        return "both"
-    return "gains" if gains else "losses"
-
-
-def _data(ctx: click.Context) -> ComparisonData | None:
-    from beir_eval.compare.sources import ComparisonData
-
-    if ctx.params["qrels"]:
-        return ComparisonData.of_qrels(ctx.params["qrels"])
-    if ctx.params["dataset"]:
-        return ComparisonData.of_dataset(ctx.params["dataset"], split=ctx.params["split"])
-    return None
-
-
-def _write(found: ComparedRuns, form: str, out: str | None, passages: int) -> None:
-    from personas.console import print_page, rendered
-    from personas.report.compare.text import as_dict, as_markdown, show_comparison
-
+def _write(found: Compared, form: str, out: str | None, passages: int) -> None:
     def show(console: Console) -> None:
         show_comparison(console, found, top=passages)
 
@@ -123,35 +147,41 @@ command = Verb(
     "compare",
     _compare,
     params=[
-        click.Argument(["a"], type=run_folders(), metavar="A"),
-        click.Argument(["b"], type=run_folders(), metavar="B"),
-        click.Option(
-            ["--measure"],
+        click.Argument(["before"], type=_SOURCES, metavar="BEFORE"),
+        click.Argument(["after"], type=_SOURCES, metavar="AFTER"),
+        flag(
+            "--query",
+            "The query to explain, by its id or, of saved rankings, its number. Without: those "
+            "that changed most.",
+            metavar="ID|NUMBER",
+        ),
+        count_flag("queries", 5, "Queries to explain, if there are several."),
+        count_flag("passages", 10, "Passages to list of each query: those that moved most."),
+        flag(
+            "--measure",
+            "Measure to compare runs by, as ir-measures writes it.",
             default="nDCG@10",
-            show_default=True,
             metavar="NAME",
-            help="Measure to compare by, as ir-measures writes it.",
         ),
-        count_flag("top", 5, "Queries to explain: those that changed most."),
-        count_flag("passages", 4, "Passages to show for each of them, at most."),
-        click.Option(["--gains"], is_flag=True, help="Only queries on which B is better."),
-        click.Option(["--losses"], is_flag=True, help="Only queries on which B is worse."),
-        *judgement_flags(),
+        flag("--gains", "Only queries of the runs that are better in AFTER.", is_flag=True),
+        flag("--losses", "Only queries of the runs that are worse in AFTER.", is_flag=True),
+        *judgement_flags(" Run folders have their own."),
         output_flag("comparison", forms=("table", "md", "json"), said="md: Markdown; "),
-        click.Option(["--out"], type=Writes(), help="Write to FILE instead of standard output."),
-        click.Option(
-            ["--html"],
-            type=Writes(),
-            help="Write an HTML page instead, with the ranks before and after of each query.",
-        ),
+        flag("--out", "Write to FILE instead of standard output.", type=Writes()),
+        html_flag(),
     ],
-    help="""See which queries two runs differ on most, and why.
+    help="""See what moved between two rankings or two runs, and whose scores moved it.
 
-    A and B are folders of 'beir-eval run' (OUT/DATASET/RANKER), TREC files, or
-    'first-stage' for the first stage's run of the other one. Differences are those from A
-    to B: what got better is better in B.
+    No model is called. BEFORE and AFTER are what 'mcranker rank' wrote with --save or --output
+    json, of one query or of many; folders of such files; or runs of a data set: folders of
+    'beir-eval run' (OUT/DATASET/RANKER), TREC files, or 'first-stage' for the first stage's run of
+    the other one.
 
-    For each query: the passages whose moves made the difference, where the first stage, A and B
-    ranked them, what each move adds to nDCG, and whose scores moved them.
+    For each query: the passages that moved, their ranks and the part of each in nDCG, and the
+    personas whose scores moved them.
+
+    \b
+      mcranker compare before.json after.json --html moved.html
+      beir-eval compare runs/x/scifact/direct runs/x/scifact/mc --losses
     """,
 )

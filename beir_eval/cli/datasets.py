@@ -5,9 +5,17 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 import click
+from rich.table import Column
+from rich.text import Text
 
-from mcranker.cli.failures import DONE, print_json
-from mcranker.cli.verb import Verb, output_flag
+from beir_eval.data.catalogue import CATALOGUE
+from beir_eval.data.datasets import COLLECTIONS
+from beir_eval.data.ir_failures import home
+from beir_eval.data.ir_source import is_here
+from beir_eval.data.load import load
+from mcranker.cli.verb import Verb, output_flag, present
+from personas.console import names, numbers, table
+from personas.sanitize import plain
 
 if TYPE_CHECKING:
     from rich.console import Console
@@ -18,13 +26,7 @@ OTHERS = (
 )
 
 
-def _records() -> list[dict[str, Any]]:
-    from beir_eval.data.catalogue import CATALOGUE
-    from beir_eval.data.datasets import COLLECTIONS
-    from beir_eval.data.ir_failures import home
-    from beir_eval.data.ir_source import is_here
-    from beir_eval.data.load import load
-
+def _datasets(ctx: click.Context) -> int:
     packaged = [
         {
             "name": name,
@@ -37,35 +39,25 @@ def _records() -> list[dict[str, Any]]:
         }
         for name in COLLECTIONS
     ]
-    return packaged + [
+    named = [
         {
-            "name": entry.name,
-            "title": entry.title,
-            "ir_datasets": entry.ir_datasets,
-            "queries": entry.queries,
+            **{name: getattr(entry, name) for name in ("name", "title", "ir_datasets", "queries")},
             "here": is_here(entry),
             "path": str(home() / entry.files) if entry.files else None,
             "licence": entry.licence or None,
         }
         for entry in CATALOGUE.values()
     ]
+    records = packaged + named
+    return present(ctx, lambda console: _show(console, records), datasets=records)
 
 
 def _show(console: Console, records: list[dict[str, Any]]) -> None:
-    from rich.table import Column
-    from rich.text import Text
-
-    from personas.console import names, numbers, table
-    from personas.sanitize import plain
-
     here, origin = Column("here", no_wrap=True), Column("from", overflow="fold")
     rows = (
         (
-            record["name"],
-            record["title"],
-            f"{record['queries']:,}",
-            "yes" if record["here"] else "no",
-            _origin(record),
+            *(record["name"], record["title"], f"{record['queries']:,}"),
+            *("yes" if record["here"] else "no", _origin(record)),
         )
         for record in records
     )
@@ -82,16 +74,6 @@ def _origin(record: dict[str, Any]) -> str:
     if record["ir_datasets"]:
         return f"{record['ir_datasets']}{' (licensed)' if record['licence'] else ''}"
     return "a folder of yours" if record["licence"] else "the package"
-
-
-def _datasets(ctx: click.Context) -> int:
-    records = _records()
-    if ctx.params["output"] == "json":
-        return print_json(datasets=records)
-    from personas.console import print_page
-
-    print_page(lambda console: _show(console, records))
-    return DONE
 
 
 command = Verb(

@@ -3,15 +3,15 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from functools import partial
 from pathlib import Path
 
 import click
 
 from beir_eval.measures.significance import CORRECTIONS, MARGIN
-from mcranker.cli.files import Reads
+from mcranker.cli.files import Reads, Writes
 from mcranker.cli.number_types import RealNumber, WholeNumber
-from mcranker.cli.verb import OTHER, GroupedOption
-from mcranker.topics import TOPIC_FIELDS
+from mcranker.cli.verb import OTHER, flag
 
 _IN_RUN_FOLDERS = (
     *("manifest.json", "rankings.jsonl", "run.trec", "metrics.json"),
@@ -35,129 +35,91 @@ def count_flag(
     name: str, default: int | None, text: str, *, section: str = OTHER
 ) -> click.Parameter:
     """``--name N``, a whole number from 1; `text` is its help."""
-    return GroupedOption(
-        [f"--{name}"],
-        type=WholeNumber(min=1),
-        default=default,
-        show_default=True,
-        metavar="N",
-        section=section,
-        help=text,
-    )
+    kind = WholeNumber(min=1)
+    return flag(f"--{name}", text, type=kind, default=default, metavar="N", section=section)
+
+
+def html_flag() -> click.Parameter:
+    """``--html``."""
+    return flag("--html", "Write an HTML page instead.", type=Writes())
 
 
 def measures_flag(default: str = "nDCG@10") -> click.Parameter:
     """``--measures``."""
-    return click.Option(
-        ["--measures"],
-        default=default,
-        show_default=True,
-        metavar="NAME,NAME,...",
-        help="As ir-measures writes them: nDCG@10, R@100, AP(rel=2), RR. The first one heads the "
-        "tables.",
-    )
+    text = "As ir-measures writes them: nDCG@10, R@100, AP(rel=2), RR. The first heads the tables."
+    return flag("--measures", text, default=default, metavar="NAME,NAME,...")
 
 
 def no_cache_flag() -> click.Parameter:
     """``--no-cache``."""
-    return click.Option(
-        ["--no-cache"],
-        is_flag=True,
-        help="Neither take nor keep indexes and first-stage runs in the cache folder.",
-    )
+    text = "Neither take nor keep indexes and first-stage runs in the cache folder."
+    return flag("--no-cache", text, is_flag=True)
 
 
-def topic_field_flag(section: str = OTHER) -> click.Parameter:
-    """``--topic-field``; None unless given."""
-    return GroupedOption(
-        ["--topic-field"],
-        type=click.Choice(TOPIC_FIELDS),
-        section=section,
-        help="Of a folder with TREC topics, the field that is the query: title (or query), desc "
-        "(description, question) or narr (narrative). Without: title.",
-    )
+def qrels_flag(more: str = "") -> click.Parameter:
+    """``--qrels``."""
+    text = "Judgements: query, document and grade as BEIR writes them, or TREC's 4 columns."
+    return flag("--qrels", f"{text}{more}", type=Reads())
 
 
-def judgement_flags() -> list[click.Parameter]:
+def judgement_flags(more: str = "") -> list[click.Parameter]:
     """``--qrels``, or ``--dataset`` with ``--split``."""
+    text = "Take the judgements of this data set; see 'beir-eval datasets'."
     return [
-        click.Option(
-            ["--qrels"],
-            type=Reads(),
-            help="Judgements: query, document and grade as BEIR writes them, or TREC's 4 columns.",
-        ),
-        click.Option(
-            ["--dataset"],
-            type=DATA_SET,
-            metavar="NAME|FOLDER",
-            help="Take the judgements of this data set; see 'beir-eval datasets'.",
-        ),
-        click.Option(
-            ["--split"],
-            default="test",
-            show_default=True,
-            metavar="NAME",
-            help="Which judgements of --dataset.",
-        ),
+        qrels_flag(more),
+        flag("--dataset", text, type=DATA_SET, metavar="NAME|FOLDER"),
+        flag("--split", "Which judgements of --dataset.", default="test", metavar="NAME"),
     ]
 
 
 def bm25_flags() -> list[click.Parameter]:
     """``--k1``, ``--b``, ``--index`` and ``--fields``; the last two are None unless given."""
+    made = partial(flag, section=FIRST_STAGE)
     return [
-        GroupedOption(
-            ["--k1"],
+        made(
+            "--k1",
+            "How slowly repeats of a term stop counting.",
             type=RealNumber(min=0),
             default=0.9,
-            show_default=True,
             metavar="X",
-            section=FIRST_STAGE,
-            help="How slowly repeats of a term stop counting.",
         ),
-        GroupedOption(
-            ["--b"],
+        made(
+            "--b",
+            "How much long documents are held back, 0 to 1.",
             type=RealNumber(min=0, max=1),
             default=0.4,
-            show_default=True,
             metavar="X",
-            section=FIRST_STAGE,
-            help="How much long documents are held back, 0 to 1.",
         ),
-        GroupedOption(
-            ["--index"],
+        made(
+            "--index",
+            "For pyserini: an index of the given documents, made here; or the one that pyserini "
+            "offers for the data set, downloaded once. Without: corpus.",
             type=click.Choice(["corpus", "prebuilt"]),
-            section=FIRST_STAGE,
-            help="For pyserini: an index of the given documents, made here; or the one that "
-            "pyserini offers for the data set, downloaded once. Without: corpus.",
         ),
-        GroupedOption(
-            ["--fields"],
+        made(
+            "--fields",
+            "For pyserini: search title and text as one, or apart. Without: flat.",
             type=click.Choice(["flat", "multifield"]),
-            section=FIRST_STAGE,
-            help="For pyserini: search title and text as one, or apart. Without: flat.",
         ),
     ]
 
 
 def statistics_flags() -> list[click.Parameter]:
     """``--correction`` and ``--margin``."""
+    made = partial(flag, section=STATISTICS)
     return [
-        GroupedOption(
-            ["--correction"],
+        made(
+            "--correction",
+            "Of the p-values of the paired t-tests, for all comparisons of a table.",
             type=click.Choice(CORRECTIONS),
             default="holm",
-            show_default=True,
-            section=STATISTICS,
-            help="Of the p-values of the paired t-tests, for all comparisons of a table.",
         ),
-        GroupedOption(
-            ["--margin"],
+        made(
+            "--margin",
+            "Test whether runs are no worse than the baseline, or equivalent to it, up to X.",
             type=RealNumber(0, 1, min_open=True),
             default=MARGIN,
-            show_default=True,
             metavar="X",
-            section=STATISTICS,
-            help="Test whether runs are no worse than the baseline, or equivalent to it, up to X.",
         ),
     ]
 

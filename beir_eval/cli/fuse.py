@@ -7,56 +7,44 @@ import sys
 
 import click
 
-from beir_eval.measures.fusion import METHODS, NORMS, needs_ranx
+from beir_eval.cli.flags import count_flag
+from beir_eval.measures.fusion import METHODS, NORMS, fuse, needs_ranx
 from mcranker.cli.failures import DONE, print_json
 from mcranker.cli.files import Reads, Writes, print_line
 from mcranker.cli.invocation import say
-from mcranker.cli.number_types import WholeNumber
-from mcranker.cli.verb import Verb, output_flag, quiet_flag
+from mcranker.cli.verb import Verb, flag, output_flag, quiet_flag
+from mcranker.trec import check_name, read_trec, write_trec
+from personas.format import counted
 
 
 def _fuse(ctx: click.Context) -> int:
     given = ctx.params
-    paths: tuple[str, ...] = given["runs"]
-    if len(paths) < 2:
+    if len(given["runs"]) < 2:
         raise click.UsageError("fusion takes two or more runs", ctx)
-    weights = _weights(ctx, given["weights"])
-    params = _params(ctx, given["param"])
-
-    from beir_eval.measures.fusion import fuse
-    from mcranker.trec import check_name, read_trec, write_trec
-
+    weights, listed = None, given["weights"]
+    if listed is not None:
+        weights = [_number(ctx, "--weights", listed, part) for part in listed.split(",")]
+    params = {}
+    for text in given["param"]:
+        name, _, number = text.partition("=")
+        params[name.strip()] = _number(ctx, "--param", text, number)
     tag = given["tag"] or given["method"]
     check_name(tag, "the tag")
-    runs = [read_trec(path) for path in paths]
+    runs = [read_trec(path) for path in given["runs"]]
     if not given["quiet"] and needs_ranx(given["method"], given["norm"]):
         say("ranx starts, which takes some 10 seconds")
     # To compile what is used once takes far longer than to run it. numba reads this when it is
     # imported, and breaks if it changes after that.
     if "numba" not in sys.modules:
         os.environ.setdefault("NUMBA_DISABLE_JIT", "1")
-    fused = fuse(
-        runs,
-        method=given["method"],
-        norm=given["norm"],
-        weights=weights,
-        params=params,
-        depth=given["depth"],
-    )
+    options = {name: given[name] for name in ("method", "norm", "depth")}
+    fused = fuse(runs, weights=weights, params=params, **options)
     write_trec(fused, given["out"], tag)
     partial = [query_id for query_id in fused if any(query_id not in run for run in runs)]
     documents = sum(map(len, fused.values()))
     if given["output"] == "json":
-        record = {
-            "out": given["out"],
-            "queries": len(fused),
-            "documents": documents,
-            "partial_queries": partial,
-        }
-        return print_json(fusion=record)
-
-    from personas.format import counted
-
+        counts = {"queries": len(fused), "documents": documents, "partial_queries": partial}
+        return print_json(fusion={"out": given["out"], **counts})
     queries = counted(len(fused), "query", "queries")
     print_line(f"{given['out']}: {queries}, {counted(documents, 'document')}")
     if partial:
@@ -64,28 +52,14 @@ def _fuse(ctx: click.Context) -> int:
     return DONE
 
 
-def _weights(ctx: click.Context, text: str | None) -> list[float] | None:
-    if text is None:
-        return None
+def _number(ctx: click.Context, option: str, given: str, number: str) -> float:
     try:
-        return [float(part) for part in text.split(",")]
+        return float(number)
     except ValueError as failure:
+        example = "0.3,0.7" if option == "--weights" else "k=60"
         raise click.UsageError(
-            f"--weights {text!r}: give numbers with commas between them, e.g. 0.3,0.7", ctx
+            f"{option} {given!r}: {number!r} is no number; write e.g. {example}", ctx
         ) from failure
-
-
-def _params(ctx: click.Context, texts: tuple[str, ...]) -> dict[str, float]:
-    params: dict[str, float] = {}
-    for text in texts:
-        name, _, number = text.partition("=")
-        try:
-            params[name.strip()] = float(number)
-        except ValueError as failure:
-            raise click.UsageError(
-                f"--param {text!r}: give a name and a number, e.g. k=60", ctx
-            ) from failure
-    return params
 
 
 def _list_of_methods() -> str:
@@ -105,43 +79,34 @@ command = Verb(
     _fuse,
     params=[
         click.Argument(["runs"], type=Reads(), nargs=-1, required=True, metavar="RUN RUN..."),
-        click.Option(["--out"], type=Writes(), required=True, help="Write the fused run here."),
-        click.Option(
-            ["--method"],
+        flag("--out", "Write the fused run here.", type=Writes(), required=True),
+        flag(
+            "--method",
+            "How scores or ranks become one score; see above.",
             type=click.Choice(list(METHODS)),
             default="rrf",
-            show_default=True,
             metavar="NAME",
-            help="How scores or ranks become one score; see above.",
         ),
-        click.Option(
-            ["--norm"],
+        flag(
+            "--norm",
+            "How the scores of a query are made comparable; without effect for methods that go by "
+            "rank.",
             type=click.Choice(NORMS),
             default="min-max",
-            show_default=True,
-            help="How the scores of a query are made comparable; without effect for methods that "
-            "go by rank.",
         ),
-        click.Option(
-            ["--weights"],
+        flag(
+            "--weights",
+            "A weight for each run, in their order, for the methods that take them.",
             metavar="X,X,...",
-            help="A weight for each run, in their order, for the methods that take them.",
         ),
-        click.Option(
-            ["--param"],
+        flag(
+            "--param",
+            "A number that the method takes, e.g. k=60. May be given several times.",
             multiple=True,
             metavar="NAME=X",
-            help="A number that the method takes, e.g. k=60. May be given several times.",
         ),
-        click.Option(
-            ["--depth"],
-            type=WholeNumber(min=1),
-            metavar="N",
-            help="Documents to keep for each query. Without: all.",
-        ),
-        click.Option(
-            ["--tag"], metavar="NAME", help="Last column of the file. Without: the method."
-        ),
+        count_flag("depth", None, "Documents to keep for each query. Without: all."),
+        flag("--tag", "Last column of the file. Without: the method.", metavar="NAME"),
         quiet_flag(),
         output_flag("fusion"),
     ],

@@ -7,12 +7,15 @@ from typing import NoReturn
 from mcranker.cli.group import EXIT_CODES, Verbs
 from mcranker.cli.plugins import LazyVerb
 
+COMPARE = LazyVerb(
+    "beir_eval.cli.compare", "See what moved between two rankings or two runs, and why."
+)
 VERBS = {
     "run": LazyVerb("beir_eval.cli.run", "Run rankers over data sets, as a suite or flags say."),
     "report": LazyVerb(
         "beir_eval.cli.report", "Tables, significance and figures of finished runs."
     ),
-    "compare": LazyVerb("beir_eval.cli.compare", "See which queries two runs differ on, and why."),
+    "compare": COMPARE,
     "verify": LazyVerb("beir_eval.cli.verify", "See whether run folders are as they were written."),
     "evaluate": LazyVerb("beir_eval.cli.evaluate", "Measure TREC runs."),
     "retrieve": LazyVerb("beir_eval.cli.retrieve", "Find passages by BM25: the first stage alone."),
@@ -28,10 +31,6 @@ DEMO = LazyVerb(
 )
 INSPECT = LazyVerb(
     "beir_eval.cli.inspect", "Show why passages of a saved ranking rank where they do."
-)
-COMPARE = LazyVerb(
-    "beir_eval.cli.compare_rankings",
-    "See what moved from one ranking to another, and whose scores moved it.",
 )
 PERSONA_REPORT = LazyVerb(
     "beir_eval.cli.persona_report",

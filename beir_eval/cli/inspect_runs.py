@@ -2,10 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterator
+from collections.abc import Iterator
 from pathlib import Path
 
-from beir_eval.cli.inspect_sources import Grades, Listed, choose, unknown_query
 from beir_eval.errors import RunFolderError
 from beir_eval.experiment.rankings import RANKINGS, Ranked, index_rankings, ranking_at
 from beir_eval.experiment.run_folder import DATA_FOLDER, DataFolder, RunFolder
@@ -13,7 +12,9 @@ from beir_eval.persona_report.sources import Source, find_sources
 from mcranker.cli.invocation import say
 from mcranker.paths import is_file, is_folder
 from personas.ensembles import highest_score
+from personas.errors import SchemaError
 from personas.format import counted
+from personas.io.chosen import Grades, Listed, choose, place_of_query
 from personas.io.lines import place_of
 from personas.ranking.record import OtherRanking, RankingRecord
 
@@ -31,19 +32,31 @@ def run_folder_of(source: str) -> Path | None:
         RunFolderError: it is a folder, but of no run; names those in it.
     """
     path = Path(source)
-    if is_folder(path):
-        if not (path / _MANIFEST).is_file():
-            raise RunFolderError(_not_one(path))
-        if path.resolve().name == DATA_FOLDER:
-            data = DataFolder.open(path).manifest
-            raise RunFolderError(
-                f"{source}: holds what was ranked ({data.dataset}); give the folder of a run "
-                "beside it"
-            )
-        return _named(path)
-    folder = _named(path.parent)
-    is_run = path.name == RANKINGS and is_file(folder / _MANIFEST)
-    return folder if is_run and (folder.parent / DATA_FOLDER).is_dir() else None
+    if not is_folder(path):
+        folder = path.parent.resolve() if path.parent.name in {"", ".."} else path.parent
+        is_run = path.name == RANKINGS and is_file(folder / _MANIFEST)
+        return folder if is_run and is_folder(folder.parent / DATA_FOLDER) else None
+    if not is_file(path / _MANIFEST):
+        found = [
+            manifest.parent
+            for pattern in (f"*/{_MANIFEST}", f"*/*/{_MANIFEST}")
+            for manifest in sorted(path.glob(pattern))
+            if is_file(manifest.parent / RANKINGS)
+        ]
+        if not found:
+            raise RunFolderError(f"{source!r} is no run; give a folder that 'beir-eval run' made")
+        named = ", ".join(repr(str(folder)) for folder in found[:_MOST_NAMED])
+        more = f" and {len(found) - _MOST_NAMED} more" if len(found) > _MOST_NAMED else ""
+        count = counted(len(found), "run")
+        raise RunFolderError(
+            f"{source!r} is no run, but holds {count}: {named}{more}; give one of them"
+        )
+    if path.resolve().name == DATA_FOLDER:
+        data = DataFolder.open(path).manifest
+        raise RunFolderError(
+            f"{source}: holds what was ranked ({data.dataset}); give the folder of a run beside it"
+        )
+    return path.resolve() if path.name in {"", ".."} else path
 
 
 def choose_from_run(
@@ -66,9 +79,20 @@ def choose_from_run(
     known = source.data.qrels() if grades is None else grades
     ids = [query_id for query_id in texts if query_id in ranked.offsets]
     if query is None and len(ids) > 1:
-        _say_what_is_lacking(source, ids, texts)
+        if lost := [query_id for query_id in texts if query_id not in ranked.offsets]:
+            are = f"{counted(len(lost), 'query', 'queries')} {'is' if len(lost) == 1 else 'are'}"
+            why = _why_not(source, lost[0])
+            say(f"{are} not among them; the first, {lost[0]!r}, {why}")
         return choose(_lines(path, ranked, ids), None, known)
-    query_id = _picked(source, query, ids, texts)
+    if query is None:
+        query_id = ids[0]
+    elif query in texts and query not in ids:
+        raise RunFolderError(f"{source.run.path}: query {query!r} {_why_not(source, query)}")
+    else:
+        try:
+            query_id = ids[place_of_query(query, ids)]
+        except SchemaError as error:
+            raise RunFolderError(f"{source.run.path}: {error}") from None
     ranking = _ranking(path, ranked, query_id)
     assert ranking is not None, "it was picked among those"
     wanted = set(ranking.ids)
@@ -86,35 +110,11 @@ def choose_from_run(
     return ranking.with_texts(passages).beside(grades=known.get(query_id), other=other)
 
 
-def _picked(source: Source, query: str | None, ids: list[str], texts: Collection[str]) -> str:
-    if query is None:
-        return ids[0]
-    if query in ids:
-        return query
-    if query in texts:
-        raise RunFolderError(f"{source.run.path}: query {query!r} {_why_not(source, query)}")
-    number = int(query) if query.isascii() and query.isdigit() else 0
-    if 1 <= number <= len(ids):
-        return ids[number - 1]
-    raise RunFolderError(f"{source.run.path}: {unknown_query(query, ids)}")
-
-
 def _why_not(source: Source, query_id: str) -> str:
     if not source.run.manifest.finished:
         return "is not ranked yet; run the same 'beir-eval run' again"
     reason = source.run.metrics().failed.get(query_id)
     return f"was not ranked: {reason}" if reason else "was not ranked"
-
-
-def _say_what_is_lacking(source: Source, ids: list[str], texts: Collection[str]) -> None:
-    ranked = set(ids)
-    lost = [query_id for query_id in texts if query_id not in ranked]
-    if lost:
-        are = "is" if len(lost) == 1 else "are"
-        say(
-            f"{counted(len(lost), 'query', 'queries')} {are} not among them; the first, "
-            f"{lost[0]!r}, {_why_not(source, lost[0])}"
-        )
 
 
 def _lines(path: Path, ranked: Ranked, ids: list[str]) -> Iterator[tuple[str, bytes]]:
@@ -129,24 +129,3 @@ def _ranking(path: Path, ranked: Ranked, query_id: str) -> RankingRecord | None:
         return None
     with path.open("rb") as lines:
         return ranking_at(path, lines, ranked.offsets[query_id])
-
-
-def _named(folder: Path) -> Path:
-    """Return the folder by its name, which ``.`` alone does not show."""
-    return folder if folder.name not in {"", ".."} else folder.resolve()
-
-
-def _not_one(path: Path) -> str:
-    """Return the message about a folder that is no run."""
-    found = [
-        manifest.parent
-        for pattern in (f"*/{_MANIFEST}", f"*/*/{_MANIFEST}")
-        for manifest in sorted(path.glob(pattern))
-        if (manifest.parent / RANKINGS).is_file()
-    ]
-    if not found:
-        return f"{str(path)!r} is no run; give a folder that 'beir-eval run' made"
-    named = ", ".join(repr(str(folder)) for folder in found[:_MOST_NAMED])
-    more = f" and {len(found) - _MOST_NAMED} more" if len(found) > _MOST_NAMED else ""
-    count = counted(len(found), "run")
-    return f"{str(path)!r} is no run, but holds {count}: {named}{more}; give one of them"

@@ -3,30 +3,26 @@
 from __future__ import annotations
 
 from dataclasses import asdict
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import click
 
-from mcranker.cli.failures import DONE, envelope
+from beir_eval.persona_report.build import PersonaReport, ReportedRun, write_persona_report
+from mcranker.cli.failures import DONE, print_json
 from mcranker.cli.files import output
 from mcranker.cli.invocation import Invocation, say
 from mcranker.cli.made import command_line, today
 from mcranker.cli.number_types import WholeNumber
 from mcranker.cli.progress import Live, RunTracker, live_is_wanted
-from mcranker.cli.verb import Verb, output_flag, quiet_flag
+from mcranker.cli.verb import Verb, flag, output_flag, quiet_flag
 from personas.format import counted
 from personas.sanitize import one_line
-
-if TYPE_CHECKING:
-    from beir_eval.persona_report.build import PersonaReport, ReportedRun
 
 _MOST_PROCESSES = 61
 _UNKNOWN = "-"
 
 
 def _report(ctx: click.Context) -> int:
-    from beir_eval.persona_report.build import write_persona_report
-
     given = ctx.params
     quiet, tracker = given["quiet"], RunTracker(None, stage="reading")
     ctx.ensure_object(Invocation).reached = lambda: (
@@ -48,25 +44,17 @@ def _report(ctx: click.Context) -> int:
             date=today(),
         )
     if not quiet:
-        _say_notes(report)
+        for sentence in report.left_out:
+            say(sentence)
+        for note in dict.fromkeys(each for run in report.runs for each in run.survey.notes):
+            titles = [run.survey.title for run in report.runs if note in run.survey.notes]
+            count = f"{len(titles)} of {len(report.runs)} runs"
+            say(f"{titles[0] if len(titles) == 1 else count}: {note}")
+    if given["output"] == "json":
+        return print_json(report=_record(report))
     with output(None) as write:
-        if given["output"] == "json":
-            write(envelope(DONE, [], report=_record(report)))
-        else:
-            write("".join(f"{line}\n" for line in _lines(report)))
+        write("".join(f"{line}\n" for line in _lines(report)))
     return DONE
-
-
-def _say_notes(report: PersonaReport) -> None:
-    for sentence in report.left_out:
-        say(sentence)
-    titles_of: dict[str, list[str]] = {}
-    for run in report.runs:
-        for note in run.survey.notes:
-            titles_of.setdefault(note, []).append(run.survey.title)
-    for note, titles in titles_of.items():
-        who = titles[0] if len(titles) == 1 else f"{len(titles)} of {len(report.runs)} runs"
-        say(f"{who}: {note}")
 
 
 def _lines(report: PersonaReport) -> list[str]:
@@ -130,24 +118,24 @@ command = Verb(
     _report,
     params=[
         click.Argument(["runs"], nargs=-1, required=True, metavar="RUNS..."),
-        click.Option(
-            ["--out"],
+        flag(
+            "--out",
+            "Where the pages go: a new or empty folder, or a former report, which is replaced once "
+            "the new one is whole.",
             required=True,
             metavar="FOLDER",
-            help="Where the pages go: a new or empty folder, or a former report, which is "
-            "replaced once the new one is whole.",
         ),
-        click.Option(
-            ["--against"],
+        flag(
+            "--against",
+            "The run over the same data to compare with. Without: DIRECT with the same highest "
+            "score, else the first run without a team; given, or beside the run.",
             metavar="LABEL|FOLDER|none",
-            help="The run over the same data to compare with. Without: DIRECT with the same "
-            "highest score, else the first run without a team; given, or beside the run.",
         ),
-        click.Option(
-            ["--processes"],
+        flag(
+            "--processes",
+            "How many make pages at the same time. Without: one a processor, 8 at most.",
             type=WholeNumber(1, _MOST_PROCESSES),
             metavar="N",
-            help="How many make pages at the same time. Without: one a processor, 8 at most.",
         ),
         output_flag("report", said="What is printed. "),
         quiet_flag(),

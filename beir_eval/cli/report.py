@@ -6,16 +6,23 @@ import re
 from collections.abc import Iterator, Mapping, Sequence
 from glob import escape, glob
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import click
 
 from beir_eval.cli.flags import STATISTICS, run_folders, statistics_flags
+from beir_eval.errors import SettingError
+from beir_eval.experiment.foreign import check_template
+from beir_eval.experiment.run_folder import find_runs
+from beir_eval.report.as_json import render_json
+from beir_eval.report.build import build_report
+from beir_eval.report.texts import render_latex, render_markdown
+from mcranker.cli.failures import DONE
 from mcranker.cli.files import Reads, Writes, output
 from mcranker.cli.invocation import say
 from mcranker.cli.made import command_line, today
 from mcranker.cli.number_types import RealNumber
-from mcranker.cli.verb import GroupedOption, Verb, quiet_flag
+from mcranker.cli.verb import Verb, flag, quiet_flag
 from mcranker.paths import is_file
 from personas.format import counted
 
@@ -24,50 +31,31 @@ if TYPE_CHECKING:
 
 NAME = "report"
 
-_SUFFIXES = {"md": ".md", "html": ".html", "latex": ".tex", "json": ".json"}
-_FORMAT_OF = {suffix: name for name, suffix in _SUFFIXES.items()}
-
-
-class _Formats(click.ParamType[Any]):
-    """Names of forms with commas between them, or ``all``."""
-
-    name = "md,html,latex,json|all"
-
-    def convert(
-        self, value: Any, param: click.Parameter | None, ctx: click.Context | None
-    ) -> tuple[str, ...]:
-        names = value.split(",") if isinstance(value, str) else list(value)
-        if names == ["all"]:
-            return tuple(_SUFFIXES)
-        for name in names:
-            if name not in _SUFFIXES:
-                self.fail(f"{name!r} is none of {', '.join(_SUFFIXES)}, all", param, ctx)
-        return tuple(dict.fromkeys(names))
+_SUFFIXES = {".md": "md", ".html": "html", ".tex": "latex", ".json": "json"}
 
 
 def _report(ctx: click.Context) -> int:
     given = ctx.params
-    out, formats = given["out"], given["formats"]
-    file = out is not None and _is_one_file(out)
-    if file:
-        by_suffix = _FORMAT_OF[Path(out).suffix.lower()]
-        if formats and formats != (by_suffix,):
-            raise click.UsageError(
-                f"--out {out!r} is a file for {by_suffix}, and --format says {','.join(formats)}; "
-                "leave --format out, or name a folder",
-                ctx,
-            )
-        formats = (by_suffix,)
-    elif out is None:
-        formats = formats or ("md",)
-        if len(formats) > 1:
-            raise click.UsageError("several formats need a folder: name one by --out", ctx)
-    elif Path(out).exists() and not Path(out).is_dir():
-        suffixes = ", ".join(_FORMAT_OF)
+    out, form = given["out"], given["format"]
+    by_suffix = None if out is None else _SUFFIXES.get(Path(out).suffix.lower())
+    if by_suffix and form not in (None, by_suffix):
         raise click.UsageError(
-            f"--out {out!r} is a file; name a folder, or a file that ends in {suffixes}", ctx
+            f"--out {out!r} is a file for {by_suffix}, and --format says {form}; "
+            "leave --format out, or name a folder",
+            ctx,
         )
-    report = _built(given)
+    if out is not None and not by_suffix and Path(out).exists() and not Path(out).is_dir():
+        raise click.UsageError(
+            f"--out {out!r} is a file; name a folder, or a file that ends in "
+            f"{', '.join(_SUFFIXES)}",
+            ctx,
+        )
+    names = ("measure", "baseline", "correction", "level", "margin", "provider_prices")
+    report = build_report(
+        find_runs(given["runs"]),
+        foreign=_foreign(given["run_files"]),
+        **{name: given[name] for name in names},
+    )
     unfinished = [place for section in report.sections for place in section.unfinished]
     if unfinished and not given["quiet"]:
         dataset, label = unfinished[0]
@@ -75,25 +63,21 @@ def _report(ctx: click.Context) -> int:
             f"{counted(len(unfinished), 'run')} not finished and left out, e.g. {label!r} on "
             f"{dataset}; the same 'beir-eval run' again finishes it"
         )
-    if out is None or file:
+    if out is None or by_suffix:
         with output(out) as write:
-            write(_rendered(ctx, report, formats[0], {}))
-        return 0
-    written = _write_folder(ctx, Path(out), report, formats or tuple(_SUFFIXES))
+            write(_rendered(ctx, report, by_suffix or form or "md", {}))
+        return DONE
+    written = _write_folder(ctx, Path(out), report, [form] if form else [*_SUFFIXES.values()])
     if not given["quiet"]:
         say(f"wrote {', '.join(written)} to {out!r}")
-    return 0
-
-
-def _is_one_file(out: str) -> bool:
-    return Path(out).suffix.lower() in _FORMAT_OF
+    return DONE
 
 
 def _files_of(out: str) -> list[str]:
     """Return the file that ``--out`` names, or those of the folder that are there."""
-    if _is_one_file(out):
+    if Path(out).suffix.lower() in _SUFFIXES:
         return [out]
-    files = (Path(out, f"{NAME}{suffix}") for suffix in _FORMAT_OF)
+    files = (Path(out, f"{NAME}{suffix}") for suffix in _SUFFIXES)
     return [str(file) for file in files if is_file(file)]
 
 
@@ -105,17 +89,6 @@ def _files_of_run(text: str | None) -> Iterator[str]:
         yield from (path, *glob(escape(path).replace("{dataset}", "*")))  # noqa: PTH207
 
 
-def _built(given: Mapping[str, Any]) -> Report:
-    from beir_eval.experiment.run_folder import find_runs
-    from beir_eval.report.build import build_report
-
-    foreign = _foreign(given["run_files"])
-    names = ("measure", "baseline", "correction", "level", "margin", "provider_prices")
-    return build_report(
-        find_runs(given["runs"]), foreign=foreign, **{name: given[name] for name in names}
-    )
-
-
 def _foreign(texts: Sequence[str]) -> dict[str, str]:
     """Return label -> path of TREC runs; without a label, the file's name without its ending.
 
@@ -123,9 +96,6 @@ def _foreign(texts: Sequence[str]) -> dict[str, str]:
         SettingError: two have one label, or one is empty.
         SuiteError: a path has other braces than those of ``{dataset}``.
     """
-    from beir_eval.errors import SettingError
-    from beir_eval.experiment.foreign import check_template
-
     found: dict[str, str] = {}
     for text in texts:
         label, equals, path = text.partition("=")
@@ -141,7 +111,7 @@ def _foreign(texts: Sequence[str]) -> dict[str, str]:
 
 
 def _write_folder(
-    ctx: click.Context, folder: Path, report: Report, formats: tuple[str, ...]
+    ctx: click.Context, folder: Path, report: Report, formats: Sequence[str]
 ) -> list[str]:
     """Write a file a form, and the figures that Markdown and LaTeX refer to; return their names."""
     files: dict[str, str] = {}
@@ -153,8 +123,9 @@ def _write_folder(
             if section.figure:
                 figures[section.name] = f"{re.sub(r'[^A-Za-z0-9._-]', '_', section.name)}.svg"
                 files[figures[section.name]] = render_svg(section.figure)
-    for name in formats:
-        files[f"{NAME}{_SUFFIXES[name]}"] = _rendered(ctx, report, name, figures)
+    for suffix, form in _SUFFIXES.items():
+        if form in formats:
+            files[f"{NAME}{suffix}"] = _rendered(ctx, report, form, figures)
     folder.mkdir(parents=True, exist_ok=True)
     for file, text in files.items():
         with output(str(folder / file)) as write:
@@ -162,18 +133,12 @@ def _write_folder(
     return list(files)
 
 
-def _rendered(ctx: click.Context, report: Report, name: str, figures: Mapping[str, str]) -> str:
-    if name == "md":
-        from beir_eval.report.texts import render_markdown
-
+def _rendered(ctx: click.Context, report: Report, form: str, figures: Mapping[str, str]) -> str:
+    if form == "md":
         return render_markdown(report, figures=figures)
-    if name == "latex":
-        from beir_eval.report.texts import render_latex
-
+    if form == "latex":
         return render_latex(report, figures=figures)
-    if name == "json":
-        from beir_eval.report.as_json import render_json
-
+    if form == "json":
         return render_json(report, per_query=ctx.params["per_query"])
     from beir_eval.report.html import render_html
     from mcranker import __version__
@@ -187,56 +152,54 @@ command = Verb(
     _report,
     params=[
         click.Argument(["runs"], type=run_folders(), nargs=-1, required=True, metavar="RUNS..."),
-        click.Option(
-            ["--format", "formats"],
-            type=_Formats(),
-            metavar="md,html,latex,json|all",
-            help="One or several. Without: as the file of --out ends; all of them into a folder; "
-            "md to standard output.",
+        flag(
+            "--format",
+            "Without: as the file of --out ends; each of them into a folder; md to standard "
+            "output.",
+            type=click.Choice([*_SUFFIXES.values()]),
         ),
-        click.Option(
-            ["--out"],
+        flag(
+            "--out",
+            "Write report.md, report.html, report.tex, report.json and the figures into a folder, "
+            "or one file that ends in .md, .html, .tex or .json. Without: standard output.",
             type=Writes(_files_of),
             metavar="FOLDER|FILE",
-            help="Write report.md, report.html, report.tex, report.json and the figures into a "
-            "folder, or one file that ends in .md, .html, .tex or .json. Without: standard output.",
         ),
-        click.Option(
-            ["--measure"],
+        flag(
+            "--measure",
+            "Measure in the tables, as ir-measures writes it: nDCG@10, R@100, AP(rel=2). Computed "
+            "from the runs if need be. Without: the first measure of the runs.",
             metavar="NAME",
-            help="What the tables show, as ir-measures writes it: nDCG@10, R@100, AP(rel=2). "
-            "Computed from the runs if need be. Without: the first measure of the runs.",
         ),
-        click.Option(
-            ["--run-file", "run_files"],
+        flag(
+            "--run-file run_files",
+            "A TREC run of another program, a row of each section that has its queries. May be "
+            "repeated, and packed (.gz). {dataset} in FILE is the name of each data set.",
             type=Reads(files=_files_of_run),
             multiple=True,
             metavar="[LABEL=]FILE",
-            help="A TREC run of another program, a row of each section that has its queries. "
-            "May be repeated, and packed (.gz). {dataset} in FILE is the name of each data set.",
         ),
-        click.Option(["--per-query"], is_flag=True, help="Every query's values in the JSON."),
-        click.Option(
-            ["--provider-prices"],
+        flag("--per-query", "Every query's values in the JSON.", is_flag=True),
+        flag(
+            "--provider-prices",
+            "Price answers of other servers (--base-url) like the provider's own of that model. "
+            "Without, their cost is not known.",
             is_flag=True,
-            help="Price answers of other servers (--base-url) like the provider's own of that "
-            "model. Without, their cost is not known.",
         ),
-        GroupedOption(
-            ["--baseline"],
+        flag(
+            "--baseline",
+            "Compare with this ranker, or with 'first stage'. Without: the suite's baseline, else "
+            "the first stage.",
             metavar="LABEL",
             section=STATISTICS,
-            help="Compare with this ranker, or with 'first stage'. Without: the suite's baseline, "
-            "else the first stage.",
         ),
-        GroupedOption(
-            ["--level"],
+        flag(
+            "--level",
+            "Confidence level of the intervals.",
             type=RealNumber(0, 1, min_open=True, max_open=True),
             default=0.95,
-            show_default=True,
             metavar="X",
             section=STATISTICS,
-            help="Confidence level of the intervals.",
         ),
         *statistics_flags(),
         quiet_flag(),

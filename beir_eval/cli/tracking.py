@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
@@ -29,93 +29,69 @@ class CellTracker:
     """Counts the passages of one cell, those of queries in progress by the share of their scores.
 
     Attributes:
-        name: what the cell is called, e.g. ``"scifact, DIRECT(0,10) (2 of 14)"``.
-        queries: to be ranked in this cell.
-        total: passages to be ranked in this cell.
+        name: the cell's, e.g. ``"scifact, DIRECT(0,10) (2 of 14)"``.
+        sizes: passages of each query to be ranked in this cell.
         after: the work of the cells that follow, this one's being 1.
-        clock: the time in seconds.
     """
 
     name: str
-    queries: int
-    total: int | None
+    sizes: Mapping[str, int]
     after: float = 0.0
-    clock: Callable[[], float] = time.perf_counter
     queries_done: int = 0
     unit: str = "passages"
     _used: UsageTable = field(default_factory=UsageTable)
     _usage: dict[str, UsageTable] = field(default_factory=dict)
     _finished: int = 0
-    _sizes: dict[str, int] = field(default_factory=dict)
     _shares: dict[str, float] = field(default_factory=dict)
-    _since: float = field(init=False)
-
-    def __post_init__(self) -> None:
-        self._since = self.clock()
 
     def take(self, event: Event) -> None:
         """Count one event."""
         match event:
-            case events.RankingStarted(query_id=query_id, passages=passages, usage=usage):
-                self._sizes[query_id] = passages
+            case events.RankingStarted(query_id=query_id, usage=usage):
                 self._usage[query_id] = usage
             case events.PassageScored(query_id=query_id, done=done, total=total):
                 self._shares[query_id] = done / max(total, 1)
-            case _:
-                pass
 
-    def end_query(self, query_id: str, passages: int) -> None:
-        """Count one query that is finished, or failed, and its passages."""
+    def end_query(self, query_id: str) -> None:
+        """Count one query that is finished, or failed."""
         self.queries_done += 1
-        self._finished += passages
-        self._sizes.pop(query_id, None)
+        self._finished += self.sizes.get(query_id, 0)
         self._shares.pop(query_id, None)
         self._used = merged([self._used, self._usage.pop(query_id, UsageTable())])
 
     @property
+    def total(self) -> int:
+        """Passages to be ranked."""
+        return sum(self.sizes.values())
+
+    @property
     def stage(self) -> str:
         """The cell, and how many of its queries are done."""
-        return f"{self.name}, query {min(self.queries_done + 1, self.queries)} of {self.queries}"
+        queries = len(self.sizes)
+        return f"{self.name}, query {min(self.queries_done + 1, queries)} of {queries}"
 
     @property
     def done(self) -> int:
         """Passages that are ranked, or would be if scores counted as passages."""
-        under_way = sum(
-            self._sizes.get(query_id, 0) * share for query_id, share in self._shares.items()
-        )
-        return self._finished + int(under_way)
+        shares = self._shares.items()
+        return self._finished + int(sum(self.sizes.get(each, 0) * share for each, share in shares))
 
     @property
     def reached(self) -> str:
         """Progress in words."""
-        return f"in {self.name}, after {self.queries_done} of {self.queries} queries"
-
-    @property
-    def elapsed(self) -> float:
-        """Seconds since the cell began."""
-        return self.clock() - self._since
+        return f"in {self.name}, after {self.queries_done} of {len(self.sizes)} queries"
 
     @property
     def used(self) -> str:
         """Calls, tokens and cost of this cell so far; of queries in progress as well."""
         return used_text([self._used, *self._usage.values()])
 
-    def per_second(self) -> float | None:
-        elapsed = self.elapsed
-        return self.done / elapsed if self.done and elapsed > 0 else None
-
-    def seconds_left(self) -> float | None:
-        rate = self.per_second()
-        if rate is None or not self.total:
-            return None
-        return (self.total * (1 + self.after) - self.done) / rate
-
 
 class Display(Watch):
     """Shows the cell in progress, and a line for each one that is done, on standard error.
 
     Args:
-        invocation: is told how far the work has come.
+        invocation: receives the progress, for an interrupt.
         quiet: show nothing.
 
     Attributes:
@@ -126,23 +102,18 @@ class Display(Watch):
         self._invocation = invocation
         self._quiet = quiet
         self._live: Live | None = None
-        self._sizes: dict[str, int] = {}
-        self.tracker = CellTracker("", 0, None)
+        self._since = time.perf_counter()
+        self.tracker = CellTracker("", {})
 
     def dataset_begins(self, spec: DatasetSpec) -> None:
         self._invocation.doing(f"preparing the data set {spec.name}")
 
     def cell_begins(self, cell: RunJob, place: int, count: int, scores_after: int) -> None:
-        queries = cell.open_queries
-        self._sizes = {query_id: len(cell.prepared.run[query_id]) for query_id in queries}
+        sizes = {query_id: len(cell.prepared.run[query_id]) for query_id in cell.open_queries}
         name = plain(f"{cell.prepared.manifest.dataset}, {cell.spec.label} ({place} of {count})")
-        self.tracker = CellTracker(
-            name,
-            len(queries),
-            sum(self._sizes.values()),
-            after=scores_after / max(1, cell.scores_ahead),
-        )
+        self.tracker = CellTracker(name, sizes, after=scores_after / max(1, cell.scores_ahead))
         self._invocation.reached = lambda: f"{self.tracker.reached}; run it again to go on"
+        self._since = time.perf_counter()
         self._live = Live(self.tracker, wanted=live_is_wanted(quiet=self._quiet))
         self._live.__enter__()
 
@@ -152,7 +123,7 @@ class Display(Watch):
             self._live.update()
 
     def query_done(self, ranked: RankedQuery) -> None:
-        self.tracker.end_query(ranked.query.id, self._sizes.get(ranked.query.id, 0))
+        self.tracker.end_query(ranked.query.id)
         if self._live is not None:
             self._live.update()
 
@@ -160,7 +131,7 @@ class Display(Watch):
         self.close()
         if self._quiet:
             return
-        took = seconds(self.tracker.elapsed)
+        took = seconds(time.perf_counter() - self._since)
         reused = f", {result.reused:,} from the ledger" if result.reused else ""
         calls = f"{counted(result.calls, 'call')}{reused}, {took}"
         if result.metrics is not None:

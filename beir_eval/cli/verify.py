@@ -2,36 +2,29 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
-
 import click
 
-from mcranker.cli.failures import DONE, ERROR, print_json
+from beir_eval.experiment.run_folder import DataFolder, RunFolder, find_runs
+from mcranker.cli.failures import DONE, ERROR, Failure, print_json
 from mcranker.cli.invocation import say
 from mcranker.cli.verb import Verb, output_flag
+from personas.console import print_page, table
 from personas.format import counted
-
-if TYPE_CHECKING:
-    from beir_eval.experiment.run_folder import DataFolder, RunFolder
 
 
 def _verify(ctx: click.Context) -> int:
-    from beir_eval.experiment.run_folder import find_runs
-    from personas.console import print_page, table
-    from personas.sanitize import plain
-
     runs = find_runs(ctx.params["runs"])
     data = {run.path.parent: run.data() for run in runs}
     folders: list[RunFolder | DataFolder] = [*data.values(), *runs]
     rows = [(str(folder.path), *_state(folder)) for folder in folders]
     changed = [row for row in rows if row[2]]
     message = f"{counted(len(changed), 'folder')} not as written; bring back the whole folders"
-    errors = [{"code": "FilesChanged", "message": message, "retryable": False}] if changed else []
     code = ERROR if changed else DONE
     if ctx.params["output"] == "json":
+        errors = [Failure("FilesChanged", message).entry] if changed else []
         keys = ("folder", "state", "files")
         return print_json(code, errors, folders=[dict(zip(keys, row, strict=True)) for row in rows])
-    shown = ((plain(folder), state, plain(", ".join(files))) for folder, state, files in rows)
+    shown = ((folder, state, ", ".join(files)) for folder, state, files in rows)
     made = table(["folder", "state", "files"], shown)
     print_page(lambda console: console.print(made))
     if changed:
@@ -41,8 +34,6 @@ def _verify(ctx: click.Context) -> int:
 
 def _state(folder: RunFolder | DataFolder) -> tuple[str, list[str]]:
     """``"as written"``, ``"changed"`` or why that is not known, and the files that changed."""
-    from beir_eval.experiment.run_folder import RunFolder
-
     if isinstance(folder, RunFolder) and not folder.manifest.finished:
         return "not verified: not finished", []
     if not folder.manifest.files:

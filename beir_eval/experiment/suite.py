@@ -8,7 +8,7 @@ paper_table = "table_5_and_1"           # the paper's numbers that appear beside
 paper_rows = ["RankT5 (fine-tuned T5 XL)"]  # rows of that table that are shown and not run
 depth = 100                             # passages a query; 100 without
 
-[settings]                              # for all rankers; options of `RankerConfig`, and models
+[settings]                              # options that all rankers take
 preset = "paper"
 
 [models]                                # names for models, to be used below
@@ -250,7 +250,7 @@ def _find(name_or_path: str | os.PathLike[str]) -> tuple[Traversable, str, Path 
             f"no suite {given!r}: neither a file nor one that comes with the package; "
             f"{hint(given, names)}"
         )
-    return path, given, path.parent
+    return path, given, path.absolute().parent
 
 
 def _text(file: Traversable) -> str:
@@ -260,13 +260,17 @@ def _text(file: Traversable) -> str:
 def _models(
     form: SuiteForm, place: str, base: Path | None, given: Mapping[str, str]
 ) -> dict[str, str]:
-    from beir_eval.experiment.suite_options import checked_model, located_model
+    from beir_eval.experiment.suite_options import checked_model
+    from mcranker.rankers.keys import located
 
     for name in given:
         if name not in form.models:
             raise SuiteError(f"{place}: no model {name!r} in [models]; {hint(name, form.models)}")
-    written = {name: located_model(model, base) for name, model in form.models.items()}
-    merged = {**written, **given}
+    merged = {
+        name: model if base is None else located("model", model, base)
+        for name, model in form.models.items()
+    }
+    merged |= given
     for name, model in merged.items():
         checked_model(model, f"{place}: models: {name}")
     return merged

@@ -11,18 +11,12 @@ import unicodedata
 from collections.abc import Iterable, Mapping
 from typing import Annotated, Any
 
-from pydantic import (
-    BaseModel,
-    BeforeValidator,
-    ConfigDict,
-    Field,
-    PlainValidator,
-    ValidationError,
-)
+from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, PlainValidator, ValidationError
 
 from beir_eval.errors import SuiteError
 from beir_eval.experiment.foreign import check_template
 from beir_eval.experiment.run_folder import DATA_FOLDER, FIRST_STAGE, FigureNote
+from mcranker.rankers.keys import shared_keys
 from mcranker.topics import TopicField
 from personas.errors import shown
 
@@ -187,17 +181,11 @@ def _explain(failure: ValidationError) -> str:
         return f"{place}the key {key!r} is missing; add it"
     if first["type"] == "extra_forbidden":
         form = _FORMS[str(first["loc"][0])] if tables else SuiteForm
-        if not tables and _is_option(key):
+        if not tables and key in shared_keys():
             return f"{key!r} is an option of rankers; write it under [settings] or beside a label"
         return f"{place}there is no key {key!r}; {hint(key, form.model_fields)}"
     why = first["ctx"]["error"] if first["type"] == "value_error" else first["msg"]
     return f"{place}{key}={shown(first['input'])}: {why}"
-
-
-def _is_option(key: str) -> bool:
-    from mcranker.config import RankerConfig
-
-    return key in RankerConfig.model_fields or key == "model" or key.endswith("_model")
 
 
 def _check_labels(form: SuiteForm, place: str) -> None:

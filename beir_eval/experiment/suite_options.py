@@ -1,4 +1,4 @@
-"""Options of a suite's rankers: which there are, what they may be, and where their files lie."""
+"""Options of a suite's rankers: checked as on the command line, with files beside the suite's."""
 
 from __future__ import annotations
 
@@ -7,24 +7,23 @@ import os
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
-from types import NoneType
-from typing import TYPE_CHECKING, Any, cast, get_args
+from typing import TYPE_CHECKING, Any, cast
 
 from beir_eval.errors import SuiteError
+from mcranker.config import MOST_IN_A_CALL, RankerConfig
+from mcranker.errors import ConfigError, MCRankerError, UnsupportedCapability
+from mcranker.llm.chat import Capabilities
+from mcranker.models import MODEL_OPTIONS
 from mcranker.paths import is_file
+from mcranker.rankers import RANKERS
+from mcranker.rankers.keys import Key, check_names, keys_of, located
+from personas import PersonasError
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
     from mcranker.rankers import Ranker
 
-_KEPT_OUT = {
-    "api_key": "keys are not kept in files; set OPENAI_API_KEY or ANTHROPIC_API_KEY",
-    "ledger": "one ledger serves all runs; name it by --ledger",
-    "config": "write its fields one by one, each as a key of its own",
-}
-_TEAM_FILES = {".yaml", ".yml", ".json"}
-_NONE = "none"
 _STAND_IN = "a collection of documents"
 
 
@@ -53,56 +52,29 @@ class Options:
         Raises:
             SuiteError: there is no such ranker; it does not take an option, or refuses a value.
         """
-        from mcranker.errors import ConfigError
-        from mcranker.rankers import RANKERS
-
+        what, given = f"the ranker {ranker!r}", {**self.settings, **own}
         try:
-            kind = RANKERS.get(ranker)
+            if "ledger" in given:
+                raise ConfigError("one ledger serves all runs; give it as --ledger")
+            known = keys_of(ranker)
+            check_names(given, known, what)
+            options = {name: self._value(known[name], given[name], place) for name in given}
         except ConfigError as failure:
             raise SuiteError(f"{place}: {failure}") from failure
-        takes = _options_of(kind)
-        options = {}
-        for name, value in {**self.settings, **own}.items():
-            if name not in takes:
-                raise SuiteError(f"{place}: {self._unknown(name, own, ranker, takes)}")
-            options[name] = self._value(name, value, takes[name], place)
-        _try_out(kind, options, place)
+        _try_out(RANKERS.get(ranker), options, place)
         return options
 
-    def _unknown(
-        self, name: str, own: Mapping[str, Any], ranker: str, takes: Mapping[str, object]
-    ) -> str:
-        said = f"the ranker {ranker!r} takes no option {name!r}"
-        if name in _KEPT_OUT:
-            return f"{said}; {_KEPT_OUT[name]}"
-        if name not in own:
-            from mcranker.rankers import RANKERS
-
-            others = [each for each in RANKERS.names if name in _options_of(RANKERS.get(each))]
-            if others:
-                return f"{said} of [settings]; put it beside the labels of {', '.join(others)}"
-        close = difflib.get_close_matches(name, takes, n=1)
-        hint = f"did you mean {close[0]!r}?" if close else "see 'mcranker rank --help' for all"
-        return f"{said}; {hint}"
-
-    def _value(self, name: str, value: Any, default: object, place: str) -> Any:
-        where = f"{place}: {name}"
-        if name == "model" or name.endswith("_model"):
-            model = _text(value, where)
-            if model in self.models:
-                return self.models[model]
-            return checked_model(located_model(model, self.base), where, self.models)
-        if name == "members":
+    def _value(self, key: Key, value: Any, place: str) -> Any:
+        if key.name == "members":
             return self._members(value, place)
-        if name == "base_url":
-            return _text(value, where)
-        if name == "team":
-            return self._team(value, where)
-        if name == "prompts" and isinstance(value, str):
-            return self._prompts(value)
-        if isinstance(default, bool) and not isinstance(value, bool):
-            raise SuiteError(f"{where}={value!r}: write true or false")
-        return None if value == _NONE and _may_be_none(name) else value
+        if isinstance(value, str) and value in self.models and key.name in MODEL_OPTIONS:
+            return self.models[value]
+        if self.base is not None:
+            value = located(key.name, value, self.base)
+        found = key.read(value)
+        if key.name in MODEL_OPTIONS and found is not None:
+            checked_model(found, f"{place}: {key.name}", self.models)
+        return found if isinstance(value, str) else value
 
     def _members(self, value: Any, place: str) -> list[Any]:
         """Members of a fusion: names, and tables as beside labels, each with options of its own."""
@@ -124,33 +96,10 @@ class Options:
                 members.append(path if is_file(path) else name)
         return members
 
-    def _team(self, value: Any, where: str) -> str | list[str]:
-        if isinstance(value, list) and value and all(isinstance(each, str) for each in value):
-            return value
-        if not isinstance(value, str):
-            raise SuiteError(
-                f"{where}={value!r}: name a file, a team of the library, or a list of personas"
-            )
-        is_file = self.base is not None and Path(value).suffix.lower() in _TEAM_FILES
-        return beside(value, cast("Path", self.base)) if is_file else value
-
-    def _prompts(self, value: str) -> str:
-        from personas.templates import BUILTIN_SETS
-
-        return value if value in BUILTIN_SETS or self.base is None else beside(value, self.base)
-
 
 def beside(name: str, base: Path) -> str:
     """The whole path of a file that `base` holds, or that is somewhere else by its own path."""
     return os.path.abspath(base / Path(name).expanduser())  # noqa: PTH100 - links stay
-
-
-def located_model(model: str, base: Path | None) -> str:
-    """Return ``local:FILE`` with the file's whole path, if it lies in `base`; else the model."""
-    kind, colon, name = model.partition(":")
-    if base is None or kind != "local" or not is_file(path := beside(name, base)):
-        return model
-    return f"{kind}{colon}{path}"
 
 
 def checked_model(model: str, where: str, names: Mapping[str, str] | None = None) -> str:
@@ -173,18 +122,6 @@ def checked_model(model: str, where: str, names: Mapping[str, str] | None = None
     close = difflib.get_close_matches(model, names or (), n=1)
     hint = f"; did you mean {close[0]!r}?" if close else ""
     raise SuiteError(f"{where}={model!r} is no model: write {forms} or a name of [models]{hint}")
-
-
-def _options_of(kind: type[Ranker]) -> dict[str, object]:
-    """Option -> its default in the constructor; None for the fields of the configuration."""
-    return {name: default for name, default in kind.takes().items() if name not in _KEPT_OUT}
-
-
-def _may_be_none(name: str) -> bool:
-    from mcranker.config import RankerConfig
-
-    known = RankerConfig.model_fields.get(name)
-    return known is not None and NoneType in get_args(known.annotation)
 
 
 def _text(value: Any, where: str) -> str:
@@ -210,11 +147,7 @@ def _without_models(member: Any) -> Any:
 
 def _try_out(kind: type[Ranker], options: Mapping[str, Any], place: str) -> None:
     """Make the ranker with a model that is never asked, so that it refuses what it would later."""
-    from mcranker.config import MOST_IN_A_CALL, RankerConfig
-    from mcranker.errors import MCRankerError, UnsupportedCapability
-    from mcranker.llm.chat import Capabilities
     from mcranker.llm.scripted import ScriptedChat
-    from personas import PersonasError
 
     tried = {
         name: value

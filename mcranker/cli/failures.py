@@ -115,9 +115,9 @@ def as_flags(text: str) -> str:
     ``scoring="expected"`` becomes ``--scoring expected``, and ``top_k=10`` ``-o top_k=10``. Keys
     are never flags, so advice to pass one is left out.
     """
-    from mcranker.cli.options import NAMED
     from mcranker.config import RankerConfig
     from mcranker.models import MODEL_OPTIONS
+    from mcranker.rankers.keys import NAMED
 
     def respelled(found: re.Match[str]) -> str:
         name, value = found[1], found["bare"] if found["text"] is None else found["text"]

@@ -19,6 +19,7 @@ from mcranker.errors import ConfigError
 from mcranker.models import MODEL_OPTIONS
 from mcranker.rankers import RANKERS, Ranker
 from mcranker.rankers.keys import (
+    NAMED,
     Key,
     check_names,
     keys_of,
@@ -30,8 +31,6 @@ from mcranker.rankers.keys import (
 )
 
 _FIELDS = ("team_size", "scoring", "ensemble", "depth", "max_cost")
-NAMED = ("ranker", "model", "base_url", "team", *_FIELDS, "ledger")
-"""Options with flags of their own."""
 
 
 @dataclass(frozen=True, slots=True)

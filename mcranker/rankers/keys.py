@@ -24,6 +24,11 @@ from personas.errors import shown
 from personas.io.lines import read_text
 from personas.registry import Registry
 
+NAMED = (
+    *("ranker", "model", "base_url", "team", "team_size", "scoring", "ensemble", "depth"),
+    *("max_cost", "ledger"),
+)
+"""Options with flags of their own on the command line."""
 LONGEST_FILE = 1_000_000
 """Bytes of a configuration file."""
 
@@ -238,15 +243,20 @@ def located(name: str, value: Any, base: Path) -> Any:
     """Return an option's value, with the whole path of a file that lies beside its file."""
     if not isinstance(value, str):
         return value
-    beside = base / Path(value).expanduser()
+    beside = _whole_path(base, value)
     is_team = name == "team" and beside.suffix.lower() in _TEAM_FILES
     is_ledger = name == "ledger" and value not in ("default", "none")
     if is_team or is_ledger or (name == "prompts" and is_folder(beside)):
         return str(beside)
     if name in MODEL_OPTIONS and value.startswith("local:"):
-        model = base / Path(value.removeprefix("local:")).expanduser()
+        model = _whole_path(base, value.removeprefix("local:"))
         return f"local:{model}" if is_file(model) else value
     return value
+
+
+def _whole_path(base: Path, name: str) -> Path:
+    # Without "..", so that a model has one name; links stay.
+    return Path(os.path.abspath(base / Path(name).expanduser()))  # noqa: PTH100
 
 
 def needed_models(rankers: Iterable[tuple[str, Mapping[str, Any]]]) -> list[str]:

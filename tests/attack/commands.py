@@ -22,7 +22,7 @@ COMMANDS = {
             **VERBS,
             "inspect": LazyVerb("beir_eval.cli.inspect", ""),
             "demo": LazyVerb("beir_eval.cli.demo", ""),
-            "compare": LazyVerb("beir_eval.cli.compare_rankings", ""),
+            "compare": LazyVerb("beir_eval.cli.compare", ""),
         },
     ),
     "beir-eval": Verbs("beir-eval", EVAL_VERBS),

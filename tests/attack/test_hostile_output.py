@@ -135,7 +135,7 @@ def test_experiments_on_a_terminal(tmp_path: Path) -> None:
 @pytest.mark.usefixtures("terminal", "model")
 def test_a_suite_on_a_terminal(tmp_path: Path) -> None:
     suite = written(tmp_path / f"s{ODD_ID}.toml", SUITE)
-    for more in ([], ["--toml"], ["--output", "json"]):
+    for more in ([], ["--output", "json"]):
         assert "31mred" in harmless("beir-eval", "suites", suite, *more).stdout
 
 

@@ -85,7 +85,7 @@ def test_every_verb_says_which_files_it_reads_and_writes() -> None:
     }
     folders = {("beir-eval run", "out"), ("personas report", "out")}
     assert {key for key, kind in outputs.items() if not isinstance(kind, Writes)} == folders
-    assert len(outputs) == 13 + len(folders)
+    assert len(outputs) == 14 + len(folders)
     assert [
         (words, param.name)
         for words, command in WRITING.items()
@@ -149,7 +149,7 @@ INSIDE = [
     ("beir-eval retrieve", "dataset", "corpus.jsonl.gz"),
     ("beir-eval retrieve", "dataset", "topics.xml"),
     ("beir-eval compare", "dataset", "qrels/test.tsv"),
-    ("beir-eval compare", "a", "../data/qrels.tsv"),
+    ("beir-eval compare", "before", "../data/qrels.tsv"),
     ("beir-eval report", "runs", "scifact/direct/metrics.json"),
     *(("mcranker inspect", "file", name) for name in ("manifest.json", *RUN_FILES)),
     *(("mcranker inspect", "file", f"../data/{name}") for name in DATA_FILES),

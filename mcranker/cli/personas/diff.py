@@ -2,46 +2,44 @@
 
 from __future__ import annotations
 
+from dataclasses import asdict
 from typing import TYPE_CHECKING, Any, TypeAlias
 
 import click
+from pydantic import BaseModel
 from rich.padding import Padding
 from rich.table import Table
 from rich.text import Text
 
 from mcranker.cli.failures import DONE, ERROR, Failure, print_json
 from mcranker.cli.files import print_line
-from mcranker.cli.verb import Verb, output_flag
+from mcranker.cli.verb import Verb, flag, output_flag
+from personas import Member, Persona, Rubric, Team, diff_teams
+from personas.console import print_page
+from personas.files import written_weights
+from personas.records import Record, find, kind
+from personas.report.diff_lines import diff_lines
 from personas.sanitize import plain
-from personas.team_diff import MemberDiff, RubricDiff, TeamDiff
+from personas.team_diff import MemberDiff, RubricDiff, TeamDiff, diff_members, diff_rubrics
 
 if TYPE_CHECKING:
     from rich.console import Console
 
-    from mcranker.cli.personas.records import Record
-
-    Diff: TypeAlias = TeamDiff | MemberDiff | RubricDiff
+Diff: TypeAlias = TeamDiff | MemberDiff | RubricDiff
 
 INDENT = 2  # columns a level
 _STYLES = {"+": "green", "-": "red", "~": "yellow", ">": "cyan"}
 
 
 def _diff(ctx: click.Context) -> int:
-    from mcranker.cli.personas.records import find
-
     given = ctx.params
     found = _compared(find(given["a"]), find(given["b"]), ctx)
     code = ERROR if found and given["exit_code"] else DONE
     if given["output"] == "json":
-        from dataclasses import asdict
-
         message = f"{given['a']!r} and {given['b']!r} differ"
         errors = [Failure("Differs", message).entry] if code else []
-        diff = _plain_data(asdict(found))
-        print_json(code, errors, differs=bool(found), diff=diff)
+        print_json(code, errors, differs=bool(found), diff=_plain_data(asdict(found)))
     elif found:
-        from personas.console import print_page
-
         print_page(lambda console: _show_diff(console, found, given["a"], given["b"]))
     else:
         print_line("no differences")
@@ -49,10 +47,6 @@ def _diff(ctx: click.Context) -> int:
 
 
 def _compared(before: Record, after: Record, ctx: click.Context) -> Diff:
-    from mcranker.cli.personas.records import kind
-    from personas import Member, Persona, Rubric, Team, diff_teams
-    from personas.team_diff import diff_members, diff_rubrics
-
     if isinstance(before, Team) and isinstance(after, Team):
         return diff_teams(before, after)
     if isinstance(before, Rubric) and isinstance(after, Rubric):
@@ -69,9 +63,7 @@ def _compared(before: Record, after: Record, ctx: click.Context) -> Diff:
 
 
 def _plain_data(value: Any) -> Any:
-    """The difference as JSON takes it; what did not change is left out."""
-    from pydantic import BaseModel
-
+    """The difference as JSON takes it, without what did not change."""
     if isinstance(value, BaseModel):
         return value.model_dump(mode="json", exclude_defaults=True)
     if isinstance(value, dict):
@@ -85,10 +77,7 @@ def _plain_data(value: Any) -> Any:
 
 
 def _show_diff(console: Console, diff: Diff, before: str, after: str) -> None:
-    """Everything that differs, of the team first; weights as the files have them."""
-    from personas.files import written_weights
-    from personas.report.diff_lines import diff_lines
-
+    """Print all differences, those of the team first; weights as the files have them."""
     for each in diff_lines(diff, before=written_weights(before), after=written_weights(after)):
         style = f"{'bold ' if each.heads else ''}{_STYLES[each.mark]}"
         row = Table.grid(padding=(0, 1, 0, 0))
@@ -102,12 +91,12 @@ command = Verb(
     params=[
         click.Argument(["a"], metavar="A"),
         click.Argument(["b"], metavar="B"),
-        click.Option(["--exit-code"], is_flag=True, help="Exit code 1 if they differ."),
+        flag("--exit-code", "Exit code 1 if they differ.", is_flag=True),
         output_flag("differs, diff"),
     ],
-    help="""See what differs between two teams, members or rubrics: what was done to A to get B.
+    help="""See what differs between two teams, members or rubrics: the changes from A to B.
 
-    A and B are files, or names of the library. Members and criteria are told by their names;
+    A and B are files, or names of the library. Members and criteria are matched by their names;
     one under another name is the same where its text clearly is.
 
     \b

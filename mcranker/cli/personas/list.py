@@ -5,10 +5,13 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 import click
+from rich.text import Text
 
-from mcranker.cli.failures import DONE, print_json
+from mcranker.cli.failures import DONE
 from mcranker.cli.invocation import say
-from mcranker.cli.verb import Verb, output_flag
+from mcranker.cli.verb import Verb, flag, output_flag, present
+from personas import library
+from personas.report.terminal.screen import Column, Screen
 from personas.sanitize import plain
 
 if TYPE_CHECKING:
@@ -18,25 +21,21 @@ _WIDE = 100  # columns from which on there is room for the persona beside its na
 
 
 def _list(ctx: click.Context) -> int:
-    words = [word.casefold() for word in ctx.params["topics"]]
-    teams = ctx.params["teams"]
+    topics, teams = ctx.params["topics"], ctx.params["teams"]
+    words = [word.casefold() for word in topics]
     entries = [entry for entry in (_teams() if teams else _members()) if _has(entry, words)]
-    if ctx.params["output"] == "json":
-        print_json(**{"teams" if teams else "members": entries})
-    elif entries:
-        from personas.console import print_page
-
-        print_page(lambda console: (_show_teams if teams else _show_members)(console, entries))
-    else:
+    if not entries and ctx.params["output"] != "json":
         every = "personas list --teams" if teams else "personas list"
-        say(f"the library has nothing on {' '.join(ctx.params['topics'])!r}; '{every}' shows all")
-    return DONE
+        say(f"the library has nothing on {' '.join(topics)!r}; '{every}' shows all")
+        return DONE
+    return present(
+        ctx,
+        lambda console: _show(console, entries, teams=teams),
+        **{"teams" if teams else "members": entries},
+    )
 
 
 def _members() -> list[dict[str, Any]]:
-    from personas import library
-
-    named = zip(library.member_names(), library.members(), strict=True)
     return [
         {
             "name": name,
@@ -45,13 +44,11 @@ def _members() -> list[dict[str, Any]]:
             "topics": list(member.persona.topics),
             "criteria": len(member.rubric.criteria) if member.rubric else 0,
         }
-        for name, member in named
+        for name, member in zip(library.member_names(), library.members(), strict=True)
     ]
 
 
 def _teams() -> list[dict[str, Any]]:
-    from personas import library
-
     teams = [(name, library.team(name)) for name in library.team_names()]
     return [
         {
@@ -74,39 +71,23 @@ def _has(entry: dict[str, Any], words: list[str]) -> bool:
     return all(word in text for word in words)
 
 
-def _show_members(console: Console, entries: list[dict[str, Any]]) -> None:
-    wide = console.width >= _WIDE
-    shown = [
-        {**each, "topics": ", ".join(each["topics"]), "criteria": str(each["criteria"])}
-        for each in entries
-    ]
-    _show(console, shown, ("name", *(("persona",) if wide else ()), "criteria"), "topics")
-
-
-def _show_teams(console: Console, entries: list[dict[str, Any]]) -> None:
-    shown = [{**each, "members": ", ".join(each["members"])} for each in entries]
-    _show(console, shown, ("name",), "members")
-
-
-def _show(
-    console: Console, entries: list[dict[str, Any]], whole: tuple[str, ...], cut: str
-) -> None:
-    """A line each, whatever the width: columns that are `whole`, and one that is cut to fit."""
-    from rich.text import Text
-
-    from personas.report.terminal.screen import Column, Screen
-
-    screen = Screen(console)
+def _show(console: Console, entries: list[dict[str, Any]], *, teams: bool) -> None:
+    """Print a line each, whatever the width; the last column is cut to fit."""
+    wide = () if teams or console.width < _WIDE else ("persona",)
     columns = [
         Column(
             (heading,),
-            [Text(plain(each[heading]), style="cyan" * (heading == "name")) for each in entries],
+            [
+                Text(plain(str(each[heading])), style="cyan" * (heading == "name"))
+                for each in entries
+            ],
             right=heading == "criteria",
         )
-        for heading in whole
+        for heading in ("name", *wide, *(() if teams else ("criteria",)))
     ]
-    cells = [Text(plain(each[cut])) for each in entries]
-    screen.cells(columns, rest=Column((cut,), cells, right=False))
+    rest = "members" if teams else "topics"
+    cells = [Text(plain(", ".join(each[rest]))) for each in entries]
+    Screen(console).cells(columns, rest=Column((rest,), cells, right=False))
 
 
 command = Verb(
@@ -114,7 +95,7 @@ command = Verb(
     _list,
     params=[
         click.Argument(["topics"], metavar="[TOPIC]...", nargs=-1),
-        click.Option(["--teams"], is_flag=True, help="List the teams instead of the personas."),
+        flag("--teams", "List the teams instead of the personas.", is_flag=True),
         output_flag("members or teams,"),
     ],
     help="""List the personas of the library that have to do with every TOPIC, or all.

@@ -5,103 +5,75 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 import click
+from rich.text import Text
 
-from mcranker.cli.failures import DONE, print_json
+from mcranker.cli.failures import DONE
 from mcranker.cli.files import Reads, Writes, output
 from mcranker.cli.invocation import say
 from mcranker.cli.made import command_line, today
 from mcranker.cli.number_types import WholeNumber
-from mcranker.cli.verb import Verb, output_flag
+from mcranker.cli.teams_view import line, show_member, show_persona, show_rubric, show_team
+from mcranker.cli.verb import Verb, flag, output_flag, present, refuse_page
+from mcranker.team_page import render_team_page
+from personas import Member, Persona, SchemaError, Team, dumps
+from personas.files import weight_notes
+from personas.io.atomic import write_whole
+from personas.records import Record, authors, find, kind
 from personas.sanitize import plain
-
-MOST = 10_000
-"""Passages, and words of each, that a cost can be estimated for."""
 
 if TYPE_CHECKING:
     from rich.console import Console
 
-    from mcranker.cli.personas.records import Record
-    from personas import Team
+MOST = 10_000
+"""Passages, and words of each, that a cost can be estimated for."""
 
 
 def _show(ctx: click.Context) -> int:
-    from mcranker.cli.personas.records import as_dict, find, hands, kind
-    from personas.files import weight_notes
-
-    found = [(name, find(name)) for name in ctx.params["names"]]
+    given = ctx.params
+    refuse_page(ctx)
+    found = [(name, find(name)) for name in given["names"]]
+    records = [record for _, record in found]
     for name, _ in found:
         for _, note in weight_notes(name):
             say(f"warning: {plain(name)}: {note}")
-    form = ctx.params["output"]
-    if ctx.params["html"] is not None:
-        _write_page(ctx, found)
-    elif form == "table":
-        from personas.console import print_page
-
-        print_page(lambda console: _show_records(console, found))
-    elif form == "yaml":
-        from personas import dumps
-
-        records = [record for _, record in found]
+    if given["html"] is not None:
+        alone = records[0] if len(records) == 1 else None
+        page = render_team_page(
+            alone if isinstance(alone, Team) else _one_team(records, ctx, "--html"),
+            **{name: given[name] for name in ("passages", "words", "model")},
+            source=found[0][0] if alone else "",
+            date=today(),
+            command=command_line(ctx),
+        )
+        write_whole(given["html"], page)
+        say(f"the page is {given['html']}")
+        return DONE
+    if given["output"] == "yaml":
         with output(None) as write:
             write(dumps(records[0] if len(records) == 1 else _one_team(records, ctx)))
-    else:
-        entries = [
-            {
-                "source": name,
-                "kind": kind(record),
-                "record": as_dict(record),
-                "written_by": hands(record),
-            }
-            for name, record in found
-        ]
-        print_json(records=entries)
-    return DONE
+        return DONE
+    entries = [
+        {
+            "source": name,
+            "kind": kind(record),
+            "record": record.model_dump(mode="json", exclude_defaults=True),
+            "written_by": authors(record),
+        }
+        for name, record in found
+    ]
+    return present(ctx, lambda console: _show_records(console, found), records=entries)
 
 
-def _write_page(ctx: click.Context, found: list[tuple[str, Record]]) -> None:
-    from mcranker.team_page import render_team_page
-    from personas import Team
-    from personas.io.atomic import write_whole
-
-    given = ctx.params
-    if given["output"] != "table":
-        raise click.UsageError("--html writes the page and prints nothing; leave --output out", ctx)
-    html = given["html"]
-    records = [record for _, record in found]
-    team = records[0] if isinstance(records[0], Team) and len(records) == 1 else None
-    if team is None:
-        team = _one_team(records, ctx, "--html")
-    source = found[0][0] if len(found) == 1 else ""
-    page = render_team_page(
-        team,
-        passages=given["passages"],
-        words=given["words"],
-        model=given["model"],
-        source=source,
-        date=today(),
-        command=command_line(ctx),
-    )
-    write_whole(html, page)
-    say(f"the page is {html}")
-
-
-def _one_team(records: list[Record], ctx: click.Context, flag: str = "--output yaml") -> Team:
-    from mcranker.cli.personas.records import kind
-    from personas import Member, Persona, SchemaError, Team
-
+def _one_team(records: list[Record], ctx: click.Context, option: str = "--output yaml") -> Team:
     members = []
     for record in records:
-        if isinstance(record, Persona):
-            members.append(Member(persona=record))
-        elif isinstance(record, Member):
-            members.append(record)
-        else:
+        if not isinstance(record, Persona | Member):
             raise click.UsageError(
-                f"{flag} makes a team of several members, and one is a {kind(record)}; "
+                f"{option} makes a team of several members, and one is a {kind(record)}; "
                 "name members only, or nothing else",
                 ctx,
             )
+        members.append(Member(persona=record) if isinstance(record, Persona) else record)
     try:
         return Team(members=tuple(members))
     except ValueError as error:
@@ -110,30 +82,19 @@ def _one_team(records: list[Record], ctx: click.Context, flag: str = "--output y
 
 
 def _show_records(console: Console, found: list[tuple[str, Record]]) -> None:
-    from rich.text import Text
-
-    from mcranker.cli.teams_view import line
-
     for place, (name, record) in enumerate(found):
+        if place:
+            console.print()
         if len(found) > 1:
-            if place:
-                console.print()
             line(console, Text(plain(name), style="dim"))
-        _show_record(console, record)
-
-
-def _show_record(console: Console, record: Record) -> None:
-    from mcranker.cli.teams_view import show_member, show_persona, show_rubric, show_team
-    from personas import Member, Persona, Team
-
-    if isinstance(record, Team):
-        show_team(console, record)
-    elif isinstance(record, Member):
-        show_member(console, record)
-    elif isinstance(record, Persona):
-        show_persona(console, record)
-    else:
-        show_rubric(console, record)
+        if isinstance(record, Team):
+            show_team(console, record)
+        elif isinstance(record, Member):
+            show_member(console, record)
+        elif isinstance(record, Persona):
+            show_persona(console, record)
+        else:
+            show_rubric(console, record)
 
 
 command = Verb(
@@ -146,30 +107,28 @@ command = Verb(
             forms=("table", "yaml", "json"),
             said="yaml: ready to be kept as a file and edited. ",
         ),
-        click.Option(
-            ["--html"],
+        flag(
+            "--html",
+            "Write an HTML page of the team instead, to be signed off before it judges: with "
+            "overlapping criteria, and the costs of each persona.",
             type=Writes(),
-            help="Write an HTML page of the team instead, to be signed off before it judges: with "
-            "what is asked twice, and what each persona costs.",
         ),
-        click.Option(
-            ["--passages"],
+        flag(
+            "--passages",
+            "Passages of a query, for the costs on the page.",
             type=WholeNumber(min=1, max=MOST),
             default=100,
-            show_default=True,
-            help="Passages of a query, for the costs on the page.",
         ),
-        click.Option(
-            ["--words"],
+        flag(
+            "--words",
+            "Words of a passage, for the costs on the page.",
             type=WholeNumber(min=1, max=MOST),
             default=150,
-            show_default=True,
-            help="Words of a passage, for the costs on the page.",
         ),
-        click.Option(
-            ["--model"],
+        flag(
+            "--model",
+            "The model whose prices the page takes. Without: calls and tokens only.",
             metavar="NAME",
-            help="Whose prices are taken for the page; without, calls and tokens only.",
         ),
     ],
     help="""Show personas, rubrics and teams in full, and who wrote which part.

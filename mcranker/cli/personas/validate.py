@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from dataclasses import asdict
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 import click
 
@@ -13,48 +12,24 @@ from mcranker.cli.files import print_line
 from mcranker.cli.invocation import say
 from mcranker.cli.verb import Verb, output_flag
 from mcranker.paths import is_folder
+from personas import SchemaError
+from personas.files import FORMATS
 from personas.format import counted
+from personas.records import check_file
 from personas.sanitize import plain
-
-if TYPE_CHECKING:
-    from mcranker.cli.personas.records import Record
-    from personas import Rubric
-
-    Place = tuple[str | int, ...]
-
-HEAVY = 90  # percent; a weight above that leaves next to nothing for the other criteria
-
-
-@dataclass(slots=True)
-class _Checked:
-    """A file: its content and its faults and oddities, each as ``file:line: place: message``."""
-
-    path: Path
-    summary: str = ""
-    problems: list[str] = field(default_factory=list)
-    warnings: list[str] = field(default_factory=list)
 
 
 def _validate(ctx: click.Context) -> int:
-    checked = [_check(path) for path in _files(ctx.params["paths"])]
+    checked = [check_file(path) for path in _files(ctx.params["paths"])]
     bad = [each for each in checked if each.problems]
     code = ERROR if bad else DONE
     message = f"{len(bad):,} of {counted(len(checked), 'file')} cannot be used"
     if ctx.params["output"] == "json":
         errors = [Failure("SchemaError", message).entry] if bad else []
-        files = [
-            {
-                "file": str(each.path),
-                "holds": each.summary,
-                "problems": each.problems,
-                "warnings": each.warnings,
-            }
-            for each in checked
-        ]
-        print_json(code, errors, files=files)
+        print_json(code, errors, files=[asdict(each) for each in checked])
     else:
         for each in checked:
-            for text in each.problems or [f"{each.path}: {each.summary}"]:
+            for text in each.problems or [f"{each.file}: {each.holds}"]:
                 print_line(plain(text))
             for text in each.warnings:
                 say(f"warning: {text}")
@@ -65,9 +40,6 @@ def _validate(ctx: click.Context) -> int:
 
 def _files(names: tuple[str, ...]) -> list[Path]:
     """Return the files, and those of the folders, without repetition; a folder must have one."""
-    from personas import SchemaError
-    from personas.files import FORMATS
-
     found: list[Path] = []
     for path in map(Path, names):
         if not is_folder(path):
@@ -84,70 +56,6 @@ def _files(names: tuple[str, ...]) -> list[Path]:
             raise SchemaError(f"{path}: has no .yaml, .yml or .json file below it")
         found += below
     return list(dict.fromkeys(found))
-
-
-def _check(path: Path) -> _Checked:
-    from personas import SchemaError
-    from personas.files import line_numbers, load_any, located, read_text, weight_notes
-    from personas.io.rankings import saved_team
-
-    try:
-        record = load_any(path)
-        # A saved ranking is not edited by its lines.
-        lines = {} if saved_team(path) else line_numbers(read_text(path))
-    except SchemaError as error:
-        return _Checked(path, problems=str(error).splitlines())
-    odd = [
-        located(str(path), lines, place) + message
-        for place, message in (*weight_notes(path), *_oddities(record))
-    ]
-    return _Checked(path, summary=_summary(record), warnings=odd)
-
-
-def _summary(record: Record) -> str:
-    from personas import Member, Rubric, Team
-
-    if isinstance(record, Team):
-        locked = ", locked" if record.locked else ""
-        return f"team of {counted(len(record.members), 'member')}{locked}"
-    if isinstance(record, Rubric):
-        return f"rubric of {counted(len(record.criteria), 'criterion', 'criteria')}"
-    if isinstance(record, Member):
-        criteria = len(record.rubric.criteria) if record.rubric else 0
-        return f"member {record.name!r}, {counted(criteria, 'criterion', 'criteria')}"
-    return f"persona {record.name!r}"
-
-
-def _oddities(record: Record) -> list[tuple[Place, str]]:
-    """Return allowed but probably unintended values: the place, and the finding."""
-    from personas import Member, Rubric, Team
-
-    if isinstance(record, Rubric):
-        return _heavy(record, ("criteria",))
-    if isinstance(record, Member):
-        return _heavy(record.rubric, ("rubric", "criteria"))
-    if not isinstance(record, Team):
-        return []
-    odd: list[tuple[Place, str]] = []
-    said = "has no rubric and the team is locked; write one, or rank with -o criteria=none"
-    for place, member in enumerate(record.members):
-        if member.rubric is None and record.locked:
-            odd.append((("members", place), f"{member.name!r} {said}"))
-        odd += _heavy(member.rubric, ("members", place, "rubric", "criteria"))
-    return odd
-
-
-def _heavy(rubric: Rubric | None, at: Place) -> list[tuple[Place, str]]:
-    criteria = rubric.criteria if rubric else ()
-    return [
-        (
-            (*at, place),
-            f"{criterion.name!r} has {criterion.weight:.0f} of 100 percent; the other criteria "
-            "count for next to nothing",
-        )
-        for place, criterion in enumerate(criteria)
-        if criterion.weight > HEAVY and len(criteria) > 1
-    ]
 
 
 command = Verb(

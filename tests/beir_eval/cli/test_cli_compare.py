@@ -83,7 +83,7 @@ def test_the_table_says_what_changed_and_why(runs: tuple[str, str]) -> None:
 def test_options_choose_what_is_shown(runs: tuple[str, str]) -> None:
     assert "do masks help?" not in said(*runs, "--gains")
     assert "does tea help?" not in said(*runs, "--losses")
-    assert "do masks help?" not in said(*runs, "--top", "1")
+    assert "do masks help?" not in said(*runs, "--queries", "1")
     few = said(*runs, "--passages", "1")
     assert "2 more passages moved and not listed" in few
     assert "Title of d2" not in few
@@ -182,7 +182,7 @@ def test_the_help_names_the_first_stage_as_it_is_given() -> None:
 
 def test_bad_usage(runs: tuple[str, str], tmp_path: Path) -> None:
     assert invoke(runs[0]).exit_code == 2
-    assert invoke(*runs, "--top", "0").exit_code == 2
+    assert invoke(*runs, "--queries", "0").exit_code == 2
     both = invoke(*runs, "--qrels", "x", "--dataset", "mini")
     assert both.exit_code == 2
     assert "give --qrels or --dataset, not both" in both.output

@@ -89,13 +89,20 @@ def test_two_rankings(pair: tuple[Path, Path]) -> None:
     rows = [line.split()[:5] for line in page.splitlines()]
     assert ["1", "3", "1", "▲2", "d1"] in rows
     assert ["2", "1", "3", "▼2", "d2"] in rows
-    assert "1 more passage moved and not listed" in shown(*pair, "--top", "1")
+    assert "1 more passage moved and not listed" in shown(*pair, "--passages", "1")
 
 
 def test_as_json(pair: tuple[Path, Path]) -> None:
     found = as_json(*pair)
     assert (found["moved"], found["passages"], found["team"]) == (2, 4, [])
     assert found["hits"][0]["causes"][0]["effect"] == 2
+
+
+def test_as_markdown(pair: tuple[Path, Path], many: tuple[Path, Path]) -> None:
+    lines = shown(*pair, "--output", "md").splitlines()
+    assert lines[0].startswith("# ")
+    assert any(line.startswith("| 1 | 3 | 1 | ▲2 |") for line in lines)
+    assert "1 query only in" in shown(*many, "--output", "md")
 
 
 def test_a_page(pair: tuple[Path, Path], tmp_path: Path) -> None:
@@ -116,7 +123,7 @@ def test_judgements(pair: tuple[Path, Path], tmp_path: Path) -> None:
     # Rank 1 before and 3 now: 1, and 1 / log2(4).
     assert "nDCG@10 falls from 1.000 to 0.500" in shown(*pair, "--qrels", qrels)
     nameless = written(tmp_path / "nameless.json", before(""))
-    assert "query has no id, and its passages are not judged" in refused(
+    assert "query has no id, and its passages are judged for 2 queries" in refused(
         nameless, nameless, "--qrels", qrels
     )
     # Where there are judgements of one query only, there is nothing to be mistaken about.
@@ -191,9 +198,11 @@ def test_run_folders(tmp_path: Path) -> None:
     alone = as_json(one, two, "--query", "q2")
     assert alone["moved"] == 0
     assert "no query 'q9' is in both runs" in refused(one, two, "--query", "q9")
-    assert "have their own judgements" in refused(one, two, "--qrels", "x", code=2)
+    qrels = tmp_path / "tiny" / "data" / "qrels.tsv"
+    assert "brings its own judgements" in refused(one, two, "--qrels", qrels)
     saved = written(tmp_path / "m1.json", before())
-    assert "is a run folder and" in refused(one, saved, code=2)
+    assert f"{one!r} is a run and '{saved}' is none" in refused(one, saved, code=2)
+    assert f"{two!r} is a run and '{saved}' is none" in refused(saved, two, code=2)
 
 
 def test_runs_have_the_same_page(tmp_path: Path) -> None:
@@ -269,3 +278,5 @@ def test_flags_that_do_not_go_together(pair: tuple[Path, Path]) -> None:
     assert both.exit_code == 2
     assert "leave --output out" in both.stderr
     assert "its folder does not exist" in refused(*pair, "--html", "gone/x.html")
+    for option in (["--gains"], ["--losses"], ["--measure", "RR"], ["--dataset", "mini"]):
+        assert f"{option[0]} goes with runs; leave it out" in refused(*pair, *option, code=2)

@@ -64,8 +64,8 @@ def test_weights_parameters_and_json() -> None:
     [
         (["one.trec", "--out", "f"], "fusion takes two or more runs"),
         (["one.trec", "two.trec"], "Missing option '--out'"),
-        (["one.trec", "two.trec", "--out", "f", "--weights", "a,b"], "--weights 'a,b': give num"),
-        (["one.trec", "two.trec", "--out", "f", "--param", "k"], "--param 'k': give a name and"),
+        (["one.trec", "two.trec", "--out", "f", "--weights", "a,b"], "--weights 'a,b': 'a' is no"),
+        (["one.trec", "two.trec", "--out", "f", "--param", "k"], "--param 'k': '' is no number"),
         (["one.trec", "two.trec", "--out", "f", "--method", "probfuse"], "'probfuse' is not one"),
         (["one.trec", "two.trec", "--out", "f", "--depth", "0"], "--depth"),
     ],

@@ -83,7 +83,7 @@ def many(tmp_path: Path) -> Path:
 
 def test_what_rank_saves_and_prints_can_be_inspected(connected: Connected, tmp_path: Path) -> None:
     saved = tmp_path / "ranking.json"
-    ask = ("rank", "masks", "N95 masks.", "Cloth.", "--quiet", "--query-id", "q1")
+    ask = ("rank", "masks", "N95 masks.", "Cloth.", "--quiet", "-o", "query_id=q1")
     printed = invoke(*ask, "--save", saved, "--output", "json")
     assert printed.exit_code == 0
     envelope = tmp_path / "envelope.json"

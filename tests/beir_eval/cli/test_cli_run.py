@@ -86,13 +86,13 @@ def test_a_suite(model: Connected, suite: Path, tmp_path: Path) -> None:
 def test_flags_go_before_settings_and_not_before_what_a_ranker_sets(
     model: Connected, suite: Path, tmp_path: Path
 ) -> None:
-    assert invoke(suite, "--temperature", "0", "--no-cache").exit_code == 0
+    assert invoke(suite, "-o", "temperature=0", "--no-cache").exit_code == 0
     ten, _ = find_runs([tmp_path / "runs" / "scales"])
     assert ten.manifest.config["temperature"] == 0
-    refused = invoke(suite, "--scale", "5")
+    refused = invoke(suite, "-o", "scale=5")
     assert refused.exit_code == 2
-    assert "--scale is what the suite sets for 'twenty' itself; leave it out" in refused.stderr
-    also = invoke(suite, "--scoring-model", "openai:other")
+    assert "scale is what the suite sets for 'twenty' itself; leave it out" in refused.stderr
+    also = invoke(suite, "-o", "scoring_model=openai:other")
     assert also.exit_code == 2
     assert "--use names models" in also.stderr
 
@@ -108,7 +108,7 @@ def test_a_name_for_a_model(model: Connected, suite: Path, tmp_path: Path) -> No
 def test_rankers_without_a_suite(model: Connected, folder: Path, tmp_path: Path) -> None:
     result = invoke(
         *("--dataset", folder, "--ranker", "direct", "--ranker", "mcranker"),
-        *("--limit", 2, "--depth", 5, "--scale", 7, "--out", "here", "--no-cache"),
+        *("--limit", 2, "--depth", 5, "-o", "scale=7", "--out", "here", "--no-cache"),
     )
     assert result.exit_code == 0, result.stderr
     runs = find_runs([tmp_path / "here"])
@@ -116,6 +116,28 @@ def test_rankers_without_a_suite(model: Connected, folder: Path, tmp_path: Path)
     assert all(run.manifest.suite is None for run in runs)
     data = runs[0].data()
     assert (data.manifest.queries, data.manifest.depth) == (2, 5)
+
+
+def test_options_of_a_file(model: Connected, folder: Path, tmp_path: Path) -> None:
+    file = tmp_path / "options.toml"
+    file.write_text(
+        'ranker = ["direct", "mcranker"]\nscale = 7\nwith_criteria = false\ndepth = 4\n'
+    )
+    args = ("--dataset", folder, "--limit", 1, "--no-cache", "--config", file, "-o", "scale=8")
+    assert invoke(*args).exit_code == 0
+    runs = find_runs([tmp_path / "runs"])
+    # The command line goes before the file, and each ranker gets the options that it takes.
+    assert [run.manifest.label for run in runs] == [
+        "direct scale=8 with_criteria=False",
+        "mcranker scale=8",
+    ]
+    assert runs[0].data().manifest.depth == 4
+    assert invoke(*args, "--depth", 3, "--out", "b").exit_code == 0
+    assert find_runs([tmp_path / "b"])[0].data().manifest.depth == 3
+    file.write_text('ranker = "direct"\nscael = 7\n')
+    refused = invoke(*args)
+    assert refused.exit_code == 2
+    assert "the ranker 'direct' takes no option 'scael'; did you mean 'scale'?" in refused.stderr
 
 
 def test_a_label_of_ones_own(model: Connected, folder: Path, tmp_path: Path) -> None:
@@ -176,7 +198,7 @@ def test_missing_comparisons(model: Connected, suite: Path, tmp_path: Path) -> N
         suite.read_text().partition("[[rankers]]")[0]
         + '[[rankers]]\nlabel = "sets"\nranker = "setwise"\nreask = 0\n'
     )
-    result = invoke(suite, "--no-cache", "--concurrency", "1")
+    result = invoke(suite, "--no-cache", "-o", "concurrency=1")
     assert result.exit_code == 3, result.output
     said = f"{len(GRADES)} comparisons missing; the report says why"
     assert f"beir-eval: warning: {said}" in result.stderr
@@ -211,10 +233,10 @@ def test_what_cannot_succeed_stops_at_once(model: Connected, suite: Path, tmp_pa
 
 
 def test_a_spent_budget(model: Connected, suite: Path) -> None:
-    result = invoke(suite, "--max-calls", 14, "--no-cache", "--query-concurrency", 1)
+    result = invoke(suite, "--no-cache", "-o", "max_calls=14", "-o", "query_concurrency=1")
     assert result.exit_code == 1
     assert "stopped: " in result.stderr
-    assert "max-calls" in result.stderr
+    assert "max_calls=14" in result.stderr
     assert invoke(suite, "--no-cache").exit_code == 0
 
 
@@ -238,7 +260,7 @@ def test_a_dry_run_writes_nothing(model: Connected, suite: Path, tmp_path: Path)
         (("--ranker", "direct"), "no data set is named"),
         (("scales.toml", "--ranker", "direct"), "--ranker does not go with a suite"),
         (("scales.toml", "--label", "x"), "--label does not go with a suite"),
-        (("scales.toml", "--team", "x"), "--team does not go with a suite"),
+        (("scales.toml", "--team", "x"), "a suite takes no option 'team'; it goes with mcranker"),
         (("--dataset", "tiny", "--use", "a=b", "--ranker", "direct"), "--use goes with a suite"),
         (
             ("--dataset", "tiny", "--ranker", "direct", "--ranker", "mcranker", "--label", "x"),

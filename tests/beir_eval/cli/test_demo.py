@@ -98,7 +98,7 @@ def test_what_is_wrong_with_the_data_is_told_in_one_line(monkeypatch: pytest.Mon
     def broken(name: str) -> beir_eval.Dataset:
         raise DatasetError(f"{name}/corpus.jsonl:3: no JSON object; install the package again")
 
-    monkeypatch.setattr("beir_eval.data.load.load", broken)
+    monkeypatch.setattr("beir_eval.cli.demo.load", broken)
     result = CliRunner().invoke(cli, ["demo"])
     assert result.exit_code == 1
     assert result.stderr == (

@@ -13,6 +13,7 @@ from beir_eval.experiment.run import Experiment, Watch
 from beir_eval.experiment.suite import DatasetSpec, RankerSpec
 from mcranker import PassageScored, RankingStarted
 from mcranker.cli.invocation import Invocation
+from mcranker.cli.progress import Live
 from tests.support.beir_folder import knowing, write_folder
 from tests.support.experiment_support import plan, suite
 
@@ -29,28 +30,29 @@ def scored(query_id: str, done: int, total: int) -> PassageScored:
 
 
 def test_passages_of_finished_queries_and_shares_of_those_under_way() -> None:
+    tracker = CellTracker(
+        "tiny, DIRECT (1 of 3)", dict.fromkeys(("q1", "q2", "q3", "q4"), 20), after=7.0
+    )
     clock = Clock()
-    tracker = CellTracker("tiny, DIRECT (1 of 3)", 4, 80, after=7.0, clock=clock)
-    assert tracker.per_second() is None
-    assert tracker.seconds_left() is None
+    live = Live(tracker, wanted=False, clock=clock)
     tracker.take(RankingStarted("q1", "?", 20))
     tracker.take(RankingStarted("q2", "?", 20))
     tracker.take(scored("q1", 30, 60))
     tracker.take(scored("q2", 15, 60))
     assert tracker.done == 15  # half of 20 passages, and a quarter of 20
     clock.now = 3.0
-    assert tracker.per_second() == pytest.approx(5.0)
     # This cell has 80 passages and seven times its work follows: 640 less 15, at 5 a second.
-    assert tracker.seconds_left() == pytest.approx(125.0)
-    tracker.end_query("q1", 20)
+    assert live.speed() == pytest.approx((5.0, 125.0))
+    tracker.end_query("q1")
     assert tracker.done == 25
     assert tracker.stage == "tiny, DIRECT (1 of 3), query 2 of 4"
     assert tracker.reached == "in tiny, DIRECT (1 of 3), after 1 of 4 queries"
 
 
 def test_a_cell_without_passages() -> None:
-    tracker = CellTracker("tiny, DIRECT (1 of 1)", 0, 0, clock=Clock())
-    assert (tracker.done, tracker.seconds_left()) == (0, None)
+    tracker = CellTracker("tiny, DIRECT (1 of 1)", {})
+    assert (tracker.done, tracker.total) == (0, 0)
+    assert Live(tracker, wanted=False).speed() is None
 
 
 @pytest.mark.parametrize(
@@ -117,6 +119,6 @@ def test_the_display_tells_the_tracker_of_what_follows(tmp_path: Path) -> None:
     (cell,) = experiment.cells(experiment.prepared(experiment.datasets[0]))
     display = Display(Invocation(), quiet=True)
     display.cell_begins(cell, 1, 4, 90)
-    assert (display.tracker.name, display.tracker.queries) == ("tiny, DIRECT (1 of 4)", 4)
+    assert (display.tracker.name, len(display.tracker.sizes)) == ("tiny, DIRECT (1 of 4)", 4)
     assert (display.tracker.total, display.tracker.after) == (12, 90 / 12)
     display.close()

@@ -88,7 +88,7 @@ def start(server: Chaos, suite: Path, tmp_path: Path, out: str) -> subprocess.Po
         *("--depth", DEPTH),
         *("--model", "openai:test", "--base-url", server.url),
         *("--ledger", tmp_path / "ledger.sqlite"),
-        *("--concurrency", CONCURRENCY, "--query-concurrency", QUERIES_AT_ONCE),
+        *("-o", f"concurrency={CONCURRENCY}", "-o", f"query_concurrency={QUERIES_AT_ONCE}"),
     )
 
 
@@ -107,9 +107,7 @@ def wait_for(alarm: threading.Event, process: subprocess.Popen[str]) -> None:
 
 def report(tmp_path: Path, runs: str, to: str) -> dict[str, bytes]:
     """Every file of a report in all formats."""
-    process = command(
-        tmp_path, "report", tmp_path / runs, "--out", tmp_path / to, "--format", "all"
-    )
+    process = command(tmp_path, "report", tmp_path / runs, "--out", tmp_path / to)
     code, _, stderr = ended(process)
     assert code == 0, stderr
     files = sorted((tmp_path / to).rglob("*"))

@@ -187,10 +187,10 @@ def test_files_are_looked_for_beside_the_suite(
         title = "T"
         datasets = ["docs/pets", "mini", "./mini", "scifact", "../elsewhere", "beir/fiqa/test"]
         [settings]
-        model = "local:small.gguf"
+        model = "local:docs/../small.gguf"
         [[rankers]]
         label = "A"
-        team = "vets.yaml"
+        team = "docs/../vets.yaml"
         scoring_model = "local:not-here.gguf"
         [[rankers]]
         label = "B"
@@ -322,9 +322,9 @@ def test_what_does_not_fit_together_is_refused(write: Path, text: str, said: str
             "options = {}",
             "the ranker 'mcranker' takes no option 'options'; did you mean 'questions'?",
         ),
-        ('api_key = "k"', "the ranker 'mcranker' takes no option 'api_key'; keys are not kept in"),
-        ('ledger = "l"', "the ranker 'mcranker' takes no option 'ledger'; one ledger serves all"),
-        ("config = {}", "the ranker 'mcranker' takes no option 'config'; write its fields one by"),
+        ('api_key = "k"', "the ranker 'mcranker' takes no option 'api_key' here; set OPENAI_API"),
+        ('ledger = "l"', "one ledger serves all runs; give it as --ledger"),
+        ("config = {}", "the ranker 'mcranker' takes no option 'config' here; write its field"),
         ("with_criteria = true", "the ranker 'mcranker' takes no option 'with_criteria'"),
         ("scale = 0", "scale=0: Input should be greater than or equal to 1"),
         ('batch = "yes, please"', "batch='yes, please': Input should be a valid boolean"),
@@ -332,14 +332,17 @@ def test_what_does_not_fit_together_is_refused(write: Path, text: str, said: str
         ('criteria = "none"\nscoring = "per_criterion"', 'scoring="per_criterion" needs criteria'),
         ('temperature = "some"', "temperature='some': Input should be a valid number"),
         ('scale = "none"', "scale='none': Input should be a valid integer"),
-        ("model = 5", "model=5: write a text"),
+        ("model = 5", "model=5: Input should be a valid string"),
         ('criteria_model = "gpt-5"', "criteria_model='gpt-5' is no model: write openai:NAME, "),
         ('model = "openai:"', "model='openai:' is no model: write openai:NAME, "),
-        ('base_url = ""', "base_url='': write a text"),
-        ("team = []", "team=[]: name a file, a team of the library, or a list of personas"),
+        ('model = ""', "model='' is no model: write openai:NAME, "),
+        ("team = []", "team=[]: give a Team, a file, the name of a library team, or a list"),
         ('team = "no-such-team"', "the library has no team 'no-such-team'; it has "),
         ('prompts = "wording"', "there is no prompt folder"),
-        ('ranker = "direct"\nwith_criteria = "yes"', "with_criteria='yes': write true or false"),
+        (
+            'ranker = "direct"\nwith_criteria = "perhaps"',
+            "with_criteria='perhaps': Input should be a valid boolean",
+        ),
         ('ranker = "direct"\nensemble = "assessor"', "ensemble='assessor' combines the scores of"),
         ('ranker = "direct"\nassessor_model = "openai:a"', "the ranker 'direct' takes no option"),
     ],
@@ -380,8 +383,8 @@ def test_a_model_that_is_nearly_a_name_of_the_suite(write: Path) -> None:
 def test_a_setting_that_one_ranker_does_not_take_names_that_ranker(write: Path) -> None:
     settings = '[settings]\nassessor_model = "openai:a"\n'
     assert refusal(write, HEAD + settings + TWO) == (
-        ": ranker 'B': the ranker 'direct' takes no option 'assessor_model' of [settings]; "
-        "put it beside the labels of mcranker, rankgpt"
+        ": ranker 'B': the ranker 'direct' takes no option 'assessor_model'; "
+        "it goes with mcranker, rankgpt"
     )
 
 

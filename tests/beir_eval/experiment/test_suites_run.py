@@ -44,13 +44,14 @@ def test_a_suite_runs_to_its_end(
     out = tmp_path / "runs"
     flags = {
         "dataset": "mini",
-        "about": "Questions of daily life.",
         "limit": 2,
         "depth": 3,
         "out": out,
     }
     args = [str(part) for flag, value in flags.items() for part in (f"--{flag}", value)]
-    result = CliRunner().invoke(cli, ["run", name, *args, "--no-cache"])
+    result = CliRunner().invoke(
+        cli, ["run", name, *args, "-o", "dataset=Questions of daily life.", "--no-cache"]
+    )
     assert result.exit_code == 0, result.stderr
     suite = load_suite(name)
     report = build_report(find_runs([out]))

@@ -133,13 +133,13 @@ def test_loading_a_model_is_named(model: Connected, monkeypatch: pytest.MonkeyPa
     [
         (
             beir_eval,
-            "mcranker.trec.read_trec",
+            "beir_eval.cli.evaluate.read_trec",
             ["evaluate", "r", "--qrels", "q"],
             "beir-eval evaluate",
         ),
         (
             beir_eval,
-            "beir_eval.experiment.run_folder.find_runs",
+            "beir_eval.cli.report.find_runs",
             ["report", "r"],
             "beir-eval report",
         ),

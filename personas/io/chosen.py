@@ -1,4 +1,4 @@
-"""Sources of ``mcranker inspect``: one ranking out of a file or of a run folder.
+"""One ranking out of a file of several, or out of a run folder.
 
 Rankings are read one by one; of those that are not chosen, only a line of a list is kept.
 """
@@ -9,8 +9,7 @@ import difflib
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 
-from beir_eval.errors import DatasetError
-from mcranker.errors import InputError
+from personas.errors import SchemaError
 from personas.io.rankings import checked
 from personas.ranking.effectiveness import ndcg
 from personas.ranking.record import RankingRecord
@@ -55,20 +54,20 @@ def choose(
         grades: the judgements, where they are known; for the list.
 
     Raises:
-        InputError: no ranking is of that query; one of them is no ranking, or has no texts; there
+        SchemaError: no ranking is of that query; one of them is no ranking, or has no texts; there
             is none.
     """
-    wanted = int(query) if query and query.isascii() and query.isdigit() else 0
+    wanted = _number(query or "")
     ids: list[str] = []
     rows: list[Listed] = []
     kept: tuple[str, object] | None = None
     for number, (where, data) in enumerate(rankings, start=1):
         if query is None:
-            ranking = checked(RankingRecord.from_dict, data, where, InputError)
+            ranking = checked(RankingRecord.from_dict, data, where, SchemaError)
             kept = kept or (where, ranking)
             rows.append(_listed(number, ranking, grades))
             continue
-        query_id = checked(StoredHead.read, data, where, InputError).query.id
+        query_id = checked(StoredHead.read, data, where, SchemaError).query.id
         if query_id == query:
             return _to_show(where, data)
         if number == wanted or (number == 1 and not query_id and query in (grades or {})):
@@ -77,11 +76,29 @@ def choose(
     if len(rows) > 1:
         return rows
     if kept is None or (len(ids) > 1 and not 1 <= wanted <= len(ids)):
-        raise InputError(unknown_query(query or "", ids))
+        raise SchemaError(_unknown(query or "", ids))
     return _to_show(*kept)
 
 
-def unknown_query(query: str, ids: Sequence[str]) -> str:
+def place_of_query(query: str, ids: Sequence[str]) -> int:
+    """The place from 0 of the query with that id, or else of that number from 1.
+
+    Raises:
+        SchemaError: there is none; names close ids.
+    """
+    if query in ids:
+        return ids.index(query)
+    if 1 <= (number := _number(query)) <= len(ids):
+        return number - 1
+    raise SchemaError(_unknown(query, ids))
+
+
+def _number(query: str) -> int:
+    """The number that is written there; 0 for a text that is none."""
+    return int(query) if query.isascii() and query.isdigit() else 0
+
+
+def _unknown(query: str, ids: Sequence[str]) -> str:
     """Return the message about an unknown query."""
     known = [query_id[:_LONGEST_ID] for query_id in ids if query_id]
     close = difflib.get_close_matches(query[:_LONGEST_ID], known, n=3, cutoff=_CLOSE)
@@ -103,7 +120,7 @@ def grades_of(
             where one query alone has judgements of them.
 
     Raises:
-        DatasetError: there is none of this query, or it is not known which query it is.
+        SchemaError: there is none of this query, or it is not known which query it is.
     """
     if query_id in grades:
         return grades[query_id]
@@ -113,13 +130,13 @@ def grades_of(
         if len(about) == 1:
             return grades[about[0]]
         found = f"are judged for {len(about):,} queries" if about else "are not judged"
-        raise DatasetError(
+        raise SchemaError(
             f"{source}: the ranking's query has no id, and its passages {found}; name the query "
             "with --query ID"
         )
     close = difflib.get_close_matches(query_id[:_LONGEST_ID], grades, n=1, cutoff=_CLOSE)
     meant = f"; the closest id is {close[0]!r}" if close else ""
-    raise DatasetError(f"{source}: no judgement of query {query_id[:_LONGEST_ID]!r}{meant}")
+    raise SchemaError(f"{source}: no judgement of query {query_id[:_LONGEST_ID]!r}{meant}")
 
 
 def _listed(number: int, ranking: RankingRecord, grades: Grades | None) -> Listed:
@@ -131,4 +148,4 @@ def _listed(number: int, ranking: RankingRecord, grades: Grades | None) -> Liste
 
 
 def _to_show(where: str, data: object) -> RankingRecord:
-    return checked(lambda each: RankingRecord.of(each).beside(), data, where, InputError)
+    return checked(lambda each: RankingRecord.of(each).beside(), data, where, SchemaError)

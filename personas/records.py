@@ -1,0 +1,140 @@
+"""Teams, members, rubrics and personas in files or the library: found, checked and summarised."""
+
+from __future__ import annotations
+
+import difflib
+import os
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, TypeAlias
+
+from personas import library
+from personas.errors import SchemaError
+from personas.files import FORMATS, line_numbers, load_any, located, read_text, weight_notes
+from personas.format import counted
+from personas.io.rankings import saved_team
+from personas.provenance import provenance
+from personas.schema import Member, Persona, Rubric, Team
+
+Record: TypeAlias = Team | Member | Rubric | Persona
+"""Content of a file."""
+
+HEAVY = 90
+"""Percent; a weight above that leaves next to nothing for the other criteria."""
+
+_KINDS = {Team: "team", Member: "member", Rubric: "rubric", Persona: "persona"}
+
+
+@dataclass(frozen=True, slots=True)
+class CheckedFile:
+    """A file: its content in a few words, or its problems, and what is allowed but hardly meant.
+
+    Problems and warnings are lines such as ``team.yaml:3: members[0]: message``.
+    """
+
+    file: str
+    holds: str = ""
+    problems: tuple[str, ...] = ()
+    warnings: tuple[str, ...] = ()
+
+
+def find(name: str) -> Record:
+    """Return the content of a file, or the member or team of the library of this name.
+
+    Args:
+        name: a file, if it ends as one or is there. Names of the library may be written as
+            people do, such as ``NLP scientist``.
+
+    Raises:
+        SchemaError: the file is not valid, or the library has nothing of that name.
+    """
+    path = Path(name)
+    if path.suffix.lower() in FORMATS or os.path.exists(path):  # noqa: PTH110
+        return load_any(path)
+    slug = "_".join(name.casefold().replace("-", " ").split())
+    if slug in library.team_names():
+        return library.team(slug)
+    if slug in library.member_names():
+        return library.member(slug)
+    names = (*library.member_names(), *library.team_names())
+    close = difflib.get_close_matches(slug, names, n=3)
+    hint = (
+        f"did you mean {' or '.join(close)}?"
+        if close
+        else "see 'personas list', or name a file that ends in .yaml, .yml or .json"
+    )
+    raise SchemaError(f"the library has no member and no team {name!r}; {hint}")
+
+
+def kind(record: Record) -> str:
+    """``team``, ``member``, ``rubric`` or ``persona``."""
+    return _KINDS[type(record)]
+
+
+def authors(record: Record) -> list[dict[str, Any]]:
+    """Return the authors of each member's parts, as plain values."""
+    members = record.members if isinstance(record, Team) else ()
+    entries = []
+    for member in (record,) if isinstance(record, Member) else members:
+        found = provenance(member)
+        criteria = [each.name for each in member.rubric.criteria] if member.rubric else []
+        entries.append(
+            {
+                "member": member.name,
+                "persona": found.persona,
+                "criteria": dict(zip(criteria, found.criteria, strict=True)),
+                "weights": found.weights,
+                "edited": found.edited,
+            }
+        )
+    return entries
+
+
+def check_file(path: Path) -> CheckedFile:
+    """Read a file with a team, a member, a rubric or a persona, or a saved ranking's team."""
+    try:
+        record = load_any(path)
+        # A saved ranking is not edited by its lines.
+        lines = {} if saved_team(path) else line_numbers(read_text(path))
+    except SchemaError as error:
+        return CheckedFile(str(path), problems=tuple(str(error).splitlines()))
+    odd = (
+        located(str(path), lines, place) + message
+        for place, message in (*weight_notes(path), *_oddities(record))
+    )
+    return CheckedFile(str(path), _summary(record), warnings=tuple(odd))
+
+
+def _summary(record: Record) -> str:
+    if isinstance(record, Team):
+        locked = ", locked" if record.locked else ""
+        return f"team of {counted(len(record.members), 'member')}{locked}"
+    if isinstance(record, Rubric):
+        return f"rubric of {counted(len(record.criteria), 'criterion', 'criteria')}"
+    if isinstance(record, Member):
+        criteria = len(record.rubric.criteria) if record.rubric else 0
+        return f"member {record.name!r}, {counted(criteria, 'criterion', 'criteria')}"
+    return f"persona {record.name!r}"
+
+
+def _oddities(record: Record) -> list[tuple[tuple[str | int, ...], str]]:
+    """Return allowed but probably unintended values: the place, and a message."""
+    odd: list[tuple[tuple[str | int, ...], str]] = []
+    if isinstance(record, Team):
+        said = "has no rubric and the team is locked; write one, or rank with -o criteria=none"
+        for number, member in enumerate(record.members):
+            at = ("members", number)
+            if member.rubric is None and record.locked:
+                odd.append((at, f"{member.name!r} {said}"))
+            odd += [((*at, *place), message) for place, message in _oddities(member)]
+    elif isinstance(record, Member) and record.rubric is not None:
+        odd = [(("rubric", *place), message) for place, message in _oddities(record.rubric)]
+    elif isinstance(record, Rubric) and len(record.criteria) > 1:
+        for number, criterion in enumerate(record.criteria):
+            if criterion.weight > HEAVY:
+                share = f"{criterion.weight:.0f} of 100 percent"
+                said = (
+                    f"{criterion.name!r} has {share}; the other criteria count for next to nothing"
+                )
+                odd.append((("criteria", number), said))
+    return odd
