@@ -14,10 +14,12 @@ from __future__ import annotations
 import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from functools import partial
 from typing import Any
 
-from mcranker.errors import RequestRejected, UnsupportedCapability
+from mcranker.errors import ConfigError, RequestRejected, UnsupportedCapability
 from mcranker.llm.chat import Answer, Capabilities, ChatReply, ChatRequest, Judge
+from mcranker.llm.provider import Provider
 from mcranker.llm.providers.http_errors import Service, reported_model, unreadable
 from mcranker.llm.providers.token_counts import call_usage
 from mcranker.llm.providers.typed_service import TypedService
@@ -118,6 +120,29 @@ class RerankChat(TypedService):
                 ) from error
             raise
         return rerank_reply(data, request, logits=self._form.logits, service=self._http.service)
+
+
+def _connect(kind: str, name: str, /, *, base_url: str | None, **options: Any) -> RerankChat:
+    if base_url is None:
+        raise ConfigError(
+            f"model='{kind}:{name}' is a service's and needs base_url=, the address before "
+            "/rerank, e.g. https://api.cohere.com/v2 or http://localhost:8000/v1"
+        )
+    return RerankChat(name, kind=kind, base_url=base_url, **options)
+
+
+RERANK, RERANK_TEI, RERANK_LOGITS = (
+    Provider(
+        connect=partial(_connect, kind),
+        note=f"a rerank service: {servers}; needs base_url=",
+        key_variable=KEY_VARIABLE,
+    )
+    for kind, servers in {
+        "rerank": "Cohere, Jina, Voyage, vLLM, LiteLLM",
+        "rerank-tei": "Text Embeddings Inference",
+        "rerank-logits": "llama.cpp",
+    }.items()
+)
 
 
 def rerank_body(request: ChatRequest, model: str, form: RerankForm, name: str) -> dict[str, Any]:

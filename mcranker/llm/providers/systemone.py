@@ -6,12 +6,12 @@ addresses of their own. `systemone_body` writes a request, `systemone_reply` rea
 
 from __future__ import annotations
 
-import os
 from typing import TYPE_CHECKING, Any
 
 from mcranker.errors import UnsupportedCapability
 from mcranker.llm.chat import Answer, Capabilities, ChatReply, ChatRequest
-from mcranker.llm.providers.endpoint import checked_url, find_key
+from mcranker.llm.provider import Provider
+from mcranker.llm.providers.endpoint import checked_url, find_key, url_in
 from mcranker.llm.providers.http_errors import Service, reported_model, unreadable
 from mcranker.llm.providers.token_counts import call_usage
 from mcranker.llm.providers.typed_service import TypedService
@@ -95,6 +95,16 @@ class SystemOneChat(TypedService):
         return systemone_reply(data, request, service=self._http.service)
 
 
+SYSTEM_ONE = Provider(
+    connect=SystemOneChat,
+    note="a decision model of TypeSafe; with base_url= of another server",
+    key_variable=KEY_VARIABLE,
+    url_variable=URL_VARIABLE,
+    # Output is free; as reported in November 2026.
+    price=lambda name, usage: 0.04e-6 * usage.input_tokens if name.startswith("jev") else None,
+)
+
+
 def only_typed(model: str, request: ChatRequest) -> UnsupportedCapability:
     """The error for a prompt that a model of typed questions is given."""
     stage = request.tag.stage
@@ -156,10 +166,7 @@ def systemone_reply(
 def _chosen_url(base_url: str | None) -> str:
     if base_url is not None:
         return checked_url(base_url)
-    named = os.environ.get(URL_VARIABLE, "").strip()
-    if not named:
-        return DEFAULT_URL
-    url = checked_url(named, URL_VARIABLE)
+    url = url_in(URL_VARIABLE) or DEFAULT_URL
     return url if url.endswith("/v1") else f"{url}/v1"  # TypeSafe's library wants it without
 
 
