@@ -61,6 +61,8 @@ if TYPE_CHECKING:
         Tag,
     )
     from mcranker.llm.connect import connect
+    from mcranker.llm.provider import Provider
+    from mcranker.llm.providers.compatible_http import CompatibleChat
     from mcranker.llm.scripted import ScriptedChat
     from mcranker.method.answers import Scoring
     from mcranker.options import RankerOptions
@@ -80,7 +82,7 @@ if TYPE_CHECKING:
     from mcranker.replies.loose_json import Unreadable
     from mcranker.team_page import team_to_html
     from personas import Criterion, Ensemble, Member, Persona, Rubric, Team
-    from personas.ranking.record import Hit
+    from personas.ranking.hit import Hit
     from personas.ranking.types import (
         Comparisons,
         MemberRanking,
@@ -116,7 +118,7 @@ _EXPORTS = {
     "mcranker.rankers.fused": "FusedRanker fuse",
     "mcranker.method.answers": "Scoring",
     "mcranker.replies.loose_json": "Unreadable",
-    "personas.ranking.record": "Hit",
+    "personas.ranking.hit": "Hit",
     "mcranker.ranking": "Ranking",
     "mcranker.estimate": "Estimate",
     "mcranker.events": "Event RankingStarted TeamRecruited RubricWritten PassageScored "
@@ -124,6 +126,8 @@ _EXPORTS = {
     "mcranker.llm.chat": "ChatModel ChatRequest ChatReply ReplySchema Message Question "
     "Tag Capabilities Answer Judge Option State",
     "mcranker.llm.connect": "connect",
+    "mcranker.llm.provider": "Provider",
+    "mcranker.llm.providers.compatible_http": "CompatibleChat",
     "mcranker.llm.scripted": "ScriptedChat",
     "mcranker.errors": "MCRankerError ConfigError InputError RunError MissingScoreError "
     "DownloadError LedgerError BudgetExceeded ModelError ConnectionFailed ModelTimeout "
@@ -146,6 +150,7 @@ __all__ = [
     "ChatRequest",
     "ComparedRankings",
     "Comparisons",
+    "CompatibleChat",
     "ConfigError",
     "ConnectionFailed",
     "ContentRefused",
@@ -181,6 +186,7 @@ __all__ = [
     "PassageScored",
     "PassagesCompared",
     "Persona",
+    "Provider",
     "QGRanker",
     "Query",
     "Question",

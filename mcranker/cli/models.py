@@ -1,4 +1,4 @@
-"""``mcranker models``: the catalogue of the local engine, and downloads."""
+"""``mcranker models``: providers, the catalogue of the local engine, and downloads."""
 
 from __future__ import annotations
 
@@ -37,15 +37,30 @@ def _download(ctx: click.Context) -> int:
 
 def _list(output: str) -> int:
     from mcranker.llm.local.catalogue import catalogue
+    from mcranker.llm.provider import PROVIDERS
 
     if click.get_current_context().invoked_subcommand is not None:
         return DONE
     entries = catalogue()
+    providers = [
+        (prefix, "", f"{each}")
+        if isinstance(each, Exception)
+        else (prefix, each.key_variable, each.note)
+        for prefix, each in PROVIDERS.load_all().items()
+    ]
     if output == "json":
-        return print_json(models=[_record(entry) for entry in entries])
-    from personas.console import print_page
+        named = [
+            dict(zip(("prefix", "key_variable", "note"), row, strict=True)) for row in providers
+        ]
+        return print_json(models=[_record(entry) for entry in entries], providers=named)
+    from personas.console import names, print_page, table
 
-    print_page(lambda console: _show(console, entries))
+    def show(console: Console) -> None:
+        rows = [(f"{prefix}:NAME", *rest) for prefix, *rest in providers]
+        console.print(table([names("model"), names("key"), ""], rows))
+        _show(console, entries)
+
+    print_page(show)
     return DONE
 
 
@@ -78,9 +93,9 @@ command = click.Group(
     callback=_list,
     invoke_without_command=True,
     params=[output_flag("models")],
-    help="""List the models that local:NAME can name, or download one.
+    help="""List the providers of models and the models that local:NAME can name, or download one.
 
-    Use one with --model local:NAME; any other GGUF file with --model local:PATH.gguf. A
+    Use one with --model PREFIX:NAME; any other GGUF file with --model local:PATH.gguf. A
     model marked weak, and an encoder, cannot invent a team and take the library's.
     """,
     commands=[
