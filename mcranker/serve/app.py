@@ -49,9 +49,11 @@ from mcranker.serve.requests import RANK_FIELDS, RerankRequest, cut_to_bytes, re
 from mcranker.serve.served import Job, ServedRanker, ServedRankers, public_form
 from mcranker.serve.settings import Settings
 from personas import library
+from personas.format import counted
 from personas.ranking.types import Passage, Query
 from personas.report import render_inspection
 from personas.report.site import Made
+from personas.sanitize import plain
 
 T = TypeVar("T")
 logger = safe_logger("mcranker.serve")
@@ -74,7 +76,7 @@ class _Call:
         route: under which it is counted.
         dialect: in which it is answered.
         holder: name of its key.
-        about: what the access log says of it.
+        about: what the access log adds to its route, status and seconds.
         began: on the clock of `time.perf_counter`.
     """
 
@@ -82,7 +84,7 @@ class _Call:
     route: str
     dialect: ApiDialect = GENERAL
     holder: str = ""
-    about: str = ""
+    about: list[str] = field(default_factory=list)
     began: float = field(default_factory=time.perf_counter)
 
     @property
@@ -203,6 +205,7 @@ class _Service:
                     response = await handler(call)
             except ClientDisconnected:
                 response = Response(status_code=CLIENT_GONE)
+                call.about.append("the client disconnected")
             except Exception as error:  # noqa: BLE001 - the supervisor reports whatever it was
                 response = self._refused(call, error)
             if not isinstance(response, EventStream):  # which reports its end by itself
@@ -250,6 +253,7 @@ class _Service:
     def _refused(self, call: _Call, error: Exception) -> Response:
         """The answer to an error; the log has all of it."""
         problem = problem_of(error)
+        call.about.append(f"{problem.kind}: {plain(problem.message, 200)}")
         if problem.kind == "internal":
             logger.error("%s: unexpected %r", call.route, error, exc_info=error)
         elif problem is not error and problem.ours:
@@ -261,14 +265,18 @@ class _Service:
 
     def _answered(self, call: _Call, status: int) -> None:
         self._metrics.request(call.route, status, call.seconds)
-        method, about = call.request.method, call.about + (call.holder and f", key {call.holder}")
+        about = [
+            f"{call.seconds:.3f} s",
+            *call.about,
+            *([f"key {call.holder}"] * bool(call.holder)),
+        ]
         level = logging.DEBUG if call.route in _PROBES and status == 200 else logging.INFO
-        access.log(level, "%s %s %d %.3f s %s", method, call.route, status, call.seconds, about)
+        access.log(level, "%s %s %d %s", call.request.method, call.route, status, ", ".join(about))
 
     async def no_route(self, request: Request, error: Exception) -> Response:
         assert isinstance(error, HTTPException)
         path = request.url.path[:200]
-        call = _Call(request, "other", about=path)
+        call = _Call(request, "other", about=[plain(path)])
         if error.status_code == 405:
             allowed = (error.headers or {}).get("Allow")
             problem = Problem("method", f"{path!r} takes {allowed}, not {request.method[:20]!r}")
@@ -310,7 +318,7 @@ class _Service:
             instruction=request.instruction,
             reasons=request.reasons,
         )
-        call.about = f"{served.name}, {len(passages)} documents"
+        call.about += [served.name, counted(len(passages), "document")]
         ranked = await _unless_gone(call.request, lambda: self._ranked(call, served, job))
         ranking = ranked.ranking
         scored = scores_of(ranking, policy, raw=request.raw)
@@ -461,7 +469,7 @@ class _Service:
         served = self.rankers.find(found.pop("ranker", None))
         ranker = served.with_options(found.pop("options", {}))
         seconds = self._seconds(call, found.pop("timeout", None))
-        call.about = f"{served.name}, {len(passages)} documents"
+        call.about += [served.name, counted(len(passages), "document")]
         return served, Job(ranker, query, passages, seconds, **found)
 
     def _seconds(self, call: _Call, timeout: float | None) -> float:
@@ -489,6 +497,7 @@ class _Service:
             self._metrics.not_ranked(served.name, cancelled=gone)
             raise
         self._metrics.ranked(served.name, ranking)
+        call.about.append(counted(ranking.usage.calls, "model call"))
         ranked = _Ranked(uuid.uuid4().hex, ranking)
         self._kept.put(ranked.id, ranking, call.holder)
         return ranked

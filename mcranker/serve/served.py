@@ -23,7 +23,7 @@ from mcranker.llm.limits.budget import Budget
 from mcranker.llm.masking import HOST_MARK, without_hosts
 from mcranker.llm.wrapper import tokenizer_of
 from mcranker.logs import safe_logger
-from mcranker.models import MODEL_OPTIONS, limited
+from mcranker.models import MODEL_OPTIONS, ROLES, limited
 from mcranker.rankers import RANKERS, Ranker
 from mcranker.ranking import Ranking
 from mcranker.serve.metrics import Metrics
@@ -32,6 +32,7 @@ from mcranker.serve.problems import Problem
 from mcranker.serve.settings import GRACE, RankerSettings, Settings
 from personas import PersonasError, Team, library
 from personas.ranking.types import Passage, Query
+from personas.ranking.weak_judges import judge_note
 
 logger = safe_logger("mcranker.serve")
 
@@ -271,10 +272,15 @@ class ServedRankers:
     def described(self) -> tuple[str, str]:
         """The models that judge and the ledgers that keep their answers, a line each."""
         models = [part.models for served in self.all for part in served.ranker.parts]
-        names = [public_name(name) for each in models for name in each.names.values()]
+        chats = [getattr(each, role) for each in models for role in ROLES]
+        names = []
+        for chat in chats:
+            name = public_name(chat.name)
+            note = judge_note(chat.capabilities.weak_judge, name)
+            names.append(note.removeprefix("Judged by ").rstrip(".") or name)
         kept = [str(each.ledger.path) if each.ledger else "none" for each in models]
         return (
-            f"model: {', '.join(dict.fromkeys(names))}",
+            f"model: {'; '.join(dict.fromkeys(names))}",
             f"ledger: {', '.join(dict.fromkeys(kept))}",
         )
 
