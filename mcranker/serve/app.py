@@ -11,7 +11,7 @@ from collections.abc import AsyncIterator, Awaitable, Callable, Iterator, Mappin
 from contextlib import asynccontextmanager, contextmanager
 from dataclasses import dataclass, field
 from functools import partial
-from typing import Any, NamedTuple, TypeVar
+from typing import Any, TypeVar
 
 import anyio
 import anyio.to_thread
@@ -37,12 +37,11 @@ from mcranker.serve.dialects import (
     ROUTES,
     ApiDialect,
     RerankResponse,
-    Result,
     dialect_of,
 )
 from mcranker.serve.events import CLIENT_GONE, EventQueue, EventStream, event_data
 from mcranker.serve.explanations import Explanations
-from mcranker.serve.keys import Keys
+from mcranker.serve.keys import holder_of
 from mcranker.serve.metrics import CONTENT_TYPE, Metrics
 from mcranker.serve.problems import Problem, problem_of
 from mcranker.serve.requests import RANK_FIELDS, RerankRequest, cut_to_bytes, read_fields
@@ -92,11 +91,6 @@ class _Call:
         return time.perf_counter() - self.began
 
 
-class _Ranked(NamedTuple):
-    id: str
-    ranking: Ranking
-
-
 _Handler = Callable[[_Call], Awaitable[Response]]
 
 
@@ -127,7 +121,6 @@ class _Service:
     def __init__(self, settings: Settings) -> None:
         self._settings = settings
         self._limits = settings.limits
-        self._keys = Keys(settings.keys)
         self._metrics = Metrics()
         self.rankers = ServedRankers.open(settings, self._metrics)
         self._kept = Explanations(self._limits.explanations, self._limits.explanations_bytes)
@@ -245,7 +238,7 @@ class _Service:
                 )
         if settings.keys:
             given = headers.get("authorization") or f"Bearer {headers.get('api-key', '')}"
-            holder = self._keys.holder(given)
+            holder = holder_of(given, settings.keys)
             if holder is None:
                 raise Problem("no_key", "invalid api token: send Authorization: Bearer KEY")
             call.holder = holder
@@ -319,38 +312,22 @@ class _Service:
             reasons=request.reasons,
         )
         call.about += [served.name, counted(len(passages), "document")]
-        ranked = await _unless_gone(call.request, lambda: self._ranked(call, served, job))
-        ranking = ranked.ranking
+        name, ranking = await _unless_gone(call.request, lambda: self._ranked(call, served, job))
         scored = scores_of(ranking, policy, raw=request.raw)
         warnings = (*warnings_of(ranking, request.reasons), *scored.warnings, *warnings)
         meta = meta_of(ranking, scored, warnings)
-        returned = request.return_documents
-        wanted = call.dialect.returns_documents if returned is None else returned
         response = RerankResponse(
-            id=ranked.id,
-            model=served.name,
-            request=request,
-            results=[
-                Result(
-                    hit.index,
-                    score,
-                    request.documents[hit.index] if wanted else None,
-                    hit.reasons,
-                )
-                for hit, score in zip(ranking, scored.scores, strict=True)
-            ],
-            seconds=call.seconds,
-            meta=meta,
+            name, served.name, request, ranking, scored.scores, call.seconds, meta
         )
-        headers = headers_of(ranked.id, ranking, scored.unscored, warnings)
+        headers = headers_of(name, ranking, scored.unscored, warnings)
         return _json(call.dialect.answer(response), 200, headers)
 
     async def _rank(self, call: _Call) -> Response:
         served, job = await self._job(call)
-        ranked = await _unless_gone(call.request, lambda: self._ranked(call, served, job))
-        whole = await anyio.to_thread.run_sync(_whole, served, ranked, job.reasons)
+        name, ranking = await _unless_gone(call.request, lambda: self._ranked(call, served, job))
+        whole = await anyio.to_thread.run_sync(_whole, served, name, ranking, job.reasons)
         unscored, warnings = whole["meta"]["unscored"], whole["meta"].get("warnings", ())
-        return _json(whole, 200, headers_of(ranked.id, ranked.ranking, unscored, warnings))
+        return _json(whole, 200, headers_of(name, ranking, unscored, warnings))
 
     async def _stream(self, call: _Call) -> Response:
         served, job = await self._job(call)
@@ -364,7 +341,7 @@ class _Service:
             try:
                 with self._stoppable():
                     ranked = await self._ranked(call, served, job, emit)
-                    whole = await anyio.to_thread.run_sync(_whole, served, ranked, job.reasons)
+                    whole = await anyio.to_thread.run_sync(_whole, served, *ranked, job.reasons)
                 queue.put("ranking_done", whole)
             except Exception as error:  # noqa: BLE001 - the reader gets it
                 if not queue.refuse(self._refused(call, error)):
@@ -484,8 +461,8 @@ class _Service:
 
     async def _ranked(
         self, call: _Call, served: ServedRanker, job: Job, emit: Emit | None = None
-    ) -> _Ranked:
-        """Rank, count and keep it."""
+    ) -> tuple[str, Ranking]:
+        """Rank, count and keep it; return its id too."""
         try:
             ranking = await served.rank(job, emit)
         except Problem as problem:
@@ -498,9 +475,9 @@ class _Service:
             raise
         self._metrics.ranked(served.name, ranking)
         call.about.append(counted(ranking.usage.calls, "model call"))
-        ranked = _Ranked(uuid.uuid4().hex, ranking)
-        self._kept.put(ranked.id, ranking, call.holder)
-        return ranked
+        name = uuid.uuid4().hex
+        self._kept.put(name, ranking, call.holder)
+        return name, ranking
 
 
 def _members() -> list[dict[str, Any]]:
@@ -516,11 +493,10 @@ def _json(value: Any, status: int, headers: Mapping[str, str] | None = None) -> 
     )
 
 
-def _whole(served: ServedRanker, ranked: _Ranked, reasons: int) -> dict[str, Any]:
+def _whole(served: ServedRanker, name: str, ranking: Ranking, reasons: int) -> dict[str, Any]:
     """Everything a ranking holds."""
-    ranking = ranked.ranking
     return {
-        "id": ranked.id,
+        "id": name,
         "ranker": served.name,
         "returned": ranking.ids,
         "meta": meta_of(ranking, scores_of(ranking, "null"), warnings_of(ranking, reasons)),
