@@ -3,20 +3,11 @@
 from __future__ import annotations
 
 from collections import OrderedDict
-from typing import NamedTuple
 
 from mcranker.ranking import Ranking
 
 _OF_A_SCORE = 100  # bytes, about
 _OF_A_PASSAGE = 1_000
-
-
-class Kept(NamedTuple):
-    """A ranking, and the name of the key of its request."""
-
-    ranking: Ranking
-    holder: str
-    size: int
 
 
 class Explanations:
@@ -30,7 +21,7 @@ class Explanations:
     def __init__(self, most: int, most_bytes: int) -> None:
         self._most = most
         self._most_bytes = most_bytes
-        self._kept: OrderedDict[str, Kept] = OrderedDict()
+        self._kept: OrderedDict[str, tuple[Ranking, str, int]] = OrderedDict()
         self._bytes = 0
 
     def put(self, name: str, ranking: Ranking, holder: str) -> None:
@@ -41,12 +32,12 @@ class Explanations:
         size = texts + scores * len(ranking.passages)
         if size > self._most_bytes:
             return
-        self._kept[name] = Kept(ranking, holder, size)
+        self._kept[name] = ranking, holder, size
         self._bytes += size
         while len(self._kept) > self._most or self._bytes > self._most_bytes:
-            self._bytes -= self._kept.popitem(last=False)[1].size
+            self._bytes -= self._kept.popitem(last=False)[1][2]
 
     def get(self, name: str, holder: str) -> Ranking | None:
         """The ranking, if it is still kept and was asked for with the same key."""
-        kept = self._kept.get(name)
-        return kept.ranking if kept is not None and kept.holder == holder else None
+        ranking, owner, _ = self._kept.get(name, (None, "", 0))
+        return ranking if owner == holder else None

@@ -167,11 +167,6 @@ def _number(value: Any) -> bool:
     return is_number and abs(value) <= sys.float_info.max
 
 
-def _whole(value: Any) -> bool:
-    # JSON has numbers of one kind, and those of over 64 bits are read as floats.
-    return _number(value) and value % 1 == 0
-
-
 def _that(holds: Callable[[Any], bool], wanted: str) -> Reader:
     """Return a reader of values that satisfy `holds`."""
 
@@ -189,26 +184,24 @@ _name = _that(
 )
 _seconds = _that(lambda value: _number(value) and value > 0, "seconds, a number above 0")
 _share = _that(lambda value: _number(value) and 0 <= value <= 1, "a number from 0 to 1")
-_count = _that(lambda value: _whole(value) and value >= 0, "a whole number above 0, or 0 for all")
-_none_too = _that(
-    lambda value: _whole(value) and value >= 0, "a whole number above 0, or 0 for none"
-)
-_minus_one_too = _that(
-    lambda value: _whole(value) and value >= -1, "a whole number above 0, or 0 for all"
-)
 
 
-def _at_most(value: Any, name: str, limits: Limits) -> int:
-    return min(int(_count(value, name, limits)), limits.documents)
+def _up_to(limit: str, *, least: int = 0, zero: str = "all") -> Reader:
+    """Return a reader of whole numbers, cut to a field of `Limits`."""
+
+    def read(value: Any, name: str, limits: Limits) -> int:
+        # JSON has numbers of one kind, and those of over 64 bits are read as floats.
+        if not (_number(value) and value % 1 == 0 and value >= least):
+            raise _refuse(name, value, f"a whole number above 0, or 0 for {zero}")
+        most: int = getattr(limits, limit)
+        return min(max(int(value), 0), most)
+
+    return read
 
 
-def _reasons(value: Any, name: str, limits: Limits) -> int:
-    return min(int(_none_too(value, name, limits)), limits.documents)
-
-
-def _tokens(value: Any, name: str, limits: Limits) -> int:
-    """Tokens of a document; -1, vLLM's word for as many as the model takes, is all."""
-    return min(max(int(_minus_one_too(value, name, limits)), 0), limits.body)
+_at_most = _up_to("documents")
+_reasons = _up_to("documents", zero="none")
+_tokens = _up_to("body", least=-1)  # vLLM's word for as many as the model takes
 
 
 def _flag(value: Any, name: str, limits: Limits) -> bool:

@@ -20,9 +20,9 @@ from typing import Any
 from mcranker.errors import ConfigError, RequestRejected, UnsupportedCapability
 from mcranker.llm.chat import Answer, Capabilities, ChatReply, ChatRequest, Judge
 from mcranker.llm.provider import Provider
+from mcranker.llm.providers.compatible_http import CompatibleChat
 from mcranker.llm.providers.http_errors import Service, reported_model, unreadable
 from mcranker.llm.providers.token_counts import call_usage
-from mcranker.llm.providers.typed_service import TypedService
 from mcranker.llm.typed_answers import ROUNDED, check_limits, missing
 from personas.ranking.usage import Usage
 
@@ -60,7 +60,7 @@ FORMS: Mapping[str, RerankForm] = {
 """Prefix of a model's name -> the form of its service."""
 
 
-class RerankChat(TypedService):
+class RerankChat(CompatibleChat):
     """Asks a rerank service how relevant passages are.
 
     It answers the `Question`s of a `State` that are about one passage each, a score or a yes and
@@ -110,7 +110,7 @@ class RerankChat(TypedService):
         body = rerank_body(request, self._model, self._form, self._name)
         check_limits(request, self._capabilities, self._name)
         try:
-            data = await self._http.post("rerank", body, list_as=self._form.list_as)
+            data = await self.post("rerank", body, list_as=self._form.list_as)
         except RequestRejected as error:
             if self._form.texts == "documents" and "`texts`" in str(error):
                 raise UnsupportedCapability(
@@ -119,7 +119,7 @@ class RerankChat(TypedService):
                     model=self._name,
                 ) from error
             raise
-        return rerank_reply(data, request, logits=self._form.logits, service=self._http.service)
+        return rerank_reply(data, request, logits=self._form.logits, service=self._service)
 
 
 def _connect(kind: str, name: str, /, *, base_url: str | None, **options: Any) -> RerankChat:

@@ -11,10 +11,10 @@ from typing import TYPE_CHECKING, Any
 from mcranker.errors import UnsupportedCapability
 from mcranker.llm.chat import Answer, Capabilities, ChatReply, ChatRequest
 from mcranker.llm.provider import Provider
+from mcranker.llm.providers.compatible_http import CompatibleChat
 from mcranker.llm.providers.endpoint import checked_url, find_key, url_in
 from mcranker.llm.providers.http_errors import Service, reported_model, unreadable
 from mcranker.llm.providers.token_counts import call_usage
-from mcranker.llm.providers.typed_service import TypedService
 from mcranker.llm.typed_answers import (
     OddAnswer,
     check_limits,
@@ -46,7 +46,7 @@ LIMITS = Capabilities(
 """Jev's, as far as they are published, and vLLM's 64 questions."""
 
 
-class SystemOneChat(TypedService):
+class SystemOneChat(CompatibleChat):
     """Asks a decision model by System One's protocol.
 
     Args:
@@ -91,8 +91,8 @@ class SystemOneChat(TypedService):
         if not request.questions:
             raise only_typed(self._name, request)
         check_limits(request, self._capabilities, self._name)
-        data = await self._http.post("systemone", systemone_body(request, self._model))
-        return systemone_reply(data, request, service=self._http.service)
+        data = await self.post("systemone", systemone_body(request, self._model))
+        return systemone_reply(data, request, service=self._service)
 
 
 SYSTEM_ONE = Provider(
