@@ -438,13 +438,26 @@ class _Progress:
         self._reached: tuple[float, float | None] = 0, None
 
     async def emit(self, event: Event) -> None:
-        if isinstance(event, RankingDone):
-            await self._context.report_progress(*self._reached, "asking for reasons")
-            return
-        now = time.monotonic()
-        if (news := _progress(event)) and (now - self._latest >= _EACH or news[0] == news[1]):
-            self._latest, self._reached = now, news[:2]
-            await self._context.report_progress(*news)
+        now, (done, total) = time.monotonic(), self._reached
+        match event:
+            case RankingDone():
+                await self._context.report_progress(done, total, "asking for reasons")
+                return
+            case TeamRecruited():
+                said = f"the judges are {', '.join(each.name for each in event.personas)}"
+            case RubricWritten():
+                said = f"{event.persona} wrote {len(event.rubric.criteria)} criteria"
+            case PassageScored() | PassageAssessed():
+                done, total = event.done, event.total
+                said = f"{done} of {total} scores"
+            case PassagesCompared():
+                done, total = event.done, event.total
+                said = f"{done} of at most {total} comparisons"
+            case _:
+                return
+        if now - self._latest >= _EACH or done == total:
+            self._latest, self._reached = now, (done, total)
+            await self._context.report_progress(done, total, said)
 
 
 async def _check_cost(job: Job, max_calls: int | None, max_cost: float | None) -> None:
@@ -460,21 +473,6 @@ async def _check_cost(job: Job, max_calls: int | None, max_cost: float | None) -
             f"nothing was sent: it would take {counted(found.calls, 'call')}{dollars}, more than "
             f"{max_calls=} and {max_cost=} allow; allow more, or send fewer documents",
         )
-
-
-def _progress(event: Event) -> tuple[float, float | None, str] | None:
-    """Return progress, total and a message; None for other events."""
-    match event:
-        case TeamRecruited():
-            names = ", ".join(each.name for each in event.personas)
-            return 0, None, f"the judges are {names}"
-        case RubricWritten():
-            return 0, None, f"{event.persona} wrote {len(event.rubric.criteria)} criteria"
-        case PassageScored() | PassageAssessed():
-            return event.done, event.total, f"{event.done} of {event.total} scores"
-        case PassagesCompared():
-            return event.done, event.total, f"{event.done} of at most {event.total} comparisons"
-    return None
 
 
 def _plain(sentence: Sentence) -> str:

@@ -39,6 +39,7 @@ from personas.registry import Registry
 from personas.report.sections import SECTIONS
 from tests.support.cli_support import answer
 from tests.support.loopback import Body, completion, serve_in_thread
+from tests.support.plugins import installed as plugin
 
 ROOT = Path(__file__).parents[2]
 PAGE = (ROOT / "docs" / "extending.md").read_text(encoding="utf-8")
@@ -293,6 +294,46 @@ def test_a_provider_that_does_not_work(name: str, message: str) -> None:
     with pytest.raises(ConfigError, match=re.escape(message)):
         connect(name)
     assert cost(name, Usage(1, 100, 0, 10)) is None
+
+
+OWN_PROTOCOL = """
+from mcranker import Capabilities, ChatReply, Provider, RateLimited, Usage
+
+class OwnChat:
+    capabilities = Capabilities()
+
+    def __init__(self, name, *, base_url, api_key, timeout, concurrency):
+        self.name, self.endpoint = f"own:{name}", base_url or "https://own.example"
+        self.asked = 0
+
+    async def complete(self, request):
+        self.asked += 1
+        if self.asked == 1:
+            raise RateLimited("slow down", model=self.name, retry_after=0.001)
+        return ChatReply("7", Usage(calls=1, input_tokens=100, output_tokens=1), model="own-1")
+
+    async def aclose(self):
+        pass
+
+OWN = Provider(connect=OwnChat, price=lambda name, usage: 1e-6 * usage.input_tokens)
+"""
+
+
+def test_a_provider_with_a_protocol_of_its_own(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("MCRANKER_LEDGER", str(tmp_path / "ledger"))
+    with plugin(tmp_path, PROVIDERS, OWN_PROTOCOL, own="OWN"):
+        rankings = []
+        for _ in range(2):
+            with DirectRanker(model="own:x") as ranker:
+                rankings.append(ranker.rank(QUERY, DOCS))
+        cost_of_first = rankings[0].cost
+    first, second = rankings
+    # The refused call is asked again; 100 tokens for each of three passages.
+    assert [hit.score for hit in first] == [7.0, 7.0, 7.0]
+    assert cost_of_first == pytest.approx(300e-6)
+    assert (first.usage.calls, second.usage.calls, second.reused.calls) == (3, 0, 3)
 
 
 @pytest.mark.usefixtures("installed")
