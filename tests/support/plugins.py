@@ -5,7 +5,7 @@ from __future__ import annotations
 import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
-from importlib.metadata import entry_points
+from importlib.metadata import distributions
 from pathlib import Path
 from typing import Any
 
@@ -17,9 +17,9 @@ __all__ = ["OTHERS", "installed"]
 
 OTHERS = sorted(
     {
-        each.dist.name
-        for each in entry_points()
-        if each.group.startswith(("mcranker.", "personas.")) and each.dist
+        each.name
+        for each in distributions()
+        if any(entry.group.startswith(("mcranker.", "personas.")) for entry in each.entry_points)
     }
     - {"mcranker"}
 )
