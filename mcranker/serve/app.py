@@ -6,7 +6,6 @@ import contextlib
 import difflib
 import logging
 import time
-import uuid
 from collections.abc import AsyncIterator, Awaitable, Callable, Iterator, Mapping, Sequence
 from contextlib import asynccontextmanager, contextmanager
 from dataclasses import dataclass, field
@@ -406,14 +405,8 @@ class _Service:
 
     async def _explain(self, call: _Call) -> Response:
         ranking = self._kept.get(call.request.path_params["id"], call.holder)
-        if ranking is None:
-            raise Problem(
-                "not_found", "there is no such ranking, or it was made too long ago to be kept"
-            )
-
-        made = Made(__version__)
         page = await anyio.to_thread.run_sync(
-            lambda: render_inspection(public_form(ranking), made=made)
+            lambda: render_inspection(public_form(ranking), made=Made(__version__))
         )
         return HTMLResponse(page, headers=_HEADERS)
 
@@ -475,9 +468,7 @@ class _Service:
             raise
         self._metrics.ranked(served.name, ranking)
         call.about.append(counted(ranking.usage.calls, "model call"))
-        name = uuid.uuid4().hex
-        self._kept.put(name, ranking, call.holder)
-        return name, ranking
+        return self._kept.put(ranking, call.holder), ranking
 
 
 def _members() -> list[dict[str, Any]]:

@@ -8,7 +8,6 @@ from __future__ import annotations
 import functools
 import math
 import time
-import uuid
 from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
 from contextlib import asynccontextmanager
 from typing import Annotated, Any, ParamSpec, TypeVar
@@ -94,7 +93,7 @@ class RankedDocument(BaseModel):
     reasons: dict[str, Reason] = Field(description="of each judge, where they were asked for")
 
 
-class Taken(BaseModel):
+class Effort(BaseModel):
     """The effort of a ranking."""
 
     calls: int = Field(description="of models")
@@ -102,7 +101,7 @@ class Taken(BaseModel):
     cost_usd: float | None = Field(description="null where the price is not known")
 
 
-class EstimateResult(Taken):
+class EstimateResult(Effort):
     """The estimated effort of a ranking."""
 
     input_tokens: int
@@ -110,7 +109,7 @@ class EstimateResult(Taken):
     cost_usd_at_most: float | None = Field(description="if every reply is as long as may be")
 
 
-class RankResult(Taken):
+class RankResult(Effort):
     """A ranking."""
 
     ranking_id: str = Field(description="for the tools explain and compare")
@@ -275,11 +274,9 @@ class _Tools:
             if max_calls is None and max_cost is None:
                 raise
             raise Problem("unavailable", f"{max_calls=}, {max_cost=}: {error}") from error
-        name = uuid.uuid4().hex
-        self._kept.put(name, ranking, "")
         scored = scores_of(ranking, "null")
         return RankResult(
-            ranking_id=name,
+            ranking_id=self._kept.put(ranking),
             ranker=served.name,
             judges=list(ranking.orders.personas if ranking.orders else ranking.personas),
             relevance_is=scored.relevance,
@@ -329,7 +326,7 @@ class _Tools:
     @_reported
     async def explain(self, ranking_id: str, document_id: str) -> dict[str, Any]:
         """Say why a document of an earlier ranking ranks where it does, judge by judge."""
-        form = self._found(ranking_id)
+        form = public_form(self._kept.get(ranking_id))
         inspection = await anyio.to_thread.run_sync(RankingRecord.from_dict, form)
         hit = next((each for each in inspection.hits if each.doc_id == document_id), None)
         if hit is None:
@@ -357,7 +354,7 @@ class _Tools:
     @_reported
     async def compare(self, before: str, after: str) -> dict[str, Any]:
         """Say which documents moved between two earlier rankings, and whose scores moved them."""
-        one, two = (self._found(each) for each in (before, after))
+        one, two = (public_form(self._kept.get(each)) for each in (before, after))
         found = await anyio.to_thread.run_sync(compare_rankings, one, two)
         return {
             "summary": " ".join(_plain(each) for each in summary(found)),
@@ -417,16 +414,6 @@ class _Tools:
             instruction=found["instruction"],
             reasons=found["reasons"],
         )
-
-    def _found(self, ranking_id: str) -> dict[str, Any]:
-        ranking = self._kept.get(ranking_id, "")
-        if ranking is None:
-            raise Problem(
-                "not_found",
-                f"there is no ranking {ranking_id[:100]!r}, or it was made too long ago to be "
-                "kept; rank again",
-            )
-        return public_form(ranking)
 
 
 class _Progress:

@@ -188,7 +188,11 @@ class ServedRanker:
                     if emit is not None:
                         await emit(RankingDone(ranking.query.id, ranking))
                     left = max(job.seconds - (time.monotonic() - began), _SHORTEST)
-                    return await _explained(job, ranking, left)
+                    try:
+                        return await job.ranker.aexplain(ranking, job.reasons, deadline=left)
+                    except (ModelError, BudgetExceeded) as error:
+                        logger.warning("there are no reasons: %s", error)
+                        return ranking
             except TimeoutError:
                 raise Problem("timeout", f"no ranking after {job.seconds:g} seconds") from None
 
@@ -240,15 +244,6 @@ class ServedRanker:
         return made
 
 
-async def _explained(job: Job, ranking: Ranking, seconds: float) -> Ranking:
-    """Return the ranking with the reasons that come in time; with none if asking fails."""
-    try:
-        return await job.ranker.aexplain(ranking, job.reasons, deadline=seconds)
-    except (ModelError, BudgetExceeded) as error:
-        logger.warning("there are no reasons: %s", error)
-        return ranking
-
-
 class ServedRankers:
     """All rankers of a service, found by name."""
 
@@ -266,15 +261,29 @@ class ServedRankers:
         Raises:
             MCRankerError, PersonasError: a ranker cannot be made as it is set up.
         """
-        return cls(tuple(_opened(each, settings, metrics) for each in settings.rankers))
+        limits, opened = settings.limits, []
+        for each in settings.rankers:
+            make: Callable[..., Ranker] = RANKERS.get(each.ranker)
+            ranker = make(**each.options)
+            known = [part.models.scoring.capabilities.prefix_slots for part in ranker.parts]
+            slots = min(filter(None, known), default=limits.rankings)
+            # Rankings that take turns would drive out each other's prompt prefixes.
+            places = Places(min(limits.rankings, slots), limits.waiting, limits.wait)
+            if metrics is not None:
+                for part in ranker.parts:
+                    part.models = metrics.metered(each.name, part.models, public_name)
+                metrics.watch(each.name, places)
+            names = ", ".join(dict.fromkeys(map(public_name, ranker.models.names.values())))
+            logger.info("ranker %r: %s with %s", each.name, each.ranker, names)
+            opened.append(ServedRanker(each, ranker, places))
+        return cls(tuple(opened))
 
     @property
     def described(self) -> tuple[str, str]:
         """The models that judge and the ledgers that keep their answers, a line each."""
         models = [part.models for served in self.all for part in served.ranker.parts]
-        chats = [getattr(each, role) for each in models for role in ROLES]
         names = []
-        for chat in chats:
+        for chat in (getattr(each, role) for each in models for role in ROLES):
             name = public_name(chat.name)
             note = judge_note(chat.capabilities.weak_judge, name)
             names.append(note.removeprefix("Judged by ").rstrip(".") or name)
@@ -353,20 +362,3 @@ def public_name(model: str) -> str:
 def discreet(message: str) -> str:
     """Return a message about a model without addresses and paths."""
     return _PATH.sub("[path]", without_hosts(_ADDRESS.sub(HOST_MARK, message)))
-
-
-def _opened(settings: RankerSettings, service: Settings, metrics: Metrics | None) -> ServedRanker:
-    make: Callable[..., Ranker] = RANKERS.get(settings.ranker)
-    ranker = make(**settings.options)
-    known = [part.models.scoring.capabilities.prefix_slots for part in ranker.parts]
-    slots = min((each for each in known if each is not None), default=None)
-    limits = service.limits
-    # Rankings that take turns would drive out each other's prompt prefixes.
-    places = Places(min(limits.rankings, slots or limits.rankings), limits.waiting, limits.wait)
-    if metrics is not None:
-        for part in ranker.parts:
-            part.models = metrics.metered(settings.name, part.models, public_name)
-        metrics.watch(settings.name, places)
-    names = ", ".join(dict.fromkeys(map(public_name, ranker.models.names.values())))
-    logger.info("ranker %r: %s with %s", settings.name, settings.ranker, names)
-    return ServedRanker(settings, ranker, places)
