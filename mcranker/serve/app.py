@@ -67,15 +67,15 @@ _HEADERS = {"Cache-Control": "no-store", "X-Content-Type-Options": "nosniff"}
 
 @dataclass(slots=True)
 class _Call:
-    """A request on its way.
+    """A request that is being answered.
 
     Attributes:
         request: as it came.
-        route: under which it is counted.
-        dialect: in which it is answered.
-        holder: name of its key.
+        route: the name it is counted under.
+        dialect: the form of its answer.
+        holder: name of the key it was sent with.
         about: what the access log adds to its route, status and seconds.
-        began: on the clock of `time.perf_counter`.
+        began: start, by `time.perf_counter`.
     """
 
     request: Request
@@ -94,7 +94,7 @@ _Handler = Callable[[_Call], Awaitable[Response]]
 
 
 def create_app(settings: Settings | None = None) -> Starlette:
-    """The service as an ASGI application; its rankers are made at once, and close with it.
+    """Return the service as an ASGI application; its rankers are made now and closed with it.
 
     Args:
         settings: what it offers; None for one MCRanker with its defaults.
@@ -243,7 +243,7 @@ class _Service:
             call.holder = holder
 
     def _refused(self, call: _Call, error: Exception) -> Response:
-        """The answer to an error; the log has all of it."""
+        """Answer with an error; the log has its details."""
         problem = problem_of(error)
         call.about.append(f"{problem.kind}: {plain(problem.message, 200)}")
         if problem.kind == "internal":
@@ -362,12 +362,12 @@ class _Service:
         return _json(self._described(self.rankers.find(uid), uid), 200)
 
     def _described(self, served: ServedRanker, uid: str) -> dict[str, Any]:
-        """A ranker as OpenAI's and Xinference's clients read it."""
+        """Describe a ranker to OpenAI's and Xinference's clients."""
         openai = {"id": uid, "object": "model", "created": self._began, "owned_by": "mcranker"}
         return {**openai, "model_type": "rerank", "model_name": served.name, "model_uid": uid}
 
     async def _info(self, _: _Call) -> Response:
-        """As TEI's clients read it."""
+        """Describe the service to TEI's clients."""
         limits = self._limits
         return _json(
             {
@@ -443,7 +443,7 @@ class _Service:
         return served, Job(ranker, query, passages, seconds, **found)
 
     def _seconds(self, call: _Call, timeout: float | None) -> float:
-        """Until the ranking is returned, by the body, the header or the operator."""
+        """Seconds allowed to a ranking: the body's, the header's or the operator's."""
         header = call.request.headers.get("x-timeout")
         if timeout is None and header is not None:
             with contextlib.suppress(orjson.JSONDecodeError):

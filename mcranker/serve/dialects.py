@@ -21,7 +21,7 @@ from mcranker.serve.requests import RerankRequest
 
 @dataclass(frozen=True, slots=True)
 class RerankResponse:
-    """An answer, whatever the dialect.
+    """An answer in no dialect yet.
 
     Attributes:
         id: of the ranking, for ``/v1/explain``.
@@ -85,7 +85,7 @@ class ApiDialect:
         score: the key of a result's score.
         document: the key of a result's document.
         bare: documents that came as texts are returned as texts, and not as objects with ``text``.
-        returns_documents: whether results hold their documents unless a request says no.
+        returns_documents: results hold their documents unless a request says no.
         scale: makes the score that clients expect of one from 0 to 1.
         more: further keys of an answer, or others than the usual ones.
         whole: makes the body of the answer from all that.
@@ -161,7 +161,7 @@ _TEI_KINDS: Mapping[Kind, str] = {
 }
 
 GENERAL = ApiDialect("general")
-"""Of the clients that read ``results[].relevance_score``."""
+"""For clients that read ``results[].relevance_score``."""
 
 DIALECTS = (
     ApiDialect(

@@ -42,7 +42,7 @@ def hash_key(key: str) -> str:
 
 
 def check_hash(name: str, value: object) -> str:
-    """The hash, if it is one.
+    """Return the hash, if it is one.
 
     Raises:
         ConfigError: it is something else; it is not repeated, since it may be a key.

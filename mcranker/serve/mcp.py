@@ -81,7 +81,7 @@ class Document(BaseModel):
 
 
 class RankedDocument(BaseModel):
-    """A passage in the order that was found."""
+    """A passage at its rank."""
 
     rank: int = Field(description="from 1, best first")
     index: int = Field(description="its place among the documents that were given, from 0")
@@ -217,7 +217,7 @@ def _short(message: str) -> str:
 
 
 def _reported(tool: Callable[P, Awaitable[T]]) -> Callable[P, Awaitable[T]]:
-    """The tool, with its errors in the words of `problem_of`."""
+    """Return the tool with its errors converted by `problem_of`."""
 
     @functools.wraps(tool)
     async def reported(*args: P.args, **kwargs: P.kwargs) -> T:
@@ -417,7 +417,7 @@ class _Tools:
 
 
 class _Progress:
-    """Progress of a ranking for the client, not too often."""
+    """Reports the progress of a ranking, at most every `_EACH` seconds."""
 
     def __init__(self, context: Context[Any, Any]) -> None:
         self._context = context

@@ -167,7 +167,7 @@ def _write_whole(descriptor: int, content: bytes) -> None:
 
 
 def _checked(line: bytes, limits: Limits) -> SessionMessage | JSONRPCError | None:
-    """The message in a line, or the answer that refuses it; None for an empty line."""
+    """Return the message in a line, or the error that answers it; None for an empty line."""
     if not line.strip():
         return None
     request_id = _id_in(line)

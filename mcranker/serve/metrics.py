@@ -73,7 +73,7 @@ class Metrics:
         return self._counters[name].labels(*labels)
 
     def watch(self, ranker: str, places: Places) -> None:
-        """Read how busy the ranker is whenever metrics are read."""
+        """Report how busy the ranker is whenever metrics are read."""
         self._taken.labels(ranker).set_function(lambda: places.taken)
         self._waiting.labels(ranker).set_function(lambda: places.waiting)
 
@@ -135,7 +135,7 @@ class Metrics:
         )
 
     def text(self) -> bytes:
-        """Everything, in Prometheus' text format."""
+        """All metrics in Prometheus' text format."""
         return generate_latest(self._registry)
 
 

@@ -33,18 +33,18 @@ Fields = Mapping[str, tuple[str, Reader]]
 
 @dataclass(frozen=True, slots=True)
 class RerankRequest:
-    """A request of a rerank client, in whatever dialect it came.
+    """A request of a rerank client, in any dialect.
 
     Attributes:
         query: to rank for.
         documents: texts or records, in first-stage order.
         model: name of a ranker, or one of its other names; None for the first ranker.
         top_n: results that are returned, at most; 0 for all.
-        return_documents: whether results hold their documents; None where that was not said.
+        return_documents: if results hold their documents; None if not said.
         max_tokens: tokens of a document that are judged; 0 for all.
         rank_fields: of records, in the order in which they are judged; empty for the text.
         timeout: seconds; None for the service's own.
-        raw: whether scores are those of the ranker instead of relevance from 0 to 1.
+        raw: scores are the ranker's own instead of relevance from 0 to 1.
         instruction: what else matters; empty for nothing.
         reasons: first documents whose scores are explained.
         warnings: what was asked and has no effect.
@@ -304,7 +304,7 @@ RERANK_FIELDS: Fields = {
     **dict.fromkeys(("instruction", "instruct"), ("instruction", _instruction)),
     "reasons": ("reasons", _reasons),
 }
-"""Of rerank clients, whatever their dialect."""
+"""Fields of rerank clients of any dialect."""
 
 RANK_FIELDS: Fields = {
     "query": ("query", _query),
@@ -317,7 +317,7 @@ RANK_FIELDS: Fields = {
     "instruction": ("instruction", _instruction),
     "reasons": ("reasons", _reasons),
 }
-"""Of ``/v1/rank`` and ``/v1/rank/stream``."""
+"""Fields of ``/v1/rank`` and ``/v1/rank/stream``."""
 
 _NO_EFFECT = ("priority", "max_chunks_per_doc", "max_query_length", "rewrite_query", "latency")
 

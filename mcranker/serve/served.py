@@ -95,7 +95,7 @@ class Job:
 
 
 class ServedRanker:
-    """A ranker as requests find it.
+    """A ranker with its places and its variants.
 
     Variants of it with other options share its models, and with them its ledger, budget and
     limits.
@@ -139,7 +139,7 @@ class ServedRanker:
     def limited(
         self, options: Mapping[str, Any], *, max_calls: int | None, max_cost: float | None
     ) -> Ranker:
-        """The ranker with other options, for one ranking that may take no more than this.
+        """Return the ranker with other options and a budget for one ranking.
 
         Raises:
             Problem: as `with_options`; or a price is not known, and so no cost can be kept.
@@ -157,7 +157,7 @@ class ServedRanker:
         return ranker
 
     def cutting(self, tokens: int) -> Ranker | None:
-        """The ranker that sees so many tokens of a passage; None if it has no tokenizer."""
+        """Return the ranker cut to `tokens` of a passage; None if it has no tokenizer."""
         if tokenizer_of(self.ranker.models.scoring) is None:
             return None
         config = self.ranker.config
@@ -167,7 +167,7 @@ class ServedRanker:
         return self._variant({"max_passage_tokens": most, "max_passage_words": words})
 
     async def rank(self, job: Job, emit: Emit | None = None) -> Ranking:
-        """Wait for a place, and rank; partial at the deadline where the ranker may give such.
+        """Wait for a place and rank; at the deadline the ranking is partial if that is allowed.
 
         Args:
             job: what to rank, by this ranker or a variant of it.
@@ -317,10 +317,10 @@ class ServedRankers:
 
 
 def team_of(value: object) -> Team:
-    """A team that a request brings, or names in the library; files are not looked for.
+    """Return the team of a request: a whole one, or a name in the library; never a file.
 
     Raises:
-        Problem: it is none.
+        Problem: it is not a team.
     """
     if isinstance(value, str):
         if value in library.member_names():
