@@ -74,7 +74,7 @@ class _Call:
         route: the name it is counted under.
         dialect: the form of its answer.
         holder: name of the key it was sent with.
-        about: what the access log adds to its route, status and seconds.
+        about: what the access log adds to its path, status and seconds.
         began: start, by `time.perf_counter`.
     """
 
@@ -245,7 +245,7 @@ class _Service:
     def _refused(self, call: _Call, error: Exception) -> Response:
         """Answer with an error; the log has its details."""
         problem = problem_of(error)
-        call.about.append(f"{problem.kind}: {plain(problem.message, 200)}")
+        call.about.append(plain(problem.message, 200))
         if problem.kind == "internal":
             logger.error("%s: unexpected %r", call.route, error, exc_info=error)
         elif problem is not error and problem.ours:
@@ -263,12 +263,13 @@ class _Service:
             *([f"key {call.holder}"] * bool(call.holder)),
         ]
         level = logging.DEBUG if call.route in _PROBES and status == 200 else logging.INFO
-        access.log(level, "%s %s %d %s", call.request.method, call.route, status, ", ".join(about))
+        asked = f"{call.request.method} {plain(call.request.url.path, 200)}"
+        access.log(level, "%s %d %s", asked, status, ", ".join(about))
 
     async def no_route(self, request: Request, error: Exception) -> Response:
         assert isinstance(error, HTTPException)
         path = request.url.path[:200]
-        call = _Call(request, "other", about=[plain(path)])
+        call = _Call(request, "other")
         if error.status_code == 405:
             allowed = (error.headers or {}).get("Allow")
             problem = Problem("method", f"{path!r} takes {allowed}, not {request.method[:20]!r}")

@@ -107,7 +107,8 @@ def test_it_begins_with_its_address_model_and_ledger_and_logs_requests(tmp_path:
             address = first[0].split()[-1]
             httpx.get(f"{address}/healthz", timeout=SECONDS)
             httpx.post(f"{address}/v1/rerank", json={}, timeout=SECONDS)
-            logged = process.stderr.readline()
+            httpx.get(f"{address}/nowhere%1b", timeout=SECONDS)
+            logged = [process.stderr.readline() for _ in range(2)]
         finally:
             process.kill()
     assert first[0].startswith("mcranker: serving mcranker at http://127.0.0.1:")
@@ -116,8 +117,10 @@ def test_it_begins_with_its_address_model_and_ledger_and_logs_requests(tmp_path:
         f"mcranker: ledger: {tmp_path / 'ledger'}\n",
     ]
     # The probe is not worth a line.
-    said = r"POST /v1/rerank 400 \d+\.\d{3} s, invalid: invalid request: 'query' is missing.*\n"
-    assert re.fullmatch(f"mcranker: {said}", logged)
+    said = r"POST /v1/rerank 400 \d+\.\d{3} s, invalid request: 'query' is missing\n"
+    assert re.fullmatch(f"mcranker: {said}", logged[0])
+    assert re.fullmatch(r"mcranker: GET /nowhere\S+ 404 \d+\.\d{3} s\n", logged[1])
+    assert "\x1b" not in logged[1]
 
 
 @needs_signals
