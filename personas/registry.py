@@ -55,6 +55,9 @@ class Registry(Generic[T]):
         """All names, the built-in ones first."""
         return tuple({**self._builtin, **self._added})
 
+    def __contains__(self, name: str) -> bool:
+        return name in self._builtin or name in self._added
+
     def load_all(self) -> dict[str, T | Exception]:
         """Every object by name; the error instead of one that cannot be loaded."""
         found: dict[str, T | Exception] = {}

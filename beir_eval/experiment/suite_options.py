@@ -167,7 +167,7 @@ def checked_model(model: str, where: str, names: Mapping[str, str] | None = None
     from mcranker.llm.provider import PROVIDERS
 
     kind, _, name = model.partition(":")
-    if kind in PROVIDERS.names and name.strip():
+    if kind in PROVIDERS and name.strip():
         return model
     forms = ", ".join(f"{prefix}:NAME" for prefix in PROVIDERS.names)
     close = difflib.get_close_matches(model, names or (), n=1)

@@ -177,7 +177,7 @@ def _given(model: object, *, base_url: str | None, api_key: str | None) -> ChatM
 
 def _split(model: str) -> tuple[str, str]:
     kind, colon, name = model.strip().partition(":")
-    if colon and kind in PROVIDERS.names and name.strip():
+    if colon and kind in PROVIDERS and name.strip():
         return kind, name.strip()
     forms = ", ".join(f"{each}:NAME" for each in PROVIDERS.names)
     close = _suggest(model.strip())

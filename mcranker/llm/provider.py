@@ -82,6 +82,6 @@ def provider_of(model: str) -> Provider | None:
     """Return the provider of a model's name; None if it has none that can be loaded."""
     prefix = model.partition(":")[0]
     try:
-        return PROVIDERS.get(prefix) if prefix in PROVIDERS.names else None
+        return PROVIDERS.get(prefix) if prefix in PROVIDERS else None
     except ConfigError:
         return None
