@@ -48,11 +48,10 @@ def connect(
     |---|---|
     | ``openai:NAME`` | OpenAI; needs ``OPENAI_API_KEY`` or `api_key` |
     | ``openai:NAME`` and a base URL of another host | a server that speaks OpenAI's protocol |
-    | ``decisions:NAME`` and a base URL | a server that speaks OpenAI's decisions |
-    | ``systemone:NAME`` | TypeSafe; needs ``TYPESAFE_API_KEY`` or `api_key` |
-    | ``systemone:NAME`` and a base URL | a server that speaks System One's protocol |
-    | ``rerank:NAME`` and a base URL | a rerank service; forms: `mcranker.llm.providers.rerank` |
     | ``anthropic:NAME`` | Anthropic; needs ``ANTHROPIC_API_KEY`` or `api_key` |
+    | ``systemone:NAME`` | TypeSafe, or with a base URL a server that speaks System One's protocol |
+    | ``decisions:NAME`` and a base URL | a server that speaks OpenAI's decisions |
+    | ``rerank:NAME`` and a base URL | a rerank service; forms: `mcranker.llm.providers.rerank` |
     | ``local:NAME``, ``local:PATH.gguf`` | a model in this process |
     | ``crossencoder:NAME``, ``crossencoder:FOLDER`` | a cross-encoder in this process |
     | ``PREFIX:NAME`` | a model of an installed provider: `mcranker.llm.provider.Provider` |

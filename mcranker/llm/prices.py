@@ -17,12 +17,7 @@ _SAMPLE = 1000  # tokens
 
 
 def cost(model: str, usage: Usage) -> float | None:
-    """US dollars for these tokens, 0 for local models, None where no price is known.
-
-    Args:
-        model: as `ChatModel.name` has it, e.g. ``"openai:gpt-5-mini"``.
-        usage: what was used; cached input is priced as such.
-    """
+    """US dollars for the usage of a `ChatModel.name`; 0 for local models, None if not known."""
     if model.startswith("scripted:"):
         return 0.0
     provider = provider_of(model)
@@ -36,11 +31,6 @@ def listed_price(provider: str, name: str, usage: Usage) -> float | None:
     models that are asked in batches it is the table's price for batches, half of the usual one;
     the usual one for the few models of which the table has no other. That some providers take
     more for input that they write into their prompt cache is left out.
-
-    Args:
-        provider: as the table calls it, e.g. ``"openai"``.
-        name: of the model, without the provider.
-        usage: what was used; cached input is priced as such.
     """
     calls = max(1, usage.calls)
     mean = round(usage.input_tokens / calls)

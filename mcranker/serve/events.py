@@ -94,10 +94,9 @@ class EventStream(Response):
     """A stream of server-sent events; starts with the first event.
 
     Args:
-        queue: of the events.
-        work: fills it; cancelled when the reader has hung up, or paused for too long.
+        work: fills the queue; cancelled when the reader has hung up, or paused for too long.
         stalled: seconds for which the reader may pause.
-        ended: takes the status once it is over.
+        ended: called with the status at the end.
     """
 
     media_type = "text/event-stream"

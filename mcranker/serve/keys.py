@@ -56,14 +56,10 @@ def check_hash(name: str, value: object) -> str:
 
 
 def holder_of(authorization: str, hashes: Mapping[str, str]) -> str | None:
-    """Return the name of the key in an ``Authorization`` header; None if there is none.
+    """Return the name of the key in an ``Authorization`` header; None if it is not in `hashes`.
 
     ``Bearer KEY``, or ``Basic`` with the key for a password, as browsers send it. The time that
     this takes does not depend on how much of a key is right.
-
-    Args:
-        authorization: the header.
-        hashes: name of a key -> its hash.
     """
     scheme, _, given = authorization.strip().partition(" ")
     key = given.strip()

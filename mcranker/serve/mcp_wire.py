@@ -57,9 +57,6 @@ async def stdio(limits: Limits) -> AsyncIterator[tuple[Incoming, Outgoing]]:
     process waits for input, or for a client that does not read. The block is cancelled when the
     client has closed standard output.
 
-    Args:
-        limits: of each message.
-
     Raises:
         ConfigError: one of them is closed from the beginning.
     """

@@ -113,13 +113,7 @@ class Metrics:
         self.counter("rankings", ranker, "cancelled" if cancelled else "failed").inc()
 
     def metered(self, ranker: str, models: Models, shown: Callable[[str], str]) -> Models:
-        """Return the models with their calls counted, also those of failed rankings.
-
-        Args:
-            ranker: name of the ranker.
-            models: of the ranker.
-            shown: makes of a model's name what metrics call it.
-        """
+        """Return a ranker's models with calls counted under `shown` names, failed ones too."""
         around: dict[int, _Metered] = {}
 
         def metered(model: ChatModel) -> ChatModel:

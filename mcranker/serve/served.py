@@ -95,16 +95,7 @@ class Job:
 
 
 class ServedRanker:
-    """A ranker with its places and its variants.
-
-    Variants of it with other options share its models, and with them its ledger, budget and
-    limits.
-
-    Args:
-        settings: which ranker it is.
-        ranker: it, made and connected.
-        places: rankings at once.
-    """
+    """A ranker with its places, and variants that share its models, ledger, budget and limits."""
 
     def __init__(self, settings: RankerSettings, ranker: Ranker, places: Places) -> None:
         self.settings = settings
@@ -118,10 +109,7 @@ class ServedRanker:
         return self.settings.name
 
     def with_options(self, options: Mapping[str, Any]) -> Ranker:
-        """The ranker with other options.
-
-        Args:
-            options: of a request: fields of `RankerConfig`, and ``team``, as JSON values.
+        """Return the ranker with a request's options: fields of `RankerConfig`, and ``team``.
 
         Raises:
             Problem: an option may not be chosen, or has a value that it cannot have.
@@ -169,9 +157,7 @@ class ServedRanker:
     async def rank(self, job: Job, emit: Emit | None = None) -> Ranking:
         """Wait for a place and rank; at the deadline the ranking is partial if that is allowed.
 
-        Args:
-            job: what to rank, by this ranker or a variant of it.
-            emit: takes the events of the ranking, if given; `RankingDone` only if reasons follow.
+        `emit`, if given, receives events; `RankingDone` only if reasons follow.
 
         Raises:
             Problem: too many wait, or there is no ranking in time.
@@ -252,11 +238,7 @@ class ServedRankers:
 
     @classmethod
     def open(cls, settings: Settings, metrics: Metrics | None = None) -> ServedRankers:
-        """Make the rankers and connect their models; nothing is sent yet.
-
-        Args:
-            settings: of the service.
-            metrics: count the calls of their models, if given.
+        """Make the rankers and connect their models; `metrics`, if given, count their calls.
 
         Raises:
             MCRankerError, PersonasError: a ranker cannot be made as it is set up.

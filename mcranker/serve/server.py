@@ -85,13 +85,13 @@ async def serve(
     everything at once.
 
     Args:
-        app: as `create_app` makes it.
+        app: from `create_app`.
         settings: of the service.
-        bound: as `listen` makes it.
+        bound: from `listen`.
         started: called when requests are taken.
 
     Returns:
-        How many requests were cancelled.
+        The number of cancelled requests.
     """
     _allow_files(4 * settings.limits.connections + 1_000)
     server = Server(app, settings.limits, started)

@@ -191,8 +191,7 @@ def _connect(name: str, /, *, base_url: str | None, **options: Any) -> ChatModel
 
 
 def _connect_decisions(name: str, /, *, base_url: str | None, **options: Any) -> ChatModel:
-    url = url_in(_URL) if base_url is None else base_url
-    if url is None:
+    if (url := url_in(_URL) if base_url is None else base_url) is None:
         raise ConfigError(
             f"model='decisions:{name}' is a server's and needs base_url=; OpenAI's own decisions "
             "come with 'openai:gpt-6-luna'"

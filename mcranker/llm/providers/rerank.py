@@ -84,12 +84,17 @@ class RerankChat(CompatibleChat):
         self,
         model: str,
         *,
-        base_url: str,
+        base_url: str | None,
         kind: str = "rerank",
         api_key: str | None = None,
         timeout: float = 120.0,
         concurrency: int = 64,
     ) -> None:
+        if base_url is None:
+            raise ConfigError(
+                f"model='{kind}:{model}' is a service's and needs base_url=, the address before "
+                "/rerank, e.g. https://api.cohere.com/v2 or http://localhost:8000/v1"
+            )
         self._form = FORMS[kind]
         super().__init__(
             model,
@@ -122,18 +127,9 @@ class RerankChat(CompatibleChat):
         return rerank_reply(data, request, logits=self._form.logits, service=self._service)
 
 
-def _connect(kind: str, name: str, /, *, base_url: str | None, **options: Any) -> RerankChat:
-    if base_url is None:
-        raise ConfigError(
-            f"model='{kind}:{name}' is a service's and needs base_url=, the address before "
-            "/rerank, e.g. https://api.cohere.com/v2 or http://localhost:8000/v1"
-        )
-    return RerankChat(name, kind=kind, base_url=base_url, **options)
-
-
 RERANK, RERANK_TEI, RERANK_LOGITS = (
     Provider(
-        connect=partial(_connect, kind),
+        connect=partial(RerankChat, kind=kind),
         note=f"a rerank service: {servers}; needs base_url=",
         key_variable=KEY_VARIABLE,
     )
