@@ -61,6 +61,8 @@ if TYPE_CHECKING:
         Tag,
     )
     from mcranker.llm.connect import connect
+    from mcranker.llm.provider import Provider
+    from mcranker.llm.providers.compatible_http import CompatibleChat
     from mcranker.llm.scripted import ScriptedChat
     from mcranker.method.answers import Scoring
     from mcranker.options import RankerOptions
@@ -124,6 +126,8 @@ _EXPORTS = {
     "mcranker.llm.chat": "ChatModel ChatRequest ChatReply ReplySchema Message Question "
     "Tag Capabilities Answer Judge Option State",
     "mcranker.llm.connect": "connect",
+    "mcranker.llm.provider": "Provider",
+    "mcranker.llm.providers.compatible_http": "CompatibleChat",
     "mcranker.llm.scripted": "ScriptedChat",
     "mcranker.errors": "MCRankerError ConfigError InputError RunError MissingScoreError "
     "DownloadError LedgerError BudgetExceeded ModelError ConnectionFailed ModelTimeout "
@@ -146,6 +150,7 @@ __all__ = [
     "ChatRequest",
     "ComparedRankings",
     "Comparisons",
+    "CompatibleChat",
     "ConfigError",
     "ConnectionFailed",
     "ContentRefused",
@@ -181,6 +186,7 @@ __all__ = [
     "PassageScored",
     "PassagesCompared",
     "Persona",
+    "Provider",
     "QGRanker",
     "Query",
     "Question",

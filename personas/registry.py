@@ -55,6 +55,19 @@ class Registry(Generic[T]):
         """All names, the built-in ones first."""
         return tuple({**self._builtin, **self._added})
 
+    def __contains__(self, name: str) -> bool:
+        return name in self._builtin or name in self._added
+
+    def load_all(self) -> dict[str, T | Exception]:
+        """Every object by name; the error instead of one that cannot be loaded."""
+        found: dict[str, T | Exception] = {}
+        for name in self.names:
+            try:
+                found[name] = self.get(name)
+            except self._error as error:
+                found[name] = error
+        return found
+
     def get(self, name: str) -> T:
         """The object of that name.
 

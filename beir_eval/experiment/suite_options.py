@@ -113,12 +113,12 @@ def checked_model(model: str, where: str, names: Mapping[str, str] | None = None
     Raises:
         SuiteError: it has not.
     """
-    from mcranker.llm.connect import PREFIXES
+    from mcranker.llm.provider import PROVIDERS
 
     kind, _, name = model.partition(":")
-    if kind in PREFIXES and name.strip():
+    if kind in PROVIDERS and name.strip():
         return model
-    forms = ", ".join(f"{prefix}:NAME" for prefix in PREFIXES)
+    forms = ", ".join(f"{prefix}:NAME" for prefix in PROVIDERS.names)
     close = difflib.get_close_matches(model, names or (), n=1)
     hint = f"; did you mean {close[0]!r}?" if close else ""
     raise SuiteError(f"{where}={model!r} is no model: write {forms} or a name of [models]{hint}")

@@ -30,6 +30,7 @@ from mcranker.llm.ledger.upkeep import file_bytes, stats
 from mcranker.llm.local.catalogue import find
 from mcranker.llm.local.model_files import cache_folder
 from mcranker.llm.local.vectors import default_vectors_path, vectors_in
+from mcranker.llm.provider import PROVIDERS
 from personas.format import counted, file_size, seconds
 from personas.sanitize import plain
 
@@ -38,12 +39,6 @@ if TYPE_CHECKING:
 
 Status = Literal["ok", "missing", "failed"]
 
-_KEYS = {
-    "OPENAI_API_KEY": "openai:NAME",
-    "ANTHROPIC_API_KEY": "anthropic:NAME",
-    "TYPESAFE_API_KEY": "systemone:NAME",
-    "RERANK_API_KEY": "rerank:NAME",
-}
 _SETTINGS = (
     "MCRANKER_MODEL",
     "MCRANKER_BASE_URL",
@@ -51,9 +46,6 @@ _SETTINGS = (
     "MCRANKER_LEDGER",
     "MCRANKER_BACKOFF",
     "MCRANKER_VECTORS",
-    "OPENAI_BASE_URL",
-    "ANTHROPIC_BASE_URL",
-    "TYPESAFE_BASE_URL",
     "HF_HUB_OFFLINE",
     "HTTP_PROXY",
     "HTTPS_PROXY",
@@ -109,10 +101,19 @@ def _doctor(ctx: click.Context) -> int:
 def _findings(ctx: click.Context) -> Iterator[Finding]:
     yield Finding("ok", "mcranker", f"{__version__} on Python {platform.python_version()}")
     # Names of variables only; no value is ever shown.
-    for name, model in _KEYS.items():
-        there = os.environ.get(name, "").strip()
-        yield Finding("ok", name, "is set") if there else _missing(name, f"set it to use {model}")
-    for name in _SETTINGS:
+    keys, urls = dict[str, str](), dict[str, None]()
+    for prefix, provider in PROVIDERS.load_all().items():
+        if isinstance(provider, Exception):
+            yield Finding("failed", f"provider {prefix}", str(provider))
+            continue
+        keys.setdefault(provider.key_variable, prefix)
+        urls[provider.url_variable] = None
+    for name, prefix in keys.items():
+        if os.environ.get(name, "").strip():
+            yield Finding("ok", name, "is set")
+        elif name:
+            yield _missing(name, f"set it to use {prefix}:NAME")
+    for name in (*_SETTINGS, *filter(None, urls)):
         if os.environ.get(name, "").strip() or os.environ.get(name.lower(), "").strip():
             yield Finding("ok", name, "is set")
     for extra, (purpose, _) in EXTRAS.items():

@@ -1,4 +1,4 @@
-"""``mcranker models``: the catalogue of the local engine, and downloads."""
+"""``mcranker models``: providers, the catalogue of the local engine, and downloads."""
 
 from __future__ import annotations
 
@@ -32,6 +32,7 @@ def _list(output: str) -> int:
     from rich.table import Column
 
     from mcranker.llm.local.catalogue import catalogue
+    from mcranker.llm.provider import PROVIDERS
     from personas.console import names, numbers, table
 
     ctx = click.get_current_context()
@@ -52,7 +53,21 @@ def _list(output: str) -> int:
     )
     licence = Column("licence", no_wrap=True)
     found = table([names("name"), *numbers("size"), licence, "kind", "here", ""], rows)
-    return present(ctx, lambda console: console.print(found), models=records)
+    providers = [
+        (prefix, "", str(each))
+        if isinstance(each, Exception)
+        else (prefix, each.key_variable, each.note)
+        for prefix, each in PROVIDERS.load_all().items()
+    ]
+    prefixes = [(f"{prefix}:NAME", *rest) for prefix, *rest in providers]
+    named = table([names("model"), names("key"), ""], prefixes)
+    keys = ("prefix", "key_variable", "note")
+    return present(
+        ctx,
+        lambda console: console.print(named, found),
+        models=records,
+        providers=[dict(zip(keys, each, strict=True)) for each in providers],
+    )
 
 
 command = click.Group(
@@ -60,9 +75,9 @@ command = click.Group(
     callback=_list,
     invoke_without_command=True,
     params=[output_flag("models")],
-    help="""List the models that local:NAME can name, or download one.
+    help="""List the providers of models and the models that local:NAME can name, or download one.
 
-    Use one with --model local:NAME; any other GGUF file with --model local:PATH.gguf. A
+    Use one with --model PREFIX:NAME; any other GGUF file with --model local:PATH.gguf. A
     model marked weak, and an encoder, cannot invent a team and take the library's.
     """,
     commands=[

@@ -2,24 +2,20 @@
 
 from __future__ import annotations
 
+import difflib
 import os
+import sys
+import sysconfig
 import warnings
-from dataclasses import replace
 from functools import cache
 from typing import TYPE_CHECKING
-from urllib.parse import urlsplit
 
 from mcranker.errors import ConfigError
 from mcranker.llm.chat import ChatModel
 from mcranker.llm.local.catalogue import SUGGESTED_MODEL, find
 from mcranker.llm.masking import shown_url
-from mcranker.llm.providers.anthropic_messages import AnthropicMessages
-from mcranker.llm.providers.compatible_http import CompatibleChat
-from mcranker.llm.providers.endpoint import checked_url
-from mcranker.llm.providers.openai_chat import OpenAIChat
-from mcranker.llm.providers.openai_decisions import DECISIONS
-from mcranker.llm.providers.rerank import FORMS, RerankChat
-from mcranker.llm.providers.systemone import SystemOneChat
+from mcranker.llm.provider import PROVIDERS
+from mcranker.llm.providers.endpoint import url_in
 from mcranker.logs import safe_logger
 from personas.format import file_size
 from personas.ranking.weak_judges import WeakJudgeWarning, judge_note
@@ -32,16 +28,8 @@ DEFAULT_OPENAI = "openai:gpt-6-luna"
 DEFAULT_ANTHROPIC = "anthropic:claude-haiku-5-5"
 DEFAULT_LOCAL = "local:minilm"
 
-OPENAI_HOST = "api.openai.com"
-PREFIXES = {
-    "openai": "openai:NAME (with base_url= for vLLM, Ollama, TGI, OpenRouter, LiteLLM, ...)",
-    "anthropic": "anthropic:NAME",
-    "local": "local:NAME or local:PATH.gguf",
-    "systemone": "systemone:NAME",
-    "decisions": "decisions:NAME (with base_url=)",
-    **{kind: f"{kind}:NAME (with base_url=)" for kind in FORMS},
-    "crossencoder": "crossencoder:NAME or crossencoder:FOLDER",
-}
+_OWN = ("mcranker", "personas", "beir_eval")
+"""Packages that are not the user's code."""
 
 logger = safe_logger("mcranker.llm")
 
@@ -60,13 +48,13 @@ def connect(
     |---|---|
     | ``openai:NAME`` | OpenAI; needs ``OPENAI_API_KEY`` or `api_key` |
     | ``openai:NAME`` and a base URL of another host | a server that speaks OpenAI's protocol |
-    | ``decisions:NAME`` and a base URL | a server that speaks OpenAI's decisions |
-    | ``systemone:NAME`` | TypeSafe; needs ``TYPESAFE_API_KEY`` or `api_key` |
-    | ``systemone:NAME`` and a base URL | a server that speaks System One's protocol |
-    | ``rerank:NAME`` and a base URL | a rerank service; forms: `mcranker.llm.providers.rerank` |
     | ``anthropic:NAME`` | Anthropic; needs ``ANTHROPIC_API_KEY`` or `api_key` |
+    | ``systemone:NAME`` | TypeSafe, or with a base URL a server that speaks System One's protocol |
+    | ``decisions:NAME`` and a base URL | a server that speaks OpenAI's decisions |
+    | ``rerank:NAME`` and a base URL | a rerank service; forms: `mcranker.llm.providers.rerank` |
     | ``local:NAME``, ``local:PATH.gguf`` | a model in this process |
     | ``crossencoder:NAME``, ``crossencoder:FOLDER`` | a cross-encoder in this process |
+    | ``PREFIX:NAME`` | a model of an installed provider: `mcranker.llm.provider.Provider` |
     | a `ChatModel` | itself |
     | None | what the environment suggests: see `choose_default` |
 
@@ -94,7 +82,7 @@ def connect(
         named = os.environ.get("MCRANKER_MODEL", "").strip() == model
         given = "base_url"
         if base_url is None:
-            base_url, given = _from_environment("MCRANKER_BASE_URL"), "MCRANKER_BASE_URL"
+            base_url, given = url_in("MCRANKER_BASE_URL"), "MCRANKER_BASE_URL"
         if base_url is not None and not named:
             raise ConfigError(
                 f"{given}={shown_url(base_url)!r} needs a model; pass model='openai:NAME' "
@@ -107,73 +95,19 @@ def connect(
         raise ConfigError(f"{model!r} names no model: it is not UTF-8")
     if not can_be_encoded(base_url or ""):
         raise ConfigError(f"base_url={base_url!r} names no server: it is not UTF-8")
-    kind, name = _split(model)
-    if kind in ("local", "crossencoder"):
-        if base_url is not None or api_key:
-            raise ConfigError(
-                f"model={model!r} runs in this process and takes no base_url= or api_key=; "
-                "for a server use model='openai:NAME'"
-            )
-        if kind == "crossencoder":
-            from mcranker.llm.local.cross_encoder import CrossEncoderChat
-
-            return CrossEncoderChat.open(name)
-        from mcranker.llm.local.encoder_judge import EncoderJudge, is_encoder
-        from mcranker.llm.local.llama_local import LocalChat
-
-        return EncoderJudge.open(name) if is_encoder(name) else LocalChat.open(name)
-    if kind == "anthropic":
-        return AnthropicMessages(
-            name, api_key=api_key, base_url=base_url, timeout=timeout, concurrency=concurrency
+    prefix, name = _split(model)
+    provider = PROVIDERS.get(prefix)
+    if provider.in_process and (base_url is not None or api_key):
+        raise ConfigError(
+            f"model={model!r} runs in this process and takes no base_url= or api_key=; "
+            "for a server use model='openai:NAME'"
         )
-    if kind == "systemone":
-        return SystemOneChat(
-            name, api_key=api_key, base_url=base_url, timeout=timeout, concurrency=concurrency
-        )
-    if kind in FORMS:
-        if base_url is None:
-            raise ConfigError(
-                f"model={model!r} is a service's and needs base_url=, the address before /rerank, "
-                "e.g. https://api.cohere.com/v2 or http://localhost:8000/v1"
-            )
-        return RerankChat(
-            name,
-            kind=kind,
-            base_url=base_url,
-            api_key=api_key,
-            timeout=timeout,
-            concurrency=concurrency,
-        )
-    if base_url is None:
-        base_url = _from_environment("OPENAI_BASE_URL")
-    if kind == "decisions":
-        if base_url is None:
-            raise ConfigError(
-                f"model={model!r} is a server's and needs base_url=; OpenAI's own decisions come "
-                "with 'openai:gpt-6-luna'"
-            )
-        return CompatibleChat(
-            name,
-            base_url=base_url,
-            api_key=api_key,
-            key_variable="OPENAI_API_KEY",
-            timeout=timeout,
-            concurrency=concurrency,
-            name=f"decisions:{name}",
-            capabilities=replace(DECISIONS, json_schema=True, label_logprobs=True),
-        )
-    if base_url is not None and not _is_openai(base_url):
-        return CompatibleChat(
-            name,
-            base_url=base_url,
-            api_key=api_key,
-            key_variable="OPENAI_API_KEY",
-            timeout=timeout,
-            concurrency=concurrency,
-        )
-    return OpenAIChat(
-        name, api_key=api_key, base_url=base_url, timeout=timeout, concurrency=concurrency
+    made: object = provider.connect(
+        name, base_url=base_url, api_key=api_key, timeout=timeout, concurrency=concurrency
     )
+    if not isinstance(made, ChatModel):
+        raise ConfigError(f"the provider {prefix!r} made a {type(made).__name__}, no ChatModel")
+    return made
 
 
 def choose_default(environ: Mapping[str, str]) -> tuple[str, str]:
@@ -211,8 +145,22 @@ def better_judges() -> str:
 
 @cache
 def _warn_of_default() -> None:
-    """Warn once, since work that has ended is not repeated."""
-    warnings.warn(default_judge_note(), WeakJudgeWarning, stacklevel=3)
+    """Warn once per process, at the line of the user's own code that led here.
+
+    Without one (an installed application, or a thread of a framework's) it is the nearest line
+    outside this project.
+    """
+    installed = tuple(map(sysconfig.get_path, ("stdlib", "purelib", "platlib")))
+    frame, level, nearest = sys._getframe(), 1, 0  # noqa: SLF001 - documented, if not everywhere
+    while caller := frame.f_back:
+        frame, level = caller, level + 1
+        if frame.f_globals.get("__name__", "").partition(".")[0] in _OWN:
+            continue
+        nearest = nearest or level
+        if not frame.f_code.co_filename.startswith(installed):
+            nearest = level
+            break
+    warnings.warn(default_judge_note(), WeakJudgeWarning, stacklevel=nearest or level)
 
 
 def _given(model: object, *, base_url: str | None, api_key: str | None) -> ChatModel:
@@ -226,24 +174,15 @@ def _given(model: object, *, base_url: str | None, api_key: str | None) -> ChatM
     return model
 
 
-def _from_environment(variable: str) -> str | None:
-    """Return the base URL in a variable, checked; None for none."""
-    named = os.environ.get(variable, "").strip()
-    return checked_url(named, variable) if named else None
-
-
-def _is_openai(base_url: str) -> bool:
-    host = urlsplit(checked_url(base_url)).hostname or ""
-    return host == OPENAI_HOST or host.endswith(f".{OPENAI_HOST}")  # eu.api.openai.com
-
-
 def _split(model: str) -> tuple[str, str]:
     kind, colon, name = model.strip().partition(":")
-    if colon and kind in PREFIXES and name.strip():
+    if colon and kind in PROVIDERS and name.strip():
         return kind, name.strip()
+    forms = ", ".join(f"{each}:NAME" for each in PROVIDERS.names)
+    close = _suggest(model.strip())
     raise ConfigError(
-        f"model={model!r} is not of the form {', '.join(PREFIXES.values())}"
-        + (f"; did you mean {suggestion!r}?" if (suggestion := _suggest(model.strip())) else "")
+        f"model={model!r} is not of the form {forms}"
+        + (f"; did you mean {close!r}?" if close else "; see 'mcranker models'")
     )
 
 
@@ -255,4 +194,6 @@ def _suggest(model: str) -> str:
         return f"openai:{model}"
     if lowered.startswith("claude"):
         return f"anthropic:{model}"
-    return ""
+    kind, colon, name = model.partition(":")
+    close = difflib.get_close_matches(kind[:100], PROVIDERS.names, n=1) if name else ()
+    return f"{close[0]}{colon}{name}" if close else ""

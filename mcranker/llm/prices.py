@@ -1,4 +1,4 @@
-"""Cost of calls, from the price table of genai-prices."""
+"""Cost of calls: from a model's provider, or the price table of genai-prices."""
 
 from __future__ import annotations
 
@@ -6,44 +6,32 @@ from functools import lru_cache
 
 from mcranker.llm.batch.protocol import BATCH_SUFFIX
 from mcranker.llm.chat import ChatRequest
-from mcranker.llm.providers.openai_decisions import decides
+from mcranker.llm.provider import provider_of
 from personas.ranking.usage import Usage
 
 DECISIONS_SUFFIX = "+decisions"
 """Suffix of the name of an OpenAI model that was asked typed questions."""
 
-# US dollars a token of input; output is free. The table has neither; as reported in November 2026.
-_DECISIONS = 0.10e-6
-_JEV = 0.04e-6
-
-_PROVIDERS = ("openai", "anthropic")
-_FREE = ("local", "crossencoder", "scripted")
 _SHORT = 100_000  # tokens of a call, below which no price depends on its length
 _SAMPLE = 1000  # tokens
 
 
 def cost(model: str, usage: Usage) -> float | None:
-    """US dollars for these tokens, 0 for local models, None where no price is known.
+    """US dollars for the usage of a `ChatModel.name`; 0 for local models, None if not known."""
+    if model.startswith("scripted:"):
+        return 0.0
+    provider = provider_of(model)
+    return provider.price(model.partition(":")[2], usage) if provider else None
+
+
+def listed_price(provider: str, name: str, usage: Usage) -> float | None:
+    """US dollars by the table of genai-prices; None for a model that it does not list.
 
     Where long calls have another price, all calls are taken to be as long as their mean. For
     models that are asked in batches it is the table's price for batches, half of the usual one;
     the usual one for the few models of which the table has no other. That some providers take
     more for input that they write into their prompt cache is left out.
-
-    Args:
-        model: as `ChatModel.name` has it, e.g. ``"openai:gpt-5-mini"``.
-        usage: what was used; cached input is priced as such.
     """
-    provider, _, name = model.partition(":")
-    if provider in _FREE:
-        return 0.0
-    if provider == "systemone" and name.startswith("jev"):
-        return _JEV * usage.input_tokens
-    if provider == "openai" and name.endswith(DECISIONS_SUFFIX):
-        known = decides(name.removesuffix(DECISIONS_SUFFIX))
-        return _DECISIONS * usage.input_tokens if known else None
-    if provider not in _PROVIDERS:
-        return None
     calls = max(1, usage.calls)
     mean = round(usage.input_tokens / calls)
     prices = _prices(provider, name, mean if mean > _SHORT else _SAMPLE)

@@ -6,12 +6,11 @@ import contextlib
 import difflib
 import logging
 import time
-import uuid
 from collections.abc import AsyncIterator, Awaitable, Callable, Iterator, Mapping, Sequence
 from contextlib import asynccontextmanager, contextmanager
 from dataclasses import dataclass, field
 from functools import partial
-from typing import Any, NamedTuple, TypeVar
+from typing import Any, TypeVar
 
 import anyio
 import anyio.to_thread
@@ -37,21 +36,22 @@ from mcranker.serve.dialects import (
     ROUTES,
     ApiDialect,
     RerankResponse,
-    Result,
     dialect_of,
 )
 from mcranker.serve.events import CLIENT_GONE, EventQueue, EventStream, event_data
 from mcranker.serve.explanations import Explanations
-from mcranker.serve.keys import Keys
+from mcranker.serve.keys import holder_of
 from mcranker.serve.metrics import CONTENT_TYPE, Metrics
 from mcranker.serve.problems import Problem, problem_of
 from mcranker.serve.requests import RANK_FIELDS, RerankRequest, cut_to_bytes, read_fields
 from mcranker.serve.served import Job, ServedRanker, ServedRankers, public_form
 from mcranker.serve.settings import Settings
 from personas import library
+from personas.format import counted
 from personas.ranking.types import Passage, Query
 from personas.report import render_inspection
 from personas.report.site import Made
+from personas.sanitize import plain
 
 T = TypeVar("T")
 logger = safe_logger("mcranker.serve")
@@ -67,22 +67,22 @@ _HEADERS = {"Cache-Control": "no-store", "X-Content-Type-Options": "nosniff"}
 
 @dataclass(slots=True)
 class _Call:
-    """A request on its way.
+    """A request that is being answered.
 
     Attributes:
         request: as it came.
-        route: under which it is counted.
-        dialect: in which it is answered.
-        holder: name of its key.
-        about: what the access log says of it.
-        began: on the clock of `time.perf_counter`.
+        route: the name it is counted under.
+        dialect: the form of its answer.
+        holder: name of the key it was sent with.
+        about: what the access log adds to its path, status and seconds.
+        began: start, by `time.perf_counter`.
     """
 
     request: Request
     route: str
     dialect: ApiDialect = GENERAL
     holder: str = ""
-    about: str = ""
+    about: list[str] = field(default_factory=list)
     began: float = field(default_factory=time.perf_counter)
 
     @property
@@ -90,16 +90,11 @@ class _Call:
         return time.perf_counter() - self.began
 
 
-class _Ranked(NamedTuple):
-    id: str
-    ranking: Ranking
-
-
 _Handler = Callable[[_Call], Awaitable[Response]]
 
 
 def create_app(settings: Settings | None = None) -> Starlette:
-    """The service as an ASGI application; its rankers are made at once, and close with it.
+    """Return the service as an ASGI application; its rankers are made now and closed with it.
 
     Args:
         settings: what it offers; None for one MCRanker with its defaults.
@@ -125,7 +120,6 @@ class _Service:
     def __init__(self, settings: Settings) -> None:
         self._settings = settings
         self._limits = settings.limits
-        self._keys = Keys(settings.keys)
         self._metrics = Metrics()
         self.rankers = ServedRankers.open(settings, self._metrics)
         self._kept = Explanations(self._limits.explanations, self._limits.explanations_bytes)
@@ -203,6 +197,7 @@ class _Service:
                     response = await handler(call)
             except ClientDisconnected:
                 response = Response(status_code=CLIENT_GONE)
+                call.about.append("the client disconnected")
             except Exception as error:  # noqa: BLE001 - the supervisor reports whatever it was
                 response = self._refused(call, error)
             if not isinstance(response, EventStream):  # which reports its end by itself
@@ -242,14 +237,15 @@ class _Service:
                 )
         if settings.keys:
             given = headers.get("authorization") or f"Bearer {headers.get('api-key', '')}"
-            holder = self._keys.holder(given)
+            holder = holder_of(given, settings.keys)
             if holder is None:
                 raise Problem("no_key", "invalid api token: send Authorization: Bearer KEY")
             call.holder = holder
 
     def _refused(self, call: _Call, error: Exception) -> Response:
-        """The answer to an error; the log has all of it."""
+        """Answer with an error; the log has its details."""
         problem = problem_of(error)
+        call.about.append(plain(problem.message, 200))
         if problem.kind == "internal":
             logger.error("%s: unexpected %r", call.route, error, exc_info=error)
         elif problem is not error and problem.ours:
@@ -261,14 +257,19 @@ class _Service:
 
     def _answered(self, call: _Call, status: int) -> None:
         self._metrics.request(call.route, status, call.seconds)
-        method, about = call.request.method, call.about + (call.holder and f", key {call.holder}")
+        about = [
+            f"{call.seconds:.3f} s",
+            *call.about,
+            *([f"key {call.holder}"] * bool(call.holder)),
+        ]
         level = logging.DEBUG if call.route in _PROBES and status == 200 else logging.INFO
-        access.log(level, "%s %s %d %.3f s %s", method, call.route, status, call.seconds, about)
+        asked = f"{call.request.method} {plain(call.request.url.path, 200)}"
+        access.log(level, "%s %d %s", asked, status, ", ".join(about))
 
     async def no_route(self, request: Request, error: Exception) -> Response:
         assert isinstance(error, HTTPException)
         path = request.url.path[:200]
-        call = _Call(request, "other", about=path)
+        call = _Call(request, "other")
         if error.status_code == 405:
             allowed = (error.headers or {}).get("Allow")
             problem = Problem("method", f"{path!r} takes {allowed}, not {request.method[:20]!r}")
@@ -310,39 +311,23 @@ class _Service:
             instruction=request.instruction,
             reasons=request.reasons,
         )
-        call.about = f"{served.name}, {len(passages)} documents"
-        ranked = await _unless_gone(call.request, lambda: self._ranked(call, served, job))
-        ranking = ranked.ranking
+        call.about += [served.name, counted(len(passages), "document")]
+        name, ranking = await _unless_gone(call.request, lambda: self._ranked(call, served, job))
         scored = scores_of(ranking, policy, raw=request.raw)
         warnings = (*warnings_of(ranking, request.reasons), *scored.warnings, *warnings)
         meta = meta_of(ranking, scored, warnings)
-        returned = request.return_documents
-        wanted = call.dialect.returns_documents if returned is None else returned
         response = RerankResponse(
-            id=ranked.id,
-            model=served.name,
-            request=request,
-            results=[
-                Result(
-                    hit.index,
-                    score,
-                    request.documents[hit.index] if wanted else None,
-                    hit.reasons,
-                )
-                for hit, score in zip(ranking, scored.scores, strict=True)
-            ],
-            seconds=call.seconds,
-            meta=meta,
+            name, served.name, request, ranking, scored.scores, call.seconds, meta
         )
-        headers = headers_of(ranked.id, ranking, scored.unscored, warnings)
+        headers = headers_of(name, ranking, scored.unscored, warnings)
         return _json(call.dialect.answer(response), 200, headers)
 
     async def _rank(self, call: _Call) -> Response:
         served, job = await self._job(call)
-        ranked = await _unless_gone(call.request, lambda: self._ranked(call, served, job))
-        whole = await anyio.to_thread.run_sync(_whole, served, ranked, job.reasons)
+        name, ranking = await _unless_gone(call.request, lambda: self._ranked(call, served, job))
+        whole = await anyio.to_thread.run_sync(_whole, served, name, ranking, job.reasons)
         unscored, warnings = whole["meta"]["unscored"], whole["meta"].get("warnings", ())
-        return _json(whole, 200, headers_of(ranked.id, ranked.ranking, unscored, warnings))
+        return _json(whole, 200, headers_of(name, ranking, unscored, warnings))
 
     async def _stream(self, call: _Call) -> Response:
         served, job = await self._job(call)
@@ -356,7 +341,7 @@ class _Service:
             try:
                 with self._stoppable():
                     ranked = await self._ranked(call, served, job, emit)
-                    whole = await anyio.to_thread.run_sync(_whole, served, ranked, job.reasons)
+                    whole = await anyio.to_thread.run_sync(_whole, served, *ranked, job.reasons)
                 queue.put("ranking_done", whole)
             except Exception as error:  # noqa: BLE001 - the reader gets it
                 if not queue.refuse(self._refused(call, error)):
@@ -378,12 +363,12 @@ class _Service:
         return _json(self._described(self.rankers.find(uid), uid), 200)
 
     def _described(self, served: ServedRanker, uid: str) -> dict[str, Any]:
-        """A ranker as OpenAI's and Xinference's clients read it."""
+        """Describe a ranker to OpenAI's and Xinference's clients."""
         openai = {"id": uid, "object": "model", "created": self._began, "owned_by": "mcranker"}
         return {**openai, "model_type": "rerank", "model_name": served.name, "model_uid": uid}
 
     async def _info(self, _: _Call) -> Response:
-        """As TEI's clients read it."""
+        """Describe the service to TEI's clients."""
         limits = self._limits
         return _json(
             {
@@ -421,14 +406,8 @@ class _Service:
 
     async def _explain(self, call: _Call) -> Response:
         ranking = self._kept.get(call.request.path_params["id"], call.holder)
-        if ranking is None:
-            raise Problem(
-                "not_found", "there is no such ranking, or it was made too long ago to be kept"
-            )
-
-        made = Made(__version__)
         page = await anyio.to_thread.run_sync(
-            lambda: render_inspection(public_form(ranking), made=made)
+            lambda: render_inspection(public_form(ranking), made=Made(__version__))
         )
         return HTMLResponse(page, headers=_HEADERS)
 
@@ -461,11 +440,11 @@ class _Service:
         served = self.rankers.find(found.pop("ranker", None))
         ranker = served.with_options(found.pop("options", {}))
         seconds = self._seconds(call, found.pop("timeout", None))
-        call.about = f"{served.name}, {len(passages)} documents"
+        call.about += [served.name, counted(len(passages), "document")]
         return served, Job(ranker, query, passages, seconds, **found)
 
     def _seconds(self, call: _Call, timeout: float | None) -> float:
-        """Until the ranking is returned, by the body, the header or the operator."""
+        """Seconds allowed to a ranking: the body's, the header's or the operator's."""
         header = call.request.headers.get("x-timeout")
         if timeout is None and header is not None:
             with contextlib.suppress(orjson.JSONDecodeError):
@@ -476,8 +455,8 @@ class _Service:
 
     async def _ranked(
         self, call: _Call, served: ServedRanker, job: Job, emit: Emit | None = None
-    ) -> _Ranked:
-        """Rank, count and keep it."""
+    ) -> tuple[str, Ranking]:
+        """Rank, count and keep it; return its id too."""
         try:
             ranking = await served.rank(job, emit)
         except Problem as problem:
@@ -489,9 +468,8 @@ class _Service:
             self._metrics.not_ranked(served.name, cancelled=gone)
             raise
         self._metrics.ranked(served.name, ranking)
-        ranked = _Ranked(uuid.uuid4().hex, ranking)
-        self._kept.put(ranked.id, ranking, call.holder)
-        return ranked
+        call.about.append(counted(ranking.usage.calls, "model call"))
+        return self._kept.put(ranking, call.holder), ranking
 
 
 def _members() -> list[dict[str, Any]]:
@@ -507,11 +485,10 @@ def _json(value: Any, status: int, headers: Mapping[str, str] | None = None) -> 
     )
 
 
-def _whole(served: ServedRanker, ranked: _Ranked, reasons: int) -> dict[str, Any]:
+def _whole(served: ServedRanker, name: str, ranking: Ranking, reasons: int) -> dict[str, Any]:
     """Everything a ranking holds."""
-    ranking = ranked.ranking
     return {
-        "id": ranked.id,
+        "id": name,
         "ranker": served.name,
         "returned": ranking.ids,
         "meta": meta_of(ranking, scores_of(ranking, "null"), warnings_of(ranking, reasons)),

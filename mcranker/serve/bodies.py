@@ -28,12 +28,7 @@ class ClientDisconnected(Exception):
 
 
 async def read_body(request: Request, limits: Limits, read: Callable[[dict[str, Any]], T]) -> T:
-    """Read a request's body, a JSON object; in a thread if it is large.
-
-    Args:
-        request: of which nothing was read yet.
-        limits: of bytes, seconds and values.
-        read: makes the result of the object.
+    """Read a request's body, a JSON object, and make the result of it; in a thread if large.
 
     Raises:
         Problem: the body is too large, too slow, of another type, or no JSON object.
@@ -62,14 +57,10 @@ async def read_body(request: Request, limits: Limits, read: Callable[[dict[str, 
 
 
 def json_object(body: bytes, most: int) -> dict[str, Any]:
-    """Parse a body that is a JSON object.
-
-    Args:
-        body: the JSON.
-        most: values in it.
+    """Parse a JSON object.
 
     Raises:
-        Problem: it holds more, or is no JSON object.
+        Problem: it holds over `most` values, or is no JSON object.
     """
     # No other thread runs while JSON is parsed, so the number of its values is bounded first.
     if _marks(body) > most and _marks(_outside_strings(body)) > most:

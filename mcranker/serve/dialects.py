@@ -14,33 +14,21 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import asdict, dataclass, field
 from typing import Any
 
+from mcranker.ranking import Ranking
 from mcranker.serve.problems import STATUS, Kind, Problem
-from mcranker.serve.requests import Document, RerankRequest
-from personas.ranking.types import Reason
-
-
-@dataclass(frozen=True, slots=True)
-class Result:
-    """One document of an answer; `score` is None if it has none.
-
-    `reasons` are those of each judge, where a request asked for them.
-    """
-
-    index: int
-    score: float | None
-    document: Document | None
-    reasons: Mapping[str, Reason] = field(default_factory=dict)
+from mcranker.serve.requests import RerankRequest
 
 
 @dataclass(frozen=True, slots=True)
 class RerankResponse:
-    """An answer, whatever the dialect.
+    """An answer in no dialect yet.
 
     Attributes:
         id: of the ranking, for ``/v1/explain``.
         model: name of the ranker.
         request: what was asked.
-        results: best first.
+        ranking: its hits are the results, best first.
+        scores: of each hit; None where it has none.
         seconds: that it took.
         meta: who judged, tokens, and what the client should know.
     """
@@ -48,7 +36,8 @@ class RerankResponse:
     id: str
     model: str
     request: RerankRequest
-    results: Sequence[Result]
+    ranking: Ranking
+    scores: Sequence[float | None]
     seconds: float
     meta: Mapping[str, Any]
 
@@ -96,7 +85,7 @@ class ApiDialect:
         score: the key of a result's score.
         document: the key of a result's document.
         bare: documents that came as texts are returned as texts, and not as objects with ``text``.
-        returns_documents: whether results hold their documents unless a request says no.
+        returns_documents: results hold their documents unless a request says no.
         scale: makes the score that clients expect of one from 0 to 1.
         more: further keys of an answer, or others than the usual ones.
         whole: makes the body of the answer from all that.
@@ -124,26 +113,28 @@ class ApiDialect:
 
     def answer(self, response: RerankResponse) -> Any:
         """The body of an answer, as JSON values."""
+        wanted = response.request.return_documents
+        documents = self.returns_documents if wanted is None else wanted
+        results = []
+        for hit, score in zip(response.ranking, response.scores, strict=True):
+            shown = None if score is None else self.scale(score)
+            result: dict[str, Any] = {"index": hit.index, self.score: shown}
+            if documents:
+                document = response.request.documents[hit.index]
+                is_object = self.bare or isinstance(document, dict)
+                result[self.document] = document if is_object else {"text": document}
+            if hit.reasons:
+                result["reasons"] = {name: asdict(each) for name, each in hit.reasons.items()}
+            results.append(result)
         answer = {
             "id": response.id,
             "object": "rerank",
             "model": response.model,
-            self.results: [self._result(each) for each in response.results],
+            self.results: results,
             "usage": response.usage,
             "meta": response.meta,
         }
         return self.whole({**answer, **self.more(response)})
-
-    def _result(self, result: Result) -> dict[str, Any]:
-        score, document = result.score, result.document
-        found: dict[str, Any] = {"index": result.index}
-        found[self.score] = None if score is None else self.scale(score)
-        if document is not None:
-            is_object = self.bare or isinstance(document, dict)
-            found[self.document] = document if is_object else {"text": document}
-        if result.reasons:
-            found["reasons"] = {name: asdict(each) for name, each in result.reasons.items()}
-        return found
 
 
 def _logit(score: float) -> float:
@@ -170,7 +161,7 @@ _TEI_KINDS: Mapping[Kind, str] = {
 }
 
 GENERAL = ApiDialect("general")
-"""Of the clients that read ``results[].relevance_score``."""
+"""For clients that read ``results[].relevance_score``."""
 
 DIALECTS = (
     ApiDialect(

@@ -36,7 +36,7 @@ MOST_KEPT = 1_000
 
 
 class EventQueue:
-    """Events on their way to one reader. Who puts them in never waits."""
+    """Events for one reader. Adding one never waits."""
 
     def __init__(self) -> None:
         self._waiting: deque[tuple[str, Any]] = deque()
@@ -48,7 +48,7 @@ class EventQueue:
         """Sent to the reader instead, if there is no event at all."""
 
     def put(self, name: str, data: Any) -> None:
-        """Add an event; JSON values."""
+        """Add an event; `data` are JSON values."""
         if len(self._waiting) >= MOST_KEPT:
             kept = [each for each in self._waiting if not each[0].startswith("passage")]
             self._left_out += len(self._waiting) - len(kept)
@@ -58,7 +58,7 @@ class EventQueue:
         self._news.set()
 
     def end(self) -> None:
-        """No event follows."""
+        """End the stream."""
         self._ended = True
         self._news.set()
 
@@ -91,13 +91,12 @@ class EventQueue:
 
 
 class EventStream(Response):
-    """Events for a reader while they come; begins with the first one.
+    """A stream of server-sent events; starts with the first event.
 
     Args:
-        queue: of the events.
-        work: fills it; cancelled when the reader has hung up, or paused for too long.
+        work: fills the queue; cancelled when the reader has hung up, or paused for too long.
         stalled: seconds for which the reader may pause.
-        ended: takes the status once it is over.
+        ended: called with the status at the end.
     """
 
     media_type = "text/event-stream"
@@ -140,7 +139,7 @@ class EventStream(Response):
             self._ended(status)
 
     async def _sent(self, send: Send) -> bool:
-        """Send all events; whether the reader took them."""
+        """Send all events; return False if the reader stalled."""
         await send({"type": "http.response.start", "status": 200, "headers": self.raw_headers})
         try:
             async for line in self._queue.lines():

@@ -2,21 +2,14 @@
 
 from __future__ import annotations
 
+import uuid
 from collections import OrderedDict
-from typing import NamedTuple
 
 from mcranker.ranking import Ranking
+from mcranker.serve.problems import Problem
 
 _OF_A_SCORE = 100  # bytes, about
 _OF_A_PASSAGE = 1_000
-
-
-class Kept(NamedTuple):
-    """A ranking, and the name of the key of its request."""
-
-    ranking: Ranking
-    holder: str
-    size: int
 
 
 class Explanations:
@@ -30,23 +23,32 @@ class Explanations:
     def __init__(self, most: int, most_bytes: int) -> None:
         self._most = most
         self._most_bytes = most_bytes
-        self._kept: OrderedDict[str, Kept] = OrderedDict()
+        self._kept: OrderedDict[str, tuple[Ranking, str, int]] = OrderedDict()
         self._bytes = 0
 
-    def put(self, name: str, ranking: Ranking, holder: str) -> None:
-        """Keep a ranking under an id; `holder` names the key with which it was asked for."""
+    def put(self, ranking: Ranking, holder: str = "") -> str:
+        """Keep a ranking and return its id; `holder` names the key with which it was asked for."""
+        name = uuid.uuid4().hex
         # Python takes up to four bytes for a character.
         texts = sum(4 * (len(each.text) + len(each.title)) for each in ranking.passages)
         scores = _OF_A_PASSAGE + _OF_A_SCORE * len(ranking.personas)
         size = texts + scores * len(ranking.passages)
         if size > self._most_bytes:
-            return
-        self._kept[name] = Kept(ranking, holder, size)
+            return name
+        self._kept[name] = ranking, holder, size
         self._bytes += size
         while len(self._kept) > self._most or self._bytes > self._most_bytes:
-            self._bytes -= self._kept.popitem(last=False)[1].size
+            self._bytes -= self._kept.popitem(last=False)[1][2]
+        return name
 
-    def get(self, name: str, holder: str) -> Ranking | None:
-        """The ranking, if it is still kept and was asked for with the same key."""
-        kept = self._kept.get(name)
-        return kept.ranking if kept is not None and kept.holder == holder else None
+    def get(self, name: str, holder: str = "") -> Ranking:
+        """The ranking with that id.
+
+        Raises:
+            Problem: it is not kept, or was asked for with another key.
+        """
+        ranking, owner, _ = self._kept.get(name, (None, "", 0))
+        if ranking is None or owner != holder:
+            said = f"there is no ranking {name[:100]!r}, or it is no longer kept; rank again"
+            raise Problem("not_found", said)
+        return ranking

@@ -8,7 +8,6 @@ import hmac
 import re
 import secrets
 from collections.abc import Mapping
-from dataclasses import dataclass
 
 from mcranker.errors import ConfigError
 
@@ -43,7 +42,7 @@ def hash_key(key: str) -> str:
 
 
 def check_hash(name: str, value: object) -> str:
-    """The hash, if it is one.
+    """Return the hash, if it is one.
 
     Raises:
         ConfigError: it is something else; it is not repeated, since it may be a key.
@@ -56,38 +55,24 @@ def check_hash(name: str, value: object) -> str:
     return value
 
 
-@dataclass(frozen=True, slots=True)
-class Keys:
-    """The keys of authorized clients.
+def holder_of(authorization: str, hashes: Mapping[str, str]) -> str | None:
+    """Return the name of the key in an ``Authorization`` header; None if it is not in `hashes`.
 
-    Attributes:
-        hashes: name of a key -> its hash; empty if no key is needed.
+    ``Bearer KEY``, or ``Basic`` with the key for a password, as browsers send it. The time that
+    this takes does not depend on how much of a key is right.
     """
-
-    hashes: Mapping[str, str]
-
-    def holder(self, authorization: str) -> str | None:
-        """Return the name of the key in an ``Authorization`` header; None if there is none.
-
-        ``Bearer KEY``, or ``Basic`` with the key for a password, as browsers send it. The time
-        that this takes does not depend on how much of a key is right.
-        """
-        scheme, _, given = authorization.strip().partition(" ")
-        key = given.strip()
-        if scheme.lower() == "basic":
-            key = _password(key)
-        elif scheme.lower() != "bearer":
+    scheme, _, given = authorization.strip().partition(" ")
+    key = given.strip()
+    if scheme.lower() == "basic":
+        try:
+            key = base64.b64decode(key, validate=True).decode().partition(":")[2]
+        except ValueError:
             return None
-        digest = hashlib.sha256(key.encode("utf-8", "replace")).hexdigest()
-        found = None
-        for name, known in self.hashes.items():
-            if hmac.compare_digest(known, f"sha256:{digest}"):
-                found = name
-        return found
-
-
-def _password(credentials: str) -> str:
-    try:
-        return base64.b64decode(credentials, validate=True).decode().partition(":")[2]
-    except ValueError:
-        return ""
+    elif scheme.lower() != "bearer":
+        return None
+    digest = hashlib.sha256(key.encode("utf-8", "replace")).hexdigest()
+    found = None
+    for name, known in hashes.items():
+        if hmac.compare_digest(known, f"sha256:{digest}"):
+            found = name
+    return found

@@ -8,7 +8,6 @@ from __future__ import annotations
 import functools
 import math
 import time
-import uuid
 from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
 from contextlib import asynccontextmanager
 from typing import Annotated, Any, ParamSpec, TypeVar
@@ -83,7 +82,7 @@ class Document(BaseModel):
 
 
 class RankedDocument(BaseModel):
-    """A passage in the order that was found."""
+    """A passage at its rank."""
 
     rank: int = Field(description="from 1, best first")
     index: int = Field(description="its place among the documents that were given, from 0")
@@ -95,7 +94,7 @@ class RankedDocument(BaseModel):
     reasons: dict[str, Reason] = Field(description="of each judge, where they were asked for")
 
 
-class Taken(BaseModel):
+class Effort(BaseModel):
     """The effort of a ranking."""
 
     calls: int = Field(description="of models")
@@ -103,7 +102,7 @@ class Taken(BaseModel):
     cost_usd: float | None = Field(description="null where the price is not known")
 
 
-class EstimateResult(Taken):
+class EstimateResult(Effort):
     """The estimated effort of a ranking."""
 
     input_tokens: int
@@ -111,7 +110,7 @@ class EstimateResult(Taken):
     cost_usd_at_most: float | None = Field(description="if every reply is as long as may be")
 
 
-class RankResult(Taken):
+class RankResult(Effort):
     """A ranking."""
 
     ranking_id: str = Field(description="for the tools explain and compare")
@@ -219,7 +218,7 @@ def _short(message: str) -> str:
 
 
 def _reported(tool: Callable[P, Awaitable[T]]) -> Callable[P, Awaitable[T]]:
-    """The tool, with its errors in the words of `problem_of`."""
+    """Return the tool with its errors converted by `problem_of`."""
 
     @functools.wraps(tool)
     async def reported(*args: P.args, **kwargs: P.kwargs) -> T:
@@ -276,11 +275,9 @@ class _Tools:
             if max_calls is None and max_cost is None:
                 raise
             raise Problem("unavailable", f"{max_calls=}, {max_cost=}: {error}") from error
-        name = uuid.uuid4().hex
-        self._kept.put(name, ranking, "")
         scored = scores_of(ranking, "null")
         return RankResult(
-            ranking_id=name,
+            ranking_id=self._kept.put(ranking),
             ranker=served.name,
             judges=list(ranking.orders.personas if ranking.orders else ranking.personas),
             relevance_is=scored.relevance,
@@ -330,7 +327,7 @@ class _Tools:
     @_reported
     async def explain(self, ranking_id: str, document_id: str) -> dict[str, Any]:
         """Say why a document of an earlier ranking ranks where it does, judge by judge."""
-        form = self._found(ranking_id)
+        form = public_form(self._kept.get(ranking_id))
         inspection = await anyio.to_thread.run_sync(RankingRecord.from_dict, form)
         hit = next((each for each in inspection.hits if each.doc_id == document_id), None)
         if hit is None:
@@ -358,7 +355,7 @@ class _Tools:
     @_reported
     async def compare(self, before: str, after: str) -> dict[str, Any]:
         """Say which documents moved between two earlier rankings, and whose scores moved them."""
-        one, two = (self._found(each) for each in (before, after))
+        one, two = (public_form(self._kept.get(each)) for each in (before, after))
         found = await anyio.to_thread.run_sync(compare_rankings, one, two)
         return {
             "summary": " ".join(_plain(each) for each in summary(found)),
@@ -419,19 +416,9 @@ class _Tools:
             reasons=found["reasons"],
         )
 
-    def _found(self, ranking_id: str) -> dict[str, Any]:
-        ranking = self._kept.get(ranking_id, "")
-        if ranking is None:
-            raise Problem(
-                "not_found",
-                f"there is no ranking {ranking_id[:100]!r}, or it was made too long ago to be "
-                "kept; rank again",
-            )
-        return public_form(ranking)
-
 
 class _Progress:
-    """Progress of a ranking for the client, not too often."""
+    """Reports the progress of a ranking, at most every `_EACH` seconds."""
 
     def __init__(self, context: Context[Any, Any]) -> None:
         self._context = context
@@ -439,13 +426,26 @@ class _Progress:
         self._reached: tuple[float, float | None] = 0, None
 
     async def emit(self, event: Event) -> None:
-        if isinstance(event, RankingDone):
-            await self._context.report_progress(*self._reached, "asking for reasons")
-            return
-        now = time.monotonic()
-        if (news := _progress(event)) and (now - self._latest >= _EACH or news[0] == news[1]):
-            self._latest, self._reached = now, news[:2]
-            await self._context.report_progress(*news)
+        now, (done, total) = time.monotonic(), self._reached
+        match event:
+            case RankingDone():
+                await self._context.report_progress(done, total, "asking for reasons")
+                return
+            case TeamRecruited():
+                said = f"the judges are {', '.join(each.name for each in event.personas)}"
+            case RubricWritten():
+                said = f"{event.persona} wrote {len(event.rubric.criteria)} criteria"
+            case PassageScored() | PassageAssessed():
+                done, total = event.done, event.total
+                said = f"{done} of {total} scores"
+            case PassagesCompared():
+                done, total = event.done, event.total
+                said = f"{done} of at most {total} comparisons"
+            case _:
+                return
+        if now - self._latest >= _EACH or done == total:
+            self._latest, self._reached = now, (done, total)
+            await self._context.report_progress(done, total, said)
 
 
 async def _check_cost(job: Job, max_calls: int | None, max_cost: float | None) -> None:
@@ -461,21 +461,6 @@ async def _check_cost(job: Job, max_calls: int | None, max_cost: float | None) -
             f"nothing was sent: it would take {counted(found.calls, 'call')}{dollars}, more than "
             f"{max_calls=} and {max_cost=} allow; allow more, or send fewer documents",
         )
-
-
-def _progress(event: Event) -> tuple[float, float | None, str] | None:
-    """Return progress, total and a message; None for other events."""
-    match event:
-        case TeamRecruited():
-            names = ", ".join(each.name for each in event.personas)
-            return 0, None, f"the judges are {names}"
-        case RubricWritten():
-            return 0, None, f"{event.persona} wrote {len(event.rubric.criteria)} criteria"
-        case PassageScored() | PassageAssessed():
-            return event.done, event.total, f"{event.done} of {event.total} scores"
-        case PassagesCompared():
-            return event.done, event.total, f"{event.done} of at most {event.total} comparisons"
-    return None
 
 
 def _plain(sentence: Sentence) -> str:

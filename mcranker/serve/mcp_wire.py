@@ -57,9 +57,6 @@ async def stdio(limits: Limits) -> AsyncIterator[tuple[Incoming, Outgoing]]:
     process waits for input, or for a client that does not read. The block is cancelled when the
     client has closed standard output.
 
-    Args:
-        limits: of each message.
-
     Raises:
         ConfigError: one of them is closed from the beginning.
     """
@@ -167,7 +164,7 @@ def _write_whole(descriptor: int, content: bytes) -> None:
 
 
 def _checked(line: bytes, limits: Limits) -> SessionMessage | JSONRPCError | None:
-    """The message in a line, or the answer that refuses it; None for an empty line."""
+    """Return the message in a line, or the error that answers it; None for an empty line."""
     if not line.strip():
         return None
     request_id = _id_in(line)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import replace
+from functools import partial
 from typing import TYPE_CHECKING
 
 from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram, generate_latest
@@ -46,23 +47,6 @@ _COUNTERS: dict[str, tuple[str, tuple[str, ...]]] = {
 }
 """Counter -> what it counts, and its labels."""
 
-_HISTOGRAMS = (
-    (
-        "request_seconds",
-        "From a request's head to its answer, waiting included.",
-        ("route",),
-    ),
-    (
-        "stage_seconds",
-        "Wall time of a ranking's stages, and of all of it (total).",
-        ("ranker", "stage"),
-    ),
-)
-_GAUGES = (
-    ("rankings_in_progress", "Rankings under way."),
-    ("requests_waiting", "Requests that wait for a ranking to end."),
-)
-
 
 class Metrics:
     """Counters and histograms of one service, in a registry of its own."""
@@ -73,12 +57,15 @@ class Metrics:
             name: Counter(f"mcranker_{name}", text, labels, registry=registry)
             for name, (text, labels) in _COUNTERS.items()
         }
-        self._request_seconds, self._stages = (
-            Histogram(f"mcranker_{name}", text, labels, buckets=_SECONDS, registry=registry)
-            for name, text, labels in _HISTOGRAMS
-        )
-        self._taken, self._waiting = (
-            Gauge(f"mcranker_{name}", text, ["ranker"], registry=registry) for name, text in _GAUGES
+        histogram = partial(Histogram, buckets=_SECONDS, registry=registry)
+        gauge = partial(Gauge, labelnames=("ranker",), registry=registry)
+        waited = "From a request's head to its answer, waiting included."
+        self._request_seconds = histogram("mcranker_request_seconds", waited, ("route",))
+        took = "Wall time of a ranking's stages, and of all of it (total)."
+        self._stages = histogram("mcranker_stage_seconds", took, ("ranker", "stage"))
+        self._taken = gauge("mcranker_rankings_in_progress", "Rankings under way.")
+        self._waiting = gauge(
+            "mcranker_requests_waiting", "Requests that wait for a ranking to end."
         )
 
     def counter(self, name: str, *labels: str) -> Counter:
@@ -86,7 +73,7 @@ class Metrics:
         return self._counters[name].labels(*labels)
 
     def watch(self, ranker: str, places: Places) -> None:
-        """Read how busy the ranker is whenever metrics are read."""
+        """Report how busy the ranker is whenever metrics are read."""
         self._taken.labels(ranker).set_function(lambda: places.taken)
         self._waiting.labels(ranker).set_function(lambda: places.waiting)
 
@@ -106,18 +93,27 @@ class Metrics:
         for stage, seconds in ranking.seconds.items():
             self._stages.labels(ranker, stage).observe(seconds)
 
+    def answered(self, labels: tuple[str, str, str], model: str, reply: ChatReply) -> None:
+        """Count an answer of a model, or of the ledger; `labels` are those of `_CALL`."""
+        if reply.reused:
+            self.counter("ledger_hits", *labels).inc()
+            return
+        usage = reply.usage
+        self.counter("calls", *labels).inc(usage.calls)
+        self.counter("tokens", *labels, "input").inc(usage.input_tokens)
+        self.counter("tokens", *labels, "cached_input").inc(usage.cached_input_tokens)
+        self.counter("tokens", *labels, "output").inc(usage.output_tokens)
+        if (dollars := cost(model, usage)) is None:
+            self.counter("unpriced_calls", *labels).inc(usage.calls)
+        else:
+            self.counter("cost_dollars", *labels).inc(dollars)
+
     def not_ranked(self, ranker: str, *, cancelled: bool) -> None:
         """Count a ranking that failed or was cancelled."""
         self.counter("rankings", ranker, "cancelled" if cancelled else "failed").inc()
 
     def metered(self, ranker: str, models: Models, shown: Callable[[str], str]) -> Models:
-        """Return the models with their calls counted, also those of failed rankings.
-
-        Args:
-            ranker: name of the ranker.
-            models: of the ranker.
-            shown: makes of a model's name what metrics call it.
-        """
+        """Return a ranker's models with calls counted under `shown` names, failed ones too."""
         around: dict[int, _Metered] = {}
 
         def metered(model: ChatModel) -> ChatModel:
@@ -133,57 +129,25 @@ class Metrics:
         )
 
     def text(self) -> bytes:
-        """Everything, in Prometheus' text format."""
+        """All metrics in Prometheus' text format."""
         return generate_latest(self._registry)
-
-
-class _CallCounters:
-    """Counters of one kind of call; found once, since that takes longer than to count."""
-
-    def __init__(self, metrics: Metrics, *labels: str) -> None:
-        self._calls, self._hits, self._dollars, self._unpriced = (
-            metrics.counter(name, *labels)
-            for name in ("calls", "ledger_hits", "cost_dollars", "unpriced_calls")
-        )
-        self._input, self._cached, self._output = (
-            metrics.counter("tokens", *labels, kind) for kind in ("input", "cached_input", "output")
-        )
-
-    def answered(self, model: str, reply: ChatReply) -> None:
-        """Count an answer of a model, or of the ledger."""
-        if reply.reused:
-            self._hits.inc()
-            return
-        usage = reply.usage
-        self._calls.inc(usage.calls)
-        self._input.inc(usage.input_tokens)
-        self._cached.inc(usage.cached_input_tokens)
-        self._output.inc(usage.output_tokens)
-        dollars = cost(model, usage)
-        if dollars is None:
-            self._unpriced.inc(usage.calls)
-        else:
-            self._dollars.inc(dollars)
 
 
 class _Metered(Wrapper):
     def __init__(self, model: ChatModel, metrics: Metrics, ranker: str, shown: str) -> None:
         super().__init__(model)
         self._metrics = metrics
-        self._labels = ranker, shown
-        self._counters: dict[str, _CallCounters] = {}
+        self._ranker = ranker
+        self._shown = shown
 
     async def complete(self, request: ChatRequest) -> ChatReply:
-        stage, (ranker, shown) = request.tag.stage, self._labels
-        if stage not in self._counters:
-            self._counters[stage] = _CallCounters(self._metrics, ranker, stage, shown)
+        labels = self._ranker, request.tag.stage, self._shown
         try:
             reply = await self._model.complete(request)
         except BaseException as error:
-            kind = type(error).__name__
-            self._metrics.counter("failed_calls", ranker, stage, shown, kind).inc()
+            self._metrics.counter("failed_calls", *labels, type(error).__name__).inc()
             raise
-        self._counters[stage].answered(self._model.name, reply)
+        self._metrics.answered(labels, self._model.name, reply)
         return reply
 
     async def mark_unusable(self, request: ChatRequest) -> None:

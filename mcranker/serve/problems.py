@@ -58,14 +58,14 @@ STATUS: dict[Kind, int] = {
     "timeout": 504,
     "internal": 500,
 }
-"""Kind of problem -> HTTP status, where a shape has no other."""
+"""Kind of problem -> HTTP status, unless a dialect has another."""
 
 _RETRYABLE = {"slow_body", "overloaded", "unavailable", "upstream", "timeout"}
 _LOG = "the service's log says more"
 
 
 class Problem(Exception):
-    """A request is not served.
+    """A request that cannot be served.
 
     Attributes:
         kind: what is wrong.
@@ -103,8 +103,8 @@ class Problem(Exception):
 def problem_of(error: Exception) -> Problem:
     """Convert an exception to an error response.
 
-    Only what is wrong with the request itself is told as it is; messages about models may name
-    addresses and files.
+    Only problems of the request keep their message; those about models may name addresses and
+    files.
     """
     match error:
         case Problem():

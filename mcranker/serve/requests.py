@@ -33,18 +33,18 @@ Fields = Mapping[str, tuple[str, Reader]]
 
 @dataclass(frozen=True, slots=True)
 class RerankRequest:
-    """A request of a rerank client, in whatever dialect it came.
+    """A request of a rerank client, in any dialect.
 
     Attributes:
         query: to rank for.
         documents: texts or records, in first-stage order.
         model: name of a ranker, or one of its other names; None for the first ranker.
         top_n: results that are returned, at most; 0 for all.
-        return_documents: whether results hold their documents; None where that was not said.
+        return_documents: if results hold their documents; None if not said.
         max_tokens: tokens of a document that are judged; 0 for all.
         rank_fields: of records, in the order in which they are judged; empty for the text.
         timeout: seconds; None for the service's own.
-        raw: whether scores are those of the ranker instead of relevance from 0 to 1.
+        raw: scores are the ranker's own instead of relevance from 0 to 1.
         instruction: what else matters; empty for nothing.
         reasons: first documents whose scores are explained.
         warnings: what was asked and has no effect.
@@ -167,11 +167,6 @@ def _number(value: Any) -> bool:
     return is_number and abs(value) <= sys.float_info.max
 
 
-def _whole(value: Any) -> bool:
-    # JSON has numbers of one kind, and those of over 64 bits are read as floats.
-    return _number(value) and value % 1 == 0
-
-
 def _that(holds: Callable[[Any], bool], wanted: str) -> Reader:
     """Return a reader of values that satisfy `holds`."""
 
@@ -189,26 +184,24 @@ _name = _that(
 )
 _seconds = _that(lambda value: _number(value) and value > 0, "seconds, a number above 0")
 _share = _that(lambda value: _number(value) and 0 <= value <= 1, "a number from 0 to 1")
-_count = _that(lambda value: _whole(value) and value >= 0, "a whole number above 0, or 0 for all")
-_none_too = _that(
-    lambda value: _whole(value) and value >= 0, "a whole number above 0, or 0 for none"
-)
-_minus_one_too = _that(
-    lambda value: _whole(value) and value >= -1, "a whole number above 0, or 0 for all"
-)
 
 
-def _at_most(value: Any, name: str, limits: Limits) -> int:
-    return min(int(_count(value, name, limits)), limits.documents)
+def _up_to(limit: str, *, least: int = 0, zero: str = "all") -> Reader:
+    """Return a reader of whole numbers, cut to a field of `Limits`."""
+
+    def read(value: Any, name: str, limits: Limits) -> int:
+        # JSON has numbers of one kind, and those of over 64 bits are read as floats.
+        if not (_number(value) and value % 1 == 0 and value >= least):
+            raise _refuse(name, value, f"a whole number above 0, or 0 for {zero}")
+        most: int = getattr(limits, limit)
+        return min(max(int(value), 0), most)
+
+    return read
 
 
-def _reasons(value: Any, name: str, limits: Limits) -> int:
-    return min(int(_none_too(value, name, limits)), limits.documents)
-
-
-def _tokens(value: Any, name: str, limits: Limits) -> int:
-    """Tokens of a document; -1, vLLM's word for as many as the model takes, is all."""
-    return min(max(int(_minus_one_too(value, name, limits)), 0), limits.body)
+_at_most = _up_to("documents")
+_reasons = _up_to("documents", zero="none")
+_tokens = _up_to("body", least=-1)  # vLLM's word for as many as the model takes
 
 
 def _flag(value: Any, name: str, limits: Limits) -> bool:
@@ -311,7 +304,7 @@ RERANK_FIELDS: Fields = {
     **dict.fromkeys(("instruction", "instruct"), ("instruction", _instruction)),
     "reasons": ("reasons", _reasons),
 }
-"""Of rerank clients, whatever their dialect."""
+"""Fields of rerank clients of any dialect."""
 
 RANK_FIELDS: Fields = {
     "query": ("query", _query),
@@ -324,7 +317,7 @@ RANK_FIELDS: Fields = {
     "instruction": ("instruction", _instruction),
     "reasons": ("reasons", _reasons),
 }
-"""Of ``/v1/rank`` and ``/v1/rank/stream``."""
+"""Fields of ``/v1/rank`` and ``/v1/rank/stream``."""
 
 _NO_EFFECT = ("priority", "max_chunks_per_doc", "max_query_length", "rewrite_query", "latency")
 

@@ -23,7 +23,7 @@ from mcranker.llm.limits.budget import Budget
 from mcranker.llm.masking import HOST_MARK, without_hosts
 from mcranker.llm.wrapper import tokenizer_of
 from mcranker.logs import safe_logger
-from mcranker.models import MODEL_OPTIONS, limited
+from mcranker.models import MODEL_OPTIONS, ROLES, limited
 from mcranker.rankers import RANKERS, Ranker
 from mcranker.ranking import Ranking
 from mcranker.serve.metrics import Metrics
@@ -32,6 +32,7 @@ from mcranker.serve.problems import Problem
 from mcranker.serve.settings import GRACE, RankerSettings, Settings
 from personas import PersonasError, Team, library
 from personas.ranking.types import Passage, Query
+from personas.ranking.weak_judges import judge_note
 
 logger = safe_logger("mcranker.serve")
 
@@ -94,16 +95,7 @@ class Job:
 
 
 class ServedRanker:
-    """A ranker as requests find it.
-
-    Variants of it with other options share its models, and with them its ledger, budget and
-    limits.
-
-    Args:
-        settings: which ranker it is.
-        ranker: it, made and connected.
-        places: rankings at once.
-    """
+    """A ranker with its places, and variants that share its models, ledger, budget and limits."""
 
     def __init__(self, settings: RankerSettings, ranker: Ranker, places: Places) -> None:
         self.settings = settings
@@ -117,10 +109,7 @@ class ServedRanker:
         return self.settings.name
 
     def with_options(self, options: Mapping[str, Any]) -> Ranker:
-        """The ranker with other options.
-
-        Args:
-            options: of a request: fields of `RankerConfig`, and ``team``, as JSON values.
+        """Return the ranker with a request's options: fields of `RankerConfig`, and ``team``.
 
         Raises:
             Problem: an option may not be chosen, or has a value that it cannot have.
@@ -138,7 +127,7 @@ class ServedRanker:
     def limited(
         self, options: Mapping[str, Any], *, max_calls: int | None, max_cost: float | None
     ) -> Ranker:
-        """The ranker with other options, for one ranking that may take no more than this.
+        """Return the ranker with other options and a budget for one ranking.
 
         Raises:
             Problem: as `with_options`; or a price is not known, and so no cost can be kept.
@@ -156,7 +145,7 @@ class ServedRanker:
         return ranker
 
     def cutting(self, tokens: int) -> Ranker | None:
-        """The ranker that sees so many tokens of a passage; None if it has no tokenizer."""
+        """Return the ranker cut to `tokens` of a passage; None if it has no tokenizer."""
         if tokenizer_of(self.ranker.models.scoring) is None:
             return None
         config = self.ranker.config
@@ -166,11 +155,9 @@ class ServedRanker:
         return self._variant({"max_passage_tokens": most, "max_passage_words": words})
 
     async def rank(self, job: Job, emit: Emit | None = None) -> Ranking:
-        """Wait for a place, and rank; partial at the deadline where the ranker may give such.
+        """Wait for a place and rank; at the deadline the ranking is partial if that is allowed.
 
-        Args:
-            job: what to rank, by this ranker or a variant of it.
-            emit: takes the events of the ranking, if given; `RankingDone` only if reasons follow.
+        `emit`, if given, receives events; `RankingDone` only if reasons follow.
 
         Raises:
             Problem: too many wait, or there is no ranking in time.
@@ -187,7 +174,11 @@ class ServedRanker:
                     if emit is not None:
                         await emit(RankingDone(ranking.query.id, ranking))
                     left = max(job.seconds - (time.monotonic() - began), _SHORTEST)
-                    return await _explained(job, ranking, left)
+                    try:
+                        return await job.ranker.aexplain(ranking, job.reasons, deadline=left)
+                    except (ModelError, BudgetExceeded) as error:
+                        logger.warning("there are no reasons: %s", error)
+                        return ranking
             except TimeoutError:
                 raise Problem("timeout", f"no ranking after {job.seconds:g} seconds") from None
 
@@ -239,15 +230,6 @@ class ServedRanker:
         return made
 
 
-async def _explained(job: Job, ranking: Ranking, seconds: float) -> Ranking:
-    """Return the ranking with the reasons that come in time; with none if asking fails."""
-    try:
-        return await job.ranker.aexplain(ranking, job.reasons, deadline=seconds)
-    except (ModelError, BudgetExceeded) as error:
-        logger.warning("there are no reasons: %s", error)
-        return ranking
-
-
 class ServedRankers:
     """All rankers of a service, found by name."""
 
@@ -256,25 +238,40 @@ class ServedRankers:
 
     @classmethod
     def open(cls, settings: Settings, metrics: Metrics | None = None) -> ServedRankers:
-        """Make the rankers and connect their models; nothing is sent yet.
-
-        Args:
-            settings: of the service.
-            metrics: count the calls of their models, if given.
+        """Make the rankers and connect their models; `metrics`, if given, count their calls.
 
         Raises:
             MCRankerError, PersonasError: a ranker cannot be made as it is set up.
         """
-        return cls(tuple(_opened(each, settings, metrics) for each in settings.rankers))
+        limits, opened = settings.limits, []
+        for each in settings.rankers:
+            make: Callable[..., Ranker] = RANKERS.get(each.ranker)
+            ranker = make(**each.options)
+            known = [part.models.scoring.capabilities.prefix_slots for part in ranker.parts]
+            slots = min(filter(None, known), default=limits.rankings)
+            # Rankings that take turns would drive out each other's prompt prefixes.
+            places = Places(min(limits.rankings, slots), limits.waiting, limits.wait)
+            if metrics is not None:
+                for part in ranker.parts:
+                    part.models = metrics.metered(each.name, part.models, public_name)
+                metrics.watch(each.name, places)
+            names = ", ".join(dict.fromkeys(map(public_name, ranker.models.names.values())))
+            logger.info("ranker %r: %s with %s", each.name, each.ranker, names)
+            opened.append(ServedRanker(each, ranker, places))
+        return cls(tuple(opened))
 
     @property
     def described(self) -> tuple[str, str]:
         """The models that judge and the ledgers that keep their answers, a line each."""
         models = [part.models for served in self.all for part in served.ranker.parts]
-        names = [public_name(name) for each in models for name in each.names.values()]
+        names = []
+        for chat in (getattr(each, role) for each in models for role in ROLES):
+            name = public_name(chat.name)
+            note = judge_note(chat.capabilities.weak_judge, name)
+            names.append(note.removeprefix("Judged by ").rstrip(".") or name)
         kept = [str(each.ledger.path) if each.ledger else "none" for each in models]
         return (
-            f"model: {', '.join(dict.fromkeys(names))}",
+            f"model: {'; '.join(dict.fromkeys(names))}",
             f"ledger: {', '.join(dict.fromkeys(kept))}",
         )
 
@@ -302,10 +299,10 @@ class ServedRankers:
 
 
 def team_of(value: object) -> Team:
-    """A team that a request brings, or names in the library; files are not looked for.
+    """Return the team of a request: a whole one, or a name in the library; never a file.
 
     Raises:
-        Problem: it is none.
+        Problem: it is not a team.
     """
     if isinstance(value, str):
         if value in library.member_names():
@@ -347,20 +344,3 @@ def public_name(model: str) -> str:
 def discreet(message: str) -> str:
     """Return a message about a model without addresses and paths."""
     return _PATH.sub("[path]", without_hosts(_ADDRESS.sub(HOST_MARK, message)))
-
-
-def _opened(settings: RankerSettings, service: Settings, metrics: Metrics | None) -> ServedRanker:
-    make: Callable[..., Ranker] = RANKERS.get(settings.ranker)
-    ranker = make(**settings.options)
-    known = [part.models.scoring.capabilities.prefix_slots for part in ranker.parts]
-    slots = min((each for each in known if each is not None), default=None)
-    limits = service.limits
-    # Rankings that take turns would drive out each other's prompt prefixes.
-    places = Places(min(limits.rankings, slots or limits.rankings), limits.waiting, limits.wait)
-    if metrics is not None:
-        for part in ranker.parts:
-            part.models = metrics.metered(settings.name, part.models, public_name)
-        metrics.watch(settings.name, places)
-    names = ", ".join(dict.fromkeys(map(public_name, ranker.models.names.values())))
-    logger.info("ranker %r: %s with %s", settings.name, settings.ranker, names)
-    return ServedRanker(settings, ranker, places)

@@ -24,7 +24,7 @@ from mcranker.runtime.bridge import task_group
 from mcranker.serve.settings import Limits, Settings
 
 _BACKLOG = 1024
-_LAST_WORDS = 5  # seconds in which clients are told that their requests were cancelled
+_LAST_WORDS = 5  # seconds in which cancelled requests are answered
 _IDLE = 10.0  # seconds that a connection may be open without a request, or with a part of its head
 _NEW = 1.0  # seconds in which a connection's request is waited for, however many there are
 _SAME = 0.5  # seconds within which a signal is taken for the one before, sent to a whole group
@@ -46,7 +46,7 @@ def check_exposure(settings: Settings, *, allow_no_keys: bool) -> None:
 
 
 def listen(settings: Settings) -> socket.socket:
-    """The socket, bound.
+    """Bind the socket.
 
     Raises:
         OSError: the address cannot be used; ``filename`` is it.
@@ -85,13 +85,13 @@ async def serve(
     everything at once.
 
     Args:
-        app: as `create_app` makes it.
+        app: from `create_app`.
         settings: of the service.
-        bound: as `listen` makes it.
+        bound: from `listen`.
         started: called when requests are taken.
 
     Returns:
-        How many requests were cancelled.
+        The number of cancelled requests.
     """
     _allow_files(4 * settings.limits.connections + 1_000)
     server = Server(app, settings.limits, started)
@@ -167,7 +167,7 @@ class Server(uvicorn.Server):
 
     @contextmanager
     def capture_signals(self) -> Iterator[None]:
-        """As in uvicorn, but a signal that was obeyed is not raised once more."""
+        """Handle signals as uvicorn does, without raising them again at the end."""
         if threading.current_thread() is not threading.main_thread():
             yield
             return
@@ -181,7 +181,7 @@ class Server(uvicorn.Server):
 
 
 def _allow_files(count: int) -> None:
-    """Let the process open so many files, connections among them, as far as the system does."""
+    """Raise the limit of open files, connections included, as far as the system allows."""
     with contextlib.suppress(ImportError, OSError, ValueError):
         import resource
 
@@ -192,14 +192,14 @@ def _allow_files(count: int) -> None:
 
 
 class _Connection(H11Protocol):
-    """A client's connection, read in pieces that do not hold up the event loop for long."""
+    """A client's connection, read in pieces so that the event loop stays responsive."""
 
     since = 0.0
     """When it was made, or its latest request answered, on the clock of `time.monotonic`."""
 
     @property
     def idle(self) -> bool:
-        """No request of it is under way."""
+        """True if none of its requests is under way."""
         return self.cycle is None or self.cycle.response_complete
 
     def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]

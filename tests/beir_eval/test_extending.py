@@ -25,14 +25,21 @@ from mcranker import (
     Ranking,
     ReplyError,
     ScriptedChat,
+    connect,
 )
 from mcranker.config import RankerConfig
+from mcranker.llm.prices import cost
+from mcranker.llm.provider import PROVIDERS
 from mcranker.method.answers import SCORINGS
 from mcranker.rankers import RANKERS
 from personas.ensembles import ENSEMBLES
 from personas.ranking.record import RankingRecord
+from personas.ranking.usage import Usage
+from personas.registry import Registry
+from personas.report.sections import SECTIONS
 from tests.support.cli_support import answer
 from tests.support.loopback import Body, completion, serve_in_thread
+from tests.support.plugins import installed as plugin
 
 ROOT = Path(__file__).parents[2]
 PAGE = (ROOT / "docs" / "extending.md").read_text(encoding="utf-8")
@@ -48,7 +55,15 @@ def package(tmp_path_factory: pytest.TempPathFactory) -> Path:
         (folder / text.split()[1]).write_text(text, encoding="utf-8")
     (toml,) = re.findall(r"```toml\n(.*?)```", PAGE, re.DOTALL)
     groups = tomllib.loads(toml)["project"]["entry-points"]
-    groups["mcranker.rankers"] |= {"gone": "nowhere_to_be:Found", "odd": "json:loads"}
+    broken = {"gone": "nowhere_to_be:Found", "odd": "json:loads"}
+    groups["mcranker.rankers"] |= broken
+    groups["mcranker.models"] |= {**broken, "blank": "my_broken:BLANK"}
+    groups["personas.sections"] |= {"broken": "my_broken:FAILING"}
+    (folder / "my_broken.py").write_text(
+        "from mcranker import Provider\nfrom personas.report import Section\n"
+        "BLANK = Provider(connect=lambda name, **options: options)\n"
+        "FAILING = Section('Broken', lambda ranking: 1 / 0)\n"
+    )
     info = folder / "my_rankers-1.0.dist-info"
     info.mkdir()
     lines = [
@@ -64,10 +79,11 @@ def package(tmp_path_factory: pytest.TempPathFactory) -> Path:
 def installed(package: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
     """The package is there in this process."""
     monkeypatch.syspath_prepend(package)
-    for registry in (RANKERS, SCORINGS, ENSEMBLES):
+    registries: tuple[Registry[Any], ...] = (RANKERS, SCORINGS, ENSEMBLES, PROVIDERS, SECTIONS)
+    for registry in registries:
         vars(registry).pop("_added", None)
     yield
-    for registry in (RANKERS, SCORINGS, ENSEMBLES):
+    for registry in registries:
         vars(registry).pop("_added", None)
 
 
@@ -240,6 +256,114 @@ def test_a_ranking_of_impossible_scores_or_places_is_refused(
 
     with Given() as ranker, pytest.raises(ValueError, match="give "):
         ranker.rank(QUERY, DOCS)
+
+
+@pytest.mark.usefixtures("installed")
+def test_a_provider(tmp_path: Path) -> None:
+    def reply(body: Body) -> Body:
+        assert body["model"] == "small"
+        return completion('{"Score": 7}')
+
+    with serve_in_thread(reply) as server:
+        options: dict[str, Any] = {"base_url": server.url, "max_cost": 0.5}
+        with DirectRanker(model="acme:small", ledger=tmp_path / "l.db", **options) as ranker:
+            assert ranker.models.scoring.capabilities.label_logprobs
+            ranking = ranker.rank(QUERY, DOCS)
+        assert len(server.requests) == 3
+    usage = ranking.usage
+    assert ranking.models == {"scoring": "acme:small"}
+    # 0.10 and 0.40 US dollars a million tokens
+    expected = (0.10 * usage.input_tokens + 0.40 * usage.output_tokens) / 1e6
+    assert ranking.cost == pytest.approx(expected)
+    assert expected > 0
+    assert cost("acme:huge", Usage(1, 100, 0, 10)) is None
+    with pytest.raises(ConfigError, match=r"decisions:NAME, .*acme:NAME.*mean 'acme:small'"):
+        connect("acmee:small")
+
+
+@pytest.mark.usefixtures("installed")
+@pytest.mark.parametrize(
+    ("name", "message"),
+    [
+        ("gone:m", "the provider 'gone' cannot be loaded from 'nowhere_to_be:Found'"),
+        ("odd:m", "'json:loads' is a function and no provider"),
+        ("blank:m", "the provider 'blank' made a dict, no ChatModel"),
+    ],
+)
+def test_a_provider_that_does_not_work(name: str, message: str) -> None:
+    with pytest.raises(ConfigError, match=re.escape(message)):
+        connect(name)
+    assert cost(name, Usage(1, 100, 0, 10)) is None
+
+
+OWN_PROTOCOL = """
+from mcranker import Capabilities, ChatReply, Provider, RateLimited, Usage
+
+class OwnChat:
+    capabilities = Capabilities()
+
+    def __init__(self, name, *, base_url, api_key, timeout, concurrency):
+        self.name, self.endpoint = f"own:{name}", base_url or "https://own.example"
+        self.asked = 0
+
+    async def complete(self, request):
+        self.asked += 1
+        if self.asked == 1:
+            raise RateLimited("slow down", model=self.name, retry_after=0.001)
+        return ChatReply("7", Usage(calls=1, input_tokens=100, output_tokens=1), model="own-1")
+
+    async def aclose(self):
+        pass
+
+OWN = Provider(connect=OwnChat, price=lambda name, usage: 1e-6 * usage.input_tokens)
+"""
+
+
+def test_a_provider_with_a_protocol_of_its_own(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("MCRANKER_LEDGER", str(tmp_path / "ledger"))
+    with plugin(tmp_path, PROVIDERS, OWN_PROTOCOL, own="OWN"):
+        rankings = []
+        for _ in range(2):
+            with DirectRanker(model="own:x") as ranker:
+                rankings.append(ranker.rank(QUERY, DOCS))
+        cost_of_first = rankings[0].cost
+    first, second = rankings
+    # The refused call is asked again; 100 tokens for each of three passages.
+    assert [hit.score for hit in first] == [7.0, 7.0, 7.0]
+    assert cost_of_first == pytest.approx(300e-6)
+    assert (first.usage.calls, second.usage.calls, second.reused.calls) == (3, 0, 3)
+
+
+@pytest.mark.usefixtures("installed")
+def test_a_report_section(tmp_path: Path) -> None:
+    with DirectRanker(model=ScriptedChat(answer)) as ranker:
+        ranker.rank(QUERY, [*DOCS, "<b>masks</b>"]).to_html(tmp_path / "page.html")
+        ranker.rank(QUERY, []).to_html(tmp_path / "empty.html")
+    page = (tmp_path / "page.html").read_text(encoding="utf-8")
+    # "gloves" and the one in markup have one word, "N95 masks filter best" has four.
+    assert "Passages have 1 to 4 words." in page
+    assert "<bdi>Lengths</bdi></h2>" in page
+    assert "Not written: ZeroDivisionError: division by zero" in page
+    assert "<bdi>Lengths</bdi>" not in (tmp_path / "empty.html").read_text(encoding="utf-8")
+
+
+def test_the_command_line_lists_and_checks_a_provider(package: Path) -> None:
+    listed = json.loads(run(package, "-m", "mcranker", "models", "--output", "json"))["providers"]
+    assert {"prefix": "acme", "key_variable": "ACME_API_KEY", "note": "a model of Acme"} in listed
+    assert next(each for each in listed if each["prefix"] == "gone")["note"].startswith("the prov")
+    with serve_in_thread(lambda _: completion("OK")) as server:
+        at = ("--model", "acme:small", "--base-url", server.url)
+        said = run(package, "-m", "mcranker", "doctor", *at)
+    assert re.search(r"missing ACME_API_KEY +set it to use acme:NAME", said)
+    assert "offers JSON schemas and log-probabilities" in said
+    assert "'OK' in" in said
+
+
+def test_a_verb(package: Path) -> None:
+    assert "Count the words of TEXT." in run(package, "-m", "mcranker", "--help")
+    assert run(package, "-m", "mcranker", "words", "best masks against covid") == "4\n"
 
 
 def test_the_command_line_ranks_by_name(package: Path) -> None:

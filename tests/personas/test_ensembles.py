@@ -271,7 +271,7 @@ def test_ensembles_are_found_by_name() -> None:
     for name in ENSEMBLES.names:
         assert ENSEMBLES.get(name).name == name
     assert find_ensemble({}) is find_ensemble({"ensemble": "sum"}) is ENSEMBLES.get("sum")
-    assert find_ensemble({"ensemble": "median"}) is None
+    assert find_ensemble({"ensemble": "no such"}) is None
     assert find_ensemble({"ensemble": ["sum"]}) is None
     with pytest.raises(PersonasError, match="there is no ensemble 'asessor'; did you mean 'assess"):
         ENSEMBLES.get("asessor")

@@ -5,6 +5,7 @@ from __future__ import annotations
 import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
+from importlib.metadata import distributions
 from pathlib import Path
 from typing import Any
 
@@ -12,7 +13,17 @@ import pytest
 
 from personas.registry import Registry
 
-__all__ = ["installed"]
+__all__ = ["OTHERS", "installed"]
+
+OTHERS = sorted(
+    {
+        each.name
+        for each in distributions()
+        if any(entry.group.startswith(("mcranker.", "personas.")) for entry in each.entry_points)
+    }
+    - {"mcranker"}
+)
+"""Packages that add something where the tests run; what the help lists depends on them."""
 
 
 @contextmanager

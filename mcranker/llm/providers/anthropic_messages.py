@@ -3,10 +3,13 @@
 from __future__ import annotations
 
 import re
+from functools import partial
 from typing import TYPE_CHECKING, Any
 
 from mcranker.errors import AuthenticationFailed, ModelError, ServerFailed, UnsupportedCapability
 from mcranker.llm.chat import REASONING_TOKENS, Capabilities, ChatReply, ChatRequest, Message
+from mcranker.llm.prices import listed_price
+from mcranker.llm.provider import Provider
 from mcranker.llm.providers.http_errors import (
     Service,
     StatusError,
@@ -15,7 +18,7 @@ from mcranker.llm.providers.http_errors import (
     reported_model,
     unreadable,
 )
-from mcranker.llm.providers.sdk_chat import Provider, SdkChat, library_error
+from mcranker.llm.providers.sdk_chat import SdkChat, SdkService, library_error
 from mcranker.llm.providers.token_counts import call_usage, token_count
 from personas.ranking.usage import Usage
 
@@ -24,7 +27,7 @@ if TYPE_CHECKING:
 
     import anthropic
 
-_ANTHROPIC = Provider(
+_ANTHROPIC = SdkService(
     name="Anthropic",
     url="https://api.anthropic.com",
     variable="ANTHROPIC",
@@ -125,6 +128,15 @@ class AnthropicMessages(SdkChat):
 
     async def _send(self, body: dict[str, Any]) -> dict[str, Any]:
         return await self._post("/v1/messages", self._with_room(body))
+
+
+ANTHROPIC = Provider(
+    connect=AnthropicMessages,
+    note="a model of Anthropic",
+    key_variable="ANTHROPIC_API_KEY",
+    url_variable="ANTHROPIC_BASE_URL",
+    price=partial(listed_price, "anthropic"),
+)
 
 
 def sdk_error(error: anthropic.AnthropicError, service: Service) -> ModelError:

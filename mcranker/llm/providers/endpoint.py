@@ -21,10 +21,17 @@ def chosen_url(url: str | None, variable: str, default: str) -> str:
     Raises:
         ConfigError: see `checked_url`.
     """
-    if url is not None:
-        return checked_url(url)
+    return checked_url(url) if url is not None else url_in(variable) or default
+
+
+def url_in(variable: str) -> str | None:
+    """Return the base URL in an environment variable, checked; None if it is not set.
+
+    Raises:
+        ConfigError: see `checked_url`.
+    """
     named = os.environ.get(variable, "").strip()
-    return checked_url(named, variable) if named else default
+    return checked_url(named, variable) if named else None
 
 
 def checked_url(url: str, name: str = "base_url") -> str:

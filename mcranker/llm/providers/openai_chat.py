@@ -10,10 +10,15 @@ from __future__ import annotations
 import re
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any
+from urllib.parse import urlsplit
 
-from mcranker.errors import AuthenticationFailed, ModelError, ReplyError
+from mcranker.errors import AuthenticationFailed, ConfigError, ModelError, ReplyError
 from mcranker.llm.batch.protocol import TRANSFER_SECONDS
-from mcranker.llm.chat import REASONING_TOKENS, Capabilities, ChatReply, ChatRequest
+from mcranker.llm.chat import REASONING_TOKENS, Capabilities, ChatModel, ChatReply, ChatRequest
+from mcranker.llm.prices import DECISIONS_SUFFIX, listed_price
+from mcranker.llm.provider import Provider
+from mcranker.llm.providers.compatible_http import CompatibleChat
+from mcranker.llm.providers.endpoint import checked_url, url_in
 from mcranker.llm.providers.http_errors import Service, StatusError, error_for, refusal
 from mcranker.llm.providers.openai_decisions import (
     DECISIONS,
@@ -23,8 +28,9 @@ from mcranker.llm.providers.openai_decisions import (
 )
 from mcranker.llm.providers.openai_protocol import chat_body, chat_reply
 from mcranker.llm.providers.parameters import RENAMED
-from mcranker.llm.providers.sdk_chat import Provider, SdkChat, library_error
+from mcranker.llm.providers.sdk_chat import SdkChat, SdkService, library_error
 from mcranker.llm.typed_answers import check_limits
+from personas.ranking.usage import Usage
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -32,12 +38,16 @@ if TYPE_CHECKING:
     import httpx2
     import openai
 
-_OPENAI = Provider(
+_OPENAI = SdkService(
     name="OpenAI",
     url="https://api.openai.com/v1",
     variable="OPENAI",
     models="platform.openai.com/docs/models",
 )
+_KEY, _URL = "OPENAI_API_KEY", "OPENAI_BASE_URL"
+_HOST = "api.openai.com"
+_DECISION_TOKEN = 0.10e-6
+"""US dollars a token of input, output free; not in the table, as reported in November 2026."""
 
 # These think before they answer, and pay for it from the limit of the reply.
 _REASONS = re.compile(r"o\d|gpt-([5-9]|\d\d)")
@@ -170,6 +180,52 @@ class OpenAIChat(SdkChat):
 
     async def _send_chat(self, body: dict[str, Any]) -> dict[str, Any]:
         return await self._post("/chat/completions", self._with_room(body))
+
+
+def _connect(name: str, /, *, base_url: str | None, **options: Any) -> ChatModel:
+    url = url_in(_URL) if base_url is None else checked_url(base_url)
+    host = "" if url is None else urlsplit(url).hostname or ""
+    if url is None or host == _HOST or host.endswith(f".{_HOST}"):  # eu.api.openai.com
+        return OpenAIChat(name, base_url=url, **options)
+    return CompatibleChat(name, base_url=url, key_variable=_KEY, **options)
+
+
+def _connect_decisions(name: str, /, *, base_url: str | None, **options: Any) -> ChatModel:
+    if (url := url_in(_URL) if base_url is None else base_url) is None:
+        raise ConfigError(
+            f"model='decisions:{name}' is a server's and needs base_url=; OpenAI's own decisions "
+            "come with 'openai:gpt-6-luna'"
+        )
+    return CompatibleChat(
+        name,
+        base_url=url,
+        key_variable=_KEY,
+        name=f"decisions:{name}",
+        capabilities=replace(DECISIONS, json_schema=True, label_logprobs=True),
+        **options,
+    )
+
+
+def _price(name: str, usage: Usage) -> float | None:
+    if not name.endswith(DECISIONS_SUFFIX):
+        return listed_price("openai", name, usage)
+    known = decides(name.removesuffix(DECISIONS_SUFFIX))
+    return _DECISION_TOKEN * usage.input_tokens if known else None
+
+
+OPENAI = Provider(
+    connect=_connect,
+    note="a model of OpenAI; with base_url= of vLLM, Ollama, TGI, OpenRouter, LiteLLM, ...",
+    key_variable=_KEY,
+    url_variable=_URL,
+    price=_price,
+)
+DECISIONS_SERVER = Provider(
+    connect=_connect_decisions,
+    note="typed questions by OpenAI's protocol; needs base_url=",
+    key_variable=_KEY,
+    url_variable=_URL,
+)
 
 
 def sdk_error(error: openai.OpenAIError, service: Service) -> ModelError:

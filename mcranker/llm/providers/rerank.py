@@ -14,13 +14,15 @@ from __future__ import annotations
 import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from functools import partial
 from typing import Any
 
-from mcranker.errors import RequestRejected, UnsupportedCapability
+from mcranker.errors import ConfigError, RequestRejected, UnsupportedCapability
 from mcranker.llm.chat import Answer, Capabilities, ChatReply, ChatRequest, Judge
+from mcranker.llm.provider import Provider
+from mcranker.llm.providers.compatible_http import CompatibleChat
 from mcranker.llm.providers.http_errors import Service, reported_model, unreadable
 from mcranker.llm.providers.token_counts import call_usage
-from mcranker.llm.providers.typed_service import TypedService
 from mcranker.llm.typed_answers import ROUNDED, check_limits, missing
 from personas.ranking.usage import Usage
 
@@ -58,7 +60,7 @@ FORMS: Mapping[str, RerankForm] = {
 """Prefix of a model's name -> the form of its service."""
 
 
-class RerankChat(TypedService):
+class RerankChat(CompatibleChat):
     """Asks a rerank service how relevant passages are.
 
     It answers the `Question`s of a `State` that are about one passage each, a score or a yes and
@@ -82,12 +84,17 @@ class RerankChat(TypedService):
         self,
         model: str,
         *,
-        base_url: str,
+        base_url: str | None,
         kind: str = "rerank",
         api_key: str | None = None,
         timeout: float = 120.0,
         concurrency: int = 64,
     ) -> None:
+        if base_url is None:
+            raise ConfigError(
+                f"model='{kind}:{model}' is a service's and needs base_url=, the address before "
+                "/rerank, e.g. https://api.cohere.com/v2 or http://localhost:8000/v1"
+            )
         self._form = FORMS[kind]
         super().__init__(
             model,
@@ -108,7 +115,7 @@ class RerankChat(TypedService):
         body = rerank_body(request, self._model, self._form, self._name)
         check_limits(request, self._capabilities, self._name)
         try:
-            data = await self._http.post("rerank", body, list_as=self._form.list_as)
+            data = await self.post("rerank", body, list_as=self._form.list_as)
         except RequestRejected as error:
             if self._form.texts == "documents" and "`texts`" in str(error):
                 raise UnsupportedCapability(
@@ -117,7 +124,21 @@ class RerankChat(TypedService):
                     model=self._name,
                 ) from error
             raise
-        return rerank_reply(data, request, logits=self._form.logits, service=self._http.service)
+        return rerank_reply(data, request, logits=self._form.logits, service=self._service)
+
+
+RERANK, RERANK_TEI, RERANK_LOGITS = (
+    Provider(
+        connect=partial(RerankChat, kind=kind),
+        note=f"a rerank service: {servers}; needs base_url=",
+        key_variable=KEY_VARIABLE,
+    )
+    for kind, servers in {
+        "rerank": "Cohere, Jina, Voyage, vLLM, LiteLLM",
+        "rerank-tei": "Text Embeddings Inference",
+        "rerank-logits": "llama.cpp",
+    }.items()
+)
 
 
 def rerank_body(request: ChatRequest, model: str, form: RerankForm, name: str) -> dict[str, Any]:

@@ -45,8 +45,8 @@ KEEP_ALIVE = 60.0  # seconds
 
 
 @dataclass(frozen=True, slots=True)
-class Provider:
-    """The provider to ask.
+class SdkService:
+    """A provider's service and library.
 
     Attributes:
         name: of the company, as its library spells it: ``AsyncNAME``, ``NAMEError``.
@@ -82,7 +82,7 @@ class SdkChat(ABC):
 
     def __init__(
         self,
-        provider: Provider,
+        provider: SdkService,
         name: str,
         *,
         api_key: str | None,

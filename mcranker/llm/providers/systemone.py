@@ -6,15 +6,15 @@ addresses of their own. `systemone_body` writes a request, `systemone_reply` rea
 
 from __future__ import annotations
 
-import os
 from typing import TYPE_CHECKING, Any
 
 from mcranker.errors import UnsupportedCapability
 from mcranker.llm.chat import Answer, Capabilities, ChatReply, ChatRequest
-from mcranker.llm.providers.endpoint import checked_url, find_key
+from mcranker.llm.provider import Provider
+from mcranker.llm.providers.compatible_http import CompatibleChat
+from mcranker.llm.providers.endpoint import checked_url, find_key, url_in
 from mcranker.llm.providers.http_errors import Service, reported_model, unreadable
 from mcranker.llm.providers.token_counts import call_usage
-from mcranker.llm.providers.typed_service import TypedService
 from mcranker.llm.typed_answers import (
     OddAnswer,
     check_limits,
@@ -46,7 +46,7 @@ LIMITS = Capabilities(
 """Jev's, as far as they are published, and vLLM's 64 questions."""
 
 
-class SystemOneChat(TypedService):
+class SystemOneChat(CompatibleChat):
     """Asks a decision model by System One's protocol.
 
     Args:
@@ -91,8 +91,18 @@ class SystemOneChat(TypedService):
         if not request.questions:
             raise only_typed(self._name, request)
         check_limits(request, self._capabilities, self._name)
-        data = await self._http.post("systemone", systemone_body(request, self._model))
-        return systemone_reply(data, request, service=self._http.service)
+        data = await self.post("systemone", systemone_body(request, self._model))
+        return systemone_reply(data, request, service=self._service)
+
+
+SYSTEM_ONE = Provider(
+    connect=SystemOneChat,
+    note="a decision model of TypeSafe; with base_url= of another server",
+    key_variable=KEY_VARIABLE,
+    url_variable=URL_VARIABLE,
+    # Output is free; as reported in November 2026.
+    price=lambda name, usage: 0.04e-6 * usage.input_tokens if name.startswith("jev") else None,
+)
 
 
 def only_typed(model: str, request: ChatRequest) -> UnsupportedCapability:
@@ -156,10 +166,7 @@ def systemone_reply(
 def _chosen_url(base_url: str | None) -> str:
     if base_url is not None:
         return checked_url(base_url)
-    named = os.environ.get(URL_VARIABLE, "").strip()
-    if not named:
-        return DEFAULT_URL
-    url = checked_url(named, URL_VARIABLE)
+    url = url_in(URL_VARIABLE) or DEFAULT_URL
     return url if url.endswith("/v1") else f"{url}/v1"  # TypeSafe's library wants it without
 
 

@@ -8,7 +8,8 @@ from typing import Any
 from pydantic_core import to_jsonable_python
 
 from personas.provenance import provenance
-from personas.ranking.record import Hit, RankingRecord
+from personas.ranking.hit import Hit
+from personas.ranking.record import RankingRecord
 from personas.ranking.usage import Usage
 from personas.report.query.warnings import warnings
 from personas.survey.query import QueryFindings

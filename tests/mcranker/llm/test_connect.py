@@ -2,14 +2,18 @@ from __future__ import annotations
 
 import logging
 import sys
+import sysconfig
 import types
 import warnings
+from collections.abc import Callable
+from pathlib import Path
 from typing import Any
 
 import pytest
 
-from mcranker import WeakJudgeWarning
+from mcranker import DirectRanker, MCRanker, WeakJudgeWarning
 from mcranker.errors import AuthenticationFailed, ConfigError
+from mcranker.integrations.reranking import RankerSource
 from mcranker.llm import connect as module
 from mcranker.llm.chat import ChatModel
 from mcranker.llm.connect import (
@@ -24,6 +28,7 @@ from mcranker.llm.providers.anthropic_messages import AnthropicMessages
 from mcranker.llm.providers.compatible_http import CompatibleChat
 from mcranker.llm.providers.openai_chat import OpenAIChat
 from mcranker.llm.scripted import ScriptedChat
+from mcranker.serve import Settings, create_app
 from tests.support.loopback import clean_environment
 from tests.support.tiny_encoder import judge, use
 
@@ -191,6 +196,38 @@ def test_the_embedded_default_is_warned_of_once_in_a_process() -> None:
     assert "Judged by local:minilm, an encoder: compares meaning, does not reason." in said
     assert "set OPENAI_API_KEY or ANTHROPIC_API_KEY" in said
     assert issubclass(WeakJudgeWarning, UserWarning)
+
+
+FRAMEWORK: dict[str, Any] = {"__name__": "framework"}
+"""A module among the installed packages."""
+exec(
+    compile(
+        "def call(make): return make()",
+        str(Path(sysconfig.get_path("purelib"), "framework.py")),
+        "exec",
+    ),
+    FRAMEWORK,
+)
+
+
+@pytest.mark.usefixtures("embedded")
+@pytest.mark.parametrize(
+    "use_it",
+    [
+        lambda: connect(None),
+        lambda: MCRanker(ledger=None),
+        lambda: DirectRanker(ledger=None).rank("best masks", ["cloth", "N95"]).show(),
+        lambda: FRAMEWORK["call"](RankerSource(None, {"ledger": None}).get),
+        lambda: create_app(Settings()),
+    ],
+)
+def test_the_warning_names_the_users_line(use_it: Callable[[], object]) -> None:
+    with warnings.catch_warnings(record=True) as found:
+        warnings.simplefilter("always", WeakJudgeWarning)
+        use_it()
+        use_it()
+    (warning,) = [each for each in found if each.category is WeakJudgeWarning]
+    assert (warning.filename, warning.lineno) == (__file__, use_it.__code__.co_firstlineno)
 
 
 @pytest.mark.usefixtures("embedded")

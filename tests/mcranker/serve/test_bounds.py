@@ -164,8 +164,8 @@ async def test_at_the_deadline_what_is_known_is_returned_and_said(by_header: boo
             await anyio.sleep_forever()
         return by_place(request)
 
-    headers = {"X-Timeout": "0.3"} if by_header else {}
-    field = {} if by_header else {"timeout": 0.3}
+    headers = {"X-Timeout": "1.0"} if by_header else {}
+    field = {} if by_header else {"timeout": 1.0}
     async with client(settings(one)) as http:
         cohere = await http.post("/v2/rerank", json={**ASKED, **field}, headers=headers)
         own = await http.post("/v1/rank", json={**ASKED, **field}, headers=headers)

@@ -87,7 +87,8 @@ def test_it_serves_and_finishes_what_is_under_way(number: signal.Signals) -> Non
     scores = [each["relevance_score"] for each in answers[0].json()["results"]]
     assert scores == [pytest.approx(0.7)] * 2
     assert out == ""
-    logged = r"mcranker: POST /v2/rerank 200 \d+\.\d{3} s mcranker, 2 documents"
+    calls = rf"{len(server.requests)} model calls"
+    logged = rf"mcranker: POST /v2/rerank 200 \d+\.\d{{3}} s, mcranker, 2 documents, {calls}"
     assert re.search(rf"{logged}\nmcranker: stopped; what was under way is finished\n$", err)
 
 
@@ -106,7 +107,8 @@ def test_it_begins_with_its_address_model_and_ledger_and_logs_requests(tmp_path:
             address = first[0].split()[-1]
             httpx.get(f"{address}/healthz", timeout=SECONDS)
             httpx.post(f"{address}/v1/rerank", json={}, timeout=SECONDS)
-            logged = process.stderr.readline()
+            httpx.get(f"{address}/nowhere%1b", timeout=SECONDS)
+            logged = [process.stderr.readline() for _ in range(2)]
         finally:
             process.kill()
     assert first[0].startswith("mcranker: serving mcranker at http://127.0.0.1:")
@@ -115,7 +117,10 @@ def test_it_begins_with_its_address_model_and_ledger_and_logs_requests(tmp_path:
         f"mcranker: ledger: {tmp_path / 'ledger'}\n",
     ]
     # The probe is not worth a line.
-    assert re.fullmatch(r"mcranker: POST /v1/rerank 400 \d+\.\d{3} s\n", logged)
+    said = r"POST /v1/rerank 400 \d+\.\d{3} s, invalid request: 'query' is missing\n"
+    assert re.fullmatch(f"mcranker: {said}", logged[0])
+    assert re.fullmatch(r"mcranker: GET /nowhere\S+ 404 \d+\.\d{3} s\n", logged[1])
+    assert "\x1b" not in logged[1]
 
 
 @needs_signals

@@ -1,0 +1,87 @@
+"""Providers of models, found by the prefix of a model's name."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Protocol
+
+from mcranker.errors import ConfigError
+from personas.registry import Registry
+
+if TYPE_CHECKING:
+    from mcranker.llm.chat import ChatModel
+    from personas.ranking.usage import Usage
+
+
+class Connect(Protocol):
+    """Makes a model of its name without the prefix. Sends nothing."""
+
+    def __call__(
+        self,
+        name: str,
+        /,
+        *,
+        base_url: str | None,
+        api_key: str | None,
+        timeout: float,
+        concurrency: int,
+    ) -> ChatModel: ...
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Provider:
+    """A source of models: ``acme:NAME`` is a model of the provider ``acme``.
+
+    A package adds one with an entry point in its ``pyproject.toml``. Then rankers, the command
+    line, suites and the service take its models by name, and price their calls::
+
+        [project.entry-points."mcranker.models"]
+        acme = "my_provider:ACME"
+
+    Attributes:
+        connect: makes the model. `base_url` and `api_key` are None unless given; `timeout` is in
+            seconds a call, `concurrency` the most calls at once. A class whose constructor takes
+            these will do.
+        note: what it offers, for the list of ``mcranker models``.
+        key_variable: the environment variable with its API key; empty for none.
+        url_variable: the environment variable with another address; empty for none.
+        price: US dollars of calls, by the model's name without the prefix; None where unknown.
+        in_process: its models run in this process, and take no address and no key.
+    """
+
+    connect: Connect
+    note: str = ""
+    key_variable: str = ""
+    url_variable: str = ""
+    price: Callable[[str, Usage], float | None] = lambda _, usage: None
+    in_process: bool = False
+
+
+PROVIDERS: Registry[Provider] = Registry(
+    "provider",
+    "mcranker.models",
+    {
+        "openai": "mcranker.llm.providers.openai_chat:OPENAI",
+        "anthropic": "mcranker.llm.providers.anthropic_messages:ANTHROPIC",
+        "local": "mcranker.llm.local.provider:LOCAL",
+        "systemone": "mcranker.llm.providers.systemone:SYSTEM_ONE",
+        "decisions": "mcranker.llm.providers.openai_chat:DECISIONS_SERVER",
+        "rerank": "mcranker.llm.providers.rerank:RERANK",
+        "rerank-tei": "mcranker.llm.providers.rerank:RERANK_TEI",
+        "rerank-logits": "mcranker.llm.providers.rerank:RERANK_LOGITS",
+        "crossencoder": "mcranker.llm.local.provider:CROSS_ENCODER",
+    },
+    ConfigError,
+    lambda found: isinstance(found, Provider),
+)
+"""Every provider, by prefix."""
+
+
+def provider_of(model: str) -> Provider | None:
+    """Return the provider of a model's name; None if it has none that can be loaded."""
+    prefix = model.partition(":")[0]
+    try:
+        return PROVIDERS.get(prefix) if prefix in PROVIDERS else None
+    except ConfigError:
+        return None
