@@ -28,7 +28,6 @@ check: $(STAMP)
 	$(BIN)/ruff format --check .
 	$(BIN)/mypy
 	$(BIN)/python .ci/english.py
-	$(BIN)/python -m mcranker.cli.reference options | diff -u mcranker/options.py -
 	$(BIN)/python -m mcranker.cli.reference | diff -u docs/cli.md -
 	$(BIN)/python -m mcranker.cli.reference beir_eval.cli:cli | diff -u docs/beir-eval.md -
 	$(BIN)/python -m mcranker.cli.reference mcranker.cli.personas.group:cli | diff -u docs/personas.md -
@@ -38,8 +37,6 @@ dist: $(STAMP)
 	$(BIN)/python .ci/distribution.py build/distribution
 
 docs: $(STAMP)
-	$(BIN)/python -m mcranker.cli.reference options > mcranker/options.py.part
-	mv mcranker/options.py.part mcranker/options.py
 	$(BIN)/python -m mcranker.cli.reference > docs/cli.md
 	$(BIN)/python -m mcranker.cli.reference beir_eval.cli:cli > docs/beir-eval.md
 	$(BIN)/python -m mcranker.cli.reference mcranker.cli.personas.group:cli > docs/personas.md

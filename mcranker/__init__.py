@@ -46,6 +46,7 @@ if TYPE_CHECKING:
         RubricWritten,
         TeamRecruited,
     )
+    from mcranker.job import Job
     from mcranker.llm.chat import (
         Answer,
         Capabilities,
@@ -62,8 +63,7 @@ if TYPE_CHECKING:
     )
     from mcranker.llm.connect import connect
     from mcranker.llm.scripted import ScriptedChat
-    from mcranker.method.answers import Scoring
-    from mcranker.options import RankerOptions
+    from mcranker.options import CallOptions, RankerKeywords, RankerOptions
     from mcranker.rankers.base import Ranker
     from mcranker.rankers.direct import DirectRanker
     from mcranker.rankers.dispatch import RankedQuery
@@ -78,6 +78,7 @@ if TYPE_CHECKING:
     from mcranker.rankers.tournament import TournamentRanker
     from mcranker.ranking import Ranking
     from mcranker.replies.loose_json import Unreadable
+    from mcranker.replies.scoring import Scoring
     from mcranker.team_page import team_to_html
     from personas import Criterion, Ensemble, Member, Persona, Rubric, Team
     from personas.ranking.record import Hit
@@ -99,7 +100,8 @@ _EXPORTS = {
     "WindowCounts",
     "personas": "Persona Criterion Rubric Member Team Ensemble",
     "mcranker.config": "RankerConfig",
-    "mcranker.options": "RankerOptions",
+    "mcranker.job": "Job",
+    "mcranker.options": "CallOptions RankerKeywords RankerOptions",
     "mcranker.comparing": "ComparedRankings compare",
     "mcranker.team_page": "team_to_html",
     "mcranker.rankers.base": "Ranker",
@@ -114,7 +116,7 @@ _EXPORTS = {
     "mcranker.rankers.rebel": "RebelRanker",
     "mcranker.rankers.tournament": "TournamentRanker",
     "mcranker.rankers.fused": "FusedRanker fuse",
-    "mcranker.method.answers": "Scoring",
+    "mcranker.replies.scoring": "Scoring",
     "mcranker.replies.loose_json": "Unreadable",
     "personas.ranking.record": "Hit",
     "mcranker.ranking": "Ranking",
@@ -140,6 +142,7 @@ __all__ = [
     "Answer",
     "AuthenticationFailed",
     "BudgetExceeded",
+    "CallOptions",
     "Capabilities",
     "ChatModel",
     "ChatReply",
@@ -160,6 +163,7 @@ __all__ = [
     "FusedRanker",
     "Hit",
     "InputError",
+    "Job",
     "Judge",
     "LedgerError",
     "MCRanker",
@@ -190,6 +194,7 @@ __all__ = [
     "RankedQuery",
     "Ranker",
     "RankerConfig",
+    "RankerKeywords",
     "RankerOptions",
     "Ranking",
     "RankingDone",

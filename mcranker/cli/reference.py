@@ -1,12 +1,10 @@
 """Texts made from the code: ``python -m mcranker.cli.reference`` prints the command's reference.
 
-With ``MODULE:ATTRIBUTE`` behind it, that of another command, e.g. ``beir_eval.cli:cli``; with
-``options``, the module `mcranker.options`.
+With ``MODULE:ATTRIBUTE`` behind it, that of another command, e.g. ``beir_eval.cli:cli``.
 """
 
 from __future__ import annotations
 
-import re
 import sys
 from collections.abc import Iterator
 from importlib import import_module
@@ -44,33 +42,6 @@ the error), a `message`, and `retryable`: whether running the same command again
 | 141 | the reader of the output has closed it, such as `head` |
 | 143 | stopped by SIGTERM; like Ctrl-C, it leaves no unfinished file (129: by SIGHUP) |
 """
-
-OPTIONS = '''\
-"""The fields of `RankerConfig` as keyword arguments, for type checkers.
-
-Made by ``python -m mcranker.cli.reference options > mcranker/options.py``; edit `RankerConfig`.
-"""
-
-from typing import Literal, TypedDict
-
-
-class RankerOptions(TypedDict, total=False):
-    """The fields of `RankerConfig`, without ``team_size``, which rankers take by itself."""
-
-'''
-
-
-def options_module() -> str:
-    """The text of `mcranker.options`."""
-    from mcranker.config import RankerConfig
-
-    # As they are written there; the registry of a name's values is nothing to a type checker.
-    types = {
-        name: re.sub(r"^Annotated\[(\w+), .*", r"\1", text)
-        for name, text in RankerConfig.__annotations__.items()
-    }
-    names = [name for name in RankerConfig.model_fields if name != "team_size"]
-    return OPTIONS + "".join(f"    {name}: {types[name]}\n" for name in names).replace("'", '"')
 
 
 def reference(where: str = OWN) -> str:
@@ -125,5 +96,4 @@ def _context(command: click.Command, name: str, parent: click.Context | None) ->
 
 
 if __name__ == "__main__":
-    asked = sys.argv[1:2]
-    click.echo(options_module() if asked == ["options"] else reference(*asked), nl=False)
+    click.echo(reference(*sys.argv[1:2]), nl=False)

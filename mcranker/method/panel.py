@@ -11,11 +11,11 @@ from mcranker.llm.chat import Answer, ChatReply, Question
 from mcranker.llm.limits.budget import question_bytes, state_bytes
 from mcranker.llm.typed_answers import DECLINED
 from mcranker.method.annotator import ScorePassages, Scores, TakesScores, missing_score
-from mcranker.method.answers import weighted_mean
 from mcranker.method.questions import Asked, Entry, PromptSheet, Sheet, TypedSheet
 from mcranker.method.session import Session
 from mcranker.replies.form import Rows
 from mcranker.replies.loose_json import Unreadable
+from mcranker.replies.scoring import weighted_mean
 from mcranker.replies.structured import questions_as_prompt, read_answers
 from mcranker.runtime.actor import Actor
 from personas import Member, Rubric

@@ -108,7 +108,6 @@ class TopScores:
         row_of: the row of each passage, in first-stage order; equal passages share one.
         scores: the score matrix, which fills meanwhile; shape (rows, judges).
         k: how many ranks must be right, at least 1.
-        in_order: the judges score in their order, without a sample.
         reach: the highest final score that each of these rows can reach, by what is known.
     """
 
@@ -118,7 +117,6 @@ class TopScores:
         scores: NDArray[np.float64],
         *,
         k: int,
-        in_order: bool,
         reach: Callable[[slice], NDArray[np.float64]],
     ) -> None:
         rows, judges = scores.shape
@@ -126,7 +124,7 @@ class TopScores:
         self._scores = scores
         self._k = k
         self._reach = reach
-        self._sampled = 0 if in_order else min(SAMPLE, rows)
+        self._sampled = min(SAMPLE, rows)
         self._order = tuple(range(judges))
         self._absent = set(self._order)
         self._asked = [0] * rows

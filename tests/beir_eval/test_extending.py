@@ -19,6 +19,7 @@ from mcranker import (
     ChatRequest,
     ConfigError,
     DirectRanker,
+    Job,
     MCRanker,
     Query,
     Ranker,
@@ -27,8 +28,8 @@ from mcranker import (
     ScriptedChat,
 )
 from mcranker.config import RankerConfig
-from mcranker.method.answers import SCORINGS
 from mcranker.rankers import RANKERS
+from mcranker.replies.scoring import SCORINGS
 from personas.ensembles import ENSEMBLES
 from personas.ranking.record import RankingRecord
 from tests.support.cli_support import answer
@@ -233,10 +234,10 @@ def test_a_ranking_of_impossible_scores_or_places_is_refused(
         name = "given"
         needs_model = False
 
-        async def _rank(self, query: Any, passages: Any, emit: Any) -> Ranking:
+        async def _rank(self, job: Job) -> Ranking:
             if len(scores) > 1 or scores[0] != 1.0:
-                return self.ranking_by_scores(query, passages, scores)
-            return self.ranking_by_order(query, passages, order)
+                return self.ranking_by_scores(job, scores)
+            return self.ranking_by_order(job, order)
 
     with Given() as ranker, pytest.raises(ValueError, match="give "):
         ranker.rank(QUERY, DOCS)

@@ -22,6 +22,7 @@ from mcranker import (
     ConnectionFailed,
     DirectRanker,
     Event,
+    Job,
     MCRanker,
     Passage,
     PassageScored,
@@ -234,9 +235,9 @@ def test_a_ranker_without_partial_results_keeps_the_order() -> None:
         name = "sleepy"
         needs_model = False
 
-        async def _rank(self, query: Any, passages: Any, emit: Any) -> Ranking:
+        async def _rank(self, job: Job) -> Ranking:
             await anyio.sleep(5)
-            return self.ranking_by_order(query, passages, range(len(passages) - 1, -1, -1))
+            return self.ranking_by_order(job, range(len(job.passages) - 1, -1, -1))
 
     async def main(deadline: float) -> Ranking:
         return await Sleepy(deadline=deadline).arank("q", DOCS)
@@ -370,7 +371,7 @@ def test_an_outside_ranker_falls_back_too() -> None:
     class Asking(Ranker):
         name = "asking"
 
-        async def _rank(self, query: Any, passages: Any, emit: Any) -> Ranking:
+        async def _rank(self, job: Job) -> Ranking:
             raise down()
 
     model = Slow().chat()
