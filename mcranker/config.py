@@ -35,8 +35,9 @@ QUERIES_OF_A_BATCH = 100
 """Queries whose calls go into one batch, without ``query_concurrency``."""
 
 MOST_IN_A_CALL = 100
-MOST_INSTRUCTION = 10_000  # characters
 """Passages that one call may judge."""
+
+MOST_INSTRUCTION = 10_000  # characters
 
 LARGEST = 2**63 - 1
 """Whole numbers go no further, either way: databases and JSON hold 64 bits."""
@@ -94,7 +95,6 @@ WEAK_MODEL_DEFAULTS: Mapping[str, Any] = MappingProxyType(
 
 
 _Count = Annotated[int | None, Field(ge=1, le=LARGEST)]
-_Rate = Annotated[float | None, Field(le=1e12, allow_inf_nan=False)]
 
 
 class _Options(BaseModel):
@@ -110,9 +110,9 @@ class _Limits(_Options):
     """Queries in progress at once when many are ranked."""
     timeout: float = Field(120.0, ge=0.001, le=1e6, allow_inf_nan=False)
     """Seconds allowed to one call to a provider; it is then tried again."""
-    requests_per_minute: _Rate = Field(None, ge=0.001, le=1e9)
+    requests_per_minute: float | None = Field(None, ge=0.001, le=1e9, allow_inf_nan=False)
     """Calls begun a minute, for each model."""
-    tokens_per_minute: _Rate = Field(None, ge=1)
+    tokens_per_minute: float | None = Field(None, ge=1, le=1e12, allow_inf_nan=False)
     """Tokens a minute, input and output, for each model."""
     max_calls: int | None = Field(None, ge=0, le=LARGEST)
     """Send no more calls than this, all queries together."""
@@ -136,13 +136,13 @@ class _Requests(_Options):
     max_score_tokens: int = Field(1024, ge=1, le=LARGEST)
     """Longest answer to a scoring call, in tokens."""
     sample: int = Field(0, ge=0, le=LARGEST)
-    """Which sample to take where answers vary (temperature above 0): another number asks again
+    """Sample to take where answers vary (temperature above 0): another number asks again
     instead of taking what the ledger has."""
     reask: int = Field(1, ge=0, le=5)
-    """How often an unreadable answer is asked for again, with what is wrong."""
+    """Repetitions of a call whose answer is unreadable, with what is wrong."""
     ask_anew: int = Field(0, ge=0, le=100)
-    """How often recruiter and criteria writers are asked the same question again after an
-    unreadable answer, before reask; never at temperature 0."""
+    """Repetitions of the same question to recruiter and criteria writers after an unreadable
+    answer, before reask; none at temperature 0."""
     max_passage_words: _Count = None
     """Cut a passage's text after so many words."""
     max_passage_tokens: _Count = None
@@ -157,22 +157,23 @@ class _Quirks(_Options):
     """With criteria="dataset": recruit one team for the data set as well, from its description and
     without an example passage."""
     example_rank: int = Field(1, ge=1, le=LARGEST)
-    """Which first-stage passage the recruiter sees, counted from 1."""
+    """First-stage passage that the recruiter sees, counted from 1."""
     lowercase_query: bool = False
-    """Whether the query is lower-cased."""
+    """Lower-case the query."""
     title_separator: str = "\n"
     """Text between title and text."""
     single_quotes: bool = False
-    """Whether double quotes in passages become single ones."""
+    """Turn double quotes in passages into single ones."""
     snake_case_personas: bool = False
-    """Whether recruits' names are lower-cased with underscores, and cut to what follows a slash."""
+    """Write recruits' names in lower case with underscores, and cut them to what follows a
+    slash."""
 
 
 class _Results(_Options):
     """From scores to the ranking that is returned."""
 
     ensemble: Annotated[str, ENSEMBLES] = "sum"
-    """How the personas' scores become one (paper, Eq. 4)."""
+    """Rule from the personas' scores to one (paper, Eq. 4)."""
     missing: Literal["mean_of_team", "lowest", "constant", "fail"] = "mean_of_team"
     """Replacement of a missing score: the mean of the passage's other scores, 0, a constant, or an
     error."""
@@ -194,7 +195,7 @@ class _Results(_Options):
     """Seconds for a query, after which it is ranked by the scores that are there; none to wait for
     all."""
     on_failure: Literal["error", "first_stage"] = "error"
-    """When the model fails: an error, or the passages in first-stage order, with the failure
+    """If the model fails: an error, or the passages in first-stage order, with the failure
     noted."""
 
 
@@ -220,8 +221,8 @@ class _Scoring(_Options):
     instruction: Annotated[str, StringConstraints(strip_whitespace=True)] = Field(
         "", max_length=MOST_INSTRUCTION
     )
-    """What else matters, in a sentence: one more criterion for every judge, with 30% of the weight.
-    For rerank services, the instruction that they take."""
+    """Anything else that matters, in a sentence: one more criterion for every judge, with 30% of
+    the weight. For rerank services, the instruction that they take."""
 
 
 class _Team(_Options):
@@ -234,9 +235,9 @@ class _Team(_Options):
     """Personas on the team, the NLP scientist included; up to it, recruits join a team that is
     given."""
     nlp_scientist: bool = True
-    """Whether the fixed NLP scientist is on the team (paper, section 3.2)."""
+    """Have the fixed NLP scientist on the team (paper, section 3.2)."""
     recruiting: Literal["invent", "library"] = "invent"
-    """Whether the model invents personas or picks them from the library."""
+    """Let the model invent personas, or pick them from the library."""
     require: tuple[str, ...] = ()
     """Personas on every recruited team, before the recruits: members of the library, or any other
     names. They count in the team's size."""
@@ -265,7 +266,8 @@ class RankerConfig(_Limits, _Requests, _Quirks, _Results, _Scoring, _Team):
     >>> RankerConfig(scale=20)                        # Fig. 3
     >>> RankerConfig(scoring="expected", labels=("No", "Yes"))
 
-    The groups are base classes: fields are given and read flat. The last base's fields come first.
+    The groups are base classes, so that fields are given and read flat, and checked once; those of
+    the last base come first.
 
     Raises:
         ConfigError: a value is impossible, an option is unknown, or two do not go together.
@@ -385,19 +387,11 @@ class RankerConfig(_Limits, _Requests, _Quirks, _Results, _Scoring, _Team):
             )
 
     @classmethod
-    def of(
-        cls,
-        config: RankerConfig | None,
-        options: Mapping[str, Any],
-        *,
-        team_size: int | None = None,
-    ) -> RankerConfig:
+    def of(cls, config: RankerConfig | None, options: Mapping[str, Any]) -> RankerConfig:
         """A configuration with some fields replaced; unset fields stay unset.
 
         With another preset, what the former preset had set goes with it.
         """
-        if team_size is not None:
-            options = {**options, "team_size": team_size}
         if config is None:
             return cls(**options)
         if not isinstance(config, RankerConfig):
@@ -449,23 +443,18 @@ class RankerConfig(_Limits, _Requests, _Quirks, _Results, _Scoring, _Team):
     def _for_weak(self) -> RankerConfig:
         if self.preset == "reference":
             return self
-        chosen = {
-            name: value
-            for name, value in WEAK_MODEL_DEFAULTS.items()
-            if name not in self.model_fields_set
-        }
+        taken = set(self.model_fields_set)
         if self.max_passage_tokens is not None:
-            chosen.pop("max_passage_words", None)
-        scoring = chosen.get("scoring", self.scoring)
+            taken.add("max_passage_words")
         if self.top_k is not None:
-            chosen.pop("first_stage_weight", None)
-        if scoring != "expected" or "scale" in self.model_fields_set:
-            chosen.pop("labels", None)
-        if self.rule.ensemble.asks and "scoring" not in self.model_fields_set:
-            chosen.pop("labels", None)
-        if self.missing == "constant" and self.missing_constant > len(NO_YES) - 1:
-            chosen.pop("labels", None)
-        return RankerConfig.of(self, chosen)
+            taken.add("first_stage_weight")
+        by_labels = "scoring" not in taken or self.scoring == "expected"
+        beyond = self.missing == "constant" and self.missing_constant > len(NO_YES) - 1
+        asks = self.rule.ensemble.asks and "scoring" not in taken
+        if not by_labels or "scale" in taken or asks or beyond:
+            taken.add("labels")
+        kept = {name: value for name, value in WEAK_MODEL_DEFAULTS.items() if name not in taken}
+        return RankerConfig.of(self, kept)
 
     @property
     def workers(self) -> int:

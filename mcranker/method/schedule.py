@@ -87,12 +87,16 @@ class EveryScore:
     def take(self) -> Call | None:
         if self._together and len(self._next) < self._judges:
             return None
-        waiting = [(row, judge) for judge, row in self._next.items() if row < self._rows]
-        if not waiting:
-            return None
-        row, judge = min(waiting, key=lambda call: call[1]) if self._by_judge else min(waiting)
-        self._next[judge] += 1
-        return row, judge
+        found: Call | None = None
+        for judge, row in self._next.items():
+            # By judge the lowest judge's is the next, else the lowest row's.
+            if row < self._rows and (
+                found is None or (judge < found[1] if self._by_judge else (row, judge) < found)
+            ):
+                found = row, judge
+        if found is not None:
+            self._next[found[1]] += 1
+        return found
 
     def settle(self, row: int, judge: int) -> None:
         self._done += 1

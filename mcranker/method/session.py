@@ -117,12 +117,11 @@ class Session:
 
     def fenced(self, passage: Passage) -> str:
         """Return the passage for models: between markers that it cannot contain."""
-        found = self._fenced.get(passage.content)
+        content = passage.content
+        found = self._fenced.get(content)
         if found is None:
             text = passage_text(passage, self.shown_text(passage), self.config)
-            found = self._fenced[passage.content] = self.prompts.passage(
-                text, query=self.query.text
-            )
+            found = self._fenced[content] = self.prompts.passage(text, query=self.query.text)
         return found
 
     @property
@@ -209,7 +208,7 @@ class Session:
         if stage in ("score", "assess", "explain") and not self.job.estimated:
             watched = self.forms[stage, persona].asking(passages, divisible=divisible)
         async with watched:
-            self.mark(stage)
+            self._began.setdefault(stage, time.perf_counter())
             result = await ask(
                 model,
                 turns,

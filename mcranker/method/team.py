@@ -12,7 +12,7 @@ from mcranker.errors import ConfigError
 from mcranker.events import RubricWritten, TeamRecruited
 from mcranker.method.annotator import Annotator, ScorePassage, ScorePassages, WriteRubric
 from mcranker.method.ensembler import Ensembler, Ready, TeamKnown
-from mcranker.method.panel import Panel, may_be_panel
+from mcranker.method.panel import BatchJudge, may_be_panel
 from mcranker.method.recruiter import recruit
 from mcranker.method.session import Session
 from mcranker.runtime.actor import Actor
@@ -58,7 +58,7 @@ async def score_by_team(session: Session) -> Scored:
     scientists = [each.name for each in plan.members if each.origin == "fixed"]
     ensembler = Ensembler(session, len(plan.members) + plan.recruits, scientists)
     annotators: list[Annotator] = []
-    panel: Panel | None = None
+    panel: BatchJudge | None = None
     with session.until_deadline():
         await session.prepare_texts()
         await session.count_words()
@@ -188,10 +188,10 @@ async def _seat(
 
 async def _judge_together(
     session: Session, annotators: Sequence[Annotator], group: TaskGroup, ensembler: Ensembler
-) -> Panel:
+) -> BatchJudge:
     """Announce one panel in place of all annotators."""
     names = {annotator.column: annotator.member.name for annotator in annotators}
-    panel = Panel.of_team([annotator.member for annotator in annotators], session, ensembler)
+    panel = BatchJudge.of_team([annotator.member for annotator in annotators], session, ensembler)
     group.start_soon(panel.run)
     await ensembler.tell(TeamKnown(len(names), judges=1))
     await ensembler.tell(Ready(0, panel, names, panel.at_once))

@@ -8,8 +8,8 @@ from typing import ClassVar, Unpack
 from mcranker.config import RankerConfig
 from mcranker.errors import ConfigError
 from mcranker.method.annotator import ScorePassage, ScorePrompt, Scores, TakesScores
-from mcranker.method.panel import Panel
-from mcranker.method.questions import DirectSheet
+from mcranker.method.panel import BatchJudge
+from mcranker.method.questions import DirectQuestions
 from mcranker.method.rubric_text import judge_without_team
 from mcranker.method.session import Session
 from mcranker.method.team import assemble, score_by_judge
@@ -76,9 +76,9 @@ class DirectRanker(PointwiseRanker):
                 session, JUDGE, lambda ensembler: DirectJudge(prompt, JUDGE, session, ensembler)
             )
         else:
-            sheet = DirectSheet(judges, session)
+            sheet = DirectQuestions(judges, session)
             scored = await score_by_judge(
-                session, JUDGE, lambda ensembler: Panel(sheet, [None], session, ensembler)
+                session, JUDGE, lambda ensembler: BatchJudge(sheet, [None], session, ensembler)
             )
         return self.build_ranking(session, replace(scored, members=members))
 

@@ -8,8 +8,8 @@ from typing import ClassVar
 from mcranker.config import MOST_IN_A_CALL, RankerConfig
 from mcranker.errors import UnsupportedCapability
 from mcranker.llm.chat import Judge, Question
-from mcranker.method.panel import Panel
-from mcranker.method.questions import Asked, DirectSheet, Entry
+from mcranker.method.panel import BatchJudge
+from mcranker.method.questions import Asked, DirectQuestions, Entry
 from mcranker.method.session import Session
 from mcranker.method.team import score_by_judge
 from mcranker.rankers.base import refuse
@@ -88,20 +88,20 @@ class RerankRanker(PointwiseRanker):
         super()._check_models()
 
     async def _run(self, session: Session) -> Ranking:
-        sheet = RelevanceSheet(session)
+        sheet = RelevanceQuestions(session)
         scored = await score_by_judge(
-            session, JUDGE, lambda ensembler: Panel(sheet, [None], session, ensembler)
+            session, JUDGE, lambda ensembler: BatchJudge(sheet, [None], session, ensembler)
         )
         return self.build_ranking(session, scored)
 
 
-class RelevanceSheet:
+class RelevanceQuestions:
     """Ask for each passage's relevance, 0 to 1: query and passages, no other words."""
 
     entries: Sequence[Entry] = (Entry(0),)
 
     def __init__(self, session: Session) -> None:
-        self._direct = DirectSheet((), session)
+        self._direct = DirectQuestions((), session)
         instruction = session.config.instruction
         self._judge = Judge("", criteria=((instruction, "", 100.0),)) if instruction else None
 

@@ -236,6 +236,7 @@ def test_a_ranker_without_partial_results_keeps_the_order() -> None:
         needs_model = False
 
         async def _rank(self, job: Job) -> Ranking:
+            job.calls.add("score", "", "m", Usage(calls=1))
             await anyio.sleep(5)
             return self.ranking_by_order(job, range(len(job.passages) - 1, -1, -1))
 
@@ -244,7 +245,7 @@ def test_a_ranker_without_partial_results_keeps_the_order() -> None:
 
     assert simulate(main(6)).ids == IDS[::-1]
     late = simulate(main(4))
-    assert (late.partial, late.ids) == (True, IDS)
+    assert (late.partial, late.ids, late.usage.calls) == (True, IDS, 1)
 
 
 def test_each_of_many_queries_has_the_whole_time() -> None:
