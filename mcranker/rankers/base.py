@@ -145,7 +145,7 @@ class Ranker(ABC):
         self._check_relevance(self.config)
         self._memory = Memory()
         self.models = self._connect(given)
-        self._bridge = Bridge(self._release)
+        self._bridge = Bridge(self.models.aclose)  # not of the ranker, which could not be dropped
         self._adapt()
 
     def _prepare(self, config: RankerConfig) -> RankerConfig:
@@ -655,9 +655,6 @@ class Ranker(ABC):
     def _models_used(self, job: Job) -> Mapping[str, str]:
         used = {stage for stage, _, _ in (*job.calls, *job.calls.reused)}
         return {role: job.models.names[role] for stage, role in _ROLE_OF.items() if stage in used}
-
-    async def _release(self) -> None:
-        await self.models.aclose()
 
     def close(self) -> None:
         """Release connections, processes and threads."""

@@ -30,7 +30,7 @@ from mcranker.rankers.base import Ranker
 from mcranker.rankers.dispatch import FATAL_ERRORS, Work, each_of
 from mcranker.rankers.sorting import added_up
 from mcranker.ranking import Ranking
-from mcranker.runtime.bridge import task_group
+from mcranker.runtime.bridge import Bridge, task_group
 from mcranker.trec import Run, read_trec
 from personas.errors import shown
 from personas.ranking.types import Comparisons, MemberRanking, Passage, Query, Score, ScoreMatrix
@@ -99,6 +99,13 @@ class FusedRanker(Ranker):
         self._specs = members
         super().__init__(**shared)
         self.takes_instruction = all(part.takes_instruction for part in self.parts)
+        parts = self.parts
+
+        async def release() -> None:
+            for part in parts:
+                await part.models.aclose()
+
+        self._bridge = Bridge(release)
 
     def _connect(self, given: Mapping[str, Any]) -> Models:
         shared = {name: given[name] for name in ("model", "base_url", "api_key", "ledger")}
@@ -242,10 +249,6 @@ class FusedRanker(Ranker):
                 for member, each, weight in zip(self.members, lists, self.weights, strict=True)
             ),
         )
-
-    async def _release(self) -> None:
-        for part in self.parts:
-            await part.models.aclose()
 
     def close(self) -> None:
         super().close()

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import gc
 import json
+import weakref
 from typing import Any
 
 import numpy as np
@@ -22,6 +24,7 @@ from mcranker import (
     Passage,
     Persona,
     Query,
+    Ranker,
     Ranking,
     RankingDone,
     RerankRanker,
@@ -421,3 +424,16 @@ def test_a_ranker_refuses_keywords_that_it_does_not_take(option: str) -> None:
         options = {"members": ["direct", "bm25"]} if kind is FusedRanker else {}
         with pytest.raises(ConfigError, match=f"there is no option '{option}'"):
             make(**{option: "clinician"}, **options)
+
+
+@pytest.mark.parametrize("members", [None, ("direct", "bm25")])
+def test_a_ranker_that_is_not_closed_is_dropped(members: tuple[str, ...] | None) -> None:
+    model = scripted()
+    ranker: Ranker = MCRanker(model=model)
+    if members is not None:
+        ranker = FusedRanker(members=members, model=model)
+    assert len(ranker.rank("masks", DOCS)) == 5
+    left = weakref.ref(ranker)
+    del ranker
+    gc.collect()
+    assert left() is None
