@@ -17,11 +17,18 @@ import numpy as np
 from numpy.typing import NDArray
 
 from mcranker.config import RankerConfig
-from mcranker.errors import BudgetExceeded, ConfigError, ModelError, ReplyError
+from mcranker.errors import (
+    BudgetExceeded,
+    ConfigError,
+    ModelError,
+    ReplyError,
+    UnsupportedCapability,
+)
 from mcranker.estimate import Estimate, Estimator
 from mcranker.events import Emit, Event, RankingDone
 from mcranker.inputs import Docs, as_passages, as_query
 from mcranker.job import Job, Memory
+from mcranker.llm.chat import ChatModel
 from mcranker.logs import safe_logger
 from mcranker.method.seats import as_team
 from mcranker.models import NO_MODELS, Models, Roles, connect_roles
@@ -698,3 +705,13 @@ def refuse(config: RankerConfig, only: Mapping[str, object], why: str) -> None:
         given = getattr(config, name)
         if name in config.model_fields_set and given != value:
             raise ConfigError(f"{name}={given!r} {why}")
+
+
+def demand(chat: ChatModel, capability: str, lack: str) -> None:
+    """Refuse a model without a capability.
+
+    Raises:
+        UnsupportedCapability: it has not; its message is the model's name and `lack`.
+    """
+    if not getattr(chat.capabilities, capability):
+        raise UnsupportedCapability(f"{chat.name} {lack}", model=chat.name)

@@ -18,14 +18,14 @@ import anyio
 import numpy as np
 
 from mcranker.config import WEAK_MODEL_DEFAULTS, RankerConfig
-from mcranker.errors import ConfigError, ModelError, UnsupportedCapability
+from mcranker.errors import ConfigError, ModelError
 from mcranker.llm.chat import ChatReply
 from mcranker.logs import safe_logger
 from mcranker.method.rubric_text import judge_without_team, rubric_as_text
 from mcranker.method.session import Session
 from mcranker.method.team import assemble
 from mcranker.models import Models
-from mcranker.rankers.base import refuse
+from mcranker.rankers.base import demand, refuse
 from mcranker.rankers.dispatch import FATAL_ERRORS
 from mcranker.rankers.judge import JudgeRanker, characters_cut, team_as_judged
 from mcranker.rankers.sorting import SortState, added_up
@@ -112,13 +112,9 @@ class ComparativeRanker(JudgeRanker):
         return config.for_writers(models.recruiter.capabilities, models.criteria.capabilities)
 
     def _check_models(self) -> None:
+        does = f"{self.name} compares passages in one; name a model that does with model="
         for chat in (self.models.scoring, self.models.assessor):
-            if not chat.capabilities.prompts:
-                raise UnsupportedCapability(
-                    f"{chat.name} answers no prompts, and {self.name} compares passages in one; "
-                    "name a model that does with model=",
-                    model=chat.name,
-                )
+            demand(chat, "prompts", f"answers no prompts, and {does}")
         super()._check_models()
 
     def hashes_for(self, config: RankerConfig) -> Mapping[str, str]:

@@ -448,8 +448,7 @@ def _made(spec: MemberSpec, shared: Mapping[str, Any], kept: Mapping[str, Any]) 
     if name in RANKERS.names and not is_run:
         kind = RANKERS.get(name)
         takes = kind.takes()
-        strange = [each for each in options if each not in takes]
-        if strange:
+        if strange := [each for each in options if each not in takes]:
             raise ConfigError(f"the ranker {name!r} takes no option {strange[0]!r}")
         make = cast("Callable[..., Ranker]", kind)
         # Members rank all that they are given; how many come back is up to the fused ranker.

@@ -17,13 +17,13 @@ from importlib import resources
 from typing import Any, ClassVar
 
 from mcranker.config import NO_YES, RankerConfig
-from mcranker.errors import ConfigError, UnsupportedCapability
+from mcranker.errors import ConfigError
 from mcranker.llm.chat import ChatReply
 from mcranker.method.annotator import ScorePrompt
 from mcranker.method.session import Session
 from mcranker.method.team import score_by_judge
 from mcranker.models import check_capabilities
-from mcranker.rankers.base import refuse
+from mcranker.rankers.base import demand, refuse
 from mcranker.rankers.direct import DirectJudge
 from mcranker.rankers.pointwise import NO_TEAM, PointwiseRanker
 from mcranker.ranking import Ranking
@@ -65,14 +65,11 @@ class _LikelihoodRanker(PointwiseRanker):
         return {self._file: hashlib.sha256(_text(self._file).encode()).hexdigest()}
 
     def _check_models(self) -> None:
-        scoring = self.models.scoring
-        if not scoring.capabilities.label_logprobs:
-            raise UnsupportedCapability(
-                f"{scoring.name} gives no log-probabilities, by which ranker={self.name!r} scores; "
-                "name a model that does, such as openai:gpt-4.1-mini or one of vLLM, or use "
-                "ranker='direct'",
-                model=scoring.name,
-            )
+        lack = (
+            f"gives no log-probabilities, by which ranker={self.name!r} scores; name a model that "
+            "does, such as openai:gpt-4.1-mini or one of vLLM, or use ranker='direct'"
+        )
+        demand(self.models.scoring, "label_logprobs", lack)
         super()._check_models()
 
     def _score_prompt(self, session: Session) -> ScorePrompt:
@@ -169,15 +166,12 @@ class QGRanker(_LikelihoodRanker):
     fixed: ClassVar[Mapping[str, Any]] = {"scoring": "expected", "scale": 1}
 
     def _check_models(self) -> None:
-        scoring = self.models.scoring
-        if not scoring.capabilities.continuation_logprobs:
-            raise UnsupportedCapability(
-                f"{scoring.name} does not tell how likely a given text is, by which ranker='qg' "
-                "scores; name a chat model of the embedded engine (local:NAME), or a server that "
-                "echoes prompts with log-probabilities, such as vLLM (openai:NAME with base_url=), "
-                "or use ranker='rg_yn'",
-                model=scoring.name,
-            )
+        lack = (
+            "does not give the likelihood of a text, by which ranker='qg' scores; name a chat "
+            "model of the embedded engine (local:NAME), or a server that echoes prompts with "
+            "log-probabilities, such as vLLM (openai:NAME with base_url=), or use ranker='rg_yn'"
+        )
+        demand(self.models.scoring, "continuation_logprobs", lack)
         # No label is read.
         check_capabilities(
             RankerConfig.of(self.config, {"scoring": "integer"}), self.models, recruits=0

@@ -10,8 +10,9 @@ from itertools import combinations
 from typing import ClassVar, Unpack
 
 from mcranker.config import LARGEST
-from mcranker.errors import ConfigError, UnsupportedCapability
+from mcranker.errors import ConfigError
 from mcranker.options import RankerKeywords
+from mcranker.rankers.base import demand
 from mcranker.rankers.comparative import LETTERS, ComparativeRanker, check_whole
 from mcranker.rankers.sorting import Pair, SortState
 from mcranker.runtime.bridge import task_group
@@ -109,13 +110,12 @@ class RankGPTRanker(ComparativeRanker):
 
     def _check_models(self) -> None:
         super()._check_models()
+        lack = (
+            "gives no log-probabilities, by which likelihood=True puts passages in order; name a "
+            "model that does, or leave it out"
+        )
         for chat in (self.models.scoring, self.models.assessor) if self.likelihood else ():
-            if not chat.capabilities.label_logprobs:
-                raise UnsupportedCapability(
-                    f"{chat.name} gives no log-probabilities, by which likelihood=True puts "
-                    "passages in order; name a model that does, or leave it out",
-                    model=chat.name,
-                )
+            demand(chat, "label_logprobs", lack)
 
     async def _sort(self, sorting: SortState) -> None:
         for number in range(self.passes):

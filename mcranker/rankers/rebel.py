@@ -10,7 +10,7 @@ import anyio
 from pydantic import ValidationError
 
 from mcranker.config import RankerConfig
-from mcranker.errors import ConfigError, FormNotKept, ModelError, UnsupportedCapability
+from mcranker.errors import ConfigError, FormNotKept, ModelError
 from mcranker.events import RubricWritten
 from mcranker.logs import safe_logger
 from mcranker.method.annotator import ScorePassages, Scores, TakesScores, missing_score
@@ -19,7 +19,7 @@ from mcranker.method.rubric_text import INSTRUCTION_SHARE, judge_without_team
 from mcranker.method.session import Session
 from mcranker.method.team import assemble, score_by_judge
 from mcranker.options import RankerKeywords
-from mcranker.rankers.base import refuse
+from mcranker.rankers.base import demand, refuse
 from mcranker.rankers.comparative import check_choice, check_whole
 from mcranker.rankers.judge import LONGEST_QUERY
 from mcranker.rankers.pointwise import NO_TEAM, PointwiseRanker
@@ -199,13 +199,8 @@ class RebelRanker(PointwiseRanker):
         return self._member(persona, properties)
 
     def _check_models(self) -> None:
-        scoring = self.models.scoring
-        if not scoring.capabilities.prompts:
-            raise UnsupportedCapability(
-                f"{scoring.name} answers no prompts, and rebel scores passages in one; name a "
-                "model that does with model=",
-                model=scoring.name,
-            )
+        does = "rebel scores passages in one; name a model that does with model="
+        demand(self.models.scoring, "prompts", f"answers no prompts, and {does}")
         super()._check_models()
 
     async def _run(self, session: Session) -> Ranking:

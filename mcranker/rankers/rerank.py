@@ -6,13 +6,12 @@ from collections.abc import Mapping, Sequence
 from typing import ClassVar
 
 from mcranker.config import MOST_IN_A_CALL, RankerConfig
-from mcranker.errors import UnsupportedCapability
 from mcranker.llm.chat import Judge, Question
 from mcranker.method.panel import BatchJudge
 from mcranker.method.questions import Asked, DirectQuestions, Entry
 from mcranker.method.session import Session
 from mcranker.method.team import score_by_judge
-from mcranker.rankers.base import refuse
+from mcranker.rankers.base import demand, refuse
 from mcranker.rankers.pointwise import NO_TEAM, PointwiseRanker
 from mcranker.ranking import Ranking
 from personas.ranking.types import Passage
@@ -78,13 +77,11 @@ class RerankRanker(PointwiseRanker):
         return {}
 
     def _check_models(self) -> None:
-        scoring = self.models.scoring
-        if not scoring.capabilities.max_questions:
-            raise UnsupportedCapability(
-                f"{scoring.name} answers prompts and gives no relevance; name the model "
-                "'rerank:NAME' with base_url=, or use ranker='direct'",
-                model=scoring.name,
-            )
+        lack = (
+            "answers prompts and gives no relevance; name the model 'rerank:NAME' with base_url=, "
+            "or use ranker='direct'"
+        )
+        demand(self.models.scoring, "max_questions", lack)
         super()._check_models()
 
     async def _run(self, session: Session) -> Ranking:
