@@ -125,8 +125,7 @@ def _rank(ctx: click.Context) -> int:
 
 
 def _check_team(ctx: click.Context, ranker: Ranker) -> None:
-    seats = getattr(ranker, "seats", None)
-    if seats is None or not (seats.members or seats.recruits):
+    if not (ranker.plan.members or ranker.plan.recruits):
         raise click.UsageError(
             f"--save-team: --ranker {ctx.params['ranker']} has no team; leave it out", ctx
         )

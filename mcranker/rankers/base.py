@@ -30,7 +30,7 @@ from mcranker.inputs import Docs, as_passages, as_query
 from mcranker.job import Job, Memory
 from mcranker.llm.chat import ChatModel
 from mcranker.logs import safe_logger
-from mcranker.method.seats import as_team
+from mcranker.method.seats import TeamPlan, as_team
 from mcranker.models import NO_MODELS, Models, Roles, connect_roles
 from mcranker.options import CallOptions, RankerKeywords
 from mcranker.rankers.dispatch import FATAL_ERRORS, RankedQuery, Work, dispatch, each_of
@@ -127,6 +127,9 @@ class Ranker(ABC):
 
     unexplained: ClassVar[str] = ""
     """Why its rankings have no reasons to ask for, as the end of a sentence; empty if they have."""
+
+    plan: TeamPlan = TeamPlan()
+    """Plan of its team; empty without one."""
 
     takes_instruction: bool = False
     """True if an ``instruction`` counts; if not, rankings with one are refused."""

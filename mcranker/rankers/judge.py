@@ -27,7 +27,6 @@ class JudgeRanker(Ranker):
 
     Attributes:
         by_team: whether personas judge, or write the criteria.
-        plan: of the team; empty without one.
         prompts: the wording.
     """
 
