@@ -18,6 +18,7 @@ from collections.abc import Sequence
 from functools import cached_property
 from statistics import NormalDist, mean
 from typing import Literal
+from unittest.mock import patch
 
 import numpy as np
 from numpy.typing import NDArray
@@ -34,6 +35,7 @@ from mcranker import (
     Ranking,
     ScriptedChat,
 )
+from mcranker.method.schedule import SAMPLE
 from mcranker.method.topk import NecessaryCalls
 from personas import Team
 from personas.ensembles import ENSEMBLES, Rule
@@ -83,7 +85,8 @@ class Replay:
 
     def saved(self, k: int, order: Literal["auto", "team"] = "team") -> float:
         """Calls that ``top_k=k`` saves, as a share of all; ends if the first ranks differ."""
-        short = self.rank(RankerConfig(criteria="none", reask=0, top_k=k, persona_order=order))
+        with patch("mcranker.method.schedule.SAMPLE", 0 if order == "team" else SAMPLE):
+            short = self.rank(RankerConfig(criteria="none", reask=0, top_k=k))
         first = [
             [(hit.doc_id, hit.score, hit.scores) for hit in each[:k]] for each in (short, self.full)
         ]

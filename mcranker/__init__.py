@@ -46,6 +46,7 @@ if TYPE_CHECKING:
         RubricWritten,
         TeamRecruited,
     )
+    from mcranker.job import Job
     from mcranker.llm.chat import (
         Answer,
         Capabilities,
@@ -64,8 +65,7 @@ if TYPE_CHECKING:
     from mcranker.llm.provider import Provider
     from mcranker.llm.providers.compatible_http import CompatibleChat
     from mcranker.llm.scripted import ScriptedChat
-    from mcranker.method.answers import Scoring
-    from mcranker.options import RankerOptions
+    from mcranker.options import CallOptions, RankerKeywords, RankerOptions
     from mcranker.rankers.base import Ranker
     from mcranker.rankers.direct import DirectRanker
     from mcranker.rankers.dispatch import RankedQuery
@@ -80,6 +80,7 @@ if TYPE_CHECKING:
     from mcranker.rankers.tournament import TournamentRanker
     from mcranker.ranking import Ranking
     from mcranker.replies.loose_json import Unreadable
+    from mcranker.replies.scoring import Scoring
     from mcranker.team_page import team_to_html
     from personas import Criterion, Ensemble, Member, Persona, Rubric, Team
     from personas.ranking.hit import Hit
@@ -101,7 +102,8 @@ _EXPORTS = {
     "WindowCounts",
     "personas": "Persona Criterion Rubric Member Team Ensemble",
     "mcranker.config": "RankerConfig",
-    "mcranker.options": "RankerOptions",
+    "mcranker.job": "Job",
+    "mcranker.options": "CallOptions RankerKeywords RankerOptions",
     "mcranker.comparing": "ComparedRankings compare",
     "mcranker.team_page": "team_to_html",
     "mcranker.rankers.base": "Ranker",
@@ -116,7 +118,7 @@ _EXPORTS = {
     "mcranker.rankers.rebel": "RebelRanker",
     "mcranker.rankers.tournament": "TournamentRanker",
     "mcranker.rankers.fused": "FusedRanker fuse",
-    "mcranker.method.answers": "Scoring",
+    "mcranker.replies.scoring": "Scoring",
     "mcranker.replies.loose_json": "Unreadable",
     "personas.ranking.hit": "Hit",
     "mcranker.ranking": "Ranking",
@@ -144,6 +146,7 @@ __all__ = [
     "Answer",
     "AuthenticationFailed",
     "BudgetExceeded",
+    "CallOptions",
     "Capabilities",
     "ChatModel",
     "ChatReply",
@@ -165,6 +168,7 @@ __all__ = [
     "FusedRanker",
     "Hit",
     "InputError",
+    "Job",
     "Judge",
     "LedgerError",
     "MCRanker",
@@ -196,6 +200,7 @@ __all__ = [
     "RankedQuery",
     "Ranker",
     "RankerConfig",
+    "RankerKeywords",
     "RankerOptions",
     "Ranking",
     "RankingDone",

@@ -14,6 +14,7 @@ from pydantic import (
     Field,
     StringConstraints,
     ValidationError,
+    ValidationInfo,
     field_validator,
     model_validator,
 )
@@ -21,7 +22,7 @@ from pydantic import (
 from mcranker.errors import ConfigError
 from mcranker.llm.chat import Capabilities
 from mcranker.llm.limits.concurrency import MOST_LEARNED
-from mcranker.method.answers import SCORINGS, TYPED_SCORINGS, Scoring
+from mcranker.replies.scoring import SCORINGS, TYPED_SCORINGS, Scoring
 from personas.ensembles import ENSEMBLES, Rule
 from personas.errors import shown
 from personas.ranking.usage import Stage
@@ -34,14 +35,18 @@ QUERIES_OF_A_BATCH = 100
 """Queries whose calls go into one batch, without ``query_concurrency``."""
 
 MOST_IN_A_CALL = 100
-MOST_INSTRUCTION = 10_000  # characters
 """Passages that one call may judge."""
+
+MOST_INSTRUCTION = 10_000  # characters
 
 LARGEST = 2**63 - 1
 """Whole numbers go no further, either way: databases and JSON hold 64 bits."""
 
 HIGHEST_CONSTANT = 1_000_000.0
 """Highest substitute for a missing score; sums of such scores stay exact."""
+
+RANK_TIES = "average"
+"""Rank of equal scores with ``ensemble="reciprocal_rank"``: the mean of their ranks."""
 
 NO_YES = ("No", "Yes")
 """The two-label scale that even the smallest models can use."""
@@ -89,7 +94,166 @@ WEAK_MODEL_DEFAULTS: Mapping[str, Any] = MappingProxyType(
 """Values for a model marked weak, in fields that are not set."""
 
 
-class RankerConfig(BaseModel):
+_Count = Annotated[int | None, Field(ge=1, le=LARGEST)]
+
+
+class _Options(BaseModel):
+    model_config = ConfigDict(frozen=True, extra="forbid", use_attribute_docstrings=True)
+
+
+class _Limits(_Options):
+    """Concurrency, rates, and what may be spent."""
+
+    concurrency: int | None = Field(None, ge=1, le=50_000)
+    """Calls in flight at once, for each model; none to learn how many it takes."""
+    query_concurrency: int = Field(8, ge=1, le=1000)
+    """Queries in progress at once when many are ranked."""
+    timeout: float = Field(120.0, ge=0.001, le=1e6, allow_inf_nan=False)
+    """Seconds allowed to one call to a provider; it is then tried again."""
+    requests_per_minute: float | None = Field(None, ge=0.001, le=1e9, allow_inf_nan=False)
+    """Calls begun a minute, for each model."""
+    tokens_per_minute: float | None = Field(None, ge=1, le=1e12, allow_inf_nan=False)
+    """Tokens a minute, input and output, for each model."""
+    max_calls: int | None = Field(None, ge=0, le=LARGEST)
+    """Send no more calls than this, all queries together."""
+    max_cost: float | None = Field(None, ge=0, allow_inf_nan=False)
+    """Spend no more US dollars, all queries together."""
+    batch: bool = False
+    """Send calls through the provider's batch API: half the price, an answer within hours."""
+
+
+class _Requests(_Options):
+    """Prompts, sampling, and the length of replies."""
+
+    prompts: str = "paper"
+    """Prompt set: paper, compact, or a folder with one's own wording."""
+    temperature: float | None = Field(0.0, ge=0, le=2)
+    """Sampling temperature; none for the provider's default."""
+    seed: int | None = Field(None, ge=-LARGEST, le=LARGEST)
+    """Seed for providers that take one."""
+    max_tokens: int = Field(2048, ge=16, le=LARGEST)
+    """Longest reply of recruiter and criteria writers."""
+    max_score_tokens: int = Field(1024, ge=1, le=LARGEST)
+    """Longest answer to a scoring call, in tokens."""
+    sample: int = Field(0, ge=0, le=LARGEST)
+    """Sample to take where answers vary (temperature above 0): another number asks again
+    instead of taking what the ledger has."""
+    reask: int = Field(1, ge=0, le=5)
+    """Repetitions of a call whose answer is unreadable, with what is wrong."""
+    ask_anew: int = Field(0, ge=0, le=100)
+    """Repetitions of the same question to recruiter and criteria writers after an unreadable
+    answer, before reask; none at temperature 0."""
+    max_passage_words: _Count = None
+    """Cut a passage's text after so many words."""
+    max_passage_tokens: _Count = None
+    """Cut a passage's text after so many tokens of the scoring model, where its tokenizer is at
+    hand, as with local GGUF models."""
+
+
+class _Quirks(_Options):
+    """Peculiarities of the authors' code that ``preset="reference"`` sets."""
+
+    dataset_team: bool = False
+    """With criteria="dataset": recruit one team for the data set as well, from its description and
+    without an example passage."""
+    example_rank: int = Field(1, ge=1, le=LARGEST)
+    """First-stage passage that the recruiter sees, counted from 1."""
+    lowercase_query: bool = False
+    """Lower-case the query."""
+    title_separator: str = "\n"
+    """Text between title and text."""
+    single_quotes: bool = False
+    """Turn double quotes in passages into single ones."""
+    snake_case_personas: bool = False
+    """Write recruits' names in lower case with underscores, and cut them to what follows a
+    slash."""
+
+
+class _Results(_Options):
+    """From scores to the ranking that is returned."""
+
+    ensemble: Annotated[str, ENSEMBLES] = "sum"
+    """Rule from the personas' scores to one (paper, Eq. 4)."""
+    missing: Literal["mean_of_team", "lowest", "constant", "fail"] = "mean_of_team"
+    """Replacement of a missing score: the mean of the passage's other scores, 0, a constant, or an
+    error."""
+    missing_constant: float = Field(0.0, ge=0, le=HIGHEST_CONSTANT, allow_inf_nan=False)
+    """The constant for missing="constant"."""
+    first_stage_weight: float = Field(0.0, ge=0, le=1)
+    """Share of the first stage's score in the final one, both scaled to 0..1 over the query's
+    passages; all of them need such a score, a place in a list is none."""
+    depth: _Count = None
+    """Rank only the first N passages; the rest follow as they are."""
+    top_k: _Count = None
+    """Leave out scoring calls that cannot change the first N ranks."""
+    top_n: _Count = None
+    """Return only the first N passages."""
+    min_relevance: float | None = Field(None, ge=0, le=1)
+    """Return only passages of this relevance or more: the mean judge's score by k, 0 to 1; not for
+    rankers that give an order alone."""
+    deadline: float | None = Field(None, ge=0.001, le=1e9, allow_inf_nan=False)
+    """Seconds for a query, after which it is ranked by the scores that are there; none to wait for
+    all."""
+    on_failure: Literal["error", "first_stage"] = "error"
+    """If the model fails: an error, or the passages in first-stage order, with the failure
+    noted."""
+
+
+class _Scoring(_Options):
+    """Judges' scores."""
+
+    scoring: Annotated[str, SCORINGS] = "integer"
+    """One integer a passage (paper), the expectation over the labels' probabilities, the
+    probability of the highest label (peak), or one score a criterion combined by the weights."""
+    scale: int = Field(10, ge=1, le=100)
+    """k: scores are 0 to k."""
+    labels: tuple[str, ...] = ()
+    """Labels for scoring="expected" or "peak", least relevant first; without, 0 to k."""
+    panel: bool = True
+    """With per_criterion scoring: all personas' criteria in one call a passage, where the model
+    answers many questions at once."""
+    questions: Literal["per_persona", "per_criterion"] | None = None
+    """Ask typed questions, several in one call: one a persona, or one a criterion. None:
+    per_persona for models that answer nothing else, and with passages_per_call."""
+    passages_per_call: int | None = Field(None, ge=1, le=MOST_IN_A_CALL)
+    """With typed questions: so many passages in one call, in an order that turns from call to call;
+    none for one. Fewer calls, and passages that are judged beside others."""
+    instruction: Annotated[str, StringConstraints(strip_whitespace=True)] = Field(
+        "", max_length=MOST_INSTRUCTION
+    )
+    """Anything else that matters, in a sentence: one more criterion for every judge, with 30% of
+    the weight. For rerank services, the instruction that they take."""
+
+
+class _Team(_Options):
+    """Personas and their criteria."""
+
+    preset: Literal["paper", "reference"] = "paper"
+    """Follow the paper, or its authors' code where a field can (point by point in
+    docs/evaluation.md)."""
+    team_size: int = Field(3, ge=1, le=20)
+    """Personas on the team, the NLP scientist included; up to it, recruits join a team that is
+    given."""
+    nlp_scientist: bool = True
+    """Have the fixed NLP scientist on the team (paper, section 3.2)."""
+    recruiting: Literal["invent", "library"] = "invent"
+    """Let the model invent personas, or pick them from the library."""
+    require: tuple[str, ...] = ()
+    """Personas on every recruited team, before the recruits: members of the library, or any other
+    names. They count in the team's size."""
+    forbid: tuple[str, ...] = ()
+    """Names that no recruit may have, or patterns such as "*marketing*"; case does not count."""
+    criteria: Literal["query", "dataset", "library", "none"] = "query"
+    """Write criteria for each query, for the data set, take the library's where a persona has them
+    there, or judge without."""
+    criteria_examples: int = Field(0, ge=0, le=10)
+    """Show each criteria writer so many rubrics of the library, those closest to the persona and
+    the query."""
+    dataset: str = ""
+    """Description of the collection; needed for criteria="dataset"."""
+
+
+class RankerConfig(_Limits, _Requests, _Quirks, _Results, _Scoring, _Team):
     """All choices of a ranking.
 
     >>> RankerConfig()                                # the paper: k = 10, sum, temperature 0
@@ -102,276 +266,12 @@ class RankerConfig(BaseModel):
     >>> RankerConfig(scale=20)                        # Fig. 3
     >>> RankerConfig(scoring="expected", labels=("No", "Yes"))
 
+    The groups are base classes, so that fields are given and read flat, and checked once; those of
+    the last base come first.
+
     Raises:
         ConfigError: a value is impossible, an option is unknown, or two do not go together.
     """
-
-    model_config = ConfigDict(frozen=True, extra="forbid", validate_default=False)
-
-    preset: Literal["paper", "reference"] = Field(
-        "paper",
-        description="Follow the paper, or its authors' code where a field can (point by point in "
-        "docs/evaluation.md).",
-    )
-    team_size: int = Field(
-        3,
-        ge=1,
-        le=20,
-        description="Personas on the team, the NLP scientist included; up to it, recruits join a "
-        "team that is given.",
-    )
-    nlp_scientist: bool = Field(
-        True, description="Whether the fixed NLP scientist is on the team (paper, section 3.2)."
-    )
-    recruiting: Literal["invent", "library"] = Field(
-        "invent",
-        description="Whether the model invents personas or picks them from the library.",
-    )
-    require: tuple[str, ...] = Field(
-        (),
-        description="Personas on every recruited team, before the recruits: members of the "
-        "library, or any other names. They count in the team's size.",
-    )
-    forbid: tuple[str, ...] = Field(
-        (),
-        description='Names that no recruit may have, or patterns such as "*marketing*"; case '
-        "does not count.",
-    )
-    criteria: Literal["query", "dataset", "library", "none"] = Field(
-        "query",
-        description="Write criteria for each query, for the data set, take the library's "
-        "where a persona has them there, or judge without.",
-    )
-    criteria_examples: int = Field(
-        0,
-        ge=0,
-        le=10,
-        description="Show each criteria writer so many rubrics of the library, those closest to "
-        "the persona and the query.",
-    )
-    dataset: str = Field("", description='What the collection is; needed for criteria="dataset".')
-    dataset_team: bool = Field(
-        False,
-        description='With criteria="dataset": recruit one team for the data set as well, from '
-        "its description and without an example passage.",
-    )
-    scoring: Annotated[str, SCORINGS] = Field(
-        "integer",
-        description="One integer a passage (paper), the expectation over the labels' "
-        "probabilities, the probability of the highest label (peak), or one score a criterion "
-        "combined by the weights.",
-    )
-    scale: int = Field(10, ge=1, le=100, description="k: scores are 0 to k.")
-    labels: tuple[str, ...] = Field(
-        (),
-        description='Labels for scoring="expected" or "peak", least relevant first; without, 0 to '
-        "k.",
-    )
-    panel: bool = Field(
-        True,
-        description="With per_criterion scoring: all personas' criteria in one call a passage, "
-        "where the model answers many questions at once.",
-    )
-    questions: Literal["per_persona", "per_criterion"] | None = Field(
-        None,
-        description="Ask typed questions, several in one call: one a persona, or one a criterion. "
-        "None: per_persona for models that answer nothing else, and with passages_per_call.",
-    )
-    passages_per_call: int | None = Field(
-        None,
-        ge=1,
-        le=MOST_IN_A_CALL,
-        description="With typed questions: so many passages in one call, in an order that turns "
-        "from call to call; none for one. Fewer calls, and passages that are judged beside others.",
-    )
-    ensemble: Annotated[str, ENSEMBLES] = Field(
-        "sum", description="How the personas' scores become one (paper, Eq. 4)."
-    )
-    rank_ties: Literal["average", "min", "ordinal"] = Field(
-        "average",
-        description="With reciprocal_rank, the rank of passages to which a persona gave the same "
-        "score: the mean of their ranks, the first of them, or each its own by first-stage order.",
-    )
-    missing: Literal["mean_of_team", "lowest", "constant", "fail"] = Field(
-        "mean_of_team",
-        description="What replaces a missing score: the mean of the passage's other "
-        "scores, 0, a constant, or an error.",
-    )
-    missing_constant: float = Field(
-        0.0,
-        ge=0,
-        le=HIGHEST_CONSTANT,
-        allow_inf_nan=False,
-        description='The constant for missing="constant".',
-    )
-    top_n: int | None = Field(
-        None,
-        ge=1,
-        le=LARGEST,
-        description="Return only the first N passages.",
-    )
-    min_relevance: float | None = Field(
-        None,
-        ge=0,
-        le=1,
-        description="Return only passages of this relevance or more: the mean judge's score by k, "
-        "0 to 1; not for rankers that give an order alone.",
-    )
-    deadline: float | None = Field(
-        None,
-        ge=0.001,
-        le=1e9,
-        allow_inf_nan=False,
-        description="Seconds for a query, after which it is ranked by the scores that are there; "
-        "none to wait for all.",
-    )
-    instruction: Annotated[str, StringConstraints(strip_whitespace=True)] = Field(
-        "",
-        max_length=MOST_INSTRUCTION,
-        description="What else matters, in a sentence: one more criterion for every judge, with "
-        "30% of the weight. For rerank services, the instruction that they take.",
-    )
-    on_failure: Literal["error", "first_stage"] = Field(
-        "error",
-        description="When the model fails: an error, or the passages in first-stage order, with "
-        "the failure noted.",
-    )
-    reask: int = Field(
-        1,
-        ge=0,
-        le=5,
-        description="How often an unreadable answer is asked for again, with what is wrong.",
-    )
-    ask_anew: int = Field(
-        0,
-        ge=0,
-        le=100,
-        description="How often recruiter and criteria writers are asked the same question again "
-        "after an unreadable answer, before reask; never at temperature 0, where the answer would "
-        "be the same.",
-    )
-    first_stage_weight: float = Field(
-        0.0,
-        ge=0,
-        le=1,
-        description="Share of the first stage's score in the final one, both scaled to 0..1 over "
-        "the query's passages; all of them need such a score, a place in a list is none.",
-    )
-    depth: int | None = Field(
-        None,
-        ge=1,
-        le=LARGEST,
-        description="Rank only the first N passages; the rest follow as they are.",
-    )
-    example_rank: int = Field(
-        1,
-        ge=1,
-        le=LARGEST,
-        description="Which first-stage passage the recruiter sees, counted from 1.",
-    )
-    lowercase_query: bool = Field(False, description="Whether the query is lower-cased.")
-    title_separator: str = Field("\n", description="What stands between title and text.")
-    max_passage_words: int | None = Field(
-        None, ge=1, le=LARGEST, description="Cut a passage's text after so many words."
-    )
-    max_passage_tokens: int | None = Field(
-        None,
-        ge=1,
-        le=LARGEST,
-        description="Cut a passage's text after so many tokens of the scoring model, where its "
-        "tokenizer is at hand, as with local GGUF models.",
-    )
-    single_quotes: bool = Field(
-        False, description="Whether double quotes in passages become single ones."
-    )
-    snake_case_personas: bool = Field(
-        False,
-        description="Whether recruits' names are lower-cased with underscores, and cut to what "
-        "follows a slash.",
-    )
-    prompts: str = Field(
-        "paper", description="Prompt set: paper, compact, or a folder with one's own wording."
-    )
-    temperature: float | None = Field(
-        0.0, ge=0, le=2, description="Sampling temperature; none for the provider's default."
-    )
-    seed: int | None = Field(
-        None, ge=-LARGEST, le=LARGEST, description="Seed for providers that take one."
-    )
-    max_tokens: int = Field(
-        2048,
-        ge=16,
-        le=LARGEST,
-        description="Longest answer of recruiter and criteria writers, in tokens.",
-    )
-    max_score_tokens: int = Field(
-        1024, ge=1, le=LARGEST, description="Longest answer to a scoring call."
-    )
-    sample: int = Field(
-        0,
-        ge=0,
-        le=LARGEST,
-        description="Which sample to take where answers vary (temperature above 0): another "
-        "number asks again instead of taking what the ledger has.",
-    )
-    top_k: int | None = Field(
-        None,
-        ge=1,
-        le=LARGEST,
-        description="Leave out scoring calls that cannot change the first N ranks.",
-    )
-    persona_order: Literal["auto", "team"] = Field(
-        "auto",
-        description="With top_k, who scores first: the persona that scored the first passages "
-        "lowest, or the team's order.",
-    )
-    concurrency: int | None = Field(
-        None,
-        ge=1,
-        le=50_000,
-        description="Calls in flight at once, for each model; none to learn how many it takes.",
-    )
-    query_concurrency: int = Field(
-        8, ge=1, le=1000, description="Queries in progress at once when many are ranked."
-    )
-    timeout: float = Field(
-        120.0,
-        ge=0.001,
-        le=1e6,
-        allow_inf_nan=False,
-        description="Seconds allowed to one call to a provider; it is then tried again.",
-    )
-    requests_per_minute: float | None = Field(
-        None,
-        ge=0.001,
-        le=1e9,
-        allow_inf_nan=False,
-        description="Calls begun a minute, for each model.",
-    )
-    tokens_per_minute: float | None = Field(
-        None,
-        ge=1,
-        le=1e12,
-        allow_inf_nan=False,
-        description="Tokens a minute, input and output, for each model.",
-    )
-    max_calls: int | None = Field(
-        None,
-        ge=0,
-        le=LARGEST,
-        description="Stop before more calls than this are sent, all queries together.",
-    )
-    max_cost: float | None = Field(
-        None,
-        ge=0,
-        allow_inf_nan=False,
-        description="Stop before more US dollars than this are spent, all queries together.",
-    )
-    batch: bool = Field(
-        False,
-        description="Send calls through the provider's batch API: half the price, an answer "
-        "within hours.",
-    )
 
     def __init__(self, **data: Any) -> None:
         try:
@@ -399,16 +299,10 @@ class RankerConfig(BaseModel):
                 raise ValueError("holds a character that is not UTF-8; write it in UTF-8")
         return value
 
-    @field_validator("scoring")
+    @field_validator("scoring", "ensemble")
     @classmethod
-    def _known_scoring(cls, name: str) -> str:
-        SCORINGS.get(name)
-        return name
-
-    @field_validator("ensemble")
-    @classmethod
-    def _known_ensemble(cls, name: str) -> str:
-        ENSEMBLES.get(name)
+    def _known(cls, name: str, info: ValidationInfo) -> str:
+        (SCORINGS if info.field_name == "scoring" else ENSEMBLES).get(name)
         return name
 
     @field_validator("labels")
@@ -493,19 +387,11 @@ class RankerConfig(BaseModel):
             )
 
     @classmethod
-    def of(
-        cls,
-        config: RankerConfig | None,
-        options: Mapping[str, Any],
-        *,
-        team_size: int | None = None,
-    ) -> RankerConfig:
+    def of(cls, config: RankerConfig | None, options: Mapping[str, Any]) -> RankerConfig:
         """A configuration with some fields replaced; unset fields stay unset.
 
         With another preset, what the former preset had set goes with it.
         """
-        if team_size is not None:
-            options = {**options, "team_size": team_size}
         if config is None:
             return cls(**options)
         if not isinstance(config, RankerConfig):
@@ -557,23 +443,18 @@ class RankerConfig(BaseModel):
     def _for_weak(self) -> RankerConfig:
         if self.preset == "reference":
             return self
-        chosen = {
-            name: value
-            for name, value in WEAK_MODEL_DEFAULTS.items()
-            if name not in self.model_fields_set
-        }
+        taken = set(self.model_fields_set)
         if self.max_passage_tokens is not None:
-            chosen.pop("max_passage_words", None)
-        scoring = chosen.get("scoring", self.scoring)
+            taken.add("max_passage_words")
         if self.top_k is not None:
-            chosen.pop("first_stage_weight", None)
-        if scoring != "expected" or "scale" in self.model_fields_set:
-            chosen.pop("labels", None)
-        if self.rule.ensemble.asks and "scoring" not in self.model_fields_set:
-            chosen.pop("labels", None)
-        if self.missing == "constant" and self.missing_constant > len(NO_YES) - 1:
-            chosen.pop("labels", None)
-        return RankerConfig.of(self, chosen)
+            taken.add("first_stage_weight")
+        by_labels = "scoring" not in taken or self.scoring == "expected"
+        beyond = self.missing == "constant" and self.missing_constant > len(NO_YES) - 1
+        asks = self.rule.ensemble.asks and "scoring" not in taken
+        if not by_labels or "scale" in taken or asks or beyond:
+            taken.add("labels")
+        kept = {name: value for name, value in WEAK_MODEL_DEFAULTS.items() if name not in taken}
+        return RankerConfig.of(self, kept)
 
     @property
     def workers(self) -> int:
@@ -609,13 +490,14 @@ class RankerConfig(BaseModel):
     def recorded(self) -> dict[str, Any]:
         """All fields as plain values, as rankings and run folders keep them.
 
-        ``scale`` is what the scoring scheme makes of it. ``rank_ties``, ``criteria_examples`` and
-        ``instruction`` are there where they count.
+        ``scale`` is what the scoring scheme makes of it. ``criteria_examples`` and ``instruction``
+        are there where they count. ``rank_ties`` says how an ensemble that ranks treats equal
+        scores, which was once otherwise.
         """
         values = self.model_dump(mode="json")
         values["missing_constant"] = self.rule.constant
-        if not self.rule.ensemble.ranks:
-            del values["rank_ties"]
+        if self.rule.ensemble.ranks:
+            values["rank_ties"] = RANK_TIES
         for name in ("criteria_examples", "instruction"):
             if not values[name]:
                 del values[name]
@@ -625,12 +507,17 @@ class RankerConfig(BaseModel):
     def rule(self) -> Rule:
         """Rule from scores to final ones; no substitute is above the highest score."""
         constant = min(self.missing_constant, self.top)
-        return Rule.of({**vars(self), "missing_constant": constant, "top_score": self.top})
+        values = {"missing_constant": constant, "top_score": self.top, "rank_ties": RANK_TIES}
+        return Rule.of({**vars(self), **values})
 
     @property
     def all_labels(self) -> tuple[str, ...]:
         """The labels of ``scoring="expected"``, least relevant first; label i counts i."""
         return self.labels or tuple(str(value) for value in range(self.scale + 1))
+
+
+for _field in RankerConfig.model_fields.values():
+    _field.description = " ".join((_field.description or "").split())
 
 
 def _explain(error: ValidationError) -> str:

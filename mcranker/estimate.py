@@ -114,7 +114,7 @@ class Estimate:
         }
 
 
-class Forecast:
+class Estimator:
     """Takes down what a ranker would ask, query by query.
 
     Args:

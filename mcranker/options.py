@@ -1,13 +1,38 @@
-"""The fields of `RankerConfig` as keyword arguments, for type checkers.
+"""Options as keyword arguments, for type checkers; `RankerConfig` says what its fields mean."""
 
-Made by ``python -m mcranker.cli.reference options > mcranker/options.py``; edit `RankerConfig`.
+from __future__ import annotations
+
+import os
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, Literal, TypeAlias, TypedDict
+
+from personas import Member, Persona, Team
+
+if TYPE_CHECKING:
+    from mcranker.config import RankerConfig
+    from mcranker.models import LedgerSpec, ModelSpec
+
+TeamSpec: TypeAlias = Team | str | os.PathLike[str] | Sequence[str | Persona | Member]
+"""A team, a file, the name of a team or member of the library, or a list of its members.
+
+A file holds a team, or a saved ranking: then it is the team that judged.
+
+In a list, a string is the name of a member of the library if there is one, and else the
+name of a persona without a rubric.
 """
 
-from typing import Literal, TypedDict
+
+class CallOptions(TypedDict, total=False):
+    """Options of a single call, as for `Ranker.rank`; None for those of the configuration."""
+
+    top_n: int | None
+    min_relevance: float | None
+    deadline: float | None
+    instruction: str | None
 
 
 class RankerOptions(TypedDict, total=False):
-    """The fields of `RankerConfig`, without ``team_size``, which rankers take by itself."""
+    """The fields of `RankerConfig`, without ``team_size``."""
 
     preset: Literal["paper", "reference"]
     nlp_scientist: bool
@@ -25,7 +50,6 @@ class RankerOptions(TypedDict, total=False):
     questions: Literal["per_persona", "per_criterion"] | None
     passages_per_call: int | None
     ensemble: str
-    rank_ties: Literal["average", "min", "ordinal"]
     missing: Literal["mean_of_team", "lowest", "constant", "fail"]
     missing_constant: float
     top_n: int | None
@@ -51,7 +75,6 @@ class RankerOptions(TypedDict, total=False):
     max_score_tokens: int
     sample: int
     top_k: int | None
-    persona_order: Literal["auto", "team"]
     concurrency: int | None
     query_concurrency: int
     timeout: float
@@ -60,3 +83,19 @@ class RankerOptions(TypedDict, total=False):
     max_calls: int | None
     max_cost: float | None
     batch: bool
+
+
+class RankerKeywords(RankerOptions, total=False):
+    """The keyword arguments that rankers share; `Ranker` says which of them one takes."""
+
+    model: ModelSpec
+    recruiter_model: ModelSpec
+    criteria_model: ModelSpec
+    scoring_model: ModelSpec
+    assessor_model: ModelSpec
+    base_url: str | None
+    api_key: str | None
+    team: TeamSpec | None
+    team_size: int | None
+    ledger: LedgerSpec
+    config: RankerConfig | None

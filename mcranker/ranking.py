@@ -73,7 +73,6 @@ class Ranking(RankingRecord):
         missing: str | None = None,
         missing_constant: float | None = None,
         first_stage_weight: float | None = None,
-        rank_ties: str | None = None,
     ) -> Ranking:
         """The same scores, or orders, combined in another way; no call is made.
 
@@ -86,7 +85,6 @@ class Ranking(RankingRecord):
             missing: what replaces a missing score, as in `RankerConfig`.
             missing_constant: the constant for ``missing="constant"``.
             first_stage_weight: share of the first stage's score, 0 to 1.
-            rank_ties: the rank of equal scores with ``"reciprocal_rank"``, see `RankerConfig`.
 
         What is None stays as it was. Calls and times are those of this ranking.
 
@@ -98,20 +96,19 @@ class Ranking(RankingRecord):
         """
         import numpy as np
 
-        from mcranker.config import RankerConfig
+        from mcranker.config import RANK_TIES, RankerConfig
 
         options = {
             "ensemble": self.config.get("ensemble", "sum") if ensemble is None else ensemble,
             "missing": missing,
             "missing_constant": missing_constant,
             "first_stage_weight": first_stage_weight,
-            "rank_ties": rank_ties,
         }
         chosen = {name: value for name, value in options.items() if value is not None}
         checked = RankerConfig(**chosen).model_dump(mode="json", include=set(chosen))
         config = {**self.config, **checked}
         if ensemble is not None and ensemble != self.config.get("ensemble"):
-            config["rank_ties"] = RankerConfig(**chosen).rank_ties
+            config["rank_ties"] = RANK_TIES
         if self.members:
             raise ConfigError(
                 "a fused ranking has no personas' scores to be combined; fuse its members again, "

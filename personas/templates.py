@@ -256,14 +256,16 @@ class Template:
             PromptError: a placeholder has no value.
         """
         values = self._cleaned(values)
-        open_ones = self.placeholders - values.keys()
-        if open_ones:
-            raise PromptError(f"prompt {self.name!r}: no value for {_listed(open_ones)}")
         turns = []
         all_shared = True
         for role, parts in self.turns:
             pieces = list(parts)
-            pieces[1::2] = [values[name] for name in parts[1::2]]
+            try:
+                pieces[1::2] = map(values.__getitem__, parts[1::2])
+            except KeyError as error:
+                open_ones = self.placeholders - values.keys()
+                missing = f"prompt {self.name!r}: no value for {_listed(open_ones)}"
+                raise PromptError(missing) from error
             turns.append(Turn(role, "".join(pieces), len(parts[0]) if all_shared else 0))
             all_shared = all_shared and len(parts) == 1
         return tuple(turns)
@@ -312,6 +314,7 @@ class PromptSet:
             prompt: replace(template, cleaner=cleaners[prompt])
             for prompt, template in templates.items()
         }
+        self._marks_end = "token" in templates["passage"].placeholders
 
     @classmethod
     def load(cls, name_or_folder: str | os.PathLike[str]) -> PromptSet:
@@ -372,7 +375,7 @@ class PromptSet:
         Where the set's ``passage`` has no ``{{token}}`` to do that, what could pass for a part of
         the prompt is neutralised instead.
         """
-        if "token" not in self["passage"].placeholders:
+        if not self._marks_end:
             return self.piece("passage", {"text": self.cleaner.text(text)})
         text = without_tokens(text)
         return self.piece("passage", {"text": text, "token": marker(text, query=query)})

@@ -261,6 +261,8 @@ def _check_same(path: Path, known: RunManifest, wanted: RunManifest) -> None:
             # A choice that was not there yet was what is the default now, but for ties in ranks.
             defaults = {**RankerConfig().recorded(), "rank_ties": "ordinal"}
             before = {**{key: defaults[key] for key in now if key in defaults}, **before}
+            if before.get("persona_order") == "auto":  # an option once; now it is always so
+                del before["persona_order"]
         changed += [
             f"{key} was {before.get(key)!r} and is {now.get(key)!r}"
             for key in dict.fromkeys([*before, *now])

@@ -84,11 +84,9 @@ class QueryTracker:
     @classmethod
     def of(cls, ranker: Ranker, *, reasons: bool = False) -> QueryTracker:
         """Return a tracker with the first and last stages of this ranker."""
-        seats = getattr(ranker, "seats", None)
-        if seats is None or not (seats.recruits or seats.members):
-            first = "scoring"
-        else:
-            first = "recruiting" if seats.recruits else "writing criteria"
+        plan, first = ranker.plan, "scoring"
+        if plan.recruits or plan.members:
+            first = "recruiting" if plan.recruits else "writing criteria"
         return cls(first, assessed=ranker.config.rule.ensemble.asks, reasons=reasons)
 
     def take(self, event: Event) -> None:

@@ -93,9 +93,7 @@ class MCRankerTransformer(pt.Transformer):
         groups = [_in_order(rows) for _, rows in inp.groupby("qid", sort=False)]
         told: dict[int, DataFrame] = {}
         if groups:
-            # Many queries have no such options of their own.
-            ranker = self._source.get()._limited_to(**self._limits)  # noqa: SLF001
-            for done in ranker.rank_many(map(self._work, groups)):
+            for done in self._source.get().rank_many(map(self._work, groups), **self._limits):
                 ranking = done.result()
                 if self.on_ranking is not None:
                     self.on_ranking(ranking)

@@ -14,12 +14,12 @@ from mcranker.errors import (
     UnsupportedCapability,
 )
 from mcranker.logs import safe_logger
-from mcranker.method.answers import Scoring
 from mcranker.method.examples import examples_for, with_examples
 from mcranker.method.rubric_text import rubric_as_text, rubrics_as_text, with_instruction
 from mcranker.method.session import Session
 from mcranker.replies.read import read_rubric
 from mcranker.replies.schemas import RUBRIC_SCHEMA
+from mcranker.replies.scoring import Scoring
 from mcranker.runtime.actor import Actor
 from personas import Member, Rubric
 from personas.provenance import sealed
@@ -107,7 +107,7 @@ class Annotator(Actor[WriteRubric | ScorePassage, Member]):
             rubric = None
         elif rubric is None and self._may_write():
             by_dataset = config.criteria == "dataset"
-            known = self._session.memory.dataset_rubrics if by_dataset else {}
+            known = self._session.job.memory.dataset_rubrics if by_dataset else {}
             about = config.dataset if by_dataset else self._session.query.text
             examples = await examples_for(member, about, self._session)
             if member.name not in known:

@@ -161,7 +161,6 @@ class Ensembler(Actor[TeamKnown | Ready | Scores | Assessed, None]):
                 session.group_of,
                 self.matrix.values,
                 k=top_k,
-                in_order=session.config.persona_order == "team",
                 reach=self._reach,
             )
             for judge in self._judges:
@@ -186,14 +185,14 @@ class Ensembler(Actor[TeamKnown | Ready | Scores | Assessed, None]):
         session.mark("score")
         if self._all_in(row):
             self._to_assess.append(row)
-        if session.emit is None:
+        if session.job.emit is None:
             return
         scored, total, _, _ = self.progress()
         first = scored - len(columns) + 1
         for done, (persona, score) in enumerate(
             zip(columns.values(), message.scores, strict=True), start=first
         ):
-            await session.emit(
+            await session.job.emit(
                 PassageScored(
                     session.query.id, passage.id, persona, score.value, score.reason, done, total
                 )
@@ -319,7 +318,7 @@ class Failures:
         if error is None or isinstance(error, FormNotKept):
             self._answered += 1
             return
-        self._failures.append(Failure(row, self._session.usage.total.calls, error))
+        self._failures.append(Failure(row, self._session.job.calls.total.calls, error))
         if self._answered or len({each.row for each in self._failures}) < HOPELESS:
             return
         if self._awaited is None:
@@ -337,7 +336,7 @@ class Failures:
             raise self._given_up
         if self._failures and not self._answered:
             raise self._failures[0].error
-        calls = self._session.usage.total.calls
+        calls = self._session.job.calls.total.calls
         last = [
             each
             for each in self._failures

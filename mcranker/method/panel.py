@@ -11,11 +11,11 @@ from mcranker.llm.chat import Answer, ChatReply, Question
 from mcranker.llm.limits.budget import question_bytes, state_bytes
 from mcranker.llm.typed_answers import DECLINED
 from mcranker.method.annotator import ScorePassages, Scores, TakesScores, missing_score
-from mcranker.method.answers import weighted_mean
-from mcranker.method.questions import Asked, Entry, PromptSheet, Sheet, TypedSheet
+from mcranker.method.questions import Asked, Entry, PromptQuestions, QuestionSet, TypedQuestions
 from mcranker.method.session import Session
 from mcranker.replies.form import Rows
 from mcranker.replies.loose_json import Unreadable
+from mcranker.replies.scoring import weighted_mean
 from mcranker.replies.structured import questions_as_prompt, read_answers
 from mcranker.runtime.actor import Actor
 from personas import Member, Rubric
@@ -30,7 +30,7 @@ _Cell = tuple[int, Entry]
 
 
 def may_be_panel(session: Session) -> bool:
-    """True if the team judges as one `Panel`."""
+    """True if the team judges as one `BatchJudge`."""
     config = session.config
     if config.questions is not None:
         return True
@@ -38,7 +38,7 @@ def may_be_panel(session: Session) -> bool:
     return config.scoring == "per_criterion" and config.panel and asks_many
 
 
-class Panel(Actor[ScorePassages, None]):
+class BatchJudge(Actor[ScorePassages, None]):
     """All judges score passages together: one call asks all questions about all of them (Eq. 3).
 
     Where a model takes fewer questions or shorter states, the passages are divided over several
@@ -57,7 +57,7 @@ class Panel(Actor[ScorePassages, None]):
 
     def __init__(
         self,
-        sheet: Sheet,
+        sheet: QuestionSet,
         rubrics: Sequence[Rubric | None],
         session: Session,
         ensembler: TakesScores,
@@ -75,13 +75,15 @@ class Panel(Actor[ScorePassages, None]):
         self._turn = int.from_bytes(digest[:4], "big")
 
     @classmethod
-    def of_team(cls, members: Sequence[Member], session: Session, ensembler: TakesScores) -> Panel:
+    def of_team(
+        cls, members: Sequence[Member], session: Session, ensembler: TakesScores
+    ) -> BatchJudge:
         """Return the panel of a team whose rubrics are written."""
         questions = session.config.questions
-        sheet: Sheet = (
-            PromptSheet(members, session)
+        sheet: QuestionSet = (
+            PromptQuestions(members, session)
             if questions is None
-            else TypedSheet(members, session, by_criterion=questions == "per_criterion")
+            else TypedQuestions(members, session, by_criterion=questions == "per_criterion")
         )
         return cls(sheet, [member.rubric for member in members], session, ensembler)
 

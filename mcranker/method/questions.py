@@ -1,6 +1,6 @@
 """The questions of a team about a passage, and the data they refer to.
 
-A `Sheet` holds what is the same for all passages of a query. Its entries are asked about each
+A `QuestionSet` holds what is the same for all passages of a query. Its entries are asked about each
 passage: one for each persona, or one for each criterion of each.
 """
 
@@ -44,7 +44,7 @@ class Asked:
     state: State | None
 
 
-class Sheet(Protocol):
+class QuestionSet(Protocol):
     """The questions of a team."""
 
     @property
@@ -57,7 +57,7 @@ class Sheet(Protocol):
         ...
 
 
-class PromptSheet:
+class PromptQuestions:
     """Every criterion of each persona, put to one passage in the words of the prompt ``panel``.
 
     Args:
@@ -95,7 +95,7 @@ class PromptSheet:
         return Asked(turns, tuple(self._by_entry[entry] for entry in entries), None)
 
 
-class TypedSheet:
+class TypedQuestions:
     """A question a persona, or a criterion, about a state of query, judges and passages.
 
     About one passage, a question holds its persona and rubric; about several, the state holds
@@ -163,7 +163,7 @@ class TypedSheet:
         )
 
 
-class DirectSheet:
+class DirectQuestions:
     """One question a passage, without a persona (App. D.6).
 
     Args:

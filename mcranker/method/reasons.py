@@ -11,11 +11,12 @@ import anyio
 
 from mcranker.config import RankerConfig
 from mcranker.errors import ConfigError, InputError, ModelError
+from mcranker.job import Job
 from mcranker.llm.chat import Answer, ChatReply, Judge, Question, State
 from mcranker.logs import safe_logger
 from mcranker.method.annotator import missing_score
 from mcranker.method.rubric_text import judge_without_team, rubric_as_text, rubrics_as_text
-from mcranker.method.session import Memory, Session
+from mcranker.method.session import Session
 from mcranker.models import Models
 from mcranker.ranking import Ranking
 from mcranker.replies.form import Rows
@@ -113,15 +114,13 @@ async def explain(
     if not ranking.has_texts:
         raise InputError("the ranking has no texts, and reasons are found in them; rank again")
     hits = [] if ranking.failure else ranking[:top]
-    session = Session.open(
+    job = Job(
         ranking.query,
         tuple(hit.passage for hit in hits),
-        config=config.model_copy(update={"depth": None}),
-        models=models,
-        prompts=prompts,
-        memory=Memory(),
-        emit=None,
+        config.model_copy(update={"depth": None}),
+        models,
     )
+    session = Session.open(job, prompts)
     rows = session.group_of.tolist()
     tasks = []
     for name in ranking.judges or (ranking.ranker,):
@@ -143,9 +142,9 @@ async def explain(
         )
     calls = UsageTable()
     calls.add_all(ranking.calls)
-    calls.add_all(session.usage)
+    calls.add_all(job.calls)
     known = ranking.calls.costs.items()
-    calls.costs.update({key: cost for key, cost in known if key not in session.usage})
+    calls.costs.update({key: cost for key, cost in known if key not in job.calls})
     seconds = session.seconds.get("explain", 0.0)
     hashes = prompts.hashes_of(["reasons", "reasons_without_criteria"])
     return replace(

@@ -18,7 +18,7 @@ import anyio.to_thread
 from mcranker.errors import ReplyError
 from mcranker.llm.chat import Answer, ChatReply, Option, Question, State
 from mcranker.logs import safe_logger
-from mcranker.method.seats import Seats, as_recruited
+from mcranker.method.seats import TeamPlan, as_recruited
 from mcranker.method.session import LONG, Session, passage_text
 from mcranker.replies.loose_json import Unreadable
 from mcranker.replies.read import read_personas
@@ -48,7 +48,7 @@ _UNLISTED = 0.5
 """Nats by which an unlisted word counts below the least likely listed one."""
 
 
-async def recruit(session: Session, seats: Seats) -> tuple[Member, ...]:
+async def recruit(session: Session) -> tuple[Member, ...]:
     """Recruit for the open seats (Eq. 1).
 
     They come without a rubric, unless ``criteria="library"`` takes the library's.
@@ -56,7 +56,7 @@ async def recruit(session: Session, seats: Seats) -> tuple[Member, ...]:
     Raises:
         ReplyError: the recruiter's answer cannot be read, asked twice.
     """
-    config, known = session.config, session.memory.dataset_team
+    config, known = session.config, session.job.memory.dataset_team
     if config.one_team and known:
         return tuple(known)
     session.mark("recruit")
@@ -66,7 +66,7 @@ async def recruit(session: Session, seats: Seats) -> tuple[Member, ...]:
     else:
         about = session.query.text
         example = session.passages[min(config.example_rank, len(session.passages)) - 1]
-    recruiter = Recruiter(session, seats, about)
+    recruiter = Recruiter(session, session.plan, about)
     async with task_group() as group:
         group.start_soon(recruiter.run)
         recruited = as_recruited(await recruiter.ask(example), config)
@@ -84,31 +84,33 @@ class Recruiter(Actor[Passage, tuple[Member, ...]]):
 
     With ``recruiting="library"`` it picks from the library instead: by one constrained
     choice, by a typed question, or, where the model is weak, by likelihoods.
-    `seats` say how many are recruited, and who may not be; `about` is the query, or what stands
+    `plan` says how many are recruited, and who may not be; `about` is the query, or what stands
     in its place.
     """
 
-    def __init__(self, session: Session, seats: Seats, about: str) -> None:
+    def __init__(self, session: Session, plan: TeamPlan, about: str) -> None:
         super().__init__("recruiter", self._recruit)
         self._session = session
-        self._seats = seats
+        self._plan = plan
         self._about = about
         self._model = session.models.recruiter
 
     async def _recruit(self, example: Passage) -> tuple[Member, ...]:
         """Recruit members; missing ones are asked for once more, unless ``reask=0``."""
         found = await self._recruit_once(example)
-        wanted = self._seats.recruits
+        wanted = self._plan.recruits
         if len(found) < wanted and self._session.config.reask:
-            rest = Recruiter(self._session, self._seats.after(found), self._about)
+            rest = Recruiter(self._session, self._plan.after(found), self._about)
             try:
                 found += await rest._recruit_once(example)
             except ReplyError as error:
-                logger.info("query %r: no one else was named: %s", self._session.asked.id, error)
+                logger.info(
+                    "query %r: no one else was named: %s", self._session.job.query.id, error
+                )
         if len(found) < wanted:
             logger.warning(
                 "query %r: asked for %d recruits, got %d; the team is smaller than the others",
-                self._session.asked.id,
+                self._session.job.query.id,
                 wanted,
                 len(found),
             )
@@ -133,8 +135,8 @@ class Recruiter(Actor[Passage, tuple[Member, ...]]):
             {
                 "query": self._about,
                 "passage": passage,
-                "number": str(self._seats.recruits),
-                "others": self._seats.others,
+                "number": str(self._plan.recruits),
+                "others": self._plan.others,
             }
         )
         personas = await self._session.ask(
@@ -152,17 +154,17 @@ class Recruiter(Actor[Passage, tuple[Member, ...]]):
 
     def _who_may_join(self, personas: Sequence[Persona]) -> tuple[Persona, ...]:
         """Return the first N personas that are neither on the team already nor forbidden."""
-        recruits = self._seats.recruits
+        recruits = self._plan.recruits
         if self._session.config.snake_case_personas:
             renamed = map(_snake_cased, personas)
             personas = list({persona.name: persona for persona in renamed}.values())
-        found = [persona for persona in personas if self._seats.may_join(persona.name)]
+        found = [persona for persona in personas if self._plan.may_join(persona.name)]
         if not found:
-            raise Unreadable(self._seats.why_none([persona.name for persona in personas]))
+            raise Unreadable(self._plan.why_none([persona.name for persona in personas]))
         return tuple(found[:recruits])
 
     async def _choose(self) -> tuple[Member, ...]:
-        candidates = self._seats.candidates
+        candidates = self._plan.candidates
         listed = "\n".join(
             f"- {member.name}: {', '.join(member.persona.topics)}" for member in candidates
         )
@@ -170,8 +172,8 @@ class Recruiter(Actor[Passage, tuple[Member, ...]]):
             {
                 "query": self._about,
                 "members": listed,
-                "number": str(self._seats.recruits),
-                "others": self._seats.others,
+                "number": str(self._plan.recruits),
+                "others": self._plan.others,
             }
         )
         known = {member.name.casefold(): member for member in candidates}
@@ -182,7 +184,7 @@ class Recruiter(Actor[Passage, tuple[Member, ...]]):
             found = [_with_reason(member, persona) for member, persona in chosen if member]
             if not found:
                 raise Unreadable("none of the names stands in the list.")  # english: sent to models
-            return tuple(found[: self._seats.recruits])
+            return tuple(found[: self._plan.recruits])
 
         return await self._session.ask(
             self._model,
@@ -199,7 +201,7 @@ class Recruiter(Actor[Passage, tuple[Member, ...]]):
         That is one choice among all, or where the model takes fewer options, a yes/no question
         about each.
         """
-        candidates, limits = self._seats.candidates, self._model.capabilities
+        candidates, limits = self._plan.candidates, self._model.capabilities
         if limits.max_choices is None or len(candidates) <= limits.max_choices:
             members = tuple(
                 Option(each.name, ", ".join(each.persona.topics)) for each in candidates
@@ -233,7 +235,7 @@ class Recruiter(Actor[Passage, tuple[Member, ...]]):
                 member,
                 Persona(name=member.name, reason=f"Likely to judge it best (probability {p:.2f})."),
             )
-            for p, member in best[: self._seats.recruits]
+            for p, member in best[: self._plan.recruits]
         )
 
     async def _answers(self, questions: tuple[Question, ...]) -> tuple[Answer, ...]:
@@ -263,10 +265,10 @@ class Recruiter(Actor[Passage, tuple[Member, ...]]):
 
     async def _most_suitable(self) -> tuple[Member, ...]:
         """Return the members whose topics the model most likely names for the query."""
-        candidates = [member for member in self._seats.candidates if member.persona.topics]
+        candidates = [member for member in self._plan.candidates if member.persona.topics]
         # Of the whole library, so that what is asked does not depend on who may join.
         words = first_words([member for member in library.members() if member.origin != "fixed"])
-        baselines = self._session.memory.subject_baselines
+        baselines = self._session.job.memory.subject_baselines
         if not baselines:
             calibrations = [await self._subject(query, words) for query in CALIBRATION_QUERIES]
             # Another query may have been first meanwhile; the calibrations count once.
@@ -275,7 +277,7 @@ class Recruiter(Actor[Passage, tuple[Member, ...]]):
         scores = suitability(candidates, logprobs, baselines)
         best = sorted(zip(scores, candidates, strict=True), key=lambda pair: -pair[0])
         chosen = []
-        for _, member in best[: self._seats.recruits]:
+        for _, member in best[: self._plan.recruits]:
             topics = [topic for _, topic in lift_by_topic(member, logprobs, baselines)]
             reason = f"The query seems to be about {topics[0]}" + "".join(
                 f" or {topic}" for topic in topics[1:2]

@@ -87,12 +87,16 @@ class EveryScore:
     def take(self) -> Call | None:
         if self._together and len(self._next) < self._judges:
             return None
-        waiting = [(row, judge) for judge, row in self._next.items() if row < self._rows]
-        if not waiting:
-            return None
-        row, judge = min(waiting, key=lambda call: call[1]) if self._by_judge else min(waiting)
-        self._next[judge] += 1
-        return row, judge
+        found: Call | None = None
+        for judge, row in self._next.items():
+            # By judge the lowest judge's is the next, else the lowest row's.
+            if row < self._rows and (
+                found is None or (judge < found[1] if self._by_judge else (row, judge) < found)
+            ):
+                found = row, judge
+        if found is not None:
+            self._next[found[1]] += 1
+        return found
 
     def settle(self, row: int, judge: int) -> None:
         self._done += 1
@@ -108,7 +112,6 @@ class TopScores:
         row_of: the row of each passage, in first-stage order; equal passages share one.
         scores: the score matrix, which fills meanwhile; shape (rows, judges).
         k: how many ranks must be right, at least 1.
-        in_order: the judges score in their order, without a sample.
         reach: the highest final score that each of these rows can reach, by what is known.
     """
 
@@ -118,7 +121,6 @@ class TopScores:
         scores: NDArray[np.float64],
         *,
         k: int,
-        in_order: bool,
         reach: Callable[[slice], NDArray[np.float64]],
     ) -> None:
         rows, judges = scores.shape
@@ -126,7 +128,7 @@ class TopScores:
         self._scores = scores
         self._k = k
         self._reach = reach
-        self._sampled = 0 if in_order else min(SAMPLE, rows)
+        self._sampled = min(SAMPLE, rows)
         self._order = tuple(range(judges))
         self._absent = set(self._order)
         self._asked = [0] * rows

@@ -1,4 +1,4 @@
-"""Users' teams in all their forms, and the seats that are left for recruits."""
+"""Users' teams in all their forms, and the plan of a team before recruiting."""
 
 from __future__ import annotations
 
@@ -7,27 +7,19 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
 from fnmatch import fnmatchcase
 from pathlib import Path
-from typing import TYPE_CHECKING, TypeAlias
+from typing import TYPE_CHECKING
 
 from pydantic import ValidationError
 
 from mcranker.errors import ConfigError
 from mcranker.logs import safe_logger
+from mcranker.options import TeamSpec
 from personas import Member, Persona, Team, library, load
 from personas.errors import shown
 from personas.files import weight_notes
 
 if TYPE_CHECKING:
     from mcranker.config import RankerConfig
-
-TeamSpec: TypeAlias = Team | str | os.PathLike[str] | Sequence[str | Persona | Member]
-"""A team, a file, the name of a team or member of the library, or a list of its members.
-
-A file holds a team, or a saved ranking: then it is the team that judged.
-
-In a list, a string is the name of a member of the library if there is one, and else the
-name of a persona without a rubric.
-"""
 
 _logger = safe_logger("mcranker.team")
 _FILES = {".yaml", ".yml", ".json", ".jsonl"}
@@ -72,7 +64,7 @@ def _of_file(path: str | os.PathLike[str]) -> Team:
 
 
 @dataclass(frozen=True, slots=True)
-class Seats:
+class TeamPlan:
     """Fixed team members, number of recruits, and forbidden names.
 
     Attributes:
@@ -80,16 +72,23 @@ class Seats:
         recruits: how many are to join them.
         forbidden: patterns of names that no recruit has.
         others: what the recruiter is told of all that; empty where there is nothing to tell.
+        given: the user's team, if there is one.
     """
 
     members: tuple[Member, ...] = ()
     recruits: int = 0
     forbidden: tuple[str, ...] = ()
     others: str = ""
+    given: Team | None = None
+
+    @property
+    def locked(self) -> bool:
+        """True if neither personas nor rubrics may be added."""
+        return self.given is not None and self.given.locked
 
     @classmethod
-    def of(cls, config: RankerConfig, team: Team | None) -> Seats:
-        """Return the seats of a configuration whose ``team_size`` counts all members.
+    def of(cls, config: RankerConfig, team: Team | None) -> TeamPlan:
+        """Return the plan of a configuration whose ``team_size`` counts all members.
 
         Raises:
             ConfigError: they are too few; no one may join a locked team; a persona is both on
@@ -107,18 +106,18 @@ class Seats:
         )
         _check_required(config, team, first, required)
         members = (*first, *as_recruited(required, config))
-        seats = cls(members, config.team_size - len(members), config.forbid)
-        seats._refuse_forbidden(team, len(first))
-        seats._check_library(config)
-        if config.require or config.forbid or (team is not None and seats.recruits):
-            seats = replace(seats, others=_told(members, config.forbid))
-        return seats
+        plan = cls(members, config.team_size - len(members), config.forbid, given=team)
+        plan._refuse_forbidden(team, len(first))
+        plan._check_library(config)
+        if config.require or config.forbid or (team is not None and plan.recruits):
+            plan = replace(plan, others=_told(members, config.forbid))
+        return plan
 
-    def after(self, found: Sequence[Member]) -> Seats:
-        """Return the seats that are left after these members joined."""
+    def after(self, found: Sequence[Member]) -> TeamPlan:
+        """Return the plan after these members joined."""
         members = (*self.members, *found)
-        others = _told(members, self.forbidden)
-        return Seats(members, self.recruits - len(found), self.forbidden, others)
+        recruits, others = self.recruits - len(found), _told(members, self.forbidden)
+        return replace(self, members=members, recruits=recruits, others=others)
 
     @property
     def candidates(self) -> tuple[Member, ...]:
@@ -145,8 +144,8 @@ class Seats:
         # english: sent to models
         return f"it names nobody who can join the team ({'; '.join(parts)}). Name others."
 
-    def for_estimates(self) -> Seats:
-        """Return the seats for invented names, which no pattern applies to."""
+    def for_estimates(self) -> TeamPlan:
+        """Return the plan for invented names, which no pattern applies to."""
         made_up = [f"Recruit {number}" for number in range(1, _MOST_MADE_UP + 1)]
         patterns = (each for each in self.forbidden if not any(_fits(n, each) for n in made_up))
         return replace(self, forbidden=tuple(patterns))

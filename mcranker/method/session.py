@@ -2,11 +2,10 @@
 
 from __future__ import annotations
 
-import math
 import re
 import time
 from collections import defaultdict
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import AbstractAsyncContextManager, contextmanager, nullcontext
 from dataclasses import dataclass, field
 from itertools import count
@@ -18,7 +17,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from mcranker.config import RankerConfig
-from mcranker.events import Emit, Event
+from mcranker.events import Event
+from mcranker.job import Job
 from mcranker.llm.chat import (
     ChatModel,
     ChatReply,
@@ -29,13 +29,14 @@ from mcranker.llm.chat import (
     Tag,
 )
 from mcranker.llm.wrapper import tokenizer_of
+from mcranker.method.ask import ask
+from mcranker.method.seats import TeamPlan
 from mcranker.models import Models
-from mcranker.replies.ask import ask
 from mcranker.replies.form import Form
-from personas import Member, PromptSet, Rubric
+from personas import PromptSet
 from personas.ensembles import distinct
 from personas.ranking.types import Passage, Query
-from personas.ranking.usage import Stage, UsageTable
+from personas.ranking.usage import Stage
 from personas.templates import Turn
 from personas.untrusted import without_tokens
 
@@ -46,107 +47,68 @@ LONG = 100_000
 """Characters of passages that are fenced in a thread; fewer are faster without."""
 
 
-@dataclass(frozen=True, slots=True)
-class Memory:
-    """A ranker's memory between queries.
-
-    Attributes:
-        dataset_rubrics: persona -> its rubric for the data set, ``criteria="dataset"``.
-        dataset_team: the recruits of all queries, with ``dataset_team`` besides.
-        subject_baselines: a weak recruiter's answers to the calibration queries.
-    """
-
-    dataset_rubrics: dict[str, Rubric] = field(default_factory=dict)
-    dataset_team: list[Member] = field(default_factory=list)
-    subject_baselines: list[Mapping[str, float]] = field(default_factory=list)
-
-    def copy(self) -> Memory:
-        """Return a copy to be changed separately."""
-        return Memory(
-            dict(self.dataset_rubrics), list(self.dataset_team), list(self.subject_baselines)
-        )
-
-
 @dataclass(slots=True)
 class Session:
     """One query in the method.
 
     Attributes:
+        job: the query as it was given, with its options; the calls are counted there.
         query: as the actors see it.
         passages: those that are judged, in first-stage order.
+        config: of the job.
+        models: of the job.
+        prompts: the wording.
+        plan: of the team; empty without one.
         distinct: places in `passages` of the first of each set of equal passages (title
             and text); the rows of the score matrix.
         group_of: for each passage the place in `distinct` of its equal.
-        asked: the query as the user gave it.
-        given: all passages, those beyond ``depth`` included.
-        usage: every call so far.
         seconds: wall time from the beginning of each stage to its end; stages overlap.
         started: when work began, on the clock of `time.perf_counter`.
         number: tells the rankings of this process apart.
         texts: content of a passage -> its text, cut by tokens.
         statistics: counts over all passages, where the scoring model asks for them.
-        deadline: when nothing is waited for any more, on the clock of `anyio.current_time`.
-        gives_up: whether a judge is given up that does not keep the form; not in estimates.
         forms: (stage, persona) -> whether its replies can be read.
     """
 
+    job: Job
     query: Query
     passages: tuple[Passage, ...]
     config: RankerConfig
     models: Models
     prompts: PromptSet
-    memory: Memory
-    emit: Emit | None
+    plan: TeamPlan
     distinct: Sequence[int]
     group_of: NDArray[np.intp]
-    asked: Query
-    given: tuple[Passage, ...]
-    usage: UsageTable = field(default_factory=UsageTable)
     seconds: dict[str, float] = field(default_factory=dict)
     started: float = field(default_factory=time.perf_counter)
     number: int = field(default_factory=count(1).__next__)
     texts: dict[tuple[str, str], str] = field(default_factory=dict)
     statistics: PassageStatistics | None = None
-    deadline: float = math.inf
-    gives_up: bool = True
     forms: defaultdict[tuple[Stage, str], Form] = field(default_factory=lambda: defaultdict(Form))
     _began: dict[str, float] = field(default_factory=dict)
     _fenced: dict[tuple[str, str], str] = field(default_factory=dict)
 
     @classmethod
-    def open(
-        cls,
-        asked: Query,
-        given: tuple[Passage, ...],
-        *,
-        config: RankerConfig,
-        models: Models,
-        prompts: PromptSet,
-        memory: Memory,
-        emit: Emit | None,
-    ) -> Session:
+    def open(cls, job: Job, prompts: PromptSet, plan: TeamPlan | None = None) -> Session:
         """Open a session for the passages within ``depth``; equal ones are judged once."""
-        query = Query(asked.text.lower(), asked.id) if config.lowercase_query else asked
-        passages = given[: config.depth]
+        config, query = job.config, job.query
+        query = Query(query.text.lower(), query.id) if config.lowercase_query else query
+        passages = job.passages[: config.depth]
         rows, group_of = distinct(each.content for each in passages)
-        return cls(
-            query=query,
-            passages=passages,
-            config=config,
-            models=models,
-            prompts=prompts,
-            memory=memory,
-            emit=emit,
-            distinct=rows,
-            group_of=group_of,
-            asked=asked,
-            given=given,
-        )
+        plan = plan or TeamPlan()
+        plan = plan.for_estimates() if job.estimated else plan
+        return cls(job, query, passages, config, job.models, prompts, plan, rows, group_of)
+
+    @property
+    def row_of(self) -> NDArray[np.intp]:
+        """For each passage of the job its row, -1 beyond ``depth``."""
+        beyond = len(self.job.passages) - len(self.passages)
+        return np.concatenate([self.group_of, np.full(beyond, -1, dtype=np.intp)])
 
     @contextmanager
     def until_deadline(self) -> Iterator[None]:
         """Cancel the block at the deadline, and continue after it."""
-        with anyio.CancelScope(deadline=self.deadline):
+        with anyio.CancelScope(deadline=self.job.deadline):
             yield
 
     def passage(self, row: int) -> Passage:
@@ -155,12 +117,11 @@ class Session:
 
     def fenced(self, passage: Passage) -> str:
         """Return the passage for models: between markers that it cannot contain."""
-        found = self._fenced.get(passage.content)
+        content = passage.content
+        found = self._fenced.get(content)
         if found is None:
             text = passage_text(passage, self.shown_text(passage), self.config)
-            found = self._fenced[passage.content] = self.prompts.passage(
-                text, query=self.query.text
-            )
+            found = self._fenced[content] = self.prompts.passage(text, query=self.query.text)
         return found
 
     @property
@@ -203,7 +164,7 @@ class Session:
             return
         from mcranker.retrieval.cover import statistics_of
 
-        texts = {each.content: each for each in self.given}.values()
+        texts = {each.content: each for each in self.job.passages}.values()
         shown = (self.as_data(each) for each in texts)
         self.statistics = await anyio.to_thread.run_sync(
             statistics_of, self.clean_query, shown, abandon_on_cancel=True
@@ -236,25 +197,25 @@ class Session:
         passages: int = 1,
         divisible: bool = False,
     ) -> T:
-        """Return what `read` makes of the model's reply, see `mcranker.replies.ask`.
+        """Return what `read` makes of the model's reply, see `mcranker.method.ask`.
 
         Raises:
             FormNotKept: the judge is given up, see `Form`, which says what `passages` and
                 `divisible` are.
-            ReplyError, ModelError: as `mcranker.replies.ask`.
+            ReplyError, ModelError: as `mcranker.method.ask`.
         """
         watched: AbstractAsyncContextManager[None] = nullcontext()
-        if self.gives_up and stage in ("score", "assess", "explain"):
+        if stage in ("score", "assess", "explain") and not self.job.estimated:
             watched = self.forms[stage, persona].asking(passages, divisible=divisible)
         async with watched:
-            self.mark(stage)
+            self._began.setdefault(stage, time.perf_counter())
             result = await ask(
                 model,
                 turns,
                 read,
                 config=self.config,
                 prompts=self.prompts,
-                usage=self.usage,
+                usage=self.job.calls,
                 tag=Tag(stage, self.query.id, persona, doc_id, self.number),
                 max_tokens=max_tokens,
                 schema=schema,
@@ -273,8 +234,8 @@ class Session:
 
     async def tell(self, event: Event) -> None:
         """Send an event to the listener, if there is one."""
-        if self.emit is not None:
-            await self.emit(event)
+        if self.job.emit is not None:
+            await self.job.emit(event)
 
 
 def passage_text(passage: Passage, body: str, config: RankerConfig) -> str:

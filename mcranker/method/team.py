@@ -12,9 +12,8 @@ from mcranker.errors import ConfigError
 from mcranker.events import RubricWritten, TeamRecruited
 from mcranker.method.annotator import Annotator, ScorePassage, ScorePassages, WriteRubric
 from mcranker.method.ensembler import Ensembler, Ready, TeamKnown
-from mcranker.method.panel import Panel, may_be_panel
+from mcranker.method.panel import BatchJudge, may_be_panel
 from mcranker.method.recruiter import recruit
-from mcranker.method.seats import Seats
 from mcranker.method.session import Session
 from mcranker.runtime.actor import Actor
 from mcranker.runtime.bridge import task_group
@@ -41,26 +40,25 @@ class Scored:
     partial: bool = False
 
 
-async def score_by_team(session: Session, seats: Seats, *, locked: bool = False) -> Scored:
+async def score_by_team(session: Session) -> Scored:
     """Recruit, write criteria, score and assess, in parallel as far as possible.
 
     A persona writes its rubric as soon as it is on the team, and scores as soon as its rubric is
     there. At the deadline calls under way are cancelled; answers that have come are kept.
 
     Args:
-        session: the query.
-        seats: fixed members of the team, and the number of recruits.
-        locked: no rubric may be added to the team.
+        session: the query, with the plan of the team.
 
     Raises:
         ConfigError: the team is locked and a rubric is missing.
         ReplyError: the recruiter's answer or a rubric cannot be read, asked twice.
         ModelError: the model as such failed, not just one passage's request.
     """
-    scientists = [each.name for each in seats.members if each.origin == "fixed"]
-    ensembler = Ensembler(session, len(seats.members) + seats.recruits, scientists)
+    plan = session.plan
+    scientists = [each.name for each in plan.members if each.origin == "fixed"]
+    ensembler = Ensembler(session, len(plan.members) + plan.recruits, scientists)
     annotators: list[Annotator] = []
-    panel: Panel | None = None
+    panel: BatchJudge | None = None
     with session.until_deadline():
         await session.prepare_texts()
         await session.count_words()
@@ -69,15 +67,8 @@ async def score_by_team(session: Session, seats: Seats, *, locked: bool = False)
             if ensembler.assessor is not None:
                 group.start_soon(ensembler.assessor.run)
             together = may_be_panel(session)
-            await _seat(
-                session,
-                seats,
-                group,
-                annotators,
-                locked=locked,
-                scores=ensembler,
-                announce=None if together else ensembler,
-            )
+            announce = None if together else ensembler
+            await _seat(session, group, annotators, scores=ensembler, announce=announce)
             if together:
                 panel = await _judge_together(session, annotators, group, ensembler)
             await ensembler.complete.wait()
@@ -130,7 +121,7 @@ async def score_by_judge(
     return Scored([name], ensembler.matrix, partial=partial)
 
 
-async def assemble(session: Session, seats: Seats, *, locked: bool = False) -> list[Member]:
+async def assemble(session: Session) -> list[Member]:
     """Return the team with the rubrics written by the deadline; nothing is scored.
 
     Raises:
@@ -140,7 +131,7 @@ async def assemble(session: Session, seats: Seats, *, locked: bool = False) -> l
     with session.until_deadline():
         await session.prepare_texts()
         async with task_group() as group:
-            await _seat(session, seats, group, annotators, locked=locked)
+            await _seat(session, group, annotators)
             for annotator in annotators:
                 annotator.close()
     return [annotator.member for annotator in annotators]
@@ -148,11 +139,9 @@ async def assemble(session: Session, seats: Seats, *, locked: bool = False) -> l
 
 async def _seat(
     session: Session,
-    seats: Seats,
     group: TaskGroup,
     annotators: list[Annotator],
     *,
-    locked: bool,
     scores: Ensembler | None = None,
     announce: Ensembler | None = None,
 ) -> None:
@@ -160,15 +149,14 @@ async def _seat(
 
     Args:
         session: the query.
-        seats: of the team.
         group: where the annotators run.
         annotators: takes them, as soon as each is on the team.
-        locked: no rubric may be added.
         scores: takes their scores, if they are to give any.
         announce: who is told of each annotator as soon as it can score.
     """
-    if locked and session.config.criteria != "none":
-        _refuse_without_rubric(seats.members)
+    plan = session.plan
+    if plan.locked and session.config.criteria != "none":
+        _refuse_without_rubric(plan.members)
 
     async def settle(annotator: Annotator) -> None:
         member = await annotator.ask(WriteRubric())
@@ -189,9 +177,9 @@ async def _seat(
                 group.start_soon(annotator.run)
                 writing.start_soon(settle, annotator)
 
-        sit_down(seats.members)
-        if seats.recruits:
-            sit_down(await recruit(session, seats))
+        sit_down(plan.members)
+        if plan.recruits:
+            sit_down(await recruit(session))
         if announce is not None:
             await announce.tell(TeamKnown(len(annotators), len(annotators)))
         personas = tuple(annotator.member.persona for annotator in annotators)
@@ -200,10 +188,10 @@ async def _seat(
 
 async def _judge_together(
     session: Session, annotators: Sequence[Annotator], group: TaskGroup, ensembler: Ensembler
-) -> Panel:
+) -> BatchJudge:
     """Announce one panel in place of all annotators."""
     names = {annotator.column: annotator.member.name for annotator in annotators}
-    panel = Panel.of_team([annotator.member for annotator in annotators], session, ensembler)
+    panel = BatchJudge.of_team([annotator.member for annotator in annotators], session, ensembler)
     group.start_soon(panel.run)
     await ensembler.tell(TeamKnown(len(names), judges=1))
     await ensembler.tell(Ready(0, panel, names, panel.at_once))

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import contextlib
-import copy
 import inspect
 import math
 import time
@@ -18,13 +17,22 @@ import numpy as np
 from numpy.typing import NDArray
 
 from mcranker.config import RankerConfig
-from mcranker.errors import BudgetExceeded, ConfigError, ModelError, ReplyError
-from mcranker.estimate import Estimate, Forecast
+from mcranker.errors import (
+    BudgetExceeded,
+    ConfigError,
+    ModelError,
+    ReplyError,
+    UnsupportedCapability,
+)
+from mcranker.estimate import Estimate, Estimator
 from mcranker.events import Emit, Event, RankingDone
 from mcranker.inputs import Docs, as_passages, as_query
+from mcranker.job import Job, Memory
+from mcranker.llm.chat import ChatModel
 from mcranker.logs import safe_logger
-from mcranker.models import NO_MODELS, LedgerSpec, Models, ModelSpec, Roles, connect_roles
-from mcranker.options import RankerOptions
+from mcranker.method.seats import TeamPlan, as_team
+from mcranker.models import NO_MODELS, Models, Roles, connect_roles
+from mcranker.options import CallOptions, RankerKeywords
 from mcranker.rankers.dispatch import FATAL_ERRORS, RankedQuery, Work, dispatch, each_of
 from mcranker.ranking import Ranking, check_first_stage
 from mcranker.runtime.bridge import Bridge, Stream
@@ -32,7 +40,6 @@ from mcranker.tracing import ranking_span
 from personas import PromptSet
 from personas.errors import shown
 from personas.ranking.types import Passage, Query, ScoreMatrix
-from personas.ranking.usage import UsageTable
 
 logger = safe_logger("mcranker")
 
@@ -43,6 +50,7 @@ _ROLE_OF = {
     "assess": "assessor",
     "explain": "scoring",
 }
+_WHILE_ESTIMATING = {"top_k": None, "missing": "lowest", "deadline": None, "on_failure": "error"}
 
 
 class Ranker(ABC):
@@ -52,14 +60,32 @@ class Ranker(ABC):
     ranker may be used from several threads and event loops, and in processes that are forked
     from this one; each opens connections of its own.
 
+    These keyword arguments are common to all rankers; each adds those of its own.
+
     Args:
-        model: answers its calls, as for `MCRanker`; `Roles` for several models. It is not
-            looked at if the ranker needs none.
+        model: plays all roles that have no model of their own. ``"openai:NAME"``,
+            ``"anthropic:NAME"``, ``"local:NAME-or-path.gguf"``, a `ChatModel`, or None:
+            then ``MCRANKER_MODEL``, an API key in the environment, or the embedded local
+            model decide, and a log line says which and why. Ignored if the ranker asks no model.
+        recruiter_model: guesses who would ask the query.
+        criteria_model: writes the rubrics; a strong one rescues a weak scorer (5.3.3).
+        scoring_model: scores the passages.
+        assessor_model: combines the scores with ``ensemble="assessor"``. A ranker takes the models
+            of its `roles`.
         base_url: of an OpenAI- or Anthropic-compatible server.
         api_key: instead of the environment's.
-        ledger: the file that keeps every answer, as for `MCRanker`.
-        config: all other choices as one object; `options` replace single fields.
-        options: fields of `RankerConfig`.
+        team: judges instead of a recruited team, if `takes_team`: a `Team`, a file, the name of a
+            team of the library, or a list of personas. Members with a rubric keep it. Where
+            `team_size` is larger and the team is not locked, recruits join it; the NLP
+            scientist does only if it is among the members.
+        team_size: personas on the team, the NLP scientist included; if not given 3, or those
+            of `team`.
+        ledger: the file that keeps every answer, so that none is paid for twice; shared by
+            any number of rankers and processes. ``"default"`` for ``MCRANKER_LEDGER`` or a
+            file in the user's cache folder; a path; or None for none. A `ChatModel` of your
+            own takes part if a path is given, and then its name must tell it from others.
+        config: all other choices as one object; single fields replace its own.
+        shared: also all fields of `RankerConfig`, e.g. ``scoring="expected"``.
 
     Attributes:
         config: the choices in effect.
@@ -67,7 +93,10 @@ class Ranker(ABC):
             the limits and the budget of `config` kept.
 
     Raises:
-        ConfigError, ModelError: as `MCRanker`.
+        ConfigError: an option is unknown, impossible, or does not go with another.
+        AuthenticationFailed, ModelNotFound, DownloadError: there is no such model for you.
+        UnsupportedCapability: the model cannot do what the configuration needs.
+        PersonasError: the team or the prompt folder cannot be used.
     """
 
     name: ClassVar[str]
@@ -75,6 +104,18 @@ class Ranker(ABC):
 
     needs_model: ClassVar[bool] = True
     """True if it asks a model; if not, none is connected, fetched or recorded."""
+
+    roles: ClassVar[tuple[str, ...]] = ()
+    """The roles that may have a model of their own, out of `mcranker.models.ROLES`."""
+
+    takes_team: ClassVar[bool] = False
+    """True if ``team`` may be given."""
+
+    defaults: ClassVar[Mapping[str, Any]] = {}
+    """Values of fields of `RankerConfig` that are not given, where they differ from its own."""
+
+    keeps_deadline: ClassVar[bool] = False
+    """True if `_rank` returns by ``job.deadline`` what is known then; else it is cancelled."""
 
     writes_rubrics: bool = False
     """True if personas write criteria for it, so that ``criteria_examples`` apply."""
@@ -87,38 +128,50 @@ class Ranker(ABC):
     unexplained: ClassVar[str] = ""
     """Why its rankings have no reasons to ask for, as the end of a sentence; empty if they have."""
 
+    plan: TeamPlan = TeamPlan()
+    """Plan of its team; empty without one."""
+
     takes_instruction: bool = False
     """True if an ``instruction`` counts; if not, rankings with one are refused."""
 
-    def __init__(
-        self,
-        *,
-        model: ModelSpec | Roles = None,
-        base_url: str | None = None,
-        api_key: str | None = None,
-        ledger: LedgerSpec = "default",
-        config: RankerConfig | None = None,
-        **options: Unpack[RankerOptions],
-    ) -> None:
-        self.config = RankerConfig.of(config, options)
-        self._share_is_given = "first_stage_weight" in self.config.model_fields_set
+    def __init__(self, **shared: Unpack[RankerKeywords]) -> None:
+        options: dict[str, Any] = dict(shared)
+        given = {name: options.pop(name, default) for name, default in self._keywords().items()}
+        if options.get("team_size", 0) is None:
+            del options["team_size"]
+        config = given["config"]
+        known = getattr(config, "model_fields_set", ())
+        unset = {name: value for name, value in self.defaults.items() if name not in known}
+        self.team = None if given.get("team") is None else as_team(given["team"])
+        config = RankerConfig.of(config, {**unset, **options})
+        self._share_is_given = "first_stage_weight" in config.model_fields_set
+        self.config = self._prepare(config)
         if self.config.criteria_examples and not self.writes_rubrics:
             raise ConfigError(
                 f"criteria_examples={self.config.criteria_examples} shows rubrics to those who "
                 f"write criteria, and none do for ranker={self.name!r} as it is set up; leave "
                 "it out, or use MCRanker"
             )
-        self._check_relevance()
-        self.models = NO_MODELS
-        if self.needs_model:
-            self.models = connect_roles(
-                model if isinstance(model, Roles) else Roles(model),
-                config=self.config,
-                base_url=base_url,
-                api_key=api_key,
-                ledger=ledger,
-            )
-        self._bridge = Bridge(self.models.aclose)
+        self._check_relevance(self.config)
+        self._memory = Memory()
+        self.models = self._connect(given)
+        self._bridge = Bridge(self.models.aclose)  # not of the ranker, which could not be dropped
+        self._adapt()
+
+    def _prepare(self, config: RankerConfig) -> RankerConfig:
+        """Check the configuration and complete it, before any model is connected."""
+        return config
+
+    def _connect(self, given: Mapping[str, Any]) -> Models:
+        """Connect the models; `given` has the keywords that are no fields of the configuration."""
+        if not self.needs_model:
+            return NO_MODELS
+        roles = {role: given[f"{role}_model"] for role in self.roles}
+        where = {name: given[name] for name in ("base_url", "api_key", "ledger")}
+        return connect_roles(Roles(given["model"], **roles), config=self.config, **where)
+
+    def _adapt(self) -> None:  # noqa: B027 - few need it
+        """Adapt the configuration to what the models can do."""
 
     @classmethod
     def asks_models(cls, options: Mapping[str, Any]) -> bool:
@@ -128,18 +181,27 @@ class Ranker(ABC):
     @classmethod
     def takes(cls) -> dict[str, Any]:
         """Return the constructor's options and defaults; None for the fields of `RankerConfig`."""
-        taken: dict[str, Any] = {}
+        own: dict[str, Any] = {}
         for owner in (each for each in cls.__mro__ if "__init__" in vars(each)):
             parameters = inspect.signature(owner).parameters.values()
-            taken = {each.name: each.default for each in parameters} | taken
-            rest = next((each for each in parameters if each.kind is each.VAR_KEYWORD), None)
-            if rest is None:
-                break
-            del taken[rest.name]
-            if "RankerOptions" in str(rest.annotation):
-                return {**dict.fromkeys(RankerConfig.model_fields), **taken}
+            names = {
+                each.name: each.default for each in parameters if each.kind != each.VAR_KEYWORD
+            }
+            own = names | own
+            if len(names) == len(parameters):
+                return own
             # Other keywords are handed to the class above.
-        return taken
+            if owner is Ranker:
+                break
+        return {**dict.fromkeys(RankerConfig.model_fields), **cls._keywords(), **own}
+
+    @classmethod
+    def _keywords(cls) -> dict[str, Any]:
+        """Return the shared keywords with their defaults, without the fields of `RankerConfig`."""
+        team = ("team",) if cls.takes_team else ()
+        models = ("model", *(f"{role}_model" for role in cls.roles))
+        none = dict.fromkeys((*models, "base_url", "api_key", *team, "config"))
+        return {**none, "ledger": "default"}
 
     @property
     def parts(self) -> Sequence[Ranker]:
@@ -149,42 +211,36 @@ class Ranker(ABC):
     @property
     def prompt_hashes(self) -> Mapping[str, str]:
         """Prompt -> SHA-256 of its text; empty for a ranker without prompts."""
+        return self.hashes_for(self.config)
+
+    def hashes_for(self, config: RankerConfig) -> Mapping[str, str]:
+        """`prompt_hashes` with that configuration, which has the options of a call."""
         return {}
 
     @abstractmethod
-    async def _rank(
-        self, query: Query, passages: tuple[Passage, ...], emit: Emit | None
-    ) -> Ranking:
-        """Rank at least one passage; `emit`, if given, receives events.
+    async def _rank(self, job: Job) -> Ranking:
+        """Rank at least one passage.
 
         An estimate runs this too, with models that make up their replies.
         """
 
-    def ranking_by_scores(
-        self,
-        query: Query,
-        passages: Sequence[Passage],
-        scores: Sequence[float | None],
-        *,
-        calls: UsageTable | None = None,
-    ) -> Ranking:
+    def ranking_by_scores(self, job: Job, scores: Sequence[float | None]) -> Ranking:
         """Return a `Ranking` by falling score; equal scores keep their first-stage order.
 
         Args:
-            query: what was asked.
-            passages: in first-stage order.
+            job: what was asked; its `calls` are the ranking's.
             scores: of the first N passages, the higher the better. Passages with None,
                 and those beyond the last score, follow in first-stage order without a score.
-            calls: what was asked of models.
 
         Raises:
             ValueError: there are more scores than passages, one is not finite, or one of a ranker
                 with `absolute` is not from 0 to 1.
         """
+        count = len(job.passages)
         known = {place: score for place, score in enumerate(scores) if score is not None}
-        if len(scores) > len(passages) or not all(map(math.isfinite, known.values())):
+        if len(scores) > count or not all(map(math.isfinite, known.values())):
             raise ValueError(
-                f"{len(scores)} scores for {len(passages)} passages; give a finite number or "
+                f"{len(scores)} scores for {count} passages; give a finite number or "
                 "None for each passage that was scored"
             )
         if self.absolute and not all(0 <= score <= 1 for score in known.values()):
@@ -192,37 +248,27 @@ class Ranker(ABC):
                 f"scores from {min(known.values()):g} to {max(known.values()):g}; "
                 f"{type(self).__name__}.absolute says that they are from 0 to 1"
             )
-        final = np.full(len(passages), math.nan)
+        final = np.full(count, math.nan)
         final[list(known)] = list(known.values())
-        ranking = self._ranking(query, passages, np.argsort(-final, kind="stable"), final, calls)
+        ranking = self._ranking(job, np.argsort(-final, kind="stable"), final)
         return replace(ranking, relevances=known) if self.absolute else ranking
 
-    def ranking_by_order(
-        self,
-        query: Query,
-        passages: Sequence[Passage],
-        order: Sequence[int],
-        *,
-        calls: UsageTable | None = None,
-    ) -> Ranking:
+    def ranking_by_order(self, job: Job, order: Sequence[int] = ()) -> Ranking:
         """Return a `Ranking` without scores.
 
         Args:
-            query: what was asked.
-            passages: in first-stage order.
-            order: places in `passages`, best first. Passages that are not in it follow in
+            job: what was asked; its `calls` are the ranking's.
+            order: places in ``job.passages``, best first. Passages that are not in it follow in
                 first-stage order.
-            calls: what was asked of models.
 
         Raises:
-            ValueError: a place is not one of `passages`, or is repeated.
+            ValueError: a place is not one of the passages, or is repeated.
         """
-        places = dict.fromkeys(order)
-        if len(places) < len(order) or not all(0 <= place < len(passages) for place in order):
-            raise ValueError(f"order={order!r}: give places from 0 to {len(passages) - 1}, once")
-        whole = [*order, *(place for place in range(len(passages)) if place not in places)]
-        final = np.full(len(passages), math.nan)
-        return self._ranking(query, passages, np.array(whole, dtype=np.intp), final, calls)
+        count, places = len(job.passages), dict.fromkeys(order)
+        if len(places) < len(order) or not all(0 <= place < count for place in order):
+            raise ValueError(f"order={order!r}: give places from 0 to {count - 1}, once")
+        whole = [*order, *(place for place in range(count) if place not in places)]
+        return self._ranking(job, np.array(whole, dtype=np.intp), np.full(count, math.nan))
 
     def rank(
         self,
@@ -278,41 +324,23 @@ class Ranker(ABC):
         )
 
     async def arank(
-        self,
-        query: str | Query,
-        docs: Docs,
-        *,
-        top_n: int | None = None,
-        min_relevance: float | None = None,
-        deadline: float | None = None,
-        instruction: str | None = None,
+        self, query: str | Query, docs: Docs, **options: Unpack[CallOptions]
     ) -> Ranking:
         """`rank` for callers with an event loop."""
-        ranker = self._limited_to(top_n, min_relevance, deadline, instruction)
-        return await ranker._ranked(query, docs, None)  # noqa: SLF001 - of this class
+        return await self._ranked(self._job(query, docs, options))
 
     def astream(
-        self,
-        query: str | Query,
-        docs: Docs,
-        *,
-        top_n: int | None = None,
-        min_relevance: float | None = None,
-        deadline: float | None = None,
-        instruction: str | None = None,
+        self, query: str | Query, docs: Docs, **options: Unpack[CallOptions]
     ) -> Stream[Event]:
         """The events of ranking one query, the last of which is `RankingDone`.
 
         An async iterator; leaving it cancels the work. Arguments and errors are those of `rank`.
         """
-        ranker = self._limited_to(top_n, min_relevance, deadline, instruction)
-        checked, passages = as_query(query), as_passages(docs)
+        job = self._job(query, docs, options)
 
         async def produce(send: Callable[[Event], Awaitable[None]]) -> None:
-            ranking = await ranker._checked_rank(  # noqa: SLF001 - of this class
-                checked, passages, send
-            )
-            await send(RankingDone(checked.id, ranking))
+            ranking = await self._ranked(replace(job, emit=send))
+            await send(RankingDone(job.query.id, ranking))
 
         return Stream(produce)
 
@@ -348,16 +376,17 @@ class Ranker(ABC):
         self, ranking: Ranking, top: int = 10, *, deadline: float | None = None
     ) -> Ranking:
         """`explain` for callers with an event loop."""
+        self.check_reasons(top)
+        return await self._explained(ranking, top, self.models, deadline)
+
+    async def _explained(
+        self, ranking: Ranking, top: int, models: Models, deadline: float | None = None
+    ) -> Ranking:
         from mcranker.method.reasons import explain  # needed by few
 
-        self.check_reasons(top)
+        prompts = PromptSet.load(self.config.prompts)
         return await explain(
-            ranking,
-            top,
-            config=self.config,
-            models=self.models,
-            prompts=PromptSet.load(self.config.prompts),
-            deadline=deadline,
+            ranking, top, config=self.config, models=models, prompts=prompts, deadline=deadline
         )
 
     def estimate_explain(self, ranking: Ranking, top: int = 10) -> Estimate:
@@ -366,12 +395,15 @@ class Ranker(ABC):
 
     async def aestimate_explain(self, ranking: Ranking, top: int = 10) -> Estimate:
         """`estimate_explain` for callers with an event loop."""
-        forecast = Forecast(self.config)
-        await self._double(forecast.models(self.models)).aexplain(ranking, top)
-        forecast.end_query(ranking.passages)
-        return forecast.estimate()
+        self.check_reasons(top)
+        estimator = Estimator(self.config)
+        await self._explained(ranking, top, estimator.models(self.models))
+        estimator.end_query(ranking.passages)
+        return estimator.estimate()
 
-    def rank_many(self, work: Iterable[tuple[str | Query, Docs]]) -> Iterator[RankedQuery]:
+    def rank_many(
+        self, work: Iterable[tuple[str | Query, Docs]], **options: Unpack[CallOptions]
+    ) -> Iterator[RankedQuery]:
         """Rank many queries; results come as they finish.
 
         ``config.query_concurrency`` queries are in progress at once, and `work` is read no
@@ -379,8 +411,9 @@ class Ranker(ABC):
         ``query_concurrency`` is set, they are no more than the prompt prefixes that the
         scoring model keeps, since queries that take turns would drive out each other's: one
         with the local engine. A query that fails is reported in its place; the others go on.
+        `options` are those of `rank`, for each query.
         """
-        stream = self.arank_many(work)
+        stream = self.arank_many(work, **options)
         loop = self._bridge.loop()
         end = object()
 
@@ -394,7 +427,12 @@ class Ranker(ABC):
             loop.leave(stream.aclose)
 
     def arank_many(
-        self, work: Work, *, emit: Emit | None = None, reasons: int = 0
+        self,
+        work: Work,
+        *,
+        emit: Emit | None = None,
+        reasons: int = 0,
+        **options: Unpack[CallOptions],
     ) -> Stream[RankedQuery]:
         """`rank_many` as an async iterator; leaving it cancels what is in progress.
 
@@ -403,6 +441,7 @@ class Ranker(ABC):
             emit: takes the events of all queries as they happen, without `RankingDone`.
             reasons: passages of each query to `explain`; where that fails, the log says why, and
                 the ranking has none.
+            options: those of `rank`, for each query.
 
         Raises:
             ConfigError: as `explain`, if `reasons` are asked for.
@@ -410,7 +449,7 @@ class Ranker(ABC):
         self.check_reasons(reasons)
 
         async def rank(query: str | Query, docs: Docs) -> Ranking:
-            ranking = await self._ranked(query, docs, emit)
+            ranking = await self._ranked(self._job(query, docs, options, emit))
             try:
                 return await self.aexplain(ranking, reasons) if reasons else ranking
             except (ModelError, BudgetExceeded) as error:
@@ -440,8 +479,7 @@ class Ranker(ABC):
         self, query: str | Query, docs: Docs, *, instruction: str | None = None, reasons: int = 0
     ) -> Estimate:
         """`estimate` for callers with an event loop."""
-        ranker = self._limited_to(instruction=instruction)
-        return await ranker.aestimate_many([(query, docs)], reasons=reasons)
+        return await self._estimated([(query, docs)], {"instruction": instruction}, None, reasons)
 
     def estimate_many(
         self,
@@ -471,36 +509,31 @@ class Ranker(ABC):
         self, work: Work, *, counted: set[bytes] | None = None, reasons: int = 0
     ) -> Estimate:
         """`estimate_many` for callers with an event loop."""
-        self._check_instruction()
+        return await self._estimated(work, {}, counted, reasons)
+
+    async def _estimated(
+        self, work: Work, options: CallOptions, counted: set[bytes] | None, reasons: int
+    ) -> Estimate:
         self.check_reasons(reasons)
-        forecast = Forecast(self.config, counted)
-        double = self._double(forecast.models(self.models))
+        estimator = Estimator(self.config, counted)
+        models, memory = estimator.models(self.models), self._memory.copy()
         async for query, docs in each_of(work):
-            checked, passages = as_query(query), as_passages(docs)
-            if passages and self.needs_model:
-                ranker = double._with_share_of(passages)  # noqa: SLF001 - of this class
-                # A query whose recruiter's unusable answers are in the ledger ends early.
-                with contextlib.suppress(ReplyError):
-                    ranking = await ranker._rank(  # noqa: SLF001 - of this class
-                        checked, passages, None
-                    )
-                    if reasons:
-                        await ranker.aexplain(ranking, reasons)
-                forecast.end_query(passages, self._fewest(passages))
-        return forecast.estimate()
+            job = self._job(query, docs, options)
+            if not (job.passages and self.needs_model):
+                continue
+            config = job.config.model_copy(update=_WHILE_ESTIMATING)
+            job = replace(job, config=config, models=models, memory=memory, estimated=True)
+            # A query whose recruiter's unusable answers are in the ledger ends early.
+            with contextlib.suppress(ReplyError):
+                ranking = await self._rank(job)
+                if reasons:
+                    await self._explained(ranking, reasons, models)
+            estimator.end_query(job.passages, self._fewest(job.passages))
+        return estimator.estimate()
 
     def _fewest(self, passages: Sequence[Passage]) -> int | None:
         """Return the fewest answers about passages that a judge gives; None if all are counted."""
         return None
-
-    def _double(self, models: Models) -> Self:
-        """Return a copy with other models, which makes every call and leaves no trace here."""
-        double = copy.copy(self)
-        double.models = models
-        double.config = self.config.model_copy(
-            update={"top_k": None, "missing": "lowest", "deadline": None, "on_failure": "error"}
-        )
-        return double
 
     def check_reasons(self, top: int) -> None:
         """Refuse to `explain` rankings without reasons; 0 passages are always allowed.
@@ -522,52 +555,44 @@ class Ranker(ABC):
                 "whose judges score passages, such as MCRanker, with a chat model"
             )
 
-    def _check_instruction(self) -> None:
-        if self.config.instruction and not self.takes_instruction:
+    def _job(
+        self,
+        query: str | Query,
+        docs: Docs,
+        options: CallOptions | None = None,
+        emit: Emit | None = None,
+    ) -> Job:
+        """Return the job of a call, checked.
+
+        Without its default share of the first stage, if that gave no scores.
+        """
+        given = {name: value for name, value in (options or {}).items() if value is not None}
+        if strange := given.keys() - CallOptions.__annotations__.keys():
+            raise TypeError(f"a call takes no option {min(strange)!r}; give it to the ranker")
+        config = RankerConfig.of(self.config, given)
+        if given:
+            self._check_relevance(config)
+        job = Job(
+            as_query(query), as_passages(docs), config, self.models, emit, memory=self._memory
+        )
+        if config.instruction and not self.takes_instruction:
             raise ConfigError(
-                f"instruction={shown(self.config.instruction)}: ranker={self.name!r} as it is set "
+                f"instruction={shown(config.instruction)}: ranker={self.name!r} as it is set "
                 "up takes none; leave it out, or use a ranker whose judges have criteria, such as "
                 "MCRanker or DirectRanker"
             )
-
-    def _limited_to(
-        self,
-        top_n: int | None = None,
-        min_relevance: float | None = None,
-        deadline: float | None = None,
-        instruction: str | None = None,
-    ) -> Self:
-        """This ranker with options of a single call; None for those of the configuration."""
-        given = {
-            "top_n": top_n,
-            "min_relevance": min_relevance,
-            "deadline": deadline,
-            "instruction": instruction,
-        }
-        given = {name: value for name, value in given.items() if value is not None}
-        if not given:
-            return self
-        limited = copy.copy(self)
-        limited.config = RankerConfig.of(self.config, given)
-        limited._check_relevance()  # noqa: SLF001 - of this class
-        return limited
-
-    def _with_share_of(self, passages: Sequence[Passage]) -> Self:
-        """This ranker without its default share of the first stage, if that gave no scores."""
-        weight, judged = self.config.first_stage_weight, passages[: self.config.depth]
+        weight, judged = config.first_stage_weight, job.passages[: config.depth]
         if not weight or all(each.score is not None for each in judged):
-            return self
+            return job
         if self._share_is_given:
             check_first_stage(weight, judged)
-        changed = copy.copy(self)
-        changed.config = RankerConfig.of(self.config, {"first_stage_weight": 0.0})
-        return changed
+        return replace(job, config=RankerConfig.of(config, {"first_stage_weight": 0.0}))
 
-    def _check_relevance(self) -> None:
+    def _check_relevance(self, config: RankerConfig) -> None:
         """Refuse a threshold if this ranker gives no relevance."""
-        if self.config.min_relevance is not None and not self.absolute:
+        if config.min_relevance is not None and not self.absolute:
             raise ConfigError(
-                f"min_relevance={self.config.min_relevance} needs a relevance, and "
+                f"min_relevance={config.min_relevance} needs a relevance, and "
                 f"ranker={self.name!r} gives an order alone; leave it out and set top_n=, or use "
                 "a ranker that scores passages, such as 'mcranker' or 'direct'"
             )
@@ -579,108 +604,67 @@ class Ranker(ABC):
             return wanted
         return min(slots, wanted)
 
-    async def _ranked(self, query: str | Query, docs: Docs, emit: Emit | None) -> Ranking:
-        return await self._checked_rank(as_query(query), as_passages(docs), emit)
+    async def _ranked(self, job: Job) -> Ranking:
+        """Return what `_rank` returns in time, or the first-stage order; log what is missing.
 
-    async def _checked_rank(
-        self, query: Query, passages: tuple[Passage, ...], emit: Emit | None
-    ) -> Ranking:
-        self._check_instruction()
-        if not passages:
-            empty = self.ranking_by_scores(query, (), ())
+        The deadline, failures of the model, the span and the time are dealt with here.
+        """
+        if not job.passages:
+            empty = self.ranking_by_order(job)
             return replace(empty, prompt_hashes={}, seconds={"total": 0.0})
-        ranker = self._with_share_of(passages)
-        with ranking_span(
-            self.name, query, passages, config=ranker.config, models=self.models
-        ) as done:
-            ranking = await ranker._told_rank(query, passages, emit)  # noqa: SLF001 - of this class
+        config, query, started = job.config, job.query, time.perf_counter()
+        if config.deadline is not None:
+            job = replace(job, deadline=anyio.current_time() + config.deadline)
+        with ranking_span(self.name, query, job.passages, config=config, models=job.models) as done:
+            ranking: Ranking | None = None
+            try:
+                with anyio.CancelScope(deadline=math.inf if self.keeps_deadline else job.deadline):
+                    ranking = await self._rank(job)
+            except ModelError as error:
+                if config.on_failure == "error" or isinstance(error, FATAL_ERRORS):
+                    raise
+                ranking = replace(self.ranking_by_order(job), failure=str(error))
+            if ranking is None:
+                ranking = replace(self.ranking_by_order(job), partial=True)
+            if "total" not in ranking.seconds:
+                seconds = {**ranking.seconds, "total": time.perf_counter() - started}
+                ranking = replace(ranking, seconds=seconds)
+            if ranking.failure:
+                about = query.id or query.text[:80]
+                logger.warning("query %r keeps its first-stage order: %s", about, ranking.failure)
+            if missing := ranking.missing:
+                logger.warning(
+                    "%d of %d scores are missing; the first: %s of passage %r: %s",
+                    len(missing),
+                    ranking.matrix.values.size,
+                    missing[0].persona,
+                    missing[0].doc_id,
+                    missing[0].reason,
+                )
             done(ranking)
             return ranking
 
-    async def _told_rank(
-        self, query: Query, passages: tuple[Passage, ...], emit: Emit | None
-    ) -> Ranking:
-        """Return `_rank_in_time`, and log what is missing."""
-        started = time.perf_counter()
-        try:
-            ranking = await self._rank_in_time(query, passages, emit)
-        except ModelError as error:
-            ranking = self._instead_of(error, query, passages, None)
-        if ranking.failure:
-            logger.warning(
-                "query %r keeps its first-stage order: %s",
-                query.id or query.text[:80],
-                ranking.failure,
-            )
-        if "total" not in ranking.seconds:
-            seconds = {**ranking.seconds, "total": time.perf_counter() - started}
-            ranking = replace(ranking, seconds=seconds)
-        missing = ranking.missing
-        if missing:
-            logger.warning(
-                "%d of %d scores are missing; the first: %s of passage %r: %s",
-                len(missing),
-                ranking.matrix.values.size,
-                missing[0].persona,
-                missing[0].doc_id,
-                missing[0].reason,
-            )
-        return ranking
-
-    async def _rank_in_time(
-        self, query: Query, passages: tuple[Passage, ...], emit: Emit | None
-    ) -> Ranking:
-        """`_rank`, or the first-stage order at the deadline; overridden to keep partial results."""
-        with anyio.move_on_after(self.config.deadline):
-            return await self._rank(query, passages, emit)
-        return replace(self.ranking_by_order(query, passages, range(len(passages))), partial=True)
-
-    def _instead_of(
-        self,
-        error: ModelError,
-        query: Query,
-        passages: Sequence[Passage],
-        calls: UsageTable | None,
-    ) -> Ranking:
-        """The first-stage order, with the failure noted, if the configuration wants that.
-
-        Raises:
-            ModelError: the error, if not, or if it is one that fails all queries alike.
-        """
-        if self.config.on_failure == "error" or isinstance(error, FATAL_ERRORS):
-            raise error
-        order = self.ranking_by_order(query, passages, range(len(passages)), calls=calls)
-        return replace(order, failure=str(error))
-
-    def _ranking(
-        self,
-        query: Query,
-        passages: Sequence[Passage],
-        order: NDArray[np.intp],
-        final: NDArray[np.float64],
-        calls: UsageTable | None,
-    ) -> Ranking:
-        calls = UsageTable() if calls is None else calls
+    def _ranking(self, job: Job, order: NDArray[np.intp], final: NDArray[np.float64]) -> Ranking:
         return Ranking(
-            query=query,
-            passages=tuple(passages),
+            query=job.query,
+            passages=job.passages,
             order=order,
             final=final,
             absolute=self.absolute,
-            matrix=ScoreMatrix.empty(len(passages), 0),
+            matrix=ScoreMatrix.empty(len(job.passages), 0),
             personas=(),
             team=None,
             ranker=self.name,
-            config=self.config.recorded(),
-            models=self._models_used(calls),
-            prompt_hashes=self.prompt_hashes,
-            calls=calls,
+            config=job.config.recorded(),
+            models=self._models_used(job),
+            prompt_hashes=self.hashes_for(job.config),
+            calls=job.calls,
             seconds={},
         )
 
-    def _models_used(self, calls: UsageTable) -> Mapping[str, str]:
-        used = {stage for stage, _, _ in (*calls, *calls.reused)}
-        return {role: self.models.names[role] for stage, role in _ROLE_OF.items() if stage in used}
+    def _models_used(self, job: Job) -> Mapping[str, str]:
+        used = {stage for stage, _, _ in (*job.calls, *job.calls.reused)}
+        return {role: job.models.names[role] for stage, role in _ROLE_OF.items() if stage in used}
 
     def close(self) -> None:
         """Release connections, processes and threads."""
@@ -712,3 +696,25 @@ class Ranker(ABC):
         traceback: TracebackType | None,
     ) -> None:
         await self.aclose()
+
+
+def refuse(config: RankerConfig, only: Mapping[str, object], why: str) -> None:
+    """Refuse options that are set to another value than the only one, or to any if that is None.
+
+    Raises:
+        ConfigError: one is.
+    """
+    for name, value in only.items():
+        given = getattr(config, name)
+        if name in config.model_fields_set and given != value:
+            raise ConfigError(f"{name}={given!r} {why}")
+
+
+def demand(chat: ChatModel, capability: str, lack: str) -> None:
+    """Refuse a model without a capability.
+
+    Raises:
+        UnsupportedCapability: it has not; its message is the model's name and `lack`.
+    """
+    if not getattr(chat.capabilities, capability):
+        raise UnsupportedCapability(f"{chat.name} {lack}", model=chat.name)

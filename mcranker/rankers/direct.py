@@ -8,14 +8,13 @@ from typing import ClassVar, Unpack
 from mcranker.config import RankerConfig
 from mcranker.errors import ConfigError
 from mcranker.method.annotator import ScorePassage, ScorePrompt, Scores, TakesScores
-from mcranker.method.panel import Panel
-from mcranker.method.questions import DirectSheet
+from mcranker.method.panel import BatchJudge
+from mcranker.method.questions import DirectQuestions
 from mcranker.method.rubric_text import judge_without_team
-from mcranker.method.seats import TeamSpec
 from mcranker.method.session import Session
-from mcranker.method.team import score_by_judge
-from mcranker.models import LedgerSpec, ModelSpec, Roles
-from mcranker.options import RankerOptions
+from mcranker.method.team import assemble, score_by_judge
+from mcranker.options import RankerKeywords
+from mcranker.rankers.base import refuse
 from mcranker.rankers.pointwise import PointwiseRanker
 from mcranker.ranking import Ranking
 from mcranker.runtime.actor import Actor
@@ -34,58 +33,42 @@ class DirectRanker(PointwiseRanker):
     Args:
         with_criteria: put a team's criteria into the prompt; the team is recruited and
             writes its rubrics as for `MCRanker`, unless `team` is given.
-        team_size: personas whose criteria are used, the NLP scientist included; as for
-            `MCRanker`, recruits join `team` up to it.
-        model: plays all roles that have no model of their own, as for `MCRanker`.
-        recruiter_model: recruits, with `with_criteria`.
-        criteria_model: writes rubrics, with `with_criteria`.
-        scoring_model: scores the passages.
-        base_url: of an OpenAI- or Anthropic-compatible server.
-        api_key: instead of the environment's.
-        team: whose criteria are used, as for `MCRanker`.
-        ledger: the file that keeps every answer, as for `MCRanker`.
-        config: all other choices as one object; `options` replace single fields.
-        options: fields of `RankerConfig`.
+        shared: the keywords of all rankers, see `Ranker`. `team_size` is that of the team whose
+            criteria are used; as for `MCRanker`, recruits join `team` up to it.
 
     Raises:
-        ConfigError, ModelError, PersonasError: as `MCRanker`.
+        ConfigError, ModelError, PersonasError: as `Ranker`.
     """
 
     name: ClassVar[str] = "direct"
-    takes_instruction = True
+    roles = ("recruiter", "criteria", "scoring")
+    takes_team = takes_instruction = True
 
-    def __init__(
-        self,
-        *,
-        with_criteria: bool = False,
-        team_size: int | None = None,
-        model: ModelSpec = None,
-        recruiter_model: ModelSpec = None,
-        criteria_model: ModelSpec = None,
-        scoring_model: ModelSpec = None,
-        base_url: str | None = None,
-        api_key: str | None = None,
-        team: TeamSpec | None = None,
-        ledger: LedgerSpec = "default",
-        config: RankerConfig | None = None,
-        **options: Unpack[RankerOptions],
-    ) -> None:
-        chosen = RankerConfig.of(config, options, team_size=team_size)
-        _refuse_team_options(chosen)
-        self.with_criteria = with_criteria or team is not None
-        super().__init__(
-            chosen,
-            Roles(model, recruiter_model, criteria_model, scoring_model),
-            base_url=base_url,
-            api_key=api_key,
-            team=team,
-            ledger=ledger,
-            needs_team=self.with_criteria,
-            prompt="direct_with_criteria" if self.with_criteria else "direct",
+    def __init__(self, *, with_criteria: bool = False, **shared: Unpack[RankerKeywords]) -> None:
+        self.with_criteria = self.by_team = with_criteria or shared.get("team") is not None
+        self.prompt = "direct_with_criteria" if self.with_criteria else "direct"
+        super().__init__(**shared)
+
+    def _prepare(self, config: RankerConfig) -> RankerConfig:
+        # Options that need several personas' scores are refused, not ignored silently.
+        if config.scoring_class.needs_rubric:
+            raise ConfigError(
+                f'scoring="{config.scoring}" scores by each persona\'s rubric, which DIRECT has '
+                "not; use MCRanker, or with_criteria=True to put the criteria into the prompt"
+            )
+        if config.questions == "per_criterion":
+            raise ConfigError(
+                'questions="per_criterion" asks by each persona\'s rubric, which DIRECT has not; '
+                'use questions="per_persona", or MCRanker'
+            )
+        one_judge = (
+            "combines the scores of a team, and DIRECT has one judge; leave it out, or use MCRanker"
         )
+        refuse(config, {"ensemble": "sum"}, one_judge)
+        return super()._prepare(config)
 
     async def _run(self, session: Session) -> Ranking:
-        members = await self.assemble(session) if self.with_criteria else ()
+        members = await assemble(session) if self.with_criteria else []
         judges = members or judge_without_team(session.config.instruction)
         if session.config.questions is None:
             prompt = ScorePrompt.direct(judges, session)
@@ -93,9 +76,9 @@ class DirectRanker(PointwiseRanker):
                 session, JUDGE, lambda ensembler: DirectJudge(prompt, JUDGE, session, ensembler)
             )
         else:
-            sheet = DirectSheet(judges, session)
+            sheet = DirectQuestions(judges, session)
             scored = await score_by_judge(
-                session, JUDGE, lambda ensembler: Panel(sheet, [None], session, ensembler)
+                session, JUDGE, lambda ensembler: BatchJudge(sheet, [None], session, ensembler)
             )
         return self.build_ranking(session, replace(scored, members=members))
 
@@ -123,22 +106,3 @@ class DirectJudge(Actor[ScorePassage, None]):
     async def _score(self, message: ScorePassage) -> None:
         score = await self._prompt.score(self._session.passage(message.row), self._name)
         await self._ensembler.tell(Scores(message.row, 0, (score,)))
-
-
-def _refuse_team_options(config: RankerConfig) -> None:
-    """Refuse options that need several personas' scores, instead of ignoring them silently."""
-    if config.scoring_class.needs_rubric:
-        raise ConfigError(
-            f'scoring="{config.scoring}" scores by each persona\'s rubric, which DIRECT has not; '
-            "use MCRanker, or with_criteria=True to put the criteria into the prompt"
-        )
-    if config.questions == "per_criterion":
-        raise ConfigError(
-            'questions="per_criterion" asks by each persona\'s rubric, which DIRECT has not; use '
-            'questions="per_persona", or MCRanker'
-        )
-    if config.ensemble != "sum":
-        raise ConfigError(
-            f"ensemble={config.ensemble!r} combines the scores of a team, and DIRECT has one "
-            "judge; leave it out, or use MCRanker"
-        )

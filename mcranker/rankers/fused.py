@@ -20,14 +20,15 @@ from mcranker.errors import ConfigError, InputError, ModelError
 from mcranker.estimate import Estimate
 from mcranker.events import Emit, Event, PassagesCompared, PassageScored, RankingStarted
 from mcranker.fusion import min_max, reciprocal_rank, summed, weighted
-from mcranker.inputs import as_passages
+from mcranker.job import Job
 from mcranker.logs import safe_logger
-from mcranker.models import LedgerSpec, ModelSpec, joined, paid_from
-from mcranker.options import RankerOptions
+from mcranker.models import Models, joined, paid_from
+from mcranker.options import CallOptions, RankerKeywords
 from mcranker.paths import is_file
 from mcranker.rankers import RANKERS
 from mcranker.rankers.base import Ranker
 from mcranker.rankers.dispatch import FATAL_ERRORS, Work, each_of
+from mcranker.rankers.sorting import added_up
 from mcranker.ranking import Ranking
 from mcranker.runtime.bridge import Bridge, task_group
 from mcranker.trec import Run, read_trec
@@ -70,13 +71,9 @@ class FusedRanker(Ranker):
         members: two or more, see `MemberSpec`. Runs are read by query id.
         method: ``"rrf"`` or ``"interpolate"``.
         weights: one a member, 0 or more, at least one of them above 0; None for 1 each.
-        model: of the rankers that are made by name, as for `MCRanker`.
-        base_url: of an OpenAI- or Anthropic-compatible server, for them.
-        api_key: instead of the environment's, for them.
-        ledger: the file that keeps every answer, for them.
-        config: all other choices as one object; `options` replace single fields. ``top_n``,
-            ``min_relevance``, ``on_failure`` and ``deadline`` are about the fused ranking.
-        options: fields of `RankerConfig`.
+        shared: the keywords of all rankers, see `Ranker`: for members that are made by name.
+            ``top_n``, ``min_relevance``, ``on_failure`` and ``deadline`` are about the fused
+            ranking.
 
     Raises:
         ConfigError: fewer than two members; one that is unknown, or refuses an option; a method or
@@ -87,6 +84,8 @@ class FusedRanker(Ranker):
 
     name: ClassVar[str] = "fused"
     unexplained: ClassVar[str] = "it joins rankings, whose judges are not its own"
+    keeps_deadline = True  # the members do, and so what each has by then
+    writes_rubrics = True  # a member may; others refuse to
 
     def __init__(
         self,
@@ -94,30 +93,32 @@ class FusedRanker(Ranker):
         members: Sequence[MemberSpec] = (),
         method: Method = "rrf",
         weights: Sequence[float] | None = None,
-        model: ModelSpec = None,
-        base_url: str | None = None,
-        api_key: str | None = None,
-        ledger: LedgerSpec = "default",
-        config: RankerConfig | None = None,
-        **options: Unpack[RankerOptions],
+        **shared: Unpack[RankerKeywords],
     ) -> None:
-        self.config = RankerConfig.of(config, options)
         self.method, self.weights = _checked(members, method, weights)
-        unset = {name: RankerConfig.model_fields[name].default for name in _OWN}
-        shared = {"model": model, "base_url": base_url, "api_key": api_key, "ledger": ledger}
+        self._specs = members
+        super().__init__(**shared)
+        self.takes_instruction = all(part.takes_instruction for part in self.parts)
+        parts = self.parts
+
+        async def release() -> None:
+            for part in parts:
+                await part.models.aclose()
+
+        self._bridge = Bridge(release)
+
+    def _connect(self, given: Mapping[str, Any]) -> Models:
+        shared = {name: given[name] for name in ("model", "base_url", "api_key", "ledger")}
         kept = {
             each: getattr(self.config, each)
             for each in self.config.model_fields_set
-            if each not in unset
+            if each not in _OWN
         }
-        self.members = _named_apart([_made(spec, shared, kept) for spec in members])
+        self.members = _named_apart([_made(spec, shared, kept) for spec in self._specs])
         made = [each.ranker for each in self.members if each.ranker is not None and each.made]
         for part in made[1:]:
             part.models = paid_from(part.models, made[0].models.budget)
-        # Not the constructor of the class above, which connects models of its own.
-        self.models = joined([part.models for part in self.parts if part.needs_model])
-        self.takes_instruction = all(part.takes_instruction for part in self.parts)
-        self._bridge = Bridge(self._release)
+        return joined([part.models for part in self.parts if part.needs_model])
 
     @property
     def parts(self) -> tuple[Ranker, ...]:
@@ -131,8 +132,7 @@ class FusedRanker(Ranker):
         ]
         return any(kind in RANKERS.names and RANKERS.get(kind).needs_model for kind in kinds)
 
-    @property
-    def prompt_hashes(self) -> Mapping[str, str]:
+    def hashes_for(self, config: RankerConfig) -> Mapping[str, str]:
         hashes: dict[str, str] = {}
         for member in self.members:
             for prompt, value in member.ranker.prompt_hashes.items() if member.ranker else ():
@@ -141,90 +141,72 @@ class FusedRanker(Ranker):
                     hashes[f"{member.label}: {prompt}"] = value
         return hashes
 
-    async def aestimate_many(
-        self, work: Work, *, counted: set[bytes] | None = None, reasons: int = 0
+    async def _estimated(
+        self, work: Work, options: CallOptions, counted: set[bytes] | None, reasons: int
     ) -> Estimate:
         self.check_reasons(reasons)
-        self._check_instruction()
-        depth = self.config.depth
-        given = [(query, as_passages(docs)[:depth]) async for query, docs in each_of(work)]
+        jobs = [self._job(query, docs, options) async for query, docs in each_of(work)]
+        given = [(job.query, job.passages[: job.config.depth]) for job in jobs]
+        for_members = CallOptions(instruction=jobs[0].config.instruction or None) if jobs else {}
         counted = set() if counted is None else counted
         estimate = Estimate()
         for part in self.parts:
-            told = part._limited_to(  # noqa: SLF001 - a ranker too
-                instruction=self.config.instruction or None
+            estimate += await part._estimated(  # noqa: SLF001 - a ranker too
+                given, for_members, counted, 0
             )
-            estimate += await told.aestimate_many(given, counted=counted)
         return estimate
 
-    async def _rank(
-        self, query: Query, passages: tuple[Passage, ...], emit: Emit | None
-    ) -> Ranking:
-        started = time.perf_counter()
-        judged = passages[: self.config.depth]
-        if emit is not None:
-            await emit(RankingStarted(query.id, query.text, len(judged)))
-        events = _Events(emit)
+    async def _rank(self, job: Job) -> Ranking:
+        started, query = time.perf_counter(), job.query
+        judged = job.passages[: job.config.depth]
+        if job.emit is not None:
+            await job.emit(RankingStarted(query.id, query.text, len(judged)))
+        events = _Events(job.emit)
         found: dict[int, _List] = {}
 
         async def ask(place: int, member: _Member) -> None:
-            found[place] = await self._list_of(member, query, judged, events.of(place))
+            found[place] = await self._list_of(member, job, judged, events.of(place))
 
         async with task_group() as group:
             for place, member in enumerate(self.members):
                 group.start_soon(ask, place, member)
         lists = [found[place] for place in range(len(self.members))]
         failures = [each.failure for each in lists if each.asked]
-        calls = UsageTable()
         for each in lists:
-            calls.add_all(each.calls)
+            job.calls.add_all(each.calls)
         if failures and all(failures):
-            order = self.ranking_by_order(query, passages, range(len(passages)), calls=calls)
-            ranking = dataclasses.replace(order, failure=failures[0])
+            ranking = dataclasses.replace(self.ranking_by_order(job), failure=failures[0])
         else:
-            ranking = self._fused(query, passages, len(judged), lists, calls)
+            ranking = self._fused(job, len(judged), lists)
         return dataclasses.replace(ranking, seconds={"total": time.perf_counter() - started})
-
-    async def _rank_in_time(
-        self, query: Query, passages: tuple[Passage, ...], emit: Emit | None
-    ) -> Ranking:
-        # The members keep the deadline, and so what each has by then.
-        return await self._rank(query, passages, emit)
 
     def _queries_at_once(self) -> int:
         parts = (part._queries_at_once() for part in self.parts)  # noqa: SLF001 - rankers too
         return min([super()._queries_at_once(), *parts])
 
     async def _list_of(
-        self, member: _Member, query: Query, judged: tuple[Passage, ...], emit: Emit | None
+        self, member: _Member, job: Job, judged: tuple[Passage, ...], emit: Emit | None
     ) -> _List:
         if member.run is not None:
-            return _of_run(member.run, query, judged)
+            return _of_run(member.run, job.query, judged)
         if member.ranker is None:
             return _of_first_stage(judged)
-        ranker, limit = member.ranker, self.config.deadline
+        ranker, limit = member.ranker, job.config.deadline
         own = ranker.config.deadline
         sooner = limit if own is None or (limit is not None and limit < own) else None
-        ranker = ranker._limited_to(  # noqa: SLF001 - a ranker too
-            deadline=sooner, instruction=self.config.instruction or None
-        )
+        options = CallOptions(deadline=sooner, instruction=job.config.instruction or None)
+        part = ranker._job(job.query, judged, options, emit)  # noqa: SLF001 - a ranker too
         try:
-            ranking = await ranker._checked_rank(query, judged, emit)  # noqa: SLF001 - likewise
+            ranking = await ranker._ranked(part)  # noqa: SLF001 - likewise
         except ModelError as error:
-            if self.config.on_failure == "error" or isinstance(error, FATAL_ERRORS):
+            if job.config.on_failure == "error" or isinstance(error, FATAL_ERRORS):
                 raise
             logger.warning("%s is left out of the fusion: %s", member.label, error)
             return _List(asked=True, failure=str(error))
         return _of_ranking(ranking)
 
-    def _fused(
-        self,
-        query: Query,
-        passages: tuple[Passage, ...],
-        judged: int,
-        lists: Sequence[_List],
-        calls: UsageTable,
-    ) -> Ranking:
+    def _fused(self, job: Job, judged: int, lists: Sequence[_List]) -> Ranking:
+        passages = job.passages
         given = [
             weighted(each.given(self.method), weight)
             for each, weight in zip(lists, self.weights, strict=True)
@@ -242,7 +224,7 @@ class FusedRanker(Ranker):
         labels = [member.label for member in self.members]
         counts = [each.comparisons for each in lists if each.comparisons is not None]
         cuts = [each.cut for each in lists]
-        plain = self._ranking(query, passages, np.argsort(-final, kind="stable"), final, calls)
+        plain = self._ranking(job, np.argsort(-final, kind="stable"), final)
         return dataclasses.replace(
             plain,
             matrix=matrix,
@@ -261,16 +243,12 @@ class FusedRanker(Ranker):
             weak_judge=self.models.scoring.capabilities.weak_judge,
             partial=any(each.partial for each in lists),
             cut={place: max(cut.get(place, 0) for cut in cuts) for cut in cuts for place in cut},
-            comparisons=_added_up(counts) if counts else None,
+            comparisons=added_up(counts) if counts else None,
             members=tuple(
                 each.told(member, weight, len(passages))
                 for member, each, weight in zip(self.members, lists, self.weights, strict=True)
             ),
         )
-
-    async def _release(self) -> None:
-        for part in self.parts:
-            await part.models.aclose()
 
     def close(self) -> None:
         super().close()
@@ -287,9 +265,7 @@ def fuse(
     *members: MemberSpec,
     method: Method = "rrf",
     weights: Sequence[float] | None = None,
-    model: ModelSpec = None,
-    ledger: LedgerSpec = "default",
-    **options: Unpack[RankerOptions],
+    **shared: Unpack[RankerKeywords],
 ) -> FusedRanker:
     """A `FusedRanker` of these members.
 
@@ -300,16 +276,12 @@ def fuse(
         members: see `MemberSpec`.
         method: as for `FusedRanker`, and so for the others.
         weights: one a member.
-        model: of members that are made by name.
-        ledger: of them.
-        options: fields of `RankerConfig`.
+        shared: as for `FusedRanker`.
 
     Raises:
         ConfigError, RunError, ModelError, PersonasError: as `FusedRanker`.
     """
-    return FusedRanker(
-        members=members, method=method, weights=weights, model=model, ledger=ledger, **options
-    )
+    return FusedRanker(members=members, method=method, weights=weights, **shared)
 
 
 @dataclass(frozen=True, slots=True)
@@ -476,8 +448,7 @@ def _made(spec: MemberSpec, shared: Mapping[str, Any], kept: Mapping[str, Any]) 
     if name in RANKERS.names and not is_run:
         kind = RANKERS.get(name)
         takes = kind.takes()
-        strange = [each for each in options if each not in takes]
-        if strange:
+        if strange := [each for each in options if each not in takes]:
             raise ConfigError(f"the ranker {name!r} takes no option {strange[0]!r}")
         make = cast("Callable[..., Ranker]", kind)
         # Members rank all that they are given; how many come back is up to the fused ranker.
@@ -588,9 +559,3 @@ def _of_ranking(ranking: Ranking) -> _List:
         wanted=len(ranking.missing) + int(np.isfinite(ranking.matrix.values).sum()),
         partial=ranking.partial,
     )
-
-
-def _added_up(counts: Sequence[Comparisons]) -> Comparisons:
-    names = [each.name for each in dataclasses.fields(Comparisons) if each.name != "reason"]
-    sums = {name: sum(getattr(each, name) for each in counts) for name in names}
-    return Comparisons(**sums, reason=next((each.reason for each in counts if each.reason), ""))

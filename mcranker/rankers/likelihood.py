@@ -14,21 +14,21 @@ import math
 from collections.abc import Mapping
 from dataclasses import replace
 from importlib import resources
-from typing import Any, ClassVar, Unpack
+from typing import Any, ClassVar
 
 from mcranker.config import NO_YES, RankerConfig
-from mcranker.errors import ConfigError, UnsupportedCapability
+from mcranker.errors import ConfigError
 from mcranker.llm.chat import ChatReply
 from mcranker.method.annotator import ScorePrompt
-from mcranker.method.answers import Scoring
 from mcranker.method.session import Session
 from mcranker.method.team import score_by_judge
-from mcranker.models import LedgerSpec, ModelSpec, Roles, check_capabilities
-from mcranker.options import RankerOptions
+from mcranker.models import check_capabilities
+from mcranker.rankers.base import demand, refuse
 from mcranker.rankers.direct import DirectJudge
-from mcranker.rankers.pointwise import PointwiseRanker
+from mcranker.rankers.pointwise import NO_TEAM, PointwiseRanker
 from mcranker.ranking import Ranking
 from mcranker.replies.loose_json import Unreadable
+from mcranker.replies.scoring import Scoring
 from personas.ranking.types import Score
 from personas.sanitize import encodable
 from personas.templates import Template
@@ -39,50 +39,37 @@ DEFAULT_SCALE = 4
 
 _HEADINGS = ("Query", "Passage", "Output")
 _QG_HEADINGS = ("Passage", "Question")
-_NO_TEAM: Mapping[str, Any] = {"criteria": "none", "recruiting": "library"}
 
 
 class _LikelihoodRanker(PointwiseRanker):
-    def __init__(
-        self,
-        config: RankerConfig,
-        *,
-        model: ModelSpec,
-        base_url: str | None,
-        api_key: str | None,
-        ledger: LedgerSpec,
-    ) -> None:
-        for name, only in (("questions", None), ("passages_per_call", None), ("ensemble", "sum")):
-            _refuse(self.name, config, name, only)
-        super().__init__(
-            RankerConfig.of(config, _NO_TEAM),
-            Roles(model),
-            base_url=base_url,
-            api_key=api_key,
-            ledger=ledger,
-            needs_team=False,
-            prompt="direct",
-        )
-        self._prompt = _template(self._prompt_name)
+    defaults: ClassVar[Mapping[str, Any]] = {"scoring": "expected"}
 
-    @property
-    def _prompt_name(self) -> str:
+    only: ClassVar[Mapping[str, Any]] = {}
+    """Option -> the only value that has a meaning; None for none."""
+
+    fixed: ClassVar[Mapping[str, Any]] = {}
+
+    def _prepare(self, config: RankerConfig) -> RankerConfig:
+        of_others = {"questions": None, "passages_per_call": None, "ensemble": "sum"}
+        why = f"has no meaning for ranker={self.name!r}; leave it out, or use ranker='direct'"
+        refuse(config, {**of_others, **self.only}, why)
+        config = RankerConfig.of(config, {**NO_TEAM, **self.fixed})
+        self._file = self._template_name(config)
+        self._prompt = _template(self._file)
+        return super()._prepare(config)
+
+    def _template_name(self, config: RankerConfig) -> str:
         return self.name
 
-    @property
-    def prompt_hashes(self) -> Mapping[str, str]:
-        name = self._prompt_name
-        return {name: hashlib.sha256(_text(name).encode()).hexdigest()}
+    def hashes_for(self, config: RankerConfig) -> Mapping[str, str]:
+        return {self._file: hashlib.sha256(_text(self._file).encode()).hexdigest()}
 
     def _check_models(self) -> None:
-        scoring = self.models.scoring
-        if not scoring.capabilities.label_logprobs:
-            raise UnsupportedCapability(
-                f"{scoring.name} gives no log-probabilities, by which ranker={self.name!r} scores; "
-                "name a model that does, such as openai:gpt-4.1-mini or one of vLLM, or use "
-                "ranker='direct'",
-                model=scoring.name,
-            )
+        lack = (
+            f"gives no log-probabilities, by which ranker={self.name!r} scores; name a model that "
+            "does, such as openai:gpt-4.1-mini or one of vLLM, or use ranker='direct'"
+        )
+        demand(self.models.scoring, "label_logprobs", lack)
         super()._check_models()
 
     def _score_prompt(self, session: Session) -> ScorePrompt:
@@ -102,13 +89,8 @@ class RGYNRanker(_LikelihoodRanker):
 
     >>> RGYNRanker(model="openai:gpt-4.1-mini")
 
-    Args:
-        model: gives log-probabilities: OpenAI's models that do, vLLM, llama.cpp, ``local:NAME``.
-        base_url: of an OpenAI-compatible server.
-        api_key: instead of the environment's.
-        ledger: the file that keeps every answer, as for `MCRanker`.
-        config: all other choices as one object; `options` replace single fields.
-        options: fields of `RankerConfig`.
+    Its `model` gives log-probabilities: OpenAI's models that do, vLLM, llama.cpp, ``local:NAME``.
+    Other keywords are those of `Ranker`.
 
     Raises:
         ConfigError: an option that has no meaning here, such as ``scale``.
@@ -117,28 +99,8 @@ class RGYNRanker(_LikelihoodRanker):
     """
 
     name: ClassVar[str] = "rg_yn"
-
-    def __init__(
-        self,
-        *,
-        model: ModelSpec = None,
-        base_url: str | None = None,
-        api_key: str | None = None,
-        ledger: LedgerSpec = "default",
-        config: RankerConfig | None = None,
-        **options: Unpack[RankerOptions],
-    ) -> None:
-        chosen = RankerConfig.of(config, options)
-        for name, only in (("scoring", "expected"), ("labels", NO_YES), ("scale", None)):
-            _refuse(self.name, chosen, name, only)
-        fixed = {"scoring": "expected", "labels": NO_YES}
-        super().__init__(
-            RankerConfig.of(chosen, fixed),
-            model=model,
-            base_url=base_url,
-            api_key=api_key,
-            ledger=ledger,
-        )
+    only: ClassVar[Mapping[str, Any]] = {"scoring": "expected", "labels": NO_YES, "scale": None}
+    fixed: ClassVar[Mapping[str, Any]] = {"scoring": "expected", "labels": NO_YES}
 
 
 class RGSRanker(_LikelihoodRanker):
@@ -153,13 +115,7 @@ class RGSRanker(_LikelihoodRanker):
     >>> RGSRanker(scale=10, scoring="peak")           # RG-S(0, 10), peak relevance likelihood
     >>> RGSRanker(labels=("Not Relevant", "Somewhat Relevant", "Highly Relevant"))  # RG-3L
 
-    Args:
-        model: as for `RGYNRanker`.
-        base_url: of an OpenAI-compatible server.
-        api_key: instead of the environment's.
-        ledger: the file that keeps every answer, as for `MCRanker`.
-        config: all other choices as one object; `options` replace single fields.
-        options: fields of `RankerConfig`; ``labels`` are answers in words, least relevant first.
+    Keywords are those of `RGYNRanker`; ``labels`` are answers in words, least relevant first.
 
     Raises:
         ConfigError, UnsupportedCapability, ModelError: as `RGYNRanker`.
@@ -167,31 +123,18 @@ class RGSRanker(_LikelihoodRanker):
 
     name: ClassVar[str] = "rg_s"
 
-    def __init__(
-        self,
-        *,
-        model: ModelSpec = None,
-        base_url: str | None = None,
-        api_key: str | None = None,
-        ledger: LedgerSpec = "default",
-        config: RankerConfig | None = None,
-        **options: Unpack[RankerOptions],
-    ) -> None:
-        if "scoring" not in (config.model_fields_set if isinstance(config, RankerConfig) else ()):
-            options = {"scoring": "expected", **options}
-        chosen = RankerConfig.of(config, options)
-        if chosen.scoring not in ("expected", "peak"):
+    def _prepare(self, config: RankerConfig) -> RankerConfig:
+        if config.scoring not in ("expected", "peak"):
             raise ConfigError(
-                f"scoring={chosen.scoring!r} reads no likelihoods, by which ranker='rg_s' scores; "
+                f"scoring={config.scoring!r} reads no likelihoods, by which ranker='rg_s' scores; "
                 'use scoring="expected" or "peak"'
             )
-        if not {"scale", "labels"} & chosen.model_fields_set:
-            chosen = RankerConfig.of(chosen, {"scale": DEFAULT_SCALE})
-        super().__init__(chosen, model=model, base_url=base_url, api_key=api_key, ledger=ledger)
+        if not {"scale", "labels"} & config.model_fields_set:
+            config = RankerConfig.of(config, {"scale": DEFAULT_SCALE})
+        return super()._prepare(config)
 
-    @property
-    def _prompt_name(self) -> str:
-        return "rg_labels" if self.config.labels else "rg_s"
+    def _template_name(self, config: RankerConfig) -> str:
+        return "rg_labels" if config.labels else "rg_s"
 
 
 class QGRanker(_LikelihoodRanker):
@@ -204,14 +147,9 @@ class QGRanker(_LikelihoodRanker):
     >>> QGRanker(model="local:smollm2-135m")
     >>> QGRanker(model="openai:NAME", base_url="http://localhost:8000/v1")  # vLLM
 
-    Args:
-        model: gives the log-probabilities of a given text: ``local:NAME`` of a chat model, or
-            ``openai:NAME`` of a server that echoes prompts with log-probabilities, as vLLM does.
-        base_url: of that server.
-        api_key: instead of the environment's.
-        ledger: the file that keeps every answer, as for `MCRanker`.
-        config: all other choices as one object; `options` replace single fields.
-        options: fields of `RankerConfig`.
+    Its `model` gives the log-probabilities of a given text: ``local:NAME`` of a chat model, or
+    ``openai:NAME`` of a server that echoes prompts with log-probabilities, as vLLM does. Other
+    keywords are those of `Ranker`.
 
     Raises:
         ConfigError: an option that has no meaning here: of a team, or of the scale.
@@ -224,45 +162,24 @@ class QGRanker(_LikelihoodRanker):
     unexplained: ClassVar[str] = "its score is how likely the query's words are, and no judgement"
     absolute = False  # how likely a query is depends on its own words
 
-    def __init__(
-        self,
-        *,
-        model: ModelSpec = None,
-        base_url: str | None = None,
-        api_key: str | None = None,
-        ledger: LedgerSpec = "default",
-        config: RankerConfig | None = None,
-        **options: Unpack[RankerOptions],
-    ) -> None:
-        chosen = RankerConfig.of(config, options)
-        for name, only in (("scoring", "expected"), ("labels", ()), ("scale", 1)):
-            _refuse(self.name, chosen, name, only)
-        super().__init__(
-            RankerConfig.of(chosen, {"scoring": "expected", "scale": 1}),
-            model=model,
-            base_url=base_url,
-            api_key=api_key,
-            ledger=ledger,
-        )
-        self._prompt = replace(self._prompt, cleaner=Cleaner(_QG_HEADINGS))
+    only: ClassVar[Mapping[str, Any]] = {"scoring": "expected", "labels": (), "scale": 1}
+    fixed: ClassVar[Mapping[str, Any]] = {"scoring": "expected", "scale": 1}
 
     def _check_models(self) -> None:
-        scoring = self.models.scoring
-        if not scoring.capabilities.continuation_logprobs:
-            raise UnsupportedCapability(
-                f"{scoring.name} does not tell how likely a given text is, by which ranker='qg' "
-                "scores; name a chat model of the embedded engine (local:NAME), or a server that "
-                "echoes prompts with log-probabilities, such as vLLM (openai:NAME with base_url=), "
-                "or use ranker='rg_yn'",
-                model=scoring.name,
-            )
+        lack = (
+            "does not give the likelihood of a text, by which ranker='qg' scores; name a chat "
+            "model of the embedded engine (local:NAME), or a server that echoes prompts with "
+            "log-probabilities, such as vLLM (openai:NAME with base_url=), or use ranker='rg_yn'"
+        )
+        demand(self.models.scoring, "continuation_logprobs", lack)
         # No label is read.
         check_capabilities(
             RankerConfig.of(self.config, {"scoring": "integer"}), self.models, recruits=0
         )
 
     def _score_prompt(self, session: Session) -> ScorePrompt:
-        return ScorePrompt(self._prompt, session, None, answer=QueryLikelihood(session))
+        prompt = replace(self._prompt, cleaner=Cleaner(_QG_HEADINGS))
+        return ScorePrompt(prompt, session, None, answer=QueryLikelihood(session))
 
 
 class QueryLikelihood(Scoring):
@@ -290,12 +207,3 @@ def _text(prompt: str) -> str:
 
 def _template(prompt: str) -> Template:
     return replace(Template.parse(prompt, _text(prompt)), cleaner=Cleaner(_HEADINGS))
-
-
-def _refuse(ranker: str, config: RankerConfig, name: str, only: object) -> None:
-    value = getattr(config, name)
-    if name in config.model_fields_set and value != only:
-        raise ConfigError(
-            f"{name}={value!r} has no meaning for ranker={ranker!r}; leave it out, or use "
-            "ranker='direct'"
-        )

@@ -6,13 +6,12 @@ from typing import ClassVar, Unpack
 
 from mcranker.config import RankerConfig
 from mcranker.events import Emit
-from mcranker.inputs import as_passages, as_query
 from mcranker.method.recruiter import NO_EXAMPLE
-from mcranker.method.seats import TeamSpec
 from mcranker.method.session import Session
-from mcranker.method.team import score_by_team
-from mcranker.models import LedgerSpec, ModelSpec, Roles
-from mcranker.options import RankerOptions
+from mcranker.method.team import assemble, score_by_team
+from mcranker.models import ROLES
+from mcranker.options import RankerKeywords
+from mcranker.rankers.judge import team_as_judged
 from mcranker.rankers.pointwise import PointwiseRanker
 from mcranker.ranking import Ranking
 from personas import Team
@@ -38,65 +37,25 @@ class MCRanker(PointwiseRanker):
 
     Args:
         team_size: personas on the team, the NLP scientist included; if not given 3, or those
-            of `team`.
-        model: plays all roles that have no model of their own. ``"openai:NAME"``,
-            ``"anthropic:NAME"``, ``"local:NAME-or-path.gguf"``, a `ChatModel`, or None:
-            then ``MCRANKER_MODEL``, an API key in the environment, or the embedded local
-            model decide, and a log line says which and why.
-        recruiter_model: guesses who would ask the query.
-        criteria_model: writes the rubrics; a strong one rescues a weak scorer (5.3.3).
-        scoring_model: scores the passages.
-        assessor_model: combines the scores with ``ensemble="assessor"``.
-        base_url: of an OpenAI- or Anthropic-compatible server.
-        api_key: instead of the environment's.
-        team: judges instead of a recruited team: a `Team`, a file, the name of a team of
-            the library, or a list of personas. Members with a rubric keep it. Where
-            `team_size` is larger and the team is not locked, recruits join it; the NLP
-            scientist does only if it is among the members.
-        ledger: the file that keeps every answer, so that none is paid for twice; shared by
-            any number of rankers and processes. ``"default"`` for ``MCRANKER_LEDGER`` or a
-            file in the user's cache folder; a path; or None for none. A `ChatModel` of your
-            own takes part if a path is given, and then its name must tell it from others.
-        config: all other choices as one object; `options` replace single fields.
-        options: fields of `RankerConfig`, e.g. ``scoring="expected"``.
+            of `team`. May be given by position.
+        shared: the keywords of all rankers, see `Ranker`.
 
     Raises:
-        ConfigError: an option is unknown, impossible, or does not go with another.
-        AuthenticationFailed, ModelNotFound, DownloadError: there is no such model for you.
-        UnsupportedCapability: the model cannot do what the configuration needs.
-        PersonasError: the team or the prompt folder cannot be used.
+        ConfigError, ModelError, PersonasError: as `Ranker`.
     """
 
     name: ClassVar[str] = "mcranker"
-    takes_instruction = True
-    by_personas = True
+    roles = ROLES
+    takes_team = takes_instruction = by_personas = by_team = True
 
-    def __init__(
-        self,
-        team_size: int | None = None,
-        *,
-        model: ModelSpec = None,
-        recruiter_model: ModelSpec = None,
-        criteria_model: ModelSpec = None,
-        scoring_model: ModelSpec = None,
-        assessor_model: ModelSpec = None,
-        base_url: str | None = None,
-        api_key: str | None = None,
-        team: TeamSpec | None = None,
-        ledger: LedgerSpec = "default",
-        config: RankerConfig | None = None,
-        **options: Unpack[RankerOptions],
-    ) -> None:
-        chosen = RankerConfig.of(config, options, team_size=team_size)
-        super().__init__(
-            chosen,
-            Roles(model, recruiter_model, criteria_model, scoring_model, assessor_model),
-            base_url=base_url,
-            api_key=api_key,
-            team=team,
-            ledger=ledger,
-            prompt="score_without_criteria" if chosen.criteria == "none" else "score",
-        )
+    def __init__(self, team_size: int | None = None, /, **shared: Unpack[RankerKeywords]) -> None:
+        if team_size is not None:
+            shared["team_size"] = team_size
+        super().__init__(**shared)
+
+    def _prepare(self, config: RankerConfig) -> RankerConfig:
+        self.prompt = "score_without_criteria" if config.criteria == "none" else "score"
+        return super()._prepare(config)
 
     def recruit_team(self, query: str | Query, example: str | Passage | None = None) -> Team:
         """Recruit a team for the query and write its rubrics, without scoring anything.
@@ -124,10 +83,9 @@ class MCRanker(PointwiseRanker):
         emit: Emit | None = None,
     ) -> Team:
         """`recruit_team` for callers with an event loop; `emit` takes events as they happen."""
-        passages = as_passages([NO_EXAMPLE if example is None else example])
-        session = self.open_session(as_query(query), passages, emit)
-        return self.build_team(session, await self.assemble(session))
+        passages = [NO_EXAMPLE if example is None else example]
+        session = self.open_session(self._job(query, passages, emit=emit))
+        return team_as_judged(session, await assemble(session))
 
     async def _run(self, session: Session) -> Ranking:
-        locked = self.team is not None and self.team.locked
-        return self.build_ranking(session, await score_by_team(session, self.seats, locked=locked))
+        return self.build_ranking(session, await score_by_team(session))

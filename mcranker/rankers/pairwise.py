@@ -6,13 +6,11 @@ from collections.abc import Callable, Sequence
 from itertools import combinations, pairwise
 from typing import ClassVar, Literal, Unpack
 
-from mcranker.config import LARGEST, RankerConfig
-from mcranker.method.seats import TeamSpec
-from mcranker.models import LedgerSpec, ModelSpec, Roles
-from mcranker.options import RankerOptions
+from mcranker.config import LARGEST
+from mcranker.options import RankerKeywords
 from mcranker.rankers.comparative import ComparativeRanker, check_choice, check_whole
 from mcranker.rankers.sorting import (
-    Sorting,
+    SortState,
     bubblesort,
     heapsort,
     most_of_bubbles,
@@ -34,7 +32,7 @@ class PairwiseRanker(ComparativeRanker):
     | sort | of the paper | calls |
     |---|---|---|
     | ``"sliding"`` (default) | PRP-Sliding-K | 2 · (n - 1 + n - 2 + ...) at most, a term a rank |
-    | ``"heap"`` | PRP-Sorting | about 4 · n + 4 · log2 n a rank, at most |
+    | ``"heap"`` | PRP-SortState | about 4 · n + 4 · log2 n a rank, at most |
     | ``"all_pairs"`` | PRP-Allpair | n · (n - 1) |
 
     Sliding swaps neighbours where the lower one is better, from the last to the first, once for
@@ -48,20 +46,11 @@ class PairwiseRanker(ComparativeRanker):
     Args:
         ranks: so many first ranks are sorted out, K of the paper; at least 1.
         sort: ``"sliding"``, ``"heap"`` or ``"all_pairs"``.
-        model: answers, as for `MCRanker`.
-        recruiter_model: recruits the team's personas, instead of `model`.
-        criteria_model: writes their rubrics, instead of `model`.
-        base_url: of an OpenAI- or Anthropic-compatible server.
-        api_key: instead of the environment's.
-        team: compares instead of a recruited team, as for `MCRanker`.
-        team_size: personas on the team, as for `MCRanker`; None for no team, or those of `team`.
-        ledger: the file that keeps every answer, as for `MCRanker`.
-        config: all other choices as one object; `options` replace single fields.
-        options: fields of `RankerConfig`; those about scores are refused. ``require`` asks for a
-            team as well.
+        shared: the keywords of all rankers, see `Ranker`. Without `team`, `team_size` and
+            ``require`` there is no team.
 
     Raises:
-        ConfigError, ModelError, PersonasError: as `MCRanker`.
+        ConfigError, ModelError, PersonasError: as `Ranker`.
     """
 
     name: ClassVar[str] = "pairwise"
@@ -72,31 +61,15 @@ class PairwiseRanker(ComparativeRanker):
         *,
         ranks: int = 10,
         sort: Literal["sliding", "heap", "all_pairs"] = "sliding",
-        model: ModelSpec = None,
-        recruiter_model: ModelSpec = None,
-        criteria_model: ModelSpec = None,
-        base_url: str | None = None,
-        api_key: str | None = None,
-        team: TeamSpec | None = None,
-        team_size: int | None = None,
-        ledger: LedgerSpec = "default",
-        config: RankerConfig | None = None,
-        **options: Unpack[RankerOptions],
+        **shared: Unpack[RankerKeywords],
     ) -> None:
         check_whole("ranks", ranks, 1, LARGEST)
         check_choice("sort", sort, ("sliding", "heap", "all_pairs"))
         self.ranks, self.sort = ranks, sort
-        super().__init__(
-            RankerConfig.of(config, options, team_size=team_size),
-            {"sort": sort} if sort == "all_pairs" else {"ranks": ranks, "sort": sort},
-            roles=Roles(model, recruiter_model, criteria_model),
-            base_url=base_url,
-            api_key=api_key,
-            team=team,
-            ledger=ledger,
-        )
+        self.own = {"sort": sort} if sort == "all_pairs" else {"ranks": ranks, "sort": sort}
+        super().__init__(**shared)
 
-    async def _sort(self, sorting: Sorting) -> None:
+    async def _sort(self, sorting: SortState) -> None:
         better: dict[frozenset[int], int | None] = {}
 
         async def best_of(rows: Sequence[int], keep: Callable[[Sequence[int]], int]) -> int:
@@ -120,7 +93,7 @@ class PairwiseRanker(ComparativeRanker):
             case "all_pairs":
                 await self._sort_by_all_pairs(sorting)
 
-    async def _sort_by_all_pairs(self, sorting: Sorting) -> None:
+    async def _sort_by_all_pairs(self, sorting: SortState) -> None:
         """Order by won pairs: a tie counts half for either, a failed one counts for the upper."""
         points = dict.fromkeys(sorting.order, 0)
         failed: set[frozenset[int]] = set()
@@ -136,7 +109,7 @@ class PairwiseRanker(ComparativeRanker):
                     points[row] += 1
 
         async with task_group() as group:
-            for _ in range(sorting.session.calls_at_once(self.models.scoring)):
+            for _ in range(sorting.session.calls_at_once(sorting.session.models.scoring)):
                 group.start_soon(compare)
         sorting.order.sort(key=lambda row: -points[row])
         sorting.settled = len(sorting.order)
@@ -153,7 +126,7 @@ class PairwiseRanker(ComparativeRanker):
             case "all_pairs":
                 return count * (count - 1)
 
-    async def _compare(self, sorting: Sorting, upper: int, lower: int) -> list[int]:
+    async def _compare(self, sorting: SortState, upper: int, lower: int) -> list[int]:
         """Return the rows chosen in the two orders; fewer if a comparison failed."""
         chosen: list[int] = []
 

@@ -9,13 +9,12 @@ from collections.abc import Sequence
 from itertools import combinations
 from typing import ClassVar, Unpack
 
-from mcranker.config import LARGEST, RankerConfig
-from mcranker.errors import ConfigError, UnsupportedCapability
-from mcranker.method.seats import TeamSpec
-from mcranker.models import LedgerSpec, ModelSpec, Roles
-from mcranker.options import RankerOptions
+from mcranker.config import LARGEST
+from mcranker.errors import ConfigError
+from mcranker.options import RankerKeywords
+from mcranker.rankers.base import demand
 from mcranker.rankers.comparative import LETTERS, ComparativeRanker, check_whole
-from mcranker.rankers.sorting import Pair, Sorting
+from mcranker.rankers.sorting import Pair, SortState
 from mcranker.runtime.bridge import task_group
 from personas.ranking.types import Passage
 from personas.ranking.usage import Stage
@@ -58,24 +57,16 @@ class RankGPTRanker(ComparativeRanker):
         shuffles: orders in which each window is shown, 1 to 100; the first is that of the passages.
         likelihood: order a window by its letters' probabilities; `window` is at most 26 then.
         reranked: how many of the first passages the assessor puts in order again, at least 2.
-        model: answers, as for `MCRanker`.
-        recruiter_model: recruits the team's personas, instead of `model`.
-        criteria_model: writes their rubrics, instead of `model`.
         assessor_model: a stronger one, for the second stage; None for no second stage.
-        base_url: of an OpenAI- or Anthropic-compatible server.
-        api_key: instead of the environment's.
-        team: compares instead of a recruited team, as for `MCRanker`.
-        team_size: personas on the team, as for `MCRanker`; None for no team, or those of `team`.
-        ledger: the file that keeps every answer, as for `MCRanker`.
-        config: all other choices as one object; `options` replace single fields.
-        options: fields of `RankerConfig`; those about scores are refused. ``require`` asks for a
-            team as well.
+        shared: the keywords of all rankers, see `Ranker`. Without `team`, `team_size` and
+            ``require`` there is no team.
 
     Raises:
-        ConfigError, ModelError, PersonasError: as `MCRanker`.
+        ConfigError, ModelError, PersonasError: as `Ranker`.
     """
 
     name: ClassVar[str] = "rankgpt"
+    roles = ("recruiter", "criteria", "assessor")
     prompt = "rankgpt"
 
     def __init__(
@@ -87,17 +78,7 @@ class RankGPTRanker(ComparativeRanker):
         shuffles: int = 1,
         likelihood: bool = False,
         reranked: int = 30,
-        model: ModelSpec = None,
-        recruiter_model: ModelSpec = None,
-        criteria_model: ModelSpec = None,
-        assessor_model: ModelSpec = None,
-        base_url: str | None = None,
-        api_key: str | None = None,
-        team: TeamSpec | None = None,
-        team_size: int | None = None,
-        ledger: LedgerSpec = "default",
-        config: RankerConfig | None = None,
-        **options: Unpack[RankerOptions],
+        **shared: Unpack[RankerKeywords],
     ) -> None:
         check_whole("window", window, 2, MOST_IN_A_WINDOW)
         check_whole("step", step, 1, MOST_IN_A_WINDOW)
@@ -111,31 +92,32 @@ class RankGPTRanker(ComparativeRanker):
             )
         self.window, self.step, self.passes = window, step, passes
         self.shuffles, self.likelihood = shuffles, likelihood
-        self.reranked = 0 if assessor_model is None else reranked
-        own = {"window": window, "step": step, "passes": passes, "reranked": self.reranked}
+        self.reranked = 0 if shared.get("assessor_model") is None else reranked
         if window - step < SORTED_OUT:
             self.team_ensemble = "reciprocal_rank"
         if likelihood:
             check_whole("window", window, 2, len(LETTERS))
             self.prompt = "setwise"
-        super().__init__(
-            RankerConfig.of(config, options, team_size=team_size),
-            {**own, "shuffles": shuffles, "likelihood": likelihood},
-            roles=Roles(model, recruiter_model, criteria_model, assessor=assessor_model),
-            base_url=base_url,
-            api_key=api_key,
-            team=team,
-            ledger=ledger,
-        )
-        for chat in (self.models.scoring, self.models.assessor) if likelihood else ():
-            if not chat.capabilities.label_logprobs:
-                raise UnsupportedCapability(
-                    f"{chat.name} gives no log-probabilities, by which likelihood=True puts "
-                    "passages in order; name a model that does, or leave it out",
-                    model=chat.name,
-                )
+        self.own = {
+            "window": window,
+            "step": step,
+            "passes": passes,
+            "reranked": self.reranked,
+            "shuffles": shuffles,
+            "likelihood": likelihood,
+        }
+        super().__init__(**shared)
 
-    async def _sort(self, sorting: Sorting) -> None:
+    def _check_models(self) -> None:
+        super()._check_models()
+        lack = (
+            "gives no log-probabilities, by which likelihood=True puts passages in order; name a "
+            "model that does, or leave it out"
+        )
+        for chat in (self.models.scoring, self.models.assessor) if self.likelihood else ():
+            demand(chat, "label_logprobs", lack)
+
+    async def _sort(self, sorting: SortState) -> None:
         for number in range(self.passes):
             _tell_apart(sorting, number)
             for start, end in self._windows(len(sorting.order)):
@@ -168,7 +150,7 @@ class RankGPTRanker(ComparativeRanker):
             end -= self.step
         return windows
 
-    async def _put_in_order(self, sorting: Sorting, start: int, end: int, stage: Stage) -> None:
+    async def _put_in_order(self, sorting: SortState, start: int, end: int, stage: Stage) -> None:
         rows = sorting.order[start:end]
         orders: list[list[int]] = []
 
@@ -223,7 +205,7 @@ def _agreed(rows: Sequence[int], orders: Sequence[Sequence[int]]) -> tuple[list[
     return agreed, {frozenset(pair) for pair in combinations(rows, 2) if not lead[pair]}
 
 
-def _tell_apart(sorting: Sorting, number: int) -> None:
+def _tell_apart(sorting: SortState, number: int) -> None:
     """Count the requests of this pass in an estimate, as the order will be another by then."""
     if sorting.made_up:
         sorting.first_number = 1 + number * (MOST_IN_A_WINDOW + 1)

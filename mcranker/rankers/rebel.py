@@ -10,20 +10,19 @@ import anyio
 from pydantic import ValidationError
 
 from mcranker.config import RankerConfig
-from mcranker.errors import ConfigError, FormNotKept, ModelError, UnsupportedCapability
+from mcranker.errors import ConfigError, FormNotKept, ModelError
 from mcranker.events import RubricWritten
-from mcranker.inputs import as_passages, as_query
 from mcranker.logs import safe_logger
 from mcranker.method.annotator import ScorePassages, Scores, TakesScores, missing_score
 from mcranker.method.recruiter import NO_EXAMPLE
 from mcranker.method.rubric_text import INSTRUCTION_SHARE, judge_without_team
-from mcranker.method.seats import TeamSpec
 from mcranker.method.session import Session
-from mcranker.method.team import score_by_judge
-from mcranker.models import LedgerSpec, ModelSpec, Roles
-from mcranker.options import RankerOptions
-from mcranker.rankers.comparative import check_whole
-from mcranker.rankers.pointwise import PointwiseRanker
+from mcranker.method.team import assemble, score_by_judge
+from mcranker.options import RankerKeywords
+from mcranker.rankers.base import demand, refuse
+from mcranker.rankers.comparative import check_choice, check_whole
+from mcranker.rankers.judge import LONGEST_QUERY
+from mcranker.rankers.pointwise import NO_TEAM, PointwiseRanker
 from mcranker.ranking import Ranking
 from mcranker.replies.form import Rows
 from mcranker.replies.properties import (
@@ -57,7 +56,6 @@ RETURNED = 3
 """Passages that are returned without ``top_n``, as in the authors' set-up."""
 
 _LONGEST_NAME = 200
-_LONGEST_QUERY = 20_000
 _TOKENS_A_SCORE = 8  # of a reply, with its key
 _ROUNDED = 0.05 + 1e-9  # sums that models round to one decimal are no other sums
 _OF_OTHERS: Mapping[str, Any] = {
@@ -69,7 +67,6 @@ _OF_OTHERS: Mapping[str, Any] = {
     "ensemble": "sum",
     "top_k": None,
 }
-_NO_TEAM: Mapping[str, Any] = {"criteria": "none", "recruiting": "library"}
 _INFERS: Mapping[str, Any] = {"criteria": "query", "recruiting": "library"}
 _ABOUT = "Looks for passages that help to write a good answer, by relevance and what else counts."
 
@@ -100,29 +97,20 @@ class RebelRanker(PointwiseRanker):
         variant: where the properties come from; ``"one_turn"`` if None and without `team`.
         window: passages that one call scores, 1 to 100; consecutive ones in first-stage order.
         drop_below: relevance below which a passage is dropped, 0 to 10; 0 drops none.
-        team: its members' criteria are the properties, as for `MCRanker`; a member without a
-            rubric writes one. Within a persona, weights keep their proportions and are 0.5 on
-            average.
-        team_size: as for `MCRanker`, recruits join `team` up to it.
-        model: plays all roles that have no model of their own, as for `MCRanker`.
-        recruiter_model: recruits, where recruits join `team`.
-        criteria_model: makes the first call of two, or writes the rubrics of `team`.
-        scoring_model: scores the passages.
-        base_url: of an OpenAI- or Anthropic-compatible server.
-        api_key: instead of the environment's.
-        ledger: the file that keeps every answer, as for `MCRanker`.
-        config: all other choices as one object; `options` replace single fields.
-        options: fields of `RankerConfig`. ``top_n`` is 3 unless it is given; None returns all.
-            A missing score is one of a passage, as a whole.
+        shared: the keywords of all rankers, see `Ranker`. The criteria of `team` are the
+            properties; a member without a rubric writes one. Within a persona, weights keep their
+            proportions and are 0.5 on average. `criteria_model` makes the first call of two.
+            ``top_n`` is 3 unless it is given; None returns all. A missing score is one of a
+            passage, as a whole.
 
     Raises:
-        ConfigError: an option is impossible, has no meaning here, or goes not with another.
-        UnsupportedCapability: the model answers no prompts.
-        ModelError, PersonasError: as `MCRanker`.
+        ConfigError, ModelError, PersonasError: as `Ranker`.
     """
 
     name: ClassVar[str] = "rebel"
-    takes_instruction = True
+    roles = ("recruiter", "criteria", "scoring")
+    takes_team = takes_instruction = True
+    prompt = "rebel"
 
     def __init__(
         self,
@@ -130,49 +118,46 @@ class RebelRanker(PointwiseRanker):
         variant: Variant | None = None,
         window: int = 10,
         drop_below: int = 3,
-        team: TeamSpec | None = None,
-        team_size: int | None = None,
-        model: ModelSpec = None,
-        recruiter_model: ModelSpec = None,
-        criteria_model: ModelSpec = None,
-        scoring_model: ModelSpec = None,
-        base_url: str | None = None,
-        api_key: str | None = None,
-        ledger: LedgerSpec = "default",
-        config: RankerConfig | None = None,
-        **options: Unpack[RankerOptions],
+        **shared: Unpack[RankerKeywords],
     ) -> None:
-        chosen = RankerConfig.of(config, options, team_size=team_size)
-        _check_options(chosen, variant, has_team=team is not None)
         check_whole("window", window, 1, MOST_IN_A_WINDOW)
         check_whole("drop_below", drop_below, 0, TOP_RELEVANCE)
-        self.variant = "team" if team is not None else variant or "one_turn"
+        if variant is not None:
+            check_choice("variant", variant, get_args(Variant))
+        self.by_team = shared.get("team") is not None
+        if variant is not None and self.by_team:
+            raise ConfigError(
+                f"variant={variant!r} says where the properties come from, and so does team=; "
+                "leave out one of the two"
+            )
+        self.variant = "team" if self.by_team else variant or "one_turn"
         self.window, self.drop_below = window, drop_below
-        own: dict[str, Any] = {"scoring": "integer"}
-        if self.variant != "team":
-            own |= _NO_TEAM if self.variant == "one_turn" else _INFERS
-        if "top_n" not in chosen.model_fields_set:
-            own["top_n"] = RETURNED
-        super().__init__(
-            RankerConfig.of(chosen, own),
-            Roles(model, recruiter_model, criteria_model, scoring_model),
-            base_url=base_url,
-            api_key=api_key,
-            team=team,
-            ledger=ledger,
-            needs_team=self.variant == "team",
-            prompt="rebel",
-        )
+        super().__init__(**shared)
         self._fixed = _fixed_properties(self.prompts)
 
-    @property
-    def prompt_hashes(self) -> Mapping[str, str]:
+    def _prepare(self, config: RankerConfig) -> RankerConfig:
+        refuse(
+            config,
+            _OF_OTHERS,
+            "has no meaning for ranker='rebel', which scores relevance from 0 to 10 and properties "
+            "from 0 to 5 and adds them up; leave it out, or use another ranker",
+        )
+        if self.by_team and config.criteria == "none":
+            raise ConfigError('criteria="none" leaves rebel no criteria of team= to score by')
+        own: dict[str, Any] = {"scoring": "integer"}
+        if not self.by_team:
+            own |= NO_TEAM if self.variant == "one_turn" else _INFERS
+        if "top_n" not in config.model_fields_set:
+            own["top_n"] = RETURNED
+        return super()._prepare(RankerConfig.of(config, own))
+
+    def hashes_for(self, config: RankerConfig) -> Mapping[str, str]:
         used = {
             "one_turn": ("rebel", "rebel_property", "rebel_criteria", "rebel_rubric"),
             "two_turn": ("rebel_infer", "rebel", "rebel_property"),
             "two_turn_relevance": (
                 "rebel_infer_relevance",
-                *(("rebel", "rebel_property") if self.config.instruction else ("rebel_relevance",)),
+                *(("rebel", "rebel_property") if config.instruction else ("rebel_relevance",)),
             ),
             "team": ("rebel", "rebel_property", "rebel_rubric"),
         }
@@ -180,7 +165,7 @@ class RebelRanker(PointwiseRanker):
             **self.prompts.hashes_of(used[self.variant]),
             **self.prompts.comparative_hashes("compared_passage"),
         }
-        return {**super().prompt_hashes, **hashes} if self.variant == "team" else hashes
+        return {**super().hashes_for(config), **hashes} if self.by_team else hashes
 
     def infer_persona(self, query: str | Query, *, name: str = "Answer writer") -> Member:
         """Return the properties for a query as a persona's rubric, for other rankers.
@@ -209,18 +194,13 @@ class RebelRanker(PointwiseRanker):
             raise ConfigError(
                 f"name={name!r} cannot be a persona's name; give one of 1 to 200 characters"
             ) from error
-        session = self.open_session(as_query(query), as_passages([NO_EXAMPLE]), None)
+        session = self.open_session(self._job(query, [NO_EXAMPLE]))
         properties = await self._properties(session)
         return self._member(persona, properties)
 
     def _check_models(self) -> None:
-        scoring = self.models.scoring
-        if not scoring.capabilities.prompts:
-            raise UnsupportedCapability(
-                f"{scoring.name} answers no prompts, and rebel scores passages in one; name a "
-                "model that does with model=",
-                model=scoring.name,
-            )
+        does = "rebel scores passages in one; name a model that does with model="
+        demand(self.models.scoring, "prompts", f"answers no prompts, and {does}")
         super()._check_models()
 
     async def _run(self, session: Session) -> Ranking:
@@ -231,9 +211,7 @@ class RebelRanker(PointwiseRanker):
                 properties = _with_instruction(properties, session.config.instruction)
             inferred.append(properties)
         if not inferred:
-            order = range(len(session.given))
-            first = self.ranking_by_order(session.asked, session.given, order, calls=session.usage)
-            return dataclasses.replace(first, partial=True)
+            return dataclasses.replace(self.ranking_by_order(session.job), partial=True)
         (properties,) = inferred
         member = self._member(Persona(name=JUDGE, description=_ABOUT), properties)
         if member.rubric is not None:
@@ -248,12 +226,12 @@ class RebelRanker(PointwiseRanker):
         dropped = judge[0].dropped
         for row in dropped:
             scored.matrix.reasons.pop((row, 0), None)
-        rule = dataclasses.replace(self.config.rule, top=properties.top)
+        rule = dataclasses.replace(session.config.rule, top=properties.top)
         ranking = self.build_ranking(session, scored, left_out=dropped, rule=rule)
         rows = session.group_of.tolist()
         ranking = dataclasses.replace(
             ranking,
-            team=Team(members=(member,), query=session.asked.text.strip()[:_LONGEST_QUERY]),
+            team=Team(members=(member,), query=session.job.query.text.strip()[:LONGEST_QUERY]),
             config={
                 **ranking.config,
                 "team_size": 1,  # the judge whose criteria these are
@@ -276,7 +254,7 @@ class RebelRanker(PointwiseRanker):
         if self.variant == "one_turn":
             return self._fixed
         if self.variant == "team":
-            members = await self.assemble(session)
+            members = await assemble(session)
             # Behind the deadline rubrics may lack.
             await anyio.lowlevel.checkpoint_if_cancelled()
             return _of_team(members, self._fixed.relevance)
@@ -443,28 +421,6 @@ class WindowJudge(Actor[ScorePassages, None]):
     def _count(self, **more: int) -> None:
         sums = {name: getattr(self.counts, name) + value for name, value in more.items()}
         self.counts = dataclasses.replace(self.counts, **sums)
-
-
-def _check_options(config: RankerConfig, variant: str | None, *, has_team: bool) -> None:
-    """Refuse options without effect here, instead of ignoring them silently."""
-    if variant is not None and variant not in get_args(Variant):
-        raise ConfigError(
-            f"variant={variant!r}: give one of {', '.join(map(repr, get_args(Variant)))}"
-        )
-    if variant is not None and has_team:
-        raise ConfigError(
-            f"variant={variant!r} says where the properties come from, and so does team=; leave "
-            "out one of the two"
-        )
-    for name, only in _OF_OTHERS.items():
-        if getattr(config, name) != only:
-            raise ConfigError(
-                f"{name}={getattr(config, name)!r} has no meaning for ranker='rebel', which scores "
-                "relevance from 0 to 10 and properties from 0 to 5 and adds them up; leave it out, "
-                "or use another ranker"
-            )
-    if has_team and config.criteria == "none":
-        raise ConfigError('criteria="none" leaves rebel no criteria of team= to score by')
 
 
 def _fixed_properties(prompts: PromptSet) -> Properties:

@@ -3,26 +3,30 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from typing import ClassVar, Unpack
+from typing import ClassVar
 
 from mcranker.config import MOST_IN_A_CALL, RankerConfig
-from mcranker.errors import ConfigError, UnsupportedCapability
 from mcranker.llm.chat import Judge, Question
-from mcranker.method.panel import Panel
-from mcranker.method.questions import Asked, DirectSheet, Entry
+from mcranker.method.panel import BatchJudge
+from mcranker.method.questions import Asked, DirectQuestions, Entry
 from mcranker.method.session import Session
 from mcranker.method.team import score_by_judge
-from mcranker.models import LedgerSpec, ModelSpec, Roles
-from mcranker.options import RankerOptions
-from mcranker.rankers.pointwise import PointwiseRanker
+from mcranker.rankers.base import demand, refuse
+from mcranker.rankers.pointwise import NO_TEAM, PointwiseRanker
 from mcranker.ranking import Ranking
 from personas.ranking.types import Passage
 
 JUDGE = "RERANK"
 
-_FIXED = {"scoring": "expected", "scale": 1, "questions": "per_persona", "ensemble": "sum"}
-_NO_TEAM = {"labels": (), "panel": True, "criteria": "none", "recruiting": "library"}
-"""Fixed options: one relevance a passage, from 0 to 1, and no recruiting."""
+_FIXED = {
+    "scoring": "expected",
+    "scale": 1,
+    "labels": (),
+    "questions": "per_persona",
+    "panel": True,
+    "ensemble": "sum",
+}
+"""Fixed options: one relevance a passage, from 0 to 1."""
 
 
 class RerankRanker(PointwiseRanker):
@@ -38,15 +42,11 @@ class RerankRanker(PointwiseRanker):
     unless set. What fails with others is asked again: a call in halves, a passage
     without a score alone.
 
-    Args:
-        model: ``rerank:NAME``, ``rerank-tei:NAME`` or ``rerank-logits:NAME`` with `base_url`,
-            ``local:PATH`` of a reranker in GGUF, or ``crossencoder:NAME`` of sentence-transformers.
-            Any other model of typed questions is asked how relevant each passage is.
-        base_url: the service's address, before ``/rerank``.
-        api_key: instead of the environment's ``RERANK_API_KEY``.
-        ledger: the file that keeps every answer, as for `MCRanker`.
-        config: all other choices as one object; `options` replace single fields.
-        options: fields of `RankerConfig`.
+    Its `model` is ``rerank:NAME``, ``rerank-tei:NAME`` or ``rerank-logits:NAME`` with `base_url`,
+    the service's address before ``/rerank``; ``local:PATH`` of a reranker in GGUF; or
+    ``crossencoder:NAME`` of sentence-transformers. Any other model of typed questions is asked how
+    relevant each passage is. `api_key` is instead of the environment's ``RERANK_API_KEY``. Other
+    keywords are those of `Ranker`.
 
     Raises:
         ConfigError: an option that has no meaning here: of a team, or of the scale.
@@ -56,61 +56,49 @@ class RerankRanker(PointwiseRanker):
 
     name: ClassVar[str] = "rerank"
 
-    def __init__(
-        self,
-        *,
-        model: ModelSpec = None,
-        base_url: str | None = None,
-        api_key: str | None = None,
-        ledger: LedgerSpec = "default",
-        config: RankerConfig | None = None,
-        **options: Unpack[RankerOptions],
-    ) -> None:
-        chosen = RankerConfig.of(config, options)
-        _refuse_other_scales(chosen)
-        super().__init__(
-            RankerConfig.of(chosen, {**_FIXED, **_NO_TEAM}),
-            Roles(model),
-            base_url=base_url,
-            api_key=api_key,
-            ledger=ledger,
-            needs_team=False,
-            prompt="direct",
+    def _prepare(self, config: RankerConfig) -> RankerConfig:
+        own = {name: value for name, value in _FIXED.items() if name != "panel"}
+        why = (
+            "has no meaning for ranker='rerank', which takes the reranker's own relevance, 0 to 1; "
+            "leave it out, or use ranker='direct'"
         )
-        if self.config.passages_per_call is None:
-            at_once = min(self.models.scoring.capabilities.max_questions, MOST_IN_A_CALL)
-            self.config = RankerConfig.of(self.config, {"passages_per_call": at_once})
-        self.takes_instruction = self.models.scoring.capabilities.instructions
+        refuse(config, own, why)
+        return super()._prepare(RankerConfig.of(config, {**NO_TEAM, **_FIXED}))
 
-    @property
-    def prompt_hashes(self) -> Mapping[str, str]:
+    def _adapt(self) -> None:
+        super()._adapt()
+        offers = self.models.scoring.capabilities
+        self.takes_instruction = offers.instructions
+        if self.config.passages_per_call is None:
+            at_once = min(offers.max_questions, MOST_IN_A_CALL)
+            self.config = RankerConfig.of(self.config, {"passages_per_call": at_once})
+
+    def hashes_for(self, config: RankerConfig) -> Mapping[str, str]:
         return {}
 
     def _check_models(self) -> None:
-        scoring = self.models.scoring
-        if not scoring.capabilities.max_questions:
-            raise UnsupportedCapability(
-                f"{scoring.name} answers prompts and gives no relevance; name the model "
-                "'rerank:NAME' with base_url=, or use ranker='direct'",
-                model=scoring.name,
-            )
+        lack = (
+            "answers prompts and gives no relevance; name the model 'rerank:NAME' with base_url=, "
+            "or use ranker='direct'"
+        )
+        demand(self.models.scoring, "max_questions", lack)
         super()._check_models()
 
     async def _run(self, session: Session) -> Ranking:
-        sheet = RelevanceSheet(session)
+        sheet = RelevanceQuestions(session)
         scored = await score_by_judge(
-            session, JUDGE, lambda ensembler: Panel(sheet, [None], session, ensembler)
+            session, JUDGE, lambda ensembler: BatchJudge(sheet, [None], session, ensembler)
         )
         return self.build_ranking(session, scored)
 
 
-class RelevanceSheet:
+class RelevanceQuestions:
     """Ask for each passage's relevance, 0 to 1: query and passages, no other words."""
 
     entries: Sequence[Entry] = (Entry(0),)
 
     def __init__(self, session: Session) -> None:
-        self._direct = DirectSheet((), session)
+        self._direct = DirectQuestions((), session)
         instruction = session.config.instruction
         self._judge = Judge("", criteria=((instruction, "", 100.0),)) if instruction else None
 
@@ -120,13 +108,3 @@ class RelevanceSheet:
         judge = self._judge
         questions = tuple(Question(n, "", passage=n, judge=judge) for n in state.passages)
         return Asked((), questions, state)
-
-
-def _refuse_other_scales(config: RankerConfig) -> None:
-    for name in ("scoring", "scale", "questions", "ensemble", "labels"):
-        value = getattr(config, name)
-        if name in config.model_fields_set and value != _FIXED.get(name, ()):
-            raise ConfigError(
-                f"{name}={value!r} has no meaning for ranker='rerank', which takes the reranker's "
-                "own relevance, 0 to 1; leave it out, or use ranker='direct'"
-            )

@@ -5,13 +5,11 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from typing import ClassVar, Literal, Unpack
 
-from mcranker.config import LARGEST, RankerConfig
-from mcranker.method.seats import TeamSpec
-from mcranker.models import LedgerSpec, ModelSpec, Roles
-from mcranker.options import RankerOptions
+from mcranker.config import LARGEST
+from mcranker.options import RankerKeywords
 from mcranker.rankers.comparative import LETTERS, ComparativeRanker, check_choice, check_whole
 from mcranker.rankers.sorting import (
-    Sorting,
+    SortState,
     bubblesort,
     heapsort,
     most_of_bubbles,
@@ -41,20 +39,11 @@ class SetwiseRanker(ComparativeRanker):
         ranks: so many first ranks are sorted out, at least 1.
         children: passages that one call compares with another one, 1 to 25.
         sort: ``"heap"`` or ``"bubble"``.
-        model: answers, as for `MCRanker`.
-        recruiter_model: recruits the team's personas, instead of `model`.
-        criteria_model: writes their rubrics, instead of `model`.
-        base_url: of an OpenAI- or Anthropic-compatible server.
-        api_key: instead of the environment's.
-        team: compares instead of a recruited team, as for `MCRanker`.
-        team_size: personas on the team, as for `MCRanker`; None for no team, or those of `team`.
-        ledger: the file that keeps every answer, as for `MCRanker`.
-        config: all other choices as one object; `options` replace single fields.
-        options: fields of `RankerConfig`; those about scores are refused. ``require`` asks for a
-            team as well.
+        shared: the keywords of all rankers, see `Ranker`. Without `team`, `team_size` and
+            ``require`` there is no team.
 
     Raises:
-        ConfigError, ModelError, PersonasError: as `MCRanker`.
+        ConfigError, ModelError, PersonasError: as `Ranker`.
     """
 
     name: ClassVar[str] = "setwise"
@@ -66,32 +55,16 @@ class SetwiseRanker(ComparativeRanker):
         ranks: int = 10,
         children: int = 3,
         sort: Literal["heap", "bubble"] = "heap",
-        model: ModelSpec = None,
-        recruiter_model: ModelSpec = None,
-        criteria_model: ModelSpec = None,
-        base_url: str | None = None,
-        api_key: str | None = None,
-        team: TeamSpec | None = None,
-        team_size: int | None = None,
-        ledger: LedgerSpec = "default",
-        config: RankerConfig | None = None,
-        **options: Unpack[RankerOptions],
+        **shared: Unpack[RankerKeywords],
     ) -> None:
         check_whole("ranks", ranks, 1, LARGEST)
         check_whole("children", children, 1, len(LETTERS) - 1)
         check_choice("sort", sort, ("heap", "bubble"))
         self.ranks, self.children, self.sort = ranks, children, sort
-        super().__init__(
-            RankerConfig.of(config, options, team_size=team_size),
-            {"ranks": ranks, "children": children, "sort": sort},
-            roles=Roles(model, recruiter_model, criteria_model),
-            base_url=base_url,
-            api_key=api_key,
-            team=team,
-            ledger=ledger,
-        )
+        self.own = {"ranks": ranks, "children": children, "sort": sort}
+        super().__init__(**shared)
 
-    async def _sort(self, sorting: Sorting) -> None:
+    async def _sort(self, sorting: SortState) -> None:
         known: dict[frozenset[int], int | None] = {}
 
         async def best_of(rows: Sequence[int], keep: Callable[[Sequence[int]], int]) -> int:

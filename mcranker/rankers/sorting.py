@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 from collections.abc import Awaitable, Callable, Iterable, Sequence
-from dataclasses import asdict, dataclass, field
+from dataclasses import dataclass, field
 
 from mcranker.errors import FormNotKept, MissingScoreError, ModelError, ReplyError
 from mcranker.events import PassagesCompared
@@ -21,7 +21,7 @@ _DOWN = 3  # failures in a row that are no chance
 
 
 @dataclass(slots=True)
-class Sorting:
+class SortState:
     """One query whose passages are being compared.
 
     Passages are named by their row in `Session.distinct`: equal ones are compared as one.
@@ -30,8 +30,7 @@ class Sorting:
         session: the query.
         total: the most comparisons that there may be.
         order: rows, best first, as far as is known by now; always each once.
-        worst: every comparison is to go the way that leads to the most of them, for estimates.
-        team: those of all personas of a team, this one among them; empty without a team.
+        team: those of all judges, this one among them.
         persona: who compares; empty without a team.
         template: of the persona's prompt; None for the ranker's.
         settled: so many first places of `order` are sorted out; the ranks of the others are not
@@ -46,8 +45,7 @@ class Sorting:
     session: Session
     total: int
     order: list[int]
-    worst: bool
-    team: Sequence[Sorting] = ()
+    team: Sequence[SortState]
     persona: str = ""
     template: Template | None = None
     settled: int = 0
@@ -57,6 +55,11 @@ class Sorting:
     first_number: int = 1
     _first: ModelError | None = None
     _in_a_row: int = 0
+
+    @property
+    def worst(self) -> bool:
+        """True if every comparison is to go the way that leads to the most, for an estimate."""
+        return self.session.job.estimated
 
     def settle(self, first: Sequence[int]) -> None:
         """Put these rows first; the others follow in first-stage order."""
@@ -95,12 +98,6 @@ class Sorting:
             self.undecided.difference_update(pairs)
         else:
             self.undecided.update(pairs)
-
-    def add(self, counts: Comparisons) -> None:
-        """Add the counts of another sorting; the first reason counts."""
-        reason = self.counts.reason or counts.reason
-        self.count(**{name: n for name, n in asdict(counts).items() if name != "reason"})
-        self.counts = dataclasses.replace(self.counts, reason=reason)
 
     def count(self, **more: int) -> None:
         """Add to the counts."""
@@ -157,14 +154,21 @@ class Sorting:
                 self.session.query.id,
                 tuple(self.session.passage(row).id for row in rows),
                 failed,
-                sum(each.counts.asked for each in self.team or (self,)),
-                sum(each.total for each in self.team or (self,)),
+                sum(each.counts.asked for each in self.team),
+                sum(each.total for each in self.team),
                 self.persona,
             )
         )
 
 
-async def heapsort(sorting: Sorting, ranks: int, children: int, best_of: BestOf) -> None:
+def added_up(counts: Sequence[Comparisons]) -> Comparisons:
+    """Return the sums of the counts, with the first reason."""
+    names = [each.name for each in dataclasses.fields(Comparisons) if each.name != "reason"]
+    sums = {name: sum(getattr(each, name) for each in counts) for name in names}
+    return Comparisons(**sums, reason=next((each.reason for each in counts if each.reason), ""))
+
+
+async def heapsort(sorting: SortState, ranks: int, children: int, best_of: BestOf) -> None:
     """Build a heap, each row with `children` below it, and take the best off its top.
 
     Where no reply says which is the best, it is the one that the first stage has first.
@@ -208,7 +212,7 @@ def most_of_heap(count: int, ranks: int, children: int) -> int:
     return built + sum(depth(left, 0) for left in range(count - 1, max(0, count - ranks), -1))
 
 
-async def bubblesort(sorting: Sorting, ranks: int, step: int, best_of: BestOf) -> None:
+async def bubblesort(sorting: SortState, ranks: int, step: int, best_of: BestOf) -> None:
     """Let the best rise from the last place, past `step` rows at a time; once for each rank.
 
     Where no reply says which is the best, the order stays.

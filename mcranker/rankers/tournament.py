@@ -10,13 +10,11 @@ from itertools import islice, pairwise, product, takewhile
 from operator import or_
 from typing import ClassVar, NamedTuple, Unpack
 
-from mcranker.config import LARGEST, RankerConfig
-from mcranker.method.seats import TeamSpec
-from mcranker.models import LedgerSpec, ModelSpec, Roles
-from mcranker.options import RankerOptions
+from mcranker.config import LARGEST
+from mcranker.options import RankerKeywords
 from mcranker.rankers.comparative import ComparativeRanker, check_whole
 from mcranker.rankers.rankgpt import MOST_IN_A_WINDOW
-from mcranker.rankers.sorting import Pair, Sorting
+from mcranker.rankers.sorting import Pair, SortState
 from mcranker.runtime.bridge import task_group
 
 
@@ -40,20 +38,11 @@ class TournamentRanker(ComparativeRanker):
     Args:
         ranks: so many first ranks are found, at least 1.
         window: passages that one call puts in order, 2 to 100.
-        model: answers, as for `MCRanker`.
-        recruiter_model: recruits the team's personas, instead of `model`.
-        criteria_model: writes their rubrics, instead of `model`.
-        base_url: of an OpenAI- or Anthropic-compatible server.
-        api_key: instead of the environment's.
-        team: compares instead of a recruited team, as for `MCRanker`.
-        team_size: personas on the team, as for `MCRanker`; None for no team, or those of `team`.
-        ledger: the file that keeps every answer, as for `MCRanker`.
-        config: all other choices as one object; `options` replace single fields.
-        options: fields of `RankerConfig`; those about scores are refused. ``require`` asks for a
-            team as well.
+        shared: the keywords of all rankers, see `Ranker`. Without `team`, `team_size` and
+            ``require`` there is no team.
 
     Raises:
-        ConfigError, ModelError, PersonasError: as `MCRanker`.
+        ConfigError, ModelError, PersonasError: as `Ranker`.
     """
 
     name: ClassVar[str] = "tournament"
@@ -64,33 +53,17 @@ class TournamentRanker(ComparativeRanker):
         *,
         ranks: int = 10,
         window: int = 10,
-        model: ModelSpec = None,
-        recruiter_model: ModelSpec = None,
-        criteria_model: ModelSpec = None,
-        base_url: str | None = None,
-        api_key: str | None = None,
-        team: TeamSpec | None = None,
-        team_size: int | None = None,
-        ledger: LedgerSpec = "default",
-        config: RankerConfig | None = None,
-        **options: Unpack[RankerOptions],
+        **shared: Unpack[RankerKeywords],
     ) -> None:
         check_whole("ranks", ranks, 1, LARGEST)
         check_whole("window", window, 2, MOST_IN_A_WINDOW)
         self.ranks, self.window = ranks, window
-        super().__init__(
-            RankerConfig.of(config, options, team_size=team_size),
-            {"ranks": ranks, "window": window},
-            roles=Roles(model, recruiter_model, criteria_model),
-            base_url=base_url,
-            api_key=api_key,
-            team=team,
-            ledger=ledger,
-        )
+        self.own = {"ranks": ranks, "window": window}
+        super().__init__(**shared)
 
-    async def _sort(self, sorting: Sorting) -> None:
+    async def _sort(self, sorting: SortState) -> None:
         count = len(sorting.order)
-        facts = Facts(count)
+        facts = PartialOrder(count)
 
         async def compare(rows: Sequence[int]) -> None:
             named = await self._order(sorting, rows)
@@ -129,7 +102,7 @@ class TournamentRanker(ComparativeRanker):
         return first + (min(self.ranks, count - 1) - 1) * rounds
 
 
-class Facts:
+class PartialOrder:
     """Facts known about the order of passages, each named by its row.
 
     Sets of rows are whole numbers, in which bit r is set for row r.

@@ -19,6 +19,7 @@ from mcranker import (
     ChatRequest,
     ConfigError,
     DirectRanker,
+    Job,
     MCRanker,
     Query,
     Ranker,
@@ -30,8 +31,8 @@ from mcranker import (
 from mcranker.config import RankerConfig
 from mcranker.llm.prices import cost
 from mcranker.llm.provider import PROVIDERS
-from mcranker.method.answers import SCORINGS
 from mcranker.rankers import RANKERS
+from mcranker.replies.scoring import SCORINGS
 from personas.ensembles import ENSEMBLES
 from personas.ranking.record import RankingRecord
 from personas.ranking.usage import Usage
@@ -249,10 +250,10 @@ def test_a_ranking_of_impossible_scores_or_places_is_refused(
         name = "given"
         needs_model = False
 
-        async def _rank(self, query: Any, passages: Any, emit: Any) -> Ranking:
+        async def _rank(self, job: Job) -> Ranking:
             if len(scores) > 1 or scores[0] != 1.0:
-                return self.ranking_by_scores(query, passages, scores)
-            return self.ranking_by_order(query, passages, order)
+                return self.ranking_by_scores(job, scores)
+            return self.ranking_by_order(job, order)
 
     with Given() as ranker, pytest.raises(ValueError, match="give "):
         ranker.rank(QUERY, DOCS)

@@ -115,6 +115,44 @@ def test_no_modules_import_each_other_in_a_circle() -> None:
     assert _circles(graph) == []
 
 
+LAYERS = (
+    ("errors", "logs", "paths", "fusion"),
+    ("documents", "grades", "topics", "trec", "inputs", "runtime", "llm.chat"),
+    ("retrieval",),
+    ("llm",),
+    ("replies",),
+    ("config",),
+    ("options", "models"),
+    ("ranking",),
+    ("events", "tracing"),
+    ("job",),
+    ("method",),
+    ("estimate",),
+    ("rankers",),
+    ("comparing", "team_page", "integrations"),
+    ("serve", "cli", "__main__"),
+)
+"""The rooms of `mcranker`, the lowest first; one imports only those below, and of its own layer."""
+
+
+def _layer(module: str) -> int:
+    names = module.removeprefix("mcranker.").split(".")
+    fits = [".".join(names[:length]) for length in range(len(names), 0, -1)]
+    return next(n for each in fits for n, layer in enumerate(LAYERS) if each in layer)
+
+
+def test_within_mcranker_imports_point_down() -> None:
+    graph = {module: names for module, names in _graph().items() if module != "mcranker"}
+    own = {module for module in graph if module.startswith("mcranker.")}
+    assert {_layer("mcranker.llm.chat"), _layer("mcranker.config")} == {1, 5}
+    assert {
+        (module, name)
+        for module in own
+        for name in graph[module] & own
+        if _layer(name) > _layer(module)
+    } == set()
+
+
 def test_what_is_no_command_imports_nothing_of_one() -> None:
     commands = {"mcranker.cli", "beir_eval.cli"}
     # `mcranker demo` is a command itself.

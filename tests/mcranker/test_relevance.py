@@ -17,6 +17,7 @@ from mcranker import (
     ChatRequest,
     ConfigError,
     DirectRanker,
+    Job,
     MCRanker,
     Passage,
     Query,
@@ -25,7 +26,7 @@ from mcranker import (
     ScriptedChat,
     Usage,
 )
-from mcranker.method.answers import SCORINGS
+from mcranker.replies.scoring import SCORINGS
 from personas.ensembles import ENSEMBLES
 from tests.support.known_scores import POLICIES
 from tests.support.plugins import installed
@@ -373,9 +374,9 @@ def test_a_ranker_of_another_package_has_them_too() -> None:
         name = "longest"
         needs_model = False
 
-        async def _rank(self, query: Any, passages: Any, emit: Any) -> Ranking:
-            scores = [len(each.text) / 10 for each in passages]
-            return self.ranking_by_scores(query, passages, scores)
+        async def _rank(self, job: Job) -> Ranking:
+            scores = [len(each.text) / 10 for each in job.passages]
+            return self.ranking_by_scores(job, scores)
 
     class Absolute(Longest):
         absolute = True

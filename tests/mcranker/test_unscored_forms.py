@@ -20,6 +20,7 @@ from mcranker import (
     ChatRequest,
     ConfigError,
     DirectRanker,
+    Job,
     MCRanker,
     Query,
     Ranker,
@@ -237,7 +238,7 @@ class Given(Ranker):
         super().__init__()
         self.ranking = ranking
 
-    async def _rank(self, query: Any, passages: Any, emit: Any) -> Ranking:
+    async def _rank(self, job: Job) -> Ranking:
         return self.ranking
 
 

@@ -73,9 +73,17 @@ def test_a_second_run_ranks_nothing_again(folder: Path, tmp_path: Path) -> None:
     assert (again[0].calls, again[0].reused) == (0, 0)
 
 
-@pytest.mark.parametrize("earlier", [{}, {"ask_anew": 7}])
+@pytest.mark.parametrize(
+    ("earlier", "refused"),
+    [
+        ({}, ""),
+        ({"ask_anew": 7}, "ask_anew was 7 and is 0"),
+        ({"persona_order": "auto"}, ""),  # a choice no more
+        ({"persona_order": "team"}, "persona_order was 'team' and is None"),
+    ],
+)
 def test_a_choice_that_a_former_version_did_not_have_was_the_default(
-    folder: Path, tmp_path: Path, earlier: dict[str, int]
+    folder: Path, tmp_path: Path, earlier: dict[str, Any], refused: str
 ) -> None:
     made = suite(folder, "DIRECT")
     run_suite(made, plan(tmp_path / "out", knowing()))
@@ -84,8 +92,8 @@ def test_a_choice_that_a_former_version_did_not_have_was_the_default(
     manifest = json.loads(path.read_text(encoding="utf-8"))
     former = {key: value for key, value in manifest["config"].items() if key != "ask_anew"}
     path.write_text(json.dumps({**manifest, "config": {**former, **earlier}}), encoding="utf-8")
-    if earlier:
-        with pytest.raises(RunFolderError, match="ask_anew was 7 and is 0"):
+    if refused:
+        with pytest.raises(RunFolderError, match=refused):
             run_suite(made, plan(tmp_path / "out", knowing()))
     else:
         run_suite(made, plan(tmp_path / "out", knowing()))

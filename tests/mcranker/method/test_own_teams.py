@@ -24,7 +24,7 @@ from mcranker import (
     ScriptedChat,
     Team,
 )
-from mcranker.method.seats import Seats, as_team
+from mcranker.method.seats import TeamPlan, as_team
 from personas import PromptSet, library, save
 from tests.support.scripted import by_table, scripted
 
@@ -372,7 +372,7 @@ def test_where_nobody_has_a_say_the_question_is_the_same_as_ever(
     open_ones = {each: "{{" + each + "}}" for each in template.placeholders}
     (turn,) = template.render({**open_ones, "others": ""})
     assert hashlib.sha256(f"{turn.text}\n".encode()).hexdigest() == digest
-    assert Seats.of(MCRanker(model=scripted()).config, None).others == ""
+    assert TeamPlan.of(MCRanker(model=scripted()).config, None).others == ""
 
 
 def test_a_prompt_folder_without_the_placeholder_still_filters(tmp_path: Path) -> None:

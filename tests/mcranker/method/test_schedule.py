@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import numpy as np
+import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -61,7 +62,7 @@ def top(scores: np.ndarray[tuple[int, int], np.dtype[np.float64]], k: int) -> To
         found = np.where(np.isnan(known[places]), 10.0, known[places]).sum(axis=1)
         return found
 
-    schedule = TopScores(np.arange(rows), known, k=k, in_order=False, reach=reach)
+    schedule = TopScores(np.arange(rows), known, k=k, reach=reach)
     for judge in range(judges):
         schedule.ready(judge)
     return schedule
@@ -105,11 +106,10 @@ def test_all_judges_score_the_first_passages_and_the_strictest_the_rest() -> Non
     assert [schedule.take() for _ in range(4)] == [(row, 1) for row in range(SAMPLE, 7)]
 
 
-def test_nobody_is_asked_before_all_are_ready() -> None:
+def test_nobody_is_asked_before_all_are_ready(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("mcranker.method.schedule.SAMPLE", 0)
     known = np.full((2, 2), np.nan)
-    schedule = TopScores(
-        np.arange(2), known, k=1, in_order=True, reach=lambda rows: np.full(2, 20.0)[rows]
-    )
+    schedule = TopScores(np.arange(2), known, k=1, reach=lambda rows: np.full(2, 20.0)[rows])
     schedule.ready(1)
     assert schedule.take() is None
     schedule.ready(0)

@@ -11,9 +11,9 @@ from hypothesis import strategies as st
 
 from mcranker.config import NO_YES, RankerConfig
 from mcranker.llm.chat import ChatReply
-from mcranker.method.answers import Scoring, expected_value
 from mcranker.replies.loose_json import Unreadable
 from mcranker.replies.schemas import integer_schema
+from mcranker.replies.scoring import Scoring, expected_value
 from personas import Criterion, PromptSet, Rubric
 from personas.ranking.types import Score
 

@@ -39,9 +39,10 @@ def ranking() -> Ranking:
         reask=0,
         depth=4,
         top_k=1,
-        persona_order="team",
     )
-    return ranker.rank(Query("masks", "q1"), DOCS)
+    with pytest.MonkeyPatch.context() as patched:
+        patched.setattr("mcranker.method.schedule.SAMPLE", 0)  # the judges in the team's order
+        return ranker.rank(Query("masks", "q1"), DOCS)
 
 
 def test_what_is_ranked(ranking: Ranking) -> None:

@@ -27,6 +27,7 @@ from mcranker import (
     ScriptedChat,
     ServerFailed,
 )
+from mcranker.method import schedule
 from personas.ranking.usage import Usage
 from tests.support.scripted import by_table, scripted
 from tests.support.typed_answers import answers
@@ -41,6 +42,12 @@ TABLE = {
     "Ben": {"d0": 3, "d1": 9, "d2": 9, "d3": 2, "d4": 5, "d5": 0, "d6": 1, "d7": 10},
     "Cho": {"d0": 1, "d1": 6, "d2": 9, "d3": 2, "d4": 5, "d5": 0, "d6": 1, "d7": 10},
 }
+
+
+@pytest.fixture
+def in_team_order(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Without a sample the judges score in the team's order."""
+    monkeypatch.setattr(schedule, "SAMPLE", 0)
 
 
 def team_of(model: ScriptedChat, team: Any = NAMES[:3], **options: Any) -> MCRanker:
@@ -64,9 +71,10 @@ def first(ranking: Ranking, k: int) -> list[tuple[str, float | None, dict[str, f
     return [(hit.doc_id, hit.score, dict(hit.scores)) for hit in ranking[:k]]
 
 
+@pytest.mark.usefixtures("in_team_order")
 def test_by_hand() -> None:
     calls: list[tuple[str, str]] = []
-    ranker = team_of(scripted(recorded(TABLE, calls)), top_k=2, persona_order="team")
+    ranker = team_of(scripted(recorded(TABLE, calls)), top_k=2)
     ranking = ranker.rank("q", DOCS)
 
     by_ann = [("Ann", doc_id) for doc_id in DOCS]
@@ -114,7 +122,7 @@ def random_table(
 
 
 @pytest.mark.parametrize("seed", range(20))
-async def test_two_hundred_random_queries(seed: int) -> None:
+async def test_two_hundred_random_queries(seed: int, monkeypatch: pytest.MonkeyPatch) -> None:
     """10 a seed, answered in any order: the first ranks are those of full scoring."""
     rng = np.random.default_rng(seed)
     for _ in range(10):
@@ -142,8 +150,8 @@ async def test_two_hundred_random_queries(seed: int) -> None:
             answer, capabilities=Capabilities(json_schema=True, prefix_slots=slots)
         )
         full = await team_of(model, NAMES[:judges], **options).arank("q", docs)
-        order = str(rng.choice(["auto", "team"]))
-        short = team_of(model, NAMES[:judges], top_k=k, persona_order=order, **options)
+        monkeypatch.setattr(schedule, "SAMPLE", int(rng.choice([0, 3])))
+        short = team_of(model, NAMES[:judges], top_k=k, **options)
         ranking = await short.arank("q", docs)
 
         assert first(ranking, k) == first(full, k)
@@ -184,11 +192,13 @@ def test_the_strictest_of_the_first_passages_scores_all() -> None:
     assert ranking.ids[0] == "d0"
 
 
-@pytest.mark.parametrize("order", ["auto", "team"])
+@pytest.mark.parametrize("sample", [0, 3])
 @pytest.mark.parametrize("k", [1, 2, 3, 7, 8, 100])
-async def test_progress_reaches_its_end(order: str, k: int) -> None:
-    model = scripted(by_table(TABLE))
-    ranker = team_of(model, top_k=k, persona_order=order)
+async def test_progress_reaches_its_end(
+    sample: int, k: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(schedule, "SAMPLE", sample)
+    ranker = team_of(scripted(by_table(TABLE)), top_k=k)
     docs = [Passage(doc_id, text) for doc_id, text in DOCS.items()]
     docs.append(Passage("copy", "text 2"))
     scored = [
@@ -200,6 +210,7 @@ async def test_progress_reaches_its_end(order: str, k: int) -> None:
     assert all(event.done < event.total for event in scored[:-1])
 
 
+@pytest.mark.usefixtures("in_team_order")
 async def test_the_first_pass_uses_all_the_concurrency_and_then_k_passages_at_once() -> None:
     docs = {f"d{place}": f"text {place}" for place in range(20)}
     in_flight, most = 0, {"Ann": 0, "others": 0}
@@ -213,21 +224,20 @@ async def test_the_first_pass_uses_all_the_concurrency_and_then_k_passages_at_on
         in_flight -= 1
         return '{"Score": 5}'
 
-    ranker = team_of(
-        ScriptedChat(answer), top_k=4, persona_order="team", concurrency=9, scoring="integer"
-    )
+    ranker = team_of(ScriptedChat(answer), top_k=4, concurrency=9, scoring="integer")
     ranking = await ranker.arank("q", docs)
     assert most == {"Ann": 9, "others": 4}
     assert ranking.usage.calls == 0 + ranking.matrix.values.size - ranking.skipped
 
 
+@pytest.mark.usefixtures("in_team_order")
 async def test_one_prompt_prefix_at_a_time_is_used_as_long_as_it_can_be() -> None:
     calls: list[tuple[str, str]] = []
     flat = {name: dict.fromkeys(DOCS, score) for name, score in zip(TABLE, (5, 5, 10), strict=True)}
     model = scripted(
         recorded(flat, calls), capabilities=Capabilities(json_schema=True, prefix_slots=1)
     )
-    await team_of(model, top_k=4, persona_order="team").arank("q", DOCS)
+    await team_of(model, top_k=4).arank("q", DOCS)
     order = [name for name, _ in calls]
     # All can reach 25 after Ann and 20 after Ben, who sees all, too; Cho's 10 keeps it so for
     # the first four, and nobody can overtake them.
@@ -250,6 +260,7 @@ def test_passages_beyond_depth_stay_apart() -> None:
     assert [(hit.score, hit.at_most, hit.skipped) for hit in ranking[6:]] == [(None, None, ())] * 2
 
 
+@pytest.mark.usefixtures("in_team_order")
 def test_a_missing_score_is_no_skipped_one() -> None:
     def score(request: ChatRequest) -> str:
         if (request.tag.persona, request.tag.doc_id) == ("Ann", "d3"):
@@ -257,7 +268,7 @@ def test_a_missing_score_is_no_skipped_one() -> None:
         return by_table(TABLE)(request)
 
     model = scripted(score)
-    ranking = team_of(model, top_k=2, persona_order="team", reask=0).rank("q", DOCS)
+    ranking = team_of(model, top_k=2, reask=0).rank("q", DOCS)
     assert ranking.ids[:2] == ["d2", "d1"]
     assert [(each.doc_id, each.persona) for each in ranking.missing] == [("d3", "Ann")]
     # What was missing might have been a 10: Ben is asked, and 10 + 2 + 10 is not enough.
@@ -265,7 +276,7 @@ def test_a_missing_score_is_no_skipped_one() -> None:
     assert (hit.skipped, hit.at_most) == (("Cho",), 22.0)
     assert list(hit.missing) == ["Ann"]
     with pytest.raises(MissingScoreError):
-        team_of(model, top_k=2, persona_order="team", missing="fail").rank("q", DOCS)
+        team_of(model, top_k=2, missing="fail").rank("q", DOCS)
 
 
 def test_one_call_for_the_whole_team_leaves_nothing_out() -> None:
@@ -291,6 +302,7 @@ def test_a_single_judge_leaves_nothing_out() -> None:
 
 
 @pytest.mark.parametrize("after", [2, 10, 20])
+@pytest.mark.usefixtures("in_team_order")
 async def test_a_failing_model_takes_the_query_down(after: int) -> None:
     asked = 0
 
@@ -302,10 +314,11 @@ async def test_a_failing_model_takes_the_query_down(after: int) -> None:
         return '{"Score": 5}'
 
     with pytest.raises(ServerFailed, match="out of order"):
-        await team_of(scripted(score), top_k=4, persona_order="team").arank("q", DOCS)
+        await team_of(scripted(score), top_k=4).arank("q", DOCS)
 
 
 @pytest.mark.parametrize("after", [2, 10])
+@pytest.mark.usefixtures("in_team_order")
 async def test_who_hangs_up_leaves_no_task_behind(after: int) -> None:
     asked = 0
 
@@ -317,7 +330,7 @@ async def test_who_hangs_up_leaves_no_task_behind(after: int) -> None:
         return '{"Score": 5}'
 
     before = asyncio.all_tasks()
-    ranker = team_of(ScriptedChat(answer), top_k=4, persona_order="team", concurrency=2)
+    ranker = team_of(ScriptedChat(answer), top_k=4, concurrency=2)
     async with ranker.astream("q", DOCS) as events:
         async for event in events:
             if isinstance(event, PassageScored) and event.done == after:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from mcranker.method.answers import weighted_mean
+from mcranker.replies.scoring import weighted_mean
 
 
 def test_means_that_are_equal_on_paper_are_equal() -> None:

@@ -129,7 +129,7 @@ def test_what_a_persona_has_not_sorted_out_shares_the_rank_behind() -> None:
     """The first rank alone: d, c, a. Of four, the others have the mean rank of 2 to 4, 3.
 
     By 1 / rank: a 1/3 + 1/3 + 1, b 3/3, c 1/3 + 1 + 1/3, d 1 + 1/3 + 1/3.
-    With the first of the ranks they share, 2: b 3/2, all others 2.
+    A ranking saved with the first of the ranks they share, 2: b 3/2, all others 2.
     """
     firsts = dict(zip(TEAM, ("dabc", "cabd", "abcd"), strict=True))
     for name in ("setwise", "pairwise"):
@@ -138,7 +138,9 @@ def test_what_a_persona_has_not_sorted_out_shares_the_rank_behind() -> None:
         assert ranking.orders.ranks.tolist() == [[2, 2, 1], [2, 2, 2], [2, 1, 2], [1, 2, 2]]
         assert ranking.ids == ["a", "c", "d", "b"]
         assert ranking.final.tolist() == pytest.approx([5 / 3, 1, 5 / 3, 5 / 3])
-        least = ranking.reensemble(rank_ties="min").final.tolist()
+        saved = ranking.to_dict()
+        saved["config"] |= {"rank_ties": "min", "persona_order": "team"}
+        least = Ranking.from_dict(saved).reensemble(missing="lowest").final.tolist()
         assert least == pytest.approx([2, 1.5, 2, 2])
 
 

@@ -22,6 +22,7 @@ from mcranker import (
     ConnectionFailed,
     DirectRanker,
     Event,
+    Job,
     MCRanker,
     Passage,
     PassageScored,
@@ -234,16 +235,17 @@ def test_a_ranker_without_partial_results_keeps_the_order() -> None:
         name = "sleepy"
         needs_model = False
 
-        async def _rank(self, query: Any, passages: Any, emit: Any) -> Ranking:
+        async def _rank(self, job: Job) -> Ranking:
+            job.calls.add("score", "", "m", Usage(calls=1))
             await anyio.sleep(5)
-            return self.ranking_by_order(query, passages, range(len(passages) - 1, -1, -1))
+            return self.ranking_by_order(job, range(len(job.passages) - 1, -1, -1))
 
     async def main(deadline: float) -> Ranking:
         return await Sleepy(deadline=deadline).arank("q", DOCS)
 
     assert simulate(main(6)).ids == IDS[::-1]
     late = simulate(main(4))
-    assert (late.partial, late.ids) == (True, IDS)
+    assert (late.partial, late.ids, late.usage.calls) == (True, IDS, 1)
 
 
 def test_each_of_many_queries_has_the_whole_time() -> None:
@@ -370,7 +372,7 @@ def test_an_outside_ranker_falls_back_too() -> None:
     class Asking(Ranker):
         name = "asking"
 
-        async def _rank(self, query: Any, passages: Any, emit: Any) -> Ranking:
+        async def _rank(self, job: Job) -> Ranking:
             raise down()
 
     model = Slow().chat()

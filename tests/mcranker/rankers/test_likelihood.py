@@ -19,10 +19,10 @@ from mcranker import (
     ScriptedChat,
     UnsupportedCapability,
 )
-from mcranker.method.answers import PeakScoring
 from mcranker.rankers import RANKERS
 from mcranker.rankers.likelihood import RGSRanker, RGYNRanker
 from mcranker.replies.loose_json import Unreadable
+from mcranker.replies.scoring import PeakScoring
 from personas import PromptSet
 
 LOGPROBS = Capabilities(label_logprobs=True)

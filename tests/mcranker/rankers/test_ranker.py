@@ -2,25 +2,33 @@
 
 from __future__ import annotations
 
+import gc
 import json
+import weakref
 from typing import Any
 
 import numpy as np
 import pytest
 
 from mcranker import (
+    CallOptions,
     Capabilities,
     ChatReply,
     ChatRequest,
     ConfigError,
     DirectRanker,
+    FusedRanker,
     InputError,
     MCRanker,
     Member,
     Passage,
     Persona,
     Query,
+    Ranker,
     Ranking,
+    RankingDone,
+    RerankRanker,
+    RGYNRanker,
     ScriptedChat,
     Team,
     UnsupportedCapability,
@@ -383,3 +391,49 @@ def test_a_base_url_goes_to_models_of_the_same_prefix_only(
 def test_direct_refuses_what_needs_a_team(options: dict[str, Any], message: str) -> None:
     with pytest.raises(ConfigError, match=message):
         DirectRanker(model=scripted(), **options)
+
+
+async def test_options_of_a_call_are_those_of_each_query_of_many() -> None:
+    ranker = MCRanker(team=["Ann"], criteria="none", model=scripted(), depth=3)
+    options: CallOptions = {"top_n": 1, "instruction": "Recent ones."}
+    async with ranker:
+        one = await ranker.arank("masks", DOCS, **options)
+        many = [each.result() async for each in ranker.arank_many([("masks", DOCS)], **options)]
+        events = [event async for event in ranker.astream("masks", DOCS, **options)]
+        plain = await ranker.arank("masks", DOCS)
+    last = events[-1]
+    assert isinstance(last, RankingDone)
+    for ranking in (one, *many, last.ranking):
+        assert (len(ranking), ranking.config["instruction"]) == (1, "Recent ones.")
+        assert ranking.config["depth"] == 3
+    assert (len(plain), ranker.config.top_n, "instruction" in plain.config) == (5, None, False)
+
+
+async def test_a_call_takes_no_option_that_belongs_to_the_ranker() -> None:
+    options: Any = {"scale": 3}
+    async with MCRanker(model=scripted()) as ranker:
+        with pytest.raises(TypeError, match="a call takes no option 'scale'"):
+            await ranker.arank("masks", DOCS, **options)
+
+
+@pytest.mark.parametrize("option", ["team", "scoring_model", "assessor_model", "windw"])
+def test_a_ranker_refuses_keywords_that_it_does_not_take(option: str) -> None:
+    for kind in (RGYNRanker, RerankRanker, FusedRanker):
+        assert option not in kind.takes()
+        make: Any = kind
+        options = {"members": ["direct", "bm25"]} if kind is FusedRanker else {}
+        with pytest.raises(ConfigError, match=f"there is no option '{option}'"):
+            make(**{option: "clinician"}, **options)
+
+
+@pytest.mark.parametrize("members", [None, ("direct", "bm25")])
+def test_a_ranker_that_is_not_closed_is_dropped(members: tuple[str, ...] | None) -> None:
+    model = scripted()
+    ranker: Ranker = MCRanker(model=model)
+    if members is not None:
+        ranker = FusedRanker(members=members, model=model)
+    assert len(ranker.rank("masks", DOCS)) == 5
+    left = weakref.ref(ranker)
+    del ranker
+    gc.collect()
+    assert left() is None

@@ -9,7 +9,7 @@ from collections.abc import Sequence
 import pytest
 
 from mcranker import ChatRequest, Comparisons, Ranking, ScriptedChat, TournamentRanker
-from mcranker.rankers.tournament import Facts
+from mcranker.rankers.tournament import PartialOrder
 from tests.attack.scale import scaled
 from tests.support.comparing import comparing, grades_in, in_order, shown_in
 
@@ -71,7 +71,7 @@ def test_consistent_answers_give_the_first_ranks_within_the_estimate(window: int
 
 def test_passages_in_a_circle_are_a_tier() -> None:
     """1 before 2, 2 before 0, 0 before 1; 2 before 3. All three are before 3, in their order."""
-    facts = Facts(4)
+    facts = PartialOrder(4)
     for pair in ((1, 2), (2, 0)):
         facts.note(pair, pair)
     assert facts.first(4) == [1, 2, 0, 3]
@@ -83,7 +83,7 @@ def test_passages_in_a_circle_are_a_tier() -> None:
 
 def test_what_a_reply_leaves_out_is_behind_what_it_names() -> None:
     """Of 0 to 3 the reply names 2 and 1; of 0 and 3 nothing is known, nor asked again."""
-    facts = Facts(4)
+    facts = PartialOrder(4)
     facts.note(range(4), [2, 1])
     assert facts.first(4) == [2, 1, 0, 3]
     assert facts.next(4, 4) == []
@@ -148,7 +148,7 @@ def test_facts_hold_whatever_is_noted() -> None:
     rng = random.Random(6)
     for _ in range(scaled(300)):
         count = rng.randint(2, 9)
-        facts, edges = Facts(count), set[tuple[int, int]]()
+        facts, edges = PartialOrder(count), set[tuple[int, int]]()
         for _ in range(rng.randint(1, 8)):
             shown = rng.sample(range(count), rng.randint(2, count))
             named = shown[: rng.randint(0, len(shown))]

@@ -83,11 +83,10 @@ async def ask(
         ModelError: the call failed.
     """
     prefill = model.capabilities.prefill
-    messages = tuple(
-        Message(turn.role, encodable(turn.text), turn.shared)
-        for turn in turns
-        if prefill or turn.role != "assistant"
-    )
+    messages: tuple[Message, ...] = ()
+    for turn in turns:
+        if prefill or turn.role != "assistant":
+            messages += (Message(turn.role, encodable(turn.text), turn.shared),)
     request = ChatRequest(
         messages=messages,
         tag=tag,
