@@ -89,7 +89,7 @@ def made_up(*, passages: int, personas: int, words: int, seed: int = 7) -> dict[
                 sorted(hits, key=lambda hit: (-hit["score"], hit["first_stage_rank"])), start=1
             )
         ],
-        "config": {"scale": 10, "ensemble": "sum", "missing": "mean_of_team"},
+        "config": {"scale": 10, "ensemble": "sum", "missing_policy": "mean_of_team"},
         "models": {"scoring": "made:up"},
         "prompt_hashes": {},
         "usage": {**NOTHING, "by_stage": []},

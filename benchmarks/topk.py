@@ -81,12 +81,12 @@ class Replay:
 
     @cached_property
     def full(self) -> Ranking:
-        return self.rank(RankerConfig(criteria="none", reask=0))
+        return self.rank(RankerConfig(criteria="none", repair_attempts=0))
 
     def saved(self, k: int, order: Literal["auto", "team"] = "team") -> float:
         """Calls that ``top_k=k`` saves, as a share of all; ends if the first ranks differ."""
         with patch("mcranker.method.schedule.SAMPLE", 0 if order == "team" else SAMPLE):
-            short = self.rank(RankerConfig(criteria="none", reask=0, top_k=k))
+            short = self.rank(RankerConfig(criteria="none", repair_attempts=0, top_k=k))
         first = [
             [(hit.doc_id, hit.score, hit.scores) for hit in each[:k]] for each in (short, self.full)
         ]

@@ -63,10 +63,10 @@ PRESETS: Mapping[str, Mapping[str, Any]] = MappingProxyType(
                 "single_quotes": True,
                 "snake_case_personas": True,
                 "dataset_team": True,
-                "missing": "constant",
+                "missing_policy": "constant",
                 "missing_constant": 5.0,
-                "reask": 0,
-                "ask_anew": 20,
+                "repair_attempts": 0,
+                "resample": 20,
                 "temperature": None,
                 "depth": 30,
             }
@@ -135,14 +135,14 @@ class _Requests(_Options):
     """Longest reply of recruiter and criteria writers."""
     max_score_tokens: int = Field(1024, ge=1, le=LARGEST)
     """Longest answer to a scoring call, in tokens."""
-    sample: int = Field(0, ge=0, le=LARGEST)
+    cache_variant: int = Field(0, ge=0, le=LARGEST)
     """Sample to take where answers vary (temperature above 0): another number asks again
     instead of taking what the ledger has."""
-    reask: int = Field(1, ge=0, le=5)
+    repair_attempts: int = Field(1, ge=0, le=5)
     """Repetitions of a call whose answer is unreadable, with what is wrong."""
-    ask_anew: int = Field(0, ge=0, le=100)
+    resample: int = Field(0, ge=0, le=100)
     """Repetitions of the same question to recruiter and criteria writers after an unreadable
-    answer, before reask; none at temperature 0."""
+    answer, before repair_attempts; none at temperature 0."""
     max_passage_words: _Count = None
     """Cut a passage's text after so many words."""
     max_passage_tokens: _Count = None
@@ -174,11 +174,11 @@ class _Results(_Options):
 
     ensemble: Annotated[str, ENSEMBLES] = "sum"
     """Rule from the personas' scores to one (paper, Eq. 4)."""
-    missing: Literal["mean_of_team", "lowest", "constant", "fail"] = "mean_of_team"
+    missing_policy: Literal["mean_of_team", "lowest", "constant", "fail"] = "mean_of_team"
     """Replacement of a missing score: the mean of the passage's other scores, 0, a constant, or an
     error."""
     missing_constant: float = Field(0.0, ge=0, le=HIGHEST_CONSTANT, allow_inf_nan=False)
-    """The constant for missing="constant"."""
+    """The constant for missing_policy="constant"."""
     first_stage_weight: float = Field(0.0, ge=0, le=1)
     """Share of the first stage's score in the final one, both scaled to 0..1 over the query's
     passages; all of them need such a score, a place in a list is none."""
@@ -194,7 +194,7 @@ class _Results(_Options):
     deadline: float | None = Field(None, ge=0.001, le=1e9, allow_inf_nan=False)
     """Seconds for a query, after which it is ranked by the scores that are there; none to wait for
     all."""
-    on_failure: Literal["error", "first_stage"] = "error"
+    on_failure: Literal["error", "keep_order"] = "error"
     """If the model fails: an error, or the passages in first-stage order, with the failure
     noted."""
 
@@ -209,7 +209,7 @@ class _Scoring(_Options):
     """k: scores are 0 to k."""
     labels: tuple[str, ...] = ()
     """Labels for scoring="expected" or "peak", least relevant first; without, 0 to k."""
-    panel: bool = True
+    batch_criteria: bool = True
     """With per_criterion scoring: all personas' criteria in one call a passage, where the model
     answers many questions at once."""
     questions: Literal["per_persona", "per_criterion"] | None = None
@@ -331,7 +331,7 @@ class RankerConfig(_Limits, _Requests, _Quirks, _Results, _Scoring, _Team):
         if self.labels and "scale" in self.model_fields_set:
             raise ValueError("labels are a scale of their own; leave out either labels or scale")
         constant, preset = self.missing_constant, PRESETS[self.preset].get("missing_constant")
-        if self.missing == "constant" and constant != preset and constant > self.top:
+        if self.missing_policy == "constant" and constant != preset and constant > self.top:
             raise ValueError(
                 f"missing_constant={constant} is above the highest score, {self.top:g}: a passage "
                 f"would win by a missing score; give 0 to {self.top:g}"
@@ -345,10 +345,10 @@ class RankerConfig(_Limits, _Requests, _Quirks, _Results, _Scoring, _Team):
                 f"criteria_examples={self.criteria_examples} shows rubrics to those who write "
                 'criteria, and criteria="none" has none written; leave out one of the two'
             )
-        if self.deadline is not None and self.missing == "fail":
+        if self.deadline is not None and self.missing_policy == "fail":
             raise ValueError(
                 f"deadline={self.deadline:g} ranks without the scores that are missing by then, "
-                'which missing="fail" forbids; use one of the two'
+                'which missing_policy="fail" forbids; use one of the two'
             )
         self._check_questions()
         if self.top_k is not None and not self.rule.ensemble.monotone:
@@ -380,10 +380,10 @@ class RankerConfig(_Limits, _Requests, _Quirks, _Results, _Scoring, _Team):
             )
         if self.questions == "per_criterion" and self.criteria == "none":
             raise ValueError('questions="per_criterion" needs criteria; criteria="none" has none')
-        if not self.panel:
+        if not self.batch_criteria:
             raise ValueError(
-                f"panel=False asks each persona by itself, and {asked} asks all in one call; "
-                "leave out one of the two"
+                f"batch_criteria=False asks each persona by itself, and {asked} asks all in one "
+                "call; leave out one of the two"
             )
 
     @classmethod
@@ -449,7 +449,7 @@ class RankerConfig(_Limits, _Requests, _Quirks, _Results, _Scoring, _Team):
         if self.top_k is not None:
             taken.add("first_stage_weight")
         by_labels = "scoring" not in taken or self.scoring == "expected"
-        beyond = self.missing == "constant" and self.missing_constant > len(NO_YES) - 1
+        beyond = self.missing_policy == "constant" and self.missing_constant > len(NO_YES) - 1
         asks = self.rule.ensemble.asks and "scoring" not in taken
         if not by_labels or "scale" in taken or asks or beyond:
             taken.add("labels")
@@ -483,9 +483,9 @@ class RankerConfig(_Limits, _Requests, _Quirks, _Results, _Scoring, _Team):
         return self.criteria == "dataset" and self.dataset_team
 
     def anew(self, stage: Stage) -> int:
-        """Return how often the same question is asked again at this stage; see ``ask_anew``."""
+        """Return how often the same question is asked again at this stage; see ``resample``."""
         by_team = stage in ("recruit", "criteria")
-        return self.ask_anew if by_team and self.temperature != 0 else 0
+        return self.resample if by_team and self.temperature != 0 else 0
 
     def recorded(self) -> dict[str, Any]:
         """All fields as plain values, as rankings and run folders keep them.

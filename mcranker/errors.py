@@ -50,7 +50,7 @@ class RunError(InputError):
 
 
 class MissingScoreError(MCRankerError):
-    """A score is missing and ``missing="fail"`` asks not to go on without it."""
+    """A score is missing and ``missing_policy="fail"`` asks not to go on without it."""
 
 
 class DownloadError(MCRankerError):

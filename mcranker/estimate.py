@@ -56,8 +56,8 @@ class Estimate:
             as it ever can; of rankers whose comparisons depend on the answers, if these end them
             as soon as they ever can. Never above the calls that are made.
         cost_at_most: US dollars, if nothing is cached, all replies are as long as they may
-            be, and each is asked for again as often as ``ask_anew`` and ``reask`` allow; None
-            if a model's price is not known.
+            be, and each is asked for again as often as ``resample`` and ``repair_attempts``
+            allow; None if a model's price is not known.
     """
 
     table: UsageTable = field(default_factory=UsageTable)
@@ -185,17 +185,17 @@ class Estimator:
             self._calls_at_least += 1
         if not reply.reused:
             anew = self._config.anew(tag.stage)
-            most = _most_used(request, self._config.reask, anew)
+            most = _most_used(request, self._config.repair_attempts, anew)
             self._at_most[model] = self._at_most.get(model, Usage()) + most
 
 
-def _most_used(request: ChatRequest, reask: int, anew: int) -> Usage:
+def _most_used(request: ChatRequest, repair_attempts: int, anew: int) -> Usage:
     """Return the most that a request and its repetitions can use."""
     most = most_used(request)
     if request.labels or request.continuation or request.questions:
         return most
     repaired = Usage(input_tokens=request.max_tokens + REPAIR_TOKENS)
-    return sum([most] * anew + [most + repaired] * reask, start=most)
+    return sum([most] * anew + [most + repaired] * repair_attempts, start=most)
 
 
 def _total(costs: Sequence[float | None]) -> float | None:

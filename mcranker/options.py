@@ -46,19 +46,19 @@ class RankerOptions(TypedDict, total=False):
     scoring: str
     scale: int
     labels: tuple[str, ...]
-    panel: bool
+    batch_criteria: bool
     questions: Literal["per_persona", "per_criterion"] | None
     passages_per_call: int | None
     ensemble: str
-    missing: Literal["mean_of_team", "lowest", "constant", "fail"]
+    missing_policy: Literal["mean_of_team", "lowest", "constant", "fail"]
     missing_constant: float
     top_n: int | None
     min_relevance: float | None
     deadline: float | None
     instruction: str
-    on_failure: Literal["error", "first_stage"]
-    reask: int
-    ask_anew: int
+    on_failure: Literal["error", "keep_order"]
+    repair_attempts: int
+    resample: int
     first_stage_weight: float
     depth: int | None
     example_rank: int
@@ -73,7 +73,7 @@ class RankerOptions(TypedDict, total=False):
     seed: int | None
     max_tokens: int
     max_score_tokens: int
-    sample: int
+    cache_variant: int
     top_k: int | None
     concurrency: int | None
     query_concurrency: int

@@ -30,7 +30,7 @@ if TYPE_CHECKING:
 
 _AS_ASKED = (
     *("prompts", "lowercase_query", "title_separator", "max_passage_words", "single_quotes"),
-    *("temperature", "seed", "sample", "reask"),
+    *("temperature", "seed", "cache_variant", "repair_attempts"),
 )
 """Options about requests to models, whatever the ranker."""
 
@@ -70,7 +70,7 @@ class Ranking(RankingRecord):
         self,
         ensemble: str | None = None,
         *,
-        missing: str | None = None,
+        missing_policy: str | None = None,
         missing_constant: float | None = None,
         first_stage_weight: float | None = None,
     ) -> Ranking:
@@ -82,8 +82,8 @@ class Ranking(RankingRecord):
         Args:
             ensemble: ``"sum"``, ``"reciprocal_rank"``, or one that a package adds, see
                 `personas.Ensemble`.
-            missing: what replaces a missing score, as in `RankerConfig`.
-            missing_constant: the constant for ``missing="constant"``.
+            missing_policy: what replaces a missing score, as in `RankerConfig`.
+            missing_constant: the constant for ``missing_policy="constant"``.
             first_stage_weight: share of the first stage's score, 0 to 1.
 
         What is None stays as it was. Calls and times are those of this ranking.
@@ -92,7 +92,7 @@ class Ranking(RankingRecord):
             ConfigError: a value is impossible; a model combines the scores (``"assessor"``); or
                 ``top_k`` left scores out that are needed.
             InputError: the first stage is to have a share, and gave no score to a passage.
-            MissingScoreError: a score is missing and ``missing="fail"``.
+            MissingScoreError: a score is missing and ``missing_policy="fail"``.
         """
         import numpy as np
 
@@ -100,7 +100,7 @@ class Ranking(RankingRecord):
 
         options = {
             "ensemble": self.config.get("ensemble", "sum") if ensemble is None else ensemble,
-            "missing": missing,
+            "missing_policy": missing_policy,
             "missing_constant": missing_constant,
             "first_stage_weight": first_stage_weight,
         }
@@ -155,7 +155,7 @@ class Ranking(RankingRecord):
                 matrix,
                 row_of,
                 self.passages,
-                refuse_missing=config.get("missing") == "fail",
+                refuse_missing=config.get("missing_policy") == "fail",
             ),
         )
         top_k = config.get("top_k")
@@ -346,7 +346,7 @@ def combined(
         if scores is not None and scores.reasons:
             raise MissingScoreError(
                 f"{len(scores.reasons)} of {scores.values.size} scores are missing and "
-                'missing="fail"; see the reasons in the log, or choose another policy'
+                'missing_policy="fail"; see the reasons in the log, or choose another policy'
             )
     places, unasked = np.flatnonzero(row_of >= 0), matrix.unasked
     group_of = row_of[places]

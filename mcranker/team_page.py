@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 from mcranker.errors import ConfigError, UnsupportedCapability
 from mcranker.llm.chat import ChatModel
 from mcranker.llm.scripted import ScriptedChat
-from mcranker.method.seats import as_team
+from mcranker.method.team_plan import as_team
 from mcranker.options import TeamSpec
 from mcranker.rankers.mcranker import MCRanker
 from personas.errors import PersonasError

@@ -88,12 +88,12 @@ class Rule:
     """Rule from scores to the final scores of a ranking.
 
     A passage without any score has no final score and no relevance (NaN), unless
-    ``missing="constant"`` imputes both.
+    ``missing_policy="constant"`` imputes both.
 
     Attributes:
         ensemble: combines the personas' scores.
-        missing: replaces a missing score of a passage: the mean of its others, 0, `constant`.
-        constant: the imputed score with ``missing="constant"``.
+        missing_policy: the imputed score of a passage: the mean of its others, 0, `constant`.
+        constant: the imputed score with ``missing_policy="constant"``.
         first_stage_weight: share of the first stage, 0 to 1, where it scored all passages.
         top: the highest score that a persona can give.
         rank_ties: the rank of equal scores, where `ensemble` ranks.
@@ -101,7 +101,7 @@ class Rule:
     """
 
     ensemble: Ensemble
-    missing: MissingPolicy = "mean_of_team"
+    missing_policy: MissingPolicy = "mean_of_team"
     constant: float = 0.0
     first_stage_weight: float = 0.0
     top: float = 0.0
@@ -116,7 +116,7 @@ class Rule:
         """
         return cls(
             ensemble=find_ensemble(config) or SUM,
-            missing=_POLICIES.get(str(config.get("missing")), "mean_of_team"),
+            missing_policy=_POLICIES.get(str(config.get("missing_policy")), "mean_of_team"),
             constant=_number(config.get("missing_constant")),
             first_stage_weight=min(_number(config.get("first_stage_weight")), 1.0),
             top=highest_score(config) or 0.0,
@@ -183,7 +183,7 @@ class Rule:
         if assessed is not None:
             given = assessed[scored]
             instead = means
-            if self.missing != "mean_of_team":
+            if self.missing_policy != "mean_of_team":
                 instead = self.filled(given[:, None])[:, 0] / self.assessor_top
             means = np.where(np.isnan(given), instead, given / self.assessor_top)
         found[scored] = np.clip(means, 0.0, 1.0)
@@ -197,9 +197,9 @@ class Rule:
         """
         import numpy as np
 
-        best = max(self.top, self.constant) if self.missing == "constant" else self.top
+        best = max(self.top, self.constant) if self.missing_policy == "constant" else self.top
         filled = np.where(unasked, best, values)
-        if self.missing == "mean_of_team":
+        if self.missing_policy == "mean_of_team":
             # The substitute for a missing score depends on the open ones; it is no higher.
             open_rows = unasked.any(axis=1, keepdims=True)
             filled = np.where(open_rows & np.isnan(filled), self.top, filled)
@@ -212,7 +212,7 @@ class Rule:
         """Rows without a score, now or later, and without an imputed one."""
         import numpy as np
 
-        if self.missing == "constant" and values.shape[1]:
+        if self.missing_policy == "constant" and values.shape[1]:
             return np.zeros(len(values), dtype=np.bool_)
         nothing = np.isnan(values).all(axis=1)
         if unasked is not None:
@@ -228,7 +228,7 @@ class Rule:
 
         if assessed is None:
             return self._combined(values) if unasked is None else self.reach(values, unasked)
-        if self.missing == "mean_of_team":
+        if self.missing_policy == "mean_of_team":
             means = self.filled(values).mean(axis=1)
             assessed = np.where(np.isnan(assessed), means, assessed)
         return self.filled(assessed[:, None])[:, 0]
@@ -251,7 +251,7 @@ class Rule:
 
     def filled(self, values: Matrix) -> Matrix:
         """The scores, with substitutes for missing ones."""
-        return fill_missing(values, self.missing, constant=self.constant)
+        return fill_missing(values, self.missing_policy, constant=self.constant)
 
 
 def find_ensemble(config: Mapping[str, Any]) -> Ensemble | None:

@@ -234,7 +234,7 @@ def judges(spec: RankerSpec) -> int:
         PersonasError, ConfigError: the team that is named cannot be used.
     """
     from mcranker import MCRanker, RankerConfig
-    from mcranker.method.seats import as_team
+    from mcranker.method.team_plan import as_team
 
     if spec.ranker != MCRanker.name:
         return 0 if spec.run else 1

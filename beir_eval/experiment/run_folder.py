@@ -40,7 +40,7 @@ from mcranker.paths import is_folder
 from mcranker.trec import read_trec
 from personas.io.lines import read_records
 from personas.ranking.record import RankingRecord
-from personas.ranking.stored import check_plain
+from personas.ranking.stored import check_plain, with_current_names
 from personas.ranking.weak_judges import WeakJudge
 
 VERSION = 1
@@ -242,7 +242,7 @@ class RunManifest(_Kept):
     @classmethod
     def _plain_values(cls, values: dict[str, Any]) -> dict[str, Any]:
         check_plain(values)
-        return values
+        return with_current_names(values)
 
     @field_validator("options")
     @classmethod
@@ -279,7 +279,7 @@ class ScoreCounts(_Kept):
         skipped: those left out because of ``top_k``.
         reasons: why scores are missing -> how many; of comparisons that of the first in a ranking.
         unreadable: replies that could not be read, whatever they were for; each was asked for
-            again as often as ``reask`` allows.
+            again as often as ``repair_attempts`` allows.
     """
 
     asked: _Count = 0

@@ -88,7 +88,8 @@ class Results:
                 self._errors.append({"code": code, "message": message, "retryable": True})
         if ranking.dropped and self.wanted.output != "table":
             dropped = counted(len(ranking.dropped), "passage")
-            say(f"{of_many}{dropped} dropped: relevance below {ranking.config['drop_below']}")
+            least = ranking.config["min_relevance_score"]
+            say(f"{of_many}{dropped} dropped: relevance below {least}")
         if self._save is not None:
             self._save(ranking.to_json() + "\n")
         else:

@@ -59,9 +59,9 @@ async def ask(
     """Ask a model and return the result of `read`.
 
     After a reply that `read` finds `Unreadable` the same question is asked again, where the stage
-    is one for which ``config.ask_anew`` counts. After that, the reply is shown to the model with
-    the reason, and the question asked again, up to ``config.reask`` times. What is read from
-    probabilities (of `labels` or a `continuation`, or for `questions`) is asked for once.
+    is one for which ``config.resample`` counts. After that, the reply is shown to the model with
+    the reason, and the question asked again, up to ``config.repair_attempts`` times. What is read
+    from probabilities (of `labels` or a `continuation`, or for `questions`) is asked for once.
 
     Args:
         model: who answers.
@@ -98,7 +98,7 @@ async def ask(
         temperature=config.temperature,
         max_tokens=max_tokens,
         seed=config.seed,
-        sample=config.sample,
+        sample=config.cache_variant,
     )
     anew = config.anew(tag.stage)
     asked: list[ChatRequest] = []
@@ -113,12 +113,12 @@ async def ask(
             unread = Usage(unreadable=1)
             usage.add(tag.stage, tag.persona, billed, unread, reused=reply.reused)
             # A reply read from probabilities does not change by asking again.
-            if len(asked) > anew + config.reask or labels or continuation or questions:
+            if len(asked) > anew + config.repair_attempts or labels or continuation or questions:
                 await _note_unusable(model, asked)
                 kept = isinstance(model, ReusesAnswers) and tag.stage in _OF_THE_TEAM
                 raise _reply_error(problem, reply, model, kept=kept) from problem
             if len(asked) <= anew:
-                sample = (config.sample + len(asked) * _APART) % _SAMPLES
+                sample = (config.cache_variant + len(asked) * _APART) % _SAMPLES
                 request = dataclasses.replace(request, sample=sample)
             else:
                 request = _repair(request, messages, reply, problem, prompts)

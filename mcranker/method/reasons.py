@@ -214,7 +214,9 @@ async def _ask_all(
 
     async def ask(task: _Task, template: Template, rows: Rows) -> None:
         async with places:
-            await _ask(session, task, template, rows, found, again=session.config.reask > 0)
+            await _ask(
+                session, task, template, rows, found, again=session.config.repair_attempts > 0
+            )
 
     async with task_group() as group:
         for task in tasks:

@@ -18,8 +18,8 @@ import anyio.to_thread
 from mcranker.errors import ReplyError
 from mcranker.llm.chat import Answer, ChatReply, Option, Question, State
 from mcranker.logs import safe_logger
-from mcranker.method.seats import TeamPlan, as_recruited
 from mcranker.method.session import LONG, Session, passage_text
+from mcranker.method.team_plan import TeamPlan, as_recruited
 from mcranker.replies.loose_json import Unreadable
 from mcranker.replies.read import read_personas
 from mcranker.replies.schemas import TEAM_SCHEMA, library_team_schema
@@ -96,10 +96,10 @@ class Recruiter(Actor[Passage, tuple[Member, ...]]):
         self._model = session.models.recruiter
 
     async def _recruit(self, example: Passage) -> tuple[Member, ...]:
-        """Recruit members; missing ones are asked for once more, unless ``reask=0``."""
+        """Recruit members; missing ones are asked for once more, unless ``repair_attempts=0``."""
         found = await self._recruit_once(example)
         wanted = self._plan.recruits
-        if len(found) < wanted and self._session.config.reask:
+        if len(found) < wanted and self._session.config.repair_attempts:
             rest = Recruiter(self._session, self._plan.after(found), self._about)
             try:
                 found += await rest._recruit_once(example)

@@ -30,7 +30,7 @@ from mcranker.llm.chat import (
 )
 from mcranker.llm.wrapper import tokenizer_of
 from mcranker.method.ask import ask
-from mcranker.method.seats import TeamPlan
+from mcranker.method.team_plan import TeamPlan
 from mcranker.models import Models
 from mcranker.replies.form import Form
 from personas import PromptSet

@@ -11,8 +11,8 @@ from anyio.abc import TaskGroup
 from mcranker.errors import ConfigError
 from mcranker.events import RubricWritten, TeamRecruited
 from mcranker.method.annotator import Annotator, ScorePassage, ScorePassages, WriteRubric
+from mcranker.method.batch_judge import BatchJudge, may_be_panel
 from mcranker.method.ensembler import Ensembler, Ready, TeamKnown
-from mcranker.method.panel import BatchJudge, may_be_panel
 from mcranker.method.recruiter import recruit
 from mcranker.method.session import Session
 from mcranker.runtime.actor import Actor

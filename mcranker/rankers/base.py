@@ -30,7 +30,7 @@ from mcranker.inputs import Docs, as_passages, as_query
 from mcranker.job import Job, Memory
 from mcranker.llm.chat import ChatModel
 from mcranker.logs import safe_logger
-from mcranker.method.seats import TeamPlan, as_team
+from mcranker.method.team_plan import TeamPlan, as_team
 from mcranker.models import NO_MODELS, Models, Roles, connect_roles
 from mcranker.options import CallOptions, RankerKeywords
 from mcranker.rankers.dispatch import FATAL_ERRORS, RankedQuery, Work, dispatch, each_of
@@ -50,7 +50,12 @@ _ROLE_OF = {
     "assess": "assessor",
     "explain": "scoring",
 }
-_WHILE_ESTIMATING = {"top_k": None, "missing": "lowest", "deadline": None, "on_failure": "error"}
+_WHILE_ESTIMATING = {
+    "top_k": None,
+    "missing_policy": "lowest",
+    "deadline": None,
+    "on_failure": "error",
+}
 
 
 class Ranker(ABC):
@@ -309,7 +314,7 @@ class Ranker(ABC):
             InputError: query or docs cannot be ranked as given; raised before any call.
             ModelError: the model, or the way to it, failed. A passage whose calls fail while
                 others are answered is none: its scores are missing, with the reason.
-            MissingScoreError: a score is missing and ``missing="fail"``.
+            MissingScoreError: a score is missing and ``missing_policy="fail"``.
             BudgetExceeded: more calls would go beyond ``max_calls`` or ``max_cost``.
         """
         return self._bridge.call(

@@ -139,7 +139,7 @@ class ComparativeRanker(JudgeRanker):
         Raises:
             ConfigError, ReplyError, ModelError: as `mcranker.method.team.assemble`.
             ModelError: no judge has had an answer, or the model stopped answering.
-            MissingScoreError: a comparison failed and ``missing="fail"``.
+            MissingScoreError: a comparison failed and ``missing_policy="fail"``.
         """
         rows, sortings = len(session.distinct), list[SortState]()
         members = await assemble(session) if self.by_team else []

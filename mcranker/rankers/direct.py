@@ -8,7 +8,7 @@ from typing import ClassVar, Unpack
 from mcranker.config import RankerConfig
 from mcranker.errors import ConfigError
 from mcranker.method.annotator import ScorePassage, ScorePrompt, Scores, TakesScores
-from mcranker.method.panel import BatchJudge
+from mcranker.method.batch_judge import BatchJudge
 from mcranker.method.questions import DirectQuestions
 from mcranker.method.rubric_text import judge_without_team
 from mcranker.method.session import Session

@@ -232,7 +232,7 @@ class FusedRanker(Ranker):
             config={
                 **plain.config,
                 "ensemble": "sum",
-                "missing": "lowest",
+                "missing_policy": "lowest",
                 "first_stage_weight": 0.0,
                 "top_k": None,
                 "top_score": best * max(self.weights),

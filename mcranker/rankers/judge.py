@@ -10,8 +10,8 @@ from mcranker.config import RankerConfig
 from mcranker.events import RankingStarted
 from mcranker.job import Job
 from mcranker.logs import safe_logger
-from mcranker.method.seats import TeamPlan
 from mcranker.method.session import Session
+from mcranker.method.team_plan import TeamPlan
 from mcranker.models import check_capabilities
 from mcranker.rankers.base import Ranker
 from mcranker.ranking import Ranking

@@ -90,7 +90,7 @@ class PointwiseRanker(JudgeRanker):
             rule: how scores become final ones, instead of the configuration's.
 
         Raises:
-            MissingScoreError: a score is missing and ``missing="fail"``.
+            MissingScoreError: a score is missing and ``missing_policy="fail"``.
         """
         job, config, rows = session.job, session.config, session.row_of
         matrix, assessed = scored.matrix, scored.assessed
@@ -105,7 +105,7 @@ class PointwiseRanker(JudgeRanker):
                 judged,
                 job.passages,
                 assessed=assessed,
-                refuse_missing=config.missing == "fail",
+                refuse_missing=config.missing_policy == "fail",
             ),
             absolute=self.absolute,
             relevances=relevances_of(rule, matrix, judged, assessed) if self.absolute else {},

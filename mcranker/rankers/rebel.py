@@ -75,8 +75,8 @@ class RebelRanker(PointwiseRanker):
     """Scores passages, several in one call, by relevance and by further properties.
 
     A passage's final score is its relevance, 0 to 10, plus the sum of weight · score, 0 to 5, over
-    the properties. Passages whose relevance is below `drop_below` get none and are left out: the
-    ranking's hits are the others, and `Ranking.dropped` has them.
+    the properties. Passages whose relevance is below `min_relevance_score` get none and are left
+    out: the ranking's hits are the others, and `Ranking.dropped` has them.
     "Relevance Isn't All You Need: Scaling RAG Systems With Inference-Time Compute Via
     Multi-Criteria Reranking" (LeVine and Varjavand 2025, arXiv 2504.07104), section 2.
 
@@ -96,7 +96,7 @@ class RebelRanker(PointwiseRanker):
     Args:
         variant: where the properties come from; ``"one_turn"`` if None and without `team`.
         window: passages that one call scores, 1 to 100; consecutive ones in first-stage order.
-        drop_below: relevance below which a passage is dropped, 0 to 10; 0 drops none.
+        min_relevance_score: relevance below which a passage is dropped, 0 to 10; 0 drops none.
         shared: the keywords of all rankers, see `Ranker`. The criteria of `team` are the
             properties; a member without a rubric writes one. Within a persona, weights keep their
             proportions and are 0.5 on average. `criteria_model` makes the first call of two.
@@ -117,11 +117,11 @@ class RebelRanker(PointwiseRanker):
         *,
         variant: Variant | None = None,
         window: int = 10,
-        drop_below: int = 3,
+        min_relevance_score: int = 3,
         **shared: Unpack[RankerKeywords],
     ) -> None:
         check_whole("window", window, 1, MOST_IN_A_WINDOW)
-        check_whole("drop_below", drop_below, 0, TOP_RELEVANCE)
+        check_whole("min_relevance_score", min_relevance_score, 0, TOP_RELEVANCE)
         if variant is not None:
             check_choice("variant", variant, get_args(Variant))
         self.by_team = shared.get("team") is not None
@@ -131,7 +131,7 @@ class RebelRanker(PointwiseRanker):
                 "leave out one of the two"
             )
         self.variant = "team" if self.by_team else variant or "one_turn"
-        self.window, self.drop_below = window, drop_below
+        self.window, self.min_relevance_score = window, min_relevance_score
         super().__init__(**shared)
         self._fixed = _fixed_properties(self.prompts)
 
@@ -237,7 +237,7 @@ class RebelRanker(PointwiseRanker):
                 "team_size": 1,  # the judge whose criteria these are
                 "variant": self.variant,
                 "window": self.window,
-                "drop_below": self.drop_below,
+                "min_relevance_score": self.min_relevance_score,
                 "top_score": properties.top,
                 "criterion_tops": list(properties.tops),
             },
@@ -280,7 +280,8 @@ class WindowJudge(Actor[ScorePassages, None]):
     """Scores windows of passages by one call each.
 
     A call that fails is made again in halves, if that may help; passages without scores in a reply
-    are put together into one more call, unless ``reask=0``. What is still missing then is missing.
+    are put together into one more call, unless ``repair_attempts=0``. What is still missing then
+    is missing.
 
     Args:
         properties: by which is scored.
@@ -306,7 +307,7 @@ class WindowJudge(Actor[ScorePassages, None]):
         self.dropped: dict[int, int] = {}
         self.counts = WindowCounts()
         self._properties = properties
-        self._least = ranker.drop_below
+        self._least = ranker.min_relevance_score
         self._session = session
         self._ensembler = ensembler
         keys = property_keys(len(properties.listed))
@@ -339,7 +340,7 @@ class WindowJudge(Actor[ScorePassages, None]):
         )
 
     async def _score(self, message: ScorePassages) -> None:
-        await self._ask(message.rows, again=self._session.config.reask > 0)
+        await self._ask(message.rows, again=self._session.config.repair_attempts > 0)
 
     async def _ask(self, rows: Rows, *, again: bool) -> None:
         """Score the passages of `rows`; raise a `ModelError` only if the model as such failed."""
@@ -490,7 +491,7 @@ def _tell(ranking: Ranking) -> None:
             about,
             len(ranking.dropped),
             len(ranking.passages),
-            ranking.config["drop_below"],
+            ranking.config["min_relevance_score"],
         )
     if counts is not None and counts.differing:
         logger.info(

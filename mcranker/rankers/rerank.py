@@ -7,7 +7,7 @@ from typing import ClassVar
 
 from mcranker.config import MOST_IN_A_CALL, RankerConfig
 from mcranker.llm.chat import Judge, Question
-from mcranker.method.panel import BatchJudge
+from mcranker.method.batch_judge import BatchJudge
 from mcranker.method.questions import Asked, DirectQuestions, Entry
 from mcranker.method.session import Session
 from mcranker.method.team import score_by_judge
@@ -23,7 +23,7 @@ _FIXED = {
     "scale": 1,
     "labels": (),
     "questions": "per_persona",
-    "panel": True,
+    "batch_criteria": True,
     "ensemble": "sum",
 }
 """Fixed options: one relevance a passage, from 0 to 1."""
@@ -57,7 +57,7 @@ class RerankRanker(PointwiseRanker):
     name: ClassVar[str] = "rerank"
 
     def _prepare(self, config: RankerConfig) -> RankerConfig:
-        own = {name: value for name, value in _FIXED.items() if name != "panel"}
+        own = {name: value for name, value in _FIXED.items() if name != "batch_criteria"}
         why = (
             "has no meaning for ranker='rerank', which takes the reranker's own relevance, 0 to 1; "
             "leave it out, or use ranker='direct'"

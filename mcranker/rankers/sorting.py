@@ -115,7 +115,7 @@ class SortState:
         Raises:
             ModelError: further comparisons would fail as well: it is an error of that kind, the
                 model did not answer several times, or it is given up before it has answered.
-            MissingScoreError: ``missing="fail"``.
+            MissingScoreError: ``missing_policy="fail"``.
         """
         if isinstance(error, FATAL_ERRORS):
             raise error
@@ -125,10 +125,10 @@ class SortState:
         answered = self.counts.asked - self.counts.failed
         if isinstance(error, FormNotKept) and not answered:
             raise error
-        if self.session.config.missing == "fail":
+        if self.session.config.missing_policy == "fail":
             raise MissingScoreError(
-                f'a comparison failed and missing="fail": {error} Choose another policy to keep '
-                "the order of its passages"
+                f'a comparison failed and missing_policy="fail": {error} Choose another policy to '
+                "keep the order of its passages"
             ) from error
         self._first = self._first or error
         self._in_a_row += 1

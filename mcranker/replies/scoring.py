@@ -18,7 +18,7 @@ from personas.ranking.types import Score
 from personas.registry import Registry
 
 TYPED_SCORINGS = ("integer", "expected", "per_criterion")
-"""The schemes that answers to typed questions serve, see `mcranker.method.panel`."""
+"""The schemes that answers to typed questions serve, see `mcranker.method.batch_judge`."""
 
 
 class ScaleOptions(Protocol):

@@ -103,7 +103,7 @@ def warnings_of(ranking: Ranking, reasons: int = 0) -> tuple[str, ...]:
     if ranking.partial:
         warnings.append("partial: the deadline came before all scores")
     if missing := len(ranking.missing):
-        constant = ranking.config.get("missing") == "constant"
+        constant = ranking.config.get("missing_policy") == "constant"
         instead = f"; {ranking.config['missing_constant']:g} is imputed" if constant else ""
         warnings.append(f"{missing} of {ranking.matrix.values.size} scores are missing{instead}")
     if reasons and len(ranking) and not ranking.reasons:

@@ -186,7 +186,7 @@ class ServedRanker:
         options: dict[str, Any] = {
             "top_n": job.top_n or None,
             "min_relevance": job.min_relevance,
-            "deadline": None if job.ranker.config.missing == "fail" else seconds,
+            "deadline": None if job.ranker.config.missing_policy == "fail" else seconds,
             "instruction": job.instruction or None,
         }
         if emit is None:

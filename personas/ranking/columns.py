@@ -86,7 +86,7 @@ class RankingColumns:
             that give none.
         partial: whether the ``deadline`` came before all scores, which is why some are missing.
         failure: why no passage was judged and the order is the first stage's, with
-            ``on_failure="first_stage"``; else empty.
+            ``on_failure="keep_order"``; else empty.
         cut: place in `passages` -> characters that ``max_passage_words`` or
             ``max_passage_tokens`` took off its end before models saw it.
         comparisons: what came of the replies, for rankers that compare passages; None for others.

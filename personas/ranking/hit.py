@@ -161,7 +161,7 @@ class Hit:
         # The model that combined the scores saw that some are missing.
         if ASSESSOR not in self.missing:
             return {}
-        by_team = rule.missing == "mean_of_team"
+        by_team = rule.missing_policy == "mean_of_team"
         return {ASSESSOR: float((filled if by_team else rule.filled(np.array([[np.nan]]))).mean())}
 
     @property

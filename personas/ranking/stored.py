@@ -44,6 +44,16 @@ _FORM = "this is no ranking as Ranking.to_dict() makes it, version 1"
 _MOST_PROBLEMS = 5
 _LONGEST_NAME = 40
 _LARGEST = 2**63 - 1
+RENAMED_OPTIONS = {
+    "ask_anew": "resample",
+    "drop_below": "min_relevance_score",
+    "missing": "missing_policy",
+    "panel": "batch_criteria",
+    "reask": "repair_attempts",
+    "sample": "cache_variant",
+}
+"""Options of rankings and run folders saved by former versions -> their names."""
+
 _DEEPEST = 20  # lists and mappings in one another in a configuration
 _LONGEST_ERROR = 1000
 _SAME = (
@@ -178,7 +188,7 @@ class StoredRanking(StoredHead):
     @classmethod
     def _plain_config(cls, config: dict[str, Any]) -> dict[str, Any]:
         check_plain(config)
-        return config
+        return with_current_names(config)
 
     @model_validator(mode="after")
     def _consistent(self) -> Self:
@@ -313,7 +323,7 @@ def criteria_names(team: Team | None, persona: str) -> tuple[str, ...]:
 
 def _is_unscored(hit: StoredHit, rule: Rule) -> bool:
     """True if a passage of an older version, which gave it a final score, has none."""
-    if rule.missing == "constant" or (rule.ensemble.asks and ASSESSOR not in hit.missing):
+    if rule.missing_policy == "constant" or (rule.ensemble.asks and ASSESSOR not in hit.missing):
         return False
     return bool(hit.missing) and all(score is None for score in hit.scores.values())
 
@@ -443,6 +453,14 @@ def _plain_value(value: object, depth: int) -> Any:
         case list() | tuple() if depth <= _DEEPEST:
             return [_plain_value(inner, depth + 1) for inner in value]
     return shown(value) if isinstance(value, Mapping | list | tuple) else str(value)
+
+
+def with_current_names(options: Mapping[str, Any]) -> dict[str, Any]:
+    """Return options that a former version saved under their names of now."""
+    named = {RENAMED_OPTIONS.get(name, name): value for name, value in options.items()}
+    if named.get("on_failure") == "first_stage":
+        named["on_failure"] = "keep_order"
+    return named
 
 
 def check_plain(values: Mapping[str, Any]) -> None:

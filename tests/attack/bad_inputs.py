@@ -32,7 +32,7 @@ mcranker rank q a --depth -1 => -1
 mcranker rank q a --depth 1e3 => 1e3
 mcranker rank q a -o example_rank={BIG} => {BIG}
 mcranker rank q a -o max_passage_words={BIG} => {BIG}
-mcranker rank q a -o sample={BIG} => {BIG}
+mcranker rank q a -o cache_variant={BIG} => {BIG}
 mcranker rank q a -o top_k={BIG} => {BIG}
 mcranker rank q a -o max_tokens={BIG} => {BIG}
 mcranker rank q a -o max_tokens=3 => 3
@@ -42,7 +42,7 @@ mcranker rank q a -o max_calls=-1 => -1
 mcranker rank q a -o concurrency={BIG} => {BIG}
 mcranker rank q a -o concurrency=0 => 0
 mcranker rank q a -o query_concurrency={BIG} => {BIG}
-mcranker rank q a -o reask={BIG} => {BIG}
+mcranker rank q a -o repair_attempts={BIG} => {BIG}
 mcranker rank q a --top {BIG} => {BIG}
 mcranker rank q a --top 0 => 0
 mcranker rank q a -o temperature=nan => nan
@@ -109,7 +109,7 @@ mcranker rank q a -o criteria=odd => odd
 mcranker rank q a -o criteria=dataset => dataset
 mcranker rank q a --scoring odd => odd
 mcranker rank q a --ensemble odd => odd
-mcranker rank q a -o missing=odd => odd
+mcranker rank q a -o missing_policy=odd => odd
 mcranker rank q a -o labels=one --scoring expected => labels
 mcranker rank q a -o labels=a,a --scoring expected => labels
 mcranker rank q a -o labels=a,b => labels

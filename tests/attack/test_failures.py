@@ -214,7 +214,7 @@ def test_the_command_says_what_is_missing_and_ends_with_3(
             assert hit["doc_id"] == "0-4"
             assert all("HTTP 500" in why for why in hit["missing"].values())
         server.always = dict.fromkeys(docs, "500")
-        done = invoke(*args, "-o", "sample=1", "-o", "temperature=0.5")
+        done = invoke(*args, "-o", "cache_variant=1", "-o", "temperature=0.5")
         assert done.exit_code == 1
         assert "HTTP 500" in done.stderr
 

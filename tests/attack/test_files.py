@@ -17,7 +17,7 @@ from beir_eval.errors import SuiteError
 from beir_eval.experiment.suite_form import read_form
 from mcranker.config import RankerConfig
 from mcranker.errors import ConfigError
-from mcranker.method.seats import as_team
+from mcranker.method.team_plan import as_team
 from personas import (
     Criterion,
     Member,

@@ -62,8 +62,23 @@ def test_the_table_is_long() -> None:
 # --- numbers and texts that Python hands over -----------------------------------------------
 
 WHOLE = (
-    *("team_size", "scale", "reask", "depth", "example_rank", "max_passage_words", "seed"),
-    *("max_tokens", "max_score_tokens", "sample", "top_k", "concurrency", "query_concurrency"),
+    *(
+        "team_size",
+        "scale",
+        "repair_attempts",
+        "depth",
+        "example_rank",
+        "max_passage_words",
+        "seed",
+    ),
+    *(
+        "max_tokens",
+        "max_score_tokens",
+        "cache_variant",
+        "top_k",
+        "concurrency",
+        "query_concurrency",
+    ),
     "max_calls",
 )
 REAL = (

@@ -284,7 +284,7 @@ def test_whatever_a_model_says_each_passage_is_ranked_once(
             return rng.choice(LETTERS[:2]) if kind not in LISTS else written([2, 1, 7], rng)
         return noise(rng)
 
-    with kind(model=ScriptedChat(answer), ledger=None, reask=0, **options) as ranker:
+    with kind(model=ScriptedChat(answer), ledger=None, repair_attempts=0, **options) as ranker:
         while replies < scaled(2_000):
             docs = {str(place): f"text {place}" for place in range(rng.randint(2, 7))}
             try:
@@ -314,7 +314,7 @@ def test_whatever_a_team_says_nothing_is_shifted_or_invented(
     A reply follows from the member's name and what is shown, so both get the same ones.
     """
     team = Team(members=tuple(Member(persona=Persona(name=each)) for each in JUDGES))
-    shared: dict[str, Any] = {"ledger": None, "reask": 0, **options}
+    shared: dict[str, Any] = {"ledger": None, "repair_attempts": 0, **options}
     ranked = left_out = replies = case = 0
 
     def reply(judge: str, request: ChatRequest) -> str:

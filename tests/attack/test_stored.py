@@ -87,7 +87,7 @@ def use(data: object) -> None:
     choices: tuple[dict[str, Any], ...] = (
         {},
         {"ensemble": "reciprocal_rank"},
-        {"missing": "lowest"},
+        {"missing_policy": "lowest"},
     )
     for options in choices:
         try:

@@ -162,8 +162,8 @@ def test_reading_takes_time_in_proportion_to_the_length(unit: str) -> None:
     assert time.process_time() - start < 2
 
 
-@pytest.mark.parametrize("reask", [0, 1])
-def test_whatever_a_model_says_each_passage_is_ranked_once(reask: int) -> None:
+@pytest.mark.parametrize("repair_attempts", [0, 1])
+def test_whatever_a_model_says_each_passage_is_ranked_once(repair_attempts: int) -> None:
     """What has a score has that of the entry with its number, in one of the replies about it."""
     rng = random.Random(3)
     replies = ranked = scored = 0
@@ -188,7 +188,7 @@ def test_whatever_a_model_says_each_passage_is_ranked_once(reask: int) -> None:
         rng.shuffle(entries)
         return json.dumps({"Passages": entries})
 
-    options: dict[str, Any] = {"reask": reask, "window": 4, "top_n": None}
+    options: dict[str, Any] = {"repair_attempts": repair_attempts, "window": 4, "top_n": None}
     with RebelRanker(model=ScriptedChat(answer), ledger=None, **options) as ranker:
         while replies < scaled(2_000):
             said.clear()

@@ -192,7 +192,7 @@ def test_replies_of_another_form_do_not_count_twice_in_an_estimate() -> None:
 
     SCORINGS._added["wordy"] = f"{__name__}:Wordy"
     globals()["Wordy"] = Wordy
-    with DirectRanker(model=ScriptedChat(graded), scoring="wordy", reask=3) as ranker:
+    with DirectRanker(model=ScriptedChat(graded), scoring="wordy", repair_attempts=3) as ranker:
         assert ranker.estimate(QUERY, DOCS).calls == 3
 
 

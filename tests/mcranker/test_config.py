@@ -26,10 +26,10 @@ DIFFERENCES = {
     "max_passage_words": (None, 512),
     "single_quotes": (False, True),
     "snake_case_personas": (False, True),
-    "missing": ("mean_of_team", "constant"),
+    "missing_policy": ("mean_of_team", "constant"),
     "missing_constant": (0.0, 5.0),
-    "reask": (1, 0),
-    "ask_anew": (0, 20),
+    "repair_attempts": (1, 0),
+    "resample": (0, 20),
     "dataset_team": (False, True),
     "temperature": (0.0, None),
     "depth": (None, 30),
@@ -55,8 +55,8 @@ def test_presets_differ_in_exactly_these_fields() -> None:
 
 
 def test_an_explicit_field_beats_the_preset() -> None:
-    config = RankerConfig(preset="reference", depth=None, reask=2)
-    assert (config.depth, config.reask, config.lowercase_query) == (None, 2, True)
+    config = RankerConfig(preset="reference", depth=None, repair_attempts=2)
+    assert (config.depth, config.repair_attempts, config.lowercase_query) == (None, 2, True)
 
 
 def test_the_typed_options_are_made_of_the_fields() -> None:
@@ -94,13 +94,16 @@ def test_presets_cannot_be_changed() -> None:
         ({"first_stage_weight": float("nan")}, "first_stage_weight=nan: "),
         ({"missing_constant": float("inf")}, "missing_constant=inf: "),
         ({"missing_constant": -1}, "missing_constant=-1: "),
-        ({"missing": "constant", "missing_constant": 11}, "11.0 is above the highest score, 10: "),
         (
-            {"missing": "constant", "missing_constant": 4, "scale": 3},
+            {"missing_policy": "constant", "missing_constant": 11},
+            "11.0 is above the highest score, 10: ",
+        ),
+        (
+            {"missing_policy": "constant", "missing_constant": 4, "scale": 3},
             "win by a missing score; give",
         ),
         ({"temperature": 2.1}, "temperature=2.1: "),
-        ({"reask": 6}, "reask=6: "),
+        ({"repair_attempts": 6}, "repair_attempts=6: "),
         ({"concurrency": 0}, "concurrency=0: "),
         ({"max_tokens": 15}, "max_tokens=15: "),
         (
@@ -145,7 +148,9 @@ def test_nothing_that_stands_in_is_above_the_highest_score() -> None:
     labels = RankerConfig(preset="reference", scoring="expected", labels=NO_YES)
     assert labels.rule.constant == 1
     # A weak model's labels go where they would contradict what was set.
-    weak = RankerConfig(missing="constant", missing_constant=4).for_model(Capabilities(weak=True))
+    weak = RankerConfig(missing_policy="constant", missing_constant=4).for_model(
+        Capabilities(weak=True)
+    )
     assert (weak.labels, weak.rule.constant) == ((), 4)
 
 
@@ -182,9 +187,9 @@ def test_replacing_fields_keeps_what_was_set_and_nothing_else() -> None:
 
 
 def test_another_preset_takes_the_former_ones_values_with_it() -> None:
-    reference = RankerConfig(preset="reference", scale=20, reask=2)
+    reference = RankerConfig(preset="reference", scale=20, repair_attempts=2)
     back = RankerConfig.of(reference, {"preset": "paper"})
-    assert back == RankerConfig(preset="paper", scale=20, reask=2)
+    assert back == RankerConfig(preset="paper", scale=20, repair_attempts=2)
     again = RankerConfig.of(back, {"preset": "reference"})
     assert again == reference
 

@@ -292,7 +292,7 @@ def test_unusable_answers_of_the_ledger_stop_nothing(
     with ranker_with(ledger, ScriptedChat(lossy, name="a:b"), team_size=1) as ranker:
         ranker.rank("q", DOCS)
     caplog.clear()
-    with ranker_with(ledger, silent(), team_size=1, missing="fail") as ranker:
+    with ranker_with(ledger, silent(), team_size=1, missing_policy="fail") as ranker:
         estimate = ranker.estimate("q", DOCS)
     # One rubric, eight scores, and one of them asked for twice.
     assert (estimate.calls, estimate.reused) == (0, 1 + 8 + 1)
@@ -331,11 +331,11 @@ def test_every_reply_at_its_limit_and_asked_for_twice() -> None:
     # One rubric of 2,048 tokens and eight scores of 1,024, all with 4,096 of thoughts, at $2 for
     # a million, make the most of the cost; the rest is input.
     output = (2048 + 8 * 1024 + 9 * 4096) * 2 / 1e6
-    assert output < at_most(reask=0) < 1.05 * output
-    assert 2 * output < at_most(reask=1) < 1.05 * 2 * output
+    assert output < at_most(repair_attempts=0) < 1.05 * output
+    assert 2 * output < at_most(repair_attempts=1) < 1.05 * 2 * output
     # What is read from probabilities is asked for once.
-    labelled = at_most(reask=1, scoring="expected")
-    assert labelled == pytest.approx(at_most(reask=0) + (2048 + 4096) * 2 / 1e6, rel=0.05)
+    labelled = at_most(repair_attempts=1, scoring="expected")
+    assert labelled == pytest.approx(at_most(repair_attempts=0) + (2048 + 4096) * 2 / 1e6, rel=0.05)
 
 
 def test_a_run_within_its_cost_at_most_is_never_stopped() -> None:

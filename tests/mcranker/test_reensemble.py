@@ -26,7 +26,7 @@ def choices(seed: int) -> dict[str, Any]:
     draws = random.Random(seed)
     options = {
         "ensemble": draws.choice(["sum", "reciprocal_rank", "median"]),
-        "missing": draws.choice(POLICIES),
+        "missing_policy": draws.choice(POLICIES),
         "missing_constant": 0.25,
         "first_stage_weight": draws.choice([0.0, 0.5, 1.0]),
     }
@@ -61,7 +61,7 @@ def test_nothing_said_is_nothing_changed() -> None:
     assert one.reensemble("reciprocal_rank").final.tolist() == pytest.approx([1 / 1.5, 1 / 1.5])
     stored = one.reensemble("reciprocal_rank").to_dict()
     stored["config"] |= {"rank_ties": "ordinal", "persona_order": "auto"}  # once to be chosen
-    by_order = Ranking.from_dict(stored).reensemble(missing="lowest")
+    by_order = Ranking.from_dict(stored).reensemble(missing_policy="lowest")
     assert (by_order.final.tolist(), by_order.config["rank_ties"]) == ([1.0, 0.5], "ordinal")
     assert "rank_ties" not in by_order.reensemble("sum").config
     del stored["config"]["rank_ties"]  # as rankings were stored before there was a choice
@@ -88,7 +88,7 @@ def test_by_hand() -> None:
     [
         ({"ensemble": "medan"}, "there is no ensemble 'medan'; did you mean 'median'"),
         ({"ensemble": "assessor"}, "ensemble='assessor' asks a model; rank again with it"),
-        ({"missing": "zero"}, "missing='zero': Input should be"),
+        ({"missing_policy": "zero"}, "missing_policy='zero': Input should be"),
         ({"missing_constant": -1.0}, "missing_constant=-1.0: "),
         ({"first_stage_weight": 1.5}, "first_stage_weight=1.5: "),
     ],
@@ -100,8 +100,10 @@ def test_impossible_choices_are_refused(options: dict[str, Any], said: str) -> N
 
 def test_a_missing_score_may_be_refused_and_an_assessors_goes_back_to_the_scores() -> None:
     lacking = next(made for seed in range(9) if (made := Judged(seed).rank()).missing)
-    with pytest.raises(MissingScoreError, match='scores are missing and missing="fail"; see'):
-        lacking.reensemble(missing="fail")
+    with pytest.raises(
+        MissingScoreError, match='scores are missing and missing_policy="fail"; see'
+    ):
+        lacking.reensemble(missing_policy="fail")
     judged = Judged(2)
     by_sum = judged.rank(ensemble="sum", depth=None)
     ranking = judged.rank(ensemble="assessor", depth=None)
@@ -116,7 +118,7 @@ def test_a_missing_score_may_be_refused_and_an_assessors_goes_back_to_the_scores
 
 def top_1(seed: int) -> Ranking:
     judged = Judged(seed)
-    judged.config |= {"ensemble": "sum", "first_stage_weight": 0.0, "missing": "lowest"}
+    judged.config |= {"ensemble": "sum", "first_stage_weight": 0.0, "missing_policy": "lowest"}
     return judged.rank(top_k=1)
 
 
@@ -131,7 +133,7 @@ def test_what_top_k_left_out_is_only_needed_where_it_counts() -> None:
         with pytest.raises(ConfigError, match="top_k=1 left out scores that this needs"):
             ranking.reensemble(first_stage_weight=0.5)
         try:
-            again = ranking.reensemble(missing="constant", missing_constant=1.0)
+            again = ranking.reensemble(missing_policy="constant", missing_constant=1.0)
         except ConfigError:
             refused += 1
         else:

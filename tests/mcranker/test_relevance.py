@@ -98,9 +98,9 @@ def options(seed: int, ensemble: str, scoring: str) -> dict[str, Any]:
     chosen: dict[str, Any] = {
         "ensemble": ensemble,
         "scoring": scoring,
-        "missing": draws.choice(POLICIES),
+        "missing_policy": draws.choice(POLICIES),
         "missing_constant": draws.choice([0.0, 1.5]),
-        "reask": 0,
+        "repair_attempts": 0,
         "depth": draws.choice([None, 8]),
     }
     if ensemble in ("sum", "median", "logarithm") and draws.random() < 0.3:
@@ -245,7 +245,11 @@ def test_with_a_missing_score_it_is_that_of_what_stands_in(missing: str, expecte
     def answer(request: ChatRequest) -> str:
         return "no score" if request.tag.persona == "Cleo" else '{"Score": 8}'
 
-    options: dict[str, Any] = {"missing": missing, "missing_constant": 5.0, "reask": 0}
+    options: dict[str, Any] = {
+        "missing_policy": missing,
+        "missing_constant": 5.0,
+        "repair_attempts": 0,
+    }
     with MCRanker(model=ScriptedChat(answer), team=TEAM, criteria="none", **options) as made:
         (hit,) = made.rank("q", ["a"])
     assert hit.relevance == pytest.approx(expected)
@@ -269,7 +273,11 @@ def test_a_passage_that_nobody_scored_is_behind_all_others_without_a_number(
     def zero(request: ChatRequest) -> str:
         return "no score" if request.tag.doc_id in "01" else '{"Score": 0}'
 
-    options: dict[str, Any] = {"missing": missing, "ensemble": ensemble, "reask": 0}
+    options: dict[str, Any] = {
+        "missing_policy": missing,
+        "ensemble": ensemble,
+        "repair_attempts": 0,
+    }
     with MCRanker(model=ScriptedChat(zero), team=TEAM, criteria="none", **options) as made:
         found = made.rank(Query("q", "q1"), ["a", "b", "c", "d"])
         sure = made.rank("q", ["a", "b", "c", "d"], min_relevance=0)
@@ -281,11 +289,17 @@ def test_a_passage_that_nobody_scored_is_behind_all_others_without_a_number(
     lines = [line.split() for line in found.to_trec().splitlines()]
     assert [line[2] for line in sorted(lines, key=lambda line: -float(line[4]))] == found.ids
     assert Ranking.from_dict(found.to_dict()).to_dict() == found.to_dict()
-    assert found.reensemble("sum", missing="constant", missing_constant=1).ids == list("0123")
+    assert found.reensemble("sum", missing_policy="constant", missing_constant=1).ids == list(
+        "0123"
+    )
 
 
 def test_what_a_constant_stands_in_for_has_its_number_and_says_so() -> None:
-    options: dict[str, Any] = {"missing": "constant", "missing_constant": 5.0, "reask": 0}
+    options: dict[str, Any] = {
+        "missing_policy": "constant",
+        "missing_constant": 5.0,
+        "repair_attempts": 0,
+    }
     with DirectRanker(model=ScriptedChat(_Lost("1")), **options) as made:
         found = made.rank("q", ["a", "b"])
     assert [(hit.doc_id, hit.score, hit.relevance) for hit in found] == [
@@ -294,11 +308,11 @@ def test_what_a_constant_stands_in_for_has_its_number_and_says_so() -> None:
     ]
     assert found[0].imputed == {"DIRECT": 5.0}
     assert found[1].imputed == {}
-    assert found.reensemble(missing="lowest").ids == ["0", "1"]
+    assert found.reensemble(missing_policy="lowest").ids == ["0", "1"]
 
 
 def test_top_k_leaves_out_what_nobody_scored() -> None:
-    options: dict[str, Any] = {"top_k": 2, "reask": 0, "criteria": "none"}
+    options: dict[str, Any] = {"top_k": 2, "repair_attempts": 0, "criteria": "none"}
     with MCRanker(model=ScriptedChat(_Lost("0", "3")), team=TEAM, **options) as made:
         found = made.rank("q", ["a", "b", "c", "d"])
     assert found.ids == ["1", "2", "0", "3"]

@@ -47,7 +47,7 @@ DOCS = {"a": "alpha", "b": "beta", "c": "gamma"}
 SCORES = {"alpha": 4, "gamma": 8}
 LOST = "beta"
 TWO: dict[str, Any] = {"team": ["Ann", "Ben"], "criteria": "none"}
-CONSTANT: dict[str, Any] = {"missing": "constant", "missing_constant": 5.0}
+CONSTANT: dict[str, Any] = {"missing_policy": "constant", "missing_constant": 5.0}
 
 CAUSES = ("unreadable", "failed", "rejected", "deadline")
 RANKERS: dict[str, tuple[type[Ranker], dict[str, Any]]] = {
@@ -299,7 +299,7 @@ def test_the_command(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     options = ["--ranker", "direct", "--docs", str(docs), "-o", "query_id=q", "--ledger", "none"]
     for more, ids, number in (
         ((), ["c", "a", "b"], None),
-        (("-o", "missing=constant", "-o", "missing_constant=5"), ["c", "b", "a"], 5.0),
+        (("-o", "missing_policy=constant", "-o", "missing_constant=5"), ["c", "b", "a"], 5.0),
     ):
         outputs = {
             output: invoke("rank", "masks", *options, *more, "--output", output)
@@ -355,7 +355,7 @@ def test_an_order_without_scores_is_not_combined_again() -> None:
         ranking = ranker.rank(QUERY, {"a": "text 1", "b": "text 3", "c": "text 2"})
     assert ranking.was_judged
     with pytest.raises(ConfigError, match="by 'rankgpt' has no personas' scores or orders"):
-        ranking.reensemble(missing="lowest")
+        ranking.reensemble(missing_policy="lowest")
 
 
 def test_a_failed_ranking_stays_without_numbers() -> None:
@@ -363,7 +363,7 @@ def test_a_failed_ranking_stays_without_numbers() -> None:
         raise ServerFailed("down")
 
     model = ScriptedChat(down)
-    with MCRanker(model=model, ledger=None, on_failure="first_stage", **TWO, **CONSTANT) as ranker:
+    with MCRanker(model=model, ledger=None, on_failure="keep_order", **TWO, **CONSTANT) as ranker:
         ranking = ranker.rank(QUERY, DOCS)
     for each in (ranking, ranking.reensemble("rrf"), Ranking.from_dict(ranking.to_dict())):
         assert [(hit.doc_id, hit.score, hit.relevance) for hit in each] == [

@@ -193,25 +193,25 @@ def final(
     ("config", "expected"),
     [
         # a: 6 and missing, b: 5 and 4, c: 0 and 9. Means: a 12, b 9, c 9 -> a b c
-        ({"missing": "mean_of_team"}, [0, 1, 2]),
+        ({"missing_policy": "mean_of_team"}, [0, 1, 2]),
         # lowest: a 6, b 9, c 9 -> b c a
-        ({"missing": "lowest"}, [1, 2, 0]),
+        ({"missing_policy": "lowest"}, [1, 2, 0]),
         # with "fail" nothing is missing, but for what somebody has changed
-        ({"missing": "fail"}, [1, 2, 0]),
+        ({"missing_policy": "fail"}, [1, 2, 0]),
         # constant 3: a 9, b 9, c 9 -> all equal, first-stage order
-        ({"missing": "constant", "missing_constant": 3.0}, [0, 1, 2]),
+        ({"missing_policy": "constant", "missing_constant": 3.0}, [0, 1, 2]),
         # first stage 0, 0, 1 at weight 0.5 with means 12, 9, 9 scaled to 1, 0, 0:
         #   a 0.5, b 0, c 0.5 -> a c b
-        ({"missing": "mean_of_team", "first_stage_weight": 0.5}, [0, 2, 1]),
+        ({"missing_policy": "mean_of_team", "first_stage_weight": 0.5}, [0, 2, 1]),
         # reciprocal rank, missing 0: first judge a b c, second c b a:
         #   a 1 + 1/3, b 1/2 + 1/2, c 1/3 + 1 -> a c b
-        ({"missing": "lowest", "ensemble": "reciprocal_rank"}, [0, 2, 1]),
+        ({"missing_policy": "lowest", "ensemble": "reciprocal_rank"}, [0, 2, 1]),
         # the sum stands in for an assessor, and for what is not known here
-        ({"missing": "lowest", "ensemble": "assessor"}, [1, 2, 0]),
-        ({"missing": "lowest", "ensemble": "of somebody else"}, [1, 2, 0]),
+        ({"missing_policy": "lowest", "ensemble": "assessor"}, [1, 2, 0]),
+        ({"missing_policy": "lowest", "ensemble": "of somebody else"}, [1, 2, 0]),
         # what a hostile file may say
         ({"missing": [7], "ensemble": None, "first_stage_weight": "0.5"}, [0, 1, 2]),
-        ({"missing_constant": 10**400, "missing": "constant", "scale": -1}, [1, 2, 0]),
+        ({"missing_constant": 10**400, "missing_policy": "constant", "scale": -1}, [1, 2, 0]),
         ({"first_stage_weight": math.inf, "top_score": math.nan}, [0, 1, 2]),
     ],
 )
@@ -298,9 +298,11 @@ def test_relevance_is_a_share_of_the_highest_score() -> None:
     rule = Rule.of({"top_score": 10, "scale": 5})
     assessed = np.array([4.0, NAN, NAN])
     assert rule.relevance(values, assessed).tolist() == pytest.approx([0.8, NAN, 0.3], nan_ok=True)
-    lowest = Rule.of({"top_score": 10, "scale": 5, "missing": "lowest"})
+    lowest = Rule.of({"top_score": 10, "scale": 5, "missing_policy": "lowest"})
     assert lowest.relevance(values, assessed).tolist() == pytest.approx([0.8, NAN, 0], nan_ok=True)
-    half = Rule.of({"top_score": 10, "scale": 5, "missing": "constant", "missing_constant": 2.5})
+    half = Rule.of(
+        {"top_score": 10, "scale": 5, "missing_policy": "constant", "missing_constant": 2.5}
+    )
     assert half.relevance(values, assessed).tolist() == [0.8, 0.5, 0.5]
     assert np.isnan(Rule.of({}).relevance(values)).all()
 

@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from mcranker.method.seats import as_team
+from mcranker.method.team_plan import as_team
 from personas import Member, Persona, SchemaError, Team, library, load, save
 from personas.files import LARGEST, load_any, weight_notes
 from tests.personas.ranking.test_inspection import FOUR, stored

@@ -44,7 +44,7 @@ class Judged:
         ]
         self.config: dict[str, Any] = {
             "ensemble": draws.choice(["sum", "reciprocal_rank", "median"]),
-            "missing": draws.choice(POLICIES),
+            "missing_policy": draws.choice(POLICIES),
             "missing_constant": 0.45,
             "first_stage_weight": draws.choice([0.0, 0.0, 0.25]),
             "depth": draws.choice([None, len(texts) - 1]),
@@ -58,7 +58,7 @@ class Judged:
             "criteria": "none",
             "scoring": "expected",
             "labels": ("No", "Yes"),
-            "reask": 0,
+            "repair_attempts": 0,
         }
         with MCRanker(team=team, model=model, **scoring, **config) as ranker:
             return ranker.rank("q", self.docs if docs is None else docs)

@@ -92,7 +92,7 @@ def inspect(
         "team": Team(members=tuple(members), locked=locked, query=team_query) if members else None,
         "personas": list(hits[0]["scores"]) if hits else [],
         "hits": hits,
-        "config": {"scale": 10, "ensemble": "sum", "missing": "mean_of_team", **config},
+        "config": {"scale": 10, "ensemble": "sum", "missing_policy": "mean_of_team", **config},
         "models": {},
         "prompt_hashes": {},
         "usage": {**took, "by_stage": [{"stage": "score", "persona": "", "model": "m", **took}]},

@@ -94,7 +94,7 @@ class Batched:
     async def complete(self, request: ChatRequest) -> ChatReply:
         if request.questions:
             raise UnsupportedCapability(
-                f"{self.name}: batches have no decisions; use panel=False", model=self.name
+                f"{self.name}: batches have no decisions; use batch_criteria=False", model=self.name
             )
         key = request_key(self._chat, request).hex()
         return await self._collector().answer(key, request)

@@ -48,7 +48,16 @@ _TEAM_FILE = 30_000
 """Characters of a team as JSON, up to which a page holds its file."""
 _CROWD = 6
 _IN_SHORT = (
-    *("preset", "ensemble", "scoring", "scale", "labels", "missing", "criteria", "recruiting"),
+    *(
+        "preset",
+        "ensemble",
+        "scoring",
+        "scale",
+        "labels",
+        "missing_policy",
+        "criteria",
+        "recruiting",
+    ),
     *("depth", "first_stage_weight", "prompts"),
 )
 
@@ -236,7 +245,7 @@ def _in_short(inspection: RankingRecord) -> list[tuple[str, Any]]:
     """The settings that say how the ranking came about."""
     left_out: set[str] = set()
     if inspection.comparisons is not None:
-        left_out |= {"scoring", "scale", "labels", "missing"}
+        left_out |= {"scoring", "scale", "labels", "missing_policy"}
     if inspection.unscored:
         left_out |= {"ensemble", "criteria", "recruiting", "first_stage_weight"}
     return [

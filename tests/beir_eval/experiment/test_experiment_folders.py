@@ -77,7 +77,7 @@ def test_a_second_run_ranks_nothing_again(folder: Path, tmp_path: Path) -> None:
     ("earlier", "refused"),
     [
         ({}, ""),
-        ({"ask_anew": 7}, "ask_anew was 7 and is 0"),
+        ({"resample": 7}, "resample was 7 and is 0"),
         ({"persona_order": "auto"}, ""),  # a choice no more
         ({"persona_order": "team"}, "persona_order was 'team' and is None"),
     ],
@@ -90,7 +90,7 @@ def test_a_choice_that_a_former_version_did_not_have_was_the_default(
     (run,) = find_runs([tmp_path / "out"])
     path = run.path / "manifest.json"
     manifest = json.loads(path.read_text(encoding="utf-8"))
-    former = {key: value for key, value in manifest["config"].items() if key != "ask_anew"}
+    former = {key: value for key, value in manifest["config"].items() if key != "resample"}
     path.write_text(json.dumps({**manifest, "config": {**former, **earlier}}), encoding="utf-8")
     if refused:
         with pytest.raises(RunFolderError, match=refused):

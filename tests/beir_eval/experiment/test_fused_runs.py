@@ -113,7 +113,7 @@ def test_fused_ties_by_hand(method: str, tied: dict[str, object]) -> None:
             "team": None,
             "personas": ["x", "y"],
             "hits": hits,
-            "config": {"method": method, "ensemble": "sum", "missing": "lowest"},
+            "config": {"method": method, "ensemble": "sum", "missing_policy": "lowest"},
             "models": {},
             "prompt_hashes": {},
             "usage": {

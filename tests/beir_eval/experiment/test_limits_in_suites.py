@@ -23,7 +23,7 @@ title = "T"
 datasets = ["mini"]
 [settings]
 deadline = 30
-on_failure = "first_stage"
+on_failure = "keep_order"
 [[rankers]]
 label = "A"
 top_n = 5
@@ -45,8 +45,8 @@ def test_a_suite_takes_the_options(tmp_path: Path) -> None:
     file = tmp_path / "mine.toml"
     file.write_text(SUITE)
     one, other = (spec.options for spec in load_suite(file).rankers)
-    assert one == {"deadline": 30, "on_failure": "first_stage", "top_n": 5, "min_relevance": 0.25}
-    assert other == {"deadline": None, "on_failure": "first_stage", "max_passage_tokens": 300}
+    assert one == {"deadline": 30, "on_failure": "keep_order", "top_n": 5, "min_relevance": 0.25}
+    assert other == {"deadline": None, "on_failure": "keep_order", "max_passage_tokens": 300}
     for wrong, said in (
         ("top_n = 0", "top_n=0: Input should be greater than or equal to 1"),
         ("min_relevance = 2", "min_relevance=2"),
@@ -102,7 +102,7 @@ def test_a_first_stage_order_is_not_measured_as_the_rankers(folder: Path, tmp_pa
             raise ServerFailed("out of order")
         return '{"Score": 1}'
 
-    tolerant = limited(tmp_path / "out", ScriptedChat(failing), on_failure="first_stage")
+    tolerant = limited(tmp_path / "out", ScriptedChat(failing), on_failure="keep_order")
     (result,) = run_suite(suite(folder, "DIRECT"), tolerant)
     assert result.metrics is not None
     assert dict(result.metrics.failed) == {"q2": "out of order"}
@@ -110,7 +110,7 @@ def test_a_first_stage_order_is_not_measured_as_the_rankers(folder: Path, tmp_pa
     assert len(list(read_rankings(result.path / RANKINGS))) == len(QUERIES) - 1
     same = ScriptedChat(lambda request: '{"Score": 1}')
     (result,) = run_suite(
-        suite(folder, "DIRECT"), limited(tmp_path / "out", same, on_failure="first_stage")
+        suite(folder, "DIRECT"), limited(tmp_path / "out", same, on_failure="keep_order")
     )
     assert result.metrics is not None
     assert not result.metrics.failed
@@ -127,6 +127,6 @@ def test_a_folder_that_is_older_than_an_option_goes_on(folder: Path, tmp_path: P
     lines = (result.path / RANKINGS).read_text().splitlines(keepends=True)
     (result.path / RANKINGS).write_text("".join(lines[:2]))
     with pytest.raises(RunFolderError, match="on_failure was 'error' and is 'first_stage'"):
-        run_suite(suite(folder, "DIRECT"), limited(out, constant(1), on_failure="first_stage"))
+        run_suite(suite(folder, "DIRECT"), limited(out, constant(1), on_failure="keep_order"))
     (result,) = run_suite(suite(folder, "DIRECT"), plan(out, constant(1)))
     assert RunFolder.open(result.path).manifest.finished

@@ -179,7 +179,9 @@ def comparing_by(answer: Callable[[ChatRequest], str], place: Path) -> Report:
     folder = write_folder(place / "tiny")
     rows = (("pairs", "pairwise", {"ranks": 10}), ("windows", "rankgpt", {"window": 4, "step": 2}))
     specs = tuple(
-        RankerSpec(label, ranker, {"reask": 0, **options}, note=None, own=frozenset(options))
+        RankerSpec(
+            label, ranker, {"repair_attempts": 0, **options}, note=None, own=frozenset(options)
+        )
         for label, ranker, options in rows
     )
     suite = Suite("ties", "Ties", "", (DatasetSpec(str(folder)),), specs, depth=20)
@@ -231,7 +233,7 @@ def test_passages_that_no_reply_has_decided_are_drawn_by_lot() -> None:
 
     docs = {name: f"text {name}" for name in "abcde"}
     with RankGPTRanker(
-        model=ScriptedChat(answer), ledger=None, reask=0, window=3, step=2
+        model=ScriptedChat(answer), ledger=None, repair_attempts=0, window=3, step=2
     ) as ranker:
         ranking = ranker.rank("masks", docs)
     assert ranking.ids == list("abdec")

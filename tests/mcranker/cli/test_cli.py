@@ -169,7 +169,7 @@ def test_many_queries_with_reasons_and_a_budget_that_ends_them(
     # Two scores, and no call for reasons: the ranking is written all the same.
     one = run(
         *("rank", "q", "--docs", docs, *flags),
-        *("-o", "sample=1", "-o", "max_calls=2"),
+        *("-o", "cache_variant=1", "-o", "max_calls=2"),
     )
     assert one.exit_code == 0
     assert "there are no reasons" in one.stderr
@@ -289,8 +289,10 @@ def test_only_given_flags_reach_the_configuration(run: Run, models: Connected) -
 
     assert config() == RankerConfig().recorded()
     assert config("-o", "preset=reference") == RankerConfig(preset="reference").recorded()
-    changed = config("-o", "preset=reference", "--depth", "none", "-o", "scale=20", "-o", "reask=2")
-    assert (changed["depth"], changed["scale"], changed["reask"]) == (None, 20, 2)
+    changed = config(
+        "-o", "preset=reference", "--depth", "none", "-o", "scale=20", "-o", "repair_attempts=2"
+    )
+    assert (changed["depth"], changed["scale"], changed["repair_attempts"]) == (None, 20, 2)
     assert changed["missing"] == "constant"
     assert config("-o", "nlp_scientist=false", "-o", "temperature=none")["temperature"] is None
     models.capabilities = Capabilities(json_schema=True, weak=True)
@@ -358,7 +360,7 @@ def test_comparisons_that_fail_are_exit_code_3(run: Run, models: Connected) -> N
 
 
 def test_a_ranker_of_windows(run: Run, models: Connected) -> None:
-    """b is dropped; the sum of a is 9, not 4; the entry 7 is of nothing; drop_below=0 keeps b."""
+    """b is dropped; the sum of a is 9, not 4; the entry 7 is of nothing; at 0 b stays."""
     scores = {"1": {"Relevance": 4, "Final": 4}, "2": {"Relevance": 2}, "7": {"Relevance": 1}}
     scores = {name: {**dict.fromkeys(["P1", "P2"], 5), **each} for name, each in scores.items()}
     first = {"Relevance": "x", "Properties": [{"Property": "A"}, {"Property": "B"}]}
@@ -377,7 +379,9 @@ def test_a_ranker_of_windows(run: Run, models: Connected) -> None:
     table = run(*args)
     assert "1 passage was dropped for too little relevance." in table.stdout
     assert "left out by" not in table.stdout
-    kept = json.loads(run(*args, "-o", "drop_below=0", "--output", "json").stdout)["ranking"]
+    kept = json.loads(run(*args, "-o", "min_relevance_score=0", "--output", "json").stdout)[
+        "ranking"
+    ]
     assert [hit["score"] for hit in kept["hits"]] == [9.0, 7.0]
     assert "2 calls" in run(*args, "--dry-run").stdout
 

@@ -97,7 +97,10 @@ def test_a_file_chooses_the_ranker(models: Connected, tmp_path: Path) -> None:
         (("-o", "topic_field=desc"), "-o topic_field goes with --queries"),
         (("-o", "format=xml"), "Input should be 'jsonl', 'json', 'tsv' or 'text'"),
         (("--top-k", "3"), "there is no --top-k; give it as -o top_k=VALUE"),
-        (("--no-panel",), "there is no --no-panel; give it as -o panel=VALUE"),
+        (
+            ("--no-batch-criteria",),
+            "there is no --no-batch-criteria; give it as -o batch_criteria=VALUE",
+        ),
         (("--ranker", "rankgtp"), "did you mean 'rankgpt'?"),
         (("--config", "gone.toml"), "gone.toml: cannot be read"),
         (("--config", "bad.toml"), "bad.toml: not TOML"),

@@ -166,7 +166,9 @@ def test_the_options_of_every_ranker_are_listed() -> None:
         assert {row["key"] for row in rows} == RANKERS.get(name).takes().keys() - KEPT_OUT.keys()
         assert all(row["values"] and row["help"] for row in rows)
     everything = invoke("options").stdout
-    assert all(f"  {name}=" in everything for name in (*RankerConfig.model_fields, "drop_below"))
+    assert all(
+        f"  {name}=" in everything for name in (*RankerConfig.model_fields, "min_relevance_score")
+    )
     assert "[default: 3; 1 to 20]" in everything
 
 

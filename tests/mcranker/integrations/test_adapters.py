@@ -111,7 +111,7 @@ def test_a_model_that_is_down_leaves_the_order_and_says_why(adapter: Adapter) ->
     def down(_: ChatRequest) -> str:
         raise ServerFailed("the server is down")
 
-    made = adapter.make(options=scripted_options(down, on_failure="first_stage"))
+    made = adapter.make(options=scripted_options(down, on_failure="keep_order"))
     found = adapter.read(adapter.rank(made, adapter.few()))
     made.close()
     assert [(name, relevance) for name, relevance, _ in found] == [

@@ -51,7 +51,7 @@ def test_a_run_may_have_limits_of_its_own() -> None:
 
 
 def test_a_pipeline_is_written_and_read() -> None:
-    options = {"model": "local:minilm", "ledger": None, "on_failure": "first_stage"}
+    options = {"model": "local:minilm", "ledger": None, "on_failure": "keep_order"}
     pipeline = pipeline_with(MCRankerComponent(options=options, top_n=2, title_key="title"))
     text = pipeline.dumps()
     assert "mcranker.integrations.haystack.MCRankerComponent" in text

@@ -112,7 +112,7 @@ def test_table_2_direct_by_typed_questions_too() -> None:
         ledger=None,
         with_criteria=True,
         questions="per_persona",
-        reask=0,
+        repair_attempts=0,
     ) as ranker:
         ranker.rank("best masks", DOCS)
     assert "Criteria of a Virologist:\n1. Virologist 1 (weight 60%)" in "\n".join(seen)

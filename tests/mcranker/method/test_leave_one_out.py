@@ -76,7 +76,7 @@ def near_ties(rng: np.random.Generator) -> np.ndarray:
 @pytest.mark.parametrize("missing", POLICIES)
 def test_near_ties_are_broken_as_the_ranker_breaks_them(ensemble: str, missing: str) -> None:
     rng = np.random.default_rng(7)
-    config = {"ensemble": ensemble, "missing": missing, "missing_constant": 0.2}
+    config = {"ensemble": ensemble, "missing_policy": missing, "missing_constant": 0.2}
     for _ in range(150):
         scores = near_ties(rng)
         inspection = inspected(scores, config)

@@ -63,14 +63,16 @@ def test_missing_policies() -> None:
         return '{"Score": 6}'
 
     def first(**options: Any) -> float | None:
-        ranking = MCRanker(team_size=3, model=scripted(score), reask=0, **options).rank("q", DOCS)
+        ranking = MCRanker(team_size=3, model=scripted(score), repair_attempts=0, **options).rank(
+            "q", DOCS
+        )
         return next(hit.score for hit in ranking if hit.doc_id == "p1")
 
     assert first() == 6 + 6 + 6  # the mean of the team's other scores stands in
-    assert first(missing="lowest") == 0 + 6 + 6
-    assert first(missing="constant", missing_constant=5) == 5 + 6 + 6
+    assert first(missing_policy="lowest") == 0 + 6 + 6
+    assert first(missing_policy="constant", missing_constant=5) == 5 + 6 + 6
     with pytest.raises(MissingScoreError, match="1 of 15 scores"):
-        first(missing="fail")
+        first(missing_policy="fail")
 
 
 def test_a_rejected_passage_is_missing() -> None:

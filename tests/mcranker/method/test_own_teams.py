@@ -24,7 +24,7 @@ from mcranker import (
     ScriptedChat,
     Team,
 )
-from mcranker.method.seats import TeamPlan, as_team
+from mcranker.method.team_plan import TeamPlan, as_team
 from personas import PromptSet, library, save
 from tests.support.scripted import by_table, scripted
 

@@ -500,8 +500,8 @@ def test_an_unreadable_reply_is_asked_for_once_more_and_then_in_halves() -> None
             'use questions="per_criterion"',
         ),
         ({"questions": "per_criterion", "criteria": "none"}, 'criteria="none" has none'),
-        ({"questions": "per_persona", "panel": False}, "leave out one of the two"),
-        ({"passages_per_call": 2, "panel": False}, "leave out one of the two"),
+        ({"questions": "per_persona", "batch_criteria": False}, "leave out one of the two"),
+        ({"passages_per_call": 2, "batch_criteria": False}, "leave out one of the two"),
     ],
 )
 def test_options_that_cannot_be(options: dict[str, Any], said: str) -> None:
@@ -550,7 +550,7 @@ def test_however_calls_are_divided_and_fail_each_passage_has_its_own_scores(
 
     judging = Judging(fail=fail, capabilities=Capabilities(max_questions=most, prompts=False))
     docs = {f"d{number}": f"text {number}" for number in range(passages)}
-    ranking = judging.rank(docs, passages_per_call=n, missing="lowest")
+    ranking = judging.rank(docs, passages_per_call=n, missing_policy="lowest")
     for hit in ranking:
         number = int(hit.doc_id[1:])
         values = [number / 2, number / 2 + 0.125, number / 2 + 0.25]

@@ -326,7 +326,7 @@ def test_the_panel_can_be_switched_off() -> None:
         return '{"Scores": {"1": 4, "2": 4}}' if count == 2 else '{"Scores": {"1": 4}}'
 
     model = ScriptedChat(answer, capabilities=MANY)
-    ranking = rank(model, scoring="per_criterion", panel=False)
+    ranking = rank(model, scoring="per_criterion", batch_criteria=False)
     assert ranking.usage.calls == 2 * len(DOCS)
     assert not ranking.missing
 

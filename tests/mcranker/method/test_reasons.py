@@ -123,7 +123,7 @@ async def test_ten_passages_a_call_and_only_those_that_were_scored() -> None:
         return "none" if lost else '{"Score": 5}'
 
     docs = [f"passage {n}" for n in range(14)]
-    async with team(scripted(answer), reask=0) as ranker:
+    async with team(scripted(answer), repair_attempts=0) as ranker:
         ranking = await ranker.arank("q", [*docs, docs[3]])
         explained = await ranker.aexplain(ranking, 13)
         counts: dict[str, list[int]] = {name: [] for name in NAMES}
@@ -188,7 +188,7 @@ async def test_a_judge_that_does_not_keep_the_form_is_given_up(
     asked: list[ChatRequest] = []
     docs = [f"passage {n}" for n in range(8)]
     chat = model(lambda *_: "no reasons", asked)
-    async with DirectRanker(model=chat, ledger=None, reask=0) as ranker:
+    async with DirectRanker(model=chat, ledger=None, repair_attempts=0) as ranker:
         explained = await ranker.aexplain(await ranker.arank("q", docs))
     # 8, 4, 2, 1: then it has failed with 15 passages in 4 calls.
     assert [shown(request) for request in asked] == [8, 4, 2, 1]

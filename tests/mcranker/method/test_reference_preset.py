@@ -107,7 +107,7 @@ def test_paper_asks_once_more_and_says_what_is_wrong() -> None:
 
 def test_asking_anew_comes_before_saying_what_is_wrong() -> None:
     stumbling = Stumbling("criteria", 3)
-    options: Any = {"ask_anew": 2, "reask": 1, "temperature": 1.0}
+    options: Any = {"resample": 2, "repair_attempts": 1, "temperature": 1.0}
     with MCRanker(model=stumbling.model, ledger=None, **options) as ranker:
         ranker.rank("q", DOCS)
     assert [len(request.messages) for request in stumbling.requests] == [1, 1, 1, 3]

@@ -61,7 +61,7 @@ def test_a_team_that_stays_short_is_told(caplog: pytest.LogCaptureFixture) -> No
 
 def test_without_asking_again_nobody_is_asked_again() -> None:
     naming = Naming(["Nurse"], ["Teacher"])
-    with MCRanker(model=naming.model, ledger=None, reask=0) as ranker:
+    with MCRanker(model=naming.model, ledger=None, repair_attempts=0) as ranker:
         assert ranker.rank("masks", ["a", "b"]).unfilled == 1
     assert len(naming.asked) == 1
 

@@ -36,7 +36,7 @@ def ranking() -> Ranking:
         team=list(TABLE),
         model=scripted(score),
         criteria="none",
-        reask=0,
+        repair_attempts=0,
         depth=4,
         top_k=1,
     )

@@ -140,9 +140,9 @@ async def test_two_hundred_random_queries(seed: int, monkeypatch: pytest.MonkeyP
             return "I cannot say" if value is None else json.dumps({"Score": value})
 
         options = {
-            "missing": str(rng.choice(["mean_of_team", "lowest", "constant"])),
+            "missing_policy": str(rng.choice(["mean_of_team", "lowest", "constant"])),
             "missing_constant": float(rng.choice([0, 5, 10])),
-            "reask": 0,
+            "repair_attempts": 0,
             "concurrency": int(rng.choice([1, 3, 100])),
         }
         slots = None if rng.random() < 0.5 else int(rng.integers(1, 3))
@@ -268,7 +268,7 @@ def test_a_missing_score_is_no_skipped_one() -> None:
         return by_table(TABLE)(request)
 
     model = scripted(score)
-    ranking = team_of(model, top_k=2, reask=0).rank("q", DOCS)
+    ranking = team_of(model, top_k=2, repair_attempts=0).rank("q", DOCS)
     assert ranking.ids[:2] == ["d2", "d1"]
     assert [(each.doc_id, each.persona) for each in ranking.missing] == [("d3", "Ann")]
     # What was missing might have been a 10: Ben is asked, and 10 + 2 + 10 is not enough.
@@ -276,7 +276,7 @@ def test_a_missing_score_is_no_skipped_one() -> None:
     assert (hit.skipped, hit.at_most) == (("Cho",), 22.0)
     assert list(hit.missing) == ["Ann"]
     with pytest.raises(MissingScoreError):
-        team_of(model, top_k=2, missing="fail").rank("q", DOCS)
+        team_of(model, top_k=2, missing_policy="fail").rank("q", DOCS)
 
 
 def test_one_call_for_the_whole_team_leaves_nothing_out() -> None:

@@ -271,7 +271,7 @@ def test_one_unreadable_reply_moves_nothing_up() -> None:
         asked.append(request)
         return "I would rather not" if len(asked) == 3 else best(request)
 
-    with SetwiseRanker(model=ScriptedChat(answer), ledger=None, reask=0) as ranker:
+    with SetwiseRanker(model=ScriptedChat(answer), ledger=None, repair_attempts=0) as ranker:
         ranking = ranker.rank(QUERY, docs)
     assert ranking.ids == list(docs)
     assert ranking.comparisons is not None
@@ -366,7 +366,7 @@ def test_all_pairs_are_counted_and_a_tie_is_half_of_one() -> None:
 
     model, seen = comparing(answer)
     docs = dict(list(DOCS.items())[:4])
-    with PairwiseRanker(model=model, ledger=None, reask=0, sort="all_pairs") as ranker:
+    with PairwiseRanker(model=model, ledger=None, repair_attempts=0, sort="all_pairs") as ranker:
         ranking = ranker.rank(QUERY, docs)
         assert ranker.estimate(QUERY, docs).calls == len(seen) == 12
     assert ranked("cabd", ranking)
@@ -457,7 +457,7 @@ def test_a_model_that_never_answers_is_an_error(name: str, error: Exception) -> 
         {"pairwise": 5} if isinstance(error, ReplyError) else {"pairwise": 4, "tournament": 6}
     )
     assert len(calls) == unreadable.get(name, 3)
-    with made(name, ScriptedChat(answer), on_failure="first_stage") as ranker:
+    with made(name, ScriptedChat(answer), on_failure="keep_order") as ranker:
         ranking = ranker.rank(QUERY, DOCS)
     assert ranked("abcde", ranking)
     assert ranking.failure
@@ -486,7 +486,7 @@ def test_comparisons_that_fail_among_others_are_counted(name: str) -> None:
     assert counts.reason == "too long"
     assert sorted(ranking.ids) == sorted(DOCS)
     with (
-        made(name, ScriptedChat(answer), missing="fail", **options.get(name, {})) as ranker,
+        made(name, ScriptedChat(answer), missing_policy="fail", **options.get(name, {})) as ranker,
         pytest.raises(MissingScoreError, match="a comparison failed"),
     ):
         ranker.rank(QUERY, DOCS)

@@ -140,7 +140,7 @@ def test_what_a_persona_has_not_sorted_out_shares_the_rank_behind() -> None:
         assert ranking.final.tolist() == pytest.approx([5 / 3, 1, 5 / 3, 5 / 3])
         saved = ranking.to_dict()
         saved["config"] |= {"rank_ties": "min", "persona_order": "team"}
-        least = Ranking.from_dict(saved).reensemble(missing="lowest").final.tolist()
+        least = Ranking.from_dict(saved).reensemble(missing_policy="lowest").final.tolist()
         assert least == pytest.approx([2, 1.5, 2, 2])
 
 
@@ -280,7 +280,7 @@ def test_a_weak_model_has_the_library_write_and_short_prompts() -> None:
 def test_a_persona_that_answers_nothing_is_left_out_and_told() -> None:
     """b and c by two alone: b 1 + 1; a and c 1/2 + 1/3; d 1/4 + 1/4."""
     model, _ = comparing_team(but("Worried parent", lambda: "I would rather not"))
-    with team_of("rankgpt", model, reask=0) as ranker:
+    with team_of("rankgpt", model, repair_attempts=0) as ranker:
         ranking = ranker.rank(QUERY, DOCS)
     orders = ranking.orders
     assert ranking.ids == ["b", "a", "c", "d"]
@@ -309,7 +309,7 @@ def test_failed_comparisons_are_counted_for_the_persona_that_made_them() -> None
         return by_orders(ORDERS)(request)
 
     model, _ = comparing_team(answer)
-    with team_of("rankgpt", model, window=2, step=1, reask=0) as ranker:
+    with team_of("rankgpt", model, window=2, step=1, repair_attempts=0) as ranker:
         ranking = ranker.rank(QUERY, DOCS)
     assert ranking.orders is not None
     counts = ranking.orders.comparisons
@@ -330,7 +330,7 @@ def test_a_team_that_has_no_answer_is_no_ranking(name: str, error: Exception) ->
     model, _ = comparing_team(answer)
     with team_of(name, model) as ranker, pytest.raises(type(error)):
         ranker.rank(QUERY, DOCS)
-    with team_of(name, model, on_failure="first_stage") as ranker:
+    with team_of(name, model, on_failure="keep_order") as ranker:
         ranking = ranker.rank(QUERY, DOCS)
     assert ranking.ids == list(DOCS)
     assert ranking.failure
@@ -339,7 +339,7 @@ def test_a_team_that_has_no_answer_is_no_ranking(name: str, error: Exception) ->
 
 def test_missing_fail_refuses_a_team_with_a_failed_comparison() -> None:
     model, _ = comparing_team(but("Virologist", lambda: "?"))
-    ranker = team_of("rankgpt", model, missing="fail")
+    ranker = team_of("rankgpt", model, missing_policy="fail")
     with ranker, pytest.raises(MissingScoreError, match="a comparison failed"):
         ranker.rank(QUERY, DOCS)
 

@@ -99,8 +99,8 @@ CHOICES: tuple[dict[str, Any], ...] = (
     {"top_k": 3},
     {"scoring": "per_criterion"},
     {"first_stage_weight": 0.4, "depth": 9},
-    {"nlp_scientist": False, "team_size": 2, "missing": "lowest"},
-    {"team": ["Ann", "Ben"], "missing": "constant", "missing_constant": 9.0},
+    {"nlp_scientist": False, "team_size": 2, "missing_policy": "lowest"},
+    {"team": ["Ann", "Ben"], "missing_policy": "constant", "missing_constant": 9.0},
     {"min_relevance": 0.4},
 )
 every_choice = pytest.mark.parametrize("options", CHOICES, ids=str)
@@ -294,15 +294,15 @@ def test_answers_that_came_are_kept(tmp_path: Path) -> None:
 
 
 def test_an_estimate_knows_no_deadline() -> None:
-    with ranker(Slow(seconds={"recruit": 9.0}), deadline=0.001, on_failure="first_stage") as made:
+    with ranker(Slow(seconds={"recruit": 9.0}), deadline=0.001, on_failure="keep_order") as made:
         assert made.estimate("q", DOCS).calls == 1 + 3 + 36
 
 
 def test_a_deadline_does_not_go_with_refused_gaps() -> None:
-    said = r'deadline=2.5 ranks without the scores that are missing by then, which missing="fail"'
+    said = 'deadline=2.5 ranks without the scores .* which missing_policy="fail"'
     with pytest.raises(ConfigError, match=said):
-        MCRanker(model=Slow().chat(), deadline=2.5, missing="fail")
-    made = DirectRanker(model=Slow().chat(), missing="fail")
+        MCRanker(model=Slow().chat(), deadline=2.5, missing_policy="fail")
+    made = DirectRanker(model=Slow().chat(), missing_policy="fail")
     with made, pytest.raises(ConfigError, match=said):
         made.rank("q", DOCS, deadline=2.5)
 
@@ -336,7 +336,7 @@ def test_a_model_that_is_down(
     made = kind(model=failing(after, down), ledger=None)
     with made, pytest.raises(ConnectionFailed, match="nobody answers"):
         made.rank("q", DOCS)
-    with kind(model=failing(after, down), ledger=None, on_failure="first_stage") as made:
+    with kind(model=failing(after, down), ledger=None, on_failure="keep_order") as made:
         ranking = made.rank("q", DOCS, top_n=5, min_relevance=0.5)
     assert ranking.ids == IDS[:5]
     assert ranking.failure == "nobody answers"
@@ -355,13 +355,13 @@ def test_a_model_that_is_down(
 
 def test_what_fails_every_query_is_an_error_all_the_same() -> None:
     model = failing(0, lambda: AuthenticationFailed("wrong key"))
-    made = DirectRanker(model=model, ledger=None, on_failure="first_stage")
+    made = DirectRanker(model=model, ledger=None, on_failure="keep_order")
     with made, pytest.raises(AuthenticationFailed, match="wrong key"):
         made.rank("q", DOCS)
 
 
 def test_many_queries_go_on_without_the_model() -> None:
-    with DirectRanker(model=failing(5, down), ledger=None, on_failure="first_stage") as made:
+    with DirectRanker(model=failing(5, down), ledger=None, on_failure="keep_order") as made:
         found = list(made.rank_many([(f"q{place}", DOCS[:5]) for place in range(4)]))
     assert [ranked.error for ranked in found] == [None] * 4
     assert all(len(ranked.result()) == 5 for ranked in found)
@@ -376,6 +376,6 @@ def test_an_outside_ranker_falls_back_too() -> None:
             raise down()
 
     model = Slow().chat()
-    assert Asking(model=model, on_failure="first_stage").rank("q", DOCS).ids == IDS
+    assert Asking(model=model, on_failure="keep_order").rank("q", DOCS).ids == IDS
     with pytest.raises(ConnectionFailed):
         Asking(model=model).rank("q", DOCS)

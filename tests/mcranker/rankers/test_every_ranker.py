@@ -225,7 +225,7 @@ ENTRIES = {
         options={"window": 2, "step": 1},
         by_hand=in_order,  # a [b c] -> a c b; [a c] b -> c a b
         expected={"c": None, "a": None, "b": None},
-        local={"max_score_tokens": 8, "reask": 0},
+        local={"max_score_tokens": 8, "repair_attempts": 0},
         shallow=True,
         says_nothing="no list of numbers",
     ),
@@ -245,13 +245,13 @@ ENTRIES = {
         options={"window": 2, "ranks": 2},
         by_hand=in_order,  # the higher numbers win
         expected={"c": None, "b": None, "a": None},
-        local={"max_score_tokens": 8, "reask": 0},
+        local={"max_score_tokens": 8, "repair_attempts": 0},
         shallow=True,
         says_nothing="no list of numbers",
     ),
     "rebel": Entry(
         # Relevance g, and 1 for each of five properties of weight 0.5: g + 2.5; a is dropped.
-        options={"top_n": None, "drop_below": 2},
+        options={"top_n": None, "min_relevance_score": 2},
         by_hand=lambda request: json.dumps(
             {
                 "Passages": {
@@ -261,7 +261,7 @@ ENTRIES = {
             }
         ),
         expected={"c": 5.5, "b": 4.5},
-        local={"top_n": None, "drop_below": 0, "max_score_tokens": 600},
+        local={"top_n": None, "min_relevance_score": 0, "max_score_tokens": 600},
         shallow=True,
     ),
     "fused": Entry(
@@ -372,7 +372,7 @@ def test_a_local_model_ranks_three_queries_of_the_mini_collection(
     ]
     shallow = ENTRIES[name].shallow and options is ENTRIES[name].local
     model = f"local:{reranker if name == 'rerank' else shallow_model if shallow else FULL}"
-    short = {"max_passage_words": 12, "on_failure": "first_stage", **options}
+    short = {"max_passage_words": 12, "on_failure": "keep_order", **options}
     with made(name, model, **short) as ranker:
         results = list(ranker.rank_many(work))
         estimated = ranker.estimate_many(work).calls
@@ -409,7 +409,7 @@ def test_malformed_replies_shift_and_invent_nothing(name: str) -> None:
         return entry.reply(said)
 
     model = ScriptedChat(answer, capabilities=entry.offers)
-    with made(name, model, reask=0, **entry.options) as ranker:
+    with made(name, model, repair_attempts=0, **entry.options) as ranker:
         while replies < scaled(CASES):
             meant.clear()
             docs = {str(place): f"text {place}" for place in range(rng.randint(1, 6))}
@@ -501,7 +501,7 @@ def test_a_failed_reply_moves_no_passage_against_the_first_stage(label: str) -> 
     failed = 0
     for _ in range(40):
         model = ScriptedChat(at_times, capabilities=offers)
-        with made(name, model, reask=0, on_failure="first_stage", **options) as ranker:
+        with made(name, model, repair_attempts=0, on_failure="keep_order", **options) as ranker:
             ranking = ranker.rank("masks", FALLING)
         assert ranking.ids == list(FALLING)
         if ranking.comparisons is not None:
@@ -572,7 +572,7 @@ def test_a_judge_that_does_not_keep_the_form_is_given_up(label: str) -> None:
     if name not in ("rankgpt", "tournament"):
         assert isinstance(caught.value, FormNotKept)
         assert "is given up, as 0 of" in str(caught.value)
-    with made(name, model, concurrency=concurrency, on_failure="first_stage", **options) as ranker:
+    with made(name, model, concurrency=concurrency, on_failure="keep_order", **options) as ranker:
         ranking = ranker.rank("masks", docs, top_n=100)
     assert [hit.passage.text for hit in ranking] == docs
     assert ranking.failure

@@ -185,7 +185,7 @@ def test_a_member_that_fails_is_an_error_or_left_out_and_told() -> None:
     broken = DirectRanker(model=ScriptedChat(failing), ledger=None)
     with fuse(broken, direct(), "bm25") as ranker, pytest.raises(ServerFailed):
         ranker.rank(QUERY, DOCS)
-    with fuse(broken, direct(), "bm25", on_failure="first_stage") as ranker:
+    with fuse(broken, direct(), "bm25", on_failure="keep_order") as ranker:
         ranking = ranker.rank(QUERY, DOCS)
     assert ranking.ids == ["b", "a", "c"]
     assert not ranking.failure
@@ -193,7 +193,7 @@ def test_a_member_that_fails_is_an_error_or_left_out_and_told() -> None:
     assert "down" in ranking.members[0].failure
     assert ranking.members[1].label == "direct 2"
     assert all("down" in hit.missing["direct"] for hit in ranking)
-    own = DirectRanker(model=ScriptedChat(failing), ledger=None, on_failure="first_stage")
+    own = DirectRanker(model=ScriptedChat(failing), ledger=None, on_failure="keep_order")
     with fuse(own, "bm25") as ranker:
         ranking = ranker.rank(QUERY, DOCS)
     assert "down" in ranking.failure

@@ -75,7 +75,11 @@ def test_it_counts_by_its_weight() -> None:
         return json.dumps({"Scores": [2, 4, 9][:count]})
 
     ranker = MCRanker(
-        model=scripted(score), ledger=None, scoring="per_criterion", team_size=1, panel=False
+        model=scripted(score),
+        ledger=None,
+        scoring="per_criterion",
+        team_size=1,
+        batch_criteria=False,
     )
     assert ranker.rank("masks", ["a"])[0].score == pytest.approx(2.5)
     found = ranker.rank("masks", ["a"], instruction=RECENT)

@@ -90,7 +90,7 @@ def test_a_passage_without_likelihoods_is_a_missing_score() -> None:
     assert "no log-probabilities of the query's tokens" in lost.reason
     assert len(likely.asked) == 3  # what is read from probabilities is asked for once
     with pytest.raises(MissingScoreError, match="1 of 3 scores are missing"):
-        QGRanker(model=likely.model, missing="fail").rank("q", DOCS)
+        QGRanker(model=likely.model, missing_policy="fail").rank("q", DOCS)
 
 
 @pytest.mark.parametrize(

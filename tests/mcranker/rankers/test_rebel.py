@@ -89,7 +89,7 @@ def test_the_final_score_is_relevance_and_half_of_each_property() -> None:
     assert ranking.missing == []
     assert ranking.windows == WindowCounts(asked=1)
     assert ranking.models == {"scoring": "scripted:function"}
-    assert (ranking.config["window"], ranking.config["drop_below"]) == (10, 3)
+    assert (ranking.config["window"], ranking.config["min_relevance_score"]) == (10, 3)
     assert ranking.config["variant"] == "one_turn"
 
 
@@ -103,10 +103,10 @@ def test_three_passages_are_returned_unless_told_otherwise() -> None:
 
 
 def test_the_threshold_can_be_another_or_none() -> None:
-    assert ranked(drop_below=0, top_n=None).ids == ["c", "b", "d", "a", "e", "f"]
-    assert ranked(drop_below=0).dropped == {}
-    assert ranked(drop_below=6, top_n=None).ids == ["d", "a"]
-    assert ranked(drop_below=10, docs={"a": DOCS["a"]}).ids == []
+    assert ranked(min_relevance_score=0, top_n=None).ids == ["c", "b", "d", "a", "e", "f"]
+    assert ranked(min_relevance_score=0).dropped == {}
+    assert ranked(min_relevance_score=6, top_n=None).ids == ["d", "a"]
+    assert ranked(min_relevance_score=10, docs={"a": DOCS["a"]}).ids == []
 
 
 def test_windows_are_consecutive_and_scored_by_one_rule() -> None:
@@ -231,7 +231,7 @@ def test_a_first_call_that_cannot_be_read_is_asked_again_and_then_an_error(
         with pytest.raises(ReplyError, match=problem):
             ranker.rank(QUERY, DOCS)
         assert len(seen) == 2
-    kept = ranked(answer=lambda _: said, variant="two_turn", on_failure="first_stage", top_n=None)
+    kept = ranked(answer=lambda _: said, variant="two_turn", on_failure="keep_order", top_n=None)
     assert kept.ids == list(DOCS)
     assert problem in kept.failure
 
@@ -313,7 +313,7 @@ def test_a_reply_is_repaired_and_counted(entries: Any, ids: str, counts: WindowC
 def test_what_a_reply_lacks_is_missing_and_never_anothers(
     entries: Any, reason: str, counts: dict[str, int]
 ) -> None:
-    ranking = ranked(TWO, lambda _: said(entries), reask=0)
+    ranking = ranked(TWO, lambda _: said(entries), repair_attempts=0)
     assert ranking.ids == ["a", "b"]
     assert ranking.windows == WindowCounts(1, odd=1, **counts)
     (missing,) = ranking.missing
@@ -377,9 +377,9 @@ def test_a_window_that_fails_is_asked_in_halves() -> None:
 @pytest.mark.parametrize(
     ("options", "order"),
     [
-        ({"missing": "lowest", "reask": 0}, [("a", 4.0), ("b", None)]),
+        ({"missing_policy": "lowest", "repair_attempts": 0}, [("a", 4.0), ("b", None)]),
         (
-            {"missing": "constant", "missing_constant": 6.0, "reask": 0},
+            {"missing_policy": "constant", "missing_constant": 6.0, "repair_attempts": 0},
             [("b", 6.0), ("a", 4.0)],
         ),
     ],
@@ -390,7 +390,7 @@ def test_missing_scores_follow_the_rules(
     ranking = ranked(TWO, lambda _: said({"1": A}), **options)
     assert [(hit.doc_id, hit.score) for hit in ranking] == order
     with pytest.raises(MissingScoreError):
-        ranked(TWO, lambda _: said({"1": A}), missing="fail", reask=0)
+        ranked(TWO, lambda _: said({"1": A}), missing_policy="fail", repair_attempts=0)
 
 
 def test_dropped_passages_have_no_say_in_the_share_of_the_first_stage() -> None:
@@ -416,7 +416,7 @@ def test_a_ranking_comes_back_from_json_and_is_shown(tmp_path: Path) -> None:
     again = Ranking.from_dict(json.loads(ranking.to_json()))
     assert again.to_dict() == ranking.to_dict()
     assert (again.dropped, again.windows) == (ranking.dropped, ranking.windows)
-    assert again.reensemble(missing="lowest").ids == ranking.ids
+    assert again.reensemble(missing_policy="lowest").ids == ranking.ids
     ranking.to_html(tmp_path / "why.html")
     page = (tmp_path / "why.html").read_text(encoding="utf-8")
     assert "dropped: relevance 2" in page
@@ -466,7 +466,7 @@ def test_a_model_that_is_down_is_an_error_or_leaves_the_first_stage() -> None:
 
     with pytest.raises(ServerFailed):
         ranked(answer=answer)
-    kept = ranked(answer=answer, on_failure="first_stage", top_n=None)
+    kept = ranked(answer=answer, on_failure="keep_order", top_n=None)
     assert (kept.ids, kept.failure) == (list(DOCS), "down")
 
 
@@ -514,7 +514,7 @@ async def test_events_tell_the_rubric_and_each_score() -> None:
         ({"variant": "three_turn"}, "variant='three_turn': give one of 'one_turn'"),
         ({"variant": "one_turn", "team": "clinician"}, "leave out one of the two"),
         ({"window": 0}, "window=0: give a whole number from 1 to 100"),
-        ({"drop_below": 11}, "drop_below=11: give a whole number from 0 to 10"),
+        ({"min_relevance_score": 11}, "min_relevance_score=11: give a whole number from 0 to 10"),
         ({"scale": 5}, "scale=5 has no meaning for ranker='rebel'"),
         ({"scoring": "expected"}, "scoring='expected' has no meaning"),
         ({"passages_per_call": 5}, "passages_per_call=5 has no meaning"),

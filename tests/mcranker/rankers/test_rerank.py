@@ -127,7 +127,7 @@ def test_a_passage_without_a_score_is_asked_about_alone_and_then_missing() -> No
     assert ranking.ids[-2:] == ["d0", "d5"]  # both 0, in first-stage order
     with (
         serve_in_thread(faulty(None)) as server,
-        ranker(server, missing="fail") as reranker,
+        ranker(server, missing_policy="fail") as reranker,
         pytest.raises(MissingScoreError, match="1 of 40 scores are missing"),
     ):
         reranker.rank("masks", DOCS)

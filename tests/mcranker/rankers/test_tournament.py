@@ -101,7 +101,7 @@ def test_a_failed_comparison_says_nothing_of_its_passages() -> None:
 
     model, seen = comparing(answer)
     docs = {f"d{grade}": f"p {grade}" for grade in range(1, 5)}
-    with TournamentRanker(model=model, ledger=None, window=2, reask=0) as ranker:
+    with TournamentRanker(model=model, ledger=None, window=2, repair_attempts=0) as ranker:
         ranking = ranker.rank(QUERY, docs)
     assert ranking.ids == ["d4", "d3", "d1", "d2"]
     assert sorted(calls_of(seen)) == [[1, 2], [1, 3], [1, 4], [2, 3], [2, 4], [3, 4]]
@@ -132,8 +132,8 @@ def test_it_ends_whatever_the_answers_say() -> None:
             ledger=None,
             window=window,
             ranks=ranks,
-            reask=0,
-            on_failure="first_stage",
+            repair_attempts=0,
+            on_failure="keep_order",
         ) as ranker:
             ranking: Ranking = ranker.rank(QUERY, docs)
             most = ranker._most(count)

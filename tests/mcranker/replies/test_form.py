@@ -39,7 +39,7 @@ async def test_calls_under_way_may_still_save_a_judge(readable: bool) -> None:
         return '{"Score": 4}' if readable and number > 12 else "I cannot tell."
 
     model = ScriptedChat(answer)
-    async with DirectRanker(model=model, ledger=None, concurrency=20, reask=0) as ranker:
+    async with DirectRanker(model=model, ledger=None, concurrency=20, repair_attempts=0) as ranker:
         if not readable:
             with pytest.raises(FormNotKept, match="is given up, as 0 of"):
                 await ranker.arank("masks", DOCS)
@@ -60,7 +60,7 @@ def test_windows_that_are_too_long_for_the_model_are_found_out_one_by_one() -> N
 
     docs = passages({str(place): [3, 0, 0, 0, 0, 0] for place in range(32)})
     model = ScriptedChat(answer)
-    with RebelRanker(model=model, ledger=None, window=8, reask=0, top_n=None) as ranker:
+    with RebelRanker(model=model, ledger=None, window=8, repair_attempts=0, top_n=None) as ranker:
         ranking = ranker.rank("masks", docs)
     assert not ranking.missing
     assert (sizes.count(8), sizes.count(4)) == (4, 8)

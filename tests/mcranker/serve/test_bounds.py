@@ -190,7 +190,7 @@ async def test_the_operators_deadline_is_the_longest() -> None:
 
 async def test_where_every_score_is_needed_the_deadline_is_an_error() -> None:
     gate = Gate()
-    service = settings(gate.score, options={"missing": "fail"}, limits={"deadline": 0.05})
+    service = settings(gate.score, options={"missing_policy": "fail"}, limits={"deadline": 0.05})
     async with client(service) as http:
         own = await http.post("/v1/rank", json=ASKED)
         tei = await http.post("/rerank", json={"query": "q", "texts": ["a"]})
@@ -202,7 +202,7 @@ async def test_the_order_that_was_given_is_returned_where_the_operator_wants_it(
     def down(_: ChatRequest) -> str:
         raise ServerFailed("http://10.0.0.7:8000 is down", model="openai:m")
 
-    service = settings(down, options={"on_failure": "first_stage"})
+    service = settings(down, options={"on_failure": "keep_order"})
     async with client(service) as http:
         answer = await http.post("/v2/rerank", json=ASKED)
         own = await http.post("/v1/rank", json=ASKED)

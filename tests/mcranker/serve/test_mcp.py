@@ -132,7 +132,7 @@ async def test_a_document_that_nobody_scored(*, constant: bool) -> None:
     def lost(request: ChatRequest) -> str:
         return "I cannot say." if request.tag.doc_id == "1" else by_place(request)
 
-    options = {"missing": "constant", "missing_constant": 5.0} if constant else {}
+    options = {"missing_policy": "constant", "missing_constant": 5.0} if constant else {}
     async with client(score=lost, options=options) as found:
         ranked = await called(found, "rank", query="masks", documents=TEXTS)
         (document,) = [each for each in ranked["results"] if each["index"] == 1]
@@ -342,7 +342,7 @@ async def test_where_every_score_is_needed_the_deadline_is_an_error(
         return ""
 
     limits = {"deadline": 0.05}
-    async with client(score=hang, options={"missing": "fail"}, limits=limits) as found:
+    async with client(score=hang, options={"missing_policy": "fail"}, limits=limits) as found:
         message = await refused(found, "rank", query="q", documents=TEXTS)
     assert "no ranking after 0.05 seconds" in message
 

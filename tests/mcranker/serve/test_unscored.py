@@ -56,7 +56,7 @@ async def never(_: ChatRequest) -> str:
 
 
 async def test_a_failed_ranking_gives_small_numbers_in_the_order_as_given() -> None:
-    service = one(model(down), "mcranker", on_failure="first_stage")
+    service = one(model(down), "mcranker", on_failure="keep_order")
     places, numbers, meta, answer = await asked(service)
     assert places == [0, 1, 2]
     # 0.01 * 3/3, 2/3, 1/3
@@ -87,14 +87,14 @@ async def test_where_no_reply_can_be_read_there_is_no_order_either() -> None:
 
 
 async def test_null_is_left_to_clients_that_can_read_it() -> None:
-    service = one(model(down), "mcranker", on_failure="first_stage", unscored="null")
+    service = one(model(down), "mcranker", on_failure="keep_order", unscored="null")
     places, numbers, meta, _ = await asked(service)
     assert (places, numbers) == ([0, 1, 2], [None] * 3)
     assert meta["warnings"][1] == "no document was scored: null"
 
 
 async def test_or_the_request_fails() -> None:
-    service = one(model(down), "mcranker", on_failure="first_stage", unscored="error")
+    service = one(model(down), "mcranker", on_failure="keep_order", unscored="error")
     *_, answer = await asked(service)
     assert answer.status_code == 503
     assert answer.json()["error"]["retryable"]

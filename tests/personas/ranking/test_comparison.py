@@ -181,7 +181,7 @@ def test_the_criterion_that_changed_and_its_part() -> None:
 def test_another_way_of_combining_is_a_cause_of_its_own() -> None:
     # Ranks by Virologist 2 1 3, Parent 2 3 1, Editor 3 2 1, of d1, d2, d3: the sums of 1 / rank are
     # 4/3, 11/6, 7/3, so d3, d2, d1; by the sum of scores d2, d3, d1.
-    other = {"scale": 10, "ensemble": "reciprocal_rank", "missing": "mean_of_team"}
+    other = {"scale": 10, "ensemble": "reciprocal_rank", "missing_policy": "mean_of_team"}
     after = [
         hit(1, 3, [1, 8, 7], score=7 / 3),
         hit(2, 2, [9, 2, 6], score=11 / 6),

@@ -49,7 +49,7 @@ def stored(hits: list[dict[str, Any]], **more: Any) -> dict[str, Any]:
         "team": None,
         "personas": list(hits[0]["scores"]) if hits else [],
         "hits": hits,
-        "config": {"scale": 10, "ensemble": "sum", "missing": "mean_of_team"},
+        "config": {"scale": 10, "ensemble": "sum", "missing_policy": "mean_of_team"},
         "models": {},
         "prompt_hashes": {},
         "usage": {**counts, "cost": None, "by_stage": []},
@@ -153,7 +153,7 @@ def test_the_arithmetic_gives_the_rankers_own_ranking(
     docs = [Passage(f"doc{place}", f"text {place % 17}", score=-place) for place in range(23)]
     with MCRanker(
         model=ScriptedChat(answers),
-        missing=missing,
+        missing_policy=missing,
         ensemble=ensemble,
         first_stage_weight=first_stage_weight,
         depth=20,

@@ -9,6 +9,7 @@ from typing import Any
 import pytest
 
 from mcranker import Ranking
+from personas.ranking.stored import with_current_names
 from personas.report import render_inspection
 from tests.support.inspection_report import Page
 
@@ -35,7 +36,8 @@ def test_a_saved_ranking_is_read_and_shown_with_its_numbers(file: Path) -> None:
         if stored["missing"] and all(score is None for score in stored["scores"].values()):
             stored["score"] = None  # that version gave 0 to what no judge had scored
         assert holds(hit, stored)
-    assert holds(again, {**data, "hits": again["hits"]})
+    former = {**data, "hits": again["hits"], "config": with_current_names(data["config"])}
+    assert holds(again, former)
     assert ranking.ids == [hit["doc_id"] for hit in data["hits"]][: len(ranking)]
     page = Page(render_inspection(ranking))
     assert ranking.query.text in page.text

@@ -34,7 +34,7 @@ def without_one() -> Ranking:
         ledger=None,
         team_size=3,
         ranks=2,
-        reask=0,
+        repair_attempts=0,
         ensemble="reciprocal_rank",
     ) as ranker:
         return ranker.rank("masks", DOCS)

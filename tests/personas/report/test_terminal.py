@@ -257,8 +257,8 @@ def test_a_missing_score_in_detail() -> None:
     [
         # 8 + 7 and their mean are 22.5.
         ({}, "(7.5)"),
-        ({"missing": "lowest"}, "(0)"),
-        ({"missing": "constant", "missing_constant": 5.0}, "(5)"),
+        ({"missing_policy": "lowest"}, "(0)"),
+        ({"missing_policy": "constant", "missing_constant": 5.0}, "(5)"),
         ({"ensemble": "of another package"}, "-"),
         # The assessor was shown that there is none.
         ({"ensemble": "assessor"}, "-"),

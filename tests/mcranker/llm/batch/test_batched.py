@@ -359,7 +359,7 @@ async def test_a_batch_outlives_a_deadline(provider: str, tmp_path: Path) -> Non
         place.server.polls = 10**9
 
         async def rank(**options: Any) -> Ranking:
-            ranker = DirectRanker(model=place.model(), ledger=None, reask=0, **options)
+            ranker = DirectRanker(model=place.model(), ledger=None, repair_attempts=0, **options)
             return await ranker.arank("q", docs)
 
         late = await rank(deadline=1.0)

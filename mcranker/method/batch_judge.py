@@ -35,7 +35,7 @@ def may_be_panel(session: Session) -> bool:
     if config.questions is not None:
         return True
     asks_many = session.models.scoring.capabilities.max_questions > 0
-    return config.scoring == "per_criterion" and config.panel and asks_many
+    return config.scoring == "per_criterion" and config.batch_criteria and asks_many
 
 
 class BatchJudge(Actor[ScorePassages, None]):
