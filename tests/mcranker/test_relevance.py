@@ -135,7 +135,7 @@ def test_relevance_is_the_mean_judges_score_by_k(ensemble: str, scoring: str, se
         ranking = made.rank("q", DOCS)
         top = made.config.top
     constant = min(ranking.config["missing_constant"], top)
-    stands_in = {"lowest": 0.0, "constant": constant}.get(ranking.config["missing"])
+    stands_in = {"lowest": 0.0, "constant": constant}.get(ranking.config["missing_policy"])
     for hit in ranking:
         known = [score for score in hit.scores.values() if score is not None]
         if hit.score is None:

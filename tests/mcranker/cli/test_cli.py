@@ -293,7 +293,7 @@ def test_only_given_flags_reach_the_configuration(run: Run, models: Connected) -
         "-o", "preset=reference", "--depth", "none", "-o", "scale=20", "-o", "repair_attempts=2"
     )
     assert (changed["depth"], changed["scale"], changed["repair_attempts"]) == (None, 20, 2)
-    assert changed["missing"] == "constant"
+    assert changed["missing_policy"] == "constant"
     assert config("-o", "nlp_scientist=false", "-o", "temperature=none")["temperature"] is None
     models.capabilities = Capabilities(json_schema=True, weak=True)
     weak = config("--scoring", "integer", "-o", "recruiting=invent", "-o", "criteria=query")

@@ -158,7 +158,7 @@ async def test_two_hundred_random_queries(seed: int, monkeypatch: pytest.MonkeyP
         assert sorted(ranking.ids) == sorted(full.ids)
         assert ranking.usage.calls <= full.usage.calls
         lost = [hit for hit in ranking if hit.missing.keys() == set(NAMES[:judges])]
-        lost = [hit for hit in lost if options["missing"] != "constant"]
+        lost = [hit for hit in lost if options["missing_policy"] != "constant"]
         assert [hit.score for hit in lost] == [None] * len(lost)
         scored = ranking[: len(ranking) - len(lost)]
         assert list(ranking) == [*scored, *lost]

@@ -108,7 +108,7 @@ def taken(queries: Sequence[Drawn]) -> Survey:
                 [judge(name, "recruited" if name in RECRUITS else "human") for name in query.names],
                 grades=query.grades,
                 ensemble=query.ensemble,
-                missing=query.policy,
+                missing_policy=query.policy,
                 missing_constant=3.0,
                 first_stage_weight=query.first_stage_weight,
                 rank_ties=query.rank_ties,
