@@ -342,21 +342,6 @@ def test_nothing_that_is_kept_holds_a_secret(tmp_path: Path) -> None:
         assert b"gpu7" not in path.read_bytes(), path
 
 
-def test_a_suite_is_shown_without_the_secrets_of_its_address(tmp_path: Path) -> None:
-    from beir_eval.cli.suites import command
-
-    file = tmp_path / "mine.toml"
-    address = f"https://gateway.example/{TOKEN}/v1"
-    file.write_text(
-        f'title = "t"\ndatasets = ["mini"]\n[settings]\nbase_url = "{address}"\n'
-        '[[rankers]]\nlabel = "a"\nranker = "direct"\n'
-    )
-    for args in ([str(file)], [str(file), "--output", "json"]):
-        shown = CliRunner().invoke(command, args, standalone_mode=False, catch_exceptions=False)
-        assert "https://gateway.example/[key]/v1" in shown.stdout.replace("\n", "")
-        assert TOKEN not in shown.stdout
-
-
 # --- which key, and where it comes from -------------------------------------------------
 
 

@@ -127,12 +127,12 @@ def test_the_command_line_takes_it(median: Path, tmp_path: Path) -> None:
             },
         )
 
-    assert "[sum|reciprocal_rank|rrf|assessor|median]" in run("--help").stdout
+    assert "sum|reciprocal_rank|rrf|assessor|median" in run("--help").stdout
     dry = ("--dry-run", "--model", "openai:gpt-5-mini", "--output", "json", "--ensemble")
     done = run(*dry, "median")
     assert done.returncode == 0, done.stderr
     assert json.loads(done.stdout)["estimate"]["calls"] == 1 + 3 + 6
-    assert "'sum', 'reciprocal_rank', 'rrf', 'assessor', 'median'" in run(*dry, "mean").stdout
+    assert "there is no ensemble 'mean'; did you mean 'median'?" in run(*dry, "mean").stdout
 
 
 def test_without_the_package_its_rankings_open_and_the_sum_stands_in(

@@ -196,7 +196,7 @@ def test_missing_comparisons(model: Connected, suite: Path, tmp_path: Path) -> N
     model.answer = answer
     suite.write_text(
         suite.read_text().partition("[[rankers]]")[0]
-        + '[[rankers]]\nlabel = "sets"\nranker = "setwise"\nreask = 0\n'
+        + '[[rankers]]\nlabel = "sets"\nranker = "setwise"\nrepair_attempts = 0\n'
     )
     result = invoke(suite, "--no-cache", "-o", "concurrency=1")
     assert result.exit_code == 3, result.output

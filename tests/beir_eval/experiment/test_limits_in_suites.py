@@ -126,7 +126,7 @@ def test_a_folder_that_is_older_than_an_option_goes_on(folder: Path, tmp_path: P
     (result.path / "manifest.json").write_text(json.dumps(manifest))
     lines = (result.path / RANKINGS).read_text().splitlines(keepends=True)
     (result.path / RANKINGS).write_text("".join(lines[:2]))
-    with pytest.raises(RunFolderError, match="on_failure was 'error' and is 'first_stage'"):
+    with pytest.raises(RunFolderError, match="on_failure was 'error' and is 'keep_order'"):
         run_suite(suite(folder, "DIRECT"), limited(out, constant(1), on_failure="keep_order"))
     (result,) = run_suite(suite(folder, "DIRECT"), plan(out, constant(1)))
     assert RunFolder.open(result.path).manifest.finished

@@ -7,12 +7,13 @@ import math
 import random
 from collections.abc import Callable, Mapping
 from pathlib import Path
+from unittest.mock import patch
 
 import pytest
 
 from beir_eval.compare.runs import compare_pair
 from beir_eval.compare.sources import open_pair
-from beir_eval.experiment.run import run_suite
+from beir_eval.experiment.run import CellResult, Plan, run_suite
 from beir_eval.experiment.run_folder import FIRST_STAGE, Metrics, ScoreCounts, TieBounds
 from beir_eval.experiment.suite import DatasetSpec, RankerSpec, Suite
 from beir_eval.measures.ties import Tied, tie_figures
@@ -31,7 +32,7 @@ from tests.support.run_folders import set_values
 
 BM25 = "BM25"
 TEAM = {"team": ("Ann", "Ben", "Cid"), "criteria": "none", "scale": 2}
-BY_ORDER = {"ensemble": "reciprocal_rank", "rank_ties": "ordinal"}
+BY_RANK = {"ensemble": "reciprocal_rank"}
 
 
 def suite_of(folder: Path, **rankers: Mapping[str, object]) -> Suite:
@@ -40,6 +41,12 @@ def suite_of(folder: Path, **rankers: Mapping[str, object]) -> Suite:
         for label, options in rankers.items()
     )
     return Suite("ties", "Ties", "", (DatasetSpec(str(folder), about="Notes."),), specs, depth=20)
+
+
+def run_with_ordinal_ranks(folder: Path, plan: Plan) -> list[CellResult]:
+    """Run a ranker ``ranks`` as once could be chosen: equal scores have ranks by first stage."""
+    with patch("mcranker.config.RANK_TIES", "ordinal"):
+        return run_suite(suite_of(folder, ranks=BY_RANK), plan)
 
 
 def many_queries(folder: Path, queries: int, depth: int) -> Path:
@@ -81,8 +88,8 @@ def test_the_same_score_for_everything_is_worth_the_same_to_every_ensemble(
     tmp_path: Path,
 ) -> None:
     folder = write_folder(tmp_path / "tiny")
-    rankers = suite_of(folder, sum={}, ranks=BY_ORDER)
-    run_suite(rankers, plan(tmp_path / "out", constant(2)))
+    run_suite(suite_of(folder, sum={}), plan(tmp_path / "out", constant(2)))
+    run_with_ordinal_ranks(folder, plan(tmp_path / "out", constant(2)))
     section = only(report_on(tmp_path / "out", baseline="sum"))
     first, total, ranks = (cell_of(section, label) for label in (BM25, "sum", "ranks"))
     # As ranked, all three are the first stage.
@@ -105,7 +112,8 @@ def chance(tmp_path_factory: pytest.TempPathFactory) -> Report:
     stage = FirstStage(engine="file", run=folder / "first.trec")
     options = {"ledger": place / "ledger.sqlite"}
     one = plan(place / "out", by_chance(), first_stage=stage, depth=20, options=options)
-    run_suite(suite_of(folder, sum={}, ranks=BY_ORDER, mean={"ensemble": "reciprocal_rank"}), one)
+    run_suite(suite_of(folder, sum={}, mean=BY_RANK), one)
+    run_with_ordinal_ranks(folder, one)
     return report_on(place / "out", baseline="sum")
 
 
@@ -157,7 +165,7 @@ def test_bold_goes_by_lot(tmp_path: Path) -> None:
 
 def test_folders_of_former_versions_are_measured_anew(chance: Report, tmp_path: Path) -> None:
     folder = write_folder(tmp_path / "tiny")
-    (result,) = run_suite(suite_of(folder, ranks=BY_ORDER), plan(tmp_path / "out", by_chance()))
+    (result,) = run_with_ordinal_ranks(folder, plan(tmp_path / "out", by_chance()))
     kept = only(report_on(tmp_path / "out"))
     for path in (result.path, result.path.parent / "data"):
         known = Metrics.model_validate_json((path / "metrics.json").read_bytes())
@@ -274,8 +282,8 @@ def test_two_runs_side_by_side_tell_what_they_owe_to_ties_and_missing_scores(
     tmp_path: Path,
 ) -> None:
     folder = write_folder(tmp_path / "tiny")
-    suite = suite_of(folder, sum={}, ranks=BY_ORDER)
-    a, b = run_suite(suite, plan(tmp_path / "out", constant(2)))
+    (a,) = run_suite(suite_of(folder, sum={}), plan(tmp_path / "out", constant(2)))
+    (b,) = run_with_ordinal_ranks(folder, plan(tmp_path / "out", constant(2)))
     lost = ScoreCounts(asked=1200, missing=30)
     change(b.path / "metrics.json", Metrics, scores=lost)
     compared = compare_pair(open_pair(str(a.path), str(b.path)))

@@ -94,16 +94,16 @@ def test_a_model_that_is_down_may_leave_the_order(
 
     models.answer = down
     assert run("rank", "q", "--docs", docs).exit_code == 1
-    result = run("rank", "q", "--docs", docs, "-o", "on_failure=first_stage", "--output", "json")
+    result = run("rank", "q", "--docs", docs, "-o", "on_failure=keep_order", "--output", "json")
     whole = json.loads(result.stdout)
     assert (result.exit_code, whole["status"]) == (3, "missing_scores")
     assert whole["errors"][0]["code"] == "FirstStageOrder"
     assert whole["ranking"]["failure"] == "out of order"
     assert [hit["first_stage_rank"] for hit in whole["ranking"]["hits"]] == [1, 2]
-    result = run(*many, "-o", "on_failure=first_stage", "--output", "json")
+    result = run(*many, "-o", "on_failure=keep_order", "--output", "json")
     assert result.exit_code == 3
     assert "query 'q1': not ranked, in first-stage order: out of order" in result.stderr
-    assert run("rank", "q", "--docs", docs, "-o", "on_failure=first_stage").exit_code == 3
+    assert run("rank", "q", "--docs", docs, "-o", "on_failure=keep_order").exit_code == 3
 
 
 def test_passages_that_were_cut_are_told(run: Run, docs: Path) -> None:

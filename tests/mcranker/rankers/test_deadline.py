@@ -136,7 +136,7 @@ def test_what_a_deadline_leaves(seed: int, options: dict[str, Any]) -> None:
             elif not math.isnan(whole.matrix.values[row, whole.personas.index(name)]):
                 assert value == whole.matrix.values[row, whole.personas.index(name)]
         known = not all(math.isnan(value) for value in ranking.matrix.values[row])
-        imputed = options.get("missing") == "constant" and len(ranking.personas) > 0
+        imputed = options.get("missing_policy") == "constant" and len(ranking.personas) > 0
         assert (known or imputed) is not math.isnan(ranking.final[row])
     assert all(each.reason == DEADLINE for each in ranking.missing)
 
