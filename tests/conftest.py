@@ -14,6 +14,8 @@ from tests.attack.scale import scaled
 # The many processes that tests start read the packages compiled, and so does the next run.
 sys.dont_write_bytecode = False
 os.environ.pop("PYTHONDONTWRITEBYTECODE", None)
+# Haystack would send figures of its use, and log that it cannot.
+os.environ["HAYSTACK_TELEMETRY_ENABLED"] = "False"
 
 
 # The time of an example depends on what else runs here. The same examples are tried each time, and
