@@ -91,16 +91,18 @@ class StoredHit(_Stored):
     relevance: _Share | None = None
     cut: Count = 0
     criteria: dict[str, dict[str, Number]]
-    confidence: dict[str, _Share] = {}
-    probabilities: dict[str, Annotated[tuple[_Share, ...], Field(strict=False)]] = {}
-    reasons: dict[str, Reason] = {}
+    confidence: dict[str, _Share] = Field(default_factory=dict)
+    probabilities: dict[str, Annotated[tuple[_Share, ...], Field(strict=False)]] = Field(
+        default_factory=dict
+    )
+    reasons: dict[str, Reason] = Field(default_factory=dict)
     dropped: Number | None = None
-    ranks: dict[str, Rank] = {}
+    ranks: dict[str, Rank] = Field(default_factory=dict)
     first_stage_rank: Rank
     first_stage_score: Number | None
     title: str | None = None
     text: str | None = None
-    metadata: dict[str, Any] = {}
+    metadata: dict[str, Any] = Field(default_factory=dict)
 
 
 class StoredCalls(_Stored):
