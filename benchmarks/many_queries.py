@@ -2,7 +2,7 @@
 
     python benchmarks/many_queries.py --queries 10000 --passages 10
 
-Prints the resident memory every so many queries, and how many bytes a query it grows by once
+Prints the resident memory at intervals of queries, and how many bytes a query it grows by once
 a tenth of the queries has warmed the process up: the slope of the least-squares line.
 """
 
@@ -47,7 +47,7 @@ def work(queries: int, passages: int) -> Iterator[tuple[Query, list[Passage]]]:
 
 
 async def measure(queries: int, passages: int, every: int) -> dict[str, object]:
-    """Rank them all; resident memory after every so many queries, and how it grows."""
+    """Rank them all; resident memory after at intervals of queries, and how it grows."""
     ranker = MCRanker(
         team="scientific_claims", model=ScriptedChat(lambda _: '{"Score": 5}'), ledger=None
     )

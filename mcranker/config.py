@@ -144,10 +144,10 @@ class _Requests(_Options):
     """Repetitions of the same question to recruiter and criteria writers after an unreadable
     answer, before repair_attempts; none at temperature 0."""
     max_passage_words: _Count = None
-    """Cut a passage's text after so many words."""
+    """Cut a passage's text after this number of words."""
     max_passage_tokens: _Count = None
-    """Cut a passage's text after so many tokens of the scoring model, where its tokenizer is at
-    hand, as with local GGUF models."""
+    """Cut a passage's text after this number of tokens of the scoring model, where its tokenizer
+    is at hand, as with local GGUF models."""
 
 
 class _Quirks(_Options):
@@ -216,7 +216,7 @@ class _Scoring(_Options):
     """Ask typed questions, several in one call: one a persona, or one a criterion. None:
     per_persona for models that answer nothing else, and with passages_per_call."""
     passages_per_call: int | None = Field(None, ge=1, le=MOST_IN_A_CALL)
-    """With typed questions: so many passages in one call, in an order that turns from call to call;
+    """With typed questions: passages in one call, in an order that turns from call to call;
     none for one. Fewer calls, and passages that are judged beside others."""
     instruction: Annotated[str, StringConstraints(strip_whitespace=True)] = Field(
         "", max_length=MOST_INSTRUCTION
@@ -247,7 +247,7 @@ class _Team(_Options):
     """Write criteria for each query, for the data set, take the library's where a persona has them
     there, or judge without."""
     criteria_examples: int = Field(0, ge=0, le=10)
-    """Show each criteria writer so many rubrics of the library, those closest to the persona and
+    """Rubrics of the library that each criteria writer is shown, those closest to the persona and
     the query."""
     dataset: str = ""
     """Description of the collection; needed for criteria="dataset"."""

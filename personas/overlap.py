@@ -30,7 +30,7 @@ _LEAST = 3  # letters of a word that counts
 _MOST_WORDS = 300  # of a criterion that are compared
 _ENDINGS = ("ations", "ation", "ings", "ing", "ies", "ied", "ers", "er", "es", "ed", "s", "ly", "y")
 _STEM = 4  # letters that stay when an ending is taken off
-_COMMON = 0.05  # of the library's criteria; a word that so many have tells nothing
+_COMMON = 0.05  # of the library's criteria; a more common word shows nothing
 _EMPTY = frozenset(
     """about above after all also and any are been before being below both but can could did does
     each either every few for from had has have how into its just less many may more most much must

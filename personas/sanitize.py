@@ -32,7 +32,7 @@ def plain(text: str, limit: int | None = None) -> str:
 
     Args:
         text: anything.
-        limit: look at so many characters of it, at most.
+        limit: characters of it to look at, at most.
     """
     line = " ".join((text if limit is None else text[:limit]).split())
     return line if line.isprintable() else line.translate(_VISIBLE)

@@ -29,7 +29,7 @@ class Message:
     Attributes:
         role: who speaks.
         content: the text.
-        shared: so many characters at the beginning of `content` are the same in many requests;
+        shared: characters at the beginning of `content` that are the same in many requests;
             for providers that keep a prompt's beginning where they are told to.
     """
 

@@ -42,7 +42,7 @@ class Ready:
         judge: its number, from 0.
         actor: takes `ScorePassage` and tells its `Scores`.
         columns: where its scores go: place in the score matrix -> persona.
-        at_once: so many passages, at most, are given to it together as `ScorePassages`; None for
+        at_once: passages, at most, that are given to it together as `ScorePassages`; None for
             one by one.
     """
 

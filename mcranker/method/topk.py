@@ -83,7 +83,7 @@ class NecessaryCalls:
         self._fill(len(places))
 
     def _fill(self, places: int) -> None:
-        """Put the best so many of the other passages on the shortlist."""
+        """Put the best of the other passages on the shortlist."""
         for _ in range(places):
             place = self._best_other()
             row = self._row_of[place]

@@ -44,7 +44,7 @@ class PairwiseRanker(ComparativeRanker):
     >>> PairwiseRanker(model="openai:gpt-5-mini")    # ten passes
 
     Args:
-        ranks: so many first ranks are sorted out, K of the paper; at least 1.
+        ranks: first ranks that are sorted out, K of the paper; at least 1.
         sort: ``"sliding"``, ``"heap"`` or ``"all_pairs"``.
         shared: the keywords of all rankers, see `Ranker`. Without `team`, `team_size` and
             ``require`` there is no team.

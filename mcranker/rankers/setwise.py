@@ -36,7 +36,7 @@ class SetwiseRanker(ComparativeRanker):
     >>> SetwiseRanker(model="openai:gpt-5-mini")    # sets of 4, the first 10 ranks
 
     Args:
-        ranks: so many first ranks are sorted out, at least 1.
+        ranks: first ranks that are sorted out, at least 1.
         children: passages that one call compares with another one, 1 to 25.
         sort: ``"heap"`` or ``"bubble"``.
         shared: the keywords of all rankers, see `Ranker`. Without `team`, `team_size` and

@@ -33,7 +33,7 @@ class SortState:
         team: those of all judges, this one among them.
         persona: who compares; empty without a team.
         template: of the persona's prompt; None for the ranker's.
-        settled: so many first places of `order` are sorted out; the ranks of the others are not
+        settled: first places of `order` that are sorted out; the ranks of the others are not
             known yet, or are not looked for.
         undecided: pairs of rows whose order no reply decides, though it was asked for.
         counts: what came of the replies.

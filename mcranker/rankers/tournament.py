@@ -36,7 +36,7 @@ class TournamentRanker(ComparativeRanker):
     >>> TournamentRanker(model="openai:gpt-5-mini")    # 10 in a call, the first 10 ranks
 
     Args:
-        ranks: so many first ranks are found, at least 1.
+        ranks: first ranks that are found, at least 1.
         window: passages that one call puts in order, 2 to 100.
         shared: the keywords of all rankers, see `Ranker`. Without `team`, `team_size` and
             ``require`` there is no team.
@@ -171,7 +171,7 @@ class PartialOrder:
         return sum(math.comb(tier.rows.bit_count(), 2) for tier in self._tiers())
 
     def first(self, ranks: int) -> list[int]:
-        """So many rows, best first: by what is known, and else in first-stage order."""
+        """Return rows, best first: by what is known, and else in first-stage order."""
         waiting, found, placed = self._tiers(), list[int](), 0
         while waiting and len(found) < ranks:
             tier = next(tier for tier in waiting if not tier.above & ~placed)

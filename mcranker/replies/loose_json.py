@@ -96,7 +96,7 @@ def exact_number(text: str) -> int | float:
     """Return the number; an integer only if all its digits behind the point are zeros.
 
     Raises:
-        Unreadable: it has so many digits that it can mean nothing.
+        Unreadable: it has too many digits to mean anything.
     """
     if len(text) > _DIGITS:
         raise Unreadable(f"a number in it has more than {_DIGITS} digits.")

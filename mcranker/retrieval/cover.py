@@ -22,7 +22,7 @@ K1, B = 0.9, 0.4
 """
 
 LIST_PASSAGES = 20
-"""So many passages is the word list worth beside those of the query."""
+"""Worth of the word list, in passages, beside those of the query."""
 
 LIST_LENGTH = 100
 """Index terms of each of them."""

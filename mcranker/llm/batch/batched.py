@@ -55,7 +55,7 @@ class Batched:
         notes: the folder for the notes.
         ledger: where answers are kept; None to hand them out only.
         timings: when things happen.
-        sleep: waits so many seconds; tests replace it.
+        sleep: waits a number of seconds; tests replace it.
         clock: seconds since 1970; tests replace it.
     """
 
@@ -142,7 +142,7 @@ class BatchCollector:
 
     Args:
         context: the service, the notes and all else.
-        sleep: waits so many seconds.
+        sleep: waits a number of seconds.
     """
 
     def __init__(self, context: BatchContext, *, sleep: Callable[[float], Awaitable[None]]) -> None:

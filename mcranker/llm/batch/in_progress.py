@@ -32,7 +32,7 @@ from mcranker.logs import safe_logger
 from personas.ranking.usage import Stage
 
 MOST_BATCHES = 3  # that a request goes with, where the provider fails it
-SLOWER = 1.5  # each wait between two looks at a batch is so many times the one before
+SLOWER = 1.5  # factor from one wait between looks at a batch to the next
 
 logger = safe_logger("mcranker.llm")
 

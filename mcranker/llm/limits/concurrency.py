@@ -115,7 +115,7 @@ class LearnedConcurrency:
         if seconds <= NOT_SLOWER * self._fastest:
             self.limit = self._base = min(MOST_LEARNED, self.limit + AT_FIRST)
         if self.limit == MOST_LEARNED:
-            # Whether so many are worth it has not been seen: fewer are tried next.
+            # Whether as many are worth it has not been seen: fewer are tried next.
             self._upwards = False
             return False
         if self._round < max(FEWEST, self._round_limit):
@@ -123,7 +123,7 @@ class LearnedConcurrency:
         self._round = 0
         if self.limit >= STALLED * self._round_limit:
             return True
-        # By Little's law so many would be in flight if none waited for another.
+        # By Little's law, the number in flight if none waited for another.
         slots = self._fastest * self._in_flight / max(self._seconds, 1e-9)
         self.limit = self._base = min(self.limit, max(FIRST, math.ceil(BOLD * slots)))
         return False

@@ -30,7 +30,7 @@ class Asked:
         about: the number of the ranking, and the passage's id.
         began: when, in seconds.
         silence: in which it was begun; silences are named by the number of answers before them.
-        failed_after: so many answers to others its first try failed.
+        failed_after: answers to others before its first try failed.
     """
 
     about: tuple[int, str]

@@ -43,7 +43,7 @@ class Vector(NamedTuple):
 
     Attributes:
         values: of length 1, rounded to half precision, which is how they are kept.
-        tokens: so many of the text were read.
+        tokens: those of the text that were read.
     """
 
     values: NDArray[np.float16]
