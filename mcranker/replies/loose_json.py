@@ -26,8 +26,9 @@ _QUOTES = "\"'`\u2018\u2019\u201c\u201d"
 _SINGLE = "'`\u2018\u2019"
 _DOUBLE = '"\u201c\u201d'
 _KEY = rf"(?:[{_QUOTES}][^{_QUOTES}:\n]{{1,80}}[{_QUOTES}]|\w{{1,40}})\s*+[:=]"
-_BLANK = re.compile(r"(?:\s++|//[^\n]*+|\#[^\n]*+|/\*(?s:.*?)(?:\*/|\Z))*+")
-_BARE = re.compile(r"(?:[^,{}\[\]\n\r#/]++|/(?![/*]))*+")
+# Python before 3.11.5 misreads a possessive group that looks ahead or goes back: gh-106052.
+_BLANK = re.compile(r"(?:\s++|//[^\n]*+|\#[^\n]*+|/\*(?s:.*?)(?:\*/|\Z))*")
+_BARE = re.compile(r"(?:[^,{}\[\]\n\r#/]++|/(?![/*]))*")
 _SPACE = re.compile(r"\s*+")
 _COLON = re.compile("[:=]")
 _BARE_KEY = re.compile(r"\d{1,4}|[^\W\d][\w .()%/-]*+")
