@@ -20,7 +20,8 @@ _ITEM = (
     rf"(?:{_WORD})?+(?:\[\s*+(?:{_WORD})?+[0-9]{{1,9}}\s*+\]|\(\s*+(?:{_WORD})?+[0-9]{{1,9}}\s*+\)"
     r"|(?<![\w.,-])#?+[0-9]{1,9}(?!\w|[.,][0-9]))"
 )
-_RUN = re.compile(rf"{_ITEM}(?:\s*+[>=<~,;|/]\s*+{_ITEM})++")
+# Python before 3.11.5 takes too much by a possessive group that goes back: gh-106052.
+_RUN = re.compile(rf"{_ITEM}(?:\s*+[>=<~,;|/]\s*+{_ITEM})+")
 _BETWEEN = re.compile(r"[>=<~,;|/]")
 _ARROW = re.compile(r"&gt;|[-=]?>++|[\u227b\u2192\u21d2]")
 _MARKUP = re.compile(r"[*`]|(?<![^\W_])_|_(?![^\W_])")
