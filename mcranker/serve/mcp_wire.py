@@ -33,9 +33,8 @@ from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from mcranker.errors import ConfigError
 from mcranker.runtime.bridge import apart, task_group
-from mcranker.serve.bodies import ClientDisconnected, json_object, read_body
+from mcranker.serve.bodies import ClientDisconnected, bounded, json_object, read_body
 from mcranker.serve.problems import STATUS, Problem
-from mcranker.serve.requests import bounded
 from mcranker.serve.settings import Limits
 from personas.io.lines import megabytes
 

@@ -13,11 +13,11 @@ from prometheus_client.exposition import CONTENT_TYPE_LATEST as CONTENT_TYPE
 from mcranker.llm.chat import ChatModel, ChatReply, ChatRequest, ReusesAnswers
 from mcranker.llm.prices import cost
 from mcranker.llm.wrapper import Wrapper
+from mcranker.models import ROLES, Models
 
 if TYPE_CHECKING:
-    from mcranker.models import Models
     from mcranker.ranking import Ranking
-    from mcranker.serve.places import Places
+    from mcranker.serve.served import Places
 
 __all__ = ["CONTENT_TYPE", "Metrics"]
 
@@ -100,9 +100,8 @@ class Metrics:
             return
         usage = reply.usage
         self.counter("calls", *labels).inc(usage.calls)
-        self.counter("tokens", *labels, "input").inc(usage.input_tokens)
-        self.counter("tokens", *labels, "cached_input").inc(usage.cached_input_tokens)
-        self.counter("tokens", *labels, "output").inc(usage.output_tokens)
+        for kind in ("input", "cached_input", "output"):
+            self.counter("tokens", *labels, kind).inc(getattr(usage, f"{kind}_tokens"))
         if (dollars := cost(model, usage)) is None:
             self.counter("unpriced_calls", *labels).inc(usage.calls)
         else:
@@ -114,18 +113,14 @@ class Metrics:
 
     def metered(self, ranker: str, models: Models, shown: Callable[[str], str]) -> Models:
         """Return a ranker's models with calls counted under `shown` names, failed ones too."""
-        around: dict[int, _Metered] = {}
+        around: dict[int, ChatModel] = {}
 
         def metered(model: ChatModel) -> ChatModel:
-            counted = _Metered(model, self, ranker, shown(model.name))
-            return around.setdefault(id(model), counted)
+            return around.setdefault(id(model), _Metered(model, self, ranker, shown(model.name)))
 
+        recruiter, criteria, scoring, assessor = (metered(getattr(models, each)) for each in ROLES)
         return replace(
-            models,
-            recruiter=metered(models.recruiter),
-            criteria=metered(models.criteria),
-            scoring=metered(models.scoring),
-            assessor=metered(models.assessor),
+            models, recruiter=recruiter, criteria=criteria, scoring=scoring, assessor=assessor
         )
 
     def text(self) -> bytes:

@@ -52,21 +52,11 @@ def listen(settings: Settings) -> socket.socket:
         OSError: the address cannot be used; ``filename`` is it.
     """
     host, port = settings.host, settings.port
+    family = socket.AF_INET6 if ":" in host else socket.AF_INET
     try:
-        family, kind, _, _, address = socket.getaddrinfo(
-            host, port, type=socket.SOCK_STREAM, flags=socket.AI_PASSIVE
-        )[0]
-        bound = socket.socket(family, kind)
-        try:
-            bound.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
-            bound.bind(address)
-            bound.listen(_BACKLOG)
-        except OSError:
-            bound.close()
-            raise
+        return socket.create_server((host, port), family=family, backlog=_BACKLOG)
     except OSError as error:
         raise OSError(error.errno, error.strerror or str(error), f"{host}:{port}") from error
-    return bound
 
 
 def address_of(bound: socket.socket) -> str:
