@@ -66,22 +66,15 @@ _HEADERS = {"Cache-Control": "no-store", "X-Content-Type-Options": "nosniff"}
 
 @dataclass(slots=True)
 class _Call:
-    """A request that is being answered.
-
-    Attributes:
-        request: as it came.
-        route: the name it is counted under.
-        dialect: the form of its answer.
-        holder: name of the key it was sent with.
-        about: what the access log adds to its path, status and seconds.
-        began: start, by `time.perf_counter`.
-    """
+    """A request that is being answered, counted under `route`."""
 
     request: Request
     route: str
     dialect: ApiDialect = GENERAL
     holder: str = ""
+    """Name of the key it was sent with."""
     about: list[str] = field(default_factory=list)
+    """Parts of its line in the access log."""
     began: float = field(default_factory=time.perf_counter)
 
 
@@ -433,7 +426,7 @@ class _Service:
         except BaseException as error:
             gone = isinstance(error, anyio.get_cancelled_exc_class())
             if not isinstance(error, Problem) or error.kind == "timeout":
-                self._metrics.not_ranked(served.name, cancelled=gone)
+                self._metrics.add("rankings", served.name, "cancelled" if gone else "failed")
             raise
         self._metrics.ranked(served.name, ranking)
         call.about.append(counted(ranking.usage.calls, "model call"))

@@ -26,7 +26,6 @@ class RerankResponse:
     Attributes:
         id: of the ranking, for ``/v1/explain``.
         model: name of the ranker.
-        request: what was asked.
         ranking: its hits are the results, best first.
         scores: of each hit; None where it has none.
         seconds: that it took.

@@ -69,58 +69,35 @@ def problem_of(error: Exception) -> Problem:
         return error
     if isinstance(error, errors.InputError):
         return Problem("invalid", str(error))
-    for types, kind, message, seconds in _CAUSES:
+    for types, kind, message in _CAUSES:
         if isinstance(error, types):
-            asked = getattr(error, "retry_after", None) if kind == "overloaded" else None
-            return Problem(kind, message, retry_after=asked or seconds)
+            seconds = getattr(error, "retry_after", None) or 1.0
+            return Problem(kind, message, retry_after=seconds if isinstance(error, _SOON) else None)
     return Problem("internal", f"the service failed; {_LOG}")
 
 
-_Causes = tuple[type[Exception] | tuple[type[Exception], ...], str, str, float | None]
-_CAUSES: tuple[_Causes, ...] = (
-    (
-        errors.ContextTooLong,
-        "invalid",
-        "the model's context is too short for a prompt; shorten the passages",
-        None,
-    ),
-    (errors.ContentRefused, "invalid", "the model declines to answer for this query", None),
-    (errors.RateLimited, "overloaded", "the model's provider asks to slow down", 1.0),
-    (errors.ModelTimeout, "timeout", "the model did not answer in time", 1.0),
-    (
-        (errors.ConnectionFailed, errors.ServerFailed),
-        "upstream",
-        f"the model cannot be reached or failed; {_LOG}",
-        1.0,
-    ),
-    (
-        (errors.ReplyError, errors.RequestRejected),
-        "upstream",
-        f"the model gave no usable answer; {_LOG}",
-        None,
-    ),
-    (
-        errors.MissingScoreError,
-        "upstream",
-        f"a score is missing, and the ranker does without none; {_LOG}",
-        None,
-    ),
-    (
-        errors.BudgetExceeded,
-        "misconfigured",
-        "the ranker has spent what it may; ask who runs the service",
-        None,
-    ),
+_UNREACHED = (errors.ConnectionFailed, errors.ServerFailed)
+_SOON = (errors.RateLimited, errors.ModelTimeout, *_UNREACHED)
+_UNUSABLE = (errors.ReplyError, errors.RequestRejected)
+_TOO_LONG = "the model's context is too short for a prompt; shorten the passages"
+_SPENT = "the ranker has spent what it may; ask who runs the service"
+_NO_SCORE = f"a score is missing, and the ranker does without none; {_LOG}"
+_NOT_SET_UP = f"the ranker cannot work as it is set up; {_LOG}"
+_Types = type[Exception] | tuple[type[Exception], ...]
+_CAUSES: tuple[tuple[_Types, str, str], ...] = (
+    (errors.ContextTooLong, "invalid", _TOO_LONG),
+    (errors.ContentRefused, "invalid", "the model declines to answer for this query"),
+    (errors.RateLimited, "overloaded", "the model's provider asks to slow down"),
+    (errors.ModelTimeout, "timeout", "the model did not answer in time"),
+    (_UNREACHED, "upstream", f"the model cannot be reached or failed; {_LOG}"),
+    (_UNUSABLE, "upstream", f"the model gave no usable answer; {_LOG}"),
+    (errors.MissingScoreError, "upstream", _NO_SCORE),
+    (errors.BudgetExceeded, "misconfigured", _SPENT),
     (
         errors.AuthenticationFailed,
         "misconfigured",
         f"the provider refuses the ranker's key; {_LOG}",
-        None,
     ),
-    (
-        (errors.MCRankerError, PersonasError),
-        "misconfigured",
-        f"the ranker cannot work as it is set up; {_LOG}",
-        None,
-    ),
+    ((errors.MCRankerError, PersonasError), "misconfigured", _NOT_SET_UP),
 )
+"""Error -> kind of problem, and what the client reads; the first that fits counts."""

@@ -36,7 +36,6 @@ class RerankRequest:
     """A request of a rerank client, in any dialect.
 
     Attributes:
-        query: to rank for.
         documents: texts or records, in first-stage order.
         model: name of a ranker, or one of its other names; None for the first ranker.
         top_n: results that are returned, at most; 0 for all.
@@ -45,7 +44,6 @@ class RerankRequest:
         rank_fields: of records, in the order in which they are judged; empty for the text.
         timeout: seconds; None for the service's own.
         raw: scores are the ranker's own instead of relevance from 0 to 1.
-        instruction: what else matters; empty for nothing.
         reasons: first documents whose scores are explained.
         warnings: what was asked and has no effect.
     """

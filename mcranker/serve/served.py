@@ -75,53 +75,33 @@ class Job:
     reasons: int = 0
 
     def __post_init__(self) -> None:
-        if self.instruction and not self.ranker.takes_instruction:
-            raise Problem(
-                "invalid", f"instruction: the ranker {self.ranker.name!r} takes none; leave it out"
-            )
-        if self.min_relevance is not None and not self.ranker.absolute:
-            raise Problem(
-                "invalid", f"min_relevance: the ranker {self.ranker.name!r} gives no relevance"
-            )
+        ranker = self.ranker
+        the_ranker = f"the ranker {ranker.name!r}"
+        if self.instruction and not ranker.takes_instruction:
+            raise Problem("invalid", f"instruction: {the_ranker} takes none; leave it out")
+        if self.min_relevance is not None and not ranker.absolute:
+            raise Problem("invalid", f"min_relevance: {the_ranker} gives no relevance")
         try:
-            self.ranker.check_reasons(self.reasons)
+            ranker.check_reasons(self.reasons)
         except ConfigError as error:
             raise Problem("invalid", f"reasons: {discreet(str(error))}") from error
 
     async def estimate(self) -> Estimate:
         """Estimate the ranking; nothing is sent."""
+        instruction, reasons = self.instruction or None, self.reasons
         return await self.ranker.aestimate(
-            self.query,
-            self.passages,
-            instruction=self.instruction or None,
-            reasons=self.reasons,
+            self.query, self.passages, instruction=instruction, reasons=reasons
         )
 
 
 class Places:
-    """A bounded number of simultaneous rankings, and of waiting requests.
-
-    Args:
-        places: rankings at once.
-        waiting: requests that may wait.
-        seconds: how long each may wait.
-    """
+    """A bounded number of simultaneous rankings, and of requests that wait up to `seconds`."""
 
     def __init__(self, places: int, waiting: int, seconds: float) -> None:
-        self._limiter = anyio.CapacityLimiter(places)
+        self.limiter = anyio.CapacityLimiter(places)
         self._most_waiting = waiting
         self._seconds = seconds
         self._mean = 1.0
-
-    @property
-    def taken(self) -> int:
-        """Rankings that are being made."""
-        return self._limiter.statistics().borrowed_tokens
-
-    @property
-    def waiting(self) -> int:
-        """Requests that wait for a place."""
-        return self._limiter.statistics().tasks_waiting
 
     @asynccontextmanager
     async def one(self, *, within: float) -> AsyncIterator[None]:
@@ -133,11 +113,12 @@ class Places:
         Raises:
             Problem: all are taken, and too many wait already (429), or it took too long (503).
         """
-        holder, places = object(), int(self._limiter.total_tokens)
+        holder, places = object(), int(self.limiter.total_tokens)
         try:
-            self._limiter.acquire_on_behalf_of_nowait(holder)
+            self.limiter.acquire_on_behalf_of_nowait(holder)
         except anyio.WouldBlock:
-            waiting, seconds = self.waiting, min(within, self._seconds)
+            waiting = self.limiter.statistics().tasks_waiting
+            seconds = min(within, self._seconds)
             # Until those that wait have had their turn, about.
             expected = min(self._mean * (1 + (waiting + 1) / places), 600.0)
             if waiting >= self._most_waiting:
@@ -148,7 +129,7 @@ class Places:
                 raise Problem("overloaded", said, retry_after=expected) from None
             try:
                 with anyio.fail_after(seconds):
-                    await self._limiter.acquire_on_behalf_of(holder)
+                    await self.limiter.acquire_on_behalf_of(holder)
             except TimeoutError:
                 said = f"no ranking ended within {seconds:g} seconds; try again later"
                 raise Problem("unavailable", said, retry_after=expected) from None
@@ -156,7 +137,7 @@ class Places:
         try:
             yield
         finally:
-            self._limiter.release_on_behalf_of(holder)
+            self.limiter.release_on_behalf_of(holder)
             self._mean += _OF_NEW * (time.monotonic() - began - self._mean)
 
 
@@ -192,13 +173,13 @@ class ServedRanker:
             Problem: an option may not be chosen, or has an impossible value; or a price is not
                 known, and so no cost can be kept.
         """
+        allowed = self.settings.per_request
         for name in options:
-            if name not in self.settings.per_request:
-                choices = ", ".join(self.settings.per_request) or "none"
+            if name not in allowed:
                 raise Problem(
                     "invalid",
                     f"options: {name[:100]!r} cannot be chosen; requests may choose of the "
-                    f"ranker {self.name!r}: {choices}",
+                    f"ranker {self.name!r}: {', '.join(allowed) or 'none'}",
                 )
         varied = self._variant(options)
         if max_calls is None and max_cost is None:

@@ -90,11 +90,7 @@ async def serve(
 
 
 class Server(uvicorn.Server):
-    """uvicorn's server; it also ends idle connections and requests when it stops.
-
-    Attributes:
-        given_up: requests that were cancelled.
-    """
+    """uvicorn's server; it also ends idle connections, and requests when it stops."""
 
     def __init__(self, app: Starlette, limits: Limits, started: Callable[[], Any]) -> None:
         config = uvicorn.Config(
@@ -111,6 +107,7 @@ class Server(uvicorn.Server):
         )
         super().__init__(config)
         self.given_up = 0
+        """Requests that were cancelled."""
         self._app = app
         self._limits = limits
         self._on_start = started
@@ -123,9 +120,9 @@ class Server(uvicorn.Server):
     async def on_tick(self, counter: int) -> bool:
         """Close connections without a request: old ones, and the oldest of too many."""
         connections = cast("set[_Connection]", self.server_state.connections)
-        idle = sorted((each for each in connections if each.idle), key=attrgetter("since"))
         surplus = len(connections) - self._limits.connections
-        for place, connection in enumerate(idle):
+        idle = (each for each in connections if each.idle)
+        for place, connection in enumerate(sorted(idle, key=attrgetter("since"))):
             seconds = time.monotonic() - connection.since
             if place < surplus and seconds > _NEW:
                 connection.transport.abort()
