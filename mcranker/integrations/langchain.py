@@ -29,6 +29,7 @@ class MCRankerCompressor(RerankingModel, BaseDocumentCompressor):
     """
 
     model_config = ConfigDict(extra="forbid", hide_input_in_errors=True)
+    __init__ = RerankingModel.__init__  # type checkers would make one of keywords alone
 
     def compress_documents(
         self, documents: Sequence[Document], query: str, callbacks: Any = None

@@ -36,6 +36,8 @@ class MCRankerPostprocessor(RerankingModel, BaseNodePostprocessor):
     postprocessors take; `to_dict` leaves out `on_ranking`.
     """
 
+    __init__ = RerankingModel.__init__  # type checkers would make one of keywords alone
+
     @classmethod
     def class_name(cls) -> str:
         return "MCRankerPostprocessor"
