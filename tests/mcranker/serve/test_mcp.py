@@ -24,12 +24,12 @@ from mcranker.serve import RankerSettings, Settings
 from mcranker.serve.mcp import mcp_server
 from tests.mcranker.cli.test_cli_process import COMMAND, SECONDS, environment, reply
 from tests.support.cli_support import invoke
-from tests.support.comparing import comparing
 from tests.support.comparing_team import TEAM, by_orders, comparing_team
 from tests.support.loopback import Body, Hang, serve_in_thread
 from tests.support.serving import by_place, model, settings, with_reasons
 
 TEXTS = ["soap", "cloth", "N95"]
+ASKED: dict[str, Any] = {"query": "masks", "documents": TEXTS}
 
 
 @asynccontextmanager
@@ -56,6 +56,18 @@ async def refused(client: Client, tool: str, **arguments: Any) -> str:
     return str(content.model_dump()["text"])
 
 
+class Heard:
+    """Notifications of progress."""
+
+    def __init__(self) -> None:
+        self.all: list[tuple[float, float | None, str | None]] = []
+
+    async def add(
+        self, progress: float, total: float | None = None, message: str | None = None
+    ) -> None:
+        self.all.append((progress, total, message))
+
+
 async def test_its_tools_say_what_they_take_and_give() -> None:
     async with client() as found:
         tools = {tool.name: tool for tool in (await found.list_tools()).tools}
@@ -71,14 +83,10 @@ async def test_its_tools_say_what_they_take_and_give() -> None:
 
 
 async def test_it_ranks_explains_and_tells_how_far_it_is() -> None:
-    heard: list[tuple[float, float | None, str | None]] = []
-
-    async def hear(progress: float, total: float | None = None, message: str | None = None) -> None:
-        heard.append((progress, total, message))
-
+    heard = Heard()
     async with client() as found:
         arguments = {"query": "masks", "documents": TEXTS, "top_n": 2}
-        result = await found.call_tool("rank", arguments, progress_callback=hear)
+        result = await found.call_tool("rank", arguments, progress_callback=heard.add)
         ranked: Any = result.structured_content
         # Texts of a later place have higher scores: 3 and 2 of 10 by each of three judges.
         assert [(each["index"], each["relevance"]) for each in ranked["results"]] == [
@@ -88,7 +96,7 @@ async def test_it_ranks_explains_and_tells_how_far_it_is() -> None:
         assert ranked["judges"] == ["NLP scientist", "Virologist", "Worried parent"]
         assert ranked["results"][0]["scores"] == dict.fromkeys(ranked["judges"], 3)
         assert (ranked["calls"], ranked["reused_answers"], ranked["notes"]) == (13, 0, [])
-        assert list(heard[-1]) == [9, 9, "9 of 9 scores"]
+        assert list(heard.all[-1]) == [9, 9, "9 of 9 scores"]
         told = await called(found, "explain", ranking_id=ranked["ranking_id"], document_id="2")
         assert told["summary"] == "Rank 1 of 3; given at 3."
         assert told["scores"]["Virologist"] == 3
@@ -103,15 +111,11 @@ async def test_it_ranks_explains_and_tells_how_far_it_is() -> None:
 
 async def test_reasons_are_given_where_a_call_asks_for_them() -> None:
     asked: dict[str, Any] = {"query": "masks", "documents": ["cloth", "surgical"], "reasons": 1}
-    heard: list[tuple[float, float | None, str | None]] = []
-
-    async def hear(progress: float, total: float | None = None, message: str | None = None) -> None:
-        heard.append((progress, total, message))
-
+    heard = Heard()
     async with client(score=with_reasons) as found:
         estimate = await called(found, "estimate", **asked)
         too_little = await refused(found, "rank", **asked, max_calls=12)
-        result = await found.call_tool("rank", asked, progress_callback=hear)
+        result = await found.call_tool("rank", asked, progress_callback=heard.add)
         negative = await refused(found, "rank", **{**asked, "reasons": -1})
     ranked: Any = result.structured_content
     reason = {"text": "It names one.", "quote": "surgical", "kind": "said"}
@@ -121,20 +125,20 @@ async def test_reasons_are_given_where_a_call_asks_for_them() -> None:
     # A recruiter, the rubrics of three, their six scores, and a call of each for its reason.
     assert estimate["calls"] == ranked["calls"] == 13
     assert "it would take 13 calls" in too_little
-    assert heard[-2:] == [(6, 6, "6 of 6 scores"), (6, 6, "asking for reasons")]
+    assert heard.all[-2:] == [(6, 6, "6 of 6 scores"), (6, 6, "asking for reasons")]
     assert "reasons" in negative
     async with client() as found:  # a score is no reason
         assert (await called(found, "rank", **asked))["notes"][-1] == "no reason could be had"
 
 
 @pytest.mark.parametrize("constant", [False, True])
-async def test_a_document_that_nobody_scored(*, constant: bool) -> None:
+async def test_a_document_without_scores(*, constant: bool) -> None:
     def lost(request: ChatRequest) -> str:
         return "I cannot say." if request.tag.doc_id == "1" else by_place(request)
 
     options = {"missing_policy": "constant", "missing_constant": 5.0} if constant else {}
     async with client(score=lost, options=options) as found:
-        ranked = await called(found, "rank", query="masks", documents=TEXTS)
+        ranked = await called(found, "rank", **ASKED)
         (document,) = [each for each in ranked["results"] if each["index"] == 1]
         told = await called(found, "explain", ranking_id=ranked["ranking_id"], document_id="1")
     imputed = dict.fromkeys(ranked["judges"], 5.0) if constant else {}
@@ -146,33 +150,21 @@ async def test_a_document_that_nobody_scored(*, constant: bool) -> None:
     assert ranked["notes"][0] == f"3 of 9 scores are missing{instead}"
 
 
-async def test_a_document_that_was_compared() -> None:
-    chat, _ = comparing(lambda _: "[3] > [1] > [2]")
-    ranker = RankerSettings("r", "rankgpt", {"model": chat, "ledger": None})
-    async with client(Settings(rankers=(ranker,))) as found:
-        ranked = await called(found, "rank", query="masks", documents=TEXTS)
-        told = await called(found, "explain", ranking_id=ranked["ranking_id"], document_id="2")
-    assert told["summary"] == "Rank 1 of 3; given at 3."
-
-
 async def test_a_recruited_team_may_rank() -> None:
     async with client(per_request=("team",)) as found:
         team = (await called(found, "recruit_team", query="masks"))["team"]
         team["members"] = team["members"][1:2]
-        ranked = await called(found, "rank", query="masks", documents=TEXTS, team=team)
+        ranked = await called(found, "rank", **ASKED, team=team)
         assert ranked["judges"] == [team["members"][0]["persona"]["name"]]
-        by_name = await called(found, "rank", query="masks", documents=TEXTS, team="clinician")
+        by_name = await called(found, "rank", **ASKED, team="clinician")
         assert by_name["judges"] == ["Clinician"]
-        assert "no team 'nobody'" in await refused(
-            found, "rank", query="masks", documents=TEXTS, team="nobody"
-        )
+        assert "no team 'none'" in await refused(found, "rank", **ASKED, team="none")
 
 
 async def test_what_a_ranking_takes_is_known_before() -> None:
-    asked = {"query": "masks", "documents": TEXTS}
     async with client() as found:
-        estimate = await called(found, "estimate", **asked)
-        ranked = await called(found, "rank", **asked)
+        estimate = await called(found, "estimate", **ASKED)
+        ranked = await called(found, "rank", **ASKED)
     # A recruiter, the rubrics of three, and three scores by each.
     assert estimate["calls"] == ranked["calls"] == 13
     assert estimate["reused_answers"] == 0
@@ -181,18 +173,17 @@ async def test_what_a_ranking_takes_is_known_before() -> None:
 
 @pytest.mark.parametrize("limit", ["max_calls", "max_cost"])
 async def test_a_call_may_say_how_much_it_takes_at_most(limit: str, tmp_path: Path) -> None:
-    asked: dict[str, Any] = {"query": "masks", "documents": TEXTS}
     priced = ScriptedChat(model().complete, name="openai:gpt-4.1-mini")
     options = {"model": priced, "ledger": str(tmp_path / "ledger")}
     async with client(settings(options=options)) as found:
         too_little = {"max_calls": 12, "max_cost": 1e-9}[limit]
-        message = await refused(found, "rank", **asked, **{limit: too_little})
+        message = await refused(found, "rank", **ASKED, **{limit: too_little})
         assert "nothing was sent: it would take 13 calls, about $" in message
-        assert (await called(found, "estimate", **asked))["reused_answers"] == 0
+        assert (await called(found, "estimate", **ASKED))["reused_answers"] == 0
         enough = {"max_calls": 13, "max_cost": 1.0}[limit]
-        assert (await called(found, "rank", **asked, **{limit: enough}))["calls"] == 13
+        assert (await called(found, "rank", **ASKED, **{limit: enough}))["calls"] == 13
         # What the ledger has is free.
-        again = await called(found, "rank", **asked, **{limit: 0})
+        again = await called(found, "rank", **ASKED, **{limit: 0})
         assert (again["calls"], again["reused_answers"]) == (0, 13)
 
 
@@ -205,19 +196,13 @@ async def test_what_cannot_be_foreseen_is_kept_from_going_beyond() -> None:
         return "?"
 
     async with client(score=unreadable) as found:
-        message = await refused(found, "rank", query="q", documents=TEXTS, max_calls=13)
+        message = await refused(found, "rank", **ASKED, max_calls=13)
     assert "max_calls=13 is used up" in message
     assert len(asked) == 9
-
-
-async def test_without_a_known_price_no_cost_can_be_kept() -> None:
-    async with client(options={"model": _unpriced()}) as found:
-        message = await refused(found, "rank", query="q", documents=TEXTS, max_cost=1.0)
+    unpriced = ScriptedChat(model().complete, name="openai:no-such-model")
+    async with client(options={"model": unpriced}) as found:
+        message = await refused(found, "rank", **ASKED, max_cost=1.0)
     assert "no price is known" in message
-
-
-def _unpriced() -> ScriptedChat:
-    return ScriptedChat(model().complete, name="openai:no-such-model")
 
 
 async def test_a_call_may_say_how_long_it_takes_and_what_else_matters() -> None:
@@ -230,38 +215,16 @@ async def test_a_call_may_say_how_long_it_takes_and_what_else_matters() -> None:
         return '{"Score": 4}'
 
     async with client(score=one) as found:
-        ranked = await called(
-            found,
-            "rank",
-            query="q",
-            documents=TEXTS,
-            deadline=0.5,
-            instruction="Prefer what seals",
-        )
+        limits = {"deadline": 0.3, "instruction": "Prefer what seals"}
+        ranked = await called(found, "rank", **ASKED, **limits)
     assert all("3. Prefer what seals (weight 30%)" in each for each in prompts)
-    assert [each["relevance"] for each in ranked["results"]] == [
-        pytest.approx(0.4),
-        pytest.approx(0.4),
-        None,
-    ]
+    given = [each["relevance"] for each in ranked["results"]]
+    assert given == [pytest.approx(0.4), pytest.approx(0.4), None]
     assert ranked["relevance_is"] == "absolute"
     assert ranked["notes"][0] == "partial: the deadline came before all scores"
 
 
-@pytest.mark.local_model
-async def test_notes_say_who_judges() -> None:
-    ranker = RankerSettings(
-        "r", options={"model": "local:minilm", "ledger": None, "team": "clinician"}
-    )
-    async with client(Settings(rankers=(ranker,))) as found:
-        ranked = await called(found, "rank", query="q", documents=TEXTS)
-    assert ranked["notes"] == [
-        "Judged by local:minilm, an encoder: compares meaning, does not reason"
-    ]
-
-
 async def test_two_rankings_are_compared() -> None:
-    asked = {"query": "masks", "documents": TEXTS}
     changed = False
 
     def score(request: ChatRequest) -> str:
@@ -270,18 +233,13 @@ async def test_two_rankings_are_compared() -> None:
         return json.dumps({"Score": 9 if mine else int(request.tag.doc_id) + 1})
 
     async with client(score=score) as found:
-        before = await called(found, "rank", **asked)
+        before = await called(found, "rank", **ASKED)
         changed = True
-        after = await called(found, "rank", **asked)
+        after = await called(found, "rank", **ASKED)
         names = {"before": before["ranking_id"], "after": after["ranking_id"]}
         told = await called(found, "compare", **names)
-        assert [
-            (each["id"], each["rank_before"], each["rank_after"]) for each in told["moved"]
-        ] == [
-            ("0", 3, 1),
-            ("2", 1, 2),
-            ("1", 2, 3),
-        ]
+        moved = [(each["id"], each["rank_before"], each["rank_after"]) for each in told["moved"]]
+        assert moved == [("0", 3, 1), ("2", 1, 2), ("1", 2, 3)]
         assert told["moved"][0]["why"].startswith("Virologist rose from 1 to 9")
         assert told["summary"]
         assert "no ranking 'x'" in await refused(found, "compare", before="x", after="y")
@@ -305,21 +263,20 @@ async def test_a_score_that_is_missing_is_null_and_told() -> None:
 @pytest.mark.parametrize(
     ("arguments", "message"),
     [
-        ({"query": " ", "documents": TEXTS}, "query must not be empty"),
-        ({"query": "q", "documents": []}, "documents is empty"),
-        ({"query": "q", "documents": TEXTS * 2}, "documents has 6 documents; send up to 5"),
-        ({"query": "q" * 21, "documents": TEXTS}, "query has 21 characters; give up to 20"),
-        ({"query": "q", "documents": [{"text": "a", "id": "1"}] * 2}, "'1'"),
-        ({"query": "q", "documents": TEXTS, "team": "clinician"}, "'team' cannot be chosen"),
-        ({"query": "q", "documents": TEXTS, "top_n": 0}, "top_n"),
-        ({"query": "q", "documents": [3]}, "docs[0]"),
-        ({"query": "q"}, "documents"),
+        ({"query": " "}, "query must not be empty"),
+        ({"documents": []}, "documents is empty"),
+        ({"documents": TEXTS * 2}, "documents has 6 documents; send up to 5"),
+        ({"query": "q" * 21}, "query has 21 characters; give up to 20"),
+        ({"documents": [{"text": "a", "id": "1"}] * 2}, "'1'"),
+        ({"team": "clinician"}, "'team' cannot be chosen"),
+        ({"top_n": 0}, "top_n"),
+        ({"documents": [3]}, "docs[0]"),
+        ({"documents": None}, "documents"),
     ],
 )
 async def test_odd_calls_are_refused_in_words(arguments: dict[str, Any], message: str) -> None:
     async with client(limits={"documents": 5, "query": 20}) as found:
-        assert message in await refused(found, "rank", **arguments)
-        assert (await called(found, "rank", query="q", documents=TEXTS))["results"]
+        assert message in await refused(found, "rank", **{**ASKED, **arguments})
 
 
 async def test_a_failing_model_is_told_without_addresses() -> None:
@@ -327,7 +284,7 @@ async def test_a_failing_model_is_told_without_addresses() -> None:
         raise ServerFailed("at http://10.0.0.7:8000, with key sk-1")
 
     async with client(score=fail) as found:
-        message = await refused(found, "rank", query="q", documents=TEXTS)
+        message = await refused(found, "rank", **ASKED)
     assert "cannot be reached or failed" in message
     assert "10.0.0.7" not in message
 
@@ -343,7 +300,7 @@ async def test_where_every_score_is_needed_the_deadline_is_an_error(
 
     limits = {"deadline": 0.05}
     async with client(score=hang, options={"missing_policy": "fail"}, limits=limits) as found:
-        message = await refused(found, "rank", query="q", documents=TEXTS)
+        message = await refused(found, "rank", **ASKED)
     assert "no ranking after 0.05 seconds" in message
 
 
@@ -367,17 +324,10 @@ async def test_a_caller_that_gives_up_cancels_its_calls() -> None:
 
 # --- messages as they come ----------------------------------------------------------------
 
+VERSION = {"protocolVersion": "2025-06-18", "capabilities": {}}
+INFO = {**VERSION, "clientInfo": {"name": "tests", "version": "1"}}
 BEGINNING = (
-    {
-        "jsonrpc": "2.0",
-        "id": 0,
-        "method": "initialize",
-        "params": {
-            "protocolVersion": "2025-06-18",
-            "capabilities": {},
-            "clientInfo": {"name": "tests", "version": "1"},
-        },
-    },
+    {"jsonrpc": "2.0", "id": 0, "method": "initialize", "params": INFO},
     {"jsonrpc": "2.0", "method": "notifications/initialized"},
 )
 
@@ -542,7 +492,7 @@ async def test_over_pipes() -> None:
         env = environment(MCRANKER_LEDGER="none", OPENAI_API_KEY="sk-tests")
         server = StdioServerParameters(command=COMMAND[0], args=[*COMMAND[1:], *flags], env=env)
         async with Client(server) as found:
-            ranked = await called(found, "rank", query="masks", documents=TEXTS)
+            ranked = await called(found, "rank", **ASKED)
     assert [each["relevance"] for each in ranked["results"]] == [pytest.approx(0.7)] * 3
 
 
@@ -561,7 +511,7 @@ async def test_over_http_and_stopped() -> None:
             )
             try:
                 async with Client(url) as found:
-                    ranked = await called(found, "rank", query="masks", documents=TEXTS)
+                    ranked = await called(found, "rank", **ASKED)
                     assert len(ranked["results"]) == 3
                     # A page of another site that has its name lead here.
                     evil = {"Host": "evil.example", "Content-Type": "application/json"}
