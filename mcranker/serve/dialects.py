@@ -40,13 +40,6 @@ class RerankResponse:
     seconds: float
     meta: Mapping[str, Any]
 
-    @property
-    def usage(self) -> dict[str, int]:
-        """Tokens, as OpenAI and Jina count them."""
-        asked, answered = self.meta["tokens"].values()
-        total = asked + answered
-        return {"prompt_tokens": asked, "completion_tokens": answered, "total_tokens": total}
-
 
 _ERROR_TYPES = {
     "not_found": "NotFoundError",
@@ -114,12 +107,17 @@ class ApiDialect:
             if hit.reasons:
                 result["reasons"] = {name: asdict(each) for name, each in hit.reasons.items()}
             results.append(result)
+        asked, answered = response.meta["tokens"].values()
         answer = {
             "id": response.id,
             "object": "rerank",
             "model": response.model,
             self.results: results,
-            "usage": response.usage,
+            "usage": {
+                "prompt_tokens": asked,
+                "completion_tokens": answered,
+                "total_tokens": asked + answered,
+            },
             "meta": response.meta,
         }
         return self.whole(answer, response)

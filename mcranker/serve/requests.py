@@ -128,22 +128,16 @@ def cut_to_bytes(
     Returns:
         The passages, and a warning for the client if one was cut.
     """
-    most = tokens * BYTES_A_TOKEN
-
-    def cut(text: str) -> str:
-        return text.encode("utf-8", "replace")[:most].decode("utf-8", "ignore")
-
-    long = [len(each.text) * 4 > most and len(cut(each.text)) < len(each.text) for each in passages]
-    if not any(long):
-        return tuple(passages), ()
-    short = tuple(
-        replace(each, text=cut(each.text)) if too_long else each
-        for each, too_long in zip(passages, long, strict=True)
+    most, short = tokens * BYTES_A_TOKEN, []
+    for each in passages:
+        text = each.text.encode("utf-8", "replace")[:most].decode("utf-8", "ignore")
+        short.append(replace(each, text=text) if len(text) < len(each.text) else each)
+    count = sum(a is not b for a, b in zip(short, passages, strict=True))
+    said = (
+        f"{counted(count, 'document')} cut to {most} bytes: {BYTES_A_TOKEN} a token, since the "
+        "model's tokenizer is not known here"
     )
-    return short, (
-        f"{counted(sum(long), 'document')} cut to {most} bytes: {BYTES_A_TOKEN} a token, since the "
-        "model's tokenizer is not known here",
-    )
+    return tuple(short), (said,) if count else ()
 
 
 def _passage(place: int, document: Document, fields: Sequence[str]) -> Passage:
