@@ -93,7 +93,7 @@ class MCRankerComponent:
         limits = self._limits(top_n, min_relevance, deadline)
         distinct = _distinct(documents)
         passages = passages_of(distinct, self.title_key)
-        return _told(distinct, self._source.get().rank(query, passages, **limits))
+        return _output(distinct, self._source.get().rank(query, passages, **limits))
 
     @component.output_types(documents=list[Document], ranking=Ranking)
     async def run_async(
@@ -109,7 +109,7 @@ class MCRankerComponent:
         distinct = _distinct(documents)
         passages = passages_of(distinct, self.title_key)
         ranker = await self._source.aget()
-        return _told(distinct, await ranker.arank(query, passages, **limits))
+        return _output(distinct, await ranker.arank(query, passages, **limits))
 
     def warm_up(self) -> None:
         """Make the ranker, which may fetch a model; nothing is asked yet."""
@@ -167,10 +167,10 @@ def _distinct(documents: Sequence[Document]) -> list[Document]:
     return list(first.values())
 
 
-def _told(documents: Sequence[Document], ranking: Ranking) -> dict[str, Any]:
-    told = []
+def _output(documents: Sequence[Document], ranking: Ranking) -> dict[str, Any]:
+    ranked = []
     for hit in ranking:
         document = documents[hit.index]
         meta = {**document.meta, KEY: explanation(ranking, hit)}
-        told.append(replace(document, score=hit.relevance, meta=meta))
-    return {"documents": told, "ranking": ranking}
+        ranked.append(replace(document, score=hit.relevance, meta=meta))
+    return {"documents": ranked, "ranking": ranking}

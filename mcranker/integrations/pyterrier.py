@@ -89,17 +89,17 @@ class MCRankerTransformer(pt.Transformer):
         columns = ["query", self.text, *([] if self.title is None else [self.title])]
         pt.validate.result_frame(inp, extra_columns=columns, context=self)
         groups = [_in_order(rows) for _, rows in inp.groupby("qid", sort=False)]
-        told: dict[int, DataFrame] = {}
+        ranked: dict[int, DataFrame] = {}
         if groups:
             for done in self._source.get().rank_many(map(self._work, groups), **self._limits):
                 ranking = done.result()
                 if self.on_ranking is not None:
                     self.on_ranking(ranking)
-                told[done.place] = _told(groups[done.place], ranking)
-        if not told:
+                ranked[done.place] = _ranked(groups[done.place], ranking)
+        if not ranked:
             kept = inp.drop(columns=["score", "rank"], errors="ignore").iloc[:0]
             return kept.assign(score=0.0, rank=0, relevance=math.nan, **{KEY: None})
-        return pd.concat([told[place] for place in sorted(told)], ignore_index=True)
+        return pd.concat([ranked[place] for place in sorted(ranked)], ignore_index=True)
 
     def close(self) -> None:
         """Close the ranker that was made of options."""
@@ -128,7 +128,7 @@ def _in_order(rows: DataFrame) -> DataFrame:
     return rows
 
 
-def _told(rows: DataFrame, ranking: Ranking) -> DataFrame:
+def _ranked(rows: DataFrame, ranking: Ranking) -> DataFrame:
     hits = list(ranking)
     scores = [float(line.split(" ")[4]) for line in ranking.to_trec().splitlines()]
     kept = rows.iloc[[hit.index for hit in hits]].drop(columns=["score", "rank"], errors="ignore")

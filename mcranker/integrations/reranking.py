@@ -244,20 +244,24 @@ def explanation(ranking: Ranking, hit: Hit) -> dict[str, Any]:
         ``probabilities`` and ``imputed`` by persona, ``skipped``, ``at_most`` and ``cut``, as in
         `Hit`.
     """
-    names = ("rank", "score", "relevance", "first_stage_rank")
-    told: dict[str, Any] = {name: getattr(hit, name) for name in names}
-    told |= {"first_stage_score": hit.passage.score, "partial": ranking.partial}
-    told["failure"] = ranking.failure
-    rest: dict[str, Any] = {
+    why: dict[str, Any] = {
+        **{name: getattr(hit, name) for name in ("rank", "score", "relevance", "first_stage_rank")},
+        "first_stage_score": hit.passage.score,
+        "scores": dict(hit.scores),
+        "missing": dict(hit.missing),
+        "partial": ranking.partial,
+        "failure": ranking.failure,
+    }
+    if hit.skipped:
+        why |= {"skipped": list(hit.skipped), "at_most": hit.at_most}
+    rest = {
         "criteria": {name: dict(scores) for name, scores in hit.criteria.items()},
         "confidence": dict(hit.confidence),
         "imputed": dict(hit.imputed),
         "probabilities": {name: list(each) for name, each in hit.probabilities.items()},
         "cut": hit.cut,
     }
-    told |= {"scores": dict(hit.scores), "missing": dict(hit.missing)}
-    told |= {"skipped": list(hit.skipped), "at_most": hit.at_most} if hit.skipped else {}
-    return told | {name: value for name, value in rest.items() if value}
+    return why | {name: value for name, value in rest.items() if value}
 
 
 def not_installed(module: str, extra: str, error: ModuleNotFoundError) -> ImportError:

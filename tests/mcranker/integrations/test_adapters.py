@@ -47,11 +47,24 @@ def ranker() -> Iterator[MCRanker]:
         yield made
 
 
+def ranked(
+    adapter: Adapter, answer: Any = by_word, *, deadline: float | None = None, **options: Any
+) -> Any:
+    """The few documents, ranked by an adapter of a scripted model, which is closed."""
+    made = adapter.make(options=scripted_options(answer, **options), deadline=deadline)
+    try:
+        return adapter.read(adapter.rank(made, adapter.few(secret="never shown")))
+    finally:
+        made.close()
+
+
 def test_documents_come_back_best_first_with_what_they_had(
     adapter: Adapter, ranker: MCRanker
 ) -> None:
     given = adapter.few(source="a.pdf", page=7)
+    before = pickle.dumps(given)
     found = adapter.read(adapter.rank(adapter.make(ranker=ranker), given))
+    assert pickle.dumps(given) == before
     assert [name for name, _, _ in found] == ["n", "c", "g"]
     assert [relevance for _, relevance, _ in found] == pytest.approx([0.9, 0.4, 0.1])
     assert all(told["source"] == "a.pdf" and told["page"] == 7 for _, _, told in found)
@@ -74,13 +87,6 @@ def test_each_document_is_told_why(adapter: Adapter, ranker: MCRanker) -> None:
     }
 
 
-def test_the_documents_that_were_given_stay_as_they_are(adapter: Adapter, ranker: MCRanker) -> None:
-    given = adapter.few(page=7)
-    before = pickle.dumps(given)
-    adapter.rank(adapter.make(ranker=ranker), given)
-    assert pickle.dumps(given) == before
-
-
 def test_limits_are_passed_on(adapter: Adapter, ranker: MCRanker) -> None:
     def ids(**limits: Any) -> list[str]:
         made = adapter.make(ranker=ranker, **limits)
@@ -97,9 +103,7 @@ def test_the_deadline_gives_what_is_known_and_says_so(adapter: Adapter) -> None:
         await anyio.sleep_forever()
         raise AssertionError
 
-    made = adapter.make(options=scripted_options(slow), deadline=0.2)
-    found = adapter.read(adapter.rank(made, adapter.few()))
-    made.close()
+    found = ranked(adapter, slow, deadline=0.2)
     assert [name for name, _, _ in found] == ["n", "c", "g"]
     assert found[0][1] == pytest.approx(0.9)
     assert [relevance for _, relevance, _ in found[1:]] == [None, None]
@@ -111,20 +115,11 @@ def test_a_model_that_is_down_leaves_the_order_and_says_why(adapter: Adapter) ->
     def down(_: ChatRequest) -> str:
         raise ServerFailed("the server is down")
 
-    made = adapter.make(options=scripted_options(down, on_failure="keep_order"))
-    found = adapter.read(adapter.rank(made, adapter.few()))
-    made.close()
-    assert [(name, relevance) for name, relevance, _ in found] == [
-        ("c", None),
-        ("n", None),
-        ("g", None),
-    ]
+    found = ranked(adapter, down, on_failure="keep_order")
+    assert [each[:2] for each in found] == [("c", None), ("n", None), ("g", None)]
     assert "the server is down" in found[0][2][KEY]["failure"]
-
-    strict = adapter.make(options=scripted_options(down))
     with pytest.raises(ServerFailed):
-        adapter.rank(strict, adapter.few())
-    strict.close()
+        ranked(adapter, down)
 
 
 def test_a_score_that_did_not_come_is_missing_with_its_reason(adapter: Adapter) -> None:
@@ -132,9 +127,7 @@ def test_a_score_that_did_not_come_is_missing_with_its_reason(adapter: Adapter) 
         mute = request.tag.stage == "score" and request.tag.persona == "Virologist"
         return "hm" if mute else by_word(request)
 
-    made = adapter.make(options=scripted_options(mumbling))
-    why = adapter.read(adapter.rank(made, adapter.few()))[0][2][KEY]
-    made.close()
+    why = ranked(adapter, mumbling)[0][2][KEY]
     assert why["scores"] == {"NLP scientist": 9.0, "Virologist": None, "Worried parent": 9.0}
     assert list(why["missing"]) == ["Virologist"]
 
@@ -143,11 +136,6 @@ def test_any_ranker_is_taken(adapter: Adapter) -> None:
     with DirectRanker(model=ScriptedChat(by_word), ledger=None) as direct:
         found = adapter.read(adapter.rank(adapter.make(ranker=direct), adapter.few()))
     assert [name for name, _, _ in found] == ["n", "c", "g"]
-
-
-def test_no_documents_are_no_documents(adapter: Adapter, ranker: MCRanker) -> None:
-    none = adapter.few()[:0]
-    assert adapter.read(adapter.rank(adapter.make(ranker=ranker), none)) == []
 
 
 def test_two_documents_with_one_id(adapter: Adapter, ranker: MCRanker) -> None:
@@ -161,7 +149,9 @@ def test_two_documents_with_one_id(adapter: Adapter, ranker: MCRanker) -> None:
     assert found == (["n", "c"] if adapter.package == "haystack" else ["n", "c", "n"])
 
 
-def test_an_empty_query_is_an_error(adapter: Adapter, ranker: MCRanker) -> None:
+def test_empty_documents_and_queries(adapter: Adapter, ranker: MCRanker) -> None:
+    none = adapter.few()[:0]
+    assert adapter.read(adapter.rank(adapter.make(ranker=ranker), none)) == []
     with pytest.raises(InputError, match="the query is empty"):
         adapter.rank(adapter.make(ranker=ranker), adapter.few(), " ")
 
@@ -274,9 +264,7 @@ async def test_calls_of_an_event_loop_run_in_it(adapter: Adapter) -> None:
 
 @pytest.mark.anyio
 async def test_synchronous_calls_work_where_an_event_loop_runs(adapter: Adapter) -> None:
-    made = adapter.make(options=scripted_options())
-    assert adapter.read(adapter.rank(made, adapter.few()))[0][0] == "n"
-    made.close()
+    assert ranked(adapter)[0][0] == "n"
 
 
 @pytest.mark.parametrize("extra", IMPORTED)
@@ -299,8 +287,6 @@ def test_texts_are_seen_as_they_are(adapter: Adapter) -> None:
         seen.append(request.messages[-1].content)
         return by_word(request)
 
-    made = adapter.make(options=scripted_options(noting, team_size=1))
-    adapter.rank(made, adapter.few(secret="never shown"))
-    made.close()
+    ranked(adapter, noting, team_size=1)
     assert all(any(text in prompt for prompt in seen) for text in TEXTS)
     assert not any("never shown" in prompt for prompt in seen)

@@ -23,7 +23,7 @@ def test_a_key_is_known_by_its_hash() -> None:
     assert len(key) > 40
     assert holder_of(f"Bearer {key}", keys) == "b"
     assert holder_of(f"bearer  {KEY} ", keys) == "a"
-    basic = base64.b64encode(f"anybody:{KEY}".encode()).decode()
+    basic = base64.b64encode(f"any:{KEY}".encode()).decode()
     assert holder_of(f"Basic {basic}", keys) == "a"
 
 

@@ -52,7 +52,7 @@ def test_the_composed_service_answers_and_is_healthy(service: Any) -> None:
             subprocess.run([sys.executable, "-c", check], check=True, timeout=SECONDS)
             found = httpx.post(f"http://127.0.0.1:{port}/v1/rerank", json=ASKED, timeout=SECONDS)
     assert [each["relevance_score"] for each in found.json()["results"]] == [pytest.approx(0.7)] * 2
-    with pytest.raises(subprocess.CalledProcessError):  # nobody is there any more
+    with pytest.raises(subprocess.CalledProcessError):  # it is gone
         subprocess.run(
             [sys.executable, "-c", check], check=True, timeout=SECONDS, stderr=subprocess.DEVNULL
         )
