@@ -142,16 +142,17 @@ class _Service:
         # Clients add their own /v1 to a base that has one already.
         again = {f"/v1{path}": each for path, each in posted.items() if "{" not in path}
         open_: dict[str, _Handler] = {
-            **dict.fromkeys(_ALIVE, self._alive),
+            **dict.fromkeys(_ALIVE, _value_of(lambda _: {"status": "ok"})),
             **dict.fromkeys(_READY, self._readiness),
-            "/v1/cluster/auth": self._needs_keys,
+            # Xinference's clients send a key only if this asks for one.
+            "/v1/cluster/auth": _value_of(lambda _: {"auth": bool(self._settings.keys)}),
         }
         guarded: dict[str, _Handler] = {
             "/metrics": self._show_metrics,
-            **dict.fromkeys(("/v1/models", "/models"), self._models),
-            "/v1/models/{uid:path}": self._model,
-            "/info": self._info,
-            "/v1/teams": self._teams,
+            **dict.fromkeys(("/v1/models", "/models"), _value_of(self._models)),
+            "/v1/models/{uid:path}": _value_of(self._model),
+            "/info": _value_of(self._info),
+            "/v1/teams": _value_of(self._teams),
             "/v1/explain/{id}": self._explain,
             "/playground.json": self._playground,
             **dict.fromkeys(playground.FILES, self._file),
@@ -324,34 +325,32 @@ class _Service:
         ended = partial(self._answered, call)
         return EventStream(queue, rank, stalled=self._limits.reader, ended=ended)
 
-    async def _models(self, _: _Call) -> Response:
+    def _models(self, _: _Call) -> dict[str, Any]:
         data = [self._described(served, served.name) for served in self.rankers.all]
         # Cohere's client reads `models`, all others `data`.
         models = [{"name": each["id"], "endpoints": ["rerank"]} for each in data]
-        return _json({"object": "list", "data": data, "models": models})
+        return {"object": "list", "data": data, "models": models}
 
-    async def _model(self, call: _Call) -> Response:
+    def _model(self, call: _Call) -> dict[str, Any]:
         uid = call.request.path_params["uid"]
-        return _json(self._described(self.rankers.find(uid), uid))
+        return self._described(self.rankers.find(uid), uid)
 
     def _described(self, served: ServedRanker, uid: str) -> dict[str, Any]:
         """Describe a ranker to OpenAI's and Xinference's clients."""
         openai = {"id": uid, "object": "model", "created": self._began, "owned_by": "mcranker"}
         return {**openai, "model_type": "rerank", "model_name": served.name, "model_uid": uid}
 
-    async def _info(self, _: _Call) -> Response:
+    def _info(self, _: _Call) -> dict[str, Any]:
         """Describe the service to TEI's clients."""
-        return _json(
-            {
-                "model_id": self.rankers.all[0].name,
-                "model_type": {"reranker": {"id2label": {"0": "0"}, "label2id": {"0": 0}}},
-                "max_concurrent_requests": self._limits.rankings,
-                "max_client_batch_size": self._limits.documents,
-                "version": __version__,
-            }
-        )
+        return {
+            "model_id": self.rankers.all[0].name,
+            "model_type": {"reranker": {"id2label": {"0": "0"}, "label2id": {"0": 0}}},
+            "max_concurrent_requests": self._limits.rankings,
+            "max_client_batch_size": self._limits.documents,
+            "version": __version__,
+        }
 
-    async def _teams(self, _: _Call) -> Response:
+    def _teams(self, _: _Call) -> dict[str, Any]:
         of_library = [
             {"name": name, "team": library.team(name).model_dump(mode="json")}
             for name in library.team_names()
@@ -361,7 +360,7 @@ class _Service:
             for served in self.rankers.all
             if (team := getattr(served.ranker, "team", None)) is not None
         ]
-        return _json({"library": of_library, "members": _members(), "rankers": of_rankers})
+        return {"library": of_library, "members": _members(), "rankers": of_rankers}
 
     async def _playground(self, _: _Call) -> Response:
         examples = await anyio.to_thread.run_sync(playground.examples)
@@ -383,15 +382,8 @@ class _Service:
     async def _show_metrics(self, _: _Call) -> Response:
         return Response(self._metrics.text(), headers=_HEADERS, media_type=CONTENT_TYPE)
 
-    async def _alive(self, _: _Call) -> Response:
-        return _json({"status": "ok"})
-
     async def _readiness(self, _: _Call) -> Response:
         return _json({"status": "ready"}) if self._ready else _json({"status": "stopping"}, 503)
-
-    async def _needs_keys(self, _: _Call) -> Response:
-        """Answer Xinference's clients, which send a key only if this asks for one."""
-        return _json({"auth": bool(self._settings.keys)})
 
     # A ranking
 
@@ -435,6 +427,13 @@ class _Service:
 
 def _members() -> list[dict[str, Any]]:
     return [library.member(name).model_dump(mode="json") for name in library.member_names()]
+
+
+def _value_of(make: Callable[[_Call], dict[str, Any]]) -> _Handler:
+    async def handler(call: _Call) -> Response:
+        return _json(make(call))
+
+    return handler
 
 
 def _json(value: Any, status: int = 200, headers: Mapping[str, str] | None = None) -> Response:
