@@ -267,8 +267,7 @@ class _Tools:
         """
         given: dict[str, Any] = {"query": query, "documents": documents, "team": team}
         given |= {"instruction": instruction, "reasons": reasons}
-        _, job = self._job(ranker, given)
-        found = await job.estimate()
+        found = await self._job(ranker, given)[1].estimate()
         return {key: getattr(found, name) for key, name in _ESTIMATED.items()}
 
     async def explain(self, ranking_id: str, document_id: str) -> dict[str, Any]:

@@ -101,17 +101,17 @@ class CheckedBodies:
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         if scope["type"] != "http" or scope["method"] != "POST":
             return await self._app(scope, receive, send)
-        limits = self._limits
+        limits, request_id = self._limits, None
         try:
             found = await read_body(Request(scope, receive), limits, dict)
+            request_id = _request_id(found)
+            bounded(found, "the message", limits.values)
         except ClientDisconnected:
             return None
         except Problem as problem:
-            return await _refused(problem, None)(scope, receive, send)
-        try:
-            bounded(found, "the message", limits.values)
-        except Problem as problem:
-            return await _refused(problem, _request_id(found))(scope, receive, send)
+            answer = _refusal(problem, request_id).model_dump(by_alias=True, exclude_unset=True)
+            refused = JSONResponse(answer, STATUS[problem.kind], problem.headers)
+            return await refused(scope, receive, send)
         unread = iter([orjson.dumps(found)])
 
         async def replayed() -> Message:
@@ -119,11 +119,6 @@ class CheckedBodies:
             return await receive() if body is None else {"type": "http.request", "body": body}
 
         return await self._app(scope, replayed, send)
-
-
-def _refused(problem: Problem, request_id: RequestId | None) -> JSONResponse:
-    answer = _refusal(problem, request_id).model_dump(by_alias=True, exclude_unset=True)
-    return JSONResponse(answer, STATUS[problem.kind], problem.headers)
 
 
 @contextmanager
