@@ -91,7 +91,7 @@ def scores_of(ranking: Ranking, policy: Unscored, *, raw: bool = False) -> Score
     return Scored(filled[:0:-1], relevance, unscored, tuple(warnings))
 
 
-def warnings_of(ranking: Ranking, reasons: int = 0) -> tuple[str, ...]:
+def warnings_of(ranking: Ranking, reasons: int) -> tuple[str, ...]:
     """Return warnings about how a ranking was made, for which `reasons` were asked."""
     warnings = []
     if ranking.failure:

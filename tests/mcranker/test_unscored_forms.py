@@ -271,7 +271,7 @@ def test_the_service(cause: str) -> None:
     assert headers_of("id", ranking, scored.unscored, scored.warnings)["X-Unscored"] == "1"
     constant = ranked(cause, constant=True)
     assert scores_of(constant, "falling")[:3] == ([0.8, 0.5, 0.4], "absolute", 0)
-    assert "2 of 6 scores are missing; 5 is imputed" in warnings_of(constant)
+    assert "2 of 6 scores are missing; 5 is imputed" in warnings_of(constant, 0)
 
 
 @pytest.mark.parametrize("cause", CAUSES)

@@ -50,6 +50,7 @@ async def test_rank_returns_all_that_a_ranking_holds() -> None:
     assert ranking[0].scores == dict.fromkeys(NAMES, 2.0)
     assert "warnings" not in body["meta"]
     assert body["meta"]["judged_by"] == ["scripted:tests"]
+    assert (body["meta"]["relevance"], body["meta"]["unscored"]) == ("absolute", 0)
 
 
 async def test_documents_are_what_rankers_take() -> None:
