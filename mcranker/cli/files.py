@@ -25,7 +25,7 @@ Write = Callable[[str], None]
 """Takes the next piece of text."""
 
 _STANDARD_OUTPUT = "standard output"
-_BESIDE_A_DATABASE = ("", "-wal", "-shm", "-journal", "-claims")
+_BESIDE_A_DATABASE = ("", "-wal", "-shm", "-journal")
 
 
 class Reads(click.ParamType[Any]):

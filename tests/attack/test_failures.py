@@ -20,7 +20,6 @@ from mcranker import (
     Query,
     Ranking,
 )
-from mcranker.llm.ledger.upkeep import verify
 from mcranker.llm.limits.retries import Retrying
 from mcranker.llm.limits.silence import DOWN
 from mcranker.llm.providers.anthropic_messages import AnthropicMessages
@@ -30,6 +29,7 @@ from mcranker.rankers.base import Ranker
 from tests.attack.scale import scaled
 from tests.support.chaos import Chaos, Outage, chaos, truth
 from tests.support.cli_support import invoke
+from tests.support.ledger_support import verified
 from tests.support.loopback import clean_environment
 from tests.support.ranking_process import queries, result
 
@@ -120,7 +120,7 @@ def test_one_passage_always_fails(
         # Once it is answered, nothing is missing any more.
         server.always = {}
         assert_true(ranker(server, connect, **options).rank(query, docs), [])
-    assert verify(tmp_path / "ledger") == (1 + TEAM + TEAM * PASSAGES, [])
+    assert verified(tmp_path / "ledger") == (1 + TEAM + TEAM * PASSAGES, [])
 
 
 @pytest.mark.parametrize("seed", range(scaled(8)))

@@ -18,7 +18,7 @@ from personas.io.atomic import write_whole
 from tests.attack.commands import COMMANDS, call, refused
 from tests.support.cli_support import Connected, scripted
 
-SIDES = ("", "-wal", "-shm", "-journal", "-claims")
+SIDES = ("", "-wal", "-shm", "-journal")
 WAYS = ("name", "other name", "link", "hard link")
 IS_LINUX = sys.platform == "linux"
 linux = pytest.mark.skipif(not IS_LINUX, reason="/proc, /dev/fd and /dev/full")

@@ -146,7 +146,7 @@ def test_loading_a_model_is_named(model: Connected, monkeypatch: pytest.MonkeyPa
         (personas, "personas.library.members", ["list"], "personas list"),
         (
             mcranker,
-            "mcranker.llm.ledger.upkeep.stats",
+            "mcranker.llm.ledger.sqlite_store.SQLiteStore.stats",
             ["ledger", "stats", "--ledger", "q"],
             "mcranker ledger",
         ),
