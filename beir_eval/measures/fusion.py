@@ -1,7 +1,7 @@
 """Fusion of several runs to one.
 
-``rrf``, and ``wsum`` of scores as they are or between 0 and 1, are by `mcranker.fusion`, as
-`mcranker.fuse` has them; all else is by ranx.
+``rrf``, and ``wsum`` of scores as they are or between 0 and 1, are computed by
+`mcranker.retrieval.fusion`, as in `mcranker.fuse`; all else is by ranx.
 
 In this project a run's order is its ranking, whatever its scores; ranx sorts by score and
 leaves ties to chance. Methods that go by rank therefore get scores that fall by one from place
@@ -26,7 +26,7 @@ from typing import Any
 from beir_eval.errors import ExtraMissing, SettingError
 from beir_eval.ranges import check_number, check_whole
 from mcranker.errors import RunError
-from mcranker.fusion import min_max, reciprocal_rank, summed, weighted
+from mcranker.retrieval.fusion import min_max, reciprocal_rank, summed, weighted
 from mcranker.trec import Run
 from personas.ensembles import RRF_K
 
@@ -175,7 +175,7 @@ def fuse(
 
 
 def needs_ranx(method: str, norm: str) -> bool:
-    """True if ranx does the fusion; else `mcranker.fusion` does."""
+    """True if ranx does the fusion; else `mcranker.retrieval.fusion` does."""
     return method != "rrf" and (method != "wsum" or norm not in ("none", "min-max"))
 
 

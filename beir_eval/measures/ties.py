@@ -371,5 +371,5 @@ class _AgainFused:
         came[places] = np.arange(len(places))
         for known, levels, given in self._lists:
             final[known[np.lexsort((came[known], levels))]] += given
-        # As `mcranker.fusion.summed` rounds, so that equal sums tie.
+        # As `mcranker.retrieval.fusion.summed` rounds, so that equal sums tie.
         return np.round(final[places], 12)

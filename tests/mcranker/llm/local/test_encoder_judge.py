@@ -14,9 +14,9 @@ from mcranker.errors import ConfigError, DownloadError, ModelNotFound, Unsupport
 from mcranker.llm.chat import ChatRequest, Judge, Message, Option, Question, State, Tag
 from mcranker.llm.connect import connect
 from mcranker.llm.local import model_files
-from mcranker.llm.local.encoder import MAX_CHARACTERS
 from mcranker.llm.local.encoder_judge import EncoderJudge, is_encoder, score, views, windows
 from mcranker.retrieval.cover import Cover, statistics_of
+from mcranker.retrieval.encoder import MAX_CHARACTERS
 from personas import Criterion, Member, Persona, Rubric, Team
 from tests.support.tiny_encoder import TinyEngine, judge, similarity, use
 
@@ -244,7 +244,7 @@ async def test_what_stands_in_for_it_is_taken_if_it_is_here(
     no_files: list[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(
-        model_files, "_here", lambda part: Path(part.file) if "fp32" in part.name else None
+        model_files, "_cached", lambda part: Path(part.file) if "fp32" in part.name else None
     )
     asked = connect("local:minilm")
     await asked.aclose()

@@ -258,8 +258,8 @@ async def test_it_can_be_used_again_after_it_was_closed(
     tmp_path: Path, shallow_model: Path
 ) -> None:
     copy = tmp_path / "copy.gguf"
-    copy.symlink_to(shallow_model)
-    again = LocalChat(copy, "local:copy", context=512, weak=True)
+    copy.hardlink_to(shallow_model)
+    again = LocalChat.open(str(copy))
     request = ask("Hello", stage="probe", max_tokens=1)
     await again.complete(request)
     await again.aclose()

@@ -46,7 +46,7 @@ def hub(monkeypatch: pytest.MonkeyPatch, cache: Path) -> Any:
     """A hub that has one file, and the calls it got."""
     monkeypatch.delenv("HF_HUB_OFFLINE", raising=False)
     module: Any = types.ModuleType("huggingface_hub")
-    module.etag, module.content = hashlib.sha256(CONTENT).hexdigest(), CONTENT
+    module.content = CONTENT
     module.failure = None
 
     def hf_hub_download(
@@ -62,13 +62,7 @@ def hub(monkeypatch: pytest.MonkeyPatch, cache: Path) -> Any:
         path.write_bytes(module.content)
         return str(path)
 
-    def get_hf_file_metadata(url: str) -> Any:
-        assert url == "a/tiny deep/tiny.gguf abc"
-        return types.SimpleNamespace(size=len(CONTENT), etag=module.etag)
-
     module.hf_hub_download = hf_hub_download
-    module.get_hf_file_metadata = get_hf_file_metadata
-    module.hf_hub_url = lambda repo, file, revision: f"{repo} {file} {revision}"
     monkeypatch.setitem(sys.modules, "huggingface_hub", module)
     return module
 
@@ -80,18 +74,6 @@ def test_a_hub_file_is_fetched_with_progress(hub: Any, cache: Path) -> None:
     assert path.read_bytes() == CONTENT
     assert seen == [(len(CONTENT), len(CONTENT))]
     assert kept(cache) == ["tiny.gguf", "tiny.gguf.sha256"]
-
-
-def test_the_hubs_own_hash_is_used_where_the_catalogue_has_none(hub: Any, cache: Path) -> None:
-    entry = make_entry(size=None, sha256=None)
-    assert download(entry).read_bytes() == CONTENT
-    (cache / "tiny.gguf").unlink()
-    hub.content = CONTENT[:-1] + b"!"
-    with pytest.raises(DownloadError, match="instead of"):
-        download(entry)
-    hub.etag = "a-git-hash"
-    with pytest.raises(DownloadError, match="gives no SHA-256"):
-        download(entry)
 
 
 def test_a_hub_that_fails_is_reported(hub: Any, cache: Path) -> None:

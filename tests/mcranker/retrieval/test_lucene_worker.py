@@ -10,7 +10,7 @@ from typing import Any, ClassVar
 
 import pytest
 
-from beir_eval.retrieval import lucene_worker
+from mcranker.retrieval import lucene_worker
 
 
 class JavaError(Exception):

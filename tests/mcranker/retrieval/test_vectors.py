@@ -6,7 +6,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from mcranker.llm.local.vectors import Vector, VectorCache, default_vectors_path, vectors_in
+from mcranker.retrieval.vectors import Vector, VectorCache, default_vectors_path, vectors_in
 
 DIMENSIONS = 4
 TURNS = 20

@@ -11,10 +11,10 @@ import numpy as np
 import pytest
 
 from mcranker.errors import ConfigError, ModelFileError
-from mcranker.llm.local import encoder as module
 from mcranker.llm.local.catalogue import find
-from mcranker.llm.local.encoder import MAX_TOKENS, Encoder, encoder_of
 from mcranker.llm.local.model_files import resolve_encoder
+from mcranker.retrieval import encoder as module
+from mcranker.retrieval.encoder import MAX_TOKENS, Encoder, encoder_of
 from tests.support.tiny_encoder import TinyEngine, similarity, use
 
 pytestmark = pytest.mark.anyio
@@ -175,7 +175,7 @@ async def test_a_text_that_cannot_be_encoded_fails_those_who_want_it(
 async def test_files_that_cannot_be_loaded_are_reported_with_what_to_do(tmp_path: Path) -> None:
     broken = tmp_path / "broken.onnx"
     broken.write_bytes(b"no model")
-    made = encoder_of(broken, broken, "local:minilm")
+    made = encoder_of(broken, broken, "local:minilm", "mark")
     with pytest.raises(ModelFileError, match=r"mcranker models download minilm"):
         await made.encode([ONE])
     made.release(wait=True)
@@ -187,7 +187,7 @@ async def test_without_its_packages_the_advice_is_to_install_them(
     monkeypatch.setitem(sys.modules, "onnxruntime", None)
     path = tmp_path / "tiny.onnx"
     path.touch()
-    made = encoder_of(path, path, "local:tiny")
+    made = encoder_of(path, path, "local:tiny", "mark")
     with pytest.raises(ConfigError, match=r"pip install --force-reinstall 'mcranker\[local\]'"):
         await made.encode([ONE])
     made.release(wait=True)

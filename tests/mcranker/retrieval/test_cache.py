@@ -10,12 +10,11 @@ from pathlib import Path
 
 import pytest
 
-from beir_eval.data.datasets import Document
-from beir_eval.retrieval import cache as stored
 from mcranker.errors import RunError
+from mcranker.retrieval import cache as stored
 
-CAT = Document("d1", "Cat", "It sleeps.")
-DOG = Document("d2", "", "caf\u00e9")
+CAT = ("d1", "Cat", "It sleeps.")
+DOG = ("d2", "", "caf\u00e9")
 
 
 def fill(folder: Path) -> None:
@@ -34,7 +33,7 @@ def test_a_digest_by_hand() -> None:
 
     expected = hashlib.sha256(lengths + b"d2" + b"caf\xc3\xa9").hexdigest()
 
-    assert stored.corpus_digest([DOG]) == expected
+    assert stored.digest_of([DOG]) == expected
 
 
 def test_ids_titles_texts_and_their_order_make_the_digest() -> None:
@@ -43,18 +42,18 @@ def test_ids_titles_texts_and_their_order_make_the_digest() -> None:
         [DOG, CAT],
         [CAT],
         [],
-        [Document("d1", "", "Cat It sleeps."), DOG],
-        [Document("d1", "Ca", "tIt sleeps."), DOG],
-        [Document("d", "1Cat", "It sleeps."), DOG],
+        [("d1", "", "Cat It sleeps."), DOG],
+        [("d1", "Ca", "tIt sleeps."), DOG],
+        [("d", "1Cat", "It sleeps."), DOG],
     ]
 
-    assert len({stored.corpus_digest(corpus) for corpus in corpora}) == len(corpora)
-    assert stored.corpus_digest(iter([CAT, DOG])) == stored.corpus_digest([CAT, DOG])
-    assert stored.queries_digest({"q": "ab"}) != stored.queries_digest({"qa": "b"})
+    assert len({stored.digest_of(corpus) for corpus in corpora}) == len(corpora)
+    assert stored.digest_of(iter([CAT, DOG])) == stored.digest_of([CAT, DOG])
+    assert stored.digest_of([("q", "ab")]) != stored.digest_of([("qa", "b")])
 
 
 def test_a_lone_half_of_a_character_has_a_digest() -> None:
-    assert stored.queries_digest({"q": "\ud800"}) != stored.queries_digest({"q": ""})
+    assert stored.digest_of([("q", "\ud800")]) != stored.digest_of([("q", "")])
 
 
 def test_a_key_depends_on_the_parts_and_not_on_their_order() -> None:

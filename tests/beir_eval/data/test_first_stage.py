@@ -1,4 +1,4 @@
-"""First stages: settings, what is kept, somebody else's run, and the published figures."""
+"""First stages: settings, what is kept, runs from elsewhere, and the published figures."""
 
 from __future__ import annotations
 
@@ -15,16 +15,16 @@ import pytest
 from beir_eval import (
     Dataset,
     Document,
-    ExtraMissing,
     RunError,
     SettingError,
     evaluate,
     load,
     retrieve,
 )
-from beir_eval.retrieval import bm25
-from beir_eval.retrieval.first_stage import FirstStage, find
-from beir_eval.retrieval.lucene import Lucene
+from beir_eval.data.first_stage import FirstStage, find
+from mcranker.errors import ConfigError
+from mcranker.retrieval import bm25
+from mcranker.retrieval.lucene import Lucene
 
 PETS = {"d1": "The cat sat", "d2": "cat, cat and dog", "d3": "A bird"}
 
@@ -164,7 +164,7 @@ def test_another_corpus_or_another_version_makes_another_index(
 
     assert find(replace(pets, corpus=changed), FirstStage(), cache=tmp_path)["q2"] == []
     assert len(builds) == 2
-    monkeypatch.setattr(bm25, "_version", lambda package: f"{package} of tomorrow")
+    monkeypatch.setattr(importlib.metadata, "version", lambda package: f"{package} of tomorrow")
     find(pets, FirstStage(), cache=tmp_path)
     assert len(builds) == 3
 
@@ -246,11 +246,11 @@ def test_a_missing_extra_is_told_with_a_cache_as_well(
 
     monkeypatch.setattr(importlib.metadata, "version", gone)
 
-    with pytest.raises(ExtraMissing, match=r"'bm25s'"):
+    with pytest.raises(ConfigError, match=r"'bm25s'"):
         find(pets, FirstStage(), cache=tmp_path)
 
 
-# --- somebody else's run
+# --- runs from elsewhere
 
 
 def run_file(folder: Path, *lines: str) -> FirstStage:
