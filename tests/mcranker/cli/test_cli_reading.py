@@ -125,7 +125,6 @@ def test_queries_of_pyterrier_and_trec(make: Make, monkeypatch: pytest.MonkeyPat
         ("q.jsonl", '{"qid": "q1", "query": "masks"}\n{"qid": "q2", "query": "gloves"}'),
         ("q.json", '[{"qid": "q1", "query": "masks"}, {"qid": "q2", "query": "gloves"}]'),
         ("q.tsv", "qid\tquery\nq1\tmasks\nq2\tgloves\n"),
-        ("q.csv", "docno,qid,query\nd1,q1,masks\nd2,q2,gloves\n"),
         ("q.txt", "<top><num>q1<title>masks</top>\n\n<top><num>q2<title>gloves</top>"),
         (
             "q.xml",
