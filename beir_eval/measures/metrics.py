@@ -141,33 +141,25 @@ class Evaluator:
                 (metric.measure, metric.query_id): float(metric.value)
                 for metric in self._evaluator.iter_calc(ranked)
             }
+        for measure in self._measures.values():
+            for number in self._grades.keys() - ranked.keys() if measure.NAME == "NumRel" else ():
+                # What there was to find counts without a list too, as with trec_eval -c.
+                relevant = sum(grade > 0 for grade in self._grades[number].values())
+                values[measure, number] = float(relevant)
         return {
             name: {
-                query_id: self._of_nothing(measure, number)
-                if number not in ranked
-                else values.get((measure, number), float(measure.DEFAULT))
+                query_id: values.get((measure, number), float(measure.DEFAULT))
                 for query_id, number in self._number_of.items()
             }
             for name, measure in self._measures.items()
         }
 
-    def _of_nothing(self, measure: Any, number: str) -> float:
-        """Return a measure's value for an empty list."""
-        if measure.NAME == "NumRel":  # what there was to find, as trec_eval -c counts it
-            return float(sum(grade > 0 for grade in self._grades[number].values()))
-        return float(measure.DEFAULT)
-
     @contextmanager
     def _foreign_errors(self) -> Iterator[None]:
+        foreign = (ValueError, TypeError, AssertionError, RuntimeError, subprocess.SubprocessError)
         try:
             yield
-        except (
-            ValueError,
-            TypeError,
-            AssertionError,
-            RuntimeError,
-            subprocess.SubprocessError,
-        ) as failure:
+        except foreign as failure:
             raise MeasureError(
                 f"cannot compute {_short(', '.join(self._measures))}: {_short(str(failure))}"
             ) from failure
