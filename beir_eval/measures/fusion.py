@@ -179,8 +179,10 @@ def _options(
         raise SettingError(f"method {name!r} takes no weights; those that do: {takers}")
     if method.weighted:
         if weights is None or len(weights) != runs:
-            had = "no" if weights is None else len(weights)
-            raise SettingError(f"{had} weights for {runs} runs and {name!r}; give one for each")
+            raise SettingError(
+                f"method {name!r} needs weights, one for each of the {runs} runs; "
+                f"{0 if weights is None else len(weights)} weights given"
+            )
         for weight in weights:
             check_number("weight", weight, 0)
         options["weights"] = [float(weight) for weight in weights]

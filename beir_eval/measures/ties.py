@@ -23,7 +23,7 @@ import hashlib
 import math
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, TypeAlias
+from typing import TYPE_CHECKING, NamedTuple, TypeAlias
 
 from beir_eval.experiment.run_folder import Metrics, TieBounds
 from beir_eval.measures.metrics import Companions, Evaluator, evaluate
@@ -128,8 +128,7 @@ class Tied:
         return levels
 
 
-@dataclass(frozen=True, slots=True)
-class TieFigures:
+class TieFigures(NamedTuple):
     """Effect of ties on a run.
 
     Attributes:

@@ -182,8 +182,8 @@ def test_ours_and_those_of_ranx_are_the_same(ranx: Any) -> None:
     [
         ({"method": "probfuse"}, r"method='probfuse' is unknown, or needs training; give one of"),
         ({"norm": "l2"}, r"norm='l2' is unknown; give one of min-max"),
-        ({"method": "wsum"}, r"no weights for 2 runs"),
-        ({"method": "wsum", "weights": [1.0]}, r"1 weights for 2 runs"),
+        ({"method": "wsum"}, r"method 'wsum' needs weights, one for each of the 2 runs"),
+        ({"method": "wsum", "weights": [1.0]}, r"1 weights given"),
         ({"method": "wsum", "weights": [1.0, -1.0]}, r"weight=-1\.0 is out of range"),
         ({"weights": [1.0, 1.0]}, r"'rrf' takes no weights; those that do: w_bordafuse, wsum"),
         ({"method": "rbc"}, r"method 'rbc' needs the parameter 'phi'"),
