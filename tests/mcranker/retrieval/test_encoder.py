@@ -52,11 +52,6 @@ async def test_a_vector_is_the_mean_over_the_texts_own_tokens(encoder: Encoder) 
     assert encoded.known == (False, False, False)
 
 
-async def test_no_texts_have_no_vectors(encoder: Encoder, engine: TinyEngine) -> None:
-    assert (await encoder.encode([])).vectors.shape == (0, module.DIMENSIONS)
-    assert engine.loads == 0
-
-
 async def test_a_text_is_encoded_once(encoder: Encoder, engine: TinyEngine) -> None:
     first = await encoder.encode([ONE, TWO, ONE])
     second = await encoder.encode([TWO, THREE])

@@ -73,9 +73,7 @@ def test_the_worker_searches_in_batches(monkeypatch: pytest.MonkeyPatch, tmp_pat
     monkeypatch.setattr(lucene_worker, "BATCH", 2)
     with_java(monkeypatch, JAVA)
     queries = [["q1", "a"], ["q2", "b"], ["q3", "c"]]
-
     outcome = work(tmp_path, **SEARCH, fields=["contents"], queries=queries)
-
     assert outcome == {"run": [[query_id, [["d1", 2.5]]] for query_id, _ in queries]}
 
 
@@ -83,9 +81,7 @@ def test_a_search_that_failed_in_its_thread_is_noticed(
     monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
     with_java(monkeypatch, JAVA)
-
     outcome = work(tmp_path, **SEARCH, fields=["contents"], queries=[["q1", "a"], ["q2", "lost"]])
-
     assert outcome == {"error": "the search for query 'q2' failed", "prebuilt": False}
 
 
@@ -113,9 +109,7 @@ def test_the_worker_indexes(
     monkeypatch: pytest.MonkeyPatch, tmp_path: Path, fields: list[str], last: list[str]
 ) -> None:
     with_java(monkeypatch, {"IndexCollection": Indexer, "SimpleSearcher": Counter})
-
     outcome = work(tmp_path, task="index", collection="c", index="folder", fields=fields)
-
     assert outcome == {"documents": 3}
     assert Indexer.arguments[-len(last) :] == last
 
@@ -132,6 +126,5 @@ def test_javas_errors_become_an_outcome(monkeypatch: pytest.MonkeyPatch, tmp_pat
     said = "java.io.IOException: No space left on device"
     with_java(monkeypatch, {"SimpleSearcher": Failing, "IndexReaderUtils": Failing})
     search = {**SEARCH, "fields": ["contents"], "queries": []}
-
     assert work(tmp_path, **search) == {"error": said, "prebuilt": False}
     assert work(tmp_path, **search, prebuilt="name") == {"error": said, "prebuilt": True}

