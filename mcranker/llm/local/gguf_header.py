@@ -64,7 +64,7 @@ def _kind(data: mmap.mmap) -> Kind:
         (length,) = struct.unpack_from("<Q", data, at)
         key, at = data[at + 8 : at + 8 + int(length)], at + 8 + int(length)
         (of,) = struct.unpack_from("<I", data, at)
-        begin, at = at + 4, _end(data, at + 4, of)
+        begin, at = at + 4, end_of_value(data, at + 4, of)
         if key.endswith(b".decision.type"):
             return "decisions"
         if key.endswith(b".pooling_type") and data[begin:at] == _RANK:
@@ -72,7 +72,7 @@ def _kind(data: mmap.mmap) -> Kind:
     return kind
 
 
-def _end(data: mmap.mmap, at: int, kind: int, depth: int = 0) -> int:
+def end_of_value(data: bytes | mmap.mmap, at: int, kind: int, depth: int = 0) -> int:
     """Return the end of the value of this type at `at`."""
     if kind == _STRING:
         (length,) = struct.unpack_from("<Q", data, at)
@@ -86,5 +86,5 @@ def _end(data: mmap.mmap, at: int, kind: int, depth: int = 0) -> int:
     if of in _SIZES:
         return at + int(count) * _SIZES[of]
     for _ in range(count):
-        at = _end(data, at, of, depth + 1)
+        at = end_of_value(data, at, of, depth + 1)
     return at

@@ -163,16 +163,6 @@ def test_a_damaged_index_and_a_damaged_run_are_made_again(
     assert len(builds) == 2  # what replaced it is whole
 
 
-def test_true_means_the_users_cache_folder(
-    pets: Dataset, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setenv("MCRANKER_CACHE", str(tmp_path))
-    find(pets, FirstStage(), cache=False)
-    assert list(tmp_path.iterdir()) == []
-    find(pets, FirstStage(), cache=True)
-    assert {each.name for each in (tmp_path / "first_stage").iterdir()} == {"bm25s", "runs"}
-
-
 # --- runs from elsewhere
 
 

@@ -6,7 +6,7 @@ import json
 import sys
 from pathlib import Path
 from types import ModuleType
-from typing import Any, ClassVar
+from typing import Any
 
 import pytest
 
@@ -83,35 +83,6 @@ def test_a_search_that_failed_in_its_thread_is_noticed(
     with_java(monkeypatch, JAVA)
     outcome = work(tmp_path, **SEARCH, fields=["contents"], queries=[["q1", "a"], ["q2", "lost"]])
     assert outcome == {"error": "the search for query 'q2' failed", "prebuilt": False}
-
-
-class Indexer:
-    arguments: ClassVar[list[str]] = []
-
-    @classmethod
-    def main(cls, arguments: list[str]) -> None:
-        cls.arguments[:] = arguments
-
-
-class Counter:
-    def __init__(self, index: str) -> None:
-        self.index = index
-
-    def get_total_num_docs(self) -> int:
-        return 3
-
-
-@pytest.mark.parametrize(
-    ("fields", "last"),
-    [(["contents"], ["-threads", "1"]), (["contents", "title"], ["1", "-fields", "title"])],
-)
-def test_the_worker_indexes(
-    monkeypatch: pytest.MonkeyPatch, tmp_path: Path, fields: list[str], last: list[str]
-) -> None:
-    with_java(monkeypatch, {"IndexCollection": Indexer, "SimpleSearcher": Counter})
-    outcome = work(tmp_path, task="index", collection="c", index="folder", fields=fields)
-    assert outcome == {"documents": 3}
-    assert Indexer.arguments[-len(last) :] == last
 
 
 def test_javas_errors_become_an_outcome(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:

@@ -40,14 +40,6 @@ def test_what_was_kept_is_found_again_by_another_cache_of_the_file(path: Path) -
     assert vectors_in(path) == 2
 
 
-def test_texts_of_another_encoder_are_not_found(path: Path) -> None:
-    first, second = cache(path), cache(path, encoder="b")
-    first.keep([("one", vector(1))])
-    assert not second.find(["one"])
-    first.close()
-    second.close()
-
-
 def test_more_texts_than_one_look_up_takes(path: Path) -> None:
     held = cache(path, most=10_000)
     held.keep([(str(number), vector(number)) for number in range(1200)])

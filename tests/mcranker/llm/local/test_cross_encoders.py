@@ -170,6 +170,7 @@ def test_it_ranks_queries_of_the_mini_collection(
     folder: Path, capfd: pytest.CaptureFixture[str], caplog: pytest.LogCaptureFixture
 ) -> None:
     from beir_eval import load
+
     caplog.set_level(logging.WARNING)
     data = load("mini")
     docs = {name: data.corpus[name].text for name in list(data.corpus)[:40]}

@@ -9,7 +9,6 @@ import math
 import os
 import subprocess
 import sys
-import threading
 from typing import TYPE_CHECKING, Any
 
 import aiohttp
@@ -166,16 +165,6 @@ async def test_json_is_compact_and_ends(quick: LocalChat) -> None:
 
 
 @needs_model
-async def test_what_prompts_share_is_evaluated_once(chat: LocalChat) -> None:
-    shared = "You judge masks by how well they filter. " * 20
-    for passage in ("N95 filters well.", "The cat sat on a mat."):
-        request = ask(shared + passage, begin="Answer:", labels=("Yes", "No"))
-        reply = await chat.complete(request)
-    assert reply.usage.input_tokens > 150
-    assert reply.usage.cached_input_tokens > 0.8 * reply.usage.input_tokens
-
-
-@needs_model
 async def test_a_prompt_that_does_not_fit_is_said_to_be_too_long(quick: LocalChat) -> None:
     with pytest.raises(ContextTooLong, match="cut the passages shorter"):
         await quick.complete(ask("word " * 9000, labels=("Yes", "No")))
@@ -204,22 +193,6 @@ async def test_calls_of_one_file_share_one_engine(quick: LocalChat) -> None:
     await other.aclose()
     assert quick._engine.users == 1
     await quick.complete(request)
-
-
-@needs_model
-def test_several_event_loops_may_ask_at_once(quick: LocalChat) -> None:
-    replies = []
-
-    async def call() -> None:
-        request = ask("Hello", stage="probe", max_tokens=2)
-        replies.append(await quick.complete(request))
-
-    threads = [threading.Thread(target=anyio.run, args=(call,)) for _ in range(3)]
-    for thread in threads:
-        thread.start()
-    for thread in threads:
-        thread.join()
-    assert [reply.usage.output_tokens for reply in replies] == [2, 2, 2]
 
 
 @needs_model
@@ -258,11 +231,6 @@ async def test_a_broken_model_file_is_reported_at_the_first_call(tmp_path: Path)
         await chat.complete(ask("Hello"))
     await chat.aclose()
     assert path not in llama_local._engines.open
-
-
-def test_nobody_can_ask_for_less_than_one_call_at_a_time() -> None:
-    with pytest.raises(ConfigError, match="concurrency=0"):
-        LocalChat.open(MODEL, concurrency=0)
 
 
 def test_a_missing_engine_names_its_extra(monkeypatch: pytest.MonkeyPatch) -> None:
