@@ -189,12 +189,10 @@ def find(dataset: Dataset, stage: FirstStage, *, cache: Path | bool | None = Non
 def retrieve(dataset: Dataset, depth: int = 100, *, k1: float = 0.9, b: float = 0.4) -> Found:
     """BM25 run for all queries of `dataset`, in their order; title and text are searched as one.
 
-    A query that finds nothing has an empty list. The defaults are those of the paper's first
-    stage (BM25 of Anserini). Nothing is kept on disk; see `find`.
+    The defaults are those of the paper's first stage (BM25 of Anserini). Nothing is kept on disk.
 
     Raises:
-        SettingError: `depth` is below 1, or `k1` or `b` is out of its range.
-        mcranker.errors.ConfigError: bm25s or PyStemmer is not installed.
+        SettingError, mcranker.errors.ConfigError: as `find`.
     """
     return find(dataset, FirstStage(depth=depth, k1=k1, b=b))
 

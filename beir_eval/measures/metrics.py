@@ -7,7 +7,7 @@ import subprocess
 import warnings
 from contextlib import contextmanager
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from beir_eval.errors import ExtraMissing, MeasureError
 from mcranker.errors import RunError
@@ -80,11 +80,7 @@ def evaluate(
 
 
 class Evaluator:
-    """Measures many runs by the same judgements; as `evaluate`, which see for the arguments.
-
-    Raises:
-        MeasureError, ExtraMissing: as `evaluate`.
-    """
+    """Measures many runs by the same judgements; arguments and errors are those of `evaluate`."""
 
     def __init__(self, qrels: Mapping[str, Mapping[str, int]], measures: Sequence[str]) -> None:
         self._measures = _parse(measures)
@@ -126,11 +122,7 @@ class Evaluator:
         return float(aggregate.result())
 
     def per_query(self, run: Run) -> dict[str, dict[str, float]]:
-        """Measure -> query id -> value, for every judged query.
-
-        Raises:
-            MeasureError, RunError: as `evaluate`.
-        """
+        """Measure -> query id -> value, for every judged query."""
         ranked = {
             number: _scores_by_rank(query_id, run[query_id])
             for query_id, number in self._number_of.items()
@@ -165,8 +157,7 @@ class Evaluator:
             ) from failure
 
 
-@dataclass(frozen=True, slots=True)
-class Companions:
+class Companions(NamedTuple):
     """Measures that show how far a measure's judgements reach.
 
     Attributes:
@@ -199,7 +190,6 @@ class Companions:
 
     @property
     def names(self) -> tuple[str, ...]:
-        """Those that there are."""
         return (self.judged, *([self.condensed] if self.condensed else []))
 
 

@@ -371,11 +371,14 @@ class LocalChat:
         self, client: CompatibleChat, request: ChatRequest, added: str
     ) -> tuple[dict[int, float], Usage]:
         """Log-probabilities of the likeliest next tokens, once `added` has been written."""
-        if added:
-            request = replace(request, messages=_with_prefill(request.messages, added))
         many = len(request.labels) > MANY_LABELS and not added
-        listed_tokens = TOP_LOGPROBS_FOR_MANY if many else TOP_LOGPROBS
-        body = self._body(request) | {"max_tokens": 1, "top_logprobs": listed_tokens}
+        tokens = TOP_LOGPROBS_FOR_MANY if many else TOP_LOGPROBS
+        if added:
+            messages = list(request.messages)
+            if messages and messages[-1].role == "assistant":
+                added = messages.pop().content + added
+            request = replace(request, messages=(*messages, Message("assistant", added)))
+        body = self._body(request) | {"max_tokens": 1, "top_logprobs": tokens}
         data = await self._post(client, request, body)
         usage = chat_reply(data, replace(request, labels=()), service=self._service).usage
         try:
@@ -529,12 +532,6 @@ def _compact_grammar(schema: str) -> str:
     spaced = {"whitespace_flexible": False, "item_separator": ", ", "key_separator": ": "}
     tight = _bounded(json.loads(schema)) | {"x-guidance": spaced}
     return str(xllamacpp.json_schema_to_grammar(json.dumps(tight)))
-
-
-def _with_prefill(messages: tuple[Message, ...], added: str) -> tuple[Message, ...]:
-    if messages and messages[-1].role == "assistant":
-        return (*messages[:-1], Message("assistant", messages[-1].content + added))
-    return (*messages, Message("assistant", added))
 
 
 def _bounded(schema: dict[str, Any]) -> dict[str, Any]:
