@@ -6,7 +6,7 @@ import math
 from itertools import permutations
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from beir_eval import RunError, evaluate
@@ -77,7 +77,6 @@ def test_a_document_twice() -> None:
         bounds([("a", 1.0), ("a", 1.0)])
 
 
-@settings(max_examples=50, deadline=None)
 @given(
     scores=st.lists(st.sampled_from([None, 0.0, 1.0]), min_size=4, max_size=4),
     grades=st.lists(st.integers(-1, 2), min_size=4, max_size=4),

@@ -284,25 +284,6 @@ def test_the_order_of_the_passages_has_no_part_in_the_scores() -> None:
     assert found[0]["near"] == found[0]["copy"]
 
 
-def team_with(*criteria: tuple[str, str, float]) -> Team:
-    rubric = Rubric(criteria=[Criterion(name=n, description=d, weight=w) for n, d, w in criteria])
-    return Team(
-        members=(Member(persona=Persona(name="Nurse", description="A nurse."), rubric=rubric),)
-    )
-
-
-def scores_by(team: Team) -> dict[str, float | None]:
-    return {hit.doc_id: hit.score for hit in ranked(DOCS, team=team)}
-
-
-def test_edited_weights_and_descriptions_move_scores() -> None:
-    before = scores_by(team_with(("Safe", "For children.", 60), ("Cheap", "Costs little.", 40)))
-    weights = scores_by(team_with(("Safe", "For children.", 20), ("Cheap", "Costs little.", 80)))
-    described = scores_by(team_with(("Safe", "For nurses.", 60), ("Cheap", "Costs little.", 40)))
-    for changed in (weights, described):
-        assert all(changed[name] != before[name] for name in ("near", "half"))
-
-
 def test_a_ledger_answers_again_and_other_passages_beside_are_other_questions(
     tmp_path: Path,
 ) -> None:
@@ -312,3 +293,15 @@ def test_a_ledger_answers_again_and_other_passages_beside_are_other_questions(
         calls.append(ranking.usage.calls)
     # One to recruit and one for each of four texts; nothing; five texts with other counts.
     assert calls == [5, 0, 5]
+
+
+def test_edited_weights_and_descriptions_move_scores() -> None:
+    def scores(description: str, weight: float) -> dict[str, float | None]:
+        first = Criterion(name="Safe", description=description, weight=weight)
+        criteria = [first, Criterion(name="Cheap", description="Costs little.", weight=40)]
+        member = Member(persona=Persona(name="Nurse"), rubric=Rubric(criteria=criteria))
+        return {hit.doc_id: hit.score for hit in ranked(DOCS, team=Team(members=(member,)))}
+
+    before = scores("For children.", 60)
+    for changed in (scores("For children.", 10), scores("For nurses.", 60)):
+        assert all(changed[name] != before[name] for name in ("near", "half"))
