@@ -50,7 +50,7 @@ class TinySession:
         self.shapes.append(ids.shape)
         if self.error is not None:
             raise self.error
-        # What stands where the mask is 0 must not count.
+        # Tokens where the mask is 0 must not count.
         return [np.array([[_drawn(number) for number in row] for row in ids])]
 
 

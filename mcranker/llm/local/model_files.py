@@ -64,8 +64,8 @@ def resolve(name: str, *, progress: Progress | None = None) -> Path:
     carries it, or from its source.
 
     Args:
-        name: what stands after ``local:``.
-        progress: told of a download, see `download`.
+        name: the part after ``local:``.
+        progress: called during a download, see `download`.
 
     Raises:
         ModelNotFound: no such file and no such name; says which names there are.

@@ -23,7 +23,7 @@ def ranx() -> Any:
 
 @pytest.mark.usefixtures("ranx")
 def test_reciprocal_ranks_by_hand() -> None:
-    # k = 60: c 1 / 63 + 1 / 61, a 1 / 61, b and d 1 / 62; b stands first, as the first run has it.
+    # k = 60: c 1 / 63 + 1 / 61, a 1 / 61, b and d 1 / 62; b is first, as the first run has it.
     fused = fuse([ONE, TWO])["q"]
     assert [doc_id for doc_id, _ in fused] == ["c", "a", "b", "d"]
     expected = [1 / 63 + 1 / 61, 1 / 61, 1 / 62, 1 / 62]

@@ -21,7 +21,7 @@ def bounds(ranking: Scored, grades: dict[str, int] | None = None) -> TieBounds:
 
 
 def test_a_tie_by_hand() -> None:
-    # b can stand at 1 or at 2: nDCG 1 or 1 / log2(3).
+    # b can be at 1 or at 2: nDCG 1 or 1 / log2(3).
     found = bounds([("a", 0.5), ("b", 0.5), ("c", 0.1)])
     assert found.worst == pytest.approx(1 / math.log2(3))
     assert found.best == 1.0
@@ -53,7 +53,7 @@ def test_measures_of_judged_documents_look_at_all_of_them() -> None:
 
 
 def test_equal_scores_apart_are_no_tie() -> None:
-    # The list is the ranking: b stands after c, whose score is another.
+    # The list is the ranking: b is after c, whose score is another.
     assert bounds([("a", 2.0), ("c", 1.0), ("b", 2.0)]) == TieBounds(
         worst=0.5, best=0.5, by_lot=0.5
     )

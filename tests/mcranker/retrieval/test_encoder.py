@@ -141,7 +141,7 @@ async def test_a_text_does_not_depend_on_what_the_cache_had(
 
 
 def damage(path: Path) -> None:
-    path.write_bytes(b"not a database, though somebody put it there" * 50)
+    path.write_bytes(b"not a database, though it has its name" * 50)
 
 
 async def test_a_cache_that_cannot_be_used_stops_nothing(

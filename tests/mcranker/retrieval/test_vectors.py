@@ -125,7 +125,7 @@ def test_processes_write_at_the_same_time(path: Path) -> None:
     for process in processes:
         process.join(60)
         assert process.exitcode == 0
-    # 0 to 19, 10 to 29 and 20 to 39: what two have written stands there once.
+    # 0 to 19, 10 to 29 and 20 to 39: what two have written is there once.
     assert vectors_in(path) == 40
 
 

@@ -196,7 +196,7 @@ async def test_calls_of_one_file_share_one_engine(quick: LocalChat) -> None:
 
 
 @needs_model
-async def test_nobody_else_can_ask(quick: LocalChat) -> None:
+async def test_others_cannot_ask(quick: LocalChat) -> None:
     await quick.complete(ask("Hello", stage="probe", max_tokens=1))
     address = quick._engine.start()
     assert address.startswith("http://127.0.0.1:")
