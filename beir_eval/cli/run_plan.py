@@ -11,11 +11,11 @@ from typing import Any
 import click
 
 from beir_eval.cli.flags import FIRST_STAGE, bm25_flags, measures_flag, no_cache_flag
+from beir_eval.data.first_stage import FirstStage
 from beir_eval.experiment.run import Experiment, Plan
 from beir_eval.experiment.suite import DatasetSpec, RankerSpec, Suite, load_suite
 from beir_eval.experiment.suite_form import folder_name
 from beir_eval.measures.metrics import measure_names
-from beir_eval.retrieval.first_stage import FirstStage
 from mcranker.cli.number_types import WholeNumber
 from mcranker.cli.options import Given, given_options, option_flags
 from mcranker.cli.verb import flag, output_flag, quiet_flag

@@ -225,7 +225,7 @@ def _flags() -> list[click.Parameter]:
 
 def _model_files(spec: str | None) -> Iterator[str]:
     """Return the file of a local model, and the vectors that are kept of what encoders read."""
-    from mcranker.llm.local.vectors import default_vectors_path
+    from mcranker.retrieval.vectors import default_vectors_path
 
     if spec is not None:
         yield spec.removeprefix("local:")

@@ -174,7 +174,7 @@ def test_preparing_a_data_set_is_interrupted_at_once(
 ) -> None:
     from click.testing import CliRunner
 
-    monkeypatch.setattr("beir_eval.retrieval.first_stage.find", interrupting(signal.SIGINT))
+    monkeypatch.setattr("beir_eval.data.first_stage.find", interrupting(signal.SIGINT))
     monkeypatch.setattr("beir_eval.cli.run.fetch_models", lambda models, quiet: None)
     args = ["run", "--dataset", "mini", "--ranker", "direct", "--out", "runs"]
     done = CliRunner().invoke(beir_eval, args)

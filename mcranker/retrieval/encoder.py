@@ -14,6 +14,7 @@ from collections import OrderedDict
 from collections.abc import Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field
+from functools import partial
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -21,9 +22,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from mcranker.errors import ConfigError, ModelFileError
-from mcranker.llm.local.model_files import file_mark
-from mcranker.llm.local.vectors import Vector, VectorCache, default_vectors_path
 from mcranker.logs import safe_logger
+from mcranker.retrieval.vectors import Vector, VectorCache, default_vectors_path
 from mcranker.runtime.forks import abandon, renew_in_child
 
 DIMENSIONS = 384
@@ -35,7 +35,7 @@ MAX_THREADS = 8  # more than the physical cores of a usual machine only get in e
 MOST_REMEMBERED = 20_000  # vectors in memory, some 16 MB
 TOGETHER = 16  # new vectors that are written to the disk at once, unless no text is waiting
 
-_log = safe_logger("mcranker.llm.local.encoder")
+_log = safe_logger("mcranker.retrieval.encoder")
 
 
 class Encoded(NamedTuple):
@@ -68,22 +68,20 @@ class Encoder:
         model: the ONNX file.
         tokenizer: its ``tokenizer.json``.
         name: as users name the model, for messages.
-        mark: tells the model from others; None for what is noted of its file.
+        mark: tells the model from others.
 
     Attributes:
         mark: tells vectors of this model, made in this way, from others.
-        users: who share it.
+        users: number of objects that share it.
     """
 
-    def __init__(self, model: Path, tokenizer: Path, name: str, mark: str | None = None) -> None:
-        self.mark = f"{mark or file_mark(model)} {MAX_TOKENS}"
+    def __init__(self, model: Path, tokenizer: Path, name: str, mark: str) -> None:
+        self.mark = f"{mark} {MAX_TOKENS}"
         self.users = 0
         self._files = (model, tokenizer)
         self._name = name
         path = default_vectors_path()
-        self._cache: VectorCache | None = None
-        if path is not None:
-            self._cache = VectorCache(path, encoder=self.mark, dimensions=DIMENSIONS)
+        self._cache = VectorCache(path, encoder=self.mark, dimensions=DIMENSIONS) if path else None
         self._remembered: OrderedDict[str, Vector] = OrderedDict()
         self._begin()
         renew_in_child(self)
@@ -95,7 +93,7 @@ class Encoder:
         self._unwritten: list[tuple[str, Vector]] = []
         self._engine: _Engine | None = None
         self._reader = ThreadPoolExecutor(1, "mcranker-encoder")
-        self._workers = ThreadPoolExecutor(_threads(), "mcranker-encoder")
+        self._workers = ThreadPoolExecutor(usable_threads(), "mcranker-encoder")
 
     def after_fork(self) -> None:
         abandon(self._reader, self._workers, self._engine, self._waiting)
@@ -148,16 +146,12 @@ class Encoder:
                 return
             _encoders.open.pop(self._files[0], None)
         self._workers.shutdown(wait=wait, cancel_futures=True)
+        finish = partial(self._write, close=True)
         try:
-            self._reader.submit(self._finish)
+            self._reader.submit(finish)
         except RuntimeError:  # the interpreter ends: its threads are gone, and none begins
-            self._finish()
+            finish()
         self._reader.shutdown(wait=wait)
-
-    def _finish(self) -> None:
-        self._write()
-        if self._cache is not None:
-            self._cache.close()
 
     def _read_new(self) -> None:
         """Take what is waiting: from the cache, or else to the workers."""
@@ -172,7 +166,7 @@ class Encoder:
             if not unknown:
                 return
             if self._engine is None:
-                self._engine = _Engine.load(*self._files, self._name)
+                self._engine = _Engine(*self._files, self._name)
             for batch in self._engine.batches(unknown):
                 self._workers.submit(self._encode, self._engine, batch)
         except Exception as error:  # noqa: BLE001 - those who wait get it
@@ -196,11 +190,13 @@ class Encoder:
         if write and self._cache is not None:
             self._reader.submit(self._write)
 
-    def _write(self) -> None:
+    def _write(self, *, close: bool = False) -> None:
         with self._lock:
             vectors, self._unwritten = self._unwritten, []
         if vectors and self._cache is not None:
             self._cache.keep(vectors)
+        if close and self._cache is not None:
+            self._cache.close()
 
     def _settle(self, vectors: dict[str, Vector], *, known: bool, seconds: float = 0.0) -> None:
         """Hand vectors out; the first that waits for one is charged its `seconds`."""
@@ -216,10 +212,10 @@ class Encoder:
         with self._lock:
             for text in texts:
                 for call in self._waiting.pop(text, ()):
-                    call.fail(error)
+                    call.wake(error)
 
 
-def encoder_of(model: Path, tokenizer: Path, name: str, mark: str | None = None) -> Encoder:
+def encoder_of(model: Path, tokenizer: Path, name: str, mark: str) -> Encoder:
     """The encoder of a model file, for one more user of those in this process who share it."""
     with _encoders.lock:
         found = _encoders.open.get(model)
@@ -244,23 +240,19 @@ class _Call:
         self.seconds += seconds
         self.missing -= 1
         if not self.missing:
-            self._wake(None)
+            self.wake(None)
 
-    def fail(self, error: Exception) -> None:
-        self._wake(error)
+    def wake(self, error: Exception | None) -> None:
+        def settle() -> None:
+            if self.done.done():
+                return
+            if error is None:
+                self.done.set_result(None)
+            else:
+                self.done.set_exception(error)
 
-    def _wake(self, error: Exception | None) -> None:
         if not self.loop.is_closed():
-            self.loop.call_soon_threadsafe(_set, self.done, error)
-
-
-def _set(done: asyncio.Future[None], error: Exception | None) -> None:
-    if done.done():
-        return
-    if error is None:
-        done.set_result(None)
-    else:
-        done.set_exception(error)
+            self.loop.call_soon_threadsafe(settle)
 
 
 class _Tokens(NamedTuple):
@@ -271,45 +263,19 @@ class _Tokens(NamedTuple):
 class _Engine:
     """The loaded model and its tokenizer."""
 
-    def __init__(self, session: Any, tokenizer: Any) -> None:
-        self._session = session
-        self._tokenizer = tokenizer
-        self._inputs = {each.name for each in session.get_inputs()}
-
-    @classmethod
-    def load(cls, model: Path, tokenizer: Path, name: str) -> _Engine:
-        try:
-            import onnxruntime
-            import tokenizers
-        except ImportError as error:
-            raise ConfigError(
-                f"{name}: the local encoder does not load ({error}); "
-                "pip install --force-reinstall 'mcranker[local]'."
-            ) from error
-        options = onnxruntime.SessionOptions()
-        options.intra_op_num_threads = 1
-        options.inter_op_num_threads = 1
-        options.log_severity_level = 3
-        _log.info("loading %s", model)
-        try:
-            session = onnxruntime.InferenceSession(
-                str(model), options, providers=["CPUExecutionProvider"]
-            )
-            words = tokenizers.Tokenizer.from_file(str(tokenizer))
-        except Exception as error:
-            raise ModelFileError(
-                f"{str(model)!r} and its tokenizer cannot be loaded ({error}): a file is broken. "
-                f"Delete both and run: mcranker models download {name.removeprefix('local:')}",
-                model=name,
-            ) from error
-        words.no_padding()
-        words.enable_truncation(MAX_TOKENS)
-        return cls(session, words)
+    def __init__(self, model: Path, tokenizer: Path, name: str) -> None:
+        self._session, self._tokenizer = _load(model, tokenizer, name)
+        self._inputs = {each.name for each in self._session.get_inputs()}
 
     def batches(self, texts: Sequence[str]) -> Iterator[list[_Tokens]]:
         """The texts, longest first, in batches of at most `MAX_TOKENS` tokens with padding."""
-        # One by one: many at once would start threads, which a fork does not survive.
-        read = [_Tokens(text, self._tokenizer.encode(_readable(text)).ids) for text in texts]
+        # Without lone surrogates, which the tokenizer refuses, and one by one: many at once would
+        # start threads, which a fork does not survive.
+        readable = (text[:MAX_CHARACTERS].encode("utf-8", "replace").decode() for text in texts)
+        read = [
+            _Tokens(text, self._tokenizer.encode(each).ids)
+            for text, each in zip(texts, readable, strict=True)
+        ]
         batch: list[_Tokens] = []
         for each in sorted(read, key=lambda each: -len(each.ids)):
             if batch and len(batch[0].ids) * (len(batch) + 1) > MAX_TOKENS:
@@ -339,6 +305,36 @@ class _Engine:
         ]
 
 
+def _load(model: Path, tokenizer: Path, name: str) -> tuple[Any, Any]:
+    """Return onnxruntime's session and the tokenizer, which cuts at `MAX_TOKENS`."""
+    try:
+        import onnxruntime
+        import tokenizers
+    except ImportError as error:
+        raise ConfigError(
+            f"{name}: the local encoder does not load ({error}); "
+            "pip install --force-reinstall 'mcranker[local]'."
+        ) from error
+    options = onnxruntime.SessionOptions()
+    options.intra_op_num_threads = options.inter_op_num_threads = 1
+    options.log_severity_level = 3
+    _log.info("loading %s", model)
+    try:
+        session = onnxruntime.InferenceSession(
+            str(model), options, providers=["CPUExecutionProvider"]
+        )
+        words = tokenizers.Tokenizer.from_file(str(tokenizer))
+    except Exception as error:
+        raise ModelFileError(
+            f"{str(model)!r} and its tokenizer cannot be loaded ({error}): a file is broken. "
+            f"Delete both and run: mcranker models download {name.removeprefix('local:')}",
+            model=name,
+        ) from error
+    words.no_padding()
+    words.enable_truncation(MAX_TOKENS)
+    return session, words
+
+
 class _Encoders:
     """The encoders of this process, by the path of their model."""
 
@@ -354,11 +350,7 @@ class _Encoders:
 _encoders = _Encoders()
 
 
-def _readable(text: str) -> str:
-    """Return the text without lone surrogates, which the tokenizer refuses."""
-    return text[:MAX_CHARACTERS].encode("utf-8", "replace").decode("utf-8")
-
-
-def _threads() -> int:
+def usable_threads() -> int:
+    """Return the cores that this process may use, `MAX_THREADS` at most."""
     usable = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count()
     return max(1, min(usable or 1, MAX_THREADS))

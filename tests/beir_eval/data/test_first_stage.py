@@ -1,11 +1,11 @@
-"""First stages: settings, what is kept, somebody else's run, and the published figures."""
+"""First stages: settings, what is kept, runs from elsewhere, and the published figures."""
 
 from __future__ import annotations
 
 import importlib.metadata
 import math
 import os
-from collections.abc import Iterator, Mapping, ValuesView
+from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -15,16 +15,15 @@ import pytest
 from beir_eval import (
     Dataset,
     Document,
-    ExtraMissing,
     RunError,
     SettingError,
     evaluate,
     load,
     retrieve,
 )
-from beir_eval.retrieval import bm25
-from beir_eval.retrieval.first_stage import FirstStage, find
-from beir_eval.retrieval.lucene import Lucene
+from beir_eval.data.first_stage import FirstStage, find
+from mcranker.retrieval import bm25
+from mcranker.retrieval.lucene import Lucene
 
 PETS = {"d1": "The cat sat", "d2": "cat, cat and dog", "d3": "A bird"}
 
@@ -43,9 +42,7 @@ def test_title_and_text_are_searched_and_every_query_has_its_list() -> None:
         qrels={},
         description="",
     )
-
     run = retrieve(pets, depth=5)
-
     assert list(run) == ["q2", "q3", "q1"]
     assert [doc_id for doc_id, _ in run["q2"]] == ["d1"]
     assert [doc_id for doc_id, _ in run["q3"]] == ["d1"]
@@ -81,7 +78,6 @@ def test_notes_for_run_folders() -> None:
     usual = FirstStage().note()
     lucene = FirstStage("pyserini", k1=1.2, index="prebuilt").note()
     file = FirstStage("file", run=Path("/somewhere/else/splade.v3.trec")).note()
-
     assert (usual.name, usual.settings) == ("BM25", {"engine": "bm25s", "k1": 0.9, "b": 0.4})
     assert lucene.name == "BM25 (Lucene)"
     assert lucene.settings == {
@@ -129,31 +125,15 @@ def test_an_index_is_built_once_whatever_is_asked_of_it(
     pets: Dataset, builds: list[int], tmp_path: Path
 ) -> None:
     others = replace(pets, queries={"q9": "dog"})
-
     first = find(pets, FirstStage(), cache=tmp_path)
     runs = [
         find(pets, FirstStage(), cache=tmp_path),
         find(pets, FirstStage(depth=1), cache=tmp_path),
         find(others, FirstStage(), cache=tmp_path),
     ]
-
     assert first == retrieve(pets)
     assert runs == [first, retrieve(pets, 1), retrieve(others)]
     assert len(builds) == 1 + 3  # one with the cache, and one for each of the others
-
-
-@pytest.mark.parametrize(
-    "stage", [FirstStage(k1=1.2), FirstStage(b=0.75)], ids=["other k1", "other b"]
-)
-def test_other_settings_make_another_index(
-    pets: Dataset, builds: list[int], tmp_path: Path, stage: FirstStage
-) -> None:
-    usual = find(pets, FirstStage(), cache=tmp_path)
-
-    other = find(pets, stage, cache=tmp_path)
-
-    assert len(builds) == 2
-    assert other != usual
 
 
 def test_another_corpus_or_another_version_makes_another_index(
@@ -161,10 +141,9 @@ def test_another_corpus_or_another_version_makes_another_index(
 ) -> None:
     changed = {**pets.corpus, "d3": Document("d3", "A", "fish")}
     find(pets, FirstStage(), cache=tmp_path)
-
     assert find(replace(pets, corpus=changed), FirstStage(), cache=tmp_path)["q2"] == []
     assert len(builds) == 2
-    monkeypatch.setattr(bm25, "_version", lambda package: f"{package} of tomorrow")
+    monkeypatch.setattr(importlib.metadata, "version", lambda package: f"{package} of tomorrow")
     find(pets, FirstStage(), cache=tmp_path)
     assert len(builds) == 3
 
@@ -176,7 +155,6 @@ def test_a_damaged_index_and_a_damaged_run_are_made_again(
     for name in ("run.json", "data.npy"):
         (file,) = tmp_path.rglob(name)
         file.write_bytes(file.read_bytes()[:-1] + b"x")
-
     assert find(pets, FirstStage(), cache=tmp_path) == run
     assert len(builds) == 2
     assert "run.json was changed" in caplog.text
@@ -185,72 +163,7 @@ def test_a_damaged_index_and_a_damaged_run_are_made_again(
     assert len(builds) == 2  # what replaced it is whole
 
 
-def test_without_a_place_to_keep_it_the_run_is_there_all_the_same(
-    pets: Dataset, tmp_path: Path, caplog: pytest.LogCaptureFixture
-) -> None:
-    blocked = tmp_path / "file"
-    blocked.write_text("no folder")
-
-    assert find(pets, FirstStage(), cache=blocked) == retrieve(pets)
-    assert caplog.text.count("set MCRANKER_CACHE") == 2  # for the index, and for the run
-
-
-def test_true_means_the_users_cache_folder(
-    pets: Dataset, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setenv("MCRANKER_CACHE", str(tmp_path))
-
-    find(pets, FirstStage(), cache=False)
-    assert list(tmp_path.iterdir()) == []
-    find(pets, FirstStage(), cache=True)
-    assert {each.name for each in (tmp_path / "first_stage").iterdir()} == {"bm25s", "runs"}
-
-
-class Read(Mapping[str, Document]):
-    """A corpus that counts how often it is gone through, and is never asked for one document."""
-
-    def __init__(self, documents: Mapping[str, Document]) -> None:
-        self.documents, self.times = documents, 0
-
-    def __getitem__(self, doc_id: str) -> Document:
-        raise AssertionError(f"asked for {doc_id}")
-
-    def __iter__(self) -> Iterator[str]:
-        raise AssertionError("asked for all ids")
-
-    def __len__(self) -> int:
-        return len(self.documents)
-
-    def values(self) -> ValuesView[Document]:
-        self.times += 1
-        return self.documents.values()
-
-
-def test_a_corpus_on_disk_is_read_as_seldom_as_possible(pets: Dataset, tmp_path: Path) -> None:
-    corpus = Read(pets.corpus)
-    stored = replace(pets, corpus=corpus)
-
-    find(stored, FirstStage())
-    assert corpus.times == 1
-    find(stored, FirstStage(), cache=tmp_path)
-    assert corpus.times == 1 + 2  # what it holds, and the index
-    find(stored, FirstStage(depth=1), cache=tmp_path)
-    assert corpus.times == 3 + 1  # what it holds
-
-
-def test_a_missing_extra_is_told_with_a_cache_as_well(
-    pets: Dataset, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    def gone(package: str) -> str:
-        raise importlib.metadata.PackageNotFoundError(package)
-
-    monkeypatch.setattr(importlib.metadata, "version", gone)
-
-    with pytest.raises(ExtraMissing, match=r"'bm25s'"):
-        find(pets, FirstStage(), cache=tmp_path)
-
-
-# --- somebody else's run
+# --- runs from elsewhere
 
 
 def run_file(folder: Path, *lines: str) -> FirstStage:
@@ -269,16 +182,13 @@ def test_a_run_is_cut_at_the_depth_and_keeps_its_scores(
         "q1 Q0 d1 2 -1.25 t",
         "q1 Q0 d9 3 -7 t",  # below the depth, so that it does not matter that it is unknown
     )
-
     run = find(pets, stage)
-
     assert list(run.items()) == [("q1", [("d3", -0.5), ("d1", -1.25)]), ("q2", [])]
     assert "1 of 2 queries are not in this run, e.g. 'q2'" in caplog.text
 
 
 def test_a_run_with_an_unknown_document_is_refused(pets: Dataset, tmp_path: Path) -> None:
     stage = run_file(tmp_path, "q2 Q0 d8 1 5 t", "q1 Q0 d1 1 5 t", "q1 Q0 d9 2 4 t")
-
     with pytest.raises(RunError, match=r"other\.trec: document 'd9' of query 'q1' is not in the c"):
         find(pets, stage)
 
@@ -295,7 +205,6 @@ def test_a_prebuilt_index_needs_a_known_data_set(
 ) -> None:
     lucene = Lucene(jar=Path("anserini.jar"), java_home=Path("java"))
     monkeypatch.setattr(Lucene, "here", lambda: lucene)
-
     with pytest.raises(SettingError, match=r"no prebuilt index is known for the data set 'pets'"):
         find(pets, FirstStage("pyserini", index="prebuilt"))
 
@@ -305,10 +214,8 @@ def test_a_prebuilt_index_needs_a_known_data_set(
 
 def test_scifact_gives_the_known_figures() -> None:
     dataset = load(scifact_folder())
-
     run = retrieve(dataset, depth=100)
     result = evaluate(run, dataset.qrels, ["nDCG@10", "R@100"])
-
     assert len(dataset.corpus) == 5183
     assert len(dataset.queries) == 300
     assert result.means["nDCG@10"] == pytest.approx(0.6777, abs=5e-4)

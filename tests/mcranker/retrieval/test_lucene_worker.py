@@ -6,11 +6,11 @@ import json
 import sys
 from pathlib import Path
 from types import ModuleType
-from typing import Any, ClassVar
+from typing import Any
 
 import pytest
 
-from beir_eval.retrieval import lucene_worker
+from mcranker.retrieval import lucene_worker
 
 
 class JavaError(Exception):
@@ -73,9 +73,7 @@ def test_the_worker_searches_in_batches(monkeypatch: pytest.MonkeyPatch, tmp_pat
     monkeypatch.setattr(lucene_worker, "BATCH", 2)
     with_java(monkeypatch, JAVA)
     queries = [["q1", "a"], ["q2", "b"], ["q3", "c"]]
-
     outcome = work(tmp_path, **SEARCH, fields=["contents"], queries=queries)
-
     assert outcome == {"run": [[query_id, [["d1", 2.5]]] for query_id, _ in queries]}
 
 
@@ -83,41 +81,8 @@ def test_a_search_that_failed_in_its_thread_is_noticed(
     monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
     with_java(monkeypatch, JAVA)
-
     outcome = work(tmp_path, **SEARCH, fields=["contents"], queries=[["q1", "a"], ["q2", "lost"]])
-
     assert outcome == {"error": "the search for query 'q2' failed", "prebuilt": False}
-
-
-class Indexer:
-    arguments: ClassVar[list[str]] = []
-
-    @classmethod
-    def main(cls, arguments: list[str]) -> None:
-        cls.arguments[:] = arguments
-
-
-class Counter:
-    def __init__(self, index: str) -> None:
-        self.index = index
-
-    def get_total_num_docs(self) -> int:
-        return 3
-
-
-@pytest.mark.parametrize(
-    ("fields", "last"),
-    [(["contents"], ["-threads", "1"]), (["contents", "title"], ["1", "-fields", "title"])],
-)
-def test_the_worker_indexes(
-    monkeypatch: pytest.MonkeyPatch, tmp_path: Path, fields: list[str], last: list[str]
-) -> None:
-    with_java(monkeypatch, {"IndexCollection": Indexer, "SimpleSearcher": Counter})
-
-    outcome = work(tmp_path, task="index", collection="c", index="folder", fields=fields)
-
-    assert outcome == {"documents": 3}
-    assert Indexer.arguments[-len(last) :] == last
 
 
 def test_javas_errors_become_an_outcome(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
@@ -132,6 +97,5 @@ def test_javas_errors_become_an_outcome(monkeypatch: pytest.MonkeyPatch, tmp_pat
     said = "java.io.IOException: No space left on device"
     with_java(monkeypatch, {"SimpleSearcher": Failing, "IndexReaderUtils": Failing})
     search = {**SEARCH, "fields": ["contents"], "queries": []}
-
     assert work(tmp_path, **search) == {"error": said, "prebuilt": False}
     assert work(tmp_path, **search, prebuilt="name") == {"error": said, "prebuilt": True}

@@ -1,4 +1,4 @@
-"""Cache of runs and indexes of the first stage, found again by their inputs.
+"""Cache of runs and indexes, found again by their inputs.
 
     ROOT/KIND/KEY/          one piece of work; it appears whole or not at all
         manifest.json       size and SHA-256 of every other file
@@ -12,41 +12,36 @@ from __future__ import annotations
 import hashlib
 from collections.abc import Callable, Iterable, Mapping
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, TypeAlias
+from typing import Any
 
 import orjson
 
 from mcranker.logs import safe_logger
+from mcranker.paths import cache_root
+from mcranker.retrieval.bm25 import Found
 from personas.io.atomic import replacing_folder
-
-if TYPE_CHECKING:
-    from beir_eval.data.datasets import Document
-
-Found: TypeAlias = dict[str, list[tuple[str, float]]]
-"""Query id -> (document id, score), best first."""
 
 MANIFEST = "manifest.json"
 RUNS = "runs"
 RUN_FILE = "run.json"
 
-_log = safe_logger("mcranker.beir_eval.stored")
+_log = safe_logger("mcranker.retrieval.cache")
 
 
 def default_store() -> Path:
     """Return the cache's folder: ``first_stage`` in MCRANKER_CACHE or the user's cache folder."""
-    from mcranker.llm.local.model_files import cache_folder
-
-    return cache_folder().parent / "first_stage"
+    return cache_root() / "first_stage"
 
 
-def corpus_digest(documents: Iterable[Document]) -> str:
-    """Return SHA-256 over ids, titles and texts in their order; one pass, nothing is held."""
-    return _digest((document.id, document.title, document.text) for document in documents)
-
-
-def queries_digest(queries: Mapping[str, str]) -> str:
-    """SHA-256 over ids and texts in their order."""
-    return _digest(queries.items())
+def digest_of(rows: Iterable[tuple[str, ...]]) -> str:
+    """Return SHA-256 over rows of texts in their order; one pass, nothing is held."""
+    digest = hashlib.sha256()
+    for row in rows:
+        texts = [text.encode("utf-8", "surrogatepass") for text in row]
+        # With the lengths in front, no text can run over into the next one.
+        lengths = b"".join(len(text).to_bytes(8, "big") for text in texts)
+        digest.update(lengths + b"".join(texts))
+    return digest.hexdigest()
 
 
 def key_of(parts: Mapping[str, Any]) -> str:
@@ -81,7 +76,12 @@ def keep(root: Path, kind: str, key: str, write: Callable[[Path], None]) -> Path
         # Another process may be first; what it keeps may be in use already.
         with replacing_folder(target, unless=lambda: find(root, kind, key) is not None) as folder:
             write(folder)
-            _seal(folder)
+            files = {
+                path.relative_to(folder).as_posix(): [path.stat().st_size, _file_digest(path)]
+                for path in sorted(folder.rglob("*"))
+                if path.is_file()
+            }
+            (folder / MANIFEST).write_bytes(orjson.dumps({"version": 1, "files": files}))
     except OSError as failure:
         _log.warning(
             "cannot keep this work under %s (%s), so it is done again next time; make room, or "
@@ -114,25 +114,6 @@ def keep_run(root: Path, key: str, run: Found) -> None:
         (folder / RUN_FILE).write_bytes(orjson.dumps(list(run.items())))
 
     keep(root, RUNS, key, write)
-
-
-def _digest(rows: Iterable[tuple[str, ...]]) -> str:
-    digest = hashlib.sha256()
-    for row in rows:
-        texts = [text.encode("utf-8", "surrogatepass") for text in row]
-        # With the lengths in front, no text can run over into the next one.
-        lengths = b"".join(len(text).to_bytes(8, "big") for text in texts)
-        digest.update(lengths + b"".join(texts))
-    return digest.hexdigest()
-
-
-def _seal(folder: Path) -> None:
-    files = {
-        path.relative_to(folder).as_posix(): [path.stat().st_size, _file_digest(path)]
-        for path in sorted(folder.rglob("*"))
-        if path.is_file()
-    }
-    (folder / MANIFEST).write_bytes(orjson.dumps({"version": 1, "files": files}))
 
 
 def _fault(folder: Path) -> str:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
 import tempfile
 import time
@@ -9,26 +10,26 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
-from typing import TYPE_CHECKING, Literal, TypeAlias, get_args
+from typing import TYPE_CHECKING, Any, Literal, TypeAlias, get_args
 
 from beir_eval.errors import SettingError
-from beir_eval.retrieval import cache as stored
-from beir_eval.retrieval.bm25 import BM25, check_depth, check_k1_and_b, versions
+from beir_eval.ranges import check_number, check_whole
 from mcranker.errors import RunError
 from mcranker.logs import safe_logger
+from mcranker.retrieval import cache as stored
+from mcranker.retrieval.bm25 import BM25, Found, versions
+from mcranker.retrieval.lucene import Lucene, LuceneBM25
 from mcranker.trec import read_trec
 
 if TYPE_CHECKING:
     from beir_eval.data.datasets import Dataset, Document
     from beir_eval.experiment.run_folder import FirstStageNote
-    from beir_eval.retrieval.lucene import Lucene
 
 Engine: TypeAlias = Literal["bm25s", "pyserini", "file"]
 Index: TypeAlias = Literal["corpus", "prebuilt"]
 Fields: TypeAlias = Literal["flat", "multifield"]
-
-Found: TypeAlias = dict[str, list[tuple[str, float]]]
-"""Query id -> (document id, score), best first."""
+DEEPEST = 2**31 - 1
+"""Documents a query, at most: Lucene takes no more."""
 
 _log = safe_logger("mcranker.beir_eval.first_stage")
 
@@ -73,8 +74,9 @@ class FirstStage:
                 raise SettingError(
                     f"{name}={value!r} is unknown; give {' or '.join(map(repr, known))}"
                 )
-        check_depth(self.depth)
-        check_k1_and_b(self.k1, self.b)
+        check_whole("depth", self.depth, 1, DEEPEST)
+        check_number("k1", self.k1, 0, example=0.9)
+        check_number("b", self.b, 0, 1, example=0.4)
         if self.engine == "file" and self.run is None:
             raise SettingError("engine='file' needs a run; give run= the path of a TREC run")
         if self.engine != "file" and self.run is not None:
@@ -95,30 +97,17 @@ class FirstStage:
         if self.run is not None:
             path = Path(self.run)
             return FirstStageNote(name=path.stem, settings={"engine": "file", "run": path.name})
-        if self.engine == "bm25s":
-            return FirstStageNote(
-                name="BM25",
-                settings={"engine": "bm25s", "k1": self.k1, "b": self.b},
-                versions=_versions("bm25s"),
+        name = "BM25"
+        settings: dict[str, Any] = {"engine": self.engine, "k1": self.k1, "b": self.b}
+        if self.engine == "pyserini":
+            name, settings = (
+                "BM25 (Lucene)",
+                {**settings, "index": self.index, "fields": self.fields},
             )
-        return FirstStageNote(
-            name="BM25 (Lucene)",
-            settings={
-                "engine": "pyserini",
-                "k1": self.k1,
-                "b": self.b,
-                "index": self.index,
-                "fields": self.fields,
-            },
-            versions=_versions("pyserini"),
-        )
-
-
-def _versions(package: str) -> dict[str, str]:
-    try:
-        return {package: version(package)}
-    except PackageNotFoundError:
-        return {}
+        versions: dict[str, str] = {}
+        with contextlib.suppress(PackageNotFoundError):
+            versions[self.engine] = version(self.engine)
+        return FirstStageNote(name=name, settings=settings, versions=versions)
 
 
 def find(dataset: Dataset, stage: FirstStage, *, cache: Path | bool | None = None) -> Found:
@@ -132,7 +121,7 @@ def find(dataset: Dataset, stage: FirstStage, *, cache: Path | bool | None = Non
         stage: how.
         cache: folder where indexes and runs are kept and found again, by the content of corpus
             and queries, the settings, and the engine's version; True for
-            `beir_eval.retrieval.cache.default_store`, None or False for no folder. A run file is
+            `mcranker.retrieval.cache.default_store`, None or False for no folder. A run file is
             read again each time.
 
     Raises:
@@ -140,162 +129,111 @@ def find(dataset: Dataset, stage: FirstStage, *, cache: Path | bool | None = Non
         RunError: the run file cannot be read, has a document that is not in the corpus, or none
             of the queries; or Lucene failed.
         DatasetError: the corpus cannot be read from disk.
-        ExtraMissing: a package of the engine is not installed.
+        mcranker.errors.ConfigError: a package of the engine is not installed.
     """
     if stage.run is not None:
         return _from_file(dataset, stage, Path(stage.run))
     root = stored.default_store() if cache is True else cache or None
     started = time.perf_counter()
-    if stage.engine == "pyserini":
-        from beir_eval.retrieval.lucene import Lucene
-
-        search: _Search = _LuceneSearch(dataset, stage, root, Lucene.here())
-    else:
-        search = _Search(dataset, stage, root)
-    if root is None:
-        run = search.run("")
-    else:
-        index_key = search.index_key()
-        run_key = stored.key_of(
+    lucene = Lucene.here() if stage.engine == "pyserini" else None
+    prebuilt = _prebuilt(dataset, stage.fields) if stage.index == "prebuilt" else ""
+    index_key = run_key = ""
+    run = None
+    if root is not None:
+        bm25 = {"k1": float(stage.k1), "b": float(stage.b)}
+        index_key = stored.key_of(
             {
-                "index": index_key,
-                "queries": stored.queries_digest(dataset.queries),
-                "depth": stage.depth,
-                "k1": float(stage.k1),
-                "b": float(stage.b),
+                **(
+                    {"engine": lucene.jar.name, "fields": stage.fields}
+                    if lucene is not None
+                    else {"engine": "bm25s", **bm25, **versions()}
+                ),
+                **(
+                    {"prebuilt": prebuilt}
+                    if prebuilt
+                    else {"corpus": stored.digest_of(_documents(dataset))}
+                ),
             }
         )
-        kept = stored.kept_run(root, run_key)
-        run = search.run(index_key) if kept is None else kept
-        if kept is None:
+        queries = stored.digest_of(dataset.queries.items())
+        run_key = stored.key_of(
+            {"index": index_key, "queries": queries, "depth": stage.depth, **bm25}
+        )
+        run = stored.kept_run(root, run_key)
+    if run is not None:
+        _log.info("%s: these queries were searched before; their run was kept", dataset.name)
+    else:
+        with tempfile.TemporaryDirectory(prefix="mcranker-index-") as scratch:
+            retriever = (
+                _bm25(dataset, stage, root, index_key)
+                if lucene is None
+                else LuceneBM25(
+                    lucene,
+                    prebuilt
+                    or _lucene_index(dataset, stage, lucene, root, index_key, Path(scratch)),
+                    stage.k1,
+                    stage.b,
+                    stage.fields,
+                )
+            )
+            run = retriever.retrieve(dataset.queries, stage.depth)
+        if root is not None:
             stored.keep_run(root, run_key, run)
-        else:
-            _log.info("%s: these queries were searched before; their run was kept", dataset.name)
-    if stage.index == "prebuilt":
+    if prebuilt:
         _check_documents(run, dataset, f"the prebuilt index of {dataset.name}")
-    _log.info(
-        "found documents in %s for %d queries in %.2f s",
-        dataset.name,
-        len(run),
-        time.perf_counter() - started,
-    )
+    seconds = time.perf_counter() - started
+    _log.info("found documents in %s for %d queries in %.2f s", dataset.name, len(run), seconds)
     return run
 
 
 def retrieve(dataset: Dataset, depth: int = 100, *, k1: float = 0.9, b: float = 0.4) -> Found:
     """BM25 run for all queries of `dataset`, in their order; title and text are searched as one.
 
-    A query that finds nothing has an empty list. The defaults are those of the paper's first
-    stage (BM25 of Anserini). Nothing is kept on disk; see `find`.
+    The defaults are those of the paper's first stage (BM25 of Anserini). Nothing is kept on disk.
 
     Raises:
-        SettingError: `depth` is below 1, or `k1` or `b` is out of its range.
-        ExtraMissing: bm25s or PyStemmer is not installed.
+        SettingError, mcranker.errors.ConfigError: as `find`.
     """
     return find(dataset, FirstStage(depth=depth, k1=k1, b=b))
 
 
-@dataclass(frozen=True, slots=True)
-class _Search:
-    """A search by bm25s; `root` is where its index is kept, or None."""
-
-    dataset: Dataset
-    stage: FirstStage
-    root: Path | None
-
-    def index_key(self) -> str:
-        parts = {"engine": "bm25s", "k1": float(self.stage.k1), "b": float(self.stage.b)}
-        return stored.key_of({**parts, **versions(), "corpus": self._corpus()})
-
-    def run(self, index_key: str) -> Found:
-        index, depth = self._index(index_key), self.stage.depth
-        return {
-            query_id: index.search(text, depth) for query_id, text in self.dataset.queries.items()
-        }
-
-    def _corpus(self) -> str:
-        return stored.corpus_digest(self.dataset.corpus.values())
-
-    def _index(self, key: str) -> BM25:
-        kept = stored.find(self.root, "bm25s", key) if self.root else None
-        if kept is not None:
-            return BM25.load(kept)
-        index = BM25(self._texts(), k1=self.stage.k1, b=self.stage.b)
-        if self.root:
-            stored.keep(self.root, "bm25s", key, index.save)
-        return index
-
-    def _texts(self) -> Iterator[tuple[str, str]]:
-        for document in self.dataset.corpus.values():
-            yield document.id, f"{document.title} {document.text}"
+def _bm25(dataset: Dataset, stage: FirstStage, root: Path | None, key: str) -> BM25:
+    kept = stored.find(root, "bm25s", key) if root else None
+    if kept is not None:
+        return BM25.load(kept)
+    texts = ((doc_id, f"{title} {text}") for doc_id, title, text in _documents(dataset))
+    index = BM25(texts, k1=stage.k1, b=stage.b)
+    if root:
+        stored.keep(root, "bm25s", key, index.save)
+    return index
 
 
-@dataclass(frozen=True, slots=True)
-class _LuceneSearch(_Search):
-    """A search by Lucene."""
+def _lucene_index(
+    dataset: Dataset, stage: FirstStage, lucene: Lucene, root: Path | None, key: str, scratch: Path
+) -> Path:
+    def make(folder: Path) -> None:
+        lucene.index(_documents(dataset), folder, fields=stage.fields)
 
-    lucene: Lucene
+    found = root and (stored.find(root, "lucene", key) or stored.keep(root, "lucene", key, make))
+    if not found:
+        make(scratch)
+    return found or scratch
 
-    def index_key(self) -> str:
-        prebuilt = self._prebuilt()
-        return stored.key_of(
-            {
-                "engine": self.lucene.jar.name,
-                "fields": self.stage.fields,
-                **({"prebuilt": prebuilt} if prebuilt else {"corpus": self._corpus()}),
-            }
+
+def _documents(dataset: Dataset) -> Iterator[tuple[str, str, str]]:
+    return ((each.id, each.title, each.text) for each in dataset.corpus.values())
+
+
+def _prebuilt(dataset: Dataset, fields: str) -> str:
+    """Name of pyserini's index of the data set."""
+    from beir_eval.data.catalogue import known
+
+    entry = known(dataset.paper or dataset.name)
+    if entry is None:
+        raise SettingError(
+            f"no prebuilt index is known for the data set {dataset.name!r}; take index='corpus'"
         )
-
-    def run(self, index_key: str) -> Found:
-        prebuilt = self._prebuilt()
-        if prebuilt:
-            return self._found_in(prebuilt)
-        kept = self._kept_index(index_key)
-        if kept is not None:
-            return self._found_in(kept)
-        with tempfile.TemporaryDirectory(prefix="mcranker-index-") as folder:
-            self._make_index(Path(folder))
-            return self._found_in(Path(folder))
-
-    def _kept_index(self, key: str) -> Path | None:
-        if self.root is None:
-            return None
-        kept = stored.find(self.root, "lucene", key)
-        return kept or stored.keep(self.root, "lucene", key, self._make_index)
-
-    def _make_index(self, folder: Path) -> None:
-        started = time.perf_counter()
-        self.lucene.index(self.dataset.corpus.values(), folder, fields=self.stage.fields)
-        _log.info(
-            "indexed %d documents with Lucene in %.2f s",
-            len(self.dataset.corpus),
-            time.perf_counter() - started,
-        )
-
-    def _found_in(self, index: Path | str) -> Found:
-        stage = self.stage
-        return self.lucene.search(
-            self.dataset.queries,
-            index,
-            depth=stage.depth,
-            k1=stage.k1,
-            b=stage.b,
-            fields=stage.fields,
-        )
-
-    def _prebuilt(self) -> str:
-        """Name of the prebuilt index; empty if the corpus is to be indexed."""
-        if self.stage.index == "corpus":
-            return ""
-        from beir_eval.data.catalogue import known
-
-        entry = known(self.dataset.paper or self.dataset.name)
-        if entry is None:
-            raise SettingError(
-                f"no prebuilt index is known for the data set {self.dataset.name!r}; "
-                "take index='corpus'"
-            )
-        return f"{entry.prebuilt.removesuffix('.flat')}.{self.stage.fields}"
+    return f"{entry.prebuilt.removesuffix('.flat')}.{fields}"
 
 
 def _from_file(dataset: Dataset, stage: FirstStage, path: Path) -> Found:

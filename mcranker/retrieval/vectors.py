@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 import sqlite3
 import threading
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from hashlib import blake2b
 from pathlib import Path
 from typing import NamedTuple
@@ -13,8 +13,8 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from mcranker.llm.local.model_files import cache_folder
 from mcranker.logs import safe_logger
+from mcranker.paths import cache_root
 from mcranker.runtime.forks import abandon, renew_in_child
 
 MOST_VECTORS = 500_000
@@ -35,7 +35,7 @@ CREATE TABLE IF NOT EXISTS vectors (
 """
 _UNIT = 0.01  # how far from 1 the length of a sound vector may be; rounding is a tenth of that
 
-_log = safe_logger("mcranker.llm.local.vectors")
+_log = safe_logger("mcranker.retrieval.vectors")
 
 
 class Vector(NamedTuple):
@@ -59,14 +59,14 @@ def default_vectors_path() -> Path | None:
     named = os.environ.get("MCRANKER_VECTORS", "").strip()
     if named.lower() in {"none", "off"}:
         return None
-    return Path(named).expanduser() if named else cache_folder().parent / "vectors.sqlite"
+    return Path(named).expanduser() if named else cache_root() / "vectors.sqlite"
 
 
 class VectorCache:
     """Vectors by their text, for one encoder; for any number of threads and processes.
 
-    It is a cache: a file that cannot be used, or a vector in it that is damaged, is told in a
-    warning, once, and does without.
+    It is a cache: a file that cannot be used is reported once, in a warning, and left alone; a
+    damaged vector counts as absent.
 
     Args:
         path: the file; it is made where there is none.
@@ -95,35 +95,39 @@ class VectorCache:
     def find(self, texts: Sequence[str]) -> dict[str, Vector]:
         """Return text -> vector for stored texts. Blocks."""
         found: dict[str, Vector] = {}
-        with self._lock:
-            keys = {self._key(text): text for text in texts}
-            try:
-                for key, tokens, blob in self._rows(list(keys)):
+        text_of = {self._key(text): text for text in texts}
+        keys = list(text_of)
+
+        def read(connection: sqlite3.Connection) -> None:
+            for start in range(0, len(keys), PLACES):
+                part = keys[start : start + PLACES]
+                places = ", ".join("?" * len(part))
+                query = f"SELECT key, tokens, vector FROM vectors WHERE key IN ({places})"  # noqa: S608
+                for key, tokens, blob in connection.execute(query, part):
                     vector = self._vector(tokens, blob)
                     if vector is not None:
-                        found[keys[key]] = vector
-            except (sqlite3.Error, OSError) as error:
-                self._give_up(error)
+                        found[text_of[key]] = vector
+
+        self._use(read)
         return found
 
     def keep(self, vectors: Iterable[tuple[str, Vector]]) -> None:
-        """Keep vectors of texts; those that are here already stay as they are. Blocks."""
+        """Keep vectors of texts. Blocks."""
         rows = [
             (self._key(text), vector.tokens, vector.values.tobytes()) for text, vector in vectors
         ]
-        with self._lock:
-            try:
-                connection = self._open()
-                if connection is None:
-                    return
-                with connection:
-                    connection.executemany(
-                        "INSERT OR REPLACE INTO vectors (key, tokens, vector) VALUES (?, ?, ?)",
-                        rows,
-                    )
-                    self._prune(connection)
-            except (sqlite3.Error, OSError) as error:
-                self._give_up(error)
+
+        def write(connection: sqlite3.Connection) -> None:
+            with connection:
+                connection.executemany(
+                    "INSERT OR REPLACE INTO vectors (key, tokens, vector) VALUES (?, ?, ?)", rows
+                )
+                ((lowest, highest),) = connection.execute("SELECT min(id), max(id) FROM vectors")
+                if lowest is not None and highest - lowest >= self._most:
+                    oldest = highest - self._most + self._most // 10
+                    connection.execute("DELETE FROM vectors WHERE id <= ?", (oldest,))
+
+        self._use(write)
 
     def close(self) -> None:
         """Close the file; the next use opens it again."""
@@ -132,15 +136,9 @@ class VectorCache:
             if connection is not None:
                 connection.close()
 
-    def _rows(self, keys: Sequence[bytes]) -> Iterable[tuple[bytes, int, bytes]]:
-        connection = self._open()
-        if connection is None:
-            return
-        for start in range(0, len(keys), PLACES):
-            part = keys[start : start + PLACES]
-            places = ", ".join("?" * len(part))
-            query = f"SELECT key, tokens, vector FROM vectors WHERE key IN ({places})"  # noqa: S608
-            yield from connection.execute(query, part)
+    def _key(self, text: str) -> bytes:
+        read = text.encode("utf-8", "surrogatepass")
+        return blake2b(read, digest_size=16, key=self._salt).digest()
 
     def _vector(self, tokens: object, blob: object) -> Vector | None:
         if not isinstance(blob, bytes) or len(blob) != self._bytes or not isinstance(tokens, int):
@@ -149,39 +147,30 @@ class VectorCache:
         length = float(np.linalg.norm(values.astype(np.float32)))
         return Vector(values, tokens) if abs(length - 1.0) <= _UNIT else None
 
-    def _key(self, text: str) -> bytes:
-        read = text.encode("utf-8", "surrogatepass")
-        return blake2b(read, digest_size=16, key=self._salt).digest()
-
-    def _prune(self, connection: sqlite3.Connection) -> None:
-        ((lowest, highest),) = connection.execute("SELECT min(id), max(id) FROM vectors")
-        if lowest is not None and highest - lowest >= self._most:
-            oldest = highest - self._most + self._most // 10
-            connection.execute("DELETE FROM vectors WHERE id <= ?", (oldest,))
-
-    def _open(self) -> sqlite3.Connection | None:
-        if self._connection is None and not self._failed:
-            self.path.parent.mkdir(parents=True, exist_ok=True)
-            connection = sqlite3.connect(self.path, timeout=PATIENCE, check_same_thread=False)
+    def _use(self, work: Callable[[sqlite3.Connection], None]) -> None:
+        """Let `work` use the file, one thread at a time; not at all after a failure."""
+        with self._lock:
+            if self._failed:
+                return
             try:
-                _prepare(connection)
-            except BaseException:
-                connection.close()
-                raise
-            self._connection = connection
-        return self._connection
-
-    def _give_up(self, error: Exception) -> None:
-        self._failed = True
-        connection, self._connection = self._connection, None
-        if connection is not None:
-            connection.close()
-        _log.warning(
-            "the vectors in %r cannot be used (%s), so texts are encoded again; delete the file, "
-            "or name another one by MCRANKER_VECTORS",
-            str(self.path),
-            error,
-        )
+                if self._connection is None:
+                    self.path.parent.mkdir(parents=True, exist_ok=True)
+                    self._connection = sqlite3.connect(
+                        self.path, timeout=PATIENCE, check_same_thread=False
+                    )
+                    _prepare(self._connection)
+                work(self._connection)
+            except (sqlite3.Error, OSError) as error:
+                self._failed = True
+                connection, self._connection = self._connection, None
+                if connection is not None:
+                    connection.close()
+                _log.warning(
+                    "the vectors in %r cannot be used (%s), so texts are encoded again; delete the "
+                    "file, or name another one by MCRANKER_VECTORS",
+                    str(self.path),
+                    error,
+                )
 
 
 def vectors_in(path: Path) -> int:

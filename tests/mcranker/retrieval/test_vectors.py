@@ -6,7 +6,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from mcranker.llm.local.vectors import Vector, VectorCache, default_vectors_path, vectors_in
+from mcranker.retrieval.vectors import Vector, VectorCache, default_vectors_path, vectors_in
 
 DIMENSIONS = 4
 TURNS = 20
@@ -38,14 +38,6 @@ def test_what_was_kept_is_found_again_by_another_cache_of_the_file(path: Path) -
     assert found["one"].values.tolist() == [0.0, 1.0, 0.0, 0.0]
     assert found["one"].tokens == 1
     assert vectors_in(path) == 2
-
-
-def test_texts_of_another_encoder_are_not_found(path: Path) -> None:
-    first, second = cache(path), cache(path, encoder="b")
-    first.keep([("one", vector(1))])
-    assert not second.find(["one"])
-    first.close()
-    second.close()
 
 
 def test_more_texts_than_one_look_up_takes(path: Path) -> None:
@@ -133,7 +125,7 @@ def test_processes_write_at_the_same_time(path: Path) -> None:
     for process in processes:
         process.join(60)
         assert process.exitcode == 0
-    # 0 to 19, 10 to 29 and 20 to 39: what two have written stands there once.
+    # 0 to 19, 10 to 29 and 20 to 39: what two have written is there once.
     assert vectors_in(path) == 40
 
 

@@ -1,6 +1,6 @@
 """The process that Lucene runs in: one job from a file, its outcome to a file.
 
-Started by `beir_eval.retrieval.lucene` as ``python -P lucene_worker.py JOB``, and on its own: it
+Started by `mcranker.retrieval.lucene` as ``python -P lucene_worker.py JOB``, and on its own: it
 imports nothing of this package. The Java machine may end it at any time; then there is no outcome.
 
 A job is a JSON object with ``jar``, ``task``, ``outcome`` (the file for the outcome), and
@@ -11,7 +11,7 @@ A job is a JSON object with ``jar``, ``task``, ``outcome`` (the file for the out
   text, each a list of two), ``depth``, ``k1``, ``b``, ``fields``.
 
 Both have ``threads``. The outcome is ``{"documents": N}``, ``{"run": [[query id, [[document
-id, score], ...]], ...]}``, or ``{"error": TEXT, "prebuilt": whether the index was the trouble}``.
+id, score], ...]], ...]}``, or ``{"error": TEXT, "prebuilt": true if the index was the trouble}``.
 """
 
 from __future__ import annotations
