@@ -4,16 +4,14 @@ from __future__ import annotations
 
 import json
 import logging
-from datetime import UTC, datetime
 from pathlib import Path
 
 import anyio
 import pytest
 
 from mcranker.errors import MCRankerError, RateLimited, RequestRejected
-from mcranker.llm.batch.notes import BatchGroup, BatchNote, BatchNotes
-from mcranker.llm.batch.openai_batches import OpenAIBatches
-from mcranker.llm.batch.protocol import MOST_PAGES
+from mcranker.llm.batch.notes import BatchNotes
+from mcranker.llm.batch.services import MOST_PAGES, OpenAIBatches
 from mcranker.llm.providers.openai_chat import OpenAIChat
 from tests.attack.wire_models import KEY
 from tests.attack.wire_support import TOKEN
@@ -58,13 +56,12 @@ async def test_results_may_be_redirected_nowhere(provider: str, tmp_path: Path) 
         assert len(place.server.jobs) == 1
 
 
-@both
 async def test_a_list_of_batches_without_end(
-    provider: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     assert MOST_PAGES == 1000
-    monkeypatch.setattr(f"mcranker.llm.batch.{provider}_batches.MOST_PAGES", 20)
-    async with workplace(provider, tmp_path) as place:
+    monkeypatch.setattr("mcranker.llm.batch.services.MOST_PAGES", 20)
+    async with workplace("openai", tmp_path) as place:
         batch: Body = {
             "id": "other",
             "status": "in_progress",
@@ -72,16 +69,10 @@ async def test_a_list_of_batches_without_end(
             "created_at": int(place.time.now),
             "request_counts": {"total": 9},
         }
-        if provider == "anthropic":
-            batch["created_at"] = datetime.fromtimestamp(place.time.now, UTC).isoformat()
         page = {"data": [batch], "has_more": True, "last_id": "other"}
         place.server.fail("GET", "/batches", Answer(200, page), times=25)
-        groups = (BatchGroup(stage="score", keys=("a" * 64,)),)
-        note = BatchNote(
-            model="m", endpoint="e", mark="0" * 32, created=place.time.now, groups=groups
-        )
         with anyio.fail_after(60):
-            assert await place.service().find(note, set()) is None
+            assert await place.service().find("0" * 32, place.time.now) is None
         assert len(place.server.faults) == 5
 
 

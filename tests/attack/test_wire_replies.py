@@ -11,8 +11,7 @@ from typing import Any
 import pytest
 
 from mcranker.errors import ContentRefused, ModelError, ServerFailed, UnsupportedCapability
-from mcranker.llm.batch.anthropic_batches import AnthropicBatches
-from mcranker.llm.batch.openai_batches import OpenAIBatches
+from mcranker.llm.batch.services import AnthropicBatches, OpenAIBatches
 from mcranker.llm.chat import ChatReply, ChatRequest, Message, Question, Tag
 from mcranker.llm.providers import token_counts
 from mcranker.llm.providers.anthropic_messages import AnthropicMessages

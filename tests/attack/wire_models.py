@@ -17,14 +17,12 @@ from dataclasses import replace
 from pathlib import Path
 
 from mcranker.errors import ModelError
-from mcranker.llm.batch.anthropic_batches import AnthropicBatches
-from mcranker.llm.batch.openai_batches import OpenAIBatches
-from mcranker.llm.batch.protocol import lines_of
+from mcranker.llm.batch.services import AnthropicBatches, OpenAIBatches, lines_of
 from mcranker.llm.chat import ChatRequest, Message, Question, Tag
+from mcranker.llm.connect import connect
 from mcranker.llm.providers.anthropic_messages import AnthropicMessages
 from mcranker.llm.providers.compatible_http import CompatibleChat
 from mcranker.llm.providers.openai_chat import OpenAIChat
-from mcranker.llm.providers.systemone import SystemOneChat
 
 KEY = "zq7Hd2-very-Secret-0815-Wm"
 """Of no shape that is known, so that it must be taken out by itself."""
@@ -46,11 +44,11 @@ def backend(
         if name == "anthropic":
             return lambda: anthropic.complete(REQUEST), anthropic.aclose
         batches = AnthropicBatches(anthropic)
-        path = "/v1/messages/batches/b/results"
+        path = "v1/messages/batches/b/results"
         return _batch_call(name, batches, path), anthropic.aclose
     url = f"{root}/v1"
     if name == "systemone":
-        system_one = SystemOneChat("m", base_url=url, api_key=KEY, timeout=timeout)
+        system_one = connect("systemone:m", base_url=url, api_key=KEY, timeout=timeout)
         return lambda: system_one.complete(DECISION), system_one.aclose
     if name == "compatible":
         compatible = CompatibleChat("m", base_url=url, api_key=KEY, timeout=timeout)
@@ -58,7 +56,7 @@ def backend(
     model = "gpt-6-luna" if name == "decisions" else "gpt-4.1-mini"
     openai = OpenAIChat(model, api_key=KEY, base_url=url, timeout=timeout)
     if name.startswith("openai "):
-        return _batch_call(name, OpenAIBatches(openai), "/files/f/content"), openai.aclose
+        return _batch_call(name, OpenAIBatches(openai), "files/f/content"), openai.aclose
     request = DECISION if name == "decisions" else REQUEST
     return lambda: openai.complete(request), openai.aclose
 

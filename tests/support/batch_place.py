@@ -15,11 +15,9 @@ import pytest
 from mcranker.errors import (
     MCRankerError,
 )
-from mcranker.llm.batch.anthropic_batches import AnthropicBatches
-from mcranker.llm.batch.batched import Batched
-from mcranker.llm.batch.openai_batches import OpenAIBatches
-from mcranker.llm.batch.protocol import BatchService
-from mcranker.llm.batch.request import BatchTimings
+from mcranker.llm.batch.batched import Batched, BatchTimings
+from mcranker.llm.batch.notes import BatchNotes
+from mcranker.llm.batch.services import AnthropicBatches, BatchService, OpenAIBatches
 from mcranker.llm.chat import ChatModel, ChatReply, ChatRequest, Message, Tag
 from mcranker.llm.ledger.ledger import Ledger
 from mcranker.llm.ledger.request_key import request_key
@@ -79,9 +77,9 @@ class Workplace:
         """A run of its own: it knows of others only what is on disk."""
         return Batched(
             service or self.service(),
-            self.folder,
-            ledger=self.ledger if ledger else None,
-            timings=timings,
+            BatchNotes(self.folder),
+            self.ledger if ledger else None,
+            timings or BatchTimings(),
             sleep=self.time.sleep,
             clock=self.time.clock,
         )

@@ -15,12 +15,10 @@ from mcranker.errors import (
     ServerFailed,
     UnsupportedCapability,
 )
-from mcranker.llm.batch.anthropic_batches import AnthropicBatches
-from mcranker.llm.batch.notes import BatchGroup, BatchNote
-from mcranker.llm.batch.protocol import item_error, lines_of
+from mcranker.llm.batch.services import AnthropicBatches, lines_of
 from mcranker.llm.chat import ChatRequest, Message, ReplySchema, Tag
 from mcranker.llm.providers.anthropic_messages import AnthropicMessages
-from tests.support.batch_server import FakeTime, repeated_anthropic, serve_batches
+from tests.support.batch_server import serve_batches
 from tests.support.loopback import anthropic_message, clean_environment, serve
 
 KEYS = ("a" * 64, "b" * 64)
@@ -71,7 +69,7 @@ async def test_what_goes_over_the_wire() -> None:
         assert status.progress == "in_progress, 2 processing"
         status = await service.check("batch_0")
         # The server names another host; the key must not go there.
-        assert status.results == ("/v1/messages/batches/batch_0/results",)
+        assert status.results == ("v1/messages/batches/batch_0/results",)
         assert (status.ended, status.progress) == (True, "ended, 2 succeeded")
         found = await lines_at(service, status.results[0])
         items = [service.item(json.loads(line)) for line in found]
@@ -88,37 +86,6 @@ def test_a_request_for_probabilities_cannot_be_written() -> None:
     chat = AnthropicMessages("claude-haiku-4-5", api_key="k")
     with pytest.raises(UnsupportedCapability):
         chat.writer()(ChatRequest(messages=REQUEST.messages, tag=Tag("score"), labels=("a", "b")))
-
-
-async def test_a_batch_is_found_by_when_it_was_created_and_its_size() -> None:
-    time = FakeTime()
-    async with serve_batches("anthropic", repeated_anthropic, time) as server:
-        service = batches(server.url)
-        params = service.chat.writer()(REQUEST)
-
-        def new(*keys: str) -> None:
-            server._new([{"custom_id": key, "params": params} for key in keys], {})
-            time.now += 100
-
-        def note(created: float) -> BatchNote:
-            groups = (BatchGroup(stage="score", keys=KEYS),)
-            return BatchNote(model="m", endpoint="e", mark="0" * 32, created=created, groups=groups)
-
-        for keys in (KEYS, ("c", "d"), ("e",), KEYS, ("f", "g"), KEYS[:1], ("h", "i")):
-            new(*keys)
-        since = note(time.start + 150)
-        # The first of two requests since then, less a minute for the clocks, is the second.
-        assert await service.find(since, frozenset()) == "batch_1"
-        assert await service.find(since, {"batch_1"}) == "batch_3"
-        assert await service.find(since, {"batch_1", "batch_3"}) == "batch_4"
-        # One that has ended tells its keys.
-        server.jobs[1].checks = server.jobs[3].checks = 99
-        assert await service.find(since, frozenset()) == "batch_3"
-        server.jobs[3].requests = server.jobs[1].requests
-        assert await service.find(since, frozenset()) == "batch_4"
-        # Later than it can have been.
-        assert await service.find(note(time.start - 1000), frozenset()) is None
-        await service.chat.aclose()
 
 
 def errored(kind: str, message: str = "m") -> dict[str, Any]:
@@ -153,7 +120,7 @@ def test_items(result: Any, fate: str, error: type[ModelError] | None) -> None:
     assert (item.key, item.fate) == ("k1", fate)
     assert (item.body is None) == (error is not None)
     if error is not None:
-        assert type(item_error(item, "batch_7", service.chat.service)) is error
+        assert type(item.error("batch_7", service.chat.service)) is error
 
 
 async def test_results_that_are_not_kept_any_more() -> None:

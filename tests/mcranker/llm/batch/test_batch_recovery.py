@@ -15,7 +15,8 @@ from mcranker.errors import (
     ModelNotFound,
 )
 from mcranker.llm.batch.batched import Batched
-from mcranker.llm.batch.openai_batches import OpenAIBatches
+from mcranker.llm.batch.notes import BatchNotes
+from mcranker.llm.batch.services import OpenAIBatches
 from mcranker.llm.providers.openai_chat import OpenAIChat
 from tests.support.batch_place import (
     SECRET,
@@ -98,12 +99,9 @@ async def test_two_runs_at_once_send_what_they_share_once(provider: str, tmp_pat
         assert place.notes == []
 
 
-@both
-async def test_a_run_killed_between_creation_and_note_finds_its_batch(
-    provider: str, tmp_path: Path
-) -> None:
+async def test_a_run_killed_between_creation_and_note_finds_its_batch(tmp_path: Path) -> None:
     requests = [ask(f"p{i}") for i in range(3)]
-    async with workplace(provider, tmp_path) as place:
+    async with workplace("openai", tmp_path) as place:
         for size in (3, 2):  # of other programs, before
             place.server._new([{}] * size, {})
             place.time.now += 7200
@@ -133,11 +131,8 @@ async def test_an_intention_that_came_to_nothing_is_given_up_after_a_while(
         assert place.notes == []
 
 
-@both
-async def test_a_creation_whose_answer_was_lost_is_not_repeated(
-    provider: str, tmp_path: Path
-) -> None:
-    async with workplace(provider, tmp_path) as place:
+async def test_a_creation_whose_answer_was_lost_is_not_repeated(tmp_path: Path) -> None:
+    async with workplace("openai", tmp_path) as place:
         place.server.fail("POST", "/batches", Drop(), after=True)
         model = place.model()
         with pytest.raises(ConnectionFailed):  # it has never been reached before
@@ -237,7 +232,8 @@ async def test_a_server_that_was_never_there(tmp_path: Path) -> None:
     time, folder = FakeTime(), tmp_path / "batches"
     with deaf_port() as port:
         chat = OpenAIChat("gpt-4.1", api_key="k", base_url=f"http://127.0.0.1:{port}/v1")
-        model = Batched(OpenAIBatches(chat), folder, sleep=time.sleep, clock=time.clock)
+        notes = BatchNotes(folder)
+        model = Batched(OpenAIBatches(chat), notes, sleep=time.sleep, clock=time.clock)
         with pytest.raises(ConnectionFailed):
             await model.complete(ask("p"))
         await model.aclose()

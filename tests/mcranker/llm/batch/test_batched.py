@@ -14,8 +14,7 @@ from mcranker.errors import (
     ModelTimeout,
     UnsupportedCapability,
 )
-from mcranker.llm.batch.batched import batched
-from mcranker.llm.batch.request import BatchTimings
+from mcranker.llm.batch.batched import BatchTimings, batched
 from mcranker.llm.chat import ChatModel, ChatReply, Question
 from mcranker.llm.prices import cost
 from mcranker.llm.providers.anthropic_messages import AnthropicMessages

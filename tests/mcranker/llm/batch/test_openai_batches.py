@@ -16,9 +16,7 @@ from mcranker.errors import (
     RequestRejected,
     ServerFailed,
 )
-from mcranker.llm.batch.notes import BatchGroup, BatchNote
-from mcranker.llm.batch.openai_batches import OpenAIBatches
-from mcranker.llm.batch.protocol import BatchItem, item_error, lines_of
+from mcranker.llm.batch.services import BatchItem, OpenAIBatches, lines_of
 from mcranker.llm.chat import ChatRequest, Message, ReplySchema, Tag
 from mcranker.llm.providers.http_errors import Service
 from mcranker.llm.providers.openai_chat import OpenAIChat
@@ -57,11 +55,6 @@ async def lines_at(service: OpenAIBatches, path: str) -> list[bytes]:
     return [line async for line in lines_of(chat.stream(path), chat.service)]
 
 
-def note(mark: str, created: float) -> BatchNote:
-    groups = (BatchGroup(stage="score", keys=KEYS),)
-    return BatchNote(model="openai:m", endpoint="e", mark=mark, created=created, groups=groups)
-
-
 @pytest.mark.parametrize("model", ["gpt-4.1-mini", "gpt-6-luna"])
 async def test_a_line_asks_what_a_call_asks(model: str) -> None:
     async with serve(lambda _: completion("7")) as live:
@@ -96,7 +89,7 @@ async def test_what_goes_over_the_wire() -> None:
         assert (status.ended, status.results) == (False, ())
         assert status.progress == "in_progress, 0 of 2 answered, 0 failed"
         status = await service.check("batch_0")
-        assert (status.ended, status.results) == (True, ("/files/batch_0-output/content",))
+        assert (status.ended, status.results) == (True, ("files/batch_0-output/content",))
         found = await lines_at(service, status.results[0])
         items = [service.item(json.loads(line)) for line in found]
         assert [item.key for item in items] == list(KEYS)
@@ -119,12 +112,10 @@ async def test_a_batch_is_found_by_its_mark() -> None:
         for number in range(9):
             server._new([], {"mcranker_mark": f"{number:032}"} if number % 2 else {})
             time.now += 600
-        wanted = note(f"{3:032}", created=time.start + 4 * 600)
-        assert await service.find(wanted, frozenset()) == "batch_3"
+        assert await service.find(f"{3:032}", time.start + 4 * 600) == "batch_3"
         assert server.count("GET", "/batches") == 3  # pages of two
         # Not there: the search ends with what is too old to be it, an hour allowed for clocks.
-        gone = note("f" * 32, created=time.start + 2 * 3600)
-        assert await service.find(gone, frozenset()) is None
+        assert await service.find("f" * 32, time.start + 2 * 3600) is None
         assert server.count("GET", "/batches") == 3 + 2
         await service.chat.aclose()
 
@@ -164,12 +155,12 @@ def test_items(line: dict[str, Any], fate: str, error: type[ModelError] | None) 
     assert (item.key, item.fate) == ("k1", fate)
     assert (item.body is None) == (error is not None)
     if error is not None:
-        assert type(item_error(item, "batch_7", chat.service)) is error
+        assert type(item.error("batch_7", chat.service)) is error
 
 
 def test_an_item_that_never_came() -> None:
     service = OpenAIChat("m", api_key="k").service
-    error = item_error(BatchItem("k", "failed"), "batch_7", service)
+    error = BatchItem("k", "failed").error("batch_7", service)
     assert isinstance(error, ServerFailed)
     assert "without a result" in str(error)
 
@@ -198,11 +189,11 @@ async def test_a_stream_that_breaks_off_or_fails() -> None:
         server.files["f"] = b"1\n2\n"
         server.fail("GET", "/content", Drop(b"1\n"))
         with pytest.raises(ConnectionFailed):
-            await lines_at(service, "/files/f/content")
+            await lines_at(service, "files/f/content")
         server.fail("GET", "/content", Answer(500, openai_error("oops k-secret")))
         with pytest.raises(ServerFailed, match=r"oops \[key\]"):
-            await lines_at(service, "/files/f/content")
-        lines = await lines_at(service, "/files/f/content")
+            await lines_at(service, "files/f/content")
+        lines = await lines_at(service, "files/f/content")
     assert lines == [b"1", b"2"]
 
 
@@ -220,6 +211,6 @@ async def test_an_answer_without_an_id() -> None:
         server.fail("POST", "/batches", Answer(200, {"status": "validating"}))
         with pytest.raises(ServerFailed, match=r"unreadable answer.*id: Field required"):
             await service.create(b"file-0", "0" * 32)
-        server.fail("POST", "/files", Answer(200, {"object": "file"}))
+        server.fail("POST", "files", Answer(200, {"object": "file"}))
         with pytest.raises(ServerFailed, match="unreadable answer"):
             await service.upload([b"{}"], "0" * 32)

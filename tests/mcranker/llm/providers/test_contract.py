@@ -30,11 +30,10 @@ from mcranker.errors import (
     UnsupportedCapability,
 )
 from mcranker.llm.chat import ChatModel, ChatRequest, Message, Question, State, Tag
+from mcranker.llm.connect import connect
 from mcranker.llm.providers.anthropic_messages import AnthropicMessages
 from mcranker.llm.providers.compatible_http import CompatibleChat
 from mcranker.llm.providers.openai_chat import OpenAIChat
-from mcranker.llm.providers.rerank import RerankChat
-from mcranker.llm.providers.systemone import SystemOneChat
 from tests.support.loopback import (
     Answer,
     Body,
@@ -120,7 +119,7 @@ OPENAI = BackEnd(
     labels=True,
 )
 SYSTEM_ONE = BackEnd(
-    make=SystemOneChat,
+    make=lambda model, **options: connect(f"systemone:{model}", **options),
     model="m",
     name="systemone:m",
     path="/v1/systemone",
@@ -155,7 +154,7 @@ BACK_ENDS = {
     "systemone": SYSTEM_ONE,
     "rerank": replace(
         SYSTEM_ONE,
-        make=RerankChat,
+        make=lambda model, **options: connect(f"rerank:{model}", **options),
         name="rerank:m",
         path="/v1/rerank",
         request=replace(

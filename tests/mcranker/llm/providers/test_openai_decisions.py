@@ -32,7 +32,8 @@ from mcranker.llm.chat import (
 from mcranker.llm.connect import connect
 from mcranker.llm.providers.http_errors import Service
 from mcranker.llm.providers.openai_chat import OpenAIChat
-from mcranker.llm.providers.openai_decisions import decides, decision_body, decision_reply
+from mcranker.llm.providers.openai_decisions import decision_body, decision_reply
+from mcranker.llm.providers.parameters import traits_of
 from tests.support.loopback import Answer as Reply
 from tests.support.loopback import Body, clean_environment, completion, openai_error, serve
 
@@ -196,7 +197,7 @@ async def test_its_own_failures_are_told(
     ],
 )
 def test_which_models_decide(model: str, expected: bool) -> None:
-    assert decides(model) is expected
+    assert (traits_of(f"openai:{model}").capabilities.max_questions > 0) is expected
     assert OpenAIChat(model, api_key="k").capabilities.max_questions == (400 if expected else 0)
 
 
