@@ -35,7 +35,7 @@ from mcranker.llm.providers import (
     parameters,
 )
 from mcranker.llm.providers.http_errors import MESSAGE_LIMIT, READ_LIMIT, error_for, read_problem
-from tests.attack.raw_server import (
+from tests.support.raw_server import (
     Asked,
     Script,
     Wire,

@@ -21,7 +21,7 @@ from mcranker.llm.providers.openai_decisions import decision_reply
 from mcranker.llm.providers.openai_protocol import chat_reply
 from mcranker.llm.providers.systemone import systemone_reply
 from mcranker.llm.providers.token_counts import MOST_TOKENS
-from tests.attack.raw_server import Asked, Wire, serve_raw
+from tests.support.raw_server import Asked, Wire, serve_raw
 from tests.attack.scale import scaled
 from tests.attack.wire_models import CHECKS
 from tests.attack.wire_support import (

@@ -37,7 +37,7 @@ from mcranker.llm.providers.http_errors import (
     parse_object,
     read_problem,
 )
-from tests.attack.raw_server import sends, serve_raw
+from tests.support.raw_server import sends, serve_raw
 from tests.attack.scale import scaled
 from tests.attack.wire_models import CHATS, CHECKS, KEY
 from tests.attack.wire_support import SERVICE, TOKEN, asking, failure, failure_of

@@ -23,11 +23,16 @@ from mcranker.llm.ledger.ledger import Ledger
 from mcranker.llm.ledger.request_key import request_key
 from mcranker.llm.providers.anthropic_messages import AnthropicMessages
 from mcranker.llm.providers.openai_chat import OpenAIChat
+from mcranker.llm.providers.sdk_chat import SdkChat
 from tests.support.batch_server import BatchServer, FakeTime, serve_batches
 from tests.support.loopback import Body
 
 both = pytest.mark.parametrize("provider", ["openai", "anthropic"])
 SECRET = "k-very-secret"
+_SERVICES: dict[str, tuple[type[SdkChat], type[BatchService], str]] = {
+    "openai": (OpenAIChat, OpenAIBatches, "gpt-4.1-mini"),
+    "anthropic": (AnthropicMessages, AnthropicBatches, "claude-haiku-4-5"),
+}
 
 
 def ask(text: str, **fields: Any) -> ChatRequest:
@@ -55,17 +60,18 @@ class Workplace:
     def notes(self) -> list[Body]:
         return [json.loads(path.read_text()) for path in sorted(self.folder.glob("*"))]
 
-    def service(self, name: str | None = None) -> BatchService:
-        chat: OpenAIChat | AnthropicMessages
-        if self.server.provider == "openai":
-            model = name or "gpt-4.1-mini"
-            chat = OpenAIChat(model, api_key=SECRET, base_url=self.server.url)
-            self.chats.append(chat)
-            return OpenAIBatches(chat)
-        model = name or "claude-haiku-4-5"
-        chat = AnthropicMessages(model, api_key=SECRET, base_url=self.server.url)
+    def service(self, name: str = "") -> BatchService:
+        kind, service, model = _SERVICES[self.server.provider]
+        chat = kind(name or model, api_key=SECRET, base_url=self.server.url)
+        call = chat.call
+
+        async def held(*args: Any, **options: Any) -> Body:
+            with self.time.held():
+                return await call(*args, **options)
+
+        chat.call = held  # type: ignore[method-assign]  # a hook
         self.chats.append(chat)
-        return AnthropicBatches(chat)
+        return service(chat)
 
     def model(
         self,
