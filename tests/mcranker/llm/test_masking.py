@@ -1,5 +1,3 @@
-"""Keys and addresses: none is shown that holds a secret, and none is taken that cannot be."""
-
 from __future__ import annotations
 
 import contextlib
@@ -21,7 +19,6 @@ from mcranker.errors import (
     ConfigError,
     ConnectionFailed,
     MCRankerError,
-    ModelError,
     ServerFailed,
 )
 from mcranker.llm import masking
@@ -31,16 +28,10 @@ from mcranker.llm.providers.http_errors import (
     MESSAGE_LIMIT,
     PAGE_LIMIT,
     READ_LIMIT,
-    Problem,
-    Service,
     error_for,
     parse_object,
     read_problem,
 )
-from tests.attack.raw_server import sends, serve_raw
-from tests.attack.scale import scaled
-from tests.attack.wire_models import CHATS, CHECKS, KEY
-from tests.attack.wire_support import SERVICE, TOKEN, asking, failure, failure_of
 from tests.support.beir_folder import write_folder
 from tests.support.loopback import (
     Answer,
@@ -50,6 +41,8 @@ from tests.support.loopback import (
     openai_error,
     serve_in_thread,
 )
+from tests.support.raw_server import sends, serve_raw
+from tests.support.wire import BACK_ENDS, CHECKS, KEY, SERVICE, TOKEN, asking, failure, failure_of
 
 pytestmark = pytest.mark.anyio
 
@@ -57,9 +50,6 @@ pytestmark = pytest.mark.anyio
 @pytest.fixture(autouse=True)
 def _environment(monkeypatch: pytest.MonkeyPatch) -> None:
     clean_environment(monkeypatch)
-
-
-# --- secrets ----------------------------------------------------------------------------
 
 
 def _pages_with(key: str, place: int) -> Iterator[bytes]:
@@ -78,7 +68,7 @@ def _pages_with(key: str, place: int) -> Iterator[bytes]:
 @pytest.mark.parametrize("edge", [80, MESSAGE_LIMIT, READ_LIMIT, PAGE_LIMIT])
 def test_no_cut_shows_half_a_key(edge: int) -> None:
     random_places = random.Random(edge)
-    for _ in range(scaled(8)):
+    for _ in range(2):
         place = max(0, edge + random_places.randint(-len(KEY) - 12, 3))
         for key in (KEY, "sk-proj-Ab12Cd34Ef56Gh78"):
             for page in _pages_with(key, place):
@@ -108,6 +98,8 @@ ADDRESSES = [
     ("https://h/%73k-hunter2hunter2/v1", "https://h/[key]/v1"),
     ("sk-hunter2hunter2", "[key]"),
 ]
+
+
 PLAIN_ADDRESSES = [
     "https://api.openai.com/v1",
     "http://localhost:8000/v1",
@@ -122,15 +114,12 @@ PLAIN_ADDRESSES = [
 ]
 
 
-@pytest.mark.parametrize(("url", "shown"), ADDRESSES)
+@pytest.mark.parametrize(
+    ("url", "shown"), [*ADDRESSES, *((plain, plain) for plain in PLAIN_ADDRESSES)]
+)
 def test_no_secret_of_an_address_is_shown(url: str, shown: str) -> None:
     assert shown_url(url) == shown
     assert shown_url(shown) == shown
-
-
-@pytest.mark.parametrize("url", PLAIN_ADDRESSES)
-def test_an_address_without_secrets_is_shown_as_it_is(url: str) -> None:
-    assert shown_url(url) == url
 
 
 @pytest.mark.parametrize(
@@ -221,10 +210,8 @@ def test_hosts_in_a_text(text: str, shown: str | None) -> None:
 
 # The providers' libraries use what aiohttp will drop one day.
 @pytest.mark.filterwarnings("ignore:.*will be removed:DeprecationWarning")
-@pytest.mark.parametrize("name", ["openai", "compatible", "anthropic"])
-@pytest.mark.parametrize(
-    "proxy", ["http://me:hunter2@127.0.0.1:9", "me:hunter2@nonsense:x", "http://me:hunter2@a..b:9"]
-)
+@pytest.mark.parametrize("name", ["openai", "compatible"])
+@pytest.mark.parametrize("proxy", ["http://me:hunter2@127.0.0.1:9", "me:hunter2@nonsense:x"])
 async def test_the_password_of_a_proxy_is_never_shown(
     name: str, proxy: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -236,7 +223,7 @@ async def test_the_password_of_a_proxy_is_never_shown(
 
 def test_any_text_can_be_shown_as_an_address() -> None:
     letters = random.Random(7)
-    for _ in range(scaled(3000)):
+    for _ in range(1000):
         text = "".join(letters.choices(":/@?#[]%.=&a1\x00é\ud800 ", k=letters.randint(0, 30)))
         assert len(shown_url(f"http://{text}")) < 200
 
@@ -264,47 +251,29 @@ def test_a_refused_address_is_not_shown(
     assert "hunter2" not in str(caught.value)
 
 
-@pytest.mark.parametrize("name", [*CHATS, *CHECKS])
-async def test_a_token_in_the_path_is_never_shown(
+@pytest.mark.parametrize("name", [*BACK_ENDS, *CHECKS])
+async def test_what_a_provider_says_names_no_key_no_token_and_no_host(
     name: str, caplog: pytest.LogCaptureFixture
 ) -> None:
     caplog.set_level(logging.DEBUG, "mcranker")
-    said = f"no route /{TOKEN}/v1 for {KEY} at http://127.0.0.1/{TOKEN}/v1?x={TOKEN}".encode()
-    head = b"HTTP/1.1 %s x\r\nLocation: http://u:%s@h/%s\r\nContent-Length: %d\r\n\r\n"
-    errors: list[ModelError] = []
+    shown: list[str] = []
+    echoed = f"{' or '.join(echoes(KEY).values())} at gpu7.corp.internal:8000"[:280]
+    routes = f"no route /{TOKEN}/v1 for {KEY} at http://127.0.0.1/{TOKEN}/v1?x={TOKEN}"
     async with (
         serve_raw(sends()) as server,
         asking(name, f"{server.root}/{TOKEN}") as call,
     ):
-        for status in (b"401", b"404", b"500", b"302", b"200"):
-            token = TOKEN.encode()
-            server.script = sends(head % (status, token, token, len(said)), said)
-            errors.append(await failure(call))
+        for status in (401, 403, 404, 400, 429, 500, 302, 200):
+            for said in (json.dumps({"error": {"message": echoed}}), routes):
+                head = f"HTTP/1.1 {status} x\r\nLocation: http://u:{TOKEN}@h/{TOKEN}\r\n"
+                length = f"Content-Length: {len(said)}\r\n\r\n"
+                server.script = sends((head + length).encode(), said.encode())
+                error = await failure(call)
+                assert isinstance(error, AuthenticationFailed) == (status in (401, 403))
+                # As --debug shows it, with all that led to it.
+                shown.append("".join(traceback.format_exception(error)))
+                assert TOKEN not in str(error)
     assert f"/{TOKEN}/" in server.asked[0].line
-    ours = [each.getMessage() for each in caplog.records if each.name.startswith("mcranker")]
-    for text in (*map(str, errors), *ours):
-        assert TOKEN not in text
-        assert KEY not in text
-
-
-@pytest.mark.parametrize("name", [*CHATS, *CHECKS])
-async def test_what_a_provider_says_names_no_key_and_no_host(
-    name: str, caplog: pytest.LogCaptureFixture
-) -> None:
-    caplog.set_level(logging.DEBUG, "mcranker")
-    said = f"{' or '.join(echoes(KEY).values())} at gpu7.corp.internal:8000"
-    shown = []
-    async with serve_raw(sends()) as server, asking(name, server.root) as call:
-        for status in (401, 403, 404, 400, 429, 500, 200):
-            body = json.dumps({"error": {"message": said[:280]}}).encode()
-            head = f"HTTP/1.1 {status} x\r\nContent-Length: {len(body)}\r\n\r\n".encode()
-            server.script = sends(head, body)
-            error = await failure(call)
-            assert isinstance(error, AuthenticationFailed) == (status in (401, 403))
-            if status in (401, 403):
-                assert not error.retryable
-            # As --debug shows it, with all that led to it.
-            shown.append("".join(traceback.format_exception(error)))
     ours = [each.getMessage() for each in caplog.records if each.name.startswith("mcranker")]
     for text in (*shown, *ours):
         assert "gpu7" not in text
@@ -340,34 +309,6 @@ def test_nothing_that_is_kept_holds_a_secret(tmp_path: Path) -> None:
         assert TOKEN.encode() not in path.read_bytes(), path
         assert KEY[8:].lower().encode() not in path.read_bytes().lower(), path
         assert b"gpu7" not in path.read_bytes(), path
-
-
-# --- which key, and where it comes from -------------------------------------------------
-
-
-@pytest.mark.parametrize(
-    ("model", "base_url", "variable"),
-    [
-        ("openai:m", None, "OPENAI_API_KEY"),
-        ("openai:m", "http://127.0.0.1:1/v1", "OPENAI_API_KEY"),
-        ("anthropic:m", None, "ANTHROPIC_API_KEY"),
-        ("anthropic:m", "http://127.0.0.1:1", "ANTHROPIC_API_KEY"),
-    ],
-)
-def test_messages_name_the_variable_of_the_key(
-    model: str, base_url: str | None, variable: str, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setenv(variable, "two words")
-    with pytest.raises(AuthenticationFailed, match=rf"copy it again and set {variable}$"):
-        connect(model, base_url=base_url)
-    with pytest.raises(AuthenticationFailed, match=r"copy it again and pass it as api_key=$"):
-        connect(model, base_url=base_url, api_key="two words")
-    monkeypatch.setenv(variable, "k")
-    service: Service = connect(model, base_url=base_url)._service  # type: ignore[attr-defined]
-    assert f"(set {variable} or pass api_key=)" in str(error_for(Problem(401), service))
-
-
-# --- addresses that cannot be -----------------------------------------------------------
 
 
 @pytest.mark.parametrize("model", ["openai:m", "anthropic:m"])
@@ -411,10 +352,3 @@ def test_an_empty_address_of_an_experiment(tmp_path: Path) -> None:
     done = CliRunner().invoke(beir_eval, [*args, "--model", "openai:m", "--base-url", ""])
     assert done.exit_code != 0
     assert "--base-url is empty; leave it out" in done.output
-
-
-def test_no_address_goes_with_a_local_model_or_a_model_object() -> None:
-    with pytest.raises(ConfigError, match="takes no base_url="):
-        connect("local:smollm2-135m", base_url="")
-    with pytest.raises(ConfigError, match="go with a model's name"):
-        connect(connect("openai:m", api_key="k"), base_url="")

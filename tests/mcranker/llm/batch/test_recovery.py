@@ -13,9 +13,12 @@ from mcranker.errors import (
     ConnectionFailed,
     LedgerError,
     ModelNotFound,
+    RateLimited,
+    RequestRejected,
 )
 from mcranker.llm.batch.batched import Batched
-from mcranker.llm.batch.openai_batches import OpenAIBatches
+from mcranker.llm.batch.notes import BatchNotes
+from mcranker.llm.batch.services import OpenAIBatches
 from mcranker.llm.providers.openai_chat import OpenAIChat
 from tests.support.batch_place import (
     SECRET,
@@ -33,8 +36,11 @@ from tests.support.loopback import (
     clean_environment,
     completion,
     deaf_port,
+    openai_error,
     position,
 )
+
+TOKEN = "9f86d081884c7d659a2feaa0c55ad015"
 
 pytestmark = pytest.mark.anyio
 
@@ -98,12 +104,9 @@ async def test_two_runs_at_once_send_what_they_share_once(provider: str, tmp_pat
         assert place.notes == []
 
 
-@both
-async def test_a_run_killed_between_creation_and_note_finds_its_batch(
-    provider: str, tmp_path: Path
-) -> None:
+async def test_a_run_killed_between_creation_and_note_finds_its_batch(tmp_path: Path) -> None:
     requests = [ask(f"p{i}") for i in range(3)]
-    async with workplace(provider, tmp_path) as place:
+    async with workplace("openai", tmp_path) as place:
         for size in (3, 2):  # of other programs, before
             place.server._new([{}] * size, {})
             place.time.now += 7200
@@ -133,11 +136,8 @@ async def test_an_intention_that_came_to_nothing_is_given_up_after_a_while(
         assert place.notes == []
 
 
-@both
-async def test_a_creation_whose_answer_was_lost_is_not_repeated(
-    provider: str, tmp_path: Path
-) -> None:
-    async with workplace(provider, tmp_path) as place:
+async def test_a_creation_whose_answer_was_lost_is_not_repeated(tmp_path: Path) -> None:
+    async with workplace("openai", tmp_path) as place:
         place.server.fail("POST", "/batches", Drop(), after=True)
         model = place.model()
         with pytest.raises(ConnectionFailed):  # it has never been reached before
@@ -237,7 +237,8 @@ async def test_a_server_that_was_never_there(tmp_path: Path) -> None:
     time, folder = FakeTime(), tmp_path / "batches"
     with deaf_port() as port:
         chat = OpenAIChat("gpt-4.1", api_key="k", base_url=f"http://127.0.0.1:{port}/v1")
-        model = Batched(OpenAIBatches(chat), folder, sleep=time.sleep, clock=time.clock)
+        notes = BatchNotes(folder)
+        model = Batched(OpenAIBatches(chat), notes, sleep=time.sleep, clock=time.clock)
         with pytest.raises(ConnectionFailed):
             await model.complete(ask("p"))
         await model.aclose()
@@ -245,20 +246,13 @@ async def test_a_server_that_was_never_there(tmp_path: Path) -> None:
     assert not folder.exists()
 
 
-async def test_nobody_hangs_when_notes_cannot_be_written(tmp_path: Path) -> None:
+@pytest.mark.parametrize("broken", ["batches", "ledger.sqlite"])
+async def test_every_caller_gets_the_error_of_the_disk(broken: str, tmp_path: Path) -> None:
+    (tmp_path / broken).write_text("This is neither a ledger nor a folder, but a line.")
     async with workplace("openai", tmp_path) as place:
-        place.folder.write_text("in the way")
         found = await outcomes(place.model(), [ask("p"), ask("q"), ask("r")])
         assert [type(each) for each in found] == [LedgerError] * 3
         assert place.server.count("POST", "/batches") == 0
-
-
-async def test_nobody_hangs_when_the_ledger_cannot_be_used(tmp_path: Path) -> None:
-    (tmp_path / "ledger.sqlite").write_text("This is no ledger, and longer than an empty file.")
-    async with workplace("openai", tmp_path) as place:
-        found = await outcomes(place.model(), [ask("p"), ask("q")])
-        assert [type(each) for each in found] == [LedgerError] * 2
-        assert place.server.seen == []
 
 
 async def test_answers_that_cannot_be_kept_can_be_fetched_later(
@@ -273,34 +267,6 @@ async def test_answers_that_cannot_be_kept_can_be_fetched_later(
         assert [type(each) for each in found] == [LedgerError] * 2
         monkeypatch.undo()
         assert texts(await outcomes(place.model(), [ask("p"), ask("q")])) == ["re: p", "re: q"]
-        assert len(place.server.jobs) == 1
-
-
-async def test_two_processes_share_a_batch(tmp_path: Path) -> None:
-    requests = [ask("p"), ask("q")]
-    async with workplace("openai", tmp_path) as place:
-        place.server.polls = 6
-        first, second = place.model(), place.model()
-        found: dict[str, list[str]] = {}
-
-        async def run(name: str, model: Batched) -> None:
-            found[name] = texts(await outcomes(model, requests))
-
-        async with anyio.create_task_group() as group:
-            group.start_soon(run, "first", first)
-            place.time.at[3.0] = lambda: group.start_soon(run, "second", second)
-        assert found == {"first": ["re: p", "re: q"], "second": ["re: p", "re: q"]}
-        assert len(place.server.jobs) == 1
-        assert place.notes == []
-
-
-async def test_what_another_process_has_finished_meanwhile_is_in_the_ledger(
-    tmp_path: Path,
-) -> None:
-    async with workplace("openai", tmp_path) as place:
-        await place.model().complete(ask("p"))
-        reply = await place.model().complete(ask("p"))
-        assert (reply.text, reply.reused) == ("re: p", True)
         assert len(place.server.jobs) == 1
 
 
@@ -338,3 +304,53 @@ async def test_notes_of_others_and_what_is_no_note_are_left_alone(
         assert path.exists()
         assert "broken.json is no note of a batch" in caplog.text
         assert len(list(place.folder.iterdir())) == 3
+
+
+@both
+async def test_results_may_be_redirected_nowhere(provider: str, tmp_path: Path) -> None:
+    async with workplace(provider, tmp_path) as place:
+        part = "/content" if provider == "openai" else "/results"
+        location = {"Location": f"http://127.0.0.1:1/{TOKEN}"}
+        place.server.fail("GET", part, Answer(307, {}, location))
+        (error,) = await outcomes(place.model(), [ask("p")])
+        assert type(error) is RequestRejected
+        assert "it redirects to 'http://127.0.0.1:1'" in str(error)
+        # What is paid for is fetched by the next run.
+        assert texts(await outcomes(place.model(), [ask("p")])) == ["re: p"]
+        assert len(place.server.jobs) == 1
+
+
+@both
+async def test_a_batch_that_asks_to_wait_for_years(provider: str, tmp_path: Path) -> None:
+    async with workplace(provider, tmp_path) as place:
+        part = "/files" if provider == "openai" else "/batches"
+        later = {"Retry-After": "999999999"}
+        place.server.fail("POST", part, Answer(429, openai_error("slow"), later))
+        (error,) = await outcomes(place.model(), [ask("p")])
+        assert type(error) is RateLimited
+        assert place.time.now - place.time.start < 3600
+
+
+async def test_a_note_of_a_batch_holds_no_secret_and_is_found(tmp_path: Path) -> None:
+    class Elsewhere(OpenAIChat):
+        endpoint = f"https://gateway.example/{TOKEN}/v1"
+
+    async with workplace("openai", tmp_path) as place:
+
+        def service() -> OpenAIBatches:
+            chat = Elsewhere("gpt-4.1-mini", api_key=SECRET, base_url=place.server.url)
+            place.chats.append(chat)
+            return OpenAIBatches(chat)
+
+        with anyio.CancelScope() as scope:
+            place.time.at[3.0] = scope.cancel
+            await outcomes(place.model(service()), [ask("p")])
+        (path,) = place.folder.iterdir()
+        assert json.loads(path.read_text())["endpoint"] == "https://gateway.example/[key]/v1"
+        for endpoint in ("https://gateway.example/[key]/v1", Elsewhere.endpoint):  # as it was once
+            path.write_text(json.dumps(json.loads(path.read_text()) | {"endpoint": endpoint}))
+            notes = BatchNotes(place.folder)
+            assert len(notes.of("openai:gpt-4.1-mini", Elsewhere.endpoint)) == 1
+            assert notes.of("openai:gpt-4.1-mini", "https://gateway.example/v1") == []
+        assert texts(await outcomes(place.model(service()), [ask("p")])) == ["re: p"]
+        assert len(place.server.jobs) == 1
