@@ -9,7 +9,6 @@ import time
 from abc import ABC, abstractmethod
 from collections.abc import Awaitable, Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
-from types import TracebackType
 from typing import Any, ClassVar, Self, Unpack
 
 import anyio
@@ -61,17 +60,16 @@ _WHILE_ESTIMATING = {
 class Ranker(ABC):
     """Ranks passages for a query. Subclasses say how, in `_rank`; see ``docs/extending.md``.
 
-    Usable as ``with`` and ``async with``; closing releases connections and threads. A
-    ranker may be used from several threads and event loops, and in processes that are forked
-    from this one; each opens connections of its own.
+    Usable as ``with`` and ``async with``; closing releases connections and threads. A ranker may
+    be used from several threads and event loops.
 
     These keyword arguments are common to all rankers; each adds those of its own.
 
     Args:
         model: plays all roles that have no model of their own. ``"openai:NAME"``,
-            ``"anthropic:NAME"``, ``"local:NAME-or-path.gguf"``, a `ChatModel`, or None:
-            then ``MCRANKER_MODEL``, an API key in the environment, or the embedded local
-            model decide, and a log line says which and why. Ignored if the ranker asks no model.
+            ``"anthropic:NAME"``, ``"local:NAME-or-path.gguf"``, a `ChatModel`, or None: then
+            ``MCRANKER_MODEL``, an API key in the environment, or the embedded local model decide,
+            and a log line says which and why. Ignored if the ranker asks no model.
         recruiter_model: guesses who would ask the query.
         criteria_model: writes the rubrics; a strong one rescues a weak scorer (5.3.3).
         scoring_model: scores the passages.
@@ -81,21 +79,19 @@ class Ranker(ABC):
         api_key: instead of the environment's.
         team: judges instead of a recruited team, if `takes_team`: a `Team`, a file, the name of a
             team of the library, or a list of personas. Members with a rubric keep it. Where
-            `team_size` is larger and the team is not locked, recruits join it; the NLP
-            scientist does only if it is among the members.
+            `team_size` is larger and the team is not locked, recruits join it.
         team_size: personas on the team, the NLP scientist included; if not given 3, or those
             of `team`.
-        ledger: the file that keeps every answer, so that none is paid for twice; shared by
-            any number of rankers and processes. ``"default"`` for ``MCRANKER_LEDGER`` or a
-            file in the user's cache folder; a path; or None for none. A `ChatModel` of your
-            own takes part if a path is given, and then its name must tell it from others.
+        ledger: the file that keeps every answer, so that none is paid for twice; shared by any
+            number of rankers and processes. ``"default"`` for ``MCRANKER_LEDGER`` or a file in the
+            user's cache folder; a path; or None for none. A `ChatModel` of your own takes part if
+            a path is given, and then its name must tell it from others.
         config: all other choices as one object; single fields replace its own.
         shared: also all fields of `RankerConfig`, e.g. ``scoring="expected"``.
 
     Attributes:
         config: the choices in effect.
-        models: whom to ask. Their answers are kept in the ledger, their failures repeated, and
-            the limits and the budget of `config` kept.
+        models: whom to ask, within the limits and the budget of `config`.
 
     Raises:
         ConfigError: an option is unknown, impossible, or does not go with another.
@@ -194,8 +190,7 @@ class Ranker(ABC):
             }
             own = names | own
             if len(names) == len(parameters):
-                return own
-            # Other keywords are handed to the class above.
+                return own  # else other keywords are handed to the class above
             if owner is Ranker:
                 break
         return {**dict.fromkeys(RankerConfig.model_fields), **cls._keywords(), **own}
@@ -275,35 +270,24 @@ class Ranker(ABC):
         whole = [*order, *(place for place in range(count) if place not in places)]
         return self._ranking(job, np.array(whole, dtype=np.intp), np.full(count, math.nan))
 
-    def rank(
-        self,
-        query: str | Query,
-        docs: Docs,
-        *,
-        top_n: int | None = None,
-        min_relevance: float | None = None,
-        deadline: float | None = None,
-        instruction: str | None = None,
-    ) -> Ranking:
+    def rank(self, query: str | Query, docs: Docs, **options: Unpack[CallOptions]) -> Ranking:
         """Rank `docs` for `query`, and wait for the result.
 
-        Works in a plain script, in a thread, and where an event loop is running already,
-        such as a notebook; that loop is blocked meanwhile (use `arank` there instead).
+        Works in a plain script, in a thread, and where an event loop is running already, such as a
+        notebook; that loop is blocked meanwhile (use `arank` there instead).
 
         Args:
             query: the text, or a `Query` with an id.
             docs: passages in first-stage order: texts, records with ``text`` and perhaps ``_id``,
                 ``title`` and ``metadata``, documents of LangChain, LlamaIndex or Haystack,
                 `Passage` objects, or a mapping id -> text; see `mcranker.inputs.as_passages`.
-            top_n: return only the first N passages; None for what the configuration says,
-                and so for the others.
-            min_relevance: return only passages of this relevance or more, 0 to 1; only for rankers
-                that give one (`absolute`).
-            deadline: seconds, after which the passages are ranked by the scores that are there;
-                `Ranking.partial` says so. What cannot be interrupted, such as the loading of a
-                local model, is waited for.
-            instruction: what else matters for this query; one more criterion for every judge, see
-                ``docs/teams.md``.
+            options: for this call, instead of the configuration's. ``top_n``: return only the
+                first N passages. ``min_relevance``: only those of this relevance or more, 0 to 1,
+                from rankers that give one (`absolute`). ``deadline``: seconds, after which
+                passages are ranked by the scores that are there (`Ranking.partial` says so); what
+                cannot be interrupted, such as loading a local model, is waited for.
+                ``instruction``: what else matters for this query, one more criterion for every
+                judge; see ``docs/teams.md``.
 
         Returns:
             All passages that these options leave, each once, best first. An empty ranking for no
@@ -312,21 +296,12 @@ class Ranker(ABC):
         Raises:
             ConfigError: one of these options is impossible.
             InputError: query or docs cannot be ranked as given; raised before any call.
-            ModelError: the model, or the way to it, failed. A passage whose calls fail while
-                others are answered is none: its scores are missing, with the reason.
+            ModelError: the model, or the way to it, failed. Where calls about single passages fail
+                and others are answered, those scores are missing instead, with the reason.
             MissingScoreError: a score is missing and ``missing_policy="fail"``.
             BudgetExceeded: more calls would go beyond ``max_calls`` or ``max_cost``.
         """
-        return self._bridge.call(
-            lambda: self.arank(
-                query,
-                docs,
-                top_n=top_n,
-                min_relevance=min_relevance,
-                deadline=deadline,
-                instruction=instruction,
-            )
-        )
+        return self._bridge.call(lambda: self.arank(query, docs, **options))
 
     async def arank(
         self, query: str | Query, docs: Docs, **options: Unpack[CallOptions]
@@ -357,9 +332,8 @@ class Ranker(ABC):
 
         Each persona (the ranker, where there are none) gives a sentence and a quote, which are in
         `Hit.reasons`, about ten passages a call. A quote that is not in the passage is dropped and
-        counted in ``false_quotes``. An encoder says nothing: its `Reason` is of the kind
-        ``"words"``, the nearest sentence and the query's words in it. Answers are kept in the
-        ledger, so that asking again costs nothing.
+        counted in ``false_quotes``. An encoder says nothing: its `Reason`, of the kind
+        ``"words"``, is the nearest sentence and the query's words in it.
 
         Args:
             ranking: one of this ranker, of another one or a stored one.
@@ -411,16 +385,14 @@ class Ranker(ABC):
     ) -> Iterator[RankedQuery]:
         """Rank many queries; results come as they finish.
 
-        ``config.query_concurrency`` queries are in progress at once, and `work` is read no
-        faster than that; a ``deadline`` counts from the beginning of each query. Unless
-        ``query_concurrency`` is set, they are no more than the prompt prefixes that the
-        scoring model keeps, since queries that take turns would drive out each other's: one
-        with the local engine. A query that fails is reported in its place; the others go on.
-        `options` are those of `rank`, for each query.
+        ``config.query_concurrency`` queries are in progress at once, and `work` is read no faster
+        than that; a ``deadline`` counts from the beginning of each query. Unless it is set, that is
+        no more than the prompt prefixes that the scoring model keeps (one with the local engine).
+        A query that fails is reported in its place; the others go on. `options` are those of
+        `rank`, for each query.
         """
-        stream = self.arank_many(work, **options)
+        stream, end = self.arank_many(work, **options), object()
         loop = self._bridge.loop()
-        end = object()
 
         async def following() -> RankedQuery | object:
             return await anext(stream, end)
@@ -484,13 +456,15 @@ class Ranker(ABC):
         self, query: str | Query, docs: Docs, *, instruction: str | None = None, reasons: int = 0
     ) -> Estimate:
         """`estimate` for callers with an event loop."""
-        return await self._estimated([(query, docs)], {"instruction": instruction}, None, reasons)
+        work = [(query, docs)]
+        return await self.aestimate_many(work, instruction=instruction, reasons=reasons)
 
     def estimate_many(
         self,
         work: Iterable[tuple[str | Query, Docs]],
         *,
         counted: set[bytes] | None = None,
+        instruction: str | None = None,
         reasons: int = 0,
     ) -> Estimate:
         """Estimate `rank_many` for all of `work`, which is read to its end.
@@ -499,31 +473,32 @@ class Ranker(ABC):
             work: queries with their passages.
             counted: what estimates of other rankers with the same ledger have counted, and so
                 is not counted again; what this one counts is added. One set for all of them.
+            instruction: as for `rank`, for all queries.
             reasons: passages of each query to `explain` as well.
 
         Raises:
-            ConfigError: as `explain`, if `reasons` are asked for.
-            InputError: a query or its docs cannot be ranked as given.
-            LedgerError: the ledger cannot be read.
+            ConfigError, InputError, LedgerError: as `estimate`.
         """
         return self._bridge.call(
-            lambda: self.aestimate_many(work, counted=counted, reasons=reasons)
+            lambda: self.aestimate_many(
+                work, counted=counted, instruction=instruction, reasons=reasons
+            )
         )
 
     async def aestimate_many(
-        self, work: Work, *, counted: set[bytes] | None = None, reasons: int = 0
+        self,
+        work: Work,
+        *,
+        counted: set[bytes] | None = None,
+        instruction: str | None = None,
+        reasons: int = 0,
     ) -> Estimate:
         """`estimate_many` for callers with an event loop."""
-        return await self._estimated(work, {}, counted, reasons)
-
-    async def _estimated(
-        self, work: Work, options: CallOptions, counted: set[bytes] | None, reasons: int
-    ) -> Estimate:
         self.check_reasons(reasons)
         estimator = Estimator(self.config, counted)
         models, memory = estimator.models(self.models), self._memory.copy()
         async for query, docs in each_of(work):
-            job = self._job(query, docs, options)
+            job = self._job(query, docs, {"instruction": instruction})
             if not (job.passages and self.needs_model):
                 continue
             config = job.config.model_copy(update=_WHILE_ESTIMATING)
@@ -683,23 +658,13 @@ class Ranker(ABC):
     def __enter__(self) -> Self:
         return self
 
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        traceback: TracebackType | None,
-    ) -> None:
+    def __exit__(self, *_: object) -> None:
         self.close()
 
     async def __aenter__(self) -> Self:
         return self
 
-    async def __aexit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        traceback: TracebackType | None,
-    ) -> None:
+    async def __aexit__(self, *_: object) -> None:
         await self.aclose()
 
 
