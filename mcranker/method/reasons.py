@@ -242,22 +242,11 @@ async def _ask(
     name = session.models.scoring.name
 
     async def call(part: Rows) -> Mapping[int, tuple[str, str]]:
-        shown = [
-            session.prompts.piece(
-                "compared_passage",
-                {"name": str(number), "passage": session.fenced(session.passage(row))},
-            )
-            for number, row in enumerate(part, start=1)
-        ]
         scores = [f"[{number}] {task.given[row]}" for number, row in enumerate(part, start=1)]
-        values = {
-            "passages": "\n\n".join(shown),
-            "scores": "\n".join(scores),
-            "count": str(len(part)),
-        }
+        values = {"passages": session.numbered(part), "scores": "\n".join(scores)}
         return await session.ask(
             session.models.scoring,
-            template.render(values),
+            template.render({**values, "count": str(len(part))}),
             lambda reply: read_reasons(reply.text, count=len(part)),
             stage="explain",
             persona=task.name,

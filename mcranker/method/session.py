@@ -5,8 +5,8 @@ from __future__ import annotations
 import re
 import time
 from collections import defaultdict
-from collections.abc import Callable, Iterator, Sequence
-from contextlib import AbstractAsyncContextManager, contextmanager, nullcontext
+from collections.abc import Callable, Mapping, Sequence
+from contextlib import AbstractAsyncContextManager, nullcontext
 from dataclasses import dataclass, field
 from itertools import count
 from typing import TypeVar
@@ -105,11 +105,9 @@ class Session:
         beyond = len(self.job.passages) - len(self.passages)
         return np.concatenate([self.group_of, np.full(beyond, -1, dtype=np.intp)])
 
-    @contextmanager
-    def until_deadline(self) -> Iterator[None]:
+    def until_deadline(self) -> anyio.CancelScope:
         """Cancel the block at the deadline, and continue after it."""
-        with anyio.CancelScope(deadline=self.job.deadline):
-            yield
+        return anyio.CancelScope(deadline=self.job.deadline)
 
     def passage(self, row: int) -> Passage:
         """The passage of a row of the score matrix."""
@@ -123,6 +121,19 @@ class Session:
             text = passage_text(passage, self.shown_text(passage), self.config)
             found = self._fenced[content] = self.prompts.passage(text, query=self.query.text)
         return found
+
+    def numbered(self, rows: Sequence[int]) -> str:
+        """Return the passages of these rows for prompts, as number 1 and so on."""
+        return self.named({str(number): row for number, row in enumerate(rows, start=1)})
+
+    def named(self, rows: Mapping[str, int]) -> str:
+        """Return passages for prompts, each with its name: name -> row."""
+        return "\n\n".join(
+            self.prompts.piece(
+                "compared_passage", {"name": name, "passage": self.fenced(self.passage(row))}
+            )
+            for name, row in rows.items()
+        )
 
     @property
     def clean_query(self) -> str:

@@ -215,20 +215,9 @@ class ComparativeRanker(JudgeRanker):
             ModelError, MissingScoreError: as `SortState.note_failure`.
         """
         session, names = sorting.session, tuple(shown)
-        passages = [
-            self.prompts.piece(
-                "compared_passage",
-                {"name": name, "passage": session.fenced(session.passage(row))},
-            )
-            for name, row in shown.items()
-        ]
-        about = {
-            "query": session.query.text,
-            "count": str(len(names)),
-            "labels": ", ".join(names),
-        }
+        about = {"query": session.query.text, "count": str(len(names)), "labels": ", ".join(names)}
         template = sorting.template or self.prompts[self.prompt]
-        turns = template.bind(about).render({"passages": "\n\n".join(passages)})
+        turns = template.bind(about).render({"passages": session.named(shown)})
         try:
             found = await session.ask(
                 session.models.scoring if stage == "score" else session.models.assessor,
