@@ -184,8 +184,7 @@ class Session:
     def calls_at_once(self, model: ChatModel) -> int:
         """Return the number of calls to keep ready for `model`.
 
-        No more are under way than the model keeps prompt prefixes, since others would drive out
-        what the next call needs.
+        They are no more than the prompt prefixes that it keeps, since others would drive those out.
         """
         workers = self.config.workers
         return min(model.capabilities.prefix_slots or workers, workers)

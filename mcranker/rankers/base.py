@@ -136,7 +136,7 @@ class Ranker(ABC):
     """True if an ``instruction`` counts; if not, rankings with one are refused."""
 
     def __init__(self, **shared: Unpack[RankerKeywords]) -> None:
-        options: dict[str, Any] = dict(shared)
+        options = dict[str, Any](shared)
         given = {name: options.pop(name, default) for name, default in self._keywords().items()}
         if options.get("team_size", 0) is None:
             del options["team_size"]
@@ -229,8 +229,8 @@ class Ranker(ABC):
 
         Args:
             job: what was asked; its `calls` are the ranking's.
-            scores: of the first N passages, the higher the better. Passages with None,
-                and those beyond the last score, follow in first-stage order without a score.
+            scores: of the first N passages, the higher the better. Passages with None, and those
+                beyond the last score, follow in first-stage order without a score.
 
         Raises:
             ValueError: there are more scores than passages, one is not finite, or one of a ranker
@@ -254,12 +254,10 @@ class Ranker(ABC):
         return replace(ranking, relevances=known) if self.absolute else ranking
 
     def ranking_by_order(self, job: Job, order: Sequence[int] = ()) -> Ranking:
-        """Return a `Ranking` without scores.
+        """Return a `Ranking` without scores, with the calls of `job`.
 
-        Args:
-            job: what was asked; its `calls` are the ranking's.
-            order: places in ``job.passages``, best first. Passages that are not in it follow in
-                first-stage order.
+        `order` has places in ``job.passages``, best first; passages that are not in it follow in
+        first-stage order.
 
         Raises:
             ValueError: a place is not one of the passages, or is repeated.
@@ -413,12 +411,9 @@ class Ranker(ABC):
     ) -> Stream[RankedQuery]:
         """`rank_many` as an async iterator; leaving it cancels what is in progress.
 
-        Args:
-            work: queries with their passages.
-            emit: takes the events of all queries as they happen, without `RankingDone`.
-            reasons: passages of each query to `explain`; where that fails, the log says why, and
-                the ranking has none.
-            options: those of `rank`, for each query.
+        `emit` takes the events of all queries as they happen, without `RankingDone`. With `reasons`
+        that many passages of each query are explained; where that fails, the log says why, and the
+        ranking has none. `options` are those of `rank`, for each query.
 
         Raises:
             ConfigError: as `explain`, if `reasons` are asked for.
@@ -469,12 +464,9 @@ class Ranker(ABC):
     ) -> Estimate:
         """Estimate `rank_many` for all of `work`, which is read to its end.
 
-        Args:
-            work: queries with their passages.
-            counted: what estimates of other rankers with the same ledger have counted, and so
-                is not counted again; what this one counts is added. One set for all of them.
-            instruction: as for `rank`, for all queries.
-            reasons: passages of each query to `explain` as well.
+        `counted` holds what estimates of other rankers with the same ledger have counted, which is
+        not counted again; what this one counts is added. The other arguments are for each query, as
+        for `estimate`.
 
         Raises:
             ConfigError, InputError, LedgerError: as `estimate`.
@@ -669,11 +661,7 @@ class Ranker(ABC):
 
 
 def refuse(config: RankerConfig, only: Mapping[str, object], why: str) -> None:
-    """Refuse options that are set to another value than the only one, or to any if that is None.
-
-    Raises:
-        ConfigError: one is.
-    """
+    """Refuse options with a `ConfigError` if they are set to another value than the only one."""
     for name, value in only.items():
         given = getattr(config, name)
         if name in config.model_fields_set and given != value:
@@ -681,10 +669,6 @@ def refuse(config: RankerConfig, only: Mapping[str, object], why: str) -> None:
 
 
 def demand(chat: ChatModel, capability: str, lack: str) -> None:
-    """Refuse a model without a capability.
-
-    Raises:
-        UnsupportedCapability: it has not; its message is the model's name and `lack`.
-    """
+    """Refuse a model without a capability: an `UnsupportedCapability` of its name and `lack`."""
     if not getattr(chat.capabilities, capability):
         raise UnsupportedCapability(f"{chat.name} {lack}", model=chat.name)

@@ -12,7 +12,7 @@ from pydantic import ValidationError
 from mcranker.config import RankerConfig
 from mcranker.errors import ConfigError, FormNotKept, ModelError
 from mcranker.events import RubricWritten
-from mcranker.method.annotator import ScorePassages, Scores, TakesScores, missing_score
+from mcranker.method.annotator import ScorePassages, Scores, missing_score
 from mcranker.method.recruiter import NO_EXAMPLE
 from mcranker.method.rubric_text import INSTRUCTION_SHARE, judge_without_team
 from mcranker.method.session import Session
@@ -212,7 +212,7 @@ class RebelRanker(PointwiseRanker):
             await session.tell(RubricWritten(session.query.id, JUDGE, member.rubric))
         judges: list[WindowJudge] = []
 
-        def make(ensembler: TakesScores) -> WindowJudge:
+        def make(ensembler: Actor[Any, Any]) -> WindowJudge:
             judges.append(WindowJudge(properties, self, session, ensembler))
             return judges[0]
 
@@ -287,7 +287,11 @@ class WindowJudge(Actor[ScorePassages, None]):
     """
 
     def __init__(
-        self, properties: Properties, ranker: RebelRanker, session: Session, ensembler: TakesScores
+        self,
+        properties: Properties,
+        ranker: RebelRanker,
+        session: Session,
+        ensembler: Actor[Any, Any],
     ) -> None:
         workers = session.calls_at_once(session.models.scoring)
         super().__init__("window judge", self._score, workers=workers)

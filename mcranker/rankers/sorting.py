@@ -29,17 +29,16 @@ class SortState:
     Attributes:
         session: the query.
         total: the most comparisons that there may be.
-        order: rows, best first, as far as is known by now; always each once.
+        order: rows, best first, as far as is known; always each once.
         team: those of all judges, this one among them.
         persona: who compares; empty without a team.
         template: of the persona's prompt; None for the ranker's.
-        settled: first places of `order` that are sorted out; the ranks of the others are not
-            known yet, or are not looked for.
+        settled: first places of `order` that are sorted out.
         undecided: pairs of rows whose order no reply decides, though it was asked for.
         counts: what came of the replies.
         made_up: whether a reply was made up, for an estimate; then `order` is none.
-        first_number: that of the first passage in a prompt. Estimates count equal requests once,
-            and those that follow a reply that was made up will not be equal: 1 but for these.
+        first_number: that of the first passage in a prompt, 1 but in estimates, which count equal
+            requests once: what follows a reply that was made up will not be equal.
     """
 
     session: Session

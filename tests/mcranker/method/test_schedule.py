@@ -7,10 +7,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from mcranker.method.schedule import SAMPLE, Call, EveryScore, Schedule, TopScores
+from mcranker.method.schedule import SAMPLE, Call, EveryScore, TopScores
 
 
-def drained(schedule: Schedule) -> list[Call]:
+def drained(schedule: EveryScore | TopScores) -> list[Call]:
     calls = []
     while (call := schedule.take()) is not None:
         calls.append(call)
