@@ -31,7 +31,7 @@ from mcranker.llm.chat import ChatModel
 from mcranker.logs import safe_logger
 from mcranker.method.team_plan import TeamPlan, as_team
 from mcranker.models import NO_MODELS, Models, Roles, connect_roles
-from mcranker.options import CallOptions, RankerKeywords
+from mcranker.options import CallOptions, EstimateOptions, RankerKeywords
 from mcranker.rankers.dispatch import FATAL_ERRORS, RankedQuery, Work, dispatch, each_of
 from mcranker.ranking import Ranking, check_first_stage
 from mcranker.runtime.bridge import Bridge, Stream
@@ -366,18 +366,6 @@ class Ranker(ABC):
             ranking, top, config=self.config, models=models, prompts=prompts, deadline=deadline
         )
 
-    def estimate_explain(self, ranking: Ranking, top: int = 10) -> Estimate:
-        """Estimate calls, tokens and cost of `explain` without sending anything."""
-        return self._bridge.call(lambda: self.aestimate_explain(ranking, top))
-
-    async def aestimate_explain(self, ranking: Ranking, top: int = 10) -> Estimate:
-        """`estimate_explain` for callers with an event loop."""
-        self.check_reasons(top)
-        estimator = Estimator(self.config)
-        await self._explained(ranking, top, estimator.models(self.models))
-        estimator.end_query(ranking.passages)
-        return estimator.estimate()
-
     def rank_many(
         self, work: Iterable[tuple[str | Query, Docs]], **options: Unpack[CallOptions]
     ) -> Iterator[RankedQuery]:
@@ -432,65 +420,38 @@ class Ranker(ABC):
         return dispatch(work, rank, self._queries_at_once())
 
     def estimate(
-        self, query: str | Query, docs: Docs, *, instruction: str | None = None, reasons: int = 0
+        self, query: str | Query, docs: Docs, **options: Unpack[EstimateOptions]
     ) -> Estimate:
         """Estimate the calls, tokens and US dollars of `rank` without sending anything.
 
-        With `reasons`, the calls that `explain` makes for that number of passages are added.
-
         Raises:
-            ConfigError: the ranker takes no instruction, or as `explain`, if `reasons` are given.
+            ConfigError: the ranker takes no instruction, or as `explain`, if ``reasons`` are given.
             InputError: query or docs cannot be ranked as given.
             LedgerError: the ledger cannot be read.
         """
-        return self._bridge.call(
-            lambda: self.aestimate(query, docs, instruction=instruction, reasons=reasons)
-        )
+        return self._bridge.call(lambda: self.aestimate(query, docs, **options))
 
     async def aestimate(
-        self, query: str | Query, docs: Docs, *, instruction: str | None = None, reasons: int = 0
+        self, query: str | Query, docs: Docs, **options: Unpack[EstimateOptions]
     ) -> Estimate:
         """`estimate` for callers with an event loop."""
-        work = [(query, docs)]
-        return await self.aestimate_many(work, instruction=instruction, reasons=reasons)
+        return await self.aestimate_many([(query, docs)], **options)
 
     def estimate_many(
-        self,
-        work: Iterable[tuple[str | Query, Docs]],
-        *,
-        counted: set[bytes] | None = None,
-        instruction: str | None = None,
-        reasons: int = 0,
+        self, work: Iterable[tuple[str | Query, Docs]], **options: Unpack[EstimateOptions]
     ) -> Estimate:
-        """Estimate `rank_many` for all of `work`, which is read to its end.
+        """`estimate` for `rank_many` and all of `work`, which is read to its end."""
+        return self._bridge.call(lambda: self.aestimate_many(work, **options))
 
-        `counted` holds what estimates of other rankers with the same ledger have counted, which is
-        not counted again; what this one counts is added. The other arguments are for each query, as
-        for `estimate`.
-
-        Raises:
-            ConfigError, InputError, LedgerError: as `estimate`.
-        """
-        return self._bridge.call(
-            lambda: self.aestimate_many(
-                work, counted=counted, instruction=instruction, reasons=reasons
-            )
-        )
-
-    async def aestimate_many(
-        self,
-        work: Work,
-        *,
-        counted: set[bytes] | None = None,
-        instruction: str | None = None,
-        reasons: int = 0,
-    ) -> Estimate:
+    async def aestimate_many(self, work: Work, **options: Unpack[EstimateOptions]) -> Estimate:
         """`estimate_many` for callers with an event loop."""
+        reasons = options.get("reasons", 0)
+        for_call = CallOptions(instruction=options.get("instruction"))
         self.check_reasons(reasons)
-        estimator = Estimator(self.config, counted)
+        estimator = Estimator(self.config, options.get("counted"))
         models, memory = estimator.models(self.models), self._memory.copy()
         async for query, docs in each_of(work):
-            job = self._job(query, docs, {"instruction": instruction})
+            job = self._job(query, docs, for_call)
             if not (job.passages and self.needs_model):
                 continue
             config = job.config.model_copy(update=_WHILE_ESTIMATING)

@@ -21,7 +21,7 @@ from mcranker.fusion import min_max, reciprocal_rank, summed, weighted
 from mcranker.job import Job
 from mcranker.logs import safe_logger
 from mcranker.models import Models, joined, paid_from
-from mcranker.options import CallOptions, RankerKeywords
+from mcranker.options import CallOptions, EstimateOptions, RankerKeywords
 from mcranker.paths import is_file
 from mcranker.rankers import RANKERS
 from mcranker.rankers.base import Ranker
@@ -137,23 +137,19 @@ class FusedRanker(Ranker):
                     hashes[f"{member.label}: {prompt}"] = value
         return hashes
 
-    async def aestimate_many(
-        self,
-        work: Work,
-        *,
-        counted: set[bytes] | None = None,
-        instruction: str | None = None,
-        reasons: int = 0,
-    ) -> Estimate:
-        self.check_reasons(reasons)
-        options: CallOptions = {"instruction": instruction}
-        jobs = [self._job(query, docs, options) async for query, docs in each_of(work)]
+    async def aestimate_many(self, work: Work, **options: Unpack[EstimateOptions]) -> Estimate:
+        self.check_reasons(options.get("reasons", 0))
+        for_call = CallOptions(instruction=options.get("instruction"))
+        jobs = [self._job(query, docs, for_call) async for query, docs in each_of(work)]
         given = [(job.query, job.passages[: job.config.depth]) for job in jobs]
-        words = jobs[0].config.instruction or None if jobs else None
-        counted = set() if counted is None else counted
+        counted = options.get("counted")
+        for_members = EstimateOptions(
+            instruction=jobs[0].config.instruction or None if jobs else None,
+            counted=set() if counted is None else counted,
+        )
         estimate = Estimate()
         for part in self.parts:
-            estimate += await part.aestimate_many(given, counted=counted, instruction=words)
+            estimate += await part.aestimate_many(given, **for_members)
         return estimate
 
     async def _rank(self, job: Job) -> Ranking:

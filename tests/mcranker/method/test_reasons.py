@@ -242,13 +242,11 @@ async def test_the_estimate_counts_the_calls_and_asking_again_is_free(tmp_path: 
     options: Mapping[str, Any] = {"team": TEAM, "criteria": "library", "ledger": ledger}
     async with MCRanker(model=model(), **options) as ranker:
         ranking = await ranker.arank("q", DOCS)
-        before = await ranker.aestimate_explain(ranking)
-        assert (before.calls, before.reused) == (2, 0)
-        assert before.input_tokens > 0
         explained = await ranker.aexplain(ranking)
-        after = await ranker.aestimate_explain(ranking)
-        assert (after.calls, after.reused) == (0, 2)
+        assert (explained.usage.calls, explained.reused.calls) == (9, 0)
         again = await ranker.aexplain(explained)
+        after = await ranker.aestimate("q", DOCS, reasons=3)
+        assert (after.calls, after.reused) == (0, 9)
     assert again.reasons == explained.reasons
     assert again.usage.calls == explained.usage.calls
     # The parent's rubric, 3 passages · 2 personas, and a call a persona for the reasons.
