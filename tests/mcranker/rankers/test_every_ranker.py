@@ -363,7 +363,8 @@ def test_equal_passages_are_judged_once_and_those_beyond_depth_follow(name: str)
     ranker, asked = told(name, depth=4)
     with ranker:
         alone, calls = ranker.rank("masks", DOCS), len(asked)
-        ranking = ranker.rank("masks", {**DOCS, "again": "text 2", "beyond": "text 9"})
+        docs = DOCS | {"again": "text 2", "beyond": "text 9"}
+        ranking = ranker.rank("masks", docs)
         assert len(asked) == 2 * calls
         assert ranker.rank("masks", {}).ids == []
     if name != "fused":  # where the first stage has a place for each
