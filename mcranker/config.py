@@ -449,7 +449,7 @@ class RankerConfig(_Limits, _Requests, _Quirks, _Results, _Scoring, _Team):
         """True if all queries have the same recruits."""
         return self.criteria == "dataset" and self.dataset_team
 
-    def anew(self, stage: Stage) -> int:
+    def resamples(self, stage: Stage) -> int:
         """Return how often the same question is asked again at this stage; see ``resample``."""
         by_team = stage in ("recruit", "criteria")
         return self.resample if by_team and self.temperature != 0 else 0

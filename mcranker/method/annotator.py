@@ -196,7 +196,7 @@ class ScorePrompt:
             ModelError: the model as such failed, not just this passage's request.
         """
         session = self._session
-        turns = self._template.render({"passage": session.fenced(passage)})
+        turns = self._template.render({"passage": session.delimited(passage)})
         if self._answer.prefill:
             turns = (*turns, Turn("assistant", self._answer.prefill))
         try:

@@ -58,7 +58,7 @@ class Assessor(Actor[Assess, None]):
         experts = sorted(task.scores, key=lambda expert: expert[0] in self._scientists)
         lines = [self._line(number, *expert) for number, expert in enumerate(experts, start=1)]
         values = {"assessments": "\n".join(lines), "experts": str(len(lines))}
-        turns = self._template.render({"passage": session.fenced(passage), **values})
+        turns = self._template.render({"passage": session.delimited(passage), **values})
         try:
             value = await session.ask(
                 session.models.assessor,

@@ -201,7 +201,7 @@ class Ensembler(Actor[TeamKnown | Ready | Scores | Assessed, None]):
         session.mark("assess")
         passage, total = session.passage(message.row), len(self._answers)
         outcome = score.value, score.reason, self._assessments, total
-        await session.tell(PassageAssessed(session.query.id, passage.id, *outcome))
+        await session.emit(PassageAssessed(session.query.id, passage.id, *outcome))
 
     async def _hand_out(self) -> None:
         # No mailbox fills up: it takes as many messages as may be under way. An actor that

@@ -82,7 +82,7 @@ class PromptQuestions:
 
     def ask(self, passages: Sequence[Passage], entries: Sequence[Entry]) -> Asked:
         (passage,) = passages
-        turns = self._template.render({"passage": self._session.fenced(passage)})
+        turns = self._template.render({"passage": self._session.delimited(passage)})
         return Asked(turns, tuple(self._by_entry[entry] for entry in entries), None)
 
 

@@ -44,7 +44,7 @@ T = TypeVar("T")
 _WORD = re.compile(r"\S+")
 
 LONG = 100_000
-"""Characters of passages that are fenced in a thread; fewer are faster without."""
+"""Characters of passages that are delimited in a thread; fewer are faster without."""
 
 
 @dataclass(slots=True)
@@ -86,7 +86,7 @@ class Session:
     statistics: PassageStatistics | None = None
     forms: defaultdict[tuple[Stage, str], Form] = field(default_factory=lambda: defaultdict(Form))
     _began: dict[str, float] = field(default_factory=dict)
-    _fenced: dict[tuple[str, str], str] = field(default_factory=dict)
+    _delimited: dict[tuple[str, str], str] = field(default_factory=dict)
 
     @classmethod
     def open(cls, job: Job, prompts: PromptSet, plan: TeamPlan | None = None) -> Session:
@@ -113,13 +113,13 @@ class Session:
         """The passage of a row of the score matrix."""
         return self.passages[self.distinct[row]]
 
-    def fenced(self, passage: Passage) -> str:
+    def delimited(self, passage: Passage) -> str:
         """Return the passage for models: between markers that it cannot contain."""
         content = passage.content
-        found = self._fenced.get(content)
+        found = self._delimited.get(content)
         if found is None:
             text = passage_text(passage, self.shown_text(passage), self.config)
-            found = self._fenced[content] = self.prompts.passage(text, query=self.query.text)
+            found = self._delimited[content] = self.prompts.passage(text, query=self.query.text)
         return found
 
     def numbered(self, rows: Sequence[int]) -> str:
@@ -130,7 +130,7 @@ class Session:
         """Return passages for prompts, each with its name: name -> row."""
         return "\n\n".join(
             self.prompts.piece(
-                "compared_passage", {"name": name, "passage": self.fenced(self.passage(row))}
+                "compared_passage", {"name": name, "passage": self.delimited(self.passage(row))}
             )
             for name, row in rows.items()
         )
@@ -166,7 +166,7 @@ class Session:
         if self.models.scoring.capabilities.prompts and characters > LONG:
             # All at once, when the first call is made, it would hold up the event loop.
             await anyio.to_thread.run_sync(
-                lambda: [self.fenced(each) for each in passages], abandon_on_cancel=True
+                lambda: [self.delimited(each) for each in passages], abandon_on_cancel=True
             )
 
     async def count_words(self) -> None:
@@ -242,7 +242,7 @@ class Session:
         now = time.perf_counter()
         self.seconds[stage] = now - self._began.setdefault(stage, now)
 
-    async def tell(self, event: Event) -> None:
+    async def emit(self, event: Event) -> None:
         """Send an event to the listener, if there is one."""
         if self.job.emit is not None:
             await self.job.emit(event)

@@ -168,7 +168,7 @@ async def _seat(
         member = await annotator.ask(WriteRubric())
         session.mark("criteria")
         if member.rubric is not None:
-            await session.tell(RubricWritten(session.query.id, member.name, member.rubric))
+            await session.emit(RubricWritten(session.query.id, member.name, member.rubric))
         if announce is not None:
             column = annotator.column
             await announce.tell(Ready(column, annotator, {column: member.name}))
@@ -189,4 +189,4 @@ async def _seat(
         if announce is not None:
             await announce.tell(TeamKnown(len(annotators), len(annotators)))
         personas = tuple(annotator.member.persona for annotator in annotators)
-        await session.tell(TeamRecruited(session.query.id, personas))
+        await session.emit(TeamRecruited(session.query.id, personas))

@@ -78,7 +78,7 @@ class SetwiseRanker(ComparativeRanker):
             others = [row for row in rows if row != best]
             sorting.note([frozenset((best, row)) for row in others], decided=chosen is not None)
             if is_new:
-                await sorting.tell([best, *others], failed=chosen is None)
+                await sorting.emit([best, *others], failed=chosen is None)
             return best
 
         sort = heapsort if self.sort == "heap" else bubblesort
@@ -210,7 +210,7 @@ class PairwiseRanker(ComparativeRanker):
         if sorting.worst:
             chosen = [lower, lower]
         best = lower if chosen == [lower, lower] else upper
-        await sorting.tell(sorted((upper, lower), key=best.__ne__), failed=len(chosen) < 2)
+        await sorting.emit(sorted((upper, lower), key=best.__ne__), failed=len(chosen) < 2)
         return chosen
 
 

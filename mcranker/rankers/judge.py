@@ -69,7 +69,7 @@ class JudgeRanker(Ranker):
     async def _rank(self, job: Job) -> Ranking:
         session = self.open_session(job)
         rows, query = len(session.distinct), job.query
-        await session.tell(RankingStarted(query.id, query.text, rows, job.calls))
+        await session.emit(RankingStarted(query.id, query.text, rows, job.calls))
         return await self._run(session)
 
     @abstractmethod

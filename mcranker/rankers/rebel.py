@@ -209,7 +209,7 @@ class RebelRanker(PointwiseRanker):
             return dataclasses.replace(self.ranking_by_order(session.job), partial=True)
         member = self._member(Persona(name=JUDGE, description=_ABOUT), properties)
         if member.rubric is not None:
-            await session.tell(RubricWritten(session.query.id, JUDGE, member.rubric))
+            await session.emit(RubricWritten(session.query.id, JUDGE, member.rubric))
         judges: list[WindowJudge] = []
 
         def make(ensembler: Actor[Any, Any]) -> WindowJudge:

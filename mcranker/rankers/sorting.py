@@ -144,9 +144,9 @@ class SortState:
         if self._first is not None and self.counts.failed == self.counts.asked and not partial:
             raise self._first
 
-    async def tell(self, rows: Sequence[int], *, failed: bool) -> None:
+    async def emit(self, rows: Sequence[int], *, failed: bool) -> None:
         """Give the event that these rows were compared; best first."""
-        await self.session.tell(
+        await self.session.emit(
             PassagesCompared(
                 self.session.query.id,
                 tuple(self.session.passage(row).id for row in rows),
