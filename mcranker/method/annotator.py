@@ -30,11 +30,6 @@ logger = safe_logger("mcranker.method.annotator")
 
 
 @dataclass(frozen=True, slots=True)
-class WriteRubric:
-    """To an annotator: write your rubric, if needed; the answer is the member."""
-
-
-@dataclass(frozen=True, slots=True)
 class ScorePassage:
     """To a judge: score the passage of this row of the score matrix."""
 
@@ -63,7 +58,7 @@ class TakesScores(Protocol):
     async def tell(self, message: Scores, /) -> None: ...
 
 
-class Annotator(Actor[WriteRubric | ScorePassage, Member]):
+class Annotator(Actor[ScorePassage]):
     """One persona on the team: writes its rubric (Eq. 2) and scores passages by it (Eq. 3).
 
     What all of its scoring prompts share is put together once, when the rubric is there.
@@ -80,7 +75,7 @@ class Annotator(Actor[WriteRubric | ScorePassage, Member]):
     ) -> None:
         super().__init__(
             f"annotator {member.name!r}",
-            self._answer,
+            self._score,
             workers=session.calls_at_once(session.models.scoring),
         )
         self.member = member
@@ -89,17 +84,19 @@ class Annotator(Actor[WriteRubric | ScorePassage, Member]):
         self._ensembler = ensembler
         self._prompt: ScorePrompt | None = None
 
-    async def _answer(self, message: WriteRubric | ScorePassage) -> Member:
-        if isinstance(message, WriteRubric):
-            await self._settle_rubric()
-        else:
-            assert self._prompt is not None, "WriteRubric comes before ScorePassage"
-            assert self._ensembler is not None
-            score = await self._prompt.score(self._session.passage(message.row), self.member.name)
-            await self._ensembler.tell(Scores(message.row, self.column, (score,)))
-        return self.member
+    async def _score(self, message: ScorePassage) -> None:
+        assert self._prompt is not None, "the rubric comes before ScorePassage"
+        assert self._ensembler is not None
+        score = await self._prompt.score(self._session.passage(message.row), self.member.name)
+        await self._ensembler.tell(Scores(message.row, self.column, (score,)))
 
-    async def _settle_rubric(self) -> None:
+    async def settle_rubric(self) -> None:
+        """Write the rubric if there is none, before the first passage is scored.
+
+        Raises:
+            ReplyError: the rubric cannot be read, asked twice.
+            ModelError: the call failed.
+        """
         config, member = self._session.config, self.member
         rubric, written = member.rubric, False
         examples: tuple[Member, ...] = ()

@@ -82,10 +82,9 @@ async def ask(
         ReplyError: the last reply could not be read either.
         ModelError: the call failed.
     """
-    prefill = model.capabilities.prefill
     messages: tuple[Message, ...] = ()
     for turn in turns:
-        if prefill or turn.role != "assistant":
+        if turn.role != "assistant" or model.capabilities.prefill:
             messages += (Message(turn.role, encodable(turn.text), turn.shared),)
     request = ChatRequest(
         messages=messages,

@@ -37,7 +37,7 @@ class TakesAssessments(Protocol):
     async def tell(self, message: Assessed, /) -> None: ...
 
 
-class Assessor(Actor[Assess, None]):
+class Assessor(Actor[Assess]):
     """Judges each passage from the personas' scores, given as text.
 
     Args:

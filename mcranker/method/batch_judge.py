@@ -38,7 +38,7 @@ def may_be_panel(session: Session) -> bool:
     return config.scoring == "per_criterion" and config.batch_criteria and asks_many
 
 
-class BatchJudge(Actor[ScorePassages, None]):
+class BatchJudge(Actor[ScorePassages]):
     """All judges score passages together: one call asks all questions about all of them (Eq. 3).
 
     Where a model takes fewer questions or shorter states, the passages are divided over several

@@ -47,7 +47,7 @@ class Ready:
     """
 
     judge: int
-    actor: Actor[Any, Any]
+    actor: Actor[Any]
     columns: Mapping[int, str]
     at_once: int | None = None
 
@@ -65,7 +65,7 @@ class Progress(NamedTuple):
     assessed: int
 
 
-class Ensembler(Actor[TeamKnown | Ready | Scores | Assessed, None]):
+class Ensembler(Actor[TeamKnown | Ready | Scores | Assessed]):
     """Hands out calls, collects scores, and detects complete passages and queries.
 
     What is still worth asking is everything, or with ``top_k`` what its bounds leave. The
@@ -172,7 +172,6 @@ class Ensembler(Actor[TeamKnown | Ready | Scores | Assessed, None]):
 
     async def _take_scores(self, message: Scores) -> None:
         session, row = self._session, message.row
-        passage = session.passage(row)
         columns = self._judges[message.judge].columns
         self._under_way.discard((row, message.judge))
         for column, score in zip(columns, message.scores, strict=True):
@@ -183,7 +182,7 @@ class Ensembler(Actor[TeamKnown | Ready | Scores | Assessed, None]):
             self._failures.note(row, score)
         self._schedule.settle(row, message.judge)
         session.mark("score")
-        if self._all_in(row):
+        if self.assessor is not None and self._all_in(row):
             self._to_assess.append(row)
         if session.job.emit is None:
             return
@@ -194,7 +193,13 @@ class Ensembler(Actor[TeamKnown | Ready | Scores | Assessed, None]):
         ):
             await session.job.emit(
                 PassageScored(
-                    session.query.id, passage.id, persona, score.value, score.reason, done, total
+                    session.query.id,
+                    session.passage(row).id,
+                    persona,
+                    score.value,
+                    score.reason,
+                    done,
+                    total,
                 )
             )
 

@@ -75,7 +75,7 @@ class EveryScore:
 
     @property
     def finished(self) -> bool:
-        return self._done == self.total
+        return self._done == self._rows * self._judges
 
     def team_known(self, judges: int) -> None:
         """Set the number of judges."""

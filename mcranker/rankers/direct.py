@@ -83,7 +83,7 @@ class DirectRanker(PointwiseRanker):
         return self.build_ranking(session, replace(scored, members=members))
 
 
-class DirectJudge(Actor[ScorePassage, None]):
+class DirectJudge(Actor[ScorePassage]):
     """Scores passages by one prompt, without a persona.
 
     Args:

@@ -276,7 +276,7 @@ class RebelRanker(PointwiseRanker):
         return sealed(member, persona=False, rubric=True) if inferred else member
 
 
-class WindowJudge(Actor[ScorePassages, None]):
+class WindowJudge(Actor[ScorePassages]):
     """Scores windows of passages by one call each.
 
     A call that fails is made again in halves, if that may help; passages without scores in a reply

@@ -103,8 +103,9 @@ async def test_astream_tells_what_happens_and_ends_with_the_ranking() -> None:
     events: list[Event] = [event async for event in ranker.astream(Query("q", "7"), DOCS)]
 
     kinds = [type(event) for event in events]
+    assert kinds[0] is RankingStarted
     # The NLP scientist writes its rubric while the others are recruited.
-    assert kinds[:3] == [RankingStarted, RubricWritten, TeamRecruited]
+    assert set(kinds[1:3]) == {RubricWritten, TeamRecruited}
     assert kinds.count(RubricWritten) == 3
     scored = [event for event in events if isinstance(event, PassageScored)]
     assert [event.done for event in scored] == list(range(1, 37))
