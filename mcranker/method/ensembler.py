@@ -14,7 +14,7 @@ from numpy.typing import NDArray
 
 from mcranker.errors import FormNotKept, ModelError
 from mcranker.events import PassageAssessed, PassageScored
-from mcranker.llm.limits.silence import DOWN
+from mcranker.llm.limits.retries import DOWN
 from mcranker.method.annotator import ScorePassage, ScorePassages, Scores
 from mcranker.method.assessor import Assess, Assessed, Assessor
 from mcranker.method.schedule import EveryScore, Schedule, TopScores

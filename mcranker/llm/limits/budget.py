@@ -15,7 +15,6 @@ from mcranker.errors import BudgetExceeded, ConfigError, ContentRefused, ReplyEr
 from mcranker.llm.chat import REASONING_TOKENS, ChatModel, ChatReply, ChatRequest, Question, State
 from mcranker.llm.prices import billed_as, cost
 from mcranker.llm.wrapper import Wrapper
-from mcranker.runtime.forks import renew_in_child
 from personas.ranking.usage import Usage
 
 TOKENS_A_BYTE = 1 / 3  # more than plain text has in any script; English has a quarter
@@ -31,12 +30,15 @@ class Budget:
     under way, which mostly turn out cheaper than what is set aside for them, and is refused
     once none is. So whatever was sent is also received before anything is refused.
 
-    Calls that fail without an answer are not counted, as if they had not been sent. A forked
-    process has a budget of its own, of what was left when it was forked.
+    Calls that fail without an answer are not counted, as if they had not been sent.
 
     Args:
         max_calls: calls that may be answered; None for any number.
         max_cost: US dollars that may be spent; None for any amount.
+
+    Attributes:
+        spent_calls: calls answered.
+        spent_cost: US dollars of these calls; 0 without ``max_cost``.
     """
 
     def __init__(self, *, max_calls: int | None = None, max_cost: float | None = None) -> None:
@@ -46,24 +48,8 @@ class Budget:
         self._waiting: deque[_Waiter] = deque()
         self._calls_under_way = 0
         self._set_aside = 0.0
-        self._spent_calls = 0
-        self._spent_cost = 0.0
-        renew_in_child(self)
-
-    def after_fork(self) -> None:
-        self._lock = threading.Lock()
-        self._waiting = deque()
-        self._calls_under_way, self._set_aside = 0, 0.0
-
-    @property
-    def spent_calls(self) -> int:
-        """Calls answered."""
-        return self._spent_calls
-
-    @property
-    def spent_cost(self) -> float:
-        """US dollars of these calls; 0 without ``max_cost``."""
-        return self._spent_cost
+        self.spent_calls = 0
+        self.spent_cost = 0.0
 
     async def claim(self, most: float) -> None:
         """Set `most` US dollars aside for one call; wait until there is room for it.
@@ -103,13 +89,13 @@ class Budget:
         with self._lock:
             self._free(most)
             if paid is not None:
-                self._spent_calls += 1
-                self._spent_cost += paid
+                self.spent_calls += 1
+                self.spent_cost += paid
             self._serve()
 
     def _has_room(self, most: float) -> bool:
-        calls = self._spent_calls + self._calls_under_way + 1
-        dollars = self._spent_cost + self._set_aside + most
+        calls = self.spent_calls + self._calls_under_way + 1
+        dollars = self.spent_cost + self._set_aside + most
         return (self.max_calls is None or calls <= self.max_calls) and (
             self.max_cost is None or dollars <= self.max_cost
         )
@@ -138,10 +124,10 @@ class Budget:
             self._waiting.popleft()
 
     def _exceeded(self, most: float) -> BudgetExceeded:
-        if self.max_calls is not None and self._spent_calls >= self.max_calls:
+        if self.max_calls is not None and self.spent_calls >= self.max_calls:
             what = f"max_calls={self.max_calls} is used up"
         else:
-            left = max(0.0, (self.max_cost or 0.0) - self._spent_cost)
+            left = max(0.0, (self.max_cost or 0.0) - self.spent_cost)
             what = (
                 f"max_cost={self.max_cost:g} leaves ${left:.2g}, "
                 f"and the next call may cost up to ${most:.2g}"

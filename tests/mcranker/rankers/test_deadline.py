@@ -176,7 +176,13 @@ def test_by_hand() -> None:
     # scores by 5 s are all three of d0, d1 and d2, and the NLP scientist's of d3.
     ranking, took = rank(Slow(), 5.5)
     assert took == 5.5
-    assert [len(hit.missing) for hit in sorted(ranking, key=lambda hit: hit.index)][:5] == [0, 0, 0, 2, 3]
+    assert [len(hit.missing) for hit in sorted(ranking, key=lambda hit: hit.index)][:5] == [
+        0,
+        0,
+        0,
+        2,
+        3,
+    ]
     partly = next(hit for hit in ranking if hit.doc_id == "d3")
     given = [score for score in partly.scores.values() if score is not None]
     # The mean of the passage's other scores stands in for the third.
