@@ -419,17 +419,16 @@ class Ranker(ABC):
         `options` are those of `rank`, for each query.
         """
         stream = self.arank_many(work, **options)
-        loop = self._bridge.loop()
         end = object()
 
         async def following() -> RankedQuery | object:
             return await anext(stream, end)
 
         try:
-            while isinstance(item := loop.call(following), RankedQuery):
+            while isinstance(item := self._bridge.call(following), RankedQuery):
                 yield item
         finally:
-            loop.leave(stream.aclose)
+            self._bridge.leave(stream.aclose)
 
     def arank_many(
         self,
