@@ -6,7 +6,6 @@ import dataclasses
 from collections.abc import Callable, Sequence
 from typing import TypeVar
 
-from mcranker import tracing
 from mcranker.config import RankerConfig
 from mcranker.errors import ReplyError
 from mcranker.llm.chat import (
@@ -103,7 +102,7 @@ async def ask(
     asked: list[ChatRequest] = []
     while True:
         asked.append(request)
-        reply = await tracing.complete(model, request)
+        reply = await model.complete(request)
         billed = billed_as(model.name, request)
         usage.add(tag.stage, tag.persona, billed, reply.usage, reused=reply.reused)
         try:

@@ -619,7 +619,7 @@ class Ranker(ABC):
         config, query, started = job.config, job.query, time.perf_counter()
         if config.deadline is not None:
             job = replace(job, deadline=anyio.current_time() + config.deadline)
-        with ranking_span(self.name, query, job.passages, config=config, models=job.models) as done:
+        with ranking_span(self.name, job) as (job, done):
             ranking: Ranking | None = None
             try:
                 with anyio.CancelScope(deadline=math.inf if self.keeps_deadline else job.deadline):
