@@ -98,7 +98,6 @@ async def ask(
         seed=config.seed,
         sample=config.cache_variant,
     )
-    anew = config.anew(tag.stage)
     asked: list[ChatRequest] = []
     while True:
         asked.append(request)
@@ -110,6 +109,7 @@ async def ask(
         except Unreadable as problem:
             unread = Usage(unreadable=1)
             usage.add(tag.stage, tag.persona, billed, unread, reused=reply.reused)
+            anew = config.anew(tag.stage)
             # A reply read from probabilities does not change by asking again.
             if len(asked) > anew + config.repair_attempts or labels or continuation or questions:
                 await _note_unusable(model, asked)

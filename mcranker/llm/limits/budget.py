@@ -3,11 +3,10 @@
 from __future__ import annotations
 
 import asyncio
-import contextlib
 import math
 import threading
 from collections import deque
-from dataclasses import dataclass, field
+from concurrent.futures import Future
 
 import orjson
 
@@ -45,7 +44,7 @@ class Budget:
         self.max_calls = max_calls
         self.max_cost = max_cost
         self._lock = threading.Lock()
-        self._waiting: deque[_Waiter] = deque()
+        self._waiting: deque[tuple[float, Future[bool]]] = deque()
         self._calls_under_way = 0
         self._set_aside = 0.0
         self.spent_calls = 0
@@ -60,23 +59,19 @@ class Budget:
             BudgetExceeded: the call would go beyond a limit, and nothing is under way that
                 could still turn out cheaper.
         """
+        granted: Future[bool] = Future()
         with self._lock:
-            if not self._waiting and self._has_room(most):
-                self._set(most)
-                return
-            waiter = _Waiter(most)
-            self._waiting.append(waiter)
+            self._waiting.append((most, granted))
             self._serve()
         try:
-            await waiter.decided.wait()
-        except BaseException:
+            found = granted.result() if granted.done() else await asyncio.wrap_future(granted)
+        except asyncio.CancelledError:
             with self._lock:
-                if waiter.granted:
+                if not granted.cancel() and granted.result():
                     self._free(most)
-                waiter.granted = False
                 self._serve()
             raise
-        if not waiter.granted:
+        if not found:
             raise self._exceeded(most)
 
     def settle(self, most: float, paid: float | None) -> None:
@@ -100,10 +95,6 @@ class Budget:
             self.max_cost is None or dollars <= self.max_cost
         )
 
-    def _set(self, most: float) -> None:
-        self._calls_under_way += 1
-        self._set_aside += most
-
     def _free(self, most: float) -> None:
         self._calls_under_way -= 1
         # Sums and differences of floats drift; nothing under way is nothing set aside.
@@ -112,15 +103,15 @@ class Budget:
     def _serve(self) -> None:
         """Decide for waiting calls, in order, as far as possible now."""
         while self._waiting:
-            first = self._waiting[0]
-            if first.granted is None:
-                if self._has_room(first.most):
-                    self._set(first.most)
-                    first.decide(granted=True)
-                elif self._calls_under_way:
+            most, granted = self._waiting[0]
+            if not granted.cancelled():
+                has_room = self._has_room(most)
+                if not has_room and self._calls_under_way:
                     return
-                else:
-                    first.decide(granted=False)
+                if has_room:
+                    self._calls_under_way += 1
+                    self._set_aside += most
+                granted.set_result(has_room)
             self._waiting.popleft()
 
     def _exceeded(self, most: float) -> BudgetExceeded:
@@ -228,22 +219,6 @@ def state_bytes(state: State | None) -> int:
         return 0
     pairs = (*state.passages.items(), *state.judges.items())
     return _bytes(state.query) + sum(_bytes(text) for pair in pairs for text in pair)
-
-
-@dataclass(slots=True, eq=False)
-class _Waiter:
-    """A waiter for room; `granted` is None until that is decided."""
-
-    most: float
-    granted: bool | None = None
-    decided: asyncio.Event = field(default_factory=asyncio.Event)
-    _loop: asyncio.AbstractEventLoop = field(default_factory=asyncio.get_running_loop)
-
-    def decide(self, *, granted: bool) -> None:
-        self.granted = granted
-        # A closed loop has no waiter left.
-        with contextlib.suppress(RuntimeError):
-            self._loop.call_soon_threadsafe(self.decided.set)
 
 
 def _bytes(text: str) -> int:

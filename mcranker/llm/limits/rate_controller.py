@@ -200,6 +200,7 @@ class RateController:
             self._full |= in_flight >= USED * self.limit
             if error.retry_after is None or error.retry_after > 0:
                 self._refused(now, number, now - started, error.retry_after)
+                self._settle()
         elif error is None:
             if number > self._last_but_one:
                 # While some calls are answered, a pause is the first of its row, not one more.
@@ -207,8 +208,9 @@ class RateController:
             self._row = self._row_started = 0
             self._trust += number > self._reopened
             self._span.answered += number > self._span.before
-            self._tokens_due += extra_tokens * self._a_token
-        self._settle()
+            if self._a_token:
+                self._tokens_due += extra_tokens * self._a_token
+                self._settle()
         failed = isinstance(error, _FAILURES)
         if self._learned is not None and (error is None or failed):
             self._learned.finished(now, started, in_flight, failed=failed)
