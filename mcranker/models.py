@@ -16,7 +16,8 @@ from mcranker.llm.connect import connect
 from mcranker.llm.ledger.ledger import Ledger, default_ledger_path
 from mcranker.llm.ledger.ledgered import Ledgered
 from mcranker.llm.limits.budget import Budget, Budgeted
-from mcranker.llm.limits.rate_limiter import FIRST_PAUSE, RateLimiter
+from mcranker.llm.limits.rate_controller import FIRST_PAUSE
+from mcranker.llm.limits.rate_limiter import RateLimiter
 from mcranker.llm.limits.retries import ATTEMPTS, FIRST_WAIT, Retrying
 from mcranker.llm.scripted import ScriptedChat
 from mcranker.llm.wrapper import Wrapper, tokenizer_of

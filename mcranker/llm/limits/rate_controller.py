@@ -5,10 +5,12 @@ from __future__ import annotations
 import math
 from dataclasses import dataclass
 from enum import Enum
+from typing import NotRequired, TypedDict, Unpack
 
 from mcranker.errors import ConnectionFailed, ModelTimeout, RateLimited, ServerFailed
 from mcranker.llm.limits.concurrency import FIRST, USED, LearnedConcurrency
 
+FIRST_PAUSE, LONGEST_PAUSE = 1.0, 60.0  # seconds, see `RateLimits`
 CATCH_UP = 0.1  # seconds of lateness that are made up for; event loops are late by milliseconds
 MINUTE = 60.0 + 2 * CATCH_UP  # seconds, so that making up never brings too many into 60 s
 AT_ONCE = 1e-6  # seconds that a timer may be early, or a sum of floats be off
@@ -52,6 +54,22 @@ class _Curve(Enum):
     CUBIC = 3
 
 
+class RateLimits(TypedDict):
+    """Limits of the user, and times in seconds."""
+
+    concurrency: int | None
+    """Calls in flight at once; None to learn it, see `LearnedConcurrency`."""
+    requests_per_minute: NotRequired[float | None]
+    """Starts in any 60 s at most, evenly spread; None for no limit."""
+    tokens_per_minute: NotRequired[float | None]
+    """Input and output tokens likewise."""
+    first_pause: NotRequired[float]
+    """Pause of all calls once every one is refused (429, 529) without saying for how long; 1 by
+    default, and doubled as long as that goes on."""
+    longest_pause: NotRequired[float]
+    """The most that such a pause takes; 60 by default."""
+
+
 class RateController:
     """Decides when calls of a model may start, and how many may be in flight.
 
@@ -91,7 +109,10 @@ class RateController:
     than 4 and 3% of the calls were refused, or pauses of more than 5 s took a quarter of the time
     (of a minute at least), and goes on evenly otherwise.
 
-    Not safe for several threads; `RateLimiter` guards it, and has the arguments.
+    Not safe for several threads; `RateLimiter` guards it.
+
+    Args:
+        limits: see `RateLimits`.
 
     Attributes:
         limit: calls that may be in flight at once, in each event loop.
@@ -101,24 +122,19 @@ class RateController:
         number: number of calls started; identifies each.
     """
 
-    def __init__(
-        self,
-        *,
-        concurrency: int | None,
-        requests_per_minute: float | None,
-        tokens_per_minute: float | None,
-        first_pause: float,
-        longest_pause: float,
-    ) -> None:
+    def __init__(self, **limits: Unpack[RateLimits]) -> None:
+        concurrency = limits["concurrency"]
+        per_minute = limits.get("requests_per_minute")
+        tokens_per_minute = limits.get("tokens_per_minute")
         self._learned = LearnedConcurrency() if concurrency is None else None
         self.limit = FIRST if concurrency is None else concurrency
         self._full = False  # calls were refused with as many in flight as may be
-        self._a_request = MINUTE / requests_per_minute if requests_per_minute else 0.0
+        self._a_request = MINUTE / per_minute if per_minute else 0.0
         self._a_token = MINUTE / tokens_per_minute if tokens_per_minute else 0.0
         self._requests_due = self._tokens_due = self._learned_due = -math.inf
         self.due = self.paused_until = -math.inf
-        self._first_pause = first_pause
-        self._longest_pause = longest_pause
+        self._first_pause = limits.get("first_pause", FIRST_PAUSE)
+        self._longest_pause = limits.get("longest_pause", LONGEST_PAUSE)
         self.pauses = self.number = 0
         self._last = self._last_but_one = 0  # the last call before the last two decisions
         self._closed_since = 0.0  # start of the first pause after which nothing was answered

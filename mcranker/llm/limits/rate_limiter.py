@@ -10,16 +10,14 @@ import time
 from collections import OrderedDict
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import NamedTuple
+from typing import NamedTuple, Unpack
 from weakref import WeakKeyDictionary
 
 from mcranker.errors import MCRankerError, RateLimited
 from mcranker.llm.chat import ChatRequest
-from mcranker.llm.limits.rate_controller import RateController
+from mcranker.llm.limits.rate_controller import RateController, RateLimits
 from personas.ranking.usage import Usage
 
-FIRST_PAUSE = 1.0
-"""Seconds without calls after a refusal that does not say for how long; see `RateLimiter`."""
 PATIENCE = 300.0
 """Seconds. A longer wait for a provider that refuses calls is an error instead."""
 BYTES_A_TOKEN = 4
@@ -71,36 +69,21 @@ class RateLimiter:
     loop, and no loop waits for another's calls.
 
     Args:
-        concurrency: calls in flight at once; None to learn it, see `LearnedConcurrency`.
-        requests_per_minute: starts in any 60 s at most, evenly spread; None for no limit.
-        tokens_per_minute: input and output tokens likewise; None for no limit.
-        first_pause: seconds for which all calls wait once the provider refuses every one
-            (429, 529) without saying for how long; doubles as long as it does.
-        longest_pause: seconds that such a pause has at most.
         patience: seconds; if the provider asks for a longer pause, or has refused every call for
             longer, those who wait get an error.
         clock: the time in seconds; tests replace it.
+        limits: see `RateController`.
     """
 
     def __init__(
         self,
         *,
-        concurrency: int | None,
-        requests_per_minute: float | None = None,
-        tokens_per_minute: float | None = None,
-        first_pause: float = FIRST_PAUSE,
-        longest_pause: float = 60.0,
         patience: float = PATIENCE,
         clock: Callable[[], float] = time.monotonic,
+        **limits: Unpack[RateLimits],
     ) -> None:
-        self._controller = RateController(
-            concurrency=concurrency,
-            requests_per_minute=requests_per_minute,
-            tokens_per_minute=tokens_per_minute,
-            first_pause=first_pause,
-            longest_pause=longest_pause,
-        )
-        self._counts_tokens = tokens_per_minute is not None
+        self._controller = RateController(**limits)
+        self._counts_tokens = limits.get("tokens_per_minute") is not None
         self._patience = patience
         self._refusal = RateLimited("")
         self._clock = clock

@@ -54,9 +54,7 @@ class Retrying(Wrapper):
     An error that is raised at last says whether the model answers other requests meanwhile
     (`ModelError.others_answered`, see `OutageDetector`). A call about a passage that is begun
     while the model answers nothing gets 3 tries, or 1 once that has lasted for 5 minutes. So an
-    outage is found out after one call of full length and, one after the other or at once, 3 of
-    these short ones, or 1 once 5 minutes have passed; but not in less time than an answer takes,
-    nor before the calls that were under way have ended.
+    outage is found out after one call of full length and 3 short ones, or 1 after 5 minutes.
 
     Args:
         model: who answers.
@@ -168,19 +166,12 @@ class Retrying(Wrapper):
 
 @dataclass(slots=True)
 class Asked:
-    """One request, from before its first try.
+    """One request, from before its first try."""
 
-    Attributes:
-        about: the number of the ranking, and the passage's id.
-        began: when, in seconds.
-        outage: in which it was begun; outages are named by the number of answers before them.
-        failed_after: answers to others before its first try failed.
-    """
-
-    about: tuple[int, str]
-    began: float
-    outage: int
-    failed_after: int = _NEVER
+    about: tuple[int, str]  # the number of the ranking, and the passage's id
+    began: float  # when, in seconds
+    outage: int  # in which it was begun; named by the number of answers before it
+    failed_after: int = _NEVER  # answers to others before its first try failed
 
 
 class OutageDetector:
