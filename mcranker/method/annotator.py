@@ -30,11 +30,6 @@ logger = safe_logger("mcranker.method.annotator")
 
 
 @dataclass(frozen=True, slots=True)
-class WriteRubric:
-    """To an annotator: write your rubric, if needed; the answer is the member."""
-
-
-@dataclass(frozen=True, slots=True)
 class ScorePassage:
     """To a judge: score the passage of this row of the score matrix."""
 
@@ -57,7 +52,7 @@ class Scores:
     scores: Sequence[Score]
 
 
-class Annotator(Actor[WriteRubric | ScorePassage, Member]):
+class Annotator(Actor[ScorePassage]):
     """One persona on the team: writes its rubric (Eq. 2) and scores passages by it (Eq. 3).
 
     What all of its scoring prompts share is put together once, when the rubric is there.
@@ -70,27 +65,29 @@ class Annotator(Actor[WriteRubric | ScorePassage, Member]):
     """
 
     def __init__(
-        self, member: Member, column: int, session: Session, ensembler: Actor[Any, Any] | None
+        self, member: Member, column: int, session: Session, ensembler: Actor[Any] | None
     ) -> None:
         workers = session.calls_at_once(session.models.scoring)
-        super().__init__(f"annotator {member.name!r}", self._answer, workers=workers)
+        super().__init__(f"annotator {member.name!r}", self._score, workers=workers)
         self.member = member
         self.column = column
         self._session = session
         self._ensembler = ensembler
         self._prompt: ScorePrompt | None = None
 
-    async def _answer(self, message: WriteRubric | ScorePassage) -> Member:
-        if isinstance(message, WriteRubric):
-            await self._settle_rubric()
-        else:
-            assert self._prompt is not None, "WriteRubric comes before ScorePassage"
-            assert self._ensembler is not None
-            score = await self._prompt.score(self._session.passage(message.row), self.member.name)
-            await self._ensembler.tell(Scores(message.row, self.column, (score,)))
-        return self.member
+    async def _score(self, message: ScorePassage) -> None:
+        assert self._prompt is not None, "the rubric comes before ScorePassage"
+        assert self._ensembler is not None
+        score = await self._prompt.score(self._session.passage(message.row), self.member.name)
+        await self._ensembler.tell(Scores(message.row, self.column, (score,)))
 
-    async def _settle_rubric(self) -> None:
+    async def settle_rubric(self) -> None:
+        """Write the rubric if there is none, before the first passage is scored.
+
+        Raises:
+            ReplyError: the rubric cannot be read, asked twice.
+            ModelError: the call failed.
+        """
         config, member = self._session.config, self.member
         rubric, written = member.rubric, False
         examples: tuple[Member, ...] = ()

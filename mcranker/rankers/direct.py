@@ -83,7 +83,7 @@ class DirectRanker(PointwiseRanker):
         return self.build_ranking(session, replace(scored, members=members))
 
 
-class DirectJudge(Actor[ScorePassage, None]):
+class DirectJudge(Actor[ScorePassage]):
     """Scores passages by one prompt, without a persona.
 
     Args:
@@ -94,7 +94,7 @@ class DirectJudge(Actor[ScorePassage, None]):
     """
 
     def __init__(
-        self, prompt: ScorePrompt, name: str, session: Session, ensembler: Actor[Any, Any]
+        self, prompt: ScorePrompt, name: str, session: Session, ensembler: Actor[Any]
     ) -> None:
         workers = session.calls_at_once(session.models.scoring)
         super().__init__("direct judge", self._score, workers=workers)

@@ -64,7 +64,7 @@ class AnswerStore(Protocol):
         """Return the reply that is kept under a key."""
         ...
 
-    def keep(self, key: bytes, reply: ChatReply, *, model: str, stage: str) -> Awaitable[None]:
+    def keep(self, key: bytes, reply: ChatReply, *, model: str, stage: str) -> Awaitable[object]:
         """Keep a reply; awaiting the result makes it durable."""
         ...
 

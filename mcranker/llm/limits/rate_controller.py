@@ -1,10 +1,20 @@
-"""The rate that a provider can take, learned from the calls that it refuses."""
+"""The rate and number of calls that a provider can take, learned from what becomes of them."""
 
 from __future__ import annotations
 
 import math
 from dataclasses import dataclass
 from enum import Enum
+from typing import NotRequired, TypedDict, Unpack
+
+from mcranker.errors import ConnectionFailed, ModelTimeout, RateLimited, ServerFailed
+from mcranker.llm.limits.concurrency import FIRST, USED, LearnedConcurrency
+
+FIRST_PAUSE, LONGEST_PAUSE = 1.0, 60.0  # seconds, see `RateLimits`
+CATCH_UP = 0.1  # seconds of lateness that are made up for; event loops are late by milliseconds
+MINUTE = 60.0 + 2 * CATCH_UP  # seconds, so that making up never brings too many into 60 s
+AT_ONCE = 1e-6  # seconds that a timer may be early, or a sum of floats be off
+_FAILURES = (ConnectionFailed, ModelTimeout, ServerFailed)  # of a server in trouble
 
 WINDOW = 60.0  # seconds after which what was seen begins to count for less
 LEAST = 0.05  # seconds that a rate is told from
@@ -44,15 +54,41 @@ class _Curve(Enum):
     CUBIC = 3
 
 
-class Refusals:
-    """Distinguishes an overloaded provider from one that refuses calls by chance.
+class RateLimits(TypedDict):
+    """Limits of the user, and times in seconds."""
 
-    A refusal that says how long to wait (`retry_after`) makes everybody wait. One that does not
+    concurrency: int | None
+    """Calls in flight at once; None to learn it, see `LearnedConcurrency`."""
+    requests_per_minute: NotRequired[float | None]
+    """Starts in any 60 s at most, evenly spread; None for no limit."""
+    tokens_per_minute: NotRequired[float | None]
+    """Input and output tokens likewise."""
+    first_pause: NotRequired[float]
+    """Pause of all calls once every one is refused (429, 529) without saying for how long; 1 by
+    default, and doubled as long as that goes on."""
+    longest_pause: NotRequired[float]
+    """The most that such a pause takes; 60 by default."""
+
+
+class RateController:
+    """Decides when calls of a model may start, and how many may be in flight.
+
+    **The user's limits.** With r requests a minute, a start at time t moves the next one to
+    ``max(due, t - 0.1) + 60.2 / r`` seconds: even distances, never more than r (rounded up)
+    starts in any 60 s, and no hurry after an idle hour (a virtual schedule, as in
+    https://en.wikipedia.org/wiki/Generic_cell_rate_algorithm). Tokens are spread likewise by the
+    estimate for a request, corrected once they are counted: all requests but the last of any
+    60 s stay within the tokens a minute, so one that is larger goes out, and the next one waits.
+
+    **Concurrency**, if not given, is learned, see `LearnedConcurrency`.
+
+    **Refusals** by an overloaded provider are told from those by chance. One that says how long
+    to wait (`retry_after`) makes all calls wait; one that asks for 0 s changes nothing. Any other
     only delays its own call, until there are more than 4 and 3% of the calls of late, or 4 in a
-    row with no answer in between. Then no call starts for twice the time that a refusal takes,
-    so that it is known what became of all that were sent, and it is decided:
+    row with no answer in between. Then no call starts for twice the time that a refusal takes, so
+    that it is known what became of all that were sent, and it is decided:
 
-    - Nothing was accepted: everybody waits for `first_pause` seconds, doubled up to
+    - Nothing was accepted: all calls wait for `first_pause` seconds, doubled up to
       `longest_pause` while nothing but refusals comes. After that the rate begins at half of what
       it was and doubles every second, at least.
     - Clearly more than 0.3 of the calls were refused: the rate is lowered to what was accepted.
@@ -61,38 +97,47 @@ class Refusals:
       (https://www.rfc-editor.org/rfc/rfc9438), relative to the peak, so that it suits one call a
       minute as well as a hundred a second. The way back takes 15 calls from less than half of
       the rate of the last ten seconds.
-    - Fewer were refused: a trial at half of what was accepted. Refusals that come by chance come
-      at any rate. With n calls and a share s refused before (1.5 standard deviations less than
-      was seen), n · s refusals are expected by chance. If there are r, and n · s reaches
-      4 + 1.75 r, the rate was the reason (by chance so few come once in fifty times) and is
-      lowered; if r reaches 3 + n · s / 3, it was not. That share then counts as chance, the calls
-      go as fast as before and faster, and only more refusals than that begin this again. If
-      no more than in the trial is accepted then, it was the rate after all.
+    - Fewer were refused: a trial at half of what was accepted, as refusals by chance come at any
+      rate. With n calls and a share s refused before (1.5 standard deviations less than was
+      seen), n · s are expected by chance. If there are r, and n · s reaches 4 + 1.75 r, the rate
+      was the reason (by chance so few come once in fifty times) and is lowered; if r reaches
+      3 + n · s / 3, it was not. That share then counts as chance, the calls go as fast as before
+      and faster, and only more refusals than that begin this again. If no more than in the trial
+      is accepted then, it was the rate after all.
 
     With a ``retry_after``, the rate is lowered to what was accepted, the pauses included, if more
     than 4 and 3% of the calls were refused, or pauses of more than 5 s took a quarter of the time
     (of a minute at least), and goes on evenly otherwise.
 
-    A refusal that asks for 0 s is no reason to slow down and changes nothing.
-
-    Not safe for several threads; `Limits` guards it.
+    Not safe for several threads; `RateLimiter` guards it.
 
     Args:
-        first_pause: seconds, see above; 0 for no pauses but those that are asked for.
-        longest_pause: seconds, see above.
+        limits: see `RateLimits`.
+
+    Attributes:
+        limit: calls that may be in flight at once, in each event loop.
+        due: time of the next start.
+        paused_until: end of the provider's pause.
+        pauses: number of times the provider paused all calls.
+        number: number of calls started; identifies each.
     """
 
-    def __init__(self, *, first_pause: float, longest_pause: float) -> None:
-        self._first_pause = first_pause
-        self._longest_pause = longest_pause
-        self.paused_until = -math.inf
-        self.pauses = 0
-        """Number of times the provider paused all calls."""
-        self.number = 0
-        """Number of calls started; identifies each."""
+    def __init__(self, **limits: Unpack[RateLimits]) -> None:
+        concurrency = limits["concurrency"]
+        per_minute = limits.get("requests_per_minute")
+        tokens_per_minute = limits.get("tokens_per_minute")
+        self._learned = LearnedConcurrency() if concurrency is None else None
+        self.limit = FIRST if concurrency is None else concurrency
+        self._full = False  # calls were refused with as many in flight as may be
+        self._a_request = MINUTE / per_minute if per_minute else 0.0
+        self._a_token = MINUTE / tokens_per_minute if tokens_per_minute else 0.0
+        self._requests_due = self._tokens_due = self._learned_due = -math.inf
+        self.due = self.paused_until = -math.inf
+        self._first_pause = limits.get("first_pause", FIRST_PAUSE)
+        self._longest_pause = limits.get("longest_pause", LONGEST_PAUSE)
+        self.pauses = self.number = 0
         self._last = self._last_but_one = 0  # the last call before the last two decisions
-        self.closed_since = 0.0
-        """Start of the first pause after which nothing was answered."""
+        self._closed_since = 0.0  # start of the first pause after which nothing was answered
         self._in_a_row = 0  # pauses
         self._resuming = False
         self._pausing = False  # the last decision was to pause
@@ -116,11 +161,82 @@ class Refusals:
         self._long = _Span(0, 0.0)  # since the rate was lowered
         self._span = _Span(0, 0.0)  # since the last decision
 
+    def start(self, now: float, tokens: float) -> float | None:
+        """Count the start of a call with that many tokens; return `due` if it is too early."""
+        if self._resuming and self.due <= now + AT_ONCE:
+            if self._resume(now) and self._full and self._learned is not None:
+                self._learned.back_off(now)
+                self.limit = self._learned.limit
+                self._full = False
+            self._settle()
+        if self.due > now + AT_ONCE:
+            return self.due
+        self.number += 1
+        self._row_started += 1
+        if self._curve is not _Curve.TRIAL and self._span.answered >= CLEAN:
+            self._roll(now)
+        for span in (self._span, self._long):
+            if not span.started:
+                span.since = now
+            span.started += 1
+        if now - self._long.since > 2 * WINDOW:
+            self._long.forget(WINDOW / (now - self._long.since), now - WINDOW)
+        if self._curve is _Curve.TRIAL and self._verdict():
+            self._decide(now)
+        if self._a_request:
+            self._requests_due = max(self._requests_due, now - CATCH_UP) + self._a_request
+        if self._a_token:
+            self._tokens_due = max(self._tokens_due, now - CATCH_UP) + tokens * self._a_token
+        if self._curve is not _Curve.FREE and (rate := self.rate(now)):
+            self._learned_due = max(self._learned_due, now - CATCH_UP) + 1.0 / rate
+        self._settle()
+        return None
+
+    def ended(
+        self,
+        now: float,
+        *,
+        number: int,
+        started: float,
+        in_flight: int,
+        error: BaseException | None,
+        extra_tokens: float,
+    ) -> None:
+        """Count the end of a call.
+
+        Args:
+            now: the time.
+            number: of the call, as `number` was after its start.
+            started: when it did.
+            in_flight: calls in flight just before it ended, itself included.
+            error: how it failed.
+            extra_tokens: used beyond those it was started with; negative for fewer.
+        """
+        if isinstance(error, RateLimited):
+            self._full |= in_flight >= USED * self.limit
+            if error.retry_after is None or error.retry_after > 0:
+                self._refused(now, number, now - started, error.retry_after)
+                self._settle()
+        elif error is None:
+            if number > self._last_but_one:
+                # While some calls are answered, a pause is the first of its row, not one more.
+                self._in_a_row = min(self._in_a_row, int(number <= self._last))
+            self._row = self._row_started = 0
+            self._trust += number > self._reopened
+            self._span.answered += number > self._span.before
+            if self._a_token:
+                self._tokens_due += extra_tokens * self._a_token
+                self._settle()
+        failed = isinstance(error, _FAILURES)
+        if self._learned is not None and (error is None or failed):
+            self._learned.finished(now, started, in_flight, failed=failed)
+            self.limit = self._learned.limit
+
     def rate(self, now: float) -> float | None:
         """Starts a second that the provider is assumed to allow; None if unlimited."""
-        seconds = now - self._resumed
         if self._curve is _Curve.FREE:
             return None
+        seconds = now - self._resumed
         peak = max(SLOWEST, self._peak)
         if self._curve is _Curve.RISING:
             return _doubled(peak, seconds / max(DOUBLING, DOUBLED / peak))
@@ -130,48 +246,19 @@ class Refusals:
         peak *= 1.0 + (1.0 - BACK_OFF) * min(curve, 1.0) ** 3
         return _doubled(max(SLOWEST, peak), max(0.0, 2.0 * (curve - 1.0)))
 
-    def started(self, now: float) -> None:
-        """Count the start of a call."""
-        self.number += 1
-        self._row_started += 1
-        if self._curve is not _Curve.TRIAL and not self._resuming:
-            self._roll(now)
-        self._span.start(now)
-        self._long.start(now)
-        if (seen := now - self._long.since) > 2 * WINDOW:
-            self._long.forget(WINDOW / seen, now - WINDOW)
-        if self._curve is _Curve.TRIAL and not self._resuming and self._verdict():
-            self._decide(now)
-
     def closed(self, now: float) -> float:
         """Seconds for which pauses have followed each other with no answer in between."""
-        return now - self.closed_since if self._in_a_row > 1 else 0.0
+        return now - self._closed_since if self._in_a_row > 1 else 0.0
 
     def idle(self, seconds: float) -> None:
         """Note seconds without calls, which say nothing about the provider."""
-        self._long.move(seconds)
-        self._span.move(seconds)
+        self._long.since += seconds
+        self._span.since += seconds
 
-    def answered(self, number: int) -> None:
-        """Count the answer to a call."""
-        if number > self._last_but_one:
-            # While some calls are answered, a pause is the first of its row, not one more.
-            self._in_a_row = min(self._in_a_row, int(number <= self._last))
-        self._row = self._row_started = 0
-        self._trust += number > self._reopened
-        self._span.answered += number > self._span.before
+    def _settle(self) -> None:
+        self.due = max(self.paused_until, self._requests_due, self._tokens_due, self._learned_due)
 
-    def refused(self, now: float, number: int, took: float, retry_after: float | None) -> None:
-        """Count a refused call.
-
-        Args:
-            now: the time.
-            number: of the call, see above.
-            took: seconds from the start of the call to the refusal.
-            retry_after: seconds that the provider asks to wait, or None if it does not say.
-        """
-        if retry_after is not None and retry_after <= 0:
-            return
+    def _refused(self, now: float, number: int, took: float, retry_after: float | None) -> None:
         late = number <= self._last
         self._took = min(2.0 * took, self._first_pause)
         self._long.refused += number > self._long.before
@@ -192,7 +279,7 @@ class Refusals:
     def _roll(self, now: float) -> None:
         span = self._span
         share = TOLERATED + self._chance
-        if span.answered < CLEAN or span.refused > share * span.started:
+        if span.refused > share * span.started:
             return
         rate = span.accepted(now)
         self._proven = 0.0 if span.refused else rate
@@ -206,10 +293,8 @@ class Refusals:
                 self._chance = min(self._chance, seen / self._checked)
                 self._checked = self._checked_refused = 0.0
 
-    def resume(self, now: float) -> bool:
-        """Call this before a start; return True if the provider proves overloaded."""
-        if not self._resuming:
-            return False
+    def _resume(self, now: float) -> bool:
+        """Decide, at the first start after a pause; return True if the provider is overloaded."""
         self._resuming = False
         paused, told, self._pausing, self._told = self._pausing, self._told, False, False
         span = self._span
@@ -236,7 +321,7 @@ class Refusals:
                 self._tried = True
                 self._chance = min(self._chance, span.refused / span.started)
                 if self._fell(self._before):
-                    self._rise(now, self._before)
+                    self._go(now, _Curve.RISING, self._before)
                 else:
                     self._lower(now, self._before)
             elif verdict:
@@ -268,25 +353,23 @@ class Refusals:
             self._peak = max(MILD * self._peak, whole)
             self._resumed = now - self._recovery
         else:
-            self._rise(now, max(GENTLE, 2.0 * self._span.accepted(self._decided)))
+            self._go(now, _Curve.RISING, max(GENTLE, 2.0 * self._span.accepted(self._decided)))
         return False
 
     def _resume_as_guessed(self, now: float) -> bool:
         span = self._span
         if span.refused >= span.started:
-            self._rise(now, max(UNKNOWN, (self.rate(self._decided) or self._proven) / 2.0))
+            before = self.rate(self._decided) or self._proven
+            self._go(now, _Curve.RISING, max(UNKNOWN, before / 2.0))
             return True
         if span.refused >= span.started / 2.0:
-            self._rise(now, span.accepted(now))
+            self._go(now, _Curve.RISING, span.accepted(now))
             return True
         if self._curve is _Curve.CUBIC:
             self._go(now - self._recovery, _Curve.CUBIC, MILD * self._peak)
         else:
-            self._rise(now, max(GENTLE, 2.0 * span.accepted(self._decided)))
+            self._go(now, _Curve.RISING, max(GENTLE, 2.0 * span.accepted(self._decided)))
         return False
-
-    def _rise(self, now: float, rate: float) -> None:
-        self._go(now, _Curve.RISING, rate)
 
     def _lower(self, now: float, accepted: float) -> bool:
         # Where nothing is accepted, the rate is halved as long as that lasts.
@@ -316,17 +399,15 @@ class Refusals:
         if not late:
             self.pauses += 1
             if self._in_a_row <= 1:
-                self.closed_since = now
+                self._closed_since = now
             self._in_a_row += 1
             self._trust = 0
             self._pausing = True
             self._decide(now)
             self._reopened = self.number
             self._row = self._row_started = 0
-        added = max(0.0, now + seconds - max(now, self.paused_until))
-        self._long.paused += added
         if seconds > LONG:
-            self._long.long_paused += added
+            self._long.long_paused += max(0.0, now + seconds - max(now, self.paused_until))
         self.paused_until = max(self.paused_until, now + seconds)
 
     def _decide(self, now: float) -> None:
@@ -366,22 +447,12 @@ class _Span:
     started: float = 0.0
     answered: float = 0.0
     refused: float = 0.0
-    paused: float = 0.0
     long_paused: float = 0.0
-
-    def start(self, now: float) -> None:
-        if not self.started:
-            self.since = now
-        self.started += 1
-
-    def move(self, seconds: float) -> None:
-        self.since += seconds
 
     def forget(self, kept: float, since: float) -> None:
         self.since = since
         self.started *= kept
         self.refused *= kept
-        self.paused *= kept
         self.long_paused *= kept
 
     def accepted(self, until: float) -> float:

@@ -5,8 +5,8 @@ Time is virtual: the tries and the waits between them take minutes, the tests do
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from contextlib import suppress
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager, suppress
 from functools import partial
 from typing import Any, NamedTuple
 
@@ -27,9 +27,8 @@ from mcranker import (
     ServerFailed,
 )
 from mcranker.llm.chat import ChatReply, Tag
-from mcranker.llm.limits.limits import Limits
-from mcranker.llm.limits.retries import Retrying
-from mcranker.llm.limits.silence import Silence
+from mcranker.llm.limits.rate_limiter import RateLimiter
+from mcranker.llm.limits.retries import OutageDetector, Retrying
 from mcranker.rankers.direct import DirectRanker
 from tests.support.scripted import RECRUITS, RUBRIC
 from tests.support.virtual_time import now, simulate
@@ -58,8 +57,10 @@ class Outcome(NamedTuple):
 
 @pytest.fixture(autouse=True)
 def virtual(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.delenv("MCRANKER_BACKOFF")  # virtual time costs nothing
-    monkeypatch.setattr("mcranker.models.Limits", partial(Limits, clock=now))
+    # Virtual time costs nothing.
+    monkeypatch.setattr("mcranker.models.FIRST_WAIT", 0.5)
+    monkeypatch.setattr("mcranker.models.FIRST_PAUSE", 1.0)
+    monkeypatch.setattr("mcranker.models.RateLimiter", partial(RateLimiter, clock=now))
     monkeypatch.setattr("mcranker.models.Retrying", partial(Retrying, clock=now))
 
 
@@ -178,34 +179,34 @@ def test_a_passage_that_never_comes_back_is_missing(monkeypatch: pytest.MonkeyPa
 
 def test_slow_answers_are_waited_for(monkeypatch: pytest.MonkeyPatch) -> None:
     # Of the first 16, three fail for 12 s or so, while the others take 30 s.
-    monkeypatch.setattr("tests.mcranker.llm.limits.test_silence.ANSWER", 30.0)
+    monkeypatch.setattr("tests.mcranker.llm.limits.test_outages.ANSWER", 30.0)
     assert rank(monkeypatch, 40, 16, of("p1", "p2", "p9")).missing == ["p1", "p2", "p9"]
 
 
 @pytest.mark.parametrize("team", [0, 2])
 @pytest.mark.parametrize(
-    ("backoff", "concurrency", "passages", "bad"),
+    ("first_wait", "concurrency", "passages", "bad"),
     [
-        ("0", 1, 16, [5, 6, 7, 8, 9]),
-        ("0", 2, 16, [5, 6, 7, 8, 9]),
-        ("0", 2, 16, [11, 12, 13, 14, 15]),
-        ("1", 2, 16, [1, 4, 5, 7, 8]),
-        ("0", 8, 16, [0, 5, 9, 10, 11]),
-        ("1", 8, 16, [5, 6, 7, 8, 9]),
-        ("0", 64, 60, [*range(0, 60, 3)]),
-        ("1", 64, 60, [*range(20)]),
+        (0.0, 1, 16, [5, 6, 7, 8, 9]),
+        (0.0, 2, 16, [5, 6, 7, 8, 9]),
+        (0.0, 2, 16, [11, 12, 13, 14, 15]),
+        (0.5, 2, 16, [1, 4, 5, 7, 8]),
+        (0.0, 8, 16, [0, 5, 9, 10, 11]),
+        (0.5, 8, 16, [5, 6, 7, 8, 9]),
+        (0.0, 64, 60, [*range(0, 60, 3)]),
+        (0.5, 64, 60, [*range(20)]),
     ],
 )
 def test_failures_at_once_beside_slow_answers(
     monkeypatch: pytest.MonkeyPatch,
-    backoff: str,
+    first_wait: float,
     concurrency: int,
     passages: int,
     bad: list[int],
     team: int,
 ) -> None:
-    monkeypatch.setenv("MCRANKER_BACKOFF", backoff)
-    monkeypatch.setattr("tests.mcranker.llm.limits.test_silence.ANSWER", 30.0)
+    monkeypatch.setattr("mcranker.models.FIRST_WAIT", first_wait)
+    monkeypatch.setattr("tests.mcranker.llm.limits.test_outages.ANSWER", 30.0)
     names = [f"p{place}" for place in bad]
     outcome = rank(monkeypatch, passages, concurrency, of(*names), after=0.0, team=team)
     assert sorted(outcome.missing) == sorted(names)
@@ -360,70 +361,85 @@ def test_a_query_that_always_fails_is_an_error_though_others_are_answered(
     assert ended["bad"][1] < (10 if concurrency == 1 else 2) * (15.5 + 6 * (FAILURE + ANSWER))
 
 
-class TestSilence:
+@contextmanager
+def attempt(detector: OutageDetector) -> Iterator[None]:
+    """A try that is answered if the block ends well."""
+    number = detector.start()
+    answered = False
+    try:
+        yield
+        answered = True
+    finally:
+        detector.end(number, answered=answered)
+
+
+class TestOutageDetector:
     """The rule by itself."""
 
-    def request(self, silence: Silence, doc_id: str) -> bool | None:
-        asked = silence.begin(Tag("score", doc_id=doc_id))
-        silence.failed(asked)
-        return silence.give_up(asked)
+    def request(self, detector: OutageDetector, doc_id: str) -> bool | None:
+        asked = detector.begin(Tag("score", doc_id=doc_id))
+        detector.failed(asked)
+        return detector.give_up(asked)
 
     def test_three_different_passages_after_the_first(self) -> None:
-        silence = Silence()
-        said = [self.request(silence, name) for name in ["a", "a", "b", "b", "c", "d", "a"]]
+        detector = OutageDetector()
+        said = [self.request(detector, name) for name in ["a", "a", "b", "b", "c", "d", "a"]]
         assert said == [None, None, None, None, None, False, None]
 
     def test_an_answer_begins_anew(self) -> None:
-        silence = Silence()
-        assert [self.request(silence, name) for name in "abc"] == [None, None, None]
-        with silence.attempt():
+        detector = OutageDetector()
+        assert [self.request(detector, name) for name in "abc"] == [None, None, None]
+        with attempt(detector):
             pass
-        assert [self.request(silence, name) for name in "defg"] == [None, None, None, False]
+        assert [self.request(detector, name) for name in "defg"] == [None, None, None, False]
 
     def test_what_was_answered_since_the_first_failure_counts(self) -> None:
-        silence = Silence()
-        first, second = (silence.begin(Tag("score", doc_id=name)) for name in "ab")
-        silence.failed(first)
-        with silence.attempt():
+        detector = OutageDetector()
+        first, second = (detector.begin(Tag("score", doc_id=name)) for name in "ab")
+        detector.failed(first)
+        with attempt(detector):
             pass
-        silence.failed(first)
-        silence.failed(second)
-        assert silence.give_up(first) is True
-        assert silence.give_up(second) is None
+        detector.failed(first)
+        detector.failed(second)
+        assert detector.give_up(first) is True
+        assert detector.give_up(second) is None
 
     def test_no_verdict_while_an_earlier_try_may_be_answered(self) -> None:
         time = 0.0
-        silence = Silence(lambda: time)
-        with suppress(ServerFailed), silence.attempt():
-            said = [self.request(silence, name) for name in "abcde"]
-            assert silence.at_most(silence.begin(Tag("score", doc_id="f")), 6) == 6
+        detector = OutageDetector(lambda: time)
+        with suppress(ServerFailed), attempt(detector):
+            said = [self.request(detector, name) for name in "abcde"]
+            assert detector.at_most(detector.begin(Tag("score", doc_id="f")), 6) == 6
             raise ServerFailed("HTTP 500")
-        with silence.attempt():  # began after all of these
-            assert silence.at_most(silence.begin(Tag("score", doc_id="f")), 6) == 3
-            said.append(self.request(silence, "f"))
+        with attempt(detector):  # began after all of these
+            assert detector.at_most(detector.begin(Tag("score", doc_id="f")), 6) == 3
+            said.append(self.request(detector, "f"))
         assert said == [None, None, None, None, None, False]
 
     def test_a_try_that_takes_too_long_is_no_sign_of_life(self) -> None:
         time = 0.0
-        silence = Silence(lambda: time)
-        with silence.attempt():
+        detector = OutageDetector(lambda: time)
+        with attempt(detector):
             time = 301.0
-            assert [self.request(silence, name) for name in "abcd"] == [None, None, None, False]
+            assert [self.request(detector, name) for name in "abcd"] == [None, None, None, False]
 
     def test_fewer_tries_for_passages_only_and_not_after_an_idle_hour(self) -> None:
         time = 0.0
-        silence = Silence(lambda: time)
-        self.request(silence, "a")
-        passage, recruiter = silence.begin(Tag("score", doc_id="b")), silence.begin(Tag("recruit"))
-        assert silence.at_most(passage, 6) == 3
-        assert silence.at_most(passage, 1) == 1
-        assert silence.at_most(recruiter, 6) == 6
+        detector = OutageDetector(lambda: time)
+        self.request(detector, "a")
+        passage, recruiter = (
+            detector.begin(Tag("score", doc_id="b")),
+            detector.begin(Tag("recruit")),
+        )
+        assert detector.at_most(passage, 6) == 3
+        assert detector.at_most(passage, 1) == 1
+        assert detector.at_most(recruiter, 6) == 6
         time = 301.0
-        assert silence.at_most(passage, 6) == 1
-        assert silence.at_most(silence.begin(Tag("score", doc_id="c")), 6) == 6
-        with silence.attempt():
+        assert detector.at_most(passage, 6) == 1
+        assert detector.at_most(detector.begin(Tag("score", doc_id="c")), 6) == 6
+        with attempt(detector):
             pass
-        assert silence.at_most(passage, 6) == 6
+        assert detector.at_most(passage, 6) == 6
 
 
 async def ask(retrying: Retrying, *, doc_id: str = "") -> ModelError | None:
@@ -442,7 +458,7 @@ def test_a_request_that_is_rejected_shows_that_the_model_is_up() -> None:
         raise RequestRejected("HTTP 400")
 
     async def main() -> list[bool | None]:
-        limits = Limits(concurrency=4, clock=now)
+        limits = RateLimiter(concurrency=4, clock=now)
         retrying = Retrying(ScriptedChat(answer), limits, attempts=2, clock=now)
         said: list[bool | None] = []
 
