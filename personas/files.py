@@ -170,24 +170,6 @@ def weight_notes(path: str | os.PathLike[str]) -> tuple[tuple[Place, str], ...]:
     return tuple(notes)
 
 
-def written_weights(path: str | os.PathLike[str]) -> dict[tuple[str, str], str]:
-    """Weights as a file has them, before they are made to sum to 100.
-
-    Returns:
-        (persona, criterion) -> its weight as text, e.g. ``"35"`` or ``"35%"``; the persona is
-        empty for a file of one rubric. Nothing for a criterion without a weight, a file that
-        cannot be read, and a saved ranking, which keeps percents only.
-    """
-    return {
-        (name, str(each.get("name", ""))): f"{given:.6g}"
-        if isinstance(given, float)
-        else str(given)
-        for _, name, criteria in _rubrics(_as_written(path), ())
-        for each in criteria
-        if (given := each.get("weight")) not in (None, "")
-    }
-
-
 def _as_written(path: str | os.PathLike[str]) -> Any:
     """The document in a file of teams, members or rubrics; None if it cannot be read."""
     path = Path(path)

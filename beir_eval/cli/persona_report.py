@@ -13,7 +13,7 @@ from mcranker.cli.files import output
 from mcranker.cli.invocation import Invocation, say
 from mcranker.cli.made import command_line, today
 from mcranker.cli.number_types import WholeNumber
-from mcranker.cli.progress import Live, RunTracker, live_is_wanted
+from mcranker.cli.progress import Live, Tracker, live_is_wanted
 from mcranker.cli.verb import Verb, flag, output_flag, quiet_flag
 from personas.format import counted
 from personas.sanitize import one_line
@@ -24,7 +24,7 @@ _UNKNOWN = "-"
 
 def _report(ctx: click.Context) -> int:
     given = ctx.params
-    quiet, tracker = given["quiet"], RunTracker(None, stage="reading")
+    quiet, tracker = given["quiet"], Tracker("reading")
     ctx.ensure_object(Invocation).reached = lambda: (
         f"{'while reading' if tracker.total is None else tracker.reached}; no report was written"
     )

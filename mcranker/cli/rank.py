@@ -15,7 +15,7 @@ from mcranker.cli.files import Reads, Writes
 from mcranker.cli.invocation import Invocation, say
 from mcranker.cli.number_types import WholeNumber
 from mcranker.cli.options import Given, given_options, option_flags
-from mcranker.cli.progress import Live, QueryTracker, RunTracker, live_is_wanted
+from mcranker.cli.progress import Live, QueryTracker, Tracker, live_is_wanted
 from mcranker.cli.reading import Format, read_corpus, read_passages, read_queries
 from mcranker.cli.results import OUTPUTS, Destinations, Results, opened
 from mcranker.cli.signals import run as run_loop
@@ -169,7 +169,7 @@ async def _rank_many(
     live: bool,
 ) -> None:
     stage = "ranking and asking for reasons" if reasons else "ranking"
-    tracker = RunTracker(len(job.queries), stage=stage)
+    tracker = Tracker(stage, len(job.queries))
     invocation.reached = lambda: tracker.reached
     early: dict[int, RankedQuery] = {}
     place = 0
@@ -177,7 +177,7 @@ async def _rank_many(
         async with ranker, ranker.arank_many(job.work(), reasons=reasons) as stream:
             with invocation.held():
                 async for ranked in stream:
-                    tracker.take(ranked.ranking.calls if ranked.ranking else None)
+                    tracker.count(ranked.ranking.calls if ranked.ranking else None)
                     display.update()
                     early[ranked.place] = ranked
                     while place in early:

@@ -209,8 +209,6 @@ personas show nobody => nobody
 personas show gone.yaml => gone.yaml
 personas show adir => adir
 personas show empty => empty
-personas diff clinician => B
-personas diff clinician entity_lookup => clinician
 personas validate gone => 1 of 1 file
 personas validate adir => adir
 personas report runs => --out
@@ -342,7 +340,6 @@ personas show broken.yaml => broken.yaml
 personas show empty.yaml => empty.yaml
 personas show deep.json => deep.json
 personas validate broken.yaml empty.yaml => 2 of 2 files
-personas diff broken.yaml clinician => broken.yaml
 # --- bytes that are no UTF-8 ---
 mcranker rank q --docs ^ => \\udcff
 mcranker rank q a -o query_id=^ => id

@@ -155,7 +155,7 @@ def _query(
         yield _Part(line.mark, clipped(line.said, _LONGEST), line.level, line.heads)
     if len(lines) > _MOST_LINES:
         more = counted(len(lines) - _MOST_LINES, "more line")
-        yield _Part("note", f"{more}; 'personas diff BEFORE AFTER' shows all")
+        yield _Part("note", f"{more}; personas.diff_teams gives all")
     if not in_runs:
         yield from _settings(found.settings)
     yield from _movers(found, max(1, top))
