@@ -10,13 +10,13 @@ from typing import TYPE_CHECKING
 import click
 from click.core import ParameterSource
 
-from beir_eval.cli.flags import count_flag, html_flag, judgement_flags, run_folders
+from beir_eval.cli.flags import count_flag, html_flag, judgement_flags
 from beir_eval.compare.runs import compare_pair
 from beir_eval.compare.sources import FIRST_STAGE_NAME, ComparisonData, open_pair
 from beir_eval.data.qrels import read_qrels
 from mcranker import __version__
 from mcranker.cli.failures import DONE, envelope
-from mcranker.cli.files import Writes, output
+from mcranker.cli.files import Reads, Writes, output
 from mcranker.cli.invocation import say
 from mcranker.cli.made import command_line, today
 from mcranker.cli.verb import Verb, flag, output_flag, refuse_page
@@ -34,8 +34,6 @@ if TYPE_CHECKING:
     from rich.console import Console
 
     from personas.report.compare.text import Compared
-
-_SOURCES = run_folders("*.json", "*.jsonl", "*.ndjson")
 
 
 def _compare(ctx: click.Context) -> int:
@@ -147,8 +145,8 @@ command = Verb(
     "compare",
     _compare,
     params=[
-        click.Argument(["before"], type=_SOURCES, metavar="BEFORE"),
-        click.Argument(["after"], type=_SOURCES, metavar="AFTER"),
+        click.Argument(["before"], type=Reads(), metavar="BEFORE"),
+        click.Argument(["after"], type=Reads(), metavar="AFTER"),
         flag(
             "--query",
             "The query to explain, by its id or, of saved rankings, its number. Without: those "

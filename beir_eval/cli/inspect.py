@@ -9,11 +9,12 @@ from typing import TYPE_CHECKING
 import click
 from rich.text import Text
 
-from beir_eval.cli.flags import count_flag, html_flag, qrels_flag, run_folders
+from beir_eval.cli.flags import count_flag, html_flag, qrels_flag
 from beir_eval.cli.inspect_runs import choose_from_run, run_folder_of
 from beir_eval.data.qrels import read_qrels
 from mcranker import __version__
 from mcranker.cli.failures import DONE, print_json
+from mcranker.cli.files import Reads
 from mcranker.cli.made import command_line, today
 from mcranker.cli.verb import Verb, flag, output_flag, present, refuse_page
 from personas.console import print_page
@@ -99,7 +100,7 @@ command = Verb(
     "inspect",
     _inspect,
     params=[
-        click.Argument(["file"], type=run_folders(), metavar="FILE"),
+        click.Argument(["file"], type=Reads(), metavar="FILE"),
         flag(
             "--query",
             "Which query, if there are several. Without: a list of them. With --qrels also the id "

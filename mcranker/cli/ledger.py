@@ -163,7 +163,7 @@ def _path(ctx: click.Context) -> Path:
 _LEDGER = flag(
     "--ledger",
     "The ledger. Without: MCRANKER_LEDGER, else the file in the user's cache folder.",
-    type=Reads("*", files=ledger_files),
+    type=Reads(ledger_files),
     metavar="FILE",
 )
 

@@ -12,13 +12,13 @@ from mcranker.cli.files import Write, output, saying_where
 from mcranker.cli.invocation import say
 from personas.format import counted
 from personas.io.atomic import write_whole
-from personas.sanitize import json_text, one_line
+from personas.report.query.warnings import problems
+from personas.sanitize import json_text
 
 if TYPE_CHECKING:
     from rich.console import Console
 
     from mcranker.rankers import RankedQuery
-    from mcranker.ranking import Ranking
 
 Output = Literal["table", "json", "jsonl", "trec"]
 OUTPUTS = get_args(Output)
@@ -81,11 +81,13 @@ class Results:
         self._missing += len(ranking.missing)
         self._missing_in += bool(ranking.missing)
         of_many = f"query {ranking.query.id!r}: " if self.wanted.many else ""
-        for code, text in _notes(ranking):
-            message = f"{of_many}{text}"
-            say(f"warning: {message}")
-            if code:
-                self._errors.append({"code": code, "message": message, "retryable": True})
+        for notice in problems(ranking):
+            # A table has them all.
+            if notice.code or self.wanted.output != "table":
+                say(f"warning: {of_many}{notice.sentence}")
+            if notice.code:
+                message = f"{of_many}{notice.sentence}"
+                self._errors.append({"code": notice.code, "message": message, "retryable": True})
         if ranking.dropped and self.wanted.output != "table":
             dropped = counted(len(ranking.dropped), "passage")
             least = ranking.config["min_relevance_score"]
@@ -178,61 +180,3 @@ def opened(wanted: Destinations) -> Iterator[Results]:
         streamed = wanted.many and wanted.save is not None
         save = saving.enter_context(output(wanted.save)) if streamed else None
         yield Results(wanted, write, saving, save)
-
-
-def _notes(ranking: Ranking) -> Iterator[tuple[str, str]]:
-    """Yield what went wrong, with its code in the envelope; without a code it is no error."""
-    counts, windows = ranking.comparisons, ranking.windows
-    if ranking.failure:
-        yield "FirstStageOrder", f"not ranked, in first-stage order: {one_line(ranking.failure)}"
-        counts = windows = None
-    elif ranking.partial:
-        seconds = ranking.config.get("deadline")
-        yield "Deadline", f"the deadline of {seconds:g} s came before all scores"
-    if counts is not None and counts.failed:
-        yield (
-            "FailedComparisons",
-            f"{counts.failed} of {counted(counts.asked, 'comparison')} failed, and their passages "
-            f"kept their order; the first: {one_line(counts.reason)}",
-        )
-    for name, why in ranking.orders.left_out.items() if counts and ranking.orders else ():
-        yield "LeftOut", f"{name} gave no order and is left out: {one_line(why)}"
-    if counts is not None and counts.tied:
-        yield (
-            "",
-            f"{counted(counts.tied, 'pair')} undecided, of {counts.inconsistent} the choice went "
-            "with the order they were shown in",
-        )
-    if counts is not None and 3 <= counts.as_shown == counts.asked - counts.failed:
-        yield (
-            "",
-            f"all {counts.as_shown} replies keep the order in which passages were shown: the model "
-            "may go by place alone, and the order be the first stage's",
-        )
-    if counts is not None and counts.odd:
-        yield (
-            "",
-            f"{counts.odd} of {counted(counts.asked, 'reply', 'replies')} left out "
-            f"{counted(counts.missing, 'passage')}, repeated {counts.repeated} and named "
-            f"{counts.unknown} that were not shown",
-        )
-    if windows is not None and (windows.odd or windows.failed):
-        asked = counted(windows.asked + windows.failed, "reply", "replies")
-        yield (
-            "",
-            f"of {asked}, {windows.failed} failed and {windows.odd} left out "
-            f"{counted(windows.missing, 'passage')}, repeated {windows.repeated}, named "
-            f"{windows.unknown} that were not shown, and gave {windows.unreadable} no score of the "
-            "scale; what they lacked was asked for again",
-        )
-    if windows is not None and windows.differing:
-        yield (
-            "",
-            f"{windows.differing} of {counted(windows.sums, 'sum')} by the model are not what its "
-            "scores add up to; ours count",
-        )
-    for member in ranking.members:
-        why = f"left out of the fusion: {one_line(member.failure)}" if member.failure else ""
-        if why or member.missing:
-            why = why or f"{counted(member.missing, 'score')} missing"
-            yield "FusedMember", f"{one_line(member.label)}: {why}"

@@ -76,10 +76,10 @@ beir-eval run --dataset tiny --ranker direct --limit 0 => 0
 beir-eval run --dataset tiny --ranker direct --depth {BIG} => {BIG}
 beir-eval run --dataset tiny --ranker direct --depth 3000000000 => 3000000000
 beir-eval run --dataset tiny --ranker direct -o seed={BIG} => {BIG}
-beir-eval run --dataset tiny --ranker direct --k1 nan => nan
-beir-eval run --dataset tiny --ranker direct --k1 inf => inf
-beir-eval run --dataset tiny --ranker direct --b 1.5 => 1.5
-beir-eval run --dataset tiny --ranker direct --b nan => nan
+beir-eval run --dataset tiny --ranker direct -o k1=nan => nan
+beir-eval run --dataset tiny --ranker direct -o k1=inf => inf
+beir-eval run --dataset tiny --ranker direct -o b=1.5 => 1.5
+beir-eval run --dataset tiny --ranker direct -o b=nan => nan
 beir-eval retrieve tiny --out o --depth {BIG} => {BIG}
 beir-eval retrieve tiny --out o --limit {BIG} => {BIG}
 beir-eval retrieve tiny --out o --k1 -1 => -1

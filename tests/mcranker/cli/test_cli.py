@@ -333,10 +333,8 @@ def test_a_ranker_that_compares(run: Run, models: Connected) -> None:
     counts = {"asked": 1, "odd": 1, "missing": 1, "repeated": 1, "unknown": 1}
     none = dict.fromkeys(("as_shown", "tied", "inconsistent", "failed"), 0)
     assert ranking["comparisons"] == counts | none | {"reason": ""}
-    assert result.stderr == (
-        "mcranker: warning: 1 of 1 reply left out 1 passage, repeated 1 and named 1 that were not "
-        "shown\n"
-    )
+    assert result.stderr.count("\n") == 1
+    assert "Of 1 comparison: 1 odd in form, 1 left out, 1 named twice, 1 named" in result.stderr
     assert "1 call" in run(*args, "--dry-run").stdout
 
 
@@ -346,14 +344,15 @@ def test_comparisons_that_fail_are_exit_code_3(run: Run, models: Connected) -> N
     args = ("rank", "q", "a", "b", "c", "--ranker", "setwise", "-o", "children=1")
     result = run(*args, "--output", "json")
     assert result.exit_code == 3, result.output
-    assert "comparisons failed, and their passages kept their order; the first:" in result.stderr
+    assert "failed, and their passages kept their order: " in result.stderr
     (error,) = json.loads(result.stdout)["errors"]
     assert error["code"] == "FailedComparisons"
     models.answer = lambda _: "A"
     pairs = run("rank", "q", "a", "b", "c", "--ranker", "pairwise", "-o", "ranks=1")
     assert pairs.exit_code == 0
-    assert "2 pairs undecided, of 2 the choice went with the order they were shown" in pairs.stderr
-    assert "all 4 replies keep the order in which passages were shown" in pairs.stderr
+    assert pairs.stderr.count("warning") == 0
+    assert "2 pairs undecided, 2 pairs answered by the order" in pairs.stdout
+    assert "All 4 replies keep the order in which passages were shown" in pairs.stdout
     refused = run("rank", "q", "a", "--ranker", "setwise", "-o", "window=5")
     assert refused.exit_code == 2
     assert "'setwise' takes no option 'window'; it goes with rankgpt, rebel" in refused.stderr
@@ -374,7 +373,7 @@ def test_a_ranker_of_windows(run: Run, models: Connected) -> None:
     assert [(hit["text"], hit["score"]) for hit in ranking["hits"]] == [("a", 9.0)]
     assert ranking["windows"]["differing"] == 1
     assert "1 passage dropped: relevance below 3\n" in result.stderr
-    assert "named 1 that were not shown" in result.stderr
+    assert "1 named that were not shown" in result.stderr
     assert "1 of 1 sum by the model are not what its scores add up to" in result.stderr
     table = run(*args)
     assert "1 passage was dropped for too little relevance." in table.stdout
