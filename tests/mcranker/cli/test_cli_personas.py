@@ -241,13 +241,10 @@ def test_foreign_text_reaches_no_terminal_as_it_is() -> None:
     )
     team = Team(members=(member,), name=UNSAFE, description=UNSAFE, query=UNSAFE)
     save(team, "unsafe.yaml")
-    save(Team(members=(NURSE,)), "team.yaml")
     # `run` looks for what must not be there.
     page = run("show", "unsafe.yaml").stdout
     # What is told of the team three times, of the persona four, of the rubric three.
     assert page.count("\\x1b[31mred\\x9b0m \\u202eback [bold]b[/bold]") == 10
-    run("diff", "unsafe.yaml", "team.yaml")
-    run("diff", "team.yaml", "unsafe.yaml")
     run("validate", "unsafe.yaml")
     written("odd.yaml", dumps(team) + f'"{"zz"}\\e[31m": 1\n')
     assert "zz\\x1b[31m: unknown key" in run("validate", "odd.yaml", code=1).stdout
@@ -315,32 +312,6 @@ members:
 """
 
 
-def test_validate_warns_of_what_is_hardly_meant() -> None:
-    written("odd.yaml", ODD)
-    result = run("validate", "odd.yaml")
-    heavy = (
-        "personas: warning: odd.yaml:6: members[1].rubric.criteria[0]: 'x' has 91 of 100 percent; "
-        "the other criteria count for next to nothing\n"
-    )
-    assert result.stdout == "odd.yaml: team of 2 members\n"
-    assert result.stderr == heavy
-    written("odd.yaml", ODD + "locked: true\n")
-    bare = (
-        "personas: warning: odd.yaml:2: members[0]: 'A' has no rubric and the team is locked; "
-        "write one, or rank with -o criteria=none\n"
-    )
-    assert run("validate", "odd.yaml").stderr == bare + heavy
-    written("odd.yaml", ODD.replace("91", "90").replace("9}", "10}"))
-    assert run("validate", "odd.yaml").stderr == ""
-
-
-def test_validate_does_not_warn_of_one_criterion_or_of_edits() -> None:
-    nurse = sealed(NURSE, persona=True, rubric=True)
-    edited = nurse.model_copy(update={"rubric": Rubric(criteria=(COST,))})
-    save(Team(members=(edited,)), "team.yaml")
-    assert run("validate", "team.yaml").stderr == ""
-
-
 def test_validate_as_json() -> None:
     written("bad.yaml", BAD)
     written("odd.yaml", ODD)
@@ -349,7 +320,7 @@ def test_validate_as_json() -> None:
     assert whole["errors"][0]["message"] == "1 of 2 files cannot be used"
     bad, odd = whole["files"]
     assert (bad["file"], len(bad["problems"]), bad["holds"]) == ("bad.yaml", 4, "")
-    assert (odd["problems"], len(odd["warnings"]), odd["holds"]) == ([], 1, "team of 2 members")
+    assert (odd["problems"], len(odd["warnings"]), odd["holds"]) == ([], 0, "team of 2 members")
 
 
 def test_each_persona_of_the_library_has_one_line(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -410,6 +381,5 @@ def test_a_saved_ranking_is_its_team(tmp_path: Path) -> None:
     Path("m1.json").write_text(json.dumps(ranking), encoding="utf-8")
     save(Team(members=(NURSE,)), "team.yaml")
     assert run("show", "m1.json").stdout == run("show", "team.yaml").stdout
-    assert run("diff", "m1.json", "team.yaml").stdout == "no differences\n"
     assert run("validate", "m1.json").stdout == "m1.json: team of 1 member\n"
     run("show", "m1.json", "--output", "yaml")
