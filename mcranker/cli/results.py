@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, Literal, get_args
@@ -24,39 +24,21 @@ Output = Literal["table", "json", "jsonl", "trec"]
 OUTPUTS = get_args(Output)
 
 
-@dataclass(frozen=True, slots=True)
-class Destinations:
-    """The outputs the user asked for.
-
-    Attributes:
-        output: the format of the results.
-        out: file for them, or None for standard output.
-        save: file for the whole ranking as JSON (one a line if there are many), or None.
-        report: file for the report, or None.
-        top: hits in a table.
-        many: whether there may be several queries.
-        ledger: the ledger's name, as ``--ledger`` takes it.
-    """
-
-    output: Output
-    out: str | None
-    save: str | None
-    report: str | None
-    top: int
-    many: bool
-    ledger: str
-
-
 @dataclass(slots=True)
 class Results:
     """Takes rankings one by one, in the order in which they are to be written.
 
     Attributes:
-        wanted: what the user wants to have.
+        wanted: parameters of the verb: ``output`` (the format), ``out``, ``save`` and ``report``
+            (files or None), ``top`` (hits in a table).
+        many: there may be several queries; what is saved of them is a line each.
+        ledger: the ledger's name, as ``--ledger`` takes it.
         unwritten: whether a file besides the output could not be written.
     """
 
-    wanted: Destinations
+    wanted: Mapping[str, Any]
+    many: bool
+    ledger: str
     _write: Write
     _saving: ExitStack
     _save: Write | None
@@ -80,15 +62,15 @@ class Results:
             return
         self._missing += len(ranking.missing)
         self._missing_in += bool(ranking.missing)
-        of_many = f"query {ranking.query.id!r}: " if self.wanted.many else ""
+        of_many = f"query {ranking.query.id!r}: " if self.many else ""
         for notice in problems(ranking):
             # A table has them all.
-            if notice.code or self.wanted.output != "table":
+            if notice.code or self.wanted["output"] != "table":
                 say(f"warning: {of_many}{notice.sentence}")
             if notice.code:
                 message = f"{of_many}{notice.sentence}"
                 self._errors.append({"code": notice.code, "message": message, "retryable": True})
-        if ranking.dropped and self.wanted.output != "table":
+        if ranking.dropped and self.wanted["output"] != "table":
             dropped = counted(len(ranking.dropped), "passage")
             least = ranking.config["min_relevance_score"]
             say(f"{of_many}{dropped} dropped: relevance below {least}")
@@ -96,15 +78,17 @@ class Results:
             self._save(ranking.to_json() + "\n")
         else:
             self._keep(
-                self.wanted.save,
+                self.wanted["save"],
                 lambda name: write_whole(
                     name, f"{ranking.to_json()}\n".encode(errors="surrogateescape")
                 ),
             )
-            self._keep(self.wanted.report, ranking.to_html)
+            self._keep(self.wanted["report"], ranking.to_html)
         # Those that top_n and min_relevance leave.
-        hits = [hit.to_dict() for hit in ranking] if self.wanted.output.startswith("json") else []
-        match self.wanted.output:
+        hits = (
+            [hit.to_dict() for hit in ranking] if self.wanted["output"].startswith("json") else []
+        )
+        match self.wanted["output"]:
             case "json":
                 self._rankings.append({**ranking.to_dict(), "hits": hits})
             case "jsonl":
@@ -117,13 +101,13 @@ class Results:
                 from personas.console import print_page, rendered
 
                 def show(console: Console) -> None:
-                    show_ranking(console, ranking, self.wanted.top)
+                    show_ranking(console, ranking, self.wanted["top"])
 
-                if self.wanted.out is None:
+                if self.wanted["out"] is None:
                     print_page(show)
                 else:
                     self._write(rendered(show))
-                self._write("\n" if self.wanted.many else "")
+                self._write("\n" if self.many else "")
 
     def finish(self, queries: int) -> int:
         """Report missing scores on standard error; return the exit code.
@@ -131,12 +115,12 @@ class Results:
         Args:
             queries: how many there were to rank.
         """
-        self._keep(self.wanted.save, lambda _: self._saving.close())
+        self._keep(self.wanted["save"], lambda _: self._saving.close())
         code = MISSING_SCORES if self._errors else DONE
         if self._missing:
             code = MISSING_SCORES
             lost = f"{counted(self._missing, 'score')} missing"
-            if self.wanted.many:
+            if self.many:
                 say(f"warning: {lost} in {self._missing_in} of {queries} queries")
             self._errors.append({"code": "MissingScores", "message": lost, "retryable": True})
         if self._first_error or self._taken < queries:
@@ -148,8 +132,8 @@ class Results:
             )
         if self.unwritten:
             code = ERROR
-        if self.wanted.output == "json":
-            if self.wanted.many:
+        if self.wanted["output"] == "json":
+            if self.many:
                 self._write(envelope(code, self._errors, rankings=self._rankings))
             else:
                 self._write(envelope(code, self._errors, ranking=self._rankings[0]))
@@ -160,7 +144,7 @@ class Results:
         if name is None:
             return
         try:
-            with saying_where(self.wanted.ledger):
+            with saying_where(self.ledger):
                 write(name)
         except OSError as error:
             self.unwritten = True
@@ -170,13 +154,13 @@ class Results:
 
 
 @contextmanager
-def opened(wanted: Destinations) -> Iterator[Results]:
-    """Open results whose files appear at the end, unless an error occurs.
+def opened(wanted: Mapping[str, Any], *, many: bool, ledger: str) -> Iterator[Results]:
+    """Open `Results` whose files appear at the end, unless an error occurs.
 
     Raises:
         OSError: the output cannot be written, or, with many queries, what is saved of each.
     """
-    with saying_where(wanted.ledger), output(wanted.out) as write, ExitStack() as saving:
-        streamed = wanted.many and wanted.save is not None
-        save = saving.enter_context(output(wanted.save)) if streamed else None
-        yield Results(wanted, write, saving, save)
+    with saying_where(ledger), output(wanted["out"]) as write, ExitStack() as saving:
+        streamed = many and wanted["save"] is not None
+        save = saving.enter_context(output(wanted["save"])) if streamed else None
+        yield Results(wanted, many, ledger, write, saving, save)
