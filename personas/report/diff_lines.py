@@ -9,10 +9,10 @@ from typing import Literal, TypeAlias
 from personas.format import weight
 from personas.provenance import ORIGINS
 from personas.schema import Criterion, Member, Rubric
-from personas.team_diff import Changed, MemberDiff, Moved, RubricDiff, TeamDiff
+from personas.team_diff import Changed, MemberDiff, RubricDiff, TeamDiff
 
-Mark: TypeAlias = Literal["+", "-", "~", ">"]
-"""Added, removed, changed, elsewhere."""
+Mark: TypeAlias = Literal["+", "-", "~"]
+"""Added, removed, changed."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -42,7 +42,6 @@ def diff_lines(diff: TeamDiff) -> Iterator[DiffLine]:
             yield from _criteria(mark, each.rubric)
     for changed in diff.changed:
         yield from _member(changed)
-    yield from _moves(diff.moved, 0)
 
 
 def _member(diff: MemberDiff) -> Iterator[DiffLine]:
@@ -81,7 +80,6 @@ def _rubric(diff: RubricDiff) -> Iterator[DiffLine]:
         yield DiffLine("~", f"{each.name}{was}{weights}", 1)
         if each.description:
             yield from _before_and_after(each.description, 2)
-    yield from _moves(diff.moved, 1)
 
 
 def _criteria(mark: Mark, rubric: Rubric | None) -> Iterator[DiffLine]:
@@ -109,8 +107,3 @@ def _texts(label: str, texts: Changed[str] | None, level: int) -> Iterator[DiffL
 def _before_and_after(texts: Changed[str], level: int) -> Iterator[DiffLine]:
     marks: tuple[tuple[Mark, str], ...] = (("-", texts.before), ("+", texts.after))
     return (DiffLine(mark, text, level) for mark, text in marks if text)
-
-
-def _moves(moved: Sequence[Moved], level: int) -> Iterator[DiffLine]:
-    said = (f"{each.name}: from place {each.before} to {each.after}" for each in moved)
-    return (DiffLine(">", each, level) for each in said)

@@ -26,9 +26,9 @@ if TYPE_CHECKING:
 Compared: TypeAlias = RankingComparison | ComparedRuns
 """Two rankings of a query, or of several."""
 
-_Kind = Literal["title", "heading", "part", "warning", "words", "note", "+", "-", "~", ">"]
+_Kind = Literal["title", "heading", "part", "warning", "words", "note", "+", "-", "~"]
 _STYLES = {"title": "bold", "heading": "bold", "part": "bold", "warning": "yellow", "note": NOTE}
-_MARKS = {"+": "green", "-": "red", "~": "", ">": NOTE}
+_MARKS = {"+": "green", "-": "red", "~": ""}
 _LONGEST_ID = 24
 _LONGEST = 400  # characters of a text looked at
 _LABEL = 120  # characters of a passage in Markdown
