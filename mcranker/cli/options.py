@@ -153,7 +153,7 @@ def _file_options(path: str | None) -> dict[str, Any]:
     if not isinstance(names, str) and not (
         isinstance(names, list) and all(isinstance(name, str) for name in names)
     ):
-        raise ConfigError(f"{path}: ranker={names!r}: write the name of one")
+        raise ConfigError(f"{path}: ranker = {names!r}: write the name of one")
     return {name: located(name, value, base) for name, value in table.items()}
 
 

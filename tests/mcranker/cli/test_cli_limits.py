@@ -6,40 +6,10 @@ import json
 from pathlib import Path
 
 import anyio
-import pytest
 
 from mcranker import ChatRequest
 from mcranker.errors import ServerFailed
-from tests.support.cli_support import Connected, Run, answer, invoke, scripted
-
-
-@pytest.fixture
-def models(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Connected:
-    return scripted(monkeypatch, tmp_path)
-
-
-@pytest.fixture
-def run(models: Connected) -> Run:
-    return invoke
-
-
-@pytest.fixture
-def docs(tmp_path: Path) -> Path:
-    path = tmp_path / "docs.jsonl"
-    path.write_text('{"_id": "aa", "text": "one"}\n{"_id": "bbbb", "text": "two"}\n')
-    return path
-
-
-@pytest.fixture
-def many(tmp_path: Path, docs: Path) -> list[str | Path]:
-    (tmp_path / "q.tsv").write_text("q1\tmasks\nq2\tgloves\n")
-    (tmp_path / "r.trec").write_text("q1 Q0 aa 1 2 x\nq1 Q0 bbbb 2 1 x\nq2 Q0 aa 1 1 x\n")
-    return [
-        "rank",
-        *("--queries", tmp_path / "q.tsv"),
-        *("--run", tmp_path / "r.trec"),
-        *("--corpus", docs),
-    ]
+from tests.support.cli_support import Connected, Run, answer
 
 
 def test_top_n_and_min_relevance_leave_out_hits(run: Run, docs: Path, tmp_path: Path) -> None:
