@@ -109,8 +109,8 @@ command = Verb(
         ),
         flag(
             "--html",
-            "Write an HTML page of the team instead, to be signed off before it judges: with "
-            "overlapping criteria, and the costs of each persona.",
+            "Write an HTML page of the team instead, to be signed off before it judges, with the "
+            "costs of each persona.",
             type=Writes(),
         ),
         flag(

@@ -338,7 +338,6 @@ def test_a_page_of_a_team() -> None:
     result = run("show", "health_questions", "--html", path, "--passages", "3", "--words", "5")
     assert (result.stdout, result.stderr) == ("", "personas: the page is team.html\n")
     page = path.read_text(encoding="utf-8")
-    assert "Overlapping criteria" in page
     assert "3 passages of 5 words" in page
     run("show", "clinician", "lawyer", "--html", path)
     assert "Team of 2 personas" in path.read_text(encoding="utf-8")
