@@ -104,7 +104,6 @@ def test_rankings_and_teams_on_a_terminal(model: Connected, tmp_path: Path) -> N
     for more in ([], ["--output", "json"], ["--output", "yaml"]):
         assert "31mred" in harmless("personas", "show", "team.yaml", *more).stdout
     harmless("personas", "validate", "team.yaml")
-    harmless("personas", "diff", "team.yaml", "entity_lookup")
 
 
 @named
