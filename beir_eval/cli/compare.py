@@ -14,11 +14,10 @@ from beir_eval.cli.flags import count_flag, html_flag, judgement_flags
 from beir_eval.compare.runs import compare_pair
 from beir_eval.compare.sources import FIRST_STAGE_NAME, ComparisonData, open_pair
 from beir_eval.data.qrels import read_qrels
-from mcranker import __version__
 from mcranker.cli.failures import DONE, envelope
 from mcranker.cli.files import Reads, Writes, output
+from mcranker.cli.footer import footer
 from mcranker.cli.invocation import say
-from mcranker.cli.made import command_line, today
 from mcranker.cli.verb import Verb, flag, output_flag, refuse_page
 from mcranker.paths import is_file, is_folder
 from personas.console import print_page, rendered
@@ -28,7 +27,6 @@ from personas.io.lines import STDIN
 from personas.io.rankings import SUFFIXES
 from personas.report.compare.page import render_comparison
 from personas.report.compare.text import as_dict, as_markdown, show_comparison
-from personas.report.site import Made
 
 if TYPE_CHECKING:
     from rich.console import Console
@@ -51,7 +49,7 @@ def _compare(ctx: click.Context) -> int:
         before=names[0],
         after=names[1],
         dates=(_written(sources[0]), _written(sources[1])),
-        made=Made(__version__, today(), command_line(ctx)),
+        made=footer(ctx),
     )
     write_whole(given["html"], page)
     say(f"the page is {given['html']}")

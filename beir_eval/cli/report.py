@@ -18,8 +18,8 @@ from beir_eval.report.build import build_report
 from beir_eval.report.texts import render_latex, render_markdown
 from mcranker.cli.failures import DONE
 from mcranker.cli.files import Writes, output
+from mcranker.cli.footer import footer
 from mcranker.cli.invocation import say
-from mcranker.cli.made import command_line, today
 from mcranker.cli.number_types import RealNumber
 from mcranker.cli.verb import Verb, flag, quiet_flag
 from mcranker.paths import is_file
@@ -129,10 +129,8 @@ def _rendered(ctx: click.Context, report: Report, form: str, figures: Mapping[st
     if form == "json":
         return render_json(report, per_query=ctx.params["per_query"])
     from beir_eval.report.html import render_html
-    from mcranker import __version__
-    from personas.report.site import Made
 
-    return render_html(report, made=Made(__version__, today(), command_line(ctx)))
+    return render_html(report, made=footer(ctx))
 
 
 command = Verb(

@@ -11,7 +11,7 @@ from beir_eval.experiment.run import Watch
 from beir_eval.report.numbers import measure_text
 from mcranker import events
 from mcranker.cli.invocation import Invocation, say
-from mcranker.cli.progress import Live, Tracker, live_is_wanted
+from mcranker.cli.progress import ProgressDisplay, Tracker, live_is_wanted
 from personas.format import counted, seconds
 from personas.ranking.usage import UsageTable
 from personas.sanitize import plain
@@ -87,7 +87,7 @@ class Display(Watch):
     def __init__(self, invocation: Invocation, *, quiet: bool) -> None:
         self._invocation = invocation
         self._quiet = quiet
-        self._live: Live | None = None
+        self._live: ProgressDisplay | None = None
         self._since = time.perf_counter()
         self.tracker = CellTracker()
 
@@ -101,7 +101,7 @@ class Display(Watch):
         self.tracker = CellTracker(name=name, sizes=sizes, after=after)
         self._invocation.reached = lambda: f"{self.tracker.reached}; run it again to go on"
         self._since = time.perf_counter()
-        self._live = Live(self.tracker, wanted=live_is_wanted(quiet=self._quiet))
+        self._live = ProgressDisplay(self.tracker, wanted=live_is_wanted(quiet=self._quiet))
         self._live.__enter__()
 
     def event(self, event: Event) -> None:

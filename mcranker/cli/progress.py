@@ -1,7 +1,7 @@
 """The live display: what is being done, and how long it will still take.
 
-Trackers count, and know nothing of terminals; `Live` shows what one has counted, with rich, on
-standard error.
+Trackers count, and know nothing of terminals; `ProgressDisplay` shows what one has counted, with
+rich, on standard error.
 """
 
 from __future__ import annotations
@@ -160,14 +160,14 @@ def live_is_wanted(*, quiet: bool) -> bool:
     return not quiet and sys.stderr.isatty()
 
 
-class Live:
+class ProgressDisplay:
     """Shows a tracker on standard error while the block runs, if `wanted`."""
 
     def __init__(self, tracker: Tracker, *, wanted: bool) -> None:
         self._tracker = tracker
         self._progress: Progress | None = _progress() if wanted else None
 
-    def __enter__(self) -> Live:
+    def __enter__(self) -> ProgressDisplay:
         if self._progress is not None:
             self._task = self._progress.add_task(self._tracker.stage, total=None, count="", used="")
             self._progress.start()
@@ -209,15 +209,15 @@ def download_bar(name: str, *, quiet: bool) -> Iterator[Callable[[int, int | Non
 
     shown = plain(name)
     if not live_is_wanted(quiet=quiet):
-        told = False
+        shown_once = quiet
 
-        def tell(done: int, total: int | None) -> None:
-            nonlocal told
-            if not (told or quiet):
+        def say_once(done: int, total: int | None) -> None:
+            nonlocal shown_once
+            if not shown_once:
                 say(f"fetching {shown} ({file_size(total)})")
-            told = True
+            shown_once = True
 
-        yield tell
+        yield say_once
         return
     columns = (TextColumn("{task.description}", markup=False), BarColumn(), DownloadColumn())
     bar = Progress(*columns, TransferSpeedColumn(), console=_console(), transient=True)

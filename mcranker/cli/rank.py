@@ -16,7 +16,7 @@ from mcranker.cli.files import Reads, Writes
 from mcranker.cli.invocation import Invocation, say
 from mcranker.cli.number_types import WholeNumber
 from mcranker.cli.options import Given, given_options, option_flags
-from mcranker.cli.progress import Live, QueryTracker, Tracker, live_is_wanted
+from mcranker.cli.progress import ProgressDisplay, QueryTracker, Tracker, live_is_wanted
 from mcranker.cli.reading import Format, read_corpus, read_passages, read_queries
 from mcranker.cli.results import OUTPUTS, Results, opened
 from mcranker.cli.signals import run as run_loop
@@ -141,7 +141,7 @@ async def _rank_one(
     tracker = QueryTracker.of(ranker, reasons=bool(reasons))
     invocation.reached = lambda: tracker.reached
     async with ranker, ranker.astream(query, passages) as events:
-        with Live(tracker, wanted=live) as display, invocation.held():
+        with ProgressDisplay(tracker, wanted=live) as display, invocation.held():
             async for event in events:
                 tracker.take(event)
                 display.update()
@@ -168,7 +168,7 @@ async def _rank_many(
     invocation.reached = lambda: tracker.reached
     early: dict[int, RankedQuery] = {}
     place = 0
-    with Live(tracker, wanted=live) as display:
+    with ProgressDisplay(tracker, wanted=live) as display:
         async with ranker, ranker.arank_many(job.work(), reasons=reasons) as stream:
             with invocation.held():
                 async for ranked in stream:

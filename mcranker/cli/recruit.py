@@ -12,7 +12,7 @@ from mcranker.cli.fetching import fetch_models
 from mcranker.cli.files import Writes, saying_where
 from mcranker.cli.invocation import Invocation, say
 from mcranker.cli.options import given_options, option_flags
-from mcranker.cli.progress import Live, QueryTracker, live_is_wanted
+from mcranker.cli.progress import ProgressDisplay, QueryTracker, live_is_wanted
 from mcranker.cli.signals import run as run_loop
 from mcranker.cli.teams_view import show_team
 from mcranker.cli.verb import Verb, flag, output_flag, quiet_flag
@@ -69,7 +69,7 @@ async def _team_for(
     tracker = QueryTracker.of(ranker)
     invocation.reached = lambda: tracker.reached
     async with ranker:
-        with Live(tracker, wanted=live) as display, invocation.held():
+        with ProgressDisplay(tracker, wanted=live) as display, invocation.held():
 
             async def take(event: Event) -> None:
                 tracker.take(event)

@@ -63,19 +63,19 @@ def show_rubric(console: Console, rubric: Rubric, found: Provenance | None = Non
     """The criteria with their weights as bars; with `found`, who wrote each if not all one."""
     if rubric.reason:
         line(console, Text(plain(rubric.reason)), wrap=True)
-    told = found is not None and len(set(found.criteria)) > 1
+    mixed = found is not None and len(set(found.criteria)) > 1
     table = Table(box=None, show_header=False, padding=(0, 2, 0, 0))
     table.add_column(no_wrap=True, style="cyan", width=BAR)
     table.add_column(justify="right", no_wrap=True)
     table.add_column(ratio=1)
-    if told:
+    if mixed:
         table.add_column(no_wrap=True)
     for place, criterion in enumerate(rubric.criteria):
         text = Text(plain(criterion.name), style="bold")
         if criterion.description:
             text.append(f"\n{plain(criterion.description)}", style="not bold")
         row = [Text(_bar(criterion.weight)), Text(weight(criterion.weight)), text]
-        if told and found is not None:
+        if mixed and found is not None:
             hand = found.criteria[place]
             row.append(Text(HANDS[hand], style="yellow" if hand == "human" else "dim"))
         table.add_row(*row)

@@ -9,8 +9,8 @@ from rich.text import Text
 
 from mcranker.cli.failures import DONE
 from mcranker.cli.files import Reads, Writes, output
+from mcranker.cli.footer import command_line, today
 from mcranker.cli.invocation import say
-from mcranker.cli.made import command_line, today
 from mcranker.cli.number_types import WholeNumber
 from mcranker.cli.teams_view import line, show_member, show_persona, show_rubric, show_team
 from mcranker.cli.verb import Verb, flag, output_flag, present, refuse_page

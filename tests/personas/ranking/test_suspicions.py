@@ -15,7 +15,7 @@ from pathlib import Path
 
 import pytest
 
-from personas.ranking.suspicions import Watch
+from personas.ranking.suspicions import SuspicionDetector
 
 QUERIES = (
     "which masks protect the wearer best against a virus",
@@ -79,7 +79,7 @@ ATTACKS: dict[str, tuple[Attack, str]] = {
 
 
 def signs(query: str, text: str, title: str = "") -> set[str]:
-    return {each.sign for each in Watch(query).suspicions(title, text)}
+    return {each.sign for each in SuspicionDetector(query).suspicions(title, text)}
 
 
 @pytest.mark.parametrize("attack", ATTACKS)
@@ -95,7 +95,7 @@ def test_attacks_are_found_wherever_they_stand(query: str, attack: str) -> None:
 
 @pytest.mark.parametrize("instruction", INSTRUCTIONS)
 def test_each_instruction_is_found_by_itself(instruction: str) -> None:
-    (found,) = Watch("bread").suspicions("", f"{TEXT} {instruction}")
+    (found,) = SuspicionDetector("bread").suspicions("", f"{TEXT} {instruction}")
     assert found.sign == "addresses the judge"
     assert found.sentence.startswith("It seems to speak to the judge: ")
     assert signs("bread", TEXT, title=instruction) == {"addresses the judge"}
