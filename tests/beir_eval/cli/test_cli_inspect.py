@@ -285,7 +285,7 @@ def test_folders_that_are_no_run(runs: Path, tmp_path: Path) -> None:
     assert said.startswith(f"'{runs / 'scifact'}' is no run, but holds 2 runs: ")
     assert refused(runs).endswith("give one of them")
     assert "holds what was ranked (scifact)" in refused(runs / "scifact" / "data")
-    assert refused(tmp_path) == f"'{tmp_path}' is no run; give a folder that 'beir-eval run' made"
+    assert refused(tmp_path) == f"no run in '{tmp_path}'; give folders of 'beir-eval run'"
 
 
 def test_rankings_of_a_run_that_stand_alone(runs: Path, tmp_path: Path) -> None:
