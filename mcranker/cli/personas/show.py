@@ -12,7 +12,7 @@ from mcranker.cli.files import Reads, Writes, output
 from mcranker.cli.footer import command_line, today
 from mcranker.cli.invocation import say
 from mcranker.cli.number_types import WholeNumber
-from mcranker.cli.teams_view import line, show_member, show_persona, show_rubric, show_team
+from mcranker.cli.teams_view import show_record
 from mcranker.cli.verb import Verb, flag, output_flag, present, refuse_page
 from mcranker.team_page import render_team_page
 from personas import Member, Persona, SchemaError, Team, dumps
@@ -86,15 +86,8 @@ def _show_records(console: Console, found: list[tuple[str, Record]]) -> None:
         if place:
             console.print()
         if len(found) > 1:
-            line(console, Text(plain(name), style="dim"))
-        if isinstance(record, Team):
-            show_team(console, record)
-        elif isinstance(record, Member):
-            show_member(console, record)
-        elif isinstance(record, Persona):
-            show_persona(console, record)
-        else:
-            show_rubric(console, record)
+            console.print(Text(plain(name), style="dim"), no_wrap=True, overflow="ellipsis")
+        show_record(console, record)
 
 
 command = Verb(

@@ -116,8 +116,8 @@ def test_show_a_member_of_the_library() -> None:
     page = run("show", "clinician").stdout
     assert page.startswith("Clinician  from the library\nA practising doctor who")
     assert "topics: diagnosis, treatment," in page
-    # 16 columns are 100%: 40% are 6.4, and 0.4 of a column is about 3 of 8 eighths.
-    assert "██████▍           40%  Answers the clinical question\n" in page
+    # 16 columns are 100%: 40% are 6.4, and 0.4 of a column is about a half.
+    assert "━━━━━━╸            40%  Answers the clinical question\n" in page
     assert " by a " not in page
     assert run("show", "Clinician").stdout == page
 
@@ -130,7 +130,7 @@ def test_show_a_team_says_who_wrote_what() -> None:
     save(Team(members=(nurse, edited_name(edited), doctor), query="best masks").lock(), "team.yaml")
     page = run("show", "team.yaml").stdout
     assert page.startswith("best masks\n3 members, locked: nothing is recruited or rewritten\n\n")
-    assert "\nNurse  recruited by the model\nWears masks all day.\nwhy: She asked.\n█" in page
+    assert "\nNurse  recruited by the model\nWears masks all day.\nwhy: She asked.\n━" in page
     said = "recruited by the model; a person wrote its name and description and 1 of its 2 criteria"
     assert f"Matron {said} " in " ".join(page.split())
     rows = [line.split() for line in page.splitlines() if "Comfort" in line or "Cost" in line]
@@ -148,7 +148,7 @@ def test_show_tells_what_a_file_holds() -> None:
     assert run("show", "persona.yaml").stdout == "Nurse\nWears masks.\n"
     save(Rubric(criteria=(EFFECT, COST), reason="what matters"), "rubric.json")
     page = run("show", "rubric.json").stdout
-    assert page.startswith("what matters\n████████████      75%  Effect\n")
+    assert page.startswith("what matters\n━━━━━━━━━━━━       75%  Effect\n")
     save(NURSE, "member.yml")
     save(Team(members=(NURSE,)), "team.yaml")
     files = ["persona.yaml", "rubric.json", "member.yml", "team.yaml"]
