@@ -1,4 +1,4 @@
-"""Origin of a report: the command and the day."""
+"""Origin of a page: the version, the day and the command."""
 
 from __future__ import annotations
 
@@ -10,8 +10,16 @@ from pathlib import Path
 import click
 from click.core import ParameterSource
 
+from mcranker import __version__
+from personas.report.site import Made
+
 _OF_NO_PAGE = frozenset({"output", "processes", "quiet"})
 """Options that do not change a page."""
+
+
+def footer(ctx: click.Context) -> Made:
+    """The last line of a page that this command makes; raises what `today` does."""
+    return Made(__version__, today(), command_line(ctx))
 
 
 def today() -> str:
