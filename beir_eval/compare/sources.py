@@ -49,11 +49,7 @@ class ComparisonData:
 
     @classmethod
     def of_folder(cls, data: DataFolder) -> ComparisonData:
-        """Read the data of a run folder.
-
-        Raises:
-            RunError, RunFolderError: a file cannot be read.
-        """
+        """Read the data of a run folder."""
         return cls(
             dataset=data.manifest.dataset,
             split=data.manifest.split,
@@ -66,12 +62,7 @@ class ComparisonData:
 
     @classmethod
     def of_dataset(cls, name: str, *, split: str = "test") -> ComparisonData:
-        """Load a data set to measure TREC files by.
-
-        Raises:
-            DatasetError: as `beir_eval.load`.
-            ExtraMissing: a package for it is not installed.
-        """
+        """Load a data set to measure TREC files by."""
         from beir_eval.data.load import load
 
         dataset = load(name, split=split)
@@ -84,11 +75,7 @@ class ComparisonData:
 
     @classmethod
     def of_qrels(cls, path: str) -> ComparisonData:
-        """Read a file of judgements to measure TREC files by.
-
-        Raises:
-            DatasetError: as `beir_eval.data.qrels.read_qrels`.
-        """
+        """Read a file of judgements to measure TREC files by."""
         return cls(Path(path).name, "", read_qrels(path))
 
 
@@ -113,11 +100,7 @@ class ComparedRun:
 
     @classmethod
     def of_first_stage(cls, data: ComparisonData, folder: DataFolder | None) -> ComparedRun:
-        """Read the first stage's run.
-
-        Raises:
-            RunFolderError: the other run is in no folder.
-        """
+        """Read the first stage's run."""
         if folder is None:
             raise RunFolderError(
                 f"{FIRST_STAGE_NAME!r} is the first stage of the other run's folder; "
@@ -152,12 +135,7 @@ class ComparedRun:
         return {name: "none" if of is None else shown(of) for name, of in settings.items()}
 
     def values(self, measure: str) -> Mapping[str, float]:
-        """Query id -> value of `measure`, for every judged query.
-
-        Raises:
-            MeasureError: the measure is unknown or cannot be computed.
-            ExtraMissing: ir-measures is not installed.
-        """
+        """Query id -> value of `measure`, for every judged query."""
         if self.metrics is not None and measure in self.metrics.per_query:
             return self.metrics.per_query[measure]
         from beir_eval.measures.metrics import evaluate
@@ -197,11 +175,7 @@ class ComparedRun:
         return tuple(said)
 
     def rankings(self, query_ids: Collection[str]) -> dict[str, RankingRecord]:
-        """Query id -> the whole ranking, perhaps without texts; an empty one if there is none.
-
-        Raises:
-            RunError, RunFolderError: the run cannot be used.
-        """
+        """Query id -> the whole ranking, perhaps without texts; an empty one if there is none."""
         found = {}
         if isinstance(self.source, RunFolder) and not self.note:
             found = {ranking.query.id: ranking for ranking in self.source.rankings(query_ids)}
@@ -251,19 +225,7 @@ class Pair:
 
 
 def open_pair(a: str, b: str, *, data: ComparisonData | None = None) -> Pair:
-    """Open the runs named `a` and `b`.
-
-    Args:
-        a: a run folder, a TREC file, or `FIRST_STAGE_NAME`.
-        b: the same.
-        data: what TREC files are measured by, where neither run is a run folder.
-
-    Raises:
-        RunFolderError: there is no such folder or file; a folder is not finished; the runs are
-            of different data sets, or no query is in both; there is nothing to measure by, or
-            it is given twice.
-        RunError: a run cannot be read.
-    """
+    """Open the runs named `a` and `b`."""
     folders = [_run_folder(name) for name in (a, b)]
     known = {each.manifest.data: each.data() for each in folders if each}
     # Runs of the same data share them: one and the same object.
@@ -293,11 +255,7 @@ def open_pair(a: str, b: str, *, data: ComparisonData | None = None) -> Pair:
 
 
 def _run_folder(name: str) -> RunFolder | None:
-    """Open the run folder of that name; None for what is none and need not be one.
-
-    Raises:
-        RunFolderError: it is a folder without a run, or nothing at all.
-    """
+    """Open the run folder of that name; None for what is none and need not be one."""
     path = Path(name)
     if name == FIRST_STAGE_NAME or is_file(path):
         return None
@@ -311,11 +269,7 @@ def _run_folder(name: str) -> RunFolder | None:
 
 
 def _common_queries(a: ComparedRun, b: ComparedRun) -> tuple[list[str], int]:
-    """Return the ids of the queries that can be compared, and how many judged ones cannot.
-
-    Raises:
-        RunFolderError: the runs are of different data sets, or have no query in common.
-    """
+    """Return the ids of the queries that can be compared, and how many judged ones cannot."""
     named = [f"{run.data.dataset} ({run.data.split})" for run in (a, b)]
     if named[0] != named[1]:
         raise RunFolderError(

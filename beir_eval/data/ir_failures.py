@@ -41,14 +41,6 @@ def plainly(name: str, identifier: str) -> Iterator[None]:
 
     Its log lines are not shown: those about downloads become records of this package's logger,
     the others such of level DEBUG.
-
-    Args:
-        name: of the data set, for messages.
-        identifier: its id, for the place of its files.
-
-    Raises:
-        DatasetError: in place of whatever ir_datasets raises about the network, the disk, a
-            licence or damaged files.
     """
     records = _Records(name)
     logger = logging.getLogger("ir_datasets")

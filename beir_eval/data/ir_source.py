@@ -68,11 +68,7 @@ class StoredCorpus(Mapping[str, Document]):
         return _Values(self)
 
     def get_many(self, doc_ids: Iterable[str]) -> dict[str, Document]:
-        """Those of `doc_ids` that are in the corpus, in any order.
-
-        Raises:
-            DatasetError: a file cannot be read or is damaged.
-        """
+        """Those of `doc_ids` that are in the corpus, in any order."""
         with plainly(self._name, self._identifier):
             # Looked up by what the documents say: an id longer than all others is cut by the
             # index, and finds a document that it does not mean.
@@ -80,11 +76,7 @@ class StoredCorpus(Mapping[str, Document]):
             return {doc_id: self._document(each) for doc_id, each in found.items()}
 
     def missing(self, doc_ids: Iterable[str]) -> set[str]:
-        """Those of `doc_ids` that are not in the corpus.
-
-        Raises:
-            DatasetError: a file cannot be read or is damaged.
-        """
+        """Those of `doc_ids` that are not in the corpus."""
         wanted = sorted(set(doc_ids))
         absent = set(wanted)
         for start in range(0, len(wanted), BATCH):
@@ -92,11 +84,7 @@ class StoredCorpus(Mapping[str, Document]):
         return absent
 
     def documents(self) -> Iterator[Document]:
-        """All documents, in the order of the collection.
-
-        Raises:
-            DatasetError: a file cannot be read or is damaged.
-        """
+        """All documents, in the order of the collection."""
         with plainly(self._name, self._identifier):
             for each in self._source.docs_iter():
                 yield self._document(each)
@@ -136,11 +124,7 @@ def is_here(entry: Known) -> bool:
 
 
 def load_id(identifier: str, wanted: Wanted) -> Dataset:
-    """The data set of that id, or of `wanted.known` if it is one of the paper's.
-
-    Raises:
-        DatasetError, ExtraMissing: as `beir_eval.load` says.
-    """
+    """The data set of that id, or of `wanted.known` if it is one of the paper's."""
     entry = wanted.known
     if entry is not None:
         identifier = _obtainable(entry)
@@ -171,10 +155,6 @@ def check_zip(path: Path) -> None:
 
     What it says holds: more than that is never taken out of it. Parts that share bytes count
     each by itself.
-
-    Raises:
-        DatasetError: it unpacks to far more than its size.
-        OSError, zipfile.BadZipFile: it cannot be read.
     """
     with zipfile.ZipFile(path) as archive:
         size = sum(part.file_size for part in archive.infolist())

@@ -69,29 +69,18 @@ _OF_SCORES = ("score", "assess")
 
 @dataclass
 class RunJob:
-    """One ranker over one data set.
+    """One ranker over one data set."""
 
-    Attributes:
-        path: of the run folder.
-        spec: what ranks.
-        prepared: what is ranked.
-        measures: names as ir-measures writes them; the first one heads the tables.
-        failed: query id -> why it was not ranked, of the queries tried this time.
-    """
-
-    path: Path
-    spec: RankerSpec
-    prepared: RankingInput
-    measures: Sequence[str]
+    path: Path  # of the run folder
+    spec: RankerSpec  # what ranks
+    prepared: RankingInput  # what is ranked
+    measures: Sequence[str]  # names as ir-measures writes them; the first one heads the tables
+    # Query id -> why it was not ranked, of the queries tried this time.
     failed: dict[str, str] = field(default_factory=dict)
 
     @cached_property
     def done(self) -> set[str]:
-        """Ids of the queries already ranked; nothing is changed.
-
-        Raises:
-            RunFolderError: the rankings cannot be read.
-        """
+        """Ids of the queries already ranked; nothing is changed."""
         if not self._rankings.exists():
             return set()
         return set(index_rankings(self._rankings, finished=False).offsets)
@@ -114,10 +103,6 @@ class RunJob:
         """Make the folder, or see that what is ranked there was ranked with the same choices.
 
         No other program may write there, see `beir_eval.lock`.
-
-        Raises:
-            RunFolderError: it was ranked with other choices.
-            OSError: it cannot be written.
         """
         # Another program may have ranked some since they were counted.
         vars(self).pop("done", None)
@@ -134,21 +119,12 @@ class RunJob:
         write_form(self.path / "manifest.json", manifest)
 
     def keep(self, ranking: Ranking) -> None:
-        """Add a ranking to the folder; it stays, whatever happens next.
-
-        Raises:
-            OSError: it cannot be written.
-        """
+        """Add a ranking to the folder; it stays, whatever happens next."""
         append_whole(self._rankings, ranking_line(ranking))
         self.done.add(ranking.query.id)
 
     def finish(self) -> Metrics:
-        """Write the TREC run, the measures, and the rankings in the order of the queries.
-
-        Raises:
-            RunFolderError: the rankings cannot be read, or some are gone.
-            OSError: something cannot be written.
-        """
+        """Write the TREC run, the measures, and the rankings in the order of the queries."""
         self._rankings.touch()
         offsets = index_rankings(self._rankings, finished=True).offsets
         tried = offsets.keys() | self.failed.keys()
@@ -229,9 +205,6 @@ def judges(spec: RankerSpec) -> int:
     """Return the scores a passage gets: one of each persona and the assessor, or DIRECT's one.
 
     Of a foreign run it is 0.
-
-    Raises:
-        PersonasError, ConfigError: the team that is named cannot be used.
     """
     from mcranker import MCRanker, RankerConfig
     from mcranker.method.team_plan import as_team
@@ -309,15 +282,12 @@ def _keep_lines(path: Path, offsets: Iterable[int]) -> None:
 
 @dataclass(slots=True)
 class Outcome:
-    """Collects rankings one by one and sums them up; keeps ids and scores.
+    """Collects rankings one by one and sums them up; keeps ids and scores."""
 
-    Attributes:
-        texts: document id -> title and text; equal passages were judged as one.
-        run: query id -> (document id, score), best first. A passage without a score of its own
-            has the highest that it could have got, or one below all others.
-    """
-
+    # Document id -> title and text; equal passages were judged as one.
     texts: Mapping[str, tuple[str, str]]
+    # Query id -> (document id, score), best first. A passage without a score of its own has the
+    # highest that it could have got, or one below all others.
     run: dict[str, list[tuple[str, float]]] = field(default_factory=dict)
     _tied: dict[str, Tied] = field(default_factory=dict)
     _short_teams: int = 0
@@ -381,13 +351,7 @@ class Outcome:
         measures: Sequence[str],
         failed: Mapping[str, str],
     ) -> Metrics:
-        """The measures over all judged queries, and the sums.
-
-        Args:
-            qrels: judgements of the queries that were to be ranked.
-            measures: names as ir-measures writes them.
-            failed: query id -> why it was not ranked.
-        """
+        """The measures over all judged queries, and the sums."""
         scores = ScoreCounts(
             asked=self._asked,
             comparisons=self._compared,

@@ -36,17 +36,13 @@ _log = safe_logger("mcranker.beir_eval.foreign")
 
 @dataclass(frozen=True, slots=True)
 class ForeignRun:
-    """A run file's results for the queries that are ranked.
+    """A run file's results for the queries that are ranked."""
 
-    Attributes:
-        run: query id -> (document id, score), best first, in the order of the queries; those
-            without a line have no entry. Scores that the file sets apart by the smallest step,
-            as `mcranker.trec.write_trec` does, are equal again.
-        note: which file it was, and what of it was left out.
-    """
-
+    # Query id -> (document id, score), best first, in the order of the queries; those without a
+    # line have no entry. Scores that the file sets apart by the smallest step, as
+    # `mcranker.trec.write_trec` does, are equal again.
     run: Run
-    note: ForeignNote
+    note: ForeignNote  # which file it was, and what of it was left out
 
     def metrics(self, qrels: Mapping[str, Mapping[str, int]], measures: Sequence[str]) -> Metrics:
         """The measures over all judged queries, ties included; without calls and scores."""
@@ -70,12 +66,7 @@ class ForeignRun:
         )
 
     def keep(self, folder: Path, manifest: RunManifest, metrics: Metrics) -> None:
-        """Write a run folder, in place of what an earlier file of that label left there.
-
-        Raises:
-            RunFolderError: a ranker's rankings are there.
-            OSError, RunError: it cannot be written.
-        """
+        """Write a run folder, in place of what an earlier file of that label left there."""
         if (folder / RANKINGS).exists():
             raise RunFolderError(
                 f"{folder} holds what {manifest.label!r} ranked when it was no foreign run; choose "
@@ -95,15 +86,7 @@ def foreign_path(named: str, dataset: str) -> Path:
 
 
 def check_template(named: str, where: str) -> None:
-    """See that a path has no braces but those of ``{dataset}``.
-
-    Args:
-        named: the path.
-        where: file and key, for messages.
-
-    Raises:
-        SuiteError: it has others.
-    """
+    """See that a path has no braces but those of ``{dataset}``."""
     if not named.strip():
         raise SuiteError(f"{where}={named!r}: name a TREC run")
     if set(named.replace(DATASET, "")) & set("{}"):
@@ -112,26 +95,15 @@ def check_template(named: str, where: str) -> None:
 
 @dataclass(frozen=True, slots=True)
 class ForeignFile:
-    """A TREC run as it was given.
+    """A TREC run as it was given."""
 
-    Attributes:
-        path: of the file.
-        sha256: of its bytes.
-        listed: query id -> (document id, score), best first, of every query in it.
-    """
-
-    path: Path
-    sha256: str
-    listed: Run
+    path: Path  # of the file
+    sha256: str  # of its bytes
+    listed: Run  # query id -> (document id, score), best first, of every query in it
 
     @classmethod
     def read(cls, path: Path) -> ForeignFile:
-        """The file at `path`, plain or packed by gzip (``.gz``), of six columns.
-
-        Raises:
-            RunError: the file is not there, damaged, empty or not UTF-8; a line has not six
-                columns, a rank or score is no number, or a document appears twice under a query.
-        """
+        """The file at `path`, plain or packed by gzip (``.gz``), of six columns."""
         listed = read_trec(path, needed=True)
         return cls(path, digests(path.parent, [path.name])[path.name], listed)
 
@@ -156,9 +128,6 @@ class ForeignFile:
             depth: documents a query that count; the others are left out.
             dataset: whose corpus the documents should be in; None where it is not at hand.
             seen: without it, the ids of documents that are judged or were ranked.
-
-        Raises:
-            RunError: none of the queries is in the file.
         """
         whole = {each: with_ties(self.listed[each]) for each in queries if each in self.listed}
         if not whole:

@@ -41,24 +41,16 @@ _log = safe_logger("mcranker.beir_eval.prepare")
 
 @dataclass(frozen=True, slots=True)
 class RankingInput:
-    """The input of rankers, in memory.
+    """The input of rankers, in memory."""
 
-    Attributes:
-        manifest: about it.
-        about: what the collection is, for ``criteria="dataset"``; may be empty.
-        queries: query id -> text, in the order in which they are ranked.
-        qrels: query id -> document id -> grade; of these queries only.
-        run: the first stage's run.
-        texts: document id -> title and text, of the passages in `run`.
-        foreign: path -> foreign run, of those that the suite has.
-    """
-
-    manifest: DataManifest
-    about: str
-    queries: Mapping[str, str]
+    manifest: DataManifest  # about it
+    about: str  # what the collection is, for ``criteria="dataset"``; may be empty
+    queries: Mapping[str, str]  # query id -> text, in the order in which they are ranked
+    # Query id -> document id -> grade; of these queries only.
     qrels: Mapping[str, Mapping[str, int]]
-    run: Run
-    texts: Mapping[str, tuple[str, str]]
+    run: Run  # the first stage's run
+    texts: Mapping[str, tuple[str, str]]  # document id -> title and text, of the passages in `run`
+    # Path -> foreign run, of those that the suite has.
     foreign: Mapping[str, ForeignRun] = field(default_factory=dict)
 
     def work(self, query_ids: Sequence[str] | None = None) -> Iterator[tuple[Query, list[Passage]]]:
@@ -76,16 +68,7 @@ class RankingInput:
 def chosen_queries(
     dataset: Dataset, *, queries: Sequence[str] = (), limit: int | None = None
 ) -> Dataset:
-    """The data set with some of its queries.
-
-    Args:
-        dataset: the whole.
-        queries: ids of those to keep, in this order; without, all judged ones.
-        limit: keep only the first N.
-
-    Raises:
-        DatasetError: an id is not there, or appears twice.
-    """
+    """The data set with some of its queries."""
     judged = [query_id for query_id in dataset.queries if dataset.qrels.get(query_id)]
     for place, query_id in enumerate(queries):
         if query_id not in dataset.queries:
@@ -113,16 +96,7 @@ def prepare(
     queries_in_full: int,
     about: str = "",
 ) -> RankingInput:
-    """Return the input of rankers for `dataset`.
-
-    Args:
-        dataset: with the queries that are ranked, see `chosen_queries`.
-        run: the first stage's run for them.
-        depth: passages a query, at most.
-        first_stage: what found them.
-        queries_in_full: judged queries of the whole data set.
-        about: what the collection is, in place of the data set's own words.
-    """
+    """Return the input of rankers for `dataset`."""
     kept = {query_id: list(run.get(query_id, ()))[:depth] for query_id in dataset.queries}
     wanted = dict.fromkeys(doc_id for documents in kept.values() for doc_id, _ in documents)
     texts = {}
@@ -147,17 +121,7 @@ def prepare(
 
 
 def keep_data(prepared: RankingInput, folder: Path, measures: Sequence[str]) -> DataFolder:
-    """Write the folder ``data`` of a data set, or see that it is there already.
-
-    Args:
-        prepared: what is ranked.
-        folder: of the data set, which ``data`` goes into.
-        measures: of the first stage's run.
-
-    Raises:
-        RunFolderError: it holds something else, which runs beside it were made from.
-        OSError: it cannot be written.
-    """
+    """Write the folder ``data`` of a data set, or see that it is there already."""
     with locked(folder, wait=True):
         return _keep_data(prepared, folder, measures)
 

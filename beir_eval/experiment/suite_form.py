@@ -89,10 +89,6 @@ def folder_name(label: str) -> str:
 
     >>> folder_name("DIRECT(0,10)")
     'direct-0-10'
-
-    Raises:
-        SuiteError: the label is the first stage's, or has a line end or a control character;
-            nothing of it is left, or the name is that of another folder.
     """
     if label == FIRST_STAGE:
         raise SuiteError(
@@ -122,16 +118,7 @@ def _slug(text: str) -> str:
 
 
 def read_form(text: str, place: str) -> SuiteForm:
-    """The suite that a TOML text holds, its options unchecked.
-
-    Args:
-        text: of the file.
-        place: what messages call the file.
-
-    Raises:
-        SuiteError: it is not TOML, or takes tomllib too long; a key is unknown, misses or has a
-            wrong value; labels, baseline, figure or the paper's rows do not fit together.
-    """
+    """The suite that a TOML text holds, its options unchecked."""
     for number, line in enumerate(text.splitlines(), start=1):
         # A key of n parts takes tomllib n^2 steps.
         if line.count(".") > _MOST_DOTS:

@@ -29,17 +29,11 @@ _STAND_IN = "a collection of documents"
 
 @dataclass(frozen=True, slots=True)
 class Options:
-    """Makes each ranker's options of the suite's and its own.
+    """Makes each ranker's options of the suite's and its own."""
 
-    Attributes:
-        base: folder that files are looked for in; None for suites that name no files.
-        settings: of the suite, for all rankers.
-        models: names -> models that options may name.
-    """
-
-    base: Path | None
-    settings: Mapping[str, Any]
-    models: Mapping[str, str]
+    base: Path | None  # folder that files are looked for in; None for suites that name no files
+    settings: Mapping[str, Any]  # of the suite, for all rankers
+    models: Mapping[str, str]  # names -> models that options may name
 
     def of(self, ranker: str, own: Mapping[str, Any], place: str) -> dict[str, Any]:
         """The options of a ranker, ready for its class.
@@ -48,9 +42,6 @@ class Options:
             ranker: its name in `mcranker.rankers.RANKERS`.
             own: what appears beside its label; goes before the settings.
             place: file and label, for messages.
-
-        Raises:
-            SuiteError: there is no such ranker; it does not take an option, or refuses a value.
         """
         what, given = f"the ranker {ranker!r}", {**self.settings, **own}
         try:
@@ -103,16 +94,7 @@ def beside(name: str, base: Path) -> str:
 
 
 def checked_model(model: str, where: str, names: Mapping[str, str] | None = None) -> str:
-    """The model's name, if it has the form of one.
-
-    Args:
-        model: as a user writes it.
-        where: file and key, for messages.
-        names: that could have been meant instead.
-
-    Raises:
-        SuiteError: it has not.
-    """
+    """The model's name, if it has the form of one."""
     from mcranker.llm.provider import PROVIDERS
 
     kind, _, name = model.partition(":")

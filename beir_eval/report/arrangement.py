@@ -73,11 +73,7 @@ class Arrangement:
         return next((row for each in asked if each and (row := self.row(each))), FIRST_STAGE)
 
     def paper_value(self, place: Slot) -> float | None:
-        """Return the paper's nDCG@10 for that place, 0 to 1; None if it has none.
-
-        Raises:
-            SuiteError: the suite names a table that the paper has not.
-        """
+        """Return the paper's nDCG@10 for that place, 0 to 1; None if it has none."""
         content, label = place
         if label == FIRST_STAGE:
             # Another first stage than the paper's is not to be mistaken for it.
@@ -112,11 +108,7 @@ class Arrangement:
 
 
 def arrange(runs: Sequence[RunFolder]) -> list[Arrangement]:
-    """Make sections by suite in the natural order of the names, runs without a suite last.
-
-    Raises:
-        RunFolderError: a run and its data do not belong together, or cannot be read.
-    """
+    """Make sections by suite in the natural order of the names, runs without a suite last."""
 
     def place(run: RunFolder) -> tuple[object, ...]:
         suite = run.manifest.suite
@@ -133,16 +125,7 @@ def arrange(runs: Sequence[RunFolder]) -> list[Arrangement]:
 def with_foreign(
     arrangements: Sequence[Arrangement], files: Mapping[str, str]
 ) -> list[Arrangement]:
-    """Add TREC runs as rows below all others, in every column whose queries they have.
-
-    Args:
-        arrangements: of the run folders.
-        files: label -> path, in which ``{dataset}`` is replaced by the name of each data set.
-
-    Raises:
-        SettingError: a label is that of another row.
-        RunError: a file cannot be read, or has no query of any data set here.
-    """
+    """Add TREC runs as rows below all others, in every column whose queries they have."""
     found = list(arrangements)
     for label, named in files.items():
         taken = [plan for plan in found if plan.row(label) or label in plan.never_run]

@@ -293,9 +293,6 @@ def _figure(
 
     Lines go by `SuiteNote.x` from left to right, and a run without a number is in none; otherwise
     points are in the order of the rows.
-
-    Raises:
-        SuiteError: it names a figure that the paper has not.
     """
     if suite is None or suite.figure is None:
         return None

@@ -67,12 +67,7 @@ class MetricsCache:
         return self._kept[data.path]
 
     def of_run(self, run: RunFolder, data: DataFolder) -> Measured:
-        """Metrics of a finished run, over the same queries as those of its first stage.
-
-        Raises:
-            RunFolderError, RunError: they are of other queries, or a file cannot be read.
-            MeasureError: the measure is unknown, or has values outside 0 to 1.
-        """
+        """Metrics of a finished run, over the same queries as those of its first stage."""
         first_stage = self.of_first_stage(data)
         if run.path not in self._kept:
             file = run.path / "run.trec"
