@@ -11,13 +11,7 @@ from typing import Any
 from beir_eval.data.qrels import read_qrels
 from beir_eval.errors import RunFolderError
 from beir_eval.experiment.labels import models_of
-from beir_eval.experiment.run_folder import (
-    FIRST_STAGE,
-    DataFolder,
-    Metrics,
-    RunFolder,
-    ScoreCounts,
-)
+from beir_eval.experiment.run_folder import FIRST_STAGE, DataFolder, Metrics, RunFolder, ScoreCounts
 from mcranker.paths import is_file, is_folder
 from mcranker.trec import Run, read_trec
 from personas.ranking.record import RankingRecord

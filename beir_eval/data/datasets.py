@@ -32,7 +32,7 @@ if TYPE_CHECKING:
     from mcranker.topics import TopicField
 
 COLLECTIONS: Mapping[str, str] = {
-    "mini": "a small collection that comes with the package, for demonstrations and tests",
+    "mini": "a small collection that comes with the package, for demonstrations and tests"
 }
 """Collections that come with the package, each with a line about it."""
 

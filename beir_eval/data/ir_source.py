@@ -12,14 +12,7 @@ from pathlib import Path
 from typing import Any
 
 from beir_eval.data.catalogue import CATALOGUE, Known
-from beir_eval.data.datasets import (
-    COLLECTIONS,
-    Dataset,
-    Document,
-    Wanted,
-    assemble,
-    log_absent,
-)
+from beir_eval.data.datasets import COLLECTIONS, Dataset, Document, Wanted, assemble, log_absent
 from beir_eval.data.ir_failures import home, plainly
 from beir_eval.data.qrels import check_id
 from beir_eval.errors import DatasetError, ExtraMissing

@@ -43,8 +43,7 @@ def test_names_aliases_and_ids(name: str, expected: str) -> None:
 
 
 @pytest.mark.parametrize(
-    "name",
-    ["mini", "", "beir/webis-touche2020", "beir/scifact/train", "trec-robust04", "scifacts"],
+    "name", ["mini", "", "beir/webis-touche2020", "beir/scifact/train", "trec-robust04", "scifacts"]
 )
 def test_what_the_paper_does_not_rank_is_not_known(name: str) -> None:
     assert known(name) is None

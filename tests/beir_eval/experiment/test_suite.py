@@ -80,15 +80,8 @@ def test_everything_of_a_file_arrives(write: Path) -> None:
 
     figure = FigureNote(kind="line", title="F", x_label="n", paper="fig_2")
     assert (suite.name, suite.title, suite.depth) == ("mine", "Two rankers", 20)
-    assert suite.description.split() == [
-        "First",
-        "line.",
-        "Second.",
-    ]
-    assert suite.datasets == (
-        DatasetSpec("scifact"),
-        DatasetSpec("nfcorpus", "dev", "Medicine"),
-    )
+    assert suite.description.split() == ["First", "line.", "Second."]
+    assert suite.datasets == (DatasetSpec("scifact"), DatasetSpec("nfcorpus", "dev", "Medicine"))
     assert suite.models == {"strong": "openai:gpt-5"}
     assert suite.figure == figure
     direct, team = suite.rankers
@@ -244,10 +237,7 @@ def test_files_are_looked_for_beside_the_suite(
         ),
         (HEAD + TWO + "[[rankers]]\nteam_size = 2\n", ": ranker 3: the key 'label' is missing"),
         (HEAD + TWO + "[[rankers]]\nlabel = 3\n", ": ranker 3: label=3: Input should be a valid"),
-        (
-            HEAD + TWO + "x = nan\n",
-            ": ranker 2: x=nan: write a number, or a bar's name as a text",
-        ),
+        (HEAD + TWO + "x = nan\n", ": ranker 2: x=nan: write a number, or a bar's name as a text"),
         (
             HEAD + TWO + '[figure]\nkind = "pie"\ntitle = "F"\n',
             ": figure: kind='pie': Input should be 'line' or 'bars'",

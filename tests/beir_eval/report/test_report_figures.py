@@ -13,13 +13,7 @@ import pytest
 
 from beir_eval.experiment.run_folder import FigureNote
 from beir_eval.measures.significance import Interval
-from beir_eval.report.figures import (
-    EDGE,
-    SERIES,
-    WIDTH,
-    render_svg,
-    width_of,
-)
+from beir_eval.report.figures import EDGE, SERIES, WIDTH, render_svg, width_of
 from beir_eval.report.model import Figure, Point
 
 STYLE = (files("beir_eval.report") / "figure.css").read_text(encoding="utf-8")
@@ -114,7 +108,7 @@ def test_rows_have_a_point_and_an_interval_on_one_scale() -> None:
     whiskers = [each.attrib["d"] for each in root.iter(f"{SVG}path")]
     assert numbers_in(ends) in [pytest.approx(numbers_in(each), abs=0.05) for each in whiskers]
     assert [each for each in words(root) if re.fullmatch(r"0\.\d{3}", each)] == [
-        *("0.200", "0.400", "0.100", "0.300"),
+        *("0.200", "0.400", "0.100", "0.300")
     ]
     kinds = [sign.attrib["class"] for sign in signs]
     assert kinds == [kinds[0], kinds[1]] * 2

@@ -229,10 +229,7 @@ def test_differences_are_drawn() -> None:
 def test_nothing_from_run_folders_becomes_markup() -> None:
     bad = HOSTILE
     hostile = cell(
-        0.5,
-        p=0.5,
-        failed={"q": bad},
-        scores=ScoreCounts(asked=9, missing=1, reasons={bad: 1}),
+        0.5, p=0.5, failed={"q": bad}, scores=ScoreCounts(asked=9, missing=1, reasons={bad: 1})
     )
     columns = (
         replace(

@@ -95,9 +95,7 @@ def test_values_a_rounding_error_apart_share_a_rank(tmp_path: Path) -> None:
     assert [cell_of(section, label).rank for label in (DIRECT, TWO, BM25)] == [1, 1, 2]
 
 
-def test_papers_numbers_stand_beside_and_its_average_is_over_the_same_sets(
-    tmp_path: Path,
-) -> None:
+def test_papers_numbers_stand_beside_and_its_average_is_over_the_same_sets(tmp_path: Path) -> None:
     made(tmp_path, datasets=["touche", "scifact", "nfcorpus"], labels=[DIRECT, TWO, "Ours"])
     section = only(report_on(tmp_path))
     # Table 5, touche, scifact, nfcorpus.

@@ -10,13 +10,7 @@ from pathlib import Path
 import pytest
 from markdown_it import MarkdownIt
 
-from beir_eval.experiment.run_folder import (
-    Metrics,
-    Percentiles,
-    RunCost,
-    ScoreCounts,
-    TieBounds,
-)
+from beir_eval.experiment.run_folder import Metrics, Percentiles, RunCost, ScoreCounts, TieBounds
 from beir_eval.report import numbers, texts
 from beir_eval.report.as_json import render_json
 from beir_eval.report.html import render_html
@@ -113,7 +107,7 @@ def test_differences_have_interval_p_and_queries_won(table: Path) -> None:
             "<0.001",
             "<0.001",
             "0 / 0 / 8",
-        ),
+        )
     ]
     (one,) = (row for row in compared if row[:2] == [ONE, "scifact"])
     assert (one[2], one[-1]) == ("+0.050", "4 / 4 / 0")
@@ -283,7 +277,7 @@ def test_json_has_everything_and_values_by_query_when_asked(table: Path) -> None
     report = report_on(table)
     plain = json.loads(render_json(report))
     assert list(plain) == [
-        *("version", "warnings", "measure", "correction", "level", "margin", "sections"),
+        *("version", "warnings", "measure", "correction", "level", "margin", "sections")
     ]
     (section,) = plain["sections"]
     two = next(row for row in section["rows"] if row["label"] == TWO)
@@ -317,19 +311,19 @@ def test_the_same_folders_make_the_same_bytes_wherever_they_lie(tmp_path: Path) 
 
 def test_numbers_as_text() -> None:
     assert [numbers.measure_text(each) for each in (0.67891, 1.0, 0.0, -0.0, None)] == [
-        *("0.679", "1.000", "0.000", "0.000", NOTHING),
+        *("0.679", "1.000", "0.000", "0.000", NOTHING)
     ]
     signed = [numbers.gain_text(each) for each in (0.012, -0.0045, -0.00001, 0.0, None)]
     assert signed == ["+0.012", "\N{MINUS SIGN}0.004", "0.000", "0.000", NOTHING]
     assert numbers.interval(-0.01, 0.02, signed=True) == "\N{MINUS SIGN}0.010 to +0.020"
     assert numbers.interval(0.5, 0.625) == "0.500 to 0.625"
     assert [numbers.p_text(each) for each in (0.0, 0.00099, 0.001, 0.0321, 1.0, None)] == [
-        *("<0.001", "<0.001", "0.001", "0.032", "1.000", NOTHING),
+        *("<0.001", "<0.001", "0.001", "0.032", "1.000", NOTHING)
     ]
     assert [numbers.mark(each) for each in (0.0099, 0.01, 0.0499, 0.05, None)] == [
-        *("‡", "†", "†", "", ""),
+        *("‡", "†", "†", "", "")
     ]
     assert [numbers.rate(*each) for each in ((0, 0), (0, 9), (1, 10**5), (15, 1000), (5, 5))] == [
-        *(NOTHING, "0.0%", "<0.1%", "1.5%", "100.0%"),
+        *(NOTHING, "0.0%", "<0.1%", "1.5%", "100.0%")
     ]
     assert numbers.rate(99_999, 100_000) == ">99.9%"

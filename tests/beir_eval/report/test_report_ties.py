@@ -84,9 +84,7 @@ def by_chance() -> ScriptedChat:
     return ScriptedChat(answer, name="scripted:by-chance")
 
 
-def test_the_same_score_for_everything_is_worth_the_same_to_every_ensemble(
-    tmp_path: Path,
-) -> None:
+def test_the_same_score_for_everything_is_worth_the_same_to_every_ensemble(tmp_path: Path) -> None:
     folder = write_folder(tmp_path / "tiny")
     run_suite(suite_of(folder, sum={}), plan(tmp_path / "out", constant(2)))
     run_with_ordinal_ranks(folder, plan(tmp_path / "out", constant(2)))

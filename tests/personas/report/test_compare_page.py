@@ -6,12 +6,7 @@ import copy
 import re
 from typing import Any
 
-from personas.ranking.comparison import (
-    ComparedRuns,
-    QueryRow,
-    RankingComparison,
-    compare_rankings,
-)
+from personas.ranking.comparison import ComparedRuns, QueryRow, RankingComparison, compare_rankings
 from personas.report.compare.page import render_comparison
 from personas.report.compare.sentences import reason, score_pair, summary
 from personas.report.compare.text import show_comparison

@@ -217,11 +217,7 @@ def test_long_lists_of_personas_and_criteria_take_several_pages() -> None:
         replace(survey.criteria[0], name=f"Criterion {number}") for number in range(1, 2_001)
     )
     survey = replace(
-        survey,
-        personas=personas,
-        personas_in_all=2_500,
-        criteria=criteria,
-        criteria_in_all=2_000,
+        survey, personas=personas, personas_in_all=2_500, criteria=criteria, criteria_in_all=2_000
     )
     pages = pages_of(survey)
     assert all(len(text.encode()) < site.PAGE_BYTES for text in pages.values())

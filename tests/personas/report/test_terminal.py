@@ -236,10 +236,7 @@ def test_one_passage_in_detail() -> None:
     ]
 
 
-@pytest.mark.parametrize(
-    ("doc_id", "said"),
-    [("d1", "not relevant"), ("d2", "not judged")],
-)
+@pytest.mark.parametrize(("doc_id", "said"), [("d1", "not relevant"), ("d2", "not judged")])
 def test_judgements_of_one_passage(doc_id: str, said: str) -> None:
     found = lines(page(four(), 80, passage=doc_id, grades={"d3": 2, "d1": 0}))
     assert f"judgement {said}" in found
