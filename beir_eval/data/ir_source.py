@@ -3,12 +3,10 @@
 from __future__ import annotations
 
 import sys
-import zipfile
 from collections.abc import ItemsView, Iterable, Iterator, Mapping, ValuesView
 from contextlib import redirect_stdout
 from dataclasses import replace
 from difflib import get_close_matches
-from pathlib import Path
 from typing import Any
 
 from beir_eval.data.catalogue import CATALOGUE, Known
@@ -16,7 +14,6 @@ from beir_eval.data.datasets import COLLECTIONS, Dataset, Document, Wanted, asse
 from beir_eval.data.ir_failures import home, plainly
 from beir_eval.data.qrels import check_id
 from beir_eval.errors import DatasetError, ExtraMissing
-from personas.io.lines import MOST_UNPACKED, is_bomb, megabytes
 
 BATCH = 1000  # documents that are in memory at once while ids are looked up
 SPLITS = 8  # of a data set that an error names, at most
@@ -125,7 +122,6 @@ def load_id(identifier: str, wanted: Wanted) -> Dataset:
     # A data set that asks for a password does so on standard output.
     with plainly(wanted.place, identifier), redirect_stdout(sys.stderr):
         identifier, source = _found(library.registry, identifier, wanted)
-        _check_archives(identifier)
         judgements = _judgements(source, identifier)
         corpus = StoredCorpus(source, wanted.place, identifier)
         field = entry.query_field if entry else ""
@@ -141,31 +137,6 @@ def load_id(identifier: str, wanted: Wanted) -> Dataset:
         wanted.name, sum(doc_id in absent for grades in judgements.values() for doc_id in grades)
     )
     return dataset
-
-
-def check_zip(path: Path) -> None:
-    """Check that an archive declares no more than the allowed size; no byte is unpacked.
-
-    What it says holds: more than that is never taken out of it. Parts that share bytes count
-    each by itself.
-    """
-    with zipfile.ZipFile(path) as archive:
-        size = sum(part.file_size for part in archive.infolist())
-    packed = path.stat().st_size
-    if is_bomb(packed, size):
-        raise DatasetError(
-            f"{path}: {megabytes(size)} would come out of {megabytes(packed)}, over "
-            f"{MOST_UNPACKED} times as much; delete it, and load the data set again"
-        )
-
-
-def _check_archives(identifier: str) -> None:
-    """Refuse archives on this machine that would fill the disk; new ones are checked by hash."""
-    folder = home()
-    for part in identifier.split("/"):
-        folder /= part
-        for archive in sorted(folder.glob("*.zip")):
-            check_zip(archive)
 
 
 def _obtainable(entry: Known) -> str:
