@@ -15,9 +15,9 @@
         metrics.json        `Metrics` of that run
 
 A foreign run, which another program made, has no ``rankings.jsonl``.
-Nothing but ``rankings.jsonl`` is there before a run is finished, and the manifest. While a program
-writes to a folder there is a file ``.lock`` as well, see `beir_eval.lock`. Everything is checked
-where it is read: an error names the file, and the line. The manifest of what is finished has the
+Nothing but ``rankings.jsonl`` is there before a run is finished, and the manifest. Folders that
+were written to have a file ``.lock`` as well, see `beir_eval.lock`. Everything is checked where it
+is read: an error names the file, and the line. The manifest of what is finished has the
 SHA-256 of every other file, so that edits are found (``beir-eval verify``).
 """
 
@@ -129,12 +129,9 @@ class ForeignNote(_Kept):
     other_queries: _Count = 0  # queries of the file that are not among those that are ranked
     below_depth: _Count = 0  # documents left out because of the depth
     documents: _Count = 0  # in the lists that count; 0 in folders of former versions
-    # Of these, how many are not in the corpus; they keep their ranks. None where the corpus was not
-    # at hand.
+    # Of these, how many are not in the corpus; they keep their ranks. None if not known.
     unknown_documents: _Count | None = None
-    # Where it was not, how many are neither judged nor among the passages that were ranked; None
-    # where it was.
-    unseen_documents: _Count | None = None
+    unseen_documents: None = None  # in folders of former versions
 
 
 def shown_options(options: Mapping[str, Any]) -> dict[str, Any]:

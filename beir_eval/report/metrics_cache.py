@@ -7,7 +7,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, TypeVar
+from typing import Any, TypeVar
 
 from beir_eval.errors import MeasureError, RunFolderError
 from beir_eval.experiment.labels import other_server
@@ -18,9 +18,6 @@ from beir_eval.measures.overlap import rank_biased_overlap
 from beir_eval.measures.ties import Tied, tie_figures
 from mcranker.trec import Run, with_ties
 from personas.ensembles import Rule
-
-if TYPE_CHECKING:
-    from beir_eval.experiment.foreign import ForeignRun
 
 _Read = TypeVar("_Read")
 
@@ -94,12 +91,6 @@ class MetricsCache:
                 f"e.g. {odd!r} is in one only; run the same 'beir-eval run' again"
             )
         return measured
-
-    def of_foreign(self, run: ForeignRun, data: DataFolder) -> Measured:
-        """Metrics of a foreign run that is in no folder; raises as `of_run` does."""
-        metrics = run.metrics(self._qrels_of(data), (self.measure,))
-        self._check_range(metrics, Path(run.note.file))
-        return Measured(metrics, self._ceiling(run.run, data), self._overlap(run.run, data))
 
     def _completed(
         self,

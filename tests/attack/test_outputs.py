@@ -209,16 +209,6 @@ def test_no_output_replaces_kept_vectors(tmp_path: Path, monkeypatch: pytest.Mon
         assert f"--save '{name}' would replace an input (--model '{name}')" in message
 
 
-def test_one_run_of_each_data_set_is_an_input_too(tmp_path: Path) -> None:
-    run = tmp_path / "dense-scifact.json"
-    run.write_text("kept")
-    given = {"run_files": f"dense={tmp_path}/dense-{{dataset}}.json", "out": str(run)}
-    assert "would replace an input (--run-file" in refusal("beir-eval report", given)
-    inside = {"run_files": str(tmp_path / "report.json"), "out": str(tmp_path)}
-    (tmp_path / "report.json").write_text("kept")
-    assert "would replace an input (--run-file" in refusal("beir-eval report", inside)
-
-
 def test_nothing_is_asked_before_an_output_is_refused(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
