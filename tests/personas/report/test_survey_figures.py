@@ -206,11 +206,6 @@ def test_differences_have_their_signs() -> None:
     assert "No query gained." in text.partition("Against DIRECT")[2]
 
 
-def test_disputed_queries_come_most_disputed_first() -> None:
-    text = said(SURVEY, site.OVERVIEW)
-    assert "soap 0.250 masks 0.125 0.51 All queries" in text
-
-
 def test_lists_of_the_overview_hold_ten_and_equal_ones_keep_their_order() -> None:
     survey = replace(
         make_survey(30, failed_every=0),
@@ -262,12 +257,6 @@ def test_without_recruits_the_chart_shows_who_judged() -> None:
         "Parent",
     ]
     assert "No persona was recruited for a query" in said(survey, site.OVERVIEW)
-
-
-def test_what_a_persona_is_worth() -> None:
-    text = said(SURVEY, site.OVERVIEW)
-    # 0.6 - 0.55 and 0.9 - 0.97; the parent has no judged query.
-    assert "NLP scientist +0.050 0.600 0.550 2 Virologist -0.070 * 0.900 0.970 1 *" in text
 
 
 def test_rows_of_queries() -> None:
@@ -334,15 +323,6 @@ def test_a_case_tells_who_saw_what() -> None:
     assert text.count("none") == 3
     teaser = said(SURVEY, site.OVERVIEW)
     assert "soap Soap operas DIRECT rank 2, team rank 31" in teaser
-
-
-@pytest.mark.parametrize(
-    ("grade", "words"),
-    [(0, "31 judged not relevant"), (1, "31 judged relevant"), (2, "31 judged relevant (2)")],
-)
-def test_a_case_tells_its_judgement(grade: int, words: str) -> None:
-    survey = replace(SURVEY, cases={"overlooked": (replace(CASE, grade=grade),)})
-    assert words in said(survey, site.CASES)
 
 
 @pytest.mark.parametrize(

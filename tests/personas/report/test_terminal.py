@@ -95,19 +95,6 @@ def test_every_number_of_the_ranking_is_there() -> None:
     ]
 
 
-def test_the_columns_stand_under_each_other() -> None:
-    hits = [hit(1, 12, [9.0, 9.0])] + [hit(rank, rank - 1, [5.0, 5.0]) for rank in range(2, 13)]
-    found = [line for line in page(stored(hits), 80).splitlines() if re.match(r" *\d+ +d\d", line)]
-    assert len(found) == 12
-    assert len({len(re.split("[▲▼=]", line)[0]) for line in found}) == 1
-    assert len({line.index("Title") for line in found}) == 1
-
-
-def test_names_head_the_columns_where_there_is_room() -> None:
-    assert "rank id score Virologist Parent Editor from ± passage" in lines(page(four(), 110))
-    assert "rank id score A B C from ± passage" in lines(page(four(), 60))
-
-
 def test_what_stands_out() -> None:
     found = lines(page(four(), 110))
     assert "climbed most ▲1, rank 1 from 2: d2 Title 2 Text 2." in found
@@ -141,12 +128,6 @@ def test_judgements() -> None:
     assert found[start + 3] == "nDCG@10 0.480, first stage 0.380, DIRECT(0,10) 0.480"
     # d3 stands first without Virologist (2/2.631), third without either of the others.
     assert found[start + 4] == "nDCG@10 without A 0.760, B 0.380, C 0.380"
-
-
-def test_without_judgements_nothing_is_said_of_them() -> None:
-    text = page(four(), 110)
-    assert "nDCG" not in text
-    assert "grade" not in text
 
 
 def test_calls_are_added_up_by_stage() -> None:
@@ -234,12 +215,6 @@ def test_one_passage_in_detail() -> None:
         "Parent and Editor raised it most: without either, it would be at rank 3, not 2.",
         "Virologist sank it most: without, it would be at rank 1, not 2.",
     ]
-
-
-@pytest.mark.parametrize(("doc_id", "said"), [("d1", "not relevant"), ("d2", "not judged")])
-def test_judgements_of_one_passage(doc_id: str, said: str) -> None:
-    found = lines(page(four(), 80, passage=doc_id, grades={"d3": 2, "d1": 0}))
-    assert f"judgement {said}" in found
 
 
 def test_a_missing_score_in_detail() -> None:
