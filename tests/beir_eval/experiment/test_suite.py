@@ -277,7 +277,7 @@ def test_a_bad_file_is_refused_with_its_place(write: Path, text: str, said: str)
         (TWO + 'paper_row = "MCRanker"\n', ": ranker 'B': paper_row='MCRanker' needs the table"),
         (
             'paper_table = "table_2_criteria"\n' + TWO + 'paper_row = "MCranker"\n',
-            ": ranker 'B': paper_row='MCranker' is not in table_2_criteria; did you mean 'MCR",
+            ": ranker 'B': paper_row='MCranker' is none of the paper's; did you mean 'MCR",
         ),
         (TWO + "x = 1\n", ": ranker 'B': x and series are places in a figure; add [figure]"),
         (TWO + "[figure]\nkind = 'line'\ntitle = 'F'\n", ": figure: no ranker has a place in it"),
