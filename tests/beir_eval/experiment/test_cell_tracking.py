@@ -49,12 +49,6 @@ def test_passages_of_finished_queries_and_shares_of_those_under_way() -> None:
     assert tracker.reached == "in tiny, DIRECT (1 of 3), after 1 of 4 queries"
 
 
-def test_a_cell_without_passages() -> None:
-    tracker = CellTracker("tiny, DIRECT (1 of 1)", {})
-    assert (tracker.done, tracker.total) == (0, 0)
-    assert Live(tracker, wanted=False).speed() is None
-
-
 @pytest.mark.parametrize(
     ("ranker", "options", "number"),
     [

@@ -57,22 +57,6 @@ def test_a_run_folder_has_everything(folder: Path, tmp_path: Path) -> None:
     assert (ranking[0].passage.title, ranking[0].passage.text) == texts[ranking[0].doc_id]
 
 
-def test_a_second_run_ranks_nothing_again(folder: Path, tmp_path: Path) -> None:
-    asked: list[ChatRequest] = []
-
-    def counted(request: ChatRequest) -> str:
-        asked.append(request)
-        return '{"Score": 1}'
-
-    first = run_suite(suite(folder, "DIRECT"), plan(tmp_path / "out", judging(counted)))
-    before = len(asked)
-    again = run_suite(suite(folder, "DIRECT"), plan(tmp_path / "out", judging(counted)))
-    assert before > 0
-    assert len(asked) == before
-    assert again[0].metrics == first[0].metrics
-    assert (again[0].calls, again[0].reused) == (0, 0)
-
-
 @pytest.mark.parametrize(
     ("earlier", "refused"),
     [
@@ -146,21 +130,6 @@ def test_rankings_that_vanish_meanwhile_are_missed(
     assert not result.metrics.missing_queries
 
 
-def test_a_torn_last_line_is_made_again(folder: Path, tmp_path: Path) -> None:
-    run_suite(suite(folder, "DIRECT"), plan(tmp_path / "out", knowing()))
-    path = tmp_path / "out" / "tiny" / "direct" / "rankings.jsonl"
-    whole = path.read_bytes()
-    path.write_bytes(whole[:-20])
-    (result,) = run_suite(suite(folder, "DIRECT"), plan(tmp_path / "out", knowing()))
-    assert result.metrics is not None
-    assert [json.loads(line)["query"]["id"] for line in path.read_bytes().splitlines()] == [
-        "q1",
-        "q2",
-        "q3",
-        "q4",
-    ]
-
-
 def test_a_full_disk_is_named_and_loses_nothing_else(
     folder: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -203,13 +172,6 @@ def test_other_choices_want_another_folder(
     with pytest.raises(RunFolderError, match=said) as caught:
         run_suite(suite(folder, "DIRECT"), plan(tmp_path / "out", knowing(), **change))
     assert "--out" in str(caught.value)
-
-
-def test_how_calls_are_made_may_change(folder: Path, tmp_path: Path) -> None:
-    run_suite(suite(folder, "DIRECT"), plan(tmp_path / "out", knowing()))
-    other = plan(tmp_path / "out", knowing(), options={"concurrency": 3, "max_calls": 500})
-    (result,) = run_suite(suite(folder, "DIRECT"), other)
-    assert result.metrics is not None
 
 
 def finished_cell(folder: Path, out: Path) -> RunJob:

@@ -382,7 +382,11 @@ def test_without_a_data_set_of_the_paper_its_rows_are_not_there(home: Path) -> N
 @pytest.mark.parametrize(
     ("rows", "table", "message"),
     [
-        ('["RankT5 (XL)"]', '"table_5_and_1"', "paper_rows='RankT5 (XL)' is none of the paper's; did you"),
+        (
+            '["RankT5 (XL)"]',
+            '"table_5_and_1"',
+            "paper_rows='RankT5 (XL)' is none of the paper's; did you",
+        ),
         ('["BM25", "BM25"]', '"table_5_and_1"', "paper_rows='BM25' is here twice"),
         ('["BM25"]', None, "paper_rows='BM25' needs the table that it is in"),
         ('["DIRECT(0,10)"]', '"table_5_and_1"', "paper_rows='DIRECT(0,10)' is here twice"),

@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-import errno
 from pathlib import Path
-from typing import NoReturn
 
 import pytest
 
@@ -123,19 +121,6 @@ def test_everything_of_a_file_arrives(write: Path) -> None:
         paper_rows={"DIRECT(0,10)": "DIRECT(0,10)"},
         not_run=("BM25", "RankT5 (fine-tuned T5 XL)"),
     )
-
-
-def test_what_need_not_be_said(write: Path) -> None:
-    write.write_text(HEAD + TWO, encoding="utf-8")
-    suite = load_suite(str(write))
-    assert (suite.description, suite.depth, suite.models, suite.figure) == ("", 100, {}, None)
-    assert [dict(ranker.options) for ranker in suite.rankers] == [{}, {}]
-    assert suite.rankers[1].note == SuiteNote(name="mine", title="T", place=1, rankers=("A", "B"))
-
-
-def test_a_byte_order_mark_and_windows_lines_are_no_hindrance(write: Path) -> None:
-    write.write_bytes(b"\xef\xbb\xbf" + (HEAD + TWO).replace("\n", "\r\n").encode())
-    assert load_suite(write).title == "T"
 
 
 def test_a_name_goes_before_a_file_and_a_path_means_the_file(
@@ -378,13 +363,6 @@ def test_a_setting_that_one_ranker_does_not_take_names_that_ranker(write: Path) 
     )
 
 
-def test_criteria_for_the_data_set_need_no_words_here(write: Path) -> None:
-    # The run fills in what the catalogue, or the data set's `about`, says.
-    text = f'{HEAD}[[rankers]]\nlabel = "A"\ncriteria = "dataset"\n'
-    write.write_text(text, encoding="utf-8")
-    assert load_suite(write).rankers[0].options == {"criteria": "dataset"}
-
-
 def test_the_same_data_set_twice(write: Path) -> None:
     for twice in ('["mini", {name = "mini", split = "dev"}]', '["covid", "TREC-COVID"]'):
         found = refusal(write, f'title = "T"\ndatasets = {twice}\n{TWO}')
@@ -400,13 +378,3 @@ def test_no_such_suite_and_a_file_that_is_none(tmp_path: Path) -> None:
     latin.write_bytes(b'title = "Touch\xe9"\n')
     with pytest.raises(SuiteError, match=r"latin\.toml: not UTF-8 \(byte 15\)"):
         load_suite(latin)
-
-
-def test_a_file_that_must_not_be_read(write: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    def denied(*_: object) -> NoReturn:
-        raise PermissionError(errno.EACCES, "Permission denied")
-
-    write.write_text(HEAD + TWO, encoding="utf-8")
-    monkeypatch.setattr(Path, "open", denied)
-    with pytest.raises(SuiteError, match=r"mine\.toml: cannot be read: Permission denied"):
-        load_suite(write)

@@ -182,13 +182,6 @@ def test_names_of_many_lines_do_not_meet(values: list[float]) -> None:
     assert len({center(sign)[0] for sign in signs}) == 8
 
 
-def test_a_ninth_series_is_hollow() -> None:
-    lines = [(f"L{place}", [point(1, 0.5)]) for place in range(9)]
-    root = drawn(figure("line", *lines))
-    first, ninth = marker(root, "L0, "), marker(root, "L8, ")
-    assert ninth.attrib["class"] == f"{first.attrib['class']} hollow"
-
-
 @pytest.mark.parametrize("kind", ["line", "bars"])
 @pytest.mark.parametrize("name", ["x", "Touche " * 20, "W" * 200, "質問" * 60])
 def test_words_stay_within_the_figure(kind: Kind, name: str) -> None:
