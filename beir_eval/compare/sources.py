@@ -85,25 +85,6 @@ class ComparedRun:
     source: RunFolder | DataFolder | None = None  # the data's for the first stage; None for TREC
     metrics: Metrics | None = None  # those of the folder
 
-    @classmethod
-    def of_folder(cls, name: str, folder: RunFolder, data: ComparisonData) -> ComparedRun:
-        """Read a run folder; of a foreign run nothing but the order is known."""
-        manifest = folder.manifest
-        note = "a foreign run holds no scores by persona" if manifest.foreign else ""
-        return cls(name, manifest.label, data, folder.run(), note, folder, folder.metrics())
-
-    @classmethod
-    def of_first_stage(cls, data: ComparisonData, folder: DataFolder | None) -> ComparedRun:
-        """Read the first stage's run."""
-        if folder is None:
-            raise RunFolderError(
-                f"{FIRST_STAGE_NAME!r} is the first stage of the other run's folder; "
-                "give a folder of 'beir-eval run' beside it"
-            )
-        label, note = f"{FIRST_STAGE} ({data.first_stage_name})", "the first stage has no personas"
-        run, metrics = data.first_stage, folder.metrics()
-        return cls(FIRST_STAGE_NAME, label, data, run, note, folder, metrics)
-
     @property
     def models(self) -> str:
         """The models' names; empty if not known."""
@@ -234,16 +215,28 @@ def open_pair(a: str, b: str, *, data: ComparisonData | None = None) -> Pair:
             f"neither {a!r} nor {b!r} is a run folder, so there are no judgements; give a folder "
             "of 'beir-eval run', or --qrels or --dataset for TREC files"
         )
-    first, second = (
-        ComparedRun.of_folder(name, folder, data_of[folder.manifest.data])
-        if folder
-        else ComparedRun.of_first_stage(shared, next(iter(known.values()), None))
-        if name == FIRST_STAGE_NAME
-        else ComparedRun(
-            name, Path(name).stem, shared, read_trec(name), "a TREC run holds no scores by persona"
-        )
-        for name, folder in zip((a, b), folders, strict=True)
-    )
+    found = []
+    for name, folder in zip((a, b), folders, strict=True):
+        if folder:
+            label, of = folder.manifest.label, data_of[folder.manifest.data]
+            # Of a foreign run nothing but the order is known.
+            note = "a foreign run holds no scores by persona" if folder.manifest.foreign else ""
+            run = ComparedRun(name, label, of, folder.run(), note, folder, folder.metrics())
+        elif name != FIRST_STAGE_NAME:
+            note = "a TREC run holds no scores by persona"
+            run = ComparedRun(name, Path(name).stem, shared, read_trec(name), note)
+        elif known:
+            source = next(iter(known.values()))
+            label = f"{FIRST_STAGE} ({shared.first_stage_name})"
+            note, metrics = "the first stage has no personas", source.metrics()
+            run = ComparedRun(name, label, shared, shared.first_stage, note, source, metrics)
+        else:
+            raise RunFolderError(
+                f"{FIRST_STAGE_NAME!r} is the first stage of the other run's folder; "
+                "give a folder of 'beir-eval run' beside it"
+            )
+        found.append(run)
+    first, second = found
     common, left_out = _common_queries(first, second)
     return Pair(first, second, common, left_out)
 

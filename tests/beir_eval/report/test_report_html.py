@@ -273,3 +273,12 @@ def test_a_report_without_numbers_is_a_page(sections: tuple[Section, ...]) -> No
     page = Page(render_html(report(*sections)))
     assert page.tables == []
     assert ("Not finished: all." if sections else "No finished run") in page.text
+
+
+def test_warnings_name_five_rows_and_cut_long_names() -> None:
+    rows = [row(f"{n} {'x' * 99}", cell(0.5, missing_queries=("q",))) for n in range(7)]
+    first = warnings(report(section(*rows)))[0].sentence
+    assert first.startswith("Queries without results, which count 0: 0 xxx")
+    assert first.endswith(" and 2 more.")
+    names = first.removesuffix(" and 2 more.").partition(": ")[2].split(", ")
+    assert [len(each) for each in names] == [80] * 5

@@ -272,3 +272,16 @@ def test_reports_name_the_server_and_do_not_price_a_stand_in(
     told = cell_of(only(report_on(tmp_path, provider_prices=True)), DIRECT).metrics.taken
     assert told is not None
     assert told.cost is not None
+
+
+def test_only_the_most_frequent_reasons_are_told_apart(tmp_path: Path) -> None:
+    made(tmp_path, labels=[DIRECT])
+    path = folder_of(tmp_path, "scifact", DIRECT) / "metrics.json"
+    failed = {f"q{number}": f"reason {min(number, 4)}" for number in range(7)}
+    change(path, Metrics, failed={**failed, "q7": "long " * 100})
+    notes = only(report_on(tmp_path)).notes
+    # 4 stands three times; then one each, by alphabet: "long ..." and reason 0; reasons 1 to 3.
+    # A reason is cut to 160 characters: 31 x 5, 2 and 3 dots.
+    long = f"{'long ' * 31}lo..."
+    said = f"Why queries failed: reason 4 (3); {long} (1); reason 0 (1); others (3)."
+    assert said in notes
