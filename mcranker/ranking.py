@@ -259,7 +259,7 @@ class Ranking(RankingRecord):
 
     def _repr_html_(self) -> str:
         """The first passages and their scores, as a notebook shows them."""
-        from personas.report.notebook import ranking_html
+        from personas.report.query.notebook import ranking_html
 
         return ranking_html(self)
 
