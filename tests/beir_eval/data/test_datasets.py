@@ -232,16 +232,6 @@ def test_a_folder_goes_before_the_name_where_it_is_written_as_one(
     assert load(given).queries == {"q1": "cats", "q3": "dogs"}
 
 
-def test_packed_files(folder: Path) -> None:
-    plain = load(folder)
-    for name in ("corpus.jsonl", "queries.jsonl"):
-        content = (folder / name).read_bytes()
-        (folder / name).unlink()
-        (folder / f"{name}.gz").write_bytes(gzip.compress(content))
-
-    assert load(folder) == plain
-
-
 @pytest.mark.parametrize("damage", ["cut", "other", "middle"])
 def test_a_damaged_packed_file_is_named(folder: Path, damage: str) -> None:
     packed = gzip.compress((folder / "corpus.jsonl").read_bytes())
@@ -284,3 +274,13 @@ def test_a_name_alone_makes_no_data_set_of_the_paper(
         dataset = load(folder.rename(folder.with_name("scifact")))
     assert dataset.paper is None
     assert "judged queries, not 5183 and 300: it is not taken for it" in caplog.text
+
+
+def test_packed_files(folder: Path) -> None:
+    plain = load(folder)
+    for name in ("corpus.jsonl", "queries.jsonl"):
+        content = (folder / name).read_bytes()
+        (folder / name).unlink()
+        (folder / f"{name}.gz").write_bytes(gzip.compress(content))
+
+    assert load(folder) == plain

@@ -117,17 +117,6 @@ def test_what_does_not_fit_is_counted_and_told(
     )
 
 
-def test_again_takes_the_file_as_it_is_now(home: Path) -> None:
-    first = ran(home)[1]
-    (home / "theirs-notes.trec").write_text(lines(("q2", "d12", 1.0)), encoding="utf-8")
-    again = ran(home)[1]
-    assert first.metrics is not None
-    assert again.metrics is not None
-    assert first.metrics.per_query[MEASURE]["q2"] == 0
-    # Of the grades 2 and 1, the file has the first alone.
-    assert again.metrics.per_query[MEASURE]["q2"] == pytest.approx(2 / (2 + 1 / log2(3)))
-
-
 def test_a_packed_file_with_a_byte_order_mark(home: Path) -> None:
     plain = ran(home)[1]
     path = home / "packed-notes.trec.gz"
@@ -211,15 +200,6 @@ def test_a_suite_refuses_what_a_file_cannot_have(tmp_path: Path, line: str, mess
     assert message in str(failure.value)
 
 
-def test_settings_are_for_rankers_and_paths_for_the_suites_folder(home: Path) -> None:
-    text = SUITE.replace("depth = 20", "depth = 20\n[settings]\nscale = 5")
-    (home / "mine.toml").write_text(text, encoding="utf-8")
-    direct, theirs = load_suite(home / "mine.toml").rankers
-    assert direct.options == {"scale": 5}
-    assert theirs.options == {}
-    assert theirs.run == str(home / "theirs-{dataset}.trec")
-
-
 def test_an_estimate_has_no_calls_for_it(home: Path) -> None:
     suite = load_suite(home / "mine.toml")
     experiment = Experiment(suite, plan(home / "runs", knowing()))
@@ -267,18 +247,6 @@ def test_a_report_marks_it_in_every_form(home: Path) -> None:
     assert dict(zip(complete[0], line, strict=True))["not ranked"] == NOTHING
     assert '<span class="tag"><bdi>foreign run</bdi></span>' in render_html(report)
     assert "theirs (foreign run)" in render_latex(report)
-
-
-def test_another_measure_is_computed_with_its_ties(home: Path) -> None:
-    ran(home)
-    report = build_report(find_runs([home / "runs"]), measure="P@1")
-    (section,) = report.sections
-    cell = next(each for each in section.rows if each.label == "theirs").cells[0]
-    assert cell is not None
-    # q1 begins with d0 (grade 0), q3 with d5 (grade 2); d22, which ties with it, is relevant too.
-    assert cell.value == 0.25
-    assert cell.by_lot == 0.25
-    assert cell.metrics.ties["P@1"].best == 0.25
 
 
 def test_other_verbs_know_that_there_is_no_judge(home: Path) -> None:
@@ -371,12 +339,6 @@ def test_rows_of_the_paper_stand_beside_and_are_compared_with_nobody(home: Path)
     (other,) = build_report(find_runs([home / "runs"]), measure="P@1").sections
     assert [row.label for row in other.rows] == ["BM25", "DIRECT(0,10)", "RG-YN"]
     assert all(row.paper(0) is None for row in other.rows)
-
-
-def test_without_a_data_set_of_the_paper_its_rows_are_not_there(home: Path) -> None:
-    with_paper(home)
-    (section,) = build_report(find_runs([home / "runs"])).sections
-    assert [row.label for row in section.rows] == ["BM25", "DIRECT(0,10)", "RG-YN"]
 
 
 @pytest.mark.parametrize(

@@ -327,16 +327,6 @@ def test_options_are_checked_as_the_ranker_takes_them(write: Path, text: str, sa
     assert found.startswith(f": ranker 'Mine': {said}")
 
 
-def test_a_server_and_batches_are_taken_without_asking_for_either(write: Path) -> None:
-    options = 'base_url = "http://localhost:8000/v1"\nmodel = "openai:qwen"\nbatch = true\n'
-    write.write_text(f'{HEAD}[[rankers]]\nlabel = "A"\n{options}', encoding="utf-8")
-    assert load_suite(write).rankers[0].options == {
-        "base_url": "http://localhost:8000/v1",
-        "model": "openai:qwen",
-        "batch": True,
-    }
-
-
 @pytest.mark.parametrize("name", RANKERS._builtin)
 def test_every_ranker_has_its_place_in_a_suite(name: str, write: Path) -> None:
     needed = 'members = ["direct", "bm25"]\n' if name == "fused" else ""
@@ -361,12 +351,6 @@ def test_a_setting_that_one_ranker_does_not_take_names_that_ranker(write: Path) 
         ": ranker 'B': the ranker 'direct' takes no option 'assessor_model'; "
         "it goes with mcranker, rankgpt"
     )
-
-
-def test_the_same_data_set_twice(write: Path) -> None:
-    for twice in ('["mini", {name = "mini", split = "dev"}]', '["covid", "TREC-COVID"]'):
-        found = refusal(write, f'title = "T"\ndatasets = {twice}\n{TWO}')
-        assert "appears twice; for another split write a suite of its own" in found
 
 
 def test_no_such_suite_and_a_file_that_is_none(tmp_path: Path) -> None:

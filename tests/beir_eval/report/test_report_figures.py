@@ -152,19 +152,6 @@ def test_a_figure_is_a_file_of_its_own(kind: Kind) -> None:
     assert "<style>" not in render_svg(of, embedded=True)
 
 
-@pytest.mark.parametrize("kind", ["line", "bars"])
-def test_nothing_and_one_value_without_width_are_drawn(kind: Kind) -> None:
-    for of in (figure(kind), figure(kind, ("SciFact", []))):
-        root = drawn(of)
-        assert "No finished run" in "".join(words(root))
-        assert float(root.attrib["height"]) < 120
-    for value in (0.0, 1.0, 0.62):
-        root = drawn(figure(kind, ("SciFact", [point(2, value, low=0, high=0)])))
-        assert any(each.startswith("SciFact, 2: ") for each in tooltips(root))
-        assert "nan" not in ET.tostring(root, "unicode")
-        assert not any(each.startswith("-") for each in words(root))
-
-
 @pytest.mark.parametrize("values", [[0.5] * 8, [0.1 * each for each in range(8)]])
 def test_names_of_many_lines_do_not_meet(values: list[float]) -> None:
     names = [f"Data set {letter}" for letter in "ABCDEFGH"]

@@ -256,18 +256,6 @@ def test_nothing_from_run_folders_becomes_markup() -> None:
     assert not any("\u202e" in each for each in page.attributes("aria-label"))
 
 
-def test_every_row_fits_under_the_headings_and_can_be_sorted() -> None:
-    bars = section(row("A", cell(0.5, p=0.5)), figure=figure("bars"))
-    for head, *lines in Page(render_html(report(usual(), with_ties(), bars))).tables:
-        assert {len(line) for line in lines} == {len(head)}
-        places = [int(found["data-column"]) for found, _ in head if "data-column" in found]
-        assert places[0] == 0
-        for at in places:
-            values = [line[at][0]["data-v"] for line in lines if "data-v" in line[at][0]]
-            assert values
-            assert all(float(value) >= -1 for value in values)
-
-
 @pytest.mark.parametrize("sections", [(), (section(columns=(), notes=("Not finished: all.",)),)])
 def test_a_report_without_numbers_is_a_page(sections: tuple[Section, ...]) -> None:
     page = Page(render_html(report(*sections)))

@@ -175,26 +175,6 @@ def test_the_whole_page_can_be_read_by_keys(path: Path, visit: Visit) -> None:
     assert page.evaluate(focused) == "passage-6"
 
 
-def test_a_click_anywhere_on_a_row_opens_it_in_place(path: Path, visit: Visit) -> None:
-    page = visit(path)
-    page.locator("#passage-3 .final").click()
-    assert opened(page) == ["passage-3"]
-    box = page.locator("#passage-3 .inside").bounding_box()
-    row = page.locator("#passage-3 > tr > .name").bounding_box()
-    assert box is not None
-    assert row is not None
-    assert 0 <= box["y"] - (row["y"] + row["height"]) < 40
-    # It keeps its place when the rows are sorted.
-    page.get_by_role("button", name="First stage").click()
-    assert page.evaluate(
-        "document.querySelector('#passage-3 .detail').previousElementSibling"
-        ".contains(document.querySelector('#passage-3 .rank'))"
-    )
-    page.locator("#passage-3 .label").click()
-    assert opened(page) == []
-    assert "#" not in page.url
-
-
 def test_colours_can_be_stretched_to_the_range(path: Path, visit: Visit) -> None:
     page = visit(path)
     levels = """all => all.map((each) => [
@@ -259,23 +239,6 @@ def test_an_address_of_a_passage_opens_it(path: Path, visit: Visit) -> None:
     assert _on_screen(page, "#passage-10")
     page.go_back()
     page.wait_for_url("**#passage-11")
-
-
-def test_a_long_ranking_is_in_parts_that_lead_to_each_other(
-    parts: list[Path], visit: Visit
-) -> None:
-    page = visit(parts[0])
-    seen = []
-    for place, path in enumerate(parts):
-        if place:
-            page.locator("nav.parts a").nth(place - 1).click()
-            page.wait_for_url(path.as_uri())
-        ranks = texts(page, RANKS)
-        seen += [int(rank) for rank in ranks]
-        page.get_by_label("Filter this part").fill("word")
-        assert page.get_by_role("status").text_content() == f"{len(ranks)} of {len(ranks)} passages"
-    assert len(parts) == 3
-    assert seen == list(range(1, 41))
 
 
 def test_an_address_of_a_passage_on_another_part_leads_there(

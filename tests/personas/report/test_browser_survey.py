@@ -255,17 +255,6 @@ def test_lists_restrict_and_order(folder: Path, survey: Survey, visit: Visit) ->
     assert order.locator("option:checked").text_content() == "by a column"
 
 
-def test_two_tables_on_a_page_are_apart(folder: Path, survey: Survey, visit: Visit) -> None:
-    page = visit(folder / "personas.html")
-    page.locator("#pairs-find").fill("virologist")
-    page.locator("#personas th[data-key=name] button").click()
-    rows = [each for each in survey.pairs if "Virologist" in f"{each.first} {each.second}"]
-    assert heads(page, "pairs") == [head(row) for row in rows[:SIZE]]
-    people = ordered(survey.personas, lambda each: each.name, "ascending")
-    assert heads(page, "personas") == [head(row) for row in people[:SIZE]]
-    page.wait_for_url("**#sort=name&pairs-find=virologist")
-
-
 def test_what_is_on_show_stands_in_the_address(folder: Path, survey: Survey, visit: Visit) -> None:
     page = visit(folder / "queries.html", "find=virologist&show=missing&sort=-alpha&page=2")
     value = COLUMNS["queries"]["alpha"][1]
@@ -277,32 +266,6 @@ def test_what_is_on_show_stands_in_the_address(folder: Path, survey: Survey, vis
     assert page.get_by_label("Show").input_value() == "missing"
     assert page.get_by_label("Order").input_value() == "?"
     assert sorted_by(page, "queries") == {"alpha": "descending"}
-
-
-def test_back_and_forward_go_through_what_was_on_show(folder: Path, visit: Visit) -> None:
-    page = visit(folder / "queries.html")
-    for typed in ("viro", "logist"):
-        page.get_by_label("Search").press_sequentially(typed)
-        page.wait_for_url(f"**{typed}")
-    page.locator("th[data-key=ndcg] button").click()
-    page.wait_for_url("**#find=virologist&sort=-ndcg")
-    page.get_by_label("Search").fill("")
-    page.wait_for_url("**#sort=-ndcg")
-    turn(page, "Next")
-
-    states = [
-        ("", {"ndcg": "descending"}, "Page 1 of 3"),
-        ("virologist", {"ndcg": "descending"}, "Page 1 of"),
-        ("virologist", {"number": "ascending"}, "Page 1 of"),
-        ("", {"number": "ascending"}, "Page 1 of 3"),  # what was typed in one go is one step
-    ]
-    for typed, order, place in states:
-        page.go_back()
-        assert page.get_by_label("Search").input_value() == typed
-        assert sorted_by(page, "queries") == order
-        assert (page.locator(".pager span").text_content() or "").startswith(place)
-    page.go_forward()
-    assert page.get_by_label("Search").input_value() == "virologist"
 
 
 def test_the_tab_key_reaches_everything_in_the_order_of_the_page(
@@ -317,18 +280,3 @@ def test_the_tab_key_reaches_everything_in_the_order_of_the_page(
     )
     assert [stop["id"] for stop in stops[5:8]] == ["queries-find", "queries-show", "queries-order"]
     assert [stop["text"] for stop in stops[-4:]] == ["First", "Previous", "Next", "Last"]
-
-
-def test_parts_of_a_long_table_take_the_search_along(tmp_path: Path, visit: Visit) -> None:
-    paths = write_survey(tmp_path, make_survey(2_130))
-    assert (tmp_path / "queries-2.html") in paths
-    page = visit(tmp_path / "queries.html")
-    assert texts(page, ".same-search") == []
-    page.get_by_label("Search").fill("virologist")
-    assert texts(page, ".same-search") == [", and the same search waits in the others"]
-    page.locator("a[data-part]").first.click()
-    page.wait_for_url("**/queries-2.html#find=virologist")
-    assert page.get_by_label("Search").input_value() == "virologist"
-    teams = texts(page, "#queries td:last-child")
-    assert teams
-    assert all("Virologist" in team for team in teams)

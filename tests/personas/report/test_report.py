@@ -147,18 +147,6 @@ def test_the_page_says_what_a_person_wrote(change: str, tags: list[str], parts: 
         assert page.text.count(words) == tags.count(words), words
 
 
-def test_a_member_by_a_person_is_told_part_by_part() -> None:
-    data = data_of()
-    data["team"]["locked"] = True
-    for member in data["team"]["members"]:
-        member.update(origin="human", by_model=[])
-    page = seen(data)
-    assert "Locked: used as it was" in page.text
-    assert "Virologist (name and description, criteria, weights)" in page.text
-    # Three members, each with a persona and two criteria.
-    assert page.text.count("Written by a person") == 3 * 3
-
-
 def test_a_missing_score_is_marked_and_explained() -> None:
     text = render_inspection(data_of())
     page = Page(text)
@@ -169,14 +157,6 @@ def test_a_missing_score_is_marked_and_explained() -> None:
     assert " is imputed." in page.text
     assert "1 score is missing" in page.text
     assert "<b>not" not in text
-
-
-def test_the_assessors_missing_score_is_told_too() -> None:
-    data = data_of(ensemble="assessor")
-    page = seen(data)
-    assert "No score by (assessor). " in page.text
-    assert "2 scores are missing" in page.text
-    assert "more than the scores combined" in page.text
 
 
 def test_passages_beyond_depth_are_not_scored() -> None:

@@ -233,21 +233,6 @@ def test_the_chart_shows_recruits_and_names_the_others() -> None:
     )
 
 
-def test_bars_are_measured_by_the_longest_and_there_are_twenty() -> None:
-    people = tuple(
-        replace(SURVEY.personas[1], name=f"P{number}", recruited=number, queries=number)
-        for number in range(40, 0, -1)
-    )
-    survey = replace(SURVEY, personas=people, personas_in_all=40)
-    rows = rows_of(survey, site.OVERVIEW, "chart")
-    assert [row[0] for row in rows] == [f"P{number}" for number in range(40, 20, -1)]
-    page = dict(survey_pages(survey))[site.OVERVIEW]
-    chart = page.partition('class="chart"')[2].partition("</table>")[0]
-    widths = re.findall(r'class="fill" width="([\d.]+)%"', chart)
-    assert widths == [f"{100 * number / 40:.2f}" for number in range(40, 20, -1)]
-    assert "The first 20 of 40" in page
-
-
 def test_without_recruits_the_chart_shows_who_judged() -> None:
     people = tuple(replace(each, recruited=0) for each in SURVEY.personas)
     survey = replace(SURVEY, personas=people)
@@ -267,20 +252,6 @@ def test_rows_of_queries() -> None:
     ]
     text = said(SURVEY, site.QUERIES)
     assert "On the team of every query: NLP scientist." in text
-
-
-def test_a_team_that_is_the_same_everywhere_is_named_once() -> None:
-    queries = tuple(replace(each, personas=("Ann", "Bob")) for each in QUERIES[:2])
-    text = said(replace(SURVEY, queries=queries), site.QUERIES)
-    assert "The same team judged every query: Ann, Bob." in text
-    assert text.count("Ann") == 1
-
-
-def test_columns_without_anything_to_say_are_left_out() -> None:
-    bare = QueryFigures(place=1, query_id="", query="masks", personas=("Ann",), passages=3)
-    totals = replace(SURVEY.totals, missing=0, human=0)
-    survey = replace(SURVEY, totals=totals, queries=(bare,), personas=(), criteria=(), cases={})
-    assert rows_of(survey, site.QUERIES, "queries") == [["1", "masks", "Ann"]]
 
 
 def test_rows_of_personas_pairs_and_criteria() -> None:

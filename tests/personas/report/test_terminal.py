@@ -181,13 +181,6 @@ def test_scores_that_were_not_asked_for() -> None:
     assert "≤19: not all were asked" in page(stored([part, beyond]), 110, passage=1)
 
 
-def test_only_the_first_passages_are_listed() -> None:
-    text = page(four(), 80, top=2)
-    assert [row[1] for row in rows(text)] == ["d2", "d3"]
-    assert "2 more passages below these" in text
-    assert len(rows(page(four(), 80, top=0))) == 1
-
-
 def test_no_passages_and_no_team() -> None:
     empty = page(stored([]), 80)
     assert "there was nothing to rank" in empty
@@ -239,12 +232,6 @@ def test_a_missing_score_in_detail() -> None:
 def test_what_stood_in_for_a_missing_score(config: dict[str, object], shown: str) -> None:
     text = page(stored([hit(1, 1, [8.0, 7.0, None])], config={"scale": 10, **config}), 110)
     assert rows(text)[0][3:6] == ["8", "7", shown]
-
-
-def test_what_stood_in_for_the_assessors_score() -> None:
-    lost = hit(1, 1, [8.0, 6.0], missing={"(assessor)": "no number"}, score=7.0)
-    found = lines(page(stored([lost], config={"scale": 10, "ensemble": "assessor"}), 80, passage=1))
-    assert "No score by (assessor) (7 is imputed): no number" in found
 
 
 def test_the_text_is_cut_and_says_so() -> None:
