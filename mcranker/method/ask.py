@@ -109,13 +109,18 @@ async def ask(
         except Unreadable as problem:
             unread = Usage(unreadable=1)
             usage.add(tag.stage, tag.persona, billed, unread, reused=reply.reused)
-            anew = config.anew(tag.stage)
+            resamples = config.resamples(tag.stage)
             # A reply read from probabilities does not change by asking again.
-            if len(asked) > anew + config.repair_attempts or labels or continuation or questions:
+            if (
+                len(asked) > resamples + config.repair_attempts
+                or labels
+                or continuation
+                or questions
+            ):
                 await _note_unusable(model, asked)
                 kept = isinstance(model, ReusesAnswers) and tag.stage in _OF_THE_TEAM
                 raise _reply_error(problem, reply, model, kept=kept) from problem
-            if len(asked) <= anew:
+            if len(asked) <= resamples:
                 sample = (config.cache_variant + len(asked) * _APART) % _SAMPLES
                 request = dataclasses.replace(request, sample=sample)
             else:

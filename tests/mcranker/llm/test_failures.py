@@ -19,7 +19,6 @@ from mcranker import (
     Query,
     Ranking,
 )
-from mcranker.llm.ledger.upkeep import verify
 from mcranker.llm.limits.retries import DOWN, Retrying
 from mcranker.llm.providers.anthropic_messages import AnthropicMessages
 from mcranker.llm.providers.compatible_http import CompatibleChat
@@ -27,6 +26,7 @@ from mcranker.llm.providers.openai_chat import OpenAIChat
 from mcranker.rankers.base import Ranker
 from tests.support.chaos import GOOD, MIXED, Chaos, Outage, chaos, truth
 from tests.support.cli_support import invoke
+from tests.support.ledger_support import verified
 from tests.support.loopback import clean_environment
 from tests.support.ranking_process import queries, result
 
@@ -119,7 +119,7 @@ def test_one_passage_always_fails(
         # Once it is answered, nothing is missing any more.
         server.always = {}
         assert_true(ranker(server, connect, **options).rank(query, docs), [])
-    assert verify(tmp_path / "ledger") == (1 + TEAM + TEAM * PASSAGES, [])
+    assert verified(tmp_path / "ledger") == (1 + TEAM + TEAM * PASSAGES, [])
 
 
 @pytest.mark.parametrize(("concurrency", "fault"), [(1, "500"), (64, "cut body")])
