@@ -17,7 +17,7 @@ from mcranker.llm.limits.budget import most_used, prompt_bytes
 from mcranker.llm.prices import billed_as, cost
 from mcranker.llm.wrapper import Wrapper
 from mcranker.method.topk import fewest_rows
-from mcranker.models import Models
+from mcranker.models import ROLES, Models
 from personas.ensembles import distinct
 from personas.ranking.types import Passage
 from personas.ranking.usage import Usage, UsageTable
@@ -136,18 +136,16 @@ class Estimator:
         """Replace the models by ones that send nothing and report here."""
 
         def stand_in(model: ChatModel) -> ChatModel:
-            ledger = models.ledger if isinstance(model, Ledgered) else None
-            size = self._config.team_size
             return EstimatingChat(
-                model, ledger, team_size=size, count=self._count, counted=self._counted
+                model,
+                models.ledger if isinstance(model, Ledgered) else None,
+                team_size=self._config.team_size,
+                count=self._count,
+                counted=self._counted,
             )
 
-        return Models(
-            recruiter=stand_in(models.recruiter),
-            criteria=stand_in(models.criteria),
-            scoring=stand_in(models.scoring),
-            assessor=stand_in(models.assessor),
-        )
+        recruiter, criteria, scoring, assessor = (stand_in(getattr(models, r)) for r in ROLES)
+        return Models(recruiter, criteria, scoring, assessor)
 
     def end_query(self, passages: Sequence[Passage], fewest: int | None = None) -> None:
         """Count every call of a query about these passages.

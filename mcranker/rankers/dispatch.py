@@ -83,6 +83,7 @@ def dispatch(
             async with mailbox:
                 async for place, query, docs in mailbox:
                     await send(await _reported(place, query, rank(query, docs)))
+                    await anyio.lowlevel.checkpoint()  # the reader may want no other
 
         async with task_group() as group, jobs:
             with queue:

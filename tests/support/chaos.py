@@ -151,7 +151,7 @@ class Chaos:
         always: Mapping[str, str],
     ) -> None:
         assert sum(rates.values()) < 1
-        self._fates = [*rates, GOOD]
+        self.fates = [*rates, GOOD]
         self._shares = [*rates.values(), 1 - sum(rates.values())]
         self._seed = seed
         self._latency = latency
@@ -210,7 +210,7 @@ class Chaos:
         told = json.dumps([body.get("system"), body["messages"]])
         prompt = hashlib.sha256(told.encode()).hexdigest()
         luck = random.Random(f"{self._seed} {prompt} {self._times_seen[prompt]}")
-        (fate,) = luck.choices(self._fates, self._shares)
+        (fate,) = luck.choices(self.fates, self._shares)
         form = _schema(body)
         about = _about(first) if form in ("Score", "") else ("", "")
         fate = self.always.get(about[1], fate)

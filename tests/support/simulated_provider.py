@@ -78,6 +78,7 @@ class Minute:
     """Takes so many calls in each minute by the clock."""
 
     a_minute: int
+    tells: bool = False
     _minute: float = -1.0
     _left: int = 0
 
@@ -85,7 +86,8 @@ class Minute:
         if self._minute != (minute := now() // 60.0):
             self._minute, self._left = minute, self.a_minute
         self._left -= 1
-        return None if self._left >= 0 else RateLimited("429")
+        wait = 60.0 * (minute + 1.0) - now() if self.tells else None
+        return None if self._left >= 0 else RateLimited("429", retry_after=wait)
 
 
 @dataclass
@@ -93,9 +95,10 @@ class AtOnce:
     """Takes so many calls at once and refuses the others."""
 
     most: int
+    error: Callable[[], ModelError] = lambda: RateLimited("429")
 
     def refuses(self, in_flight: int) -> ModelError | None:
-        return RateLimited("429") if in_flight >= self.most else None
+        return self.error() if in_flight >= self.most else None
 
 
 @dataclass

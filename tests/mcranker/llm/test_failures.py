@@ -1,4 +1,4 @@
-"""Over HTTP: passages that always fail, a model that goes down, and text that is not Unicode."""
+"""Over HTTP: passages that fail, a model that goes down, a line in chaos, and odd text."""
 
 from __future__ import annotations
 
@@ -12,7 +12,6 @@ from typing import Any
 import pytest
 
 from mcranker import (
-    AuthenticationFailed,
     ChatModel,
     MCRanker,
     ModelError,
@@ -25,8 +24,7 @@ from mcranker.llm.providers.anthropic_messages import AnthropicMessages
 from mcranker.llm.providers.compatible_http import CompatibleChat
 from mcranker.llm.providers.openai_chat import OpenAIChat
 from mcranker.rankers.base import Ranker
-from tests.attack.scale import scaled
-from tests.support.chaos import Chaos, Outage, chaos, truth
+from tests.support.chaos import GOOD, MIXED, Chaos, Outage, chaos, truth
 from tests.support.cli_support import invoke
 from tests.support.ledger_support import verified
 from tests.support.loopback import clean_environment
@@ -35,8 +33,8 @@ from tests.support.ranking_process import queries, result
 ATTEMPTS = 6
 TEAM = 2
 PASSAGES = 9
-QUICK = ["500", "503", "408", "drop", "drop in the body", "cut body", "HTML"]
-FAULTS = [*QUICK, "429", "429 with a time", "529", "timeout"]
+FAULTS = ["500", "503", "408", "drop", "drop in the body", "cut body", "HTML"]
+FAULTS += ["429", "429 with a time", "529", "timeout"]
 
 Connect = Callable[[Chaos], ChatModel]
 
@@ -48,6 +46,8 @@ def _clean(monkeypatch: pytest.MonkeyPatch) -> None:
 
 def timeout(server: Chaos) -> float:
     """Seconds for which a client waits: few only where that is what is tested."""
+    if "timeout" in server.fates:
+        return 1.0
     return 0.2 if "timeout" in server.always.values() else 30.0
 
 
@@ -96,8 +96,8 @@ def assert_true(ranking: Ranking, bad: list[str]) -> None:
     ("connect", "fault"),
     [
         *((by_url, fault) for fault in FAULTS),
-        *((by_openai, fault) for fault in ("500", "429", "drop in the body", "timeout")),
-        *((by_anthropic, fault) for fault in ("500", "408", "cut body", "drop")),
+        (by_openai, "drop in the body"),
+        (by_anthropic, "cut body"),
     ],
 )
 def test_one_passage_always_fails(
@@ -122,27 +122,7 @@ def test_one_passage_always_fails(
     assert verified(tmp_path / "ledger") == (1 + TEAM + TEAM * PASSAGES, [])
 
 
-@pytest.mark.parametrize("seed", range(scaled(8)))
-def test_some_passages_always_fail(ranker: Callable[..., Ranker], seed: int) -> None:
-    luck = random.Random(seed)
-    passages = luck.randint(4, 24)
-    ((query, docs),) = queries(1, passages=passages)
-    # Where more fail in a row, and no other call is under way, that is an outage.
-    bad = luck.sample(list(docs), luck.randint(1, min(passages // 4, DOWN)))
-    faults = {doc_id: luck.choice(QUICK) for doc_id in bad}
-    kinds: list[dict[str, Any]] = [{}, {"top_k": 3}, {"scoring": "expected"}]
-    options = luck.choice(kinds)
-    with chaos({}, seed=seed, latency=(0.0, 0.003), always=faults) as server:
-        ranking = ranker(server, concurrency=luck.choice([1, 3, 16, None]), **options).rank(
-            query, docs
-        )
-    if "top_k" in options:
-        assert set(doc_ids(ranking)) <= set(bad)
-    else:
-        assert_true(ranking, bad)
-
-
-@pytest.mark.parametrize(("concurrency", "fault"), [(1, "500"), (4, "drop"), (64, "cut body")])
+@pytest.mark.parametrize(("concurrency", "fault"), [(1, "500"), (64, "cut body")])
 def test_an_outage_is_an_error_and_the_next_run_goes_on(
     ranker: Callable[..., Ranker],
     monkeypatch: pytest.MonkeyPatch,
@@ -169,23 +149,6 @@ def test_an_outage_is_an_error_and_the_next_run_goes_on(
         # What was on its way when the query ended may have been answered twice.
         assert server.answered <= 2 * (1 + TEAM + 100 * TEAM) + concurrency
         assert answered < 60 + concurrency
-
-
-def test_a_query_that_fails_leaves_the_others_alone(ranker: Callable[..., Ranker]) -> None:
-    work = queries(4, passages=12)
-    bad = dict.fromkeys(work[2][1], "500")
-    with chaos({}, always=bad) as server:
-        made = ranker(server, concurrency=4, query_concurrency=2)
-        outcomes = {each.query.id: each for each in made.rank_many(work)}
-    assert isinstance(outcomes["q2"].error, ModelError)
-    for name in ("q0", "q1", "q3"):
-        assert_true(outcomes[name].result(), [])
-
-
-def test_a_wrong_key_is_an_error_at_once(ranker: Callable[..., Ranker]) -> None:
-    ((query, docs),) = queries(1, passages=PASSAGES)
-    with chaos({}, always={"0-4": "401"}) as server, pytest.raises(AuthenticationFailed):
-        ranker(server, concurrency=1).rank(query, docs)
 
 
 def test_the_command_says_what_is_missing_and_ends_with_3(
@@ -229,10 +192,10 @@ SURROGATES = [
 
 
 @pytest.mark.parametrize("connect", [by_url, by_openai, by_anthropic])
-@pytest.mark.parametrize("budget", [{}, {"max_calls": 500, "tokens_per_minute": 10**9}])
 def test_text_that_is_not_unicode(
-    ranker: Callable[..., Ranker], connect: Connect, budget: dict[str, Any], tmp_path: Path
+    ranker: Callable[..., Ranker], connect: Connect, tmp_path: Path
 ) -> None:
+    budget = {"max_calls": 500, "tokens_per_minute": 10**9}  # which count its bytes
     docs = [
         Passage(f"d{place}", f"[passage d{place}] Masks {text}", title=text)
         for place, text in enumerate(SURROGATES)
@@ -268,8 +231,57 @@ def test_what_a_model_says_that_is_not_unicode(tmp_path: Path) -> None:
         return said.replace("e", f"e{half}") if len(request.messages) < 3 else said
 
     with MCRanker(model=ScriptedChat(answer), ledger=tmp_path / "ledger") as made:
-        for number in range(scaled(20)):
+        for number in range(20):
             ranking = made.rank(f"masks {number}", ["one", "two"])
             ranking.to_json().encode()
             ranking.to_html(tmp_path / "page.html")
     assert any(len(request.messages) == 3 for request in asked)
+
+
+# With another seed a first answer of all may be a dropped connection, which is not retried, or
+# a recruiter be unusable twice, which ends a query; both are right, but not what is tested here.
+@pytest.mark.parametrize(
+    ("connect", "count", "passages", "options"),
+    [
+        (by_url, 4, 100, {}),
+        (by_url, 2, 40, {"scoring": "expected", "concurrency": None}),
+        (by_openai, 2, 40, {}),
+        (by_anthropic, 2, 40, {}),
+    ],
+)
+def test_a_tenth_of_the_calls_fails(
+    ranker: Callable[..., Ranker],
+    connect: Connect,
+    count: int,
+    passages: int,
+    options: dict[str, Any],
+    tmp_path: Path,
+) -> None:
+    chosen = {"concurrency": 64, "ledger": tmp_path / "ledger"} | options
+
+    def ranked() -> list[Ranking]:
+        done = ranker(server, connect, **chosen).rank_many(queries(count, passages=passages))
+        return [each.result() for each in sorted(done, key=lambda each: each.place)]
+
+    with chaos(MIXED, seed=20) as server:
+        rankings = ranked()
+        for hit in (hit for ranking in rankings for hit in ranking):
+            assert len(hit.scores) == TEAM
+            for persona, score in hit.scores.items():
+                assert (score is None) == bool(hit.missing.get(persona))
+                assert score in (None, truth(persona, hit.doc_id))
+        # Only a call that failed is made again.
+        assert server.duplicates <= sum(each.fate != GOOD for each in server.receptions)
+        assert sum(each.usage.calls for each in rankings) == server.distinct
+        if passages == 100:
+            assert {reception.fate for reception in server.receptions} == {GOOD, *MIXED}
+            assert any(ranking.missing for ranking in rankings)
+
+        received = len(server.receptions)
+        again = ranked()
+        assert len(server.receptions) == received
+    assert [result(each) for each in again] == [result(each) for each in rankings]
+    assert [each.missing for each in again] == [each.missing for each in rankings]
+    for first, second in zip(rankings, again, strict=True):
+        assert (first.reused.calls, second.usage.calls) == (0, 0)
+        assert second.reused.calls == first.usage.calls
