@@ -56,8 +56,8 @@ mcranker demo --queries {BIG} => {BIG}
 beir-eval run --dataset tiny --ranker direct --limit {BIG} => {BIG}
 beir-eval run --dataset tiny --ranker direct --depth {BIG} => {BIG}
 beir-eval run --dataset tiny --ranker direct -o seed={BIG} => {BIG}
-beir-eval run --dataset tiny --ranker direct --k1 nan => nan
-beir-eval run --dataset tiny --ranker direct --b 1.5 => 1.5
+beir-eval run --dataset tiny --ranker direct -o k1=nan => nan
+beir-eval run --dataset tiny --ranker direct -o b=1.5 => 1.5
 beir-eval retrieve tiny --out o --depth {BIG} => {BIG}
 beir-eval retrieve tiny --out o --limit {BIG} => {BIG}
 beir-eval retrieve tiny --out o --k1 -1 => -1
@@ -208,7 +208,6 @@ beir-eval report runs --out docs.jsonl/x => docs.jsonl
 beir-eval compare gone first-stage => gone
 beir-eval compare "runs/scifact/DIRECT(0,10)" bad.trec => bad.trec:1
 personas show broken.yaml => broken.yaml
-personas diff broken.yaml clinician => broken.yaml
 # --- bytes that are no UTF-8 ---
 mcranker rank q --docs ^ => \\udcff
 mcranker rank q a -o dataset=^ -o criteria=dataset => dataset

@@ -13,7 +13,6 @@ from rich.table import Column
 from rich.text import Text
 
 from beir_eval.cli.flags import (
-    DATA_SET,
     FIRST_STAGE,
     bm25_flags,
     count_flag,
@@ -101,7 +100,7 @@ command = Verb(
     "retrieve",
     _retrieve,
     params=[
-        click.Argument(["dataset"], type=DATA_SET, metavar="DATASET"),
+        click.Argument(["dataset"], metavar="DATASET"),
         flag("--out", "Where the TREC run is written.", type=Writes(), required=True),
         flag(
             "--split",
