@@ -97,17 +97,14 @@ class FirstStage:
         if self.run is not None:
             path = Path(self.run)
             return FirstStageNote(name=path.stem, settings={"engine": "file", "run": path.name})
-        name = "BM25"
         settings: dict[str, Any] = {"engine": self.engine, "k1": self.k1, "b": self.b}
         if self.engine == "pyserini":
-            name, settings = (
-                "BM25 (Lucene)",
-                {**settings, "index": self.index, "fields": self.fields},
-            )
-        versions: dict[str, str] = {}
+            settings |= {"index": self.index, "fields": self.fields}
+        installed: dict[str, str] = {}
         with contextlib.suppress(PackageNotFoundError):
-            versions[self.engine] = version(self.engine)
-        return FirstStageNote(name=name, settings=settings, versions=versions)
+            installed[self.engine] = version(self.engine)
+        name = "BM25" if self.engine == "bm25s" else "BM25 (Lucene)"
+        return FirstStageNote(name=name, settings=settings, versions=installed)
 
 
 def find(dataset: Dataset, stage: FirstStage, *, cache: Path | bool | None = None) -> Found:

@@ -9,9 +9,9 @@ import math
 import re
 import time
 import weakref
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Sequence
 from functools import partial
-from typing import NamedTuple
+from itertools import chain
 
 import anyio.to_thread
 import numpy as np
@@ -126,20 +126,11 @@ class EncoderJudge:
                 f"prompts; for {request.tag.stage!r} name a chat model",
                 model=self.name,
             )
-        known = _Vectors(self._encoder)
-        by_judge = {
-            question.judge: views(question.judge, state.query) for question in request.questions
-        }
-        await known.read(_texts(request.questions, state, by_judge))
-        passages = [text for text in state.passages.values() if text in known.tokens]
-        parts = {text: windows(text) for text in passages if known.tokens[text] >= MAX_TOKENS}
-        await known.read(part for each in parts.values() for part in each)
+        reading = _Reading(state, self._encoder)
+        await reading.prepare(request.questions)
         started = time.thread_time()
-        cover = Cover(state.query, state.statistics)
-        covers = {text: cover.of(text) for text in passages if cover.known}
-        seen = _Seen(state, known, by_judge, parts, covers)
-        answers = tuple(seen.answer(question) for question in request.questions)
-        usage = known.usage + Usage(seconds=time.thread_time() - started)
+        answers = tuple(reading.answer(question) for question in request.questions)
+        usage = reading.usage + Usage(seconds=time.thread_time() - started)
         return ChatReply(text="", usage=usage, model=self.name, answers=answers)
 
     async def aclose(self) -> None:
@@ -201,105 +192,89 @@ def views(judge: Judge | None, query: str) -> list[tuple[str, float]]:
     ]
 
 
-class _Vectors:
-    """The vectors of one request's texts.
+class _Reading:
+    """The texts of one request, as vectors, and the answers that follow from them.
 
     Attributes:
-        tokens: text -> how many of its tokens were read.
-        usage: what reading them took.
+        usage: what reading the texts took.
     """
 
-    def __init__(self, encoder: Encoder) -> None:
+    def __init__(self, state: State, encoder: Encoder) -> None:
+        self.usage = Usage(calls=1)
+        self._state = state
         self._encoder = encoder
         self._vectors: dict[str, NDArray[np.float32]] = {}
-        self.tokens: dict[str, int] = {}
-        self.usage = Usage(calls=1)
+        self._tokens: dict[str, int] = {}
+        self._views: dict[Judge | None, list[tuple[str, float]]] = {}
+        self._parts: dict[str, list[str]] = {}  # passage -> its windows, if it is long
+        self._cover: Cover | None = None
+        self._covers: dict[str, float] = {}
 
-    async def read(self, texts: Iterable[str]) -> None:
-        new = [text for text in dict.fromkeys(texts) if text not in self.tokens]
+    async def prepare(self, questions: Sequence[Question]) -> None:
+        """Read all texts that the answers are made from."""
+        texts: list[str] = []
+        for question in questions:
+            if question.kind == "choice":
+                texts += [self._state.query, *chain.from_iterable(_phrases(question))]
+                continue
+            seen = self._views[question.judge] = views(question.judge, self._state.query)
+            texts += [*(text for text, _ in seen), *self._passages(question)]
+        await self._read(texts)
+        passages = [text for text in self._state.passages.values() if text in self._tokens]
+        self._parts = {each: windows(each) for each in passages if self._tokens[each] >= MAX_TOKENS}
+        await self._read(chain.from_iterable(self._parts.values()))
+
+    async def _read(self, texts: Iterable[str]) -> None:
+        new = [text for text in dict.fromkeys(texts) if text not in self._tokens]
         if not new:
             return
         found = await self._encoder.encode(new)
         self._vectors.update(zip(new, found.vectors, strict=True))
-        self.tokens.update(zip(new, found.tokens, strict=True))
+        self._tokens.update(zip(new, found.tokens, strict=True))
         cached = sum(n for n, there in zip(found.tokens, found.known, strict=True) if there)
         self.usage += Usage(
             input_tokens=sum(found.tokens), cached_input_tokens=cached, seconds=found.seconds
         )
 
-    def similarity(self, text: str, other: str) -> float:
+    def answer(self, question: Question) -> Answer:
+        if question.kind == "choice":
+            nearest = [
+                max(self._similarity(self._state.query, phrase) for phrase in phrases)
+                for phrases in _phrases(question)
+            ]
+            masses = [math.exp((each - max(nearest)) / CHOICE_WIDTH) for each in nearest]
+            probabilities = tuple(mass / math.fsum(masses) for mass in masses)
+            return Answer(float(nearest.index(max(nearest))), probabilities=probabilities)
+        passages = self._passages(question)
+        if not passages:
+            return Answer(None, problem="there is no passage to judge")
+        value = max(self._score(text, self._views[question.judge]) for text in passages)
+        return Answer(value if question.kind == "yes_no" else value * question.top)
+
+    def _score(self, passage: str, seen: Sequence[tuple[str, float]]) -> float:
+        if self._cover is None:
+            self._cover = Cover(self._state.query, self._state.statistics)
+        if self._cover.known and passage not in self._covers:
+            self._covers[passage] = self._cover.of(passage)
+        near = math.fsum(share * self._near(text, passage) for text, share in seen)
+        return score(near, self._covers.get(passage))
+
+    def _near(self, view: str, passage: str) -> float:
+        whole = self._similarity(view, passage)
+        parts = self._parts.get(passage)
+        if not parts:
+            return whole
+        return (whole + max(self._similarity(view, part) for part in parts)) / 2
+
+    def _similarity(self, text: str, other: str) -> float:
         """The cosine of the angle between two texts' vectors."""
         return float(self._vectors[text] @ self._vectors[other])
 
-
-class _Seen(NamedTuple):
-    """The inputs of answers.
-
-    Attributes:
-        state: what the questions are about.
-        vectors: of all texts.
-        by_judge: judge -> its `views`.
-        parts: passage -> its windows; none of those that are not long.
-        covers: passage -> cover of the query's words; empty where none of them is known.
-    """
-
-    state: State
-    vectors: _Vectors
-    by_judge: Mapping[Judge | None, Sequence[tuple[str, float]]]
-    parts: Mapping[str, Sequence[str]]
-    covers: Mapping[str, float]
-
-    def answer(self, question: Question) -> Answer:
-        if question.kind == "choice":
-            return self._choice(question)
-        passages = _passages(question, self.state)
-        if not passages:
-            return Answer(None, problem="there is no passage to judge")
-        by_judge = self.by_judge[question.judge]
-        value = max(self._score(text, by_judge) for text in passages)
-        return Answer(value if question.kind == "yes_no" else value * question.top)
-
-    def _score(self, passage: str, by_judge: Sequence[tuple[str, float]]) -> float:
-        near = math.fsum(share * self._near(text, passage) for text, share in by_judge)
-        return score(near, self.covers.get(passage))
-
-    def _near(self, view: str, passage: str) -> float:
-        whole = self.vectors.similarity(view, passage)
-        parts = self.parts.get(passage)
-        if not parts:
-            return whole
-        return (whole + max(self.vectors.similarity(view, part) for part in parts)) / 2
-
-    def _choice(self, question: Question) -> Answer:
-        nearest = [
-            max(self.vectors.similarity(self.state.query, phrase) for phrase in phrases)
-            for phrases in _phrases(question)
-        ]
-        masses = [math.exp((each - max(nearest)) / CHOICE_WIDTH) for each in nearest]
-        probabilities = tuple(mass / math.fsum(masses) for mass in masses)
-        return Answer(float(nearest.index(max(nearest))), probabilities=probabilities)
-
-
-def _texts(
-    questions: Sequence[Question],
-    state: State,
-    by_judge: Mapping[Judge | None, Sequence[tuple[str, float]]],
-) -> Iterator[str]:
-    """The texts that answers are made from, but for the windows of long passages."""
-    for question in questions:
-        if question.kind == "choice":
-            yield state.query
-            for phrases in _phrases(question):
-                yield from phrases
-        else:
-            yield from (text for text, _ in by_judge[question.judge])
-            yield from _passages(question, state)
-
-
-def _passages(question: Question, state: State) -> list[str]:
-    if question.passage:
-        return [state.passages[question.passage]] if question.passage in state.passages else []
-    return list(state.passages.values())
+    def _passages(self, question: Question) -> list[str]:
+        passages = self._state.passages
+        if not question.passage:
+            return list(passages.values())
+        return [passages[question.passage]] if question.passage in passages else []
 
 
 def _phrases(question: Question) -> list[list[str]]:

@@ -109,7 +109,7 @@ def resolve_encoder(
             raise DownloadError(f"{error} Nor is it to be had elsewhere: {second}") from second
         _log.warning("%s; so local:%s is taken, which is the same model", error, other.name)
         entry = other
-    assert entry.tokenizer is not None, "the catalogue checks this"
+    assert entry.tokenizer is not None, "encoders have one"
     tokenizer = _cached(entry.tokenizer) or _installed(entry.tokenizer)
     assert tokenizer is not None, "present() and download() see to all files"
     return entry, model, tokenizer

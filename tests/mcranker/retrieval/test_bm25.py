@@ -10,6 +10,7 @@ import pytest
 
 from beir_eval import BM25, load, tokenize
 from mcranker.errors import ConfigError
+from mcranker.retrieval.bm25 import Retriever
 
 PETS = {"d1": "The cat sat", "d2": "cat, cat and dog", "d3": "A bird"}
 
@@ -65,6 +66,17 @@ def test_ties_keep_the_order_of_the_corpus_also_at_the_cut() -> None:
     index = BM25(texts, b=0)
     assert [doc_id for doc_id, _ in index.search("fish")] == ["best", "d5", "d3", "d9", "d1", "d7"]
     assert [doc_id for doc_id, _ in index.search("fish", 3)] == ["best", "d5", "d3"]
+
+
+def test_it_retrieves_for_many_queries_in_their_order() -> None:
+    index: Retriever = BM25(PETS)
+    found = index.retrieve({"q2": "cats and dogs", "q3": "unicorn", "q1": "bird"}, 1)
+    assert list(found) == ["q2", "q3", "q1"]
+    assert {query_id: [doc_id for doc_id, _ in each] for query_id, each in found.items()} == {
+        "q2": ["d2"],
+        "q3": [],
+        "q1": ["d3"],
+    }
 
 
 @pytest.mark.parametrize("query", ["", "the", "unicorn", "?!"])

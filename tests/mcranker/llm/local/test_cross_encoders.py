@@ -19,8 +19,14 @@ from mcranker.errors import (
 )
 from mcranker.llm.chat import ChatRequest, Message, Question, State, Tag
 from mcranker.llm.local.cross_encoder import CrossEncoderChat
-from tests.support.tiny_cross_encoder import expected_logits, write_cross_encoder
-from tests.support.tiny_t5 import FALSE, TRUE, expected_logit, write_t5
+from tests.support.tiny_cross_encoder import (
+    FALSE,
+    TRUE,
+    expected_logits,
+    t5_logit,
+    write_cross_encoder,
+    write_t5,
+)
 
 QUERY = "masks against viruses"
 TEXTS = ("masks help against viruses", "bread rises in the oven", "viruses spread")
@@ -120,13 +126,11 @@ async def test_a_t5_answers_by_the_logits_of_its_tokens(folder: Path) -> None:
     path = write_t5(folder / "t5")
     said = {
         f"{TRUE},{FALSE}": [
-            expected_logit(f"Query: masks Document: {text} Relevant:", TRUE)
-            - expected_logit(f"Query: masks Document: {text} Relevant:", FALSE)
+            t5_logit(f"Query: masks Document: {text} Relevant:", TRUE)
+            - t5_logit(f"Query: masks Document: {text} Relevant:", FALSE)
             for text in T5_TEXTS.values()
         ],
-        f"{TRUE}": [
-            expected_logit(f"Query: masks Document: {text}", TRUE) for text in T5_TEXTS.values()
-        ],
+        f"{TRUE}": [t5_logit(f"Query: masks Document: {text}", TRUE) for text in T5_TEXTS.values()],
     }
     request = ask(T5_TEXTS, query="masks")
     for ids, logits in said.items():
@@ -148,7 +152,7 @@ async def test_a_long_text_of_a_t5_loses_its_own_end_and_not_the_prompts(folder:
     words = f"Query: masks Document: {'bread ' * 7} Relevant:"
     assert reply.answers is not None
     assert reply.answers[0].value == pytest.approx(
-        logistic(expected_logit(words, TRUE) - expected_logit(words, FALSE)), rel=1e-4
+        logistic(t5_logit(words, TRUE) - t5_logit(words, FALSE)), rel=1e-4
     )
     assert reply.usage.input_tokens == 12
 
