@@ -18,6 +18,7 @@ import orjson
 from pydantic import AwareDatetime, BaseModel, StringConstraints, ValidationError
 
 from mcranker.errors import ModelError, ModelTimeout
+from mcranker.llm.batch.notes import BatchNote
 from mcranker.llm.providers.bodies import MOST_REPLY
 from mcranker.llm.providers.http_errors import (
     Problem,
@@ -113,8 +114,8 @@ class BatchService(ABC):
         """Create a batch, which will be charged, and return its id."""
 
     @abstractmethod
-    async def find(self, mark: str, since: float) -> str | None:
-        """The id of the batch with a mark, created after `since`; None if there is none."""
+    async def find(self, note: BatchNote) -> str | None:
+        """The id of the batch with a note's mark; None if there is none."""
 
     @abstractmethod
     async def check(self, batch: str) -> BatchStatus:
@@ -165,14 +166,14 @@ class OpenAIBatches(BatchService):
         data = await self.chat.call("post", "batches", content=orjson.dumps(content))
         return self._parsed(_Named, data).id
 
-    async def find(self, mark: str, since: float) -> str | None:
+    async def find(self, note: BatchNote) -> str | None:
         path = "batches?limit=100"
         for _ in range(MOST_PAGES):  # newest first, until they are older than the note
             page = self._parsed(_Page, await self.chat.call("get", path))
             for batch in page.data:
-                if batch.metadata and batch.metadata.get(MARK) == mark:
+                if batch.metadata and batch.metadata.get(MARK) == note.mark:
                     return batch.id
-                if batch.created_at < since - CLOCKS_DIFFER:
+                if batch.created_at < note.created - CLOCKS_DIFFER:
                     return None
             if not page.has_more or not page.data:
                 return None
@@ -229,7 +230,7 @@ class AnthropicBatches(BatchService):
         data = await self.chat.call("post", "v1/messages/batches", content=source)
         return self._parsed(_Named, data).id
 
-    async def find(self, mark: str, since: float) -> str | None:
+    async def find(self, note: BatchNote) -> str | None:
         return None
 
     async def check(self, batch: str) -> BatchStatus:
@@ -309,16 +310,6 @@ class _Counts(BaseModel):
     total: int = 0
 
 
-class _Error(BaseModel):
-    code: str | None = None
-    line: int | None = None
-    message: str | None = None
-
-
-class _Errors(BaseModel):
-    data: list[_Error] | None = None
-
-
 class _OpenAIBatch(_Named):
     status: str
     created_at: float
@@ -326,7 +317,7 @@ class _OpenAIBatch(_Named):
     request_counts: _Counts | None = None
     output_file_id: Id | None = None
     error_file_id: Id | None = None
-    errors: _Errors | None = None
+    errors: dict[str, Any] | None = None
 
 
 class _Page(BaseModel):
@@ -343,10 +334,13 @@ class _AnthropicBatch(_Named):
 
 def _reasons(batch: _OpenAIBatch) -> str:
     """Return the first three reasons OpenAI gives for refusing a batch."""
-    errors = (batch.errors and batch.errors.data) or []
-    said = [
-        ("" if error.line is None else f"line {error.line}: ")
-        + (error.message or error.code or "no reason given")
-        for error in errors[:3]
-    ]
-    return "; ".join(said) or "no reason given"
+    listed = (batch.errors or {}).get("data")
+    listed = listed[:3] if isinstance(listed, list) else []
+    errors = [each for each in listed if isinstance(each, dict)]
+    return "; ".join(map(_reason, errors)) or "no reason given"
+
+
+def _reason(error: Mapping[str, Any]) -> str:
+    line = error.get("line")
+    said = text_in(error, "message") or text_in(error, "code") or "no reason given"
+    return f"line {line}: {said}" if type(line) is int else said

@@ -342,8 +342,7 @@ def _word(value: Any) -> str:
     if isinstance(value, str):
         return value
     if isinstance(value, dict) and isinstance(value.get("msg"), str):
-        place = value.get("loc")
-        parts = place[:MOST_ITEMS] if isinstance(place, list) else []
+        parts = value["loc"][:MOST_ITEMS] if isinstance(value.get("loc"), list) else []
         path = ".".join(str(part) for part in parts if isinstance(part, str | int))
         return f"{path}: {value['msg']}" if path else str(value["msg"])
     try:
