@@ -6,7 +6,7 @@ import math
 from typing import Any
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from mcranker.errors import (
@@ -175,7 +175,6 @@ ITEMS = st.fixed_dictionaries(
 )
 
 
-@settings(max_examples=2000)
 @given(st.lists(ITEMS | st.none() | st.integers(), max_size=5), st.booleans())
 def test_whatever_comes_no_score_is_shifted_or_invented(results: list[Any], logits: bool) -> None:
     try:
