@@ -229,8 +229,9 @@ class _Collector:
         entry.called.set()
 
     def _forget(self, entry: _Entry) -> None:
-        if self._entries.get(entry.key) is entry:
-            del self._entries[entry.key]
+        for entries in (self._entries, self._gathered):
+            if entries.get(entry.key) is entry:
+                del entries[entry.key]
 
     async def _work(self, entry: _Entry) -> None:
         self._busy, self._heir = True, None
@@ -252,8 +253,6 @@ class _Collector:
 
     def _abandon(self, entry: _Entry) -> None:
         self._forget(entry)
-        if self._gathered.get(entry.key) is entry:
-            del self._gathered[entry.key]
         for batch in self._batches if not self._entries else ():
             if batch.note.batch is not None:
                 logger.info(
@@ -294,7 +293,8 @@ class _Collector:
         """Assign every gathered request to a batch under way, or to a new one."""
         self._adopt()
         ledger, fresh = self.owner.ledger, list[_Entry]()
-        for key, entry in self._gathered.items():
+        gathered, self._gathered = self._gathered, {}
+        for key, entry in gathered.items():
             # Another process may have finished a batch since the ledger was asked.
             kept = ledger.find(bytes.fromhex(key)) if ledger is not None else None
             if kept is not None:
@@ -303,7 +303,6 @@ class _Collector:
                 batch.entries[key] = entry
             else:
                 fresh.append(entry)
-        self._gathered = {}
         self._batches += self._packed(fresh, now)
 
     def _adopt(self) -> None:

@@ -10,6 +10,7 @@
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
+from collections import defaultdict
 from collections.abc import AsyncGenerator, AsyncIterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Annotated, Any, Literal, TypeVar
@@ -182,20 +183,14 @@ class OpenAIBatches(BatchService):
 
     async def check(self, batch: str) -> BatchStatus:
         form = self._parsed(_OpenAIBatch, await self.chat.call("get", f"batches/{batch}"))
-        counts = form.request_counts or _Counts()
+        counts = defaultdict(int, form.request_counts or {})
         files = (form.output_file_id, form.error_file_id)
-        ended: Mapping[str, Fate] = {
-            "completed": "failed",
-            "failed": "failed",
-            "expired": "expired",
-            "cancelled": "cancelled",
-        }
         return BatchStatus(
-            ended=form.status in ended,
-            progress=f"{form.status}, {counts.completed} of {counts.total} answered, "
-            f"{counts.failed} failed",
+            ended=form.status in ("completed", "failed", "expired", "cancelled"),
+            progress=f"{form.status}, {counts['completed']} of {counts['total']} answered, "
+            f"{counts['failed']} failed",
             results=tuple(f"files/{file}/content" for file in files if file),
-            unanswered=ended.get(form.status, "failed"),
+            unanswered=_FATES.get(form.status, "failed"),
             refusal=_reasons(form) if form.status == "failed" else "",
         )
 
@@ -209,9 +204,8 @@ class OpenAIBatches(BatchService):
             status = status if isinstance(status, int) and 400 <= status < 600 else 500
             return BatchItem(key, "failed", problem=problem_in(status, body))
         code = text_in(error, "code") if isinstance(error, dict) else ""
-        fates: Mapping[str, Fate] = {"batch_expired": "expired", "batch_cancelled": "cancelled"}
-        problem = problem_in(500, {"error": error})
-        return BatchItem(key, fates.get(code, "failed"), problem=problem)
+        fate = _FATES.get(code.removeprefix("batch_"), "failed")
+        return BatchItem(key, fate, problem=problem_in(500, {"error": error}))
 
 
 class AnthropicBatches(BatchService):
@@ -251,11 +245,10 @@ class AnthropicBatches(BatchService):
         kind, message, error = text_in(result, "type"), result.get("message"), result.get("error")
         if kind == "succeeded" and isinstance(message, dict):
             return BatchItem(key, "answered", message)
-        fates: Mapping[str, Fate] = {"expired": "expired", "canceled": "cancelled"}
+        if kind in _FATES:
+            return BatchItem(key, _FATES[kind])
         inner = error.get("error") if isinstance(error, dict) else None
         status = _STATUS.get(text_in(inner, "type"), 500) if isinstance(inner, dict) else 500
-        if kind in fates:
-            return BatchItem(key, fates[kind])
         return BatchItem(key, "failed", problem=problem_in(status, error))
 
 
@@ -284,6 +277,11 @@ async def lines_of(pieces: AsyncIterator[bytes], service: Service) -> AsyncGener
         yield whole
 
 
+_FATES: Mapping[str, Fate] = {
+    "expired": "expired",
+    "cancelled": "cancelled",
+    "canceled": "cancelled",
+}
 _STATUS = {
     "invalid_request_error": 400,
     "authentication_error": 401,
@@ -304,17 +302,11 @@ class _Named(BaseModel):
     id: Id
 
 
-class _Counts(BaseModel):
-    completed: int = 0
-    failed: int = 0
-    total: int = 0
-
-
 class _OpenAIBatch(_Named):
     status: str
     created_at: float
     metadata: dict[str, str] | None = None
-    request_counts: _Counts | None = None
+    request_counts: dict[str, int] | None = None
     output_file_id: Id | None = None
     error_file_id: Id | None = None
     errors: dict[str, Any] | None = None

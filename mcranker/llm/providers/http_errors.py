@@ -46,8 +46,7 @@ if TYPE_CHECKING:
 MESSAGE_LIMIT = 300
 READ_LIMIT = 2000  # characters of what a provider says that are looked at
 PAGE_LIMIT = 2**16  # bytes of a page in which its text is looked for
-CODE_LIMIT = 200
-MOST_ITEMS = 20  # of a list of problems
+CODE_LIMIT, MOST_ITEMS = 200, 20  # characters of a code, and problems of a list
 LEAVE_OUT = "leave this passage out"
 AGAIN = "try again; if it persists, check the URL"
 LATER = "try again later, or lower the concurrency"

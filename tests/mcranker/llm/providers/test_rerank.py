@@ -189,7 +189,7 @@ def test_whatever_comes_no_score_is_shifted_or_invented(results: list[Any], logi
             (item,) = own
             score = item.get("relevance_score", item.get("score"))
             expected = 1 / (1 + math.exp(-max(score, -700))) if logits else min(max(score, 0), 1)
-            assert answer.value == pytest.approx(expected, abs=1e-300)
+            assert answer.value == pytest.approx(expected, rel=1e-9, abs=1e-300)
 
 
 def question(**fields: Any) -> ChatRequest:
