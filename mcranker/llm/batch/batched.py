@@ -293,8 +293,7 @@ class _Collector:
         """Assign every gathered request to a batch under way, or to a new one."""
         self._adopt()
         ledger, fresh = self.owner.ledger, list[_Entry]()
-        gathered, self._gathered = self._gathered, {}
-        for key, entry in gathered.items():
+        for key, entry in list(self._gathered.items()):
             # Another process may have finished a batch since the ledger was asked.
             kept = ledger.find(bytes.fromhex(key)) if ledger is not None else None
             if kept is not None:
@@ -303,6 +302,7 @@ class _Collector:
                 batch.entries[key] = entry
             else:
                 fresh.append(entry)
+        self._gathered = {}
         self._batches += self._packed(fresh, now)
 
     def _adopt(self) -> None:
