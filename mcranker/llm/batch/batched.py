@@ -85,21 +85,13 @@ class Batched:
     simply started again. Stopping a run does not cancel its batches: they are paid for.
 
     There are no decisions (`ChatRequest.questions`): no batch API has them.
-
-    Args:
-        service: the provider's batch API.
-        notes: of batches under way, of this run and others.
-        ledger: where answers are kept; None to hand them out only.
-        timings: when things happen.
-        sleep: waits a number of seconds; tests replace it.
-        clock: seconds since 1970; tests replace it.
     """
 
     service: BatchService
-    notes: BatchNotes
-    ledger: Ledger | None = None
+    notes: BatchNotes  # of batches under way, of this run and others
+    ledger: Ledger | None = None  # where answers are kept; None to hand them out only
     timings: BatchTimings = field(default_factory=BatchTimings)
-    sleep: Callable[[float], Awaitable[None]] = anyio.sleep
+    sleep: Callable[[float], Awaitable[None]] = anyio.sleep  # tests replace it, and the clock
     clock: Callable[[], float] = time.time
 
     def __post_init__(self) -> None:
@@ -161,20 +153,14 @@ def batched(model: ChatModel, folder: Path, ledger: Ledger | None) -> Batched:
 
 @dataclass(eq=False, slots=True)
 class _Entry:
-    """A request, shared by all its callers.
-
-    Attributes:
-        waiting: how many wait.
-        failures: how many batches have failed it.
-        outcome: once it is settled.
-        called: set when it is settled, and when one who waits is to go on with the work.
-    """
+    """A request, shared by all its callers."""
 
     key: str
     request: ChatRequest
-    waiting: int = 0
-    failures: int = 0
-    outcome: ChatReply | MCRankerError | None = None
+    waiting: int = 0  # callers
+    failures: int = 0  # batches that have failed it
+    outcome: ChatReply | MCRankerError | None = None  # once it is settled
+    # Set when it is settled, and when one who waits is to go on with the work.
     called: anyio.Event = field(default_factory=anyio.Event)
 
 
@@ -356,14 +342,6 @@ class _Collector:
 class _Batch:
     """A batch, and the requests that wait for its results.
 
-    Attributes:
-        note: what is known of it.
-        entries: the requests that wait for it, by their keys.
-        left: the keys for which a result may still come.
-        due: when `advance` is to be called.
-        done: there is nothing more to do.
-        again: requests that are to be sent with another batch, once it is done.
-
     `write` is how the lines were written, as far as is known; there are no lines for a batch of
     which only the note is known.
     """
@@ -378,10 +356,10 @@ class _Batch:
     ) -> None:
         self.note = note
         self.entries = entries
-        self.left = note.keys
-        self.due = collector.owner.clock()
+        self.left = note.keys  # those for which a result may still come
+        self.due = collector.owner.clock()  # when `advance` is to be called
         self.done = False
-        self.again: list[_Entry] = []
+        self.again: list[_Entry] = []  # to be sent with another batch, once it is done
         self._collector = collector
         self._owner = collector.owner
         self._chat = collector.owner.chat

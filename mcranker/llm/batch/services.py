@@ -45,21 +45,13 @@ Fate = Literal["answered", "failed", "expired", "cancelled"]
 
 @dataclass(frozen=True, slots=True)
 class BatchStatus:
-    """The state of a batch.
-
-    Attributes:
-        ended: nothing will change any more.
-        progress: the provider's word for it and its counts, for the log.
-        results: paths of what there is to read; only when it has ended.
-        unanswered: what became of requests that have no result; only when it has ended.
-        refusal: why the provider did not take the batch; empty if it did.
-    """
+    """The state of a batch; `results` and `unanswered` count once it has ended."""
 
     ended: bool
-    progress: str
-    results: tuple[str, ...] = ()
-    unanswered: Fate = "failed"
-    refusal: str = ""
+    progress: str  # the provider's word for it and its counts, for the log
+    results: tuple[str, ...] = ()  # paths of what there is to read
+    unanswered: Fate = "failed"  # what became of requests that have no result
+    refusal: str = ""  # why the provider did not take the batch; empty if it did
 
 
 @dataclass(frozen=True, slots=True)

@@ -1,17 +1,5 @@
 """Convert HTTP statuses and error bodies to this package's errors.
 
-| status | error | note |
-|---|---|---|
-| below 200 | `ServerFailed` | no final answer |
-| 3xx | `RequestRejected` | no back-end follows one: the prompts would go elsewhere |
-| 401, 403, and 400 about the key | `AuthenticationFailed` | 403 about the text: `ContentRefused` |
-| 404, and 400 with code `model_not_found` | `ModelNotFound` | |
-| 400, 413, 422 and the rest | `RequestRejected` | `ContextTooLong`, `ContentRefused` by the body |
-| 402, and 429 about quota or billing | `AuthenticationFailed` | the account, not the request |
-| 408, 504 | `ModelTimeout` | |
-| 429, 529 | `RateLimited` | with the seconds to wait, if the provider says them |
-| other 5xx | `ServerFailed` | |
-
 Every message is one line: who was asked, what the provider said (shortened, without any
 API key), and what to do next. Of what the provider said, the first `READ_LIMIT` characters count.
 """
@@ -83,18 +71,14 @@ _TAG = re.compile(r"</?[a-z!][^<>]*>", re.IGNORECASE)
 
 @dataclass(frozen=True, slots=True)
 class Problem:
-    """An error answered instead of a reply.
-
-    `message`, `code` and `param` are the provider's own words, empty where it gives none;
-    `retry_after` is in seconds, None where it gives none; `location` is where it redirects to.
-    """
+    """An error answered instead of a reply, in the provider's own words."""
 
     status: int
     message: str = ""
     code: str = ""
     param: str = ""
-    retry_after: float | None = None
-    location: str = ""
+    retry_after: float | None = None  # seconds, if it gives any
+    location: str = ""  # where it redirects to
 
 
 @dataclass(frozen=True, slots=True)
