@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -250,3 +251,13 @@ def test_names_and_addresses(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("RERANK_API_KEY", "two words")
     with pytest.raises(AuthenticationFailed, match="set RERANK_API_KEY"):
         connect("rerank:m", base_url="http://localhost:1")
+
+
+def test_an_instruction_is_sent_where_the_protocol_has_one() -> None:
+    asked = question(judge=Judge("", criteria=(("Prefer reviews.", "", 100.0),)))
+    body = rerank.rerank_body(asked, "m", rerank.FORMS["rerank"], "rerank:m")
+    assert body["instruction"] == "Prefer reviews."
+    assert "instruction" not in rerank.rerank_body(REQUEST, "m", rerank.FORMS["rerank"], "rerank:m")
+    for kind, request in (("rerank-logits", asked), ("rerank", replace(asked, state=None))):
+        with pytest.raises(UnsupportedCapability):
+            rerank.rerank_body(request, "m", rerank.FORMS[kind], f"{kind}:m")
