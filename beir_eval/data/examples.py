@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
+from beir_eval.data.first_stage import retrieve
 from beir_eval.data.load import load
-from beir_eval.retrieval.first_stage import retrieve
 
 DEPTH = 12
 """Passages of a query."""
@@ -18,9 +18,6 @@ def examples() -> Sequence[dict[str, Any]]:
     Returns:
         ``query``; ``documents``: records with ``_id``, ``title`` and ``text``, in BM25's order;
         ``grades``: document id -> judgement, above 0 for relevant, of all that are judged.
-
-    Raises:
-        MCRankerError: what BM25 needs is not installed.
     """
     dataset = load("mini")
     run = retrieve(dataset, DEPTH)

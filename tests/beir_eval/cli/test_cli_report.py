@@ -10,10 +10,7 @@ import pytest
 from click.testing import CliRunner, Result
 
 from beir_eval.cli.report import command
-from beir_eval.data.qrels import read_qrels
 from beir_eval.errors import RunFolderError, SettingError
-from beir_eval.measures.metrics import evaluate
-from mcranker.trec import read_trec
 from tests.support.report_runs import DIRECT, TWO, made
 from tests.support.run_folders import fig2
 
@@ -40,12 +37,6 @@ def test_markdown_goes_to_standard_output(runs: Path) -> None:
 def test_format_chooses_what_goes_to_standard_output(runs: Path) -> None:
     assert json.loads(invoke(runs, "--format", "json").stdout)["measure"] == "nDCG@10"
     assert invoke(runs, "--format", "latex").stdout.startswith("% Needs: ")
-
-
-def test_unknown_format_is_bad_usage(runs: Path) -> None:
-    result = invoke(runs, "--format", "pdf")
-    assert result.exit_code == 2
-    assert "'md', 'html', 'latex', 'json'" in result.stderr
 
 
 @pytest.mark.parametrize(
@@ -82,12 +73,6 @@ def test_folder_gets_all_forms_and_the_figures(runs: Path, tmp_path: Path) -> No
     before = {path.name: path.read_bytes() for path in out.iterdir()}
     assert invoke(runs, "--out", out, "--quiet").stderr == ""
     assert {path.name: path.read_bytes() for path in out.iterdir()} == before
-
-
-def test_folder_gets_the_form_asked_for(runs: Path, tmp_path: Path) -> None:
-    assert invoke(runs, "--out", tmp_path / "out", "--format", "json").exit_code == 0
-    names = sorted(path.name for path in (tmp_path / "out").iterdir())
-    assert names == ["report.json"]
 
 
 def test_a_file_in_the_folders_place_is_bad_usage(runs: Path, tmp_path: Path) -> None:
@@ -143,34 +128,3 @@ def test_the_benchmark_runs(runs: Path, monkeypatch: pytest.MonkeyPatch) -> None
     took = importlib.import_module("report").phases(runs)
     assert list(took)[-4:] == ["markdown", "latex", "json", "html"]
     assert all(seconds >= 0 for seconds in took.values())
-
-
-def test_run_files_are_rows(runs: Path, tmp_path: Path) -> None:
-    data = next(runs.rglob("first_stage.trec"))
-    theirs = tmp_path / "their run.trec"
-    theirs.write_bytes(data.read_bytes())
-    value = evaluate(read_trec(data), read_qrels(data.with_name("qrels.tsv"))).means["nDCG@10"]
-    for given, label in ((theirs, "their run"), (f"dense={theirs}", "dense")):
-        result = invoke(runs, "--run-file", given, "--format", "json")
-        assert result.exit_code == 0, result.output
-        for section in json.loads(result.stdout)["sections"]:
-            rows = {row["label"]: row for row in section["rows"]}
-            assert rows[label]["foreign"]
-            assert rows[label]["cells"][0]["value"] == value
-
-
-@pytest.mark.parametrize(
-    ("given", "message"),
-    [
-        (("a=x.trec", "a=y.trec"), "'a' is the label of two files; write LABEL=FILE"),
-        (("=x.trec",), "'' is an empty label"),
-        (("a={data}.trec",), "only placeholder is {dataset}"),
-    ],
-)
-def test_run_files_need_a_label_each(runs: Path, given: tuple[str, ...], message: str) -> None:
-    args = [part for each in given for part in ("--run-file", each)]
-    with pytest.raises(ValueError, match="run-file") as failure:
-        CliRunner().invoke(
-            command, [str(runs), *args], catch_exceptions=False, standalone_mode=False
-        )
-    assert message in str(failure.value)

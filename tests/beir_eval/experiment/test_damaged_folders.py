@@ -1,0 +1,334 @@
+"""Run folders that are cut, garbled, in use, or no folders: an error that names the file."""
+
+from __future__ import annotations
+
+import errno
+import json
+import os
+import random
+import shutil
+import subprocess
+import sys
+import threading
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from beir_eval.errors import RunFolderError
+from beir_eval.experiment.run_folder import DataFolder, RunFolder
+from beir_eval.lock import LOCK, locked
+from tests.attack.commands import call, refused, unsafe, written
+from tests.attack.scale import scaled
+from tests.beir_eval.data.test_damaged_files import garbled
+from tests.support.beir_folder import write_folder
+from tests.support.cli_support import scripted
+
+RUN = ("beir-eval", "run", "--dataset", "tiny", "--depth", "5", "--out", "o", "--ranker")
+TEAM, DIRECT, DATA = "o/tiny/mcranker", "o/tiny/direct", "o/tiny/data"
+COMMANDS: tuple[tuple[str, ...], ...] = (
+    ("beir-eval", "report", "o"),
+    ("beir-eval", "report", "o", "--measure", "R@5", "--format", "json"),
+    ("beir-eval", "compare", DIRECT, TEAM),
+    ("beir-eval", "compare", TEAM, "first-stage", "--measure", "R@2", "--output", "json"),
+    ("mcranker", "inspect", TEAM),
+    ("mcranker", "inspect", TEAM, "--query", "q1"),
+    ("mcranker", "inspect", DIRECT, "--query", "1", "--html", "page.html"),
+    ("personas", "report", "o", "--out", "pages", "--processes", "1"),
+    (*RUN, "mcranker"),
+    (*RUN, "direct", "--measures", "R@5"),
+)
+READING = (  # the team's rankings
+    (*RUN, "mcranker", "--measures", "R@5"),
+    ("personas", "report", "o", "--out", "pages", "--processes", "1"),
+    ("mcranker", "inspect", TEAM, "--query", "2"),
+)
+VALUES: tuple[Any, ...] = (
+    *(None, True, 0, -1, 10**22, 2.5, 1e308, "", "x", "10", [], {}, [None], {"a": None}),
+    *(float("nan"), float("inf"), "\u202e\x1b", {"a": {"a": {"a": 1}}}),
+)
+
+
+@pytest.fixture(scope="module")
+def whole(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A data set, and two finished runs over it."""
+    place = tmp_path_factory.mktemp("whole")
+    write_folder(place / "tiny")
+    with pytest.MonkeyPatch.context() as patch:
+        patch.chdir(place)
+        scripted(patch, place)
+        for ranker in ("direct", "mcranker"):
+            assert call(*RUN, ranker).exit_code == 0
+    return place
+
+
+@pytest.fixture
+def here(whole: Path, monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Path:
+    """A copy of it, in which the test runs."""
+    place = shutil.copytree(whole, tmp_path / "here", ignore=shutil.ignore_patterns("cache"))
+    monkeypatch.chdir(place)
+    scripted(monkeypatch, tmp_path)
+    return place
+
+
+def changed(content: bytes, chance: random.Random) -> bytes:
+    """JSON with another value, or none, in one place; or the bytes garbled."""
+    lines = content.split(b"\n")
+    at = chance.randrange(len(lines))
+    by_line = len(lines) > 3 and lines[0].startswith(b'{"')
+    try:
+        data = json.loads(lines[at] if by_line else content)
+    except ValueError:
+        return garbled(content, chance)
+    *above, last = chance.choice([path for path in _paths(data) if path])
+    target = data
+    for key in above:
+        target = target[key]
+    if chance.random() < 0.1:
+        del target[last]
+    else:
+        target[last] = chance.choice(VALUES)
+    lines[at] = json.dumps(data).encode()
+    return b"\n".join(lines) if by_line else lines[at]
+
+
+def _paths(value: Any, path: tuple[Any, ...] = ()) -> Iterator[tuple[Any, ...]]:
+    yield path
+    keys = value if isinstance(value, dict) else range(len(value) if isinstance(value, list) else 0)
+    for key in keys:
+        yield from _paths(value[key], (*path, key))
+
+
+def test_damaged_files_are_named_or_read(here: Path) -> None:
+    """Nothing else than one line that names the file or its folder, or a result."""
+    files = sorted(path for path in Path("o").rglob("*") if path.is_file() and path.name != LOCK)
+    assert len(files) == 14
+    contents = {path: path.read_bytes() for path in files}
+    chance = random.Random(0)
+    refusals = 0
+    for _ in range(scaled(300)):
+        path, command = chance.choice(files), chance.choice(COMMANDS)
+        damage = changed if chance.random() < 0.6 else garbled
+        path.write_bytes(damage(contents[path], chance))
+        result = call(*command)
+        assert not unsafe(result.stderr)
+        if result.exit_code in (1, 2):
+            refusals += 1
+            said = refused(*command)
+            assert any(str(each) in said for each in (path, path.parent, DIRECT, TEAM)), said
+        else:
+            assert result.exit_code in (0, 3), (path, result)
+        if command[1] == "run":
+            shutil.rmtree("o")
+            for each, content in contents.items():
+                written(each, content)
+        path.write_bytes(contents[path])
+    assert refusals > scaled(300) / 10
+
+
+@pytest.mark.parametrize(
+    ("file", "content", "said"),
+    [
+        ("data/qrels.tsv", b"query-id\tcorpus-id\tscore\nq1\td3", "qrels.tsv:2: 2 columns"),
+        ("data/qrels.tsv", b"q\td\ts\nq1\td3\t1" + b"0" * 22, "qrels.tsv:1: grade 's'"),
+        ("data/qrels.tsv", b"q1\td3\t1" + b"0" * 22, "qrels.tsv:1: grade 10000000000000000000000"),
+        ("data/qrels.tsv", b"q1\td\xff\t1\n", "qrels.tsv:1: not UTF-8 (byte 5 of the line)"),
+        ("data/qrels.tsv", b"", "qrels.tsv: no judgement in it"),
+        ("data/queries.jsonl", b'{"_id": "q1"}\n', "queries.jsonl:1: no record: it needs texts"),
+        (
+            "data/queries.jsonl",
+            b"[]\n",
+            "queries.jsonl:1: no record: it needs texts under _id, text",
+        ),
+        ("data/queries.jsonl", b'{"_id": "q1", "te', "queries.jsonl:1: not JSON"),
+        ("data/first_stage.trec", b"q1 Q0 d3 1\n", "first_stage.trec:1: 4 columns"),
+        ("data/manifest.json", b'{"version": 1, ', "data/manifest.json: the file: Invalid JSON"),
+        ("data/manifest.json", b"", "data/manifest.json"),
+        ("direct/manifest.json", b"{}", "direct/manifest.json: label: Field required"),
+        ("direct/metrics.json", b'{"measures": [], "means": {}, "per_query": {}}', "no measure"),
+        (
+            "direct/metrics.json",
+            b'{"measures": ["nDCG@10"], "means": {}, "per_query": {}}',
+            "direct/metrics.json: no values of the measure 'nDCG@10'",
+        ),
+    ],
+)
+@pytest.mark.usefixtures("here")
+def test_what_is_said_of_a_damaged_file(file: str, content: bytes, said: str) -> None:
+    written(Path("o/tiny", file), content)
+    assert said in refused("beir-eval", "compare", DIRECT, TEAM)
+
+
+@pytest.mark.parametrize(
+    "line",
+    [
+        b"{}",
+        b"[]",
+        b"null",
+        b'{"version": 1, "query": {"id": "q1"',
+        b'{"query": {"id": 5}}',
+        b'{"query": {"id": "q2", "text": "x"}, "hits": []}',
+        b"\xff",
+    ],
+)
+@pytest.mark.usefixtures("here")
+def test_a_line_that_is_no_ranking(line: bytes) -> None:
+    """Every command that reads it names it; the run that would go on writes nothing."""
+    path = Path(TEAM, "rankings.jsonl")
+    first, *rest = path.read_bytes().splitlines(keepends=True)
+    path.write_bytes(first + line + b"\n" + b"".join(rest[1:]))
+    before = path.read_bytes()
+    for command in READING:
+        assert "rankings.jsonl" in refused(*command)
+    assert path.read_bytes() == before
+
+
+@pytest.mark.usefixtures("here")
+def test_rankings_from_before_there_was_top_k_are_read() -> None:
+    path = Path(TEAM, "rankings.jsonl")
+    rankings = [json.loads(line) for line in path.read_bytes().splitlines()]
+    for ranking in rankings:
+        del ranking["usage"]["reused"]
+        for hit in ranking["hits"]:
+            del hit["skipped"], hit["at_most"]
+    path.write_text("".join(json.dumps(each) + "\n" for each in rankings), encoding="utf-8")
+    (Path(TEAM) / "metrics.json").unlink()
+    for command in COMMANDS[:1:-1]:
+        assert call(*command).exit_code == 0, command
+    (hit, *_) = next(RunFolder.open(TEAM).rankings()).hits
+    assert (hit.skipped, hit.at_most) == ((), None)
+
+
+@pytest.mark.usefixtures("here")
+def test_a_folder_that_must_not_be_written_to(monkeypatch: pytest.MonkeyPatch) -> None:
+    """As the test above, for root as well."""
+    opened = Path.open
+
+    def denied(path: Path, mode: str = "r", *rest: Any, **more: Any) -> Any:
+        if path.parent.name == "mcranker" and mode != "rb":
+            raise PermissionError(errno.EACCES, "Permission denied", str(path))
+        return opened(path, mode, *rest, **more)
+
+    monkeypatch.setattr(Path, "open", denied)
+    assert refused(*RUN, "mcranker") == f"'{TEAM}/{LOCK}': Permission denied"
+
+
+def test_a_dry_run_leaves_a_torn_line_as_it_is(here: Path) -> None:
+    """It may be one that another program is just writing."""
+    path = Path(TEAM, "rankings.jsonl")
+    path.write_bytes(path.read_bytes()[:-20])
+    before = path.read_bytes()
+    assert call(*RUN, "mcranker", "--dry-run").exit_code == 0
+    assert path.read_bytes() == before
+    assert call(*RUN, "mcranker").exit_code == 0
+    ids = [ranking.query.id for ranking in RunFolder.open(TEAM).rankings()]
+    assert ids == ["q1", "q2", "q3", "q4"]
+
+
+# --- two runs into one folder -----------------------------------------------------------------
+
+
+def names(folder: str) -> set[str]:
+    return {path.name for path in Path(folder).iterdir()}
+
+
+@pytest.mark.usefixtures("here")
+def test_the_second_run_says_who_has_the_folder() -> None:
+    before = names(TEAM)
+    with locked(Path(TEAM)):
+        said = refused(*RUN, "mcranker")
+        assert said.startswith(f"{TEAM} is being written to by process {os.getpid()} on ")
+        assert said.endswith("; wait until it ends, or choose another --out")
+        # Other folders are free, and nobody who only reads is held up.
+        assert call(*RUN, "direct").exit_code == 0
+        for command in COMMANDS[:-2]:
+            assert call(*command).exit_code == 0, command
+    assert call(*RUN, "mcranker").exit_code == 0
+    assert names(TEAM) == before
+
+
+@pytest.mark.usefixtures("here")
+def test_two_runs_at_once_rank_each_query_once() -> None:
+    """One of them ranks; the other is told so, or finds everything done."""
+    shutil.rmtree("o")
+    outcomes: list[int] = []
+    start = threading.Barrier(2)
+
+    def go() -> None:
+        start.wait()
+        done = subprocess.run(
+            [sys.executable, "-c", PROCESS],
+            check=False,
+            capture_output=True,
+            text=True,
+            timeout=60,
+            env={**os.environ, "PYTHONPATH": str(Path(__file__).parents[3])},
+        )
+        assert "Traceback" not in done.stderr, done.stderr
+        if done.returncode:
+            assert "is being written to by process" in done.stderr, done.stderr
+        outcomes.append(done.returncode)
+
+    threads = [threading.Thread(target=go) for _ in range(2)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    assert 0 in outcomes
+    assert set(outcomes) <= {0, 1}
+    rankings = [ranking.query.id for ranking in RunFolder.open(TEAM).rankings()]
+    assert rankings == ["q1", "q2", "q3", "q4"]
+    assert DataFolder.open(DATA).qrels().keys() == {"q1", "q2", "q3", "q4"}
+
+
+PROCESS = f"""
+import mcranker.models
+from tests.attack.commands import call
+from tests.support.cli_support import Connected
+mcranker.models.connect = Connected()
+result = call(*{RUN!r}, "mcranker")
+import sys
+sys.stderr.write(result.stderr)
+sys.exit(result.exit_code)
+"""
+
+HOLD = """
+import sys
+from pathlib import Path
+from beir_eval.lock import locked
+with locked(Path(sys.argv[1])):
+    print("held", flush=True)
+    sys.stdin.read()
+"""
+
+
+def test_a_lock_is_not_left_by_a_program_that_was_killed(tmp_path: Path) -> None:
+    folder = tmp_path / "run"
+    with subprocess.Popen(
+        [sys.executable, "-c", HOLD, str(folder)],
+        stdin=subprocess.PIPE,
+        stdout=subprocess.PIPE,
+        cwd=Path(__file__).parents[3],
+    ) as holder:
+        assert holder.stdout is not None
+        assert holder.stdout.readline().strip() == b"held"
+        with pytest.raises(RunFolderError, match=f"by process {holder.pid} on .* since 20"):
+            locked(folder).__enter__()
+        holder.kill()
+        holder.wait()
+    assert (folder / LOCK).exists()
+    with locked(folder):
+        assert f"process {os.getpid()} on " in (folder / LOCK).read_text(encoding="utf-8")
+
+
+@pytest.mark.skipif(sys.platform == "win32", reason="flock")
+def test_a_file_system_without_locks_is_used_all_the_same(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def none(*_: object) -> None:
+        raise OSError(errno.ENOLCK, "No locks available")
+
+    monkeypatch.setattr("fcntl.flock", none)
+    with locked(tmp_path):
+        assert [path.name for path in tmp_path.iterdir()] == [LOCK]
