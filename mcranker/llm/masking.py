@@ -115,7 +115,10 @@ def shown_url(url: str) -> str:
     if "@" in authority:
         authority = f"{MARK}@{authority.rpartition('@')[2]}"
     parts = "/".join(MARK if _is_secret(part) else part for part in path.split("/"))
-    named = "&".join(_named(each) for each in query.split("&")) if query else ""
+    pairs = [each.partition("=") for each in query.split("&")] if query else []
+    named = "&".join(
+        f"{name}={MARK}" if equals and not _is_secret(name) else MARK for name, equals, _ in pairs
+    )
     shown = f"{url[:start]}{authority}{slash}{parts}{question}{named}"
     shown = _SHAPE.sub(MARK, shown) + (f"#{MARK}" if fragment else "")
     return shown if len(shown) <= LONGEST_URL else f"{shown[: LONGEST_URL - 1]}…"
@@ -125,11 +128,6 @@ def url_secrets(url: str) -> tuple[str, ...]:
     """The parts of an address's path that look like secrets."""
     path = url.partition("://")[2].partition("/")[2]
     return tuple(part for part in path.split("/") if _is_secret(part))
-
-
-def _named(setting: str) -> str:
-    name, equals, _ = setting.partition("=")
-    return f"{name}={MARK}" if equals and not _is_secret(name) else MARK
 
 
 def _is_secret(part: str) -> bool:

@@ -11,10 +11,10 @@ import asyncio
 import time
 import uuid
 from collections.abc import Awaitable, Callable, Iterable, Iterator
-from contextlib import AbstractAsyncContextManager, aclosing, nullcontext
+from contextlib import aclosing, nullcontext
 from dataclasses import dataclass, field, replace
 from pathlib import Path
-from typing import Protocol
+from typing import TYPE_CHECKING
 from weakref import WeakKeyDictionary
 
 import anyio
@@ -51,79 +51,47 @@ from mcranker.llm.providers.sdk_chat import Writer
 from mcranker.logs import safe_logger
 from personas.ranking.usage import Stage
 
+if TYPE_CHECKING:
+    from mcranker.llm.ledger.ledger import Ledger
+
 MOST_BATCHES = 3  # that a request goes with, where the provider fails it
 SLOWER = 1.5  # factor from one wait between looks at a batch to the next
 
 logger = safe_logger("mcranker.llm")
 
 
-class AnswerStore(Protocol):
-    """The part of a ledger that batches use."""
-
-    def find(self, key: bytes) -> ChatReply | None:
-        """Return the reply that is kept under a key."""
-        ...
-
-    def keep(self, key: bytes, reply: ChatReply, *, model: str, stage: str) -> Awaitable[object]:
-        """Keep a reply; awaiting the result makes it durable."""
-        ...
-
-    def alone(self, name: str) -> AbstractAsyncContextManager[None]:
-        """Acquire a lock by name, across processes."""
-        ...
-
-
 @dataclass(frozen=True, slots=True)
 class BatchTimings:
-    """Intervals and limits of batches, in seconds.
+    """Intervals and limits of batches, in seconds."""
 
-    | field | how long |
-    |---|---|
-    | ``linger`` | no further request must have come, before those that wait are sent |
-    | ``longest_linger`` | the first of them waits for that, at most |
-    | ``first_poll`` | between sending a batch and the first look at it; the waits then grow |
-    | ``longest_poll`` | between two looks, at most |
-    | ``patience`` | a service may fail without interruption before it is given up |
-    | ``settle`` | a note without a batch is taken for one that is about to be sent |
-    """
-
-    linger: float = 2.0
-    longest_linger: float = 30.0
-    first_poll: float = 5.0
-    longest_poll: float = 60.0
-    patience: float = 3600.0
-    settle: float = 900.0
+    linger: float = 2.0  # without a further request, before those that wait are sent
+    longest_linger: float = 30.0  # that the first of them waits for others, at most
+    first_poll: float = 5.0  # from sending a batch to the first look at it; the waits then grow
+    longest_poll: float = 60.0  # between two looks, at most
+    patience: float = 3600.0  # that a service may fail without interruption
+    settle: float = 900.0  # for which a note without a batch counts as about to be sent
 
 
 @dataclass(eq=False)
 class Batched:
     """A chat model whose requests travel in batches.
 
-    The requests that wait at the same moment become one batch, or several where it would be
-    larger than the provider takes. A request that the provider fails or lets expire goes with
-    another batch, three in all. Every answer is written to the ledger, also one that no caller
-    waits for any more.
+    The requests that wait at the same moment become one batch, or several where the provider
+    takes no larger one. A request that the provider fails or lets expire goes with another batch,
+    three in all. Every answer is written to the ledger, also without a caller waiting for it.
 
     A batch is noted on disk before it is created. A request for something that is in a noted
     batch waits for that batch, in this process or in a later one; so a run that was stopped is
     simply started again. Stopping a run does not cancel its batches: they are paid for.
 
     There are no decisions (`ChatRequest.questions`): no batch API has them.
-
-    Args:
-        service: the provider's batch API.
-        notes: of batches under way, of this run and others.
-        ledger: where answers are kept; None to hand them out only.
-        timings: when things happen.
-        sleep: waits a number of seconds; tests replace it.
-        clock: seconds since 1970; tests replace it.
     """
 
     service: BatchService
-    notes: BatchNotes
-    ledger: AnswerStore | None = None
+    notes: BatchNotes  # of batches under way, of this run and others
+    ledger: Ledger | None = None  # where answers are kept; None to hand them out only
     timings: BatchTimings = field(default_factory=BatchTimings)
-    sleep: Callable[[float], Awaitable[None]] = anyio.sleep
+    sleep: Callable[[float], Awaitable[None]] = anyio.sleep  # tests replace it, and the clock
     clock: Callable[[], float] = time.time
 
     def __post_init__(self) -> None:
@@ -159,13 +127,10 @@ class Batched:
         await self.chat.aclose()
 
 
-def batched(model: ChatModel, folder: Path, ledger: AnswerStore | None) -> Batched:
+def batched(model: ChatModel, folder: Path, ledger: Ledger | None) -> Batched:
     """The model, asked through its provider's batch API.
 
-    Args:
-        model: one of OpenAI or Anthropic.
-        folder: for the notes of batches under way; next to the ledger.
-        ledger: where answers are kept.
+    Notes of batches under way are kept in `folder`, next to the ledger.
 
     Raises:
         ConfigError: there is no batch API for it.
@@ -188,20 +153,14 @@ def batched(model: ChatModel, folder: Path, ledger: AnswerStore | None) -> Batch
 
 @dataclass(eq=False, slots=True)
 class _Entry:
-    """A request, shared by all its callers.
-
-    Attributes:
-        waiting: how many wait.
-        failures: how many batches have failed it.
-        outcome: once it is settled.
-        called: set when it is settled, and when one who waits is to go on with the work.
-    """
+    """A request, shared by all its callers."""
 
     key: str
     request: ChatRequest
-    waiting: int = 0
-    failures: int = 0
-    outcome: ChatReply | MCRankerError | None = None
+    waiting: int = 0  # callers
+    failures: int = 0  # batches that have failed it
+    outcome: ChatReply | MCRankerError | None = None  # once it is settled
+    # Set when it is settled, and when one who waits is to go on with the work.
     called: anyio.Event = field(default_factory=anyio.Event)
 
 
@@ -256,8 +215,9 @@ class _Collector:
         entry.called.set()
 
     def _forget(self, entry: _Entry) -> None:
-        if self._entries.get(entry.key) is entry:
-            del self._entries[entry.key]
+        for entries in (self._entries, self._gathered):
+            if entries.get(entry.key) is entry:
+                del entries[entry.key]
 
     async def _work(self, entry: _Entry) -> None:
         self._busy, self._heir = True, None
@@ -279,8 +239,6 @@ class _Collector:
 
     def _abandon(self, entry: _Entry) -> None:
         self._forget(entry)
-        if self._gathered.get(entry.key) is entry:
-            del self._gathered[entry.key]
         for batch in self._batches if not self._entries else ():
             if batch.note.batch is not None:
                 logger.info(
@@ -321,7 +279,7 @@ class _Collector:
         """Assign every gathered request to a batch under way, or to a new one."""
         self._adopt()
         ledger, fresh = self.owner.ledger, list[_Entry]()
-        for key, entry in self._gathered.items():
+        for key, entry in list(self._gathered.items()):
             # Another process may have finished a batch since the ledger was asked.
             kept = ledger.find(bytes.fromhex(key)) if ledger is not None else None
             if kept is not None:
@@ -384,20 +342,8 @@ class _Collector:
 class _Batch:
     """A batch, and the requests that wait for its results.
 
-    Attributes:
-        note: what is known of it.
-        entries: the requests that wait for it, by their keys.
-        left: the keys for which a result may still come.
-        due: when `advance` is to be called.
-        done: there is nothing more to do.
-        again: requests that are to be sent with another batch, once it is done.
-
-    Args:
-        collector: whose requests these are.
-        note: as it is, or will be, on disk.
-        write: how the lines were written, as far as is known.
-        entries: the requests.
-        lines: of the requests; none for a batch of which only the note is known.
+    `write` is how the lines were written, as far as is known; there are no lines for a batch of
+    which only the note is known.
     """
 
     def __init__(
@@ -410,13 +356,14 @@ class _Batch:
     ) -> None:
         self.note = note
         self.entries = entries
-        self.left = note.keys
-        self.due = collector.owner.clock()
+        self.left = note.keys  # those for which a result may still come
+        self.due = collector.owner.clock()  # when `advance` is to be called
         self.done = False
-        self.again: list[_Entry] = []
+        self.again: list[_Entry] = []  # to be sent with another batch, once it is done
         self._collector = collector
         self._owner = collector.owner
         self._chat = collector.owner.chat
+        self._service = collector.owner.service
         self._write = write
         self._lines = list(lines)
         self._own = bool(self._lines)
@@ -458,7 +405,7 @@ class _Batch:
     # From its lines to its id.
 
     async def _send(self) -> None:
-        batch = await self._find() if self._begun else None
+        batch = await self._service.find(self.note) if self._begun else None
         if batch is None and not any(entry.waiting for entry in self.entries.values()):
             self.done = True
             return
@@ -468,7 +415,7 @@ class _Batch:
 
     async def _create(self) -> str | None:
         """The id of the new batch; None if another process is about to send the same."""
-        mark, service = self.note.mark, self._owner.service
+        mark, service = self.note.mark, self._service
         if self._source is None:
             self._source = await service.upload(self._lines, mark)
             self._lines = []
@@ -510,14 +457,11 @@ class _Batch:
             self._end(self.entries.values())  # its writer has finished it
         elif current.batch is not None:
             self._created(current.batch)
-        elif batch := await self._find():
+        elif batch := await self._service.find(self.note):
             self._created(batch)
         elif self._owner.clock() - current.created > self._owner.timings.settle:
             notes.remove(mark)
             self._end(self.entries.values())
-
-    async def _find(self) -> str | None:
-        return await self._owner.service.find(self.note.mark, self.note.created)
 
     def _created(self, batch: str) -> None:
         self._source = None
@@ -533,7 +477,7 @@ class _Batch:
     async def _follow(self, batch: str) -> None:
         notes, service = self._owner.notes, self._chat.service
         try:
-            status = await self._owner.service.check(batch)
+            status = await self._service.check(batch)
             if status.progress != self._progress:
                 self._progress = status.progress
                 logger.info("batch %s: %s", batch, said_by(service, status.progress))
@@ -561,7 +505,7 @@ class _Batch:
             aclosing(lines_of(pieces, service)) as lines,
         ):
             async for line in lines:
-                await self._take(self._owner.service.item(parse_object(line, service)))
+                await self._take(self._service.item(parse_object(line, service)))
 
     async def _take(self, item: BatchItem) -> None:
         group = self.left.get(item.key)
@@ -577,17 +521,14 @@ class _Batch:
             except ModelError as error:
                 self._failed(entry, error)
             else:
-                await self._keep(item.key, reply, group.stage)
-                if entry is not None:
+                if (ledger := self._owner.ledger) is not None:
+                    key, name = bytes.fromhex(item.key), self._owner.name
+                    await ledger.keep(key, reply, model=name, stage=group.stage)
+                elif entry is None:
+                    self._unclaimed.append(item.key)
+                if (entry := self._waiting(item.key)) is not None:
                     self._collector.settle(entry, reply)
         del self.left[item.key]
-
-    async def _keep(self, key: str, reply: ChatReply, stage: Stage) -> None:
-        ledger = self._owner.ledger
-        if ledger is not None:
-            await ledger.keep(bytes.fromhex(key), reply, model=self._owner.name, stage=stage)
-        elif self._waiting(key) is None:
-            self._unclaimed.append(key)
 
     def _finish(self, status: BatchStatus) -> None:
         for key in self.left:
@@ -603,7 +544,7 @@ class _Batch:
 
     def _waiting(self, key: str) -> _Entry | None:
         entry = self.entries.get(key)
-        return entry if entry is not None and entry.waiting else None
+        return entry if entry and entry.waiting else None
 
     def _not_answered(self, entry: _Entry | None, item: BatchItem) -> None:
         if entry is None:

@@ -77,14 +77,11 @@ class BatchNote(BaseModel):
         """Every key, and the group it is in."""
         return {key: group for group in self.groups for key in group.keys}
 
-    def only(self, keys: Collection[str]) -> BatchNote:
+    def only(self, wanted: Collection[str]) -> BatchNote:
         """The note without the other keys."""
-        wanted = set(keys)
-        groups = (
-            group.model_copy(update={"keys": tuple(key for key in group.keys if key in wanted)})
-            for group in self.groups
-        )
-        return self.model_copy(update={"groups": tuple(group for group in groups if group.keys)})
+        kept = [(group, tuple(key for key in group.keys if key in wanted)) for group in self.groups]
+        groups = tuple(group.model_copy(update={"keys": keys}) for group, keys in kept if keys)
+        return self.model_copy(update={"groups": groups})
 
 
 class BatchNotes:

@@ -10,6 +10,7 @@
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
+from collections import defaultdict
 from collections.abc import AsyncGenerator, AsyncIterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Annotated, Any, Literal, TypeVar
@@ -18,6 +19,7 @@ import orjson
 from pydantic import AwareDatetime, BaseModel, StringConstraints, ValidationError
 
 from mcranker.errors import ModelError, ModelTimeout
+from mcranker.llm.batch.notes import BatchNote
 from mcranker.llm.providers.bodies import MOST_REPLY
 from mcranker.llm.providers.http_errors import (
     Problem,
@@ -43,21 +45,13 @@ Fate = Literal["answered", "failed", "expired", "cancelled"]
 
 @dataclass(frozen=True, slots=True)
 class BatchStatus:
-    """The state of a batch.
-
-    Attributes:
-        ended: nothing will change any more.
-        progress: the provider's word for it and its counts, for the log.
-        results: paths of what there is to read; only when it has ended.
-        unanswered: what became of requests that have no result; only when it has ended.
-        refusal: why the provider did not take the batch; empty if it did.
-    """
+    """The state of a batch; `results` and `unanswered` count once it has ended."""
 
     ended: bool
-    progress: str
-    results: tuple[str, ...] = ()
-    unanswered: Fate = "failed"
-    refusal: str = ""
+    progress: str  # the provider's word for it and its counts, for the log
+    results: tuple[str, ...] = ()  # paths of what there is to read
+    unanswered: Fate = "failed"  # what became of requests that have no result
+    refusal: str = ""  # why the provider did not take the batch; empty if it did
 
 
 @dataclass(frozen=True, slots=True)
@@ -113,8 +107,8 @@ class BatchService(ABC):
         """Create a batch, which will be charged, and return its id."""
 
     @abstractmethod
-    async def find(self, mark: str, since: float) -> str | None:
-        """The id of the batch with a mark, created after `since`; None if there is none."""
+    async def find(self, note: BatchNote) -> str | None:
+        """The id of the batch with a note's mark; None if there is none."""
 
     @abstractmethod
     async def check(self, batch: str) -> BatchStatus:
@@ -165,14 +159,14 @@ class OpenAIBatches(BatchService):
         data = await self.chat.call("post", "batches", content=orjson.dumps(content))
         return self._parsed(_Named, data).id
 
-    async def find(self, mark: str, since: float) -> str | None:
+    async def find(self, note: BatchNote) -> str | None:
         path = "batches?limit=100"
         for _ in range(MOST_PAGES):  # newest first, until they are older than the note
             page = self._parsed(_Page, await self.chat.call("get", path))
             for batch in page.data:
-                if batch.metadata and batch.metadata.get(MARK) == mark:
+                if batch.metadata and batch.metadata.get(MARK) == note.mark:
                     return batch.id
-                if batch.created_at < since - CLOCKS_DIFFER:
+                if batch.created_at < note.created - CLOCKS_DIFFER:
                     return None
             if not page.has_more or not page.data:
                 return None
@@ -181,20 +175,14 @@ class OpenAIBatches(BatchService):
 
     async def check(self, batch: str) -> BatchStatus:
         form = self._parsed(_OpenAIBatch, await self.chat.call("get", f"batches/{batch}"))
-        counts = form.request_counts or _Counts()
+        counts = defaultdict(int, form.request_counts or {})
         files = (form.output_file_id, form.error_file_id)
-        ended: Mapping[str, Fate] = {
-            "completed": "failed",
-            "failed": "failed",
-            "expired": "expired",
-            "cancelled": "cancelled",
-        }
         return BatchStatus(
-            ended=form.status in ended,
-            progress=f"{form.status}, {counts.completed} of {counts.total} answered, "
-            f"{counts.failed} failed",
+            ended=form.status in ("completed", "failed", "expired", "cancelled"),
+            progress=f"{form.status}, {counts['completed']} of {counts['total']} answered, "
+            f"{counts['failed']} failed",
             results=tuple(f"files/{file}/content" for file in files if file),
-            unanswered=ended.get(form.status, "failed"),
+            unanswered=_FATES.get(form.status, "failed"),
             refusal=_reasons(form) if form.status == "failed" else "",
         )
 
@@ -208,9 +196,8 @@ class OpenAIBatches(BatchService):
             status = status if isinstance(status, int) and 400 <= status < 600 else 500
             return BatchItem(key, "failed", problem=problem_in(status, body))
         code = text_in(error, "code") if isinstance(error, dict) else ""
-        fates: Mapping[str, Fate] = {"batch_expired": "expired", "batch_cancelled": "cancelled"}
-        problem = problem_in(500, {"error": error})
-        return BatchItem(key, fates.get(code, "failed"), problem=problem)
+        fate = _FATES.get(code.removeprefix("batch_"), "failed")
+        return BatchItem(key, fate, problem=problem_in(500, {"error": error}))
 
 
 class AnthropicBatches(BatchService):
@@ -229,7 +216,7 @@ class AnthropicBatches(BatchService):
         data = await self.chat.call("post", "v1/messages/batches", content=source)
         return self._parsed(_Named, data).id
 
-    async def find(self, mark: str, since: float) -> str | None:
+    async def find(self, note: BatchNote) -> str | None:
         return None
 
     async def check(self, batch: str) -> BatchStatus:
@@ -250,11 +237,10 @@ class AnthropicBatches(BatchService):
         kind, message, error = text_in(result, "type"), result.get("message"), result.get("error")
         if kind == "succeeded" and isinstance(message, dict):
             return BatchItem(key, "answered", message)
-        fates: Mapping[str, Fate] = {"expired": "expired", "canceled": "cancelled"}
+        if kind in _FATES:
+            return BatchItem(key, _FATES[kind])
         inner = error.get("error") if isinstance(error, dict) else None
         status = _STATUS.get(text_in(inner, "type"), 500) if isinstance(inner, dict) else 500
-        if kind in fates:
-            return BatchItem(key, fates[kind])
         return BatchItem(key, "failed", problem=problem_in(status, error))
 
 
@@ -283,6 +269,11 @@ async def lines_of(pieces: AsyncIterator[bytes], service: Service) -> AsyncGener
         yield whole
 
 
+_FATES: Mapping[str, Fate] = {
+    "expired": "expired",
+    "cancelled": "cancelled",
+    "canceled": "cancelled",
+}
 _STATUS = {
     "invalid_request_error": 400,
     "authentication_error": 401,
@@ -303,30 +294,14 @@ class _Named(BaseModel):
     id: Id
 
 
-class _Counts(BaseModel):
-    completed: int = 0
-    failed: int = 0
-    total: int = 0
-
-
-class _Error(BaseModel):
-    code: str | None = None
-    line: int | None = None
-    message: str | None = None
-
-
-class _Errors(BaseModel):
-    data: list[_Error] | None = None
-
-
 class _OpenAIBatch(_Named):
     status: str
     created_at: float
     metadata: dict[str, str] | None = None
-    request_counts: _Counts | None = None
+    request_counts: dict[str, int] | None = None
     output_file_id: Id | None = None
     error_file_id: Id | None = None
-    errors: _Errors | None = None
+    errors: dict[str, Any] | None = None
 
 
 class _Page(BaseModel):
@@ -343,10 +318,13 @@ class _AnthropicBatch(_Named):
 
 def _reasons(batch: _OpenAIBatch) -> str:
     """Return the first three reasons OpenAI gives for refusing a batch."""
-    errors = (batch.errors and batch.errors.data) or []
-    said = [
-        ("" if error.line is None else f"line {error.line}: ")
-        + (error.message or error.code or "no reason given")
-        for error in errors[:3]
-    ]
-    return "; ".join(said) or "no reason given"
+    listed = (batch.errors or {}).get("data")
+    listed = listed[:3] if isinstance(listed, list) else []
+    errors = [each for each in listed if isinstance(each, dict)]
+    return "; ".join(map(_reason, errors)) or "no reason given"
+
+
+def _reason(error: Mapping[str, Any]) -> str:
+    line = error.get("line")
+    said = text_in(error, "message") or text_in(error, "code") or "no reason given"
+    return f"line {line}: {said}" if type(line) is int else said

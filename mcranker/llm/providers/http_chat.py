@@ -18,32 +18,22 @@ KEEP_ALIVE = 60.0  # seconds; shorter ones cost a new connection, and a TLS hand
 
 @dataclass(frozen=True, slots=True)
 class Exchange:
-    """A kind of call other than a chat.
+    """A kind of call other than a chat, at a path below the base URL.
 
-    Attributes:
-        path: below the base URL.
-        body: the JSON body for a request and the model's name; raises `UnsupportedCapability` for
-            a request that such a call cannot serve.
-        reply: reads the answer, with ``service=`` for messages.
-        explain: a better error for a refusal than `error_for` has, or None.
-        list_as: the name given to a list that is answered in place of an object.
+    `body` makes the JSON for a request and the model's name; it raises `UnsupportedCapability` for
+    a request that such a call cannot serve. `reply` reads the answer, with ``service=`` for
+    messages. `explain` may have a better error for a refusal than `error_for`.
     """
 
     path: str
     body: Callable[[ChatRequest, str], dict[str, Any]]
     reply: Callable[..., ChatReply]
     explain: Callable[[Problem, Service], ModelError | None] = lambda problem, service: None
-    list_as: str = ""
+    list_as: str = ""  # the name given to a list that is answered in place of an object
 
 
 class HttpChat(ABC):
-    """A model at an address.
-
-    Args:
-        model: the model's name as the service knows it.
-        service: where it is, and its name in rankings.
-        capabilities: what it offers, before it has refused anything.
-    """
+    """A model at an address, with what it offers before it has refused anything."""
 
     _path: ClassVar[str] = "chat/completions"
     _questions: Exchange | None = None

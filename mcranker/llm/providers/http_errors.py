@@ -1,17 +1,5 @@
 """Convert HTTP statuses and error bodies to this package's errors.
 
-| status | error | note |
-|---|---|---|
-| below 200 | `ServerFailed` | no final answer |
-| 3xx | `RequestRejected` | no back-end follows one: the prompts would go elsewhere |
-| 401, 403, and 400 about the key | `AuthenticationFailed` | 403 about the text: `ContentRefused` |
-| 404, and 400 with code `model_not_found` | `ModelNotFound` | |
-| 400, 413, 422 and the rest | `RequestRejected` | `ContextTooLong`, `ContentRefused` by the body |
-| 402, and 429 about quota or billing | `AuthenticationFailed` | the account, not the request |
-| 408, 504 | `ModelTimeout` | |
-| 429, 529 | `RateLimited` | with the seconds to wait, if the provider says them |
-| other 5xx | `ServerFailed` | |
-
 Every message is one line: who was asked, what the provider said (shortened, without any
 API key), and what to do next. Of what the provider said, the first `READ_LIMIT` characters count.
 """
@@ -46,8 +34,7 @@ if TYPE_CHECKING:
 MESSAGE_LIMIT = 300
 READ_LIMIT = 2000  # characters of what a provider says that are looked at
 PAGE_LIMIT = 2**16  # bytes of a page in which its text is looked for
-CODE_LIMIT = 200
-MOST_ITEMS = 20  # of a list of problems
+CODE_LIMIT, MOST_ITEMS = 200, 20  # characters of a code, and problems of a list
 LEAVE_OUT = "leave this passage out"
 AGAIN = "try again; if it persists, check the URL"
 LATER = "try again later, or lower the concurrency"
@@ -84,18 +71,14 @@ _TAG = re.compile(r"</?[a-z!][^<>]*>", re.IGNORECASE)
 
 @dataclass(frozen=True, slots=True)
 class Problem:
-    """An error answered instead of a reply.
-
-    `message`, `code` and `param` are the provider's own words, empty where it gives none;
-    `retry_after` is in seconds, None where it gives none; `location` is where it redirects to.
-    """
+    """An error answered instead of a reply, in the provider's own words."""
 
     status: int
     message: str = ""
     code: str = ""
     param: str = ""
-    retry_after: float | None = None
-    location: str = ""
+    retry_after: float | None = None  # seconds, if it gives any
+    location: str = ""  # where it redirects to
 
 
 @dataclass(frozen=True, slots=True)
@@ -342,8 +325,7 @@ def _word(value: Any) -> str:
     if isinstance(value, str):
         return value
     if isinstance(value, dict) and isinstance(value.get("msg"), str):
-        place = value.get("loc")
-        parts = place[:MOST_ITEMS] if isinstance(place, list) else []
+        parts = value["loc"][:MOST_ITEMS] if isinstance(value.get("loc"), list) else []
         path = ".".join(str(part) for part in parts if isinstance(part, str | int))
         return f"{path}: {value['msg']}" if path else str(value["msg"])
     try:

@@ -7,8 +7,7 @@ probability of each label in the answer's log-probabilities.
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, Literal, TypeGuard
+from typing import TYPE_CHECKING, Any, Literal, NamedTuple, TypeGuard
 
 from mcranker.errors import UnsupportedCapability
 from mcranker.llm.chat import Capabilities, ChatReply, ChatRequest, Message
@@ -139,12 +138,8 @@ def label_logprobs(
     with the label that equals the token, or goes to the only label that begins with it, or
     is left out if there are several.
 
-    Args:
-        positions: the ``content`` list of the choice's ``logprobs``, one entry a token.
-        labels: the texts to look for; no two of them equal apart from case.
-
-    Returns:
-        Only labels with some probability; empty if none was listed.
+    `positions` are the ``content`` list of the choice's ``logprobs``, one entry a token; no two
+    `labels` are equal apart from case. Only labels with some probability are returned.
     """
     tokens = [_token(position) for position in positions]
     start = next((i for i, token in enumerate(tokens) if token.text.strip()), None)
@@ -160,8 +155,7 @@ def label_logprobs(
     return {folded[key]: min(0.0, math.log(p)) for key, p in mass.items() if p > 0.0}
 
 
-@dataclass(frozen=True, slots=True)
-class _Token:
+class _Token(NamedTuple):
     """The token that was generated, and the (text, probability) pairs that were listed."""
 
     text: str

@@ -102,11 +102,7 @@ def traits_of(model: str) -> Traits:
 
 
 class ParameterMemory:
-    """Parameters that one model has refused so far.
-
-    Args:
-        model: the model as the user names it, for messages.
-    """
+    """Parameters that one model has refused so far."""
 
     def __init__(self, model: str) -> None:
         self._model = model
@@ -139,14 +135,9 @@ class ParameterMemory:
         return adapted
 
     def learn(self, problem: Problem, sent: Mapping[str, Any]) -> bool:
-        """Take note of a refusal.
+        """Take note of a refusal; True if the request is worth sending again, adapted.
 
-        Args:
-            problem: what the provider answered.
-            sent: the body it answered to, as `adapt` had made it.
-
-        Returns:
-            True if the request is worth sending again, adapted.
+        `sent` is the body that `problem` answers, as `adapt` had made it.
 
         Raises:
             UnsupportedCapability: log-probabilities were refused; nothing can replace them.
@@ -185,8 +176,7 @@ class ParameterMemory:
 
         Raises:
             StatusError: the provider answered with an error that is not such a refusal.
-            UnsupportedCapability: log-probabilities were refused.
-            ModelError: what `send` raises.
+            ModelError: log-probabilities were refused, or `send` failed.
         """
         while True:  # ends: every turn takes away a parameter, a value or a name for good
             sent = self.adapt(body)

@@ -39,23 +39,14 @@ KEY_VARIABLE = "RERANK_API_KEY"
 
 @dataclass(frozen=True, slots=True)
 class RerankForm:
-    """Request and answer format of a kind of service.
+    """Request and answer format of a kind of service."""
 
-    Attributes:
-        texts: the field that holds the passages.
-        names_model: whether a request names the model.
-        logits: whether scores are any numbers, of which the logistic function makes 0 to 1.
-        most: passages of one request.
-        instruction: the field that holds an instruction; empty where there is none.
-        list_as: what the list is called with which it answers; empty where that is an object.
-    """
-
-    texts: str = "documents"
-    names_model: bool = True
-    logits: bool = False
-    most: int = 100
-    list_as: str = ""
-    instruction: str = ""
+    texts: str = "documents"  # the field that holds the passages
+    names_model: bool = True  # in the request
+    logits: bool = False  # scores are any numbers, of which the logistic function makes 0 to 1
+    most: int = 100  # passages of one request
+    list_as: str = ""  # `Exchange.list_as`
+    instruction: str = ""  # the field that holds an instruction; empty where there is none
 
 
 FORMS: Mapping[str, RerankForm] = {
@@ -158,12 +149,8 @@ def rerank_reply(
     A passage that is not in the answer, is there twice, or whose score is no finite number, has no
     value but a problem that says which.
 
-    Args:
-        data: the answer's JSON: ``results`` (or ``data``), a list of objects with the ``index`` of
-            a passage and its ``relevance_score`` (or ``score``).
-        request: what was asked.
-        logits: whether the scores are any numbers, which the logistic function takes to 0 to 1.
-        service: provider details for messages.
+    The answer has ``results`` (or ``data``), a list of objects with the ``index`` of a passage and
+    its ``relevance_score`` (or ``score``).
 
     Raises:
         ServerFailed: there is no such list, it is empty, or an index is not of a passage that was
@@ -206,7 +193,7 @@ def rerank_reply(
 def _asked_about(request: ChatRequest) -> list[str]:
     """Names of the passages that are sent, in the state's order."""
     wanted = {question.passage for question in request.questions}
-    return [] if request.state is None else [e for e in request.state.passages if e in wanted]
+    return [each for each in request.state.passages if each in wanted] if request.state else []
 
 
 def _relevance(scores: Sequence[Any], *, logits: bool, service: Service) -> Answer:

@@ -138,10 +138,7 @@ class SdkChat(HttpChat):
     ) -> dict[str, Any]:
         """Send one HTTP request of up to `TRANSFER_SECONDS`, and return the object in its answer.
 
-        Args:
-            method: of HTTP.
-            path: below the base URL.
-            options: for this method of the library's client.
+        `options` are those of the library's client.
 
         Raises:
             ModelError: the service answers with an error, or not at all.

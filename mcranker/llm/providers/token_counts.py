@@ -1,9 +1,8 @@
 """Token counts of an answer, read the same way from every provider.
 
-A count is a whole number from 0 to `MOST_TOKENS`. Anything else in its place (a
-negative or a huge number, a fraction, a text) counts as 0, and so does a number of cached tokens
-that is above all of the input; a warning says so, once for each model. No count at all, or
-``null``, is 0 without a warning: many servers leave them out.
+A count is a whole number from 0 to `MOST_TOKENS`. Anything else counts as 0, and so do more cached
+tokens than there was input; a warning says so, once for each model. No count at all, or ``null``,
+is 0 without a warning: many servers leave them out.
 """
 
 from __future__ import annotations
@@ -40,11 +39,7 @@ def token_count(value: Any, service: Service) -> int:
 def call_usage(*, tokens: Any, cached: Any, output: Any, service: Service) -> Usage:
     """Return the usage of one call from the counts in its answer; see above.
 
-    Args:
-        tokens: all input.
-        cached: the part of it that came from the provider's prompt cache.
-        output: what the model wrote.
-        service: who answered.
+    `tokens` are all input, `cached` the part of it that came from the provider's prompt cache.
     """
     known = token_count(tokens, service)
     from_cache = token_count(cached, service)

@@ -26,6 +26,7 @@ from mcranker.llm.connect import (
 from mcranker.llm.local.encoder_judge import EncoderJudge
 from mcranker.llm.providers.anthropic_messages import AnthropicMessages
 from mcranker.llm.providers.compatible_http import CompatibleChat
+from mcranker.llm.providers.http_chat import HttpChat
 from mcranker.llm.providers.openai_chat import OpenAIChat
 from mcranker.llm.scripted import ScriptedChat
 from mcranker.serve import Settings, create_app
@@ -66,32 +67,32 @@ def test_a_model_is_itself() -> None:
 def test_a_model_takes_no_address_or_key(options: dict[str, Any]) -> None:
     with pytest.raises(ConfigError, match="not with a ChatModel"):
         connect(ScriptedChat(lambda _: "7"), **options)
-
-
-def test_what_is_no_model() -> None:
     with pytest.raises(ConfigError, match="is a int"):
         connect(7)  # type: ignore[arg-type]  # what a careless caller does
 
 
-def test_openai() -> None:
-    model = connect("openai:gpt-6-luna", api_key="k")
-    assert isinstance(model, OpenAIChat)
-    assert model.name == "openai:gpt-6-luna"
-    assert model.endpoint == "https://api.openai.com/v1"
-
-
-@pytest.mark.parametrize("url", ["https://api.openai.com/v1", "https://eu.api.openai.com/v1/"])
-def test_openai_at_its_own_addresses(url: str) -> None:
-    assert isinstance(connect("openai:m", base_url=url, api_key="k"), OpenAIChat)
-    with pytest.raises(AuthenticationFailed, match="OPENAI_API_KEY"):
-        connect("openai:m", base_url=url)
-
-
-@pytest.mark.parametrize("url", [LOCAL, "https://api.openai.com.example/v1"])
-def test_a_server_that_speaks_openais_protocol_needs_no_key(url: str) -> None:
-    model = connect("openai:qwen/qwen3:8b", base_url=url)
-    assert isinstance(model, CompatibleChat)
-    assert (model.name, model.endpoint) == ("openai:qwen/qwen3:8b", url)
+@pytest.mark.parametrize(
+    ("model", "url", "kind", "endpoint"),
+    [
+        ("openai:gpt-6-luna", None, OpenAIChat, "https://api.openai.com/v1"),
+        ("openai:m", "https://eu.api.openai.com/v1/", OpenAIChat, "https://eu.api.openai.com/v1"),
+        ("openai:qwen/qwen3:8b", LOCAL, CompatibleChat, LOCAL),
+        ("openai:m", "https://api.openai.com.example/v1", CompatibleChat, None),
+        ("anthropic:m", None, AnthropicMessages, "https://api.anthropic.com"),
+        ("anthropic:m", "http://127.0.0.1:8", AnthropicMessages, "http://127.0.0.1:8"),
+    ],
+)
+def test_a_name_and_an_address_make_a_model(
+    model: str, url: str | None, kind: type[HttpChat], endpoint: str | None
+) -> None:
+    made = connect(model, base_url=url, api_key="k")
+    assert isinstance(made, kind)
+    assert (made.name, made.endpoint) == (model, endpoint or url)
+    if kind is CompatibleChat:
+        assert connect(model, base_url=url).name == model  # it needs no key
+    else:
+        with pytest.raises(AuthenticationFailed, match="_API_KEY or pass api_key="):
+            connect(model, base_url=url)
 
 
 def test_the_address_in_the_environment_counts(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -102,21 +103,6 @@ def test_the_address_in_the_environment_counts(monkeypatch: pytest.MonkeyPatch) 
     model = connect("anthropic:m")
     assert isinstance(model, AnthropicMessages)
     assert model.endpoint == "http://127.0.0.1:8"
-
-
-def test_anthropic() -> None:
-    model = connect("anthropic:claude-haiku-5-5", api_key="k", base_url="http://127.0.0.1:8")
-    assert isinstance(model, AnthropicMessages)
-    assert model.name == "anthropic:claude-haiku-5-5"
-    assert model.endpoint == "http://127.0.0.1:8"
-
-
-@pytest.mark.parametrize(
-    ("name", "variable"), [("openai:m", "OPENAI_API_KEY"), ("anthropic:m", "ANTHROPIC_API_KEY")]
-)
-def test_no_key_is_found_out_at_once(name: str, variable: str) -> None:
-    with pytest.raises(AuthenticationFailed, match=f"set {variable} or pass api_key="):
-        connect(name)
 
 
 def test_local(opened: list[str]) -> None:

@@ -228,10 +228,9 @@ def test_any_text_can_be_shown_as_an_address() -> None:
         assert len(shown_url(f"http://{text}")) < 200
 
 
-SECRET_URLS = ["https://me:hunter2@h", "https://h/v1?k=hunter2", "https://h/v1#hunter2"]
-
-
-@pytest.mark.parametrize("url", SECRET_URLS)
+@pytest.mark.parametrize(
+    "url", ["https://me:hunter2@h", "https://h/v1?k=hunter2", "https://h/v1#hunter2"]
+)
 @pytest.mark.parametrize("model", ["openai:m", "anthropic:m"])
 def test_a_refused_address_is_not_shown(
     url: str, model: str, monkeypatch: pytest.MonkeyPatch

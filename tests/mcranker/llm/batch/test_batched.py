@@ -179,7 +179,7 @@ async def test_what_openai_leaves_out_of_an_expired_batch_has_expired(tmp_path: 
 
 
 @both
-async def test_a_batch_that_somebody_cancelled(provider: str, tmp_path: Path) -> None:
+async def test_a_batch_that_was_cancelled_elsewhere(provider: str, tmp_path: Path) -> None:
     outcome = {"openai": "cancelled", "anthropic": "missing"}[provider]
     async with workplace(provider, tmp_path) as place:
         normal = place.server.script

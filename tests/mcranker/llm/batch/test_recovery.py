@@ -73,7 +73,7 @@ async def test_a_run_that_is_started_again_finds_its_batch(
         assert place.notes == []
 
 
-async def test_a_reply_for_nobody_is_read_with_its_labels(tmp_path: Path) -> None:
+async def test_a_reply_without_a_caller_is_read_with_its_labels(tmp_path: Path) -> None:
     content = [position("No", Yes=0.25, No=0.75)]
     requests = [ask("p0"), ask("p1", labels=("Yes", "No"))]
     async with workplace("openai", tmp_path) as place:
@@ -279,7 +279,7 @@ async def test_results_that_break_off_are_read_again(tmp_path: Path) -> None:
         assert len(place.server.jobs) == 1
 
 
-async def test_without_a_ledger_what_nobody_took_can_be_fetched_later(tmp_path: Path) -> None:
+async def test_without_a_ledger_what_no_caller_took_can_be_fetched_later(tmp_path: Path) -> None:
     async with workplace("openai", tmp_path) as place:
         await stopped_run(place, [ask("p"), ask("q")], after=3, ledger=False)
         model = place.model(ledger=False)

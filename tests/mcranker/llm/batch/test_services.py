@@ -20,6 +20,7 @@ from mcranker.errors import (
     RequestRejected,
     ServerFailed,
 )
+from mcranker.llm.batch.notes import BatchGroup, BatchNote
 from mcranker.llm.batch.services import (
     MOST_PAGES,
     AnthropicBatches,
@@ -161,6 +162,11 @@ async def test_what_goes_over_the_wire_to_anthropic() -> None:
         await service.chat.aclose()
 
 
+def note(mark: str, created: float) -> BatchNote:
+    groups = (BatchGroup(stage="score", keys=KEYS),)
+    return BatchNote(model="openai:m", endpoint="e", mark=mark, created=created, groups=groups)
+
+
 async def test_a_batch_is_found_by_its_mark() -> None:
     time = FakeTime()
     async with serve_batches("openai", time=time) as server:
@@ -168,10 +174,10 @@ async def test_a_batch_is_found_by_its_mark() -> None:
         for number in range(9):
             server._new([], {"mcranker_mark": f"{number:032}"} if number % 2 else {})
             time.now += 600
-        assert await service.find(f"{3:032}", time.start + 4 * 600) == "batch_3"
+        assert await service.find(note(f"{3:032}", time.start + 4 * 600)) == "batch_3"
         assert server.count("GET", "/batches") == 3  # pages of two
         # Not there: the search ends with what is too old to be it, an hour allowed for clocks.
-        assert await service.find("f" * 32, time.start + 2 * 3600) is None
+        assert await service.find(note("f" * 32, time.start + 2 * 3600)) is None
         assert server.count("GET", "/batches") == 3 + 2
         await service.chat.aclose()
 
@@ -192,7 +198,7 @@ async def test_a_list_of_batches_without_end(
         page = {"data": [batch], "has_more": True, "last_id": "other"}
         place.server.fail("GET", "/batches", Answer(200, page), times=25)
         with anyio.fail_after(60):
-            assert await place.service().find("0" * 32, place.time.now) is None
+            assert await place.service().find(note("0" * 32, place.time.now)) is None
         assert len(place.server.faults) == 5
 
 

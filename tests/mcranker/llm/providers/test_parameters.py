@@ -7,7 +7,7 @@ import pytest
 from mcranker.errors import UnsupportedCapability
 from mcranker.llm.chat import Capabilities
 from mcranker.llm.providers.http_errors import Problem, StatusError
-from mcranker.llm.providers.parameters import ParameterMemory, refused_parameter
+from mcranker.llm.providers.parameters import ParameterMemory, refused_parameter, traits_of
 
 BODY: dict[str, Any] = {
     "model": "m",
@@ -120,3 +120,38 @@ async def test_asking_ends_even_when_everything_is_refused() -> None:
         await memory.ask(BODY, refuse_one)
     # The limit is tried under two names and is then given up: nothing else is ever dropped.
     assert [list(sent)[2] for sent in sent_bodies] == ["max_completion_tokens", "max_tokens"]
+
+
+@pytest.mark.parametrize(
+    ("model", "reasons", "logprobs", "temperature", "questions"),
+    [
+        ("openai:gpt-4.1-mini", False, True, True, 0),
+        ("openai:gpt-4o", False, True, True, 0),
+        ("openai:gpt-5-chat-latest", False, True, True, 0),
+        ("openai:gpt-5-mini", True, False, True, 0),
+        ("openai:gpt-5.2", True, True, True, 0),
+        ("openai:gpt-5.2-pro", True, False, True, 0),
+        ("openai:gpt-6-luna", True, False, True, 400),
+        ("openai:gpt-6-luna-2026-11-03", True, False, True, 400),
+        ("openai:gpt-6-luna-mini", True, False, True, 0),
+        ("openai:gpt-10", True, False, True, 0),
+        ("openai:o3-mini", True, False, True, 0),
+        ("openai:gpt-oss-120b", False, True, True, 0),
+        ("anthropic:claude-haiku-4-5", False, False, True, 0),
+        ("anthropic:claude-haiku-4-5-20251001", False, False, True, 0),
+        ("anthropic:claude-sonnet-4-6", False, False, True, 0),
+        ("anthropic:claude-opus-4-20250514", False, False, True, 0),
+        ("anthropic:claude-3-haiku-20240307", False, False, True, 0),
+        ("anthropic:claude-opus-4-7", False, False, False, 0),
+        ("anthropic:claude-sonnet-5", False, False, False, 0),
+        ("anthropic:claude-haiku-5-5", False, False, False, 0),
+    ],
+)
+def test_what_is_known_of_a_model_by_its_name(
+    model: str, reasons: bool, logprobs: bool, temperature: bool, questions: int
+) -> None:
+    traits = traits_of(model)
+    offered = traits.capabilities
+    assert (traits.reasons, traits.temperature) == (reasons, temperature)
+    assert (offered.label_logprobs, offered.max_questions) == (logprobs, questions)
+    assert offered.json_schema

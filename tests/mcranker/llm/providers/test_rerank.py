@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 import math
+from dataclasses import replace
 from typing import Any
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from mcranker.errors import (
@@ -23,7 +24,7 @@ from mcranker.llm.providers import rerank
 from mcranker.llm.providers.http_errors import Service
 from mcranker.llm.providers.rerank import rerank_reply
 from tests.support.loopback import Body, clean_environment, serve
-from tests.support.rerank_servers import cohere, jina, tei
+from tests.support.rerank_servers import cohere, jina, llama_cpp, tei
 
 SERVICE = Service("rerank:m", "there", "", "", "", 1.0)
 TEXTS = {"p1": "masks help", "p2": "bread", "p3": "masks"}
@@ -48,6 +49,7 @@ def by_length(query: str, text: str) -> float:
         ("rerank", cohere, "/v1/rerank", "documents", 0),
         ("rerank", jina, "/v1/rerank", "documents", 21),
         ("rerank-tei", tei, "/v1/rerank", "texts", 0),
+        ("rerank-logits", llama_cpp, "/v1/rerank", "documents", 21),
     ],
 )
 async def test_what_goes_over_the_wire_and_comes_back(
@@ -61,7 +63,10 @@ async def test_what_goes_over_the_wire_and_comes_back(
     assert (sent.path, sent.headers["authorization"]) == (path, "Bearer k-secret")
     named = {} if kind == "rerank-tei" else {"model": "m"}
     assert sent.body == {**named, "query": "Hé?", field: list(TEXTS.values())}
-    assert reply.answers == (Answer(0.10), Answer(0.05), Answer(0.05))
+    values = [answer.value for answer in reply.answers or ()]
+    # Of logits, 1 / (1 + e^-0.1) = 0.52498 and 1 / (1 + e^-0.05) = 0.51250
+    expected = [0.52498, 0.5125, 0.5125] if kind == "rerank-logits" else [0.10, 0.05, 0.05]
+    assert values == pytest.approx(expected, abs=1e-5)
     assert (reply.usage.calls, reply.usage.input_tokens) == (1, tokens)
     assert model.name == f"{kind}:m"
 
@@ -175,7 +180,6 @@ ITEMS = st.fixed_dictionaries(
 )
 
 
-@settings(max_examples=2000)
 @given(st.lists(ITEMS | st.none() | st.integers(), max_size=5), st.booleans())
 def test_whatever_comes_no_score_is_shifted_or_invented(results: list[Any], logits: bool) -> None:
     try:
@@ -190,7 +194,7 @@ def test_whatever_comes_no_score_is_shifted_or_invented(results: list[Any], logi
             (item,) = own
             score = item.get("relevance_score", item.get("score"))
             expected = 1 / (1 + math.exp(-max(score, -700))) if logits else min(max(score, 0), 1)
-            assert answer.value == pytest.approx(expected, abs=1e-300)
+            assert answer.value == pytest.approx(expected, rel=1e-9, abs=1e-300)
 
 
 def question(**fields: Any) -> ChatRequest:
@@ -242,8 +246,18 @@ def test_names_and_addresses(monkeypatch: pytest.MonkeyPatch) -> None:
             connect(f"{kind}:m")
         chat = connect(f"{kind}:org/m", base_url="http://localhost:1/v1/")
         assert chat.name == f"{kind}:org/m"
-        assert chat.capabilities.max_questions == form.most
+        assert chat.capabilities.max_questions == form.most == (32 if "tei" in kind else 100)
         assert getattr(chat, "endpoint", "") == "http://localhost:1/v1"
     monkeypatch.setenv("RERANK_API_KEY", "two words")
     with pytest.raises(AuthenticationFailed, match="set RERANK_API_KEY"):
         connect("rerank:m", base_url="http://localhost:1")
+
+
+def test_an_instruction_is_sent_where_the_protocol_has_one() -> None:
+    asked = question(judge=Judge("", criteria=(("Prefer reviews.", "", 100.0),)))
+    body = rerank.rerank_body(asked, "m", rerank.FORMS["rerank"], "rerank:m")
+    assert body["instruction"] == "Prefer reviews."
+    assert "instruction" not in rerank.rerank_body(REQUEST, "m", rerank.FORMS["rerank"], "rerank:m")
+    for kind, request in (("rerank-logits", asked), ("rerank", replace(asked, state=None))):
+        with pytest.raises(UnsupportedCapability):
+            rerank.rerank_body(request, "m", rerank.FORMS[kind], f"{kind}:m")

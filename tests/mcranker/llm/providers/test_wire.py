@@ -10,6 +10,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import replace
 from typing import Any
 
+import aiohttp
 import anyio
 import pytest
 
@@ -341,9 +342,8 @@ LOCATIONS = {
 }
 
 
-@pytest.mark.parametrize("name", ["compatible", "openai"])
-async def test_a_redirect_to_anywhere(name: str) -> None:
-    async with serve_raw(sends()) as server, asking(name, server.root) as call:
+async def test_a_redirect_to_anywhere() -> None:
+    async with serve_raw(sends()) as server, asking("compatible", server.root) as call:
         for location, said in LOCATIONS.items():
             head = b"HTTP/1.1 307 x\r\nLocation: %s\r\nContent-Length: 0\r\n\r\n"
             server.script = sends(head % location)
@@ -393,6 +393,8 @@ async def _by_path(asked: Asked, wire: Wire) -> None:
 @three
 async def test_no_body_fills_the_memory(name: str) -> None:
     """Seven bodies of 512 MiB or 2 GiB each; 8 MiB are read of a reply, at most."""
+    if name == "compatible" and int(aiohttp.__version__.split(".")[1]) < 14:
+        pytest.skip("older versions of aiohttp unpack all that they have received at once")
     async with serve_raw(_by_path) as server:
         command = [sys.executable, "-m", "tests.support.wire", name, server.root, *FAULTS]
         with anyio.fail_after(120):
