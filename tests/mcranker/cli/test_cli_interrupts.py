@@ -9,15 +9,12 @@ import threading
 import time
 from collections.abc import Callable
 from pathlib import Path
-from typing import Any, NoReturn
+from typing import NoReturn
 
 import anyio
 import pytest
 
-from beir_eval.cli.group import cli as beir_eval
 from mcranker import ChatRequest
-from mcranker.cli import cli as mcranker
-from mcranker.cli.personas.group import cli as personas
 from mcranker.cli.signals import Interrupts, run
 from mcranker.runtime.bridge import interruptible
 from tests.support.cli_support import Connected, answer, invoke, scripted
@@ -112,47 +109,6 @@ def test_what_is_done_before_and_after_is_named(
     done = invoke("rank", "q", *args, "--quiet")
     assert (done.exit_code, done.stderr) == (129, f"mcranker: stopped by SIGHUP {said}\n")
     assert {each.name for each in Path.cwd().iterdir()} <= {"cache"}
-
-
-@pytest.mark.parametrize(
-    ("command", "where", "args", "said"),
-    [
-        (
-            beir_eval,
-            "beir_eval.cli.evaluate.read_trec",
-            ["evaluate", "r", "--qrels", "q"],
-            "beir-eval evaluate",
-        ),
-        (
-            beir_eval,
-            "beir_eval.cli.report.find_runs",
-            ["report", "r"],
-            "beir-eval report",
-        ),
-        (personas, "personas.library.members", ["list"], "personas list"),
-        (
-            mcranker,
-            "mcranker.llm.ledger.upkeep.stats",
-            ["ledger", "stats", "--ledger", "q"],
-            "mcranker ledger",
-        ),
-    ],
-)
-def test_other_verbs_are_named(
-    model: Connected,
-    monkeypatch: pytest.MonkeyPatch,
-    command: Any,
-    where: str,
-    args: list[str],
-    said: str,
-) -> None:
-    from click.testing import CliRunner
-
-    Path("q").write_text("q1 0 d1 1\n")
-    monkeypatch.setattr(where, interrupting(signal.SIGTERM))
-    done = CliRunner().invoke(command, args)
-    program = said.split()[0]
-    assert (done.exit_code, done.stderr) == (143, f"{program}: stopped by SIGTERM in '{said}'\n")
 
 
 def test_with_json_there_is_an_envelope(model: Connected) -> None:
