@@ -12,10 +12,10 @@ from rich.table import Column, Table
 from rich.text import Text
 
 from beir_eval.cli.flags import count_flag
+from beir_eval.data.first_stage import retrieve
 from beir_eval.data.load import load
 from beir_eval.measures.metrics import Evaluation, evaluate
 from beir_eval.measures.significance import compare_runs
-from beir_eval.retrieval.first_stage import retrieve
 from mcranker import MCRanker, Passage, Query, RankingDone
 from mcranker.cli.failures import DONE, MISSING_SCORES
 from mcranker.cli.fetching import fetch_models

@@ -19,9 +19,9 @@ from beir_eval.cli.flags import (
     measures_flag,
     no_cache_flag,
 )
+from beir_eval.data.first_stage import FirstStage, find
 from beir_eval.data.load import load
 from beir_eval.measures.metrics import evaluate, measure_names
-from beir_eval.retrieval.first_stage import FirstStage, find
 from mcranker.cli.files import Writes
 from mcranker.cli.invocation import Invocation
 from mcranker.cli.verb import Verb, flag, output_flag, present, quiet_flag

@@ -13,11 +13,11 @@ from annotated_types import Interval
 from pydantic import AllowInfNan
 
 from beir_eval.cli.flags import measures_flag, no_cache_flag
+from beir_eval.data.first_stage import FirstStage
 from beir_eval.experiment.run import Experiment, Plan
 from beir_eval.experiment.suite import DatasetSpec, RankerSpec, Suite, load_suite
 from beir_eval.experiment.suite_form import folder_name
 from beir_eval.measures.metrics import measure_names
-from beir_eval.retrieval.first_stage import FirstStage
 from mcranker.cli.number_types import WholeNumber
 from mcranker.cli.options import Given, given_options, option_flags
 from mcranker.cli.verb import flag, output_flag, quiet_flag

@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 from click.testing import CliRunner, Result
 
-from beir_eval import DatasetError, ExtraMissing, MeasureError, load, read_trec, retrieve
+from beir_eval import DatasetError, MeasureError, load, read_trec, retrieve
 from beir_eval.cli.retrieve import command
 
 
@@ -142,5 +142,5 @@ def test_pyserini_is_named_when_it_is_missing(monkeypatch: pytest.MonkeyPatch) -
 
     result = run("mini", "--out", "a.trec", "--engine", "pyserini")
 
-    assert isinstance(result.exception, ExtraMissing)
-    assert 'pip install "mcranker[pyserini]"' in str(result.exception)
+    assert isinstance(result.exception, ConfigError)
+    assert "pip install 'mcranker[pyserini]'" in str(result.exception)

@@ -13,8 +13,10 @@ from typing import NoReturn
 
 import anyio
 import pytest
+from click.testing import CliRunner
 
 from mcranker import ChatRequest
+from mcranker.cli.personas.group import cli as personas
 from mcranker.cli.signals import Interrupts, run
 from mcranker.runtime.bridge import interruptible
 from tests.support.cli_support import Connected, answer, invoke, scripted
@@ -109,6 +111,13 @@ def test_what_is_done_before_and_after_is_named(
     done = invoke("rank", "q", *args, "--quiet")
     assert (done.exit_code, done.stderr) == (129, f"mcranker: stopped by SIGHUP {said}\n")
     assert {each.name for each in Path.cwd().iterdir()} <= {"cache"}
+
+
+def test_other_verbs_are_named(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("personas.library.members", interrupting(signal.SIGTERM))
+    done = CliRunner().invoke(personas, ["list"])
+    said = "personas: stopped by SIGTERM in 'personas list'\n"
+    assert (done.exit_code, done.stderr) == (143, said)
 
 
 def test_with_json_there_is_an_envelope(model: Connected) -> None:

@@ -69,7 +69,7 @@ def environment(**more: str) -> dict[str, str]:
         if not name.startswith(hidden) and not name.lower().endswith("_proxy")
     }
     # The user's ledger may know an earlier server at the same port.
-    fixed = {"MCRANKER_LEDGER": "none", "MCRANKER_BACKOFF": "0"}
+    fixed = {"MCRANKER_LEDGER": "none"}
     return kept | fixed | {"TERM": "xterm-256color", "PYTHONIOENCODING": "utf-8"} | more
 
 
