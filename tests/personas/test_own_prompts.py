@@ -6,8 +6,6 @@ import re
 from pathlib import Path
 
 import pytest
-from hypothesis import given
-from hypothesis import strategies as st
 
 from personas import PromptError, PromptSet
 from personas.format import with_article
@@ -124,18 +122,6 @@ def test_without_a_token_a_passage_cannot_pass_for_the_prompt(text: str, tmp_pat
     assert ">>>" not in shown
     assert "<|im" not in shown
     assert shown.startswith("Soup")
-
-
-@given(
-    st.lists(
-        st.sampled_from(["Masks", "filter", "N95", "well.", "3", "<", "4", "[1]", "a_b", "(x)"])
-    )
-)
-def test_without_a_token_other_passages_stay_word_for_word(words: list[str]) -> None:
-    least = {prompt: _least(prompt) for prompt in PROMPTS}
-    prompts = PromptSet("own", {**least, "passage": "{{text}}"}, source="own")
-    text = "\n".join(words)
-    assert prompts.passage(text, query="q") == text
 
 
 def _least(prompt: str) -> str:

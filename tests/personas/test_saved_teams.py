@@ -69,13 +69,6 @@ def test_a_ranking_whose_team_cannot_be_used(
     assert str(path) in str(caught.value)
 
 
-def test_a_broken_line(tmp_path: Path) -> None:
-    path = written(tmp_path / "saved.jsonl", ranking())
-    path.write_text(f"{path.read_text()}{{broken\n", encoding="utf-8")
-    with pytest.raises(SchemaError, match=r"saved\.jsonl:2: not JSON"):
-        load(Team, path)
-
-
 def test_a_team_that_speaks_of_hits_is_a_team(tmp_path: Path) -> None:
     path = tmp_path / "team.json"
     team = NURSES.model_copy(update={"description": 'looks for "hits" and "version"'})

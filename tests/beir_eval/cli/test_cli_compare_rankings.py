@@ -160,22 +160,6 @@ def test_judged_queries_come_first_by_what_they_lost(tmp_path: Path) -> None:
     assert "nDCG@10 falls: 0.877 before, 0.710 after (−0.167)" in page  # noqa: RUF001
 
 
-def test_folders_of_rankings(tmp_path: Path) -> None:
-    folders = []
-    for name, make in (("one", before), ("two", after)):
-        folder = tmp_path / name
-        folder.mkdir()
-        for query_id in ("q1", "q2"):
-            written(folder / f"{query_id}.json", make(query_id))
-        (folder / ".hidden.json").write_text("nothing", encoding="utf-8")
-        (folder / "notes.txt").write_text("nothing", encoding="utf-8")
-        folders.append(folder)
-    assert [row["moved"] for row in as_json(*folders)["queries"]] == [2, 2]
-    html = tmp_path / "moved.html"
-    assert compare(*folders, "--html", html).exit_code == 0
-    assert "2 queries" in Page(html.read_text(encoding="utf-8")).text
-
-
 def test_run_folders(tmp_path: Path) -> None:
     one, two = write_both(tmp_path / "tiny")
     found = as_json(one, two)

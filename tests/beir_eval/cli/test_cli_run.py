@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-from collections import Counter
 from pathlib import Path
 from typing import Any
 
@@ -175,25 +174,6 @@ def test_missing_scores(model: Connected, suite: Path, tmp_path: Path) -> None:
     found = find_runs([tmp_path / "runs"])[0].data().first_stage()
     times = sum(doc_id == "d8" for ranked in found.values() for doc_id, _ in ranked)
     assert f"beir-eval: warning: {times} scores missing; the report says why" in result.stderr
-
-
-def test_missing_comparisons(model: Connected, suite: Path, tmp_path: Path) -> None:
-    """Of each query's comparisons the second fails."""
-    asked: Counter[str] = Counter()
-
-    def answer(request: ChatRequest) -> str:
-        asked[request.tag.query_id] += 1
-        return "?" if asked[request.tag.query_id] == 2 else "A"
-
-    model.answer = answer
-    suite.write_text(
-        suite.read_text().partition("[[rankers]]")[0]
-        + '[[rankers]]\nlabel = "sets"\nranker = "setwise"\nrepair_attempts = 0\n'
-    )
-    result = invoke(suite, "--no-cache", "-o", "concurrency=1")
-    assert result.exit_code == 3, result.output
-    said = f"{len(GRADES)} comparisons missing; the report says why"
-    assert f"beir-eval: warning: {said}" in result.stderr
 
 
 def test_failed_queries(model: Connected, suite: Path) -> None:

@@ -8,8 +8,6 @@ from pathlib import Path
 
 import pytest
 from click.testing import CliRunner
-from hypothesis import given
-from hypothesis import strategies as st
 
 from mcranker.cli import cli
 from mcranker.cli.files import output
@@ -34,16 +32,6 @@ from tests.support.inspection_report import ranked
 from tests.support.plugins import OTHERS
 
 PROJECT = Path(__file__).parents[3]
-
-
-@given(st.text())
-def test_plain_text_is_harmless_and_keeps_what_is(text: str) -> None:
-    shown = plain(text)
-    assert shown.replace("\u200c", "").replace("\u200d", "").isprintable() or any(
-        not char.isprintable() and char in text for char in shown
-    )
-    assert not any(ord(char) < 32 or 0x7F <= ord(char) < 0xA0 for char in shown)
-    assert "\n" not in one_line(text)
 
 
 def test_plain_text() -> None:

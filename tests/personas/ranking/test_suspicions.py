@@ -7,7 +7,6 @@ something else.
 
 from __future__ import annotations
 
-import json
 import os
 import random
 from collections.abc import Callable
@@ -153,24 +152,3 @@ def test_keywords_in_a_row_and_a_text_of_keywords() -> None:
     twelve = " bread ".join(str(number) for number in range(13))
     assert signs("bread", twelve + " x" * 15) == {"keywords"}
     assert signs("bread", twelve + " x" * 16) == set()
-
-
-@pytest.mark.skipif(
-    not SCIFACT.is_dir(), reason="MCRANKER_SCIFACT does not name a folder with SciFact"
-)
-def test_few_passages_of_a_collection_that_was_not_attacked_are_flagged() -> None:
-    def read(name: str) -> list[dict[str, str]]:
-        lines = (SCIFACT / name).read_text(encoding="utf-8").splitlines()
-        return [json.loads(line) for line in lines]
-
-    queries = {each["_id"]: each["text"] for each in read("queries.jsonl")}
-    texts = {each["_id"]: (each["title"], each["text"]) for each in read("corpus.jsonl")}
-    assert len(texts) > 5000
-    # Each passage with a claim that it was judged for, or with any.
-    claims = random.Random(0).choices(sorted(queries), k=len(texts))
-    pairs = dict(zip(texts, claims, strict=True))
-    for name in ("train", "test"):
-        lines = (SCIFACT / "qrels" / f"{name}.tsv").read_text(encoding="utf-8").splitlines()
-        pairs |= {line.split("\t")[1]: line.split("\t")[0] for line in lines[1:]}
-    flagged = [each for each, claim in pairs.items() if signs(queries[claim], *texts[each][::-1])]
-    assert len(flagged) <= 0.005 * len(pairs), flagged

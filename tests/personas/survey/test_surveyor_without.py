@@ -1,26 +1,11 @@
-"""nDCG@10 without a persona, against the ranker's own arithmetic and ir-measures."""
+"""nDCG@10 without a persona, by hand."""
 
 from __future__ import annotations
 
 import math
-import random
-from collections.abc import Sequence
-from dataclasses import dataclass
-from typing import Any, get_args
 
-import numpy as np
 import pytest
 
-from beir_eval import evaluate
-from personas.ensembles import (
-    MissingPolicy,
-    RankTies,
-    descending,
-    fill_missing,
-    interpolate,
-    reciprocal_rank,
-    score_sum,
-)
 from personas.schema import Member, Persona
 from personas.survey.model import PersonaFigures, Survey, Without
 from tests.support.surveyor_support import about, hit, inspect, judge, survey_of
@@ -28,133 +13,9 @@ from tests.support.surveyor_support import about, hit, inspect, judge, survey_of
 SECOND = 1 / math.log2(3)
 """The discount of rank 2; that of rank 1 is 1, of rank 3 1/2."""
 
-RECRUITS = {"Ann", "Ben", "Cleo"}
-
-
-@dataclass(frozen=True, slots=True)
-class Drawn:
-    """A judged query: scores of the first passages of its first stage, the rest not judged."""
-
-    names: tuple[str, ...]
-    scores: list[list[float]]
-    passages: int
-    grades: dict[str, int]
-    ensemble: str
-    policy: MissingPolicy
-    first_stage_weight: float
-    rank_ties: RankTies
-
-    def order(self, columns: Sequence[int]) -> list[int]:
-        """First-stage ranks, best first, if only these personas had judged."""
-        matrix = np.array(self.scores, dtype=np.float64)[:, list(columns)]
-        filled = fill_missing(matrix, self.policy, constant=3.0)
-        scored = ~np.isnan(matrix).all(axis=1) | (self.policy == "constant")
-        totals = np.full(len(matrix), np.nan)
-        totals[scored] = (
-            reciprocal_rank(filled[scored], self.rank_ties)
-            if self.ensemble == "reciprocal_rank"
-            else score_sum(filled[scored])
-        )
-        if self.first_stage_weight:
-            given = -np.flatnonzero(scored).astype(np.float64)
-            totals[scored] = interpolate(totals[scored], given, self.first_stage_weight)
-        judged = [int(place) + 1 for place in descending(totals)]
-        return judged + list(range(len(judged) + 1, self.passages + 1))
-
-    def ndcg(self, left_out: str | None = None) -> float:
-        """nDCG@10 by ir-measures, with one persona left out."""
-        columns = [place for place, name in enumerate(self.names) if name != left_out]
-        run = {"q": [(f"d{first}", 0.0) for first in self.order(columns)]}
-        return evaluate(run, {"q": self.grades}).per_query["nDCG@10"]["q"]
-
-    def hits(self) -> list[dict[str, Any]]:
-        """As the ranking would be stored."""
-        hits = []
-        for rank, first in enumerate(self.order(range(len(self.names))), start=1):
-            judged = first <= len(self.scores)
-            scores = self.scores[first - 1] if judged else [math.nan] * len(self.names)
-            known = [None if math.isnan(score) else score for score in scores]
-            named = dict(zip(self.names, known, strict=True))
-            hits.append(
-                hit(rank, first, named, score=1.0 if judged else None, first_stage_score=-first)
-            )
-        return hits
-
-
-def drawn(draws: random.Random) -> Drawn:
-    names = tuple(draws.sample(("Ann", "Ben", "Cleo", "Dora"), draws.randint(2, 4)))
-    judged = draws.randint(3, 25)
-    passages = judged + draws.choice((0, 0, 20))
-    grid = draws.choice(([0, 1, 2, 3], [number / 10 for number in range(100)]))
-    scores = [[draws.choice((*grid, math.nan)) for _ in names] for _ in range(judged)]
-    known = [f"d{number}" for number in range(1, passages + 1)] + ["e1", "e2"]
-    return Drawn(
-        names=names,
-        scores=scores,
-        passages=passages,
-        grades={doc_id: draws.choice((0, 1, 2)) for doc_id in draws.sample(known, 5)},
-        ensemble=draws.choice(("sum", "reciprocal_rank")),
-        policy=draws.choice(get_args(MissingPolicy)),
-        first_stage_weight=draws.choice((0.0, 0.0, 0.25)),
-        rank_ties=draws.choice(get_args(RankTies)),
-    )
-
-
-def taken(queries: Sequence[Drawn]) -> Survey:
-    return survey_of(
-        *(
-            inspect(
-                query.hits(),
-                [judge(name, "recruited" if name in RECRUITS else "human") for name in query.names],
-                grades=query.grades,
-                ensemble=query.ensemble,
-                missing_policy=query.policy,
-                missing_constant=3.0,
-                first_stage_weight=query.first_stage_weight,
-                rank_ties=query.rank_ties,
-            )
-            for query in queries
-        )
-    )
-
 
 def by_name(survey: Survey) -> dict[str, PersonaFigures]:
     return {persona.name: persona for persona in survey.personas}
-
-
-def test_they_are_those_of_the_ranker_and_of_ir_measures() -> None:
-    draws = random.Random(8)
-    queries = [drawn(draws) for _ in range(300)]
-    survey = taken(queries)
-    changed = 0
-    for query, row in zip(queries, survey.queries, strict=True):
-        assert row.ndcg == pytest.approx(query.ndcg(), abs=1e-12)
-    for name, persona in by_name(survey).items():
-        own = [query for query in queries if name in query.names]
-        with_all = sum(query.ndcg() for query in own) / len(own)
-        without = sum(query.ndcg(name) for query in own) / len(own)
-        assert persona.without == Without(len(own), about(with_all), about(without), exact=True)
-        changed += any(query.ndcg(name) != query.ndcg() for query in own)
-    assert changed == len(survey.personas) == 4
-    # Each recruit of each query once.
-    cases = [(query, name) for query in queries for name in query.names if name in RECRUITS]
-    assert survey.recruits == Without(
-        queries=sum(not RECRUITS.isdisjoint(query.names) for query in queries),
-        with_all=about(sum(query.ndcg() for query, _ in cases) / len(cases)),
-        without=about(sum(query.ndcg(name) for query, name in cases) / len(cases)),
-        exact=True,
-    )
-    assert len(cases) > survey.recruits.queries
-
-
-def test_a_query_alone_is_told_exactly() -> None:
-    draws = random.Random(9)
-    for _ in range(100):
-        query = drawn(draws)
-        personas = by_name(taken([query]))
-        for name in query.names:
-            expected = Without(1, about(query.ndcg()), about(query.ndcg(name)), exact=True)
-            assert personas[name].without == expected
 
 
 def test_reciprocal_ranks_by_hand() -> None:
