@@ -28,7 +28,7 @@ from personas.io.lines import STDIN
 from personas.io.rankings import SUFFIXES
 from personas.report.compare.page import render_comparison
 from personas.report.compare.text import as_dict, as_markdown, show_comparison
-from personas.report.site import Made
+from personas.report.site import ReportFooter
 
 if TYPE_CHECKING:
     from rich.console import Console
@@ -53,7 +53,7 @@ def _compare(ctx: click.Context) -> int:
         before=names[0],
         after=names[1],
         dates=(_written(sources[0]), _written(sources[1])),
-        made=Made(__version__, today(), command_line(ctx)),
+        footer=ReportFooter(__version__, today(), command_line(ctx)),
     )
     write_whole(given["html"], page)
     say(f"the page is {given['html']}")

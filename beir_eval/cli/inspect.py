@@ -25,7 +25,7 @@ from personas.io.rankings import read_rankings
 from personas.ranking.record import RankingRecord
 from personas.report import render_inspection
 from personas.report.query.as_json import inspection_dict
-from personas.report.site import Made
+from personas.report.site import ReportFooter
 from personas.report.terminal.screen import NOTE, Column, Screen, clipped
 from personas.report.terminal.terminal import find_hit, show_inspection
 
@@ -50,8 +50,8 @@ def _inspect(ctx: click.Context) -> int:
         queries = [asdict(row) for row in chosen]
         return present(ctx, lambda console: _show_list(console, chosen), queries=queries)
     if html is not None:
-        made = Made(__version__, today(), command_line(ctx))
-        page = render_inspection(chosen, grades=chosen.grades, other=chosen.other, made=made)
+        footer = ReportFooter(__version__, today(), command_line(ctx))
+        page = render_inspection(chosen, grades=chosen.grades, other=chosen.other, footer=footer)
         write_whole(html, page)
         return DONE
     hits = chosen.hits if passage is None else (find_hit(chosen, passage),)

@@ -106,9 +106,9 @@ def _rendered(ctx: click.Context, report: Report, form: str, figures: Mapping[st
         return render_json(report, per_query=ctx.params["per_query"])
     from beir_eval.report.html import render_html
     from mcranker import __version__
-    from personas.report.site import Made
+    from personas.report.site import ReportFooter
 
-    return render_html(report, made=Made(__version__, today(), command_line(ctx)))
+    return render_html(report, footer=ReportFooter(__version__, today(), command_line(ctx)))
 
 
 command = Verb(

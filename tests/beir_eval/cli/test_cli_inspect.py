@@ -298,7 +298,7 @@ def test_a_run_folder_at_a_terminal(
     assert DIRECT in text
 
 
-def test_direct_is_compared_with_nobody(runs: Path) -> None:
+def test_direct_is_not_compared(runs: Path) -> None:
     found = as_json(folder_of(runs, "scifact", DIRECT), "--query", "1")["inspection"]
     assert found["other"] is None
 
