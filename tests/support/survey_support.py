@@ -21,8 +21,6 @@ from personas.survey.model import (
     Without,
 )
 
-__all__ = ["HOSTILE", "empty_survey", "make_survey"]
-
 HOSTILE = (
     "<script>alert(1)</script>",
     "</style></script></title></bdi></table><img src=x onerror=alert(1)>",
