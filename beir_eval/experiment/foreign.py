@@ -68,7 +68,7 @@ class ForeignRun:
         Raises:
             RunError: the file cannot be read, or has none of the queries.
         """
-        from beir_eval.retrieval.first_stage import absent_documents
+        from beir_eval.data.first_stage import absent_documents
 
         path = Path(named.replace(DATASET, dataset.name)).expanduser()
         listed, queries = read_trec(path, needed=True), dataset.queries

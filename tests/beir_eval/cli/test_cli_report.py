@@ -39,12 +39,6 @@ def test_format_chooses_what_goes_to_standard_output(runs: Path) -> None:
     assert invoke(runs, "--format", "latex").stdout.startswith("% Needs: ")
 
 
-def test_unknown_format_is_bad_usage(runs: Path) -> None:
-    result = invoke(runs, "--format", "pdf")
-    assert result.exit_code == 2
-    assert "'md', 'html', 'latex', 'json'" in result.stderr
-
-
 @pytest.mark.parametrize(
     ("name", "start"),
     [("r.md", "# Evaluation"), ("r.tex", "% Needs"), ("r.JSON", "{\n"), ("r.html", "<!")],
@@ -79,12 +73,6 @@ def test_folder_gets_all_forms_and_the_figures(runs: Path, tmp_path: Path) -> No
     before = {path.name: path.read_bytes() for path in out.iterdir()}
     assert invoke(runs, "--out", out, "--quiet").stderr == ""
     assert {path.name: path.read_bytes() for path in out.iterdir()} == before
-
-
-def test_folder_gets_the_form_asked_for(runs: Path, tmp_path: Path) -> None:
-    assert invoke(runs, "--out", tmp_path / "out", "--format", "json").exit_code == 0
-    names = sorted(path.name for path in (tmp_path / "out").iterdir())
-    assert names == ["report.json"]
 
 
 def test_a_file_in_the_folders_place_is_bad_usage(runs: Path, tmp_path: Path) -> None:
