@@ -35,7 +35,7 @@ if TYPE_CHECKING:
         SettingError,
         SuiteError,
     )
-    from beir_eval.experiment.run import CellResult, Experiment, Plan, Watch, run_suite
+    from beir_eval.experiment.run import CellResult, Experiment, ExperimentListener, Plan, run_suite
     from beir_eval.experiment.run_folder import DataFolder, RunFolder, find_runs
     from beir_eval.experiment.suite import (
         DatasetSpec,
@@ -68,7 +68,7 @@ _EXPORTS = {
     "beir_eval.data.load": "load",
     "beir_eval.errors": "BeirEvalError DatasetError ExtraMissing MeasureError RunFolderError "
     "SettingError SuiteError",
-    "beir_eval.experiment.run": "CellResult Experiment Plan Watch run_suite",
+    "beir_eval.experiment.run": "CellResult Experiment Plan ExperimentListener run_suite",
     "beir_eval.experiment.run_folder": "DataFolder RunFolder find_runs",
     "beir_eval.experiment.suite": "DatasetSpec RankerSpec Suite load_suite shipped_suites",
     "beir_eval.measures.fusion": "fuse",
@@ -101,6 +101,7 @@ __all__ = [
     "Document",
     "Evaluation",
     "Experiment",
+    "ExperimentListener",
     "ExtraMissing",
     "FirstStage",
     "Interval",
@@ -115,7 +116,6 @@ __all__ = [
     "SettingError",
     "Suite",
     "SuiteError",
-    "Watch",
     "build_report",
     "compare_runs",
     "confidence_intervals",

@@ -25,7 +25,8 @@ ROOT = Path(__file__).parents[1]
 # The maker of run folders is shared with the tests.
 sys.path.insert(0, str(ROOT))
 
-from tests.support.run_folders import PAPER_QUERIES, make_run_folders  # noqa: E402
+from tests.support.run_folder_files import PAPER_QUERIES  # noqa: E402
+from tests.support.run_folders import make_run_folders  # noqa: E402
 
 Result = TypeVar("Result")
 

@@ -37,9 +37,9 @@ class ComparedRankings(RankingComparison):
         from mcranker import __version__
         from personas.io.atomic import write_whole
         from personas.report.compare.page import render_comparison
-        from personas.report.site import Made
+        from personas.report.site import ReportFooter
 
-        write_whole(path, render_comparison(self, made=Made(__version__)))
+        write_whole(path, render_comparison(self, footer=ReportFooter(__version__)))
 
     def show(self, top: int = 10, *, file: TextIO | None = None) -> None:
         """Print the comparison for a terminal.

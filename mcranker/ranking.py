@@ -218,9 +218,11 @@ class Ranking(RankingRecord):
         from mcranker import __version__
         from personas.io.atomic import write_whole
         from personas.report import render_inspection
-        from personas.report.site import Made
+        from personas.report.site import ReportFooter
 
-        page = render_inspection(self, grades=checked_grades(grades), made=Made(__version__))
+        page = render_inspection(
+            self, grades=checked_grades(grades), footer=ReportFooter(__version__)
+        )
         write_whole(path, page)
 
     def show(

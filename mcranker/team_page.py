@@ -72,7 +72,7 @@ def render_team_page(
     `source` is what the team was read from, `date` and `command` what the last line says.
     """
     from mcranker import __version__
-    from personas.report.site import Made
+    from personas.report.site import ReportFooter
     from personas.report.team_page import render_team
 
     costs, why_not = None, ""
@@ -81,8 +81,10 @@ def render_team_page(
     except UnsupportedCapability as error:
         why_not = str(error)
     notes = [f"{note[0].upper()}{note[1:]}." for _, note in weight_notes(source)] if source else ()
-    made = Made(__version__, date, command)
-    return render_team(team, costs=costs, no_costs=why_not, notes=notes, source=source, made=made)
+    footer = ReportFooter(__version__, date, command)
+    return render_team(
+        team, costs=costs, no_costs=why_not, notes=notes, source=source, footer=footer
+    )
 
 
 def team_costs(

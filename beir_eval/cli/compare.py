@@ -49,7 +49,7 @@ def _compare(ctx: click.Context) -> int:
         before=names[0],
         after=names[1],
         dates=(_written(sources[0]), _written(sources[1])),
-        made=footer(ctx),
+        footer=footer(ctx),
     )
     write_whole(given["html"], page)
     say(f"the page is {given['html']}")

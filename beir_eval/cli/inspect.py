@@ -49,8 +49,8 @@ def _inspect(ctx: click.Context) -> int:
         queries = [asdict(row) for row in chosen]
         return present(ctx, lambda console: _show_list(console, chosen), queries=queries)
     if html is not None:
-        made = footer(ctx)
-        page = render_inspection(chosen, grades=chosen.grades, other=chosen.other, made=made)
+        last = footer(ctx)
+        page = render_inspection(chosen, grades=chosen.grades, other=chosen.other, footer=last)
         write_whole(html, page)
         return DONE
     hits = chosen.hits if passage is None else (find_hit(chosen, passage),)

@@ -102,7 +102,7 @@ def _rendered(ctx: click.Context, report: Report, form: str, figures: Mapping[st
         return render_json(report, per_query=ctx.params["per_query"])
     from beir_eval.report.html import render_html
 
-    return render_html(report, made=footer(ctx))
+    return render_html(report, footer=footer(ctx))
 
 
 command = Verb(

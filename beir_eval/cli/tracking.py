@@ -7,7 +7,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
-from beir_eval.experiment.run import Watch
+from beir_eval.experiment.run import ExperimentListener
 from beir_eval.report.numbers import measure_text
 from mcranker import events
 from mcranker.cli.invocation import Invocation, say
@@ -73,7 +73,7 @@ class CellTracker(Tracker):
         self.done = self._finished + int(under_way)
 
 
-class Display(Watch):
+class Display(ExperimentListener):
     """Shows the cell in progress, and a line for each one that is done, on standard error.
 
     Args:

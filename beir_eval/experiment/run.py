@@ -134,7 +134,7 @@ class CellResult:
         return self.unsupported or isinstance(self.stopped, ReplyError | RequestRejected)
 
 
-class Watch:
+class ExperimentListener:
     """Observer of an experiment; override the methods, which do nothing."""
 
     def dataset_begins(self, spec: DatasetSpec) -> None:
@@ -243,7 +243,7 @@ class Experiment:
             path = folder / folder_name(spec.label)
             yield RunJob(path, _with_dataset(spec, prepared), prepared, self.plan.measures)
 
-    async def run(self, watch: Watch | None = None) -> AsyncIterator[CellResult]:
+    async def run(self, listener: ExperimentListener | None = None) -> AsyncIterator[CellResult]:
         """Run every cell that is not finished, one after the other.
 
         Yields:
@@ -258,13 +258,13 @@ class Experiment:
         """
         from mcranker.errors import UnsupportedCapability
 
-        watch = watch or Watch()
+        listener = listener or ExperimentListener()
         options = self.plan.options
         limits = ("max_calls", "max_cost")
         left = {name: options[name] for name in limits if options.get(name) is not None}
         place = 0
         for number, dataset in enumerate(self.datasets, start=1):
-            watch.dataset_begins(dataset)
+            listener.dataset_begins(dataset)
             with interruptible():
                 prepared = self.prepared(dataset)
                 data = keep_data(prepared, self._folder(prepared), self.plan.measures)
@@ -274,18 +274,18 @@ class Experiment:
             for cell in self.cells(prepared):
                 place += 1
                 ahead -= cell.scores_ahead
-                watch.cell_begins(cell, place, len(self), ahead)
+                listener.cell_begins(cell, place, len(self), ahead)
                 with locked(cell.path):
                     try:
                         if cell.spec.run:
                             result = _keep_foreign(cell, first_stage)
                         else:
-                            result = await _run_cell(cell, first_stage, left, watch)
+                            result = await _run_cell(cell, first_stage, left, listener)
                     except UnsupportedCapability as failure:
                         if cell.spec.note is None:  # in a suite, it is a result
                             raise
                         result = CellResult.of(cell, first_stage, stopped=failure)
-                watch.cell_ends(result)
+                listener.cell_ends(result)
                 yield result
                 if result.stopped is not None and not result.of_this_cell:
                     return
@@ -372,14 +372,14 @@ def _keep_foreign(cell: RunJob, first_stage: Metrics) -> CellResult:
 
 
 async def _run_cell(
-    cell: RunJob, first_stage: Metrics, left: dict[str, Any], watch: Watch
+    cell: RunJob, first_stage: Metrics, left: dict[str, Any], listener: ExperimentListener
 ) -> CellResult:
     """Rank what is open; `left` is the budget of all cells, and what is spent is taken off it."""
     from mcranker.errors import BudgetExceeded, ModelError
     from mcranker.rankers import FATAL_ERRORS
 
     async def emit(event: Event) -> None:
-        watch.event(event)
+        listener.event(event)
 
     paid: list[tuple[int, float | None]] = []
     reused = 0
@@ -394,7 +394,7 @@ async def _run_cell(
             stream = ranker.arank_many(cell.prepared.work(cell.open_queries), emit=emit)
             async with stream:
                 async for ranked in stream:
-                    watch.query_done(ranked)
+                    listener.query_done(ranked)
                     if ranked.ranking is not None and not ranked.ranking.failure:
                         cell.keep(ranked.ranking)
                         paid.append((ranked.ranking.usage.calls, ranked.ranking.cost))

@@ -40,7 +40,7 @@ from beir_eval.persona_report.sources import Source, find_sources
 from mcranker import __version__
 from personas.io.atomic import replacing_folder
 from personas.report.dataset.pages import RunEntry, render_runs, survey_pages
-from personas.report.site import OVERVIEW, Made, query_page
+from personas.report.site import OVERVIEW, ReportFooter, query_page
 from personas.survey.model import Difference, Survey
 
 Progress: TypeAlias = Callable[[int, int], None]
@@ -143,7 +143,9 @@ def write_persona_report(
         replacing_folder(out) as folder,
         tempfile.TemporaryDirectory(prefix="persona-report-") as scratch,
     ):
-        work = _Work(sources, left_out, folder, Path(scratch), Made(__version__, date, command))
+        work = _Work(
+            sources, left_out, folder, Path(scratch), ReportFooter(__version__, date, command)
+        )
         work.do(processes, progress or (lambda done, total: None))
         (folder / MARKER).write_text(json.dumps({"version": 1, "runs": len(sources)}) + "\n")
         _check_place(out)  # another program may have written there meanwhile
@@ -162,7 +164,7 @@ class _Work:
     left_out: Sequence[str]
     folder: Path
     scratch: Path
-    made: Made
+    footer: ReportFooter
     entries: list[RunEntry] = field(default_factory=list)
     pages: int = 0
 
@@ -192,7 +194,7 @@ class _Work:
                     indexes[passages] = self.scratch / f"passages-{len(indexes)}"
                     index_passages(passages, indexes[passages])
                 begun[number] = RunReport(
-                    source, ranked[number], folder, indexes[passages], self.made
+                    source, ranked[number], folder, indexes[passages], self.footer
                 )
                 yield from begun[number].chunks(number)
 
@@ -209,7 +211,9 @@ class _Work:
                 if not report.left:
                     self._finish(begun.pop(number), tested[number])
         if len(self.sources) > 1:
-            self._write(self.folder / OVERVIEW, render_runs(self.entries, self.left_out, self.made))
+            self._write(
+                self.folder / OVERVIEW, render_runs(self.entries, self.left_out, self.footer)
+            )
 
     def _finish(self, run: RunReport, tested: tuple[Difference, ...]) -> None:
         """Write the pages about all queries of a run."""
@@ -218,7 +222,7 @@ class _Work:
             orjson.dumps(survey, option=orjson.OPT_INDENT_2 | orjson.OPT_NON_STR_KEYS) + b"\n"
         )
         runs = f"../{OVERVIEW}" if len(self.sources) > 1 else ""
-        for name, page in survey_pages(survey, runs=runs, figures=FIGURES, made=self.made):
+        for name, page in survey_pages(survey, runs=runs, figures=FIGURES, footer=self.footer):
             self._write(folder / name, page)
         entry = RunEntry(
             (folder / OVERVIEW).relative_to(self.folder).as_posix(),

@@ -16,7 +16,7 @@ from personas.ensembles import highest_score
 from personas.io.lines import Line, place_of, read_records, record
 from personas.ranking.record import OtherRanking
 from personas.report.query.inspection_page import inspection_pages
-from personas.report.site import Made, PageContext, query_page
+from personas.report.site import PageContext, ReportFooter, query_page
 from personas.survey.query import QueryFindings
 
 PASSAGES = "passages.jsonl"
@@ -31,7 +31,7 @@ class RunPlan:
     folder: Path  # of its pages
     queries: int  # number of those with a page
     index: Path  # of the file of texts, by `index_passages`
-    made: Made  # what the last line of each page says
+    footer: ReportFooter  # what the last line of each page says
 
 
 @dataclass(frozen=True, slots=True)
@@ -85,7 +85,7 @@ def write_pages(chunk: Chunk) -> tuple[int, int, list[QueryFindings]]:
                         f"{place_of(path, query.offset)} ranks; bring back the whole folder"
                     ) from None
             ranking = ranking.with_texts(known).beside(grades=query.grades, other=other)
-            around = PageContext(source.title, query.place, run.queries, run.made)
+            around = PageContext(source.title, query.place, run.queries, run.footer)
             for part, page in enumerate(inspection_pages(ranking, around), start=1):
                 name = run.folder / query_page(query.place, part)
                 name.write_text(page, encoding="utf-8", newline="")

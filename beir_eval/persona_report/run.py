@@ -12,7 +12,7 @@ from beir_eval.persona_report.pages import Chunk, QueryPlan, RunPlan
 from beir_eval.persona_report.sources import Source
 from beir_eval.report.warnings import conditions, program_note
 from personas.report.formats import value
-from personas.report.site import Made
+from personas.report.site import ReportFooter
 from personas.survey.model import Difference, QueryFigures, Survey
 from personas.survey.query import MOST_NAME, MOST_TEXT, QueryFindings, cut
 from personas.survey.surveyor import Surveyor
@@ -38,7 +38,7 @@ class RunReport:
     """
 
     def __init__(
-        self, source: Source, ranked: Ranked, folder: Path, index: Path, made: Made
+        self, source: Source, ranked: Ranked, folder: Path, index: Path, footer: ReportFooter
     ) -> None:
         """Read the queries and judgements of a run, whose pages go to `folder`."""
         self._ranked, self.surveyor = ranked, Surveyor()
@@ -53,7 +53,7 @@ class RunReport:
         self._others: Mapping[str, int] = {}
         if source.other is not None:
             self._others = index_rankings(source.other.path / RANKINGS, finished=True).offsets
-        self.plan = RunPlan(source, folder, len(self._queries), index, made)
+        self.plan = RunPlan(source, folder, len(self._queries), index, footer)
 
     def chunks(self, number: int) -> Iterator[Chunk]:
         """All queries with a page, 16 at a time; one empty chunk if there is none."""

@@ -15,7 +15,7 @@ from beir_eval.experiment.run_folder import DATA_FOLDER, DataFolder, RunFolder, 
 from mcranker.paths import is_folder
 from personas.ensembles import highest_score
 
-NOBODY = "none"
+NO_OTHER = "none"
 """Compare with no other run."""
 
 
@@ -41,7 +41,7 @@ def find_sources(
 
     Args:
         paths: run folders, or folders that hold some.
-        against: label or folder of the run to compare with instead, or `NOBODY`. By another model
+        against: label or folder of the run to compare with instead, or `NO_OTHER`. By another model
             it is shown, and not tested.
 
     Returns:
@@ -94,7 +94,7 @@ def _others(
     against: str | None,
 ) -> list[RunFolder | None]:
     """For each run, the one to compare it with."""
-    if against == NOBODY:
+    if against == NO_OTHER:
         return [None] * len(reported)
     if against is None:
         return [_usual(run, _candidates(run, given)) if run in teams else None for run in reported]
@@ -116,7 +116,7 @@ def _others(
         known = ", ".join(map(repr, labels)) or "no other run"
         raise RunFolderError(
             f"no run {against!r} over the same data as {reported[0].path}; there is "
-            f"{known}; give a label or a folder, or {NOBODY!r}"
+            f"{known}; give a label or a folder, or {NO_OTHER!r}"
         )
     for run in chosen:
         if run is not None:

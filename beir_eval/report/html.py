@@ -21,7 +21,7 @@ from beir_eval.report.tables import figure_table, section_tables
 from beir_eval.report.warnings import paper_note, warnings
 from personas.report import formats
 from personas.report.page import asset, environment, policy
-from personas.report.site import NOBODY, Made
+from personas.report.site import NO_FOOTER, ReportFooter
 
 if TYPE_CHECKING:
     from jinja2 import Environment
@@ -29,7 +29,7 @@ if TYPE_CHECKING:
 _CHART = 400.0
 
 
-def render_html(report: Report, *, made: Made = NOBODY) -> str:
+def render_html(report: Report, *, footer: ReportFooter = NO_FOOTER) -> str:
     """Return the whole report as one HTML page. The same report gives the same page.
 
     Tables scroll within the page where they are wide; with scripts on, they sort by column. The
@@ -37,7 +37,7 @@ def render_html(report: Report, *, made: Made = NOBODY) -> str:
 
     Args:
         report: its content.
-        made: version, date and command for the last line.
+        footer: version, date and command for the last line.
     """
     columns = [
         (section, place) for section in report.sections for place in range(len(section.columns))
@@ -66,7 +66,7 @@ def render_html(report: Report, *, made: Made = NOBODY) -> str:
             by_lot=any(section.by_lot(place) for section, place in columns),
             verdict=warnings(report),
             download=Markup(f"data:application/json;base64,{data}"),  # noqa: S704
-            made=made,
+            footer=footer,
         )
     )
     return formats.printable(page)

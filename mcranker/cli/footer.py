@@ -11,15 +11,15 @@ import click
 from click.core import ParameterSource
 
 from mcranker import __version__
-from personas.report.site import Made
+from personas.report.site import ReportFooter
 
 _OF_NO_PAGE = frozenset({"output", "processes", "quiet"})
 """Options that do not change a page."""
 
 
-def footer(ctx: click.Context) -> Made:
+def footer(ctx: click.Context) -> ReportFooter:
     """The last line of a page that this command makes; raises what `today` does."""
-    return Made(__version__, today(), command_line(ctx))
+    return ReportFooter(__version__, today(), command_line(ctx))
 
 
 def today() -> str:

@@ -49,7 +49,7 @@ from personas import library
 from personas.format import counted
 from personas.ranking.types import Passage, Query
 from personas.report import render_inspection
-from personas.report.site import Made
+from personas.report.site import ReportFooter
 from personas.sanitize import plain
 
 logger = safe_logger("mcranker.serve")
@@ -375,7 +375,7 @@ class _Service:
     async def _explain(self, call: _Call) -> Response:
         ranking = self._kept.get(call.request.path_params["id"], call.holder)
         page = await anyio.to_thread.run_sync(
-            lambda: render_inspection(public_form(ranking), made=Made(__version__))
+            lambda: render_inspection(public_form(ranking), footer=ReportFooter(__version__))
         )
         return HTMLResponse(page, headers=_HEADERS)
 

@@ -20,7 +20,7 @@ PAGE_BYTES = 1_000_000
 
 
 @dataclass(frozen=True, slots=True)
-class Made:
+class ReportFooter:
     """Version, date and command of a report, for its last line; empty ones are left out."""
 
     version: str = ""
@@ -28,7 +28,7 @@ class Made:
     command: str = ""
 
 
-NOBODY = Made()
+NO_FOOTER = ReportFooter()
 
 
 @dataclass(frozen=True, slots=True)
@@ -38,7 +38,7 @@ class PageContext:
     title: str  # of the report, for the link back
     place: int  # of the query, from 1; names its pages
     queries: int
-    made: Made = NOBODY
+    footer: ReportFooter = NO_FOOTER
 
 
 def numbered(name: str, part: int) -> str:

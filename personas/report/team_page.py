@@ -11,7 +11,7 @@ from personas.files import dumps
 from personas.format import counted
 from personas.provenance import HANDS, Hand, provenance, weights_count, written
 from personas.report.page import render_page
-from personas.report.site import NOBODY, Made
+from personas.report.site import NO_FOOTER, ReportFooter
 from personas.schema import Member, Team
 
 _MEMBERS = 100
@@ -70,7 +70,7 @@ def render_team(
     no_costs: str = "",
     notes: Sequence[str] = (),
     source: str = "",
-    made: Made = NOBODY,
+    footer: ReportFooter = NO_FOOTER,
 ) -> str:
     """The team as one HTML page that needs nothing else: who, why, by what, and at what cost.
 
@@ -82,7 +82,7 @@ def render_team(
         no_costs: why that is not known.
         notes: what else must be known before it is signed off; a sentence each.
         source: where the team is from, such as its file.
-        made: what the last line of the page says.
+        footer: what the last line of the page says.
     """
     small = len(team.model_dump_json()) <= _LARGEST_FILE  # the YAML of a large one takes long
     return render_page(
@@ -100,7 +100,7 @@ def render_team(
         longest=2 * _LARGEST_FILE,
         digest=team_digest(team),
         bounds=_BOUNDS,
-        made=made,
+        footer=footer,
     )
 
 

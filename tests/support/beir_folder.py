@@ -9,8 +9,6 @@ from pathlib import Path
 from mcranker import ChatRequest, ScriptedChat
 from tests.support.scripted import RECRUITS, RUBRIC
 
-__all__ = ["GRADES", "QUERIES", "judging", "knowing", "write_folder"]
-
 WORDS = ("mask", "virus", "nurse", "filter", "cloth", "valve", "trial", "air")
 QUERIES = {
     "q1": "mask virus",

@@ -7,8 +7,6 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 if TYPE_CHECKING:
     from playwright.sync_api import Page
 
-__all__ = ["Reading", "open_all", "readings", "sticking_out"]
-
 _READ = """() => {
   const parse = (text) => {
     const found = text.match(/^rgba?\\((\\d+), (\\d+), (\\d+)(?:, ([\\d.]+))?\\)$/);

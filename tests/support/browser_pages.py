@@ -32,18 +32,6 @@ from tests.support.inspection_report import infested
 from tests.support.persona_reports import DIRECT, TEAM, runs
 from tests.support.scripted import scripted
 
-__all__ = [
-    "GRADES",
-    "OTHER",
-    "inspection",
-    "stored",
-    "write_compared",
-    "write_long_query",
-    "write_query",
-    "write_report",
-    "write_survey",
-]
-
 PASSAGES, DEPTH = 12, 10
 GRADES = {"d1": 0, "d3": 2, "d4": 1, "d9": 0, "d12": 1, "elsewhere": 1}
 OTHER = OtherRanking(

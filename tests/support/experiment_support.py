@@ -11,8 +11,6 @@ from beir_eval.experiment.suite import DatasetSpec, RankerSpec, Suite
 from mcranker import ChatRequest, ScriptedChat
 from tests.support.beir_folder import judging
 
-__all__ = ["MEASURE", "RANKERS", "constant", "plan", "suite"]
-
 MEASURE = "nDCG@10"
 RANKERS: dict[str, tuple[str, dict[str, Any]]] = {
     "DIRECT": ("direct", {}),

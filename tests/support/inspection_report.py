@@ -9,8 +9,6 @@ from typing import Any
 from mcranker import MCRanker, Ranking, ScriptedChat
 from mcranker.llm.chat import ChatRequest
 
-__all__ = ["DOCS", "Page", "answers", "data_of", "infested", "ranked"]
-
 VOID = {"meta", "input", "rect", "line", "link", "img", "br", "hr", "path", "circle"}
 
 

@@ -15,21 +15,6 @@ from beir_eval.files import write_form
 from personas.report.site import PAGE_BYTES
 from tests.support.run_folders import folder_of, make_run_folders, no_suite
 
-__all__ = [
-    "DIRECT",
-    "TEAM",
-    "broken_links",
-    "change_lines",
-    "change_manifest",
-    "content",
-    "links",
-    "metrics_of",
-    "rename_ids",
-    "runs",
-    "team_of",
-    "unfinish",
-]
-
 DIRECT, TEAM = "DIRECT(0,10)", "MC: 2 recruits"
 MEASURE = "nDCG@10"
 NAMES = re.compile(

@@ -18,8 +18,6 @@ from beir_eval.measures.significance import Comparison, Interval
 from beir_eval.report.model import Column, Report, Row, Section, TableCell
 from beir_eval.report.numbers import mark
 
-__all__ = ["Page", "cell", "column", "report", "row", "section"]
-
 VOID = {"meta", "link", "img", "br", "hr", "input"}
 
 

@@ -42,8 +42,6 @@ from mcranker.trec import read_trec, write_trec
 from personas.io.atomic import write_whole
 from tests.support.scripted import RECRUITS, RUBRIC
 
-__all__ = ["MEASURE", "PAPER_QUERIES", "Plan", "write_data", "write_run"]
-
 MEASURE = "nDCG@10"
 PAPER_QUERIES = {
     "trec-covid": 50,

@@ -14,19 +14,7 @@ from beir_eval.experiment.run_folder import (
     TieBounds,
 )
 from beir_eval.files import write_form
-from tests.support.run_folder_files import MEASURE, PAPER_QUERIES, Plan, write_data, write_run
-
-__all__ = [
-    "PAPER_QUERIES",
-    "SuiteOf",
-    "fig2",
-    "fig4",
-    "folder_of",
-    "make_run_folders",
-    "no_suite",
-    "set_values",
-    "table1",
-]
+from tests.support.run_folder_files import MEASURE, Plan, write_data, write_run
 
 SuiteOf = Callable[[int, str], SuiteNote | None]
 """The note of the ranker in that place, with that label."""

@@ -14,8 +14,6 @@ from personas.survey.model import CASE_KINDS, Case, QueryFigures, Survey
 from personas.survey.query import Judge, LeftOut, QueryFindings
 from personas.survey.surveyor import Surveyor
 
-__all__ = ["HOSTILE", "empty_survey", "make_survey"]
-
 HOSTILE = (
     "<script>alert(1)</script>",
     "</style></script></title></bdi></table><img src=x onerror=alert(1)>",

@@ -23,7 +23,7 @@ from personas.report.diff_lines import DiffLine, diff_lines
 from personas.report.formats import judgement
 from personas.report.markup import iso
 from personas.report.page import render_page
-from personas.report.site import NOBODY, Made
+from personas.report.site import NO_FOOTER, ReportFooter
 
 DETAILED = 150
 """Passages that are explained on a page, shared among its queries."""
@@ -63,7 +63,7 @@ def render_comparison(
     before: str = "before",
     after: str = "after",
     dates: tuple[str, str] = ("", ""),
-    made: Made = NOBODY,
+    footer: ReportFooter = NO_FOOTER,
 ) -> str:
     """The comparison as one HTML page that needs nothing else.
 
@@ -74,7 +74,7 @@ def render_comparison(
         before: name of the first ranking, such as its file.
         after: name of the second.
         dates: when each was saved, such as ``"2026-03-31"``; empty if not known.
-        made: what the last line of the page says.
+        footer: what the last line of the page says.
     """
     runs = found if isinstance(found, ComparedRuns) else None
     comparisons = [found] if isinstance(found, RankingComparison) else found.comparisons
@@ -98,7 +98,7 @@ def render_comparison(
         dates=dates,
         first=FIRST,
         bounds=_BOUNDS,
-        made=made,
+        footer=footer,
         summary=lambda each: [_markup(sentence) for sentence in summary(each)],
         reason=lambda each: _markup(reason(each)),
         label_of=label_of,

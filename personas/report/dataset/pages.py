@@ -20,7 +20,7 @@ from personas.report.dataset.tables import (
 )
 from personas.report.formats import judgement
 from personas.report.page import render_page
-from personas.report.site import NOBODY, Made
+from personas.report.site import NO_FOOTER, ReportFooter
 from personas.sanitize import plain
 from personas.survey.model import CASE_KINDS, Case, CaseKind, Survey
 
@@ -47,7 +47,7 @@ class CasePage(NamedTuple):
 
 
 def survey_pages(
-    survey: Survey, *, runs: str = "", figures: str = "", made: Made = NOBODY
+    survey: Survey, *, runs: str = "", figures: str = "", footer: ReportFooter = NO_FOOTER
 ) -> Iterator[tuple[str, str]]:
     """(name, HTML) of every page, the overview first.
 
@@ -60,7 +60,7 @@ def survey_pages(
         survey: to show.
         runs: page of the list of several reports, for a link to it; empty for none.
         figures: the file beside them that holds the survey as JSON; empty for none.
-        made: the pages' last line.
+        footer: the pages' last line.
     """
     survey = replace(
         survey,
@@ -85,7 +85,7 @@ def survey_pages(
         "survey": survey,
         "site": ((runs, "All runs"), *places) if runs else places,
         "teamless": teamless,
-        "made": made,
+        "footer": footer,
         "texts": {query.place: query.query for query in survey.queries},
         "query_page": site.query_page,
         "persona_page": persona_page,
@@ -188,7 +188,7 @@ class RunEntry:
 
 
 def render_runs(
-    entries: Sequence[RunEntry], left_out: Sequence[str] = (), made: Made = NOBODY
+    entries: Sequence[RunEntry], left_out: Sequence[str] = (), footer: ReportFooter = NO_FOOTER
 ) -> str:
     """The list of runs; those over the same data are together, in the order given."""
 
@@ -209,5 +209,5 @@ def render_runs(
         runs=len(entries),
         judges=[plain(each) for each in judges],
         left_out=left_out,
-        made=made,
+        footer=footer,
     )

@@ -23,13 +23,13 @@ from personas.report.query.passages import MISSING, SKIPPED, PassageFormat
 from personas.report.query.warnings import judgements, warnings
 from personas.report.sections import added_sections
 from personas.report.site import (
-    NOBODY,
+    NO_FOOTER,
     OVERVIEW,
     PERSONAS,
     QUERIES,
-    Made,
     Page,
     PageContext,
+    ReportFooter,
     pages_of,
     query_page,
 )
@@ -109,7 +109,7 @@ def render_inspection(
     *,
     grades: Mapping[str, int] | None = None,
     other: OtherRanking | None = None,
-    made: Made = NOBODY,
+    footer: ReportFooter = NO_FOOTER,
 ) -> str:
     """The inspection report of one ranked query: one HTML page that needs nothing else.
 
@@ -122,13 +122,13 @@ def render_inspection(
         grades: document id -> judgement for this query, above 0 for relevant; without, the
             page says nothing of judgements.
         other: another ranker's places of the passages.
-        made: what the last line of the page says.
+        footer: what the last line of the page says.
 
     Raises:
         SchemaError: `data` is something else.
     """
     record = RankingRecord.of(data).beside(grades=grades, other=other)
-    return _render(record, pages_of([""], [len(record.hits)]), made=made)[0]
+    return _render(record, pages_of([""], [len(record.hits)]), footer=footer)[0]
 
 
 def inspection_pages(record: RankingRecord, around: PageContext) -> list[str]:
@@ -149,7 +149,7 @@ def _render(
     inspection: RankingRecord,
     parts: Sequence[Page],
     around: PageContext | None = None,
-    made: Made = NOBODY,
+    footer: ReportFooter = NO_FOOTER,
 ) -> list[str]:
     """The pages, one for each of `parts`; without `around` it is a page by itself."""
     form = PassageFormat(inspection)
@@ -159,7 +159,7 @@ def _render(
     values: dict[str, Any] = {
         "inspection": inspection,
         "around": around,
-        "made": around.made if around else made,
+        "footer": around.footer if around else footer,
         "judges": "judges" if inspection.members else "personas",
         "judge": "judge" if inspection.members else "persona",
         "links": _links(around) if around else {},

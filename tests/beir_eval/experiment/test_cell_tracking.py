@@ -9,7 +9,7 @@ import pytest
 
 from beir_eval.cli.tracking import CellTracker, Display
 from beir_eval.experiment.cell import RunJob, judges
-from beir_eval.experiment.run import Experiment, Watch
+from beir_eval.experiment.run import Experiment, ExperimentListener
 from beir_eval.experiment.suite import DatasetSpec, RankerSpec
 from mcranker import PassageScored, RankingStarted
 from mcranker.cli.invocation import Invocation
@@ -50,7 +50,7 @@ def test_how_many_judge_a_passage(ranker: str, options: dict[str, Any], number: 
     assert judges(RankerSpec("", ranker, options, None)) == number
 
 
-class Beginnings(Watch):
+class Beginnings(ExperimentListener):
     """Keeps what is told when a cell begins."""
 
     def __init__(self) -> None:

@@ -61,7 +61,7 @@ def ran(home: Path, **options: object) -> list[CellResult]:
     return run_suite(suite, plan(home / "runs", knowing(), **options))
 
 
-def test_a_row_of_a_suite_is_measured_and_nobody_is_asked(home: Path) -> None:
+def test_a_row_of_a_suite_is_measured_without_calls(home: Path) -> None:
     direct, theirs = ran(home)
     assert direct.calls > 0
     assert (theirs.calls, theirs.reused, theirs.cost, theirs.label) == (0, 0, None, "theirs")
@@ -163,7 +163,7 @@ def test_documents_outside_the_corpus_are_a_warning(home: Path) -> None:
         (b"other Q0 d1 1 2.0 t\n", ": none of the 4 queries of notes is in this run, which begin"),
     ],
 )
-def test_a_file_that_is_no_run_stops_before_anybody_is_asked(
+def test_a_file_that_is_no_run_stops_before_a_model_is_asked(
     home: Path, content: bytes, message: str
 ) -> None:
     (home / "theirs-notes.trec").write_bytes(content)
@@ -308,7 +308,7 @@ def scifact(folder: Path) -> None:
             path.write_text(json.dumps({**manifest, "paper": "scifact"}))
 
 
-def test_rows_of_the_paper_stand_beside_and_are_compared_with_nobody(home: Path) -> None:
+def test_rows_of_the_paper_stand_beside_and_are_not_compared(home: Path) -> None:
     with_paper(home)
     scifact(home / "runs")
     report = build_report(find_runs([home / "runs"]), baseline="DIRECT(0,10)")

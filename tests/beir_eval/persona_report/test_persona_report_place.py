@@ -163,7 +163,7 @@ def test_results_come_in_order_and_few_jobs_wait(processes: int) -> None:
     assert results == [2 * number for number in range(20)]
 
 
-def test_a_worker_that_ends_is_told() -> None:
+def test_a_worker_that_ends_is_an_error() -> None:
     with (
         pytest.raises(BeirEvalError, match="one of 2 worker processes ended before its work"),
         closing(build.in_order(end, iter(range(3)), 2)) as found,

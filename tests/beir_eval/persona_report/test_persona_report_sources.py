@@ -83,7 +83,7 @@ def test_a_damaged_run_beside_is_passed_over(tmp_path: Path) -> None:
         found(made)
 
 
-def test_against_nobody_known(tmp_path: Path) -> None:
+def test_against_an_unknown_run(tmp_path: Path) -> None:
     made = runs(tmp_path)
     other = runs(tmp_path / "other", datasets=("news",))
     for name in ("nobody", str(other / "news" / "MC_2_recruits"), str(team_of(made))):

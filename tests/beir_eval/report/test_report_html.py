@@ -18,7 +18,7 @@ from beir_eval.report.model import Figure, Point, Section
 from beir_eval.report.numbers import BOUNDS_SIGN, MISSING_SIGN, NOTHING
 from beir_eval.report.warnings import warnings
 from personas.report.query.warnings import ORDER
-from personas.report.site import Made
+from personas.report.site import ReportFooter
 from tests.support.report_support import Page, cell, column, report, row, section
 
 ROOT = Path(__file__).parents[3]
@@ -102,7 +102,9 @@ def test_the_page_opens_with_the_judge_and_then_the_worst_news() -> None:
         "MC: 2 recruits is better than DIRECT on SciFact: 0.712, +0.212 "
         "(95% interval \N{MINUS SIGN}0.010 to +0.040, corrected p 0.030)."
     ) in sentences
-    page = render_html(report(usual()), made=Made("1.2", "2026-03-31", "beir-eval report runs"))
+    page = render_html(
+        report(usual()), footer=ReportFooter("1.2", "2026-03-31", "beir-eval report runs")
+    )
     assert page.index('class="verdict"') < page.index("<main>")
     assert "MCRanker 1.2: <code><bdi>beir-eval report runs</bdi></code>" in page
 

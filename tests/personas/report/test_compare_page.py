@@ -10,7 +10,7 @@ from personas.ranking.comparison import ComparedRuns, QueryRow, RankingCompariso
 from personas.report.compare.page import render_comparison
 from personas.report.compare.sentences import reason, score_pair, summary
 from personas.report.diff_lines import diff_lines
-from personas.report.site import Made
+from personas.report.site import ReportFooter
 from tests.personas.ranking.test_comparison import CHANGED, member, team
 from tests.personas.ranking.test_inspection import FOUR, hit, stored
 from tests.support.inspection_report import Page, infested
@@ -30,7 +30,10 @@ def said(found: RankingComparison) -> list[str]:
 def page_of(found: RankingComparison) -> Page:
     return Page(
         render_comparison(
-            found, before="m1.json", after="m2.json", made=Made("1.0", "2026-03-31", "compare")
+            found,
+            before="m1.json",
+            after="m2.json",
+            footer=ReportFooter("1.0", "2026-03-31", "compare"),
         )
     )
 

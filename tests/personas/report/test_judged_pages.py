@@ -169,7 +169,7 @@ def test_a_persona_without_a_score_has_raised_nothing() -> None:
     assert effect.startswith("gave no score")
 
 
-def test_a_passage_that_nobody_moved_keeps_its_rank() -> None:
+def test_a_passage_that_no_persona_moved_keeps_its_rank() -> None:
     page = seen(with_scores([[9, 9], [1, 1]]))
     assert page.text.count("Removing any one persona would not change its rank.") == 2
     assert not [found for tag, found in page.tags if tag == "small"]

@@ -18,7 +18,7 @@ from personas.files import loads
 from personas.provenance import sealed
 from personas.report import render_inspection
 from personas.report.page import render_page
-from personas.report.site import Made
+from personas.report.site import ReportFooter
 from personas.schema import Member, Team
 from tests.support.inspection_report import DOCS, Page, answers, data_of, ranked
 
@@ -199,11 +199,11 @@ def test_a_ranking_without_a_team() -> None:
 
 
 def test_a_ranking_writes_its_page(tmp_path: Path) -> None:
-    ranking, made = ranked(), Made(__version__)
+    ranking, footer = ranked(), ReportFooter(__version__)
     for grades in (None, {"a": 2}):
         ranking.to_html(tmp_path / "why.html", grades=grades)
         written = (tmp_path / "why.html").read_bytes().decode()
-        assert written == render_inspection(ranking.to_dict(), grades=grades, made=made)
+        assert written == render_inspection(ranking.to_dict(), grades=grades, footer=footer)
     assert f"by MCRanker {__version__}</footer>" in written
 
 

@@ -10,7 +10,7 @@ import pytest
 from personas.report import site
 from personas.report.dataset.pages import survey_pages
 from personas.report.dataset.verdict import findings
-from personas.report.site import Made
+from personas.report.site import ReportFooter
 from personas.survey.model import Difference, Survey, Without
 from tests.support.survey_support import make_survey
 
@@ -90,8 +90,8 @@ def test_where_nothing_was_ranked_nothing_is_said() -> None:
 
 
 def test_the_last_line_tells_how_the_page_was_made() -> None:
-    made = Made("1.2", "2026-03-31", "personas report <runs>")
-    for name, page in survey_pages(make_survey(), made=made):
+    footer = ReportFooter("1.2", "2026-03-31", "personas report <runs>")
+    for name, page in survey_pages(make_survey(), footer=footer):
         assert page.count('<footer class="made">') == 1, name
         assert "2026-03-31</time> by MCRanker 1.2" in page
         assert "personas report &lt;runs&gt;" in page
