@@ -12,7 +12,9 @@ import logging
 import os
 import queue
 import secrets
+import socket
 import sqlite3
+import sys
 import threading
 import time
 import weakref
@@ -308,7 +310,8 @@ class _Writer:
     def _check_process(self) -> None:
         process = os.getpid()
         if self._process is None:
-            self._process, self._owner = process, f"{process} {secrets.token_hex(8)}"
+            self._process = process
+            self._owner = f"{process} {secrets.token_hex(8)} {socket.gethostname()}"
         elif self._process != process:
             raise LedgerError(
                 f"the ledger {os.fspath(self._path)!r} was used before this process was forked; "
@@ -419,6 +422,7 @@ class _Writer:
         if self._connection is None:
             self._connection = opened(self._path)
             self._connection.execute(CLAIMS)
+            _drop_claims_of_ended_processes(self._connection)
             real = os.path.realpath(self._path)
             self._files = {name: identity(name) for name in (real, f"{real}-wal")}
         elif any(identity(name) != known for name, known in self._files.items()):
@@ -440,6 +444,19 @@ class _Writer:
             reader, self._reader = self._reader, None
             if reader is not None:
                 reader.close()
+
+
+def _drop_claims_of_ended_processes(connection: sqlite3.Connection) -> None:
+    """Spare a program that is run again after ``kill -9`` the wait for its former claims."""
+    for (owner,) in connection.execute("SELECT DISTINCT owner FROM claims").fetchall():
+        process, _, host = owner.decode().split(" ", 2)
+        if host == socket.gethostname() and sys.platform != "win32":
+            try:
+                os.kill(int(process), 0)  # which only asks
+            except ProcessLookupError:
+                connection.execute("DELETE FROM claims WHERE owner = ?", (owner.decode(),))
+            except OSError:
+                continue
 
 
 def _settle(writes: list[_Write]) -> None:
