@@ -17,7 +17,7 @@ import pytest
 
 from tests.attack.scale import scaled
 from tests.mcranker.cli.test_cli_process import environment
-from tests.mcranker.rankers.test_resume import calls_of, write_collection
+from tests.mcranker.rankers.test_resume import write_collection
 from tests.support.chaos import Chaos, Outage, chaos
 from tests.support.ledger_support import verified
 
@@ -286,50 +286,6 @@ class Ranking:
         """Files beyond those that may be there."""
         found = {each.name for each in (*self.folder.iterdir(), *self.temporary.iterdir())}
         return found - self.known
-
-
-@posix
-def test_ended_at_random_moments_nothing_is_asked_twice_or_left(tmp_path: Path) -> None:
-    luck = random.Random(0)
-    ends: list[int] = []
-    with chaos({}, latency=(0.005, 0.02)) as server:
-        ranking = Ranking(server, tmp_path)
-        calls = calls_of(ranking.count, passages=ranking.passages)
-        for number in range(scaled(8)):
-            how = luck.choice([signal.SIGTERM, signal.SIGTERM, signal.SIGKILL, signal.SIGINT])
-            began = len(server.receptions)
-            reached = server.alarm(began + luck.randint(0, calls // 5))
-            with ranking.start() as process:
-                if number % 4 == 3:  # while it starts
-                    reached.wait(luck.uniform(0.0, 0.8))
-                else:
-                    wait_for(reached, process)
-                    time.sleep(luck.uniform(0.0, 0.02))
-                ends.append(len(server.receptions))
-                process.send_signal(how)
-                _, stderr = process.communicate(timeout=STUCK)
-            if process.returncode == 0:
-                break
-            if how == signal.SIGKILL:
-                assert process.returncode == -how
-                for name in ranking.left():  # what a kill leaves is not what is tested here
-                    (tmp_path / name).unlink()
-                continue
-            assert ranking.left() == set()
-            assert "Traceback" not in stderr or process.returncode == -how
-            if stderr and process.returncode != -how:
-                assert process.returncode == 128 + how
-                said = "interrupted" if how == signal.SIGINT else "stopped by SIGTERM"
-                assert stderr.startswith(f"mcranker: {said} ")
-                assert stderr.count("\n") == 1
-        with ranking.start() as process:
-            _, stderr = process.communicate(timeout=STUCK)
-        assert (process.returncode, stderr) == (0, "")
-        # A recruiter, two rubrics, and as many scores as there are places for.
-        assert server.asked_again(ends) <= 3 + CONCURRENCY
-        assert server.distinct == calls
-    assert verified(tmp_path / "ledger") == (calls, [])
-    assert ranking.left() == {"out.trec", "saved.jsonl"}
 
 
 def wait_for(reached: threading.Event, process: subprocess.Popen[str]) -> None:
