@@ -67,16 +67,15 @@ if TYPE_CHECKING:
     from mcranker.llm.scripted import ScriptedChat
     from mcranker.options import CallOptions, RankerKeywords, RankerOptions
     from mcranker.rankers.base import Ranker
+    from mcranker.rankers.choices import PairwiseRanker, SetwiseRanker
     from mcranker.rankers.direct import DirectRanker
     from mcranker.rankers.dispatch import RankedQuery
     from mcranker.rankers.fused import FusedRanker, fuse
     from mcranker.rankers.likelihood import QGRanker, RGSRanker, RGYNRanker
     from mcranker.rankers.mcranker import MCRanker
-    from mcranker.rankers.pairwise import PairwiseRanker
     from mcranker.rankers.rankgpt import RankGPTRanker
     from mcranker.rankers.rebel import RebelRanker
     from mcranker.rankers.rerank import RerankRanker
-    from mcranker.rankers.setwise import SetwiseRanker
     from mcranker.rankers.tournament import TournamentRanker
     from mcranker.ranking import Ranking
     from mcranker.replies.loose_json import Unreadable
@@ -113,8 +112,7 @@ _EXPORTS = {
     "mcranker.rankers.likelihood": "RGYNRanker RGSRanker QGRanker",
     "mcranker.rankers.rerank": "RerankRanker",
     "mcranker.rankers.rankgpt": "RankGPTRanker",
-    "mcranker.rankers.setwise": "SetwiseRanker",
-    "mcranker.rankers.pairwise": "PairwiseRanker",
+    "mcranker.rankers.choices": "PairwiseRanker SetwiseRanker",
     "mcranker.rankers.rebel": "RebelRanker",
     "mcranker.rankers.tournament": "TournamentRanker",
     "mcranker.rankers.fused": "FusedRanker fuse",

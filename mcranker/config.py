@@ -28,22 +28,12 @@ from personas.errors import shown
 from personas.ranking.usage import Stage
 from personas.sanitize import can_be_encoded
 
-MOST_IN_A_BATCH = 10_000
-"""Calls that wait together for a batch, at most, without ``concurrency``."""
-
-QUERIES_OF_A_BATCH = 100
-"""Queries whose calls go into one batch, without ``query_concurrency``."""
-
-MOST_IN_A_CALL = 100
-"""Passages that one call may judge."""
-
+MOST_IN_A_BATCH = 10_000  # calls that wait together for a batch, without ``concurrency``
+QUERIES_OF_A_BATCH = 100  # whose calls go into one batch, without ``query_concurrency``
+MOST_IN_A_CALL = 100  # passages that one call may judge
 MOST_INSTRUCTION = 10_000  # characters
-
-LARGEST = 2**63 - 1
-"""Whole numbers go no further, either way: databases and JSON hold 64 bits."""
-
-HIGHEST_CONSTANT = 1_000_000.0
-"""Highest substitute for a missing score; sums of such scores stay exact."""
+LARGEST = 2**63 - 1  # whole numbers, either way: databases and JSON hold 64 bits
+HIGHEST_CONSTANT = 1_000_000.0  # for a missing score; sums of such scores stay exact
 
 RANK_TIES = "average"
 """Rank of equal scores with ``ensemble="reciprocal_rank"``: the mean of their ranks."""
@@ -73,11 +63,8 @@ PRESETS: Mapping[str, Mapping[str, Any]] = MappingProxyType(
         ),
     }
 )
-"""Values set by each preset.
-
-``reference`` holds what the authors' code, as published, does otherwise than the paper says; what
-it does that no field can follow is listed in ``docs/evaluation.md``.
-"""
+"""Values set by each preset: ``reference`` holds what the authors' code does otherwise than the
+paper says, see ``docs/evaluation.md``."""
 
 WEAK_MODEL_DEFAULTS: Mapping[str, Any] = MappingProxyType(
     {
@@ -92,7 +79,6 @@ WEAK_MODEL_DEFAULTS: Mapping[str, Any] = MappingProxyType(
     }
 )
 """Values for a model marked weak, in fields that are not set."""
-
 
 _Count = Annotated[int | None, Field(ge=1, le=LARGEST)]
 
@@ -136,26 +122,23 @@ class _Requests(_Options):
     max_score_tokens: int = Field(1024, ge=1, le=LARGEST)
     """Longest answer to a scoring call, in tokens."""
     cache_variant: int = Field(0, ge=0, le=LARGEST)
-    """Sample to take where answers vary (temperature above 0): another number asks again
-    instead of taking what the ledger has."""
+    """Sample to take where answers vary (temperature above 0); another number asks again."""
     repair_attempts: int = Field(1, ge=0, le=5)
     """Repetitions of a call whose answer is unreadable, with what is wrong."""
     resample: int = Field(0, ge=0, le=100)
-    """Repetitions of the same question to recruiter and criteria writers after an unreadable
-    answer, before repair_attempts; none at temperature 0."""
+    """Repetitions of a recruiter's or criteria writer's question, before repair_attempts; none at
+    temperature 0."""
     max_passage_words: _Count = None
     """Cut a passage's text after this number of words."""
     max_passage_tokens: _Count = None
-    """Cut a passage's text after this number of tokens of the scoring model, where its tokenizer
-    is at hand, as with local GGUF models."""
+    """The same in tokens of the scoring model, if its tokenizer is at hand (local GGUF models)."""
 
 
 class _Quirks(_Options):
     """Peculiarities of the authors' code that ``preset="reference"`` sets."""
 
     dataset_team: bool = False
-    """With criteria="dataset": recruit one team for the data set as well, from its description and
-    without an example passage."""
+    """With criteria="dataset": recruit one team as well, from the data set's description alone."""
     example_rank: int = Field(1, ge=1, le=LARGEST)
     """First-stage passage that the recruiter sees, counted from 1."""
     lowercase_query: bool = False
@@ -165,8 +148,7 @@ class _Quirks(_Options):
     single_quotes: bool = False
     """Turn double quotes in passages into single ones."""
     snake_case_personas: bool = False
-    """Write recruits' names in lower case with underscores, and cut them to what follows a
-    slash."""
+    """Write recruits' names in lower case with underscores, cut to what follows a slash."""
 
 
 class _Results(_Options):
@@ -175,13 +157,12 @@ class _Results(_Options):
     ensemble: Annotated[str, ENSEMBLES] = "sum"
     """Rule from the personas' scores to one (paper, Eq. 4)."""
     missing_policy: Literal["mean_of_team", "lowest", "constant", "fail"] = "mean_of_team"
-    """Replacement of a missing score: the mean of the passage's other scores, 0, a constant, or an
-    error."""
+    """Replacement of a missing score: mean of the passage's others, 0, a constant, or an error."""
     missing_constant: float = Field(0.0, ge=0, le=HIGHEST_CONSTANT, allow_inf_nan=False)
     """The constant for missing_policy="constant"."""
     first_stage_weight: float = Field(0.0, ge=0, le=1)
-    """Share of the first stage's score in the final one, both scaled to 0..1 over the query's
-    passages; all of them need such a score, a place in a list is none."""
+    """Share of the first stage's score in the final one, both scaled to 0..1; all passages need
+    such a score."""
     depth: _Count = None
     """Rank only the first N passages; the rest follow as they are."""
     top_k: _Count = None
@@ -189,66 +170,56 @@ class _Results(_Options):
     top_n: _Count = None
     """Return only the first N passages."""
     min_relevance: float | None = Field(None, ge=0, le=1)
-    """Return only passages of this relevance or more: the mean judge's score by k, 0 to 1; not for
-    rankers that give an order alone."""
+    """Return only passages of this relevance or more: the mean judge's score by k, 0 to 1."""
     deadline: float | None = Field(None, ge=0.001, le=1e9, allow_inf_nan=False)
-    """Seconds for a query, after which it is ranked by the scores that are there; none to wait for
-    all."""
+    """Seconds after which a query is ranked by the scores that are there; none to wait for all."""
     on_failure: Literal["error", "keep_order"] = "error"
-    """If the model fails: an error, or the passages in first-stage order, with the failure
-    noted."""
+    """If the model fails: an error, or passages in first-stage order, with the failure noted."""
 
 
 class _Scoring(_Options):
     """Judges' scores."""
 
     scoring: Annotated[str, SCORINGS] = "integer"
-    """One integer a passage (paper), the expectation over the labels' probabilities, the
-    probability of the highest label (peak), or one score a criterion combined by the weights."""
+    """One integer a passage (paper), the labels' expectation, the probability of the highest label
+    (peak), or one score a criterion, combined by weights."""
     scale: int = Field(10, ge=1, le=100)
     """k: scores are 0 to k."""
     labels: tuple[str, ...] = ()
     """Labels for scoring="expected" or "peak", least relevant first; without, 0 to k."""
     batch_criteria: bool = True
-    """With per_criterion scoring: all personas' criteria in one call a passage, where the model
-    answers many questions at once."""
+    """With per_criterion scoring: all criteria in one call a passage, if the model takes that."""
     questions: Literal["per_persona", "per_criterion"] | None = None
-    """Ask typed questions, several in one call: one a persona, or one a criterion. None:
-    per_persona for models that answer nothing else, and with passages_per_call."""
+    """Ask typed questions, one a persona or one a criterion. None: per_persona for models that
+    answer nothing else, and with passages_per_call."""
     passages_per_call: int | None = Field(None, ge=1, le=MOST_IN_A_CALL)
-    """With typed questions: passages in one call, in an order that turns from call to call;
-    none for one. Fewer calls, and passages that are judged beside others."""
+    """With typed questions: passages in one call, judged beside each other; none for one."""
     instruction: Annotated[str, StringConstraints(strip_whitespace=True)] = Field(
         "", max_length=MOST_INSTRUCTION
     )
     """Anything else that matters, in a sentence: one more criterion for every judge, with 30% of
-    the weight. For rerank services, the instruction that they take."""
+    the weight; for rerank services, their instruction."""
 
 
 class _Team(_Options):
     """Personas and their criteria."""
 
     preset: Literal["paper", "reference"] = "paper"
-    """Follow the paper, or its authors' code where a field can (point by point in
-    docs/evaluation.md)."""
+    """Follow the paper, or its authors' code where a field can (see docs/evaluation.md)."""
     team_size: int = Field(3, ge=1, le=20)
-    """Personas on the team, the NLP scientist included; up to it, recruits join a team that is
-    given."""
+    """Personas on the team, the NLP scientist included; recruits join a given team up to it."""
     nlp_scientist: bool = True
     """Have the fixed NLP scientist on the team (paper, section 3.2)."""
     recruiting: Literal["invent", "library"] = "invent"
     """Let the model invent personas, or pick them from the library."""
     require: tuple[str, ...] = ()
-    """Personas on every recruited team, before the recruits: members of the library, or any other
-    names. They count in the team's size."""
+    """Personas on every recruited team: members of the library, or any other names."""
     forbid: tuple[str, ...] = ()
-    """Names that no recruit may have, or patterns such as "*marketing*"; case does not count."""
+    """Names or patterns, such as "*marketing*", that no recruit may have; case does not count."""
     criteria: Literal["query", "dataset", "library", "none"] = "query"
-    """Write criteria for each query, for the data set, take the library's where a persona has them
-    there, or judge without."""
+    """Write criteria for each query or the data set, take the library's, or judge without."""
     criteria_examples: int = Field(0, ge=0, le=10)
-    """Rubrics of the library that each criteria writer is shown, those closest to the persona and
-    the query."""
+    """Rubrics of the library that criteria writers see, the closest to persona and query."""
     dataset: str = ""
     """Description of the collection; needed for criteria="dataset"."""
 
@@ -257,13 +228,10 @@ class RankerConfig(_Limits, _Requests, _Quirks, _Results, _Scoring, _Team):
     """All choices of a ranking.
 
     >>> RankerConfig()                                # the paper: k = 10, sum, temperature 0
-    >>> RankerConfig(team_size=1)                     # the NLP scientist alone
     >>> RankerConfig(team_size=2, nlp_scientist=False)  # two recruits alone
     >>> RankerConfig(require=("clinician",), forbid=("*marketing*",))
-    >>> RankerConfig(criteria="none")                 # Table 2, without criteria
     >>> RankerConfig(criteria="dataset", dataset="…") # Table 3, dataset-based criteria
     >>> RankerConfig(ensemble="reciprocal_rank")      # Table 4
-    >>> RankerConfig(scale=20)                        # Fig. 3
     >>> RankerConfig(scoring="expected", labels=("No", "Yes"))
 
     The groups are base classes, so that fields are given and read flat, and checked once; those of
@@ -409,11 +377,11 @@ class RankerConfig(_Limits, _Requests, _Quirks, _Results, _Scoring, _Team):
         return cls(**{**fields, **options})
 
     def for_model(self, capabilities: Capabilities, *, team: bool = False) -> RankerConfig:
-        """Return this configuration with the defaults for the scoring model, if there are any.
+        """Return this configuration with the defaults for weak models, and for encoders.
 
-        Weak models have, and those that answer typed questions only: of these, encoders are asked
-        by criterion, which takes no more calls. Fields that a caller or a preset has set are kept,
-        and fields that would contradict those are left at their plain defaults.
+        Models that answer only typed questions are asked by criterion if they are encoders, which
+        takes no more calls. Fields that a caller or a preset has set are kept, and fields that
+        would contradict those are left at their plain defaults.
         """
         config = self._for_weak() if capabilities.weak else self
         chosen: dict[str, Any] = {}
@@ -428,10 +396,9 @@ class RankerConfig(_Limits, _Requests, _Quirks, _Results, _Scoring, _Team):
         return RankerConfig.of(config, chosen) if chosen else config
 
     def for_writers(self, recruiter: Capabilities, criteria: Capabilities) -> RankerConfig:
-        """This configuration with the library's personas and rubrics, where no model can write any.
+        """Return this configuration with the library's personas and rubrics, if none writes any.
 
-        That is where the models of these roles answer typed questions only; fields that are set
-        are kept.
+        Fields that are set are kept.
         """
         chosen = {
             name: "library"
@@ -482,17 +449,15 @@ class RankerConfig(_Limits, _Requests, _Quirks, _Results, _Scoring, _Team):
         """True if all queries have the same recruits."""
         return self.criteria == "dataset" and self.dataset_team
 
-    def anew(self, stage: Stage) -> int:
+    def resamples(self, stage: Stage) -> int:
         """Return how often the same question is asked again at this stage; see ``resample``."""
         by_team = stage in ("recruit", "criteria")
         return self.resample if by_team and self.temperature != 0 else 0
 
     def recorded(self) -> dict[str, Any]:
-        """All fields as plain values, as rankings and run folders keep them.
+        """Return all fields as plain values, as rankings and run folders keep them.
 
-        ``scale`` is what the scoring scheme makes of it. ``criteria_examples`` and ``instruction``
-        are there where they count. ``rank_ties`` says how an ensemble that ranks treats equal
-        scores, which was once otherwise.
+        ``scale`` is what the scoring scheme makes of it; ``rank_ties`` was once an option.
         """
         values = self.model_dump(mode="json")
         values["missing_constant"] = self.rule.constant
@@ -524,14 +489,11 @@ def _explain(error: ValidationError) -> str:
     problems = []
     for detail in error.errors(include_url=False):
         name = ".".join(str(part)[:100] for part in detail["loc"][:1])
+        why = str(detail["ctx"]["error"]) if detail["type"] == "value_error" else detail["msg"]
         if detail["type"] == "extra_forbidden":
             close = difflib.get_close_matches(name, RankerConfig.model_fields, n=1)
             hint = f"did you mean {close[0]!r}?" if close else "see RankerConfig for all options"
             problems.append(f"there is no option {name!r}; {hint}")
-        elif detail["type"] == "value_error" and not name:
-            problems.append(str(detail["ctx"]["error"]))
-        elif detail["type"] == "value_error":
-            problems.append(f"{name}={shown(detail['input'])}: {detail['ctx']['error']}")
         else:
-            problems.append(f"{name}={shown(detail['input'])}: {detail['msg']}")
+            problems.append(f"{name}={shown(detail['input'])}: {why}" if name else why)
     return "; ".join(problems)

@@ -184,18 +184,18 @@ class Estimator:
         elif not reply.reused:
             self._calls_at_least += 1
         if not reply.reused:
-            anew = self._config.anew(tag.stage)
-            most = _most_used(request, self._config.repair_attempts, anew)
+            resamples = self._config.resamples(tag.stage)
+            most = _most_used(request, self._config.repair_attempts, resamples)
             self._at_most[model] = self._at_most.get(model, Usage()) + most
 
 
-def _most_used(request: ChatRequest, repair_attempts: int, anew: int) -> Usage:
+def _most_used(request: ChatRequest, repair_attempts: int, resamples: int) -> Usage:
     """Return the most that a request and its repetitions can use."""
     most = most_used(request)
     if request.labels or request.continuation or request.questions:
         return most
     repaired = Usage(input_tokens=request.max_tokens + REPAIR_TOKENS)
-    return sum([most] * anew + [most + repaired] * repair_attempts, start=most)
+    return sum([most] * resamples + [most + repaired] * repair_attempts, start=most)
 
 
 def _total(costs: Sequence[float | None]) -> float | None:

@@ -98,8 +98,9 @@ class Ranking(RankingRecord):
 
         from mcranker.config import RANK_TIES, RankerConfig
 
+        ensemble = self.config.get("ensemble", "sum") if ensemble is None else ensemble
         options = {
-            "ensemble": self.config.get("ensemble", "sum") if ensemble is None else ensemble,
+            "ensemble": ensemble,
             "missing_policy": missing_policy,
             "missing_constant": missing_constant,
             "first_stage_weight": first_stage_weight,
@@ -107,7 +108,7 @@ class Ranking(RankingRecord):
         chosen = {name: value for name, value in options.items() if value is not None}
         checked = RankerConfig(**chosen).model_dump(mode="json", include=set(chosen))
         config = {**self.config, **checked}
-        if ensemble is not None and ensemble != self.config.get("ensemble"):
+        if ensemble != self.config.get("ensemble", "sum"):
             config["rank_ties"] = RANK_TIES
         if self.members:
             raise ConfigError(
@@ -122,15 +123,12 @@ class Ranking(RankingRecord):
         rule = Rule.of(config)
         if not rule.ensemble.ranks:
             config.pop("rank_ties", None)
-        if rule.ensemble.asks and self.orders is not None:
-            raise ConfigError(
-                f"ensemble={rule.ensemble.name!r} asks a model about scores, and this team gave "
-                'orders; use "rrf", "reciprocal_rank" or "sum"'
-            )
         if rule.ensemble.asks:
+            asks = f"ensemble={rule.ensemble.name!r} asks a model"
             raise ConfigError(
-                f"ensemble={rule.ensemble.name!r} asks a model; rank again with it (scores that "
-                "the ledger has are not paid for again)"
+                f"{asks}; rank again with it (scores that the ledger has are not paid for again)"
+                if self.orders is None
+                else f"{asks} about scores, and this team gave orders; use 'rrf' or 'sum'"
             )
         places = np.flatnonzero(self._judged)
         rows, group_of = distinct(self.passages[place].content for place in places.tolist())
@@ -145,18 +143,13 @@ class Ranking(RankingRecord):
         row_of = np.full(len(self.passages), -1, dtype=np.intp)
         row_of[places] = group_of
         judges = self.absolute and self.orders is None
+        refuse_missing = config.get("missing_policy") == "fail"
         changed = replace(
             self,
             config=config,
             assessor_reasons={},
             relevances=relevances_of(rule, matrix, row_of) if judges else {},
-            **combined(
-                rule,
-                matrix,
-                row_of,
-                self.passages,
-                refuse_missing=config.get("missing_policy") == "fail",
-            ),
+            **combined(rule, matrix, row_of, self.passages, refuse_missing=refuse_missing),
         )
         top_k = config.get("top_k")
         first = changed.order[: top_k if isinstance(top_k, int) else None].tolist()
@@ -197,10 +190,10 @@ class Ranking(RankingRecord):
         kept = {name: self.config[name] for name in _AS_ASKED if name in self.config}
         with DirectRanker(
             model=model or self.models.get("scoring"),
+            config=RankerConfig.of(RankerConfig(**kept), options),
             base_url=base_url,
             api_key=api_key,
             ledger=ledger,
-            config=RankerConfig.of(RankerConfig(**kept), options),
         ) as ranker:
             return ranker.explain(self, top)
 
@@ -215,10 +208,8 @@ class Ranking(RankingRecord):
 
         The file appears whole or not at all.
 
-        Args:
-            path: of the file; one that is there is replaced.
-            grades: document id -> judgement for this query, above 0 for relevant; passages that
-                are not in the ranking may be among them.
+        `grades` are judgements for this query, document id -> grade, above 0 for relevant; passages
+        that are not in the ranking may be among them.
 
         Raises:
             InputError: `grades` are not document ids with whole numbers.

@@ -31,7 +31,7 @@ def team_to_html(
     words: int = 150,
     model: str | ChatModel | None = None,
 ) -> None:
-    """Write the page of a team: who, why, by what criteria, who wrote them, overlap, and cost.
+    """Write the page of a team: who, why, by what criteria, who wrote them, and cost.
 
     The file needs nothing else, and appears whole or not at all. No model is called.
 
@@ -119,19 +119,15 @@ def team_costs(
     members: dict[str, MemberCost] = {}
     for (_, persona, name), usage in estimate.table.items():
         price = None if model is None else cost(name, usage)
-        known = members.get(persona)
+        known = members.get(persona, MemberCost(persona, 0, 0, 0, 0.0))
         members[persona] = MemberCost(
             persona,
-            usage.calls + (known.calls if known else 0),
-            usage.input_tokens + (known.input_tokens if known else 0),
-            usage.output_tokens + (known.output_tokens if known else 0),
-            _sum(price, known.cost if known else 0.0),
+            usage.calls + known.calls,
+            usage.input_tokens + known.input_tokens,
+            usage.output_tokens + known.output_tokens,
+            None if price is None or known.cost is None else price + known.cost,
         )
     order = {name: place for place, name in enumerate(team.names)}
     listed = sorted(members.values(), key=lambda each: order.get(each.persona, len(order)))
     name = "" if model is None else ranker.models.scoring.name
     return TeamCosts(passages, words, name, tuple(listed))
-
-
-def _sum(one: float | None, other: float | None) -> float | None:
-    return None if one is None or other is None else one + other

@@ -45,8 +45,9 @@ def anyio_backend() -> str:
 
 @pytest.fixture(autouse=True)
 def _no_waiting(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Tries follow each other at once, in processes that a test starts as well."""
-    monkeypatch.setenv("MCRANKER_BACKOFF", "0")
+    """Tries follow each other at once."""
+    monkeypatch.setattr("mcranker.models.FIRST_WAIT", 0.0)
+    monkeypatch.setattr("mcranker.models.FIRST_PAUSE", 0.0)
 
 
 @pytest.fixture(autouse=True)

@@ -31,8 +31,8 @@ from mcranker.llm.ledger.sqlite_file import file_bytes
 from mcranker.llm.ledger.sqlite_store import SQLiteStore
 from mcranker.llm.local.catalogue import find
 from mcranker.llm.local.model_files import cache_folder
-from mcranker.llm.local.vectors import default_vectors_path, vectors_in
 from mcranker.llm.provider import PROVIDERS
+from mcranker.retrieval.vectors import default_vectors_path, vectors_in
 from personas.format import counted, file_size, seconds
 from personas.sanitize import plain
 
@@ -46,7 +46,6 @@ _SETTINGS = (
     "MCRANKER_BASE_URL",
     "MCRANKER_CACHE",
     "MCRANKER_LEDGER",
-    "MCRANKER_BACKOFF",
     "MCRANKER_VECTORS",
     "HF_HUB_OFFLINE",
     "HTTP_PROXY",

@@ -174,7 +174,7 @@ def _store(ctx: click.Context) -> SQLiteStore:
 _LEDGER = flag(
     "--ledger",
     "The ledger. Without: MCRANKER_LEDGER, else the file in the user's cache folder.",
-    type=Reads("*", files=ledger_files),
+    type=Reads(ledger_files),
     metavar="FILE",
 )
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Protocol
+from typing import Any
 
 from mcranker.errors import (
     FormNotKept,
@@ -30,11 +30,6 @@ logger = safe_logger("mcranker.method.annotator")
 
 
 @dataclass(frozen=True, slots=True)
-class WriteRubric:
-    """To an annotator: write your rubric, if needed; the answer is the member."""
-
-
-@dataclass(frozen=True, slots=True)
 class ScorePassage:
     """To a judge: score the passage of this row of the score matrix."""
 
@@ -57,13 +52,7 @@ class Scores:
     scores: Sequence[Score]
 
 
-class TakesScores(Protocol):
-    """Receiver of judges' scores: the ensembler."""
-
-    async def tell(self, message: Scores, /) -> None: ...
-
-
-class Annotator(Actor[WriteRubric | ScorePassage, Member]):
+class Annotator(Actor[ScorePassage]):
     """One persona on the team: writes its rubric (Eq. 2) and scores passages by it (Eq. 3).
 
     What all of its scoring prompts share is put together once, when the rubric is there.
@@ -76,30 +65,29 @@ class Annotator(Actor[WriteRubric | ScorePassage, Member]):
     """
 
     def __init__(
-        self, member: Member, column: int, session: Session, ensembler: TakesScores | None
+        self, member: Member, column: int, session: Session, ensembler: Actor[Any] | None
     ) -> None:
-        super().__init__(
-            f"annotator {member.name!r}",
-            self._answer,
-            workers=session.calls_at_once(session.models.scoring),
-        )
+        workers = session.calls_at_once(session.models.scoring)
+        super().__init__(f"annotator {member.name!r}", self._score, workers=workers)
         self.member = member
         self.column = column
         self._session = session
         self._ensembler = ensembler
         self._prompt: ScorePrompt | None = None
 
-    async def _answer(self, message: WriteRubric | ScorePassage) -> Member:
-        if isinstance(message, WriteRubric):
-            await self._settle_rubric()
-        else:
-            assert self._prompt is not None, "WriteRubric comes before ScorePassage"
-            assert self._ensembler is not None
-            score = await self._prompt.score(self._session.passage(message.row), self.member.name)
-            await self._ensembler.tell(Scores(message.row, self.column, (score,)))
-        return self.member
+    async def _score(self, message: ScorePassage) -> None:
+        assert self._prompt is not None, "the rubric comes before ScorePassage"
+        assert self._ensembler is not None
+        score = await self._prompt.score(self._session.passage(message.row), self.member.name)
+        await self._ensembler.tell(Scores(message.row, self.column, (score,)))
 
-    async def _settle_rubric(self) -> None:
+    async def settle_rubric(self) -> None:
+        """Write the rubric if there is none, before the first passage is scored.
+
+        Raises:
+            ReplyError: the rubric cannot be read, asked twice.
+            ModelError: the call failed.
+        """
         config, member = self._session.config, self.member
         rubric, written = member.rubric, False
         examples: tuple[Member, ...] = ()
@@ -142,19 +130,15 @@ class Annotator(Actor[WriteRubric | ScorePassage, Member]):
         config, prompts = session.config, session.prompts
         brief = "criteria_dataset" if config.criteria == "dataset" else "criteria"
         template = prompts[f"{brief}_scientist" if self.member.origin == "fixed" else brief]
+        values = {
+            "persona": self.member.name,
+            "description": self.member.persona.description,
+            "query": session.query.text,
+            "dataset": config.dataset,
+        }
         return await session.ask(
             session.models.criteria,
-            with_examples(
-                template,
-                {
-                    "persona": self.member.name,
-                    "description": self.member.persona.description,
-                    "query": session.query.text,
-                    "dataset": config.dataset,
-                },
-                examples,
-                session,
-            ),
+            with_examples(template, values, examples, session),
             lambda reply: read_rubric(reply.text),
             stage="criteria",
             persona=self.member.name,
@@ -166,11 +150,7 @@ class Annotator(Actor[WriteRubric | ScorePassage, Member]):
 class ScorePrompt:
     """A scoring prompt, complete but for the passage.
 
-    Args:
-        template: of the prompt.
-        session: the query.
-        rubric: by which is scored, or None.
-        answer: what is asked for; None for what the configuration says.
+    Scores by `rubric`, if there is one; `answer` replaces what the configuration asks for.
     """
 
     def __init__(
@@ -184,13 +164,8 @@ class ScorePrompt:
         self._session = session
         config = session.config
         self._answer = answer or config.scoring_class(config, session.prompts, rubric)
-        self._template = template.bind(
-            {
-                "query": session.query.text,
-                "answer": self._answer.instruction,
-                "k": str(config.scale),
-            }
-        )
+        about = {"query": session.query.text, "answer": self._answer.instruction}
+        self._template = template.bind({**about, "k": str(config.scale)})
 
     @classmethod
     def of_member(cls, member: Member, session: Session) -> ScorePrompt:
@@ -206,23 +181,19 @@ class ScorePrompt:
         """Return the prompt without a persona, by the criteria of `members` if any (Table 2)."""
         if not members:
             return cls(session.prompts["direct"], session, None)
-        template = session.prompts["direct_with_criteria"].bind(
-            rubrics_as_text(members, session.prompts)
-        )
-        return cls(template, session, None)
+        criteria = rubrics_as_text(members, session.prompts)
+        return cls(session.prompts["direct_with_criteria"].bind(criteria), session, None)
 
     async def score(self, passage: Passage, judge: str) -> Score:
         """Return the passage's score, or a missing score with the reason.
 
-        Args:
-            passage: what is judged.
-            judge: who is named in the table of calls.
+        `judge` is named in the table of calls.
 
         Raises:
             ModelError: the model as such failed, not just this passage's request.
         """
         session = self._session
-        turns = self._template.render({"passage": session.fenced(passage)})
+        turns = self._template.render({"passage": session.delimited(passage)})
         if self._answer.prefill:
             turns = (*turns, Turn("assistant", self._answer.prefill))
         try:

@@ -6,7 +6,6 @@ import dataclasses
 from collections.abc import Callable, Sequence
 from typing import TypeVar
 
-from mcranker import tracing
 from mcranker.config import RankerConfig
 from mcranker.errors import ReplyError
 from mcranker.llm.chat import (
@@ -82,10 +81,9 @@ async def ask(
         ReplyError: the last reply could not be read either.
         ModelError: the call failed.
     """
-    prefill = model.capabilities.prefill
     messages: tuple[Message, ...] = ()
     for turn in turns:
-        if prefill or turn.role != "assistant":
+        if turn.role != "assistant" or model.capabilities.prefill:
             messages += (Message(turn.role, encodable(turn.text), turn.shared),)
     request = ChatRequest(
         messages=messages,
@@ -100,11 +98,10 @@ async def ask(
         seed=config.seed,
         sample=config.cache_variant,
     )
-    anew = config.anew(tag.stage)
     asked: list[ChatRequest] = []
     while True:
         asked.append(request)
-        reply = await tracing.complete(model, request)
+        reply = await model.complete(request)
         billed = billed_as(model.name, request)
         usage.add(tag.stage, tag.persona, billed, reply.usage, reused=reply.reused)
         try:
@@ -112,12 +109,18 @@ async def ask(
         except Unreadable as problem:
             unread = Usage(unreadable=1)
             usage.add(tag.stage, tag.persona, billed, unread, reused=reply.reused)
+            resamples = config.resamples(tag.stage)
             # A reply read from probabilities does not change by asking again.
-            if len(asked) > anew + config.repair_attempts or labels or continuation or questions:
+            if (
+                len(asked) > resamples + config.repair_attempts
+                or labels
+                or continuation
+                or questions
+            ):
                 await _note_unusable(model, asked)
                 kept = isinstance(model, ReusesAnswers) and tag.stage in _OF_THE_TEAM
                 raise _reply_error(problem, reply, model, kept=kept) from problem
-            if len(asked) <= anew:
+            if len(asked) <= resamples:
                 sample = (config.cache_variant + len(asked) * _APART) % _SAMPLES
                 request = dataclasses.replace(request, sample=sample)
             else:

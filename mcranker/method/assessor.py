@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Collection, Sequence
 from dataclasses import dataclass
-from typing import Protocol
+from typing import Any
 
 from mcranker.errors import ModelError
 from mcranker.method.annotator import missing_score
@@ -31,13 +31,7 @@ class Assessed:
     score: Score
 
 
-class TakesAssessments(Protocol):
-    """Receiver of the assessor's scores: the ensembler."""
-
-    async def tell(self, message: Assessed, /) -> None: ...
-
-
-class Assessor(Actor[Assess, None]):
+class Assessor(Actor[Assess]):
     """Judges each passage from the personas' scores, given as text.
 
     Args:
@@ -47,7 +41,7 @@ class Assessor(Actor[Assess, None]):
     """
 
     def __init__(
-        self, session: Session, ensembler: TakesAssessments, scientists: Collection[str]
+        self, session: Session, ensembler: Actor[Any], scientists: Collection[str]
     ) -> None:
         workers = session.calls_at_once(session.models.assessor)
         super().__init__("assessor", self._assess, workers=workers)
@@ -63,13 +57,8 @@ class Assessor(Actor[Assess, None]):
         passage = session.passage(task.row)
         experts = sorted(task.scores, key=lambda expert: expert[0] in self._scientists)
         lines = [self._line(number, *expert) for number, expert in enumerate(experts, start=1)]
-        turns = self._template.render(
-            {
-                "passage": session.fenced(passage),
-                "assessments": "\n".join(lines),
-                "experts": str(len(lines)),
-            }
-        )
+        values = {"assessments": "\n".join(lines), "experts": str(len(lines))}
+        turns = self._template.render({"passage": session.delimited(passage), **values})
         try:
             value = await session.ask(
                 session.models.assessor,

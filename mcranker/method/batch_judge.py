@@ -5,12 +5,13 @@ from __future__ import annotations
 import hashlib
 import math
 from collections.abc import Iterator, Sequence
+from typing import Any
 
 from mcranker.errors import ModelError
 from mcranker.llm.chat import Answer, ChatReply, Question
 from mcranker.llm.limits.budget import question_bytes, state_bytes
 from mcranker.llm.typed_answers import DECLINED
-from mcranker.method.annotator import ScorePassages, Scores, TakesScores, missing_score
+from mcranker.method.annotator import ScorePassages, Scores, missing_score
 from mcranker.method.questions import Asked, Entry, PromptQuestions, QuestionSet, TypedQuestions
 from mcranker.method.session import Session
 from mcranker.replies.form import Rows
@@ -38,7 +39,7 @@ def may_be_panel(session: Session) -> bool:
     return config.scoring == "per_criterion" and config.batch_criteria and asks_many
 
 
-class BatchJudge(Actor[ScorePassages, None]):
+class BatchJudge(Actor[ScorePassages]):
     """All judges score passages together: one call asks all questions about all of them (Eq. 3).
 
     Where a model takes fewer questions or shorter states, the passages are divided over several
@@ -48,11 +49,8 @@ class BatchJudge(Actor[ScorePassages, None]):
     alone. Scores by criterion are combined by the weights of the rubric; where one of them is
     missing, the persona's score is.
 
-    Args:
-        sheet: the questions.
-        rubrics: by column, whose criteria are combined; None where there are none.
-        session: the query.
-        ensembler: takes the scores, those of all columns at once.
+    `rubrics` holds, by column, the one whose criteria are combined. The ensembler takes the scores
+    of all columns at once.
     """
 
     def __init__(
@@ -60,7 +58,7 @@ class BatchJudge(Actor[ScorePassages, None]):
         sheet: QuestionSet,
         rubrics: Sequence[Rubric | None],
         session: Session,
-        ensembler: TakesScores,
+        ensembler: Actor[Any],
     ) -> None:
         workers = session.calls_at_once(session.models.scoring)
         super().__init__("panel", self._score, workers=workers)
@@ -76,7 +74,7 @@ class BatchJudge(Actor[ScorePassages, None]):
 
     @classmethod
     def of_team(
-        cls, members: Sequence[Member], session: Session, ensembler: TakesScores
+        cls, members: Sequence[Member], session: Session, ensembler: Actor[Any]
     ) -> BatchJudge:
         """Return the panel of a team whose rubrics are written."""
         questions = session.config.questions
@@ -158,30 +156,26 @@ class BatchJudge(Actor[ScorePassages, None]):
 
     async def _call(self, rows: Rows, entries: Sequence[Entry]) -> tuple[Answer, ...]:
         session, asked = self._session, self._asked(rows, entries)
-        doc_id = session.passage(rows[0]).id if len(rows) == 1 else ""
+        turns, state, schema = asked.turns, asked.state, None
         if self._as_prompt:
-            assert asked.state is not None, "prompts are made of data"
-            turns, schema = questions_as_prompt(asked.questions, asked.state, session.prompts)
-            return await session.ask(
-                session.models.scoring,
-                turns,
-                lambda reply: read_answers(reply.text, asked.questions),
-                stage="score",
-                doc_id=doc_id,
-                max_tokens=session.config.max_score_tokens,
-                schema=schema,
-                passages=len(rows),
-                divisible=len(rows) > 1,
-            )
+            assert state is not None, "prompts are made of data"
+            turns, schema = questions_as_prompt(asked.questions, state, session.prompts)
+
+        def read(reply: ChatReply) -> tuple[Answer, ...]:
+            if self._as_prompt:
+                return read_answers(reply.text, asked.questions)
+            return _checked(reply, asked.questions)
+
         return await session.ask(
             session.models.scoring,
-            asked.turns,
-            lambda reply: _checked(reply, asked.questions),
+            turns,
+            read,
             stage="score",
-            doc_id=doc_id,
+            doc_id=session.passage(rows[0]).id if len(rows) == 1 else "",
             max_tokens=session.config.max_score_tokens,
-            questions=asked.questions,
-            state=asked.state,
+            schema=schema,
+            questions=() if self._as_prompt else asked.questions,
+            state=None if self._as_prompt else state,
             passages=len(rows),
             divisible=len(rows) > 1,
         )

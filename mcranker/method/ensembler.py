@@ -14,10 +14,10 @@ from numpy.typing import NDArray
 
 from mcranker.errors import FormNotKept, ModelError
 from mcranker.events import PassageAssessed, PassageScored
-from mcranker.llm.limits.silence import DOWN
+from mcranker.llm.limits.retries import DOWN
 from mcranker.method.annotator import ScorePassage, ScorePassages, Scores
 from mcranker.method.assessor import Assess, Assessed, Assessor
-from mcranker.method.schedule import EveryScore, Schedule, TopScores
+from mcranker.method.schedule import EveryScore, TopScores
 from mcranker.method.session import Session
 from mcranker.runtime.actor import Actor
 from personas.ranking.types import DEADLINE, Score, ScoreMatrix
@@ -47,7 +47,7 @@ class Ready:
     """
 
     judge: int
-    actor: Actor[Any, Any]
+    actor: Actor[Any]
     columns: Mapping[int, str]
     at_once: int | None = None
 
@@ -65,7 +65,7 @@ class Progress(NamedTuple):
     assessed: int
 
 
-class Ensembler(Actor[TeamKnown | Ready | Scores | Assessed, None]):
+class Ensembler(Actor[TeamKnown | Ready | Scores | Assessed]):
     """Hands out calls, collects scores, and detects complete passages and queries.
 
     What is still worth asking is everything, or with ``top_k`` what its bounds leave. The
@@ -95,7 +95,7 @@ class Ensembler(Actor[TeamKnown | Ready | Scores | Assessed, None]):
         self._under_way: set[tuple[int, int]] = set()  # rows and judges
         self._assessing: set[int] = set()  # rows
         together = slots is not None or session.config.top_k is not None
-        self._schedule: Schedule = EveryScore(
+        self._schedule: EveryScore | TopScores = EveryScore(
             rows, seats, together=together, by_judge=seats > places
         )
         self._team: TeamKnown | None = None
@@ -158,10 +158,7 @@ class Ensembler(Actor[TeamKnown | Ready | Scores | Assessed, None]):
         top_k = session.config.top_k
         if top_k is not None and top_k < len(session.passages) and team.judges > 1:
             self._schedule = TopScores(
-                session.group_of,
-                self.matrix.values,
-                k=top_k,
-                reach=self._reach,
+                session.group_of, self.matrix.values, k=top_k, reach=self._reach
             )
             for judge in self._judges:
                 self._schedule.ready(judge)
@@ -172,7 +169,6 @@ class Ensembler(Actor[TeamKnown | Ready | Scores | Assessed, None]):
 
     async def _take_scores(self, message: Scores) -> None:
         session, row = self._session, message.row
-        passage = session.passage(row)
         columns = self._judges[message.judge].columns
         self._under_way.discard((row, message.judge))
         for column, score in zip(columns, message.scores, strict=True):
@@ -183,20 +179,17 @@ class Ensembler(Actor[TeamKnown | Ready | Scores | Assessed, None]):
             self._failures.note(row, score)
         self._schedule.settle(row, message.judge)
         session.mark("score")
-        if self._all_in(row):
+        if self.assessor is not None and self._all_in(row):
             self._to_assess.append(row)
         if session.job.emit is None:
             return
+        passage = session.passage(row).id
         scored, total, _, _ = self.progress()
         first = scored - len(columns) + 1
-        for done, (persona, score) in enumerate(
-            zip(columns.values(), message.scores, strict=True), start=first
-        ):
-            await session.job.emit(
-                PassageScored(
-                    session.query.id, passage.id, persona, score.value, score.reason, done, total
-                )
-            )
+        given = zip(columns.values(), message.scores, strict=True)
+        for done, (persona, score) in enumerate(given, start=first):
+            outcome = score.value, score.reason, done, total
+            await session.job.emit(PassageScored(session.query.id, passage, persona, *outcome))
 
     async def _take_assessment(self, message: Assessed) -> None:
         session, score = self._session, message.score
@@ -206,16 +199,9 @@ class Ensembler(Actor[TeamKnown | Ready | Scores | Assessed, None]):
         self._assess_failures.note(message.row, score)
         self._assessments += 1
         session.mark("assess")
-        await session.tell(
-            PassageAssessed(
-                session.query.id,
-                session.passage(message.row).id,
-                score.value,
-                score.reason,
-                self._assessments,
-                len(self._answers),
-            )
-        )
+        passage, total = session.passage(message.row), len(self._answers)
+        outcome = score.value, score.reason, self._assessments, total
+        await session.emit(PassageAssessed(session.query.id, passage.id, *outcome))
 
     async def _hand_out(self) -> None:
         # No mailbox fills up: it takes as many messages as may be under way. An actor that
@@ -269,17 +255,6 @@ HOPELESS = 10
 """Failed passages, with none scored, after which a query is given up."""
 
 
-class Failure(NamedTuple):
-    """A call that failed."""
-
-    #: of the score matrix
-    row: int
-    #: calls of the ranking that had been answered by then
-    calls: int
-    #: why
-    error: ModelError
-
-
 class Failures:
     """Tells single failed passages from a query, or a model, that fails as a whole.
 
@@ -302,7 +277,7 @@ class Failures:
         self._scores = self._answered = 0
         self._has_score = False
         self._given_up: FormNotKept | None = None
-        self._failures: list[Failure] = []
+        self._failures: list[tuple[int, int, ModelError]] = []  # row, calls answered by then, why
 
     def note(self, row: int, score: Score) -> None:
         """Count a score that has come, or is missing.
@@ -318,8 +293,8 @@ class Failures:
         if error is None or isinstance(error, FormNotKept):
             self._answered += 1
             return
-        self._failures.append(Failure(row, self._session.job.calls.total.calls, error))
-        if self._answered or len({each.row for each in self._failures}) < HOPELESS:
+        self._failures.append((row, self._session.job.calls.total.calls, error))
+        if self._answered or len({place for place, _, _ in self._failures}) < HOPELESS:
             return
         if self._awaited is None:
             self._awaited = frozenset(self._under_way)  # slow answers may be among them
@@ -335,12 +310,12 @@ class Failures:
         if self._given_up is not None and not self._has_score:
             raise self._given_up
         if self._failures and not self._answered:
-            raise self._failures[0].error
-        calls = self._session.job.calls.total.calls
+            raise self._failures[0][-1]
+        now = self._session.job.calls.total.calls
         last = [
-            each
-            for each in self._failures
-            if each.error.others_answered is None and each.calls == calls
+            (row, error)
+            for row, calls, error in self._failures
+            if error.others_answered is None and calls == now
         ]
-        if len({each.row for each in last}) >= DOWN and 3 * len(last) > self._scores:
-            raise last[0].error
+        if len({row for row, _ in last}) >= DOWN and 3 * len(last) > self._scores:
+            raise last[0][-1]

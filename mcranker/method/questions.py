@@ -45,25 +45,16 @@ class Asked:
 
 
 class QuestionSet(Protocol):
-    """The questions of a team."""
+    """The questions of a team: all entries, persona by persona, and requests of some of them."""
 
     @property
-    def entries(self) -> Sequence[Entry]:
-        """All entries, persona by persona."""
-        ...
+    def entries(self) -> Sequence[Entry]: ...
 
-    def ask(self, passages: Sequence[Passage], entries: Sequence[Entry]) -> Asked:
-        """Return the request for these entries and passages."""
-        ...
+    def ask(self, passages: Sequence[Passage], entries: Sequence[Entry]) -> Asked: ...
 
 
 class PromptQuestions:
-    """Every criterion of each persona, put to one passage in the words of the prompt ``panel``.
-
-    Args:
-        members: the team, each with its rubric.
-        session: the query.
-    """
+    """Every criterion of each persona, put to one passage in the words of the prompt ``panel``."""
 
     def __init__(self, members: Sequence[Member], session: Session) -> None:
         self._session = session
@@ -91,20 +82,16 @@ class PromptQuestions:
 
     def ask(self, passages: Sequence[Passage], entries: Sequence[Entry]) -> Asked:
         (passage,) = passages
-        turns = self._template.render({"passage": self._session.fenced(passage)})
+        turns = self._template.render({"passage": self._session.delimited(passage)})
         return Asked(turns, tuple(self._by_entry[entry] for entry in entries), None)
 
 
 class TypedQuestions:
     """A question a persona, or a criterion, about a state of query, judges and passages.
 
-    About one passage, a question holds its persona and rubric; about several, the state holds
-    them once, and questions refer to them.
-
-    Args:
-        members: the team.
-        session: the query.
-        by_criterion: one question for each criterion; one for a member that has none.
+    About one passage, a question holds its persona and rubric; about several, the state holds them
+    once, and questions refer to them. With `by_criterion` there is one question for each criterion,
+    and one for a member that has none.
     """
 
     def __init__(self, members: Sequence[Member], session: Session, *, by_criterion: bool) -> None:
@@ -164,12 +151,7 @@ class TypedQuestions:
 
 
 class DirectQuestions:
-    """One question a passage, without a persona (App. D.6).
-
-    Args:
-        members: whose criteria are in the question, if any.
-        session: the query.
-    """
+    """One question a passage, without a persona (App. D.6), by the criteria of `members` if any."""
 
     def __init__(self, members: Sequence[Member], session: Session) -> None:
         self._session = session
@@ -196,11 +178,10 @@ class DirectQuestions:
 
 
 class _Scale:
-    """The levels of each question.
+    """The levels of each question: the labels of the configuration, if there are any.
 
-    They are the labels of the configuration, if there are any; with ``scoring="integer"`` the
-    numbers of the scale, as many as the model takes; and else those that the prompt
-    ``typed_levels`` describes, since their mean can be any number.
+    Else with ``scoring="integer"`` the numbers of the scale, as many as the model takes, or those
+    that the prompt ``typed_levels`` describes, since their mean can be any number.
     """
 
     def __init__(self, session: Session) -> None:
@@ -250,15 +231,9 @@ def _judge(name: str, description: str, criteria: Sequence[Criterion]) -> Judge:
 
 
 def _in_words(member: Member, session: Session) -> str:
-    return _text(
-        session.prompts["typed_judge"].render(
-            {
-                "persona": member.name,
-                "description": member.persona.description,
-                "criteria": rubric_as_text(member, session.prompts)["criteria"],
-            }
-        )
-    )
+    criteria = rubric_as_text(member, session.prompts)["criteria"]
+    about = {"persona": member.name, "description": member.persona.description}
+    return _text(session.prompts["typed_judge"].render({**about, "criteria": criteria}))
 
 
 def _state(
@@ -276,13 +251,6 @@ def _text(turns: Sequence[Turn]) -> str:
 
 def _panel_question(member: Member, criterion: Criterion, session: Session, last: int) -> str:
     explained = f": {criterion.description}" if criterion.description else ""
-    return _text(
-        session.prompts["panel_question"].render(
-            {
-                "persona": member.name,
-                "description": member.persona.description,
-                "criterion": f"{criterion.name}{explained}",
-                "k": str(last),
-            }
-        )
-    )
+    about = {"persona": member.name, "description": member.persona.description}
+    values = {**about, "criterion": f"{criterion.name}{explained}", "k": str(last)}
+    return _text(session.prompts["panel_question"].render(values))

@@ -42,6 +42,7 @@ LONGEST_REASON, LONGEST_QUOTE = 400, 300
 _TOKENS_A_REASON = 150
 _MOST_SENTENCES = 50  # of a passage, among which the nearest is looked for
 _JUDGE = "search expert"  # of rankers without personas
+_NEAR = "How near is it to the query?"
 # A sentence ends with a mark (and closing quotation marks), a blank line or before a list item.
 _SENTENCE = re.compile(
     r"\S.*?(?:[.!?][\"')\]\u00bb\u201d\u2019]*(?=\s)|[\u3002\uff01\uff1f]"
@@ -56,13 +57,7 @@ _AROUND_A_QUOTE = "' \t\r\n…"
 
 @dataclass(slots=True)
 class _Found:
-    """Results so far.
-
-    Attributes:
-        reasons: (row, judge) -> the reason.
-        false_quotes: how many of their quotes are not in the passage.
-        lost: why reasons did not come, one entry each.
-    """
+    """Results so far: (row, judge) -> the reason; and why others did not come."""
 
     reasons: dict[tuple[int, str], Reason] = field(default_factory=dict)
     false_quotes: int = 0
@@ -85,19 +80,9 @@ async def explain(
     prompts: PromptSet,
     deadline: float | None = None,
 ) -> Ranking:
-    """Ask each judge why it gave the first passages what it gave them.
+    """Ask each judge why it gave the first passages what it gave them, see `Ranker.explain`.
 
-    Args:
-        ranking: whose order and scores stay as they are.
-        top: passages that are asked about, of those that it returns.
-        config: how passages are shown, and how often is asked again.
-        models: whose scoring model is asked.
-        prompts: the wording.
-        deadline: seconds, after which what has come counts; None to wait for all.
-
-    Returns:
-        The ranking with its `reasons` and `false_quotes`, in place of those that it had; the calls
-        and seconds are added to its own. Reasons that could not be had are left out and logged.
+    Passages are shown, and unreadable replies asked again, as `config` says.
 
     Raises:
         ConfigError: the ranking is a fused one, or by likelihoods of the query.
@@ -114,12 +99,8 @@ async def explain(
     if not ranking.has_texts:
         raise InputError("the ranking has no texts, and reasons are found in them; rank again")
     hits = [] if ranking.failure else ranking[:top]
-    job = Job(
-        ranking.query,
-        tuple(hit.passage for hit in hits),
-        config.model_copy(update={"depth": None}),
-        models,
-    )
+    config = config.model_copy(update={"depth": None})
+    job = Job(ranking.query, tuple(hit.passage for hit in hits), config, models)
     session = Session.open(job, prompts)
     rows = session.group_of.tolist()
     tasks = []
@@ -150,10 +131,10 @@ async def explain(
     return replace(
         ranking,
         reasons={
-            (hit.row, task.name): found.reasons[row, task.name]
+            (hit.row, judge): reason
             for row, hit in zip(rows, hits, strict=True)
-            for task in tasks
-            if (row, task.name) in found.reasons
+            for (of, judge), reason in found.reasons.items()
+            if of == row
         },
         false_quotes=found.false_quotes,
         calls=calls,
@@ -167,12 +148,10 @@ async def explain(
 
 
 def quoted(quote: str, passage: str) -> str | None:
-    """Return the quoted words as they are in the passage.
+    """Return the quoted words as they are in the passage, cut to `LONGEST_QUOTE` characters.
 
-    White space and the kind of quotation marks do not count; nor do marks around the quote.
-
-    Returns:
-        At most `LONGEST_QUOTE` characters; empty for an empty quote, None for a wrong one.
+    White space and the kind of quotation marks do not count; nor do marks around the quote. None
+    for a wrong quote.
     """
     words = quote.translate(_QUOTE_MARKS).strip().removesuffix("...").removeprefix("...")
     words = words.strip(_AROUND_A_QUOTE)
@@ -221,10 +200,9 @@ async def _ask_all(
     async with task_group() as group:
         for task in tasks:
             name, description, members = _members(ranking, task.name)
-            alone = members[0] if len(members) == 1 else None
             texts = (
-                rubric_as_text(alone, session.prompts)
-                if alone is not None
+                rubric_as_text(members[0], session.prompts)
+                if len(members) == 1
                 else rubrics_as_text(members, session.prompts)
             )
             prompt = "reasons" if texts["criteria"] else "reasons_without_criteria"
@@ -242,22 +220,11 @@ async def _ask(
     name = session.models.scoring.name
 
     async def call(part: Rows) -> Mapping[int, tuple[str, str]]:
-        shown = [
-            session.prompts.piece(
-                "compared_passage",
-                {"name": str(number), "passage": session.fenced(session.passage(row))},
-            )
-            for number, row in enumerate(part, start=1)
-        ]
         scores = [f"[{number}] {task.given[row]}" for number, row in enumerate(part, start=1)]
-        values = {
-            "passages": "\n\n".join(shown),
-            "scores": "\n".join(scores),
-            "count": str(len(part)),
-        }
+        values = {"passages": session.numbered(part), "scores": "\n".join(scores)}
         return await session.ask(
             session.models.scoring,
-            template.render(values),
+            template.render({**values, "count": str(len(part))}),
             lambda reply: read_reasons(reply.text, count=len(part)),
             stage="explain",
             persona=task.name,
@@ -311,19 +278,7 @@ async def _nearest_sentences(
             for place, sentence in enumerate(_sentences(session, session.passage(row)))
         }
         asked = [
-            (
-                row,
-                task.name,
-                sentence,
-                Question(
-                    f"{name}_judge_{column}",
-                    "How near is it to the query?",
-                    1,
-                    "yes_no",
-                    passage=name,
-                    judge=judges[task.name],
-                ),
-            )
+            (row, task.name, sentence, f"{name}_judge_{column}", name)
             for name, (row, sentence) in sentences.items()
             for column, task in enumerate(tasks)
             if row in task.given
@@ -342,11 +297,14 @@ async def _nearest_sentences(
             read,
             stage="explain",
             max_tokens=session.config.max_score_tokens,
-            questions=tuple(question for *_, question in asked),
+            questions=tuple(
+                Question(name, _NEAR, kind="yes_no", passage=passage, judge=judges[judge])
+                for _, judge, _, name, passage in asked
+            ),
             state=State(session.clean_query, {name: text for name, (_, text) in sentences.items()}),
         )
         best: dict[tuple[int, str], tuple[float, str]] = {}
-        for (row, judge, sentence, _), answer in zip(asked, answers, strict=True):
+        for (row, judge, sentence, *_), answer in zip(asked, answers, strict=True):
             near = -1.0 if answer.value is None else answer.value
             if near > best.get((row, judge), (-1.0, ""))[0]:
                 best[row, judge] = near, sentence
@@ -367,8 +325,8 @@ def _by_words(query: str, sentence: str) -> Reason:
     listed = (
         f"Words of the query in it: {', '.join(known)}" if known else "It has none of its words"
     )
-    text = f"The sentence nearest to the query. {listed}."
-    return Reason(_cut(text, LONGEST_REASON), _cut(sentence, LONGEST_QUOTE), "words")
+    text = _cut(f"The sentence nearest to the query. {listed}.", LONGEST_REASON)
+    return Reason(text, _cut(sentence, LONGEST_QUOTE), "words")
 
 
 def _cut(text: str, most: int) -> str:

@@ -23,8 +23,6 @@ from mcranker.method.team_plan import TeamPlan, as_recruited
 from mcranker.replies.loose_json import Unreadable
 from mcranker.replies.read import read_personas
 from mcranker.replies.schemas import TEAM_SCHEMA, library_team_schema
-from mcranker.runtime.actor import Actor
-from mcranker.runtime.bridge import task_group
 from personas import Member, Persona, library
 from personas.provenance import sealed
 from personas.ranking.types import Passage
@@ -67,10 +65,7 @@ async def recruit(session: Session) -> tuple[Member, ...]:
         about = session.query.text
         example = session.passages[min(config.example_rank, len(session.passages)) - 1]
     recruiter = Recruiter(session, session.plan, about)
-    async with task_group() as group:
-        group.start_soon(recruiter.run)
-        recruited = as_recruited(await recruiter.ask(example), config)
-        recruiter.close()
+    recruited = as_recruited(await recruiter.recruit(example), config)
     session.mark("recruit")
     if config.one_team:
         # Another query may have been first meanwhile.
@@ -79,7 +74,7 @@ async def recruit(session: Session) -> tuple[Member, ...]:
     return recruited
 
 
-class Recruiter(Actor[Passage, tuple[Member, ...]]):
+class Recruiter:
     """Guesses who would ask the query, from the query and one example passage (Eq. 1).
 
     With ``recruiting="library"`` it picks from the library instead: by one constrained
@@ -89,30 +84,26 @@ class Recruiter(Actor[Passage, tuple[Member, ...]]):
     """
 
     def __init__(self, session: Session, plan: TeamPlan, about: str) -> None:
-        super().__init__("recruiter", self._recruit)
         self._session = session
         self._plan = plan
         self._about = about
         self._model = session.models.recruiter
 
-    async def _recruit(self, example: Passage) -> tuple[Member, ...]:
+    async def recruit(self, example: Passage) -> tuple[Member, ...]:
         """Recruit members; missing ones are asked for once more, unless ``repair_attempts=0``."""
         found = await self._recruit_once(example)
         wanted = self._plan.recruits
+        query_id = self._session.job.query.id
         if len(found) < wanted and self._session.config.repair_attempts:
             rest = Recruiter(self._session, self._plan.after(found), self._about)
             try:
                 found += await rest._recruit_once(example)
             except ReplyError as error:
-                logger.info(
-                    "query %r: no one else was named: %s", self._session.job.query.id, error
-                )
+                logger.info("query %r: no one else was named: %s", query_id, error)
         if len(found) < wanted:
             logger.warning(
                 "query %r: asked for %d recruits, got %d; the team is smaller than the others",
-                self._session.job.query.id,
-                wanted,
-                len(found),
+                *(query_id, wanted, len(found)),
             )
         return found
 
@@ -126,31 +117,26 @@ class Recruiter(Actor[Passage, tuple[Member, ...]]):
         return await self._choose()
 
     async def _invent(self, example: Passage) -> tuple[Member, ...]:
-        prompts = self._session.prompts
-        session = self._session
+        session, prompts = self._session, self._session.prompts
         shown = passage_text(example, session.shown_text(example), session.config)
         fence = partial(prompts.passage, shown, query=self._about)
         passage = fence() if len(shown) < LONG else await anyio.to_thread.run_sync(fence)
-        turns = prompts["recruit"].render(
-            {
-                "query": self._about,
-                "passage": passage,
-                "number": str(self._plan.recruits),
-                "others": self._plan.others,
-            }
-        )
-        personas = await self._session.ask(
+        personas = await session.ask(
             self._model,
-            turns,
+            prompts["recruit"].render({**self._wanted(), "passage": passage}),
             lambda reply: self._who_may_join(read_personas(reply.text)),
             stage="recruit",
-            max_tokens=self._session.config.max_tokens,
+            max_tokens=session.config.max_tokens,
             schema=TEAM_SCHEMA,
         )
         return tuple(
             sealed(Member(persona=persona, origin="recruited"), persona=True, rubric=False)
             for persona in personas
         )
+
+    def _wanted(self) -> dict[str, str]:
+        number = str(self._plan.recruits)
+        return {"query": self._about, "number": number, "others": self._plan.others}
 
     def _who_may_join(self, personas: Sequence[Persona]) -> tuple[Persona, ...]:
         """Return the first N personas that are neither on the team already nor forbidden."""
@@ -168,20 +154,13 @@ class Recruiter(Actor[Passage, tuple[Member, ...]]):
         listed = "\n".join(
             f"- {member.name}: {', '.join(member.persona.topics)}" for member in candidates
         )
-        turns = self._session.prompts["choose"].render(
-            {
-                "query": self._about,
-                "members": listed,
-                "number": str(self._plan.recruits),
-                "others": self._plan.others,
-            }
-        )
+        turns = self._session.prompts["choose"].render({**self._wanted(), "members": listed})
         known = {member.name.casefold(): member for member in candidates}
 
         def read(text: str) -> tuple[Member, ...]:
             personas = read_personas(text)
             chosen = [(known.get(persona.name.casefold()), persona) for persona in personas]
-            found = [_with_reason(member, persona) for member, persona in chosen if member]
+            found = [_with_reason(member, persona.reason) for member, persona in chosen if member]
             if not found:
                 raise Unreadable("none of the names stands in the list.")  # english: sent to models
             return tuple(found[: self._plan.recruits])
@@ -214,27 +193,22 @@ class Recruiter(Actor[Passage, tuple[Member, ...]]):
             template = self._session.prompts["typed_suits"]
             most = limits.max_questions
             for start in range(0, len(candidates), most):
-                questions = tuple(
-                    Question(
-                        f"judge_{number}",
-                        template.render(
-                            {
-                                "persona": each.name,
-                                "topics": ", ".join(each.persona.topics),
-                            }
-                        )[-1].text,
-                        kind="yes_no",
+                part = candidates[start : start + most]
+                asked = [
+                    template.render(
+                        {"persona": each.name, "topics": ", ".join(each.persona.topics)}
                     )
-                    for number, each in enumerate(candidates[start : start + most], start=1)
+                    for each in part
+                ]
+                questions = tuple(
+                    Question(f"judge_{number}", turns[-1].text, kind="yes_no")
+                    for number, turns in enumerate(asked, start=1)
                 )
                 answers = await self._answers(questions)
                 chances += tuple(each.value for each in answers if each.value is not None)
         best = sorted(zip(chances, candidates, strict=True), key=lambda pair: -pair[0])
         return tuple(
-            _with_reason(
-                member,
-                Persona(name=member.name, reason=f"Likely to judge it best (probability {p:.2f})."),
-            )
+            _with_reason(member, f"Likely to judge it best (probability {p:.2f}).")
             for p, member in best[: self._plan.recruits]
         )
 
@@ -279,10 +253,8 @@ class Recruiter(Actor[Passage, tuple[Member, ...]]):
         chosen = []
         for _, member in best[: self._plan.recruits]:
             topics = [topic for _, topic in lift_by_topic(member, logprobs, baselines)]
-            reason = f"The query seems to be about {topics[0]}" + "".join(
-                f" or {topic}" for topic in topics[1:2]
-            )
-            chosen.append(_with_reason(member, Persona(name=member.name, reason=f"{reason}.")))
+            reason = f"The query seems to be about {' or '.join(topics[:2])}."
+            chosen.append(_with_reason(member, reason))
         return tuple(chosen)
 
     async def _subject(self, query: str, words: tuple[str, ...]) -> Mapping[str, float]:
@@ -302,9 +274,9 @@ def _snake_cased(persona: Persona) -> Persona:
     return persona.model_copy(update={"name": part or name})
 
 
-def _with_reason(member: Member, persona: Persona) -> Member:
-    reasoned = member.persona.model_copy(update={"reason": persona.reason})
-    return member.model_copy(update={"persona": reasoned})
+def _with_reason(member: Member, reason: str) -> Member:
+    persona = member.persona.model_copy(update={"reason": reason})
+    return member.model_copy(update={"persona": persona})
 
 
 def first_words(members: Sequence[Member]) -> tuple[str, ...]:
@@ -321,10 +293,8 @@ def suitability(
 ) -> list[float]:
     """Return by how many nats each member's topics fit this query better than the baselines.
 
-    Args:
-        members: in the order of the result; each has at least one topic.
-        logprobs: first word -> log-probability for the query.
-        baselines: the same for each of the calibration queries.
+    `logprobs` are log-probabilities of first words for the query, `baselines` those for the
+    calibration queries.
     """
     base = [_mean_logprobs(members, each) for each in baselines]
     here = _mean_logprobs(members, logprobs)

@@ -55,13 +55,13 @@ def rubric_as_text(member: Member, prompts: PromptSet) -> dict[str, str]:
     """Return the criteria for prompts: in full, and by name only."""
     full, names = [], []
     for number, criterion in enumerate(member.rubric.criteria if member.rubric else (), start=1):
+        explained = prompts.cleaner.text(criterion.description)
         values = {
             "number": str(number),
             "name": criterion.name,
             "weight": f"{criterion.weight:.0f}",
-            "explanation": prompts.cleaner.text(criterion.description),
+            "explanation": explained,
         }
-        explained = values["explanation"]
         full.append(prompts.piece("criterion" if explained else "criterion_unexplained", values))
         names.append(prompts.piece("criterion_name", values))
     return {"criteria": "\n".join(full), "criteria_names": "\n".join(names)}

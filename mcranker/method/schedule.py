@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections import deque
 from collections.abc import Callable
-from typing import Protocol, TypeAlias
+from typing import TypeAlias
 
 import numpy as np
 from numpy.typing import NDArray
@@ -20,32 +20,6 @@ SAMPLE = 3
 
 Call: TypeAlias = tuple[int, int]
 """Row of the score matrix, and judge."""
-
-
-class Schedule(Protocol):
-    """Hands out calls, each once."""
-
-    @property
-    def total(self) -> int:
-        """Number of calls there will be, as far as is known."""
-        ...
-
-    @property
-    def finished(self) -> bool:
-        """True if all calls have ended."""
-        ...
-
-    def ready(self, judge: int) -> None:
-        """Note that the judge can score from now on."""
-        ...
-
-    def take(self) -> Call | None:
-        """Return an open call; None if there is none for now."""
-        ...
-
-    def settle(self, row: int, judge: int) -> None:
-        """Note the end of a call, with a score or without."""
-        ...
 
 
 class EveryScore:
@@ -71,10 +45,12 @@ class EveryScore:
 
     @property
     def total(self) -> int:
+        """Number of calls there will be, as far as is known."""
         return self._rows * self._judges
 
     @property
     def finished(self) -> bool:
+        """True if all calls have ended."""
         return self._done == self.total
 
     def team_known(self, judges: int) -> None:
@@ -82,9 +58,11 @@ class EveryScore:
         self._judges = judges
 
     def ready(self, judge: int) -> None:
+        """Note that the judge can score from now on."""
         self._next[judge] = 0
 
     def take(self) -> Call | None:
+        """Return an open call, once; None if there is none for now."""
         if self._together and len(self._next) < self._judges:
             return None
         found: Call | None = None
@@ -99,6 +77,7 @@ class EveryScore:
         return found
 
     def settle(self, row: int, judge: int) -> None:
+        """Note the end of a call, with a score or without."""
         self._done += 1
 
 

@@ -5,8 +5,7 @@ from __future__ import annotations
 import re
 import time
 from collections import defaultdict
-from collections.abc import Callable, Iterator, Sequence
-from contextlib import AbstractAsyncContextManager, contextmanager, nullcontext
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from itertools import count
 from typing import TypeVar
@@ -44,7 +43,7 @@ T = TypeVar("T")
 _WORD = re.compile(r"\S+")
 
 LONG = 100_000
-"""Characters of passages that are fenced in a thread; fewer are faster without."""
+"""Characters of passages that are delimited in a thread; fewer are faster without."""
 
 
 @dataclass(slots=True)
@@ -86,7 +85,7 @@ class Session:
     statistics: PassageStatistics | None = None
     forms: defaultdict[tuple[Stage, str], Form] = field(default_factory=lambda: defaultdict(Form))
     _began: dict[str, float] = field(default_factory=dict)
-    _fenced: dict[tuple[str, str], str] = field(default_factory=dict)
+    _delimited: dict[tuple[str, str], str] = field(default_factory=dict)
 
     @classmethod
     def open(cls, job: Job, prompts: PromptSet, plan: TeamPlan | None = None) -> Session:
@@ -105,24 +104,35 @@ class Session:
         beyond = len(self.job.passages) - len(self.passages)
         return np.concatenate([self.group_of, np.full(beyond, -1, dtype=np.intp)])
 
-    @contextmanager
-    def until_deadline(self) -> Iterator[None]:
+    def until_deadline(self) -> anyio.CancelScope:
         """Cancel the block at the deadline, and continue after it."""
-        with anyio.CancelScope(deadline=self.job.deadline):
-            yield
+        return anyio.CancelScope(deadline=self.job.deadline)
 
     def passage(self, row: int) -> Passage:
         """The passage of a row of the score matrix."""
         return self.passages[self.distinct[row]]
 
-    def fenced(self, passage: Passage) -> str:
+    def delimited(self, passage: Passage) -> str:
         """Return the passage for models: between markers that it cannot contain."""
         content = passage.content
-        found = self._fenced.get(content)
+        found = self._delimited.get(content)
         if found is None:
             text = passage_text(passage, self.shown_text(passage), self.config)
-            found = self._fenced[content] = self.prompts.passage(text, query=self.query.text)
+            found = self._delimited[content] = self.prompts.passage(text, query=self.query.text)
         return found
+
+    def numbered(self, rows: Sequence[int]) -> str:
+        """Return the passages of these rows for prompts, as number 1 and so on."""
+        return self.named({str(number): row for number, row in enumerate(rows, start=1)})
+
+    def named(self, rows: Mapping[str, int]) -> str:
+        """Return passages for prompts, each with its name: name -> row."""
+        return "\n\n".join(
+            self.prompts.piece(
+                "compared_passage", {"name": name, "passage": self.delimited(self.passage(row))}
+            )
+            for name, row in rows.items()
+        )
 
     @property
     def clean_query(self) -> str:
@@ -155,7 +165,7 @@ class Session:
         if self.models.scoring.capabilities.prompts and characters > LONG:
             # All at once, when the first call is made, it would hold up the event loop.
             await anyio.to_thread.run_sync(
-                lambda: [self.fenced(each) for each in passages], abandon_on_cancel=True
+                lambda: [self.delimited(each) for each in passages], abandon_on_cancel=True
             )
 
     async def count_words(self) -> None:
@@ -173,8 +183,7 @@ class Session:
     def calls_at_once(self, model: ChatModel) -> int:
         """Return the number of calls to keep ready for `model`.
 
-        No more are under way than the model keeps prompt prefixes, since others would drive out
-        what the next call needs.
+        They are no more than the prompt prefixes that it keeps, since others would drive those out.
         """
         workers = self.config.workers
         return min(model.capabilities.prefix_slots or workers, workers)
@@ -204,35 +213,34 @@ class Session:
                 `divisible` are.
             ReplyError, ModelError: as `mcranker.method.ask`.
         """
-        watched: AbstractAsyncContextManager[None] = nullcontext()
+        call = ask(
+            model,
+            turns,
+            read,
+            config=self.config,
+            prompts=self.prompts,
+            usage=self.job.calls,
+            tag=Tag(stage, self.query.id, persona, doc_id, self.number),
+            max_tokens=max_tokens,
+            schema=schema,
+            labels=labels,
+            continuation=continuation,
+            questions=questions,
+            state=state,
+        )
+        self._began.setdefault(stage, time.perf_counter())
         if stage in ("score", "assess", "explain") and not self.job.estimated:
-            watched = self.forms[stage, persona].asking(passages, divisible=divisible)
-        async with watched:
-            self._began.setdefault(stage, time.perf_counter())
-            result = await ask(
-                model,
-                turns,
-                read,
-                config=self.config,
-                prompts=self.prompts,
-                usage=self.job.calls,
-                tag=Tag(stage, self.query.id, persona, doc_id, self.number),
-                max_tokens=max_tokens,
-                schema=schema,
-                labels=labels,
-                continuation=continuation,
-                questions=questions,
-                state=state,
-            )
-            self.mark(stage)
-            return result
+            call = self.forms[stage, persona].watch(call, passages, divisible=divisible)
+        result = await call
+        self.mark(stage)
+        return result
 
     def mark(self, stage: Stage) -> None:
         """Note that the stage is running."""
         now = time.perf_counter()
         self.seconds[stage] = now - self._began.setdefault(stage, now)
 
-    async def tell(self, event: Event) -> None:
+    async def emit(self, event: Event) -> None:
         """Send an event to the listener, if there is one."""
         if self.job.emit is not None:
             await self.job.emit(event)

@@ -10,7 +10,7 @@ from anyio.abc import TaskGroup
 
 from mcranker.errors import ConfigError
 from mcranker.events import RubricWritten, TeamRecruited
-from mcranker.method.annotator import Annotator, ScorePassage, ScorePassages, WriteRubric
+from mcranker.method.annotator import Annotator, ScorePassage, ScorePassages
 from mcranker.method.batch_judge import BatchJudge, may_be_panel
 from mcranker.method.ensembler import Ensembler, Ready, TeamKnown
 from mcranker.method.recruiter import recruit
@@ -70,7 +70,12 @@ async def score_by_team(session: Session) -> Scored:
             announce = None if together else ensembler
             await _seat(session, group, annotators, scores=ensembler, announce=announce)
             if together:
-                panel = await _judge_together(session, annotators, group, ensembler)
+                members = [annotator.member for annotator in annotators]
+                panel = BatchJudge.of_team(members, session, ensembler)
+                group.start_soon(panel.run)
+                names = {column: member.name for column, member in enumerate(members)}
+                await ensembler.tell(TeamKnown(len(names), judges=1))
+                await ensembler.tell(Ready(0, panel, names, panel.at_once))
             await ensembler.complete.wait()
             for actor in (*annotators, panel, ensembler.assessor, ensembler):
                 if actor is not None:
@@ -79,22 +84,20 @@ async def score_by_team(session: Session) -> Scored:
     if partial:
         ensembler.close_at_deadline(len(annotators))
     members = [annotator.member for annotator in annotators]
-    names = [member.name for member in members]
-    return Scored(names, ensembler.matrix, members, ensembler.assessed, partial)
+    return Scored(
+        [each.name for each in members], ensembler.matrix, members, ensembler.assessed, partial
+    )
 
 
 async def score_by_judge(
     session: Session,
     name: str,
-    make: Callable[[Ensembler], Actor[ScorePassage, None] | Actor[ScorePassages, None]],
+    make: Callable[[Ensembler], Actor[ScorePassage] | Actor[ScorePassages]],
 ) -> Scored:
     """Let one judge score every passage.
 
-    Args:
-        session: the query.
-        name: of the judge.
-        make: the judge, given the ensembler that takes its `Scores`; one that takes several
-            passages together says how many, at most, as its `at_once`.
+    `make` returns the judge of that name, given the ensembler that takes its `Scores`; one that
+    takes several passages together says how many, at most, as its `at_once`.
 
     Raises:
         ModelError: the model as such failed, not just one passage's request.
@@ -145,24 +148,28 @@ async def _seat(
     scores: Ensembler | None = None,
     announce: Ensembler | None = None,
 ) -> None:
-    """Add the annotators of the whole team, at work in `group`, each with its rubric.
+    """Add the annotators of the whole team, each at work in `group`, with its rubric.
 
-    Args:
-        session: the query.
-        group: where the annotators run.
-        annotators: takes them, as soon as each is on the team.
-        scores: takes their scores, if they are to give any.
-        announce: who is told of each annotator as soon as it can score.
+    They join `annotators` as soon as they are on the team. `scores` takes their scores; `announce`
+    is told of each as soon as it can score.
+
+    Raises:
+        ConfigError: the team is locked and a rubric is missing.
     """
     plan = session.plan
     if plan.locked and session.config.criteria != "none":
-        _refuse_without_rubric(plan.members)
+        for each in (member for member in plan.members if member.rubric is None):
+            raise ConfigError(
+                f"the team is locked and {each.name!r} has no rubric; write one, unlock the team, "
+                'or use criteria="none"'
+            )
 
     async def settle(annotator: Annotator) -> None:
-        member = await annotator.ask(WriteRubric())
+        await annotator.settle_rubric()
+        member = annotator.member
         session.mark("criteria")
         if member.rubric is not None:
-            await session.tell(RubricWritten(session.query.id, member.name, member.rubric))
+            await session.emit(RubricWritten(session.query.id, member.name, member.rubric))
         if announce is not None:
             column = annotator.column
             await announce.tell(Ready(column, annotator, {column: member.name}))
@@ -183,25 +190,4 @@ async def _seat(
         if announce is not None:
             await announce.tell(TeamKnown(len(annotators), len(annotators)))
         personas = tuple(annotator.member.persona for annotator in annotators)
-        await session.tell(TeamRecruited(session.query.id, personas))
-
-
-async def _judge_together(
-    session: Session, annotators: Sequence[Annotator], group: TaskGroup, ensembler: Ensembler
-) -> BatchJudge:
-    """Announce one panel in place of all annotators."""
-    names = {annotator.column: annotator.member.name for annotator in annotators}
-    panel = BatchJudge.of_team([annotator.member for annotator in annotators], session, ensembler)
-    group.start_soon(panel.run)
-    await ensembler.tell(TeamKnown(len(names), judges=1))
-    await ensembler.tell(Ready(0, panel, names, panel.at_once))
-    return panel
-
-
-def _refuse_without_rubric(members: Sequence[Member]) -> None:
-    for member in members:
-        if member.rubric is None:
-            raise ConfigError(
-                f"the team is locked and {member.name!r} has no rubric; "
-                'write one, unlock the team, or use criteria="none"'
-            )
+        await session.emit(TeamRecruited(session.query.id, personas))

@@ -100,15 +100,18 @@ class TeamPlan:
         else:
             first = (library.nlp_scientist(),) if config.nlp_scientist else ()
             first = as_recruited(first, config)
-        known = {_folded(member.name) for member in first}
-        required = tuple(
-            member for member in map(_named, config.require) if _folded(member.name) not in known
-        )
+        known = {_folded(each.name) for each in first}
+        named = map(_named, config.require)
+        required = tuple(each for each in named if _folded(each.name) not in known)
         _check_required(config, team, first, required)
         members = (*first, *as_recruited(required, config))
         plan = cls(members, config.team_size - len(members), config.forbid, given=team)
         plan._refuse_forbidden(team, len(first))
-        plan._check_library(config)
+        if config.recruiting == "library" and plan.recruits > len(plan.candidates):
+            raise ConfigError(
+                f"team_size={config.team_size} takes {plan.recruits} recruits, and only "
+                f"{len(plan.candidates)} of the library may join; forbid fewer, or lower team_size"
+            )
         if config.require or config.forbid or (team is not None and plan.recruits):
             plan = replace(plan, others=_told(members, config.forbid))
         return plan
@@ -161,20 +164,12 @@ class TeamPlan:
             pattern = self._forbidding(member.name)
             if pattern is None:
                 continue
+            who, advice = "is on every team", "narrow it, or do without the NLP scientist"
             if place >= first:
                 who, advice = "is required", "leave out one of the two"
             elif team is not None:
                 who, advice = "is on the team given", "leave out one of the two"
-            else:
-                who, advice = "is on every team", "narrow it, or do without the NLP scientist"
             raise ConfigError(f"forbid: {pattern!r} fits {member.name!r}, who {who}; {advice}")
-
-    def _check_library(self, config: RankerConfig) -> None:
-        if config.recruiting == "library" and self.recruits > len(self.candidates):
-            raise ConfigError(
-                f"team_size={config.team_size} takes {self.recruits} recruits, and only "
-                f"{len(self.candidates)} of the library may join; forbid fewer, or lower team_size"
-            )
 
 
 def as_recruited(members: tuple[Member, ...], config: RankerConfig) -> tuple[Member, ...]:
@@ -211,10 +206,9 @@ def _check_required(
         )
     total = len(first) + len(required)
     if total > config.team_size:
-        besides = f" and {len(first)} on the team already" if first else ""
         raise ConfigError(
-            f"team_size={config.team_size} is too small for {len(required)} required{besides}; "
-            f"use team_size={total} or more, or require fewer"
+            f"team_size={config.team_size} is too small for {len(required)} required and "
+            f"{len(first)} on the team already; use team_size={total} or more, or require fewer"
         )
 
 

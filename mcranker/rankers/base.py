@@ -9,7 +9,6 @@ import time
 from abc import ABC, abstractmethod
 from collections.abc import Awaitable, Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
-from types import TracebackType
 from typing import Any, ClassVar, Self, Unpack
 
 import anyio
@@ -32,7 +31,7 @@ from mcranker.llm.chat import ChatModel
 from mcranker.logs import safe_logger
 from mcranker.method.team_plan import TeamPlan, as_team
 from mcranker.models import NO_MODELS, Models, Roles, connect_roles
-from mcranker.options import CallOptions, RankerKeywords
+from mcranker.options import CallOptions, EstimateOptions, RankerKeywords
 from mcranker.rankers.dispatch import FATAL_ERRORS, RankedQuery, Work, dispatch, each_of
 from mcranker.ranking import Ranking, check_first_stage
 from mcranker.runtime.bridge import Bridge, Stream
@@ -61,17 +60,16 @@ _WHILE_ESTIMATING = {
 class Ranker(ABC):
     """Ranks passages for a query. Subclasses say how, in `_rank`; see ``docs/extending.md``.
 
-    Usable as ``with`` and ``async with``; closing releases connections and threads. A
-    ranker may be used from several threads and event loops, and in processes that are forked
-    from this one; each opens connections of its own.
+    Usable as ``with`` and ``async with``; closing releases connections and threads. A ranker may
+    be used from several threads and event loops.
 
     These keyword arguments are common to all rankers; each adds those of its own.
 
     Args:
         model: plays all roles that have no model of their own. ``"openai:NAME"``,
-            ``"anthropic:NAME"``, ``"local:NAME-or-path.gguf"``, a `ChatModel`, or None:
-            then ``MCRANKER_MODEL``, an API key in the environment, or the embedded local
-            model decide, and a log line says which and why. Ignored if the ranker asks no model.
+            ``"anthropic:NAME"``, ``"local:NAME-or-path.gguf"``, a `ChatModel`, or None: then
+            ``MCRANKER_MODEL``, an API key in the environment, or the embedded local model decide,
+            and a log line says which and why. Ignored if the ranker asks no model.
         recruiter_model: guesses who would ask the query.
         criteria_model: writes the rubrics; a strong one rescues a weak scorer (5.3.3).
         scoring_model: scores the passages.
@@ -81,21 +79,19 @@ class Ranker(ABC):
         api_key: instead of the environment's.
         team: judges instead of a recruited team, if `takes_team`: a `Team`, a file, the name of a
             team of the library, or a list of personas. Members with a rubric keep it. Where
-            `team_size` is larger and the team is not locked, recruits join it; the NLP
-            scientist does only if it is among the members.
+            `team_size` is larger and the team is not locked, recruits join it.
         team_size: personas on the team, the NLP scientist included; if not given 3, or those
             of `team`.
-        ledger: the file that keeps every answer, so that none is paid for twice; shared by
-            any number of rankers and processes. ``"default"`` for ``MCRANKER_LEDGER`` or a
-            file in the user's cache folder; a path; or None for none. A `ChatModel` of your
-            own takes part if a path is given, and then its name must tell it from others.
+        ledger: the file that keeps every answer, so that none is paid for twice; shared by any
+            number of rankers and processes. ``"default"`` for ``MCRANKER_LEDGER`` or a file in the
+            user's cache folder; a path; or None for none. A `ChatModel` of your own takes part if
+            a path is given, and then its name must tell it from others.
         config: all other choices as one object; single fields replace its own.
         shared: also all fields of `RankerConfig`, e.g. ``scoring="expected"``.
 
     Attributes:
         config: the choices in effect.
-        models: whom to ask. Their answers are kept in the ledger, their failures repeated, and
-            the limits and the budget of `config` kept.
+        models: whom to ask, within the limits and the budget of `config`.
 
     Raises:
         ConfigError: an option is unknown, impossible, or does not go with another.
@@ -140,7 +136,7 @@ class Ranker(ABC):
     """True if an ``instruction`` counts; if not, rankings with one are refused."""
 
     def __init__(self, **shared: Unpack[RankerKeywords]) -> None:
-        options: dict[str, Any] = dict(shared)
+        options = dict[str, Any](shared)
         given = {name: options.pop(name, default) for name, default in self._keywords().items()}
         if options.get("team_size", 0) is None:
             del options["team_size"]
@@ -194,8 +190,7 @@ class Ranker(ABC):
             }
             own = names | own
             if len(names) == len(parameters):
-                return own
-            # Other keywords are handed to the class above.
+                return own  # else other keywords are handed to the class above
             if owner is Ranker:
                 break
         return {**dict.fromkeys(RankerConfig.model_fields), **cls._keywords(), **own}
@@ -234,8 +229,8 @@ class Ranker(ABC):
 
         Args:
             job: what was asked; its `calls` are the ranking's.
-            scores: of the first N passages, the higher the better. Passages with None,
-                and those beyond the last score, follow in first-stage order without a score.
+            scores: of the first N passages, the higher the better. Passages with None, and those
+                beyond the last score, follow in first-stage order without a score.
 
         Raises:
             ValueError: there are more scores than passages, one is not finite, or one of a ranker
@@ -259,12 +254,10 @@ class Ranker(ABC):
         return replace(ranking, relevances=known) if self.absolute else ranking
 
     def ranking_by_order(self, job: Job, order: Sequence[int] = ()) -> Ranking:
-        """Return a `Ranking` without scores.
+        """Return a `Ranking` without scores, with the calls of `job`.
 
-        Args:
-            job: what was asked; its `calls` are the ranking's.
-            order: places in ``job.passages``, best first. Passages that are not in it follow in
-                first-stage order.
+        `order` has places in ``job.passages``, best first; passages that are not in it follow in
+        first-stage order.
 
         Raises:
             ValueError: a place is not one of the passages, or is repeated.
@@ -275,35 +268,24 @@ class Ranker(ABC):
         whole = [*order, *(place for place in range(count) if place not in places)]
         return self._ranking(job, np.array(whole, dtype=np.intp), np.full(count, math.nan))
 
-    def rank(
-        self,
-        query: str | Query,
-        docs: Docs,
-        *,
-        top_n: int | None = None,
-        min_relevance: float | None = None,
-        deadline: float | None = None,
-        instruction: str | None = None,
-    ) -> Ranking:
+    def rank(self, query: str | Query, docs: Docs, **options: Unpack[CallOptions]) -> Ranking:
         """Rank `docs` for `query`, and wait for the result.
 
-        Works in a plain script, in a thread, and where an event loop is running already,
-        such as a notebook; that loop is blocked meanwhile (use `arank` there instead).
+        Works in a plain script, in a thread, and where an event loop is running already, such as a
+        notebook; that loop is blocked meanwhile (use `arank` there instead).
 
         Args:
             query: the text, or a `Query` with an id.
             docs: passages in first-stage order: texts, records with ``text`` and perhaps ``_id``,
                 ``title`` and ``metadata``, documents of LangChain, LlamaIndex or Haystack,
                 `Passage` objects, or a mapping id -> text; see `mcranker.inputs.as_passages`.
-            top_n: return only the first N passages; None for what the configuration says,
-                and so for the others.
-            min_relevance: return only passages of this relevance or more, 0 to 1; only for rankers
-                that give one (`absolute`).
-            deadline: seconds, after which the passages are ranked by the scores that are there;
-                `Ranking.partial` says so. What cannot be interrupted, such as the loading of a
-                local model, is waited for.
-            instruction: what else matters for this query; one more criterion for every judge, see
-                ``docs/teams.md``.
+            options: for this call, instead of the configuration's. ``top_n``: return only the
+                first N passages. ``min_relevance``: only those of this relevance or more, 0 to 1,
+                from rankers that give one (`absolute`). ``deadline``: seconds, after which
+                passages are ranked by the scores that are there (`Ranking.partial` says so); what
+                cannot be interrupted, such as loading a local model, is waited for.
+                ``instruction``: what else matters for this query, one more criterion for every
+                judge; see ``docs/teams.md``.
 
         Returns:
             All passages that these options leave, each once, best first. An empty ranking for no
@@ -312,21 +294,12 @@ class Ranker(ABC):
         Raises:
             ConfigError: one of these options is impossible.
             InputError: query or docs cannot be ranked as given; raised before any call.
-            ModelError: the model, or the way to it, failed. A passage whose calls fail while
-                others are answered is none: its scores are missing, with the reason.
+            ModelError: the model, or the way to it, failed. Where calls about single passages fail
+                and others are answered, those scores are missing instead, with the reason.
             MissingScoreError: a score is missing and ``missing_policy="fail"``.
             BudgetExceeded: more calls would go beyond ``max_calls`` or ``max_cost``.
         """
-        return self._bridge.call(
-            lambda: self.arank(
-                query,
-                docs,
-                top_n=top_n,
-                min_relevance=min_relevance,
-                deadline=deadline,
-                instruction=instruction,
-            )
-        )
+        return self._bridge.call(lambda: self.arank(query, docs, **options))
 
     async def arank(
         self, query: str | Query, docs: Docs, **options: Unpack[CallOptions]
@@ -357,9 +330,8 @@ class Ranker(ABC):
 
         Each persona (the ranker, where there are none) gives a sentence and a quote, which are in
         `Hit.reasons`, about ten passages a call. A quote that is not in the passage is dropped and
-        counted in ``false_quotes``. An encoder says nothing: its `Reason` is of the kind
-        ``"words"``, the nearest sentence and the query's words in it. Answers are kept in the
-        ledger, so that asking again costs nothing.
+        counted in ``false_quotes``. An encoder says nothing: its `Reason`, of the kind
+        ``"words"``, is the nearest sentence and the query's words in it.
 
         Args:
             ranking: one of this ranker, of another one or a stored one.
@@ -394,42 +366,28 @@ class Ranker(ABC):
             ranking, top, config=self.config, models=models, prompts=prompts, deadline=deadline
         )
 
-    def estimate_explain(self, ranking: Ranking, top: int = 10) -> Estimate:
-        """Estimate calls, tokens and cost of `explain` without sending anything."""
-        return self._bridge.call(lambda: self.aestimate_explain(ranking, top))
-
-    async def aestimate_explain(self, ranking: Ranking, top: int = 10) -> Estimate:
-        """`estimate_explain` for callers with an event loop."""
-        self.check_reasons(top)
-        estimator = Estimator(self.config)
-        await self._explained(ranking, top, estimator.models(self.models))
-        estimator.end_query(ranking.passages)
-        return estimator.estimate()
-
     def rank_many(
         self, work: Iterable[tuple[str | Query, Docs]], **options: Unpack[CallOptions]
     ) -> Iterator[RankedQuery]:
         """Rank many queries; results come as they finish.
 
-        ``config.query_concurrency`` queries are in progress at once, and `work` is read no
-        faster than that; a ``deadline`` counts from the beginning of each query. Unless
-        ``query_concurrency`` is set, they are no more than the prompt prefixes that the
-        scoring model keeps, since queries that take turns would drive out each other's: one
-        with the local engine. A query that fails is reported in its place; the others go on.
-        `options` are those of `rank`, for each query.
+        ``config.query_concurrency`` queries are in progress at once, and `work` is read no faster
+        than that; a ``deadline`` counts from the beginning of each query. Unless it is set, that is
+        no more than the prompt prefixes that the scoring model keeps (one with the local engine).
+        A query that fails is reported in its place; the others go on. `options` are those of
+        `rank`, for each query.
         """
         stream = self.arank_many(work, **options)
-        loop = self._bridge.loop()
         end = object()
 
         async def following() -> RankedQuery | object:
             return await anext(stream, end)
 
         try:
-            while isinstance(item := loop.call(following), RankedQuery):
+            while isinstance(item := self._bridge.call(following), RankedQuery):
                 yield item
         finally:
-            loop.leave(stream.aclose)
+            self._bridge.leave(stream.aclose)
 
     def arank_many(
         self,
@@ -441,12 +399,9 @@ class Ranker(ABC):
     ) -> Stream[RankedQuery]:
         """`rank_many` as an async iterator; leaving it cancels what is in progress.
 
-        Args:
-            work: queries with their passages.
-            emit: takes the events of all queries as they happen, without `RankingDone`.
-            reasons: passages of each query to `explain`; where that fails, the log says why, and
-                the ranking has none.
-            options: those of `rank`, for each query.
+        `emit` takes the events of all queries as they happen, without `RankingDone`. With `reasons`
+        that many passages of each query are explained; where that fails, the log says why, and the
+        ranking has none. `options` are those of `rank`, for each query.
 
         Raises:
             ConfigError: as `explain`, if `reasons` are asked for.
@@ -465,65 +420,38 @@ class Ranker(ABC):
         return dispatch(work, rank, self._queries_at_once())
 
     def estimate(
-        self, query: str | Query, docs: Docs, *, instruction: str | None = None, reasons: int = 0
+        self, query: str | Query, docs: Docs, **options: Unpack[EstimateOptions]
     ) -> Estimate:
         """Estimate the calls, tokens and US dollars of `rank` without sending anything.
 
-        With `reasons`, the calls that `explain` makes for that number of passages are added.
-
         Raises:
-            ConfigError: the ranker takes no instruction, or as `explain`, if `reasons` are given.
+            ConfigError: the ranker takes no instruction, or as `explain`, if ``reasons`` are given.
             InputError: query or docs cannot be ranked as given.
             LedgerError: the ledger cannot be read.
         """
-        return self._bridge.call(
-            lambda: self.aestimate(query, docs, instruction=instruction, reasons=reasons)
-        )
+        return self._bridge.call(lambda: self.aestimate(query, docs, **options))
 
     async def aestimate(
-        self, query: str | Query, docs: Docs, *, instruction: str | None = None, reasons: int = 0
+        self, query: str | Query, docs: Docs, **options: Unpack[EstimateOptions]
     ) -> Estimate:
         """`estimate` for callers with an event loop."""
-        return await self._estimated([(query, docs)], {"instruction": instruction}, None, reasons)
+        return await self.aestimate_many([(query, docs)], **options)
 
     def estimate_many(
-        self,
-        work: Iterable[tuple[str | Query, Docs]],
-        *,
-        counted: set[bytes] | None = None,
-        reasons: int = 0,
+        self, work: Iterable[tuple[str | Query, Docs]], **options: Unpack[EstimateOptions]
     ) -> Estimate:
-        """Estimate `rank_many` for all of `work`, which is read to its end.
+        """`estimate` for `rank_many` and all of `work`, which is read to its end."""
+        return self._bridge.call(lambda: self.aestimate_many(work, **options))
 
-        Args:
-            work: queries with their passages.
-            counted: what estimates of other rankers with the same ledger have counted, and so
-                is not counted again; what this one counts is added. One set for all of them.
-            reasons: passages of each query to `explain` as well.
-
-        Raises:
-            ConfigError: as `explain`, if `reasons` are asked for.
-            InputError: a query or its docs cannot be ranked as given.
-            LedgerError: the ledger cannot be read.
-        """
-        return self._bridge.call(
-            lambda: self.aestimate_many(work, counted=counted, reasons=reasons)
-        )
-
-    async def aestimate_many(
-        self, work: Work, *, counted: set[bytes] | None = None, reasons: int = 0
-    ) -> Estimate:
+    async def aestimate_many(self, work: Work, **options: Unpack[EstimateOptions]) -> Estimate:
         """`estimate_many` for callers with an event loop."""
-        return await self._estimated(work, {}, counted, reasons)
-
-    async def _estimated(
-        self, work: Work, options: CallOptions, counted: set[bytes] | None, reasons: int
-    ) -> Estimate:
+        reasons = options.get("reasons", 0)
+        for_call = CallOptions(instruction=options.get("instruction"))
         self.check_reasons(reasons)
-        estimator = Estimator(self.config, counted)
+        estimator = Estimator(self.config, options.get("counted"))
         models, memory = estimator.models(self.models), self._memory.copy()
         async for query, docs in each_of(work):
-            job = self._job(query, docs, options)
+            job = self._job(query, docs, for_call)
             if not (job.passages and self.needs_model):
                 continue
             config = job.config.model_copy(update=_WHILE_ESTIMATING)
@@ -620,7 +548,7 @@ class Ranker(ABC):
         config, query, started = job.config, job.query, time.perf_counter()
         if config.deadline is not None:
             job = replace(job, deadline=anyio.current_time() + config.deadline)
-        with ranking_span(self.name, query, job.passages, config=config, models=job.models) as done:
+        with ranking_span(self.name, job) as (job, done):
             ranking: Ranking | None = None
             try:
                 with anyio.CancelScope(deadline=math.inf if self.keeps_deadline else job.deadline):
@@ -683,32 +611,18 @@ class Ranker(ABC):
     def __enter__(self) -> Self:
         return self
 
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        traceback: TracebackType | None,
-    ) -> None:
+    def __exit__(self, *_: object) -> None:
         self.close()
 
     async def __aenter__(self) -> Self:
         return self
 
-    async def __aexit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        traceback: TracebackType | None,
-    ) -> None:
+    async def __aexit__(self, *_: object) -> None:
         await self.aclose()
 
 
 def refuse(config: RankerConfig, only: Mapping[str, object], why: str) -> None:
-    """Refuse options that are set to another value than the only one, or to any if that is None.
-
-    Raises:
-        ConfigError: one is.
-    """
+    """Refuse options with a `ConfigError` if they are set to another value than the only one."""
     for name, value in only.items():
         given = getattr(config, name)
         if name in config.model_fields_set and given != value:
@@ -716,10 +630,6 @@ def refuse(config: RankerConfig, only: Mapping[str, object], why: str) -> None:
 
 
 def demand(chat: ChatModel, capability: str, lack: str) -> None:
-    """Refuse a model without a capability.
-
-    Raises:
-        UnsupportedCapability: it has not; its message is the model's name and `lack`.
-    """
+    """Refuse a model without a capability: an `UnsupportedCapability` of its name and `lack`."""
     if not getattr(chat.capabilities, capability):
         raise UnsupportedCapability(f"{chat.name} {lack}", model=chat.name)

@@ -1,8 +1,8 @@
 """Base of rankers that compare passages: one question after another, and an order at the end.
 
-A reply is repaired by leaving out what it says twice or of passages that were not shown; what it
-leaves out keeps its order. A comparison that fails leaves its passages as they are. Both are
-counted (`personas.ranking.types.Comparisons`), and each passage is ranked once.
+What a reply says twice or of passages that were not shown is left out; what it leaves out keeps its
+order, as do the passages of a comparison that fails. Both are counted
+(`personas.ranking.types.Comparisons`).
 """
 
 from __future__ import annotations
@@ -47,11 +47,8 @@ _OF_SCORES = (
     *("scoring", "scale", "labels", "ensemble", "questions", "passages_per_call", "top_k"),
     *("first_stage_weight", "min_relevance"),
 )
-_OF_ORDERS = ("ensemble", "first_stage_weight")
-"""Options about scores that apply to a team's orders as well."""
-
-_WEAK_TEAM = ("prompts", "recruiting", "criteria")
-"""Options added for a weak model that is to be a team."""
+_OF_ORDERS = ("ensemble", "first_stage_weight")  # of those, what applies to a team's orders
+_WEAK_TEAM = ("prompts", "recruiting", "criteria")  # defaults for a weak model that is a team
 
 
 class ComparativeRanker(JudgeRanker):
@@ -204,31 +201,16 @@ class ComparativeRanker(JudgeRanker):
     ) -> T | None:
         """Return what `read` makes of the reply; None if the comparison failed, which is counted.
 
-        Args:
-            sorting: the query.
-            shown: the passages' rows, by the names that they are shown under.
-            read: makes something of a reply, or raises `Unreadable`.
-            stage: which of the models is asked: that which scores, or the assessor.
-            by_probability: read the names' probabilities, instead of a text.
+        `shown` are the passages' rows by name. `stage` says whether the scoring model is asked or
+        the assessor; `by_probability` whether for the names' probabilities, instead of a text.
 
         Raises:
             ModelError, MissingScoreError: as `SortState.note_failure`.
         """
         session, names = sorting.session, tuple(shown)
-        passages = [
-            self.prompts.piece(
-                "compared_passage",
-                {"name": name, "passage": session.fenced(session.passage(row))},
-            )
-            for name, row in shown.items()
-        ]
-        about = {
-            "query": session.query.text,
-            "count": str(len(names)),
-            "labels": ", ".join(names),
-        }
+        about = {"query": session.query.text, "count": str(len(names)), "labels": ", ".join(names)}
         template = sorting.template or self.prompts[self.prompt]
-        turns = template.bind(about).render({"passages": "\n\n".join(passages)})
+        turns = template.bind(about).render({"passages": session.named(shown)})
         try:
             found = await session.ask(
                 session.models.scoring if stage == "score" else session.models.assessor,
@@ -256,8 +238,8 @@ class ComparativeRanker(JudgeRanker):
     ) -> list[int] | None:
         """Return the rows that the model names, best first; None if the comparison failed.
 
-        What is odd about its reply is counted. `stage` and `by_probability` as for `_ask`; with
-        the latter the likeliest letter is the best, and those not listed are not named.
+        What is odd about its reply is counted. With `by_probability` the likeliest letter is the
+        best, and those not listed are not named.
         """
         first = sorting.first_number
         names = [str(number) for number in range(first, first + len(rows))]
@@ -274,13 +256,8 @@ class ComparativeRanker(JudgeRanker):
         found = await self._ask(sorting, shown, read, stage=stage, by_probability=by_probability)
         if found is None:
             return None
-        sorting.count(
-            odd=found.odd,
-            missing=found.missing,
-            repeated=found.repeated,
-            unknown=found.unknown,
-            as_shown=found.as_shown,
-        )
+        names_of_counts = ("odd", "missing", "repeated", "unknown", "as_shown")
+        sorting.count(**{name: getattr(found, name) for name in names_of_counts})
         return [rows[place] for place in found.places]
 
     async def _choose(self, sorting: SortState, rows: Sequence[int]) -> int | None:
@@ -357,20 +334,12 @@ class ComparativeRanker(JudgeRanker):
 
 
 def check_whole(name: str, value: int, least: int, most: int) -> None:
-    """Refuse an option that is no whole number of this range.
-
-    Raises:
-        ConfigError: it is none.
-    """
+    """Refuse an option that is no whole number of this range, with a `ConfigError`."""
     if isinstance(value, bool) or not isinstance(value, int) or not least <= value <= most:
         raise ConfigError(f"{name}={value!r}: give a whole number from {least} to {most:,}")
 
 
 def check_choice(name: str, value: object, choices: Sequence[str]) -> None:
-    """Refuse an option that is not among the choices.
-
-    Raises:
-        ConfigError: it is none.
-    """
+    """Refuse an option that is not among the choices, with a `ConfigError`."""
     if value not in choices:
         raise ConfigError(f"{name}={value!r}: give one of {', '.join(map(repr, choices))}")

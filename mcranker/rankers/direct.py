@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 from dataclasses import replace
-from typing import ClassVar, Unpack
+from typing import Any, ClassVar, Unpack
 
 from mcranker.config import RankerConfig
 from mcranker.errors import ConfigError
-from mcranker.method.annotator import ScorePassage, ScorePrompt, Scores, TakesScores
+from mcranker.method.annotator import ScorePassage, ScorePrompt, Scores
 from mcranker.method.batch_judge import BatchJudge
 from mcranker.method.questions import DirectQuestions
 from mcranker.method.rubric_text import judge_without_team
@@ -83,7 +83,7 @@ class DirectRanker(PointwiseRanker):
         return self.build_ranking(session, replace(scored, members=members))
 
 
-class DirectJudge(Actor[ScorePassage, None]):
+class DirectJudge(Actor[ScorePassage]):
     """Scores passages by one prompt, without a persona.
 
     Args:
@@ -94,7 +94,7 @@ class DirectJudge(Actor[ScorePassage, None]):
     """
 
     def __init__(
-        self, prompt: ScorePrompt, name: str, session: Session, ensembler: TakesScores
+        self, prompt: ScorePrompt, name: str, session: Session, ensembler: Actor[Any]
     ) -> None:
         workers = session.calls_at_once(session.models.scoring)
         super().__init__("direct judge", self._score, workers=workers)

@@ -8,8 +8,6 @@ import os
 import time
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
-from itertools import repeat
-from numbers import Real
 from pathlib import Path
 from typing import Any, ClassVar, Literal, TypeAlias, Unpack, cast
 
@@ -19,33 +17,31 @@ from mcranker.config import RankerConfig
 from mcranker.errors import ConfigError, InputError, ModelError
 from mcranker.estimate import Estimate
 from mcranker.events import Emit, Event, PassagesCompared, PassageScored, RankingStarted
-from mcranker.fusion import min_max, reciprocal_rank, summed, weighted
 from mcranker.job import Job
 from mcranker.logs import safe_logger
 from mcranker.models import Models, joined, paid_from
-from mcranker.options import CallOptions, RankerKeywords
+from mcranker.options import CallOptions, EstimateOptions, RankerKeywords
 from mcranker.paths import is_file
 from mcranker.rankers import RANKERS
 from mcranker.rankers.base import Ranker
 from mcranker.rankers.dispatch import FATAL_ERRORS, Work, each_of
 from mcranker.rankers.sorting import added_up
 from mcranker.ranking import Ranking
+from mcranker.retrieval.fusion import min_max, reciprocal_rank, summed, weighted
 from mcranker.runtime.bridge import Bridge, task_group
 from mcranker.trec import Run, read_trec
 from personas.errors import shown
-from personas.ranking.types import Comparisons, MemberRanking, Passage, Query, Score, ScoreMatrix
-from personas.ranking.usage import UsageTable
+from personas.ranking.types import MemberRanking, Passage, Query, Score, ScoreMatrix
 
 logger = safe_logger("mcranker")
 
 Method: TypeAlias = Literal["rrf", "interpolate"]
 MemberSpec: TypeAlias = Ranker | str | os.PathLike[str] | Mapping[str, Any]
-"""A ranker, or its name; ``"bm25"`` or ``"first_stage"``; a run, or the path of its file; or a
-table with ``ranker`` and its options, or with ``run``, and perhaps a ``label``."""
+"""A ranker, or its name; ``"bm25"`` or ``"first_stage"``; the path of a run's file; or a table with
+``ranker`` and its options, or with ``run``, and perhaps a ``label``."""
 
 METHODS: tuple[Method, ...] = ("rrf", "interpolate")
 FIRST_STAGE = ("bm25", "first_stage")
-_NO_RANKER = "first stage", "run"
 _OWN = ("top_n", "min_relevance", "on_failure", "deadline")
 """Options applied to the fused ranking itself, not to its members."""
 
@@ -141,19 +137,19 @@ class FusedRanker(Ranker):
                     hashes[f"{member.label}: {prompt}"] = value
         return hashes
 
-    async def _estimated(
-        self, work: Work, options: CallOptions, counted: set[bytes] | None, reasons: int
-    ) -> Estimate:
-        self.check_reasons(reasons)
-        jobs = [self._job(query, docs, options) async for query, docs in each_of(work)]
+    async def aestimate_many(self, work: Work, **options: Unpack[EstimateOptions]) -> Estimate:
+        self.check_reasons(options.get("reasons", 0))
+        for_call = CallOptions(instruction=options.get("instruction"))
+        jobs = [self._job(query, docs, for_call) async for query, docs in each_of(work)]
         given = [(job.query, job.passages[: job.config.depth]) for job in jobs]
-        for_members = CallOptions(instruction=jobs[0].config.instruction or None) if jobs else {}
-        counted = set() if counted is None else counted
+        counted = options.get("counted")
+        for_members = EstimateOptions(
+            instruction=jobs[0].config.instruction or None if jobs else None,
+            counted=set() if counted is None else counted,
+        )
         estimate = Estimate()
         for part in self.parts:
-            estimate += await part._estimated(  # noqa: SLF001 - a ranker too
-                given, for_members, counted, 0
-            )
+            estimate += await part.aestimate_many(given, **for_members)
         return estimate
 
     async def _rank(self, job: Job) -> Ranking:
@@ -161,21 +157,23 @@ class FusedRanker(Ranker):
         judged = job.passages[: job.config.depth]
         if job.emit is not None:
             await job.emit(RankingStarted(query.id, query.text, len(judged)))
-        events = _Events(job.emit)
+        counts: _Counts = {}
         found: dict[int, _List] = {}
 
         async def ask(place: int, member: _Member) -> None:
-            found[place] = await self._list_of(member, job, judged, events.of(place))
+            emit = job.emit and _added_up(job.emit, counts, place)
+            found[place] = await self._list_of(member, job, judged, emit)
 
         async with task_group() as group:
             for place, member in enumerate(self.members):
                 group.start_soon(ask, place, member)
         lists = [found[place] for place in range(len(self.members))]
-        failures = [each.failure for each in lists if each.asked]
+        asked = [each for each in lists if each.failure or each.ranking is not None]
         for each in lists:
-            job.calls.add_all(each.calls)
-        if failures and all(failures):
-            ranking = dataclasses.replace(self.ranking_by_order(job), failure=failures[0])
+            if each.ranking is not None:
+                job.calls.add_all(each.ranking.calls)
+        if asked and all(each.failure for each in asked):
+            ranking = dataclasses.replace(self.ranking_by_order(job), failure=asked[0].failure)
         else:
             ranking = self._fused(job, len(judged), lists)
         return dataclasses.replace(ranking, seconds={"total": time.perf_counter() - started})
@@ -202,7 +200,7 @@ class FusedRanker(Ranker):
             if job.config.on_failure == "error" or isinstance(error, FATAL_ERRORS):
                 raise
             logger.warning("%s is left out of the fusion: %s", member.label, error)
-            return _List(asked=True, failure=str(error))
+            return _List(failure=str(error))
         return _of_ranking(ranking)
 
     def _fused(self, job: Job, judged: int, lists: Sequence[_List]) -> Ranking:
@@ -222,8 +220,9 @@ class FusedRanker(Ranker):
                 matrix.put(place, column, Score(scores.get(place), why))
         best = reciprocal_rank(1) if self.method == "rrf" else 1.0
         labels = [member.label for member in self.members]
-        counts = [each.comparisons for each in lists if each.comparisons is not None]
-        cuts = [each.cut for each in lists]
+        rankings = [each.ranking for each in lists if each.ranking is not None]
+        counts = [each.comparisons for each in rankings if each.comparisons is not None]
+        cuts = [each.cut for each in rankings]
         plain = self._ranking(job, np.argsort(-final, kind="stable"), final)
         return dataclasses.replace(
             plain,
@@ -241,11 +240,11 @@ class FusedRanker(Ranker):
                 "weights": list(self.weights),
             },
             weak_judge=self.models.scoring.capabilities.weak_judge,
-            partial=any(each.partial for each in lists),
+            partial=any(each.partial for each in rankings),
             cut={place: max(cut.get(place, 0) for cut in cuts) for cut in cuts for place in cut},
             comparisons=added_up(counts) if counts else None,
             members=tuple(
-                each.told(member, weight, len(passages))
+                each.record(member, weight, len(passages))
                 for member, each, weight in zip(self.members, lists, self.weights, strict=True)
             ),
         )
@@ -267,16 +266,10 @@ def fuse(
     weights: Sequence[float] | None = None,
     **shared: Unpack[RankerKeywords],
 ) -> FusedRanker:
-    """A `FusedRanker` of these members.
+    """Return a `FusedRanker` of these members, see `MemberSpec`; the other arguments are its own.
 
     >>> fuse(MCRanker(model="openai:gpt-5-mini"), "bm25")
     >>> fuse("direct", "rankgpt", "first_stage", method="interpolate", weights=[2, 1, 1])
-
-    Args:
-        members: see `MemberSpec`.
-        method: as for `FusedRanker`, and so for the others.
-        weights: one a member.
-        shared: as for `FusedRanker`.
 
     Raises:
         ConfigError, RunError, ModelError, PersonasError: as `FusedRanker`.
@@ -286,24 +279,12 @@ def fuse(
 
 @dataclass(frozen=True, slots=True)
 class _Member:
-    """A fused list; neither a ranker nor a run for the first stage.
-
-    Attributes:
-        label: names its column.
-        ranker: ranks.
-        run: has the ranking of each query already.
-        made: whether the ranker was made here.
-    """
+    """A fused list: of a ranker, which may be made here, of a run, or else of the first stage."""
 
     label: str
     ranker: Ranker | None = None
     run: Run | None = None
     made: bool = False
-
-    @property
-    def kind(self) -> str:
-        """The ranker's name, or the kind of its replacement."""
-        return self.ranker.name if self.ranker else _NO_RANKER[self.run is not None]
 
 
 @dataclass(frozen=True, slots=True)
@@ -313,32 +294,18 @@ class _List:
     Attributes:
         ranks: from 1, of passages that it has and has judged.
         scores: of the same, where it gives any; then of all of them.
-        undecided: first and last rank of each group whose order it has not decided.
-        asked: whether a ranker was asked.
-        failure: why it says nothing.
-        absent: why it has not those that it has not, where `reasons` says nothing.
         reasons: place -> why it has no rank.
-        calls: what the ranker asked of models.
-        comparisons: what came of its replies.
-        cut: place -> characters that it left out.
-        missing: scores that it missed, of its personas.
-        wanted: scores that were asked of it, those included.
-        partial: whether it came to the deadline.
+        absent: why it has not the other passages.
+        ranking: of a ranker that has not failed.
+        failure: why it says nothing.
     """
 
     ranks: Mapping[int, int] = field(default_factory=dict)
     scores: Mapping[int, float] = field(default_factory=dict)
-    undecided: tuple[tuple[int, int], ...] = ()
-    asked: bool = False
-    failure: str = ""
-    absent: str = "it is not in its list"
     reasons: Mapping[int, str] = field(default_factory=dict)
-    calls: UsageTable = field(default_factory=UsageTable)
-    comparisons: Comparisons | None = None
-    cut: Mapping[int, int] = field(default_factory=dict)
-    missing: int = 0
-    wanted: int = 0
-    partial: bool = False
+    absent: str = "it is not in its list"
+    ranking: Ranking | None = None
+    failure: str = ""
 
     def given(self, method: Method) -> dict[int, float]:
         """Return the contribution to each passage that it has, before its weight."""
@@ -350,47 +317,44 @@ class _List:
         """Return the reason that a passage gets nothing from it."""
         return self.failure or self.reasons.get(place, self.absent)
 
-    def told(self, member: _Member, weight: float, passages: int) -> MemberRanking:
+    def record(self, member: _Member, weight: float, passages: int) -> MemberRanking:
         """Return the form kept in rankings."""
+        kind = "run" if member.run is not None else "first stage"
+        given = self.ranking
+        missing = len(given.missing) if given is not None else 0
+        scored = int(np.isfinite(given.matrix.values).sum()) if given is not None else 0
         return MemberRanking(
             label=member.label,
-            ranker=member.kind,
+            ranker=member.ranker.name if member.ranker else kind,
             weight=weight,
             ranks=tuple(self.ranks.get(place) for place in range(passages)),
             scores=tuple(self.scores.get(place) for place in range(passages)),
-            undecided=self.undecided,
-            missing=self.missing,
-            asked=self.wanted,
-            partial=self.partial,
+            undecided=given.undecided if given is not None else (),
+            missing=missing,
+            asked=missing + scored,
+            partial=given is not None and given.partial,
             failure=self.failure,
         )
 
 
-class _Events:
-    """Merges the events of all members into those of one query: done and total are sums."""
+_Counts: TypeAlias = dict[tuple[int, type[Event]], tuple[int, int]]
 
-    def __init__(self, emit: Emit | None) -> None:
-        self._emit = emit
-        self._counts: dict[tuple[int, type[Event]], tuple[int, int]] = {}
 
-    def of(self, place: int) -> Emit | None:
-        """Return the receiver of a member's events."""
-        emit = self._emit
-        if emit is None:
-            return None
+def _added_up(emit: Emit, counts: _Counts, place: int) -> Emit:
+    """Return a receiver of one member's events; done and total become sums over all members."""
 
-        async def take(event: Event) -> None:
-            if isinstance(event, RankingStarted):
-                return
-            if isinstance(event, PassageScored | PassagesCompared):
-                kind = type(event)
-                self._counts[place, kind] = event.done, event.total
-                counts = [each for (_, of), each in self._counts.items() if of is kind]
-                done, total = (sum(each) for each in zip(*counts, strict=True))
-                event = dataclasses.replace(event, done=done, total=total)
-            await emit(event)
+    async def take(event: Event) -> None:
+        if isinstance(event, RankingStarted):
+            return
+        if isinstance(event, PassageScored | PassagesCompared):
+            kind = type(event)
+            counts[place, kind] = event.done, event.total
+            known = [each for (_, of), each in counts.items() if of is kind]
+            done, total = (sum(each) for each in zip(*known, strict=True))
+            event = dataclasses.replace(event, done=done, total=total)
+        await emit(event)
 
-        return take
+    return take
 
 
 def _checked(
@@ -402,39 +366,33 @@ def _checked(
         )
     if method not in METHODS:
         raise ConfigError(f"method={method!r} is unknown; give one of {', '.join(METHODS)}")
-    if weights is not None and not isinstance(weights, Iterable):
-        raise ConfigError(f"weights={weights!r}: give a list with a number for each member")
-    found = tuple(repeat(1.0, len(members)) if weights is None else weights)
-    if len(found) != len(members):
-        raise ConfigError(f"{len(found)} weights for {len(members)} members; give one for each")
+    if weights is None:
+        return method, (1.0,) * len(members)
+    found = list(weights) if isinstance(weights, Iterable) else []
     numbers = [
-        each
+        float(each)
         for each in found
         if isinstance(each, int | float) and not isinstance(each, bool) and 0 <= each <= 1e6
     ]
-    if len(numbers) < len(found) or not any(numbers):
+    if not len(members) == len(found) == len(numbers) or not any(numbers):
         raise ConfigError(
-            f"weights={list(found)!r}: give numbers from 0 to 1,000,000, at least one above 0"
+            f"weights={shown(weights)}: give {len(members)} numbers, one for each member, from 0 "
+            "to 1,000,000, at least one above 0"
         )
-    return method, tuple(map(float, numbers))
+    return method, tuple(numbers)
 
 
 def _made(spec: MemberSpec, shared: Mapping[str, Any], kept: Mapping[str, Any]) -> _Member:
     """Return the member of a spec."""
     if isinstance(spec, Ranker):
         return _Member(spec.name, ranker=spec)
-    label = ""
-    options: dict[str, Any] = {}
     if isinstance(spec, Mapping):
-        if not isinstance(spec.get("ranker", spec.get("run")), str | os.PathLike):
-            return _Member("run", run=_checked_run(spec))
         options = {str(name): value for name, value in spec.items()}
-        label = str(options.pop("label", ""))
-        name, is_run = options.pop("run", None), "run" in spec
-        spec = name if is_run else options.pop("ranker")
     else:
-        is_run = isinstance(spec, os.PathLike)
-    name = os.fspath(spec) if isinstance(spec, str | os.PathLike) else None
+        options = {"run" if isinstance(spec, os.PathLike) else "ranker": spec}
+    label, is_run = str(options.pop("label", "")), "run" in options
+    given = options.pop("run" if is_run else "ranker", None)
+    name = os.fspath(given) if isinstance(given, str | os.PathLike) else None
     if not isinstance(name, str):
         raise ConfigError(
             f"the member {shown(spec)} is neither a ranker, nor a name, nor a run; give e.g. "
@@ -463,31 +421,6 @@ def _made(spec: MemberSpec, shared: Mapping[str, Any], kept: Mapping[str, Any]) 
     )
 
 
-def _checked_run(run: Mapping[Any, Any]) -> Run:
-    """Check a run given as a mapping.
-
-    Raises:
-        ConfigError: it is not of the form of `Run`, has a score that is not finite, or has a
-            document twice.
-    """
-    for query_id, listed in run.items():
-        pairs = listed if isinstance(listed, Sequence) and not isinstance(listed, str) else [None]
-        known = {_scored_doc(each) for each in pairs} - {None}
-        if not isinstance(query_id, str) or len(known) < len(pairs):
-            raise ConfigError(
-                f"{shown(query_id)}: {shown(listed)} among members is no run; give query id -> "
-                "[(document id, score), ...], each document once, or a table with 'ranker' or 'run'"
-            )
-    return run
-
-
-def _scored_doc(pair: object) -> str | None:
-    match pair:
-        case (str() as doc_id, Real() as score) if math.isfinite(score):
-            return doc_id
-    return None
-
-
 def _named_apart(members: Sequence[_Member]) -> tuple[_Member, ...]:
     """Number members that share a label."""
     found: dict[str, _Member] = {}
@@ -502,11 +435,9 @@ def _named_apart(members: Sequence[_Member]) -> tuple[_Member, ...]:
 
 def _of_first_stage(judged: Sequence[Passage]) -> _List:
     scores = {place: each.score for place, each in enumerate(judged) if each.score is not None}
-    return _List(
-        ranks={place: place + 1 for place in range(len(judged))},
-        # Some scores and some places make no list.
-        scores=scores if len(scores) == len(judged) else {},
-    )
+    # Some scores and some places make no list.
+    scores = scores if len(scores) == len(judged) else {}
+    return _List({place: place + 1 for place in range(len(judged))}, scores)
 
 
 def _of_run(run: Run, query: Query, judged: Sequence[Passage]) -> _List:
@@ -515,8 +446,7 @@ def _of_run(run: Run, query: Query, judged: Sequence[Passage]) -> _List:
             "the query has no id, by which a run says what belongs to it; rank a Query with an id "
             "(-o query_id=ID)"
         )
-    listed = run.get(query.id)
-    if listed is None:
+    if (listed := run.get(query.id)) is None:
         return _List(absent=f"the run has no query {query.id!r}")
     known = {doc_id: (rank, score) for rank, (doc_id, score) in enumerate(listed, start=1)}
     found = {place: known[each.id] for place, each in enumerate(judged) if each.id in known}
@@ -528,34 +458,27 @@ def _of_run(run: Run, query: Query, judged: Sequence[Passage]) -> _List:
 
 
 def _of_ranking(ranking: Ranking) -> _List:
+    if ranking.failure:
+        return _List(ranking=ranking, failure=ranking.failure)
     hits = list(ranking)
     scores = {hit.index: hit.at_most if hit.score is None else hit.score for hit in hits}
     by_score = {place: score for place, score in scores.items() if score is not None}
     compared = range(0)
     if not by_score and ranking.was_judged:
         compared = range(ranking.config.get("depth") or len(ranking.passages))
-    judged = [hit for hit in hits if hit.index in by_score or hit.index in compared]
     why = "deadline" if ranking.partial else "it was not judged"
-    unscored = [hit for hit in hits if hit.index not in by_score]
-    dropped = {
-        place: f"dropped: its relevance is {relevance:g}"
-        for place, relevance in ranking.dropped.items()
+    reasons = {
+        place: f"dropped: its relevance is {each:g}" for place, each in ranking.dropped.items()
     }
+    for hit in hits:
+        if hit.index not in by_score:
+            reasons[hit.index] = next(iter(hit.missing.values()), why)
     return _List(
-        ranks={} if ranking.failure else {hit.index: hit.rank for hit in judged},
-        scores={} if ranking.failure else by_score,
-        undecided=ranking.undecided,
-        asked=True,
-        failure=ranking.failure,
-        absent="it was not returned",
-        reasons={
-            **dropped,
-            **{hit.index: next(iter(hit.missing.values()), why) for hit in unscored},
+        ranks={
+            hit.index: hit.rank for hit in hits if hit.index in by_score or hit.index in compared
         },
-        calls=ranking.calls,
-        comparisons=ranking.comparisons,
-        cut=ranking.cut,
-        missing=len(ranking.missing),
-        wanted=len(ranking.missing) + int(np.isfinite(ranking.matrix.values).sum()),
-        partial=ranking.partial,
+        scores=by_score,
+        reasons=reasons,
+        absent="it was not returned",
+        ranking=ranking,
     )

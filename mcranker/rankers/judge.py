@@ -3,8 +3,7 @@
 from __future__ import annotations
 
 from abc import abstractmethod
-from collections.abc import Mapping, Sequence
-from typing import Any
+from collections.abc import Sequence
 
 from mcranker.config import RankerConfig
 from mcranker.events import RankingStarted
@@ -51,7 +50,7 @@ class JudgeRanker(Ranker):
             self.plan = TeamPlan.of(self.config, self.team)
         self.prompts = PromptSet.load(self.config.prompts)
         self._check_models()
-        if self.config is not before:
+        if self.config != before:
             kind = "is a weak model" if scoring.capabilities.weak else "answers typed questions"
             logger.info("%s %s, so %s", scoring.name, kind, _changes(before, self.config))
 
@@ -70,7 +69,7 @@ class JudgeRanker(Ranker):
     async def _rank(self, job: Job) -> Ranking:
         session = self.open_session(job)
         rows, query = len(session.distinct), job.query
-        await session.tell(RankingStarted(query.id, query.text, rows, job.calls))
+        await session.emit(RankingStarted(query.id, query.text, rows, job.calls))
         return await self._run(session)
 
     @abstractmethod
@@ -79,10 +78,10 @@ class JudgeRanker(Ranker):
 
 
 def team_as_judged(session: Session, members: Sequence[Member]) -> Team:
-    """The team as it judged, rubrics included.
+    """Return the team as it judged, with its rubrics.
 
-    A team that was given keeps its name, description and lock; it keeps its query too,
-    unless a persona was recruited or a rubric written for this one.
+    A given team keeps its name, description and lock; and its query, unless a persona was recruited
+    or a rubric written for this one.
     """
     config, plan = session.config, session.plan
     members = tuple(members)
@@ -113,20 +112,10 @@ def characters_cut(session: Session) -> dict[int, int]:
 
 
 def _changes(config: RankerConfig, resolved: RankerConfig) -> str:
-    before: Mapping[str, Any] = config.model_dump()
-    changed = {
-        name: value for name, value in resolved.model_dump().items() if value != before[name]
-    }
-    if not changed:
-        return "nothing changes"
-    listed = ", ".join(f"{name.replace('_', ' ')} {_said(each)}" for name, each in changed.items())
-    return f"unless you choose otherwise, it works with: {listed}"
-
-
-def _said(value: Any) -> str:
-    match value:
-        case tuple() | list():
-            return "/".join(map(str, value))
-        case True | False:
-            return "on" if value else "off"
-    return str(value)
+    before = config.model_dump()
+    listed = [
+        f"{name}={value!r}"
+        for name, value in resolved.model_dump().items()
+        if value != before[name]
+    ]
+    return f"it works with {', '.join(listed)} unless you choose otherwise"

@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+import contextlib
 import difflib
 import inspect
 import os
 import re
 import tomllib
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from types import NoneType
@@ -91,7 +92,7 @@ class Key:
             return "TEXT,TEXT,..."
         literals = [value for part in parts for value in get_args(part)]
         known = [*map(str, literals)] or [_NUMBERS.get(part, "TEXT") for part in parts[:1]]
-        return "|".join([*known, *(["none"] if self._may_be_none else [])])
+        return "|".join([*known, *(["none"] if NoneType in get_args(self.kind) else [])])
 
     @property
     def text(self) -> str:
@@ -119,10 +120,6 @@ class Key:
         lists = (tuple, list, Sequence)
         return self.name in _NAMES or any(get_origin(part) in lists for part in _parts(self.kind))
 
-    @property
-    def _may_be_none(self) -> bool:
-        return NoneType in get_args(self.kind)
-
     def joined(self, values: Sequence[str]) -> Any:
         """Return the value of a key given once or more: a list if it takes one, else the last."""
         if not self.is_list or len(values) == 1:
@@ -137,7 +134,7 @@ class Key:
         """
         given = value
         if isinstance(value, str):
-            if value.lower() == "none" and self._may_be_none:
+            if value.lower() == "none" and NoneType in get_args(self.kind):
                 return None
             if self.name in _NAMES:
                 value = value if self.name == "team" else (value,)
@@ -184,7 +181,7 @@ def keys_of(*rankers: str) -> dict[str, Key]:
             elif name in _SHARED:
                 found[name] = Key(name, help=_SHARED[name])
             elif name not in KEPT_OUT:
-                found[name] = Key(name, _annotation(kind, name), default, _sentence(kind, name))
+                found[name] = _own_key(kind, name, default)
     return found
 
 
@@ -194,12 +191,7 @@ def own_keys(ranker: str) -> list[Key]:
 
 
 def check_names(names: Iterable[str], known: Iterable[str], what: str) -> None:
-    """Refuse options that are unknown.
-
-    Args:
-        names: as they are given.
-        known: those that there are.
-        what: takes them, for messages, e.g. ``"ranker 'direct'"``.
+    """Refuse options that are not among the known ones; `what` takes them, e.g. "ranker 'direct'".
 
     Raises:
         ConfigError: one is unknown; names the nearest, or the rankers that take it.
@@ -212,11 +204,8 @@ def check_names(names: Iterable[str], known: Iterable[str], what: str) -> None:
             raise ConfigError(f"{what} takes no option {name!r} here; {KEPT_OUT[name]}")
         others = [each for each in RANKERS.names if name in keys_of(each)]
         close = difflib.get_close_matches(name[:100], known, n=1)
-        hint = "see 'mcranker options' for all"
-        if others:
-            hint = f"it goes with {', '.join(others)}"
-        elif close:
-            hint = f"did you mean {close[0]!r}?"
+        hint = f"did you mean {close[0]!r}?" if close else "see 'mcranker options' for all"
+        hint = f"it goes with {', '.join(others)}" if others else hint
         raise ConfigError(f"{what} takes no option {shown(name)}; {hint}")
 
 
@@ -243,20 +232,20 @@ def located(name: str, value: Any, base: Path) -> Any:
     """Return an option's value, with the whole path of a file that lies beside its file."""
     if not isinstance(value, str):
         return value
-    beside = _whole_path(base, value)
-    is_team = name == "team" and beside.suffix.lower() in _TEAM_FILES
+
+    def beside(path: str) -> Path:
+        # Without "..", so that a model has one name; links stay.
+        return Path(os.path.abspath(base / Path(path).expanduser()))  # noqa: PTH100
+
+    file = beside(value)
+    is_team = name == "team" and file.suffix.lower() in _TEAM_FILES
     is_ledger = name == "ledger" and value not in ("default", "none")
-    if is_team or is_ledger or (name == "prompts" and is_folder(beside)):
-        return str(beside)
+    if is_team or is_ledger or (name == "prompts" and is_folder(file)):
+        return str(file)
     if name in MODEL_OPTIONS and value.startswith("local:"):
-        model = _whole_path(base, value.removeprefix("local:"))
+        model = beside(value.removeprefix("local:"))
         return f"local:{model}" if is_file(model) else value
     return value
-
-
-def _whole_path(base: Path, name: str) -> Path:
-    # Without "..", so that a model has one name; links stay.
-    return Path(os.path.abspath(base / Path(name).expanduser()))  # noqa: PTH100
 
 
 def needed_models(rankers: Iterable[tuple[str, Mapping[str, Any]]]) -> list[str]:
@@ -279,23 +268,14 @@ def _parts(kind: Any) -> list[Any]:
     return [part for part in args if part is not NoneType] if union else [kind]
 
 
-def _annotation(kind: type, name: str) -> Any:
-    for owner in _owners(kind):
-        if name in inspect.signature(owner.__init__).parameters:
-            try:
-                return get_type_hints(owner.__init__).get(name, Any)
-            except NameError:
-                return Any
-    return Any
-
-
-def _sentence(kind: type, name: str) -> str:
-    for owner in _owners(kind):
-        if text := dict(_ENTRY.findall(inspect.getdoc(owner) or "")).get(name):
-            text = " ".join(text.replace("`", "").split())
-            return f"{text[:1].upper()}{text[1:]}"
-    return ""
-
-
-def _owners(kind: type) -> Iterator[Any]:
-    return (owner for owner in kind.__mro__ if "__init__" in vars(owner))
+def _own_key(kind: type, name: str, default: Any) -> Key:
+    """Return an option of a constructor, its type and its sentence from the class."""
+    annotation, sentence = Any, ""
+    for owner in (each for each in kind.__mro__ if "__init__" in vars(each)):
+        init = vars(owner)["__init__"]
+        if annotation is Any and name in inspect.signature(init).parameters:
+            with contextlib.suppress(NameError):  # a type that is known to type checkers only
+                annotation = get_type_hints(init).get(name, Any)
+        text = dict(_ENTRY.findall(inspect.getdoc(owner) or "")).get(name, "")
+        sentence = sentence or " ".join(text.replace("`", "").split())
+    return Key(name, annotation, default, f"{sentence[:1].upper()}{sentence[1:]}")

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import time
 from collections.abc import Collection, Mapping
 from types import MappingProxyType
@@ -77,17 +78,12 @@ class PointwiseRanker(JudgeRanker):
         left_out: Collection[int] = (),
         rule: Rule | None = None,
     ) -> Ranking:
-        """The finished ranking: scores combined (Eq. 4), ties by first-stage order.
+        """Return the finished ranking: scores combined (Eq. 4), ties by first-stage order.
 
         A passage that was not scored by all ranks where the highest score that it could have
         reached puts it. Passages beyond ``depth``, and those that no judge scored, follow in
-        first-stage order.
-
-        Args:
-            session: the query.
-            scored: what came of it.
-            left_out: rows of the matrix that get no final score; they follow as well.
-            rule: how scores become final ones, instead of the configuration's.
+        first-stage order. Rows in `left_out` get no final score; `rule` replaces the
+        configuration's.
 
         Raises:
             MissingScoreError: a score is missing and ``missing_policy="fail"``.
@@ -96,27 +92,17 @@ class PointwiseRanker(JudgeRanker):
         matrix, assessed = scored.matrix, scored.assessed
         judged = np.where(np.isin(rows, list(left_out)), -1, rows)
         rule = rule or config.rule
-        return Ranking(
-            query=job.query,
-            passages=job.passages,
-            **combined(
-                rule,
-                matrix,
-                judged,
-                job.passages,
-                assessed=assessed,
-                refuse_missing=config.missing_policy == "fail",
-            ),
-            absolute=self.absolute,
+        refuse_missing = config.missing_policy == "fail"
+        fields = combined(
+            rule, matrix, judged, job.passages, assessed=assessed, refuse_missing=refuse_missing
+        )
+        return dataclasses.replace(
+            self._ranking(job, fields["order"], fields["final"]),
+            bounds=fields["bounds"],
             relevances=relevances_of(rule, matrix, judged, assessed) if self.absolute else {},
             matrix=matrix.take(rows),
             personas=tuple(scored.names),
             team=team_as_judged(session, scored.members) if scored.members else None,
-            ranker=self.name,
-            config=config.recorded(),
-            models=self._models_used(job),
-            prompt_hashes=self.hashes_for(config),
-            calls=job.calls,
             seconds={**session.seconds, "total": time.perf_counter() - session.started},
             assessor_reasons=_reasons(assessed, rows),
             partial=scored.partial,

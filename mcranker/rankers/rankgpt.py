@@ -169,7 +169,7 @@ class RankGPTRanker(ComparativeRanker):
         sorting.note({frozenset(pair) for pair in combinations(rows, 2)} - even, decided=True)
         if not sorting.settled:  # else an earlier pass has decided them
             sorting.note(even, decided=False)
-        await sorting.tell(agreed, failed=not orders)
+        await sorting.emit(agreed, failed=not orders)
 
 
 def _shuffled(rows: Sequence[int], count: int, query: str) -> list[Sequence[int]]:

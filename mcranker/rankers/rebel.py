@@ -12,8 +12,7 @@ from pydantic import ValidationError
 from mcranker.config import RankerConfig
 from mcranker.errors import ConfigError, FormNotKept, ModelError
 from mcranker.events import RubricWritten
-from mcranker.logs import safe_logger
-from mcranker.method.annotator import ScorePassages, Scores, TakesScores, missing_score
+from mcranker.method.annotator import ScorePassages, Scores, missing_score
 from mcranker.method.recruiter import NO_EXAMPLE
 from mcranker.method.rubric_text import INSTRUCTION_SHARE, judge_without_team
 from mcranker.method.session import Session
@@ -45,8 +44,6 @@ from mcranker.runtime.actor import Actor
 from personas import Member, Persona, PromptError, PromptSet, Team
 from personas.provenance import sealed
 from personas.ranking.types import Query, Score, WindowCounts
-
-logger = safe_logger("mcranker")
 
 Variant = Literal["one_turn", "two_turn", "two_turn_relevance"]
 
@@ -97,11 +94,10 @@ class RebelRanker(PointwiseRanker):
         variant: where the properties come from; ``"one_turn"`` if None and without `team`.
         window: passages that one call scores, 1 to 100; consecutive ones in first-stage order.
         min_relevance_score: relevance below which a passage is dropped, 0 to 10; 0 drops none.
-        shared: the keywords of all rankers, see `Ranker`. The criteria of `team` are the
-            properties; a member without a rubric writes one. Within a persona, weights keep their
-            proportions and are 0.5 on average. `criteria_model` makes the first call of two.
-            ``top_n`` is 3 unless it is given; None returns all. A missing score is one of a
-            passage, as a whole.
+        shared: the keywords of all rankers, see `Ranker`. A member of `team` without a rubric
+            writes one; a persona's weights keep their proportions and are 0.5 on average.
+            `criteria_model` makes the first call of two. ``top_n`` is 3 unless given; None
+            returns all.
 
     Raises:
         ConfigError, ModelError, PersonasError: as `Ranker`.
@@ -152,14 +148,13 @@ class RebelRanker(PointwiseRanker):
         return super()._prepare(RankerConfig.of(config, own))
 
     def hashes_for(self, config: RankerConfig) -> Mapping[str, str]:
+        by_properties = ("rebel", "rebel_property")
+        relevance_only = by_properties if config.instruction else ("rebel_relevance",)
         used = {
-            "one_turn": ("rebel", "rebel_property", "rebel_criteria", "rebel_rubric"),
-            "two_turn": ("rebel_infer", "rebel", "rebel_property"),
-            "two_turn_relevance": (
-                "rebel_infer_relevance",
-                *(("rebel", "rebel_property") if config.instruction else ("rebel_relevance",)),
-            ),
-            "team": ("rebel", "rebel_property", "rebel_rubric"),
+            "one_turn": (*by_properties, "rebel_criteria", "rebel_rubric"),
+            "two_turn": ("rebel_infer", *by_properties),
+            "two_turn_relevance": ("rebel_infer_relevance", *relevance_only),
+            "team": (*by_properties, "rebel_rubric"),
         }
         hashes = {
             **self.prompts.hashes_of(used[self.variant]),
@@ -204,32 +199,31 @@ class RebelRanker(PointwiseRanker):
         super()._check_models()
 
     async def _run(self, session: Session) -> Ranking:
-        inferred: list[Properties] = []
+        properties: Properties | None = None
         with session.until_deadline():
-            properties = await self._properties(session)
-            if self.variant != "team":  # whose members have it among their criteria
-                properties = _with_instruction(properties, session.config.instruction)
-            inferred.append(properties)
-        if not inferred:
+            found = await self._properties(session)
+            # A team's members have the instruction among their criteria.
+            instruction = "" if self.by_team else session.config.instruction
+            properties = _with_instruction(found, instruction)
+        if properties is None:
             return dataclasses.replace(self.ranking_by_order(session.job), partial=True)
-        (properties,) = inferred
         member = self._member(Persona(name=JUDGE, description=_ABOUT), properties)
         if member.rubric is not None:
-            await session.tell(RubricWritten(session.query.id, JUDGE, member.rubric))
-        judge: list[WindowJudge] = []
+            await session.emit(RubricWritten(session.query.id, JUDGE, member.rubric))
+        judges: list[WindowJudge] = []
 
-        def make(ensembler: TakesScores) -> WindowJudge:
-            judge.append(WindowJudge(properties, self, session, ensembler))
-            return judge[0]
+        def make(ensembler: Actor[Any]) -> WindowJudge:
+            judges.append(WindowJudge(properties, self, session, ensembler))
+            return judges[0]
 
         scored = await score_by_judge(session, JUDGE, make)
-        dropped = judge[0].dropped
+        dropped = judges[0].dropped
         for row in dropped:
             scored.matrix.reasons.pop((row, 0), None)
         rule = dataclasses.replace(session.config.rule, top=properties.top)
         ranking = self.build_ranking(session, scored, left_out=dropped, rule=rule)
         rows = session.group_of.tolist()
-        ranking = dataclasses.replace(
+        return dataclasses.replace(
             ranking,
             team=Team(members=(member,), query=session.job.query.text.strip()[:LONGEST_QUERY]),
             config={
@@ -244,10 +238,8 @@ class RebelRanker(PointwiseRanker):
             dropped={
                 place: float(dropped[row]) for place, row in enumerate(rows) if row in dropped
             },
-            windows=judge[0].counts,
+            windows=judges[0].counts,
         )
-        _tell(ranking)
-        return ranking
 
     async def _properties(self, session: Session) -> Properties:
         """Return the properties passages are scored by."""
@@ -276,7 +268,7 @@ class RebelRanker(PointwiseRanker):
         return sealed(member, persona=False, rubric=True) if inferred else member
 
 
-class WindowJudge(Actor[ScorePassages, None]):
+class WindowJudge(Actor[ScorePassages]):
     """Scores windows of passages by one call each.
 
     A call that fails is made again in halves, if that may help; passages without scores in a reply
@@ -299,7 +291,7 @@ class WindowJudge(Actor[ScorePassages, None]):
         properties: Properties,
         ranker: RebelRanker,
         session: Session,
-        ensembler: TakesScores,
+        ensembler: Actor[Any],
     ) -> None:
         workers = session.calls_at_once(session.models.scoring)
         super().__init__("window judge", self._score, workers=workers)
@@ -310,12 +302,10 @@ class WindowJudge(Actor[ScorePassages, None]):
         self._least = ranker.min_relevance_score
         self._session = session
         self._ensembler = ensembler
-        keys = property_keys(len(properties.listed))
-        self._keys = keys
-        prompts = session.prompts
+        self._keys = property_keys(len(properties.listed))
         weights = [f"{each.weight:.6g}" for each in properties.listed]
         listed = [
-            prompts.piece(
+            session.prompts.piece(
                 "rebel_property",
                 {
                     "number": str(number),
@@ -328,14 +318,14 @@ class WindowJudge(Actor[ScorePassages, None]):
                 zip(properties.listed, weights, strict=True), start=1
             )
         ]
-        terms = (f"{weight} * {key}" for weight, key in zip(weights, keys, strict=True))
-        self._template = prompts["rebel" if keys else "rebel_relevance"].bind(
+        terms = (f"{weight} * {key}" for weight, key in zip(weights, self._keys, strict=True))
+        self._template = session.prompts["rebel" if self._keys else "rebel_relevance"].bind(
             {
                 "query": session.query.text,
                 "relevance": properties.relevance,
                 "properties": "\n".join(listed),
                 "formula": " + ".join(("Relevance", *terms)),
-                "keys": ", ".join(f'"{key}"' for key in ("Relevance", *keys, "Final")),
+                "keys": ", ".join(f'"{key}"' for key in ("Relevance", *self._keys, "Final")),
             }
         )
 
@@ -375,21 +365,14 @@ class WindowJudge(Actor[ScorePassages, None]):
 
     async def _call(self, rows: Rows) -> ReadWindow:
         session, config, keys = self._session, self._session.config, self._keys
-        shown = [
-            session.prompts.piece(
-                "compared_passage",
-                {"name": str(number), "passage": session.fenced(session.passage(row))},
-            )
-            for number, row in enumerate(rows, start=1)
-        ]
-        turns = self._template.render({"passages": "\n\n".join(shown), "count": str(len(rows))})
+        values = {"passages": session.numbered(rows), "count": str(len(rows))}
         most = config.max_score_tokens
         if "max_score_tokens" not in config.model_fields_set:
             most = max(most, len(rows) * (len(keys) + 3) * _TOKENS_A_SCORE)
         try:
             return await session.ask(
                 session.models.scoring,
-                turns,
+                self._template.render(values),
                 lambda reply: read_window(
                     reply.text, count=len(rows), properties=len(keys), least=self._least
                 ),
@@ -480,23 +463,3 @@ def _of_team(members: Sequence[Member], relevance: str) -> Properties:
 
 def _taken(name: str, listed: Sequence[Property]) -> bool:
     return name.casefold() in {"relevance", *(each.name.casefold() for each in listed)}
-
-
-def _tell(ranking: Ranking) -> None:
-    """Log warnings about the replies."""
-    counts, about = ranking.windows, ranking.query.id or ranking.query.text[:80]
-    if ranking.dropped:
-        logger.info(
-            "query %r: %d of %d passages dropped: relevance below %s",
-            about,
-            len(ranking.dropped),
-            len(ranking.passages),
-            ranking.config["min_relevance_score"],
-        )
-    if counts is not None and counts.differing:
-        logger.info(
-            "query %r: %d of %d sums by the model are not what its scores add up to; ours count",
-            about,
-            counts.differing,
-            counts.sums,
-        )

@@ -1,9 +1,9 @@
-"""One sorting of passages by comparisons: its order, its counts, and the ways to sort."""
+"""One sorting of passages by comparisons: its order and its counts."""
 
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Awaitable, Callable, Iterable, Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
 
 from mcranker.errors import FormNotKept, MissingScoreError, ModelError, ReplyError
@@ -14,8 +14,6 @@ from personas.ranking.types import DEADLINE, Comparisons
 from personas.templates import Template
 
 Pair = frozenset[int]
-BestOf = Callable[[Sequence[int], Callable[[Sequence[int]], int]], Awaitable[int]]
-"""Finds the best of some rows; takes the one to assume where no reply says."""
 
 _DOWN = 3  # failures in a row that are no chance
 
@@ -29,17 +27,16 @@ class SortState:
     Attributes:
         session: the query.
         total: the most comparisons that there may be.
-        order: rows, best first, as far as is known by now; always each once.
+        order: rows, best first, as far as is known; always each once.
         team: those of all judges, this one among them.
         persona: who compares; empty without a team.
         template: of the persona's prompt; None for the ranker's.
-        settled: first places of `order` that are sorted out; the ranks of the others are not
-            known yet, or are not looked for.
+        settled: first places of `order` that are sorted out.
         undecided: pairs of rows whose order no reply decides, though it was asked for.
         counts: what came of the replies.
         made_up: whether a reply was made up, for an estimate; then `order` is none.
-        first_number: that of the first passage in a prompt. Estimates count equal requests once,
-            and those that follow a reply that was made up will not be equal: 1 but for these.
+        first_number: that of the first passage in a prompt, 1 but in estimates, which count equal
+            requests once: what follows a reply that was made up will not be equal.
     """
 
     session: Session
@@ -147,9 +144,9 @@ class SortState:
         if self._first is not None and self.counts.failed == self.counts.asked and not partial:
             raise self._first
 
-    async def tell(self, rows: Sequence[int], *, failed: bool) -> None:
+    async def emit(self, rows: Sequence[int], *, failed: bool) -> None:
         """Give the event that these rows were compared; best first."""
-        await self.session.tell(
+        await self.session.emit(
             PassagesCompared(
                 self.session.query.id,
                 tuple(self.session.passage(row).id for row in rows),
@@ -166,75 +163,3 @@ def added_up(counts: Sequence[Comparisons]) -> Comparisons:
     names = [each.name for each in dataclasses.fields(Comparisons) if each.name != "reason"]
     sums = {name: sum(getattr(each, name) for each in counts) for name in names}
     return Comparisons(**sums, reason=next((each.reason for each in counts if each.reason), ""))
-
-
-async def heapsort(sorting: SortState, ranks: int, children: int, best_of: BestOf) -> None:
-    """Build a heap, each row with `children` below it, and take the best off its top.
-
-    Where no reply says which is the best, it is the one that the first stage has first.
-    """
-    heap = list(sorting.order)
-
-    async def sift_down(place: int) -> None:
-        while (first := children * place + 1) < len(heap):
-            places = [place, *range(first, min(first + children, len(heap)))]
-            rows = [heap[each] for each in places]
-            best = await best_of(rows, min)
-            below = places[1 if sorting.worst else rows.index(best)]
-            if below == place:
-                return
-            heap[place], heap[below] = heap[below], heap[place]
-            place = below
-
-    for place in range((len(heap) - 2) // children, -1, -1):
-        await sift_down(place)
-    found: list[int] = []
-    while heap and len(found) < ranks:
-        if found:
-            await sift_down(0)
-        found.append(heap[0])
-        sorting.settle(found)
-        last = heap.pop()
-        if heap:
-            heap[0] = last
-
-
-def most_of_heap(count: int, ranks: int, children: int) -> int:
-    """The most sets of which a heap of `count` rows may need the best."""
-
-    def depth(size: int, place: int) -> int:
-        levels = 0
-        while (place := children * place + 1) < size:
-            levels += 1
-        return levels
-
-    built = sum(depth(count, place) for place in range((count - 2) // children + 1))
-    return built + sum(depth(left, 0) for left in range(count - 1, max(0, count - ranks), -1))
-
-
-async def bubblesort(sorting: SortState, ranks: int, step: int, best_of: BestOf) -> None:
-    """Let the best rise from the last place, past `step` rows at a time; once for each rank.
-
-    Where no reply says which is the best, the order stays.
-    """
-    order = sorting.order
-    if len(order) == 1:
-        sorting.settled = 1
-    for top in range(min(ranks, len(order) - 1)):
-        for first, end in _steps(len(order), top, step):
-            rows = order[first:end]
-            best = await best_of(rows, lambda rows: rows[0])
-            best = rows[-1] if sorting.worst else best
-            order[first:end] = [best, *(row for row in rows if row != best)]
-        sorting.settled = top + 1
-
-
-def most_of_bubbles(count: int, ranks: int, step: int) -> int:
-    """The most sets of which the passes over `count` rows may need the best."""
-    return sum(len(_steps(count, top, step)) for top in range(min(ranks, count - 1)))
-
-
-def _steps(count: int, top: int, step: int) -> list[tuple[int, int]]:
-    """First place and end of each set of a pass from the last place up to `top`."""
-    ends = range(count, top + 1, -step)
-    return [(max(top, end - step - 1), end) for end in ends]

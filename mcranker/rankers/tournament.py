@@ -74,7 +74,7 @@ class TournamentRanker(ComparativeRanker):
             sorting.counts = replace(sorting.counts, tied=facts.tied())
             known = named or []
             best_first = [*known, *(row for row in rows if row not in known)]
-            await sorting.tell(best_first, failed=named is None)
+            await sorting.emit(best_first, failed=named is None)
 
         # A passage not shown yet is behind none, so these calls come first anyway.
         fresh = [

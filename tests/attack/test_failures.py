@@ -20,8 +20,7 @@ from mcranker import (
     Query,
     Ranking,
 )
-from mcranker.llm.limits.retries import Retrying
-from mcranker.llm.limits.silence import DOWN
+from mcranker.llm.limits.retries import DOWN, Retrying
 from mcranker.llm.providers.anthropic_messages import AnthropicMessages
 from mcranker.llm.providers.compatible_http import CompatibleChat
 from mcranker.llm.providers.openai_chat import OpenAIChat

@@ -15,9 +15,7 @@ from typing import Any
 import pytest
 
 from mcranker import ChatRequest, ConfigError, InputError, MCRanker, Ranking, ScriptedChat
-from mcranker.documents import as_fields
 from mcranker.inputs import as_passages
-from personas.ranking.types import Passage
 from tests.support.cli_support import scripted
 from tests.support.scripted import RECRUITS, RUBRIC
 
@@ -180,16 +178,6 @@ def test_haystack_documents(ranker: MCRanker) -> None:
     assert as_passages([vars(docs[0])])[0].metadata == {"lang": "en", "blob": None}
 
 
-def test_all_kinds_in_one_list(ranker: MCRanker) -> None:
-    docs: list[Any] = [
-        TEXTS[0],
-        LangChainDocument(TEXTS[1]),
-        {"content": TEXTS[2]},
-        Passage("p", "Lamp"),
-    ]
-    assert ranker.rank(QUERY, docs).ids == ["1", "0", "p", "2"]
-
-
 def test_structured_documents_are_readable_fields() -> None:
     seen: list[str] = []
 
@@ -275,14 +263,6 @@ def test_what_cannot_be_a_document_is_named(docs: Any, said: str) -> None:
     with pytest.raises(InputError) as caught:
         as_passages(docs)
     assert said in str(caught.value)
-
-
-def test_fields_do_not_nest_without_end() -> None:
-    endless: dict[str, Any] = {"name": "x"}
-    endless["self"] = endless
-    with pytest.raises(InputError, match=r"docs\[0\] has fields that nest deeper than 20 levels"):
-        as_passages([endless])
-    assert as_fields([[["a"], "b"]]) == "- - - a\n  - b"
 
 
 def test_a_timeout_of_each_call(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -4,23 +4,15 @@ from __future__ import annotations
 
 import io
 import json
-import os
-import subprocess
-import sys
 from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 
-import beir_eval
-from beir_eval.experiment.run import run_suite
-from beir_eval.experiment.run_folder import RunFolder, ScoreCounts
 from mcranker import ChatRequest, ConfigError, MCRanker, Ranking
 from mcranker.cli.progress import QueryTracker
 from personas.ensembles import ENSEMBLES
 from personas.ranking.record import RankingRecord
-from tests.support.beir_folder import write_folder
-from tests.support.experiment_support import constant, plan
 from tests.support.known_scores import MEDIAN
 from tests.support.plugins import installed
 from tests.support.scripted import scripted
@@ -87,52 +79,6 @@ def test_reports_explain_it_and_leave_personas_out_by_it(ranking: Ranking, tmp_p
     shown = io.StringIO()
     ranking.show(file=shown)
     assert "ensemble median" in shown.getvalue()
-
-
-def test_a_suite_names_it(median: Path, tmp_path: Path) -> None:
-    write_folder(tmp_path / "tiny")
-    path = tmp_path / "own.toml"
-    text = 'title = "Own"\ndatasets = ["tiny"]\ndepth = 3\n[[rankers]]\nlabel = "A"\n'
-    path.write_text(f'{text}ensemble = "median"\n', encoding="utf-8")
-    suite = beir_eval.load_suite(path)
-    (result,) = run_suite(suite, plan(tmp_path / "runs", constant(5)))
-    assert result.metrics is not None
-    assert result.metrics.scores == ScoreCounts(asked=4 * 3 * 3)
-    rankings = list(RunFolder.open(result.path).rankings())
-    assert [each.config["ensemble"] for each in rankings] == ["median"] * 4
-    assert {hit.score for each in rankings for hit in each.hits} == {5.0}
-    beir_eval.write_persona_report([tmp_path / "runs"], tmp_path / "pages")
-    page = (tmp_path / "pages" / "query" / "000001.html").read_text(encoding="utf-8")
-    assert "The median of the scores." in page
-    path.write_text(f'{text}ensemble = "medain"\n', encoding="utf-8")
-    with pytest.raises(beir_eval.SuiteError, match="no ensemble 'medain'; did you mean 'median'"):
-        beir_eval.load_suite(path)
-
-
-def test_the_command_line_takes_it(median: Path, tmp_path: Path) -> None:
-    def run(*arguments: str) -> subprocess.CompletedProcess[str]:
-        root = str(Path(beir_eval.__file__).parents[1])
-        return subprocess.run(
-            [sys.executable, "-m", "mcranker", "rank", "q", "a", "b", *arguments],
-            check=False,
-            capture_output=True,
-            text=True,
-            timeout=60,
-            env={
-                **os.environ,
-                "PYTHONPATH": os.pathsep.join([root, str(median)]),
-                "OPENAI_API_KEY": "none",
-                "MCRANKER_LEDGER": str(tmp_path / "ledger"),
-                "COLUMNS": "200",
-            },
-        )
-
-    assert "sum|reciprocal_rank|rrf|assessor|median" in run("--help").stdout
-    dry = ("--dry-run", "--model", "openai:gpt-5-mini", "--output", "json", "--ensemble")
-    done = run(*dry, "median")
-    assert done.returncode == 0, done.stderr
-    assert json.loads(done.stdout)["estimate"]["calls"] == 1 + 3 + 6
-    assert "there is no ensemble 'mean'; did you mean 'median'?" in run(*dry, "mean").stdout
 
 
 def test_without_the_package_its_rankings_open_and_the_sum_stands_in(

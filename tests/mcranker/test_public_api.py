@@ -72,17 +72,6 @@ def test_an_unknown_name_is_an_attribute_error() -> None:
         _ = personas.Teem
 
 
-def test_dir_lists_every_public_name() -> None:
-    assert set(mcranker.__all__) | {"__version__"} <= set(dir(mcranker))
-    assert set(personas.__all__) <= set(dir(personas))
-
-
-def test_star_import_gives_the_public_names() -> None:
-    names: dict[str, object] = {}
-    exec("from mcranker import *", names)
-    assert set(mcranker.__all__) <= set(names)
-
-
 def test_the_version_is_the_packages() -> None:
     from importlib.metadata import PackageNotFoundError, version
 
@@ -91,11 +80,6 @@ def test_the_version_is_the_packages() -> None:
     except PackageNotFoundError:
         pytest.skip("mcranker is run from its sources")
     assert mcranker.__version__ == installed
-
-
-def test_personas_offers_what_it_names() -> None:
-    assert all(hasattr(personas, name) for name in personas.__all__)
-    assert sorted(personas.__all__) == personas.__all__
 
 
 def _loaded_by(code: str) -> set[str]:

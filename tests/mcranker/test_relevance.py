@@ -24,7 +24,6 @@ from mcranker import (
     Ranker,
     Ranking,
     ScriptedChat,
-    Usage,
 )
 from mcranker.replies.scoring import SCORINGS
 from personas.ensembles import ENSEMBLES
@@ -213,17 +212,6 @@ def test_by_hand() -> None:
     assert relevances(judged(3, 1, scale=4)) == {"0": 0.75, "1": 0.25}
 
 
-def test_the_first_stage_has_no_part_in_it() -> None:
-    docs = [Passage(str(place), f"text {place}", score=float(-place)) for place in range(3)]
-    model = scores(2, 7, 0)
-    with MCRanker(model=model, team=TEAM, criteria="none", first_stage_weight=0.6) as made:
-        found = made.rank("q", docs)
-    # The scores as shares of 7, the first stage's as 1, 1/2 and 0: 0.4 * 2/7 + 0.6 = 0.714.
-    assert found.ids == ["0", "1", "2"]
-    assert found[0].score == pytest.approx(0.4 * 2 / 7 + 0.6)
-    assert relevances(found) == {"0": 0.2, "1": 0.7, "2": 0}
-
-
 def test_with_an_assessor_it_is_the_assessors() -> None:
     def answer(request: ChatRequest) -> str:
         stage = request.tag.stage
@@ -311,14 +299,6 @@ def test_what_a_constant_stands_in_for_has_its_number_and_says_so() -> None:
     assert found.reensemble(missing_policy="lowest").ids == ["0", "1"]
 
 
-def test_top_k_leaves_out_what_nobody_scored() -> None:
-    options: dict[str, Any] = {"top_k": 2, "repair_attempts": 0, "criteria": "none"}
-    with MCRanker(model=ScriptedChat(_Lost("0", "3")), team=TEAM, **options) as made:
-        found = made.rank("q", ["a", "b", "c", "d"])
-    assert found.ids == ["1", "2", "0", "3"]
-    assert [hit.relevance for hit in found] == [0.4, 0.4, None, None]
-
-
 @pytest.mark.parametrize("kept", [True, False])
 def test_rankings_stored_before_are_read_with_the_relevance_of_their_scores(kept: bool) -> None:
     data = judged(7, 2, 0, first_stage_weight=0).to_dict()
@@ -337,32 +317,6 @@ def test_rankings_stored_before_are_read_with_the_relevance_of_their_scores(kept
     found = Ranking.from_dict(data)
     assert found.absolute
     assert relevances(found) == {"0": 0.7, "1": 0.2, "2": 0}
-
-
-def test_scores_combined_in_another_way_keep_their_relevance() -> None:
-    found = judged(7, 2, 0).reensemble("reciprocal_rank")
-    assert relevances(found) == {"0": 0.7, "1": 0.2, "2": 0}
-
-
-def test_what_was_not_judged_has_no_relevance() -> None:
-    found = judged(7, 2, 9, depth=2)
-    assert relevances(found) == {"0": 0.7, "1": 0.2, "2": None}
-    assert judged(7, 2, 9, depth=2, min_relevance=0).ids == ["0", "1"]
-    assert judged(7, 2, 9, depth=2, top_n=3).ids == ["0", "1", "2"]
-
-
-def test_a_ranking_of_what_is_left_looks_whole() -> None:
-    found = judged(7, 2, 9, 4, top_n=2)
-    assert (len(found), found.ids, found[-1].doc_id) == (2, ["2", "0"], "0")
-    assert [hit.rank for hit in found] == [1, 2]
-    assert found[:10] == list(found)
-    assert len(found.to_trec("run").splitlines() if found.query.id else found.ids) == 2
-    with pytest.raises(IndexError, match="there is no hit 2; the ranking has 2"):
-        found[2]
-    assert repr(found) == "<Ranking of 2 of 4 passages for 'q' by mcranker>"
-    assert len(found.passages) == len(found.order) == 4
-    # Numbers of the whole ranking are still there to be combined in another way.
-    assert found.reensemble("reciprocal_rank").ids == ["2", "0"]
 
 
 @pytest.mark.parametrize(
@@ -411,12 +365,3 @@ def test_a_ranker_of_another_package_has_them_too() -> None:
     assert Absolute().rank("q", docs, min_relevance=0.3).ids == ["2", "1"]
     with pytest.raises(ValueError, match=r"from 0\.1 to 1\.1"):
         Absolute().rank("q", ["a", "a" * 11])
-
-
-def test_usage_is_that_of_the_whole_ranking() -> None:
-    def answer(request: ChatRequest) -> ChatReply:
-        return ChatReply('{"Score": 5}', usage=Usage(calls=1))
-
-    with DirectRanker(model=ScriptedChat(answer), ledger=None, top_n=1) as made:
-        assert made.rank("q", ["a", "b", "c"]).usage.calls == 3
-        assert made.estimate("q", ["a", "b", "c"]).calls == 3

@@ -10,7 +10,6 @@ from typing import Any
 import pytest
 
 from mcranker import ChatRequest, DirectRanker, MCRanker, Ranker, ScriptedChat
-from personas import PromptSet
 from tests.support.scripted import RECRUITS
 
 DOCS = ["N95 masks filter well.", "Soup wants salt."]
@@ -89,35 +88,6 @@ def test_table_2_direct_gets_the_very_criteria_persona_by_persona() -> None:
         assert any(mine in prompt for prompts in MCRANKER.values() for prompt in prompts)
 
 
-def test_table_2_small_models_see_the_same_by_name() -> None:
-    notes = asked_by(DirectRanker, with_criteria=True, prompts="compact")
-    assert (
-        "Criteria of a Virologist:\n- Virologist 1 (60%)\n- Virologist 2 (40%)\n\n"
-        in (notes.asked["score", "DIRECT"][0])
-    )
-
-
-def test_table_2_direct_by_typed_questions_too() -> None:
-    seen: list[str] = []
-
-    def answer(request: ChatRequest) -> str:
-        if request.tag.stage != "score":
-            return RECRUITS if request.tag.stage == "recruit" else rubric(request.tag.persona)
-        seen.extend(question.text for question in request.questions)
-        seen.extend(message.content for message in request.messages)
-        return "{}"
-
-    with DirectRanker(
-        model=ScriptedChat(answer),
-        ledger=None,
-        with_criteria=True,
-        questions="per_persona",
-        repair_attempts=0,
-    ) as ranker:
-        ranker.rank("best masks", DOCS)
-    assert "Criteria of a Virologist:\n1. Virologist 1 (weight 60%)" in "\n".join(seen)
-
-
 @pytest.mark.parametrize("prompts", ["paper", "compact"])
 def test_table_3_all_but_what_the_criteria_are_about_is_the_same(prompts: str) -> None:
     query = asked_by(MCRanker, prompts=prompts).asked
@@ -135,18 +105,6 @@ def test_table_3_all_but_what_the_criteria_are_about_is_the_same(prompts: str) -
     assert scientist.replace("NLP scientist", "X") != recruit.replace("Virologist", "X")
 
 
-def test_table_3_the_scientist_keeps_its_linguistic_brief() -> None:
-    dataset = asked_by(MCRanker, criteria="dataset", dataset="Covid papers").asked
-    (text,) = dataset["criteria", "NLP scientist"]
-    assert text.startswith("You are an NLP scientist. You judge how well the language of a passage")
-    assert "linguistic relevance" in text
-    assert "linguistic" not in dataset["criteria", "Virologist"][0]
-    shipped = PromptSet.load("paper")
-    for prompt in ("criteria_scientist", "criteria_dataset_scientist"):
-        values = {"persona": "P", "query": "ABOUT", "dataset": "ABOUT", "description": ""}
-        assert shipped[prompt].render(values)[0].text.endswith("Write nothing but the JSON object.")
-
-
 def experts(notes: Notes) -> list[str]:
     found = re.findall(r"Expert (\d), (.+): (\d)", notes.asked["assess", ""][0])
     assert [number for number, _, _ in found] == [str(n) for n in range(1, len(found) + 1)]
@@ -160,10 +118,3 @@ def test_table_4_the_assessor_sees_recruits_first_and_the_scientist_last() -> No
     assert {name: notes.asked["score", name] for name in TEAM} == {
         name: MCRANKER["score", name] for name in TEAM
     }
-
-
-def test_table_4_other_teams_are_seen_in_their_own_order() -> None:
-    notes = asked_by(MCRanker, ensemble="assessor", team=["Zoologist", "clinician", "Artist"])
-    assert experts(notes) == ["Zoologist", "Clinician", "Artist"]
-    notes = asked_by(MCRanker, ensemble="assessor", team=["Zoologist", "nlp_scientist", "Artist"])
-    assert experts(notes) == ["Zoologist", "Artist", "NLP scientist"]

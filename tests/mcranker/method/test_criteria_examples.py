@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 import math
-import re
 from pathlib import Path
 from typing import Any
 
@@ -27,7 +26,6 @@ from mcranker import (
 )
 from personas import PromptSet, closeness, dumps, library, loads
 from personas.closeness import closest_members
-from personas.files import load
 from tests.support.scripted import scripted
 
 QUERY = "is honey safe for babies"
@@ -108,49 +106,12 @@ def test_examples_stand_behind_the_prompt_and_in_the_provenance() -> None:
     assert asked(criteria_examples=2)[0] == seen
 
 
-def test_the_report_says_whose_rubrics_were_seen(tmp_path: Path) -> None:
-    _, ranking = asked(criteria_examples=1)
-    ranking.to_html(tmp_path / "why.html")
-    page = (tmp_path / "why.html").read_text(encoding="utf-8")
-    assert re.search("Criteria written beside those of</span> (<[^>]+>)?Parent", page)
-    with (tmp_path / "shown.txt").open("w", encoding="utf-8") as file:
-        ranking.show(file=file)
-    shown = (tmp_path / "shown.txt").read_text(encoding="utf-8")
-    assert "Criteria written beside those of: Parent" in shown
-
-
-def test_members_that_bring_a_rubric_see_none() -> None:
-    seen, ranking = asked(team=["clinician", "Nurse"], criteria_examples=1)
-    assert list(seen) == ["Nurse"]
-    assert ranking.team is not None
-    assert ranking.team.members[0].rubric_examples == ()
-    assert len(ranking.team.members[1].rubric_examples) == 1
-
-
 def test_a_data_set_is_what_they_are_close_to() -> None:
     options: Any = {"criteria": "dataset", "dataset": "Statutes and case law for lawyers."}
     seen, ranking = asked(team=["Reader"], criteria_examples=1, **options)
     assert "Criteria of a Lawyer:" in seen["Reader"]
     assert ranking.team is not None
     assert ranking.team.members[0].rubric_examples == ("Lawyer",)
-
-
-def test_where_a_word_is_known_to_none_there_are_no_examples() -> None:
-    inner = scripted()
-    seen: list[ChatRequest] = []
-
-    class Watched(ScriptedChat):
-        async def complete(self, request: ChatRequest) -> ChatReply:
-            seen.append(request)
-            return await inner.complete(request)
-
-    with MCRanker(
-        model=Watched(lambda _: ""), ledger=None, team=["Xyzzy"], criteria_examples=3
-    ) as ranker:
-        team = ranker.rank("qwertz", DOCS).team
-    assert team is not None
-    assert team.members[0].rubric_examples == ()
-    assert "To compare" not in str(seen)
 
 
 @pytest.mark.parametrize("placed", [False, True])
@@ -198,13 +159,6 @@ def test_an_encoder_that_recruits_says_who_is_closest() -> None:
     )
 
 
-def test_direct_with_criteria_and_rebel_by_a_team_have_them_too() -> None:
-    seen, _ = asked(DirectRanker, team=["Nurse"], criteria_examples=1)
-    assert "To compare" in seen["Nurse"]
-    seen, _ = asked(RebelRanker, team=["Nurse"], criteria_examples=1)
-    assert "To compare" in seen["Nurse"]
-
-
 @pytest.mark.parametrize(
     ("make", "options", "problem"),
     [
@@ -227,22 +181,3 @@ def test_where_nobody_writes_criteria_they_are_refused(
     able = Capabilities(label_logprobs=True)
     with pytest.raises(ConfigError, match=problem):
         make(model=scripted(capabilities=able), ledger=None, criteria_examples=1, **options)
-
-
-def test_an_estimate_counts_the_longer_prompts() -> None:
-    def tokens(**options: Any) -> int:
-        with MCRanker(model=scripted(), ledger=None, **options) as ranker:
-            estimate = ranker.estimate(QUERY, DOCS)
-        assert estimate.calls == 1 + 3 + 3 * len(DOCS)
-        return estimate.input_tokens
-
-    assert tokens(criteria_examples=3) > tokens()
-
-
-def test_a_team_file_says_whose_rubrics_were_seen(tmp_path: Path) -> None:
-    _, ranking = asked(criteria_examples=1)
-    assert ranking.team is not None
-    path = tmp_path / "team.yaml"
-    path.write_text(dumps(ranking.team), encoding="utf-8")
-    assert "rubric_examples:\n  - Parent" in path.read_text(encoding="utf-8")
-    assert load(Team, path) == ranking.team

@@ -56,11 +56,6 @@ def test_words_are_cut_first() -> None:
     assert model.cuts[0] == ("one two", 100)
 
 
-def test_nothing_is_cut_unless_asked() -> None:
-    with DirectRanker(model=Tokenizing()) as ranker:
-        assert ranker.rank("q", DOCS).cut == {}
-
-
 @pytest.mark.parametrize("kind", [MCRanker, DirectRanker])
 def test_a_model_without_a_tokenizer_is_refused(kind: Any) -> None:
     said = "the tokenizer of scripted:function is not known here, which max_passage_tokens=7 needs"

@@ -49,20 +49,6 @@ def test_it_is_ranking_once_more_without_the_persona(seed: int) -> None:
     assert without(inspection, name) == [each for each in again.ids if each in known]
 
 
-@pytest.mark.parametrize("seed", range(40, 60))
-def test_with_top_k_it_is_so_for_the_passages_that_all_have_judged(seed: int) -> None:
-    judged = Judged(seed)
-    judged.config |= {"ensemble": random.Random(seed).choice(["sum", "median"])}
-    judged.config |= {"first_stage_weight": 0.0}
-    inspection = RankingRecord.of(judged.rank(top_k=1).to_dict())
-    assert inspection.leave_one_out_exact
-    known = [doc for doc in judged.docs if doc.id in {hit.doc_id for hit in inspection.judged}]
-    name = random.Random(seed).choice(judged.names)
-    again = judged.rank(name)
-    order = [hit.doc_id for hit in again if hit.doc_id in {doc.id for doc in known}]
-    assert without(inspection, name) == order
-
-
 def near_ties(rng: np.random.Generator) -> np.ndarray:
     """Rows of the same numbers in other orders, and some of them missing."""
     rows, personas = int(rng.integers(2, 7)), int(rng.integers(8, 21))

@@ -95,15 +95,6 @@ def test_a_passage_that_fails_is_missing_while_others_are_answered() -> None:
     assert [(each.doc_id, each.reason) for each in ranking.missing] == [("p3", "out of order")] * 3
 
 
-def test_a_model_that_is_down_is_an_error() -> None:
-    def fail(request: ChatRequest) -> str:
-        raise ServerFailed("out of order")
-
-    for docs in (DOCS, ["alone"]):
-        with pytest.raises(ServerFailed, match="out of order"):
-            MCRanker(model=scripted(fail)).rank("q", docs)
-
-
 def test_a_recruiter_that_names_nobody_is_an_error_that_shows_its_reply() -> None:
     with pytest.raises(ReplyError, match="names nobody"):
         MCRanker(model=scripted(recruit='{"Identities": []}')).rank("q", DOCS)

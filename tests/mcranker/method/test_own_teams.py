@@ -2,10 +2,8 @@
 
 from __future__ import annotations
 
-import hashlib
 import json
 import logging
-import shutil
 from pathlib import Path
 from typing import Any
 
@@ -16,17 +14,14 @@ from mcranker import (
     ChatReply,
     ChatRequest,
     ConfigError,
-    DirectRanker,
     MCRanker,
-    Member,
     Persona,
     ReplyError,
     ScriptedChat,
     Team,
 )
-from mcranker.method.team_plan import TeamPlan, as_team
-from personas import PromptSet, library, save
-from tests.support.scripted import by_table, scripted
+from personas import library, save
+from tests.support.scripted import scripted
 
 DOCS = {"p1": "one", "p2": "two", "p3": "three", "p4": "four", "p5": "five"}
 SCIENTIST = "NLP scientist"
@@ -85,27 +80,6 @@ def test_recruits_join_the_members_given() -> None:
     assert "Name at most 2 of them" in prompt
     assert "on the team already, so name none of them: Clinician; My neighbour." in prompt
     assert "not wanted" not in prompt
-
-
-def test_scores_stand_under_those_who_gave_them() -> None:
-    table = {name: dict.fromkeys(DOCS, 0) | {"p2": 1 + place} for place, name in enumerate(MIXED)}
-    model = scripted(by_table(table))
-    ranking = MCRanker(team=["clinician", NEIGHBOUR], team_size=4, model=model).rank("q", DOCS)
-    assert ranking[0].scores == dict(zip(MIXED, (1, 2, 3, 4), strict=True))
-    assert ranking[0].score == 1 + 2 + 3 + 4
-
-
-def test_the_first_ranks_of_a_mixed_team_need_not_every_call() -> None:
-    worth = {"p1": 1, "p2": 3, "p3": 10, "p4": 1, "p5": 9}
-    model = scripted(by_table(dict.fromkeys(MIXED, worth)))
-    full, first = (
-        MCRanker(team=["clinician", NEIGHBOUR], team_size=4, model=model, top_k=top_k)
-        for top_k in (None, 2)
-    )
-    ranking = first.rank("q", DOCS)
-    assert ranking.ids[:2] == full.rank("q", DOCS).ids[:2] == ["p3", "p5"]
-    assert ranking.personas == MIXED
-    assert ranking.skipped
 
 
 @pytest.mark.parametrize("as_file", [False, True])
@@ -190,10 +164,6 @@ def test_what_cannot_be_is_refused_before_any_call(
     assert "\n" not in str(caught.value)
 
 
-def test_one_member_of_the_library_is_a_team() -> None:
-    assert as_team("clinician").members == (library.member("clinician"),)
-
-
 def test_recruits_who_are_on_the_team_already_are_left_out(
     caplog: pytest.LogCaptureFixture,
 ) -> None:
@@ -219,12 +189,6 @@ def test_where_nobody_is_left_the_recruiter_is_asked_again_and_told_why() -> Non
         MCRanker(model=stubborn, **options).recruit_team("q")
 
 
-def test_the_nlp_scientist_alone_is_named_as_before() -> None:
-    model = Recorded(naming("nlp_scientist")).model
-    with pytest.raises(ReplyError, match="nobody besides the NLP scientist, who is on the team"):
-        MCRanker(model=model).recruit_team("q")
-
-
 @pytest.mark.parametrize("name", ["clinician", "Clinician", "CLINICIAN"])
 def test_who_is_required_comes_after_the_scientist_and_counts(name: str) -> None:
     kept = Recorded()
@@ -242,17 +206,6 @@ def test_who_is_required_comes_after_the_scientist_and_counts(name: str) -> None
         "A vet",
         "Virologist",
     ]
-
-
-def test_a_team_that_is_full_asks_no_recruiter() -> None:
-    kept = Recorded()
-    ranker = MCRanker(model=kept.model, require=("clinician", SCIENTIST), team_size=2)
-    assert ranker.recruit_team("q").names == (SCIENTIST, "Clinician")
-    assert not kept.prompts("recruit")
-    without = MCRanker(
-        model=kept.model, require=("clinician",), team_size=1, nlp_scientist=False, criteria="none"
-    )
-    assert without.rank("q", DOCS).personas == ("Clinician",)
 
 
 @pytest.mark.parametrize(
@@ -312,32 +265,6 @@ def test_a_forbidden_name_is_not_picked_by_likelihood_and_the_questions_stay_the
     assert asked == before
 
 
-def test_direct_takes_the_criteria_of_a_mixed_team() -> None:
-    kept = Recorded()
-    ranking = DirectRanker(team=["clinician"], team_size=3, model=kept.model).rank("q", ["a"])
-    assert ranking.team is not None
-    assert ranking.team.names == ("Clinician", "Virologist", "Worried parent")
-    assert ranking.usage.calls == 1 + 2 + 1
-    (prompt,) = kept.prompts("score")
-    criteria = library.member("clinician").rubric
-    assert criteria is not None
-    assert prompt.index(criteria.criteria[0].name) < prompt.index("Answers the question")
-    alone = DirectRanker(with_criteria=True, require=("A vet",), model=kept.model)
-    assert alone.rank("q", ["a"]).usage.calls == 1 + 3 + 1
-    with pytest.raises(ConfigError, match="too small"):
-        DirectRanker(with_criteria=True, require=("a", "b", "c"), model=kept.model)
-    # Without a team there is no seat to be short of.
-    assert DirectRanker(require=("a", "b", "c"), model=kept.model).rank("q", ["a"]).team is None
-
-
-def test_direct_writes_nothing_for_a_locked_team() -> None:
-    team = Team(members=(Member(persona=NEIGHBOUR),), locked=True)
-    with pytest.raises(ConfigError, match="locked and 'My neighbour' has no rubric"):
-        DirectRanker(team=team, model=scripted()).rank("q", DOCS)
-    bare = MCRanker(team=team, model=scripted(), criteria="none").rank("q", DOCS)
-    assert bare.team == team
-
-
 @pytest.mark.parametrize(
     "options",
     [
@@ -354,42 +281,6 @@ def test_an_estimate_counts_the_recruiting_of_the_rest(options: dict[str, Any]) 
     estimate = ranker.estimate("q", DOCS)
     assert estimate.table.by("stage")["recruit"].calls == 1
     assert estimate.calls == ranker.rank("q", DOCS).usage.calls
-
-
-@pytest.mark.parametrize(
-    ("name", "prompt", "digest"),
-    [
-        ("paper", "recruit", "756d0b662305dc2f075491fe8292f1bc0948ae73d3da44b5c855b71e5d8a8961"),
-        ("paper", "choose", "a7a258a8cd7df363a0fb8de777b4b8017bc0637d236c54ed04b53b9b6cb50119"),
-        ("compact", "recruit", "5d07f627625d604de2e8bd1bac1254786c65737802e62bd48b2a45060e2e767f"),
-        ("compact", "choose", "1b020842dc7c2982b48985cc6f78aeffac2f1a4926e2665c1d973c919e53209d"),
-    ],
-)
-def test_where_nobody_has_a_say_the_question_is_the_same_as_ever(
-    name: str, prompt: str, digest: str
-) -> None:
-    template = PromptSet.load(name)[prompt]
-    open_ones = {each: "{{" + each + "}}" for each in template.placeholders}
-    (turn,) = template.render({**open_ones, "others": ""})
-    assert hashlib.sha256(f"{turn.text}\n".encode()).hexdigest() == digest
-    assert TeamPlan.of(MCRanker(model=scripted()).config, None).others == ""
-
-
-def test_a_prompt_folder_without_the_placeholder_still_filters(tmp_path: Path) -> None:
-    shipped = Path(__file__).parents[3] / "personas" / "prompts" / "paper"
-    shutil.copytree(shipped, tmp_path / "mine")
-    recruit = tmp_path / "mine" / "recruit.txt"
-    recruit.write_text(recruit.read_text("utf-8").replace("{{others}}", ""), "utf-8")
-    kept = Recorded(naming("Clinician", "Virologist", "Nurse"))
-    ranker = MCRanker(
-        team=["clinician"],
-        team_size=3,
-        forbid=("viro*",),
-        model=kept.model,
-        prompts=str(tmp_path / "mine"),
-    )
-    assert ranker.recruit_team("q").names == ("Clinician", "Nurse")
-    assert "name none of them" not in kept.prompts("recruit")[0]
 
 
 def test_a_query_too_long_for_a_team_is_ranked_all_the_same() -> None:

@@ -26,7 +26,6 @@ from mcranker import (
     Question,
     RankerConfig,
     Ranking,
-    RateLimited,
     ReplyError,
     Rubric,
     ScriptedChat,
@@ -34,7 +33,6 @@ from mcranker import (
     Team,
     UnsupportedCapability,
 )
-from mcranker.events import PassageScored
 from personas import library
 from tests.support.scripted import scripted
 
@@ -237,16 +235,6 @@ def test_one_passage_that_fails_costs_no_other_its_score(error: ModelError) -> N
     assert len(judging.asked) <= 2 + 2 * 4
 
 
-@pytest.mark.parametrize("error", [RateLimited("slow"), ServerFailed("down")])
-def test_a_model_that_is_down_is_an_error_and_not_asked_for_every_passage(
-    error: ModelError,
-) -> None:
-    judging = Judging(fail=lambda request: error)
-    with pytest.raises(type(error)):
-        judging.rank(passages_per_call=10, concurrency=1)
-    assert len(judging.asked) <= 40
-
-
 def test_an_answer_that_is_missing_among_others_is_asked_for_alone() -> None:
     asked: Counter[str] = Counter()
 
@@ -329,46 +317,6 @@ def test_no_and_yes_as_labels_are_a_question_of_that_kind() -> None:
     ranking = judging.rank({"d": "text 1"}, labels=("No", "Yes"), scoring="expected")
     assert judging.asked[0].questions[0].kind == "yes_no"
     assert ranking[0].scores["Nurse"] == 0.25
-
-
-def test_top_k_keeps_its_first_ranks() -> None:
-    ranking = Judging().rank(passages_per_call=10, top_k=3)
-    assert ranking.ids[:3] == ["d19", "d18", "d17"]
-
-
-def test_direct_asks_one_question_a_passage() -> None:
-    judging = Judging(lambda text, question: Answer(float(text.split()[1])))
-    ranker = DirectRanker(model=judging.model, passages_per_call=2)
-    ranking = ranker.rank("masks", ["text 1", "text 2"])
-    assert len(judging.asked) == 1
-    assert [hit.scores for hit in ranking] == [{"DIRECT": 2.0}, {"DIRECT": 1.0}]
-
-
-def test_an_estimate_makes_the_same_calls() -> None:
-    judging = Judging()
-    ranker = MCRanker(team=TEAM, model=judging.model, passages_per_call=10)
-    assert ranker.estimate("masks", DOCS).calls == 2
-    assert judging.asked == []
-
-
-def test_the_ledger_answers_the_second_time(tmp_path: Any) -> None:
-    ledger = tmp_path / "ledger.sqlite3"
-    first, second = Judging(), Judging()
-    options: dict[str, Any] = {"passages_per_call": 10, "ledger": ledger}
-    before, after = first.rank(**options), second.rank(**options)
-    assert [(hit.doc_id, hit.scores) for hit in before] == [
-        (hit.doc_id, hit.scores) for hit in after
-    ]
-    assert after[0].confidence == {"Nurse": 0.5, "Parent": 0.5, "Vet": 0.5}
-    assert (len(first.asked), len(second.asked)) == (2, 0)
-
-
-@pytest.mark.anyio
-async def test_events_count_every_score() -> None:
-    ranker = MCRanker(team=TEAM, model=Judging().model, passages_per_call=7)
-    events = [each async for each in ranker.astream("masks", DOCS)]
-    scored = [each for each in events if isinstance(each, PassageScored)]
-    assert [(each.done, each.total) for each in scored] == [(n, 60) for n in range(1, 61)]
 
 
 def test_a_library_team_is_recruited_by_a_choice() -> None:
@@ -467,22 +415,6 @@ def test_what_a_reply_leaves_out_is_asked_for_alone() -> None:
     )
     # What was asked again stands alone: one passage, and the two judges without an answer.
     assert [len(names) for names in calls] == [6, 2]
-    assert not ranking.missing
-
-
-def test_an_unreadable_reply_is_asked_for_once_more_and_then_in_halves() -> None:
-    calls = Counter[int]()
-
-    def answer(request: ChatRequest) -> str:
-        assert request.schema is not None
-        names = list(request.schema.schema["properties"])
-        calls[len(names)] += 1
-        return "no" if len(names) == 6 else str(dict.fromkeys(names, 4)).replace("'", '"')
-
-    ranking = MCRanker(team=TEAM, model=ScriptedChat(answer), passages_per_call=2).rank(
-        "masks", ["text 1", "text 2"]
-    )
-    assert calls == {6: 2, 3: 2}
     assert not ranking.missing
 
 

@@ -17,14 +17,11 @@ from mcranker import (
     Member,
     Persona,
     Ranking,
-    RequestRejected,
     Rubric,
     ScriptedChat,
-    ServerFailed,
     Team,
     Usage,
 )
-from mcranker.events import PassageScored
 from tests.support.scripted import scripted
 from tests.support.typed_answers import answers
 
@@ -181,15 +178,6 @@ def test_a_refused_criterion_leaves_only_that_persona_without_a_score() -> None:
     assert hit.score == 8.0  # the mean of the team's other scores stands in
 
 
-def test_all_refused_criteria_are_named() -> None:
-    ranking = rank(deciding(lambda _: (None, None, None)), ["a"], scoring="per_criterion")
-    assert [missing.reason for missing in ranking.missing] == [
-        "scripted:function declined to judge by 'Safe', 'Sourced'",
-        "scripted:function declined to judge by 'Plain'",
-    ]
-    assert ranking[0].score is None
-
-
 @pytest.mark.parametrize(
     ("answers", "said"),
     [
@@ -213,29 +201,6 @@ def test_answers_that_cannot_be_told_apart_are_all_missing(
         ("Parent", True),
     ]
     assert len(calls) == 1
-
-
-@pytest.mark.parametrize("error", [RequestRejected("not for me"), ServerFailed("not for me")])
-def test_a_passage_that_fails_is_missing_for_all(error: Exception) -> None:
-    def fail(request: ChatRequest) -> tuple[float, ...]:
-        if request.tag.doc_id == "p3":
-            raise error
-        return (6.0, 6.0, 6.0)
-
-    ranking = rank(deciding(fail), scoring="per_criterion")
-    assert [(each.doc_id, each.persona, each.reason) for each in ranking.missing] == [
-        ("p3", "Nurse", "not for me"),
-        ("p3", "Parent", "not for me"),
-    ]
-    assert [hit.score for hit in ranking] == [12.0, 12.0, None]
-
-
-def test_a_panel_of_a_model_that_is_down_is_an_error() -> None:
-    def fail(request: ChatRequest) -> tuple[float, ...]:
-        raise ServerFailed("out of order")
-
-    with pytest.raises(ServerFailed, match="out of order"):
-        rank(deciding(fail), scoring="per_criterion")
 
 
 @pytest.mark.parametrize(
@@ -312,13 +277,6 @@ def test_an_answer_off_the_scale_leaves_only_that_persona_without_a_score(value:
     assert ranking[0].scores == {"Nurse": None, "Parent": 3.0}
 
 
-def test_numbers_in_place_of_answers_are_refused() -> None:
-    bare: Any = (1.0, 2.0, 3.0)
-    model = ScriptedChat(lambda _: ChatReply("", answers=bare), capabilities=MANY)
-    ranking = rank(model, ["a"], **PER_CRITERION)
-    assert "its answers hold 1.0; each is to be an Answer" in ranking.missing[0].reason
-
-
 def test_the_panel_can_be_switched_off() -> None:
     def answer(request: ChatRequest) -> str:
         assert not request.questions
@@ -329,32 +287,6 @@ def test_the_panel_can_be_switched_off() -> None:
     ranking = rank(model, scoring="per_criterion", batch_criteria=False)
     assert ranking.usage.calls == 2 * len(DOCS)
     assert not ranking.missing
-
-
-def test_equal_passages_are_judged_once() -> None:
-    model = deciding(lambda _: (1.0, 2.0, 3.0))
-    ranking = rank(model, ["same", "other", "same"], scoring="per_criterion")
-    assert ranking.usage.calls == 2
-
-
-@pytest.mark.anyio
-async def test_every_persona_and_passage_is_an_event() -> None:
-    ranker = MCRanker(
-        team=TEAM,
-        model=deciding(lambda _: (8.0, 4.0, None)),
-        scoring="per_criterion",
-        concurrency=1,
-    )
-    scored = [
-        event async for event in ranker.astream("masks", DOCS) if isinstance(event, PassageScored)
-    ]
-    assert [(event.doc_id, event.persona, event.value) for event in scored] == [
-        (doc_id, persona, score)
-        for doc_id in DOCS
-        for persona, score in (("Nurse", 7.0), ("Parent", None))
-    ]
-    assert [(event.done, event.total) for event in scored] == [(n, 6) for n in range(1, 7)]
-    assert scored[1].reason == "scripted:function declined to judge by 'Plain'"
 
 
 @pytest.mark.anyio

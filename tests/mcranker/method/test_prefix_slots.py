@@ -100,14 +100,3 @@ async def test_events_of_many_queries() -> None:
     assert len(rankings) == len(WORK)
     assert sum(isinstance(event, RankingStarted) for event in seen) == len(WORK)
     assert sum(isinstance(event, PassageScored) for event in seen) == len(WORK) * len(DOCS)
-
-
-def test_an_error_that_nobody_expects_is_told_as_it_is() -> None:
-    def broken(request: ChatRequest) -> str:
-        raise RuntimeError("a bug")
-
-    with (
-        DirectRanker(model=ScriptedChat(broken)) as ranker,
-        pytest.raises(RuntimeError, match="a bug"),
-    ):
-        list(ranker.rank_many(WORK * 20))

@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from mcranker import ChatRequest, MCRanker, RankerConfig, ReplyError, ScriptedChat
+from mcranker import ChatRequest, MCRanker, ReplyError, ScriptedChat
 from mcranker.llm.ledger.request_key import request_key
 from tests.support.scripted import RECRUITS, RUBRIC, scripted
 
@@ -32,28 +32,6 @@ class Stumbling:
         return {"recruit": RECRUITS, "criteria": RUBRIC}.get(request.tag.stage, '{"Score": 5}')
 
 
-def recorded(**options: Any) -> tuple[list[ChatRequest], Any]:
-    requests: list[ChatRequest] = []
-
-    def answer(request: ChatRequest) -> str:
-        requests.append(request)
-        return {"recruit": RECRUITS, "criteria": RUBRIC}.get(request.tag.stage, '{"Score": 5}')
-
-    with MCRanker(model=ScriptedChat(answer), ledger=None, **options) as ranker:
-        return requests, ranker.rank("Q", DOCS)
-
-
-def test_no_temperature_is_sent() -> None:
-    for preset, expected in (("reference", {None}), ("paper", {0.0})):
-        requests, _ = recorded(preset=preset)
-        assert {request.temperature for request in requests} == expected
-
-
-def test_there_is_no_system_message() -> None:
-    requests, _ = recorded(preset="reference")
-    assert {message.role for request in requests for message in request.messages} == {"user"}
-
-
 @pytest.mark.parametrize(
     ("said", "names"),
     [
@@ -70,12 +48,6 @@ def test_names_are_what_follows_a_slash(said: str, names: tuple[str, ...]) -> No
         assert ranker.rank("q", DOCS).personas == ("NLP scientist", *names)
 
 
-def test_names_stay_as_they_are_for_the_paper() -> None:
-    model = scripted(recruit='{"Identities": ["Doctor/Nurse", "Parent"], "Reason": "x"}')
-    with MCRanker(model=model, ledger=None) as ranker:
-        assert ranker.rank("q", DOCS).personas == ("NLP scientist", "Doctor/Nurse", "Parent")
-
-
 @pytest.mark.parametrize("stage", ["recruit", "criteria"])
 def test_the_same_question_is_asked_anew_until_it_can_be_read(stage: str) -> None:
     stumbling = Stumbling(stage, 5)
@@ -88,29 +60,11 @@ def test_the_same_question_is_asked_anew_until_it_can_be_read(stage: str) -> Non
     assert len(keys) == 6, "a ledger would give the same answer again"
 
 
-def test_asking_anew_comes_to_an_end() -> None:
-    stumbling = Stumbling("recruit", 1000)
-    with (
-        MCRanker(model=stumbling.model, ledger=None, preset="reference") as ranker,
-        pytest.raises(ReplyError),
-    ):
-        ranker.rank("q", DOCS)
-    assert len(stumbling.requests) == 1 + 20
-
-
 def test_paper_asks_once_more_and_says_what_is_wrong() -> None:
     stumbling = Stumbling("recruit", 1000)
     with MCRanker(model=stumbling.model, ledger=None) as ranker, pytest.raises(ReplyError):
         ranker.rank("q", DOCS)
     assert [len(request.messages) for request in stumbling.requests] == [1, 3]
-
-
-def test_asking_anew_comes_before_saying_what_is_wrong() -> None:
-    stumbling = Stumbling("criteria", 3)
-    options: Any = {"resample": 2, "repair_attempts": 1, "temperature": 1.0}
-    with MCRanker(model=stumbling.model, ledger=None, **options) as ranker:
-        ranker.rank("q", DOCS)
-    assert [len(request.messages) for request in stumbling.requests] == [1, 1, 1, 3]
 
 
 def test_at_temperature_0_nothing_is_asked_anew() -> None:
@@ -122,19 +76,6 @@ def test_at_temperature_0_nothing_is_asked_anew() -> None:
     ):
         ranker.rank("q", DOCS)
     assert len(stumbling.requests) == 1
-
-
-def test_scores_are_not_asked_anew() -> None:
-    calls: list[str] = []
-
-    def score(request: ChatRequest) -> str:
-        calls.append(request.tag.doc_id)
-        return "none"
-
-    with MCRanker(model=scripted(score), ledger=None, preset="reference") as ranker:
-        ranking = ranker.rank("q", DOCS)
-    assert len(calls) == 3 * 4
-    assert [hit.score for hit in ranking] == [15.0] * 4  # 5 for each of three personas
 
 
 def test_asking_anew_finds_every_answer_in_the_ledger_again(tmp_path: Path) -> None:
@@ -199,19 +140,3 @@ def test_the_team_stays_where_an_answer_would_differ() -> None:
     with MCRanker(model=ScriptedChat(answer), ledger=None, query_concurrency=3, **DBC) as ranker:
         teams = {found.ranking.personas for found in ranker.rank_many(queries) if found.ranking}
     assert len(teams) == 1
-
-
-def test_an_estimate_counts_the_one_team(tmp_path: Path) -> None:
-    queries = [(f"query {number}", [f"{number} a", f"{number} b"]) for number in range(3)]
-    for one_team, recruiting in ((True, 1), (False, 3)):
-        with MCRanker(
-            model=scripted(), ledger=tmp_path / "l.sqlite", **{**DBC, "dataset_team": one_team}
-        ) as ranker:
-            assert ranker.estimate_many(queries).calls == recruiting + 3 + 3 * 3 * 2
-
-
-def test_paper_recruits_for_each_query_whatever_the_criteria_are_about() -> None:
-    config = RankerConfig(criteria="dataset", dataset="x")
-    assert not config.one_team
-    assert RankerConfig(preset="reference").one_team is False
-    assert RankerConfig(**DBC).one_team

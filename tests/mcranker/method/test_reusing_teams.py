@@ -8,15 +8,12 @@ from pathlib import Path
 from typing import Any, Literal
 
 import pytest
-from click.testing import CliRunner, Result
 
-from beir_eval.cli import cli as beir_eval
-from beir_eval.experiment.run_folder import find_runs
 from mcranker import ChatRequest, DirectRanker, MCRanker, ScriptedChat
 from mcranker.rankers.pointwise import PointwiseRanker
 from personas import Criterion, Member, Persona, Rubric, Team, library, load, save
 from personas.provenance import provenance
-from tests.support.beir_folder import GRADES, write_folder
+from tests.support.beir_folder import GRADES
 from tests.support.cli_support import Connected, invoke
 from tests.support.cli_support import scripted as connected
 from tests.support.scripted import scripted
@@ -194,121 +191,5 @@ def test_a_team_is_locked_extended_and_used_on_the_command_line(
     assert stages(run.requests) == {"recruit": 1, "criteria": 1}
 
 
-def test_a_team_of_names_and_who_is_required_or_forbidden(run: Connected) -> None:
-    flags = ["-o", "forbid=*[[]bold]*", "-o", "forbid=lawyer, retired"]
-    team = ["--team", "clinician", "--team", "Vet, retired", "--team-size", "3"]
-    result = invoke("rank", "q", "a", *team, *flags, "--output", "json")
-    assert result.exit_code == 0, result.output
-    ranking = json.loads(result.stdout)["ranking"]
-    names = [each["persona"]["name"] for each in ranking["team"]["members"]]
-    assert names == ["Clinician", "Vet, retired", "Virologist"]
-    assert ranking["config"]["forbid"] == ["*[[]bold]*", "lawyer, retired"]
-
-    result = invoke("recruit", "q", "-o", "require=Vet, retired", "--output", "json", "--lock")
-    assert result.exit_code == 0, result.output
-    made = Team.model_validate(json.loads(result.stdout)["team"])
-    assert made.names == ("NLP scientist", "Vet, retired", "Virologist")
-    assert made.locked
-
-    run.requests.clear()
-    result = invoke("rank", "q", "a", *team, "--dry-run", "--output", "json")
-    stages_of = {each["stage"] for each in json.loads(result.stdout)["estimate"]["by_stage"]}
-    assert stages_of == {"recruit", "criteria", "score"}
-    assert not run.requests
-
-
-@pytest.mark.parametrize(
-    ("args", "code", "message"),
-    [
-        (["recruit", "q", "--lock"], 2, "--lock goes with --out FILE or --output json"),
-        (["rank", "q", "a", "--team", "a.yaml", "--team", "b"], 2, "a team among personas"),
-        (["rank", "q", "a", "--team", "patient", "--team", "patient"], 2, "occurs twice"),
-        (["rank", "q", "a", "-o", "require=x", "--team-size", "1"], 2, "use --team-size 2 or more"),
-        (["rank", "q", "a", "-o", "forbid=nlp*"], 2, "forbid: 'nlp*' fits 'NLP scientist'"),
-        (["rank", "q", "a", "-o", "forbid="], 2, "give names that are not empty"),
-    ],
-)
-def test_bad_flags_are_one_line(run: Connected, args: list[str], code: int, message: str) -> None:
-    result = invoke(*args)
-    assert result.exit_code == code, result.output
-    assert message in result.stderr.splitlines()[-1]
-    assert not run.requests
-
-
 def score(request: ChatRequest) -> str:
     return json.dumps({"Score": GRADES[request.tag.query_id].get(request.tag.doc_id, 0)})
-
-
-def beir(*args: object) -> Result:
-    return CliRunner().invoke(beir_eval, ["run", *map(str, args)])
-
-
-def test_one_team_judges_a_whole_data_set_without_being_recruited(
-    run: Connected, tmp_path: Path
-) -> None:
-    team = saved_team(tmp_path / "mine.yaml")
-    data = write_folder(tmp_path / "tiny")
-    run.requests.clear()
-    run.answer = score
-    given = ["--dataset", data, "--ranker", "mcranker", "--team", "mine.yaml", "--depth", 4]
-    result = beir(*given, "--out", tmp_path / "runs")
-    assert result.exit_code == 0, result.output
-    assert stages(run.requests).keys() == {"score"}
-    (folder,) = find_runs([tmp_path / "runs"])
-    teams = [each.team for each in folder.rankings()]
-    assert teams == [team] * len(GRADES)
-
-
-def test_a_suite_names_teams_and_who_is_required_or_forbidden(
-    run: Connected, tmp_path: Path
-) -> None:
-    team = saved_team(tmp_path / "mine.yaml")
-    write_folder(tmp_path / "tiny")
-    run.requests.clear()
-    run.answer = lambda request: (
-        '{"Identities": ["Nurse", "Head of Marketing"], "Reason": ""}'
-        if request.tag.stage == "recruit"
-        else score(request)
-    )
-    suite = tmp_path / "own.toml"
-    suite.write_text(
-        """
-title = "Own"
-datasets = ["tiny"]
-depth = 4
-[settings]
-criteria = "none"
-[[rankers]]
-label = "saved"
-team = "mine.yaml"
-[[rankers]]
-label = "mixed"
-team = ["clinician"]
-team_size = 3
-forbid = ["*marketing*"]
-[[rankers]]
-label = "required"
-require = ["clinician"]
-""",
-        encoding="utf-8",
-    )
-    result = beir(suite, "--out", tmp_path / "runs")
-    assert result.exit_code == 0, result.output
-    found = {}
-    for folder in find_runs([tmp_path / "runs"]):
-        (found[folder.manifest.label],) = {tuple(each.personas) for each in folder.rankings()}
-    assert found == {
-        "saved": team.names,
-        "mixed": ("Clinician", "Nurse"),
-        "required": ("NLP scientist", "Clinician", "Nurse"),
-    }
-    # Of the mixed team, the second recruit is asked for again, and once more when it is refused.
-    assert stages(run.requests)["recruit"] == (3 + 1) * len(GRADES)
-
-    suite.write_text(
-        suite.read_text("utf-8").replace('["clinician"]\n', '["a","b","c"]\n'), "utf-8"
-    )
-    refused = beir(suite, "--out", tmp_path / "other")
-    assert refused.exit_code == 1
-    assert "'required'" in refused.stderr
-    assert "is too small for 3 required" in refused.stderr

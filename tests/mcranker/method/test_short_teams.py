@@ -9,12 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from beir_eval.experiment.run import run_suite
-from beir_eval.report.texts import render_markdown
 from mcranker import ChatRequest, MCRanker, ReplyError, ScriptedChat
-from tests.support.beir_folder import write_folder
-from tests.support.experiment_support import plan, suite
-from tests.support.report_runs import cell_of, only, report_on
 from tests.support.scripted import RUBRIC
 
 
@@ -64,19 +59,6 @@ def test_without_asking_again_nobody_is_asked_again() -> None:
     with MCRanker(model=naming.model, ledger=None, repair_attempts=0) as ranker:
         assert ranker.rank("masks", ["a", "b"]).unfilled == 1
     assert len(naming.asked) == 1
-
-
-def test_the_report_says_of_how_many_queries(tmp_path: Path) -> None:
-    folder = write_folder(tmp_path / "tiny")
-    run_suite(suite(folder, "sum", "scientist"), plan(tmp_path / "out", Naming(["Nurse"]).model))
-    report = report_on(tmp_path / "out")
-    section = only(report)
-    assert cell_of(section, "sum").metrics.short_teams == 4
-    assert cell_of(section, "scientist").metrics.short_teams == 0
-    assert "Fewer recruits were named than asked for: sum on tiny (4 of 4 queries)." in (
-        section.notes
-    )
-    assert "short teams" in render_markdown(report)
 
 
 @pytest.mark.parametrize("kept", [True, False])

@@ -4,14 +4,10 @@ from __future__ import annotations
 
 import json
 import re
-from typing import Any
 
 import pytest
 
 from mcranker import ChatRequest, InputError, MCRanker, Query, Ranking
-from mcranker.cli.tables import show_ranking
-from personas.console import rendered
-from personas.errors import SchemaError
 from personas.ranking.record import RankingRecord
 from personas.report import render_inspection
 from tests.support.scripted import scripted
@@ -57,14 +53,6 @@ def test_what_is_ranked(ranking: Ranking) -> None:
     assert [(each.doc_id, each.persona) for each in ranking.missing] == [("d", "Ann")]
 
 
-def test_it_reads_back_as_it_was(ranking: Ranking) -> None:
-    again = Ranking.from_dict(json.loads(ranking.to_json()))
-    assert list(again) == list(ranking)
-    assert again.to_dict() == ranking.to_dict()
-    assert again.bounds == ranking.bounds == {0: 20.0, 2: 21.0, 3: 23.0}
-    assert again.missing == ranking.missing
-
-
 def test_a_file_from_before_there_was_top_k_reads_as_it_did(ranking: Ranking) -> None:
     data = ranking.to_dict()
     assert data["version"] == 1
@@ -96,50 +84,6 @@ def test_a_run_falls_by_what_could_be_reached(ranking: Ranking) -> None:
     ]
 
 
-def test_the_inspection_tells_the_skipped_from_the_missing(ranking: Ranking) -> None:
-    inspection = RankingRecord.of(ranking.to_dict())
-    assert (inspection.skipped, len(inspection.missing), inspection.top_k) == (4, 1, 1)
-    assert [hit.doc_id for hit in inspection.judged] == ["b"]
-    assert [hit.doc_id for hit in inspection.partly_judged] == ["d", "c", "a"]
-    second = inspection.hits[1]
-    assert (second.skipped, second.at_most, list(second.missing)) == (("Cho",), 23.0, ["Ann"])
-    assert second.rank_without == {}
-
-
-def test_leaving_one_out_compares_what_the_whole_team_judged() -> None:
-    # b 27, then c with at most 25, then a 24: without Ben, a has 8 + 8 of two, b 9 + 9.
-    def hit(rank: int, first: int, scores: list[int | None], **more: Any) -> dict[str, Any]:
-        return {
-            "rank": rank,
-            "doc_id": str(first),
-            "score": sum(score for score in scores if score is not None),
-            "scores": dict(zip("xyz", scores, strict=True)),
-            "missing": {},
-            "criteria": {},
-            "first_stage_rank": first,
-            "first_stage_score": None,
-            "title": "",
-            "text": str(first),
-            **more,
-        }
-
-    data = MCRanker(model=scripted()).rank("q", []).to_dict() | {
-        "personas": ["x", "y", "z"],
-        "hits": [
-            hit(1, 2, [9, 9, 9]),
-            hit(2, 3, [5, None, None], score=None, skipped=["y", "z"], at_most=25.0),
-            hit(3, 1, [8, 8, 8]),
-        ],
-    }
-    inspection = RankingRecord.of(data)
-    assert inspection.leave_one_out_exact
-    assert [each.rank_of_all for each in inspection.hits] == [1, None, 2]
-    assert dict(inspection.hits[2].effects) == {"x": 0, "y": 0, "z": 0}
-    data["hits"][1]["skipped"] = ["x"]
-    with pytest.raises(SchemaError, match="the hit of rank 2 has a score that was not asked for"):
-        RankingRecord.of(data)
-
-
 def test_the_report_marks_what_was_not_asked(ranking: Ranking) -> None:
     page = render_inspection(ranking.to_dict())
     # A row a passage, and its details in the next one, which ends with the body.
@@ -162,32 +106,3 @@ def test_the_report_marks_what_was_not_asked(ranking: Ranking) -> None:
     assert "at most 23" in page
     assert "Passages that were not scored follow" in page
     assert "1 score is missing" in page
-
-
-@pytest.mark.parametrize("top_k", ["ten <b>", None, -3, 2.5])
-def test_a_strange_top_k_does_no_harm(ranking: Ranking, top_k: Any) -> None:
-    data = ranking.to_dict()
-    data["config"]["top_k"] = top_k
-    page = render_inspection(data)
-    assert "could not reach the first ranks any more" in page
-    assert "ten <b>" not in page
-
-
-def test_the_terminal_marks_what_was_not_asked(ranking: Ranking) -> None:
-    text = rendered(lambda console: show_ranking(console, ranking, 10))
-    rows = [line.split() for line in text.splitlines() if re.match(r" +\d+ +[a-e] ", line)]
-    assert [row[1:6] for row in rows[:4]] == [
-        ["b", "27", "9", "9", "9"],
-        ["d", "≤23", "-", "3", "·"],
-        ["c", "≤21", "1", "·", "·"],
-        ["a", "≤20", "8", "2", "·"],
-    ]
-    assert rows[4][1] == "e"
-    assert "≤" not in rows[4][2]
-    assert "· a score not asked for (4 in all)" in text
-    full = rendered(lambda console: show_ranking(console, _full(), 10))
-    assert "not asked" not in full
-
-
-def _full() -> Ranking:
-    return MCRanker(model=scripted()).rank("q", DOCS)

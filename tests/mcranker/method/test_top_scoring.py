@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 import json
 import math
 from collections.abc import Callable, Mapping
@@ -18,19 +17,16 @@ from mcranker import (
     ChatReply,
     ChatRequest,
     ConfigError,
-    DirectRanker,
     MCRanker,
     MissingScoreError,
     Passage,
     PassageScored,
     Ranking,
     ScriptedChat,
-    ServerFailed,
 )
 from mcranker.method import schedule
 from personas.ranking.usage import Usage
 from tests.support.scripted import by_table, scripted
-from tests.support.typed_answers import answers
 
 NAMES = ("Ann", "Ben", "Cho", "Dee", "Eve")
 DOCS = {f"d{place}": f"text {place}" for place in range(8)}
@@ -231,36 +227,6 @@ async def test_the_first_pass_uses_all_the_concurrency_and_then_k_passages_at_on
 
 
 @pytest.mark.usefixtures("in_team_order")
-async def test_one_prompt_prefix_at_a_time_is_used_as_long_as_it_can_be() -> None:
-    calls: list[tuple[str, str]] = []
-    flat = {name: dict.fromkeys(DOCS, score) for name, score in zip(TABLE, (5, 5, 10), strict=True)}
-    model = scripted(
-        recorded(flat, calls), capabilities=Capabilities(json_schema=True, prefix_slots=1)
-    )
-    await team_of(model, top_k=4).arank("q", DOCS)
-    order = [name for name, _ in calls]
-    # All can reach 25 after Ann and 20 after Ben, who sees all, too; Cho's 10 keeps it so for
-    # the first four, and nobody can overtake them.
-    assert order == ["Ann"] * 8 + ["Ben"] * 8 + ["Cho"] * 4
-
-
-@pytest.mark.parametrize("k", [8, 9, 1000])
-def test_all_ranks_need_all_scores(k: int) -> None:
-    calls: list[tuple[str, str]] = []
-    ranking = team_of(scripted(recorded(TABLE, calls)), top_k=k).rank("q", DOCS)
-    assert len(calls) == 24
-    assert ranking.skipped == 0
-    assert ranking.bounds == {}
-
-
-def test_passages_beyond_depth_stay_apart() -> None:
-    ranking = team_of(scripted(by_table(TABLE)), top_k=2, depth=6).rank("q", DOCS)
-    assert ranking.ids[:2] == ["d2", "d1"]
-    assert ranking.ids[6:] == ["d6", "d7"]
-    assert [(hit.score, hit.at_most, hit.skipped) for hit in ranking[6:]] == [(None, None, ())] * 2
-
-
-@pytest.mark.usefixtures("in_team_order")
 def test_a_missing_score_is_no_skipped_one() -> None:
     def score(request: ChatRequest) -> str:
         if (request.tag.persona, request.tag.doc_id) == ("Ann", "d3"):
@@ -277,65 +243,6 @@ def test_a_missing_score_is_no_skipped_one() -> None:
     assert list(hit.missing) == ["Ann"]
     with pytest.raises(MissingScoreError):
         team_of(model, top_k=2, missing_policy="fail").rank("q", DOCS)
-
-
-def test_one_call_for_the_whole_team_leaves_nothing_out() -> None:
-    def answer(request: ChatRequest) -> ChatReply:
-        return ChatReply("", answers=answers(5.0) * len(request.questions))
-
-    model = ScriptedChat(answer, capabilities=Capabilities(json_schema=True, max_questions=50))
-    ranking = MCRanker(team="health_questions", model=model, scoring="per_criterion", top_k=2).rank(
-        "q", DOCS
-    )
-    assert ranking.usage.calls == 8
-    assert ranking.skipped == 0
-
-
-def test_a_single_judge_leaves_nothing_out() -> None:
-    for ranker in (
-        DirectRanker(model=scripted(), top_k=2),
-        team_of(scripted(), NAMES[:1], top_k=2),
-    ):
-        ranking = ranker.rank("q", DOCS)
-        assert ranking.usage.calls == 8
-        assert [hit.score for hit in ranking] == [5.0] * 8
-
-
-@pytest.mark.parametrize("after", [2, 10, 20])
-@pytest.mark.usefixtures("in_team_order")
-async def test_a_failing_model_takes_the_query_down(after: int) -> None:
-    asked = 0
-
-    def score(request: ChatRequest) -> str:
-        nonlocal asked
-        asked += 1
-        if asked > after:
-            raise ServerFailed("out of order")
-        return '{"Score": 5}'
-
-    with pytest.raises(ServerFailed, match="out of order"):
-        await team_of(scripted(score), top_k=4).arank("q", DOCS)
-
-
-@pytest.mark.parametrize("after", [2, 10])
-@pytest.mark.usefixtures("in_team_order")
-async def test_who_hangs_up_leaves_no_task_behind(after: int) -> None:
-    asked = 0
-
-    async def answer(request: ChatRequest) -> str:
-        nonlocal asked
-        asked += 1
-        if asked > after:
-            await anyio.sleep_forever()
-        return '{"Score": 5}'
-
-    before = asyncio.all_tasks()
-    ranker = team_of(ScriptedChat(answer), top_k=4, concurrency=2)
-    async with ranker.astream("q", DOCS) as events:
-        async for event in events:
-            if isinstance(event, PassageScored) and event.done == after:
-                break
-    assert asyncio.all_tasks() == before
 
 
 def test_scores_that_are_not_whole_numbers() -> None:

@@ -9,7 +9,7 @@ import pytest
 
 from mcranker import DirectRanker, MCRanker
 from mcranker.errors import UnsupportedCapability
-from mcranker.llm.chat import Answer, Capabilities, ChatReply, ChatRequest, Judge, Question
+from mcranker.llm.chat import Answer, Capabilities, ChatReply, ChatRequest, Question
 from mcranker.llm.scripted import ScriptedChat
 from personas import Criterion, Member, Persona, Rubric, library
 
@@ -92,27 +92,6 @@ def test_recruits_are_the_likeliest_of_the_library() -> None:
     assert [(option.name, option.description) for option in question.options] == [
         (each.name, ", ".join(each.persona.topics)) for each in members
     ]
-
-
-def test_nobody_forbidden_is_recruited() -> None:
-    with MCRanker(model=Typed().model, forbid=("virologist",), team_size=2) as ranker:
-        team = ranker.recruit_team("How do viruses spread?")
-    assert [member.name for member in team.members] == ["NLP scientist", "Parent"]
-
-
-def test_direct_asks_one_question_that_is_nobodys() -> None:
-    typed = Typed()
-    with DirectRanker(model=typed.model) as ranker:
-        ranking = ranker.rank("query", DOCS)
-    assert [request.questions[0].judge for request in typed.asked] == [Judge("")] * 2
-    assert ranking[0].score == pytest.approx(6.0)
-
-
-def test_calls_are_known_before() -> None:
-    with MCRanker(model=Typed().model) as ranker:
-        estimate = ranker.estimate("query", DOCS)
-    assert estimate.calls == 3
-    assert estimate.table.total.input_tokens > 0
 
 
 @pytest.mark.parametrize(

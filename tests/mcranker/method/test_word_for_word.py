@@ -162,12 +162,6 @@ def test_a_written_out_answer_goes_with_integers_only(
         asked(appendix, **options)
 
 
-def test_the_scale_can_be_a_parameter(appendix: Path) -> None:
-    (appendix / "score.txt").write_text(D4.replace("0 to 10", "0 to {{k}}"), encoding="utf-8")
-    seen = asked(appendix, scale=20)
-    assert "from 0 to 20, as <<<Virologist>>>" in seen["score", "Virologist"]
-
-
 def test_a_missing_score_and_the_number_of_experts_can_be_said(appendix: Path) -> None:
     (appendix / "assess.txt").write_text(
         "{{query}} {{passage}} Scores of the {{experts}}: {{assessments}}", encoding="utf-8"

@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-import json
 import math
-import re
 from pathlib import Path
 from typing import Any
 
@@ -343,18 +341,6 @@ def test_a_choice_that_goes_with_the_order_shown_is_a_tie() -> None:
     assert ranking.undecided == ((1, 4),)
 
 
-def test_pairs_sort_by_a_heap() -> None:
-    """Heap a b c d: d before b; d before a and c; b before a, which sank: d b c a, and d is off."""
-    model, seen = comparing(best)
-    docs = dict(list(DOCS.items())[:4])
-    with PairwiseRanker(model=model, ledger=None, ranks=1, sort="heap") as ranker:
-        ranking = ranker.rank(QUERY, docs)
-    assert ranked("dabc", ranking)
-    shown = ["".join(text.split()[1] for text in shown_in(each).values()) for each in seen]
-    assert shown == ["bd", "db", "ad", "da", "dc", "cd", "ab", "ba"]
-    assert ranking.undecided == ((2, 4),)
-
-
 def test_all_pairs_are_counted_and_a_tie_is_half_of_one() -> None:
     """c is before a, and a before b; b and c are tied: c 3, a 2, b 1. d fails, and is below all."""
 
@@ -381,63 +367,12 @@ def test_all_pairs_are_counted_and_a_tie_is_half_of_one() -> None:
 
 
 @pytest.mark.parametrize("name", NAMES)
-def test_equal_passages_are_compared_as_one_and_those_beyond_depth_follow(name: str) -> None:
-    docs = {"a": "p 1", "b": "p 2", "c": "p 1", "d": "p 9"}
-    model, seen = comparing(answer_of(name))
-    with made(name, model, depth=3) as ranker:
-        assert ranked("bacd", ranker.rank(QUERY, docs))
-    assert all(len(shown_in(request)) == 2 for request in seen)
-    assert "p 9" not in str(seen)
-
-
-@pytest.mark.parametrize("name", NAMES)
 def test_one_passage_takes_no_call(name: str) -> None:
     model, seen = comparing(answer_of(name))
     with made(name, model) as ranker:
         ranking = ranker.rank(QUERY, {"a": "p 1"})
         assert ranker.estimate(QUERY, {"a": "p 1"}).calls == 0
     assert (ranking.ids, seen, ranking.comparisons) == (["a"], [], Comparisons())
-
-
-@pytest.mark.parametrize("name", NAMES)
-def test_a_ranking_comes_back_from_json(name: str) -> None:
-    model, _ = comparing(answer_of(name))
-    with made(name, model) as ranker:
-        ranking = ranker.rank(QUERY, DOCS)
-    again = Ranking.from_dict(json.loads(ranking.to_json()))
-    assert again.to_dict() == ranking.to_dict()
-    assert again.comparisons == ranking.comparisons
-    prompt = prompt_of(name)
-    assert set(ranking.prompt_hashes) == {prompt, "compared_passage", "passage", "repair"} & set(
-        ranking.prompt_hashes
-    )
-    assert prompt in ranking.prompt_hashes
-    assert ranking.models == {"scoring": "scripted:function"}
-
-
-@pytest.mark.parametrize("name", NAMES)
-def test_the_ledger_answers_the_second_time(name: str, tmp_path: Path) -> None:
-    model, seen = comparing(answer_of(name))
-    with made(name, model, ledger=tmp_path / "ledger.db") as ranker:
-        estimate = ranker.estimate(QUERY, DOCS)
-        first = ranker.rank(QUERY, DOCS)
-        asked = len(seen)
-        again = ranker.rank(QUERY, DOCS)
-    assert 0 < asked <= estimate.calls
-    assert len(seen) == asked
-    assert again.ids == first.ids
-    assert again.comparisons == first.comparisons
-    assert again.usage.calls == 0
-    assert again.reused.calls == first.usage.calls + first.reused.calls
-
-
-@pytest.mark.parametrize("name", NAMES)
-def test_the_budget_holds(name: str) -> None:
-    model, seen = comparing(answer_of(name))
-    docs = [f"p {place}" for place in range(40)]
-    with made(name, model, max_calls=2) as ranker, pytest.raises(BudgetExceeded):
-        ranker.rank(QUERY, docs)
-    assert len(seen) == 2
 
 
 @pytest.mark.parametrize("name", NAMES)
@@ -602,20 +537,6 @@ def test_a_folder_has_its_own_wording_and_a_broken_one_is_refused(
     (folder / f"{prompt}.txt").write_text("Mine: {{query}}\n")
     with pytest.raises(ValueError, match="misses the placeholder"):
         made(name, model, prompts=str(folder))
-
-
-def test_the_prompts_of_other_rankers_know_nothing_of_these() -> None:
-    """A heading of a comparative prompt is none of theirs: texts in them stay as they are."""
-    hashes = PromptSet.load("paper").hashes
-    assert not {*NAMES, "compared_passage"} & set(hashes)
-
-
-def test_the_table_of_rankers_names_all() -> None:
-    page = (Path(__file__).parents[3] / "docs" / "rankers.md").read_text(encoding="utf-8")
-    table = page.partition("\n## ")[0]
-    listed = re.findall(r"^\| `(\w+)` \|", table, re.MULTILINE)
-    assert len(set(listed)) == len(listed)
-    assert {*listed} >= RANKERS._builtin.keys()
 
 
 @pytest.mark.parametrize("count", [2, 3, 12])

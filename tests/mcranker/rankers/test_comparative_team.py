@@ -14,7 +14,6 @@ import numpy as np
 import pytest
 
 from mcranker import (
-    BudgetExceeded,
     Capabilities,
     ChatRequest,
     Comparisons,
@@ -31,7 +30,7 @@ from mcranker import (
     TournamentRanker,
 )
 from mcranker.rankers import RANKERS, Ranker
-from personas import Criterion, Member, Persona, PromptSet, Rubric, Team, library, save
+from personas import Criterion, Member, Persona, Rubric, Team
 from personas.ranking.record import RankingRecord
 from tests.support.comparing import comparing, in_order
 from tests.support.comparing_team import TEAM, by_orders, comparing_team
@@ -161,16 +160,6 @@ def test_equal_passages_share_their_ranks_and_those_beyond_depth_have_none(name:
     assert "p c" not in str([each.messages for each in seen if each.tag.stage == "score"])
 
 
-@pytest.mark.parametrize("name", NAMES)
-def test_one_passage_is_ranked_without_a_comparison(name: str) -> None:
-    model, seen = comparing_team(by_orders(ORDERS))
-    with team_of(name, model) as ranker:
-        ranking = ranker.rank(QUERY, {"a": "passage a"})
-    assert ranking.ids == ["a"]
-    assert ranking[0].ranks == dict.fromkeys(TEAM, 1)
-    assert {each.tag.stage for each in seen} == {"recruit", "criteria"}
-
-
 def test_without_a_persona_others_stand_elsewhere() -> None:
     """Without the parent a and c have 1/2 + 1/3, d has 1/2: d falls from rank 2 to 4."""
     inspection = RankingRecord.of(ranked_by(ORDERS).to_dict())
@@ -250,18 +239,6 @@ def test_without_a_team_every_word_is_as_it_was(name: str, digest: str) -> None:
     assert {each.tag.persona for each in seen} == {""}
     assert ranking.orders is None
     assert not {"orders", "ranks"} & {*ranking.to_dict(), *ranking.to_dict()["hits"][0]}
-
-
-def test_a_saved_team_and_one_of_the_library_compare(tmp_path: Path) -> None:
-    save(library.team("health_questions"), tmp_path / "team.yaml")
-    names = library.team("health_questions").names
-    for team in (str(tmp_path / "team.yaml"), "health_questions"):
-        model, seen = comparing_team(by_orders(dict.fromkeys(names, "dcba")))
-        with SetwiseRanker(model=model, ledger=None, team=team) as ranker:
-            ranking = ranker.rank(QUERY, DOCS)
-            assert ranker.config.team_size == len(names)
-        assert ranking.ids == ["d", "c", "b", "a"]
-        assert {each.tag.stage for each in seen} == {"score"}
 
 
 def test_a_weak_model_has_the_library_write_and_short_prompts() -> None:
@@ -345,14 +322,6 @@ def test_missing_fail_refuses_a_team_with_a_failed_comparison() -> None:
 
 
 @pytest.mark.parametrize("name", NAMES)
-def test_the_budget_is_that_of_the_whole_team(name: str) -> None:
-    model, seen = comparing_team(by_orders(ORDERS))
-    with team_of(name, model, max_calls=6) as ranker, pytest.raises(BudgetExceeded):
-        ranker.rank(QUERY, [*DOCS.values(), *(f"number {place} a" for place in range(40))])
-    assert len(seen) == 6
-
-
-@pytest.mark.parametrize("name", NAMES)
 def test_at_the_deadline_those_without_an_order_are_left_out(name: str) -> None:
     inner, _ = comparing_team(by_orders(ORDERS))
 
@@ -368,18 +337,6 @@ def test_at_the_deadline_those_without_an_order_are_left_out(name: str) -> None:
     assert ranking.orders.left_out == {"Worried parent": "deadline"}
     assert ranking.ids == ["b", "a", "c", "d"]
     assert ranking.final.tolist() == pytest.approx([5 / 6, 2, 5 / 6, 1 / 2])
-
-
-def test_a_deadline_while_the_team_is_built_leaves_the_first_stage() -> None:
-    async def answer(request: ChatRequest) -> Any:
-        await anyio.sleep_forever()
-
-    with team_of("rankgpt", ScriptedChat(answer), deadline=0.2) as ranker:
-        ranking = ranker.rank(QUERY, DOCS)
-    assert ranking.partial
-    assert ranking.ids == list(DOCS)
-    assert np.isnan(ranking.final).all()
-    assert Ranking.from_dict(ranking.to_dict()).to_dict() == ranking.to_dict()
 
 
 # What is shared with the others
@@ -483,29 +440,6 @@ def test_personas_are_compared_at_the_same_time() -> None:
             return await ranker.arank(QUERY, DOCS)
 
     assert not anyio.run(main).partial
-
-
-def test_prompts_of_teams_are_none_of_others() -> None:
-    prompts = PromptSet.load("paper")
-    assert not [name for name in prompts.hashes if name.endswith("_by_persona")]
-    assert set(prompts.persona_hashes("setwise")) - set(prompts.hashes) == {
-        "setwise_by_persona",
-        "comparing_persona",
-        "comparing_persona_without_criteria",
-        "compared_passage",
-    }
-
-
-def test_a_folder_without_these_prompts_has_those_of_paper(tmp_path: Path) -> None:
-    folder = tmp_path / "mine"
-    PromptSet.load("compact").save(folder)
-    for file in [*folder.glob("*_by_persona.txt"), *folder.glob("comparing_*.txt")]:
-        file.unlink()
-    own = PromptSet.load(folder)
-    assert own["setwise_by_persona"].turns == PromptSet.load("paper")["setwise_by_persona"].turns
-    (folder / "setwise_by_persona.txt").write_text("{{query}} {{passages}}", encoding="utf-8")
-    with pytest.raises(ValueError, match=r"misses the placeholder \{\{judge"):
-        PromptSet.load(folder)
 
 
 def test_a_tournament_without_a_winner_by_the_deadline_is_no_order() -> None:

@@ -20,18 +20,15 @@ from hypothesis import strategies as st
 
 from mcranker import (
     ChatRequest,
-    Event,
     InputError,
     MCRanker,
     PassageScored,
     Query,
     RankedQuery,
-    RankingDone,
     RankingStarted,
     RubricWritten,
     ScriptedChat,
     ServerFailed,
-    TeamRecruited,
 )
 from tests.support.scripted import scripted
 
@@ -95,23 +92,6 @@ def test_the_ranking_does_not_depend_on_the_order_of_replies(order: list[int]) -
 
     expected = MCRanker(model=scripted(hashed_score)).rank("q", DOCS)
     assert asyncio.run(in_turn()) == [(hit.doc_id, hit.score) for hit in expected]
-
-
-@pytest.mark.anyio
-async def test_astream_tells_what_happens_and_ends_with_the_ranking() -> None:
-    ranker = MCRanker(model=scripted(hashed_score))
-    events: list[Event] = [event async for event in ranker.astream(Query("q", "7"), DOCS)]
-
-    kinds = [type(event) for event in events]
-    # The NLP scientist writes its rubric while the others are recruited.
-    assert kinds[:3] == [RankingStarted, RubricWritten, TeamRecruited]
-    assert kinds.count(RubricWritten) == 3
-    scored = [event for event in events if isinstance(event, PassageScored)]
-    assert [event.done for event in scored] == list(range(1, 37))
-    assert {event.total for event in scored} == {36}
-    assert {event.query_id for event in events} == {"7"}
-    assert isinstance(events[-1], RankingDone)
-    assert events[-1].ranking.ids == ranker.rank("q", DOCS).ids
 
 
 @pytest.mark.anyio

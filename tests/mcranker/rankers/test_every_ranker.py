@@ -11,22 +11,30 @@ import random
 import re
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
+from itertools import pairwise
 from pathlib import Path
 from typing import Any
 
+import anyio
 import pytest
 
 from beir_eval import load
 from mcranker import (
     Answer,
+    BudgetExceeded,
     Capabilities,
     ChatReply,
     ChatRequest,
     ConfigError,
     FormNotKept,
     ModelError,
+    PassagesCompared,
+    PassageScored,
+    Query,
     Ranker,
     Ranking,
+    RankingDone,
+    RankingStarted,
     ReplyError,
     ScriptedChat,
     ServerFailed,
@@ -290,7 +298,7 @@ UNEXPLAINED = ("qg", "rerank", "fused")
 
 def made(name: str, model: Any, **options: Any) -> Ranker:
     make: Any = RANKERS.get(name)
-    ranker: Ranker = make(model=model, ledger=None, **options)
+    ranker: Ranker = make(model=model, **{"ledger": None, **options})
     return ranker
 
 
@@ -320,6 +328,103 @@ def test_a_ranking_by_hand(name: str) -> None:
     assert ranking.usage.calls > 0
 
 
+def told(name: str, **options: Any) -> tuple[Ranker, list[ChatRequest]]:
+    """The ranker of an entry, and the requests that its model got."""
+    entry, asked = ENTRIES[name], list[ChatRequest]()
+
+    def answer(request: ChatRequest) -> Any:
+        asked.append(request)
+        return entry.by_hand(request)
+
+    model = ScriptedChat(answer, capabilities=entry.offers)
+    return made(name, model, **{**entry.options, **options}), asked
+
+
+@pytest.mark.parametrize("name", ENTRIES)
+def test_the_ledger_answers_again_and_the_budget_holds(name: str, tmp_path: Path) -> None:
+    ranker, asked = told(name, ledger=tmp_path / "ledger.db")
+    with ranker:
+        estimated = ranker.estimate("masks", DOCS)
+        assert not asked
+        first, calls = ranker.rank("masks", DOCS), len(asked)
+        again = ranker.rank("masks", DOCS)
+        known = ranker.estimate("masks", DOCS)
+    assert estimated.calls >= first.usage.calls == calls == len(asked) > 0
+    assert (again.usage.calls, again.reused.calls, again.ids) == (0, calls, first.ids)
+    assert known.calls < estimated.calls
+    ranker, asked = told(name, max_calls=calls - 1)
+    with ranker, pytest.raises(BudgetExceeded):
+        ranker.rank("masks", DOCS)
+    assert len(asked) < calls
+
+
+@pytest.mark.parametrize("name", ENTRIES)
+def test_equal_passages_are_judged_once_and_those_beyond_depth_follow(name: str) -> None:
+    ranker, asked = told(name, depth=4)
+    with ranker:
+        alone, calls = ranker.rank("masks", DOCS), len(asked)
+        docs = DOCS | {"again": "text 2", "beyond": "text 9"}
+        ranking = ranker.rank("masks", docs)
+        assert len(asked) == 2 * calls
+        assert ranker.rank("masks", {}).ids == []
+    if name != "fused":  # where the first stage has a place for each
+        place = alone.ids.index("b") + 1
+        assert ranking.ids == [*alone.ids[:place], "again", *alone.ids[place:], "beyond"]
+        assert ranking[place].score == ranking[place - 1].score
+    assert (ranking.ids[-1], ranking[-1].score) == ("beyond", None)
+    assert not ranking.missing
+
+
+@pytest.mark.parametrize("name", ENTRIES)
+def test_a_ranking_reads_back_as_it_was(name: str) -> None:
+    with told(name)[0] as ranker:
+        ranking = ranker.rank(Query("masks", "q1"), DOCS)
+    again = Ranking.from_dict(json.loads(ranking.to_json()))
+    assert again.to_dict() == ranking.to_dict()
+    assert list(again) == list(ranking)
+    assert (again.comparisons, again.windows, again.orders is None) == (
+        *(ranking.comparisons, ranking.windows, ranking.orders is None),
+    )
+    assert [line.split()[2] for line in again.to_trec().splitlines()] == ranking.ids
+
+
+@pytest.mark.parametrize("name", ENTRIES)
+def test_a_model_that_is_down_is_an_error_or_keeps_the_order(name: str) -> None:
+    def down(_: ChatRequest) -> str:
+        raise ServerFailed("down for today")
+
+    entry = ENTRIES[name]
+    model = ScriptedChat(down, capabilities=entry.offers)
+    with made(name, model, **entry.options) as ranker, pytest.raises(ServerFailed):
+        ranker.rank("masks", DOCS)
+    with made(name, model, on_failure="keep_order", **entry.options) as ranker:
+        ranking = ranker.rank("masks", DOCS)
+    assert (ranking.ids, "down for today" in ranking.failure) == (list(DOCS), True)
+    assert all(hit.score is None for hit in ranking)
+
+
+@pytest.mark.parametrize("name", ENTRIES)
+async def test_events_and_the_deadline(name: str) -> None:
+    ranker, _ = told(name)
+    async with ranker, ranker.astream("masks", DOCS) as stream:
+        events = [event async for event in stream]
+    assert isinstance(events[0], RankingStarted)
+    assert isinstance(events[-1], RankingDone)
+    steps = [each for each in events if isinstance(each, PassageScored | PassagesCompared)]
+    assert all(former.done < later.done for former, later in pairwise(steps))
+    assert all(each.done <= each.total for each in steps)
+
+    async def silent(_: ChatRequest) -> str:
+        await anyio.sleep_forever()
+        raise AssertionError
+
+    entry = ENTRIES[name]
+    model = ScriptedChat(silent, capabilities=entry.offers)
+    async with made(name, model, deadline=0.05, **entry.options) as ranker:
+        ranking = await ranker.arank("masks", DOCS)
+    assert (ranking.ids, ranking.partial) == (list(DOCS), True)
+
+
 @pytest.mark.parametrize("name", ENTRIES)
 def test_reasons_for_what_each_judge_gave_or_an_error_that_says_why_there_are_none(
     name: str,
@@ -339,7 +444,8 @@ def test_reasons_for_what_each_judge_gave_or_an_error_that_says_why_there_are_no
             with pytest.raises(ConfigError, match="gives no reasons"):
                 ranker.explain(ranking)
             return
-        planned = ranker.estimate_explain(ranking).calls
+        planned = ranker.estimate("masks", DOCS, reasons=10).calls
+        planned -= ranker.estimate("masks", DOCS).calls
         explained = ranker.explain(ranking)
     judges = ranking.judges or (name,)
     for hit in explained:
@@ -361,22 +467,22 @@ def test_reasons_for_what_each_judge_gave_or_an_error_that_says_why_there_are_no
         ("mcranker", {**LIKELY, "scoring": "peak"}),
     ],
 )
-def test_a_local_model_ranks_three_queries_of_the_mini_collection(
+def test_a_local_model_ranks_queries_of_the_mini_collection(
     name: str, options: Mapping[str, Any], reranker: Path, shallow_model: Path
 ) -> None:
     pytest.importorskip("xllamacpp")
     data = load("mini")
+    shallow = ENTRIES[name].shallow and options is ENTRIES[name].local
     work = [
         (text, {each: data.corpus[each].text for each in list(data.qrels[query])[:2]})
-        for query, text in list(data.queries.items())[:3]
+        for query, text in list(data.queries.items())[: 3 if shallow else 1]
     ]
-    shallow = ENTRIES[name].shallow and options is ENTRIES[name].local
     model = f"local:{reranker if name == 'rerank' else shallow_model if shallow else FULL}"
     short = {"max_passage_words": 12, "on_failure": "keep_order", **options}
     with made(name, model, **short) as ranker:
         results = list(ranker.rank_many(work))
         estimated = ranker.estimate_many(work).calls
-    assert len(results) == 3
+    assert len(results) == len(work)
     said_nothing = ENTRIES[name].says_nothing
     for result in results:
         ranking = result.result()

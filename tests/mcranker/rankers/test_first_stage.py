@@ -78,12 +78,3 @@ def test_three_input_orders_give_one_ranking(weak: bool) -> None:
         ]
     assert all(each.ids == ["b", "c", "a"] for each in found)
     assert len({tuple((hit.score, hit.relevance) for hit in each) for each in found}) == 1
-
-
-def test_scores_are_not_combined_with_places_later_either() -> None:
-    with DirectRanker(model=model(), ledger=None) as ranker:
-        listed = ranker.rank("q", docs(a=None, b=1.0))
-        scored = ranker.rank("q", docs(a=2.0, b=1.0))
-    with pytest.raises(InputError, match="1 of 2 have none"):
-        listed.reensemble(first_stage_weight=0.5)
-    assert scored.reensemble(first_stage_weight=1.0).ids == ["a", "b"]

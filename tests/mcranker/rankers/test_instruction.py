@@ -216,21 +216,6 @@ class _NoCriteria(RankGPTRanker):
         super().__init__(model=comparing(in_order)[0], ledger=None)
 
 
-async def test_in_every_way_of_ranking() -> None:
-    model, seen = comparing(lambda _: '{"Score": 5}')
-    ranker = DirectRanker(model=model, ledger=None)
-    await ranker.arank("q", ["a"], instruction=RECENT)
-    async with ranker.astream("q", ["a"], instruction=RECENT) as events:
-        async for _ in events:
-            pass
-    always = DirectRanker(model=model, ledger=None, instruction=RECENT)
-    async for _ in always.arank_many([("q", ["a"])]):
-        pass
-    assert [RECENT in each for each in prompts(seen)] == [True] * 3
-    await always.arank("q", ["a"], instruction="")
-    assert RECENT not in prompts(seen)[3]
-
-
 @pytest.mark.local_model
 def test_an_encoder_counts_its_words() -> None:
     docs = ["Cloth masks leak at the sides.", "Masks for children in schools are smaller."]

@@ -188,11 +188,3 @@ def test_a_model_without_likelihoods_is_refused(name: str, capabilities: Capabil
     model = ScriptedChat(lambda request: "x", capabilities=capabilities)
     with pytest.raises(UnsupportedCapability, match=f"by which ranker='{name}' scores"):
         RANKERS.get(name)(model=model)
-
-
-def test_options_of_a_configuration_are_kept() -> None:
-    model = ScriptedChat(lambda request: "x", capabilities=LOGPROBS)
-    ranker = RGSRanker(model=model, config=RankerConfig(scale=7, depth=5))
-    assert (ranker.config.scale, ranker.config.depth) == (7, 5)
-    assert ranker.config.scoring == "expected"
-    assert RGSRanker(model=model, config=RankerConfig(scoring="peak")).config.scoring == "peak"

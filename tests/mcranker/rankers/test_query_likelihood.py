@@ -3,13 +3,11 @@
 from __future__ import annotations
 
 import math
-from pathlib import Path
 from typing import Any
 
 import pytest
 
 from mcranker import (
-    BudgetExceeded,
     Capabilities,
     ChatReply,
     ChatRequest,
@@ -60,26 +58,6 @@ def test_a_score_is_exp_of_the_mean_log_probability() -> None:
     assert {request.continuation for request in likely.asked} == {"who helps?"}
     assert list(ranking.prompt_hashes) == ["qg"]
     assert ranking.calls.by("stage")["score"].calls == 3
-
-
-def test_what_is_known_is_not_asked_again_and_another_query_is(tmp_path: Path) -> None:
-    likely = Likely(TOKENS)
-    for _ in range(2):
-        with QGRanker(model=likely.model, ledger=tmp_path / "ledger.sqlite") as ranker:
-            last = ranker.rank("q", DOCS)
-    assert (len(likely.asked), last.usage.calls, last.reused.calls) == (3, 0, 3)
-    assert last[0].score == pytest.approx(0.5)
-    with QGRanker(model=likely.model, ledger=tmp_path / "ledger.sqlite") as ranker:
-        estimate = ranker.estimate("q", DOCS)
-        assert (estimate.calls, estimate.reused) == (0, 3)
-        assert ranker.estimate("another", DOCS).calls == 3
-        ranker.rank("another", DOCS)
-    assert len(likely.asked) == 6
-
-
-def test_the_budget_counts_calls() -> None:
-    with pytest.raises(BudgetExceeded, match="max_calls=2"):
-        QGRanker(model=Likely(TOKENS).model, max_calls=2, concurrency=1).rank("q", DOCS)
 
 
 def test_a_passage_without_likelihoods_is_a_missing_score() -> None:

@@ -7,13 +7,10 @@ import json
 import weakref
 from typing import Any
 
-import numpy as np
 import pytest
 
 from mcranker import (
     CallOptions,
-    Capabilities,
-    ChatReply,
     ChatRequest,
     ConfigError,
     DirectRanker,
@@ -25,7 +22,6 @@ from mcranker import (
     Persona,
     Query,
     Ranker,
-    Ranking,
     RankingDone,
     RerankRanker,
     RGYNRanker,
@@ -116,14 +112,6 @@ def test_calls_are_counted_by_stage_persona_and_model() -> None:
     assert ranking.calls["recruit", "", "scripted:function"].input_tokens == 100
     assert ranking.usage.cached_input_tokens == 60 * 19
     assert ranking.cost == 0.0
-
-
-def test_equal_passages_are_scored_once_and_ranked_under_their_own_ids() -> None:
-    docs = [Passage("a", "same"), Passage("b", "other"), Passage("c", "same")]
-    ranking = MCRanker(team_size=1, model=scripted()).rank("q", docs)
-
-    assert ranking.calls["score", SCIENTIST, "scripted:function"].calls == 2
-    assert sorted(ranking.ids) == ["a", "b", "c"]
 
 
 @pytest.mark.parametrize(
@@ -263,34 +251,6 @@ def test_expected_scores_need_log_probabilities_before_any_call() -> None:
         MCRanker(model=scripted(), scoring="expected")
 
 
-def test_expected_score_over_no_yes() -> None:
-    def answer(request: ChatRequest) -> ChatReply:
-        assert request.labels == ("No", "Yes")
-        return ChatReply("Yes", label_logprobs={"No": np.log(0.25), "Yes": np.log(0.75)})
-
-    model = ScriptedChat(answer, capabilities=Capabilities(label_logprobs=True))
-    ranking = MCRanker(
-        team=library.team("health_questions"),
-        model=model,
-        scoring="expected",
-        labels=("No", "Yes"),
-    ).rank("q", ["a"])
-    assert ranking[0].score == pytest.approx(3 * 0.75)
-
-
-def test_first_stage_weight_interpolates() -> None:
-    docs = [
-        Passage("a", "1", score=30.0),
-        Passage("b", "2", score=20.0),
-        Passage("c", "3", score=10.0),
-    ]
-    table = {SCIENTIST: {"a": 0, "b": 10, "c": 5}}
-    model = scripted(by_table(table))
-    ranking = MCRanker(team_size=1, model=model, first_stage_weight=0.5).rank("q", docs)
-    # scaled: team a 0, b 1, c 0.5; first stage a 1, b 0.5, c 0; half of each:
-    assert {hit.doc_id: hit.score for hit in ranking} == {"a": 0.5, "b": 0.75, "c": 0.25}
-
-
 def test_direct_scores_without_persona_and_with_a_teams_criteria() -> None:
     prompts: list[str] = []
 
@@ -327,15 +287,6 @@ def test_library_recruiting_by_constrained_choice() -> None:
     assert ranking.team is not None
     assert ranking.team.members[1].origin == "library"
     assert ranking.team.members[1].persona.reason == "They know."
-
-
-def test_empty_docs_give_an_empty_ranking_without_a_call() -> None:
-    def never(request: ChatRequest) -> str:
-        raise AssertionError("no call is due")
-
-    ranking = MCRanker(model=ScriptedChat(never)).rank("q", [])
-    assert len(ranking) == 0
-    assert Ranking.from_dict(ranking.to_dict()).to_dict() == ranking.to_dict()
 
 
 def test_bad_input_is_refused_before_any_call() -> None:

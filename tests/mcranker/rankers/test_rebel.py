@@ -11,29 +11,22 @@ import anyio
 import pytest
 
 from mcranker import (
-    BudgetExceeded,
     Capabilities,
     ChatReply,
     ChatRequest,
     ConfigError,
     ContextTooLong,
     Criterion,
-    Event,
     MCRanker,
     Member,
     MissingScoreError,
     Passage,
-    PassageScored,
     Persona,
-    Query,
     Ranking,
-    RankingDone,
     RebelRanker,
     ReplyError,
     Rubric,
-    RubricWritten,
     ScriptedChat,
-    ServerFailed,
     Team,
     UnsupportedCapability,
     WindowCounts,
@@ -122,16 +115,6 @@ def test_windows_are_consecutive_and_scored_by_one_rule() -> None:
     assert shown == sorted([list("01234"), list("56789"), ["10", "11"]])
     assert ranking.ids == ["10", "11", "8", "9", "6", "7", "4", "5", "2", "3", "0", "1"]
     assert ranking.usage.calls == 3
-
-
-def test_equal_passages_are_scored_once_and_those_beyond_depth_follow() -> None:
-    docs = {"a": "p: 4 0 0 0 0 0", "b": "p: 9 0 0 0 0 0", "c": "p: 4 0 0 0 0 0", "d": "p: 1 1"}
-    model, seen = rebel_model()
-    with RebelRanker(model=model, ledger=None, depth=3, top_n=None) as ranker:
-        ranking = ranker.rank(QUERY, docs)
-    assert ranking.ids == ["b", "a", "c", "d"]
-    assert len(shown_in(seen[0])) == 2
-    assert ranking[3].dropped is None  # not judged at all
 
 
 def test_the_prompt_names_properties_weights_and_the_formula() -> None:
@@ -252,12 +235,6 @@ def test_a_weight_that_is_not_given_is_the_authors() -> None:
 
 def said(entries: Any) -> str:
     return json.dumps({"Passages": entries})
-
-
-def only(*replies: str) -> Any:
-    """Replies one after the other, the last for all others."""
-    left = list(replies)
-    return lambda _: left.pop(0) if len(left) > 1 else left[0]
 
 
 TWO = passages({"a": [4, 0, 0, 0, 0, 0], "b": [9, 0, 0, 0, 0, 0]})
@@ -434,42 +411,6 @@ def test_a_ranking_comes_back_from_json_and_is_shown(tmp_path: Path) -> None:
     assert inspection.leave_one_out_exact
 
 
-def test_a_run_has_the_passages_that_were_not_dropped_in_order() -> None:
-    model, _ = rebel_model()
-    with RebelRanker(model=model, ledger=None, top_n=None) as ranker:
-        lines = ranker.rank(Query(QUERY, "q1"), DOCS).to_trec().splitlines()
-    assert [line.split()[2] for line in lines] == ["c", "d", "a", "e"]
-    scores = [float(line.split()[4]) for line in lines]
-    assert scores == sorted(scores, reverse=True)
-    assert len(set(scores)) == len(scores)
-
-
-def test_the_ledger_answers_the_second_time_and_the_budget_holds(tmp_path: Path) -> None:
-    model, seen = rebel_model()
-    options: Any = {"variant": "two_turn", "window": 2, "ledger": tmp_path / "ledger.db"}
-    docs = passages({name: [5, 1, 1] for name in "abcde"})
-    with RebelRanker(model=model, **options) as ranker:
-        assert ranker.estimate(QUERY, docs).calls == 4
-        first = ranker.rank(QUERY, docs)
-        again = ranker.rank(QUERY, docs)
-        assert ranker.estimate(QUERY, docs).calls == 0
-    assert len(seen) == 4
-    assert (again.ids, again.usage.calls, again.reused.calls) == (first.ids, 0, 4)
-    limited = RebelRanker(model=model, ledger=None, variant="two_turn", window=2, max_calls=2)
-    with limited, pytest.raises(BudgetExceeded):
-        limited.rank(QUERY, docs)
-
-
-def test_a_model_that_is_down_is_an_error_or_leaves_the_first_stage() -> None:
-    def answer(_: ChatRequest) -> str:
-        raise ServerFailed("down")
-
-    with pytest.raises(ServerFailed):
-        ranked(answer=answer)
-    kept = ranked(answer=answer, on_failure="keep_order", top_n=None)
-    assert (kept.ids, kept.failure) == (list(DOCS), "down")
-
-
 @pytest.mark.parametrize("late", ["criteria", "score"])
 def test_the_deadline_leaves_what_is_known(late: str) -> None:
     """The second window, or the first call of two, never comes."""
@@ -494,18 +435,6 @@ def test_the_deadline_leaves_what_is_known(late: str) -> None:
     ]
     assert ranking.dropped == {1: 2.0}
     assert {each.doc_id for each in ranking.missing} == {"c", "d"}
-
-
-async def test_events_tell_the_rubric_and_each_score() -> None:
-    model, _ = rebel_model()
-    async with RebelRanker(model=model, ledger=None) as ranker:
-        events: list[Event] = [event async for event in ranker.astream(QUERY, DOCS)]
-    (rubric,) = (event for event in events if isinstance(event, RubricWritten))
-    assert rubric.rubric.criteria[1].name == "Depth of content"
-    scored = [event for event in events if isinstance(event, PassageScored)]
-    assert [event.done for event in scored] == [1, 2, 3, 4, 5, 6]
-    assert {event.total for event in scored} == {6}
-    assert isinstance(events[-1], RankingDone)
 
 
 @pytest.mark.parametrize(
@@ -533,14 +462,6 @@ def test_a_model_without_prompts_is_refused() -> None:
     model = ScriptedChat(by_rote, capabilities=Capabilities(prompts=False, max_questions=10))
     with pytest.raises(UnsupportedCapability, match="answers no prompts, and rebel"):
         RebelRanker(model=model, ledger=None)
-
-
-def test_a_weak_model_is_asked_in_few_words() -> None:
-    model = ScriptedChat(by_rote, capabilities=Capabilities(weak=True, label_logprobs=True))
-    with RebelRanker(model=model, ledger=None, first_stage_weight=0.0) as ranker:
-        assert ranker.config.prompts == "compact"
-        assert (ranker.config.scoring, ranker.config.labels) == ("integer", ())
-        assert ranker.rank(QUERY, DOCS).ids == ["c", "d", "a"]
 
 
 # Teams

@@ -10,7 +10,6 @@ import pytest
 
 from mcranker import (
     Answer,
-    BudgetExceeded,
     Capabilities,
     ChatReply,
     ChatRequest,
@@ -34,7 +33,6 @@ DOCS = {f"d{n}": f"text {n}" for n in range(40)}
 @pytest.fixture(autouse=True)
 def _clean(monkeypatch: pytest.MonkeyPatch) -> None:
     clean_environment(monkeypatch)
-    monkeypatch.setenv("MCRANKER_BACKOFF", "0")
 
 
 def by_number(query: str, text: str) -> float:
@@ -70,42 +68,6 @@ def test_nothing_but_query_and_passages_is_sent() -> None:
     with serve_in_thread(cohere(by_number)) as server, ranker(server) as reranker:
         reranker.rank("masks", {"d": {"title": "Title", "text": "text 3"}})
     assert server.bodies == [{"model": "m", "query": "masks", "documents": ["Title\ntext 3"]}]
-
-
-def test_equal_passages_are_sent_once_and_depth_is_kept() -> None:
-    docs = {"a": "text 1", "b": "text 2", "c": "text 1", "d": "text 9"}
-    with serve_in_thread(cohere(by_number)) as server, ranker(server, depth=3) as reranker:
-        ranking = reranker.rank("masks", docs)
-    assert sorted(server.bodies[0]["documents"]) == ["text 1", "text 2"]
-    assert ranking.ids == ["b", "a", "c", "d"]
-
-
-def test_what_is_known_is_not_asked_again(tmp_path: Path) -> None:
-    path = tmp_path / "ledger.sqlite"
-    with serve_in_thread(cohere(by_number)) as server:
-        for _ in range(2):
-            with ranker(server, ledger=path) as reranker:
-                last = reranker.rank("masks", DOCS)
-        with ranker(server, ledger=path) as reranker:
-            estimate = reranker.estimate("masks", DOCS)
-    assert len(server.requests) == 1
-    assert (last.usage.calls, last.reused.calls) == (0, 1)
-    assert last.ids == list(reversed(DOCS))
-    assert (estimate.calls, estimate.reused) == (0, 1)
-
-
-def test_an_estimate_and_the_budget_count_calls() -> None:
-    with serve_in_thread(cohere(by_number)) as server:
-        with ranker(server, passages_per_call=10) as reranker:
-            estimate = reranker.estimate("masks", DOCS)
-        assert (estimate.calls, estimate.cost) == (4, None)
-        assert not server.requests
-        with (
-            ranker(server, passages_per_call=10, max_calls=3) as reranker,
-            pytest.raises(BudgetExceeded, match="max_calls=3"),
-        ):
-            reranker.rank("masks", DOCS)
-    assert len(server.requests) <= 3
 
 
 def faulty(score: Any) -> Script:
@@ -200,11 +162,6 @@ def test_logits_need_their_own_name() -> None:
 def test_options_of_teams_and_scales_are_refused(options: Any, problem: str) -> None:
     with pytest.raises(ConfigError, match=problem):
         RerankRanker(model=ScriptedChat(lambda request: "x"), **options)
-
-
-def test_a_model_that_answers_prompts_is_refused() -> None:
-    with pytest.raises(UnsupportedCapability, match="name the model 'rerank:NAME'"):
-        RerankRanker(model=ScriptedChat(lambda request: "x"))
 
 
 def test_a_team_cannot_judge_by_a_reranker() -> None:

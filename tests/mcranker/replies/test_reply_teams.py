@@ -108,20 +108,11 @@ def test_reasons_come_with_the_person_or_for_all() -> None:
 @pytest.mark.parametrize(
     "reply",
     [
-        "Virologist, Nurse",
-        '{"People": ["Nurse"]}',
-        '{"Identities": []}',
-        '{"Identities": {}}',
-        '{"Identities": ["", "  "]}',
-        '{"Identities": [7, null]}',
-        '{"Identities": null}',
-        '{"Identities": 7}',
-        '{"Identities": ["\\ud83d"]}',
-        '{"Identities": ["A"]} {"Identities": ["B"]}',
-        '{"Identities": ["Doctor", "Virolo',
-        '{"Identities": ["Doctor"',
-        '{"Identities": ["Doctor",',
-        "{'Identities': 'Doctor, Vir",
+        *("Virologist, Nurse", '{"People": ["Nurse"]}', '{"Identities": []}'),
+        *('{"Identities": {}}', '{"Identities": ["", "  "]}', '{"Identities": [7, null]}'),
+        *('{"Identities": null}', '{"Identities": 7}', '{"Identities": ["\\ud83d"]}'),
+        *('{"Identities": ["A"]} {"Identities": ["B"]}', '{"Identities": ["Doctor", "Virolo'),
+        *('{"Identities": ["Doctor"', '{"Identities": ["Doctor",', "{'Identities': 'Doctor, Vir"),
     ],
 )
 def test_personas_that_are_refused(reply: str) -> None:
@@ -250,10 +241,8 @@ def test_rubrics_that_are_refused(criteria: Any) -> None:
         "{'Criteria': [{'Criterion': 'a', 'Weight': 30 to 40}]}",
         "{'Criteria': [{'Criterion': 'a', 'Weight': 1 0}, {'Criterion': 'b', 'Weight': 90}]}",
         "{'Criteria': [{'Criterion': 'a', 'Weight': 60}, {'Criterion': 'b', 'Weight': 4",
-        "{'Criteria': [{'Criterion': 'a', 'Weight': 60}",
-        "{'Criteria': [{'Criterion': 'a [1]",
-        "{'Criteria': [{'Criterion': 'a [1] \\",
-        '{"Criteria": [{"Criterion": "a [1]',
+        *("{'Criteria': [{'Criterion': 'a', 'Weight': 60}", "{'Criteria': [{'Criterion': 'a [1]"),
+        *("{'Criteria': [{'Criterion': 'a [1] \\", '{"Criteria": [{"Criterion": "a [1]'),
         "{'Criteria': [{'Criterion': 'a', 'Criterion': 'b'}]}{'Criteria': ['c']}",
     ],
 )

@@ -19,17 +19,11 @@ def read(criteria: Any) -> list[tuple[str, str, float]]:
 
 
 FORMS = [
-    "The weight to this criterion is: 30%",
-    "The weight to this criterion is: '30%'",
-    'The weight to this criterion is: "30%".',
-    "(The weight to this criterion is: 30%)",
-    "**The weight to this criterion is: 30%**",
-    "The weight to this criterion is: <30%>",
-    "The weight to this criterion is 30 percent.",
-    "The weight of this criterion is: 30",
-    "The weight assigned to this criterion is: 30%",
-    "weight = 30 points",
-    "Weight: 30%",
+    *("The weight to this criterion is: 30%", "The weight to this criterion is: '30%'"),
+    *('The weight to this criterion is: "30%".', "(The weight to this criterion is: 30%)"),
+    *("**The weight to this criterion is: 30%**", "The weight to this criterion is: <30%>"),
+    *("The weight to this criterion is 30 percent.", "The weight of this criterion is: 30"),
+    *("The weight assigned to this criterion is: 30%", "weight = 30 points", "Weight: 30%"),
 ]
 
 
