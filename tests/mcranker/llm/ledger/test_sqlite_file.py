@@ -161,17 +161,6 @@ async def test_a_locked_file_does_not_stop_the_event_loop(ledger: Ledger, path: 
     assert all(ledger.find(key(number)) for number in range(4))
 
 
-async def test_a_file_that_stays_locked_is_an_error(
-    ledger: Ledger, path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(sqlite_file, "PATIENCE", 0.02)
-    await keep(ledger, 0)
-    with locked(path), pytest.raises(LedgerError, match="locked by another program"):
-        await keep(ledger, 1)
-    await keep(ledger, 2)
-    assert [ledger.find(key(number)) is not None for number in range(3)] == [True, False, True]
-
-
 async def test_a_damaged_answer_is_asked_for_again(
     ledger: Ledger, path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
