@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import random
+import shlex
 import signal
 import subprocess
 import sys
@@ -16,7 +17,7 @@ import pytest
 
 from tests.attack.scale import scaled
 from tests.mcranker.cli.test_cli_process import environment
-from tests.mcranker.rankers.test_resume import calls_of, write_collection
+from tests.mcranker.rankers.test_resume import write_collection
 from tests.support.chaos import Chaos, Outage, chaos
 from tests.support.ledger_support import verified
 
@@ -49,24 +50,59 @@ def run(*command: str, given: str | None = None, **env: str) -> subprocess.Compl
     )
 
 
+FORKS = """
+import asyncio, gc, multiprocessing, os, sys
+from mcranker import MCRanker, MCRankerError
+from tests.support.ranking_process import queries, result
+
+url = sys.argv[1]
+(work,) = queries(1, passages=4)
+
+def made():
+    return MCRanker(2, model="openai:test", base_url=url, concurrency=8)
+
+def rank(ranker):
+    return result(ranker.rank(*work))
+
+def in_pool(_):
+    return rank(unused)
+
+def forked(work):
+    child = os.fork()
+    if child == 0:
+        work()
+        sys.exit(0)  # as a program ends
+    assert os.waitpid(child, 0)[1] == 0
+
+def use():
+    assert rank(unused) == rank(made()) == expected
+    for refused in (lambda: rank(used), lambda: asyncio.run(used.arank(*work))):
+        try:
+            refused()
+        except MCRankerError as error:
+            assert "was used before" in str(error), error
+        else:
+            raise AssertionError
+
+def forget():
+    del globals()["used"]
+    gc.collect()
+
+used, unused = made(), made()
+expected = rank(used)
+for each in (use, lambda: None, forget, used.close):
+    forked(each)
+with multiprocessing.get_context("fork").Pool(2) as pool:
+    assert pool.map(in_pool, range(4)) == [expected] * 4
+assert rank(used) == rank(unused) == expected
+print("fine", flush=True)
+"""
+
+
 @posix
-@pytest.mark.parametrize(
-    ("mode", "back_end"),
-    [
-        ("after", "url"),
-        ("after", "openai"),
-        ("after", "anthropic"),
-        ("during", "url"),
-        ("in_a_loop", "url"),
-        ("nothing", "url"),
-        ("half_way", "url"),
-        ("grandchild", "url"),
-        ("pools", "url"),
-    ],
-)
-def test_a_forked_process_ranks_and_so_does_its_parent(mode: str, back_end: str) -> None:
+def test_a_ranker_works_in_a_child_unless_it_was_used_before_the_fork() -> None:
     with chaos({}, latency=(0.001, 0.01)) as server:
-        done = run(sys.executable, "-m", "tests.attack.forking", server.url, mode, back_end)
+        done = run(sys.executable, "-c", FORKS, server.url)
     assert (done.returncode, done.stdout, done.stderr) == (0, "fine\n", "")
 
 
@@ -205,6 +241,16 @@ loop.close()
     assert stdout.split() == ["interrupted", "interrupted", "ranked"]
 
 
+COMMAND = """
+import sys
+from mcranker.cli import main
+from mcranker.llm.ledger.sqlite_store import SQLiteStore
+SQLiteStore.lease = 0.5  # which the next process waits for after a kill
+sys.argv[0] = "mcranker"
+main()
+"""
+
+
 class Ranking:
     """The command over three queries, in a folder of its own."""
 
@@ -221,7 +267,7 @@ class Ranking:
 
     @property
     def command(self) -> list[str]:
-        command = [sys.executable, "-m", "mcranker", "rank", "--model", "openai:test"]
+        command = [sys.executable, "-c", COMMAND, "rank", "--model", "openai:test"]
         command += ["--queries", "queries.jsonl", "--run", "run.trec", "--corpus", "corpus.jsonl"]
         command += ["--output", "trec", "--out", "out.trec", "--save", "saved.jsonl"]
         return [*command, "--base-url", self.server.url, *LIMITS]
@@ -240,51 +286,6 @@ class Ranking:
         """Files beyond those that may be there."""
         found = {each.name for each in (*self.folder.iterdir(), *self.temporary.iterdir())}
         return found - self.known
-
-
-@posix
-@pytest.mark.parametrize("seed", range(2))
-def test_ended_at_random_moments_nothing_is_asked_twice_or_left(tmp_path: Path, seed: int) -> None:
-    luck = random.Random(seed)
-    ends: list[int] = []
-    with chaos({}, seed=seed, latency=(0.005, 0.02)) as server:
-        ranking = Ranking(server, tmp_path)
-        calls = calls_of(ranking.count, passages=ranking.passages)
-        for number in range(scaled(10)):
-            how = luck.choice([signal.SIGTERM, signal.SIGTERM, signal.SIGKILL, signal.SIGINT])
-            began = len(server.receptions)
-            reached = server.alarm(began + luck.randint(0, calls // 5))
-            with ranking.start() as process:
-                if number % 5 == 4:  # while it starts
-                    reached.wait(luck.uniform(0.0, 0.8))
-                else:
-                    wait_for(reached, process)
-                    time.sleep(luck.uniform(0.0, 0.02))
-                ends.append(len(server.receptions))
-                process.send_signal(how)
-                _, stderr = process.communicate(timeout=STUCK)
-            if process.returncode == 0:
-                break
-            if how == signal.SIGKILL:
-                assert process.returncode == -how
-                for name in ranking.left():  # what a kill leaves is not what is tested here
-                    (tmp_path / name).unlink()
-                continue
-            assert ranking.left() == set()
-            assert "Traceback" not in stderr or process.returncode == -how
-            if stderr and process.returncode != -how:
-                assert process.returncode == 128 + how
-                said = "interrupted" if how == signal.SIGINT else "stopped by SIGTERM"
-                assert stderr.startswith(f"mcranker: {said} ")
-                assert stderr.count("\n") == 1
-        with ranking.start() as process:
-            _, stderr = process.communicate(timeout=STUCK)
-        assert (process.returncode, stderr) == (0, "")
-        # A recruiter, two rubrics, and as many scores as there are places for.
-        assert server.asked_again(ends) <= 3 + CONCURRENCY
-        assert server.distinct == calls
-    assert verified(tmp_path / "ledger") == (calls, [])
-    assert ranking.left() == {"out.trec", "saved.jsonl"}
 
 
 def wait_for(reached: threading.Event, process: subprocess.Popen[str]) -> None:
@@ -374,7 +375,7 @@ def test_a_closed_descriptor_is_not_taken_by_a_file(tmp_path: Path) -> None:
     """With the number of standard output, a ledger would get what libraries print."""
     with chaos({}) as server:
         ranking = Ranking(server, tmp_path)
-        command = "exec " + " ".join(f"'{each}'" for each in ranking.command)
+        command = "exec " + shlex.join(ranking.command)
         done = subprocess.run(
             ["sh", "-c", f"{command} <&- >&- 2>&-"],
             check=False,

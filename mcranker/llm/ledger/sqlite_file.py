@@ -36,7 +36,7 @@ CREATE TABLE replies (
     unusable INTEGER NOT NULL DEFAULT 0
 )
 """
-_CLAIMS = """
+CLAIMS = """
 CREATE TABLE IF NOT EXISTS claims (
     key BLOB PRIMARY KEY,
     owner TEXT NOT NULL,
@@ -44,6 +44,8 @@ CREATE TABLE IF NOT EXISTS claims (
     attempt INTEGER NOT NULL
 ) WITHOUT ROWID
 """
+"""The table of claims, for a connection that writes."""
+
 _LOG_PAGES = 2000  # 8 MB of write-ahead log, before it is moved into the database
 _PAUSE = 0.01  # seconds between tries to switch a new file to WAL
 _NO_ROOM = {errno.ENOSPC, errno.EDQUOT, errno.EFBIG}
@@ -174,11 +176,6 @@ def opened(path: Path, *, make: bool = True) -> sqlite3.Connection:
         raise
     connection.text_factory = bytes
     return connection
-
-
-def add_claims(connection: sqlite3.Connection) -> None:
-    """Add the table of claims to a ledger that has none."""
-    connection.execute(_CLAIMS)
 
 
 def _make(path: Path) -> None:

@@ -12,12 +12,14 @@ import logging
 import os
 import queue
 import secrets
+import socket
 import sqlite3
+import sys
 import threading
 import time
 import weakref
 from collections import deque
-from collections.abc import AsyncIterator, Collection, Iterable, Iterator, Sequence
+from collections.abc import AsyncIterator, Collection, Iterator, Sequence
 from contextlib import closing, contextmanager
 from pathlib import Path
 from typing import Any
@@ -26,8 +28,8 @@ from mcranker.errors import LedgerError
 from mcranker.llm.chat import ChatReply
 from mcranker.llm.ledger.rows import COLUMNS, Damaged, Row, Unkeepable, reply_of, row_of
 from mcranker.llm.ledger.sqlite_file import (
+    CLAIMS,
     FAILURES,
-    add_claims,
     explained,
     identity,
     is_damage,
@@ -72,6 +74,8 @@ _CLAIMED = (
 _RENEW = "UPDATE claims SET lease_until = ? WHERE owner = ? AND key IN "
 _RELEASE = "DELETE FROM claims WHERE owner = ? AND key IN "
 _MARK = "UPDATE replies SET unusable = 1 WHERE key IN "
+
+_KINDS = ("claim", "complete", "renew", "release", "mark")
 
 logger = safe_logger("mcranker.llm")
 
@@ -196,7 +200,8 @@ class SQLiteStore:
                     read += 1
                     answer = _kept(row)
                     if answer.reply is None:
-                        damaged.append(f"the answer for the key {_shown(answer.key)} is damaged")
+                        key = answer.key.hex() if isinstance(answer.key, bytes) else answer.key
+                        damaged.append(f"the answer for the key {key} is damaged")
             except FAILURES as error:
                 faults.append(f"no more can be read after {read:,} answers: {error}")
         if damaged or faults:
@@ -232,7 +237,7 @@ class _Writer:
         self._writes: queue.SimpleQueue[_Write | None] = queue.SimpleQueue()
         self._thread: threading.Thread | None = None
         self._connection: sqlite3.Connection | None = None
-        self._files: tuple[object, ...] = ()
+        self._files: dict[str, object] = {}
         self._answers_with_room = 0  # by the last check
         self._damaged: set[bytes] = set()
         self._any_unkeepable = False
@@ -305,7 +310,8 @@ class _Writer:
     def _check_process(self) -> None:
         process = os.getpid()
         if self._process is None:
-            self._process, self._owner = process, f"{process} {secrets.token_hex(8)}"
+            self._process = process
+            self._owner = f"{process} {secrets.token_hex(8)} {socket.gethostname()}"
         elif self._process != process:
             raise LedgerError(
                 f"the ledger {os.fspath(self._path)!r} was used before this process was forked; "
@@ -333,25 +339,25 @@ class _Writer:
         self._drop()
 
     def _write(self, batch: list[_Write], keys: set[bytes]) -> None:
-        """Commit a batch and wake its callers."""
+        """Commit a batch and wake its callers, each in its own event loop."""
         try:
             self._commit(batch, keys)
-        except (sqlite3.DataError, sqlite3.InterfaceError, OverflowError) as error:
-            if self._connection is not None:
-                self._connection.rollback()
-            if len(batch) > 1:  # find the one that cannot be written
-                for write in batch:
-                    self._write([write], set(write.keys))
-                return
-            for row in batch[0].rows:
-                self.note_unkeepable(row[1], error)
         except Exception as error:  # noqa: BLE001 - the callers get it
             self._drop()
             self._answers_with_room = 0
             problem = self._explained(error)
             for write in batch:
                 write.result = problem
-        _wake(batch)
+        loops: dict[asyncio.AbstractEventLoop, list[_Write]] = {}
+        for write in batch:
+            loops.setdefault(write.future.get_loop(), []).append(write)
+        for loop, writes in loops.items():
+            try:
+                loop.call_soon_threadsafe(_settle, writes)
+            except RuntimeError:  # the loop is closed, and no caller waits any more
+                for write in writes:
+                    if isinstance(write.result, Exception):
+                        logger.warning("%s", write.result)
 
     def _explained(self, error: Exception) -> LedgerError:
         """Convert an error to words; damage is remembered, so that nothing more is paid for."""
@@ -368,58 +374,44 @@ class _Writer:
 
     def _commit(self, batch: list[_Write], keys: set[bytes]) -> None:
         connection = self._open()
-        by_kind: dict[str, list[bytes]] = {}
+        of: dict[str, list[bytes]] = {kind: [] for kind in _KINDS}
         for write in batch:
-            by_kind.setdefault(write.kind, []).extend(write.keys)
+            of[write.kind] += write.keys
         rows = [row for write in batch for row in write.rows]
-        claims, lack = by_kind.get("claim"), None
-        if claims is not None:
-            if self._damage is not None:
-                raise self._damage
-            if self._answers_with_room <= 0:
-                lack = lack_of_room(self._path, _ROOM)
-                self._answers_with_room = 0 if lack else _CHECK_AFTER
+        refusal: LedgerError | None = None
+        if any(write.kind == "claim" for write in batch):
+            refusal = self._damage
+            if refusal is None and self._answers_with_room <= 0:
+                refusal = lack_of_room(self._path, _ROOM)
+                self._answers_with_room = 0 if refusal else _CHECK_AFTER
         # Few statements, because this thread may wait 5 ms for the interpreter after each.
         connection.execute("BEGIN IMMEDIATE")
+        now = time.time()
+        lease, owner = now + self._lease, self._owner
+        former: set[bytes] = set()
+        claimed: set[bytes] = set()
         if damaged := keys & self._damaged:
             connection.execute(f"DELETE FROM replies WHERE key IN {_places(damaged)}", (*damaged,))  # noqa: S608
-        former = self._keep(connection, rows)
-        if ended := by_kind.get("complete", []) + by_kind.get("release", []):
-            connection.execute(_RELEASE + _places(ended), (self._owner, *ended))
-        claimed = self._claim(connection, claims) if claims and not lack else set()
-        if renewed := by_kind.get("renew"):
-            values = (time.time() + self._lease, self._owner, *renewed)
-            connection.execute(_RENEW + _places(renewed), values)
-        if marked := by_kind.get("mark"):
+        if rows:
+            former = _add(connection, rows)
+        if ended := of["complete"] + of["release"]:
+            connection.execute(_RELEASE + _places(ended), (owner, *ended))
+        if (claims := of["claim"]) and refusal is None:
+            statement = _CLAIM.format(", ".join(["(?)"] * len(claims)))
+            connection.execute(statement, (owner, lease, *claims, now, lease + self._lease))
+            claimed = _keys(connection, _CLAIMED, [owner, lease], claims)
+        if renewed := of["renew"]:
+            connection.execute(_RENEW + _places(renewed), (lease, owner, *renewed))
+        if marked := of["mark"]:
             connection.execute(_MARK + _places(marked), marked)
         connection.execute("COMMIT")
         self._damaged -= damaged
         self._answers_with_room -= len(rows)
         for write in batch:
             if write.kind == "claim":
-                write.result = lack or claimed.intersection(write.keys)
+                write.result = refusal or claimed.intersection(write.keys)
             elif write.kind == "complete":
                 write.result = former.intersection(write.keys)
-
-    def _keep(self, connection: sqlite3.Connection, rows: list[Row]) -> set[bytes]:
-        """Add answers; return the keys that had one."""
-        if not rows:
-            return set()
-        values = [value for row in rows for value in row]
-        cursor = connection.execute(_KEEP + ", ".join([_ROW] * len(rows)), values)
-        added = cursor.rowcount
-        if added == len(rows):
-            return set()
-        keys = [row[0] for row in rows]
-        # Those that were added have the last numbers.
-        (last,) = connection.execute("SELECT max(id) FROM replies").fetchone()
-        return _keys(connection, _FORMER, [last - added + 1], keys)
-
-    def _claim(self, connection: sqlite3.Connection, keys: list[bytes]) -> set[bytes]:
-        now = time.time()
-        values = [self._owner, now + self._lease, *keys, now, now + 2 * self._lease]
-        connection.execute(_CLAIM.format(", ".join(["(?)"] * len(keys))), values)
-        return _keys(connection, _CLAIMED, values[:2], keys)
 
     def _open(self) -> sqlite3.Connection:
         """Return the connection, once it is certain that its file is the one at the path.
@@ -427,12 +419,13 @@ class _Writer:
         Raises:
             LedgerError: the file was deleted or replaced; the next write opens what is there then.
         """
-        real = os.path.realpath(self._path)
         if self._connection is None:
             self._connection = opened(self._path)
-            add_claims(self._connection)
-            self._files = identity(real), identity(f"{real}-wal")
-        elif self._files != (identity(real), identity(f"{real}-wal")):
+            self._connection.execute(CLAIMS)
+            _drop_claims_of_ended_processes(self._connection)
+            real = os.path.realpath(self._path)
+            self._files = {name: identity(name) for name in (real, f"{real}-wal")}
+        elif any(identity(name) != known for name, known in self._files.items()):
             self._close_reader()
             raise LedgerError(
                 f"the ledger {os.fspath(self._path)!r} or its log was deleted or replaced while it "
@@ -453,33 +446,42 @@ class _Writer:
                 reader.close()
 
 
-def _wake(batch: list[_Write]) -> None:
-    """Settle the futures of a batch, each in its own event loop."""
-    loops: dict[asyncio.AbstractEventLoop, list[_Write]] = {}
-    for write in batch:
-        loops.setdefault(write.future.get_loop(), []).append(write)
-    for loop, writes in loops.items():
-        try:
-            loop.call_soon_threadsafe(_settle, writes)
-        except RuntimeError:  # the loop is closed, and no caller waits any more
-            _log_failures(writes)
+def _drop_claims_of_ended_processes(connection: sqlite3.Connection) -> None:
+    """Spare a program that is run again after ``kill -9`` the wait for its former claims."""
+    for (owner,) in connection.execute("SELECT DISTINCT owner FROM claims").fetchall():
+        process, _, host = owner.decode().split(" ", 2)
+        if host == socket.gethostname() and sys.platform != "win32":
+            try:
+                os.kill(int(process), 0)  # which only asks
+            except ProcessLookupError:
+                connection.execute("DELETE FROM claims WHERE owner = ?", (owner.decode(),))
+            except OSError:
+                continue
 
 
 def _settle(writes: list[_Write]) -> None:
     for write in writes:
-        failed = isinstance(write.result, Exception)
-        if write.future.done() or (failed and write.kind in {"renew", "release"}):
-            _log_failures([write])  # those two have no caller that waits
-        elif isinstance(write.result, Exception):
-            write.future.set_exception(write.result)
+        future, result = write.future, write.result
+        if isinstance(result, set):
+            if not future.done():
+                future.set_result(result)
+        elif future.done() or write.kind in {"renew", "release"}:  # whose callers do not wait
+            logger.warning("%s", result)
+            if not future.done():
+                future.set_result(set())
         else:
-            write.future.set_result(write.result)
+            future.set_exception(result)
 
 
-def _log_failures(writes: Iterable[_Write]) -> None:
-    for write in writes:
-        if isinstance(write.result, Exception):
-            logger.warning("%s", write.result)
+def _add(connection: sqlite3.Connection, rows: list[Row]) -> set[bytes]:
+    """Add answers; return the keys that had one."""
+    values = [value for row in rows for value in row]
+    added = connection.execute(_KEEP + ", ".join([_ROW] * len(rows)), values).rowcount
+    if added == len(rows):
+        return set()
+    # Those that were added have the last numbers.
+    (last,) = connection.execute("SELECT max(id) FROM replies").fetchone()
+    return _keys(connection, _FORMER, [last - added + 1], [row[0] for row in rows])
 
 
 def _keys(
@@ -527,10 +529,6 @@ def _condition(selection: Selection) -> tuple[str, list[Any]]:
     }
     chosen = {text: value for text, value in conditions.items() if value is not None}
     return " AND ".join(["1", *chosen, *["unusable"] * selection.unusable]), [*chosen.values()]
-
-
-def _shown(value: object) -> str:
-    return value.hex() if isinstance(value, bytes) else repr(value)
 
 
 def _text(value: object) -> str:

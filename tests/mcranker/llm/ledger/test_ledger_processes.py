@@ -11,6 +11,7 @@ import signal
 import subprocess
 import sys
 import threading
+import time
 from collections import Counter
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -25,7 +26,7 @@ from mcranker.llm.ledger.ledgered import Ledgered
 from mcranker.llm.ledger.sqlite_store import SQLiteStore
 from mcranker.llm.scripted import ScriptedChat
 from tests.mcranker.rankers.test_resume import calls_of, write_collection
-from tests.support.ledger_support import MODEL, key, reply, request, sql, start, verified
+from tests.support.ledger_support import MODEL, keep, key, reply, request, sql, start, verified
 from tests.support.loopback import Body, completion, serve_in_thread
 from tests.support.scripted import RECRUITS, RUBRIC
 
@@ -183,9 +184,21 @@ def test_the_answer_of_another_process_is_waited_for_beyond_a_lease(path: Path) 
 
 @pytest.mark.usefixtures("short_lease")
 def test_a_killed_process_is_waited_for_until_its_lease_ends(path: Path) -> None:
+    ledger = Ledger(path)
+    asyncio.run(keep(ledger, 1))  # from now on, claims are not looked through
     with holder(path, STUCK) as (process, _):
         process.kill()
         assert asked_here(path) == "here"
+
+
+def test_claims_of_a_killed_process_do_not_outlive_it(path: Path) -> None:
+    with holder(path, STUCK) as (process, _):
+        process.kill()
+        process.wait()
+        sql(path, "UPDATE claims SET lease_until = lease_until + 12")  # none has ended
+        began = time.monotonic()
+        assert asked_here(path) == "here"
+        assert time.monotonic() - began < 10
 
 
 @pytest.mark.usefixtures("short_lease")

@@ -165,6 +165,11 @@ async def test_an_error_is_shared_and_not_kept(ledger: Ledger, error: Exception)
             group.start_soon(ask)
         group.start_soon(_let_go, paced)
     assert (paced.calls, caught) == (1, [error] * 3)
+    keys = [request_key(chat, request())]
+    other = SQLiteStore(ledger.path)
+    assert await other.claim_many(keys) == {*keys}  # another process may ask at once
+    await other.release(keys)
+    other.close()
     paced.error = None
     assert (await chat.complete(request())).text == "answer 2"
 

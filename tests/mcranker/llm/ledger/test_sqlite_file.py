@@ -161,31 +161,6 @@ async def test_a_locked_file_does_not_stop_the_event_loop(ledger: Ledger, path: 
     assert all(ledger.find(key(number)) for number in range(4))
 
 
-async def test_a_file_that_stays_locked_is_an_error(
-    ledger: Ledger, path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(sqlite_file, "PATIENCE", 0.02)
-    await keep(ledger, 0)
-    with locked(path), pytest.raises(LedgerError, match="locked by another program"):
-        await keep(ledger, 1)
-    await keep(ledger, 2)
-    assert [ledger.find(key(number)) is not None for number in range(3)] == [True, False, True]
-
-
-async def test_an_answer_that_is_too_long_fails_alone(
-    ledger: Ledger, caplog: pytest.LogCaptureFixture
-) -> None:
-    await keep(ledger, 0)
-    connection = ledger.store._writer._connection
-    assert connection is not None
-    connection.setlimit(sqlite3.SQLITE_LIMIT_LENGTH, 20_000)
-    with anyio.fail_after(60):
-        texts = ["1", "long" * 10_000, "3"]
-        await asyncio.gather(*(keep(ledger, n, text) for n, text in enumerate(texts, 1)))
-    assert [ledger.find(key(n)) is not None for n in range(4)] == [True, True, False, True]
-    assert "cannot be kept in the ledger" in caplog.text
-
-
 async def test_a_damaged_answer_is_asked_for_again(
     ledger: Ledger, path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
