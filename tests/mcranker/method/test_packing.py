@@ -7,7 +7,7 @@ from collections.abc import Callable
 from typing import Any
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from mcranker import (
@@ -463,7 +463,6 @@ def test_what_is_recorded_of_other_models_stays_as_it_was() -> None:
     assert "typed_score" in MCRanker(model=Judging().model, team=TEAM).prompt_hashes
 
 
-@settings(deadline=None)
 @given(
     st.integers(1, 20),
     st.integers(1, 12),
