@@ -91,7 +91,7 @@ def test_killed_five_times(tmp_path: Path) -> None:
                 process.kill()
                 scores, _ = told([*lines, *process.stdout])
             assert process.returncode != 0
-            assert_asked_anew(server.receptions[before:], known)
+            assert_asked_again(server.receptions[before:], known)
             assert server.duplicates <= (kills - 1) * UNDER_WAY
             known |= scores
         before = len(server.receptions)
@@ -99,14 +99,14 @@ def test_killed_five_times(tmp_path: Path) -> None:
             go(process)
             stdout, _ = process.communicate(timeout=STUCK)
         assert process.returncode == 0
-        assert_asked_anew(server.receptions[before:], known)
+        assert_asked_again(server.receptions[before:], known)
         assert server.duplicates <= KILLS * UNDER_WAY
         assert server.distinct == calls_of(count, passages=passages)
     assert verify(tmp_path / "ledger") == (server.distinct, [])
     assert told(stdout.splitlines())[1] == undisturbed(count, passages=passages)
 
 
-def assert_asked_anew(receptions: Iterable[Reception], known: set[tuple[str, str]]) -> None:
+def assert_asked_again(receptions: Iterable[Reception], known: set[tuple[str, str]]) -> None:
     """No score is asked for that a killed process had told."""
     assert not known & {reception.about for reception in receptions}
 
