@@ -35,15 +35,8 @@ class WriteRubric:
 
 
 @dataclass(frozen=True, slots=True)
-class ScorePassage:
-    """To a judge: score the passage of this row of the score matrix."""
-
-    row: int
-
-
-@dataclass(frozen=True, slots=True)
 class ScorePassages:
-    """To a judge: score the passages of these rows together."""
+    """To a judge: score the passages of these rows of the score matrix, together."""
 
     rows: tuple[int, ...]
 
@@ -57,7 +50,7 @@ class Scores:
     scores: Sequence[Score]
 
 
-class Annotator(Actor[WriteRubric | ScorePassage, Member]):
+class Annotator(Actor[WriteRubric | ScorePassages, Member]):
     """One persona on the team: writes its rubric (Eq. 2) and scores passages by it (Eq. 3).
 
     What all of its scoring prompts share is put together once, when the rubric is there.
@@ -80,14 +73,15 @@ class Annotator(Actor[WriteRubric | ScorePassage, Member]):
         self._ensembler = ensembler
         self._prompt: ScorePrompt | None = None
 
-    async def _answer(self, message: WriteRubric | ScorePassage) -> Member:
+    async def _answer(self, message: WriteRubric | ScorePassages) -> Member:
         if isinstance(message, WriteRubric):
             await self._settle_rubric()
         else:
-            assert self._prompt is not None, "WriteRubric comes before ScorePassage"
+            assert self._prompt is not None, "WriteRubric comes before ScorePassages"
             assert self._ensembler is not None
-            score = await self._prompt.score(self._session.passage(message.row), self.member.name)
-            await self._ensembler.tell(Scores(message.row, self.column, (score,)))
+            (row,) = message.rows
+            score = await self._prompt.score(self._session.passage(row), self.member.name)
+            await self._ensembler.tell(Scores(row, self.column, (score,)))
         return self.member
 
     async def _settle_rubric(self) -> None:
