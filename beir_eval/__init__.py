@@ -24,6 +24,7 @@ from typing import TYPE_CHECKING, Any
 if TYPE_CHECKING:
     from beir_eval.data.catalogue import CATALOGUE
     from beir_eval.data.datasets import COLLECTIONS, Dataset, Document
+    from beir_eval.data.first_stage import FirstStage, find, retrieve
     from beir_eval.data.load import load
     from beir_eval.errors import (
         BeirEvalError,
@@ -56,9 +57,8 @@ if TYPE_CHECKING:
     from beir_eval.report.build import build_report
     from beir_eval.report.html import render_html
     from beir_eval.report.texts import render_latex, render_markdown
-    from beir_eval.retrieval.bm25 import BM25
-    from beir_eval.retrieval.first_stage import FirstStage, find, retrieve
     from mcranker.errors import RunError
+    from mcranker.retrieval.bm25 import BM25
     from mcranker.retrieval.tokens import tokenize
     from mcranker.trec import Run, read_trec, write_trec
 
@@ -79,8 +79,8 @@ _EXPORTS = {
     "beir_eval.report.build": "build_report",
     "beir_eval.report.html": "render_html",
     "beir_eval.report.texts": "render_latex render_markdown",
-    "beir_eval.retrieval.bm25": "BM25",
-    "beir_eval.retrieval.first_stage": "FirstStage find retrieve",
+    "mcranker.retrieval.bm25": "BM25",
+    "beir_eval.data.first_stage": "FirstStage find retrieve",
     "mcranker.retrieval.tokens": "tokenize",
     "mcranker.errors": "RunError",
     "mcranker.trec": "Run read_trec write_trec",

@@ -5,8 +5,7 @@
 Prints one JSON object; times are microseconds unless they are named seconds. A write takes
 until it is confirmed as durable: among 128 at once it waits for the others of its transaction,
 so ``wall_each``, the time of all writes divided by their number, is what one costs. A claim is
-all that keeps others from asking the same: the place among the requests on their way and the
-lock between processes, taken and given back, while as many others are held.
+one key claimed and released, each confirmed, while as many others are held.
 """
 
 from __future__ import annotations
@@ -26,7 +25,9 @@ from pathlib import Path
 
 from mcranker.llm.chat import ChatReply
 from mcranker.llm.ledger.ledger import Ledger
-from mcranker.llm.ledger.upkeep import file_bytes, stats, verify
+from mcranker.llm.ledger.sqlite_file import file_bytes
+from mcranker.llm.ledger.sqlite_store import SQLiteStore
+from mcranker.llm.ledger.store import MOST_KEYS
 from personas.ranking.usage import Usage
 
 MODEL = "openai:gpt-5-mini"
@@ -74,19 +75,18 @@ def look_up(ledger: Ledger, keys: Iterable[bytes], *, there: bool) -> list[float
 
 async def claim(ledger: Ledger, held: int) -> list[float]:
     """Claim requests one after the other while others are held; seconds that each one took."""
-    flights, taken = ledger.flights, []
-    others = [flights.board(key_of(-1 - number), ledger)[0] for number in range(held)]
-    for flight in others:
-        await flights.claim(flight)
+    store, taken = ledger.store, []
+    others = [key_of(-1 - number) for number in range(held)]
+    for start in range(0, held, MOST_KEYS):
+        await store.claim_many(others[start : start + MOST_KEYS])
     for number in range(MEASURED // 10):
-        key = key_of(number)
-        start = time.perf_counter()
-        flight, _ = flights.board(key, ledger)
-        await flights.claim(flight)
-        flights.land(flight)
-        taken.append(time.perf_counter() - start)
-    for flight in others:
-        flights.land(flight)
+        keys = (key_of(-1 - held - number),)
+        began = time.perf_counter()
+        await store.claim_many(keys)
+        await store.release(keys)
+        taken.append(time.perf_counter() - began)
+    for start in range(0, held, MOST_KEYS):
+        await store.release(others[start : start + MOST_KEYS])
     return taken
 
 
@@ -135,8 +135,8 @@ def measure(path: Path, replies: int) -> dict[str, object]:
             "wall_each": round((time.perf_counter() - wall) / MEASURED * 1e6, 1),
         }
     ledger.close()
-    results["stats_seconds"] = seconds(lambda: stats(path))
-    results["verify_seconds"] = seconds(lambda: verify(path))
+    results["stats_seconds"] = seconds(lambda: asyncio.run(SQLiteStore(path).stats()))
+    results["verify_seconds"] = seconds(lambda: asyncio.run(SQLiteStore(path).verify()))
     return results
 
 

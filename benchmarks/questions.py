@@ -19,8 +19,9 @@ import orjson
 import beir_eval
 from mcranker import Answer, Capabilities, ChatReply, ChatRequest, MCRanker, ScriptedChat, Usage
 from mcranker.llm.prices import billed_as, cost
-from mcranker.llm.providers.openai_decisions import DECISIONS, decision_body
+from mcranker.llm.providers.openai_decisions import decision_body
 from mcranker.llm.providers.openai_protocol import chat_body
+from mcranker.llm.providers.parameters import DECISIONS
 from mcranker.llm.providers.systemone import LIMITS, systemone_body
 
 TEAM = "health_questions"

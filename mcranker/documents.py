@@ -21,22 +21,19 @@ _DEEPEST = 20  # fields within one another
 
 
 class LangChainDocument(Protocol):
-    """The fields read from a document of LangChain, besides its ``metadata`` and ``id``."""
+    """A document of LangChain; its ``metadata`` and ``id`` are read as well."""
 
     page_content: str
 
 
 class HaystackDocument(Protocol):
-    """The fields read from a document of Haystack, besides its ``meta``, ``id`` and ``score``."""
+    """A document of Haystack; its ``meta``, ``id`` and ``score`` are read as well."""
 
     content: str | None
 
 
 class LlamaIndexNode(Protocol):
-    """The fields read from a node or document of LlamaIndex, besides ``metadata`` and ``node_id``.
-
-    With a ``score`` it may be in the attribute ``node`` of another object.
-    """
+    """A node of LlamaIndex, perhaps as ``node`` of an object with a ``score``."""
 
     def get_content(self) -> str: ...
 
@@ -84,13 +81,12 @@ def of_object(document: object, where: str) -> dict[str, Any]:
     if text is None and callable(content := getattr(node, "get_content", None)):
         text = content()
     if text is None:
-        name = type(document).__name__
-        empty = [each for each in _TEXTS if hasattr(node, each)]
+        for each in _TEXTS:
+            if hasattr(node, each):
+                raise InputError(f"{where} has no text: its {each} is None; leave it out")
         raise InputError(
-            f"{where} has no text: its {empty[0]} is None; leave it out"
-            if empty
-            else f"{where} is a {name}; give a string, a record, a Passage, or a document with "
-            "page_content, content or text"
+            f"{where} is a {type(document).__name__}; give a string, a record, a Passage, or a "
+            "document with page_content, content or text"
         )
     metadata = _first(node, METADATA_KEYS)
     return {

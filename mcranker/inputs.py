@@ -67,9 +67,8 @@ def as_passages(docs: Docs, *, first: int = 0) -> tuple[Passage, ...]:
     that holds fields.
 
     Documents of LangChain (``page_content``), LlamaIndex (``text``, also with a score around it)
-    and Haystack (``content``) keep their metadata, ids and scores.
-
-    What has no id is named by its place.
+    and Haystack (``content``) keep their metadata, ids and scores. A passage without an id is named
+    by its place.
 
     Args:
         docs: the passages.
@@ -79,18 +78,15 @@ def as_passages(docs: Docs, *, first: int = 0) -> tuple[Passage, ...]:
         InputError: a wrong type, no text, an empty or repeated id, or one that is not valid
             Unicode; the passage is named by id or by its place.
     """
+    advice = ""
     if hasattr(docs, "columns"):
-        raise InputError(
-            f"docs is a {type(docs).__name__}; give its rows as records, "
-            'as with docs.to_dict("records")'
-        )
-    if isinstance(docs, set | frozenset):
-        raise InputError(f"docs is a {type(docs).__name__}, which has no order; give a list")
-    if isinstance(docs, str | bytes) or not isinstance(docs, Iterable):
-        raise InputError(
-            f"docs is a {type(docs).__name__}; give a list of texts, records or Passages, "
-            "or a mapping of id to text"
-        )
+        advice = '; give its rows as records, as with docs.to_dict("records")'
+    elif isinstance(docs, set | frozenset):
+        advice = ", which has no order; give a list"
+    elif isinstance(docs, str | bytes) or not isinstance(docs, Iterable):
+        advice = "; give a list of texts, records or Passages, or a mapping of id to text"
+    if advice:
+        raise InputError(f"docs is a {type(docs).__name__}{advice}")
     if isinstance(docs, Mapping):
         passages = tuple(_of_item(name, text) for name, text in docs.items())
     else:
@@ -194,7 +190,6 @@ def _check_unicode(text: str, what: str) -> None:
 
 def _note_replaced(what: str) -> None:
     logger.warning(
-        "%s: holds halves of surrogate pairs, which no text can carry; they are replaced by "
-        "U+FFFD, so decode the source as UTF-8 to have what it says",
+        "%s: holds halves of surrogate pairs, now replaced by U+FFFD; decode the source as UTF-8",
         what,
     )

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 import os
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
@@ -17,7 +16,8 @@ from mcranker.llm.connect import connect
 from mcranker.llm.ledger.ledger import Ledger, default_ledger_path
 from mcranker.llm.ledger.ledgered import Ledgered
 from mcranker.llm.limits.budget import Budget, Budgeted
-from mcranker.llm.limits.limits import FIRST_PAUSE, Limits
+from mcranker.llm.limits.rate_controller import FIRST_PAUSE
+from mcranker.llm.limits.rate_limiter import RateLimiter
 from mcranker.llm.limits.retries import ATTEMPTS, FIRST_WAIT, Retrying
 from mcranker.llm.scripted import ScriptedChat
 from mcranker.llm.wrapper import Wrapper, tokenizer_of
@@ -212,16 +212,15 @@ class _Layers:
         self._config = config
         self._ledger = ledger
         self._every_model = every_model
-        self._backoff = _backoff()
         self.budget = Budget(max_calls=config.max_calls, max_cost=config.max_cost)
 
     def around(self, chat: ChatModel, *, retried: bool) -> ChatModel:
         config = self._config
-        limits = Limits(
+        limiter = RateLimiter(
             concurrency=config.concurrency,
             requests_per_minute=config.requests_per_minute,
             tokens_per_minute=config.tokens_per_minute,
-            first_pause=FIRST_PAUSE * self._backoff,
+            first_pause=FIRST_PAUSE,
         )
         model: ChatModel
         if config.batch:
@@ -230,8 +229,7 @@ class _Layers:
             model = batched(chat, self._batch_notes(), self._ledger)
         else:
             attempts = ATTEMPTS if retried else 1
-            first_wait = FIRST_WAIT * self._backoff
-            model = Retrying(chat, limits, attempts=attempts, first_wait=first_wait)
+            model = Retrying(chat, limiter, attempts=attempts, first_wait=FIRST_WAIT)
         if config.max_calls is not None or config.max_cost is not None:
             model = Budgeted(model, self.budget)
         if self._ledger is not None and (self._every_model or hasattr(chat, "endpoint")):
@@ -247,21 +245,6 @@ class _Layers:
             )
         path = self._ledger.path.resolve()  # as its log and its locks, beside the file itself
         return path.with_name(f"{path.name}.batches")
-
-
-def _backoff() -> float:
-    """Return the factor of the waits between tries, where no provider names one."""
-    named = os.environ.get("MCRANKER_BACKOFF", "").strip()
-    try:
-        factor = float(named or 1)
-    except ValueError:
-        factor = -1.0
-    if not 0 <= factor < math.inf:
-        raise ConfigError(
-            f"MCRANKER_BACKOFF={named!r} must be a number of at least 0 by which the waits before "
-            "another try are multiplied; leave it out for 1"
-        )
-    return factor
 
 
 def _kind(spec: ModelSpec) -> str:

@@ -31,7 +31,7 @@ def team_to_html(
     words: int = 150,
     model: str | ChatModel | None = None,
 ) -> None:
-    """Write the page of a team: who, why, by what criteria, who wrote them, overlap, and cost.
+    """Write the page of a team: who, why, by what criteria, who wrote them, and cost.
 
     The file needs nothing else, and appears whole or not at all. No model is called.
 

@@ -14,18 +14,18 @@ import sys
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from contextvars import ContextVar
+from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
-from mcranker.llm.chat import ChatModel, ChatReply, ChatRequest
+from mcranker.llm.chat import ChatModel, ChatReply, ChatRequest, ReusesAnswers
+from mcranker.llm.wrapper import Wrapper
+from mcranker.models import ROLES
 
 if TYPE_CHECKING:
     from opentelemetry.trace import Span, Tracer
 
-    from mcranker.config import RankerConfig
-    from mcranker.models import Models
+    from mcranker.job import Job
     from mcranker.ranking import Ranking
-    from personas.ranking.types import Passage, Query
 
 CONTENT_VARIABLE = "MCRANKER_TRACE_CONTENT"
 """Set to 1, it lets queries, passages, prompts and replies into spans."""
@@ -33,31 +33,12 @@ CONTENT_VARIABLE = "MCRANKER_TRACE_CONTENT"
 LISTED = 20
 """Most passages of each side in a span, which may have 128 attributes by default."""
 
-_CURRENT: ContextVar[_RankingTrace | None] = ContextVar("mcranker_trace", default=None)
 _SYSTEMS = ("openai", "anthropic")  # prefixes that are names of OpenInference's as well
 
 
-async def complete(model: ChatModel, request: ChatRequest) -> ChatReply:
-    """The model's reply, with a span around it if the ranking has one."""
-    trace = _CURRENT.get()
-    if trace is None:
-        return await model.complete(request)
-    with trace.call(model.name, request) as answered:
-        reply = await model.complete(request)
-        answered(reply)
-        return reply
-
-
 @contextmanager
-def ranking_span(
-    ranker: str,
-    query: Query,
-    passages: Sequence[Passage],
-    *,
-    config: RankerConfig,
-    models: Models,
-) -> Iterator[Callable[[Ranking], None]]:
-    """A span for what happens in the block; call what is given with the ranking."""
+def ranking_span(ranker: str, job: Job) -> Iterator[tuple[Job, Callable[[Ranking], None]]]:
+    """A span for what happens in the block: rank the job given there, and call with the ranking."""
     span = tracer = None
     # A program that sets a provider has imported this.
     if (api := sys.modules.get("opentelemetry.trace")) is not None:
@@ -66,34 +47,52 @@ def ranking_span(
         tracer = api.get_tracer("mcranker", __version__)
         span = tracer.start_span("rank")
     if span is None or tracer is None or not span.is_recording():
-        yield lambda _: None
+        yield job, lambda _: None
         return
     trace = _RankingTrace(tracer, span)
     _set_documents(
         span,
         "input",
-        [_document(each.id, each.text if trace.content else None) for each in passages[:LISTED]],
+        [
+            _document(each.id, each.text if trace.content else None)
+            for each in job.passages[:LISTED]
+        ],
     )
-    token = _CURRENT.set(trace)
+    traced: dict[str, Any] = {role: _Traced(getattr(job.models, role), trace) for role in ROLES}
     try:
         with _inside(span):
-            yield trace.end
+            yield replace(job, models=replace(job.models, **traced)), trace.end
     finally:
-        _CURRENT.reset(token)
         trace.close()
         facts: dict[str, Any] = {
             "openinference.span.kind": "RERANKER",
-            "reranker.model_name": models.scoring.name,
+            "reranker.model_name": job.models.scoring.name,
             "mcranker.ranker": ranker,
-            "mcranker.query_id": query.id,
-            "mcranker.passages": len(passages),
+            "mcranker.query_id": job.query.id,
+            "mcranker.passages": len(job.passages),
         }
-        if config.top_n is not None:
-            facts["reranker.top_k"] = config.top_n
+        if job.config.top_n is not None:
+            facts["reranker.top_k"] = job.config.top_n
         if trace.content:
-            facts |= {"reranker.query": query.text, "input.value": query.text}
+            facts |= {"reranker.query": job.query.text, "input.value": job.query.text}
         span.set_attributes(facts)
         span.end()
+
+
+class _Traced(Wrapper):
+    """A model with a span around each call."""
+
+    def __init__(self, model: ChatModel, trace: _RankingTrace) -> None:
+        super().__init__(model)
+        self._trace = trace
+        if isinstance(model, ReusesAnswers):
+            self.mark_unusable = model.mark_unusable
+
+    async def complete(self, request: ChatRequest) -> ChatReply:
+        with self._trace.call(self.name, request) as answered:
+            reply = await self._model.complete(request)
+            answered(reply)
+            return reply
 
 
 class _RankingTrace:

@@ -133,13 +133,7 @@ def with_ties(documents: Sequence[tuple[str, float]]) -> list[tuple[str, float]]
 
 
 def trec_run(query_id: str, ids: Sequence[str], scores: Sequence[float], tag: str) -> str:
-    """One query's lines of a run, as `write_trec` writes them.
-
-    Args:
-        query_id: names the query.
-        ids: of the passages, best first.
-        scores: theirs, not rising; NaN, for passages without one, comes last.
-        tag: names the run.
+    """One query's lines of a run, as `write_trec` writes them; passages with NaN come last.
 
     Raises:
         RunError: the query has no id, or an id holds white space.
@@ -179,11 +173,7 @@ def decimal(text: str) -> float:
     return float(text)
 
 
-def _lines(
-    query_id: str,
-    documents: Iterable[tuple[str, float]],
-    tag: str,
-) -> Iterator[str]:
+def _lines(query_id: str, documents: Iterable[tuple[str, float]], tag: str) -> Iterator[str]:
     check_name(query_id, "query id")
     seen = set()
     before = math.inf
@@ -196,11 +186,9 @@ def _lines(
         seen.add(doc_id)
         place = f"query {query_id!r}, document {doc_id!r}"
         written = float(score)
-        single = _single(written, place)
-        if single >= before:
+        if _single(written, place) >= before:
             written = before - _step(before)
-            single = _single(written, place)
-        before = single
+        before = _single(written, place)
         yield f"{query_id} Q0 {doc_id} {rank} {written!r} {tag}\n"
 
 
@@ -226,7 +214,7 @@ def _step(single: float) -> float:
 
 
 def can_be_named(name: str) -> bool:
-    """True if every reader of runs accepts this id, those that part columns at any space too."""
+    """True if every reader of runs accepts this id, also one that parts columns at any space."""
     return name.split() == [name] and "\0" not in name
 
 

@@ -22,8 +22,7 @@ if TYPE_CHECKING:
     Matrix: TypeAlias = NDArray[np.float64]
 
 HIGHEST_SCORE = (2 - 2**-23) * 2.0**127
-"""The largest score, of either sign: single precision, as TREC runs hold; sums of squares are still
-finite in double precision."""
+"""The largest score, of either sign: of single precision, as TREC runs hold."""
 
 RRF_K = 60
 """Of reciprocal rank fusion (Cormack, Clarke and Buettcher, SIGIR 2009)."""
@@ -32,10 +31,8 @@ MissingPolicy = Literal["mean_of_team", "lowest", "constant"]
 """Substitutes for a missing score; a ranker may also refuse to go on without it (``fail``)."""
 
 RankTies = Literal["average", "min", "ordinal"]
-"""The rank of equal scores, where an ensemble ranks them persona by persona: the mean of the ranks
-that they share (2 and 3 become 2.5), the first of them (2), or each its own in first-stage order
-(2, then 3). The paper does not say. With ``"ordinal"`` the first stage's order counts once for each
-persona, as much as the scores do where few levels are used."""
+"""The rank of equal scores of a persona: the mean of the ranks that they share (2 and 3 become
+2.5), the first of them (2), or each its own in first-stage order. The paper does not say."""
 
 _RANK_TIES: Mapping[str, RankTies] = {"average": "average", "min": "min"}
 
@@ -57,20 +54,17 @@ class Ensemble:
     ...     monotone=True,
     ... )
 
-    A package makes it known in its ``pyproject.toml``. Then rankers, the command line, suites and
-    `Ranking.reensemble` take it by name, and reports explain it::
+    A package makes it known by name in its ``pyproject.toml``::
 
         [project.entry-points."mcranker.ensembles"]
         median = "my_package:MEDIAN"
 
     Attributes:
-        name: the name under which it is found.
         combine: takes scores of shape (passages, personas), none missing, equal passages as one
             row, rows in first-stage order; returns one finite score a row, the higher the better.
-            Equal ones keep first-stage order.
         description: where the final score comes from; a sentence for reports.
-        monotone: each row is combined by itself, and a higher score never gives a lower result.
-            Then ``top_k`` can leave calls out.
+        monotone: each row is combined by itself, and a higher score never gives a lower result, so
+            that ``top_k`` can leave calls out.
         asks: a model combines the scores; `combine` replaces it where it is not to be called.
         ranks: `combine` ranks the passages persona by persona, and takes the keyword `rank_ties`.
     """
@@ -192,8 +186,7 @@ class Rule:
     def reach(self, values: Matrix, unasked: NDArray[np.bool_]) -> Matrix:
         """The highest result that each row can have, whatever scores are still to come or missing.
 
-        Without an open score it is the result itself, minus infinity if there can be none. It holds
-        for rounded results too. Only for monotone ensembles.
+        Minus infinity if there can be none. Only for monotone ensembles.
         """
         import numpy as np
 
@@ -306,8 +299,7 @@ def fill_missing(
 def score_sum(values: Matrix) -> Matrix:
     """Sum of the personas' scores, one a passage (Eq. 4, left), to 13 significant digits.
 
-    The scores may be rounded themselves, such as weighted means of criteria. What is equal on
-    paper then differs in the last of some 16 digits, which must break no tie.
+    What is equal on paper may differ in the last of some 16 digits, which must break no tie.
     """
     import numpy as np
 

@@ -9,10 +9,10 @@ from __future__ import annotations
 
 import difflib
 import json
+import math
 import os
 import re
 from collections.abc import Hashable, Iterator, Mapping
-from itertools import islice
 from pathlib import Path
 from typing import Any, TypeAlias, TypeVar, cast
 
@@ -147,56 +147,46 @@ def weight_notes(path: str | os.PathLike[str]) -> tuple[tuple[Place, str], ...]:
     Fractions that sum to 1 and small whole proportions, such as 3, 2, 1, are no percentages.
 
     Returns:
-        The place of each such rubric, and a sentence, e.g. ``"the weights of 'Nurse' sum to
-        145 and are brought to 100: 'Fit' 80 → 55.2%, 'Price' 65 → 44.8%"``. Nothing for a file
-        that cannot be read, and for a saved ranking, whose weights sum to 100 already.
+        The place of each such rubric, and a sentence, e.g. ``"the weights of 'Nurse' sum to 145
+        and are brought to 100: 'Fit' 80 → 55.2%, 'Price' 65 → 44.8%"``. Nothing for a file that
+        cannot be read, and for a saved ranking, whose weights sum to 100 already.
     """
+    path = Path(path)
+    if path.suffix.lower() not in FORMATS or saved_team(path) is not None:
+        return ()
+    try:
+        data = _read(path)[0]
+    except SchemaError:
+        return ()
     notes = []
-    for place, name, criteria in _rubrics(_as_written(path), ()):
+    for place, name, criteria in _criteria(data, ()):
         scaled = scaled_weights([each.get("weight") for each in criteria])
-        if scaled is None:
-            continue
-        listed = ", ".join(
+        listed = [
             f"{_cut(repr(criterion.get('name', '')))} {given} → {percent}"
-            for criterion, (given, percent) in islice(
-                zip(criteria, scaled.each, strict=True), _MOST_PROBLEMS
-            )
-        )
-        more = len(criteria) - _MOST_PROBLEMS
-        rest = f" and {more} more" if more > 0 else ""
-        of = f" of {name!r}" if 0 < len(name) < _LONGEST_LINE else ""
-        said = f"the weights{of} sum to {scaled.total} and are brought to 100: {listed}{rest}"
-        notes.append(((*place, "criteria"), said))
+            for criterion, (given, percent) in zip(criteria, scaled, strict=False)
+        ]
+        total = f"{math.fsum(float(given) for given, _ in scaled):.6g}"
+        of, more = f" of {_cut(repr(name))}" * bool(name), len(listed) - _MOST_PROBLEMS
+        said = f"the weights{of} sum to {total} and are brought to 100: "
+        said += ", ".join(listed[:_MOST_PROBLEMS]) + f" and {more} more" * (more > 0)
+        notes += [(place, said)] if scaled else []
     return tuple(notes)
 
 
-def written_weights(path: str | os.PathLike[str]) -> dict[tuple[str, str], str]:
-    """Weights as a file has them, before they are made to sum to 100.
-
-    Returns:
-        (persona, criterion) -> its weight as text, e.g. ``"35"`` or ``"35%"``; the persona is
-        empty for a file of one rubric. Nothing for a criterion without a weight, a file that
-        cannot be read, and a saved ranking, which keeps percents only.
-    """
-    return {
-        (name, str(each.get("name", ""))): f"{given:.6g}"
-        if isinstance(given, float)
-        else str(given)
-        for _, name, criteria in _rubrics(_as_written(path), ())
-        for each in criteria
-        if (given := each.get("weight")) not in (None, "")
-    }
-
-
-def _as_written(path: str | os.PathLike[str]) -> Any:
-    """The document in a file of teams, members or rubrics; None if it cannot be read."""
-    path = Path(path)
-    if path.suffix.lower() not in FORMATS or saved_team(path) is not None:
-        return None
-    try:
-        return _read(path)[0]
-    except SchemaError:
-        return None
+def _criteria(
+    data: Any, place: Place, name: str = ""
+) -> Iterator[tuple[Place, str, list[Mapping[str, Any]]]]:
+    """The place of each list of criteria in a document, its persona's name, and the list."""
+    if isinstance(data, list):
+        if place[-1:] == ("criteria",) and all(isinstance(each, Mapping) for each in data):
+            yield place, name, data
+        data = dict(enumerate(data))
+    if not isinstance(data, Mapping) or len(place) > DEEPEST:
+        return
+    if isinstance(persona := data.get("persona"), Mapping):
+        name = str(persona.get("name", ""))
+    for key, value in data.items():
+        yield from _criteria(value, (*place, key), name)
 
 
 def line_numbers(text: str) -> dict[Place, int]:
@@ -206,24 +196,6 @@ def line_numbers(text: str) -> dict[Place, int]:
     except (yaml.YAMLError, RecursionError):
         return {}
     return dict(_walk(root, (), set())) if root is not None else {}
-
-
-def _rubrics(
-    data: Any, place: Place, name: str = ""
-) -> Iterator[tuple[Place, str, list[Mapping[str, Any]]]]:
-    """The place of each rubric in a document, its persona's name if it has one, its criteria."""
-    if not isinstance(data, Mapping):
-        return
-    criteria = data.get("criteria")
-    if isinstance(criteria, list) and all(isinstance(each, Mapping) for each in criteria):
-        yield place, name, criteria
-    persona = data.get("persona")
-    named = persona.get("name") if isinstance(persona, Mapping) else None
-    of_member = named if isinstance(named, str) else ""
-    yield from _rubrics(data.get("rubric"), (*place, "rubric"), of_member)
-    members = data.get("members")
-    for number, member in enumerate(members if isinstance(members, list) else ()):
-        yield from _rubrics(member, (*place, "members", number))
 
 
 class _ExactDumper(yaml.SafeDumper):

@@ -19,9 +19,6 @@ from personas.schema import Member, Persona, Rubric, Team
 Record: TypeAlias = Team | Member | Rubric | Persona
 """Content of a file."""
 
-HEAVY = 90
-"""Percent; a weight above that leaves next to nothing for the other criteria."""
-
 _KINDS = {Team: "team", Member: "member", Rubric: "rubric", Persona: "persona"}
 
 
@@ -98,10 +95,7 @@ def check_file(path: Path) -> CheckedFile:
         lines = {} if saved_team(path) else line_numbers(read_text(path))
     except SchemaError as error:
         return CheckedFile(str(path), problems=tuple(str(error).splitlines()))
-    odd = (
-        located(str(path), lines, place) + message
-        for place, message in (*weight_notes(path), *_oddities(record))
-    )
+    odd = (located(str(path), lines, place) + said for place, said in weight_notes(path))
     return CheckedFile(str(path), _summary(record), warnings=tuple(odd))
 
 
@@ -115,26 +109,3 @@ def _summary(record: Record) -> str:
         criteria = len(record.rubric.criteria) if record.rubric else 0
         return f"member {record.name!r}, {counted(criteria, 'criterion', 'criteria')}"
     return f"persona {record.name!r}"
-
-
-def _oddities(record: Record) -> list[tuple[tuple[str | int, ...], str]]:
-    """Return allowed but probably unintended values: the place, and a message."""
-    odd: list[tuple[tuple[str | int, ...], str]] = []
-    if isinstance(record, Team):
-        said = "has no rubric and the team is locked; write one, or rank with -o criteria=none"
-        for number, member in enumerate(record.members):
-            at = ("members", number)
-            if member.rubric is None and record.locked:
-                odd.append((at, f"{member.name!r} {said}"))
-            odd += [((*at, *place), message) for place, message in _oddities(member)]
-    elif isinstance(record, Member) and record.rubric is not None:
-        odd = [(("rubric", *place), message) for place, message in _oddities(record.rubric)]
-    elif isinstance(record, Rubric) and len(record.criteria) > 1:
-        for number, criterion in enumerate(record.criteria):
-            if criterion.weight > HEAVY:
-                share = f"{criterion.weight:.0f} of 100 percent"
-                said = (
-                    f"{criterion.name!r} has {share}; the other criteria count for next to nothing"
-                )
-                odd.append((("criteria", number), said))
-    return odd

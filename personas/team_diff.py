@@ -1,23 +1,19 @@
 """Differences between two teams, two members or two rubrics.
 
-Members and criteria are matched by their names without regard to case; those left over are
-taken to be renamed where their texts, or half of their criteria, are the same, and else added or
-removed.
+Members and criteria are matched by their names without regard to case; those left over are taken
+to be renamed where their texts, or half of their criteria, are the same, and else added or
+removed. Their order is no difference.
 """
 
 from __future__ import annotations
 
-from bisect import bisect_left
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, fields
-from difflib import SequenceMatcher
 from typing import Generic, TypeVar
 
 from personas.schema import Criterion, Member, Rubric, Team
 
-_SAME = 0.8  # of the words in common, from which on two texts are clearly the same
 _TELLING = 3  # words of a description that is the same under another name, at least
-_MOST_WORDS = 400  # of a text that are compared
 _DECIMALS = 6  # of a weight in percent; what differs less is the same
 
 T = TypeVar("T")
@@ -30,15 +26,6 @@ class Changed(Generic[T]):
 
     before: T
     after: T
-
-
-@dataclass(frozen=True, slots=True)
-class Moved:
-    """A member or criterion that stands elsewhere among those that stayed; places count from 1."""
-
-    name: str
-    before: int
-    after: int
 
 
 @dataclass(frozen=True, slots=True)
@@ -61,12 +48,11 @@ class CriterionDiff(_Diff):
 
 @dataclass(frozen=True, slots=True)
 class RubricDiff(_Diff):
-    """Differences between two rubrics; `moved` are as few as explain the new order."""
+    """Differences between two rubrics."""
 
     added: tuple[Criterion, ...]
     removed: tuple[Criterion, ...]
     changed: tuple[CriterionDiff, ...]
-    moved: tuple[Moved, ...]
     reason: Changed[str] | None
 
 
@@ -93,14 +79,13 @@ class MemberDiff(_Diff):
 class TeamDiff(_Diff):
     """Differences between two teams, false if there are none; None for what is the same.
 
-    Members that were added and removed are in their order, those that changed in the order of now;
-    `moved` are as few as explain the new order. `title` is about the names of the teams.
+    Members that were added and removed are in their order, those that changed in the order of now.
+    `title` is about the names of the teams.
     """
 
     added: tuple[Member, ...]
     removed: tuple[Member, ...]
     changed: tuple[MemberDiff, ...]
-    moved: tuple[Moved, ...]
     title: Changed[str] | None
     description: Changed[str] | None
     query: Changed[str] | None
@@ -109,12 +94,11 @@ class TeamDiff(_Diff):
 
 def diff_teams(before: Team, after: Team) -> TeamDiff:
     """Steps from `before` to `after`."""
-    pairs, added, removed, moved = _matched(before.members, after.members, _member_words)
+    pairs, added, removed = _matched(before.members, after.members, _same_member)
     return TeamDiff(
         added,
         removed,
         tuple(diff for each in pairs if (diff := diff_members(*each))),
-        moved,
         title=_changed(before.name, after.name),
         description=_changed(before.description, after.description),
         query=_changed(before.query, after.query),
@@ -141,18 +125,9 @@ def diff_members(before: Member, after: Member) -> MemberDiff:
 
 def diff_rubrics(before: Rubric, after: Rubric) -> RubricDiff:
     """Steps from `before` to `after`."""
-    pairs, added, removed, moved = _matched(before.criteria, after.criteria, _criterion_words)
+    pairs, added, removed = _matched(before.criteria, after.criteria, _same_text)
     changed = tuple(diff for each in pairs if (diff := _diff_criteria(*each)))
-    return RubricDiff(added, removed, changed, moved, _changed(before.reason, after.reason))
-
-
-@dataclass(frozen=True, slots=True)
-class _Words:
-    """The words that identify a member or criterion besides its name."""
-
-    name: list[str]
-    body: list[str]
-    criteria: frozenset[tuple[str, str]] = frozenset()
+    return RubricDiff(added, removed, changed, _changed(before.reason, after.reason))
 
 
 def _diff_criteria(before: Criterion, after: Criterion) -> CriterionDiff:
@@ -170,82 +145,40 @@ def _changed(before: T, after: T) -> Changed[T] | None:
 
 
 def _matched(
-    before: Sequence[N], after: Sequence[N], words: Callable[[N], _Words]
-) -> tuple[list[tuple[N, N]], tuple[N, ...], tuple[N, ...], tuple[Moved, ...]]:
-    """Pairs of the same in the order of `after`; those added, removed and moved."""
-    places = {each.name.casefold(): place for place, each in enumerate(before)}
-    found = {
-        new: places.pop(name)
-        for new, name in enumerate(each.name.casefold() for each in after)
-        if name in places
-    }
-    old_words = {old: words(before[old]) for old in places.values()}
-    new_words = {new: words(each) for new, each in enumerate(after) if new not in found}
-    alike = [
-        (-likeness, new, old)
-        for new, its_words in new_words.items()
-        for old, others in old_words.items()
-        if (likeness := _likeness(others, its_words)) >= _SAME
-    ]
-    for _, new, old in sorted(alike):
-        if new not in found and old not in found.values():
-            found[new] = old
-    pairs = [(old, new) for new, old in sorted(found.items())]
-    stayed = _longest_rise([old for old, _ in pairs])
-    return (
-        [(before[old], after[new]) for old, new in pairs],
-        tuple(each for new, each in enumerate(after) if new not in found),
-        tuple(each for old, each in enumerate(before) if old not in found.values()),
-        tuple(Moved(after[new].name, old + 1, new + 1) for old, new in pairs if old not in stayed),
+    before: Sequence[N], after: Sequence[N], is_same: Callable[[N, N], bool]
+) -> tuple[list[tuple[N, N]], tuple[N, ...], tuple[N, ...]]:
+    """Pairs of the same in the order of `after`; those added, and those removed."""
+    old = {each.name.casefold(): each for each in before}
+    found = {each.name: old.pop(each.name.casefold(), None) for each in after}
+    for each in after:
+        if found[each.name] is None:
+            key = next((key for key, other in old.items() if is_same(other, each)), None)
+            found[each.name] = old.pop(key) if key is not None else None
+    pairs = [(was, each) for each in after if (was := found[each.name]) is not None]
+    added = tuple(each for each in after if found[each.name] is None)
+    return pairs, added, tuple(old.values())
+
+
+def _same_text(before: Criterion | Member, after: Criterion | Member) -> bool:
+    words = _words(after)
+    return len(words) >= _TELLING and words == _words(before)
+
+
+def _same_member(before: Member, after: Member) -> bool:
+    """True for the same texts, and where two criteria, and half of them all, are the same."""
+    old, new = (
+        {(*_words(each), each.name.casefold()) for each in side.rubric.criteria}
+        if side.rubric
+        else set()
+        for side in (before, after)
     )
+    shared = len(old & new)
+    return _same_text(before, after) or (shared > 1 and 2 * shared >= max(len(old), len(new)))
 
 
-def _longest_rise(numbers: Sequence[int]) -> set[int]:
-    """The numbers of a longest subsequence that rises; they are distinct."""
-    ends: list[int] = []  # at i, the smallest end of a rise of i + 1 numbers
-    before: dict[int, int | None] = {}
-    for number in numbers:
-        length = bisect_left(ends, number)
-        before[number] = ends[length - 1] if length else None
-        ends[length : length + 1] = [number]
-    rise: set[int] = set()
-    last = ends[-1] if ends else None
-    while last is not None:
-        rise.add(last)
-        last = before[last]
-    return rise
-
-
-def _criterion_words(criterion: Criterion) -> _Words:
-    return _Words(_split(criterion.name), _split(criterion.description))
-
-
-def _member_words(member: Member) -> _Words:
-    criteria = member.rubric.criteria if member.rubric else ()
-    texts = [text for criterion in criteria for text in (criterion.name, criterion.description)]
-    return _Words(
-        _split(member.name),
-        _split(" ".join([member.persona.description, *texts])),
-        frozenset((each.name.casefold(), each.description.casefold()) for each in criteria),
-    )
-
-
-def _split(text: str) -> list[str]:
-    return text.casefold().split()[:_MOST_WORDS]
-
-
-def _likeness(before: _Words, after: _Words) -> float:
-    """Twice the words in common as a share of all words, 0 to 1.
-
-    1 for the same body, and where at least two criteria, and half of them all, are the same.
-    """
-    if before.body == after.body and len(after.body) >= _TELLING:
-        return 1.0
-    shared = len(before.criteria & after.criteria)
-    if shared > 1 and 2 * shared >= max(len(before.criteria), len(after.criteria)):
-        return 1.0
-    matcher = SequenceMatcher(
-        None, before.name + before.body, after.name + after.body, autojunk=False
-    )
-    # The quick ratio is an upper bound.
-    return matcher.ratio() if matcher.quick_ratio() >= _SAME else 0.0
+def _words(record: Criterion | Member) -> list[str]:
+    if isinstance(record, Criterion):
+        return record.description.casefold().split()
+    criteria = record.rubric.criteria if record.rubric else ()
+    listed = [f"{each.name} {each.description}" for each in criteria]
+    return " ".join([record.persona.description, *listed]).casefold().split()

@@ -1,15 +1,11 @@
 """Prompt files: load, check placeholders, render, hash.
 
-A prompt folder holds one text file a prompt (`PROMPTS`). A file is divided into turns by
-lines that read ``[system]``, ``[user]`` or ``[assistant]``; text before the first such line
-is the user's. A last ``[assistant]`` turn is a prefill: the model continues it. Values
-stand between double braces, ``{{query}}``. They are put in as they are and never looked at
-again, so braces in a passage mean nothing.
-
-Texts that prompts are made of, such as the lines of a rubric, are files as well (`PIECES`).
-A folder may leave those out.
-
-Values that others wrote are neutralised as `personas.untrusted` says.
+A prompt folder holds one text file a prompt (`PROMPTS`), divided into turns by lines that read
+``[system]``, ``[user]`` or ``[assistant]``; text before the first such line is the user's, and a
+last ``[assistant]`` turn is continued by the model. Values take the place of ``{{query}}`` and are
+never looked at again, so braces in a passage mean nothing. Texts that prompts are made of, such as
+the lines of a rubric (`PIECES`), may be left out. Values that others wrote are neutralised as
+`personas.untrusted` says.
 """
 
 from __future__ import annotations

@@ -1,25 +1,22 @@
 """Text that others wrote, made safe for a prompt.
 
-A passage, a query, a persona, a criterion or the name of a data set is data, not instruction,
-any author: recruits and their criteria are written by a model that has seen a passage.
-What could pass for a part of the prompt is neutralised; all other text, which is nearly all,
-stays as it is to the byte.
+A passage, query, persona, criterion or name of a data set is data, not instruction, whichever
+author it has: recruits and their criteria are written by a model that has seen a passage. What
+could pass for a part of the prompt is neutralised; all other text stays as it is to the byte.
 
 - **Control tokens** of chat templates get a space behind their first character, so that no
   tokenizer takes them for its own: ``< |im_end|>``, ``[ INST]``, ``< /think>``.
-- A **passage** stands between markers that carry a token computed from the query and the
-  passage itself, so that no passage can contain its own end marker, and equal requests stay
-  equal from run to run. Where the prompts of a folder use no token, it is treated as any other
-  text.
-- Other texts stand within lines of the prompt, so in those, besides, a **line that begins as a
-  section of the prompt does** (``Passage:``), as an entry of its lists (``Expert 2,``) or as
-  another turn (``Assistant:``) joins the line before, and names are one line; **markers**
-  (``<<<``, ``>>>``) are broken up; and **characters that are not seen** go: controls,
-  overrides of direction, tags. Those that words are spelled with, such as joiners and spaces
-  without width, go only where one of the above hides behind them.
+- A **passage** is between markers with a token computed from the query and the passage itself, so
+  that it cannot contain its own end marker and equal requests stay equal. Where the prompts of a
+  folder use no token, it is treated as any other text.
+- In other texts, besides, a **line that begins as a section of the prompt does** (``Passage:``), as
+  an entry of its lists (``Expert 2,``) or as another turn (``Assistant:``) joins the line before;
+  names are one line; **markers** (``<<<``, ``>>>``) are broken up; **characters that are not
+  seen** go, but those that words are spelled with, such as joiners, only where one of the above
+  hides behind them.
 
 Not recognised: letters that only look like others (Cyrillic for Latin), mere persuasion, and
-what a text begins with, for that is where the prompt puts it.
+the beginning of a text, for that is where the prompt puts it.
 """
 
 from __future__ import annotations

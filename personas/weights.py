@@ -5,7 +5,6 @@ from __future__ import annotations
 import math
 import re
 from collections.abc import Sequence
-from typing import NamedTuple
 
 from personas.errors import shown
 from personas.format import weight as percent
@@ -62,34 +61,25 @@ def normalize_weights(weights: Sequence[RawWeight]) -> tuple[float, ...]:
     return tuple(number / total * _TOTAL for number in filled)
 
 
-class Scaled(NamedTuple):
-    """The sum of weights that were brought to 100; each as given and in percent. All as text."""
-
-    total: str
-    each: tuple[tuple[str, str], ...]
-
-
-def scaled_weights(weights: Sequence[RawWeight]) -> Scaled | None:
-    """Describe how `normalize_weights` treats percentages that do not sum to 100.
+def scaled_weights(weights: Sequence[RawWeight]) -> list[tuple[str, str]]:
+    """Each weight as given and in percent, where `normalize_weights` changes percentages.
 
     Returns:
-        None for weights that cannot be used, that are fractions or small proportions (all below
+        Nothing for weights that cannot be used, that are fractions or small proportions (all below
         10, without a percent sign), where one is missing, and where none changes by a point.
     """
     try:
         normal = normalize_weights(weights)
+        numbers = [_number(weight, place) for place, weight in enumerate(weights, start=1)]
     except ValueError:
-        return None
-    numbers = [_number(weight, place) for place, weight in enumerate(weights, start=1)]
+        return []
     given = [number for number in numbers if number is not None]
-    if len(given) < len(numbers):
-        return None
-    if max(given) < _LEAST_PERCENT and not any(map(_has_sign, weights)):
-        return None
+    as_percent = max(given, default=0) >= _LEAST_PERCENT or any(map(_has_sign, weights))
+    if len(given) < len(numbers) or not as_percent:
+        return []
     if all(abs(one - other) < 1 for one, other in zip(given, normal, strict=True)):
-        return None
-    each = tuple((f"{one:.6g}", percent(other)) for one, other in zip(given, normal, strict=True))
-    return Scaled(f"{math.fsum(given):.6g}", each)
+        return []
+    return [(f"{one:.6g}", percent(other)) for one, other in zip(given, normal, strict=True)]
 
 
 def _has_sign(weight: RawWeight) -> bool:

@@ -23,6 +23,7 @@ os.environ["HAYSTACK_TELEMETRY_ENABLED"] = "False"
 settings.register_profile(
     "here",
     deadline=None,
+    max_examples=200 if os.environ.get("MCRANKER_THOROUGH") else 25,
     derandomize=scaled(1) == 1,
     suppress_health_check=[HealthCheck.too_slow],
 )
@@ -45,8 +46,9 @@ def anyio_backend() -> str:
 
 @pytest.fixture(autouse=True)
 def _no_waiting(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Tries follow each other at once, in processes that a test starts as well."""
-    monkeypatch.setenv("MCRANKER_BACKOFF", "0")
+    """Tries follow each other at once."""
+    monkeypatch.setattr("mcranker.models.FIRST_WAIT", 0.0)
+    monkeypatch.setattr("mcranker.models.FIRST_PAUSE", 0.0)
 
 
 @pytest.fixture(autouse=True)

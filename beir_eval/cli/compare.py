@@ -10,15 +10,14 @@ from typing import TYPE_CHECKING
 import click
 from click.core import ParameterSource
 
-from beir_eval.cli.flags import count_flag, html_flag, judgement_flags, run_folders
+from beir_eval.cli.flags import count_flag, html_flag, judgement_flags
 from beir_eval.compare.runs import compare_pair
 from beir_eval.compare.sources import FIRST_STAGE_NAME, ComparisonData, open_pair
 from beir_eval.data.qrels import read_qrels
-from mcranker import __version__
 from mcranker.cli.failures import DONE, envelope
-from mcranker.cli.files import Writes, output
+from mcranker.cli.files import Reads, Writes, output
+from mcranker.cli.footer import footer
 from mcranker.cli.invocation import say
-from mcranker.cli.made import command_line, today
 from mcranker.cli.verb import Verb, flag, output_flag, refuse_page
 from mcranker.paths import is_file, is_folder
 from personas.console import print_page, rendered
@@ -28,14 +27,11 @@ from personas.io.lines import STDIN
 from personas.io.rankings import SUFFIXES
 from personas.report.compare.page import render_comparison
 from personas.report.compare.text import as_dict, as_markdown, show_comparison
-from personas.report.site import Made
 
 if TYPE_CHECKING:
     from rich.console import Console
 
     from personas.report.compare.text import Compared
-
-_SOURCES = run_folders("*.json", "*.jsonl", "*.ndjson")
 
 
 def _compare(ctx: click.Context) -> int:
@@ -53,7 +49,7 @@ def _compare(ctx: click.Context) -> int:
         before=names[0],
         after=names[1],
         dates=(_written(sources[0]), _written(sources[1])),
-        made=Made(__version__, today(), command_line(ctx)),
+        made=footer(ctx),
     )
     write_whole(given["html"], page)
     say(f"the page is {given['html']}")
@@ -147,8 +143,8 @@ command = Verb(
     "compare",
     _compare,
     params=[
-        click.Argument(["before"], type=_SOURCES, metavar="BEFORE"),
-        click.Argument(["after"], type=_SOURCES, metavar="AFTER"),
+        click.Argument(["before"], type=Reads(), metavar="BEFORE"),
+        click.Argument(["after"], type=Reads(), metavar="AFTER"),
         flag(
             "--query",
             "The query to explain, by its id or, of saved rankings, its number. Without: those "

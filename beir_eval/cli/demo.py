@@ -12,16 +12,16 @@ from rich.table import Column, Table
 from rich.text import Text
 
 from beir_eval.cli.flags import count_flag
+from beir_eval.data.first_stage import retrieve
 from beir_eval.data.load import load
 from beir_eval.measures.metrics import Evaluation, evaluate
 from beir_eval.measures.significance import compare_runs
-from beir_eval.retrieval.first_stage import retrieve
 from mcranker import MCRanker, Passage, Query, RankingDone
 from mcranker.cli.failures import DONE, MISSING_SCORES
 from mcranker.cli.fetching import fetch_models
 from mcranker.cli.invocation import Invocation
 from mcranker.cli.options import given_options, option_flags
-from mcranker.cli.progress import Live, QueryTracker, live_is_wanted
+from mcranker.cli.progress import ProgressDisplay, QueryTracker, live_is_wanted
 from mcranker.cli.signals import run as run_loop
 from mcranker.cli.tables import show_ranking
 from mcranker.cli.verb import Verb, quiet_flag
@@ -103,7 +103,7 @@ async def _rank_all(
             tracker = QueryTracker.of(ranker)
             invocation.reached = reached
             async with ranker.astream(Query(text, query_id), docs) as events:
-                with Live(tracker, wanted=live) as display, invocation.held():
+                with ProgressDisplay(tracker, wanted=live) as display, invocation.held():
                     async for event in events:
                         tracker.take(event)
                         display.update()

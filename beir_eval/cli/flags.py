@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from functools import partial
-from pathlib import Path
 
 import click
 
@@ -12,21 +10,6 @@ from beir_eval.measures.significance import CORRECTIONS, MARGIN
 from mcranker.cli.files import Reads, Writes
 from mcranker.cli.number_types import RealNumber, WholeNumber
 from mcranker.cli.verb import OTHER, flag
-
-_IN_RUN_FOLDERS = (
-    *("manifest.json", "rankings.jsonl", "run.trec", "metrics.json"),
-    *("queries.jsonl", "qrels.tsv", "passages.jsonl", "first_stage.trec"),
-)
-
-
-def run_folders(*inside: str) -> Reads:
-    """Run folders, or folders that hold some; `inside` are patterns of what else is read there."""
-    below = (f"{where}/{name}" for where in ("**", "../data") for name in _IN_RUN_FOLDERS)
-    return Reads(*below, *inside, files=_with_folder)
-
-
-DATA_SET = Reads("corpus.jsonl*", "queries.*", "topics.*", "qrels.*", "qrels/*")
-"""The name of a data set, or its folder."""
 
 FIRST_STAGE, STATISTICS = "First stage", "Statistics"
 
@@ -67,7 +50,7 @@ def judgement_flags(more: str = "") -> list[click.Parameter]:
     text = "Take the judgements of this data set; see 'beir-eval datasets'."
     return [
         qrels_flag(more),
-        flag("--dataset", text, type=DATA_SET, metavar="NAME|FOLDER"),
+        flag("--dataset", text, metavar="NAME|FOLDER"),
         flag("--split", "Which judgements of --dataset.", default="test", metavar="NAME"),
     ]
 
@@ -122,11 +105,3 @@ def statistics_flags() -> list[click.Parameter]:
             metavar="X",
         ),
     ]
-
-
-def _with_folder(text: str | None) -> Iterator[str | Path]:
-    """The path, and the run folder that it is in if it is that of ``rankings.jsonl``."""
-    if text is not None:
-        yield text
-        if (path := Path(text)).name == "rankings.jsonl":
-            yield path.parent

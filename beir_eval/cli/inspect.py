@@ -9,12 +9,12 @@ from typing import TYPE_CHECKING
 import click
 from rich.text import Text
 
-from beir_eval.cli.flags import count_flag, html_flag, qrels_flag, run_folders
+from beir_eval.cli.flags import count_flag, html_flag, qrels_flag
 from beir_eval.cli.inspect_runs import choose_from_run, run_folder_of
 from beir_eval.data.qrels import read_qrels
-from mcranker import __version__
 from mcranker.cli.failures import DONE, print_json
-from mcranker.cli.made import command_line, today
+from mcranker.cli.files import Reads
+from mcranker.cli.footer import footer
 from mcranker.cli.verb import Verb, flag, output_flag, present, refuse_page
 from personas.console import print_page
 from personas.format import counted
@@ -25,7 +25,6 @@ from personas.io.rankings import read_rankings
 from personas.ranking.record import RankingRecord
 from personas.report import render_inspection
 from personas.report.query.as_json import inspection_dict
-from personas.report.site import Made
 from personas.report.terminal.screen import NOTE, Column, Screen, clipped
 from personas.report.terminal.terminal import find_hit, show_inspection
 
@@ -50,7 +49,7 @@ def _inspect(ctx: click.Context) -> int:
         queries = [asdict(row) for row in chosen]
         return present(ctx, lambda console: _show_list(console, chosen), queries=queries)
     if html is not None:
-        made = Made(__version__, today(), command_line(ctx))
+        made = footer(ctx)
         page = render_inspection(chosen, grades=chosen.grades, other=chosen.other, made=made)
         write_whole(html, page)
         return DONE
@@ -99,7 +98,7 @@ command = Verb(
     "inspect",
     _inspect,
     params=[
-        click.Argument(["file"], type=run_folders(), metavar="FILE"),
+        click.Argument(["file"], type=Reads(), metavar="FILE"),
         flag(
             "--query",
             "Which query, if there are several. Without: a list of them. With --qrels also the id "

@@ -7,7 +7,7 @@ from pathlib import Path
 
 from beir_eval.errors import RunFolderError
 from beir_eval.experiment.rankings import RANKINGS, Ranked, index_rankings, ranking_at
-from beir_eval.experiment.run_folder import DATA_FOLDER, DataFolder, RunFolder
+from beir_eval.experiment.run_folder import DATA_FOLDER, DataFolder, RunFolder, find_runs
 from beir_eval.persona_report.sources import Source, find_sources
 from mcranker.cli.invocation import say
 from mcranker.paths import is_file, is_folder
@@ -37,15 +37,8 @@ def run_folder_of(source: str) -> Path | None:
         is_run = path.name == RANKINGS and is_file(folder / _MANIFEST)
         return folder if is_run and is_folder(folder.parent / DATA_FOLDER) else None
     if not is_file(path / _MANIFEST):
-        found = [
-            manifest.parent
-            for pattern in (f"*/{_MANIFEST}", f"*/*/{_MANIFEST}")
-            for manifest in sorted(path.glob(pattern))
-            if is_file(manifest.parent / RANKINGS)
-        ]
-        if not found:
-            raise RunFolderError(f"{source!r} is no run; give a folder that 'beir-eval run' made")
-        named = ", ".join(repr(str(folder)) for folder in found[:_MOST_NAMED])
+        found = find_runs([source])
+        named = ", ".join(repr(str(run.path)) for run in found[:_MOST_NAMED])
         more = f" and {len(found) - _MOST_NAMED} more" if len(found) > _MOST_NAMED else ""
         count = counted(len(found), "run")
         raise RunFolderError(

@@ -10,10 +10,10 @@ import click
 from beir_eval.persona_report.build import PersonaReport, ReportedRun, write_persona_report
 from mcranker.cli.failures import DONE, print_json
 from mcranker.cli.files import output
+from mcranker.cli.footer import command_line, today
 from mcranker.cli.invocation import Invocation, say
-from mcranker.cli.made import command_line, today
 from mcranker.cli.number_types import WholeNumber
-from mcranker.cli.progress import Live, RunTracker, live_is_wanted
+from mcranker.cli.progress import ProgressDisplay, Tracker, live_is_wanted
 from mcranker.cli.verb import Verb, flag, output_flag, quiet_flag
 from personas.format import counted
 from personas.sanitize import one_line
@@ -24,11 +24,11 @@ _UNKNOWN = "-"
 
 def _report(ctx: click.Context) -> int:
     given = ctx.params
-    quiet, tracker = given["quiet"], RunTracker(None, stage="reading")
+    quiet, tracker = given["quiet"], Tracker("reading")
     ctx.ensure_object(Invocation).reached = lambda: (
         f"{'while reading' if tracker.total is None else tracker.reached}; no report was written"
     )
-    with Live(tracker, wanted=live_is_wanted(quiet=quiet)) as live:
+    with ProgressDisplay(tracker, wanted=live_is_wanted(quiet=quiet)) as live:
 
         def progress(done: int, total: int) -> None:
             tracker.stage, tracker.done, tracker.total = "writing pages of queries", done, total

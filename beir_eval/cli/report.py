@@ -3,14 +3,13 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator, Mapping, Sequence
-from glob import escape, glob
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 import click
 
-from beir_eval.cli.flags import STATISTICS, run_folders, statistics_flags
+from beir_eval.cli.flags import STATISTICS, statistics_flags
 from beir_eval.errors import SettingError
 from beir_eval.experiment.foreign import check_template
 from beir_eval.experiment.run_folder import find_runs
@@ -18,9 +17,9 @@ from beir_eval.report.as_json import render_json
 from beir_eval.report.build import build_report
 from beir_eval.report.texts import render_latex, render_markdown
 from mcranker.cli.failures import DONE
-from mcranker.cli.files import Reads, Writes, output
+from mcranker.cli.files import Writes, output
+from mcranker.cli.footer import footer
 from mcranker.cli.invocation import say
-from mcranker.cli.made import command_line, today
 from mcranker.cli.number_types import RealNumber
 from mcranker.cli.verb import Verb, flag, quiet_flag
 from mcranker.paths import is_file
@@ -73,20 +72,9 @@ def _report(ctx: click.Context) -> int:
     return DONE
 
 
-def _files_of(out: str) -> list[str]:
-    """Return the file that ``--out`` names, or those of the folder that are there."""
-    if Path(out).suffix.lower() in _SUFFIXES:
-        return [out]
-    files = (Path(out, f"{NAME}{suffix}") for suffix in _SUFFIXES)
-    return [str(file) for file in files if is_file(file)]
-
-
-def _files_of_run(text: str | None) -> Iterator[str]:
-    """Yield the files of a ``--run-file``, which may be one for each data set."""
-    if text is not None:
-        yield text
-        path = text.partition("=")[2] or text
-        yield from (path, *glob(escape(path).replace("{dataset}", "*")))  # noqa: PTH207
+def _files_of(out: str | None) -> list[str]:
+    """Return the file that ``--out`` names; none for a folder."""
+    return [out] if out and Path(out).suffix.lower() in _SUFFIXES else []
 
 
 def _foreign(texts: Sequence[str]) -> dict[str, str]:
@@ -141,17 +129,15 @@ def _rendered(ctx: click.Context, report: Report, form: str, figures: Mapping[st
     if form == "json":
         return render_json(report, per_query=ctx.params["per_query"])
     from beir_eval.report.html import render_html
-    from mcranker import __version__
-    from personas.report.site import Made
 
-    return render_html(report, made=Made(__version__, today(), command_line(ctx)))
+    return render_html(report, made=footer(ctx))
 
 
 command = Verb(
     "report",
     _report,
     params=[
-        click.Argument(["runs"], type=run_folders(), nargs=-1, required=True, metavar="RUNS..."),
+        click.Argument(["runs"], nargs=-1, required=True, metavar="RUNS..."),
         flag(
             "--format",
             "Without: as the file of --out ends; each of them into a folder; md to standard "
@@ -175,7 +161,6 @@ command = Verb(
             "--run-file run_files",
             "A TREC run of another program, a row of each section that has its queries. May be "
             "repeated, and packed (.gz). {dataset} in FILE is the name of each data set.",
-            type=Reads(files=_files_of_run),
             multiple=True,
             metavar="[LABEL=]FILE",
         ),

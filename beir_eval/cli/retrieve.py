@@ -13,16 +13,15 @@ from rich.table import Column
 from rich.text import Text
 
 from beir_eval.cli.flags import (
-    DATA_SET,
     FIRST_STAGE,
     bm25_flags,
     count_flag,
     measures_flag,
     no_cache_flag,
 )
+from beir_eval.data.first_stage import FirstStage, find
 from beir_eval.data.load import load
 from beir_eval.measures.metrics import evaluate, measure_names
-from beir_eval.retrieval.first_stage import FirstStage, find
 from mcranker.cli.files import Writes
 from mcranker.cli.invocation import Invocation
 from mcranker.cli.verb import Verb, flag, output_flag, present, quiet_flag
@@ -101,7 +100,7 @@ command = Verb(
     "retrieve",
     _retrieve,
     params=[
-        click.Argument(["dataset"], type=DATA_SET, metavar="DATASET"),
+        click.Argument(["dataset"], metavar="DATASET"),
         flag("--out", "Where the TREC run is written.", type=Writes(), required=True),
         flag(
             "--split",

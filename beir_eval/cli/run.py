@@ -11,7 +11,7 @@ import click
 from rich.table import Column
 from rich.text import Text
 
-from beir_eval.cli.run_plan import given_experiment, run_flags
+from beir_eval.cli.run_plan import RUN_KEYS, given_experiment, run_flags
 from beir_eval.cli.tracking import Display
 from beir_eval.experiment.run import CellResult, Experiment
 from beir_eval.experiment.run_folder import ScoreCounts
@@ -210,14 +210,15 @@ def _cost(cost: float | None) -> str:
 command = Verb(
     "run",
     _run,
+    keys=RUN_KEYS,
     params=run_flags(),
     help="""Run rankers over data sets, into run folders.
 
     SUITE is a name that 'beir-eval suites' lists, or a TOML file. What was stopped goes on when
     the same command is given again: rankings that are there are kept, and every answer is in
     the ledger. Options hold for all rankers of the suite, but not before what one sets itself.
-    -o dataset=TEXT says what the collection is, and -o topic_field=desc which field of TREC topics
-    is the query.
+    -o dataset=TEXT says what the collection is, -o topic_field=desc which field of TREC topics is
+    the query; -o k1=X, b=X, index=... and fields=... are as in 'beir-eval retrieve'.
 
     \b
       beir-eval run smoke

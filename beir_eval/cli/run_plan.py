@@ -6,16 +6,18 @@ from collections.abc import Mapping
 from dataclasses import replace
 from functools import partial
 from pathlib import Path
-from typing import Any
+from typing import Any, Literal
 
 import click
+from annotated_types import Interval
+from pydantic import AllowInfNan
 
-from beir_eval.cli.flags import FIRST_STAGE, bm25_flags, measures_flag, no_cache_flag
+from beir_eval.cli.flags import measures_flag, no_cache_flag
+from beir_eval.data.first_stage import FirstStage
 from beir_eval.experiment.run import Experiment, Plan
 from beir_eval.experiment.suite import DatasetSpec, RankerSpec, Suite, load_suite
 from beir_eval.experiment.suite_form import folder_name
 from beir_eval.measures.metrics import measure_names
-from beir_eval.retrieval.first_stage import FirstStage
 from mcranker.cli.number_types import WholeNumber
 from mcranker.cli.options import Given, given_options, option_flags
 from mcranker.cli.verb import flag, output_flag, quiet_flag
@@ -28,14 +30,18 @@ from mcranker.topics import TopicField
 from personas.io.lines import read_texts
 from personas.sanitize import plain
 
-ENGINES = ("bm25s", "pyserini")
+_BM25 = ("k1", "b", "index", "fields")
 WHAT, OUTPUT = "What is run", "Output"
 RUN_KEYS = {
     "depth": Key("depth", int | None, help="As --depth."),
     "dataset": Key("dataset", help="Description of the collection, for criteria=dataset."),
     "topic_field": Key("topic_field", TopicField | None, help="Field of TREC topics to rank for."),
+    "k1": Key("k1", float, limits=(AllowInfNan(False), Interval(ge=0))),
+    "b": Key("b", float, limits=(AllowInfNan(False), Interval(ge=0, le=1))),
+    "index": Key("index", Literal["corpus", "prebuilt"]),
+    "fields": Key("fields", Literal["flat", "multifield"]),
 }
-"""Options of this verb's data sets that may be in the file of ``--config`` or after ``-o``."""
+"""Options of this verb's data sets and first stage, in the file of ``--config`` or after ``-o``."""
 
 
 def given_experiment(ctx: click.Context) -> Experiment:
@@ -125,7 +131,7 @@ def _plan(ctx: click.Context, suite: Suite, options: Given) -> Plan:
         queries=_query_ids(ctx, given["queries"]),
         limit=given["limit"],
         depth=given["passages"] or own.get("depth"),
-        first_stage=_first_stage(given),
+        first_stage=_first_stage(given["first_stage"], own),
         measures=tuple(measure_names(given["measures"])),
         options={"ledger": "default"}
         | {name: value for name, value in options.options.items() if name in shared},
@@ -133,12 +139,14 @@ def _plan(ctx: click.Context, suite: Suite, options: Given) -> Plan:
     )
 
 
-def _first_stage(given: Mapping[str, Any]) -> FirstStage:
-    name = given["first_stage"]
-    if name not in ENGINES:
-        return FirstStage(engine="file", run=Path(name))
-    set_here = ("k1", "b", "index", "fields")
-    return FirstStage(name, **{each: given[each] for each in set_here if given[each] is not None})
+def _first_stage(name: str, own: Mapping[str, Any]) -> FirstStage:
+    settings = {each: own[each] for each in _BM25 if each in own}
+    match name:
+        case "bm25s":
+            return FirstStage("bm25s", **settings)
+        case "pyserini":
+            return FirstStage("pyserini", **settings)
+    return FirstStage("file", run=Path(name))
 
 
 def _query_ids(ctx: click.Context, given: str | None) -> tuple[str, ...]:
@@ -188,15 +196,13 @@ def run_flags() -> list[click.Parameter]:
             type=whole,
             metavar="N",
         ),
-        flag(
+        what(
             "--first-stage",
-            "The search that finds the passages: BM25 as built in, Lucene's, or a TREC run.",
+            "BM25 as built in, Lucene's, or a TREC run.",
             default="bm25s",
-            section=FIRST_STAGE,
             metavar="bm25s|pyserini|FILE",
         ),
-        *bm25_flags(),
-        *option_flags(without=("ranker", "depth")),
+        *option_flags(without=("ranker", "depth", "ensemble")),
         measures_flag(),
         what(
             "--use",

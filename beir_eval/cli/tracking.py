@@ -11,7 +11,7 @@ from beir_eval.experiment.run import Watch
 from beir_eval.report.numbers import measure_text
 from mcranker import events
 from mcranker.cli.invocation import Invocation, say
-from mcranker.cli.progress import Live, live_is_wanted, merged, used_text
+from mcranker.cli.progress import ProgressDisplay, Tracker, live_is_wanted
 from personas.format import counted, seconds
 from personas.ranking.usage import UsageTable
 from personas.sanitize import plain
@@ -25,66 +25,52 @@ if TYPE_CHECKING:
 
 
 @dataclass(slots=True)
-class CellTracker:
+class CellTracker(Tracker):
     """Counts the passages of one cell, those of queries in progress by the share of their scores.
 
     Attributes:
         name: the cell's, e.g. ``"scifact, DIRECT(0,10) (2 of 14)"``.
         sizes: passages of each query to be ranked in this cell.
-        after: the work of the cells that follow, this one's being 1.
     """
 
-    name: str
-    sizes: Mapping[str, int]
-    after: float = 0.0
-    queries_done: int = 0
     unit: str = "passages"
-    _used: UsageTable = field(default_factory=UsageTable)
-    _usage: dict[str, UsageTable] = field(default_factory=dict)
+    name: str = ""
+    sizes: Mapping[str, int] = field(default_factory=dict)
+    _queries_done: int = 0
     _finished: int = 0
     _shares: dict[str, float] = field(default_factory=dict)
+
+    def __post_init__(self) -> None:
+        self.total = sum(self.sizes.values())
+        self._update()
 
     def take(self, event: Event) -> None:
         """Count one event."""
         match event:
             case events.RankingStarted(query_id=query_id, usage=usage):
-                self._usage[query_id] = usage
+                self.current[query_id] = usage
             case events.PassageScored(query_id=query_id, done=done, total=total):
                 self._shares[query_id] = done / max(total, 1)
+                self._update()
 
     def end_query(self, query_id: str) -> None:
         """Count one query that is finished, or failed."""
-        self.queries_done += 1
+        self._queries_done += 1
         self._finished += self.sizes.get(query_id, 0)
         self._shares.pop(query_id, None)
-        self._used = merged([self._used, self._usage.pop(query_id, UsageTable())])
-
-    @property
-    def total(self) -> int:
-        """Passages to be ranked."""
-        return sum(self.sizes.values())
-
-    @property
-    def stage(self) -> str:
-        """The cell, and how many of its queries are done."""
-        queries = len(self.sizes)
-        return f"{self.name}, query {min(self.queries_done + 1, queries)} of {queries}"
-
-    @property
-    def done(self) -> int:
-        """Passages that are ranked, or would be if scores counted as passages."""
-        shares = self._shares.items()
-        return self._finished + int(sum(self.sizes.get(each, 0) * share for each, share in shares))
+        self.usage.add_all(self.current.pop(query_id, UsageTable()))
+        self._update()
 
     @property
     def reached(self) -> str:
         """Progress in words."""
-        return f"in {self.name}, after {self.queries_done} of {len(self.sizes)} queries"
+        return f"in {self.name}, after {self._queries_done} of {len(self.sizes)} queries"
 
-    @property
-    def used(self) -> str:
-        """Calls, tokens and cost of this cell so far; of queries in progress as well."""
-        return used_text([self._used, *self._usage.values()])
+    def _update(self) -> None:
+        queries, shares = len(self.sizes), self._shares.items()
+        self.stage = f"{self.name}, query {min(self._queries_done + 1, queries)} of {queries}"
+        under_way = sum(self.sizes.get(each, 0) * share for each, share in shares)
+        self.done = self._finished + int(under_way)
 
 
 class Display(Watch):
@@ -101,9 +87,9 @@ class Display(Watch):
     def __init__(self, invocation: Invocation, *, quiet: bool) -> None:
         self._invocation = invocation
         self._quiet = quiet
-        self._live: Live | None = None
+        self._live: ProgressDisplay | None = None
         self._since = time.perf_counter()
-        self.tracker = CellTracker("", {})
+        self.tracker = CellTracker()
 
     def dataset_begins(self, spec: DatasetSpec) -> None:
         self._invocation.doing(f"preparing the data set {spec.name}")
@@ -111,10 +97,11 @@ class Display(Watch):
     def cell_begins(self, cell: RunJob, place: int, count: int, scores_after: int) -> None:
         sizes = {query_id: len(cell.prepared.run[query_id]) for query_id in cell.open_queries}
         name = plain(f"{cell.prepared.manifest.dataset}, {cell.spec.label} ({place} of {count})")
-        self.tracker = CellTracker(name, sizes, after=scores_after / max(1, cell.scores_ahead))
+        after = scores_after / max(1, cell.scores_ahead)
+        self.tracker = CellTracker(name=name, sizes=sizes, after=after)
         self._invocation.reached = lambda: f"{self.tracker.reached}; run it again to go on"
         self._since = time.perf_counter()
-        self._live = Live(self.tracker, wanted=live_is_wanted(quiet=self._quiet))
+        self._live = ProgressDisplay(self.tracker, wanted=live_is_wanted(quiet=self._quiet))
         self._live.__enter__()
 
     def event(self, event: Event) -> None:

@@ -40,9 +40,7 @@ TOPIC_FILES = tuple(
     f"{name}{packed}"
     for name in (
         "queries.tsv",
-        "queries.csv",
         "topics.tsv",
-        "topics.csv",
         "topics.xml",
         "topics.sgml",
         "topics.trec",

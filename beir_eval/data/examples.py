@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
+from beir_eval.data.first_stage import retrieve
 from beir_eval.data.load import load
-from beir_eval.retrieval.first_stage import retrieve
 
 DEPTH = 12
 """Passages of a query."""

@@ -203,6 +203,6 @@ def oddities(note: ForeignNote) -> list[str]:
 
 
 def _unknown(run: Run, dataset: Dataset) -> int:
-    from beir_eval.retrieval.first_stage import absent_documents
+    from beir_eval.data.first_stage import absent_documents
 
     return len(absent_documents(run, dataset.corpus))

@@ -20,6 +20,7 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from beir_eval.data.first_stage import FirstStage
 from beir_eval.errors import SettingError
 from beir_eval.experiment.cell import RunJob, judges
 from beir_eval.experiment.prepare import RankingInput, chosen_queries, keep_data, prepare
@@ -27,7 +28,6 @@ from beir_eval.experiment.suite import DatasetSpec, RankerSpec, Suite
 from beir_eval.experiment.suite_form import dataset_folder_name, folder_name
 from beir_eval.lock import locked
 from beir_eval.ranges import check_whole
-from beir_eval.retrieval.first_stage import FirstStage
 from mcranker.logs import safe_logger
 from mcranker.runtime.bridge import interruptible
 
@@ -205,8 +205,8 @@ class Experiment:
             DatasetError: it cannot be had; see `beir_eval.load`.
             SettingError, RunError, ExtraMissing: the first stage cannot be run.
         """
+        from beir_eval.data.first_stage import find
         from beir_eval.data.load import load
-        from beir_eval.retrieval.first_stage import find
 
         plan = self.plan
         whole = load(spec.name, split=spec.split, topic_field=spec.topic_field)

@@ -1,7 +1,7 @@
 """Fusion of several runs to one.
 
-``rrf``, and ``wsum`` of scores as they are or between 0 and 1, are by `mcranker.fusion`, as
-`mcranker.fuse` has them; all else is by ranx.
+``rrf``, and ``wsum`` of scores as they are or between 0 and 1, are computed by
+`mcranker.retrieval.fusion`, as in `mcranker.fuse`; all else is by ranx.
 
 In this project a run's order is its ranking, whatever its scores; ranx sorts by score and
 leaves ties to chance. Methods that go by rank therefore get scores that fall by one from place
@@ -17,22 +17,21 @@ from __future__ import annotations
 
 import math
 import warnings
-from collections.abc import Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from importlib import import_module
-from typing import Any
+from itertools import chain
+from typing import Any, NamedTuple
 
 from beir_eval.errors import ExtraMissing, SettingError
 from beir_eval.ranges import check_number, check_whole
 from mcranker.errors import RunError
-from mcranker.fusion import min_max, reciprocal_rank, summed, weighted
+from mcranker.retrieval.fusion import min_max, reciprocal_rank, summed, weighted
 from mcranker.trec import Run
 from personas.ensembles import RRF_K
 
 
-@dataclass(frozen=True, slots=True)
-class Param:
+class Param(NamedTuple):
     """A number that a method takes; `default` is None if it has to be given."""
 
     default: float | None
@@ -57,45 +56,34 @@ class Method:
     params: Mapping[str, Param] = field(default_factory=dict)
 
 
+_TIMES = "times the runs that have it"
+_K, _SIGMA = {"k": Param(RRF_K, 0, math.inf)}, {"sigma": Param(0.01, 0, 1)}
+_PHI, _GAMMA = {"phi": Param(None, 0, 1)}, {"gamma": Param(None, 0, math.inf)}
 METHODS: Mapping[str, Method] = {
-    "rrf": Method("sum of 1 / (k + rank)", by_rank=True, params={"k": Param(RRF_K, 0, math.inf)}),
-    "isr": Method("sum of 1 / rank^2, times the runs that have it", by_rank=True),
+    "rrf": Method("sum of 1 / (k + rank)", by_rank=True, params=_K),
+    "isr": Method(f"sum of 1 / rank^2, {_TIMES}", by_rank=True),
     "log_isr": Method("sum of 1 / rank^2, times the log of the runs that have it", by_rank=True),
-    "logn_isr": Method(
-        "as log_isr, sigma added to the runs that have it",
-        by_rank=True,
-        params={"sigma": Param(0.01, 0, 1)},
-    ),
+    "logn_isr": Method("as log_isr, sigma added to the runs", by_rank=True, params=_SIGMA),
     "bordafuse": Method("sum of the candidates not before it", by_rank=True),
     "w_bordafuse": Method("the same, weighted", by_rank=True, weighted=True),
-    "rbc": Method(
-        "sum of (1 - phi) phi^(rank - 1)", by_rank=True, params={"phi": Param(None, 0, 1)}
-    ),
+    "rbc": Method("sum of (1 - phi) phi^(rank - 1)", by_rank=True, params=_PHI),
     "sum": Method("sum of its scores"),
     "max": Method("highest of its scores"),
     "min": Method("lowest of its scores"),
     "med": Method("median of its scores"),
     "anz": Method("mean of its scores, over the runs that have it"),
-    "mnz": Method("sum of its scores, times the runs that have it"),
-    "gmnz": Method(
-        "sum of its scores, times the runs that have it to the power gamma",
-        params={"gamma": Param(None, 0, math.inf)},
-    ),
+    "mnz": Method(f"sum of its scores, {_TIMES}"),
+    "gmnz": Method(f"sum of its scores, {_TIMES} to the power gamma", params=_GAMMA),
     "wsum": Method("weighted sum of its scores", weighted=True),
     "wmnz": Method("sum of its scores, times the weights of the runs that have it", weighted=True),
-    "mixed": Method(
-        "weighted sum of its scores, times the root of the runs that have it", weighted=True
-    ),
+    "mixed": Method(f"weighted sum of its scores, {_TIMES} to the power 1/2", weighted=True),
 }
 """Name, as in ranx -> the method."""
 
 NORMS = ("min-max", "max", "sum", "zmuv", "rank", "borda", "none")
 """Normalizations that make scores of different runs comparable, query by query, before fusion."""
 
-_TRAINED = ("bayesfuse", "mapfuse", "posfuse", "probfuse", "segfuse", "slidefuse")
-_BY_HASH = ("condorcet", "w_condorcet")
 _NORMS_BY_RANK = ("rank", "borda")
-_WHOLE_NUMBERS = ("k",)
 _NOTHING_FOUND = {" ": 0.0}  # no id holds white space
 _DIGITS = 12
 _ID_WIDTH = 8
@@ -127,9 +115,8 @@ def fuse(
         depth: documents to keep a query; None for all.
 
     Raises:
-        SettingError: fewer than two runs; an unknown method, norm or parameter; a method that
-            would have to be trained or that gives no repeatable order; weights or parameters
-            that miss, are too many or out of range; `depth` below 1.
+        SettingError: fewer than two runs; an unknown method, norm or parameter; weights or
+            parameters that miss, are too many or out of range; `depth` below 1.
         RunError: a run has a document twice for one query, or a score that is not finite.
         ExtraMissing: ranx is not installed, and the method is by it.
     """
@@ -137,85 +124,69 @@ def fuse(
         raise SettingError(f"{len(runs)} runs given; fusion takes two or more")
     if depth is not None:
         check_whole("depth", depth, 1)
-    chosen = _method(method)
+    if method not in METHODS:
+        raise SettingError(
+            f"method={method!r} is unknown, or needs training; give one of {', '.join(METHODS)}"
+        )
     if norm not in NORMS:
         raise SettingError(f"norm={norm!r} is unknown; give one of {', '.join(NORMS)}")
-    options: dict[str, Any] = _params(method, chosen, params or {})
-    if chosen.weighted:
-        options["weights"] = _weights(method, weights, len(runs))
-    elif weights is not None:
-        takers = ", ".join(name for name, each in METHODS.items() if each.weighted)
-        raise SettingError(f"method {method!r} takes no weights; those that do: {takers}")
+    chosen = METHODS[method]
+    options = _options(method, params or {}, weights, len(runs))
     by_rank = chosen.by_rank or norm in _NORMS_BY_RANK
     tables = [_table(run, number, by_rank=by_rank) for number, run in enumerate(runs, start=1)]
-    orders = _orders(tables)
-    found = [query_id for query_id, order in orders.items() if order]
-    # Of a query without documents ranx's zmuv takes the mean, and loses the query's results.
-    nothing = _NOTHING_FOUND if norm == "zmuv" and not chosen.by_rank else {}
+    orders: dict[
+        str, dict[str, None]
+    ] = {}  # query id -> its documents, those of the first run first
+    for table in tables:
+        for query_id, scores in table.items():
+            orders.setdefault(query_id, {}).update(dict.fromkeys(scores))
     plain = None if chosen.by_rank or norm == "none" else norm
-    if not needs_ranx(method, norm):
-        fused = _by_us(tables, orders, method, plain, options)
-        return {
-            query_id: _ranked(order, fused[query_id])[:depth] for query_id, order in orders.items()
-        }
-    fused = (
-        _by_ranx(
-            [{query_id: table.get(query_id) or nothing for query_id in found} for table in tables],
-            method,
-            plain,
-            options,
-        )
-        if found
-        else {}
-    )
-    return {
-        query_id: _ranked(order, fused[query_id])[:depth] if order else []
-        for query_id, order in orders.items()
-    }
+    by = _by_ranx if needs_ranx(method, norm) else _by_us
+    found = {query_id: order for query_id, order in orders.items() if order}
+    fused = by(tables, found, method, plain, options) if found else {}
+    run: dict[str, list[tuple[str, float]]] = {}
+    for query_id, order in orders.items():
+        rounded = [(each, round(float(fused[query_id][each]), _DIGITS)) for each in order]
+        run[query_id] = sorted(rounded, key=lambda each: -each[1])[:depth]
+    return run
 
 
 def needs_ranx(method: str, norm: str) -> bool:
-    """True if ranx does the fusion; else `mcranker.fusion` does."""
+    """True if ranx does the fusion; else `mcranker.retrieval.fusion` does."""
     return method != "rrf" and (method != "wsum" or norm not in ("none", "min-max"))
 
 
-def _method(name: str) -> Method:
-    if name in METHODS:
-        return METHODS[name]
-    if name in _TRAINED:
-        why = "is learned from judgements, which a fusion of test runs has not"
-    elif name in _BY_HASH:
-        why = "settles even votes by hash codes in ranx, so that its order is not repeatable"
-    else:
-        why = "is unknown"
-    raise SettingError(f"method={name!r} {why}; give one of {', '.join(METHODS)}")
-
-
-def _params(name: str, method: Method, given: Mapping[str, float]) -> dict[str, Any]:
+def _options(
+    name: str, given: Mapping[str, float], weights: Sequence[float] | None, runs: int
+) -> dict[str, Any]:
+    """The numbers that a method takes, checked."""
+    method = METHODS[name]
     for key in given:
         if key not in method.params:
             takes = ", ".join(method.params) or "none"
             raise SettingError(f"method {name!r} takes no parameter {key!r}; it takes {takes}")
-    numbers: dict[str, Any] = {}
+    options: dict[str, Any] = {}
     for key, param in method.params.items():
         number = given.get(key, param.default)
         if number is None:
             raise SettingError(f"method {name!r} needs the parameter {key!r}; give it a number")
         check_number(key, number, param.low, param.high)
-        if key in _WHOLE_NUMBERS and number != int(number):
+        if key == "k" and number != int(number):
             raise SettingError(f"{key}={number!r} is out of range; give a whole number")
-        numbers[key] = int(number) if key in _WHOLE_NUMBERS else float(number)
-    return numbers
-
-
-def _weights(name: str, weights: Sequence[float] | None, runs: int) -> list[float]:
-    if weights is None:
-        raise SettingError(f"method {name!r} needs weights, one for each of the {runs} runs")
-    if len(weights) != runs:
-        raise SettingError(f"{len(weights)} weights for {runs} runs; give one for each")
-    for weight in weights:
-        check_number("weight", weight, 0)
-    return [float(weight) for weight in weights]
+        options[key] = int(number) if key == "k" else float(number)
+    if not method.weighted and weights is not None:
+        takers = ", ".join(each for each, taker in METHODS.items() if taker.weighted)
+        raise SettingError(f"method {name!r} takes no weights; those that do: {takers}")
+    if method.weighted:
+        if weights is None or len(weights) != runs:
+            raise SettingError(
+                f"method {name!r} needs weights, one for each of the {runs} runs; "
+                f"{0 if weights is None else len(weights)} weights given"
+            )
+        for weight in weights:
+            check_number("weight", weight, 0)
+        options["weights"] = [float(weight) for weight in weights]
+    return options
 
 
 def _table(run: Run, number: int, *, by_rank: bool) -> dict[str, dict[str, float]]:
@@ -234,23 +205,9 @@ def _table(run: Run, number: int, *, by_rank: bool) -> dict[str, dict[str, float
     return table
 
 
-def _orders(tables: Sequence[Mapping[str, Mapping[str, float]]]) -> dict[str, list[str]]:
-    """Query id -> its documents, those of the first run first."""
-    orders: dict[str, dict[str, None]] = {}
-    for table in tables:
-        for query_id, scores in table.items():
-            orders.setdefault(query_id, {}).update(dict.fromkeys(scores))
-    return {query_id: list(order) for query_id, order in orders.items()}
-
-
-def _ranked(order: Sequence[str], scores: Mapping[str, float]) -> list[tuple[str, float]]:
-    rounded = [(doc_id, round(float(scores[doc_id]), _DIGITS)) for doc_id in order]
-    return sorted(rounded, key=lambda each: -each[1])
-
-
 def _by_us(
     tables: Sequence[Mapping[str, Mapping[str, float]]],
-    orders: Mapping[str, Sequence[str]],
+    orders: Mapping[str, Iterable[str]],
     method: str,
     norm: str | None,
     options: Mapping[str, Any],
@@ -271,37 +228,34 @@ def _by_us(
 
 def _by_ranx(
     tables: Sequence[Mapping[str, Mapping[str, float]]],
+    orders: Mapping[str, Iterable[str]],
     method: str,
     norm: str | None,
     options: Mapping[str, Any],
 ) -> dict[str, dict[str, float]]:
     # ranx is compiled again for every length of the longest id: numbers have always the same.
-    documents = {doc_id: None for table in tables for scores in table.values() for doc_id in scores}
+    documents = dict.fromkeys(chain.from_iterable(orders.values()))
     number_of = {doc_id: f"{place:0{_ID_WIDTH}}" for place, doc_id in enumerate(documents)}
     id_of = {number: doc_id for doc_id, number in number_of.items()}
+    # Of a query without documents ranx's zmuv takes the mean, and loses the query's results.
+    nothing = _NOTHING_FOUND if norm == "zmuv" else {}
     numbered = [
         {
-            query_id: {number_of[doc_id]: score for doc_id, score in scores.items()}
-            for query_id, scores in table.items()
+            query_id: {number_of[each]: score for each, score in table.get(query_id, {}).items()}
+            or nothing
+            for query_id in orders
         }
         for table in tables
     ]
-    with _quiet():
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")  # those of Python and numba about ranx's own code
         try:
             ranx = import_module("ranx")
         except ImportError as missing:
             raise ExtraMissing("ranx", "fusion", extra="ranx") from missing
         runs = [ranx.Run(table) for table in numbered]
         fused = ranx.fuse(runs, norm=norm, method=method, params=dict(options))
-        return {
-            query_id: {id_of[number]: score for number, score in scores.items()}
-            for query_id, scores in fused.run.items()
-        }
-
-
-@contextmanager
-def _quiet() -> Iterator[None]:
-    """Without the warnings of Python and numba about ranx's own code."""
-    with warnings.catch_warnings():
-        warnings.simplefilter("ignore")
-        yield
+    return {
+        query_id: {id_of[each]: score for each, score in scores.items() if each in id_of}
+        for query_id, scores in fused.run.items()
+    }

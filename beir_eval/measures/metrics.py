@@ -7,7 +7,7 @@ import subprocess
 import warnings
 from contextlib import contextmanager
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from beir_eval.errors import ExtraMissing, MeasureError
 from mcranker.errors import RunError
@@ -80,11 +80,7 @@ def evaluate(
 
 
 class Evaluator:
-    """Measures many runs by the same judgements; as `evaluate`, which see for the arguments.
-
-    Raises:
-        MeasureError, ExtraMissing: as `evaluate`.
-    """
+    """Measures many runs by the same judgements; arguments and errors are those of `evaluate`."""
 
     def __init__(self, qrels: Mapping[str, Mapping[str, int]], measures: Sequence[str]) -> None:
         self._measures = _parse(measures)
@@ -126,11 +122,7 @@ class Evaluator:
         return float(aggregate.result())
 
     def per_query(self, run: Run) -> dict[str, dict[str, float]]:
-        """Measure -> query id -> value, for every judged query.
-
-        Raises:
-            MeasureError, RunError: as `evaluate`.
-        """
+        """Measure -> query id -> value, for every judged query."""
         ranked = {
             number: _scores_by_rank(query_id, run[query_id])
             for query_id, number in self._number_of.items()
@@ -141,40 +133,31 @@ class Evaluator:
                 (metric.measure, metric.query_id): float(metric.value)
                 for metric in self._evaluator.iter_calc(ranked)
             }
+        for measure in self._measures.values():
+            for number in self._grades.keys() - ranked.keys() if measure.NAME == "NumRel" else ():
+                # What there was to find counts without a list too, as with trec_eval -c.
+                relevant = sum(grade > 0 for grade in self._grades[number].values())
+                values[measure, number] = float(relevant)
         return {
             name: {
-                query_id: self._of_nothing(measure, number)
-                if number not in ranked
-                else values.get((measure, number), float(measure.DEFAULT))
+                query_id: values.get((measure, number), float(measure.DEFAULT))
                 for query_id, number in self._number_of.items()
             }
             for name, measure in self._measures.items()
         }
 
-    def _of_nothing(self, measure: Any, number: str) -> float:
-        """Return a measure's value for an empty list."""
-        if measure.NAME == "NumRel":  # what there was to find, as trec_eval -c counts it
-            return float(sum(grade > 0 for grade in self._grades[number].values()))
-        return float(measure.DEFAULT)
-
     @contextmanager
     def _foreign_errors(self) -> Iterator[None]:
+        foreign = (ValueError, TypeError, AssertionError, RuntimeError, subprocess.SubprocessError)
         try:
             yield
-        except (
-            ValueError,
-            TypeError,
-            AssertionError,
-            RuntimeError,
-            subprocess.SubprocessError,
-        ) as failure:
+        except foreign as failure:
             raise MeasureError(
                 f"cannot compute {_short(', '.join(self._measures))}: {_short(str(failure))}"
             ) from failure
 
 
-@dataclass(frozen=True, slots=True)
-class Companions:
+class Companions(NamedTuple):
     """Measures that show how far a measure's judgements reach.
 
     Attributes:
@@ -207,7 +190,6 @@ class Companions:
 
     @property
     def names(self) -> tuple[str, ...]:
-        """Those that there are."""
         return (self.judged, *([self.condensed] if self.condensed else []))
 
 

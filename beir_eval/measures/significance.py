@@ -112,7 +112,7 @@ def compare_runs(
             a data set do not have the same queries, or a value is not a finite number.
         ExtraMissing: scipy is not installed.
     """
-    _check_choice("correction", correction, CORRECTIONS)
+    _check_correction(correction)
     check_number("margin", margin, 0, 1, example=MARGIN)
     if not margin:
         raise SettingError(f"margin={margin!r} is out of range; give a number above 0, e.g. 0.01")
@@ -197,29 +197,21 @@ def adjust(p_values: Sequence[float], method: str = "holm") -> list[float]:
     Raises:
         SettingError: `method` is unknown, or a p-value is not within 0 to 1.
     """
-    _check_choice("correction", method, CORRECTIONS)
+    _check_correction(method)
     for p_value in p_values:
         if not 0 <= p_value <= 1:
             raise SettingError(f"p-value {p_value!r} is out of range; it lies within 0 to 1")
-    count = len(p_values)
-    if method == "none":
-        return [float(p_value) for p_value in p_values]
+    import numpy as np
+
+    given, count = np.array(p_values, dtype=np.float64), len(p_values)
+    order, ranks = np.argsort(given, kind="stable"), np.arange(1, count + 1)
     if method == "bonferroni":
-        return [min(1.0, p_value * count) for p_value in p_values]
-    places = sorted(range(count), key=lambda place: p_values[place])
-    adjusted = [1.0] * count
-    if method == "holm":
-        bound = 0.0
-        for before, place in enumerate(places):
-            bound = max(bound, min(1.0, p_values[place] * (count - before)))
-            adjusted[place] = bound
-    else:
-        bound = 1.0
-        for rank in range(count, 0, -1):
-            place = places[rank - 1]
-            bound = min(bound, p_values[place] * count / rank)
-            adjusted[place] = bound
-    return adjusted
+        given = given * count
+    elif method == "holm":
+        given[order] = np.maximum.accumulate(given[order] * (count + 1 - ranks))
+    elif method == "bh":
+        given[order] = np.minimum.accumulate((given[order] * count / ranks)[::-1])[::-1]
+    return [float(each) for each in np.minimum(given, 1.0)]
 
 
 def confidence_intervals(
@@ -235,8 +227,8 @@ def confidence_intervals(
     difference, give the differences as a run of their own. Where all values are equal the ends
     are too. One query says nothing of others: its interval goes from `low` to `high`.
 
-    Intervals from resampled queries (bootstrap) are too narrow for few queries: see
-    docs/evaluation.md for the coverage of both.
+    Intervals from resampled queries (bootstrap) are too narrow for few queries, see
+    docs/evaluation.md.
 
     Args:
         values: run -> query id -> value; all runs have the same queries, one or more.
@@ -250,10 +242,8 @@ def confidence_intervals(
         ExtraMissing: scipy is not installed.
     """
     check_number("level", level, 0, 1, example=0.95)
-    if not 0 < level < 1:
-        raise SettingError(
-            f"level={level!r} is out of range; give a number above 0 and below 1, e.g. 0.95"
-        )
+    if level in (0, 1):
+        raise SettingError(f"level={level!r} is out of range; give a number within 0 and 1")
     if not values:
         return {}
     query_ids = sorted(next(iter(values.values())))
@@ -273,20 +263,12 @@ def confidence_intervals(
 
 
 def quantile(probability: float, degrees: int) -> float:
-    """The value that Student's t stays below with that probability.
-
-    Raises:
-        ExtraMissing: scipy is not installed.
-    """
+    """The value that Student's t stays below with that probability."""
     return float(_scipy().stdtrit(degrees, probability))
 
 
 def chance_above(t_value: float, degrees: int) -> float:
-    """The probability that Student's t is above a value.
-
-    Raises:
-        ExtraMissing: scipy is not installed.
-    """
+    """The probability that Student's t is above a value."""
     return float(_scipy().stdtr(degrees, -t_value))
 
 
@@ -355,6 +337,8 @@ def _scipy() -> Any:
     return special
 
 
-def _check_choice(what: str, value: str, known: Sequence[str]) -> None:
-    if value not in known:
-        raise SettingError(f"{what}={value!r} is unknown; give one of {', '.join(known)}")
+def _check_correction(correction: str) -> None:
+    if correction not in CORRECTIONS:
+        raise SettingError(
+            f"correction={correction!r} is unknown; give one of {', '.join(CORRECTIONS)}"
+        )

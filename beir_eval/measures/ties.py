@@ -23,7 +23,7 @@ import hashlib
 import math
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, TypeAlias
+from typing import TYPE_CHECKING, NamedTuple, TypeAlias
 
 from beir_eval.experiment.run_folder import Metrics, TieBounds
 from beir_eval.measures.metrics import Companions, Evaluator, evaluate
@@ -76,8 +76,7 @@ class Tied:
 
         Args:
             ranking: texts may be left out.
-            texts: document id -> title and text; equal passages were judged as one. Without,
-                all are taken to be different.
+            texts: document id -> title and text; equal passages were judged as one.
         """
         rows = ranking.order.tolist()
         rule = Rule.of(ranking.config)
@@ -128,8 +127,7 @@ class Tied:
         return levels
 
 
-@dataclass(frozen=True, slots=True)
-class TieFigures:
+class TieFigures(NamedTuple):
     """Effect of ties on a run.
 
     Attributes:
@@ -149,14 +147,8 @@ def measured(
 ) -> Metrics:
     """The measures of a run and the companions of the first, with their ties.
 
-    Args:
-        run: query id -> (document id, score), best first.
-        tied: query id -> what was ranked.
-        qrels: query id -> document id -> grade.
-        measures: names as ir-measures writes them.
-
     Raises:
-        MeasureError, RunError, ExtraMissing: as `beir_eval.measures.metrics.evaluate` says.
+        MeasureError, RunError, ExtraMissing: as `beir_eval.evaluate`.
     """
     names = tuple(dict.fromkeys((*measures, *Companions.of(measures[0]).names)))
     evaluation = evaluate(run, qrels, names)
@@ -187,7 +179,7 @@ def tie_bounds(
         measures: names as ir-measures writes them.
 
     Raises:
-        MeasureError, RunError, ExtraMissing: as `beir_eval.measures.metrics.evaluate` says.
+        MeasureError, RunError, ExtraMissing: as `beir_eval.evaluate`.
     """
     tied = {query_id: Tied.of_scores(scored) for query_id, scored in rankings.items()}
     return dict(tie_figures(tied, qrels, measures).bounds)
@@ -198,16 +190,7 @@ def tie_figures(
     qrels: Mapping[str, Mapping[str, int]],
     measures: Sequence[str] = ("nDCG@10",),
 ) -> TieFigures:
-    """Means of `measures` over all judged queries, and by lot query by query.
-
-    Args:
-        rankings: query id -> what was ranked.
-        qrels: query id -> document id -> grade; documents without a grade count as 0.
-        measures: names as ir-measures writes them.
-
-    Raises:
-        MeasureError, RunError, ExtraMissing: as `beir_eval.measures.metrics.evaluate` says.
-    """
+    """Means of `measures` over all judged queries, and by lot query by query; see `tie_bounds`."""
     evaluator = Evaluator(qrels, measures)
     values = evaluator.per_query(
         {
@@ -255,8 +238,10 @@ def _extremes_and_lots(
         return worst, best, lot
     orders: dict[str, list[list[int]]] = {}
     for query_id, tied in rankings.items():
-        grades = [qrels[query_id].get(doc_id, 0) for doc_id in tied.doc_ids]
-        ends = np.stack([_by_grade(grades, best=False), _by_grade(grades, best=True)])
+        grades = np.array([qrels[query_id].get(doc_id, 0) for doc_id in tied.doc_ids])
+        ends = np.empty((2, len(grades)))  # keys in the order of the grades, rising and falling
+        for row, signed in zip(ends, (grades, -grades), strict=True):
+            row[np.argsort(signed, kind="stable")] = np.arange(len(grades)) / len(grades)
         ranked = tied.orders(np.concatenate([ends, _lots(query_id, tied.doc_ids)]))
         rows, depth = ranked[:, : tied.returned].tolist(), evaluator.depth
         orders[query_id] = [row[:depth] for row in rows]
@@ -281,16 +266,6 @@ def _extremes_and_lots(
             worst[name][query_id], best[name][query_id] = min(ends_of), max(ends_of)
             lot[name][query_id] = math.fsum(drawn[2:]) / DRAWS
     return worst, best, lot
-
-
-def _by_grade(grades: Sequence[int], *, best: bool) -> Numbers:
-    """Keys that put the passages in the order of their grades."""
-    import numpy as np
-
-    order = np.argsort(-np.array(grades) if best else np.array(grades), kind="stable")
-    keys = np.empty(len(grades))
-    keys[order] = np.arange(len(grades)) / len(grades)
-    return keys
 
 
 def _lots(query_id: str, doc_ids: Sequence[str]) -> Numbers:
@@ -371,5 +346,5 @@ class _AgainFused:
         came[places] = np.arange(len(places))
         for known, levels, given in self._lists:
             final[known[np.lexsort((came[known], levels))]] += given
-        # As `mcranker.fusion.summed` rounds, so that equal sums tie.
+        # As `mcranker.retrieval.fusion.summed` rounds, so that equal sums tie.
         return np.round(final[places], 12)

@@ -8,7 +8,7 @@ Results go to standard output, everything else to standard error. Exit codes:
     3    done, but some scores are missing
     129  stopped by SIGHUP: its terminal is gone
     130  interrupted (Ctrl-C)
-    141  the reader of the output has closed it (``| head``), or it was closed before (``>&-``)
+    141  the reader of the output has closed it (``| head``)
     143  stopped by SIGTERM
 """
 

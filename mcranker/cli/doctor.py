@@ -12,6 +12,7 @@ from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Literal
 
+import anyio
 import click
 
 from mcranker import __version__
@@ -26,11 +27,12 @@ from mcranker.errors import LedgerError, MCRankerError, ReplyError
 from mcranker.llm.chat import ChatModel, ChatReply, ChatRequest, Message, Question, State, Tag
 from mcranker.llm.connect import DEFAULT_LOCAL, better_judges, choose_default, connect
 from mcranker.llm.ledger.ledger import default_ledger_path
-from mcranker.llm.ledger.upkeep import file_bytes, stats
+from mcranker.llm.ledger.sqlite_file import file_bytes
+from mcranker.llm.ledger.sqlite_store import SQLiteStore
 from mcranker.llm.local.catalogue import find
 from mcranker.llm.local.model_files import cache_folder
-from mcranker.llm.local.vectors import default_vectors_path, vectors_in
 from mcranker.llm.provider import PROVIDERS
+from mcranker.retrieval.vectors import default_vectors_path, vectors_in
 from personas.format import counted, file_size, seconds
 from personas.sanitize import plain
 
@@ -44,7 +46,6 @@ _SETTINGS = (
     "MCRANKER_BASE_URL",
     "MCRANKER_CACHE",
     "MCRANKER_LEDGER",
-    "MCRANKER_BACKOFF",
     "MCRANKER_VECTORS",
     "HF_HUB_OFFLINE",
     "HTTP_PROXY",
@@ -161,7 +162,7 @@ def _kept(what: str, unit: str, path: Path | None, count: Callable[[Path], int])
 
 
 def _answers_in(path: Path) -> int:
-    return sum(share.answers for share in stats(path))
+    return sum(share.answers for share in anyio.run(SQLiteStore(path).stats))
 
 
 def _model(ctx: click.Context) -> Iterator[Finding]:

@@ -9,7 +9,6 @@ from __future__ import annotations
 import errno
 import os
 import sys
-import unicodedata
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -17,108 +16,65 @@ from typing import Any
 
 import click
 
-from mcranker.paths import is_file, is_folder
-from personas.io.atomic import check_place, descriptor, replacing
+from mcranker.paths import is_file
+from personas.io.atomic import check_place, replacing
 from personas.sanitize import shown
 
 Write = Callable[[str], None]
 """Takes the next piece of text."""
 
-_STANDARD_OUTPUT = "standard output"
-_BESIDE_A_DATABASE = ("", "-wal", "-shm", "-journal", "-claims")
-
 
 class Reads(click.ParamType[Any]):
-    """One or several texts that may name files or folders that the command reads.
+    """One or several texts that may name files that the command reads.
 
     Args:
-        inside: patterns, as `Path.glob` takes them, of the files that are read in a folder.
         files: gives the files of one text, or of None if nothing was given; itself by default.
     """
 
     name = "file"
 
-    def __init__(
-        self, *inside: str, files: Callable[[str | None], Iterable[str | Path]] | None = None
-    ) -> None:
-        self._inside = inside
-        self._files = files or _itself
-
-    def paths(self, value: Any) -> Iterator[str | Path]:
-        """The files and folders that a value names, and the files that are read in folders."""
-        for text in value if isinstance(value, tuple) else (value,):
-            for path in self._files(text):
-                yield path
-                for pattern in self._inside if is_folder(path) else ():
-                    yield from Path(path).glob(pattern)
+    def __init__(self, files: Callable[[str | None], Iterable[str]] | None = None) -> None:
+        self.files = files or (lambda text: () if text is None else (text,))
 
 
-class Writes(click.ParamType[Any]):
-    """A file that the command writes.
-
-    Args:
-        files: gives the files of the text; itself by default.
-    """
-
-    name = "file"
-
-    def __init__(self, files: Callable[[str], Iterable[str]] | None = None) -> None:
-        self.files = files or _itself
+class Writes(Reads):
+    """A text that names a file, or files, that the command writes."""
 
 
 def ledger_files(named: str | None) -> Iterator[str]:
     """The files of the ledger that ``--ledger`` names, even if they are still to come."""
     from mcranker.llm.ledger.ledger import default_ledger_path
 
-    if named is None or named == "default":
-        path = default_ledger_path()
-    else:
+    path = default_ledger_path()
+    if named is not None and named != "default":
         path = None if named.lower() == "none" else Path(named).expanduser()
     if path is not None:
-        yield from database_files(path)
-        yield f"{path}.batches"
-
-
-def database_files(path: Path) -> Iterator[str]:
-    """The file of a database and those that are beside it while it is in use."""
-    return (f"{os.path.realpath(path)}{suffix}" for suffix in _BESIDE_A_DATABASE)
+        for suffix in ("", "-wal", "-shm", "-journal"):
+            yield f"{os.path.realpath(path)}{suffix}"
 
 
 def check_outputs(ctx: click.Context) -> None:
     """Refuse outputs that cannot be written, or are an input or another output as well.
 
-    A file is known whatever it is called: through links, in another case, by `/dev/fd/3`. The
-    standard streams count where they are files.
+    A file is known whatever it is called: by another path, through links, in another case.
 
     Raises:
         click.UsageError: an output would replace an input, or two outputs are the same file.
         OSError: one is a folder, its folder is missing, or nothing can be written there.
     """
-    outputs = {_identity(1): _STANDARD_OUTPUT} if _is_file(1) else {}
-    for param, value in _given(ctx, Writes):
-        for name in param.type.files(value) if value is not None else ():
-            _check_place(name)
-            if os.path.exists(name) and not _is_file(name):  # noqa: PTH110
-                continue
-            label, identity = f"{_label(param)} {name!r}", _identity(name)
-            other = outputs.setdefault(identity, label)
-            is_stream = other == _STANDARD_OUTPUT and descriptor(name) is not None
-            if other is not label and not is_stream:
-                raise click.UsageError(f"{other} and {label} are one file; name two", ctx)
-    if not outputs:
-        return
-    inputs: list[tuple[str, str | Path | int]] = [
-        (_label(param), path)
-        for param, value in _given(ctx, Reads)
-        for path in param.type.paths(value)
-    ]
-    if _is_file(0):
-        inputs.append(("standard input", 0))
-    for label, path in inputs:
-        if output_label := outputs.get(_identity(path)):
-            which = label if isinstance(path, int) else f"{label} {os.fspath(path)!r}"
+    outputs: dict[object, str] = {}
+    for label, name in _named(ctx, writes=True):
+        _check_place(name)
+        if os.path.exists(name) and not is_file(name):  # noqa: PTH110
+            continue  # a pipe or a terminal
+        said = f"{label} {name!r}"
+        other = outputs.setdefault(_identity(name), said)
+        if other != said:
+            raise click.UsageError(f"{other} and {said} are one file; name two", ctx)
+    for label, name in _named(ctx, writes=False) if outputs else ():
+        if replaced := outputs.get(_identity(name)):
             raise click.UsageError(
-                f"{output_label} would replace an input ({which}); name another file", ctx
+                f"{replaced} would replace an input ({label} {name!r}); name another file", ctx
             )
 
 
@@ -170,34 +126,29 @@ def _print(text: str) -> None:
     click.echo(safe.encode(errors="surrogateescape"), nl=False)
 
 
-def _given(ctx: click.Context, kind: type[click.ParamType[Any]]) -> Iterator[tuple[Any, Any]]:
+def _named(ctx: click.Context, *, writes: bool) -> Iterator[tuple[str, str]]:
+    """Yield the outputs, or the inputs, of a command, each with the option that names it."""
     for param in ctx.command.params:
-        if isinstance(param.type, kind):
-            yield param, ctx.params.get(param.name or "")
+        if not isinstance(param.type, Reads) or isinstance(param.type, Writes) != writes:
+            continue
+        label = param.opts[0] if isinstance(param, click.Option) else (param.name or "").upper()
+        value = ctx.params.get(param.name or "")
+        if value is None and writes:
+            continue
+        for text in value if isinstance(value, tuple) else (value,):
+            for name in param.type.files(text):
+                yield label, name
 
 
-def _label(param: click.Parameter) -> str:
-    return param.opts[0] if isinstance(param, click.Option) else (param.name or "").upper()
-
-
-def _itself(text: str | None) -> Iterable[str]:
-    return () if text is None else (text,)
-
-
-def _is_file(path: str | int) -> bool:
-    return os.path.isfile(path)  # noqa: PTH113 - also of a stream
-
-
-def _identity(path: str | Path | int) -> tuple[object, ...]:
+def _identity(path: str) -> object:
     """Return one value for all names of a file; of a missing one, by its folder and name."""
     try:
-        found = os.stat(path)  # noqa: PTH116 - also of a stream
+        found = os.stat(path)  # noqa: PTH116
     except ValueError:
-        return (path,)  # no file can be called that
+        return path  # no file can be called that
     except OSError:
-        folder, name = os.path.split(os.path.realpath(str(path)))
-        return (*_identity(folder), unicodedata.normalize("NFC", name).casefold())
-    return (found.st_dev, found.st_ino)
+        return os.path.realpath(path).casefold()
+    return found.st_dev, found.st_ino
 
 
 def _check_place(name: str) -> None:

@@ -135,14 +135,14 @@ class Verbs(click.Group):
 
     def main(self, args: Sequence[str] | None = None, *rest: Any, **extra: Any) -> NoReturn:
         """Run the command and end the process; see `mcranker.cli` for the exit codes."""
-        mend_streams()
+        _mend_streams()
         given = list(sys.argv[1:] if args is None else args)
         speak_as(self.program)
         invocation = Invocation()
         extra |= {"standalone_mode": False, "obj": invocation}
         with invocation.interrupts:
             code = self._code(given, invocation, *rest, **extra)
-            leave_unwritten()
+            _leave_unwritten()
         sys.exit(code)
 
     def run(self) -> NoReturn:
@@ -244,34 +244,15 @@ def _report(error: Exception, *, debug: bool, as_json: bool) -> int:
     return found.exit_code
 
 
-def mend_streams() -> None:
-    """Open the standard streams that are closed (``>&-``), before a file gets their number.
-
-    What is written to standard output then meets a closed pipe, as if its reader had gone;
-    messages for standard error go nowhere.
-    """
-    if os.name != "posix":
-        return
-    if sys.stdin is None and _is_free(0):
-        os.open(os.devnull, os.O_RDONLY)
-    if sys.stdout is None:
-        reader, writer = os.pipe()
-        if _is_free(1) or reader == 1:
-            os.dup2(writer, 1)
-            os.close(writer)
-            writer = 1
-        if reader != 1:
-            os.close(reader)
-        sys.stdout = os.fdopen(
-            writer, "w", encoding="utf-8", errors="backslashreplace", closefd=False
-        )
-    if sys.stderr is None:
-        sys.stderr = os.fdopen(
-            os.open(os.devnull, os.O_WRONLY), "w", encoding="utf-8", closefd=False
-        )
+def _mend_streams() -> None:
+    """Open the standard streams that are closed (``>&-``), before a file gets their number."""
+    for name in ("stdin", "stdout", "stderr"):
+        if getattr(sys, name) is None:
+            number = os.open(os.devnull, os.O_RDWR)
+            setattr(sys, name, open(number, "r+", encoding="utf-8", closefd=False))  # noqa: SIM115
 
 
-def leave_unwritten() -> None:
+def _leave_unwritten() -> None:
     """Discard unwritten output, or the interpreter complains of it at its end."""
     for stream in (sys.stdout, sys.stderr):
         try:
@@ -279,11 +260,3 @@ def leave_unwritten() -> None:
         except (OSError, ValueError):
             with contextlib.suppress(OSError, ValueError):
                 os.dup2(os.open(os.devnull, os.O_WRONLY), stream.fileno())
-
-
-def _is_free(number: int) -> bool:
-    try:
-        os.fstat(number)
-    except OSError:
-        return True
-    return False

@@ -1,12 +1,14 @@
-"""``mcranker ledger``: what the file of kept answers holds, and its upkeep."""
+"""``mcranker ledger``: the contents of the file of kept answers, and its upkeep."""
 
 from __future__ import annotations
 
 import json
 import math
+from functools import partial
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
+import anyio
 import click
 
 from mcranker.cli.failures import DONE, ERROR, Failure, print_json
@@ -15,7 +17,11 @@ from mcranker.cli.files import output as opened_output
 from mcranker.cli.invocation import say
 from mcranker.cli.number_types import RealNumber
 from mcranker.cli.verb import Verb, flag, output_flag, present
+from mcranker.errors import LedgerError
 from personas.format import counted, dollars, file_size
+
+if TYPE_CHECKING:
+    from mcranker.llm.ledger.sqlite_store import SQLiteStore
 
 STAGES = ("recruit", "criteria", "score", "assess", "explain", "probe")
 _SHOWN_PROBLEMS = 10
@@ -26,12 +32,12 @@ def _stats(ctx: click.Context) -> int:
     from rich.table import Column
     from rich.text import Text
 
-    from mcranker.llm.ledger.upkeep import file_bytes, stats
+    from mcranker.llm.ledger.sqlite_file import file_bytes
     from personas.console import numbers, table
     from personas.sanitize import plain
 
-    path = _path(ctx)
-    shares = stats(path)
+    store = _store(ctx)
+    shares = anyio.run(store.stats)
     costs = [share.cost for share in shares if share.cost is not None]
     oldest = min((share.oldest for share in shares), default=None)
     newest = max((share.newest for share in shares), default=None)
@@ -50,8 +56,8 @@ def _stats(ctx: click.Context) -> int:
         for share in shares
     ]
     record: dict[str, Any] = {
-        "path": str(path),
-        "bytes": file_bytes(path),
+        "path": str(store.path),
+        "bytes": file_bytes(store.path),
         "answers": sum(share.answers for share in shares),
         "unusable": sum(share.unusable for share in shares),
         "cost": math.fsum(costs) if len(costs) == len(shares) else None,
@@ -86,37 +92,43 @@ def _stats(ctx: click.Context) -> int:
 
 
 def _export(ctx: click.Context) -> int:
-    from mcranker.llm.ledger.upkeep import Export
+    return anyio.run(_exported, _store(ctx), ctx.params["out"])
 
-    out = ctx.params["out"]
-    path = _path(ctx)
-    export = Export(path)
-    answers = iter(export)
-    first = next(answers, None)  # an error comes before anything is written
+
+async def _exported(store: SQLiteStore, out: str | None) -> int:
+    answers = store.iterate()
+    answer = await anext(answers, None)  # an error comes before anything is written
+    saved = lost = 0
+    rest = ""
     with opened_output(out) as write:
-        if first is not None:
-            write(json.dumps(first) + "\n")
-        for answer in answers:
-            write(json.dumps(answer) + "\n")
-    if not (export.lost or export.perhaps_more):
+        while answer is not None:
+            if answer.reply is None:
+                lost += 1
+            else:
+                saved += 1
+                write(json.dumps(answer.to_dict()) + "\n")
+            try:
+                answer = await anext(answers, None)
+            except LedgerError as error:  # those before the damage are saved
+                answer, rest = None, f", and the rest cannot be read: {error}"
+    if not lost and not rest:
         return DONE
-    least = "at least " if export.perhaps_more else ""
     say(
-        f"error: the ledger {str(path)!r} is damaged: {counted(export.saved, 'answer')} saved, "
-        f"{least}{export.lost:,} lost"
+        f"error: the ledger {str(store.path)!r} is damaged: {counted(saved, 'answer')} saved, "
+        f"{lost:,} lost{rest}"
     )
     return ERROR
 
 
 def _prune(ctx: click.Context) -> int:
-    from mcranker.llm.ledger.upkeep import Selection, prune
+    from mcranker.llm.ledger.store import Selection
 
     dry_run = ctx.params["dry_run"]
     which = {name: ctx.params[name] for name in ("older_than", "model", "stage", "unusable")}
     chosen = any(value not in (None, False) for value in which.values())
     if chosen == ctx.params["everything"]:
         raise click.UsageError("say which answers to remove, or --all for all of them", ctx)
-    removed = prune(_path(ctx), Selection(**which), dry_run=dry_run)
+    removed = anyio.run(partial(_store(ctx).prune, Selection(**which), dry_run=dry_run))
     if ctx.params["output"] == "json":
         return print_json(removed=removed, dry_run=dry_run)
     done = "would be removed" if dry_run else "removed"
@@ -125,14 +137,12 @@ def _prune(ctx: click.Context) -> int:
 
 
 def _verify(ctx: click.Context) -> int:
-    from mcranker.llm.ledger.upkeep import verify
-
-    path = _path(ctx)
-    answers, problems = verify(path)
+    store = _store(ctx)
+    answers, problems = anyio.run(store.verify)
     advice = (
-        f"the ledger {str(path)!r} is damaged; damaged answers are asked for again when they are "
-        "needed; if the file itself is damaged, save the rest with 'mcranker ledger export' and "
-        "move it away"
+        f"the ledger {str(store.path)!r} is damaged; damaged answers are asked for again when they "
+        "are needed; if the file itself is damaged, save the rest with 'mcranker ledger export' "
+        "or SQLite's .recover, and move it away"
     )
     code = ERROR if problems else DONE
     if ctx.params["output"] == "json":
@@ -150,20 +160,21 @@ def _verify(ctx: click.Context) -> int:
     return code
 
 
-def _path(ctx: click.Context) -> Path:
+def _store(ctx: click.Context) -> SQLiteStore:
     from mcranker.llm.ledger.ledger import default_ledger_path
+    from mcranker.llm.ledger.sqlite_store import SQLiteStore
 
     named = ctx.params["ledger"]
     path = Path(named).expanduser() if named else default_ledger_path()
     if path is None:
         raise click.UsageError("MCRANKER_LEDGER says to keep no ledger; name one by --ledger", ctx)
-    return path
+    return SQLiteStore(path)
 
 
 _LEDGER = flag(
     "--ledger",
     "The ledger. Without: MCRANKER_LEDGER, else the file in the user's cache folder.",
-    type=Reads("*", files=ledger_files),
+    type=Reads(ledger_files),
     metavar="FILE",
 )
 
@@ -189,9 +200,9 @@ command = click.Group(
                 flag("--out", "Write to FILE instead of standard output.", type=Writes()),
             ],
             help="Write every answer as one JSON object a line, in the order in which they came."
-            "\n\nDamaged answers are left out, and the exit code is 1. All that can be read of a "
-            "damaged file is written; where SQLite reads nothing of it, what the command .recover "
-            "of a sqlite3 program on the PATH finds.",
+            "\n\nDamaged answers are left out, and the exit code is 1. If the file itself is "
+            "damaged, the answers before the damage are written; the command .recover of the "
+            "sqlite3 program may find more.",
         ),
         Verb(
             "prune",

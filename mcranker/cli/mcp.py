@@ -8,13 +8,11 @@ from typing import TYPE_CHECKING
 
 import click
 
-from mcranker.cli.extras import absent
 from mcranker.cli.failures import DONE
 from mcranker.cli.fetching import fetch_models
 from mcranker.cli.invocation import Invocation, say
-from mcranker.cli.number_types import WholeNumber
 from mcranker.cli.options import option_flags
-from mcranker.cli.serve import given_settings, named_models
+from mcranker.cli.serve import address_flags, given_settings, named_models
 from mcranker.cli.signals import run as run_loop
 from mcranker.cli.verb import Verb, flag, quiet_flag
 from mcranker.errors import ConfigError
@@ -29,13 +27,8 @@ TRANSPORT = "Transport"
 
 def _mcp(ctx: click.Context) -> int:
     given = ctx.params
-    if missing := absent("mcp"):
-        raise ConfigError(
-            f"the MCP server needs {', '.join(missing)}; run: pip install 'mcranker[mcp]'"
-        )
+    settings = given_settings(ctx, "mcp", "the MCP server")
     invocation = ctx.ensure_object(Invocation)
-    invocation.doing("getting ready; nothing was sent")
-    settings = given_settings(ctx)
     if given["http"] and not settings.loopback:
         raise ConfigError(
             f"host={settings.host!r} can be reached from other machines, and the MCP server asks "
@@ -88,18 +81,8 @@ command = Verb(
             is_flag=True,
             section=TRANSPORT,
         ),
-        flag(
-            "--host",
-            "With --http: 127.0.0.1, localhost or ::1. Without: the file's, else 127.0.0.1.",
-            metavar="ADDRESS",
-            section=TRANSPORT,
-        ),
-        flag(
-            "--port",
-            "With --http. Without: the file's, else 8080; 0 for one that is free.",
-            type=WholeNumber(min=0, max=65_535),
-            metavar="N",
-            section=TRANSPORT,
+        *address_flags(
+            TRANSPORT, "With --http: 127.0.0.1, localhost or ::1.", port="With --http. "
         ),
         *option_flags(),
         quiet_flag(),

@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-import contextlib
-from collections.abc import Callable, Collection, Iterator, Mapping
+from collections.abc import Callable, Collection, Mapping
 from dataclasses import dataclass, field
 from functools import partial
 from pathlib import Path
@@ -12,11 +11,10 @@ from typing import Any
 import click
 
 from mcranker.cli.failures import as_flags
-from mcranker.cli.files import Reads, database_files, ledger_files
+from mcranker.cli.files import Reads, ledger_files
 from mcranker.cli.verb import flag
 from mcranker.config import RankerConfig
 from mcranker.errors import ConfigError
-from mcranker.models import MODEL_OPTIONS
 from mcranker.rankers import RANKERS, Ranker
 from mcranker.rankers.keys import (
     NAMED,
@@ -124,7 +122,9 @@ def given_options(
     try:
         options = read_options(table, known, what)
     except ConfigError as error:
-        raise ConfigError(f"{path}: {error}") from error
+        name, equals, rest = str(error).partition("=")
+        said = f"{name} = {rest}" if equals and name in table else error
+        raise ConfigError(f"{path}: {said}") from error
     check_names(pairs, known, what)
     given |= {name: known[name].joined(values) for name, values in pairs.items()}
     options |= read_options(given, known, what)
@@ -153,7 +153,7 @@ def _file_options(path: str | None) -> dict[str, Any]:
     if not isinstance(names, str) and not (
         isinstance(names, list) and all(isinstance(name, str) for name in names)
     ):
-        raise ConfigError(f"{path}: ranker={names!r}: write the name of one")
+        raise ConfigError(f"{path}: ranker = {names!r}: write the name of one")
     return {name: located(name, value, base) for name, value in table.items()}
 
 
@@ -178,7 +178,6 @@ def _flags() -> list[click.Parameter]:
             "--model",
             "openai:NAME, anthropic:NAME, local:NAME or local:PATH.gguf. Without: MCRANKER_MODEL, "
             "else a key that is set, else a small local model.",
-            type=Reads(files=_model_files),
             metavar="NAME",
         ),
         ranking(
@@ -204,53 +203,19 @@ def _flags() -> list[click.Parameter]:
             "--ledger",
             "Keeps every answer, so that none is paid for twice. Without: MCRANKER_LEDGER, else a "
             "file in the user's cache folder.",
-            type=Reads("*", files=ledger_files),
+            type=Reads(ledger_files),
             metavar="FILE|none",
         ),
         ranking(
             "--config",
             "Options in a TOML file, each as KEY = VALUE; flags and -o override it.",
-            type=Reads("*.txt", files=_config_files),
+            type=Reads(),
             metavar="FILE",
         ),
         ranking(
             "-o --option",
             "Any other option; may be repeated. See 'mcranker options' for all.",
-            type=Reads("*.txt", files=_option_files),
             multiple=True,
             metavar="KEY=VALUE",
         ),
     ]
-
-
-def _model_files(spec: str | None) -> Iterator[str]:
-    """Return the file of a local model, and the vectors that are kept of what encoders read."""
-    from mcranker.llm.local.vectors import default_vectors_path
-
-    if spec is not None:
-        yield spec.removeprefix("local:")
-    if vectors := default_vectors_path():
-        yield from database_files(vectors)
-
-
-def _option_files(text: str | None) -> Iterator[str]:
-    """Return the files that ``KEY=VALUE`` names."""
-    name, _, value = (text or "").partition("=")
-    name = _tidy(name)
-    if name in MODEL_OPTIONS:
-        yield from _model_files(value)
-    elif name == "ledger":
-        yield from ledger_files(value)
-    elif name in ("team", "prompts", "members"):
-        yield value
-        yield from (part.strip() for part in value.split(","))
-
-
-def _config_files(path: str | None) -> Iterator[str]:
-    if path is None:
-        return
-    yield path
-    with contextlib.suppress(ConfigError, OSError):  # read_options will say it
-        for name, value in _file_options(path).items():
-            for each in value if isinstance(value, list) else (value,):
-                yield from _option_files(f"{name}={each}")

@@ -1,22 +1,21 @@
-"""The live display: what is being done, how fast, and how long it will still take.
+"""The live display: what is being done, and how long it will still take.
 
-`QueryTracker` and `RunTracker` count, and know nothing of terminals; `Live` shows what they
-have counted, with rich, on standard error.
+Trackers count, and know nothing of terminals; `ProgressDisplay` shows what one has counted, with
+rich, on standard error.
 """
 
 from __future__ import annotations
 
 import math
 import sys
-import time
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field
-from datetime import timedelta
-from typing import TYPE_CHECKING, Protocol
+from typing import TYPE_CHECKING
 
 from mcranker.cli.invocation import say
 from personas.format import counted, dollars, file_size
+from personas.ranking.usage import UsageTable
 from personas.sanitize import plain
 
 if TYPE_CHECKING:
@@ -25,9 +24,7 @@ if TYPE_CHECKING:
 
     from mcranker.events import Event
     from mcranker.rankers import Ranker
-    from personas.ranking.usage import UsageTable
 
-SETTLED = 0.5  # seconds of scoring before its speed means anything
 _UNITS = {
     "writing criteria": "rubrics",
     "scoring": "scores",
@@ -37,34 +34,63 @@ _UNITS = {
 """Stage of a query -> what is counted in it."""
 
 
-class Tracker(Protocol):
-    """Work in progress, as displayed.
+@dataclass(slots=True)
+class Tracker:
+    """Work in progress; by itself, the queries of a run.
 
     Attributes:
         stage: the current work, in a few words.
-        done: the part of `total` that is done.
         total: amount of work in this stage; None if unknown.
+        done: the part of it that is done.
+        unit: of both, e.g. ``"scores"``.
         after: work that follows this stage, as a multiple of `total`.
-        unit: of `done` and `total`, e.g. ``"scores"``.
-        used: calls, tokens and cost so far, in a few words; empty while nothing was asked.
+        usage: calls and tokens of finished queries.
+        current: query id -> calls and tokens of a query in progress.
     """
 
+    stage: str = "ranking"
+    total: int | None = None
+    done: int = 0
+    unit: str = "queries"
+    after: float = 0.0
+    usage: UsageTable = field(default_factory=UsageTable)
+    current: dict[str, UsageTable] = field(default_factory=dict)
+
+    def count(self, usage: UsageTable | None = None) -> None:
+        """Count one finished query and its usage; None where unknown."""
+        self.done += 1
+        if usage is not None:
+            self.usage.add_all(usage)
+
     @property
-    def stage(self) -> str: ...
+    def reached(self) -> str:
+        """Progress in words."""
+        return f"after {self.done:,} of {counted(self.total or 0, 'query', 'queries')}"
+
     @property
-    def done(self) -> int: ...
-    @property
-    def total(self) -> int | None: ...
-    @property
-    def after(self) -> float: ...
-    @property
-    def unit(self) -> str: ...
-    @property
-    def used(self) -> str: ...
+    def used(self) -> str:
+        """``34 calls, 51,200 tokens, $0.012``; a cost only where there is one and it is known."""
+        from mcranker.llm.prices import cost
+
+        table = UsageTable()
+        for each in (self.usage, *self.current.values()):
+            table.add_all(each)
+        total, known = table.total, table.reused.total.calls
+        if not total.calls and not known:
+            return ""
+        parts = [counted(total.calls, "call")]
+        if total.calls:
+            parts.append(counted(total.input_tokens + total.output_tokens, "token"))
+        costs = [cost(model, usage) for (_, _, model), usage in table.items()]
+        if any(costs) and None not in costs:
+            parts.append(dollars(math.fsum(each for each in costs if each is not None)))
+        if known:
+            parts.append(f"{known:,} from the ledger")
+        return ", ".join(parts)
 
 
 @dataclass(slots=True)
-class QueryTracker:
+class QueryTracker(Tracker):
     """Counts the events of one query.
 
     Attributes:
@@ -73,12 +99,9 @@ class QueryTracker:
     """
 
     stage: str = "recruiting"
+    unit: str = ""
     assessed: bool = False
     reasons: bool = False
-    done: int = 0
-    total: int | None = None
-    after: float = 0.0
-    _usage: UsageTable | None = None
     _written: int = 0
 
     @classmethod
@@ -94,8 +117,8 @@ class QueryTracker:
         from mcranker import events
 
         match event:
-            case events.RankingStarted(usage=usage):
-                self._usage = usage
+            case events.RankingStarted(query_id=query_id, usage=usage):
+                self.current[query_id] = usage
             case events.TeamRecruited(personas=personas):
                 # Those who are on the team from the start may have begun to write, and to score.
                 if self.stage != "scoring":
@@ -128,72 +151,8 @@ class QueryTracker:
             return f"while {self.stage}"
         return f"while {self.stage}, {self.done:,} of {self.total:,} done"
 
-    @property
-    def unit(self) -> str:
-        return _UNITS.get(self.stage, "")
-
-    @property
-    def used(self) -> str:
-        return "" if self._usage is None else used_text([self._usage])
-
     def _enter(self, stage: str, total: int | None, done: int = 0) -> None:
-        self.stage, self.done, self.total = stage, done, total
-
-
-@dataclass(slots=True)
-class RunTracker:
-    """Counts the queries of a run that are finished, of `total` in all."""
-
-    total: int | None
-    stage: str = "ranking"
-    unit: str = "queries"
-    done: int = 0
-    after: float = 0.0
-    _usage: list[UsageTable] = field(default_factory=list)
-
-    def take(self, usage: UsageTable | None = None) -> None:
-        """Count one finished query and its usage; None where unknown."""
-        self.done += 1
-        if usage is not None:
-            self._usage = [merged([*self._usage, usage])]
-
-    @property
-    def used(self) -> str:
-        return used_text(self._usage)
-
-    @property
-    def reached(self) -> str:
-        """Progress in words."""
-        return f"after {self.done:,} of {counted(self.total or 0, 'query', 'queries')}"
-
-
-def merged(tables: Iterable[UsageTable]) -> UsageTable:
-    """Return all of these as one table."""
-    from personas.ranking.usage import UsageTable
-
-    whole = UsageTable()
-    for table in tables:
-        whole.add_all(table)
-    return whole
-
-
-def used_text(tables: Iterable[UsageTable]) -> str:
-    """``34 calls, 51,200 tokens, $0.012``; a cost only where there is one and it is known."""
-    from mcranker.llm.prices import cost
-
-    table = merged(tables)
-    total, known = table.total, table.reused.total.calls
-    if not total.calls and not known:
-        return ""
-    parts = [counted(total.calls, "call")]
-    if total.calls:
-        parts.append(counted(total.input_tokens + total.output_tokens, "token"))
-    costs = [cost(model, usage) for (_, _, model), usage in table.items()]
-    if any(costs) and None not in costs:
-        parts.append(dollars(math.fsum(each for each in costs if each is not None)))
-    if known:
-        parts.append(f"{known:,} from the ledger")
-    return ", ".join(parts)
+        self.stage, self.unit, self.done, self.total = stage, _UNITS.get(stage, ""), done, total
 
 
 def live_is_wanted(*, quiet: bool) -> bool:
@@ -201,21 +160,16 @@ def live_is_wanted(*, quiet: bool) -> bool:
     return not quiet and sys.stderr.isatty()
 
 
-class Live:
+class ProgressDisplay:
     """Shows a tracker on standard error while the block runs, if `wanted`."""
 
-    def __init__(
-        self, tracker: Tracker, *, wanted: bool, clock: Callable[[], float] = time.perf_counter
-    ) -> None:
-        self._tracker, self._clock = tracker, clock
-        self._total, self._before, self._since = tracker.total, tracker.done, clock()
+    def __init__(self, tracker: Tracker, *, wanted: bool) -> None:
+        self._tracker = tracker
         self._progress: Progress | None = _progress() if wanted else None
 
-    def __enter__(self) -> Live:
+    def __enter__(self) -> ProgressDisplay:
         if self._progress is not None:
-            self._task = self._progress.add_task(
-                self._tracker.stage, total=None, count="", speed="", left="", used=""
-            )
+            self._task = self._progress.add_task(self._tracker.stage, total=None, count="", used="")
             self._progress.start()
         return self
 
@@ -223,36 +177,18 @@ class Live:
         if self._progress is not None:
             self._progress.stop()
 
-    def speed(self) -> tuple[float, float] | None:
-        """Return work done a second and seconds left; None while unknown.
-
-        The work counts from where its total became known: what came before went into starting.
-        """
-        tracker, now = self._tracker, self._clock()
-        if tracker.total != self._total:
-            self._total, self._before, self._since = tracker.total, tracker.done, now
-        done, elapsed = tracker.done - self._before, now - self._since
-        if not self._total or not done or elapsed <= SETTLED:
-            return None
-        rate = done / elapsed
-        return rate, (self._total * (1 + tracker.after) - tracker.done) / rate
-
     def update(self) -> None:
-        """Show what the tracker has counted by now."""
-        tracker, speed = self._tracker, self.speed()
-        if self._progress is None:
-            return
-        count = f"{tracker.done:,}/{tracker.total:,} {tracker.unit}" if tracker.total else ""
-        self._progress.update(
-            self._task,
-            description=tracker.stage,
-            completed=tracker.done,
-            total=tracker.total,
-            count=count,
-            speed="" if speed is None else f"{speed[0]:.3g}/s",
-            left="" if speed is None else f"{timedelta(seconds=round(speed[1]))} left",
-            used=tracker.used,
-        )
+        """Show what the tracker has counted by now; the time left includes what follows."""
+        tracker, total = self._tracker, self._tracker.total
+        if self._progress is not None:
+            self._progress.update(
+                self._task,
+                description=tracker.stage,
+                completed=tracker.done,
+                total=total and total * (1 + tracker.after),
+                count=f"{tracker.done:,}/{total:,} {tracker.unit}" if total else "",
+                used=tracker.used,
+            )
 
     @contextmanager
     def paused(self) -> Iterator[None]:
@@ -273,15 +209,15 @@ def download_bar(name: str, *, quiet: bool) -> Iterator[Callable[[int, int | Non
 
     shown = plain(name)
     if not live_is_wanted(quiet=quiet):
-        told = False
+        shown_once = quiet
 
-        def tell(done: int, total: int | None) -> None:
-            nonlocal told
-            if not (told or quiet):
+        def say_once(done: int, total: int | None) -> None:
+            nonlocal shown_once
+            if not shown_once:
                 say(f"fetching {shown} ({file_size(total)})")
-            told = True
+            shown_once = True
 
-        yield tell
+        yield say_once
         return
     columns = (TextColumn("{task.description}", markup=False), BarColumn(), DownloadColumn())
     bar = Progress(*columns, TransferSpeedColumn(), console=_console(), transient=True)
@@ -298,13 +234,14 @@ def download_bar(name: str, *, quiet: bool) -> Iterator[Callable[[int, int | Non
 
 
 def _progress() -> Progress:
-    from rich.progress import BarColumn, Progress, SpinnerColumn, TextColumn
+    from rich.progress import BarColumn, Progress, SpinnerColumn, TextColumn, TimeRemainingColumn
 
     return Progress(
         SpinnerColumn(),
         TextColumn("{task.description}", markup=False),
         BarColumn(),
-        TextColumn("{task.fields[count]} {task.fields[speed]} {task.fields[left]}"),
+        TextColumn("{task.fields[count]}"),
+        TimeRemainingColumn(),
         TextColumn("{task.fields[used]}", style="dim"),
         console=_console(),
         transient=True,

@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import shlex
 import sys
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, replace
 from functools import partial
+from typing import Any
 
 import click
 
@@ -15,9 +16,9 @@ from mcranker.cli.files import Reads, Writes
 from mcranker.cli.invocation import Invocation, say
 from mcranker.cli.number_types import WholeNumber
 from mcranker.cli.options import Given, given_options, option_flags
-from mcranker.cli.progress import Live, QueryTracker, RunTracker, live_is_wanted
+from mcranker.cli.progress import ProgressDisplay, QueryTracker, Tracker, live_is_wanted
 from mcranker.cli.reading import Format, read_corpus, read_passages, read_queries
-from mcranker.cli.results import OUTPUTS, Destinations, Results, opened
+from mcranker.cli.results import OUTPUTS, Results, opened
 from mcranker.cli.signals import run as run_loop
 from mcranker.cli.verb import Verb, flag, quiet_flag
 from mcranker.errors import BudgetExceeded, InputError, ModelError
@@ -74,21 +75,15 @@ def _rank(ctx: click.Context) -> int:
     params, invocation = ctx.params, ctx.ensure_object(Invocation)
     _check_usage(ctx)
     given = given_options(ctx, own=INPUT_KEYS)
-    wanted = Destinations(
-        **{name: params[name] for name in ("output", "out", "save", "report", "top")},
-        many=params["queries"] is not None,
-        ledger=given.ledger,
-    )
-    for key, goes in (("topic_field", wanted.many), ("query_id", not wanted.many)):
-        if key in given.own and not goes:
-            raise click.UsageError(
-                f"-o {key} goes {'without' if wanted.many else 'with'} --queries; leave it out", ctx
-            )
+    many = params["queries"] is not None
+    if (key := "query_id" if many else "topic_field") in given.own:
+        with_or_without = "without" if many else "with"
+        raise click.UsageError(f"-o {key} goes {with_or_without} --queries; leave it out", ctx)
     invocation.doing("reading queries and passages")
-    job = _run_job(ctx, given) if wanted.many else _single_job(ctx, given)
+    job = _run_job(ctx, given) if many else _single_job(ctx, given)
     names = [("query", query.id) for query in job.queries]
     for what, name in (*names, *(("passage", doc_id) for doc_id in job.passages)):
-        if wanted.output == "trec" and not can_be_named(name):
+        if params["output"] == "trec" and not can_be_named(name):
             raise InputError(
                 f"the {what} id {name!r} holds white space or a zero byte, which a TREC run cannot "
                 "have; rename it, or use --output jsonl"
@@ -110,8 +105,8 @@ def _rank(ctx: click.Context) -> int:
     ranker.check_reasons(reasons)
     if not quiet and not given.options.get("model") and given.models == [DEFAULT_LOCAL]:
         say(default_judge_note())
-    with opened(wanted) as results:
-        if wanted.many:
+    with opened(params, many=many, ledger=given.ledger) as results:
+        if many:
             run_loop(
                 partial(_rank_many, ranker, job, results, invocation, reasons=reasons, live=live)
             )
@@ -119,24 +114,24 @@ def _rank(ctx: click.Context) -> int:
             ranking = run_loop(
                 partial(_rank_one, ranker, job, invocation, reasons=reasons, live=live)
             )
-            invocation.doing("writing the report" if wanted.report else "writing the results")
+            invocation.doing("writing the report" if params["report"] else "writing the results")
             results.add(RankedQuery(0, ranking.query, ranking))
         code = results.finish(len(job.queries))
-    if not quiet and wanted.output == "table" and not results.unwritten:
-        say(_advice(wanted))
+    if not quiet and params["output"] == "table" and not results.unwritten:
+        say(_advice(params, many=many))
     return code
 
 
-def _advice(wanted: Destinations) -> str:
+def _advice(given: Mapping[str, Any], *, many: bool) -> str:
     """Say where the page is, or how to get one."""
-    if wanted.report is not None:
-        return f"the page that shows why is {wanted.report}"
-    if wanted.save is not None:
-        query = " --query ID" if wanted.many else ""
-        command = f"mcranker inspect {shlex.quote(wanted.save)}{query} --html why.html"
+    if given["report"] is not None:
+        return f"the page that shows why is {given['report']}"
+    if given["save"] is not None:
+        query = " --query ID" if many else ""
+        command = f"mcranker inspect {shlex.quote(given['save'])}{query} --html why.html"
         return f"for a page that shows why: {command}"
-    flag = "--save FILE" if wanted.many else "--report why.html"
-    return f"for a page that shows why, rank again with {flag}; answers are kept"
+    option = "--save FILE" if many else "--report why.html"
+    return f"for a page that shows why, rank again with {option}; answers are kept"
 
 
 async def _rank_one(
@@ -146,7 +141,7 @@ async def _rank_one(
     tracker = QueryTracker.of(ranker, reasons=bool(reasons))
     invocation.reached = lambda: tracker.reached
     async with ranker, ranker.astream(query, passages) as events:
-        with Live(tracker, wanted=live) as display, invocation.held():
+        with ProgressDisplay(tracker, wanted=live) as display, invocation.held():
             async for event in events:
                 tracker.take(event)
                 display.update()
@@ -169,15 +164,15 @@ async def _rank_many(
     live: bool,
 ) -> None:
     stage = "ranking and asking for reasons" if reasons else "ranking"
-    tracker = RunTracker(len(job.queries), stage=stage)
+    tracker = Tracker(stage, len(job.queries))
     invocation.reached = lambda: tracker.reached
     early: dict[int, RankedQuery] = {}
     place = 0
-    with Live(tracker, wanted=live) as display:
+    with ProgressDisplay(tracker, wanted=live) as display:
         async with ranker, ranker.arank_many(job.work(), reasons=reasons) as stream:
             with invocation.held():
                 async for ranked in stream:
-                    tracker.take(ranked.ranking.calls if ranked.ranking else None)
+                    tracker.count(ranked.ranking.calls if ranked.ranking else None)
                     display.update()
                     early[ranked.place] = ranked
                     while place in early:
@@ -238,34 +233,38 @@ def _run_job(ctx: click.Context, options: Given) -> _Job:
 
 def _check_usage(ctx: click.Context) -> None:
     given = ctx.params
-    if given["queries"] is not None:
-        for name in ("run", "corpus"):
-            if given[name] is None:
-                raise click.UsageError(f"--queries needs --{name} FILE as well", ctx)
-        for name, flag, advice in (
-            ("query", "QUERY", "leave it out"),
-            ("docs", "--docs", "leave it out"),
-            (
-                "report",
-                "--report",
-                "use --save FILE, then 'mcranker inspect FILE --query ID --html PAGE'",
-            ),
-        ):
-            if given[name] is not None:
-                raise click.UsageError(f"{flag} does not go with --queries; {advice}", ctx)
-        return
-    for name in ("run", "corpus"):
-        if given[name] is not None:
-            raise click.UsageError(f"--{name} goes with --queries FILE; give that as well", ctx)
-    if given["query"] is None:
-        raise click.UsageError("there is no query; give QUERY, or --queries FILE for many", ctx)
-    if given["passages"] and given["docs"] is not None:
-        raise click.UsageError("give passages after the query or with --docs, not both", ctx)
-    for text in given["passages"]:
-        if is_file(text):
-            raise click.UsageError(
-                f"{text!r} is a file; rank the passages in it with --docs {shlex.quote(text)}", ctx
-            )
+    many, pages = given["queries"] is not None, "'mcranker inspect FILE --query ID --html PAGE'"
+    leave = "leave it out"
+    wrong = [
+        (
+            not many and given["run"] is not None,
+            "--run goes with --queries FILE; give that as well",
+        ),
+        (
+            not many and given["corpus"] is not None,
+            "--corpus goes with --queries FILE; give that as well",
+        ),
+        (not many and given["query"] is None, "there is no query; give QUERY, or --queries FILE"),
+        (
+            given["passages"] and given["docs"] is not None,
+            "give passages after the query or with --docs, not both",
+        ),
+        (many and given["run"] is None, "--queries needs --run FILE as well"),
+        (many and given["corpus"] is None, "--queries needs --corpus FILE as well"),
+        (many and given["query"] is not None, f"QUERY does not go with --queries; {leave}"),
+        (many and given["docs"] is not None, f"--docs does not go with --queries; {leave}"),
+        (
+            many and given["report"],
+            f"--report does not go with --queries; use --save, then {pages}",
+        ),
+    ]
+    for is_wrong, message in wrong:
+        if is_wrong:
+            raise click.UsageError(message, ctx)
+    for text in filter(is_file, given["passages"]):
+        raise click.UsageError(
+            f"{text!r} is a file; rank the passages in it with --docs {shlex.quote(text)}", ctx
+        )
 
 
 into, out = partial(flag, section="Input"), partial(flag, section="Output")

@@ -12,9 +12,9 @@ from mcranker.cli.fetching import fetch_models
 from mcranker.cli.files import Writes, saying_where
 from mcranker.cli.invocation import Invocation, say
 from mcranker.cli.options import given_options, option_flags
-from mcranker.cli.progress import Live, QueryTracker, live_is_wanted
+from mcranker.cli.progress import ProgressDisplay, QueryTracker, live_is_wanted
 from mcranker.cli.signals import run as run_loop
-from mcranker.cli.teams_view import show_team
+from mcranker.cli.teams_view import show_record
 from mcranker.cli.verb import Verb, flag, output_flag, quiet_flag
 from mcranker.events import Event
 from mcranker.rankers.mcranker import MCRanker
@@ -59,7 +59,7 @@ def _recruit(ctx: click.Context) -> int:
         errors = [unwritten.entry] if unwritten else []
         print_json(ERROR if unwritten else DONE, errors, team=team.model_dump(mode="json"))
     else:
-        print_page(lambda console: show_team(console, team))
+        print_page(lambda console: show_record(console, team))
     return ERROR if unwritten else DONE
 
 
@@ -69,7 +69,7 @@ async def _team_for(
     tracker = QueryTracker.of(ranker)
     invocation.reached = lambda: tracker.reached
     async with ranker:
-        with Live(tracker, wanted=live) as display, invocation.held():
+        with ProgressDisplay(tracker, wanted=live) as display, invocation.held():
 
             async def take(event: Event) -> None:
                 tracker.take(event)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, Literal, get_args
@@ -12,39 +12,16 @@ from mcranker.cli.files import Write, output, saying_where
 from mcranker.cli.invocation import say
 from personas.format import counted
 from personas.io.atomic import write_whole
-from personas.sanitize import json_text, one_line
+from personas.report.query.warnings import problems
+from personas.sanitize import json_text
 
 if TYPE_CHECKING:
     from rich.console import Console
 
     from mcranker.rankers import RankedQuery
-    from mcranker.ranking import Ranking
 
 Output = Literal["table", "json", "jsonl", "trec"]
 OUTPUTS = get_args(Output)
-
-
-@dataclass(frozen=True, slots=True)
-class Destinations:
-    """The outputs the user asked for.
-
-    Attributes:
-        output: the format of the results.
-        out: file for them, or None for standard output.
-        save: file for the whole ranking as JSON (one a line if there are many), or None.
-        report: file for the report, or None.
-        top: hits in a table.
-        many: whether there may be several queries.
-        ledger: the ledger's name, as ``--ledger`` takes it.
-    """
-
-    output: Output
-    out: str | None
-    save: str | None
-    report: str | None
-    top: int
-    many: bool
-    ledger: str
 
 
 @dataclass(slots=True)
@@ -52,11 +29,16 @@ class Results:
     """Takes rankings one by one, in the order in which they are to be written.
 
     Attributes:
-        wanted: what the user wants to have.
+        wanted: parameters of the verb: ``output`` (the format), ``out``, ``save`` and ``report``
+            (files or None), ``top`` (hits in a table).
+        many: there may be several queries; what is saved of them is a line each.
+        ledger: the ledger's name, as ``--ledger`` takes it.
         unwritten: whether a file besides the output could not be written.
     """
 
-    wanted: Destinations
+    wanted: Mapping[str, Any]
+    many: bool
+    ledger: str
     _write: Write
     _saving: ExitStack
     _save: Write | None
@@ -80,13 +62,15 @@ class Results:
             return
         self._missing += len(ranking.missing)
         self._missing_in += bool(ranking.missing)
-        of_many = f"query {ranking.query.id!r}: " if self.wanted.many else ""
-        for code, text in _notes(ranking):
-            message = f"{of_many}{text}"
-            say(f"warning: {message}")
-            if code:
-                self._errors.append({"code": code, "message": message, "retryable": True})
-        if ranking.dropped and self.wanted.output != "table":
+        of_many = f"query {ranking.query.id!r}: " if self.many else ""
+        for notice in problems(ranking):
+            # A table has them all.
+            if notice.code or self.wanted["output"] != "table":
+                say(f"warning: {of_many}{notice.sentence}")
+            if notice.code:
+                message = f"{of_many}{notice.sentence}"
+                self._errors.append({"code": notice.code, "message": message, "retryable": True})
+        if ranking.dropped and self.wanted["output"] != "table":
             dropped = counted(len(ranking.dropped), "passage")
             least = ranking.config["min_relevance_score"]
             say(f"{of_many}{dropped} dropped: relevance below {least}")
@@ -94,15 +78,17 @@ class Results:
             self._save(ranking.to_json() + "\n")
         else:
             self._keep(
-                self.wanted.save,
+                self.wanted["save"],
                 lambda name: write_whole(
                     name, f"{ranking.to_json()}\n".encode(errors="surrogateescape")
                 ),
             )
-            self._keep(self.wanted.report, ranking.to_html)
+            self._keep(self.wanted["report"], ranking.to_html)
         # Those that top_n and min_relevance leave.
-        hits = [hit.to_dict() for hit in ranking] if self.wanted.output.startswith("json") else []
-        match self.wanted.output:
+        hits = (
+            [hit.to_dict() for hit in ranking] if self.wanted["output"].startswith("json") else []
+        )
+        match self.wanted["output"]:
             case "json":
                 self._rankings.append({**ranking.to_dict(), "hits": hits})
             case "jsonl":
@@ -115,13 +101,13 @@ class Results:
                 from personas.console import print_page, rendered
 
                 def show(console: Console) -> None:
-                    show_ranking(console, ranking, self.wanted.top)
+                    show_ranking(console, ranking, self.wanted["top"])
 
-                if self.wanted.out is None:
+                if self.wanted["out"] is None:
                     print_page(show)
                 else:
                     self._write(rendered(show))
-                self._write("\n" if self.wanted.many else "")
+                self._write("\n" if self.many else "")
 
     def finish(self, queries: int) -> int:
         """Report missing scores on standard error; return the exit code.
@@ -129,12 +115,12 @@ class Results:
         Args:
             queries: how many there were to rank.
         """
-        self._keep(self.wanted.save, lambda _: self._saving.close())
+        self._keep(self.wanted["save"], lambda _: self._saving.close())
         code = MISSING_SCORES if self._errors else DONE
         if self._missing:
             code = MISSING_SCORES
             lost = f"{counted(self._missing, 'score')} missing"
-            if self.wanted.many:
+            if self.many:
                 say(f"warning: {lost} in {self._missing_in} of {queries} queries")
             self._errors.append({"code": "MissingScores", "message": lost, "retryable": True})
         if self._first_error or self._taken < queries:
@@ -146,8 +132,8 @@ class Results:
             )
         if self.unwritten:
             code = ERROR
-        if self.wanted.output == "json":
-            if self.wanted.many:
+        if self.wanted["output"] == "json":
+            if self.many:
                 self._write(envelope(code, self._errors, rankings=self._rankings))
             else:
                 self._write(envelope(code, self._errors, ranking=self._rankings[0]))
@@ -158,7 +144,7 @@ class Results:
         if name is None:
             return
         try:
-            with saying_where(self.wanted.ledger):
+            with saying_where(self.ledger):
                 write(name)
         except OSError as error:
             self.unwritten = True
@@ -168,71 +154,13 @@ class Results:
 
 
 @contextmanager
-def opened(wanted: Destinations) -> Iterator[Results]:
-    """Open results whose files appear at the end, unless an error occurs.
+def opened(wanted: Mapping[str, Any], *, many: bool, ledger: str) -> Iterator[Results]:
+    """Open `Results` whose files appear at the end, unless an error occurs.
 
     Raises:
         OSError: the output cannot be written, or, with many queries, what is saved of each.
     """
-    with saying_where(wanted.ledger), output(wanted.out) as write, ExitStack() as saving:
-        streamed = wanted.many and wanted.save is not None
-        save = saving.enter_context(output(wanted.save)) if streamed else None
-        yield Results(wanted, write, saving, save)
-
-
-def _notes(ranking: Ranking) -> Iterator[tuple[str, str]]:
-    """Yield what went wrong, with its code in the envelope; without a code it is no error."""
-    counts, windows = ranking.comparisons, ranking.windows
-    if ranking.failure:
-        yield "FirstStageOrder", f"not ranked, in first-stage order: {one_line(ranking.failure)}"
-        counts = windows = None
-    elif ranking.partial:
-        seconds = ranking.config.get("deadline")
-        yield "Deadline", f"the deadline of {seconds:g} s came before all scores"
-    if counts is not None and counts.failed:
-        yield (
-            "FailedComparisons",
-            f"{counts.failed} of {counted(counts.asked, 'comparison')} failed, and their passages "
-            f"kept their order; the first: {one_line(counts.reason)}",
-        )
-    for name, why in ranking.orders.left_out.items() if counts and ranking.orders else ():
-        yield "LeftOut", f"{name} gave no order and is left out: {one_line(why)}"
-    if counts is not None and counts.tied:
-        yield (
-            "",
-            f"{counted(counts.tied, 'pair')} undecided, of {counts.inconsistent} the choice went "
-            "with the order they were shown in",
-        )
-    if counts is not None and 3 <= counts.as_shown == counts.asked - counts.failed:
-        yield (
-            "",
-            f"all {counts.as_shown} replies keep the order in which passages were shown: the model "
-            "may go by place alone, and the order be the first stage's",
-        )
-    if counts is not None and counts.odd:
-        yield (
-            "",
-            f"{counts.odd} of {counted(counts.asked, 'reply', 'replies')} left out "
-            f"{counted(counts.missing, 'passage')}, repeated {counts.repeated} and named "
-            f"{counts.unknown} that were not shown",
-        )
-    if windows is not None and (windows.odd or windows.failed):
-        asked = counted(windows.asked + windows.failed, "reply", "replies")
-        yield (
-            "",
-            f"of {asked}, {windows.failed} failed and {windows.odd} left out "
-            f"{counted(windows.missing, 'passage')}, repeated {windows.repeated}, named "
-            f"{windows.unknown} that were not shown, and gave {windows.unreadable} no score of the "
-            "scale; what they lacked was asked for again",
-        )
-    if windows is not None and windows.differing:
-        yield (
-            "",
-            f"{windows.differing} of {counted(windows.sums, 'sum')} by the model are not what its "
-            "scores add up to; ours count",
-        )
-    for member in ranking.members:
-        why = f"left out of the fusion: {one_line(member.failure)}" if member.failure else ""
-        if why or member.missing:
-            why = why or f"{counted(member.missing, 'score')} missing"
-            yield "FusedMember", f"{one_line(member.label)}: {why}"
+    with saying_where(ledger), output(wanted["out"]) as write, ExitStack() as saving:
+        streamed = many and wanted["save"] is not None
+        save = saving.enter_context(output(wanted["save"])) if streamed else None
+        yield Results(wanted, many, ledger, write, saving, save)

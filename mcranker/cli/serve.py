@@ -30,18 +30,13 @@ if TYPE_CHECKING:
 
 def _serve(ctx: click.Context) -> int:
     given = ctx.params
-    if missing := absent("serve"):
-        raise ConfigError(
-            f"the service needs {', '.join(missing)}; run: pip install 'mcranker[serve]'"
-        )
     if given["new_key"] or given["hash_key"]:
         return _make_key(ctx)
+    settings = given_settings(ctx, "serve", "the service")
     from mcranker.serve.app import create_app
     from mcranker.serve.server import address_of, check_exposure, listen, serve
 
     invocation = ctx.ensure_object(Invocation)
-    invocation.doing("getting ready; nothing was sent")
-    settings = given_settings(ctx)
     check_exposure(settings, allow_no_keys=given["allow_no_keys"])
     fetch_models(named_models(settings), quiet=given["quiet"])
     app = create_app(settings)
@@ -67,8 +62,10 @@ def _serve(ctx: click.Context) -> int:
     return DONE
 
 
-def given_settings(ctx: click.Context) -> Settings:
-    """Return the service that the file, or the flags, describe."""
+def given_settings(ctx: click.Context, extra: str, server: str) -> Settings:
+    """Return the service that the file, or the flags, describe; it needs an extra."""
+    _check_installed(extra, server)
+    ctx.ensure_object(Invocation).doing("getting ready; nothing was sent")
     from mcranker.rankers import RANKERS
     from mcranker.serve.settings import TABLES, RankerSettings, Settings, load_settings
 
@@ -97,7 +94,29 @@ def named_models(settings: Settings) -> list[str]:
     return needed_models((each.ranker, each.options) for each in settings.rankers)
 
 
+def address_flags(section: str, host: str, port: str = "") -> list[click.Option]:
+    """Return --host and --port with the beginnings of their help."""
+    free = "Without: the file's, else 8080; 0 for one that is free."
+    number = WholeNumber(min=0, max=65_535)
+    return [
+        flag(
+            "--host",
+            f"{host} Without: the file's, else 127.0.0.1.",
+            metavar="ADDRESS",
+            section=section,
+        ),
+        flag("--port", f"{port}{free}", type=number, metavar="N", section=section),
+    ]
+
+
+def _check_installed(extra: str, server: str) -> None:
+    if missing := absent(extra):
+        needed = ", ".join(missing)
+        raise ConfigError(f"{server} needs {needed}; run: pip install 'mcranker[{extra}]'")
+
+
 def _make_key(ctx: click.Context) -> int:
+    _check_installed("serve", "the service")
     from mcranker.serve.keys import hash_key, new_key
 
     if ctx.params["new_key"]:
@@ -120,17 +139,8 @@ command = Verb(
     "serve",
     _serve,
     params=[
-        served(
-            "--host",
-            "Listen there. Without: the file's, else 127.0.0.1. Addresses that other machines can "
-            "reach need keys.",
-            metavar="ADDRESS",
-        ),
-        served(
-            "--port",
-            "Without: the file's, else 8080; 0 for one that is free.",
-            type=WholeNumber(min=0, max=65_535),
-            metavar="N",
+        *address_flags(
+            "Service", "Listen there; addresses that other machines can reach need keys."
         ),
         served(
             "--allow-no-keys",

@@ -1,111 +1,79 @@
-"""Teams, personas and rubrics as people read them in a terminal.
-
-All text of theirs goes through `plain` and into `Text` objects, which know no markup.
-"""
+"""Teams, personas and rubrics in full, as people read them in a terminal."""
 
 from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from rich.table import Table
 from rich.text import Text
 
+from personas import Member, Persona, Rubric, Team
 from personas.format import counted, weight
 from personas.provenance import HANDS, provenance, written
+from personas.report.terminal.screen import NOTE, Screen
 from personas.sanitize import plain
 
 if TYPE_CHECKING:
     from rich.console import Console
 
-    from personas import Member, Persona, Rubric, Team
-    from personas.provenance import Provenance
+    from personas.provenance import Hand
+    from personas.records import Record
 
-BAR = 16  # columns of a weight of 100%
-_EIGHTHS = " ▏▎▍▌▋▊▉"
-
-
-def show_team(console: Console, team: Team) -> None:
-    """Show the team's purpose, and every member in full."""
-    if team.name:
-        line(console, Text(plain(team.name), style="bold"))
-    if team.query:
-        line(console, Text(plain(team.query), style="bold"), wrap=True)
-    if team.description:
-        line(console, Text(plain(team.description)), wrap=True)
-    locked = ", locked: nothing is recruited or rewritten" if team.locked else ""
-    line(console, Text(f"{counted(len(team.members), 'member')}{locked}", style="dim"))
-    for member in team.members:
-        console.print()
-        show_member(console, member)
+_BAR = 16  # columns of a weight of 100%
 
 
-def show_member(console: Console, member: Member) -> None:
-    """Show a member, the authors of its parts, and its criteria with their weights as bars."""
+def show_record(console: Console, record: Record) -> None:
+    """Show a team, member, persona or rubric, the authors of its parts, and its criteria."""
+    screen = Screen(console)
+    if isinstance(record, Team):
+        for text in filter(None, (record.name, record.query)):
+            screen.words(plain(text), "bold")
+        if record.description:
+            screen.words(plain(record.description))
+        locked = ", locked: nothing is recruited or rewritten" if record.locked else ""
+        screen.line(f"{counted(len(record.members), 'member')}{locked}", NOTE)
+        for member in record.members:
+            screen.line()
+            _show_member(screen, member)
+    elif isinstance(record, Member):
+        _show_member(screen, record)
+    elif isinstance(record, Persona):
+        screen.words(plain(record.name), "bold cyan")
+        _show_about(screen, record)
+    else:
+        _show_rubric(screen, record)
+
+
+def _show_member(screen: Screen, member: Member) -> None:
     found = provenance(member)
     title = Text(plain(member.name), style="bold cyan")
     style = "not bold yellow" if found.edited else "not bold dim"
-    title.append(f"  {written(member, found)}", style=style)
-    line(console, title, wrap=True)
-    _show_about(console, member.persona)
+    screen.words(title.append(f"  {written(member, found)}", style=style))
+    _show_about(screen, member.persona)
     if member.rubric is None:
-        line(console, Text("no criteria", style="dim"))
-        return
-    show_rubric(console, member.rubric, found)
-
-
-def show_persona(console: Console, persona: Persona) -> None:
-    """Show a persona."""
-    line(console, Text(plain(persona.name), style="bold cyan"))
-    _show_about(console, persona)
-
-
-def show_rubric(console: Console, rubric: Rubric, found: Provenance | None = None) -> None:
-    """The criteria with their weights as bars; with `found`, who wrote each if not all one."""
-    if rubric.reason:
-        line(console, Text(plain(rubric.reason)), wrap=True)
-    told = found is not None and len(set(found.criteria)) > 1
-    table = Table(box=None, show_header=False, padding=(0, 2, 0, 0))
-    table.add_column(no_wrap=True, style="cyan", width=BAR)
-    table.add_column(justify="right", no_wrap=True)
-    table.add_column(ratio=1)
-    if told:
-        table.add_column(no_wrap=True)
-    for place, criterion in enumerate(rubric.criteria):
-        text = Text(plain(criterion.name), style="bold")
-        if criterion.description:
-            text.append(f"\n{plain(criterion.description)}", style="not bold")
-        row = [Text(_bar(criterion.weight)), Text(weight(criterion.weight)), text]
-        if told and found is not None:
-            hand = found.criteria[place]
-            row.append(Text(HANDS[hand], style="yellow" if hand == "human" else "dim"))
-        table.add_row(*row)
-    console.print(table)
-
-
-def line(console: Console, text: Text, *, wrap: bool = False) -> None:
-    """Print one line, cut where the terminal ends, or as many as it takes."""
-    if wrap:
-        console.print(text)
+        screen.line("no criteria", NOTE)
     else:
-        console.print(text, no_wrap=True, overflow="ellipsis")
+        _show_rubric(screen, member.rubric, found.criteria)
 
 
-def _show_about(console: Console, persona: Persona) -> None:
-    if persona.description:
-        line(console, Text(plain(persona.description)), wrap=True)
-    if persona.reason:
-        line(console, _labelled("why", persona.reason), wrap=True)
-    if persona.topics:
-        line(console, _labelled("topics", ", ".join(persona.topics)), wrap=True)
+def _show_about(screen: Screen, persona: Persona) -> None:
+    labelled = (("", persona.description), ("why: ", persona.reason))
+    for label, said in (*labelled, ("topics: ", ", ".join(persona.topics))):
+        if said:
+            screen.words(Text(label, style=NOTE).append(plain(said), style="not dim"))
 
 
-def _labelled(label: str, said: str) -> Text:
-    text = Text(f"{label}: ", style="dim")
-    text.append(plain(said), style="not dim")
-    return text
-
-
-def _bar(weight: float) -> str:
-    eighths = round(weight / 100 * BAR * 8)
-    full, rest = divmod(eighths, 8)
-    return "█" * full + (_EIGHTHS[rest] if rest else "")
+def _show_rubric(screen: Screen, rubric: Rubric, hands: tuple[Hand, ...] = ()) -> None:
+    """The criteria with their weights as bars, and who wrote each if not all one."""
+    if rubric.reason:
+        screen.words(plain(rubric.reason))
+    mixed = len(set(hands)) > 1
+    for place, criterion in enumerate(rubric.criteria):
+        line = screen.bar(criterion.weight / 100, _BAR)
+        line.append(f" {weight(criterion.weight):>5}  ", style="not cyan")
+        line.append(plain(criterion.name), style="bold not cyan")
+        if mixed:
+            style = "yellow" if hands[place] == "human" else "dim not cyan"
+            line.append(f"  {HANDS[hands[place]]}", style=style)
+        screen.words(line, hang=_BAR + 8)
+        if criterion.description:
+            screen.words(plain(criterion.description), indent=_BAR + 8)

@@ -8,10 +8,9 @@ from typing import Any
 
 from mcranker.integrations.reranking import (
     KEY,
-    Limits,
     RankerSource,
-    check_limits,
     explanation,
+    limits_of,
     not_installed,
     passages_of,
 )
@@ -60,7 +59,7 @@ class MCRankerComponent:
         title_key: str | None = None,
     ) -> None:
         self._source = RankerSource(ranker, options)
-        check_limits(top_n=top_n, min_relevance=min_relevance, deadline=deadline)
+        limits_of(top_n, min_relevance, deadline)
         self.top_n = top_n
         self.min_relevance = min_relevance
         self.deadline = deadline
@@ -152,11 +151,11 @@ class MCRankerComponent:
 
     def _limits(
         self, top_n: int | None, min_relevance: float | None, deadline: float | None
-    ) -> Limits:
-        return Limits(
-            top_n=self.top_n if top_n is None else top_n,
-            min_relevance=self.min_relevance if min_relevance is None else min_relevance,
-            deadline=self.deadline if deadline is None else deadline,
+    ) -> dict[str, Any]:
+        return limits_of(
+            self.top_n if top_n is None else top_n,
+            self.min_relevance if min_relevance is None else min_relevance,
+            self.deadline if deadline is None else deadline,
         )
 
 
@@ -169,13 +168,9 @@ def _distinct(documents: Sequence[Document]) -> list[Document]:
 
 
 def _told(documents: Sequence[Document], ranking: Ranking) -> dict[str, Any]:
-    told = [
-        replace(
-            document,
-            score=hit.relevance,
-            meta={**document.meta, KEY: explanation(ranking, hit)},
-        )
-        for hit in ranking
-        for document in [documents[hit.index]]
-    ]
+    told = []
+    for hit in ranking:
+        document = documents[hit.index]
+        meta = {**document.meta, KEY: explanation(ranking, hit)}
+        told.append(replace(document, score=hit.relevance, meta=meta))
     return {"documents": told, "ranking": ranking}

@@ -3,24 +3,15 @@
 from __future__ import annotations
 
 import pickle
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from typing import Any
 
 from mcranker.errors import InputError
-from mcranker.integrations.reranking import (
-    KEY,
-    Limits,
-    RankerSource,
-    check_limits,
-    explanation,
-    not_installed,
-    passages_of,
-)
+from mcranker.integrations.reranking import KEY, RerankingModel, explanation, not_installed
 from mcranker.rankers.base import Ranker
 from mcranker.ranking import Ranking
 
 try:
-    from llama_index.core.bridge.pydantic import Field, PrivateAttr
     from llama_index.core.instrumentation import get_dispatcher
     from llama_index.core.instrumentation.events.rerank import ReRankEndEvent, ReRankStartEvent
     from llama_index.core.postprocessor.types import BaseNodePostprocessor
@@ -31,7 +22,7 @@ except ModuleNotFoundError as error:
 _dispatcher = get_dispatcher(__name__)
 
 
-class MCRankerPostprocessor(BaseNodePostprocessor):
+class MCRankerPostprocessor(RerankingModel, BaseNodePostprocessor):
     """Reranks the nodes of a retriever, for example in a query engine.
 
     >>> postprocessor = MCRankerPostprocessor(options={"team_size": 4}, top_n=5)
@@ -41,56 +32,11 @@ class MCRankerPostprocessor(BaseNodePostprocessor):
     score is the relevance, from 0 to 1, or None. The metadata has one key more, ``mcranker``, see
     `mcranker.integrations.reranking.explanation`, which prompts and embeddings leave out.
 
-    Args:
-        ranker: any `Ranker`; its maker closes it.
-        options: arguments of `MCRanker`, if no ranker is given; it is made at the first call,
-            and `close` or `aclose` closes it.
-        top_n: return only the first N nodes.
-        min_relevance: return only nodes of this relevance or more, 0 to 1.
-        deadline: seconds for a ranking; what is known by then counts.
-        title_key: the key of metadata that holds a title, to be shown to models.
-        on_ranking: called with each `Ranking`: the whole of it, with team, cost and report. Not
-            among what `to_dict` gives.
-
-    Raises:
-        ConfigError: a value is impossible.
+    It takes what `mcranker.integrations.reranking.RerankingModel` takes, and what other
+    postprocessors take; `to_dict` leaves out `on_ranking`.
     """
 
-    ranker: Any = Field(default=None, exclude=True)
-    options: dict[str, Any] | None = None
-    top_n: int | None = None
-    min_relevance: float | None = None
-    deadline: float | None = None
-    title_key: str | None = None
-    on_ranking: Callable[[Ranking], object] | None = Field(default=None, exclude=True)
-
-    _source: RankerSource = PrivateAttr()
-
-    def __init__(
-        self,
-        ranker: Ranker | None = None,
-        *,
-        options: dict[str, Any] | None = None,
-        top_n: int | None = None,
-        min_relevance: float | None = None,
-        deadline: float | None = None,
-        title_key: str | None = None,
-        on_ranking: Callable[[Ranking], object] | None = None,
-        **others: Any,
-    ) -> None:
-        # First of all: pydantic would put what was given, with keys, into the error.
-        source = RankerSource(ranker, options)
-        limits = Limits(top_n=top_n, min_relevance=min_relevance, deadline=deadline)
-        check_limits(**limits)
-        super().__init__(
-            ranker=ranker,
-            options=options,
-            title_key=title_key,
-            on_ranking=on_ranking,
-            **limits,
-            **others,
-        )
-        self._source = source
+    __init__ = RerankingModel.__init__  # type checkers would make one of keywords alone
 
     @classmethod
     def class_name(cls) -> str:
@@ -106,14 +52,6 @@ class MCRankerPostprocessor(BaseNodePostprocessor):
         made: dict[str, Any] = super().to_dict(**kwargs)
         return made
 
-    def close(self) -> None:
-        """Close the ranker that was made of options."""
-        self._source.close()
-
-    async def aclose(self) -> None:
-        """`close` for callers with an event loop."""
-        await self._source.aclose()
-
     def __getstate__(self) -> dict[str, Any]:
         # LlamaIndex leaves out what cannot be pickled; the copy would have another ranker.
         pickle.dumps(self._source)
@@ -123,40 +61,37 @@ class MCRankerPostprocessor(BaseNodePostprocessor):
     def _postprocess_nodes(
         self, nodes: list[NodeWithScore], query_bundle: QueryBundle | None = None
     ) -> list[NodeWithScore]:
-        query = _text(query_bundle)
-        ranker = self._source.get()
-        self._tell_start(ranker, nodes, query)
-        passages = passages_of(nodes, self.title_key)
-        return self._told(nodes, ranker.rank(query, passages, **self._limits()))
+        query = self._begun(nodes, query_bundle, self._source.get())
+        return _ranked(nodes, self._rank(query, nodes))
 
     async def _apostprocess_nodes(
         self, nodes: list[NodeWithScore], query_bundle: QueryBundle | None = None
     ) -> list[NodeWithScore]:
-        query = _text(query_bundle)
-        ranker = await self._source.aget()
-        self._tell_start(ranker, nodes, query)
-        passages = passages_of(nodes, self.title_key)
-        return self._told(nodes, await ranker.arank(query, passages, **self._limits()))
+        query = self._begun(nodes, query_bundle, await self._source.aget())
+        return _ranked(nodes, await self._arank(query, nodes))
 
-    def _limits(self) -> Limits:
-        return Limits(top_n=self.top_n, min_relevance=self.min_relevance, deadline=self.deadline)
-
-    def _tell_start(self, ranker: Ranker, nodes: list[NodeWithScore], query: str) -> None:
-        top_n = len(nodes) if self.top_n is None else self.top_n
+    def _begun(
+        self, nodes: list[NodeWithScore], query_bundle: QueryBundle | None, ranker: Ranker
+    ) -> str:
+        """Report the start and return the query."""
+        if query_bundle is None:
+            raise InputError("there is no query; give query_str= or query_bundle=")
+        query, top_n = str(query_bundle.query_str), self.top_n
+        top_n = len(nodes) if top_n is None else top_n
         model = ranker.models.names.get("scoring", "") if ranker.needs_model else ""
         _dispatcher.event(ReRankStartEvent(query=query, nodes=nodes, top_n=top_n, model_name=model))
+        return query
 
-    def _told(self, nodes: Sequence[NodeWithScore], ranking: Ranking) -> list[NodeWithScore]:
-        if self.on_ranking is not None:
-            self.on_ranking(ranking)
-        told = [
-            NodeWithScore(
-                node=_with(nodes[hit.index].node, explanation(ranking, hit)), score=hit.relevance
-            )
-            for hit in ranking
-        ]
-        _dispatcher.event(ReRankEndEvent(nodes=told))
-        return told
+
+def _ranked(nodes: Sequence[NodeWithScore], ranking: Ranking) -> list[NodeWithScore]:
+    ranked = [
+        NodeWithScore(
+            node=_with(nodes[hit.index].node, explanation(ranking, hit)), score=hit.relevance
+        )
+        for hit in ranking
+    ]
+    _dispatcher.event(ReRankEndEvent(nodes=ranked))
+    return ranked
 
 
 def _with(node: Any, why: dict[str, Any]) -> Any:
@@ -168,9 +103,3 @@ def _with(node: Any, why: dict[str, Any]) -> Any:
             **{name: sorted({*getattr(node, name), KEY}) for name in unseen},
         }
     )
-
-
-def _text(query: QueryBundle | None) -> str:
-    if query is None:
-        raise InputError("there is no query; give query_str= or query_bundle=")
-    return str(query.query_str)

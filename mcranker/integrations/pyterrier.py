@@ -8,10 +8,9 @@ from typing import TYPE_CHECKING, Any
 
 from mcranker.integrations.reranking import (
     KEY,
-    Limits,
     RankerSource,
-    check_limits,
     explanation,
+    limits_of,
     not_installed,
 )
 from mcranker.rankers.base import Ranker
@@ -72,8 +71,7 @@ class MCRankerTransformer(pt.Transformer):
         on_ranking: Callable[[Ranking], object] | None = None,
     ) -> None:
         super().__init__()
-        self._limits = Limits(top_n=top_n, min_relevance=min_relevance, deadline=deadline)
-        check_limits(**self._limits)
+        self._limits = limits_of(top_n, min_relevance, deadline)
         self._source = RankerSource(ranker, options)
         self.text = text
         self.title = title

@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 import threading
-from collections.abc import Iterable, Mapping
-from typing import Any, TypedDict, Unpack
+from collections.abc import Callable, Iterable, Mapping
+from typing import Any
 
 import anyio.to_thread
+from pydantic import BaseModel, Field, PrivateAttr
 
 from mcranker.config import RankerConfig
 from mcranker.documents import of_object
@@ -20,14 +21,6 @@ from personas.ranking.types import Passage
 
 KEY = "mcranker"
 """The key of metadata, or the column, under which `explanation` comes back with a document."""
-
-
-class Limits(TypedDict):
-    """Limits of `Ranker.rank` as keywords."""
-
-    top_n: int | None
-    min_relevance: float | None
-    deadline: float | None
 
 
 class RankerSource:
@@ -126,13 +119,90 @@ class RankerSource:
             )
 
 
-def check_limits(**limits: Unpack[Limits]) -> None:
-    """Refuse what `Ranker.rank` would not take, before it is called.
+def limits_of(
+    top_n: int | None = None, min_relevance: float | None = None, deadline: float | None = None
+) -> dict[str, Any]:
+    """Return limits as keywords of `Ranker.rank`, which would take them.
 
     Raises:
         ConfigError: a value is impossible.
     """
+    limits = {"top_n": top_n, "min_relevance": min_relevance, "deadline": deadline}
     RankerConfig.of(None, {name: value for name, value in limits.items() if value is not None})
+    return limits
+
+
+class RerankingModel(BaseModel):
+    """Base of adapters that are pydantic models: a ranker, its limits, and its end.
+
+    Args:
+        ranker: any `Ranker`; its maker closes it.
+        options: arguments of `MCRanker`, if no ranker is given; it is made at the first call,
+            and `close` or `aclose` closes it.
+        top_n: return only the first N documents.
+        min_relevance: return only documents of this relevance or more, 0 to 1.
+        deadline: seconds for a ranking; what is known by then counts.
+        title_key: the key of metadata that holds a title, to be shown to models.
+        on_ranking: called with each `Ranking`: the whole of it, with team, cost and report.
+
+    Raises:
+        ConfigError: a value is impossible.
+    """
+
+    ranker: Any = Field(default=None, exclude=True)
+    options: dict[str, Any] | None = None
+    top_n: int | None = None
+    min_relevance: float | None = None
+    deadline: float | None = None
+    title_key: str | None = None
+    on_ranking: Callable[[Ranking], object] | None = Field(default=None, exclude=True)
+
+    _source: RankerSource = PrivateAttr()
+
+    def __init__(
+        self,
+        ranker: Ranker | None = None,
+        *,
+        options: dict[str, Any] | None = None,
+        top_n: int | None = None,
+        min_relevance: float | None = None,
+        deadline: float | None = None,
+        title_key: str | None = None,
+        on_ranking: Callable[[Ranking], object] | None = None,
+        **others: Any,
+    ) -> None:
+        # First of all: pydantic would put what was given, with keys, into the error.
+        source = RankerSource(ranker, options)
+        limits = limits_of(top_n, min_relevance, deadline)
+        own = {"options": options, "title_key": title_key, "on_ranking": on_ranking}
+        super().__init__(ranker=ranker, **own, **limits, **others)
+        self._source = source
+
+    def close(self) -> None:
+        """Close the ranker that was made of options."""
+        self._source.close()
+
+    async def aclose(self) -> None:
+        """`close` for callers with an event loop."""
+        await self._source.aclose()
+
+    def _rank(self, query: str, documents: Iterable[object]) -> Ranking:
+        ranker = self._source.get()
+        ranking = ranker.rank(query, passages_of(documents, self.title_key), **self._limits())
+        return self._done(ranking)
+
+    async def _arank(self, query: str, documents: Iterable[object]) -> Ranking:
+        ranker = await self._source.aget()
+        passages = passages_of(documents, self.title_key)
+        return self._done(await ranker.arank(query, passages, **self._limits()))
+
+    def _limits(self) -> dict[str, Any]:
+        return limits_of(self.top_n, self.min_relevance, self.deadline)
+
+    def _done(self, ranking: Ranking) -> Ranking:
+        if self.on_ranking is not None:
+            self.on_ranking(ranking)
+        return ranking
 
 
 def passages_of(documents: Iterable[object], title_key: str | None = None) -> tuple[Passage, ...]:
@@ -174,26 +244,20 @@ def explanation(ranking: Ranking, hit: Hit) -> dict[str, Any]:
         ``probabilities`` and ``imputed`` by persona, ``skipped``, ``at_most`` and ``cut``, as in
         `Hit`.
     """
-    told = {
-        "rank": hit.rank,
-        "score": hit.score,
-        "relevance": hit.relevance,
-        "first_stage_rank": hit.first_stage_rank,
-        "first_stage_score": hit.passage.score,
-        "scores": dict(hit.scores),
-        "missing": dict(hit.missing),
-        "partial": ranking.partial,
-        "failure": ranking.failure,
-    }
-    rest = {
+    names = ("rank", "score", "relevance", "first_stage_rank")
+    told: dict[str, Any] = {name: getattr(hit, name) for name in names}
+    told |= {"first_stage_score": hit.passage.score, "partial": ranking.partial}
+    told["failure"] = ranking.failure
+    rest: dict[str, Any] = {
         "criteria": {name: dict(scores) for name, scores in hit.criteria.items()},
         "confidence": dict(hit.confidence),
         "imputed": dict(hit.imputed),
         "probabilities": {name: list(each) for name, each in hit.probabilities.items()},
         "cut": hit.cut,
     }
-    skipped = {"skipped": list(hit.skipped), "at_most": hit.at_most} if hit.skipped else {}
-    return told | skipped | {name: value for name, value in rest.items() if value}
+    told |= {"scores": dict(hit.scores), "missing": dict(hit.missing)}
+    told |= {"skipped": list(hit.skipped), "at_most": hit.at_most} if hit.skipped else {}
+    return told | {name: value for name, value in rest.items() if value}
 
 
 def not_installed(module: str, extra: str, error: ModuleNotFoundError) -> ImportError:

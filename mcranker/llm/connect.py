@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import difflib
 import os
+import re
 import sys
 import sysconfig
 import warnings
@@ -28,6 +29,11 @@ DEFAULT_OPENAI = "openai:gpt-6-luna"
 DEFAULT_ANTHROPIC = "anthropic:claude-haiku-5-5"
 DEFAULT_LOCAL = "local:minilm"
 
+_OF_PROVIDER = {
+    "local": r"\.gguf$",
+    "openai": r"^(gpt-|chatgpt-|o[134])",
+    "anthropic": r"^claude",
+}
 _OWN = ("mcranker", "personas", "beir_eval")
 """Packages that are not the user's code."""
 
@@ -75,8 +81,10 @@ def connect(
         AuthenticationFailed: the provider needs a key and there is none.
         ModelError: the embedded engine cannot open the model.
     """
-    if not isinstance(model, str) and model is not None:
-        return _given(model, base_url=base_url, api_key=api_key)
+    if isinstance(model, ChatModel):
+        if base_url is not None or api_key:
+            raise ConfigError("base_url= and api_key= go with a model's name, not with a ChatModel")
+        return model
     if model is None:
         model, reason = choose_default(os.environ)
         named = os.environ.get("MCRANKER_MODEL", "").strip() == model
@@ -91,6 +99,11 @@ def connect(
         logger.info("model %s: %s", model, reason)
         if model == DEFAULT_LOCAL and not named:
             _warn_of_default()
+    if not isinstance(model, str):
+        raise ConfigError(
+            f"model={model!r} is a {type(model).__name__}; pass a name such as "
+            f"{DEFAULT_OPENAI!r} or a ChatModel"
+        )
     if not can_be_encoded(model):
         raise ConfigError(f"{model!r} names no model: it is not UTF-8")
     if not can_be_encoded(base_url or ""):
@@ -163,37 +176,17 @@ def _warn_of_default() -> None:
     warnings.warn(default_judge_note(), WeakJudgeWarning, stacklevel=nearest or level)
 
 
-def _given(model: object, *, base_url: str | None, api_key: str | None) -> ChatModel:
-    if not isinstance(model, ChatModel):
-        raise ConfigError(
-            f"model={model!r} is a {type(model).__name__}; pass a name such as "
-            f"{DEFAULT_OPENAI!r} or a ChatModel"
-        )
-    if base_url is not None or api_key:
-        raise ConfigError("base_url= and api_key= go with a model's name, not with a ChatModel")
-    return model
-
-
 def _split(model: str) -> tuple[str, str]:
     kind, colon, name = model.strip().partition(":")
     if colon and kind in PROVIDERS and name.strip():
         return kind, name.strip()
     forms = ", ".join(f"{each}:NAME" for each in PROVIDERS.names)
-    close = _suggest(model.strip())
-    raise ConfigError(
-        f"model={model!r} is not of the form {forms}"
-        + (f"; did you mean {close!r}?" if close else "; see 'mcranker models'")
-    )
-
-
-def _suggest(model: str) -> str:
-    lowered = model.lower()
-    if lowered.endswith(".gguf"):
-        return f"local:{model}"
-    if lowered.startswith(("gpt-", "chatgpt-", "o1", "o3", "o4")):
-        return f"openai:{model}"
-    if lowered.startswith("claude"):
-        return f"anthropic:{model}"
-    kind, colon, name = model.partition(":")
-    close = difflib.get_close_matches(kind[:100], PROVIDERS.names, n=1) if name else ()
-    return f"{close[0]}{colon}{name}" if close else ""
+    said = "see 'mcranker models'"
+    for prefix, pattern in _OF_PROVIDER.items():
+        if re.search(pattern, model.strip(), re.IGNORECASE):
+            said = f"did you mean '{prefix}:{model.strip()}'?"
+            break
+    else:
+        if name and (close := difflib.get_close_matches(kind[:100], PROVIDERS.names, n=1)):
+            said = f"did you mean '{close[0]}:{name}'?"
+    raise ConfigError(f"model={model!r} is not of the form {forms}; {said}")

@@ -23,6 +23,7 @@ from __future__ import annotations
 
 import re
 from base64 import b64encode
+from contextlib import suppress
 from ipaddress import ip_address
 from string import ascii_lowercase, ascii_uppercase
 from typing import TYPE_CHECKING
@@ -31,12 +32,8 @@ from urllib.parse import unquote
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator
 
-MARK = "[key]"
-"""Replaces a secret."""
-
-HOST_MARK = "[address]"
-"""Replaces a host."""
-
+MARK = "[key]"  # in place of a secret
+HOST_MARK = "[address]"  # in place of a host
 LEAST_SECRET = 4  # characters; fewer say nothing, and are part of many words
 _ROW = 8  # characters of a secret that show it; fewer may be those of a word
 LONGEST_URL = 200  # characters of an address that are shown
@@ -90,8 +87,7 @@ def masked(text: str, secrets: Iterable[str] = ()) -> str:
 def without_hosts(text: str, shown: Iterable[str] = ()) -> str:
     """Return a text without recognizable names and addresses of hosts.
 
-    Those of `shown` and below them stay, and so do this machine and the sites of OpenAI and
-    Anthropic.
+    Those of `shown` and below them stay, and so do this machine and the providers' sites.
     """
     known = {host.lower().strip("[]") for host in (*_PUBLIC, *shown)}
 
@@ -153,22 +149,19 @@ def _host_of(word: str, before: str) -> str:
         return ""
     name = _PORT.sub("", word)
     host, ported = name.lower().strip("[]"), name != word
-    if before.endswith(("://", f"://{MARK}@")) or _is_address(host):
+    if before.endswith(("://", f"://{MARK}@")):
         return host
+    with suppress(ValueError):
+        return str(ip_address(host))
     if before.endswith("/") or not _NAME.fullmatch(host):
         return ""
     odd = any(letter.isdigit() or letter in ".-" for letter in host)
-    if _ENDING.search(host) or (ported and odd and not host[0].isdigit()):
-        return host
-    return host if (ported or odd) and _SAYS_HOST.search(before) else ""
-
-
-def _is_address(host: str) -> bool:
-    try:
-        ip_address(host)
-    except ValueError:
-        return False
-    return True
+    is_host = (
+        _ENDING.search(host)
+        or (ported and odd and not host[0].isdigit())
+        or ((ported or odd) and _SAYS_HOST.search(before))
+    )
+    return host if is_host else ""
 
 
 def _without(text: str, secret: str) -> str:

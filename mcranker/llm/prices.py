@@ -4,10 +4,12 @@ from __future__ import annotations
 
 from functools import lru_cache
 
-from mcranker.llm.batch.protocol import BATCH_SUFFIX
 from mcranker.llm.chat import ChatRequest
 from mcranker.llm.provider import provider_of
 from personas.ranking.usage import Usage
+
+BATCH_SUFFIX = "+batch"
+"""Suffix of a model's name that sends it through its batch API."""
 
 DECISIONS_SUFFIX = "+decisions"
 """Suffix of the name of an OpenAI model that was asked typed questions."""

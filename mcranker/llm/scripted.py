@@ -33,23 +33,15 @@ class ScriptedChat:
         capabilities: Capabilities | None = None,
     ) -> None:
         self._answer = answer
-        self._name = name
-        self._capabilities = capabilities or Capabilities(json_schema=True)
-
-    @property
-    def name(self) -> str:
-        return self._name
-
-    @property
-    def capabilities(self) -> Capabilities:
-        return self._capabilities
+        self.name = name
+        self.capabilities = capabilities or Capabilities(json_schema=True)
 
     async def complete(self, request: ChatRequest) -> ChatReply:
         answer = self._answer(request)
         if inspect.isawaitable(answer):
             answer = await answer
         if isinstance(answer, str):
-            return ChatReply(text=answer, model=self._name)
+            return ChatReply(text=answer, model=self.name)
         if not isinstance(answer, ChatReply):
             raise TypeError(f"the function returned {answer!r}; return a string or a ChatReply")
         return answer

@@ -52,10 +52,12 @@ def missing(problem: str) -> Answer:
     return Answer(None, problem=problem)
 
 
-def read_answer(read: Callable[[], Answer]) -> Answer:
-    """Return the answer of `read`, or an answer with the problem that it finds."""
+def read_answer(answer: Any, kind: str, read: Callable[[Mapping[str, Any]], Answer]) -> Answer:
+    """Return the answer that `read` finds in an object of this type, or one with its problem."""
     try:
-        return read()
+        if not isinstance(answer, dict) or answer.get("type") != kind:
+            raise OddAnswer(f"it is no {kind!r}, which was asked for")
+        return read(answer)
     except OddAnswer as problem:
         return missing(f"odd answer: {problem}")
 
@@ -92,9 +94,9 @@ def level_score(
         # Rounding must not carry it off the levels.
         place = min(math.fsum(p * each for each, p in enumerate(masses)), float(last))
         return Answer(place * question.top / last, _confidence(confidence), masses)
-    level = _number(score)
+    level = finite_number(score)
     if level is None or not 0 <= level <= last:
-        raise OddAnswer(f"its score {_shown(score)} is not on the levels 0 to {last}")
+        raise OddAnswer(f"its score {shown_value(score)} is not on the levels 0 to {last}")
     return Answer(level * question.top / last, _confidence(confidence))
 
 
@@ -114,19 +116,36 @@ def choice(
     """
     names = [option.name for option in question.options]
     if not isinstance(chosen, str) or chosen not in names:
-        raise OddAnswer(f"its choice {_shown(chosen)} is none of the {len(names)} options")
+        raise OddAnswer(f"its choice {shown_value(chosen)} is none of the {len(names)} options")
     masses = _distribution(probabilities, names) if probabilities else None
     return Answer(float(names.index(chosen)), _confidence(confidence), masses)
+
+
+def finite_number(value: Any) -> float | None:
+    """Return the number in an answer; None if it is no finite number."""
+    if isinstance(value, bool) or not isinstance(value, int | float):
+        return None
+    try:
+        return float(value) if math.isfinite(value) else None
+    except OverflowError:  # an integer that no float can hold
+        return None
+
+
+def shown_value(value: Any) -> str:
+    """Return a value of an answer as a short text for a message."""
+    if isinstance(value, int) and value.bit_length() > 64:
+        return "a huge number"
+    text = ascii(value) if isinstance(value, str | int | float | None) else type(value).__name__
+    return text if len(text) <= 60 else f"{text[:59]}…"
 
 
 def _distribution(listed: Mapping[Any, Any], keys: Sequence[Any]) -> tuple[float, ...]:
     """The probability of each key; they sum to 1."""
     odd = next((key for key in listed if key not in keys), None)
     if odd is not None:
-        raise OddAnswer(f"it gives a probability to {_shown(odd)}, which was not asked about")
+        raise OddAnswer(f"it gives a probability to {shown_value(odd)}, which was not asked about")
     masses = [
-        _probability(listed[key], f"the probability of {_shown(key)}") if key in listed else 0.0
-        for key in keys
+        _probability(listed.get(key, 0.0), f"the probability of {shown_value(key)}") for key in keys
     ]
     total = math.fsum(masses)
     if abs(total - 1) > SUM_ROUNDED:
@@ -139,24 +158,7 @@ def _confidence(value: Any) -> float | None:
 
 
 def _probability(value: Any, what: str) -> float:
-    number = _number(value)
+    number = finite_number(value)
     if number is None or not 0 <= number <= 1 + ROUNDED:
-        raise OddAnswer(f"{what} is {_shown(value)}, not a number from 0 to 1")
+        raise OddAnswer(f"{what} is {shown_value(value)}, not a number from 0 to 1")
     return min(number, 1.0)
-
-
-def _number(value: Any) -> float | None:
-    """A finite number, or None."""
-    if isinstance(value, bool) or not isinstance(value, int | float):
-        return None
-    try:
-        return float(value) if math.isfinite(value) else None
-    except OverflowError:  # an integer that no float can hold
-        return None
-
-
-def _shown(value: Any) -> str:
-    if isinstance(value, int) and value.bit_length() > 64:
-        return "a huge number"
-    text = ascii(value) if isinstance(value, str | int | float | None) else type(value).__name__
-    return text if len(text) <= 60 else f"{text[:59]}…"

@@ -10,10 +10,7 @@ class Wrapper:
 
     def __init__(self, model: ChatModel) -> None:
         self._model = model
-
-    @property
-    def name(self) -> str:
-        return self._model.name
+        self.name = model.name
 
     @property
     def capabilities(self) -> Capabilities:

@@ -30,11 +30,6 @@ logger = safe_logger("mcranker.method.annotator")
 
 
 @dataclass(frozen=True, slots=True)
-class WriteRubric:
-    """To an annotator: write your rubric, if needed; the answer is the member."""
-
-
-@dataclass(frozen=True, slots=True)
 class ScorePassages:
     """To a judge: score the passages of these rows of the score matrix, together."""
 
@@ -50,7 +45,7 @@ class Scores:
     scores: Sequence[Score]
 
 
-class Annotator(Actor[WriteRubric | ScorePassages, Member]):
+class Annotator(Actor[ScorePassages]):
     """One persona on the team: writes its rubric (Eq. 2) and scores passages by it (Eq. 3).
 
     What all of its scoring prompts share is put together once, when the rubric is there.
@@ -63,28 +58,30 @@ class Annotator(Actor[WriteRubric | ScorePassages, Member]):
     """
 
     def __init__(
-        self, member: Member, column: int, session: Session, ensembler: Actor[Any, Any] | None
+        self, member: Member, column: int, session: Session, ensembler: Actor[Any] | None
     ) -> None:
         workers = session.calls_at_once(session.models.scoring)
-        super().__init__(f"annotator {member.name!r}", self._answer, workers=workers)
+        super().__init__(f"annotator {member.name!r}", self._score, workers=workers)
         self.member = member
         self.column = column
         self._session = session
         self._ensembler = ensembler
         self._prompt: ScorePrompt | None = None
 
-    async def _answer(self, message: WriteRubric | ScorePassages) -> Member:
-        if isinstance(message, WriteRubric):
-            await self._settle_rubric()
-        else:
-            assert self._prompt is not None, "WriteRubric comes before ScorePassages"
-            assert self._ensembler is not None
-            (row,) = message.rows
-            score = await self._prompt.score(self._session.passage(row), self.member.name)
-            await self._ensembler.tell(Scores(row, self.column, (score,)))
-        return self.member
+    async def _score(self, message: ScorePassages) -> None:
+        assert self._prompt is not None, "the rubric comes before ScorePassages"
+        assert self._ensembler is not None
+        (row,) = message.rows
+        score = await self._prompt.score(self._session.passage(row), self.member.name)
+        await self._ensembler.tell(Scores(row, self.column, (score,)))
 
-    async def _settle_rubric(self) -> None:
+    async def settle_rubric(self) -> None:
+        """Write the rubric if there is none, before the first passage is scored.
+
+        Raises:
+            ReplyError: the rubric cannot be read, asked twice.
+            ModelError: the call failed.
+        """
         config, member = self._session.config, self.member
         rubric, written = member.rubric, False
         examples: tuple[Member, ...] = ()

@@ -6,7 +6,6 @@ import dataclasses
 from collections.abc import Callable, Sequence
 from typing import TypeVar
 
-from mcranker import tracing
 from mcranker.config import RankerConfig
 from mcranker.errors import ReplyError
 from mcranker.llm.chat import (
@@ -82,10 +81,9 @@ async def ask(
         ReplyError: the last reply could not be read either.
         ModelError: the call failed.
     """
-    prefill = model.capabilities.prefill
     messages: tuple[Message, ...] = ()
     for turn in turns:
-        if prefill or turn.role != "assistant":
+        if turn.role != "assistant" or model.capabilities.prefill:
             messages += (Message(turn.role, encodable(turn.text), turn.shared),)
     request = ChatRequest(
         messages=messages,
@@ -100,11 +98,10 @@ async def ask(
         seed=config.seed,
         sample=config.cache_variant,
     )
-    resamples = config.resamples(tag.stage)
     asked: list[ChatRequest] = []
     while True:
         asked.append(request)
-        reply = await tracing.complete(model, request)
+        reply = await model.complete(request)
         billed = billed_as(model.name, request)
         usage.add(tag.stage, tag.persona, billed, reply.usage, reused=reply.reused)
         try:
@@ -112,6 +109,7 @@ async def ask(
         except Unreadable as problem:
             unread = Usage(unreadable=1)
             usage.add(tag.stage, tag.persona, billed, unread, reused=reply.reused)
+            resamples = config.resamples(tag.stage)
             # A reply read from probabilities does not change by asking again.
             if (
                 len(asked) > resamples + config.repair_attempts

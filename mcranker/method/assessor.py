@@ -31,7 +31,7 @@ class Assessed:
     score: Score
 
 
-class Assessor(Actor[Assess, None]):
+class Assessor(Actor[Assess]):
     """Judges each passage from the personas' scores, given as text.
 
     Args:
@@ -41,7 +41,7 @@ class Assessor(Actor[Assess, None]):
     """
 
     def __init__(
-        self, session: Session, ensembler: Actor[Any, Any], scientists: Collection[str]
+        self, session: Session, ensembler: Actor[Any], scientists: Collection[str]
     ) -> None:
         workers = session.calls_at_once(session.models.assessor)
         super().__init__("assessor", self._assess, workers=workers)

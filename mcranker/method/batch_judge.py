@@ -39,7 +39,7 @@ def may_be_panel(session: Session) -> bool:
     return config.scoring == "per_criterion" and config.batch_criteria and asks_many
 
 
-class BatchJudge(Actor[ScorePassages, None]):
+class BatchJudge(Actor[ScorePassages]):
     """All judges score passages together: one call asks all questions about all of them (Eq. 3).
 
     Where a model takes fewer questions or shorter states, the passages are divided over several
@@ -58,7 +58,7 @@ class BatchJudge(Actor[ScorePassages, None]):
         sheet: QuestionSet,
         rubrics: Sequence[Rubric | None],
         session: Session,
-        ensembler: Actor[Any, Any],
+        ensembler: Actor[Any],
     ) -> None:
         workers = session.calls_at_once(session.models.scoring)
         super().__init__("panel", self._score, workers=workers)
@@ -74,7 +74,7 @@ class BatchJudge(Actor[ScorePassages, None]):
 
     @classmethod
     def of_team(
-        cls, members: Sequence[Member], session: Session, ensembler: Actor[Any, Any]
+        cls, members: Sequence[Member], session: Session, ensembler: Actor[Any]
     ) -> BatchJudge:
         """Return the panel of a team whose rubrics are written."""
         questions = session.config.questions

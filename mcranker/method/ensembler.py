@@ -14,7 +14,7 @@ from numpy.typing import NDArray
 
 from mcranker.errors import FormNotKept, ModelError
 from mcranker.events import PassageAssessed, PassageScored
-from mcranker.llm.limits.silence import DOWN
+from mcranker.llm.limits.retries import DOWN
 from mcranker.method.annotator import ScorePassages, Scores
 from mcranker.method.assessor import Assess, Assessed, Assessor
 from mcranker.method.schedule import EveryScore, TopScores
@@ -46,12 +46,12 @@ class Ready:
     """
 
     judge: int
-    actor: Actor[Any, Any]
+    actor: Actor[Any]
     columns: Mapping[int, str]
     at_once: int = 1
 
 
-class Ensembler(Actor[TeamKnown | Ready | Scores | Assessed, None]):
+class Ensembler(Actor[TeamKnown | Ready | Scores | Assessed]):
     """Hands out calls, collects scores, and detects complete passages and queries.
 
     What is still worth asking is everything, or with ``top_k`` what its bounds leave. The
@@ -149,7 +149,6 @@ class Ensembler(Actor[TeamKnown | Ready | Scores | Assessed, None]):
 
     async def _take_scores(self, message: Scores) -> None:
         session, row = self._session, message.row
-        passage = session.passage(row)
         columns = self._judges[message.judge].columns
         self._under_way.discard((row, message.judge))
         for column, score in zip(columns, message.scores, strict=True):
@@ -160,16 +159,17 @@ class Ensembler(Actor[TeamKnown | Ready | Scores | Assessed, None]):
             self._failures.note(row, score)
         self._schedule.settle(row, message.judge)
         session.mark("score")
-        if self._all_in(row):
+        if self.assessor is not None and self._all_in(row):
             self._to_assess.append(row)
         if session.job.emit is None:
             return
+        passage = session.passage(row).id
         each = self._team.columns // self._team.judges if self._team else 1
         total, first = self._schedule.total * each, self._scored - len(columns) + 1
         given = zip(columns.values(), message.scores, strict=True)
         for done, (persona, score) in enumerate(given, start=first):
             outcome = score.value, score.reason, done, total
-            await session.job.emit(PassageScored(session.query.id, passage.id, persona, *outcome))
+            await session.job.emit(PassageScored(session.query.id, passage, persona, *outcome))
 
     async def _take_assessment(self, message: Assessed) -> None:
         session, score = self._session, message.score

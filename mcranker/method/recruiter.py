@@ -23,8 +23,6 @@ from mcranker.method.team_plan import TeamPlan, as_recruited
 from mcranker.replies.loose_json import Unreadable
 from mcranker.replies.read import read_personas
 from mcranker.replies.schemas import TEAM_SCHEMA, library_team_schema
-from mcranker.runtime.actor import Actor
-from mcranker.runtime.bridge import task_group
 from personas import Member, Persona, library
 from personas.provenance import sealed
 from personas.ranking.types import Passage
@@ -67,10 +65,7 @@ async def recruit(session: Session) -> tuple[Member, ...]:
         about = session.query.text
         example = session.passages[min(config.example_rank, len(session.passages)) - 1]
     recruiter = Recruiter(session, session.plan, about)
-    async with task_group() as group:
-        group.start_soon(recruiter.run)
-        recruited = as_recruited(await recruiter.ask(example), config)
-        recruiter.close()
+    recruited = as_recruited(await recruiter.recruit(example), config)
     session.mark("recruit")
     if config.one_team:
         # Another query may have been first meanwhile.
@@ -79,7 +74,7 @@ async def recruit(session: Session) -> tuple[Member, ...]:
     return recruited
 
 
-class Recruiter(Actor[Passage, tuple[Member, ...]]):
+class Recruiter:
     """Guesses who would ask the query, from the query and one example passage (Eq. 1).
 
     With ``recruiting="library"`` it picks from the library instead: by one constrained
@@ -89,13 +84,12 @@ class Recruiter(Actor[Passage, tuple[Member, ...]]):
     """
 
     def __init__(self, session: Session, plan: TeamPlan, about: str) -> None:
-        super().__init__("recruiter", self._recruit)
         self._session = session
         self._plan = plan
         self._about = about
         self._model = session.models.recruiter
 
-    async def _recruit(self, example: Passage) -> tuple[Member, ...]:
+    async def recruit(self, example: Passage) -> tuple[Member, ...]:
         """Recruit members; missing ones are asked for once more, unless ``repair_attempts=0``."""
         found = await self._recruit_once(example)
         wanted = self._plan.recruits

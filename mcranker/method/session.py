@@ -6,7 +6,6 @@ import re
 import time
 from collections import defaultdict
 from collections.abc import Callable, Mapping, Sequence
-from contextlib import AbstractAsyncContextManager, nullcontext
 from dataclasses import dataclass, field
 from itertools import count
 from typing import TypeVar
@@ -214,28 +213,27 @@ class Session:
                 `divisible` are.
             ReplyError, ModelError: as `mcranker.method.ask`.
         """
-        watched: AbstractAsyncContextManager[None] = nullcontext()
+        call = ask(
+            model,
+            turns,
+            read,
+            config=self.config,
+            prompts=self.prompts,
+            usage=self.job.calls,
+            tag=Tag(stage, self.query.id, persona, doc_id, self.number),
+            max_tokens=max_tokens,
+            schema=schema,
+            labels=labels,
+            continuation=continuation,
+            questions=questions,
+            state=state,
+        )
+        self._began.setdefault(stage, time.perf_counter())
         if stage in ("score", "assess", "explain") and not self.job.estimated:
-            watched = self.forms[stage, persona].asking(passages, divisible=divisible)
-        async with watched:
-            self._began.setdefault(stage, time.perf_counter())
-            result = await ask(
-                model,
-                turns,
-                read,
-                config=self.config,
-                prompts=self.prompts,
-                usage=self.job.calls,
-                tag=Tag(stage, self.query.id, persona, doc_id, self.number),
-                max_tokens=max_tokens,
-                schema=schema,
-                labels=labels,
-                continuation=continuation,
-                questions=questions,
-                state=state,
-            )
-            self.mark(stage)
-            return result
+            call = self.forms[stage, persona].watch(call, passages, divisible=divisible)
+        result = await call
+        self.mark(stage)
+        return result
 
     def mark(self, stage: Stage) -> None:
         """Note that the stage is running."""

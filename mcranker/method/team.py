@@ -10,7 +10,7 @@ from anyio.abc import TaskGroup
 
 from mcranker.errors import ConfigError
 from mcranker.events import RubricWritten, TeamRecruited
-from mcranker.method.annotator import Annotator, ScorePassages, WriteRubric
+from mcranker.method.annotator import Annotator, ScorePassages
 from mcranker.method.batch_judge import BatchJudge, may_be_panel
 from mcranker.method.ensembler import Ensembler, Ready, TeamKnown
 from mcranker.method.recruiter import recruit
@@ -90,7 +90,7 @@ async def score_by_team(session: Session) -> Scored:
 
 
 async def score_by_judge(
-    session: Session, name: str, make: Callable[[Ensembler], Actor[ScorePassages, None]]
+    session: Session, name: str, make: Callable[[Ensembler], Actor[ScorePassages]]
 ) -> Scored:
     """Let one judge score every passage.
 
@@ -162,7 +162,8 @@ async def _seat(
             )
 
     async def settle(annotator: Annotator) -> None:
-        member = await annotator.ask(WriteRubric())
+        await annotator.settle_rubric()
+        member = annotator.member
         session.mark("criteria")
         if member.rubric is not None:
             await session.emit(RubricWritten(session.query.id, member.name, member.rubric))

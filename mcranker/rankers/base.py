@@ -377,17 +377,17 @@ class Ranker(ABC):
         A query that fails is reported in its place; the others go on. `options` are those of
         `rank`, for each query.
         """
-        stream, end = self.arank_many(work, **options), object()
-        loop = self._bridge.loop()
+        stream = self.arank_many(work, **options)
+        end = object()
 
         async def following() -> RankedQuery | object:
             return await anext(stream, end)
 
         try:
-            while isinstance(item := loop.call(following), RankedQuery):
+            while isinstance(item := self._bridge.call(following), RankedQuery):
                 yield item
         finally:
-            loop.leave(stream.aclose)
+            self._bridge.leave(stream.aclose)
 
     def arank_many(
         self,
@@ -548,7 +548,7 @@ class Ranker(ABC):
         config, query, started = job.config, job.query, time.perf_counter()
         if config.deadline is not None:
             job = replace(job, deadline=anyio.current_time() + config.deadline)
-        with ranking_span(self.name, query, job.passages, config=config, models=job.models) as done:
+        with ranking_span(self.name, job) as (job, done):
             ranking: Ranking | None = None
             try:
                 with anyio.CancelScope(deadline=math.inf if self.keeps_deadline else job.deadline):

@@ -83,11 +83,11 @@ class DirectRanker(PointwiseRanker):
         return self.build_ranking(session, replace(scored, members=members))
 
 
-class DirectJudge(Actor[ScorePassages, None]):
+class DirectJudge(Actor[ScorePassages]):
     """Scores passages by one prompt, without a persona; `name` is its own in the table of calls."""
 
     def __init__(
-        self, prompt: ScorePrompt, name: str, session: Session, ensembler: Actor[Any, Any]
+        self, prompt: ScorePrompt, name: str, session: Session, ensembler: Actor[Any]
     ) -> None:
         workers = session.calls_at_once(session.models.scoring)
         super().__init__("direct judge", self._score, workers=workers)

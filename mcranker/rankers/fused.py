@@ -17,7 +17,6 @@ from mcranker.config import RankerConfig
 from mcranker.errors import ConfigError, InputError, ModelError
 from mcranker.estimate import Estimate
 from mcranker.events import Emit, Event, PassagesCompared, PassageScored, RankingStarted
-from mcranker.fusion import min_max, reciprocal_rank, summed, weighted
 from mcranker.job import Job
 from mcranker.logs import safe_logger
 from mcranker.models import Models, joined, paid_from
@@ -28,6 +27,7 @@ from mcranker.rankers.base import Ranker
 from mcranker.rankers.dispatch import FATAL_ERRORS, Work, each_of
 from mcranker.rankers.sorting import added_up
 from mcranker.ranking import Ranking
+from mcranker.retrieval.fusion import min_max, reciprocal_rank, summed, weighted
 from mcranker.runtime.bridge import Bridge, task_group
 from mcranker.trec import Run, read_trec
 from personas.errors import shown

@@ -212,7 +212,7 @@ class RebelRanker(PointwiseRanker):
             await session.emit(RubricWritten(session.query.id, JUDGE, member.rubric))
         judges: list[WindowJudge] = []
 
-        def make(ensembler: Actor[Any, Any]) -> WindowJudge:
+        def make(ensembler: Actor[Any]) -> WindowJudge:
             judges.append(WindowJudge(properties, self, session, ensembler))
             return judges[0]
 
@@ -268,7 +268,7 @@ class RebelRanker(PointwiseRanker):
         return sealed(member, persona=False, rubric=True) if inferred else member
 
 
-class WindowJudge(Actor[ScorePassages, None]):
+class WindowJudge(Actor[ScorePassages]):
     """Scores windows of passages by one call each.
 
     A call that fails is made again in halves, if that may help; passages without scores in a reply
@@ -291,7 +291,7 @@ class WindowJudge(Actor[ScorePassages, None]):
         properties: Properties,
         ranker: RebelRanker,
         session: Session,
-        ensembler: Actor[Any, Any],
+        ensembler: Actor[Any],
     ) -> None:
         workers = session.calls_at_once(session.models.scoring)
         super().__init__("window judge", self._score, workers=workers)

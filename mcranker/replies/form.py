@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator, Awaitable, Callable
-from contextlib import AsyncExitStack, asynccontextmanager
-from typing import TypeVar
+from collections.abc import Awaitable, Callable, Coroutine
+from contextlib import AsyncExitStack
+from typing import Any, TypeVar
 
 import anyio
 
@@ -42,31 +42,26 @@ class Form:
         self._ended = anyio.Event()
         self._in_parts = anyio.Lock()
 
-    @asynccontextmanager
-    async def asking(self, passages: int, *, divisible: bool) -> AsyncIterator[None]:
-        """Watch one call in the block. A refusal first waits for the calls under way to end.
+    async def watch(self, call: Coroutine[Any, Any, T], passages: int, *, divisible: bool) -> T:
+        """Return the result of one call. A refusal first waits for the calls under way to end.
 
         Args:
+            call: asks the judge.
             passages: that the call is about.
             divisible: whether it would be made again about fewer passages.
 
         Raises:
-            FormNotKept: the judge is given up, and the block is not entered.
+            FormNotKept: the judge is given up, and the call is not made.
         """
-        while self._given_up and self._under_way:
-            await self._ended.wait()
-        if self._given_up and self._first is not None:
-            raise FormNotKept(
-                f"{self._first.model} is given up, as {self._read} of {self._read + self._calls} "
-                "replies could be read; take another model, or a ranker that asks for less. The "
-                f"first that could not: {self._first}",
-                reply=self._first.reply,
-                model=self._first.model,
-            ) from self._first
+        if self._tried:
+            try:
+                await self._check()
+            except BaseException:
+                call.close()
+                raise
         self._under_way += 1
         try:
-            yield
-            self._read += 1
+            result = await call
         except ReplyError as error:
             self._first = self._first or error
             self._calls += 1
@@ -74,10 +69,14 @@ class Form:
             enough = self._calls >= FEWEST_CALLS and self._passages >= FEWEST_PASSAGES
             self._tried = self._tried or (enough and not divisible)
             raise
+        else:
+            self._read += 1
+            return result
         finally:
             self._under_way -= 1
-            self._ended.set()
-            self._ended = anyio.Event()
+            if self._tried:
+                self._ended.set()
+                self._ended = anyio.Event()
 
     async def in_parts(
         self,
@@ -111,6 +110,18 @@ class Form:
                         parts += [part[half:], part[:half]]
                         continue
                 await take(part, found)
+
+    async def _check(self) -> None:
+        while self._given_up and self._under_way:
+            await self._ended.wait()
+        if self._given_up and self._first is not None:
+            raise FormNotKept(
+                f"{self._first.model} is given up, as {self._read} of {self._read + self._calls} "
+                "replies could be read; take another model, or a ranker that asks for less. The "
+                f"first that could not: {self._first}",
+                reply=self._first.reply,
+                model=self._first.model,
+            ) from self._first
 
     @property
     def _given_up(self) -> bool:

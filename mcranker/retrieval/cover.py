@@ -58,8 +58,8 @@ class Cover:
     A word weighs by how rare it is among the query's passages, and in English, so that "what" and
     "have" hardly count: w(t) = idf(df, N) · sqrt(idf(1000 p, 1000)), where idf(df, N) is
     ln(1 + (N - df + 0.5) / (df + 0.5)) and p its share of a list of common English words. N, df and
-    the mean of n are those of the query's passages and of `LIST_PASSAGES` more that the list stands
-    for, so that a passage by itself is judged sensibly too.
+    the mean of n are those of the query's passages and of `LIST_PASSAGES` more with the list's
+    shares, so that a passage by itself is judged sensibly too.
 
     Args:
         query: what is searched for.

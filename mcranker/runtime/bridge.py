@@ -9,6 +9,7 @@ import asyncio
 import concurrent.futures
 import contextlib
 import logging
+import os
 import signal
 import threading
 import weakref
@@ -17,11 +18,11 @@ from concurrent.futures import Future
 from typing import Any, Generic, ParamSpec, TypeVar
 
 import anyio
+from anyio.from_thread import BlockingPortal
 from anyio.streams.memory import MemoryObjectReceiveStream, MemoryObjectSendStream
 
 from mcranker.errors import MCRankerError
 from mcranker.logs import safe_logger
-from mcranker.runtime.forks import abandon, renew_in_child
 
 P = ParamSpec("P")
 T = TypeVar("T")
@@ -92,9 +93,9 @@ async def apart(function: Callable[P, T], *args: P.args, **kwargs: P.kwargs) -> 
 class Bridge:
     """Runs coroutines for callers that have no event loop, or must not block theirs.
 
-    One `Loop`, started at the first call and kept, so that connections outlive a call. It ends
-    when the bridge is closed or forgotten, or at the end of the process. A forked process
-    starts one of its own.
+    One event loop in a daemon thread, started at the first call and kept, so that connections
+    outlive a call. It ends when the bridge is closed or dropped, and when the main thread and all
+    other threads have ended that called it and that the interpreter waits for.
 
     Args:
         clean_up: awaited in that loop before it ends.
@@ -103,87 +104,7 @@ class Bridge:
     def __init__(self, clean_up: Callable[[], Awaitable[None]]) -> None:
         self._clean_up = clean_up
         self._lock = threading.Lock()
-        self._loop: Loop | None = None
-        self._finalizer: weakref.finalize[..., Bridge] | None = None
-        renew_in_child(self)
-
-    def after_fork(self) -> None:
-        self._lock = threading.Lock()
-        if self._finalizer is not None:
-            self._finalizer.detach()
-        self._loop = self._finalizer = None
-
-    def call(self, function: Callable[[], Awaitable[T]]) -> T:
-        """Return the result of ``await function()``, see `Loop.call`."""
-        while True:
-            try:
-                return self.loop().call(function)
-            except _Ended:  # at this very moment; a new one takes its place
-                continue
-
-    def loop(self) -> Loop:
-        """The running loop; started if needed."""
-        with self._lock:
-            if self._loop is None or self._loop.ends:
-                if self._finalizer is not None:
-                    self._finalizer.detach()
-                self._loop = Loop(self._clean_up)
-                self._finalizer = weakref.finalize(self, self._loop.stop)
-            return self._loop
-
-    def end(self) -> None:
-        """Cancel what is under way, clean up, and end the thread. A later call starts another.
-
-        Raises:
-            Exception: whatever cleaning up raises.
-        """
-        self.call(self._finish)
-        self.close()
-
-    async def _finish(self) -> None:
-        # First of all: what works on while connections are closed fails for their sake.
-        if self._loop is not None:
-            await self._loop.cancel_others()
-        await self._clean_up()
-
-    def close(self, *, wait: bool = True) -> None:
-        """Clean up and end the thread, if there is one. A later call starts another."""
-        with self._lock:
-            loop, self._loop = self._loop, None
-            if self._finalizer is not None:
-                self._finalizer.detach()
-                self._finalizer = None
-        if loop is not None:
-            loop.stop(wait=wait)
-
-
-class _Ended(Exception):
-    """The loop takes no more calls."""
-
-
-class Loop:
-    """An event loop in a daemon thread of its own.
-
-    When the main thread has ended, it ends as soon as those have that the interpreter waits
-    for, which may still rank.
-
-    Args:
-        clean_up: awaited in the loop before it ends.
-    """
-
-    def __init__(self, clean_up: Callable[[], Awaitable[None]]) -> None:
-        self.ends = False
-        self._clean_up = clean_up
-        self._futures: set[Future[Any]] = set()
-        self._tasks: set[asyncio.Task[None]] = set()
-        ready: Future[None] = Future()
-        # A daemon, because the interpreter would wait for another thread before it says so.
-        self._thread = threading.Thread(
-            target=self._run, args=(ready,), name="mcranker", daemon=True
-        )
-        self._thread.start()
-        ready.result()
-        _process.watch(self)
+        self._loop: _Loop | None = None
 
     def call(self, function: Callable[[], Awaitable[T]]) -> T:
         """Return the result of ``await function()``.
@@ -192,178 +113,208 @@ class Loop:
         interrupt goes on.
 
         Raises:
-            MCRankerError: the loop was stopped before there was a result.
+            MCRankerError: the bridge was closed before there was a result, or was used before
+                this process was forked.
         """
-        if threading.current_thread() is self._thread:
-            raise RuntimeError("a call from the ranker's own event loop would wait for itself")
+        while True:
+            try:
+                return self._running().call(function)
+            except _Ended:  # at this very moment; a new one takes its place
+                continue
+
+    def leave(self, function: Callable[[], Awaitable[None]]) -> None:
+        """Run ``await function()`` for cleanup, unless the loop has ended and done so."""
+        with self._lock:
+            loop = self._loop
+        if loop is not None:
+            with contextlib.suppress(_Ended, MCRankerError, RuntimeError):
+                loop.call(function)
+
+    def end(self) -> None:
+        """Cancel what is under way, clean up, and end the thread. A later call starts another.
+
+        Raises:
+            Exception: whatever cleaning up raises.
+        """
+        loop = self._running()
+        self.close()
+        if loop.error is not None:
+            raise loop.error
+
+    def close(self, *, wait: bool = True) -> None:
+        """Clean up and end the thread, if there is one. A later call starts another."""
+        with self._lock:
+            loop, self._loop = self._loop, None
+        if loop is not None:
+            loop.stop(wait=wait)
+
+    def _running(self) -> _Loop:
+        with self._lock:
+            if self._loop is None or self._loop.ends:
+                self._loop = _Loop(self._clean_up)
+                weakref.finalize(self, self._loop.stop)  # at the end of the process as well
+            return self._loop
+
+
+class _Ended(Exception):
+    """The loop takes no more calls."""
+
+
+class _Loop:
+    """An event loop in a daemon thread of its own.
+
+    Args:
+        clean_up: awaited in the loop before it ends.
+    """
+
+    def __init__(self, clean_up: Callable[[], Awaitable[None]]) -> None:
+        self.ends = False
+        self.error: Exception | None = None
+        self._clean_up = clean_up
+        self._process = os.getpid()
+        self._lock = threading.RLock()
+        self._callers: weakref.WeakSet[threading.Thread] = weakref.WeakSet()
+        ready: Future[BlockingPortal] = Future()
+        # A daemon, because the interpreter would wait for another thread before it says so.
+        self._thread = threading.Thread(
+            target=self._run, args=(ready,), name="mcranker", daemon=True
+        )
+        self._thread.start()
+        self._portal = ready.result()
+        _loops.watch(self)
+
+    def call(self, function: Callable[[], Awaitable[T]]) -> T:
+        """Return the result of ``await function()``, see `Bridge.call`."""
+        if self._process != os.getpid():
+            raise MCRankerError(
+                "this ranker was used before the process was forked; make it in the child process"
+            )
+        caller = threading.current_thread()
         call = _Call(function)
         try:
-            self._begin(call)
-            return call.future.result()
+            with self._lock:
+                if self.ends:
+                    raise _Ended
+                if not caller.daemon and caller is not threading.main_thread():
+                    self._callers.add(caller)
+                future = self._portal.start_task_soon(call.run)
+            return future.result()
         except _Ended:
             raise
         except concurrent.futures.CancelledError:
-            _process.stay_if_it_ends()
+            if caller.daemon and not threading.main_thread().is_alive():
+                threading.Event().wait()  # the process ends, and the thread has nothing to do
             raise MCRankerError(
                 "the ranker was closed while it was at work; close it when that is done"
             ) from None
         except BaseException:
-            if not call.future.done():
+            if not call.ended.is_set():
                 with contextlib.suppress(RuntimeError):
-                    self._loop.call_soon_threadsafe(call.cancel)
-                concurrent.futures.wait([call.future], _STOP_SECONDS)
+                    self._native.call_soon_threadsafe(call.cancel)
+                    call.ended.wait(_STOP_SECONDS)
             raise
-
-    def leave(self, function: Callable[[], Awaitable[None]]) -> None:
-        """Run ``await function()`` for cleanup, unless the loop has ended and done so."""
-        with contextlib.suppress(_Ended, MCRankerError):
-            if threading.current_thread() is not self._thread:
-                self.call(function)
-            else:  # from the finalizer of something without any reference left
-                self._begin(_Call(function))
-
-    async def cancel_others(self) -> None:
-        """Cancel all calls but the one this is part of, and wait for them."""
-        while tasks := self._tasks - {asyncio.current_task()}:
-            for task in tasks:
-                task.cancel()
-            await asyncio.wait(tasks)
 
     def stop(self, *, wait: bool = True) -> None:
         """Cancel what is under way, clean up, and end the thread."""
-        _process.forget(self)
+        if self._process != os.getpid() or not self._thread.is_alive():
+            return
+        with self._lock:
+            self.ends = True
         with contextlib.suppress(RuntimeError):  # it has ended by itself
-            self._loop.call_soon_threadsafe(self._stopped.set)
+            self._native.call_soon_threadsafe(self._stopped.set)
         if wait and threading.current_thread() is not self._thread:
             self._thread.join(_STOP_SECONDS)
 
-    def _begin(self, call: _Call[Any]) -> None:
-        with _process.lock:
-            if self.ends:
-                raise _Ended
-            _process.note_caller()
-            self._futures.add(call.future)
-        call.future.add_done_callback(self._futures.discard)
-        self._loop.call_soon_threadsafe(self._start, call)
+    def join_callers(self) -> None:
+        """Wait for the threads that the interpreter waits for, and that may call again."""
+        while callers := [each for each in self._callers if each.is_alive()]:
+            for caller in callers:
+                caller.join()
 
-    def _start(self, call: _Call[Any]) -> None:
-        call.task = task = self._loop.create_task(call.run())
-        self._tasks.add(task)
-        task.add_done_callback(self._tasks.discard)
-
-    def _run(self, ready: Future[None]) -> None:
+    def _run(self, ready: Future[BlockingPortal]) -> None:
         try:
             anyio.run(self._serve, ready)
         except Exception as error:  # noqa: BLE001 - of a thread that no caller waits for
             if not ready.done():
                 ready.set_exception(error)
-            else:
-                # When the process ends, there may be no threads for it any more, and no harm.
-                level = logging.WARNING if threading.main_thread().is_alive() else logging.INFO
-                logger.log(level, "a ranker could not be closed in an orderly way: %s", error)
+                return
+            self.error = error
+            # When the process ends, there may be no threads for it any more, and no harm.
+            level = logging.WARNING if threading.main_thread().is_alive() else logging.INFO
+            logger.log(level, "a ranker could not be closed in an orderly way: %s", error)
         finally:
-            _process.forget(self)
-            for future in list(self._futures):
-                future.cancel()
+            self.ends = True
 
-    async def _serve(self, ready: Future[None]) -> None:
-        self._loop = asyncio.get_running_loop()
+    async def _serve(self, ready: Future[BlockingPortal]) -> None:
+        self._native = asyncio.get_running_loop()
         self._stopped = asyncio.Event()
-        ready.set_result(None)
-        await self._stopped.wait()
-        await self.cancel_others()
+        async with BlockingPortal() as portal:
+            ready.set_result(portal)
+            await self._stopped.wait()
+            await portal.stop(cancel_remaining=True)
         await self._clean_up()
 
 
 class _Call(Generic[T]):
-    """A coroutine in a loop; `future` receives its result."""
+    """A coroutine in a loop."""
 
     def __init__(self, function: Callable[[], Awaitable[T]]) -> None:
-        self.future: Future[T] = Future()
-        self.task: asyncio.Task[None] | None = None
+        self.ended = threading.Event()
         self._function = function
+        self._task: asyncio.Task[Any] | None = None
+        self._cancelled = False
 
-    async def run(self) -> None:
-        if not self.future.set_running_or_notify_cancel():
-            return
+    async def run(self) -> T:
         try:
-            result = await self._function()
-        except asyncio.CancelledError:
-            self.future.set_exception(concurrent.futures.CancelledError())
-            raise
-        except BaseException as error:  # noqa: BLE001 - it is the caller's
-            self.future.set_exception(error)
-        else:
-            self.future.set_result(result)
+            if self._cancelled:
+                raise asyncio.CancelledError
+            self._task = asyncio.current_task()
+            return await self._function()
+        finally:
+            self.ended.set()
 
     def cancel(self) -> None:
         """Cancel the call, or do not start it; called in the loop."""
-        if not self.future.cancel() and self.task is not None:
-            self.task.cancel()
+        self._cancelled = True
+        if self._task is not None:
+            self._task.cancel()
 
 
-class _Process:
-    """The loops of this process, and the threads that may still need them."""
+class _Loops:
+    """The loops of this process, which end with its main thread.
+
+    `atexit` is too late: before it, the interpreter waits for the loops' own worker threads.
+    """
 
     def __init__(self) -> None:
-        # A finaliser may run in the middle of anything, and takes it once more.
-        self.lock = threading.RLock()
-        self._loops: set[Loop] = set()
-        self._callers: weakref.WeakSet[threading.Thread] = weakref.WeakSet()
-        self._watched = False
-        renew_in_child(self)
+        self._loops: weakref.WeakSet[_Loop] = weakref.WeakSet()
+        self._lock = threading.Lock()
+        self._watcher: threading.Thread | None = None
 
-    def after_fork(self) -> None:
-        for loop in self._loops:
-            loop.ends = True
-            abandon(loop)
-        self.lock = threading.RLock()
-        self._loops, self._callers, self._watched = set(), weakref.WeakSet(), False
-
-    def watch(self, loop: Loop) -> None:
+    def watch(self, loop: _Loop) -> None:
         """Stop a loop when the process ends, or before."""
-        with self.lock:
+        with self._lock:
             self._loops.add(loop)
-            if not self._watched:
-                threading.Thread(target=self._watch, name="mcranker watch", daemon=True).start()
-            self._watched = True
-
-    def forget(self, loop: Loop) -> None:
-        """Remove a loop that takes no more calls."""
-        with self.lock:
-            loop.ends = True
-            self._loops.discard(loop)
-
-    def note_caller(self) -> None:
-        """Keep the loops alive as long as the calling thread; the lock must be held."""
-        caller = threading.current_thread()
-        if not caller.daemon and caller is not threading.main_thread():
-            self._callers.add(caller)
-
-    def stay_if_it_ends(self) -> None:
-        """Block a daemon thread of an ending process for ever: it has nothing more to do."""
-        caller = threading.current_thread()
-        if caller.daemon and not threading.main_thread().is_alive():
-            threading.Event().wait()
+            if self._watcher is None or not self._watcher.is_alive():
+                self._watcher = threading.Thread(
+                    target=self._watch, name="mcranker watch", daemon=True
+                )
+                self._watcher.start()
 
     def _watch(self) -> None:
-        """Stop unused loops; `atexit` is too late, as the interpreter first waits for threads."""
         threading.main_thread().join()
         while True:
-            with self.lock:
-                callers = [each for each in self._callers if each.is_alive()]
-                if not callers:
-                    loops, self._loops, self._watched = self._loops, set(), False
-                    for loop in loops:
-                        loop.ends = True
-                    break
-            for caller in callers:
-                caller.join()
-        for loop in loops:
-            loop.stop()
+            with self._lock:
+                loops = [each for each in self._loops if not each.ends]
+                if not loops:
+                    self._watcher = None
+                    return
+            for loop in loops:
+                loop.join_callers()
+                loop.stop()
 
 
-_process = _Process()
+_loops = _Loops()
 
 
 class Stream(Generic[T]):

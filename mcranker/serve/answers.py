@@ -60,39 +60,35 @@ def scores_of(ranking: Ranking, policy: Unscored, *, raw: bool = False) -> Score
     hits, count = list(ranking), len(ranking.passages)
     compared = ranking.comparisons is not None
     known = [hit.score if raw else None if compared else hit.relevance for hit in hits]
-    unscored = sum(score is None for score in known)
+    unscored = known.count(None)
     if not unscored:
         return Scored(known, "own" if raw else "absolute", 0, ())
-    order_only = unscored == len(hits) and ranking.was_judged
-    relevance = "own" if raw else "absolute"
-    if unscored == len(hits):
-        relevance = "by_rank" if order_only else "input_order"
+    nothing, own = unscored == len(hits), "own" if raw else "absolute"
+    order_only = nothing and ranking.was_judged
+    relevance = "by_rank" if order_only else "input_order" if nothing else own
     if policy == "error":
         if order_only:
             raise Problem("invalid", f"the ranker {ranking.ranker!r}: {NOT_ABSOLUTE}")
         raise Problem("unavailable", f"{_were(unscored)} not scored", retry_after=1.0)
-    made_up, warnings = known, list[str]()
+    numbers, warnings = known, list[str]()
     if order_only:
         depth = ranking.config.get("depth")
         judged = min(count, depth) if isinstance(depth, int) else count
-        made_up = [(judged + 1 - hit.rank) / judged if hit.rank <= judged else None for hit in hits]
-        unscored = sum(score is None for score in made_up)
+        numbers = [(judged + 1 - hit.rank) / judged if hit.rank <= judged else None for hit in hits]
+        unscored = numbers.count(None)
         warnings = ["the ranker gives an order, no relevance: scores are by rank, 1 for the first"]
-    elif unscored == len(hits):
-        made_up = [SMALL * (count + 1 - hit.rank) / count for hit in hits]
+    elif nothing:
+        numbers = [SMALL * (count + 1 - hit.rank) / count for hit in hits]
         warnings = [f"no document was scored: scores fall from {SMALL:g} in the order as given"]
-    if None in made_up:
+    if None in numbers:
         warnings.append(f"{_were(unscored)} not scored: the lowest score is used")
     if policy == "null":
         warnings = [f"{each.partition(':')[0]}: null" for each in warnings]
         return Scored(known, relevance, unscored, tuple(warnings))
-    known = made_up
-    lowest = min(score for score in known if score is not None)
-    filled: list[float | None] = []
-    for score in reversed(known):
-        behind = filled[-1] if filled else lowest
-        filled.append(behind if score is None else score)
-    return Scored(filled[::-1], relevance, unscored, tuple(warnings))
+    filled: list[float | None] = [min(score for score in numbers if score is not None)]
+    for score in reversed(numbers):
+        filled.append(filled[-1] if score is None else score)
+    return Scored(filled[:0:-1], relevance, unscored, tuple(warnings))
 
 
 def warnings_of(ranking: Ranking, reasons: int = 0) -> tuple[str, ...]:

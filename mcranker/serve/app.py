@@ -6,11 +6,11 @@ import contextlib
 import difflib
 import logging
 import time
-from collections.abc import AsyncIterator, Awaitable, Callable, Iterator, Mapping, Sequence
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterator, Mapping
 from contextlib import asynccontextmanager, contextmanager
 from dataclasses import dataclass, field
 from functools import partial
-from typing import Any, TypeVar
+from typing import Any
 
 import anyio
 import anyio.to_thread
@@ -26,10 +26,9 @@ from mcranker.events import Emit, Event, RankingDone
 from mcranker.inputs import as_passages, as_query
 from mcranker.logs import safe_logger
 from mcranker.ranking import Ranking
-from mcranker.runtime.bridge import task_group
 from mcranker.serve import playground
 from mcranker.serve.answers import NOT_ABSOLUTE, headers_of, meta_of, scores_of, warnings_of
-from mcranker.serve.bodies import ClientDisconnected, read_body
+from mcranker.serve.bodies import ClientDisconnected, read_body, until_gone
 from mcranker.serve.dialects import (
     DIALECTS,
     GENERAL,
@@ -53,7 +52,6 @@ from personas.report import render_inspection
 from personas.report.site import Made
 from personas.sanitize import plain
 
-T = TypeVar("T")
 logger = safe_logger("mcranker.serve")
 access = safe_logger("mcranker.serve.access")
 
@@ -62,32 +60,22 @@ _OPENED_BY_BROWSERS = {"/v1/explain/{id}", *playground.FILES}
 _ALIVE = ("/healthz", "/health", "/ping", "/v1/health/live")
 _READY = ("/readyz", "/v1/health/ready")
 _PROBES = {*_ALIVE, *_READY, "/metrics"}
+_OWN = ("/v1/rank", "/v1/rank/stream")
 _HEADERS = {"Cache-Control": "no-store", "X-Content-Type-Options": "nosniff"}
 
 
 @dataclass(slots=True)
 class _Call:
-    """A request that is being answered.
-
-    Attributes:
-        request: as it came.
-        route: the name it is counted under.
-        dialect: the form of its answer.
-        holder: name of the key it was sent with.
-        about: what the access log adds to its path, status and seconds.
-        began: start, by `time.perf_counter`.
-    """
+    """A request that is being answered, counted under `route`."""
 
     request: Request
     route: str
     dialect: ApiDialect = GENERAL
     holder: str = ""
+    """Name of the key it was sent with."""
     about: list[str] = field(default_factory=list)
+    """Parts of its line in the access log."""
     began: float = field(default_factory=time.perf_counter)
-
-    @property
-    def seconds(self) -> float:
-        return time.perf_counter() - self.began
 
 
 _Handler = Callable[[_Call], Awaitable[Response]]
@@ -121,8 +109,8 @@ class _Service:
         self._settings = settings
         self._limits = settings.limits
         self._metrics = Metrics()
-        self.rankers = ServedRankers.open(settings, self._metrics)
-        self._kept = Explanations(self._limits.explanations, self._limits.explanations_bytes)
+        self.rankers = ServedRankers(settings, self._metrics)
+        self._kept = Explanations(self._limits)
         self._began = int(time.time())
         self._ready = False
         self._under_way: set[anyio.CancelScope] = set()
@@ -144,49 +132,43 @@ class _Service:
             await self.rankers.aclose()
 
     def routes(self) -> list[Route]:
-        found: list[Route] = []
-
-        def add(
-            method: str,
-            paths: Sequence[str],
-            handler: _Handler,
-            dialect: ApiDialect = GENERAL,
-            *,
-            open_: bool = False,
-        ) -> None:
-            for path in paths:
-                endpoint = self._endpoint(path, handler, dialect, open_=open_)
-                found.append(Route(path, endpoint, methods=[method]))
-
-        add("POST", ROUTES, self._rerank)
-        add("POST", ("/v1/rank",), self._rank)
-        add("POST", ("/v1/rank/stream",), self._stream)
-        for dialect in DIALECTS:
-            own = (*dialect.routes, f"/{dialect.name}/{{rest:path}}")
-            add("POST", own, partial(self._rerank, dialect=dialect), dialect)
-        add("GET", _ALIVE, self._alive, open_=True)
-        add("GET", _READY, self._readiness, open_=True)
-        add("GET", ("/v1/cluster/auth",), self._needs_keys, open_=True)
-        add("GET", ("/metrics",), self._show_metrics, open_=self._settings.open_metrics)
-        add("GET", ("/v1/models", "/models"), self._models)
-        add("GET", ("/v1/models/{uid:path}",), self._model)
-        add("GET", ("/info",), self._info)
-        add("GET", ("/v1/teams",), self._teams)
-        add("GET", ("/v1/explain/{id}",), self._explain)
-        add("GET", ("/playground.json",), self._playground)
-        add("GET", tuple(playground.FILES), self._file)
+        posted = {path: self._endpoint(path, self._rerank) for path in ROUTES}
+        for path, handler in zip(_OWN, (self._rank, self._stream), strict=True):
+            posted[path] = self._endpoint(path, handler)
+        for each in DIALECTS:
+            for path in (*each.routes, f"/{each.name}/{{rest:path}}"):
+                rerank = partial(self._rerank, dialect=each)
+                posted[path] = self._endpoint(path, rerank, each)
         # Clients add their own /v1 to a base that has one already.
-        once_more = [
-            Route(f"/v1{route.path}", route.endpoint, methods=["POST"])
-            for route in found
-            if route.methods == {"POST"} and "{" not in route.path
+        again = {f"/v1{path}": each for path, each in posted.items() if "{" not in path}
+        open_: dict[str, _Handler] = {
+            **dict.fromkeys(_ALIVE, self._alive),
+            **dict.fromkeys(_READY, self._readiness),
+            "/v1/cluster/auth": self._needs_keys,
+        }
+        guarded: dict[str, _Handler] = {
+            "/metrics": self._show_metrics,
+            **dict.fromkeys(("/v1/models", "/models"), self._models),
+            "/v1/models/{uid:path}": self._model,
+            "/info": self._info,
+            "/v1/teams": self._teams,
+            "/v1/explain/{id}": self._explain,
+            "/playground.json": self._playground,
+            **dict.fromkeys(playground.FILES, self._file),
+        }
+        if self._settings.open_metrics:
+            open_["/metrics"] = guarded.pop("/metrics")
+        got = {path: self._endpoint(path, each) for path, each in guarded.items()}
+        got |= {path: self._endpoint(path, each, open_=True) for path, each in open_.items()}
+        return [
+            *(Route(path, each, methods=["POST"]) for path, each in (again | posted).items()),
+            *(Route(path, each, methods=["GET"]) for path, each in got.items()),
         ]
-        return [*found, *once_more]
 
-    # What every request goes through
+    # Every request
 
     def _endpoint(
-        self, route: str, handler: _Handler, dialect: ApiDialect, *, open_: bool
+        self, route: str, handler: _Handler, dialect: ApiDialect = GENERAL, *, open_: bool = False
     ) -> Callable[[Request], Awaitable[Response]]:
         async def endpoint(request: Request) -> Response:
             call = _Call(request, route, dialect)
@@ -219,22 +201,17 @@ class _Service:
             raise Problem("unavailable", "the service stops; try again elsewhere", retry_after=1.0)
 
     def _admit(self, call: _Call) -> None:
-        if len(self._under_way) > self._limits.connections:
-            said = (
-                f"{self._limits.connections} requests are being served, the most; try again later"
-            )
-            raise Problem("unavailable", said, retry_after=1.0)
         settings, headers = self._settings, call.request.headers
+        if len(self._under_way) > (most := self._limits.connections):
+            said = f"{most} requests are being served, the most; try again later"
+            raise Problem("unavailable", said, retry_after=1.0)
         if settings.hosts or (settings.loopback and not settings.keys):
             # A page whose name was made to lead here has that name as its host.
             host = headers.get("host", "")
             name = host if host.endswith("]") else host.rpartition(":")[0] or host
             if name.lower() not in {*_LOOPBACK_NAMES, settings.host, *settings.hosts}:
-                raise Problem(
-                    "forbidden",
-                    f"the service is not addressed as {name[:100]!r}; the operator can add that "
-                    "to hosts",
-                )
+                said = f"the service is not addressed as {name[:100]!r}; the operator can add that"
+                raise Problem("forbidden", f"{said} to hosts")
         if settings.keys:
             given = headers.get("authorization") or f"Bearer {headers.get('api-key', '')}"
             holder = holder_of(given, settings.keys)
@@ -256,30 +233,25 @@ class _Service:
         return _json(call.dialect.problem(problem), call.dialect.status_of(problem), headers)
 
     def _answered(self, call: _Call, status: int) -> None:
-        self._metrics.request(call.route, status, call.seconds)
-        about = [
-            f"{call.seconds:.3f} s",
-            *call.about,
-            *([f"key {call.holder}"] * bool(call.holder)),
-        ]
+        seconds = time.perf_counter() - call.began
+        self._metrics.request(call.route, status, seconds)
+        about = [f"{seconds:.3f} s", *call.about, *([f"key {call.holder}"] * bool(call.holder))]
         level = logging.DEBUG if call.route in _PROBES and status == 200 else logging.INFO
         asked = f"{call.request.method} {plain(call.request.url.path, 200)}"
         access.log(level, "%s %d %s", asked, status, ", ".join(about))
 
     async def no_route(self, request: Request, error: Exception) -> Response:
         assert isinstance(error, HTTPException)
-        path = request.url.path[:200]
-        call = _Call(request, "other")
+        path, given = request.url.path[:200], dict(error.headers or {})
         if error.status_code == 405:
-            allowed = (error.headers or {}).get("Allow")
-            problem = Problem("method", f"{path!r} takes {allowed}, not {request.method[:20]!r}")
+            said = f"{path!r} takes {given.get('Allow')}, not {request.method[:20]!r}"
+            problem = Problem("method", said)
         else:
-            near = difflib.get_close_matches(path, (*ROUTES, "/v1/rank", "/v1/rank/stream"), n=1)
+            near = difflib.get_close_matches(path, (*ROUTES, *_OWN), n=1)
             instead = f"did you mean {near[0]!r}?" if near else f"rerank clients ask {ROUTES[0]}"
             problem = Problem("not_found", f"there is no route {path!r}; {instead}")
-        headers = {**(error.headers or {}), **problem.headers}
-        self._answered(call, error.status_code)
-        return _json(GENERAL.problem(problem), error.status_code, headers)
+        self._answered(_Call(request, "other"), error.status_code)
+        return _json(GENERAL.problem(problem), error.status_code, given)
 
     # Routes
 
@@ -291,43 +263,40 @@ class _Service:
 
         request, passages = await read_body(call.request, self._limits, read)
         served = self.rankers.find(request.model)
-        policy = served.settings.unscored
-        if policy == "error" and not served.ranker.absolute:
+        ranker, policy, warnings = served.ranker, served.settings.unscored, request.warnings
+        if policy == "error" and not ranker.absolute:
             raise Problem("invalid", f"the ranker {served.name!r}: {NOT_ABSOLUTE}")
-        ranker, warnings = served.ranker, request.warnings
         if request.max_tokens:
             if cutting := served.cutting(request.max_tokens):
                 ranker = cutting
             else:
                 passages, cut = cut_to_bytes(passages, request.max_tokens)
                 warnings += cut
-        seconds = self._seconds(call, request.timeout)
         job = Job(
             ranker,
             as_query(request.query),
             passages,
-            seconds,
+            self._seconds(call, request.timeout),
             request.top_n,
             instruction=request.instruction,
             reasons=request.reasons,
         )
-        call.about += [served.name, counted(len(passages), "document")]
-        name, ranking = await _unless_gone(call.request, lambda: self._ranked(call, served, job))
+        async with until_gone(call.request.receive):
+            name, ranking = await self._ranked(call, served, job)
         scored = scores_of(ranking, policy, raw=request.raw)
         warnings = (*warnings_of(ranking, request.reasons), *scored.warnings, *warnings)
-        meta = meta_of(ranking, scored, warnings)
-        response = RerankResponse(
-            name, served.name, request, ranking, scored.scores, call.seconds, meta
-        )
+        meta, took = meta_of(ranking, scored, warnings), time.perf_counter() - call.began
+        response = RerankResponse(name, served.name, request, ranking, scored.scores, took, meta)
         headers = headers_of(name, ranking, scored.unscored, warnings)
-        return _json(call.dialect.answer(response), 200, headers)
+        return _json(call.dialect.answer(response), headers=headers)
 
     async def _rank(self, call: _Call) -> Response:
         served, job = await self._job(call)
-        name, ranking = await _unless_gone(call.request, lambda: self._ranked(call, served, job))
+        async with until_gone(call.request.receive):
+            name, ranking = await self._ranked(call, served, job)
         whole = await anyio.to_thread.run_sync(_whole, served, name, ranking, job.reasons)
         unscored, warnings = whole["meta"]["unscored"], whole["meta"].get("warnings", ())
-        return _json(whole, 200, headers_of(name, ranking, unscored, warnings))
+        return _json(whole, headers=headers_of(name, ranking, unscored, warnings))
 
     async def _stream(self, call: _Call) -> Response:
         served, job = await self._job(call)
@@ -344,8 +313,11 @@ class _Service:
                     whole = await anyio.to_thread.run_sync(_whole, served, *ranked, job.reasons)
                 queue.put("ranking_done", whole)
             except Exception as error:  # noqa: BLE001 - the reader gets it
-                if not queue.refuse(self._refused(call, error)):
+                refusal = self._refused(call, error)
+                if queue.begun:
                     queue.put("error", GENERAL.problem(problem_of(error)))
+                else:
+                    queue.refusal = refusal
             finally:
                 queue.end()
 
@@ -356,11 +328,11 @@ class _Service:
         data = [self._described(served, served.name) for served in self.rankers.all]
         # Cohere's client reads `models`, all others `data`.
         models = [{"name": each["id"], "endpoints": ["rerank"]} for each in data]
-        return _json({"object": "list", "data": data, "models": models}, 200)
+        return _json({"object": "list", "data": data, "models": models})
 
     async def _model(self, call: _Call) -> Response:
         uid = call.request.path_params["uid"]
-        return _json(self._described(self.rankers.find(uid), uid), 200)
+        return _json(self._described(self.rankers.find(uid), uid))
 
     def _described(self, served: ServedRanker, uid: str) -> dict[str, Any]:
         """Describe a ranker to OpenAI's and Xinference's clients."""
@@ -369,16 +341,14 @@ class _Service:
 
     async def _info(self, _: _Call) -> Response:
         """Describe the service to TEI's clients."""
-        limits = self._limits
         return _json(
             {
                 "model_id": self.rankers.all[0].name,
                 "model_type": {"reranker": {"id2label": {"0": "0"}, "label2id": {"0": 0}}},
-                "max_concurrent_requests": limits.rankings,
-                "max_client_batch_size": limits.documents,
+                "max_concurrent_requests": self._limits.rankings,
+                "max_client_batch_size": self._limits.documents,
                 "version": __version__,
-            },
-            200,
+            }
         )
 
     async def _teams(self, _: _Call) -> Response:
@@ -391,13 +361,12 @@ class _Service:
             for served in self.rankers.all
             if (team := getattr(served.ranker, "team", None)) is not None
         ]
-        found = {"library": of_library, "members": _members(), "rankers": of_rankers}
-        return _json(found, 200)
+        return _json({"library": of_library, "members": _members(), "rankers": of_rankers})
 
     async def _playground(self, _: _Call) -> Response:
         examples = await anyio.to_thread.run_sync(playground.examples)
         rankers = [playground.ranker_of(served) for served in self.rankers.all]
-        return _json({"rankers": rankers, "members": _members(), "examples": examples}, 200)
+        return _json({"rankers": rankers, "members": _members(), "examples": examples})
 
     async def _file(self, call: _Call) -> Response:
         _, kind = playground.FILES[call.route]
@@ -415,32 +384,27 @@ class _Service:
         return Response(self._metrics.text(), headers=_HEADERS, media_type=CONTENT_TYPE)
 
     async def _alive(self, _: _Call) -> Response:
-        return _json({"status": "ok"}, 200)
+        return _json({"status": "ok"})
 
     async def _readiness(self, _: _Call) -> Response:
-        return _json(
-            {"status": "ready" if self._ready else "stopping"}, 200 if self._ready else 503
-        )
+        return _json({"status": "ready"}) if self._ready else _json({"status": "stopping"}, 503)
 
     async def _needs_keys(self, _: _Call) -> Response:
         """Answer Xinference's clients, which send a key only if this asks for one."""
-        return _json({"auth": bool(self._settings.keys)}, 200)
+        return _json({"auth": bool(self._settings.keys)})
 
     # A ranking
 
     async def _job(self, call: _Call) -> tuple[ServedRanker, Job]:
         def read(body: dict[str, Any]) -> tuple[dict[str, Any], Query, tuple[Passage, ...]]:
-            found = read_fields(body, RANK_FIELDS, self._limits, strict=True)
-            for name in ("query", "documents"):
-                if name not in found:
-                    raise Problem("invalid", f"invalid request: {name!r} is missing")
+            required = ("query", "documents")
+            found = read_fields(body, RANK_FIELDS, self._limits, strict=True, required=required)
             return found, as_query(found.pop("query")), as_passages(found.pop("documents"))
 
         found, query, passages = await read_body(call.request, self._limits, read)
         served = self.rankers.find(found.pop("ranker", None))
         ranker = served.with_options(found.pop("options", {}))
         seconds = self._seconds(call, found.pop("timeout", None))
-        call.about += [served.name, counted(len(passages), "document")]
         return served, Job(ranker, query, passages, seconds, **found)
 
     def _seconds(self, call: _Call, timeout: float | None) -> float:
@@ -450,22 +414,19 @@ class _Service:
             with contextlib.suppress(orjson.JSONDecodeError):
                 header = orjson.loads(header)
             timeout = read_fields({"timeout": header}, RANK_FIELDS, self._limits).get("timeout")
-        most = self._limits.deadline
-        return most if timeout is None else min(timeout, most)
+        return min(timeout or self._limits.deadline, self._limits.deadline)
 
     async def _ranked(
         self, call: _Call, served: ServedRanker, job: Job, emit: Emit | None = None
     ) -> tuple[str, Ranking]:
         """Rank, count and keep it; return its id too."""
+        call.about += [served.name, counted(len(job.passages), "document")]
         try:
             ranking = await served.rank(job, emit)
-        except Problem as problem:
-            if problem.kind == "timeout":
-                self._metrics.not_ranked(served.name, cancelled=False)
-            raise
         except BaseException as error:
             gone = isinstance(error, anyio.get_cancelled_exc_class())
-            self._metrics.not_ranked(served.name, cancelled=gone)
+            if not isinstance(error, Problem) or error.kind == "timeout":
+                self._metrics.add("rankings", served.name, "cancelled" if gone else "failed")
             raise
         self._metrics.ranked(served.name, ranking)
         call.about.append(counted(ranking.usage.calls, "model call"))
@@ -476,12 +437,9 @@ def _members() -> list[dict[str, Any]]:
     return [library.member(name).model_dump(mode="json") for name in library.member_names()]
 
 
-def _json(value: Any, status: int, headers: Mapping[str, str] | None = None) -> Response:
+def _json(value: Any, status: int = 200, headers: Mapping[str, str] | None = None) -> Response:
     return Response(
-        orjson.dumps(value),
-        status_code=status,
-        headers={**_HEADERS, **(headers or {})},
-        media_type="application/json",
+        orjson.dumps(value), status, {**_HEADERS, **(headers or {})}, media_type="application/json"
     )
 
 
@@ -494,21 +452,3 @@ def _whole(served: ServedRanker, name: str, ranking: Ranking, reasons: int) -> d
         "meta": meta_of(ranking, scores_of(ranking, "null"), warnings_of(ranking, reasons)),
         "ranking": public_form(ranking),
     }
-
-
-async def _unless_gone(request: Request, work: Callable[[], Awaitable[T]]) -> T:
-    """Return the result of the work, which is cancelled if the client disconnects."""
-    results: list[T] = []
-    async with task_group() as group:
-
-        async def watch() -> None:
-            while (await request.receive())["type"] != "http.disconnect":
-                pass
-            group.cancel_scope.cancel()
-
-        group.start_soon(watch)
-        results.append(await work())
-        group.cancel_scope.cancel()
-    if not results:
-        raise ClientDisconnected
-    return results[0]

@@ -2,15 +2,20 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+import re
+from collections.abc import AsyncIterator, Callable
+from contextlib import asynccontextmanager
+from itertools import islice
 from typing import Any, TypeVar
 
 import anyio
 import anyio.to_thread
-import numpy as np
 import orjson
+from anyio.abc import TaskGroup
 from starlette.requests import ClientDisconnect, Request
+from starlette.types import Receive
 
+from mcranker.runtime.bridge import task_group
 from mcranker.serve.problems import Problem
 from mcranker.serve.settings import Limits
 from personas.io.lines import megabytes
@@ -20,11 +25,37 @@ T = TypeVar("T")
 _SMALL = 1 << 14
 """Bytes of a body that is read on the event loop: a thread would take longer."""
 
-_PIECE = 1 << 20  # bytes that are scanned at once
+_DEEPEST = 50
+_MARK = re.compile(rb'[,[{]|"[^"\\]*+(?:\\.[^"\\]*+)*+"?', re.DOTALL)
+"""The mark of a value, or a string, whose marks are none."""
 
 
 class ClientDisconnected(Exception):
     """The client has disconnected; nothing is answered."""
+
+
+@asynccontextmanager
+async def until_gone(receive: Receive) -> AsyncIterator[TaskGroup]:
+    """Open a task group that ends with the block, and is cancelled if the client disconnects.
+
+    Raises:
+        ClientDisconnected: it did.
+    """
+    gone = False
+    async with task_group() as group:
+
+        async def watch() -> None:
+            nonlocal gone
+            while (await receive())["type"] != "http.disconnect":
+                pass
+            gone = True
+            group.cancel_scope.cancel()
+
+        group.start_soon(watch)
+        yield group
+        group.cancel_scope.cancel()
+    if gone:
+        raise ClientDisconnected
 
 
 async def read_body(request: Request, limits: Limits, read: Callable[[dict[str, Any]], T]) -> T:
@@ -40,18 +71,27 @@ async def read_body(request: Request, limits: Limits, read: Callable[[dict[str, 
         raise Problem("media_type", "send JSON with the header Content-Type: application/json")
     if (coding := request.headers.get("content-encoding", "identity").lower()) != "identity":
         raise Problem("media_type", f"Content-Encoding {coding[:100]!r} is not read; send it plain")
+    length = request.headers.get("content-length", "")
+    announced = int(length) if length.isdecimal() and len(length) < 20 else 0
+    body = bytearray()
     try:
         with anyio.fail_after(limits.body_seconds):
-            body = await _arrived(request, limits.body)
+            pieces = request.stream()
+            while max(len(body), announced) <= limits.body:
+                if not (piece := await anext(pieces, None)):
+                    break
+                body += piece
     except TimeoutError:
-        raise Problem(
-            "slow_body", f"the body took longer than {limits.body_seconds:g} seconds"
-        ) from None
+        said = f"the body took longer than {limits.body_seconds:g} seconds"
+        raise Problem("slow_body", said) from None
     except ClientDisconnect:
         raise ClientDisconnected from None
+    if max(len(body), announced) > limits.body:
+        said = f"the body is larger than {megabytes(limits.body)}; send less at once"
+        raise Problem("too_large", said)
 
     def work() -> T:
-        return read(json_object(body, limits.values))
+        return read(json_object(bytes(body), limits.values))
 
     return work() if len(body) <= _SMALL else await anyio.to_thread.run_sync(work)
 
@@ -63,11 +103,10 @@ def json_object(body: bytes, most: int) -> dict[str, Any]:
         Problem: it holds over `most` values, or is no JSON object.
     """
     # No other thread runs while JSON is parsed, so the number of its values is bounded first.
-    if _marks(body) > most and _marks(_outside_strings(body)) > most:
-        raise Problem(
-            "too_large",
-            f"the body holds over {most} values: documents, fields, options; send fewer",
-        )
+    marks = (1 for found in _MARK.finditer(body) if found[0][:1] != b'"')
+    if sum(map(body.count, (b",", b"[", b"{"))) > most < sum(islice(marks, most + 1)):
+        said = f"the body holds over {most} values: documents, fields, options; send fewer"
+        raise Problem("too_large", said)
     try:
         found = orjson.loads(body)
     except orjson.JSONDecodeError as error:
@@ -77,34 +116,19 @@ def json_object(body: bytes, most: int) -> dict[str, Any]:
     return found
 
 
-async def _arrived(request: Request, most: int) -> bytes:
-    length = request.headers.get("content-length", "")
-    if length.isdecimal() and len(length) < 20 and int(length) > most:
-        raise _too_large(most)
-    body = bytearray()
-    async for piece in request.stream():
-        body += piece
-        if len(body) > most:
-            raise _too_large(most)
-    return bytes(body)
+def bounded(value: list[Any] | dict[str, Any], name: str, most: int) -> None:
+    """Refuse values of too many parts or levels, whatever they are.
 
-
-def _too_large(most: int) -> Problem:
-    return Problem("too_large", f"the body is larger than {megabytes(most)}; send less at once")
-
-
-def _marks(json: bytes) -> int:
-    """Return at least the number of values; marks within strings count too."""
-    return sum(map(json.count, (b",", b"[", b"{")))
-
-
-def _outside_strings(json: bytes) -> bytes:
-    """The parts of JSON that are not in strings, with the quote that ends each."""
-    plain = json.replace(rb"\\", b"").replace(rb"\"", b"")
-    pieces, inside = [], np.False_
-    for start in range(0, len(plain), _PIECE):
-        codes = np.frombuffer(plain, np.uint8, min(_PIECE, len(plain) - start), start)
-        in_string = np.logical_xor.accumulate(codes == ord('"')) ^ inside
-        pieces.append(codes[~in_string].tobytes())
-        inside = in_string[-1]
-    return b"".join(pieces)
+    Raises:
+        Problem: it is one.
+    """
+    level: list[Any] = [value]
+    count = 0
+    for _ in range(_DEEPEST):
+        count += sum(map(len, level))
+        if count > most:
+            raise Problem("too_large", f"{name} holds over {most} values; send fewer")
+        inner = [each for one in level for each in (one.values() if isinstance(one, dict) else one)]
+        level = [each for each in inner if isinstance(each, dict | list)]
+    if level:
+        raise Problem("invalid", f"invalid request: {name} nests deeper than {_DEEPEST} levels")

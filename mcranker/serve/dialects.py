@@ -15,7 +15,7 @@ from dataclasses import asdict, dataclass, field
 from typing import Any
 
 from mcranker.ranking import Ranking
-from mcranker.serve.problems import STATUS, Kind, Problem
+from mcranker.serve.problems import STATUS, Problem
 from mcranker.serve.requests import RerankRequest
 
 
@@ -26,7 +26,6 @@ class RerankResponse:
     Attributes:
         id: of the ranking, for ``/v1/explain``.
         model: name of the ranker.
-        request: what was asked.
         ranking: its hits are the results, best first.
         scores: of each hit; None where it has none.
         seconds: that it took.
@@ -49,33 +48,25 @@ class RerankResponse:
         return {"prompt_tokens": asked, "completion_tokens": answered, "total_tokens": total}
 
 
+_ERROR_TYPES = {
+    "not_found": "NotFoundError",
+    "no_key": "AuthenticationError",
+    "overloaded": "RateLimitError",
+}
+
+
 def error_body(problem: Problem) -> dict[str, Any]:
     """Return an error under every name by which clients look for its message."""
-    kinds: dict[Kind, str] = {
-        "not_found": "NotFoundError",
-        "no_key": "AuthenticationError",
-        "overloaded": "RateLimitError",
-    }
-    kind = kinds.get(problem.kind, "InternalServerError" if problem.ours else "BadRequestError")
-    return {
-        "message": problem.message,
-        "detail": problem.message,
-        "code": problem.kind,
-        "error": {
-            "message": problem.message,
-            "type": kind,
-            "param": None,
-            "code": problem.kind,
-            "retryable": problem.retryable,
-        },
-    }
+    message, code = problem.message, problem.kind
+    other = "InternalServerError" if problem.ours else "BadRequestError"
+    error: dict[str, Any] = {"type": _ERROR_TYPES.get(code, other), "param": None, "code": code}
+    error = {"message": message, **error, "retryable": problem.retryable}
+    return {"message": message, "detail": message, "code": code, "error": error}
 
 
 @dataclass(frozen=True, slots=True)
 class ApiDialect:
     """Recognition and answers of one kind of client.
-
-    An answer has the results, ``id``, ``model``, ``object``, ``usage`` and ``meta``.
 
     Attributes:
         name: also a path before any of `ROUTES`, by which a client can choose it.
@@ -87,8 +78,8 @@ class ApiDialect:
         bare: documents that came as texts are returned as texts, and not as objects with ``text``.
         returns_documents: results hold their documents unless a request says no.
         scale: makes the score that clients expect of one from 0 to 1.
-        more: further keys of an answer, or others than the usual ones.
-        whole: makes the body of the answer from all that.
+        whole: makes the body of the usual one, which has the results, ``id``, ``model``,
+            ``object``, ``usage`` and ``meta``.
         problem: makes the body of an error.
         status: HTTP statuses that differ from those of `problems.STATUS`.
     """
@@ -102,10 +93,9 @@ class ApiDialect:
     bare: bool = False
     returns_documents: bool = False
     scale: Callable[[float], float] = float
-    more: Callable[[RerankResponse], Mapping[str, Any]] = lambda _: {}
-    whole: Callable[[dict[str, Any]], Any] = dict
+    whole: Callable[[dict[str, Any], RerankResponse], Any] = lambda answer, _: answer
     problem: Callable[[Problem], Any] = error_body
-    status: Mapping[Kind, int] = field(default_factory=dict)
+    status: Mapping[str, int] = field(default_factory=dict)
 
     def status_of(self, problem: Problem) -> int:
         """The HTTP status of a problem."""
@@ -113,13 +103,11 @@ class ApiDialect:
 
     def answer(self, response: RerankResponse) -> Any:
         """The body of an answer, as JSON values."""
-        wanted = response.request.return_documents
-        documents = self.returns_documents if wanted is None else wanted
-        results = []
+        wanted, results = response.request.return_documents, []
         for hit, score in zip(response.ranking, response.scores, strict=True):
             shown = None if score is None else self.scale(score)
             result: dict[str, Any] = {"index": hit.index, self.score: shown}
-            if documents:
+            if self.returns_documents if wanted is None else wanted:
                 document = response.request.documents[hit.index]
                 is_object = self.bare or isinstance(document, dict)
                 result[self.document] = document if is_object else {"text": document}
@@ -134,7 +122,7 @@ class ApiDialect:
             "usage": response.usage,
             "meta": response.meta,
         }
-        return self.whole({**answer, **self.more(response)})
+        return self.whole(answer, response)
 
 
 def _logit(score: float) -> float:
@@ -145,19 +133,16 @@ def _logit(score: float) -> float:
     return math.log(bounded / (1 - bounded))
 
 
-def _bytes(response: RerankResponse) -> int:
-    texts = (response.request.query, *response.request.documents)
+def _bytes(request: RerankRequest) -> int:
+    texts = (request.query, *request.documents)
     return sum(len(str(each).encode("utf-8", "replace")) for each in texts)
 
 
-_TEI_KINDS: Mapping[Kind, str] = {
+_TEI_KINDS = {
     "empty": "Empty",
     "overloaded": "Overloaded",
-    "unavailable": "Unhealthy",
-    "misconfigured": "Unhealthy",
-    "upstream": "Backend",
-    "timeout": "Backend",
-    "internal": "Backend",
+    **dict.fromkeys(("unavailable", "misconfigured"), "Unhealthy"),
+    **dict.fromkeys(("upstream", "timeout", "internal"), "Backend"),
 }
 
 GENERAL = ApiDialect("general")
@@ -170,7 +155,7 @@ DIALECTS = (
         score="score",
         document="text",
         bare=True,
-        whole=lambda answer: answer["results"],
+        whole=lambda answer, _: answer["results"],
         problem=lambda problem: {
             "error": problem.message,
             "error_type": _TEI_KINDS.get(problem.kind, "Validation"),
@@ -184,7 +169,7 @@ DIALECTS = (
         results="data",
         score="score",
         returns_documents=True,
-        more=lambda response: {"usage": {"rerank_units": 1, **response.usage}},
+        whole=lambda answer, _: {**answer, "usage": {"rerank_units": 1, **answer["usage"]}},
     ),
     ApiDialect(
         "mixedbread",
@@ -193,7 +178,8 @@ DIALECTS = (
         score="score",
         document="input",
         bare=True,
-        more=lambda response: {
+        whole=lambda answer, response: {
+            **answer,
             "object": "list",
             "top_k": response.request.top_n or len(response.request.documents),
             "return_input": bool(response.request.return_documents),
@@ -204,9 +190,8 @@ DIALECTS = (
         marks=frozenset({"top_k"}),
         results="data",
         bare=True,
-        more=lambda response: {"object": "list"},
         # Others may say top_k as well, and read results.
-        whole=lambda answer: {**answer, "results": answer["data"]},
+        whole=lambda answer, _: {**answer, "object": "list", "results": answer["data"]},
     ),
     ApiDialect(
         "nim",
@@ -221,16 +206,17 @@ DIALECTS = (
         ("/v1/score", "/score"),
         results="data",
         score="score",
-        more=lambda response: {"object": "list", "created": int(time.time())},
-        whole=lambda answer: {
+        whole=lambda answer, _: {
             **answer,
+            "object": "list",
             "data": sorted(answer["data"], key=lambda result: result["index"]),
+            "created": int(time.time()),
         },
     ),
     ApiDialect(
         "dashscope",
         ("/api/v1/services/rerank/text-rerank/text-rerank",),
-        whole=lambda answer: {
+        whole=lambda answer, _: {
             "request_id": answer["id"],
             "output": {"results": answer["results"]},
             "usage": answer["usage"],
@@ -240,9 +226,10 @@ DIALECTS = (
     ApiDialect(
         "zeroentropy",
         ("/v1/models/rerank", "/models/rerank"),
-        more=lambda response: {
-            "total_bytes": _bytes(response),
-            "total_tokens": response.usage["total_tokens"],
+        whole=lambda answer, response: {
+            **answer,
+            "total_bytes": _bytes(response.request),
+            "total_tokens": answer["usage"]["total_tokens"],
             "actual_latency_mode": "fast",
             "e2e_latency": response.seconds,
             "inference_latency": response.seconds,

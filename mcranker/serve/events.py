@@ -10,13 +10,12 @@ from typing import Any
 
 import anyio
 import orjson
-from pydantic import BaseModel
 from starlette.responses import Response
 from starlette.types import Receive, Scope, Send
 
 from mcranker.events import Event
 from mcranker.logs import safe_logger
-from mcranker.runtime.bridge import task_group
+from mcranker.serve.bodies import ClientDisconnected, until_gone
 
 logger = safe_logger("mcranker.serve")
 
@@ -43,7 +42,7 @@ class EventQueue:
         self._news = anyio.Event()
         self._ended = False
         self._left_out = 0
-        self._begun = False
+        self.begun = False
         self.refusal: Response | None = None
         """Sent to the reader instead, if there is no event at all."""
 
@@ -54,7 +53,7 @@ class EventQueue:
             self._left_out += len(self._waiting) - len(kept)
             self._waiting = deque(kept)
         self._waiting.append((name, data))
-        self._begun = True
+        self.begun = True
         self._news.set()
 
     def end(self) -> None:
@@ -62,15 +61,8 @@ class EventQueue:
         self._ended = True
         self._news.set()
 
-    def refuse(self, refusal: Response) -> bool:
-        """End with an answer instead of events; False if there was an event."""
-        if self._begun:
-            return False
-        self.refusal = refusal
-        return True
-
     async def first(self) -> None:
-        """Wait for the first event, or for the refusal."""
+        """Wait for the first event, or for the end."""
         await self._news.wait()
 
     async def lines(self) -> AsyncIterator[bytes]:
@@ -94,6 +86,7 @@ class EventStream(Response):
     """A stream of server-sent events; starts with the first event.
 
     Args:
+        queue: of events, or with a refusal.
         work: fills the queue; cancelled when the reader has hung up, or paused for too long.
         stalled: seconds for which the reader may pause.
         ended: called with the status at the end.
@@ -111,50 +104,38 @@ class EventStream(Response):
     ) -> None:
         super().__init__(headers={"Cache-Control": "no-store", "X-Accel-Buffering": "no"})
         del self.headers["content-length"]
-        self._queue = queue
-        self._work = work
-        self._stalled = stalled
-        self._ended = ended
+        self._queue, self._work = queue, work
+        self._stalled, self._ended = stalled, ended
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         status = CLIENT_GONE
         try:
-            async with task_group() as group:
-
-                async def watch() -> None:
-                    while (await receive())["type"] != "http.disconnect":
-                        pass
-                    group.cancel_scope.cancel()
-
-                group.start_soon(watch)
+            async with until_gone(receive) as group:
                 group.start_soon(self._work)
                 await self._queue.first()
                 if refusal := self._queue.refusal:
                     await refusal(scope, receive, send)
                     status = refusal.status_code
-                elif await self._sent(send):
+                else:
+                    await self._send(send)
                     status = 200
-                group.cancel_scope.cancel()
+        except ClientDisconnected:
+            pass
+        except TimeoutError:
+            logger.info("a reader of events paused for %g s and is disconnected", self._stalled)
         finally:
             self._ended(status)
 
-    async def _sent(self, send: Send) -> bool:
-        """Send all events; return False if the reader stalled."""
+    async def _send(self, send: Send) -> None:
         await send({"type": "http.response.start", "status": 200, "headers": self.raw_headers})
-        try:
-            async for line in self._queue.lines():
-                # In pieces, so that a slow reader does not count as a stopped one.
-                for start in range(0, len(line), _PIECE):
-                    await self._piece(send, line[start : start + _PIECE])
-            await self._piece(send, b"", more=False)
-        except TimeoutError:
-            logger.info("a reader of events paused for %g s and is disconnected", self._stalled)
-            return False
-        return True
-
-    async def _piece(self, send: Send, body: bytes, *, more: bool = True) -> None:
+        message = {"type": "http.response.body", "more_body": True}
+        async for line in self._queue.lines():
+            # In pieces, so that a slow reader does not count as a stopped one.
+            for start in range(0, len(line), _PIECE):
+                with anyio.fail_after(self._stalled):
+                    await send({**message, "body": line[start : start + _PIECE]})
         with anyio.fail_after(self._stalled):
-            await send({"type": "http.response.body", "body": body, "more_body": more})
+            await send({**message, "more_body": False})
 
 
 def event_data(event: Event) -> tuple[str, Mapping[str, Any]]:
@@ -169,8 +150,5 @@ def event_data(event: Event) -> tuple[str, Mapping[str, Any]]:
 
 def _sse(name: str, data: Any) -> bytes:
     # JSON has no line end of its own.
-    return b"event: " + name.encode() + b"\ndata: " + orjson.dumps(data, default=_plain) + b"\n\n"
-
-
-def _plain(record: BaseModel) -> Any:
-    return record.model_dump(mode="json")
+    json = orjson.dumps(data, default=lambda record: record.model_dump(mode="json"))
+    return b"event: %b\ndata: %b\n\n" % (name.encode(), json)

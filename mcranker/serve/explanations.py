@@ -7,6 +7,7 @@ from collections import OrderedDict
 
 from mcranker.ranking import Ranking
 from mcranker.serve.problems import Problem
+from mcranker.serve.settings import Limits
 
 _OF_A_SCORE = 100  # bytes, about
 _OF_A_PASSAGE = 1_000
@@ -15,29 +16,25 @@ _OF_A_PASSAGE = 1_000
 class Explanations:
     """Rankings by id; the oldest make room for new ones.
 
-    Args:
-        most: rankings that are kept.
-        most_bytes: of their texts and scores, about. One that is larger by itself is not kept.
+    One that is larger by itself than ``limits.explanations_bytes`` is not kept.
     """
 
-    def __init__(self, most: int, most_bytes: int) -> None:
-        self._most = most
-        self._most_bytes = most_bytes
+    def __init__(self, limits: Limits) -> None:
+        self._limits = limits
         self._kept: OrderedDict[str, tuple[Ranking, str, int]] = OrderedDict()
         self._bytes = 0
 
     def put(self, ranking: Ranking, holder: str = "") -> str:
         """Keep a ranking and return its id; `holder` names the key with which it was asked for."""
-        name = uuid.uuid4().hex
+        name, most = uuid.uuid4().hex, self._limits.explanations_bytes
         # Python takes up to four bytes for a character.
         texts = sum(4 * (len(each.text) + len(each.title)) for each in ranking.passages)
         scores = _OF_A_PASSAGE + _OF_A_SCORE * len(ranking.personas)
         size = texts + scores * len(ranking.passages)
-        if size > self._most_bytes:
-            return name
-        self._kept[name] = ranking, holder, size
-        self._bytes += size
-        while len(self._kept) > self._most or self._bytes > self._most_bytes:
+        if size <= most:
+            self._kept[name] = ranking, holder, size
+            self._bytes += size
+        while len(self._kept) > self._limits.explanations or self._bytes > most:
             self._bytes -= self._kept.popitem(last=False)[1][2]
         return name
 

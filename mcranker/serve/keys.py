@@ -15,13 +15,12 @@ SHORTEST = 20
 """Characters of a key. Keys are random, so a fast hash keeps them as well as a slow one."""
 
 LONGEST = 500
-_PREFIX = "mcr_"
 _FORM = re.compile(r"sha256:[0-9a-f]{64}")
 
 
 def new_key() -> str:
     """A key of 256 random bits."""
-    return _PREFIX + secrets.token_urlsafe(32)
+    return f"mcr_{secrets.token_urlsafe(32)}"
 
 
 def hash_key(key: str) -> str:
@@ -41,18 +40,17 @@ def hash_key(key: str) -> str:
     return f"sha256:{hashlib.sha256(key.encode()).hexdigest()}"
 
 
-def check_hash(name: str, value: object) -> str:
-    """Return the hash, if it is one.
+def check_hash(name: str, value: object) -> None:
+    """Refuse anything but a hash of a key, without repeating it: it may be a key.
 
     Raises:
-        ConfigError: it is something else; it is not repeated, since it may be a key.
+        ConfigError: it is something else.
     """
     if not (isinstance(value, str) and _FORM.fullmatch(value)):
         raise ConfigError(
             f"keys: {name!r} is no hash of a key; 'mcranker serve --hash-key' makes it, "
             "'sha256:' and 64 hexadecimal digits"
         )
-    return value
 
 
 def holder_of(authorization: str, hashes: Mapping[str, str]) -> str | None:
@@ -70,9 +68,6 @@ def holder_of(authorization: str, hashes: Mapping[str, str]) -> str | None:
             return None
     elif scheme.lower() != "bearer":
         return None
-    digest = hashlib.sha256(key.encode("utf-8", "replace")).hexdigest()
-    found = None
-    for name, known in hashes.items():
-        if hmac.compare_digest(known, f"sha256:{digest}"):
-            found = name
-    return found
+    digest = "sha256:" + hashlib.sha256(key.encode("utf-8", "replace")).hexdigest()
+    equal = [name for name, known in hashes.items() if hmac.compare_digest(known, digest)]
+    return equal[-1] if equal else None

@@ -5,17 +5,16 @@ https://modelcontextprotocol.io; the server side is the official SDK's.
 
 from __future__ import annotations
 
-import functools
 import math
 import time
-from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
+from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
-from typing import Annotated, Any, ParamSpec, TypeVar
+from typing import Annotated, Any
 
 import anyio
 from mcp.server.context import CallNext, HandlerResult, ServerRequestContext
 from mcp.server.mcpserver import Context, MCPServer
-from mcp.server.mcpserver.exceptions import ToolError
+from mcp.server.mcpserver.exceptions import ToolError, UnexpectedToolError
 from mcp.shared.exceptions import MCPError
 from mcp.types import INVALID_PARAMS, CallToolResult, InputRequiredResult, ToolAnnotations
 from pydantic import BaseModel, Field, SkipValidation
@@ -34,7 +33,6 @@ from mcranker.events import (
 )
 from mcranker.inputs import as_passages, as_query
 from mcranker.logs import safe_logger
-from mcranker.rankers import Ranker
 from mcranker.rankers.mcranker import MCRanker
 from mcranker.runtime.bridge import task_group
 from mcranker.serve.answers import scores_of, warnings_of
@@ -48,12 +46,9 @@ from personas.format import counted
 from personas.ranking.comparison import compare_rankings
 from personas.ranking.hit import Hit
 from personas.ranking.record import RankingRecord
-from personas.ranking.types import Reason
 from personas.report.compare.sentences import Sentence, reason, summary
 
 logger = safe_logger("mcranker.serve")
-P = ParamSpec("P")
-T = TypeVar("T")
 
 _EACH = 0.2
 """Seconds between two notifications of progress, at least."""
@@ -61,11 +56,22 @@ _EACH = 0.2
 _LONGEST_ERROR = 500
 """Characters of an error, which may take more than a byte each."""
 
+_RANKED = ("rank", "index", "scores", "missing", "imputed", "reasons")
 _EXPLAINED = (
     *("rank", "doc_id", "first_stage_rank", "score", "scores", "ranks", "missing"),
     *("imputed", "criteria", "rank_without"),
 )
-"""Fields of `Hit` in a document's result."""
+"""Fields of `Hit` in a document's result, and in its explanation."""
+
+_ESTIMATED = {
+    "calls": "calls",
+    "reused_answers": "reused",
+    "input_tokens": "input_tokens",
+    "output_tokens": "output_tokens",
+    "cost_usd": "cost",
+    "cost_usd_at_most": "cost_at_most",
+}
+"""Key of an estimate -> field of `Estimate`."""
 
 _INSTRUCTIONS = (
     "Ranks passages by how well they answer a query, with a team of judges who each write weighted "
@@ -79,55 +85,6 @@ class Document(BaseModel):
     text: str
     id: str | None = Field(None, description="its own, unique in the call; else its place, from 0")
     title: str = ""
-
-
-class RankedDocument(BaseModel):
-    """A passage at its rank."""
-
-    rank: int = Field(description="from 1, best first")
-    index: int = Field(description="its place among the documents that were given, from 0")
-    id: str
-    relevance: float | None = Field(description="0 to 1; null where it could not be judged")
-    scores: dict[str, float | None] = Field(description="of each judge")
-    missing: dict[str, str] = Field(description="why a judge's score is missing")
-    imputed: dict[str, float] = Field(description="what counts for a missing score")
-    reasons: dict[str, Reason] = Field(description="of each judge, where they were asked for")
-
-
-class Effort(BaseModel):
-    """The effort of a ranking."""
-
-    calls: int = Field(description="of models")
-    reused_answers: int = Field(description="taken from the ledger, at no call")
-    cost_usd: float | None = Field(description="null where the price is not known")
-
-
-class EstimateResult(Effort):
-    """The estimated effort of a ranking."""
-
-    input_tokens: int
-    output_tokens: int
-    cost_usd_at_most: float | None = Field(description="if every reply is as long as may be")
-
-
-class RankResult(Effort):
-    """A ranking."""
-
-    ranking_id: str = Field(description="for the tools explain and compare")
-    ranker: str
-    judges: list[str]
-    relevance_is: str = Field(
-        description="absolute: means the same in every call, so that a threshold holds; by_rank: "
-        "the ranker gives an order alone; input_order: nothing was judged"
-    )
-    results: list[RankedDocument]
-    notes: list[str] = Field(description="who judges, and what is missing or not as usual")
-
-
-class RecruitedTeam(BaseModel):
-    """A team of judges."""
-
-    team: dict[str, Any] = Field(description="whole; may be edited and given to the tool rank")
 
 
 # As clients see them; they are checked as the service's are, which stops at the first fault.
@@ -170,7 +127,7 @@ async def mcp_server(settings: Settings | None = None) -> AsyncIterator[MCPServe
     try:
         yield server
     finally:
-        await tools.aclose()
+        await tools.rankers.aclose()
 
 
 class _Server(MCPServer[Any]):
@@ -187,7 +144,15 @@ class _Server(MCPServer[Any]):
         try:
             return await super().call_tool(name, arguments, context)
         except ToolError as error:
-            raise type(error)(_short(str(error))) from None
+            said, cause = str(error), error.__cause__
+            if isinstance(error, UnexpectedToolError) and isinstance(cause, Exception):
+                problem = problem_of(cause)
+                if problem.kind == "internal":
+                    logger.exception("%s: unexpected error", name, exc_info=cause)
+                elif problem is not cause and problem.ours:
+                    logger.warning("%s: %s", type(cause).__name__, cause)
+                said = f"{said}: {problem.message}"
+            raise ToolError(_short(said)) from None
 
     async def run_stdio_async(self) -> None:
         server = self._lowlevel_server
@@ -217,34 +182,12 @@ def _short(message: str) -> str:
     return message if len(message) <= _LONGEST_ERROR else f"{message[: _LONGEST_ERROR - 1]}…"
 
 
-def _reported(tool: Callable[P, Awaitable[T]]) -> Callable[P, Awaitable[T]]:
-    """Return the tool with its errors converted by `problem_of`."""
-
-    @functools.wraps(tool)
-    async def reported(*args: P.args, **kwargs: P.kwargs) -> T:
-        try:
-            return await tool(*args, **kwargs)
-        except Exception as error:
-            problem = problem_of(error)
-            if problem.kind == "internal":
-                logger.exception("unexpected error")
-            elif problem is not error and problem.ours:
-                logger.warning("%s: %s", type(error).__name__, error)
-            raise ToolError(problem.message) from error
-
-    return reported
-
-
 class _Tools:
     def __init__(self, settings: Settings) -> None:
         self._limits = settings.limits
-        self._rankers = ServedRankers.open(settings)
-        self._kept = Explanations(self._limits.explanations, self._limits.explanations_bytes)
+        self.rankers = ServedRankers(settings)
+        self._kept = Explanations(self._limits)
 
-    async def aclose(self) -> None:
-        await self._rankers.aclose()
-
-    @_reported
     async def rank(
         self,
         query: str,
@@ -260,15 +203,32 @@ class _Tools:
         ] = None,
         max_calls: Annotated[int | None, Field(ge=0, description="most calls of models")] = None,
         max_cost: Annotated[float | None, Field(ge=0, description="most US dollars")] = None,
-    ) -> RankResult:
-        """Put documents in the order of their relevance to a query, best first."""
-        served, options = self._chosen(ranker, team)
-        limited = served.limited(options, max_calls=max_calls, max_cost=max_cost)
+    ) -> dict[str, Any]:
+        """Put documents in the order of their relevance to a query, best first.
+
+        A result's index is its place among the documents that were given, from 0. Its relevance is
+        from 0 to 1, null where it could not be judged; relevance_is says what that means: absolute
+        (the same in every call, so that a threshold holds), by_rank (the ranker gives an order
+        alone) or input_order (nothing was judged). Scores are by judge, and missing says why one
+        is missing. The tools explain and compare take the ranking_id. cost_usd is null where the
+        price is not known.
+        """
+        given: dict[str, Any] = {"query": query, "documents": documents, "team": team}
+        given |= {"instruction": instruction, "reasons": reasons}
         seconds = min(deadline or math.inf, self._limits.deadline)
-        wanted = {"query": query, "documents": documents, "instruction": instruction}
-        job = self._job(limited, {**wanted, "reasons": reasons}, seconds, top_n or 0)
+        served, job = self._job(ranker, given, seconds, top_n or 0, max_calls, max_cost)
         if max_calls is not None or max_cost is not None:
-            await _check_cost(job, max_calls, max_cost)
+            found = await job.estimate()
+            cost = found.cost or 0.0
+            many = max_calls is not None and found.calls > max_calls
+            if many or (max_cost is not None and cost > max_cost):
+                dollars = f", about ${cost:.2g}" if cost else ""
+                raise Problem(
+                    "invalid",
+                    f"nothing was sent: it would take {counted(found.calls, 'call')}{dollars}, "
+                    f"more than {max_calls=} and {max_cost=} allow; allow more, or send fewer "
+                    "documents",
+                )
         try:
             ranking = await served.rank(job, _Progress(context).emit)
         except BudgetExceeded as error:
@@ -276,31 +236,21 @@ class _Tools:
                 raise
             raise Problem("unavailable", f"{max_calls=}, {max_cost=}: {error}") from error
         scored = scores_of(ranking, "null")
-        return RankResult(
-            ranking_id=self._kept.put(ranking),
-            ranker=served.name,
-            judges=list(ranking.orders.personas if ranking.orders else ranking.personas),
-            relevance_is=scored.relevance,
-            results=[
-                RankedDocument(
-                    rank=hit.rank,
-                    index=hit.index,
-                    id=hit.doc_id,
-                    relevance=relevance,
-                    scores=dict(hit.scores),
-                    missing={name: discreet(said) for name, said in hit.missing.items()},
-                    imputed=dict(hit.imputed),
-                    reasons=dict(hit.reasons),
-                )
+        return {
+            "ranking_id": self._kept.put(ranking),
+            "ranker": served.name,
+            "judges": list(ranking.orders.personas if ranking.orders else ranking.personas),
+            "relevance_is": scored.relevance,
+            "results": [
+                {"id": hit.doc_id, "relevance": relevance, **_view(hit, _RANKED)}
                 for hit, relevance in zip(ranking, scored.scores, strict=True)
             ],
-            notes=[*warnings_of(ranking, reasons), *scored.warnings],
-            calls=ranking.usage.calls,
-            reused_answers=ranking.reused.calls,
-            cost_usd=ranking.cost,
-        )
+            "notes": [*warnings_of(ranking, reasons), *scored.warnings],
+            "calls": ranking.usage.calls,
+            "reused_answers": ranking.reused.calls,
+            "cost_usd": ranking.cost,
+        }
 
-    @_reported
     async def estimate(
         self,
         query: str,
@@ -309,50 +259,44 @@ class _Tools:
         ranker: _Name = None,
         instruction: _Instruction = "",
         reasons: _Reasons = 0,
-    ) -> EstimateResult:
-        """Say what the tool rank would take for the same arguments. Nothing is sent."""
-        served, options = self._chosen(ranker, team)
-        wanted = {"query": query, "documents": documents, "instruction": instruction}
-        job = self._job(served.with_options(options), {**wanted, "reasons": reasons})
-        found = await job.estimate()
-        return EstimateResult(
-            calls=found.calls,
-            reused_answers=found.reused,
-            input_tokens=found.input_tokens,
-            output_tokens=found.output_tokens,
-            cost_usd=found.cost,
-            cost_usd_at_most=found.cost_at_most,
-        )
+    ) -> dict[str, Any]:
+        """Say what the tool rank would take for the same arguments. Nothing is sent.
 
-    @_reported
+        cost_usd is null where the price is not known; cost_usd_at_most is the cost if every reply
+        is as long as may be.
+        """
+        given: dict[str, Any] = {"query": query, "documents": documents, "team": team}
+        given |= {"instruction": instruction, "reasons": reasons}
+        _, job = self._job(ranker, given)
+        found = await job.estimate()
+        return {key: getattr(found, name) for key, name in _ESTIMATED.items()}
+
     async def explain(self, ranking_id: str, document_id: str) -> dict[str, Any]:
         """Say why a document of an earlier ranking ranks where it does, judge by judge."""
         form = public_form(self._kept.get(ranking_id))
-        inspection = await anyio.to_thread.run_sync(RankingRecord.from_dict, form)
-        hit = next((each for each in inspection.hits if each.doc_id == document_id), None)
+        record = await anyio.to_thread.run_sync(RankingRecord.from_dict, form)
+        hit = next((each for each in record.hits if each.doc_id == document_id), None)
         if hit is None:
-            some = ", ".join(each.doc_id for each in inspection.hits[:5])
+            some = ", ".join(each.doc_id for each in record.hits[:5])
             raise Problem("not_found", f"no document {document_id[:100]!r}; there are {some}, …")
-        judges = {
-            member.name: {
-                "description": member.persona.description,
-                "criteria": [
-                    f"{each.weight:g}% {each.name}: {each.description}".removesuffix(": ")
-                    for each in (member.rubric.criteria if member.rubric else ())
-                ],
-            }
-            for name in inspection.judges
-            if (member := inspection.member(name)) is not None
-        }
+        members = {name: member for name in record.judges if (member := record.member(name))}
         return {
-            "query": inspection.query.text,
-            "summary": _summary(inspection, hit),
-            **{name: getattr(hit, name) for name in _EXPLAINED},
-            "top_score": inspection.top,
-            "judges": judges,
+            "query": record.query.text,
+            "summary": _summary(record, hit),
+            **_view(hit, _EXPLAINED),
+            "top_score": record.top,
+            "judges": {
+                name: {
+                    "description": member.persona.description,
+                    "criteria": [
+                        f"{each.weight:g}% {each.name}: {each.description}".removesuffix(": ")
+                        for each in (member.rubric.criteria if member.rubric else ())
+                    ],
+                }
+                for name, member in members.items()
+            },
         }
 
-    @_reported
     async def compare(self, before: str, after: str) -> dict[str, Any]:
         """Say which documents moved between two earlier rankings, and whose scores moved them."""
         one, two = (public_form(self._kept.get(each)) for each in (before, after))
@@ -371,15 +315,17 @@ class _Tools:
             ],
         }
 
-    @_reported
     async def recruit_team(
         self,
         query: str,
         example: Annotated[str | None, Field(description="a passage of the kind judged")] = None,
         ranker: _Name = None,
-    ) -> RecruitedTeam:
-        """Recruit the judges for a query and let them write their criteria, without ranking."""
-        served, _ = self._chosen(ranker, None)
+    ) -> dict[str, Any]:
+        """Recruit the judges for a query and let them write their criteria, without ranking.
+
+        The team is returned whole; it may be edited and given to the tool rank.
+        """
+        served = self.rankers.find(ranker)
         asked = read_fields({"query": query}, RANK_FIELDS, self._limits)["query"]
         recruiter = served.ranker
         if not isinstance(recruiter, MCRanker):
@@ -387,34 +333,27 @@ class _Tools:
         async with served.places.one(within=self._limits.deadline):
             with anyio.move_on_after(self._limits.deadline):
                 team = await recruiter.arecruit_team(asked, example)
-                return RecruitedTeam(team=team.model_dump(mode="json"))
+                return {"team": team.model_dump(mode="json")}
         raise Problem("timeout", f"no team after {self._limits.deadline:g} seconds")
 
-    def _chosen(
-        self, ranker: str | None, team: str | dict[str, Any] | None
-    ) -> tuple[ServedRanker, Mapping[str, Any]]:
-        options = {} if team is None else {"team": team}
-        return self._rankers.find(ranker), read_fields(
-            {"options": options}, RANK_FIELDS, self._limits
-        )["options"]
-
     def _job(
-        self, ranker: Ranker, wanted: dict[str, Any], seconds: float = 0.0, top_n: int = 0
-    ) -> Job:
+        self,
+        ranker: str | None,
+        given: dict[str, Any],
+        seconds: float = 0.0,
+        top_n: int = 0,
+        max_calls: int | None = None,
+        max_cost: float | None = None,
+    ) -> tuple[ServedRanker, Job]:
         """Return the ranking job, within the limits."""
-        found = read_fields(wanted, RANK_FIELDS, self._limits)
+        served = self.rankers.find(ranker)
+        options = {} if (team := given.pop("team")) is None else {"team": team}
+        found = read_fields({**given, "options": options}, RANK_FIELDS, self._limits)
         if not found.get("documents"):
             raise Problem("empty", "documents is empty; give at least one")
-        passages = as_passages(found["documents"])
-        return Job(
-            ranker,
-            as_query(found["query"]),
-            passages,
-            seconds,
-            min(top_n, len(passages)),
-            instruction=found["instruction"],
-            reasons=found["reasons"],
-        )
+        chosen = served.with_options(found.pop("options"), max_calls=max_calls, max_cost=max_cost)
+        query, passages = as_query(found.pop("query")), as_passages(found.pop("documents"))
+        return served, Job(chosen, query, passages, seconds, min(top_n, len(passages)), **found)
 
 
 class _Progress:
@@ -448,31 +387,21 @@ class _Progress:
             await self._context.report_progress(done, total, said)
 
 
-async def _check_cost(job: Job, max_calls: int | None, max_cost: float | None) -> None:
-    """Refuse a ranking that would take more, before anything is sent."""
-    found = await job.estimate()
-    cost = found.cost or 0.0
-    if (max_calls is not None and found.calls > max_calls) or (
-        max_cost is not None and cost > max_cost
-    ):
-        dollars = f", about ${cost:.2g}" if cost else ""
-        raise Problem(
-            "invalid",
-            f"nothing was sent: it would take {counted(found.calls, 'call')}{dollars}, more than "
-            f"{max_calls=} and {max_cost=} allow; allow more, or send fewer documents",
-        )
+def _view(hit: Hit, names: tuple[str, ...]) -> dict[str, Any]:
+    missing = {name: discreet(said) for name, said in hit.missing.items()}
+    return {name: getattr(hit, name) for name in names} | {"missing": missing}
 
 
 def _plain(sentence: Sentence) -> str:
     return "".join(map(str, sentence))
 
 
-def _summary(inspection: RankingRecord, hit: Hit) -> str:
-    said = [f"Rank {hit.rank} of {len(inspection.hits)}; given at {hit.first_stage_rank}."]
+def _summary(record: RankingRecord, hit: Hit) -> str:
+    said = [f"Rank {hit.rank} of {len(record.hits)}; given at {hit.first_stage_rank}."]
     for names in (hit.raised_most_by, hit.sunk_most_by):
         if names:
             who = " or ".join(names)
             said.append(f"Without {who}, it would be at rank {hit.rank_without[names[0]]}.")
-    if not (hit.judged or inspection.unscored):
+    if not (hit.judged or record.unscored):
         said.append("Not all judges were asked." if hit.skipped else "No judge scored it.")
-    return " ".join([*said, inspection.unfinished]).strip()
+    return " ".join([*said, record.unfinished]).strip()

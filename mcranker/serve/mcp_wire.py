@@ -12,6 +12,7 @@ import re
 import sys
 from collections.abc import AsyncIterator, Iterator
 from contextlib import asynccontextmanager, contextmanager, suppress
+from pathlib import Path
 from typing import Any, BinaryIO
 
 import anyio
@@ -33,9 +34,8 @@ from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from mcranker.errors import ConfigError
 from mcranker.runtime.bridge import apart, task_group
-from mcranker.serve.bodies import ClientDisconnected, json_object, read_body
+from mcranker.serve.bodies import ClientDisconnected, bounded, json_object, read_body
 from mcranker.serve.problems import STATUS, Problem
-from mcranker.serve.requests import bounded
 from mcranker.serve.settings import Limits
 from personas.io.lines import megabytes
 
@@ -134,9 +134,8 @@ def _descriptors() -> Iterator[tuple[BinaryIO, int]]:
             "standard input or output is closed; MCP clients keep both open, or use --http"
         )
     kept = os.dup(0), os.dup(1)
-    nothing = os.open(os.devnull, os.O_RDONLY)
-    os.dup2(nothing, 0)
-    os.close(nothing)
+    with Path(os.devnull).open("rb") as nothing:
+        os.dup2(nothing.fileno(), 0)
     os.dup2(2, 1)
     try:
         # Never closed: a thread may still read there, and the number would be another file's.
@@ -167,7 +166,10 @@ def _checked(line: bytes, limits: Limits) -> SessionMessage | JSONRPCError | Non
     """Return the message in a line, or the error that answers it; None for an empty line."""
     if not line.strip():
         return None
-    request_id = _id_in(line)
+    # Of a line that may be no JSON.
+    begun = _ID_AT_ITS_BEGINNING.match(line[:_EDGE].lstrip())
+    seen = begun or _ID_AT_ITS_END.search(line[-_EDGE:])
+    request_id: RequestId | None = orjson.loads(seen[1]) if seen else None
     try:
         if len(line) > limits.body:
             said = f"the message is larger than {megabytes(limits.body)}; send less at once"
@@ -181,14 +183,6 @@ def _checked(line: bytes, limits: Limits) -> SessionMessage | JSONRPCError | Non
     except Problem as error:
         problem = error
     return _refusal(problem, request_id)
-
-
-def _id_in(line: bytes) -> RequestId | None:
-    """The id of the request in a line that may be no JSON, None if it cannot be seen."""
-    begun = _ID_AT_ITS_BEGINNING.match(line[:_EDGE].lstrip())
-    found = begun or _ID_AT_ITS_END.search(line[-_EDGE:])
-    request_id: RequestId | None = orjson.loads(found[1]) if found else None
-    return request_id
 
 
 def _request_id(message: dict[str, Any]) -> RequestId | None:

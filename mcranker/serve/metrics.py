@@ -13,11 +13,11 @@ from prometheus_client.exposition import CONTENT_TYPE_LATEST as CONTENT_TYPE
 from mcranker.llm.chat import ChatModel, ChatReply, ChatRequest, ReusesAnswers
 from mcranker.llm.prices import cost
 from mcranker.llm.wrapper import Wrapper
+from mcranker.models import ROLES, Models
 
 if TYPE_CHECKING:
-    from mcranker.models import Models
     from mcranker.ranking import Ranking
-    from mcranker.serve.places import Places
+    from mcranker.serve.served import Places
 
 __all__ = ["CONTENT_TYPE", "Metrics"]
 
@@ -68,18 +68,19 @@ class Metrics:
             "mcranker_requests_waiting", "Requests that wait for a ranking to end."
         )
 
-    def counter(self, name: str, *labels: str) -> Counter:
-        """The counter of that name in `_COUNTERS`, with its labels."""
-        return self._counters[name].labels(*labels)
+    def add(self, name: str, *labels: str, amount: float = 1) -> None:
+        """Add to the counter of that name in `_COUNTERS`, with its labels."""
+        self._counters[name].labels(*labels).inc(amount)
 
     def watch(self, ranker: str, places: Places) -> None:
         """Report how busy the ranker is whenever metrics are read."""
-        self._taken.labels(ranker).set_function(lambda: places.taken)
-        self._waiting.labels(ranker).set_function(lambda: places.waiting)
+        busy = places.limiter.statistics
+        self._taken.labels(ranker).set_function(lambda: busy().borrowed_tokens)
+        self._waiting.labels(ranker).set_function(lambda: busy().tasks_waiting)
 
     def request(self, route: str, status: int, seconds: float) -> None:
         """Count a request."""
-        self.counter("requests", route, str(status)).inc()
+        self.add("requests", route, str(status))
         self._request_seconds.labels(route).observe(seconds)
 
     def ranked(self, ranker: str, ranking: Ranking) -> None:
@@ -87,45 +88,36 @@ class Metrics:
         outcome = "missing" if ranking.missing else "complete"
         if ranking.failure or ranking.partial:
             outcome = "first_stage" if ranking.failure else "partial"
-        self.counter("rankings", ranker, outcome).inc()
-        self.counter("passages", ranker).inc(len(ranking.passages))
-        self.counter("missing_scores", ranker).inc(len(ranking.missing))
+        self.add("rankings", ranker, outcome)
+        self.add("passages", ranker, amount=len(ranking.passages))
+        self.add("missing_scores", ranker, amount=len(ranking.missing))
         for stage, seconds in ranking.seconds.items():
             self._stages.labels(ranker, stage).observe(seconds)
 
     def answered(self, labels: tuple[str, str, str], model: str, reply: ChatReply) -> None:
         """Count an answer of a model, or of the ledger; `labels` are those of `_CALL`."""
         if reply.reused:
-            self.counter("ledger_hits", *labels).inc()
+            self.add("ledger_hits", *labels)
             return
         usage = reply.usage
-        self.counter("calls", *labels).inc(usage.calls)
-        self.counter("tokens", *labels, "input").inc(usage.input_tokens)
-        self.counter("tokens", *labels, "cached_input").inc(usage.cached_input_tokens)
-        self.counter("tokens", *labels, "output").inc(usage.output_tokens)
+        self.add("calls", *labels, amount=usage.calls)
+        for kind in ("input", "cached_input", "output"):
+            self.add("tokens", *labels, kind, amount=getattr(usage, f"{kind}_tokens"))
         if (dollars := cost(model, usage)) is None:
-            self.counter("unpriced_calls", *labels).inc(usage.calls)
+            self.add("unpriced_calls", *labels, amount=usage.calls)
         else:
-            self.counter("cost_dollars", *labels).inc(dollars)
-
-    def not_ranked(self, ranker: str, *, cancelled: bool) -> None:
-        """Count a ranking that failed or was cancelled."""
-        self.counter("rankings", ranker, "cancelled" if cancelled else "failed").inc()
+            self.add("cost_dollars", *labels, amount=dollars)
 
     def metered(self, ranker: str, models: Models, shown: Callable[[str], str]) -> Models:
         """Return a ranker's models with calls counted under `shown` names, failed ones too."""
-        around: dict[int, _Metered] = {}
+        around: dict[int, ChatModel] = {}
 
         def metered(model: ChatModel) -> ChatModel:
-            counted = _Metered(model, self, ranker, shown(model.name))
-            return around.setdefault(id(model), counted)
+            return around.setdefault(id(model), _Metered(model, self, ranker, shown(model.name)))
 
+        recruiter, criteria, scoring, assessor = (metered(getattr(models, each)) for each in ROLES)
         return replace(
-            models,
-            recruiter=metered(models.recruiter),
-            criteria=metered(models.criteria),
-            scoring=metered(models.scoring),
-            assessor=metered(models.assessor),
+            models, recruiter=recruiter, criteria=criteria, scoring=scoring, assessor=assessor
         )
 
     def text(self) -> bytes:
@@ -145,7 +137,7 @@ class _Metered(Wrapper):
         try:
             reply = await self._model.complete(request)
         except BaseException as error:
-            self._metrics.counter("failed_calls", *labels, type(error).__name__).inc()
+            self._metrics.add("failed_calls", *labels, type(error).__name__)
             raise
         self._metrics.answered(labels, self._model.name, reply)
         return reply

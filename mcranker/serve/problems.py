@@ -3,45 +3,12 @@
 from __future__ import annotations
 
 import math
-from typing import Literal
+from collections.abc import Mapping
 
-from mcranker.errors import (
-    AuthenticationFailed,
-    BudgetExceeded,
-    ConfigError,
-    ConnectionFailed,
-    ContentRefused,
-    ContextTooLong,
-    InputError,
-    MCRankerError,
-    MissingScoreError,
-    ModelTimeout,
-    RateLimited,
-    ReplyError,
-    RequestRejected,
-    ServerFailed,
-)
+from mcranker import errors
 from personas import PersonasError
 
-Kind = Literal[
-    "invalid",
-    "empty",
-    "too_large",
-    "no_key",
-    "forbidden",
-    "not_found",
-    "method",
-    "media_type",
-    "slow_body",
-    "overloaded",
-    "unavailable",
-    "misconfigured",
-    "upstream",
-    "timeout",
-    "internal",
-]
-
-STATUS: dict[Kind, int] = {
+STATUS: Mapping[str, int] = {
     "invalid": 400,
     "empty": 400,
     "too_large": 413,
@@ -68,35 +35,27 @@ class Problem(Exception):
     """A request that cannot be served.
 
     Attributes:
-        kind: what is wrong.
+        kind: a key of `STATUS`.
         message: what happened and what to do, for the client.
         retry_after: seconds after which trying again makes sense; None if that is not known.
-        ours: whether the service or its models failed, and not the request.
+        ours: the service or its models failed, and not the request.
+        retryable: the same request may be served later.
     """
 
-    def __init__(self, kind: Kind, message: str, *, retry_after: float | None = None) -> None:
+    def __init__(self, kind: str, message: str, *, retry_after: float | None = None) -> None:
         super().__init__(message)
-        self.kind: Kind = kind
+        self.kind = kind
         self.message = message
         self.retry_after = retry_after
-
-    @property
-    def ours(self) -> bool:
-        return STATUS[self.kind] >= 500
-
-    @property
-    def retryable(self) -> bool:
-        """True if the same request may be served later."""
-        return self.kind in _RETRYABLE
+        self.ours = STATUS[kind] >= 500
+        self.retryable = kind in _RETRYABLE
 
     @property
     def headers(self) -> dict[str, str]:
         """HTTP headers that go with it."""
-        headers = {}
+        headers = {"WWW-Authenticate": "Bearer"} if self.kind == "no_key" else {}
         if self.retry_after is not None:
             headers["Retry-After"] = str(max(1, math.ceil(self.retry_after)))
-        if self.kind == "no_key":
-            headers["WWW-Authenticate"] = "Bearer"
         return headers
 
 
@@ -106,41 +65,39 @@ def problem_of(error: Exception) -> Problem:
     Only problems of the request keep their message; those about models may name addresses and
     files.
     """
-    match error:
-        case Problem():
-            return error
-        case InputError():
-            return Problem("invalid", str(error))
-        case ContextTooLong():
-            return Problem(
-                "invalid", "the model's context is too short for a prompt; shorten the passages"
-            )
-        case ContentRefused():
-            return Problem("invalid", "the model declines to answer for this query")
-        case RateLimited():
-            return Problem(
-                "overloaded",
-                "the model's provider asks to slow down",
-                retry_after=error.retry_after or 1.0,
-            )
-        case ModelTimeout():
-            return Problem("timeout", "the model did not answer in time", retry_after=1.0)
-        case ConnectionFailed() | ServerFailed():
-            return Problem(
-                "upstream", f"the model cannot be reached or failed; {_LOG}", retry_after=1.0
-            )
-        case ReplyError() | RequestRejected():
-            return Problem("upstream", f"the model gave no usable answer; {_LOG}")
-        case MissingScoreError():
-            return Problem(
-                "upstream", f"a score is missing, and the ranker does without none; {_LOG}"
-            )
-        case BudgetExceeded():
-            return Problem(
-                "misconfigured", "the ranker has spent what it may; ask who runs the service"
-            )
-        case AuthenticationFailed():
-            return Problem("misconfigured", f"the provider refuses the ranker's key; {_LOG}")
-        case ConfigError() | MCRankerError() | PersonasError():
-            return Problem("misconfigured", f"the ranker cannot work as it is set up; {_LOG}")
+    if isinstance(error, Problem):
+        return error
+    if isinstance(error, errors.InputError):
+        return Problem("invalid", str(error))
+    for types, kind, message in _CAUSES:
+        if isinstance(error, types):
+            seconds = getattr(error, "retry_after", None) or 1.0
+            return Problem(kind, message, retry_after=seconds if isinstance(error, _SOON) else None)
     return Problem("internal", f"the service failed; {_LOG}")
+
+
+_UNREACHED = (errors.ConnectionFailed, errors.ServerFailed)
+_SOON = (errors.RateLimited, errors.ModelTimeout, *_UNREACHED)
+_UNUSABLE = (errors.ReplyError, errors.RequestRejected)
+_TOO_LONG = "the model's context is too short for a prompt; shorten the passages"
+_SPENT = "the ranker has spent what it may; ask who runs the service"
+_NO_SCORE = f"a score is missing, and the ranker does without none; {_LOG}"
+_NOT_SET_UP = f"the ranker cannot work as it is set up; {_LOG}"
+_Types = type[Exception] | tuple[type[Exception], ...]
+_CAUSES: tuple[tuple[_Types, str, str], ...] = (
+    (errors.ContextTooLong, "invalid", _TOO_LONG),
+    (errors.ContentRefused, "invalid", "the model declines to answer for this query"),
+    (errors.RateLimited, "overloaded", "the model's provider asks to slow down"),
+    (errors.ModelTimeout, "timeout", "the model did not answer in time"),
+    (_UNREACHED, "upstream", f"the model cannot be reached or failed; {_LOG}"),
+    (_UNUSABLE, "upstream", f"the model gave no usable answer; {_LOG}"),
+    (errors.MissingScoreError, "upstream", _NO_SCORE),
+    (errors.BudgetExceeded, "misconfigured", _SPENT),
+    (
+        errors.AuthenticationFailed,
+        "misconfigured",
+        f"the provider refuses the ranker's key; {_LOG}",
+    ),
+    ((errors.MCRankerError, PersonasError), "misconfigured", _NOT_SET_UP),
+)
+"""Error -> kind of problem, and what the client reads; the first that fits counts."""

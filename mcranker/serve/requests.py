@@ -1,7 +1,7 @@
 """Requests of all clients: one table of the fields that they send, read from raw JSON.
 
-What a field may hold is checked in its turn, counts before contents, and the first fault ends it:
-nothing is built from a body that is refused.
+Each field is checked in its turn, counts before contents, and the first fault ends it: nothing is
+built from a body that is refused.
 """
 
 from __future__ import annotations
@@ -12,6 +12,7 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 from mcranker.inputs import as_passages
+from mcranker.serve.bodies import bounded
 from mcranker.serve.problems import Problem
 from mcranker.serve.settings import Limits
 from personas.errors import shown
@@ -23,7 +24,6 @@ BYTES_A_TOKEN = 4
 
 _LONGEST_NAME = 500
 _MOST_FIELDS = 100
-_DEEPEST = 50
 
 Document = str | dict[str, Any]
 Reader = Callable[[Any, str, Limits], Any]
@@ -36,7 +36,6 @@ class RerankRequest:
     """A request of a rerank client, in any dialect.
 
     Attributes:
-        query: to rank for.
         documents: texts or records, in first-stage order.
         model: name of a ranker, or one of its other names; None for the first ranker.
         top_n: results that are returned, at most; 0 for all.
@@ -45,7 +44,6 @@ class RerankRequest:
         rank_fields: of records, in the order in which they are judged; empty for the text.
         timeout: seconds; None for the service's own.
         raw: scores are the ranker's own instead of relevance from 0 to 1.
-        instruction: what else matters; empty for nothing.
         reasons: first documents whose scores are explained.
         warnings: what was asked and has no effect.
     """
@@ -68,8 +66,8 @@ class RerankRequest:
         """Read a body of any dialect.
 
         Raises:
-            Problem: a field is missing, has a value that it cannot have, or asks for something
-                that is not offered.
+            Problem: a field is missing, has an impossible value, or asks for something that is
+                not offered.
         """
         for name in ("input", "parameters"):  # DashScope and Pinecone put fields there
             if isinstance(body.get(name), dict):
@@ -77,10 +75,7 @@ class RerankRequest:
         for name, (given, instead) in _NOT_OFFERED.items():
             if given(body.get(name)):
                 raise Problem("invalid", f"invalid request: {name} is not offered; {instead}")
-        found = read_fields(body, RERANK_FIELDS, limits)
-        for name in ("query", "documents"):
-            if name not in found:
-                raise Problem("invalid", f"invalid request: {name!r} is missing")
+        found = read_fields(body, RERANK_FIELDS, limits, required=("query", "documents"))
         if not found["documents"]:
             raise Problem("empty", "invalid request: list of documents must not be empty")
         ignored = [name for name in _NO_EFFECT if body.get(name) not in (None, False)]
@@ -100,20 +95,28 @@ class RerankRequest:
 
 
 def read_fields(
-    body: Mapping[str, Any], fields: Fields, limits: Limits, *, strict: bool = False
+    body: Mapping[str, Any],
+    fields: Fields,
+    limits: Limits,
+    *,
+    strict: bool = False,
+    required: Sequence[str] = (),
 ) -> dict[str, Any]:
     """The values of a body's fields by the names of the table; null is absent, other fields too.
 
     Raises:
-        Problem: a value cannot be, or with `strict` there is another field.
+        Problem: a value cannot be, a required one is missing, or with `strict` there is another
+            field.
     """
-    for name in body if strict else ():
-        if name not in fields:
-            raise Problem("invalid", f"invalid request: there is no field {name[:100]!r}")
+    if strict and (unknown := [name for name in body if name not in fields]):
+        raise Problem("invalid", f"invalid request: there is no field {unknown[0][:100]!r}")
     found: dict[str, Any] = {}
     for name, (attribute, read) in fields.items():
         if (value := body.get(name)) is not None:
             found.setdefault(attribute, read(value, name, limits))
+    for name in required:
+        if name not in found:
+            raise Problem("invalid", f"invalid request: {name!r} is missing")
     return found
 
 
@@ -126,32 +129,34 @@ def cut_to_bytes(
         The passages, and a warning for the client if one was cut.
     """
     most = tokens * BYTES_A_TOKEN
-    short = tuple(replace(each, text=_cut(each.text, most)) for each in passages)
-    count = sum(len(a.text) != len(b.text) for a, b in zip(short, passages, strict=True))
-    if not count:
-        return short, ()
+
+    def cut(text: str) -> str:
+        return text.encode("utf-8", "replace")[:most].decode("utf-8", "ignore")
+
+    long = [len(each.text) * 4 > most and len(cut(each.text)) < len(each.text) for each in passages]
+    if not any(long):
+        return tuple(passages), ()
+    short = tuple(
+        replace(each, text=cut(each.text)) if too_long else each
+        for each, too_long in zip(passages, long, strict=True)
+    )
     return short, (
-        f"{counted(count, 'document')} cut to {most} bytes: {BYTES_A_TOKEN} a token, since the "
+        f"{counted(sum(long), 'document')} cut to {most} bytes: {BYTES_A_TOKEN} a token, since the "
         "model's tokenizer is not known here",
     )
 
 
-def bounded(value: list[Any] | dict[str, Any], name: str, most: int) -> None:
-    """Refuse values of too many parts or levels, whatever they are.
-
-    Raises:
-        Problem: it is one.
-    """
-    level: list[Any] = [value]
-    count = 0
-    for _ in range(_DEEPEST):
-        count += sum(map(len, level))
-        if count > most:
-            raise Problem("too_large", f"{name} holds over {most} values; send fewer")
-        inner = [each for one in level for each in (one.values() if isinstance(one, dict) else one)]
-        level = [each for each in inner if isinstance(each, dict | list)]
-    if level:
-        raise Problem("invalid", f"invalid request: {name} nests deeper than {_DEEPEST} levels")
+def _passage(place: int, document: Document, fields: Sequence[str]) -> Passage:
+    """Return the passage of a text, a record's text, or its fields; its id is its place."""
+    text = document if isinstance(document, str) else document.get("text")
+    if isinstance(document, str) or (isinstance(text, str) and not fields):
+        return Passage(str(place), str(text))
+    chosen = {name: document[name] for name in fields or document if name in document}
+    if not chosen:
+        wanted = f"none of the rank_fields {', '.join(fields)[:200]}" if fields else "no field"
+        raise Problem("invalid", f"invalid request: documents[{place}] has {wanted}")
+    (passage,) = as_passages([{"id": str(place), "text": chosen}])
+    return passage
 
 
 # Readers
@@ -199,11 +204,6 @@ def _up_to(limit: str, *, least: int = 0, zero: str = "all") -> Reader:
     return read
 
 
-_at_most = _up_to("documents")
-_reasons = _up_to("documents", zero="none")
-_tokens = _up_to("body", least=-1)  # vLLM's word for as many as the model takes
-
-
 def _flag(value: Any, name: str, limits: Limits) -> bool:
     """True or false, also as a word."""
     if isinstance(value, str):
@@ -211,10 +211,6 @@ def _flag(value: Any, name: str, limits: Limits) -> bool:
     if not isinstance(value, bool):
         raise _refuse(name, value, "true or false")
     return value
-
-
-def _not(value: Any, name: str, limits: Limits) -> bool:
-    return not _flag(value, name, limits)
 
 
 def _text(value: Any, name: str, limits: Limits) -> str:
@@ -233,16 +229,10 @@ def _text(value: Any, name: str, limits: Limits) -> str:
     return value
 
 
-def _instruction(value: Any, name: str, limits: Limits) -> str:
-    return "" if value == "" else _text(value, name, limits)
-
-
 def _query(value: Any, name: str, limits: Limits) -> Query:
     """A query with or without an id."""
-    if not isinstance(value, dict):
-        return Query(_text(value, name, limits))
-    query_id = value.get("id") or ""
-    if not isinstance(query_id, str) or not value.keys() <= {"text", "id"}:
+    query_id = value.get("id") or "" if isinstance(value, dict) else ""
+    if isinstance(value, dict) and not (isinstance(query_id, str) and value.keys() <= _OF_QUERIES):
         raise _refuse(name, value, "a text, or an object with text and id")
     return Query(_text(value, name, limits), query_id)
 
@@ -283,6 +273,17 @@ def _options(value: Any, name: str, limits: Limits) -> dict[str, Any]:
     return value
 
 
+_OF_QUERIES = {"text", "id"}
+
+_OF_ALL: Fields = {
+    "timeout": ("timeout", _seconds),
+    **dict.fromkeys(
+        ("instruction", "instruct"),
+        ("instruction", lambda value, *rest: "" if value == "" else _text(value, *rest)),
+    ),
+    "reasons": ("reasons", _up_to("documents", zero="none")),
+}
+
 RERANK_FIELDS: Fields = {
     **dict.fromkeys(("query", "text_1", "queries", "data_1"), ("query", _text)),
     **dict.fromkeys(
@@ -290,19 +291,20 @@ RERANK_FIELDS: Fields = {
         ("documents", _documents),
     ),
     "model": ("model", _name),
-    **dict.fromkeys(("top_n", "top_k"), ("top_n", _at_most)),
+    **dict.fromkeys(("top_n", "top_k"), ("top_n", _up_to("documents"))),
     **dict.fromkeys(
         ("return_documents", "return_text", "return_input"), ("return_documents", _flag)
     ),
     **dict.fromkeys(
-        ("max_tokens_per_doc", "max_doc_length", "truncate_prompt_tokens"), ("max_tokens", _tokens)
+        ("max_tokens_per_doc", "max_doc_length", "truncate_prompt_tokens"),
+        ("max_tokens", _up_to("body", least=-1)),  # vLLM's word for as many as the model takes
     ),
     "rank_fields": ("rank_fields", _names),
-    "timeout": ("timeout", _seconds),
     "raw_scores": ("raw", _flag),
-    **dict.fromkeys(("use_activation", "activation", "softmax"), ("raw", _not)),
-    **dict.fromkeys(("instruction", "instruct"), ("instruction", _instruction)),
-    "reasons": ("reasons", _reasons),
+    **dict.fromkeys(
+        ("use_activation", "activation", "softmax"), ("raw", lambda *given: not _flag(*given))
+    ),
+    **_OF_ALL,
 }
 """Fields of rerank clients of any dialect."""
 
@@ -311,11 +313,9 @@ RANK_FIELDS: Fields = {
     "documents": ("documents", _records),
     "ranker": ("ranker", _name),
     "options": ("options", _options),
-    "top_n": ("top_n", _at_most),
+    "top_n": RERANK_FIELDS["top_n"],
     "min_relevance": ("min_relevance", _share),
-    "timeout": ("timeout", _seconds),
-    "instruction": ("instruction", _instruction),
-    "reasons": ("reasons", _reasons),
+    **{name: _OF_ALL[name] for name in ("timeout", "instruction", "reasons")},
 }
 """Fields of ``/v1/rank`` and ``/v1/rank/stream``."""
 
@@ -330,24 +330,3 @@ _NOT_OFFERED: Mapping[str, tuple[Callable[[Any], bool], str]] = {
     "mm_processor_kwargs": (bool, "only texts are ranked; leave it out"),
 }
 """Field -> if a value of it asks for what there is not, and what to do instead."""
-
-
-def _passage(place: int, document: Document, fields: Sequence[str]) -> Passage:
-    """Return the passage of a text, a record's text, or its fields; its id is its place."""
-    if isinstance(document, str):
-        return Passage(str(place), document)
-    text = document.get("text")
-    if isinstance(text, str) and not fields:
-        return Passage(str(place), text)
-    chosen = {name: document[name] for name in fields or document if name in document}
-    if not chosen:
-        wanted = f"none of the rank_fields {', '.join(fields)[:200]}" if fields else "no field"
-        raise Problem("invalid", f"invalid request: documents[{place}] has {wanted}")
-    (passage,) = as_passages([{"id": str(place), "text": chosen}])
-    return passage
-
-
-def _cut(text: str, most: int) -> str:
-    if len(text) * 4 <= most:
-        return text
-    return text.encode("utf-8", "replace")[:most].decode("utf-8", "ignore")

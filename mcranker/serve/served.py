@@ -6,9 +6,11 @@ import hashlib
 import re
 import time
 from collections import OrderedDict
-from collections.abc import Callable, Mapping
+from collections.abc import AsyncIterator, Callable, Mapping
+from contextlib import asynccontextmanager
 from dataclasses import dataclass
 from fnmatch import fnmatchcase
+from itertools import chain
 from pathlib import PurePath
 from typing import Any
 
@@ -27,7 +29,6 @@ from mcranker.models import MODEL_OPTIONS, ROLES, limited
 from mcranker.rankers import RANKERS, Ranker
 from mcranker.ranking import Ranking
 from mcranker.serve.metrics import Metrics
-from mcranker.serve.places import Places
 from mcranker.serve.problems import Problem
 from mcranker.serve.settings import GRACE, RankerSettings, Settings
 from personas import PersonasError, Team, library
@@ -38,6 +39,7 @@ logger = safe_logger("mcranker.serve")
 
 _MOST_VARIANTS = 64
 _SHORTEST = 0.001  # seconds
+_OF_NEW = 0.2  # share of the latest ranking in the mean of their seconds
 _ADDRESS = re.compile(
     r"(?<!\w)\w++://[^\s\"'>)]++|\[[0-9a-fA-F:]++\]:\d++|(?<![\w.-])[\w.-]++:\d{2,5}\b"
     r"|(?<!\d)\d++(\.\d++){3}\b"
@@ -52,8 +54,6 @@ class Job:
 
     Attributes:
         ranker: of the `ServedRanker` that makes it, or a variant of it.
-        query: to rank for.
-        passages: in first-stage order.
         seconds: until the ranking is returned, complete or not; waiting for a place included.
         top_n: how many are returned; 0 for all.
         min_relevance: of what is returned.
@@ -75,23 +75,70 @@ class Job:
     reasons: int = 0
 
     def __post_init__(self) -> None:
-        if self.instruction and not self.ranker.takes_instruction:
-            raise Problem(
-                "invalid", f"instruction: the ranker {self.ranker.name!r} takes none; leave it out"
-            )
-        if self.min_relevance is not None and not self.ranker.absolute:
-            raise Problem(
-                "invalid", f"min_relevance: the ranker {self.ranker.name!r} gives no relevance"
-            )
+        ranker = self.ranker
+        the_ranker = f"the ranker {ranker.name!r}"
+        if self.instruction and not ranker.takes_instruction:
+            raise Problem("invalid", f"instruction: {the_ranker} takes none; leave it out")
+        if self.min_relevance is not None and not ranker.absolute:
+            raise Problem("invalid", f"min_relevance: {the_ranker} gives no relevance")
         try:
-            self.ranker.check_reasons(self.reasons)
+            ranker.check_reasons(self.reasons)
         except ConfigError as error:
             raise Problem("invalid", f"reasons: {discreet(str(error))}") from error
 
     async def estimate(self) -> Estimate:
         """Estimate the ranking; nothing is sent."""
-        wanted: dict[str, Any] = {"instruction": self.instruction or None, "reasons": self.reasons}
-        return await self.ranker.aestimate(self.query, self.passages, **wanted)
+        instruction, reasons = self.instruction or None, self.reasons
+        return await self.ranker.aestimate(
+            self.query, self.passages, instruction=instruction, reasons=reasons
+        )
+
+
+class Places:
+    """A bounded number of simultaneous rankings, and of requests that wait up to `seconds`."""
+
+    def __init__(self, places: int, waiting: int, seconds: float) -> None:
+        self.limiter = anyio.CapacityLimiter(places)
+        self._most_waiting = waiting
+        self._seconds = seconds
+        self._mean = 1.0
+
+    @asynccontextmanager
+    async def one(self, *, within: float) -> AsyncIterator[None]:
+        """Hold a place in the ``async with`` block.
+
+        Args:
+            within: seconds to wait for it, if that is less than others wait.
+
+        Raises:
+            Problem: all are taken, and too many wait already (429), or it took too long (503).
+        """
+        holder, places = object(), int(self.limiter.total_tokens)
+        try:
+            self.limiter.acquire_on_behalf_of_nowait(holder)
+        except anyio.WouldBlock:
+            waiting = self.limiter.statistics().tasks_waiting
+            seconds = min(within, self._seconds)
+            # Until those that wait have had their turn, about.
+            expected = min(self._mean * (1 + (waiting + 1) / places), 600.0)
+            if waiting >= self._most_waiting:
+                said = (
+                    f"{places} rankings are being made and {waiting} requests wait, which is as "
+                    "many as may; try again later"
+                )
+                raise Problem("overloaded", said, retry_after=expected) from None
+            try:
+                with anyio.fail_after(seconds):
+                    await self.limiter.acquire_on_behalf_of(holder)
+            except TimeoutError:
+                said = f"no ranking ended within {seconds:g} seconds; try again later"
+                raise Problem("unavailable", said, retry_after=expected) from None
+        began = time.monotonic()
+        try:
+            yield
+        finally:
+            self.limiter.release_on_behalf_of(holder)
+            self._mean += _OF_NEW * (time.monotonic() - began - self._mean)
 
 
 class ServedRanker:
@@ -108,35 +155,36 @@ class ServedRanker:
         """Name in requests."""
         return self.settings.name
 
-    def with_options(self, options: Mapping[str, Any]) -> Ranker:
+    def with_options(
+        self,
+        options: Mapping[str, Any],
+        *,
+        max_calls: int | None = None,
+        max_cost: float | None = None,
+    ) -> Ranker:
         """Return the ranker with a request's options: fields of `RankerConfig`, and ``team``.
 
+        Args:
+            options: chosen by the request.
+            max_calls: of models, for one ranking.
+            max_cost: US dollars for one ranking.
+
         Raises:
-            Problem: an option may not be chosen, or has a value that it cannot have.
+            Problem: an option may not be chosen, or has an impossible value; or a price is not
+                known, and so no cost can be kept.
         """
+        allowed = self.settings.per_request
         for name in options:
-            if name not in self.settings.per_request:
-                choices = ", ".join(self.settings.per_request) or "none"
+            if name not in allowed:
                 raise Problem(
                     "invalid",
                     f"options: {name[:100]!r} cannot be chosen; requests may choose of the "
-                    f"ranker {self.name!r}: {choices}",
+                    f"ranker {self.name!r}: {', '.join(allowed) or 'none'}",
                 )
-        return self._variant(options)
-
-    def limited(
-        self, options: Mapping[str, Any], *, max_calls: int | None, max_cost: float | None
-    ) -> Ranker:
-        """Return the ranker with other options and a budget for one ranking.
-
-        Raises:
-            Problem: as `with_options`; or a price is not known, and so no cost can be kept.
-        """
-        ranker = self.with_options(options)
+        varied = self._variant(options)
         if max_calls is None and max_cost is None:
-            return ranker
-        budget = Budget(max_calls=max_calls, max_cost=max_cost)
-        ranker = self._made(options)
+            return varied
+        budget, ranker = Budget(max_calls=max_calls, max_cost=max_cost), self._made(options)
         try:
             for part in ranker.parts:
                 part.models = limited(part.models, budget)
@@ -163,40 +211,26 @@ class ServedRanker:
             Problem: too many wait, or there is no ranking in time.
             MCRankerError: as `Ranker.arank`.
         """
-        began = time.monotonic()
-        async with self.places.one(within=job.seconds):
-            left = max(job.seconds - (time.monotonic() - began), _SHORTEST)
-            try:
-                with anyio.fail_after(left + GRACE):
-                    ranking = await self._rank(job, left, emit)
+        end = time.monotonic() + job.seconds
+
+        def left() -> float:
+            return max(end - time.monotonic(), _SHORTEST)
+
+        try:
+            async with self.places.one(within=job.seconds):
+                with anyio.fail_after(left() + GRACE):
+                    ranking = await _rank(job, left(), emit)
                     if not job.reasons:
                         return ranking
                     if emit is not None:
                         await emit(RankingDone(ranking.query.id, ranking))
-                    left = max(job.seconds - (time.monotonic() - began), _SHORTEST)
                     try:
-                        return await job.ranker.aexplain(ranking, job.reasons, deadline=left)
+                        return await job.ranker.aexplain(ranking, job.reasons, deadline=left())
                     except (ModelError, BudgetExceeded) as error:
                         logger.warning("there are no reasons: %s", error)
                         return ranking
-            except TimeoutError:
-                raise Problem("timeout", f"no ranking after {job.seconds:g} seconds") from None
-
-    async def _rank(self, job: Job, seconds: float, emit: Emit | None) -> Ranking:
-        options: dict[str, Any] = {
-            "top_n": job.top_n or None,
-            "min_relevance": job.min_relevance,
-            "deadline": None if job.ranker.config.missing_policy == "fail" else seconds,
-            "instruction": job.instruction or None,
-        }
-        if emit is None:
-            return await job.ranker.arank(job.query, job.passages, **options)
-        async with job.ranker.astream(job.query, job.passages, **options) as events:
-            async for event in events:
-                if isinstance(event, RankingDone):
-                    return event.ranking
-                await emit(event)
-        raise AssertionError("a stream of events ended without a ranking")
+        except TimeoutError:
+            raise Problem("timeout", f"no ranking after {job.seconds:g} seconds") from None
 
     def _variant(self, options: Mapping[str, Any]) -> Ranker:
         if not options:
@@ -218,11 +252,11 @@ class ServedRanker:
         if "team" in options:
             chosen["team"] = team_of(options["team"])
         kept = {name: value for name, value in chosen.items() if name not in _OF_MODELS}
+        make: Callable[..., Ranker] = type(base)
         if "model" in type(base).takes():
             # So that none is connected; then all of its models take the place of this one.
             models = next((part.models for part in base.parts), base.models)
             kept |= {"model": models.scoring, "ledger": models.ledger}
-        make: Callable[..., Ranker] = type(base)
         made = make(**kept)
         made.models = base.models
         for part, known in zip(made.parts, base.parts, strict=True):
@@ -230,20 +264,37 @@ class ServedRanker:
         return made
 
 
+async def _rank(job: Job, seconds: float, emit: Emit | None) -> Ranking:
+    options: dict[str, Any] = {
+        "top_n": job.top_n or None,
+        "min_relevance": job.min_relevance,
+        "deadline": None if job.ranker.config.missing_policy == "fail" else seconds,
+        "instruction": job.instruction or None,
+    }
+    if emit is None:
+        return await job.ranker.arank(job.query, job.passages, **options)
+    async with job.ranker.astream(job.query, job.passages, **options) as events:
+        async for event in events:
+            if isinstance(event, RankingDone):
+                return event.ranking
+            await emit(event)
+    raise AssertionError("a stream of events ended without a ranking")
+
+
 class ServedRankers:
-    """All rankers of a service, found by name."""
+    """All rankers of a service, found by name, with their models connected.
 
-    def __init__(self, rankers: tuple[ServedRanker, ...]) -> None:
-        self.all = rankers
+    Args:
+        settings: of the service.
+        metrics: if given, they count the models' calls.
 
-    @classmethod
-    def open(cls, settings: Settings, metrics: Metrics | None = None) -> ServedRankers:
-        """Make the rankers and connect their models; `metrics`, if given, count their calls.
+    Raises:
+        MCRankerError, PersonasError: a ranker cannot be made as it is set up.
+    """
 
-        Raises:
-            MCRankerError, PersonasError: a ranker cannot be made as it is set up.
-        """
-        limits, opened = settings.limits, []
+    def __init__(self, settings: Settings, metrics: Metrics | None = None) -> None:
+        limits = settings.limits
+        self.all: list[ServedRanker] = []
         for each in settings.rankers:
             make: Callable[..., Ranker] = RANKERS.get(each.ranker)
             ranker = make(**each.options)
@@ -257,8 +308,7 @@ class ServedRankers:
                 metrics.watch(each.name, places)
             names = ", ".join(dict.fromkeys(map(public_name, ranker.models.names.values())))
             logger.info("ranker %r: %s with %s", each.name, each.ranker, names)
-            opened.append(ServedRanker(each, ranker, places))
-        return cls(tuple(opened))
+            self.all.append(ServedRanker(each, ranker, places))
 
     @property
     def described(self) -> tuple[str, str]:
@@ -283,12 +333,12 @@ class ServedRankers:
         """
         if name is None:
             return self.all[0]
-        for served in self.all:
-            if name == served.name or name in served.settings.names:
-                return served
-        for served in self.all:
-            if any(fnmatchcase(name, pattern) for pattern in served.settings.names):
-                return served
+        exact = (each for each in self.all if name in (each.name, *each.settings.names))
+        by_pattern = (
+            each for each in self.all if any(fnmatchcase(name, one) for one in each.settings.names)
+        )
+        if found := next(chain(exact, by_pattern), None):
+            return found
         known = ", ".join(served.name for served in self.all)
         raise Problem("not_found", f"model {name[:100]!r} not found; available: {known}")
 

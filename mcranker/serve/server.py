@@ -52,21 +52,11 @@ def listen(settings: Settings) -> socket.socket:
         OSError: the address cannot be used; ``filename`` is it.
     """
     host, port = settings.host, settings.port
+    family = socket.AF_INET6 if ":" in host else socket.AF_INET
     try:
-        family, kind, _, _, address = socket.getaddrinfo(
-            host, port, type=socket.SOCK_STREAM, flags=socket.AI_PASSIVE
-        )[0]
-        bound = socket.socket(family, kind)
-        try:
-            bound.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
-            bound.bind(address)
-            bound.listen(_BACKLOG)
-        except OSError:
-            bound.close()
-            raise
+        return socket.create_server((host, port), family=family, backlog=_BACKLOG)
     except OSError as error:
         raise OSError(error.errno, error.strerror or str(error), f"{host}:{port}") from error
-    return bound
 
 
 def address_of(bound: socket.socket) -> str:
@@ -100,11 +90,7 @@ async def serve(
 
 
 class Server(uvicorn.Server):
-    """uvicorn's server; it also ends idle connections and requests when it stops.
-
-    Attributes:
-        given_up: requests that were cancelled.
-    """
+    """uvicorn's server; it also ends idle connections, and requests when it stops."""
 
     def __init__(self, app: Starlette, limits: Limits, started: Callable[[], Any]) -> None:
         config = uvicorn.Config(
@@ -121,6 +107,7 @@ class Server(uvicorn.Server):
         )
         super().__init__(config)
         self.given_up = 0
+        """Requests that were cancelled."""
         self._app = app
         self._limits = limits
         self._on_start = started
@@ -133,9 +120,9 @@ class Server(uvicorn.Server):
     async def on_tick(self, counter: int) -> bool:
         """Close connections without a request: old ones, and the oldest of too many."""
         connections = cast("set[_Connection]", self.server_state.connections)
-        idle = sorted((each for each in connections if each.idle), key=attrgetter("since"))
         surplus = len(connections) - self._limits.connections
-        for place, connection in enumerate(idle):
+        idle = (each for each in connections if each.idle)
+        for place, connection in enumerate(sorted(idle, key=attrgetter("since"))):
             seconds = time.monotonic() - connection.since
             if place < surplus and seconds > _NEW:
                 connection.transport.abort()

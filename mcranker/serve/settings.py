@@ -23,15 +23,8 @@ GRACE = 5.0
 """Seconds after a ranking's deadline for returning its partial results."""
 
 NOT_PER_REQUEST = {
-    "prompts",
-    "concurrency",
-    "query_concurrency",
-    "requests_per_minute",
-    "tokens_per_minute",
-    "max_calls",
-    "max_cost",
-    "batch",
-    "timeout",
+    *("prompts", "concurrency", "query_concurrency", "requests_per_minute", "tokens_per_minute"),
+    *("max_calls", "max_cost", "batch", "timeout"),
 }
 """Options that name files, limits of the operator, or the shared models."""
 
@@ -142,7 +135,14 @@ class RankerSettings:
         takes = RANKERS.get(self.ranker).takes()
         check_names(self.options, takes, place)
         for option in self.per_request:
-            _check_per_request(option, takes, place)
+            said = f"{place}: per_request: {option[:100]!r}"
+            if option in NOT_PER_REQUEST:
+                raise ConfigError(f"{said} is the operator's to choose; leave it out")
+            if option not in takes or not (option in RankerConfig.model_fields or option == "team"):
+                raise ConfigError(
+                    f"{said} is no option that a request could choose; give 'team', or fields of "
+                    "RankerConfig"
+                )
 
 
 @dataclass(frozen=True, slots=True)
@@ -202,36 +202,17 @@ def load_settings(path: str | os.PathLike[str]) -> Settings:
         form = _File.model_validate(data)
     except ValidationError as error:
         raise ConfigError(f"{path}: {_explain(error)}") from error
+    rankers, base = [], path.absolute().parent
     try:
-        rankers = tuple(
-            _ranker(name, table, path.absolute().parent) for name, table in form.rankers.items()
-        )
-        return Settings(
-            rankers=rankers or (RankerSettings(names=("*",)),),
-            limits=form.limits,
-            keys=form.keys,
-            **form.server.model_dump(),
-        )
+        for name, table in form.rankers.items():
+            own = {key: located(key, each, base) for key, each in (table.model_extra or {}).items()}
+            options = read_options(own, keys_of(table.ranker), f"ranker {name!r}")
+            shared = {key: getattr(table, key) for key in _RankerForm.model_fields}
+            rankers.append(RankerSettings(name, options=options, **shared))
+        found = tuple(rankers) or (RankerSettings(names=("*",)),)
+        return Settings(found, form.limits, form.keys, **form.server.model_dump())
     except ConfigError as error:
         raise ConfigError(f"{path}: {error}") from error
-
-
-def _ranker(name: str, table: _RankerForm, base: Path) -> RankerSettings:
-    options = {key: located(key, value, base) for key, value in (table.model_extra or {}).items()}
-    read = read_options(options, keys_of(table.ranker), f"ranker {name!r}")
-    return RankerSettings(name, table.ranker, read, table.names, table.per_request, table.unscored)
-
-
-def _check_per_request(option: str, takes: Mapping[str, Any], place: str) -> None:
-    if option in NOT_PER_REQUEST:
-        raise ConfigError(
-            f"{place}: per_request: {option!r} is the operator's to choose; leave it out"
-        )
-    if option not in takes or not (option in RankerConfig.model_fields or option == "team"):
-        raise ConfigError(
-            f"{place}: per_request: {option[:100]!r} is no option that a request could choose; "
-            "give 'team', or fields of RankerConfig"
-        )
 
 
 def _explain(error: ValidationError) -> str:

@@ -1,14 +1,9 @@
-"""Comparison of saved rankings, one or many on each side, paired by their queries.
-
-Rankings are read one by one, and twice: first the order of each query, then the whole of those
-that are explained.
-"""
+"""Comparison of saved rankings, one or many on each side, paired by their queries."""
 
 from __future__ import annotations
 
 import math
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
 from pathlib import Path
 
 from personas.errors import SchemaError
@@ -20,36 +15,8 @@ from personas.ranking.comparison import ComparedRuns, QueryRow, RankingCompariso
 from personas.ranking.effectiveness import ndcg
 from personas.ranking.record import RankingRecord
 
-_LONGEST = 300  # characters of a query kept for a list
+_LONGEST = 300  # characters of a query in a list
 _DEPTH = 10
-
-
-@dataclass(frozen=True, slots=True)
-class _Order:
-    """A ranking's query, and the rank of each document."""
-
-    query_id: str
-    text: str
-    ranks: Mapping[str, int]
-
-    @classmethod
-    def of(cls, ranking: RankingRecord) -> _Order:
-        query, places = ranking.query, enumerate(ranking.ids, start=1)
-        return cls(query.id, query.text, {doc_id: rank for rank, doc_id in places})
-
-    @property
-    def name(self) -> str:
-        """The query in messages."""
-        return repr((self.query_id or self.text)[:80])
-
-    @property
-    def key(self) -> str:
-        """Key of the query: its id, or its text where it has none."""
-        return f"id {self.query_id}" if self.query_id else f"text {self.text}"
-
-    def discount(self, doc_id: str) -> float:
-        """The discount of a document's rank in DCG; 0 if it is not ranked."""
-        return 1 / math.log2(1 + self.ranks[doc_id]) if doc_id in self.ranks else 0.0
 
 
 def compare_files(
@@ -81,55 +48,54 @@ def compare_files(
             in both; there is no such query, or it has no judgements.
     """
     if STDIN in (before, after):
-        raise SchemaError("standard input cannot be compared, as it is read twice; give a file")
-    one, two = _orders(before), _orders(after)
+        raise SchemaError("standard input cannot be compared; give files")
+    one, two = _by_query(before), _by_query(after)
 
-    def compared(pairs: Sequence[tuple[str, str]]) -> list[RankingComparison]:
-        old = _whole(before, {key for key, _ in pairs})
-        new = _whole(after, {key for _, key in pairs})
-        found = []
-        for was, now in pairs:
-            ranking, judged = new[now], None
-            if grades is not None:
-                judged = grades_of(grades, ranking.query.id, source, ranking.ids)
-            found.append(compare_rankings(old[was], ranking, grades=judged))
-        return found
+    def compared(was: RankingRecord, now: RankingRecord) -> RankingComparison:
+        judged = None
+        if grades is not None:
+            judged = grades_of(grades, now.query.id, source, now.ids)
+        return compare_rankings(was, now, grades=judged)
 
     if len(one) == len(two) == 1 and query is None:
-        return compared([(next(iter(one)), next(iter(two)))])[0]
-    common = [key for key in one if key in two]
-    if not common:
-        names = " and ".join(next(iter(side.values())).name for side in (one, two))
+        return compared(*one.values(), *two.values())
+    pairs = {key: (one[key], two[key]) for key in one if key in two}
+    if not pairs:
+        names = " and ".join(_name(next(iter(side.values()))) for side in (one, two))
         raise SchemaError(
             f"{before} and {after} have no query in common: {names}; "
             "compare rankings of the same queries"
         )
-    rows = {key: _row(one[key], two[key], grades) for key in common}
-    ranked = sorted(common, key=lambda key: _size(rows[key], one[key], two[key]), reverse=True)
+    rows = {key: _row(*pair, grades) for key, pair in pairs.items()}
+    ranked = sorted(pairs, key=lambda key: _size(rows[key], *pairs[key]), reverse=True)
     if query is not None:
-        key = ranked[place_of_query(query, [one[key].query_id for key in ranked])]
-        return compared([(key, key)])[0]
-    comparisons = compared([(key, key) for key in ranked[:queries]])
-    lost = len(one) - len(common), len(two) - len(common)
+        place = place_of_query(query, [pairs[key][0].query.id for key in ranked])
+        return compared(*pairs[ranked[place]])
+    lost = len(one) - len(pairs), len(two) - len(pairs)
     left_out = (
         f"{counted(lost[0], 'query', 'queries')} only in {before} and {lost[1]:,} only in "
         f"{after}; they are left out."
     )
-    return _summary([rows[key] for key in ranked], [left_out] if any(lost) else [], comparisons)
+    explained = [compared(*pairs[key]) for key in ranked[:queries]]
+    return _summary([rows[key] for key in ranked], [left_out] if any(lost) else [], explained)
 
 
-def _orders(source: str) -> dict[str, _Order]:
-    """Key -> the order of each ranking."""
-    found: dict[str, _Order] = {}
+def _by_query(source: str) -> dict[str, RankingRecord]:
+    """Key of a query, which is its id, or its text where it has none -> its ranking."""
+    found: dict[str, RankingRecord] = {}
     for where, ranking in _rankings(source):
-        order = _Order.of(ranking)
-        if order.key in found:
+        key = f"id {ranking.query.id}" if ranking.query.id else f"text {ranking.query.text}"
+        if key in found:
             raise SchemaError(
-                f"{where}: a second ranking of query {order.name}; "
+                f"{where}: a second ranking of query {_name(ranking)}; "
                 "compare one ranking a query, each side in a file or folder of its own"
             )
-        found[order.key] = order
+        found[key] = ranking
     return found
+
+
+def _name(ranking: RankingRecord) -> str:
+    return repr((ranking.query.id or ranking.query.text)[:80])
 
 
 def _rankings(source: str) -> Iterator[tuple[str, RankingRecord]]:
@@ -150,43 +116,40 @@ def _rankings(source: str) -> Iterator[tuple[str, RankingRecord]]:
             yield where, checked(RankingRecord.from_dict, data, where, SchemaError)
 
 
-def _whole(source: str, wanted: set[str]) -> dict[str, RankingRecord]:
-    """Key -> ranking, of the wanted ones."""
-    found: dict[str, RankingRecord] = {}
-    for _, ranking in _rankings(source):
-        if (key := _Order.of(ranking).key) in wanted:
-            found[key] = ranking
-            if len(found) == len(wanted):
-                break
-    return found
+def _ranks(ranking: RankingRecord) -> Mapping[str, int]:
+    return {doc_id: rank for rank, doc_id in enumerate(ranking.ids, start=1)}
 
 
-def _row(one: _Order, two: _Order, grades: Grades | None) -> QueryRow:
-    of_query = (grades or {}).get(two.query_id, {})
+def _row(one: RankingRecord, two: RankingRecord, grades: Grades | None) -> QueryRow:
+    of_query = (grades or {}).get(two.query.id, {})
     before, after = (
-        ndcg([of_query.get(doc_id) for doc_id in side.ranks], of_query.values())
-        if of_query
-        else None
+        ndcg([of_query.get(doc_id) for doc_id in side.ids], of_query.values()) if of_query else None
         for side in (one, two)
     )
-    docs = {*one.ranks, *two.ranks}
+    was, now = _ranks(one), _ranks(two)
+    docs = {*was, *now}
     return QueryRow(
-        query_id=two.query_id,
-        text=two.text[:_LONGEST],
-        moved=sum(one.ranks.get(doc_id) != two.ranks.get(doc_id) for doc_id in docs),
+        query_id=two.query.id,
+        text=two.query.text[:_LONGEST],
+        moved=sum(was.get(doc_id) != now.get(doc_id) for doc_id in docs),
         passages=len(docs),
-        shared=len({*list(one.ranks)[:_DEPTH]} & {*list(two.ranks)[:_DEPTH]}),
+        shared=len({*one.ids[:_DEPTH]} & {*two.ids[:_DEPTH]}),
         before=before,
         after=after,
     )
 
 
-def _size(row: QueryRow, one: _Order, two: _Order) -> tuple[float, float]:
+def _size(row: QueryRow, one: RankingRecord, two: RankingRecord) -> tuple[float, float]:
     """Return the size of a query's change: by nDCG where known, then by its ranks' discounts."""
     change = 0.0 if row.before is None or row.after is None else abs(row.after - row.before)
-    docs = {*one.ranks, *two.ranks}
-    moves = math.fsum(abs(two.discount(doc_id) - one.discount(doc_id)) for doc_id in docs)
-    return round(change, 9), moves
+    sides = [
+        {doc_id: 1 / math.log2(1 + rank) for doc_id, rank in _ranks(side).items()}
+        for side in (one, two)
+    ]
+    moves = (
+        abs(sides[0].get(doc, 0.0) - sides[1].get(doc, 0.0)) for doc in {**sides[0], **sides[1]}
+    )
+    return round(change, 9), math.fsum(moves)
 
 
 def _summary(

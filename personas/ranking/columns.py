@@ -257,6 +257,6 @@ class RankingColumns:
 
     @cached_property
     def _suspicions_of(self) -> Callable[[str, str], tuple[Suspicion, ...]]:
-        from personas.ranking.suspicions import Watch
+        from personas.ranking.suspicions import SuspicionDetector
 
-        return Watch(self.query.text).suspicions
+        return SuspicionDetector(self.query.text).suspicions

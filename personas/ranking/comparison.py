@@ -49,10 +49,8 @@ class SettingChange:
 class CriterionChange:
     """A criterion by which a persona scored a passage, and that is not as it was.
 
-    Attributes:
-        name: its name now, or as it was if it is gone.
-        before: its score; None where there was none, as `after` where there is none now.
-        weight_before: its weight in percent; None if it is new, as `weight_after` if it is gone.
+    The name is that of now, if there is one. Scores and weights in percent are None where there
+    were none, or are none now.
     """
 
     name: str
@@ -75,16 +73,13 @@ class PersonaChange:
     Attributes:
         persona: its name now, or as it was if it is gone.
         was: its name before, where that was another.
-        before: its score of the passage, or the points of its rank, see `Hit.points`; None
-            where there was none. `after` likewise.
+        before: its score of the passage, or the points of its rank (`Hit.points`); None without.
         absent_before: why there was none: ``"not on the team"``, ``"not asked for"`` or
-            ``"missing: REASON"``; empty if there was. `absent_after` likewise.
-        edited: whether the persona, its rubric or its place on the team is not as it was.
+            ``"missing: REASON"``; else empty.
+        edited: the persona, its rubric or its place on the team is not as it was.
         effect: by how many ranks this change raised (positive) or sank (negative) the passage.
-        criteria: those that changed, the greatest part in the persona's score first; empty where
-            a side has no scores by criterion.
+        criteria: those that changed, the greatest part in the persona's score first.
         rank_before: its rank of the passage, from 1, where it compared passages; else None.
-            `rank_after` likewise.
     """
 
     persona: str
@@ -122,13 +117,12 @@ class ComparedPassage:
     """One passage of either ranking.
 
     Attributes:
-        title: may be empty.
         grade: the judgement, above 0 for relevant; None where there is none.
         first_stage_rank: from 1; None if the first stage did not find it.
         gain: what its move adds to nDCG; 0 for a passage that is not judged relevant.
         before: where it was; None if it was not ranked. `after` likewise.
-        causes: personas with a change, the one that moved it most in the direction of its move
-            first; empty unless both rankings judged it.
+        causes: personas with a change, the one that moved it most first; empty unless both
+            rankings judged it.
         combining_effect: by how many ranks it was moved by scores being combined in another way.
     """
 
@@ -165,8 +159,7 @@ class RankingComparison:
             no team.
         settings: what else the rankings do not share.
         notes: what must be known before the rest is believed, the worst first; a sentence each.
-        passages: of either ranking: those whose moves changed nDCG, the greatest gain or loss
-            first; then the move that counts most, see `ComparedPassage.weight`; then by rank.
+        passages: of either ranking, by change of nDCG, then `ComparedPassage.weight`, then rank.
         idle: names of personas that were changed and gave each passage the score it had before.
         exact: whether the arithmetic behind `PersonaChange.effect` gives the second ranking itself.
         depth: the last rank that nDCG looks at; None for all.
@@ -224,7 +217,6 @@ class QueryRow:
     """A query of two runs in the list of all.
 
     Attributes:
-        query_id: may be empty.
         moved: passages with another rank, of the `passages` of either run.
         shared: passages that both have among their first ten.
         before: measure of the first run; None where it is not known. `after`: of the second.
@@ -290,8 +282,8 @@ def compare_rankings(
 ) -> RankingComparison:
     """Find the changes from one ranking to another, and the scores that moved each passage.
 
-    Any two rankings can be compared. Where they are of different queries, passages or scales, or
-    have no scores, `RankingComparison.notes` says so, and what cannot be told is left out.
+    Rankings of different queries, passages or scales, or without scores, can be compared too;
+    `RankingComparison.notes` says what that means.
 
     Args:
         before: a ranking, or what its `to_dict` made.
@@ -576,20 +568,17 @@ def _notes(
     if before.judge_note == after.judge_note:
         yield from filter(None, [after.judge_note])
     else:
-        for side, name in sides:
-            if side.judge_note:
-                yield f"{name.capitalize()}: {side.judge_note}"
-    yield from _passage_notes(before, after, passages)
+        yield from (
+            f"{name.capitalize()}: {side.judge_note}" for side, name in sides if side.judge_note
+        )
+    if before.passages and after.passages:
+        yield from _passage_notes(before, after, passages)
     yield from _score_notes(before, after)
-    missing = [
-        (side, f"{counted(len(side.missing), 'score')} missing {name}")
-        for side, name in sides
-        if side.missing
-    ]
+    missing = [(side, name) for side, name in sides if side.missing]
     if missing:
+        lost = (f"{counted(len(side.missing), 'score')} missing {name}" for side, name in missing)
         counts = any(not _without_scores(side) for side, _ in missing)
-        said = " and ".join(lost for _, lost in missing)
-        yield f"{said}{'; what was imputed counts in the ranks' * counts}."
+        yield f"{' and '.join(lost)}{'; what was imputed counts in the ranks' * counts}."
     for side, name in sides:
         if side.partly_judged:
             yield (
@@ -601,8 +590,6 @@ def _notes(
 def _passage_notes(
     before: RankingRecord, after: RankingRecord, passages: Sequence[ComparedPassage]
 ) -> Iterator[str]:
-    if not before.passages or not after.passages:
-        return
     both = [(each.before, each.after) for each in passages if each.before and each.after]
     gone = sum(each.after is None for each in passages)
     new = sum(each.before is None for each in passages)
@@ -615,9 +602,10 @@ def _passage_notes(
         )
     if other := sum(was.passage.content != now.passage.content for was, now in both):
         yield f"{counted(other, 'passage')} with the same id and another text."
-    given = sorted((was.first_stage_rank, now.first_stage_rank) for was, now in both)
-    of_after = [rank for _, rank in given]
-    if of_after != sorted(of_after) and not _without_scores(before, after):
+    given = [
+        now for _, now in sorted((was.first_stage_rank, now.first_stage_rank) for was, now in both)
+    ]
+    if given != sorted(given) and not _without_scores(before, after):
         yield "The passages were given in another order, which decides between equal scores."
 
 
@@ -628,8 +616,7 @@ def _without_scores(*sides: RankingRecord) -> bool:
 
 def _score_notes(before: RankingRecord, after: RankingRecord) -> Iterator[str]:
     sides = ((before, "before"), (after, "after"))
-    without = [name for side, name in sides if side.passages and _without_scores(side)]
-    if without:
+    if without := [name for side, name in sides if side.passages and _without_scores(side)]:
         yield (
             f"There are no scores {' and '.join(without)}, only an order, so moves are shown "
             "without whose scores made them."
@@ -639,15 +626,13 @@ def _score_notes(before: RankingRecord, after: RankingRecord) -> Iterator[str]:
     if before.by_rank != after.by_rank:
         gave = ["ranks" if side.by_rank else "scores" for side, _ in sides]
         yield (
-            f"The personas gave {gave[0]} before and {gave[1]} after; where parts in a move are "
-            "worked out, a rank counts as points, one for each passage below it, and what was "
-            "given before is stretched to the scale of after."
+            f"The personas gave {gave[0]} before and {gave[1]} after; for parts in a move a rank "
+            "counts one point for each passage below it, stretched to the scale of after."
         )
     elif before.top != after.top and not after.by_rank:
         yield (
-            f"Scores are from 0 to {exact(before.top)} before and to {exact(after.top)} after; "
-            "where parts in a move are worked out, those of before are stretched to the scale of "
-            "after."
+            f"Scores are from 0 to {exact(before.top)} before and to {exact(after.top)} after; for "
+            "parts in a move those of before are stretched to the scale of after."
         )
     if any(side.ensemble is None or side.ensemble.asks for side, _ in sides):
         yield (

@@ -113,8 +113,8 @@ _SENTENCES: dict[Sign, str] = {
 }
 
 
-class Watch:
-    """Looks at the passages of one query."""
+class SuspicionDetector:
+    """Finds signs in the passages of one query."""
 
     def __init__(self, query: str) -> None:
         words = _WORD.findall(query.lower())

@@ -69,13 +69,10 @@ class Score:
     Attributes:
         value: 0 to k, or None if it is missing.
         reason: why it is missing; empty otherwise.
-        criteria: score of each criterion, 0 to k, in the order of the rubric; only with
-            ``scoring="per_criterion"``.
+        criteria: of each criterion, 0 to k, in the rubric's order, where they are scored apart.
         failure: the error, where the call failed in a way that others may not.
-        confidence: 0 to 1, as a model of typed questions reports it; of several criteria the
-            mean by their weights. None if it reports none.
-        probabilities: of each level, from 0 to k at equal distances, where one question was asked
-            and the model gave them.
+        confidence: 0 to 1, as a model of typed questions reports it.
+        probabilities: of each level, from 0 to k at equal distances, where the model gave them.
     """
 
     value: float | None
@@ -198,12 +195,10 @@ class Orders:
     Attributes:
         personas: names of the columns, in team order.
         ranks: of shape (passages, personas), rows in first-stage order: ranks from 1, best first.
-            Equal passages are ranked as one. Those whose order a persona has not decided share
-            the first of their ranks: with 3 of 8 sorted out, 5 have rank 4. NaN for passages
-            beyond ``depth``, and for all of a persona in `left_out`.
+            Those whose order a persona has not decided share the first of their ranks. NaN for
+            passages beyond ``depth``, and for all of a persona in `left_out`.
         comparisons: persona -> what came of its replies.
-        left_out: persona -> why its order does not count: none of its comparisons was answered, or
-            the ``deadline`` came before it had sorted out the first rank.
+        left_out: persona -> why its order does not count.
     """
 
     personas: tuple[str, ...]
@@ -224,13 +219,10 @@ class MemberRanking:
     Attributes:
         label: names its column.
         ranker: its name; ``"run"`` or ``"first stage"`` for what is none.
-        weight: what it counts.
         ranks: of each passage, in first-stage order, its rank there from 1; None if it has none.
             `scores` likewise.
-        undecided: first and last rank there of each group of passages whose order it has not
-            decided, as in `mcranker.Ranking`.
-        missing: scores that it missed, of its personas.
-        asked: scores that were asked of it, the missing ones included.
+        undecided: first and last rank of each group of passages whose order it has not decided.
+        missing: scores of its personas that are missing, of all that were `asked`.
         partial: whether it came to the deadline.
         failure: why it said nothing; else empty.
     """
@@ -278,10 +270,8 @@ class Comparisons(Replies):
 
     Attributes:
         as_shown: replies that gave the order, or chose the first, as the passages were shown.
-        tied: pairs that the replies left undecided, since they contradict each other; they keep
-            their order.
-        inconsistent: those of them of which both orders were shown, and the first was chosen
-            twice, or the second.
+        tied: pairs that contradicting replies left undecided; they keep their order.
+        inconsistent: those of them of which the same place was chosen in both orders.
         reason: why the first of those that failed did; else empty.
     """
 

@@ -9,13 +9,12 @@ from dataclasses import dataclass
 
 from personas.files import dumps
 from personas.format import counted
-from personas.overlap import ALIKE, MOST_COMPARED, Overlap, overlaps
 from personas.provenance import HANDS, Hand, provenance, weights_count, written
 from personas.report.page import render_page
 from personas.report.site import NOBODY, Made
 from personas.schema import Member, Team
 
-_MEMBERS, _OVERLAPS, _SHARED_WORDS = 100, 50, 6
+_MEMBERS = 100
 _DIGITS = 12
 _LARGEST_FILE = 200_000  # bytes as JSON; of a larger team the page does not hold the file
 _BOUNDS = {"rows": 100, "name": 200, "line": 1000}
@@ -85,23 +84,16 @@ def render_team(
         source: where the team is from, such as its file.
         made: what the last line of the page says.
     """
-    found = overlaps(team.members)
     small = len(team.model_dump_json()) <= _LARGEST_FILE  # the YAML of a large one takes long
-    criteria = sum(len(member.rubric.criteria) for member in team.members if member.rubric)
     return render_page(
         "team_page.html",
         assets=("team_page",),
         team=team,
         title=team.name or f"Team of {counted(len(team.members), 'persona')}",
         source=source,
-        members=[_seen(member, found) for member in team.members[:_MEMBERS]],
-        verdict=_verdict(team, found, costs),
+        members=[_seen(member) for member in team.members[:_MEMBERS]],
+        verdict=_verdict(team, costs),
         notes=notes,
-        overlaps=found[:_OVERLAPS],
-        more_overlaps=max(0, len(found) - _OVERLAPS),
-        words=_SHARED_WORDS,
-        alike=ALIKE,
-        uncompared=max(0, criteria - MOST_COMPARED),
         costs=costs,
         no_costs=no_costs,
         text=dumps(team) if small else "",
@@ -118,7 +110,7 @@ def team_digest(team: Team) -> str:
     return hashlib.sha256(text.encode()).hexdigest()[:_DIGITS]
 
 
-def _verdict(team: Team, found: Sequence[Overlap], costs: TeamCosts | None) -> list[str]:
+def _verdict(team: Team, costs: TeamCosts | None) -> list[str]:
     """Return the team's signs of a person's work in sentences, the worst first."""
     said = []
     without = sum(member.rubric is None for member in team.members)
@@ -129,12 +121,6 @@ def _verdict(team: Team, found: Sequence[Overlap], costs: TeamCosts | None) -> l
             rest = "the team is locked, so it cannot judge by criteria."
         of_all = counted(len(team.members), "persona")
         said.append(f"{without:,} of {of_all} {has} no criteria; {rest}")
-    if found:
-        ask = "asks" if len(found) == 1 else "ask"
-        said.append(
-            f"{counted(len(found), 'pair')} of criteria of different personas {ask} for much the "
-            "same, and so count twice."
-        )
     said.append(_who_wrote(team))
     if team.locked:
         said.append("Locked: no persona joins it, and nothing is rewritten.")
@@ -165,7 +151,7 @@ def _who_wrote(team: Team) -> str:
     return f"Of {what}, {', '.join(said)}{weights}."
 
 
-def _seen(member: Member, found: Sequence[Overlap]) -> dict[str, object]:
+def _seen(member: Member) -> dict[str, object]:
     """A member for the page; what was said of another text than it has now is not shown."""
     wrote = provenance(member)
     text = written(member, wrote)
@@ -180,5 +166,4 @@ def _seen(member: Member, found: Sequence[Overlap]) -> dict[str, object]:
             {"criterion": each, "tag": "Written by a person" * (by_others and hand == "human")}
             for each, hand in zip(criteria, wrote.criteria, strict=True)
         ],
-        "shared": sum(member.name in (each.first, each.second) for each in found),
     }

@@ -12,10 +12,9 @@ from personas.schema import Origin
 CaseKind: TypeAlias = Literal["saw_through", "recognised", "fooled", "overlooked"]
 """A judged passage that the team and the other ranker see differently.
 
-``saw_through``: not relevant, the other ranker had it near the top, the team did not (the
-paper's Fig. 5). ``recognised``: relevant, the other had it far down, the team near the top
-(Fig. 6). ``fooled`` and ``overlooked`` are the same the other way round: the team was wrong.
-Near the top is rank 10 or above, far down is below.
+``saw_through``: not relevant, near the top (rank 10 or above) at the other ranker, below in the
+team's ranking (the paper's Fig. 5). ``recognised``: relevant, and the other way round (Fig. 6). In
+``fooled`` and ``overlooked`` the team was wrong.
 """
 CASE_KINDS: tuple[CaseKind, ...] = get_args(CaseKind)
 SIGNIFICANT = 0.05
@@ -30,8 +29,7 @@ class QueryFigures:
         place: among the queries, from 1; names the query's page.
         query_id: cut to 200 characters; `query` and `error` to 300.
         personas: the judges; empty for rankers without a team.
-        missing: scores that were asked for and did not come.
-        skipped: scores left out because of ``top_k``.
+        missing: scores that did not come; those that ``top_k`` left out are `skipped`.
         calls: made, reused answers apart.
         cost: US dollars; None if a model's price is not known.
         human: a person wrote a part of the team.
@@ -99,12 +97,10 @@ class PersonaFigures:
     """One persona, by name without regard to case.
 
     Attributes:
-        name: as it was written most often.
         origins: origin -> number of queries.
-        recruited: those for which a recruiter wrote it, or took it from the library.
-        human: those in which a person wrote a part of it.
+        recruited: queries for which a recruiter wrote it, or took it from the library.
+        human: queries in which a person wrote a part of it.
         mean_score: as a share of the highest possible, 0 to 1; None if it gave none.
-        missing: scores it did not give.
         tau: mean of Kendall's tau-b with its team mates, over pairs and queries.
         without: None where no judged query has it.
         examples: places of the first 20 queries in which it judged.
@@ -137,7 +133,6 @@ class CriterionFigures:
     """One criterion, by name without regard to case.
 
     Attributes:
-        name: as it was written most often.
         rubrics: those with it; a rubric is of one persona and query.
         human: those in which a person wrote it.
         personas: persona -> rubrics, of the first 20 personas, most first.
@@ -232,8 +227,7 @@ class Totals:
         reused: answers that were in the ledger.
         ndcg: mean over the judged queries; failed ones that have judgements count 0.
         alpha: over all passages of all queries, the interval metric.
-        locked: queries with a locked team.
-        human: queries with a team of which a person wrote a part.
+        locked: queries with a locked team; `human`: of which a person wrote a part.
     """
 
     queries: int
@@ -265,13 +259,10 @@ class Survey:
         pairs: most frequent first, up to 200.
         criteria: most frequent first; up to 5,000.
         cases: kind -> the strongest, strongest first.
-        recruits: nDCG@10 with and without one recruit, over recruits and queries: each recruit of
-            each query is left out once. Members of the library for whom a recruiter gave a
-            reason are recruits too. None without any.
-        weak_judge: as `RankingRecord.weak_judge`.
+        recruits: nDCG@10 with and without one recruit, each recruit of each query left out once;
+            None without any. Members of the library that a recruiter chose are recruits too.
         title: of the run, e.g. ``"MC: NLP scientist + 2 recruits"``.
-        dataset: what was ranked, in a few words.
-        collection: the data set's name.
+        dataset: what was ranked, in a few words; `collection` is its name.
         first_stage: its name, e.g. ``"BM25"``.
         other: name of the ranker compared with; empty if there is none.
         models: role -> model.

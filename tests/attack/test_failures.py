@@ -20,9 +20,7 @@ from mcranker import (
     Query,
     Ranking,
 )
-from mcranker.llm.ledger.upkeep import verify
-from mcranker.llm.limits.retries import Retrying
-from mcranker.llm.limits.silence import DOWN
+from mcranker.llm.limits.retries import DOWN, Retrying
 from mcranker.llm.providers.anthropic_messages import AnthropicMessages
 from mcranker.llm.providers.compatible_http import CompatibleChat
 from mcranker.llm.providers.openai_chat import OpenAIChat
@@ -30,6 +28,7 @@ from mcranker.rankers.base import Ranker
 from tests.attack.scale import scaled
 from tests.support.chaos import Chaos, Outage, chaos, truth
 from tests.support.cli_support import invoke
+from tests.support.ledger_support import verified
 from tests.support.loopback import clean_environment
 from tests.support.ranking_process import queries, result
 
@@ -120,7 +119,7 @@ def test_one_passage_always_fails(
         # Once it is answered, nothing is missing any more.
         server.always = {}
         assert_true(ranker(server, connect, **options).rank(query, docs), [])
-    assert verify(tmp_path / "ledger") == (1 + TEAM + TEAM * PASSAGES, [])
+    assert verified(tmp_path / "ledger") == (1 + TEAM + TEAM * PASSAGES, [])
 
 
 @pytest.mark.parametrize("seed", range(scaled(8)))

@@ -18,8 +18,8 @@ ONLY_IN = {
     "openai": "mcranker/llm/providers/openai_chat.py",
     "anthropic": "mcranker/llm/providers/anthropic_messages.py",
     "xllamacpp": "mcranker/llm/local/llama_local.py",
-    "onnxruntime": "mcranker/llm/local/encoder.py",
-    "tokenizers": "mcranker/llm/local/encoder.py",
+    "onnxruntime": "mcranker/retrieval/encoder.py",
+    "tokenizers": "mcranker/retrieval/encoder.py",
     "sentence_transformers": "mcranker/llm/local/cross_encoder.py",
     "transformers": "mcranker/llm/local/cross_encoder.py",
 }
@@ -116,7 +116,7 @@ def test_no_modules_import_each_other_in_a_circle() -> None:
 
 
 LAYERS = (
-    ("errors", "logs", "paths", "fusion"),
+    ("errors", "logs", "paths"),
     ("documents", "grades", "topics", "trec", "inputs", "runtime", "llm.chat"),
     ("retrieval",),
     ("llm",),

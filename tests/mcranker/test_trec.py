@@ -44,9 +44,7 @@ def order(run: Run) -> dict[str, list[str]]:
 
 def test_the_file_as_it_is_written(tmp_path: Path) -> None:
     path = tmp_path / "run.txt"
-
     write_trec({"q1": [("d2", 12.25), ("d1", 0.1)], "q2": [("d1", -3.0)]}, path, "mine")
-
     assert path.read_bytes() == (
         b"q1 Q0 d2 1 12.25 mine\nq1 Q0 d1 2 0.1 mine\nq2 Q0 d1 1 -3.0 mine\n"
     )
@@ -57,9 +55,7 @@ def test_ties_are_lowered_step_by_step(tmp_path: Path) -> None:
     # Single-precision numbers in [1, 2) lie 2**-23 apart, those in [2, 4) 2**-22; the step
     # from 2.0 downwards is that of the numbers from 2. At 0 the step is 1e-9.
     write_trec(TIED, tmp_path / "run.txt", "t")
-
     run = read_trec(tmp_path / "run.txt")
-
     assert run["q1"] == [("a", 2.0), ("b", 2 - 2**-22), ("c", 2 - 2**-22 - 2**-23), ("d", 0.5)]
     assert order(run)["q2"] == ["z", "y"]
     assert [score for _, score in run["q2"]] == pytest.approx([0.0, -1e-9], rel=1e-6, abs=0)
@@ -68,9 +64,7 @@ def test_ties_are_lowered_step_by_step(tmp_path: Path) -> None:
 def test_scores_that_only_double_precision_tells_apart_are_ties(tmp_path: Path) -> None:
     # 0.7 is rounded down to single precision, 0.3 up.
     close = {"q": [("a", 0.7), ("b", 0.7 - 1e-12), ("c", 0.3), ("d", 0.3 - 1e-12)]}
-
     write_trec(close, tmp_path / "run.txt", "t")
-
     run = read_trec(tmp_path / "run.txt")
     assert order(run) == order(close)
     assert len({float(np.float32(score)) for _, score in run["q"]}) == 4
@@ -78,20 +72,16 @@ def test_scores_that_only_double_precision_tells_apart_are_ties(tmp_path: Path) 
 
 def test_the_order_of_the_list_goes_before_its_scores(tmp_path: Path) -> None:
     write_trec({"q": [("low", 1.0), ("high", 5.0), ("last", 0.0)]}, tmp_path / "run.txt", "t")
-
     assert order(read_trec(tmp_path / "run.txt")) == {"q": ["low", "high", "last"]}
 
 
 def test_other_readers_find_the_same_order(tmp_path: Path) -> None:
     qrels = {"q1": {"a": 3, "b": 2, "c": 1, "d": 1}, "q2": {"z": 1}}
     write_trec(TIED, tmp_path / "run.txt", "t")
-
     read_trec_run: Any = ir_measures.read_trec_run
-
     theirs = ir_measures.calc_aggregate(
         [ir_measures.nDCG @ 10], qrels, read_trec_run(str(tmp_path / "run.txt"))
     )
-
     # With the ties as they were, trec_eval would put c before b before a, and z before y.
     assert theirs[ir_measures.nDCG @ 10] == 1.0
     assert evaluate(TIED, qrels).means["nDCG@10"] == 1.0
@@ -100,12 +90,10 @@ def test_other_readers_find_the_same_order(tmp_path: Path) -> None:
 @given(run=runs)
 def test_written_runs_are_read_in_the_same_order(home: Path, run: Run) -> None:
     path = home / "run.txt"
-
     write_trec(run, path, "tag")
     first = read_trec(path)
     written = path.read_bytes()
     write_trec(first, path, "tag")
-
     assert order(first) == order(run)
     assert list(first) == list(run)
     assert path.read_bytes() == written
@@ -123,9 +111,7 @@ def test_scores_without_ties_come_back_to_the_last_digit(home: Path, run: Run) -
         )
         for query_id, documents in run.items()
     }
-
     write_trec(clear, home / "run.txt", "tag")
-
     assert read_trec(home / "run.txt") == clear
 
 
@@ -133,7 +119,6 @@ def test_a_query_without_documents_leaves_no_line(
     tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
     write_trec({"q1": [], "q2": [("a", 1.0)]}, tmp_path / "run.txt", "t")
-
     assert list(read_trec(tmp_path / "run.txt")) == ["q2"]
     assert "query 'q1' has no documents" in caplog.text
 
@@ -145,9 +130,7 @@ def test_lines_in_any_order_are_sorted_by_score_then_rank(tmp_path: Path) -> Non
         "q1 Q0 c 3 1e-1 t\nq1 Q0 b 2 0.5 t\nq1 Q0 a 1 0.5 t\nq1 Q0 d 9 8 t\n",
         encoding="utf-8",
     )
-
     run = read_trec(path)
-
     assert list(run) == ["q2", "q1"]
     assert run["q1"] == [("d", 8.0), ("a", 0.5), ("b", 0.5), ("c", 0.1)]
 
@@ -168,7 +151,6 @@ def test_lines_in_any_order_are_sorted_by_score_then_rank(tmp_path: Path) -> Non
 def test_a_bad_line_is_named(tmp_path: Path, line: bytes, complaint: str) -> None:
     path = tmp_path / "run.txt"
     path.write_bytes(b"q0 Q0 d0 1 1.5 t\n" + line + b"\n")
-
     with pytest.raises(RunError, match=complaint):
         read_trec(path)
 
@@ -198,10 +180,8 @@ def test_what_cannot_be_written_leaves_the_old_file(
 ) -> None:
     path = tmp_path / "run.txt"
     path.write_text("old", encoding="utf-8")
-
     with pytest.raises(RunError, match=complaint):
         write_trec(run, path, tag)
-
     assert path.read_text(encoding="utf-8") == "old"
     assert list(tmp_path.iterdir()) == [path]
 

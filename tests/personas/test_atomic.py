@@ -141,24 +141,6 @@ def test_errors_name_what_was_to_be_written(
     assert caught.value.filename == str(tmp_path / name)
 
 
-def test_errors_of_others_pass_as_they_are(tmp_path: Path) -> None:
-    with pytest.raises(FileNotFoundError) as other, replacing(tmp_path / "out"):
-        (tmp_path / "input").read_bytes()
-    assert other.value.filename == str(tmp_path / "input")
-    with pytest.raises(OSError, match=r"^nobody listens$"), replacing(tmp_path / "out"):
-        raise OSError("nobody listens")
-    assert not list(tmp_path.iterdir())
-
-
-def test_what_another_process_made_meanwhile_may_be_kept(tmp_path: Path) -> None:
-    path = tmp_path / "kept"
-    with replacing_folder(path, unless=path.exists) as new:
-        (new / "ours").write_text("")
-        path.mkdir()
-    assert not list(path.iterdir())
-    assert list(tmp_path.iterdir()) == [path]
-
-
 def test_a_swap_that_fails_puts_the_old_folder_back(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

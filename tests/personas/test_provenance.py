@@ -5,8 +5,7 @@ from __future__ import annotations
 from itertools import permutations
 
 import pytest
-from hypothesis import assume, given
-from hypothesis import strategies as st
+from hypothesis import given
 
 from personas import Criterion, Member, Persona, Rubric, SchemaError, Team, dumps, library, loads
 from personas.provenance import Hand, Provenance, provenance, sealed, written
@@ -182,11 +181,6 @@ def test_parts_are_sealed_one_after_the_other() -> None:
     assert sealed(written, persona=False, rubric=False) == written
 
 
-def test_a_rubric_written_anew_by_a_model_leaves_no_trace_of_the_old_one() -> None:
-    again = sealed(_with(RECRUIT, COST, EFFECT), persona=False, rubric=True)
-    assert provenance(again) == Provenance("model", ("model", "model"), "model", edited=False)
-
-
 def test_a_rubric_written_for_a_renamed_recruit_does_not_hide_the_person() -> None:
     renamed = _renamed(sealed(_recruit(), persona=True, rubric=False), name="Epidemiologist")
     written = sealed(_with(renamed, EFFECT, COST), persona=False, rubric=True)
@@ -230,16 +224,6 @@ def test_changes_to_a_member_of_the_library_are_seen(name: str) -> None:
     assert found == Provenance("library", ("library", "library", *kept), "library", edited=False)
 
 
-def test_names_that_differ_in_white_space_alone_are_no_trouble() -> None:
-    # Both have the digest of "Effect"; "Safety" and "Cost" are gone, and nothing takes their place.
-    found = provenance(_with(RECRUIT, EFFECT, _changed(EFFECT, name="Effect  x", weight=20)))
-    assert found.weights == "human"
-    twice = [_changed(EFFECT, name=name, weight=50) for name in ("Ef fect", "Ef  fect")]
-    assert provenance(_with(RECRUIT, *twice, COST)).weights == "human"
-    same = sealed(_recruit(twice[0], COST), persona=True, rubric=True)
-    assert provenance(_with(same, *twice)).weights == "human"
-
-
 def test_what_only_looks_like_the_library_is_the_persons() -> None:
     usual = (40.0, 25.0, 20.0, 15.0)  # as most of the library has them
     own = [_changed(EFFECT, name=f"Own {weight}", weight=weight) for weight in usual]
@@ -262,22 +246,6 @@ def test_seals_outlive_a_file(format: str, member: Member) -> None:  # noqa: A00
     assert {found.persona, *found.criteria} == {"model"}
     assert found.weights == ("model" if member.rubric else None)
     assert not found.edited
-
-
-@given(member=members, word=st.from_regex(r"[a-z]{1,9}", fullmatch=True))
-def test_any_other_name_is_a_persons(member: Member, word: str) -> None:
-    assume(len(member.name) < 190)
-    kept = sealed(member, persona=True, rubric=True)
-    found = provenance(_renamed(kept, name=f"{kept.name}{word}"))
-    assert (found.persona, found.edited) == ("human", True)
-    assert set(found.criteria) <= {"model"}
-
-
-def test_seals_stand_last_and_only_where_there_are_some() -> None:
-    assert "by_model" not in dumps(_recruit(EFFECT))
-    assert list(RECRUIT.model_dump()) == ["persona", "rubric", "origin", "by_model"]
-    bare = sealed(_recruit(), persona=True, rubric=False)
-    assert dumps(bare).endswith(f"origin: recruited\nby_model:\n- {bare.by_model[0]}\n")
 
 
 @pytest.mark.parametrize("seal", ["", "x", "0123456789a", "0123456789ABC", "0123456789ab\\n"])

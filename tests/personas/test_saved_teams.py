@@ -10,7 +10,7 @@ import pytest
 
 from mcranker.method.team_plan import as_team
 from personas import Member, Persona, SchemaError, Team, library, load, save
-from personas.files import LARGEST, load_any, weight_notes
+from personas.files import load_any, weight_notes
 from tests.personas.ranking.test_inspection import FOUR, stored
 
 NURSES = Team(members=(Member(persona=Persona(name="Nurse")), library.member("clinician")))
@@ -44,19 +44,6 @@ def test_the_team_of_a_ranking(tmp_path: Path, values: list[object], suffix: str
     path = written(tmp_path / f"saved{suffix}", *values)
     assert load(Team, path) == load_any(path) == as_team(str(path)) == as_team(path) == NURSES
     assert weight_notes(path) == ()
-
-
-def test_a_ranking_may_be_larger_than_a_team(tmp_path: Path) -> None:
-    long = ranking(query={"text": "masks " * LARGEST, "id": ""})
-    path = written(tmp_path / "long.json", long)
-    assert path.stat().st_size > LARGEST
-    assert load(Team, path) == NURSES
-
-
-def test_a_pretty_ranking(tmp_path: Path) -> None:
-    path = tmp_path / "pretty.json"
-    path.write_text(json.dumps(ranking(), indent=2), encoding="utf-8")
-    assert load(Team, path) == NURSES
 
 
 @pytest.mark.parametrize(
@@ -94,14 +81,6 @@ def test_a_team_that_speaks_of_hits_is_a_team(tmp_path: Path) -> None:
     team = NURSES.model_copy(update={"description": 'looks for "hits" and "version"'})
     save(team, path)
     assert load(Team, path) == team
-
-
-@pytest.mark.parametrize("content", ["", "{", "[]", '{"members": []}', "\x00", '"hits"'])
-def test_what_is_neither_is_told_as_before(tmp_path: Path, content: str) -> None:
-    path = tmp_path / "team.json"
-    path.write_text(content, encoding="utf-8")
-    with pytest.raises(SchemaError, match=r"team\.json"):
-        load(Team, path)
 
 
 TYPED = """\

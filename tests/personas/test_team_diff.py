@@ -13,7 +13,6 @@ from personas.team_diff import (
     Changed,
     CriterionDiff,
     MemberDiff,
-    Moved,
     RubricDiff,
     TeamDiff,
     diff_members,
@@ -165,7 +164,7 @@ EMPTY = [Criterion(name=name) for name in ("Depth", "Breadth")]
             },
         ),
         (RUBRIC, Rubric(criteria=RUBRIC.criteria), {"reason": Changed("what matters", "")}),
-        (RUBRIC, _rubric(COST, EFFECT, SAFETY), {"moved": (Moved("Cost", 3, 1),)}),
+        (RUBRIC, _rubric(COST, EFFECT, SAFETY), {}),
         # Digits that normalising changes are no difference.
         (_weighed(*[100 / 3] * 3), _weighed(33.3333333, 33.3333333, 33.3333334), {}),
         # Two empty or short descriptions do not make criteria the same.
@@ -186,10 +185,7 @@ def test_what_differs_in_a_rubric(before: Rubric, after: Rubric, said: dict[str,
     [
         # The same description under another name.
         ("Dangers", SAFETY.description, True),
-        # 6 words in common of 7 before and 8 after: 2 * 6 / 15 = 0.8.
-        ("Safety first", "It says what may go awry.", True),
         ("Dangers", "it says what may go  WRONG.", True),
-        # 5 words in common of 7 before and 8 after: 2 * 5 / 15 = 0.67.
         ("Dangers", "It says what may go badly awry.", False),
         ("Dangers", "", False),
         ("Safety first", "", False),
@@ -200,21 +196,6 @@ def test_a_renamed_criterion_is_known_by_its_text(name: str, description: str, s
     found = diff_rubrics(RUBRIC, _rubric(EFFECT, other, COST))
     assert (found.added, found.removed) == (((), ()) if same else ((other,), (SAFETY,)))
     assert [each.renamed for each in found.changed] == [Changed("Safety", name)] * same
-
-
-@pytest.mark.parametrize(
-    ("order", "moved"),
-    [
-        ([NURSE, PARENT, CHEMIST, DOCTOR], []),
-        ([DOCTOR, NURSE, PARENT, CHEMIST], [Moved("Doctor", 4, 1)]),
-        ([PARENT, CHEMIST, DOCTOR, NURSE], [Moved("Nurse", 1, 4)]),
-        ([NURSE, CHEMIST, PARENT, DOCTOR], [Moved("Chemist", 3, 2)]),
-    ],
-)
-def test_as_few_as_possible_have_moved(order: list[Member], moved: list[Moved]) -> None:
-    found = diff_teams(_team(NURSE, PARENT, CHEMIST, DOCTOR), _team(*order))
-    assert list(found.moved) == moved
-    assert (found.added, found.removed, found.changed) == ((), (), ())
 
 
 def test_a_member_with_another_name_and_description_is_known_by_its_criteria() -> None:
@@ -235,15 +216,3 @@ def test_members_of_the_library_are_never_taken_for_each_other() -> None:
     before, after = _team(*everybody[:half]), _team(*everybody[half:])
     found = diff_teams(before, after)
     assert (found.added, found.removed) == (after.members, before.members)
-
-
-def test_the_most_alike_are_taken_for_each_other() -> None:
-    long = "It says in numbers how well a mask filters the air that is breathed in"
-    before = _rubric(
-        _is(EFFECT, name="A", description=f"{long} slowly", weight=50.0),
-        _is(EFFECT, name="B", description=f"{long} fast", weight=50.0),
-    )
-    after = _rubric(_is(EFFECT, name="C", description=f"{long} fast", weight=100.0))
-    found = diff_rubrics(before, after)
-    assert [each.renamed for each in found.changed] == [Changed("B", "C")]
-    assert [each.name for each in found.removed] == ["A"]

@@ -14,27 +14,6 @@ from personas import PromptError, PromptSet
 from personas.templates import BUILTIN_SETS, PROMPTS, Template, Turn
 from personas.untrusted import fence
 
-CONTROL_TOKENS = [
-    *("<|im_start|>", "<|im_end|>", "<|endoftext|>", "<|eot_id|>", "<|start_header_id|>"),
-    *("<|user|>", "<|system|>", "<|end|>", "<|reserved_special_token_250|>", "<|IM_START|>"),
-    *("<s>", "</s>", "<bos>", "<eos>", "<start_of_turn>", "<end_of_turn>"),
-    *("[inst]", "<BOS>", "<Start_of_turn>", "<<sys>>"),
-    *("[INST]", "[/INST]", "<<SYS>>", "<</SYS>>", "[SYSTEM_PROMPT]", "[/SYSTEM_PROMPT]"),
-    *("[AVAILABLE_TOOLS]", "[TOOL_CALLS]", "[TOOL_RESULTS]"),
-    *("<\uff5cUser\uff5c>", "<\uff5cbegin\u2581of\u2581sentence\uff5c>"),
-]
-HARMLESS = [
-    "\ud800",
-    "a < b",
-    "x <= y",
-    "f[INSTANCE]",
-    "<div>",
-    "a|b|c",
-    "<|>",
-    "[1]",
-    "<sup>2</sup>",
-]
-
 
 def _folder(path: Path) -> Path:
     """A copy of a shipped set without its pieces."""
@@ -197,22 +176,6 @@ def test_turns_know_how_far_they_are_shared(bound: str, shared: list[int]) -> No
     assert [turn.shared for turn in turns] == shared
 
 
-fenced_texts = st.text() | st.lists(
-    st.sampled_from([*CONTROL_TOKENS, "<", ">", "[", "|", "<<<", ">>>", "\n", "0123abcd", " "])
-).map("".join)
-
-
-@given(fenced_texts, st.text(max_size=20))
-def test_a_passage_never_holds_its_own_end(passage: str, query: str) -> None:
-    first, *middle, last = fence(passage, query=query).split("\n")
-    token = first.removeprefix("<<<")
-    assert last == f"{token}>>>"
-    assert len(token) == 8
-    assert set(token) <= set("0123456789abcdef")
-    assert token not in "\n".join(middle)
-    assert fence(passage, query=query) == fence(passage, query=query)
-
-
 def test_a_token_that_the_passage_holds_is_not_taken(monkeypatch: pytest.MonkeyPatch) -> None:
     class Digest:
         def __init__(self, data: bytes) -> None:
@@ -223,24 +186,6 @@ def test_a_token_that_the_passage_holds_is_not_taken(monkeypatch: pytest.MonkeyP
 
     monkeypatch.setattr("personas.templates.hashlib.sha256", Digest)
     assert fence("00000000 and 11111111", query="q").startswith("<<<22222222\n")
-
-
-def test_the_token_depends_on_query_and_passage() -> None:
-    tokens = {fence(text, query=query)[3:11] for text in "ab" for query in ("x", "y")}
-    assert len(tokens) == 4
-
-
-@pytest.mark.parametrize("token", CONTROL_TOKENS)
-def test_control_tokens_are_broken_up(token: str) -> None:
-    fenced = fence(f"before{token}after {token}", query="q")
-    assert token not in fenced
-    middle = fenced.split("\n")[1]
-    assert middle.replace(" ", "") == f"before{token}after{token}".replace(" ", "")
-
-
-@pytest.mark.parametrize("text", HARMLESS)
-def test_other_text_is_left_alone(text: str) -> None:
-    assert fence(text, query="q").split("\n")[1] == text
 
 
 def test_a_saved_set_loads_as_it_was(tmp_path: Path) -> None:

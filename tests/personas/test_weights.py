@@ -93,15 +93,6 @@ def test_numbers_keep_their_proportions_and_sum_to_100(weights: list[float]) -> 
     assert normal == pytest.approx([weight / total * 100 for weight in weights], rel=1e-9)
 
 
-@given(st.lists(numbers | st.none(), min_size=1, max_size=30))
-def test_normal_weights_come_back_unchanged(weights: list[float | None]) -> None:
-    try:
-        normal = normalize_weights(weights)
-    except ValueError:
-        return
-    assert normalize_weights(normal) == normal
-
-
 @given(st.lists(st.floats(allow_nan=True) | st.text() | st.none() | st.integers(), max_size=8))
 def test_anything_sums_to_100_or_is_a_value_error(weights: list[float | str | None]) -> None:
     try:

@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import json
-from abc import ABC, abstractmethod
 from collections.abc import Mapping, Sequence
+from importlib import import_module
 from typing import Any
 
 import pytest
@@ -34,31 +34,26 @@ def scripted_options(answer: Any = by_word, **options: Any) -> dict[str, Any]:
     return {"model": ScriptedChat(answer), "ledger": None, **options}
 
 
-class Adapter(ABC):
+Read = list[tuple[str, float | None, Mapping[str, Any]]]
+"""Id, relevance and metadata of each document."""
+
+
+class Adapter:
     """One library's way to give documents to its adapter, and to read what comes back."""
 
     package: str
     """What has to be installed."""
+    made: str
+    """Module and class of the adapter."""
+    documents: Any
+    """Makes the library's documents of texts and ids, all with the same metadata."""
+    rank: Any
+    arank: Any
+    read: Any
 
-    @abstractmethod
     def make(self, **given: Any) -> Any:
-        """The adapter."""
-
-    @abstractmethod
-    def documents(self, texts: Sequence[str], ids: Sequence[str], kept: Mapping[str, Any]) -> Any:
-        """The library's documents, all with the same metadata."""
-
-    @abstractmethod
-    def rank(self, made: Any, documents: Any, query: str = QUERY) -> Any:
-        """What the adapter returns."""
-
-    @abstractmethod
-    async def arank(self, made: Any, documents: Any, query: str = QUERY) -> Any:
-        """The same, without blocking."""
-
-    @abstractmethod
-    def read(self, returned: Any) -> list[tuple[str, float | None, Mapping[str, Any]]]:
-        """Id, relevance and metadata of each document."""
+        module, name = self.made.split(".")
+        return getattr(import_module(f"mcranker.integrations.{module}"), name)(**given)
 
     def few(self, **kept: Any) -> Any:
         """Three documents, of which the second is the best and the third the worst."""
@@ -67,11 +62,7 @@ class Adapter(ABC):
 
 class LangChain(Adapter):
     package = "langchain_core"
-
-    def make(self, **given: Any) -> Any:
-        from mcranker.integrations.langchain import MCRankerCompressor
-
-        return MCRankerCompressor(**given)
+    made = "langchain.MCRankerCompressor"
 
     def documents(self, texts: Sequence[str], ids: Sequence[str], kept: Mapping[str, Any]) -> Any:
         from langchain_core.documents import Document
@@ -87,17 +78,13 @@ class LangChain(Adapter):
     async def arank(self, made: Any, documents: Any, query: str = QUERY) -> Any:
         return await made.acompress_documents(documents, query)
 
-    def read(self, returned: Any) -> list[tuple[str, float | None, Mapping[str, Any]]]:
+    def read(self, returned: Any) -> Read:
         return [(each.id, each.metadata["relevance_score"], each.metadata) for each in returned]
 
 
 class LlamaIndex(Adapter):
     package = "llama_index.core"
-
-    def make(self, **given: Any) -> Any:
-        from mcranker.integrations.llamaindex import MCRankerPostprocessor
-
-        return MCRankerPostprocessor(**given)
+    made = "llamaindex.MCRankerPostprocessor"
 
     def documents(self, texts: Sequence[str], ids: Sequence[str], kept: Mapping[str, Any]) -> Any:
         from llama_index.core.schema import NodeWithScore, TextNode
@@ -113,17 +100,13 @@ class LlamaIndex(Adapter):
     async def arank(self, made: Any, documents: Any, query: str = QUERY) -> Any:
         return await made.apostprocess_nodes(documents, query_str=query)
 
-    def read(self, returned: Any) -> list[tuple[str, float | None, Mapping[str, Any]]]:
+    def read(self, returned: Any) -> Read:
         return [(each.node_id, each.score, each.metadata) for each in returned]
 
 
 class Haystack(Adapter):
     package = "haystack"
-
-    def make(self, **given: Any) -> Any:
-        from mcranker.integrations.haystack import MCRankerComponent
-
-        return MCRankerComponent(**given)
+    made = "haystack.MCRankerComponent"
 
     def documents(self, texts: Sequence[str], ids: Sequence[str], kept: Mapping[str, Any]) -> Any:
         from haystack import Document
@@ -139,17 +122,13 @@ class Haystack(Adapter):
     async def arank(self, made: Any, documents: Any, query: str = QUERY) -> Any:
         return (await made.run_async(query=query, documents=documents))["documents"]
 
-    def read(self, returned: Any) -> list[tuple[str, float | None, Mapping[str, Any]]]:
+    def read(self, returned: Any) -> Read:
         return [(each.id, each.score, each.meta) for each in returned]
 
 
 class PyTerrier(Adapter):
     package = "pyterrier"
-
-    def make(self, **given: Any) -> Any:
-        from mcranker.integrations.pyterrier import MCRankerTransformer
-
-        return MCRankerTransformer(**given)
+    made = "pyterrier.MCRankerTransformer"
 
     def documents(self, texts: Sequence[str], ids: Sequence[str], kept: Mapping[str, Any]) -> Any:
         import pandas as pd
@@ -166,7 +145,7 @@ class PyTerrier(Adapter):
     async def arank(self, made: Any, documents: Any, query: str = QUERY) -> Any:
         pytest.skip("PyTerrier has no asynchronous calls")
 
-    def read(self, returned: Any) -> list[tuple[str, float | None, Mapping[str, Any]]]:
+    def read(self, returned: Any) -> Read:
         rows = returned.to_dict("records")
         return [
             (row["docno"], None if row["relevance"] != row["relevance"] else row["relevance"], row)

@@ -15,21 +15,24 @@ import pytest
 from mcranker.errors import (
     MCRankerError,
 )
-from mcranker.llm.batch.anthropic_batches import AnthropicBatches
-from mcranker.llm.batch.batched import Batched
-from mcranker.llm.batch.openai_batches import OpenAIBatches
-from mcranker.llm.batch.protocol import BatchService
-from mcranker.llm.batch.request import BatchTimings
+from mcranker.llm.batch.batched import Batched, BatchTimings
+from mcranker.llm.batch.notes import BatchNotes
+from mcranker.llm.batch.services import AnthropicBatches, BatchService, OpenAIBatches
 from mcranker.llm.chat import ChatModel, ChatReply, ChatRequest, Message, Tag
 from mcranker.llm.ledger.ledger import Ledger
 from mcranker.llm.ledger.request_key import request_key
 from mcranker.llm.providers.anthropic_messages import AnthropicMessages
 from mcranker.llm.providers.openai_chat import OpenAIChat
+from mcranker.llm.providers.sdk_chat import SdkChat
 from tests.support.batch_server import BatchServer, FakeTime, serve_batches
 from tests.support.loopback import Body
 
 both = pytest.mark.parametrize("provider", ["openai", "anthropic"])
 SECRET = "k-very-secret"
+_SERVICES: dict[str, tuple[type[SdkChat], type[BatchService], str]] = {
+    "openai": (OpenAIChat, OpenAIBatches, "gpt-4.1-mini"),
+    "anthropic": (AnthropicMessages, AnthropicBatches, "claude-haiku-4-5"),
+}
 
 
 def ask(text: str, **fields: Any) -> ChatRequest:
@@ -57,17 +60,18 @@ class Workplace:
     def notes(self) -> list[Body]:
         return [json.loads(path.read_text()) for path in sorted(self.folder.glob("*"))]
 
-    def service(self, name: str | None = None) -> BatchService:
-        chat: OpenAIChat | AnthropicMessages
-        if self.server.provider == "openai":
-            model = name or "gpt-4.1-mini"
-            chat = OpenAIChat(model, api_key=SECRET, base_url=self.server.url)
-            self.chats.append(chat)
-            return OpenAIBatches(chat)
-        model = name or "claude-haiku-4-5"
-        chat = AnthropicMessages(model, api_key=SECRET, base_url=self.server.url)
+    def service(self, name: str = "") -> BatchService:
+        kind, service, model = _SERVICES[self.server.provider]
+        chat = kind(name or model, api_key=SECRET, base_url=self.server.url)
+        call = chat.call
+
+        async def held(*args: Any, **options: Any) -> Body:
+            with self.time.held():
+                return await call(*args, **options)
+
+        chat.call = held  # type: ignore[method-assign]  # a hook
         self.chats.append(chat)
-        return AnthropicBatches(chat)
+        return service(chat)
 
     def model(
         self,
@@ -79,9 +83,9 @@ class Workplace:
         """A run of its own: it knows of others only what is on disk."""
         return Batched(
             service or self.service(),
-            self.folder,
-            ledger=self.ledger if ledger else None,
-            timings=timings,
+            BatchNotes(self.folder),
+            self.ledger if ledger else None,
+            timings or BatchTimings(),
             sleep=self.time.sleep,
             clock=self.time.clock,
         )

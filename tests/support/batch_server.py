@@ -8,8 +8,8 @@ makes of every request's body: a body (answered), an `Answer` (failed), or one o
 from __future__ import annotations
 
 import json
-from collections.abc import AsyncIterator, Callable
-from contextlib import asynccontextmanager
+from collections.abc import AsyncIterator, Callable, Iterator
+from contextlib import asynccontextmanager, contextmanager
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from typing import Any
@@ -24,21 +24,38 @@ Script = Callable[[Body], Outcome]
 
 
 class FakeTime:
-    """A clock that only sleeping moves; `at` says what else happens, and when."""
+    """A clock that only sleeping moves, and never during a call; `at` says what else happens."""
 
     def __init__(self) -> None:
         self.now = self.start = 1_800_000_000.0
+        self._calls = 0
+        self._idle = anyio.Event()
         self.slept: list[float] = []
         self.at: dict[float, Callable[[], object]] = {}
 
     def clock(self) -> float:
         return self.now
 
+    @contextmanager
+    def held(self) -> Iterator[None]:
+        """Stop the clock: one run's call to the server takes no time of another run."""
+        if not self._calls:
+            self._idle = anyio.Event()
+        self._calls += 1
+        try:
+            yield
+        finally:
+            self._calls -= 1
+            if not self._calls:
+                self._idle.set()
+
     async def sleep(self, seconds: float) -> None:
         assert seconds >= 0
         self.slept.append(seconds)
         assert len(self.slept) < 100_000, "nothing comes of it"
         await _let_others_go_on()
+        while self._calls:
+            await self._idle.wait()
         self.now += seconds
         for moment in [moment for moment in self.at if self.now >= self.start + moment]:
             self.at.pop(moment)()

@@ -2,15 +2,19 @@
 
 from __future__ import annotations
 
+import asyncio
 import sqlite3
 import subprocess
 import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
 from mcranker.errors import LedgerError as LedgerError  # for the processes
 from mcranker.llm.chat import ChatReply, ChatRequest, Message, Tag
 from mcranker.llm.ledger.ledger import Ledger
+from mcranker.llm.ledger.sqlite_store import SQLiteStore
 from personas.ranking.usage import Usage
 
 MODEL = "openai:gpt-5-mini"
@@ -44,6 +48,11 @@ def size(path: Path) -> int:
     return sum(each.stat().st_size for each in path.parent.glob(f"{path.name}*"))
 
 
+def verified(path: Path) -> tuple[int, list[str]]:
+    """Return the number of answers in a ledger's file, and its faults."""
+    return asyncio.run(SQLiteStore(path).verify())
+
+
 def sql(path: Path, statement: str, *values: Any) -> list[Any]:
     """What another program sees or does in the file."""
     connection = sqlite3.connect(path, isolation_level=None)
@@ -51,6 +60,15 @@ def sql(path: Path, statement: str, *values: Any) -> list[Any]:
         return connection.execute(statement, values).fetchall()
     finally:
         connection.close()
+
+
+@contextmanager
+def locked(path: Path) -> Iterator[None]:
+    """Hold the file's write lock, as another program."""
+    connection = sqlite3.connect(path, isolation_level=None)
+    connection.execute("BEGIN IMMEDIATE")
+    yield
+    connection.close()
 
 
 def start(code: str, *args: str | Path, **options: Any) -> subprocess.Popen[str]:

@@ -2,14 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import AsyncIterator, Iterable
+from contextlib import asynccontextmanager
 from typing import Any
 
 import anyio
 
 from mcranker import ChatRequest, Message
 from mcranker.llm.chat import Tag
-from mcranker.llm.limits.limits import Limits
+from mcranker.llm.limits.rate_limiter import RateLimiter, Slot
 from tests.support.virtual_time import now
 
 
@@ -19,20 +20,32 @@ def request(ranking: int = 0, *, text: str = "?", max_tokens: int = 1) -> ChatRe
     )
 
 
-def limits_of(**options: Any) -> Limits:
+def limits_of(**options: Any) -> RateLimiter:
     options.setdefault("concurrency", 1000)
-    return Limits(**options, clock=now)
+    return RateLimiter(**options, clock=now)
+
+
+@asynccontextmanager
+async def slot(limits: RateLimiter, request: ChatRequest) -> AsyncIterator[Slot]:
+    """A slot for the block, released as the block ends."""
+    held = await limits.acquire(request)
+    try:
+        yield held
+    except BaseException as error:
+        limits.release(held, error)
+        raise
+    limits.release(held)
 
 
 async def starts_of(
-    limits: Limits, requests: Iterable[ChatRequest], *, seconds: float = 0.0
+    limits: RateLimiter, requests: Iterable[ChatRequest], *, seconds: float = 0.0
 ) -> list[float]:
     """When each call starts, in seconds from now, if all ask for a place now."""
     begin = now()
     starts: list[float] = []
 
     async def call(request: ChatRequest) -> None:
-        with await limits.place(request):
+        async with slot(limits, request):
             starts.append(now() - begin)
             await anyio.sleep(seconds)
 
@@ -42,10 +55,10 @@ async def starts_of(
     return starts
 
 
-def assert_at_rest(limits: Limits) -> None:
-    """Nobody is in, nobody waits, and whoever came would be let in."""
-    told = limits.statistics()
-    assert (told.in_flight, told.waiting) == (0, 0)
-    for gate in limits._gates.values():
-        assert not gate.queues
-        assert gate._timer is None
+def assert_at_rest(limits: RateLimiter) -> None:
+    """No call is in flight or waits, and no timer runs."""
+    found = limits.statistics()
+    assert (found.in_flight, found.waiting) == (0, 0)
+    for queue in limits._queues.values():
+        assert not queue.waiters
+        assert queue._timer is None

@@ -236,7 +236,7 @@ def clean_environment(monkeypatch: pytest.MonkeyPatch) -> None:
     """Hide keys, addresses and proxies of the machine that runs the tests."""
     hidden = ("OPENAI_", "ANTHROPIC_", "TYPESAFE_", "RERANK_", "MCRANKER_")
     for name in list(os.environ):
-        if name in {"MCRANKER_LEDGER", "MCRANKER_BACKOFF"}:
+        if name == "MCRANKER_LEDGER":
             continue
         if name.startswith(hidden) or name.lower().endswith("_proxy"):
             monkeypatch.delenv(name)

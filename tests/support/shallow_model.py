@@ -13,6 +13,7 @@ from pathlib import Path
 import anyio
 import pytest
 
+from mcranker.llm.local.gguf_header import end_of_value
 from mcranker.llm.local.llama_local import LocalChat, ServerAddress
 from mcranker.llm.local.model_files import resolve
 
@@ -22,8 +23,7 @@ LAYERS = (0, 29)
 FULL = "smollm2-135m"
 
 # The format: https://github.com/ggml-org/ggml/blob/master/docs/gguf.md
-_SIZES = {0: 1, 1: 1, 2: 2, 3: 2, 4: 4, 5: 4, 6: 4, 7: 1, 10: 8, 11: 8, 12: 8}
-_STRING, _ARRAY = 8, 9
+_STRING = 8
 _ALIGNMENT = 32
 
 
@@ -51,7 +51,7 @@ def _shallow(whole: bytes) -> Iterator[bytes]:
         start = at
         key, at = _string(whole, at)
         (kind,) = struct.unpack_from("<I", whole, at)
-        end = _end_of_value(whole, at + 4, kind)
+        end = end_of_value(whole, at + 4, kind)
         kept = whole[start:end]
         if key == "llama.block_count":
             kept = whole[start : at + 4] + struct.pack("<I", len(LAYERS))
@@ -100,20 +100,6 @@ def _string(whole: bytes, at: int) -> tuple[str, int]:
     return whole[at + 8 : at + 8 + length].decode(), at + 8 + length
 
 
-def _end_of_value(whole: bytes, at: int, kind: int) -> int:
-    if kind == _STRING:
-        return _string(whole, at)[1]
-    if kind != _ARRAY:
-        return at + _SIZES[kind]
-    of, count = struct.unpack_from("<IQ", whole, at)
-    at += 12
-    if of in _SIZES:
-        return at + int(count) * _SIZES[of]
-    for _ in range(count):
-        at = _end_of_value(whole, at, of)
-    return at
-
-
 @pytest.fixture(scope="session")
 def decision_model(shallow_model: Path) -> Path:
     """The same as a decision model: it answers System One's questions, at random.
@@ -136,7 +122,7 @@ def _with_texts(whole: bytes, texts: dict[str, str]) -> bytes:
     for _ in range(values):
         _, at = _string(whole, at)
         (kind,) = struct.unpack_from("<I", whole, at)
-        at = _end_of_value(whole, at + 4, kind)
+        at = end_of_value(whole, at + 4, kind)
     end_of_values = at
     for _ in range(tensors):
         _, at = _string(whole, at)

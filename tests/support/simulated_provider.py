@@ -14,7 +14,7 @@ import anyio
 from mcranker import Capabilities, ChatReply, ChatRequest, Message, ModelError, RateLimited
 from mcranker.errors import ServerFailed
 from mcranker.llm.chat import Tag
-from mcranker.llm.limits.limits import Limits
+from mcranker.llm.limits.rate_limiter import RateLimiter
 from mcranker.llm.limits.retries import Retrying
 from tests.support.virtual_time import now, simulate
 
@@ -192,7 +192,7 @@ def run(
 
     async def main() -> Outcome:
         provider = make()
-        limits = Limits(concurrency=concurrency, clock=now)
+        limits = RateLimiter(concurrency=concurrency, clock=now)
         retrying = Retrying(provider, limits, attempts=attempts, deadline=math.inf, clock=now)
         left = calls
         lost = 0

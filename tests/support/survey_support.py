@@ -3,23 +3,16 @@
 from __future__ import annotations
 
 import random
-from collections import Counter
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import replace
+from itertools import combinations
 from math import log2
 
-from personas.schema import Origin
-from personas.survey.model import (
-    CASE_KINDS,
-    Case,
-    CaseKind,
-    CriterionFigures,
-    PairFigures,
-    PersonaFigures,
-    QueryFigures,
-    Survey,
-    Totals,
-    Without,
-)
+from personas import Criterion, Member, Persona, Rubric
+from personas.provenance import Hand, Provenance
+from personas.survey.model import CASE_KINDS, Case, QueryFigures, Survey
+from personas.survey.query import Judge, LeftOut, QueryFindings
+from personas.survey.surveyor import Surveyor
 
 __all__ = ["HOSTILE", "empty_survey", "make_survey"]
 
@@ -115,27 +108,24 @@ def make_survey(
         return f"{dice.choice(texts).strip()[:190]}{plain[-9:]}" if texts else plain
 
     pool = [name(f"{who}{field}") for field in _FIELDS for who in _WHO]
-    fixed = name("NLP scientist")
-    rows = [
-        _query(
+    fixed, criteria = name("NLP scientist"), [name(each) for each in _CRITERIA]
+    surveyor, lot = Surveyor(), random.Random(seed)
+    for place in range(1, queries + 1):
+        failed = bool(failed_every) and place % failed_every == 0
+        row = _query(
             dice,
             place,
             text(f"{dice.choice(_SUBJECTS)} {dice.choice(_SUBJECTS)}"[: dice.randint(30, 95)]),
             text(f"{dice.randint(1, 99_999)}"),
-            (fixed, *_recruited(dice, pool, recruits)),
+            tuple(dict.fromkeys((fixed, *_recruited(dice, pool, recruits)))),
             judged=judged,
             other=bool(other),
-            error=text("ModelError: the model gave no answer in 60 s") or "it failed"
-            if failed_every and place % failed_every == 0
-            else "",
+            error=(text("ModelError: the model gave no answer in 60 s") or "it failed") * failed,
         )
-        for place in range(1, queries + 1)
-    ]
-    ranked = [row for row in rows if not row.error]
-    people = _personas(dice, ranked, fixed)
-    found = _criteria(dice, ranked, [name(each) for each in _CRITERIA])
-    with_cases = judged and other and ranked
-    return Survey(
+        surveyor.add(QueryFindings(row) if failed else _findings(lot, row, fixed, criteria, text))
+    survey = surveyor.finish()
+    return replace(
+        survey,
         title=text(f"MC: NLP scientist + {recruits} recruits") or "untitled",
         dataset=text("scifact, 300 queries"),
         first_stage=text("BM25"),
@@ -143,19 +133,11 @@ def make_survey(
         models={"recruiter": text("openai:gpt-4o"), "scoring": text("local:qwen")},
         settings={text("ensemble"): text("sum"), "scale": "10", "depth": "100"},
         notes=(text("2 of 300 queries have no judgements."),) if queries > 1 else (),
-        totals=_totals(rows, ranked, bool(other)),
-        queries=tuple(rows),
-        personas=people[:most_personas],
-        personas_in_all=len(people),
-        pairs=_pairs(dice, ranked)[:200],
-        criteria=found[:most_personas],
-        criteria_in_all=len(found),
-        cases={kind: _cases(dice, kind, ranked, cases, text) for kind in CASE_KINDS}
-        if with_cases
+        personas=survey.personas[:most_personas],
+        criteria=survey.criteria[:most_personas],
+        cases={kind: found[:cases] for kind, found in survey.cases.items()}
+        if judged and other
         else {},
-        recruits=Without(len(ranked), 0.6512, 0.6391, exact=True)
-        if judged and recruits and ranked
-        else None,
     )
 
 
@@ -215,136 +197,68 @@ def _query(
     )
 
 
-def _totals(rows: Sequence[QueryFigures], ranked: Sequence[QueryFigures], other: bool) -> Totals:
-    def mean(values: Sequence[float | None]) -> float | None:
-        known = [value for value in values if value is not None]
-        return sum(known) / len(known) if known else None
-
-    costs = [row.cost or 0.0 for row in ranked]
-    return Totals(
-        queries=len(rows),
-        failed=len(rows) - len(ranked),
-        judged=sum(row.ndcg is not None for row in ranked),
-        passages=sum(row.passages for row in ranked),
-        missing=sum(row.missing for row in ranked),
-        skipped=0,
-        calls=sum(row.calls for row in ranked),
-        reused=17 if ranked else 0,
-        cost=sum(costs),
-        ndcg=mean([row.ndcg for row in rows]),
-        first_stage_ndcg=mean([row.first_stage_ndcg for row in rows]),
-        other_ndcg=mean([row.other_ndcg for row in rows]) if other else None,
-        alpha=mean([row.alpha for row in ranked]),
-        tau=mean([row.tau for row in ranked]),
-        disagreement=mean([row.disagreement for row in ranked]),
-        locked=len(ranked) // 10,
-        human=sum(row.human for row in ranked),
-    )
-
-
-def _personas(
-    dice: random.Random, ranked: Sequence[QueryFigures], fixed: str
-) -> tuple[PersonaFigures, ...]:
-    judged: dict[str, list[QueryFigures]] = {}
-    for row in ranked:
-        for persona in dict.fromkeys(row.personas):
-            judged.setdefault(persona, []).append(row)
-    made = []
-    for persona, rows in judged.items():
-        several = [row for row in rows if row.ndcg is not None and len(row.personas) > 1]
-        origin: Origin = "fixed" if persona == fixed else "recruited"
-        made.append(
-            PersonaFigures(
-                name=persona,
-                origins={origin: len(rows)},
-                queries=len(rows),
-                recruited=0 if persona == fixed else len(rows),
-                human=sum(row.human for row in rows),
-                mean_score=dice.random(),
-                missing=sum(row.missing for row in rows),
-                tau=dice.uniform(-0.2, 0.9) if several else None,
-                without=Without(
-                    len(several), dice.uniform(0.5, 0.7), dice.uniform(0.5, 0.7), exact=True
-                )
-                if several
-                else None,
-                examples=tuple(row.place for row in rows[:20]),
-            )
-        )
-    return tuple(sorted(made, key=lambda each: (-each.queries, each.name)))
-
-
-def _pairs(dice: random.Random, ranked: Sequence[QueryFigures]) -> tuple[PairFigures, ...]:
-    together: Counter[tuple[str, str]] = Counter()
-    for row in ranked:
-        names = list(dict.fromkeys(row.personas))
-        together.update(
-            (first, second) for place, first in enumerate(names) for second in names[place + 1 :]
-        )
-    ordered = sorted(together.items(), key=lambda entry: (-entry[1], entry[0]))
-    return tuple(
-        PairFigures(first, second, queries, dice.uniform(-0.3, 0.9))
-        for (first, second), queries in ordered
-    )
-
-
-def _criteria(
-    dice: random.Random, ranked: Sequence[QueryFigures], names: Sequence[str]
-) -> tuple[CriterionFigures, ...]:
-    standing: dict[str, list[tuple[str, int]]] = {}
-    for row in ranked:
-        for persona in row.personas:
-            for criterion in dice.sample(names, 3):
-                standing.setdefault(criterion, []).append((persona, row.place))
-    made = []
-    for criterion, places in standing.items():
-        weights = [dice.uniform(5, 70) for _ in places[:50]]
-        made.append(
-            CriterionFigures(
-                name=criterion,
-                rubrics=len(places),
-                human=len(places) // 20,
-                personas=dict(Counter(persona for persona, _ in places).most_common(20)),
-                mean_weight=sum(weights) / len(weights),
-                least_weight=min(weights),
-                most_weight=max(weights),
-                examples=tuple(dict.fromkeys(place for _, place in places))[:20],
-            )
-        )
-    return tuple(sorted(made, key=lambda each: (-each.rubrics, each.name)))
-
-
-def _cases(
+def _findings(
     dice: random.Random,
-    kind: CaseKind,
-    ranked: Sequence[QueryFigures],
-    most: int,
+    row: QueryFigures,
+    fixed: str,
+    criteria: Sequence[str],
     text: Callable[[str], str],
-) -> tuple[Case, ...]:
-    made = []
-    relevant = kind in ("recognised", "overlooked")
-    for row in dice.sample(ranked, min(most, len(ranked))):
+) -> QueryFindings:
+    """Findings of a query: what is not in its row is drawn by lot."""
+    judges = tuple(_judge(dice, name, criteria, fixed=name == fixed) for name in row.personas)
+    several = len(judges) > 1 and row.ndcg is not None
+    without = {name: dice.uniform(0.5, 0.7) for name in row.personas}
+    return QueryFindings(
+        figures=row,
+        judges=judges,
+        taus={pair: dice.uniform(-0.3, 0.9) for pair in combinations(range(len(judges)), 2)},
+        left_out=LeftOut(dice.uniform(0.5, 0.7), without, exact=True) if several else None,
+        cases=() if row.other_ndcg is None else tuple(_cases(dice, row, text)),
+        reused=1,
+        locked=dice.random() < 0.1,
+    )
+
+
+def _judge(dice: random.Random, name: str, criteria: Sequence[str], *, fixed: bool) -> Judge:
+    # Not checked: hostile names are such as no file can have.
+    weights = [dice.uniform(5, 70) for _ in range(3)]
+    chosen = zip(dice.sample(criteria, 3), weights, strict=True)
+    listed = tuple(
+        Criterion.model_construct(name=each, description="", weight=weight)
+        for each, weight in chosen
+    )
+    member = Member.model_construct(
+        persona=Persona.model_construct(name=name, description="", topics=(), reason=""),
+        rubric=Rubric.model_construct(criteria=listed, reason=""),
+        origin="fixed" if fixed else "recruited",
+        by_model=(),
+    )
+    hand: Hand = "human" if dice.random() < 0.05 else "model"
+    hands = Provenance(hand, (hand,) * 3, hand, edited=False)
+    missing = dice.choice((0, 0, 7))
+    return Judge(member, hands, 100, 100 * dice.random(), missing, recruited=not fixed)
+
+
+def _cases(dice: random.Random, row: QueryFigures, text: Callable[[str], str]) -> Iterator[Case]:
+    for kind in CASE_KINDS:
         near, far = dice.randint(1, 10), dice.randint(11, 100)
         rank, other_rank = (near, far) if kind in ("recognised", "fooled") else (far, near)
-        made.append(
-            Case(
-                kind=kind,
-                place=row.place,
-                query=row.query[:300],
-                doc_id=text(f"doc{dice.randint(1, 9_999_999)}"),
-                rank=rank,
-                title=text("A cohort study of exposure and outcome in a regional register")[:300],
-                excerpt=text("We followed 1,204 participants over eleven years. " * 8)[:400],
-                grade=1 if relevant else 0,
-                scores={
-                    persona: dice.choice((None, *map(float, range(11)))) for persona in row.personas
-                },
-                top=10.0,
-                effects={persona: dice.randint(-9, 9) for persona in row.personas},
-                other_rank=other_rank,
-                other_score=dice.choice((None, 7.0)),
-                first_stage_rank=dice.randint(1, 100),
-                strength=abs(1 / log2(1 + rank) - 1 / log2(1 + other_rank)),
-            )
+        yield Case(
+            kind=kind,
+            place=row.place,
+            query=row.query[:300],
+            doc_id=text(f"doc{dice.randint(1, 9_999_999)}"),
+            rank=rank,
+            title=text("A cohort study of exposure and outcome in a regional register")[:300],
+            excerpt=text("We followed 1,204 participants over eleven years. " * 8)[:400],
+            grade=int(kind in ("recognised", "overlooked")),
+            scores={
+                persona: dice.choice((None, *map(float, range(11)))) for persona in row.personas
+            },
+            top=10.0,
+            effects={persona: dice.randint(-9, 9) for persona in row.personas},
+            other_rank=other_rank,
+            other_score=dice.choice((None, 7.0)),
+            first_stage_rank=dice.randint(1, 100),
+            strength=abs(1 / log2(1 + rank) - 1 / log2(1 + other_rank)),
         )
-    return tuple(sorted(made, key=lambda case: (-case.strength, case.place)))

@@ -11,9 +11,9 @@ from typing import Any, NamedTuple
 import numpy as np
 import pytest
 
-from mcranker.llm.local import encoder
-from mcranker.llm.local.encoder import DIMENSIONS, MAX_TOKENS
 from mcranker.llm.local.encoder_judge import EncoderJudge
+from mcranker.retrieval import encoder
+from mcranker.retrieval.encoder import DIMENSIONS, MAX_TOKENS
 
 NAMES = ("input_ids", "attention_mask", "token_type_ids")
 
@@ -33,7 +33,7 @@ class TinyTokenizer:
 
 
 class TinySession:
-    """Stands in for onnxruntime; `shapes` are those of the batches that it was given."""
+    """A substitute for onnxruntime; `shapes` are those of the batches that it was given."""
 
     def __init__(self) -> None:
         self.shapes: list[tuple[int, int]] = []
@@ -50,7 +50,7 @@ class TinySession:
         self.shapes.append(ids.shape)
         if self.error is not None:
             raise self.error
-        # What stands where the mask is 0 must not count.
+        # Tokens where the mask is 0 must not count.
         return [np.array([[_drawn(number) for number in row] for row in ids])]
 
 
@@ -66,15 +66,15 @@ class TinyEngine:
         self.session = TinySession()
         self.loads = 0
 
-    def load(self, model: Path, tokenizer: Path, name: str) -> encoder._Engine:
+    def load(self, model: Path, tokenizer: Path, name: str) -> tuple[TinySession, TinyTokenizer]:
         self.loads += 1
-        return encoder._Engine(self.session, TinyTokenizer())
+        return self.session, TinyTokenizer()
 
 
 def use(monkeypatch: pytest.MonkeyPatch) -> TinyEngine:
     """Let encoders of this test load no model."""
     engine = TinyEngine()
-    monkeypatch.setattr(encoder._Engine, "load", engine.load)
+    monkeypatch.setattr(encoder, "_load", engine.load)
     return engine
 
 

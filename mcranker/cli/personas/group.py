@@ -13,7 +13,6 @@ VERBS = {
         "mcranker.cli.personas.show", "Show personas, rubrics and teams, and who wrote them."
     ),
     "validate": LazyVerb("mcranker.cli.personas.validate", "Check files before they are used."),
-    "diff": LazyVerb("mcranker.cli.personas.diff", "See what differs between two of them."),
 }
 """The command's own verbs."""
 
@@ -21,7 +20,7 @@ cli = Verbs(
     "personas",
     VERBS,
     added="personas.commands",
-    help="See, check and compare personas, rubrics and teams: the library's, and those in files.",
+    help="See and check personas, rubrics and teams: the library's, and those in files.",
     epilog=EXIT_CODES,
 )
 """The command, for tests and for the reference."""

@@ -9,10 +9,10 @@ from rich.text import Text
 
 from mcranker.cli.failures import DONE
 from mcranker.cli.files import Reads, Writes, output
+from mcranker.cli.footer import command_line, today
 from mcranker.cli.invocation import say
-from mcranker.cli.made import command_line, today
 from mcranker.cli.number_types import WholeNumber
-from mcranker.cli.teams_view import line, show_member, show_persona, show_rubric, show_team
+from mcranker.cli.teams_view import show_record
 from mcranker.cli.verb import Verb, flag, output_flag, present, refuse_page
 from mcranker.team_page import render_team_page
 from personas import Member, Persona, SchemaError, Team, dumps
@@ -86,15 +86,8 @@ def _show_records(console: Console, found: list[tuple[str, Record]]) -> None:
         if place:
             console.print()
         if len(found) > 1:
-            line(console, Text(plain(name), style="dim"))
-        if isinstance(record, Team):
-            show_team(console, record)
-        elif isinstance(record, Member):
-            show_member(console, record)
-        elif isinstance(record, Persona):
-            show_persona(console, record)
-        else:
-            show_rubric(console, record)
+            console.print(Text(plain(name), style="dim"), no_wrap=True, overflow="ellipsis")
+        show_record(console, record)
 
 
 command = Verb(
@@ -109,8 +102,8 @@ command = Verb(
         ),
         flag(
             "--html",
-            "Write an HTML page of the team instead, to be signed off before it judges: with "
-            "overlapping criteria, and the costs of each persona.",
+            "Write an HTML page of the team instead, to be signed off before it judges, with the "
+            "costs of each persona.",
             type=Writes(),
         ),
         flag(

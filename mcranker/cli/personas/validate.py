@@ -69,7 +69,7 @@ command = Verb(
 
     Every problem is a line with file, line, place and what to do; a good file is a line that
     says what it holds; a saved ranking holds its team. Of a folder, all .yaml, .yml and .json
-    files below it are checked. What is allowed but hardly meant, and weights that do not sum to
-    100, are warnings. Exit code 1 if a file cannot be used.
+    files below it are checked. Weights that do not sum to 100 are warnings. Exit code 1 if a file
+    cannot be used.
     """,
 )

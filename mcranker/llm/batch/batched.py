@@ -1,8 +1,8 @@
 """A chat model asked through its provider's batch API: half the price, a reply within hours.
 
 The requests that wait at the same moment are collected. There is no background task: of the
-callers that wait for a reply, one does the work for all of them, and hands it on when it has its
-own reply or is cancelled.
+callers that wait for a reply in an event loop, one does the work for all of them, and hands it on
+when it has its own reply or is cancelled.
 """
 
 from __future__ import annotations
@@ -11,31 +11,91 @@ import asyncio
 import time
 import uuid
 from collections.abc import Awaitable, Callable, Iterable, Iterator
-from dataclasses import replace
+from contextlib import AbstractAsyncContextManager, aclosing, nullcontext
+from dataclasses import dataclass, field, replace
 from pathlib import Path
+from typing import Protocol
 from weakref import WeakKeyDictionary
 
 import anyio
 
-from mcranker.errors import ConfigError, ModelError, UnsupportedCapability
-from mcranker.llm.batch.anthropic_batches import AnthropicBatches
-from mcranker.llm.batch.in_progress import BatchInProgress
+from mcranker.errors import (
+    ConfigError,
+    ConnectionFailed,
+    LedgerError,
+    MCRankerError,
+    ModelError,
+    ModelNotFound,
+    RateLimited,
+    UnsupportedCapability,
+)
 from mcranker.llm.batch.notes import BatchGroup, BatchNote, BatchNotes
-from mcranker.llm.batch.openai_batches import OpenAIBatches
-from mcranker.llm.batch.protocol import BATCH_SUFFIX, BatchService, Writer
-from mcranker.llm.batch.request import AnswerStore, BatchContext, BatchedRequest, BatchTimings
+from mcranker.llm.batch.services import (
+    AnthropicBatches,
+    BatchItem,
+    BatchService,
+    BatchStatus,
+    OpenAIBatches,
+    lines_of,
+)
 from mcranker.llm.chat import Capabilities, ChatModel, ChatReply, ChatRequest
 from mcranker.llm.ledger.request_key import request_key
 from mcranker.llm.masking import shown_url
+from mcranker.llm.prices import BATCH_SUFFIX
 from mcranker.llm.providers.anthropic_messages import AnthropicMessages
 from mcranker.llm.providers.compatible_http import CompatibleChat
+from mcranker.llm.providers.http_errors import Problem, parse_object, said_by
 from mcranker.llm.providers.openai_chat import OpenAIChat
+from mcranker.llm.providers.parameters import NEEDED, refused_parameter
+from mcranker.llm.providers.sdk_chat import Writer
 from mcranker.logs import safe_logger
 from personas.ranking.usage import Stage
+
+MOST_BATCHES = 3  # that a request goes with, where the provider fails it
+SLOWER = 1.5  # factor from one wait between looks at a batch to the next
 
 logger = safe_logger("mcranker.llm")
 
 
+class AnswerStore(Protocol):
+    """The part of a ledger that batches use."""
+
+    def find(self, key: bytes) -> ChatReply | None:
+        """Return the reply that is kept under a key."""
+        ...
+
+    def keep(self, key: bytes, reply: ChatReply, *, model: str, stage: str) -> Awaitable[object]:
+        """Keep a reply; awaiting the result makes it durable."""
+        ...
+
+    def alone(self, name: str) -> AbstractAsyncContextManager[None]:
+        """Acquire a lock by name, across processes."""
+        ...
+
+
+@dataclass(frozen=True, slots=True)
+class BatchTimings:
+    """Intervals and limits of batches, in seconds.
+
+    | field | how long |
+    |---|---|
+    | ``linger`` | no further request must have come, before those that wait are sent |
+    | ``longest_linger`` | the first of them waits for that, at most |
+    | ``first_poll`` | between sending a batch and the first look at it; the waits then grow |
+    | ``longest_poll`` | between two looks, at most |
+    | ``patience`` | a service may fail without interruption before it is given up |
+    | ``settle`` | a note without a batch is taken for one that is about to be sent |
+    """
+
+    linger: float = 2.0
+    longest_linger: float = 30.0
+    first_poll: float = 5.0
+    longest_poll: float = 60.0
+    patience: float = 3600.0
+    settle: float = 900.0
+
+
+@dataclass(eq=False)
 class Batched:
     """A chat model whose requests travel in batches.
 
@@ -52,62 +112,51 @@ class Batched:
 
     Args:
         service: the provider's batch API.
-        notes: the folder for the notes.
+        notes: of batches under way, of this run and others.
         ledger: where answers are kept; None to hand them out only.
         timings: when things happen.
         sleep: waits a number of seconds; tests replace it.
         clock: seconds since 1970; tests replace it.
     """
 
-    def __init__(
-        self,
-        service: BatchService,
-        notes: Path,
-        *,
-        ledger: AnswerStore | None = None,
-        timings: BatchTimings | None = None,
-        sleep: Callable[[float], Awaitable[None]] = anyio.sleep,
-        clock: Callable[[], float] = time.time,
-    ) -> None:
-        self._chat = service.chat
-        self._context = BatchContext(
-            service, BatchNotes(notes), ledger, timings or BatchTimings(), clock
-        )
-        self._sleep = sleep
-        self._collectors: WeakKeyDictionary[asyncio.AbstractEventLoop, BatchCollector] = (
+    service: BatchService
+    notes: BatchNotes
+    ledger: AnswerStore | None = None
+    timings: BatchTimings = field(default_factory=BatchTimings)
+    sleep: Callable[[float], Awaitable[None]] = anyio.sleep
+    clock: Callable[[], float] = time.time
+
+    def __post_init__(self) -> None:
+        self.chat = self.service.chat
+        self.reached = False  # the service has answered before
+        self._collectors: WeakKeyDictionary[asyncio.AbstractEventLoop, _Collector] = (
             WeakKeyDictionary()
         )
 
     @property
     def name(self) -> str:
-        return f"{self._chat.name}{BATCH_SUFFIX}"
+        return f"{self.chat.name}{BATCH_SUFFIX}"
 
     @property
     def endpoint(self) -> str:
         """The service's base URL."""
-        return self._chat.endpoint
+        return self.chat.endpoint
 
     @property
     def capabilities(self) -> Capabilities:
-        return replace(self._chat.capabilities, max_questions=0)
+        return replace(self.chat.capabilities, max_questions=0)
 
     async def complete(self, request: ChatRequest) -> ChatReply:
         if request.questions:
             raise UnsupportedCapability(
                 f"{self.name}: batches have no decisions; use batch_criteria=False", model=self.name
             )
-        key = request_key(self._chat, request).hex()
-        return await self._collector().answer(key, request)
+        collector = self._collectors.setdefault(asyncio.get_running_loop(), _Collector(self))
+        return await collector.answer(request_key(self.chat, request).hex(), request)
 
     async def aclose(self) -> None:
         """Close the connections of the running event loop; batches under way go on."""
-        await self._chat.aclose()
-
-    def _collector(self) -> BatchCollector:
-        loop = asyncio.get_running_loop()
-        if loop not in self._collectors:
-            self._collectors[loop] = BatchCollector(self._context, sleep=self._sleep)
-        return self._collectors[loop]
+        await self.chat.aclose()
 
 
 def batched(model: ChatModel, folder: Path, ledger: AnswerStore | None) -> Batched:
@@ -122,9 +171,9 @@ def batched(model: ChatModel, folder: Path, ledger: AnswerStore | None) -> Batch
         ConfigError: there is no batch API for it.
     """
     if isinstance(model, OpenAIChat):
-        return Batched(OpenAIBatches(model), folder, ledger=ledger)
+        return Batched(OpenAIBatches(model), BatchNotes(folder), ledger)
     if isinstance(model, AnthropicMessages):
-        return Batched(AnthropicBatches(model), folder, ledger=ledger)
+        return Batched(AnthropicBatches(model), BatchNotes(folder), ledger)
     if isinstance(model, CompatibleChat):
         reason = "a server of one's own has no batch API"
     elif model.name.startswith(("local:", "crossencoder:")):
@@ -137,32 +186,39 @@ def batched(model: ChatModel, folder: Path, ledger: AnswerStore | None) -> Batch
     )
 
 
-class BatchCollector:
-    """The requests and the batches of one event loop.
+@dataclass(eq=False, slots=True)
+class _Entry:
+    """A request, shared by all its callers.
 
-    Args:
-        context: the service, the notes and all else.
-        sleep: waits a number of seconds.
+    Attributes:
+        waiting: how many wait.
+        failures: how many batches have failed it.
+        outcome: once it is settled.
+        called: set when it is settled, and when one who waits is to go on with the work.
     """
 
-    def __init__(self, context: BatchContext, *, sleep: Callable[[float], Awaitable[None]]) -> None:
-        self._context = context
-        self._service = context.service
-        self._chat = context.service.chat
-        self._sleep = sleep
-        self._entries: dict[str, BatchedRequest] = {}  # those that are not settled
-        self._gathered: dict[str, BatchedRequest] = {}  # of those, the ones in no batch yet
+    key: str
+    request: ChatRequest
+    waiting: int = 0
+    failures: int = 0
+    outcome: ChatReply | MCRankerError | None = None
+    called: anyio.Event = field(default_factory=anyio.Event)
+
+
+class _Collector:
+    """The requests and the batches of one event loop."""
+
+    def __init__(self, owner: Batched) -> None:
+        self.owner = owner
+        self._entries: dict[str, _Entry] = {}  # those that are not settled
+        self._gathered: dict[str, _Entry] = {}  # of those, the ones in no batch yet
         self._first_came = self._last_came = 0.0
-        self._batches: list[BatchInProgress] = []
+        self._batches: list[_Batch] = []
         self._busy = False
-        self._heir: BatchedRequest | None = None  # called to go on with the work
+        self._heir: _Entry | None = None  # called to go on with the work
 
     async def answer(self, key: str, request: ChatRequest) -> ChatReply:
-        """The reply to a request; equal ones share it.
-
-        Args:
-            key: 64 hexadecimal digits, which name the request.
-            request: what to ask.
+        """The reply to a request; equal ones share it, and only the first caller is charged.
 
         Raises:
             ModelError: the request failed for good, or its batch did.
@@ -170,30 +226,48 @@ class BatchCollector:
         """
         entry = self._entries.get(key)
         if entry is None:
-            entry = self._entries[key] = BatchedRequest(key, request, self._entries)
+            entry = self._entries[key] = _Entry(key, request)
             self._gather(entry)
         entry.waiting += 1
         try:
-            while not entry.settled:
-                if self._busy:
-                    await entry.wait()
-                else:
+            while entry.outcome is None:
+                if not self._busy:
                     await self._work(entry)
-            return entry.take()
+                    continue
+                if entry.called.is_set():
+                    entry.called = anyio.Event()
+                await entry.called.wait()
         finally:
             entry.waiting -= 1
-            if not entry.waiting and not entry.settled:
+            if not entry.waiting and entry.outcome is None:
                 self._abandon(entry)
             if entry is self._heir and not self._busy:
                 self._call_heir()
+        reply = entry.outcome
+        if isinstance(reply, MCRankerError):
+            raise reply.with_traceback(None)
+        entry.outcome = replace(reply, reused=True)
+        return reply
 
-    async def _work(self, entry: BatchedRequest) -> None:
+    def settle(self, entry: _Entry, outcome: ChatReply | MCRankerError) -> None:
+        """Set the result and wake the waiting callers."""
+        entry.outcome = outcome
+        self._forget(entry)
+        entry.called.set()
+
+    def _forget(self, entry: _Entry) -> None:
+        if self._entries.get(entry.key) is entry:
+            del self._entries[entry.key]
+
+    async def _work(self, entry: _Entry) -> None:
         self._busy, self._heir = True, None
         try:
-            while not entry.settled:
+            while entry.outcome is None:
                 if not await self._progress():
                     # In short steps: a request may come that is due before all else.
-                    await self._sleep(min(self._context.timings.linger, self._wait()))
+                    due = [*(batch.due for batch in self._batches), self._gathered_due()]
+                    wait = max(0.0, min(due) - self.owner.clock())
+                    await self.owner.sleep(min(self.owner.timings.linger, wait))
         finally:
             self._busy = False
             self._call_heir()
@@ -203,13 +277,11 @@ class BatchCollector:
         if self._heir is not None:
             self._heir.called.set()
 
-    def _abandon(self, entry: BatchedRequest) -> None:
-        entry.leave()
+    def _abandon(self, entry: _Entry) -> None:
+        self._forget(entry)
         if self._gathered.get(entry.key) is entry:
             del self._gathered[entry.key]
-        if self._entries:
-            return
-        for batch in self._batches:
+        for batch in self._batches if not self._entries else ():
             if batch.note.batch is not None:
                 logger.info(
                     "batch %s goes on, though no caller waits for it now; its answers are fetched "
@@ -219,8 +291,8 @@ class BatchCollector:
 
     async def _progress(self) -> bool:
         """Do one thing that is due; False if nothing is."""
-        now = self._context.clock()
-        if self._gathered and self._gathered_due() <= now:
+        now = self.owner.clock()
+        if self._gathered_due() <= now:
             self._assign(now)
             return True
         batch = next((batch for batch in self._batches if batch.due <= now), None)
@@ -230,23 +302,17 @@ class BatchCollector:
         if batch.done:
             self._batches.remove(batch)
             for entry in batch.again:
-                if entry.waiting and not entry.settled:
+                if entry.waiting and entry.outcome is None:
                     self._gather(entry)
         return True
 
-    def _wait(self) -> float:
-        """Seconds until something is due."""
-        due = [batch.due for batch in self._batches]
-        if self._gathered:
-            due.append(self._gathered_due())
-        return max(0.0, min(due) - self._context.clock())
-
     def _gathered_due(self) -> float:
-        timings = self._context.timings
-        return min(self._last_came + timings.linger, self._first_came + timings.longest_linger)
+        timings = self.owner.timings
+        due = min(self._last_came + timings.linger, self._first_came + timings.longest_linger)
+        return due if self._gathered else float("inf")
 
-    def _gather(self, entry: BatchedRequest) -> None:
-        self._last_came = self._context.clock()
+    def _gather(self, entry: _Entry) -> None:
+        self._last_came = self.owner.clock()
         if not self._gathered:
             self._first_came = self._last_came
         self._gathered[entry.key] = entry
@@ -254,14 +320,14 @@ class BatchCollector:
     def _assign(self, now: float) -> None:
         """Assign every gathered request to a batch under way, or to a new one."""
         self._adopt()
-        ledger, fresh = self._context.ledger, list[BatchedRequest]()
+        ledger, fresh = self.owner.ledger, list[_Entry]()
         for key, entry in self._gathered.items():
             # Another process may have finished a batch since the ledger was asked.
             kept = ledger.find(bytes.fromhex(key)) if ledger is not None else None
             if kept is not None:
-                entry.settle(replace(kept, reused=True))
-            elif batch := next((batch for batch in self._batches if key in batch), None):
-                batch.add(entry)
+                self.settle(entry, replace(kept, reused=True))
+            elif batch := next((batch for batch in self._batches if key in batch.left), None):
+                batch.entries[key] = entry
             else:
                 fresh.append(entry)
         self._gathered = {}
@@ -269,47 +335,43 @@ class BatchCollector:
 
     def _adopt(self) -> None:
         """Find batches of other runs that answer gathered requests."""
-        known = {batch.note.mark for batch in self._batches}
-        for note in self._context.notes.of(self._chat.name, self._chat.endpoint):
+        owner, known = self.owner, {batch.note.mark for batch in self._batches}
+        for note in owner.notes.of(owner.chat.name, owner.endpoint):
             if note.mark not in known and not self._gathered.keys().isdisjoint(note.keys):
                 name = note.batch or note.mark
                 logger.info("batch %s was sent before, with what is asked now", name)
-                self._batches.append(
-                    BatchInProgress(self._context, note, write=self._chat.writer())
-                )
+                self._batches.append(_Batch(self, note, owner.chat.writer(), {}))
 
-    def _packed(self, entries: Iterable[BatchedRequest], now: float) -> Iterator[BatchInProgress]:
+    def _packed(self, entries: Iterable[_Entry], now: float) -> Iterator[_Batch]:
         """New batches, as large as the provider takes them."""
-        write, service = self._chat.writer(), self._service
-        inside: dict[str, BatchedRequest] = {}
+        service, write = self.owner.service, self.owner.chat.writer()
+        inside: dict[str, _Entry] = {}
         lines: list[bytes] = []
         size = 0
         for entry in entries:
             try:
                 line = service.line(entry.key, write(entry.request))
             except ModelError as error:
-                entry.settle(error)
+                self.settle(entry, error)
                 continue
             full = len(lines) == service.most_requests
             if lines and (full or size + len(line) > service.most_bytes):
-                yield self._new_batch(inside, lines, write, now)
+                yield _Batch(self, self._note(inside, now), write, inside, lines)
                 inside, lines, size = {}, [], 0
             inside[entry.key] = entry
             lines.append(line)
             size += len(line) + 1  # what stands between the lines
         if lines:
-            yield self._new_batch(inside, lines, write, now)
+            yield _Batch(self, self._note(inside, now), write, inside, lines)
 
-    def _new_batch(
-        self, inside: dict[str, BatchedRequest], lines: list[bytes], write: Writer, now: float
-    ) -> BatchInProgress:
+    def _note(self, inside: dict[str, _Entry], now: float) -> BatchNote:
         groups: dict[tuple[Stage, tuple[str, ...]], list[str]] = {}
         for key, entry in inside.items():
             kind = (entry.request.tag.stage, entry.request.labels)
             groups.setdefault(kind, []).append(key)
-        note = BatchNote(
-            model=self._chat.name,
-            endpoint=shown_url(self._chat.endpoint),
+        return BatchNote(
+            model=self.owner.chat.name,
+            endpoint=shown_url(self.owner.endpoint),
             mark=uuid.uuid4().hex,
             created=now,
             groups=tuple(
@@ -317,7 +379,276 @@ class BatchCollector:
                 for (stage, labels), keys in groups.items()
             ),
         )
-        batch = BatchInProgress(self._context, note, write=write, lines=lines)
-        for entry in inside.values():
-            batch.add(entry)
+
+
+class _Batch:
+    """A batch, and the requests that wait for its results.
+
+    Attributes:
+        note: what is known of it.
+        entries: the requests that wait for it, by their keys.
+        left: the keys for which a result may still come.
+        due: when `advance` is to be called.
+        done: there is nothing more to do.
+        again: requests that are to be sent with another batch, once it is done.
+
+    Args:
+        collector: whose requests these are.
+        note: as it is, or will be, on disk.
+        write: how the lines were written, as far as is known.
+        entries: the requests.
+        lines: of the requests; none for a batch of which only the note is known.
+    """
+
+    def __init__(
+        self,
+        collector: _Collector,
+        note: BatchNote,
+        write: Writer,
+        entries: dict[str, _Entry],
+        lines: Iterable[bytes] = (),
+    ) -> None:
+        self.note = note
+        self.entries = entries
+        self.left = note.keys
+        self.due = collector.owner.clock()
+        self.done = False
+        self.again: list[_Entry] = []
+        self._collector = collector
+        self._owner = collector.owner
+        self._chat = collector.owner.chat
+        self._write = write
+        self._lines = list(lines)
+        self._own = bool(self._lines)
+        self._source: bytes | None = None  # the lines, where the provider finds them
+        self._begun = False  # a creation may have reached the provider
+        self._unclaimed: list[str] = []
+        self._interval = self._owner.timings.first_poll
+        self._failing_since: float | None = None
+        self._progress = ""
+
+    async def advance(self) -> None:
+        """Take the next due steps. Errors go to waiting requests; a failed batch is done."""
+        timings, now = self._owner.timings, self._owner.clock()
+        self.due = now + self._interval
+        self._interval = min(self._interval * SLOWER, timings.longest_poll)
+        try:
+            if self.note.batch is not None:
+                await self._follow(self.note.batch)
+            elif self._own:
+                await self._send()
+            else:
+                await self._look_for()
+        except ModelError as error:
+            self._failing_since = now if self._failing_since is None else self._failing_since
+            wait = (error.retry_after if isinstance(error, RateLimited) else None) or 0.0
+            # A server that was never there will not be there in a minute.
+            unreached = isinstance(error, ConnectionFailed) and not self._owner.reached
+            too_long = max(now - self._failing_since, wait) > timings.patience
+            if unreached or too_long or not error.retryable:
+                self._fail(error)
+            else:
+                self.due = max(self.due, now + wait)
+                logger.info("batch %s: again in %.0f s: %s", self._id, self.due - now, error)
+        except LedgerError as error:
+            self._fail(error)
+        else:
+            self._failing_since, self._owner.reached = None, True
+
+    # From its lines to its id.
+
+    async def _send(self) -> None:
+        batch = await self._find() if self._begun else None
+        if batch is None and not any(entry.waiting for entry in self.entries.values()):
+            self.done = True
+            return
+        batch = batch or await self._create()
+        if batch is not None:
+            self._created(batch)
+
+    async def _create(self) -> str | None:
+        """The id of the new batch; None if another process is about to send the same."""
+        mark, service = self.note.mark, self._owner.service
+        if self._source is None:
+            self._source = await service.upload(self._lines, mark)
+            self._lines = []
+        self.note = self.note.model_copy(update={"created": self._owner.clock()})
+        if not await self._noted():
+            return None
+        first, self._begun = not self._begun, True
+        try:
+            # It is paid for once it has reached the provider, so its id must not get lost.
+            with anyio.CancelScope(shield=True):
+                batch = await service.create(self._source, mark)
+        except ModelError as error:
+            if first and not error.retryable:
+                self._owner.notes.remove(mark)
+            raise
         return batch
+
+    async def _noted(self) -> bool:
+        """Write the note, unless one of another process has come since the orders were gathered."""
+        owner, ledger = self._owner, self._owner.ledger
+        alone = ledger and ledger.alone(f"batches {self._chat.name} {self._chat.endpoint}")
+        async with alone or nullcontext():
+            others = [
+                each
+                for each in owner.notes.of(self.note.model, self.note.endpoint)
+                if each.mark != self.note.mark
+            ]
+            if any(not self.left.keys().isdisjoint(other.keys) for other in others):
+                self._end(self.entries.values())
+                return False
+            owner.notes.write(self.note)
+        return True
+
+    async def _look_for(self) -> None:
+        """Find the batch of a note without an id."""
+        notes, mark = self._owner.notes, self.note.mark
+        current = notes.read(mark)
+        if current is None:
+            self._end(self.entries.values())  # its writer has finished it
+        elif current.batch is not None:
+            self._created(current.batch)
+        elif batch := await self._find():
+            self._created(batch)
+        elif self._owner.clock() - current.created > self._owner.timings.settle:
+            notes.remove(mark)
+            self._end(self.entries.values())
+
+    async def _find(self) -> str | None:
+        return await self._owner.service.find(self.note.mark, self.note.created)
+
+    def _created(self, batch: str) -> None:
+        self._source = None
+        self._interval = self._owner.timings.first_poll
+        self.due = self._owner.clock() + self._interval
+        self.note = self.note.model_copy(update={"batch": batch})
+        self._owner.notes.write(self.note)
+        where = self._chat.service.where
+        logger.info("batch %s: %d requests are with %s", batch, len(self.left), where)
+
+    # From its id to its results.
+
+    async def _follow(self, batch: str) -> None:
+        notes, service = self._owner.notes, self._chat.service
+        try:
+            status = await self._owner.service.check(batch)
+            if status.progress != self._progress:
+                self._progress = status.progress
+                logger.info("batch %s: %s", batch, said_by(service, status.progress))
+            for path in status.results if status.ended else ():
+                await self._read(path)
+        except ModelNotFound as error:
+            raise ModelNotFound(
+                f"{service.model}: batch {batch} or its results are not there: deleted, or "
+                "made with another account's key; to send its requests again, delete "
+                f"{str(notes.path(self.note.mark))!r}",
+                model=service.model,
+            ) from error
+        if status.refusal:
+            notes.remove(self.note.mark)
+            said = said_by(service, status.refusal)
+            message = f"{service.model}: batch {batch} was not accepted: {said}"
+            self._fail(ModelError(message, model=service.model))
+        elif status.ended:
+            self._finish(status)
+
+    async def _read(self, path: str) -> None:
+        service = self._chat.service
+        async with (
+            aclosing(self._chat.stream(path)) as pieces,
+            aclosing(lines_of(pieces, service)) as lines,
+        ):
+            async for line in lines:
+                await self._take(self._owner.service.item(parse_object(line, service)))
+
+    async def _take(self, item: BatchItem) -> None:
+        group = self.left.get(item.key)
+        if group is None:
+            return
+        entry = self._waiting(item.key)
+        if item.body is None:
+            self._not_answered(entry, item)
+        else:
+            request = entry.request if entry else group.request()
+            try:
+                reply = self._chat.read(item.body, request)
+            except ModelError as error:
+                self._failed(entry, error)
+            else:
+                await self._keep(item.key, reply, group.stage)
+                if entry is not None:
+                    self._collector.settle(entry, reply)
+        del self.left[item.key]
+
+    async def _keep(self, key: str, reply: ChatReply, stage: Stage) -> None:
+        ledger = self._owner.ledger
+        if ledger is not None:
+            await ledger.keep(bytes.fromhex(key), reply, model=self._owner.name, stage=stage)
+        elif self._waiting(key) is None:
+            self._unclaimed.append(key)
+
+    def _finish(self, status: BatchStatus) -> None:
+        for key in self.left:
+            self._not_answered(self._waiting(key), BatchItem(key, status.unanswered))
+        notes = self._owner.notes
+        if self._unclaimed:  # paid, and nowhere else to be had
+            notes.write(self.note.only(self._unclaimed))
+        else:
+            notes.remove(self.note.mark)
+        self._end(self.again)
+
+    # What becomes of those who wait.
+
+    def _waiting(self, key: str) -> _Entry | None:
+        entry = self.entries.get(key)
+        return entry if entry is not None and entry.waiting else None
+
+    def _not_answered(self, entry: _Entry | None, item: BatchItem) -> None:
+        if entry is None:
+            return
+        try:
+            learnt = item.fate == "failed" and self._learns(item.problem, entry.request)
+        except ModelError as error:
+            self._collector.settle(entry, error)
+            return
+        if learnt:
+            self.again.append(entry)
+        else:
+            self._failed(entry, item.error(self._id, self._chat.service))
+
+    def _learns(self, problem: Problem, request: ChatRequest) -> bool:
+        """True if the same request will be written differently from now on."""
+        sent = self._write(request)
+        refused = refused_parameter(problem, sent)
+        if refused is None:
+            return False
+        # The first refusal of a batch teaches; the others only confirm it.
+        if refused not in NEEDED and sent != self._chat.writer()(request):
+            return True
+        return self._chat.learn(problem, sent)
+
+    def _failed(self, entry: _Entry | None, error: ModelError) -> None:
+        if entry is None:
+            return
+        entry.failures += 1
+        if error.retryable and entry.failures < MOST_BATCHES:
+            self.again.append(entry)
+        else:
+            self._collector.settle(entry, error)
+
+    def _fail(self, error: MCRankerError) -> None:
+        if isinstance(error, ModelError):
+            error.others_answered = False
+        for entry in self.entries.values():
+            if entry.outcome is None:
+                self._collector.settle(entry, error)
+        self._end(())
+
+    def _end(self, again: Iterable[_Entry]) -> None:
+        self.done, self.again = True, list(again)
+
+    @property
+    def _id(self) -> str:
+        return self.note.batch or self.note.mark

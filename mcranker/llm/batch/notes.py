@@ -7,19 +7,17 @@ and no API key.
 | what happened | what the next run does |
 |---|---|
 | stopped while waiting | waits for the same batch |
-| stopped between the creation of a batch and the note of its id | looks for that batch |
+| stopped between the creation of a batch and the note of its id | looks for it, by the mark |
 | stopped before the creation | finds none, and sends again when the note is old enough |
 
-OpenAI keeps the note's mark with the batch. Anthropic keeps nothing, so there it is the first
-batch of as many requests created since, known for sure by its results once it has ended. What
-remains: a batch under way of as many requests, which another program created in the same
-minutes, may be taken for it. Its results then fit no key and are left alone, and the requests are
-sent again; the first batch is paid for in vain.
+Anthropic keeps no mark with a batch. So there a batch whose id was not noted is not found, and
+its requests are sent, and paid for, again.
 """
 
 from __future__ import annotations
 
-from collections.abc import Collection
+from collections.abc import Collection, Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Annotated, Literal
 
@@ -48,7 +46,7 @@ class BatchGroup(BaseModel):
     keys: tuple[Key, ...]
 
     def request(self) -> ChatRequest:
-        """A stand-in for a request that no caller holds any more."""
+        """A substitute for a request that no caller holds any more."""
         return ChatRequest(messages=(), tag=Tag(self.stage), labels=self.labels)
 
 
@@ -92,6 +90,8 @@ class BatchNote(BaseModel):
 class BatchNotes:
     """The folder of the notes; several processes may share it.
 
+    Every method raises a `LedgerError` if the folder or a file in it cannot be used.
+
     Args:
         folder: made when the first note is written.
     """
@@ -104,31 +104,22 @@ class BatchNotes:
         return self._folder / f"{mark}.json"
 
     def write(self, note: BatchNote) -> None:
-        """Write a note, in place of the one of the same mark: all of it, or nothing.
-
-        Raises:
-            LedgerError: the folder cannot be written to.
-        """
+        """Write a note, in place of the one of the same mark: all of it, or nothing."""
         path = self.path(note.mark)
-        try:
+        with _usable(path):
             self._folder.mkdir(parents=True, exist_ok=True)
             write_whole(path, note.model_dump_json())
-        except OSError as error:
-            raise _unusable(path, error) from error
 
     def read(self, mark: str) -> BatchNote | None:
-        """Return a note; None if there is none, or if it cannot be read, which is logged.
-
-        Raises:
-            LedgerError: the file is there and cannot be opened.
-        """
+        """Return a note; None if there is none, or if it cannot be read, which is logged."""
         path = self.path(mark)
+        with _usable(path):
+            try:
+                content = path.read_bytes()
+            except FileNotFoundError:
+                return None
         try:
-            return BatchNote.model_validate_json(path.read_bytes())
-        except FileNotFoundError:
-            return None
-        except OSError as error:
-            raise _unusable(path, error) from error
+            return BatchNote.model_validate_json(content)
         except ValidationError:
             logger.warning(
                 "%s is no note of a batch, or one of a newer version; its answers cannot be "
@@ -138,37 +129,30 @@ class BatchNotes:
             return None
 
     def remove(self, mark: str) -> None:
-        """Remove a note, if it is there.
-
-        Raises:
-            LedgerError: it cannot be removed.
-        """
-        try:
+        """Remove a note, if it is there."""
+        with _usable(self.path(mark)):
             self.path(mark).unlink(missing_ok=True)
-        except OSError as error:
-            raise _unusable(self.path(mark), error) from error
 
     def of(self, model: str, endpoint: str) -> list[BatchNote]:
-        """The notes of one model at one service, oldest first.
-
-        Raises:
-            LedgerError: the folder or a file in it cannot be read.
-        """
-        try:
-            marks = [path.stem for path in self._folder.iterdir() if path.suffix == ".json"]
-        except FileNotFoundError:
-            return []
-        except OSError as error:
-            raise _unusable(self._folder, error) from error
-        notes = (self.read(mark) for mark in marks)
+        """The notes of one model at one service, oldest first."""
+        with _usable(self._folder):
+            try:
+                marks = [path.stem for path in self._folder.iterdir() if path.suffix == ".json"]
+            except FileNotFoundError:
+                return []
         # Former versions noted the whole address.
         where = {endpoint, shown_url(endpoint)}
+        notes = map(self.read, marks)
         mine = [n for n in notes if n and n.model == model and n.endpoint in where]
         return sorted(mine, key=lambda note: note.created)
 
 
-def _unusable(path: Path, error: OSError) -> LedgerError:
-    return LedgerError(
-        f"{str(path)!r}: a batch cannot be noted here ({error.strerror or error}); "
-        "use a ledger in a folder that can be written to"
-    )
+@contextmanager
+def _usable(path: Path) -> Iterator[None]:
+    try:
+        yield
+    except OSError as error:
+        raise LedgerError(
+            f"{str(path)!r}: a batch cannot be noted here ({error.strerror or error}); "
+            "use a ledger in a folder that can be written to"
+        ) from error

@@ -5,34 +5,31 @@ from __future__ import annotations
 from dataclasses import replace
 
 from mcranker.llm.chat import ChatModel, ChatReply, ChatRequest
-from mcranker.llm.ledger.flights import Flight
+from mcranker.llm.ledger.in_flight import InFlight
 from mcranker.llm.ledger.ledger import Ledger
 from mcranker.llm.ledger.request_key import request_key
+from mcranker.llm.ledger.store import NewAnswer
 from mcranker.llm.wrapper import Wrapper
-
-FEW = 8
-"""Requests on their way; with more, an answer waits for others to be written with."""
 
 
 class Ledgered(Wrapper):
     """A chat model whose answers are looked up in a ledger first, and kept there before use.
 
-    Equal requests that are on their way at once, in any thread of any process that uses the same
-    ledger, share one call: the first makes it, and the others get its answer, marked as reused.
-    If the first is cancelled or killed, or fails, another one asks; of those who ask the same
-    object, all get the error instead. Where two calls are made after all, the answer that is
-    kept first is everybody's.
+    Equal requests in flight, in any thread of any process that uses the same ledger, share one
+    call: the first makes it, and the others get its answer, marked as reused. If the first is
+    cancelled, another one asks; if it fails, callers of the same object get the error; if its
+    process is killed or stopped, another process asks after `LedgerStore.lease` seconds. Where
+    two calls are made after all, the answer that is kept first is used by all.
 
-    An answer that cannot be kept, because it is not what a `ChatReply` is to be, is used once,
-    and a warning says so.
+    An answer that breaks the form of a `ChatReply` is not kept, and a warning says so.
 
     Args:
-        model: who answers what the ledger does not have.
+        model: answers what the ledger does not have.
         ledger: may serve several models; it is not closed with this one.
-        asked: who answers in the end, behind the layers of `model`; its name and endpoint tell
-            its answers from those of others. None for `model` itself.
-        among_processes: other processes that ask the same are waited for. That is for thousands
-            of requests on their way, not for the tens of thousands of a batch.
+        asked: the model behind the layers of `model`, whose name and endpoint are part of the
+            key. None for `model` itself.
+        among_processes: wait for other processes that ask the same. For thousands of requests in
+            flight, not for the tens of thousands of a batch.
     """
 
     def __init__(
@@ -46,7 +43,8 @@ class Ledgered(Wrapper):
         super().__init__(model)
         self._asked = asked or model
         self._ledger = ledger
-        self._flights = ledger.flights
+        self._store = ledger.store
+        self._in_flight = ledger.in_flight
         self._among_processes = among_processes
 
     @property
@@ -63,54 +61,47 @@ class Ledgered(Wrapper):
     async def complete(self, request: ChatRequest) -> ChatReply:
         key = request_key(self._asked, request)
         while True:
-            flight, first = self._flights.board(key, self)
-            if first:
+            flight, new = self._in_flight.join(key, self)
+            if new:
                 return await self._ask(flight, request)
-            await self._flights.wait(flight)
+            await self._in_flight.wait(flight)
             if flight.reply is not None:
                 return replace(flight.reply, reused=True)
             if flight.error is not None and flight.asker is self:
                 raise flight.error
 
     async def mark_unusable(self, request: ChatRequest) -> None:
-        """Note that nothing could be made of the answer to `request`.
+        """Note that the answer to `request` could not be read.
 
         It is reused all the same, until ``mcranker ledger prune --unusable``.
 
         Raises:
             LedgerError: the ledger cannot be written.
         """
-        await self._ledger.mark_unusable(request_key(self._asked, request))
+        await self._store.mark_unusable(request_key(self._asked, request))
 
-    async def _ask(self, flight: Flight, request: ChatRequest) -> ChatReply:
-        flights, ledger = self._flights, self._ledger
+    async def _ask(self, flight: InFlight, request: ChatRequest) -> ChatReply:
+        store, keys = self._store, (flight.key,)
         try:
-            if self._among_processes:
-                await flights.claim(flight)
-            known = ledger.find(flight.key)
-            if known is not None:
-                flights.land(flight, known)
-                return known
-            await ledger.ready()
-            reply = await self._model.complete(request)
-            # From here on the answer is written and shared, even if this call is cancelled.
-            ledger.put(
-                flight.key,
-                reply,
-                lambda problem, *, kept: flights.land(flight, reply if kept else None, problem),
-                model=self.name,
-                stage=request.tag.stage,
-                linger=len(flights) > FEW,
-            )
+            reply = (await store.get_many(keys)).get(flight.key)
+            if reply is None and self._among_processes:
+                reply = await self._in_flight.claim(flight)
+            elif reply is None:
+                await store.claim_many(())  # can an answer be kept?
+            if reply is None:
+                reply = await self._model.complete(request)
+                answer = NewAnswer(flight.key, reply, self.name, request.tag.stage)
+                # From here on it is written, even if this call is cancelled.
+                if await store.complete_many([answer]):
+                    # Another answer was kept first. All use it, but this one was paid for too.
+                    kept = (await store.get_many(keys)).get(flight.key, reply)
+                    reply = replace(kept, usage=reply.usage, reused=reply.reused)
         except BaseException as error:
+            if flight.claimed:
+                store.release(keys)
             # All callers share an error; after a cancellation another one asks.
-            flights.land(flight, error=error if isinstance(error, Exception) else None)
+            shared = error if isinstance(error, Exception) else None
+            self._in_flight.complete(flight, error=shared)
             raise
-        await flights.wait(flight)
-        if flight.error is not None:
-            raise flight.error
-        if flight.reply is not None:
-            return reply
-        # Another answer was kept first. It is everybody's, but this one has been paid for too.
-        kept = ledger.find(flight.key) or reply
-        return replace(kept, usage=reply.usage, reused=reply.reused)
+        self._in_flight.complete(flight, reply)
+        return reply

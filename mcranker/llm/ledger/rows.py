@@ -1,4 +1,4 @@
-"""A reply as a row of the ledger, and back; a checksum tells what has been damaged since."""
+"""A reply as a row of the ledger, and back; a checksum detects damage."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ import math
 import reprlib
 import time
 import zlib
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from numbers import Real
 from typing import Any
 
@@ -24,7 +24,6 @@ COLUMNS = (
     "seconds, reply, checksum"
 )
 """Columns of a row. Of the request only its hash; no key, header or address."""
-
 
 MOST = 2**53
 """The largest count that a row holds: beyond it, sums and other programs are not exact."""
@@ -45,39 +44,27 @@ def row_of(key: bytes, reply: ChatReply, *, model: str, stage: str) -> Row:
         Unkeepable: a part of the reply has another type than it should, or is out of range.
     """
     try:
-        return _row_of(key, reply, model, stage)
+        usage = reply.usage
+        content = _encoded(reply)
+        row = (
+            key,
+            model.encode(errors="backslashreplace"),
+            stage.encode(),
+            int(time.time()),
+            _count(usage.calls),
+            _count(usage.input_tokens),
+            _count(usage.cached_input_tokens),
+            _count(usage.output_tokens),
+            _finite(usage.seconds),
+            content,
+        )
     except (TypeError, ValueError, AttributeError, OverflowError) as error:
         raise Unkeepable(f"{error}; a ChatReply was expected") from error
-
-
-def _row_of(key: bytes, reply: ChatReply, model: str, stage: str) -> Row:
-    content: dict[str, Any] = {"text": _text(reply.text), "model": _text(reply.model)}
-    if reply.finish_reason != "stop":
-        content["finish_reason"] = _text(reply.finish_reason)
-    if reply.label_logprobs is not None:
-        content["label_logprobs"] = _labels(reply.label_logprobs)
-    if reply.continuation_logprobs is not None:
-        content["continuation_logprobs"] = _numbers(reply.continuation_logprobs)
-    if reply.answers is not None:
-        content["answers"] = [answer_form(answer) for answer in _tuple(reply.answers)]
-    usage = reply.usage
-    row = (
-        key,
-        model.encode(errors="backslashreplace"),
-        stage.encode(),
-        int(time.time()),
-        _count(usage.calls),
-        _count(usage.input_tokens),
-        _count(usage.cached_input_tokens),
-        _count(usage.output_tokens),
-        _duration(usage.seconds),
-        _encoded(content),
-    )
-    return (key, row[1].decode(), stage, *row[3:9], row[9].decode(), _checksum(row))
+    return (key, row[1].decode(), stage, *row[3:9], content.decode(), _checksum(row))
 
 
 def reply_of(row: Row) -> ChatReply:
-    """The reply that a row holds, with `ChatReply.reused` set.
+    """Return the reply that a row holds, with `ChatReply.reused` set.
 
     Raises:
         Damaged: the row is not what was written.
@@ -86,42 +73,47 @@ def reply_of(row: Row) -> ChatReply:
         if _checksum(row) != row[10]:
             raise Damaged
         content = _decoded(row[9])
+        tokens, answers = content.get("continuation_logprobs"), content.get("answers")
         return ChatReply(
-            _text(content["text"]),
+            content["text"],
             usage=Usage(row[4], row[5], row[6], row[7], row[8]),
-            model=_text(content["model"]),
+            model=content["model"],
             finish_reason=content.get("finish_reason", "stop"),
-            label_logprobs=_labels(content.get("label_logprobs")),
-            continuation_logprobs=_numbers(content.get("continuation_logprobs")),
-            answers=_answers(content.get("answers")),
+            label_logprobs=content.get("label_logprobs"),
+            continuation_logprobs=None if tokens is None else tuple(tokens),
+            answers=None if answers is None else tuple(map(_answer, answers)),
             reused=True,
         )
-    except (
-        TypeError,
-        ValueError,
-        LookupError,
-        AttributeError,
-        OverflowError,
-        RecursionError,
-    ) as error:
+    except (TypeError, ValueError, LookupError, AttributeError) as error:
         raise Damaged from error
 
 
 def answer_form(answer: Any) -> Any:
-    """An answer as it is written: a number or null where it is no more than that."""
+    """Return an answer as it is written: a number or null where it is no more than that."""
     if not isinstance(answer, Answer):
-        raise TypeError(f"{_shown(answer)} is no Answer")
+        raise TypeError(f"{reprlib.repr(answer)} is no Answer")
     value = None if answer.value is None else _number(answer.value)
     if answer == Answer(answer.value):
         return value
-    listed = answer.probabilities
     form = {
         "value": value,
         "confidence": None if answer.confidence is None else _number(answer.confidence),
-        "probabilities": None if listed is None else [_number(each) for each in _tuple(listed)],
+        "probabilities": _numbers(answer.probabilities),
         "problem": _text(answer.problem),
     }
     return {name: each for name, each in form.items() if each not in (None, "")}
+
+
+def _answer(form: Any) -> Answer:
+    if not isinstance(form, dict):
+        return Answer(form)
+    listed = form.get("probabilities")
+    return Answer(
+        form.get("value"),
+        form.get("confidence"),
+        None if listed is None else tuple(listed),
+        form.get("problem", ""),
+    )
 
 
 def _checksum(row: Row) -> int:
@@ -130,23 +122,24 @@ def _checksum(row: Row) -> int:
     return zlib.crc32(row[9], zlib.crc32(fixed))
 
 
-def _encoded(content: dict[str, Any]) -> bytes:
-    numbers = [*(content.get("label_logprobs") or {}).values()]
-    numbers += content.get("continuation_logprobs") or ()
-    for answer in content.get("answers") or ():
-        numbers += _numbers_in(answer)
-    if all(number is None or math.isfinite(number) for number in numbers):
-        try:
-            return orjson.dumps(content)
-        except orjson.JSONEncodeError:  # a lone surrogate
-            pass
+def _encoded(reply: ChatReply) -> bytes:
+    content: dict[str, Any] = {"text": _text(reply.text), "model": _text(reply.model)}
+    if reply.finish_reason != "stop":
+        content["finish_reason"] = _text(reply.finish_reason)
+    if (labels := reply.label_logprobs) is not None:
+        content["label_logprobs"] = {_text(name): _number(each) for name, each in labels.items()}
+    if reply.continuation_logprobs is not None:
+        content["continuation_logprobs"] = _numbers(reply.continuation_logprobs)
+    if reply.answers is not None:
+        content["answers"] = [answer_form(answer) for answer in _tuple(reply.answers)]
+    try:
+        encoded = orjson.dumps(content)
+    except orjson.JSONEncodeError:  # a lone surrogate
+        encoded = b""
+    # orjson writes null for an infinite number, which json can write.
+    if encoded and (b"null" not in encoded or orjson.loads(encoded) == content):
+        return encoded
     return json.dumps(content, separators=(",", ":")).encode()
-
-
-def _numbers_in(answer: Any) -> list[float | None]:
-    if not isinstance(answer, dict):
-        return [answer]
-    return [answer.get("value"), answer.get("confidence"), *(answer.get("probabilities") or ())]
 
 
 def _decoded(content: bytes) -> dict[str, Any]:
@@ -157,63 +150,36 @@ def _decoded(content: bytes) -> dict[str, Any]:
     return decoded
 
 
-def _text(value: Any) -> Any:
+def _text(value: Any) -> str:
     if not isinstance(value, str):
-        raise TypeError(f"{_shown(value)} is no text")
+        raise TypeError(f"{reprlib.repr(value)} is no text")
     return value
 
 
 def _number(value: Any) -> float:
     if not isinstance(value, Real):
-        raise TypeError(f"{_shown(value)} is no number")
+        raise TypeError(f"{reprlib.repr(value)} is no number")
     return float(value)
+
+
+def _finite(value: Any) -> float:
+    if not math.isfinite(number := _number(value)):
+        raise ValueError(f"{value!r} is no number of seconds")
+    return number
 
 
 def _count(value: Any) -> int:
     number = _number(value)
     if not (0 <= number <= MOST and number.is_integer()):
-        raise ValueError(f"{_shown(value)} is no count from 0 to 2^53")
+        raise ValueError(f"{reprlib.repr(value)} is no count from 0 to 2^53")
     return int(value)
 
 
-def _duration(value: Any) -> float:
-    number = _number(value)
-    if not math.isfinite(number):
-        raise ValueError(f"{_shown(value)} is no number of seconds")
-    return number
-
-
-def _labels(values: Mapping[str, float] | None) -> dict[str, float] | None:
-    if values is None:
-        return None
-    return {_text(label): _number(value) for label, value in values.items()}
-
-
-def _numbers(values: Any) -> tuple[float, ...] | None:
-    return None if values is None else tuple(map(_number, _tuple(values)))
+def _numbers(values: Any) -> list[float] | None:
+    return None if values is None else list(map(_number, _tuple(values)))
 
 
 def _tuple(values: Any) -> Sequence[Any]:
     if not isinstance(values, tuple | list):  # an iterator would be used up
-        raise TypeError(f"{_shown(values)} is no tuple")
+        raise TypeError(f"{reprlib.repr(values)} is no tuple")
     return values
-
-
-def _answers(values: Any) -> tuple[Answer, ...] | None:
-    return None if values is None else tuple(map(_answer, _tuple(values)))
-
-
-def _answer(form: Any) -> Answer:
-    if not isinstance(form, dict):
-        return Answer(None if form is None else _number(form))
-    value, confidence, listed = map(form.get, ("value", "confidence", "probabilities"))
-    return Answer(
-        None if value is None else _number(value),
-        None if confidence is None else _number(confidence),
-        _numbers(listed),
-        _text(form.get("problem", "")),
-    )
-
-
-def _shown(value: object) -> str:
-    return reprlib.repr(value)

@@ -3,11 +3,10 @@
 from __future__ import annotations
 
 import asyncio
-import contextlib
 import math
 import threading
 from collections import deque
-from dataclasses import dataclass, field
+from concurrent.futures import Future
 
 import orjson
 
@@ -15,7 +14,6 @@ from mcranker.errors import BudgetExceeded, ConfigError, ContentRefused, ReplyEr
 from mcranker.llm.chat import REASONING_TOKENS, ChatModel, ChatReply, ChatRequest, Question, State
 from mcranker.llm.prices import billed_as, cost
 from mcranker.llm.wrapper import Wrapper
-from mcranker.runtime.forks import renew_in_child
 from personas.ranking.usage import Usage
 
 TOKENS_A_BYTE = 1 / 3  # more than plain text has in any script; English has a quarter
@@ -31,39 +29,26 @@ class Budget:
     under way, which mostly turn out cheaper than what is set aside for them, and is refused
     once none is. So whatever was sent is also received before anything is refused.
 
-    Calls that fail without an answer are not counted, as if they had not been sent. A forked
-    process has a budget of its own, of what was left when it was forked.
+    Calls that fail without an answer are not counted, as if they had not been sent.
 
     Args:
         max_calls: calls that may be answered; None for any number.
         max_cost: US dollars that may be spent; None for any amount.
+
+    Attributes:
+        spent_calls: calls answered.
+        spent_cost: US dollars of these calls; 0 without ``max_cost``.
     """
 
     def __init__(self, *, max_calls: int | None = None, max_cost: float | None = None) -> None:
         self.max_calls = max_calls
         self.max_cost = max_cost
         self._lock = threading.Lock()
-        self._waiting: deque[_Waiter] = deque()
+        self._waiting: deque[tuple[float, Future[bool]]] = deque()
         self._calls_under_way = 0
         self._set_aside = 0.0
-        self._spent_calls = 0
-        self._spent_cost = 0.0
-        renew_in_child(self)
-
-    def after_fork(self) -> None:
-        self._lock = threading.Lock()
-        self._waiting = deque()
-        self._calls_under_way, self._set_aside = 0, 0.0
-
-    @property
-    def spent_calls(self) -> int:
-        """Calls answered."""
-        return self._spent_calls
-
-    @property
-    def spent_cost(self) -> float:
-        """US dollars of these calls; 0 without ``max_cost``."""
-        return self._spent_cost
+        self.spent_calls = 0
+        self.spent_cost = 0.0
 
     async def claim(self, most: float) -> None:
         """Set `most` US dollars aside for one call; wait until there is room for it.
@@ -74,23 +59,19 @@ class Budget:
             BudgetExceeded: the call would go beyond a limit, and nothing is under way that
                 could still turn out cheaper.
         """
+        granted: Future[bool] = Future()
         with self._lock:
-            if not self._waiting and self._has_room(most):
-                self._set(most)
-                return
-            waiter = _Waiter(most)
-            self._waiting.append(waiter)
+            self._waiting.append((most, granted))
             self._serve()
         try:
-            await waiter.decided.wait()
-        except BaseException:
+            found = granted.result() if granted.done() else await asyncio.wrap_future(granted)
+        except asyncio.CancelledError:
             with self._lock:
-                if waiter.granted:
+                if not granted.cancel() and granted.result():
                     self._free(most)
-                waiter.granted = False
                 self._serve()
             raise
-        if not waiter.granted:
+        if not found:
             raise self._exceeded(most)
 
     def settle(self, most: float, paid: float | None) -> None:
@@ -103,20 +84,16 @@ class Budget:
         with self._lock:
             self._free(most)
             if paid is not None:
-                self._spent_calls += 1
-                self._spent_cost += paid
+                self.spent_calls += 1
+                self.spent_cost += paid
             self._serve()
 
     def _has_room(self, most: float) -> bool:
-        calls = self._spent_calls + self._calls_under_way + 1
-        dollars = self._spent_cost + self._set_aside + most
+        calls = self.spent_calls + self._calls_under_way + 1
+        dollars = self.spent_cost + self._set_aside + most
         return (self.max_calls is None or calls <= self.max_calls) and (
             self.max_cost is None or dollars <= self.max_cost
         )
-
-    def _set(self, most: float) -> None:
-        self._calls_under_way += 1
-        self._set_aside += most
 
     def _free(self, most: float) -> None:
         self._calls_under_way -= 1
@@ -126,22 +103,22 @@ class Budget:
     def _serve(self) -> None:
         """Decide for waiting calls, in order, as far as possible now."""
         while self._waiting:
-            first = self._waiting[0]
-            if first.granted is None:
-                if self._has_room(first.most):
-                    self._set(first.most)
-                    first.decide(granted=True)
-                elif self._calls_under_way:
+            most, granted = self._waiting[0]
+            if not granted.cancelled():
+                has_room = self._has_room(most)
+                if not has_room and self._calls_under_way:
                     return
-                else:
-                    first.decide(granted=False)
+                if has_room:
+                    self._calls_under_way += 1
+                    self._set_aside += most
+                granted.set_result(has_room)
             self._waiting.popleft()
 
     def _exceeded(self, most: float) -> BudgetExceeded:
-        if self.max_calls is not None and self._spent_calls >= self.max_calls:
+        if self.max_calls is not None and self.spent_calls >= self.max_calls:
             what = f"max_calls={self.max_calls} is used up"
         else:
-            left = max(0.0, (self.max_cost or 0.0) - self._spent_cost)
+            left = max(0.0, (self.max_cost or 0.0) - self.spent_cost)
             what = (
                 f"max_cost={self.max_cost:g} leaves ${left:.2g}, "
                 f"and the next call may cost up to ${most:.2g}"
@@ -242,22 +219,6 @@ def state_bytes(state: State | None) -> int:
         return 0
     pairs = (*state.passages.items(), *state.judges.items())
     return _bytes(state.query) + sum(_bytes(text) for pair in pairs for text in pair)
-
-
-@dataclass(slots=True, eq=False)
-class _Waiter:
-    """A waiter for room; `granted` is None until that is decided."""
-
-    most: float
-    granted: bool | None = None
-    decided: asyncio.Event = field(default_factory=asyncio.Event)
-    _loop: asyncio.AbstractEventLoop = field(default_factory=asyncio.get_running_loop)
-
-    def decide(self, *, granted: bool) -> None:
-        self.granted = granted
-        # A closed loop has no waiter left.
-        with contextlib.suppress(RuntimeError):
-            self._loop.call_soon_threadsafe(self.decided.set)
 
 
 def _bytes(text: str) -> int:

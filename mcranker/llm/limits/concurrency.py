@@ -24,10 +24,9 @@ STALLED = 1.5  # the least growth in a round of answers that goes on with it
 class LearnedConcurrency:
     """Finds the fewest calls at once that give nearly the highest throughput.
 
-    It begins with a slow start: each answer makes room for 3 calls more, so that there are four
-    times as many after the time of one answer, as long as answers take less than 1.9 times as
-    long as the fastest of the first 16. Where they take longer, a server is known to have few
-    slots, and the limit is 1.5 times their number.
+    In a slow start each answer makes room for 3 calls more, as long as answers take less than 1.9
+    times as long as the fastest of the first 16. Where they take longer, a server is known to
+    have few slots, and the limit is 1.5 times their number.
 
     From then on calls are looked at in windows: as many as the limit is, at least 24, all started
     after the limit was last changed. By Little's law the throughput is X = n / s calls a second,
@@ -39,17 +38,13 @@ class LearnedConcurrency:
       more: a server with four slots, where further calls only wait longer, ends near four;
     - where neither is, the limit rests for 4 windows, and later trials are by 1.25.
 
-    A window in which fewer calls were in flight than allowed (0.9) says nothing about the limit
-    and changes nothing. If more than 0.2 of a window failed, or `back_off` is called, the limit
-    falls to 0.7 of itself, at most once for the calls in flight, and rests before it grows
-    with the careful factor.
+    A window with fewer calls in flight than allowed (0.9) changes nothing. If more than 0.2 of a
+    window failed, or `back_off` is called, the limit falls to 0.7 of itself, at most once for the
+    calls in flight (as in https://www.rfc-editor.org/rfc/rfc5681), and rests before it grows with
+    the careful factor. Throughput is compared, not latency, because servers that answer many calls
+    together are a little slower with each.
 
-    Additive or multiplicative increase with multiplicative decrease is how TCP shares a line
-    (https://www.rfc-editor.org/rfc/rfc5681); comparing throughput rather than latency is for
-    servers that answer many calls together, each a little slower, where gradient limits
-    (https://github.com/Netflix/concurrency-limits) would stop too early.
-
-    Not safe for several threads; `Limits` guards it.
+    Not safe for several threads; `RateLimiter` guards it.
     """
 
     def __init__(self) -> None:

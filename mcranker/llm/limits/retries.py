@@ -1,14 +1,12 @@
-"""The one layer of retries; the providers' own are off."""
+"""The one layer of retries; the providers' own are off. Tells outages from failing requests."""
 
 from __future__ import annotations
 
 import random
 import threading
 import time
-from collections import Counter
-from collections.abc import Callable, Mapping
-from dataclasses import replace
-from typing import NamedTuple
+from collections.abc import Callable
+from dataclasses import dataclass, replace
 
 import anyio
 
@@ -16,33 +14,28 @@ from mcranker.errors import (
     ConnectionFailed,
     ModelError,
     RateLimited,
+    ReplyError,
+    RequestRejected,
 )
-from mcranker.llm.chat import ChatModel, ChatReply, ChatRequest
-from mcranker.llm.limits.limits import PATIENCE, Limits, Place
-from mcranker.llm.limits.silence import Asked, Silence
+from mcranker.llm.chat import ChatModel, ChatReply, ChatRequest, Tag
+from mcranker.llm.limits.rate_limiter import PATIENCE, RateLimiter, Slot
 from mcranker.llm.wrapper import Wrapper
 from mcranker.logs import safe_logger
-from mcranker.runtime.forks import renew_in_child
 
 ATTEMPTS = 6
 """Tries in all, the first included."""
+DOWN = 3
+"""Passages that fail in a row, without an answer in between, before the model counts as down."""
 FIRST_WAIT = 0.5
 """Seconds before the second try; see `Retrying`."""
+ATTEMPTS_IN_OUTAGE = 3
+"""Tries for a passage while the model answers nothing."""
+LONG = 300.0
+"""Seconds in vain after which one such passage is enough, for which a try that is under way may
+still be answered, and after which an outage is forgotten."""
+_NEVER = -1
 
 logger = safe_logger("mcranker.llm")
-
-
-class RetryingStatistics(NamedTuple):
-    """Counts of attempts so far."""
-
-    #: calls to `Retrying.complete`
-    calls: int
-    #: calls to the model itself
-    tries: int
-    #: tries beyond the first of each call
-    retries: int
-    #: tries that failed, by the name of the error
-    failed: Mapping[str, int]
 
 
 class Retrying(Wrapper):
@@ -53,25 +46,23 @@ class Retrying(Wrapper):
     (a server that was never there will not be there in a second). Everything else is raised at
     once.
 
-    Each try takes a place of its own, so that a call that waits for its next try holds none.
+    Each try takes a slot of its own, so that a call that waits for its next try holds none.
     The wait before try n + 1 is ``min(longest_wait, first_wait * 2 ** (n - 1))`` seconds,
     times a random factor of 0.5 to 1. What a Retry-After asks for is waited for by the limits,
     for all calls at once. The reply's ``usage.seconds`` are those of the try that answered.
 
     An error that is raised at last says whether the model answers other requests meanwhile
-    (`ModelError.others_answered`, see `Silence`). A call about a passage that is begun while the
-    model answers nothing gets 3 tries, or 1 once that has lasted for 5 minutes. So a model that
-    is down is found out after one call of full length and, one after the other or at once, 3 of
-    these short ones, or 1 once 5 minutes have passed; but not in less time than an answer takes,
-    nor before the calls that were under way have ended.
+    (`ModelError.others_answered`, see `OutageDetector`). A call about a passage that is begun
+    while the model answers nothing gets 3 tries, or 1 once that has lasted for 5 minutes. So an
+    outage is found out after one call of full length and 3 short ones, or 1 after 5 minutes.
 
     Args:
         model: who answers.
-        limits: of this model; may be shared.
-        attempts: tries in all, the first included; 1 for none again.
+        limiter: of this model; may be shared.
+        attempts: tries in all, the first included; 1 for no retries.
         deadline: seconds in all for the tries of a call and the waits between them. A wait, or
             a Retry-After, that would go beyond is not begun; a try that has begun is not cut
-            short. Waiting for a place does not count: a model with a slow pace is not a failure.
+            short. Waiting for a slot does not count: a model with a slow pace is not a failure.
         first_wait: seconds, see above.
         longest_wait: seconds, see above.
         clock: the time in seconds; tests replace it.
@@ -80,7 +71,7 @@ class Retrying(Wrapper):
     def __init__(
         self,
         model: ChatModel,
-        limits: Limits,
+        limiter: RateLimiter,
         *,
         attempts: int = ATTEMPTS,
         deadline: float = PATIENCE,
@@ -89,19 +80,12 @@ class Retrying(Wrapper):
         clock: Callable[[], float] = time.monotonic,
     ) -> None:
         super().__init__(model)
-        self._limits = limits
+        self._limiter = limiter
         self._attempts = attempts
         self._deadline = deadline
         self._first_wait = first_wait
         self._longest_wait = longest_wait
-        self._silence = Silence(clock)
-        self._lock = threading.Lock()
-        self._calls = self._tries = self._retries = 0
-        self._failed: Counter[str] = Counter()
-        renew_in_child(self)
-
-    def after_fork(self) -> None:
-        self._lock = threading.Lock()
+        self._outage = OutageDetector(clock)
 
     async def complete(self, request: ChatRequest) -> ChatReply:
         """The model's reply.
@@ -110,56 +94,52 @@ class Retrying(Wrapper):
             RateLimited: the provider asks to wait for longer than the deadline allows.
             ModelError: the last try failed, or the first one in a way that no other can help.
         """
-        with self._lock:
-            self._calls += 1
-        asked = self._silence.begin(request.tag)
+        asked = self._outage.begin(request.tag)
         spent = 0.0
         attempt = 1
         while True:
-            place = await self._place(request)
             try:
-                with place, self._silence.attempt():
-                    self._count(attempt)
-                    reply = await self._model.complete(request)
-                    place.answered(reply.usage)
+                slot = await self._limiter.acquire(request)
+            except RateLimited as error:
+                error.others_answered = False  # no call at all is let through
+                raise
+            try:
+                return await self._try(request, slot)
             except ModelError as error:
-                with self._lock:
-                    self._failed[type(error).__name__] += 1
                 if not error.retryable:
                     raise
-                self._silence.failed(asked)
-                spent += place.seconds
-                wait = self._wait(error, attempt, self._deadline - spent, asked)
                 failure = error
-            else:
-                return _timed(reply, place.seconds)
+            self._outage.failed(asked)
+            spent += slot.seconds
+            wait = self._wait(failure, attempt, self._deadline - spent, asked)
             await anyio.sleep(wait)
             # A server that was never there will not be there in a second.
-            if isinstance(failure, ConnectionFailed) and not self._silence.answered:
+            if isinstance(failure, ConnectionFailed) and not self._outage.answered:
                 raise self._given_up(failure, asked)
             spent += wait
             attempt += 1
 
-    def statistics(self) -> RetryingStatistics:
-        """Return the counts of attempts so far."""
-        with self._lock:
-            return RetryingStatistics(self._calls, self._tries, self._retries, dict(self._failed))
-
-    def _count(self, attempt: int) -> None:
-        with self._lock:
-            self._tries += 1
-            self._retries += attempt > 1
-
-    async def _place(self, request: ChatRequest) -> Place:
+    async def _try(self, request: ChatRequest, slot: Slot) -> ChatReply:
+        number = self._outage.start()
+        reply, failure = None, None
         try:
-            return await self._limits.place(request)
-        except RateLimited as error:
-            error.others_answered = False  # no call at all is let through
+            reply = await self._model.complete(request)
+        except BaseException as error:
+            failure = error
             raise
+        finally:
+            self._limiter.release(slot, failure, reply.usage if reply else None)
+            self._outage.end(
+                number,
+                answered=failure is None or isinstance(failure, ReplyError | RequestRejected),
+            )
+        if reply.reused or reply.usage.seconds:  # a model in this process knows what it computed
+            return reply
+        return replace(reply, usage=replace(reply.usage, seconds=slot.seconds))
 
     def _wait(self, error: ModelError, attempt: int, left: float, asked: Asked) -> float:
         """Return the seconds to wait before the next try, or raise the error if there is none."""
-        attempts = self._silence.at_most(asked, self._attempts)
+        attempts = self._outage.at_most(asked, self._attempts)
         if attempt >= attempts:
             raise self._given_up(error, asked)
         wanted = error.retry_after if isinstance(error, RateLimited) else None
@@ -180,11 +160,115 @@ class Retrying(Wrapper):
         return wait
 
     def _given_up(self, error: ModelError, asked: Asked) -> ModelError:
-        error.others_answered = self._silence.give_up(asked)
+        error.others_answered = self._outage.give_up(asked)
         return error
 
 
-def _timed(reply: ChatReply, seconds: float) -> ChatReply:
-    if reply.reused or reply.usage.seconds:  # a model in this process knows what it computed
-        return reply
-    return replace(reply, usage=replace(reply.usage, seconds=seconds))
+@dataclass(slots=True)
+class Asked:
+    """One request, from before its first try."""
+
+    about: tuple[int, str]  # the number of the ranking, and the passage's id
+    began: float  # when, in seconds
+    outage: int  # in which it was begun; named by the number of answers before it
+    failed_after: int = _NEVER  # answers to others before its first try failed
+
+
+class OutageDetector:
+    """Tells a model outage from a single failing request, by the results of others.
+
+    A request that is given up failed for itself if the model has answered another one since
+    its first failure. If not, the model is silent, and it is down once requests about `DOWN` other
+    passages that were begun meanwhile are given up as well, or about one if all this took
+    `LONG` seconds; until then that is open. The next answer, whichever request gets it, ends the
+    outage. Failures can be faster than answers: no verdict comes before the silence has lasted as
+    long as an answer takes, nor while tries are under way that began before those failures.
+
+    One for each model, for any number of threads and event loops.
+
+    Args:
+        clock: the time in seconds; tests replace it.
+    """
+
+    def __init__(self, clock: Callable[[], float] = time.monotonic) -> None:
+        self._lock = threading.Lock()
+        self._clock = clock
+        self._answers = 0
+        self._takes = 0.0  # seconds until an answer, of late
+        self._tries = 0  # numbers them
+        self._under_way: dict[int, float] = {}  # tries, and when they began
+        self._outage = _NEVER
+        self._since = 0  # the last try before the outage
+        self._open_until = 0.0  # when an answer may be expected
+        self._first = (0, "")  # about which the request was that began it
+        self._last = 0.0  # when a request was given up in the outage
+        self._in_vain = 0.0  # seconds that the first such request took, and those begun since
+        self._passages: dict[tuple[int, str], int] = {}  # of those: the last try before the end
+
+    @property
+    def answered(self) -> bool:
+        """True if the model has ever answered a request."""
+        return self._answers > 0
+
+    def begin(self, tag: Tag) -> Asked:
+        """Begin a request, before its first try."""
+        now = self._clock()
+        outage = self._outage if now - self._last < LONG else _NEVER
+        return Asked((tag.ranking, tag.doc_id), now, outage)
+
+    def start(self) -> int:
+        """Begin a try, and return its number."""
+        with self._lock:
+            self._tries += 1
+            self._under_way[self._tries] = self._clock()
+            return self._tries
+
+    def end(self, number: int, *, answered: bool) -> None:
+        """End a try; the model may have answered it well, badly or with a rejection."""
+        with self._lock:
+            began = self._under_way.pop(number)
+            if answered:
+                self._answers += 1
+                self._takes = max(self._clock() - began, self._takes / 2)
+
+    def failed(self, asked: Asked) -> None:
+        """Count a failed try."""
+        if asked.failed_after == _NEVER:
+            asked.failed_after = self._answers
+
+    def at_most(self, asked: Asked, attempts: int) -> int:
+        """Return the tries a request gets: about a passage, fewer than `attempts` in an outage."""
+        with self._lock:
+            if not asked.about[1] or asked.outage != self._answers or self._may_end(self._since):
+                return attempts
+            return 1 if self._is_long(asked) else min(attempts, ATTEMPTS_IN_OUTAGE)
+
+    def give_up(self, asked: Asked) -> bool | None:
+        """End the tries: return True if other requests are answered; None if that is open."""
+        with self._lock:
+            if asked.failed_after != self._answers:
+                return True
+            self._last = now = self._clock()
+            if self._outage != self._answers:
+                self._first = asked.about
+                self._outage, self._in_vain = self._answers, now - asked.began
+                self._since, self._open_until = self._tries, now + self._takes
+                self._passages.clear()
+            if asked.outage != self._answers or asked.about == self._first:
+                return None
+            if len(self._passages) < DOWN:
+                self._passages.setdefault(asked.about, self._tries)
+            enough = 1 if self._is_long(asked) else DOWN
+            tries = [*self._passages.values()][:enough]
+            self._in_vain += now - asked.began
+            return None if len(tries) < enough or self._may_end(tries[-1]) else False
+
+    def _may_end(self, tries: int) -> bool:
+        """Return True if the outage is short, or one of the first tries may still be answered."""
+        now = self._clock()
+        return now < self._open_until or any(
+            each <= tries and began > now - LONG for each, began in self._under_way.items()
+        )
+
+    def _is_long(self, asked: Asked) -> bool:
+        return self._in_vain + self._clock() - asked.began > LONG

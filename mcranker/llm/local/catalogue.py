@@ -1,8 +1,6 @@
 """The local models that have a name: where each file comes from and how to know it is right.
 
-The list itself is data, `catalogue.yaml`, beside this file. An entry with ``sha256`` null is
-allowed for hub files only: the hub records the SHA-256 of every large file, and the download
-takes it from there and checks against it.
+The list itself is data, `catalogue.yaml`, beside this file.
 """
 
 from __future__ import annotations
@@ -10,10 +8,10 @@ from __future__ import annotations
 import difflib
 from functools import cache
 from importlib import resources
-from typing import Annotated, Literal, Self
+from typing import Annotated, Literal
 
 import yaml
-from pydantic import BaseModel, ConfigDict, Field, model_validator
+from pydantic import BaseModel, ConfigDict, Field
 
 from mcranker.errors import ModelNotFound
 
@@ -21,7 +19,6 @@ DEFAULT_MODEL = "minilm"
 SUGGESTED_MODEL = "qwen3-4b"
 """Model suggested to a reader who has a hub and enough memory."""
 
-FileName = Annotated[str, Field(pattern=r"^[A-Za-z0-9][A-Za-z0-9._-]*\.(gguf|onnx|json)$")]
 _FROZEN = ConfigDict(frozen=True, extra="forbid")
 
 
@@ -56,24 +53,18 @@ class CatalogueFile(BaseModel):
     Attributes:
         name: of the model, or of the part of it that the file is.
         file: name of the file in the cache folder.
-        size: bytes; None if only the hub knows.
-        sha256: hexadecimal; None if only the hub knows.
+        size: bytes.
+        sha256: hexadecimal.
         source: where the file is fetched from.
     """
 
     model_config = _FROZEN
 
     name: Annotated[str, Field(pattern=r"^[a-z0-9][a-z0-9.-]*$")]
-    file: FileName
-    size: Annotated[int, Field(gt=0)] | None
-    sha256: Annotated[str, Field(pattern=r"^[0-9a-f]{64}$")] | None
+    file: Annotated[str, Field(pattern=r"^[A-Za-z0-9][A-Za-z0-9._-]*\.(gguf|onnx|json)$")]
+    size: Annotated[int, Field(gt=0)]
+    sha256: Annotated[str, Field(pattern=r"^[0-9a-f]{64}$")]
     source: Annotated[RegistrySource | HubSource, Field(discriminator="kind")]
-
-    @model_validator(mode="after")
-    def _registry_files_have_size_and_hash(self) -> Self:
-        if self.source.kind == "registry" and None in (self.size, self.sha256):
-            raise ValueError(f"{self.name!r} comes from a package, so it needs size and sha256")
-        return self
 
 
 class CatalogueEntry(CatalogueFile):
@@ -95,12 +86,6 @@ class CatalogueEntry(CatalogueFile):
     note: str
     tokenizer: CatalogueFile | None = None
     otherwise: str | None = None
-
-    @model_validator(mode="after")
-    def _only_encoders_have_a_tokenizer(self) -> Self:
-        if (self.tokenizer is not None) != self.file.endswith(".onnx"):
-            raise ValueError(f"{self.name!r}: an ONNX file needs its tokenizer, and no other does")
-        return self
 
     @property
     def files(self) -> tuple[CatalogueFile, ...]:

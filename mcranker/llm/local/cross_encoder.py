@@ -6,7 +6,6 @@ first call.
 
 from __future__ import annotations
 
-import importlib.util
 import os
 import re
 import threading
@@ -21,15 +20,14 @@ from typing import TYPE_CHECKING, Any
 import anyio.to_thread
 
 from mcranker.errors import (
-    ConfigError,
     ModelFileError,
     ModelNotFound,
     RequestRejected,
     UnsupportedCapability,
 )
 from mcranker.llm.chat import Capabilities, ChatReply, ChatRequest
+from mcranker.llm.local.engine import check_installed, engine_service
 from mcranker.llm.local.model_files import file_mark
-from mcranker.llm.providers.http_errors import Service
 from mcranker.llm.providers.rerank import FORMS, rerank_body, rerank_reply
 from mcranker.llm.typed_answers import check_limits
 from mcranker.runtime.forks import renew_in_child
@@ -64,22 +62,17 @@ class CrossEncoderChat:
     The model is loaded at the first call, on a GPU if PyTorch finds one, and freed when this object
     is closed. What is too long for it is cut. May be used from several event loops and threads;
     one call is evaluated at a time.
+
+    Attributes:
+        endpoint: identity of the model: the package's version and the files of its folder.
     """
 
     def __init__(self, source: str, name: str, *, mark: str, token_ids: Sequence[int]) -> None:
+        self.name = name
+        self.endpoint = f"{PACKAGE} {metadata.version(PACKAGE)} {mark}".rstrip()
+        self.capabilities = Capabilities(prompts=False, max_questions=_FORM.most)
         self._source = source
         self._token_ids = token_ids
-        self._name = name
-        self._endpoint = f"{PACKAGE} {metadata.version(PACKAGE)} {mark}".rstrip()
-        self._capabilities = Capabilities(prompts=False, max_questions=_FORM.most)
-        self._service = Service(
-            model=name,
-            where=PACKAGE,
-            key_advice="open the model again",
-            model_advice="open the model again",
-            connection_advice="open the model again",
-            timeout=0.0,
-        )
         self._lock = threading.Lock()
         self._model: Callable[[Pairs], Scored] | None = None
         renew_in_child(self)
@@ -99,8 +92,7 @@ class CrossEncoderChat:
             ModelNotFound: the name is a path, and no folder is there.
         """
         full_name = f"crossencoder:{name}"
-        if importlib.util.find_spec("sentence_transformers") is None:
-            raise ConfigError(f"{full_name} needs {PACKAGE}: pip install 'mcranker[crossencoder]'.")
+        check_installed(full_name, {"sentence_transformers": PACKAGE}, extra="crossencoder")
         token_ids: list[int] = []
         if found := _TOKEN_IDS.fullmatch(name):
             name, token_ids = found["name"], [int(each) for each in found["ids"].split(",")]
@@ -115,19 +107,6 @@ class CrossEncoderChat:
             )
         return cls(name, full_name, mark="", token_ids=token_ids)
 
-    @property
-    def name(self) -> str:
-        return self._name
-
-    @property
-    def endpoint(self) -> str:
-        """Identity of the model: the package's version and the files of its folder."""
-        return self._endpoint
-
-    @property
-    def capabilities(self) -> Capabilities:
-        return self._capabilities
-
     async def complete(self, request: ChatRequest) -> ChatReply:
         """Answer with the relevance of each passage.
 
@@ -137,18 +116,19 @@ class CrossEncoderChat:
             ModelNotFound, ModelFileError: the model cannot be had, or not be loaded.
             RequestRejected: it fails on these passages.
         """
-        body = rerank_body(request, self._source, _FORM, self._name)
-        check_limits(request, self._capabilities, self._name)
+        body = rerank_body(request, self._source, _FORM, self.name)
+        check_limits(request, self.capabilities, self.name)
         pairs = [(body["query"], text) for text in body["documents"]]
         logits, tokens, seconds = await anyio.to_thread.run_sync(self._evaluate, pairs)
         data = {
-            "model": self._name,
+            "model": self.name,
             "results": [
                 {"index": place, "relevance_score": logit} for place, logit in enumerate(logits)
             ],
             "usage": {"prompt_tokens": tokens},
         }
-        reply = rerank_reply(data, request, logits=_FORM.logits, service=self._service)
+        service = engine_service(self.name, PACKAGE)
+        reply = rerank_reply(data, request, logits=_FORM.logits, service=service)
         return replace(reply, usage=replace(reply.usage, seconds=seconds))
 
     async def aclose(self) -> None:
@@ -167,9 +147,9 @@ class CrossEncoderChat:
                 seconds = time.perf_counter() - started
             except (RuntimeError, ValueError, IndexError) as error:
                 raise RequestRejected(
-                    f"{self._name} fails on {len(pairs)} passages: {error}; leave out what is odd, "
+                    f"{self.name} fails on {len(pairs)} passages: {error}; leave out what is odd, "
                     "or lower passages_per_call",
-                    model=self._name,
+                    model=self.name,
                 ) from error
         if scores.ndim == 2:
             scores = scores[:, 1] - scores[:, 0]
@@ -182,15 +162,15 @@ class CrossEncoderChat:
                 return self._load_seq2seq() if self._token_ids else self._load_cross_encoder()
         except OSError as error:
             raise ModelNotFound(
-                f"{self._name}: neither a folder nor a model that can be fetched from the hub: "
+                f"{self.name}: neither a folder nor a model that can be fetched from the hub: "
                 f"{_first_line(error)}",
-                model=self._name,
+                model=self.name,
             ) from error
         except (ValueError, RuntimeError, KeyError, ImportError) as error:
             raise ModelFileError(
-                f"{self._name} cannot be loaded as a cross-encoder: {_first_line(error)}; take "
+                f"{self.name} cannot be loaded as a cross-encoder: {_first_line(error)}; take "
                 "another model",
-                model=self._name,
+                model=self.name,
             ) from error
 
     def _load_cross_encoder(self) -> Callable[[Pairs], Scored]:
@@ -200,9 +180,9 @@ class CrossEncoderChat:
         self._check_kind(model.config, type(model.transformers_model).__name__)
         if model.num_labels > 2:
             raise UnsupportedCapability(
-                f"{self._name} tells {model.num_labels} classes apart, and relevance is one score "
+                f"{self.name} tells {model.num_labels} classes apart, and relevance is one score "
                 "or two classes; take a cross-encoder for reranking",
-                model=self._name,
+                model=self.name,
             )
 
         def score(pairs: Pairs) -> Scored:
@@ -224,9 +204,9 @@ class CrossEncoderChat:
         self._check_kind(config, type(model).__name__)
         if max(self._token_ids) >= config.vocab_size:
             raise UnsupportedCapability(
-                f"{self._name}: there is no token {max(self._token_ids)}, as the model has "
+                f"{self.name}: there is no token {max(self._token_ids)}, as the model has "
                 f"{config.vocab_size}; give the ids of its answers",
-                model=self._name,
+                model=self.name,
             )
         wanted = self._token_ids[::-1]  # the second of two classes is the relevant one
         end = [tokenizer.eos_token_id]
@@ -262,9 +242,9 @@ class CrossEncoderChat:
                 "RankT5"
             )
         raise UnsupportedCapability(
-            f"{self._name} is of the kind {', '.join(kinds) or 'unknown'}, without the head that "
+            f"{self.name} is of the kind {', '.join(kinds) or 'unknown'}, without the head that "
             f"{loaded} has, so it scores nothing; {advice}",
-            model=self._name,
+            model=self.name,
         )
 
 

@@ -5,24 +5,25 @@ It does not reason, writes nothing, and follows no instruction in any text.
 
 from __future__ import annotations
 
-import importlib.util
 import math
 import re
 import time
 import weakref
 from collections.abc import Iterable, Iterator, Mapping, Sequence
+from functools import partial
 from typing import NamedTuple
 
 import anyio.to_thread
 import numpy as np
 from numpy.typing import NDArray
 
-from mcranker.errors import ConfigError, UnsupportedCapability
+from mcranker.errors import UnsupportedCapability
 from mcranker.llm.chat import Answer, Capabilities, ChatReply, ChatRequest, Judge, Question, State
 from mcranker.llm.local.catalogue import find, not_found
-from mcranker.llm.local.encoder import MAX_CHARACTERS, MAX_TOKENS, Encoder, encoder_of
+from mcranker.llm.local.engine import check_installed
 from mcranker.llm.local.model_files import Progress, resolve_encoder
 from mcranker.retrieval.cover import Cover
+from mcranker.retrieval.encoder import MAX_CHARACTERS, MAX_TOKENS, Encoder, encoder_of
 from personas.ranking.usage import Usage
 
 PACKAGES = {"onnxruntime": "onnxruntime", "tokenizers": "tokenizers", "Stemmer": "PyStemmer"}
@@ -74,17 +75,18 @@ class EncoderJudge:
     A question about no passage in particular is about the best of all. Question texts and
     levels are not read. Judges of one model share it, see `Encoder`; it is loaded at the first text
     that is not known, and freed when the last of them is closed.
+
+    Attributes:
+        endpoint: identity of the judge: the model's file and the way from similarities to answers.
     """
 
     def __init__(self, encoder: Encoder, name: str) -> None:
-        self._encoder = encoder
-        self._name = name
-        self._capabilities = Capabilities(
-            prompts=False,
-            reasons=False,
-            max_questions=MAX_QUESTIONS,
-            statistics=True,
+        self.name = name
+        self.endpoint = f"{encoder.mark} {_VERSION}"
+        self.capabilities = Capabilities(
+            prompts=False, reasons=False, max_questions=MAX_QUESTIONS, statistics=True
         )
+        self._encoder = encoder
         self._lease: weakref.finalize[..., EncoderJudge] | None = weakref.finalize(
             self, encoder.release
         )
@@ -94,8 +96,8 @@ class EncoderJudge:
         """Find the model's files, fetching them if need be. Loads nothing yet.
 
         Args:
-            name: what stands after ``local:``: the name of an encoder of the catalogue.
-            progress: told of a download, see `mcranker.llm.local.model_files.download`.
+            name: the part after ``local:``: the name of an encoder of the catalogue.
+            progress: called during a download, see `mcranker.llm.local.model_files.download`.
 
         Raises:
             ConfigError: one of `PACKAGES` is not installed.
@@ -105,27 +107,10 @@ class EncoderJudge:
         entry = find(name)
         if entry is None or entry.tokenizer is None:
             raise not_found(name)
-        absent = [name for each, name in PACKAGES.items() if not importlib.util.find_spec(each)]
-        if absent:
-            raise ConfigError(
-                f"local:{name} needs {' and '.join(absent)}: pip install 'mcranker[local]'."
-            )
+        check_installed(f"local:{name}", PACKAGES)
         taken, model, tokenizer = resolve_encoder(entry, progress=progress)
         full_name = f"local:{entry.name}"
         return cls(encoder_of(model, tokenizer, full_name, taken.sha256), full_name)
-
-    @property
-    def name(self) -> str:
-        return self._name
-
-    @property
-    def endpoint(self) -> str:
-        """Identity of the judge: the model's file and the way from similarities to answers."""
-        return f"{self._encoder.mark} {_VERSION}"
-
-    @property
-    def capabilities(self) -> Capabilities:
-        return self._capabilities
 
     async def complete(self, request: ChatRequest) -> ChatReply:
         """Answer the questions.
@@ -137,9 +122,9 @@ class EncoderJudge:
         state = request.state
         if state is None or not request.questions:
             raise UnsupportedCapability(
-                f"{self._name} answers typed questions about a query and its passages, and no "
+                f"{self.name} answers typed questions about a query and its passages, and no "
                 f"prompts; for {request.tag.stage!r} name a chat model",
-                model=self._name,
+                model=self.name,
             )
         known = _Vectors(self._encoder)
         by_judge = {
@@ -155,16 +140,13 @@ class EncoderJudge:
         seen = _Seen(state, known, by_judge, parts, covers)
         answers = tuple(seen.answer(question) for question in request.questions)
         usage = known.usage + Usage(seconds=time.thread_time() - started)
-        return ChatReply(text="", usage=usage, model=self._name, answers=answers)
+        return ChatReply(text="", usage=usage, model=self.name, answers=answers)
 
     async def aclose(self) -> None:
         """Free the model if it has no other user, once what is new is in the cache of vectors."""
         lease, self._lease = self._lease, None
         if lease is not None and lease.detach() is not None:
-            await anyio.to_thread.run_sync(self._release)
-
-    def _release(self) -> None:
-        self._encoder.release(wait=True)
+            await anyio.to_thread.run_sync(partial(self._encoder.release, wait=True))
 
 
 def score(similarity: float, cover: float | None) -> float:

@@ -1,4 +1,4 @@
-"""Kind of model, from the header of a GGUF file: does it write, answer questions, rerank?
+"""Kind of model, from the header of a GGUF file.
 
 The format: https://github.com/ggml-org/ggml/blob/master/docs/gguf.md
 """
@@ -8,69 +8,71 @@ from __future__ import annotations
 import mmap
 import struct
 from pathlib import Path
+from typing import Literal
 
-from mcranker.errors import ModelFileError
+from mcranker.errors import ModelFileError, ModelNotFound
 
 _SIZES = {0: 1, 1: 1, 2: 2, 3: 2, 4: 4, 5: 4, 6: 4, 7: 1, 10: 8, 11: 8, 12: 8}  # bytes, by type
 _STRING, _ARRAY = 8, 9
 _DEEPEST = 4  # arrays in one another
 _RANK = struct.pack("<I", 4)  # llama.cpp's LLAMA_POOLING_TYPE_RANK
 
-
-def is_decision_model(path: Path, name: str) -> bool:
-    """True if the model answers System One's questions: it names the type of its decisions.
-
-    Args:
-        path: of a GGUF file.
-        name: of the model, for messages.
-
-    Raises:
-        ModelFileError: the file's beginning cannot be read as that of a GGUF file.
-    """
-    return _value(path, b".decision.type", name) is not None
+Kind = Literal["chat", "decisions", "reranker"]
 
 
-def is_reranker(path: Path, name: str) -> bool:
-    """True if the model gives the relevance of a text to a query: its pooling is ``RANK``.
+def kind_of(path: Path, name: str) -> Kind:
+    """Return the kind of a model.
+
+    ``"decisions"`` answers System One's questions: it names the type of its decisions.
+    ``"reranker"`` gives the relevance of a text to a query: its pooling is ``RANK``. All others
+    write.
 
     Args:
         path: of a GGUF file.
         name: of the model, for messages.
 
     Raises:
-        ModelFileError: as `is_decision_model`.
+        ModelNotFound: the file cannot be read.
+        ModelFileError: its beginning is not that of a GGUF file.
     """
-    return _value(path, b".pooling_type", name) == _RANK
-
-
-def _value(path: Path, ending: bytes, name: str) -> bytes | None:
-    """Return the bytes of the first value whose key has this ending; None if there is none."""
     try:
-        with path.open("rb") as file, mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ) as data:
-            (values,) = struct.unpack_from("<Q", data, 16)
-            at = 24
-            for _ in range(values):
-                key, at = _string(data, at)
-                (kind,) = struct.unpack_from("<I", data, at)
-                begin, at = at + 4, _end(data, at + 4, kind)
-                if key.endswith(ending):
-                    return data[begin:at]
-    except (OSError, struct.error, KeyError, ValueError) as error:
+        with path.open("rb") as file:
+            magic = file.read(4)
+            if magic != b"GGUF":
+                raise ModelFileError(
+                    f"{str(path)!r} is not a GGUF file (it begins with {magic!r}); local models "
+                    "are files of that format.",
+                    model=name,
+                )
+            with mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ) as data:
+                return _kind(data)
+    except OSError as error:
+        raise ModelNotFound(f"{str(path)!r} cannot be read: {error}.", model=name) from error
+    except (struct.error, KeyError, ValueError) as error:
         raise ModelFileError(
             f"{str(path)!r} is cut short, or no GGUF file ({error}); fetch it again or use another "
             "one.",
             model=name,
         ) from error
-    return None
 
 
-def _string(data: mmap.mmap, at: int) -> tuple[bytes, int]:
-    (length,) = struct.unpack_from("<Q", data, at)
-    end = at + 8 + int(length)
-    return data[at + 8 : end], end
+def _kind(data: mmap.mmap) -> Kind:
+    kind: Kind = "chat"
+    (values,) = struct.unpack_from("<Q", data, 16)
+    at = 24
+    for _ in range(values):
+        (length,) = struct.unpack_from("<Q", data, at)
+        key, at = data[at + 8 : at + 8 + int(length)], at + 8 + int(length)
+        (of,) = struct.unpack_from("<I", data, at)
+        begin, at = at + 4, end_of_value(data, at + 4, of)
+        if key.endswith(b".decision.type"):
+            return "decisions"
+        if key.endswith(b".pooling_type") and data[begin:at] == _RANK:
+            kind = "reranker"
+    return kind
 
 
-def _end(data: mmap.mmap, at: int, kind: int, depth: int = 0) -> int:
+def end_of_value(data: bytes | mmap.mmap, at: int, kind: int, depth: int = 0) -> int:
     """Return the end of the value of this type at `at`."""
     if kind == _STRING:
         (length,) = struct.unpack_from("<Q", data, at)
@@ -84,5 +86,5 @@ def _end(data: mmap.mmap, at: int, kind: int, depth: int = 0) -> int:
     if of in _SIZES:
         return at + int(count) * _SIZES[of]
     for _ in range(count):
-        at = _end(data, at, of, depth + 1)
+        at = end_of_value(data, at, of, depth + 1)
     return at

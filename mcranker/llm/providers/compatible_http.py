@@ -15,7 +15,7 @@ from mcranker.errors import ConfigError
 from mcranker.llm.chat import Capabilities, ChatReply, ChatRequest
 from mcranker.llm.masking import shown_url
 from mcranker.llm.providers.bodies import PLAIN, read_body
-from mcranker.llm.providers.echoed_prompts import echo_body, echo_reply, no_echo, refuses_echo
+from mcranker.llm.providers.echoed_prompts import ECHO
 from mcranker.llm.providers.endpoint import (
     checked_settings,
     checked_url,
@@ -23,6 +23,7 @@ from mcranker.llm.providers.endpoint import (
     find_key,
     key_advice,
 )
+from mcranker.llm.providers.http_chat import KEEP_ALIVE, Exchange, HttpChat
 from mcranker.llm.providers.http_errors import (
     BodyTooLong,
     Service,
@@ -34,21 +35,17 @@ from mcranker.llm.providers.http_errors import (
     timed_out,
     transport_error,
 )
-from mcranker.llm.providers.openai_decisions import decision_body, decision_reply
+from mcranker.llm.providers.openai_decisions import DECISION
 from mcranker.llm.providers.openai_protocol import chat_body, chat_reply
-from mcranker.llm.providers.parameters import ParameterMemory
 from mcranker.llm.providers.per_loop import PerLoop
-from mcranker.llm.typed_answers import check_limits
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
     import aiohttp
 
-KEEP_ALIVE = 60.0  # seconds; shorter ones cost a new connection, and a TLS handshake, each time
 
-
-class CompatibleChat:
+class CompatibleChat(HttpChat):
     """Asks a server that speaks OpenAI's chat protocol.
 
     Args:
@@ -63,11 +60,14 @@ class CompatibleChat:
             and what the server then refuses is left out. Those of a given text it is only known
             not to give once it has been asked.
         extra_body: fields added to the body of every chat completion, e.g. vLLM's ``top_k``.
+        questions: how typed questions are asked; by default as OpenAI's decisions.
 
     Raises:
         ConfigError: an argument that cannot be.
         AuthenticationFailed: the key cannot be one.
     """
+
+    _continuation = ECHO
 
     def __init__(
         self,
@@ -81,23 +81,13 @@ class CompatibleChat:
         name: str | None = None,
         capabilities: Capabilities | None = None,
         extra_body: Mapping[str, Any] | None = None,
+        questions: Exchange = DECISION,
     ) -> None:
         checked_settings(timeout, concurrency)
-        self._model = model
-        self._name = name or f"openai:{model}"
-        self._base_url = checked_url(base_url)
-        self._timeout = timeout
-        self._concurrency = concurrency
-        self._capabilities = capabilities or Capabilities(
-            json_schema=True, label_logprobs=True, continuation_logprobs=True
-        )
-        self._extra_body = dict(extra_body or {})
-        _check_extra(self._extra_body)
-        self._memory = ParameterMemory(self._name)
-        self._sessions: PerLoop[aiohttp.ClientSession] = PerLoop(self._open, _close)
-        self._service = Service(
-            model=self._name,
-            where=(shown := shown_url(self._base_url)),
+        name, url = name or f"openai:{model}", checked_url(base_url)
+        service = Service(
+            model=name,
+            where=(shown := shown_url(url)),
             key_advice=key_advice(key_variable),
             model_advice=(
                 f"check the model's name with GET {shown}/models, and base_url=, "
@@ -105,76 +95,48 @@ class CompatibleChat:
             ),
             connection_advice="check that the server runs and that base_url= is right",
             timeout=timeout,
-            key=find_key(api_key, key_variable, model=self._name, required=False),
-            url=self._base_url,
+            key=find_key(api_key, key_variable, model=name, required=False),
+            url=url,
         )
-
-    @property
-    def name(self) -> str:
-        return self._name
-
-    @property
-    def endpoint(self) -> str:
-        """The server's base URL."""
-        return self._base_url
-
-    @property
-    def service(self) -> Service:
-        """Provider details used in error messages."""
-        return self._service
-
-    @property
-    def capabilities(self) -> Capabilities:
-        return self._memory.within(self._capabilities)
-
-    async def complete(self, request: ChatRequest) -> ChatReply:
-        if request.questions:
-            check_limits(request, self._capabilities, self._name)
-            data = await self.post("decisions", decision_body(request, self._model))
-            return decision_reply(data, request, service=self._service)
-        if request.continuation:
-            return await self._echoed(request)
-        body = chat_body(request, self._model, capabilities=self._capabilities) | self._extra_body
+        super().__init__(
+            model,
+            service,
+            capabilities
+            or Capabilities(json_schema=True, label_logprobs=True, continuation_logprobs=True),
+        )
+        self._questions = questions
+        self._concurrency = concurrency
+        self._extra_body = dict(extra_body or {})
         try:
-            data = await self._memory.ask(body, self._chat)
-        except StatusError as failure:
-            raise error_for(failure.problem, self._service) from failure
-        return chat_reply(data, request, service=self._service, prefill=self._capabilities.prefill)
+            orjson.dumps(self._extra_body)
+        except orjson.JSONEncodeError as error:
+            raise ConfigError(
+                f"extra_body={extra_body!r} cannot be sent as JSON: {error}"
+            ) from error
+        self._sessions: PerLoop[aiohttp.ClientSession] = PerLoop(self._open)
 
-    async def post(
-        self, path: str, body: Mapping[str, Any], *, list_as: str = ""
-    ) -> dict[str, Any]:
+    def read(self, data: Mapping[str, Any], request: ChatRequest) -> ChatReply:
+        prefill = self._capabilities.prefill
+        return chat_reply(data, request, service=self._service, prefill=prefill)
+
+    async def post(self, path: str, body: Mapping[str, Any]) -> dict[str, Any]:
         """Send a JSON object to a path below the base URL, and return the object it answers.
-
-        Args:
-            path: below the base URL.
-            body: the object.
-            list_as: where servers answer with a list, the name under which it is returned.
 
         Raises:
             ModelError: the server cannot be reached, is too slow, refuses, or answers
                 something other than a JSON object.
         """
         try:
-            return await self._post(path, body, list_as)
+            return await self._post(path, body)
         except StatusError as failure:
             raise error_for(failure.problem, self._service) from failure
 
     async def aclose(self) -> None:
-        """Close the connections of the running event loop; a later call opens new ones."""
         await self._sessions.aclose()
 
-    async def _echoed(self, request: ChatRequest) -> ChatReply:
-        try:
-            data = await self._post("completions", echo_body(request, self._model))
-        except StatusError as failure:
-            if refuses_echo(failure.problem):
-                raise no_echo(self._service, failure.problem.message) from failure
-            raise error_for(failure.problem, self._service) from failure
-        return echo_reply(data, request, service=self._service)
-
-    async def _chat(self, body: Mapping[str, Any]) -> dict[str, Any]:
-        return await self._post("chat/completions", body)
+    def _body(self, request: ChatRequest) -> dict[str, Any]:
+        body = chat_body(request, self._model, capabilities=self._capabilities)
+        return body | self._extra_body
 
     async def _post(self, path: str, body: Mapping[str, Any], list_as: str = "") -> dict[str, Any]:
         import aiohttp
@@ -182,10 +144,10 @@ class CompatibleChat:
         content = json_bytes(body, self._service)
         try:
             # Half the processor time of anyio's, which counts at a thousand calls a second.
-            async with asyncio.timeout(self._timeout):
+            async with asyncio.timeout(self._service.timeout):
                 session = await self._sessions.get()
                 async with session.post(
-                    f"{self._base_url}/{path.lstrip('/')}",
+                    f"{self._service.url}/{path}",
                     data=content,
                     allow_redirects=False,  # it would take the prompt elsewhere
                 ) as response:
@@ -209,17 +171,6 @@ class CompatibleChat:
             connector=aiohttp.TCPConnector(limit=self._concurrency, keepalive_timeout=KEEP_ALIVE),
             cookie_jar=aiohttp.DummyCookieJar(),
             headers=headers,
-            proxy=environment_proxy(self._base_url),
+            proxy=environment_proxy(self._service.url),
             timeout=aiohttp.ClientTimeout(total=None),
         )
-
-
-def _check_extra(extra_body: Mapping[str, Any]) -> None:
-    try:
-        orjson.dumps(extra_body)
-    except orjson.JSONEncodeError as error:
-        raise ConfigError(f"extra_body={extra_body!r} cannot be sent as JSON: {error}") from error
-
-
-async def _close(session: aiohttp.ClientSession) -> None:
-    await session.close()

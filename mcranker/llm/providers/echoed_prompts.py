@@ -1,8 +1,7 @@
 """Likelihood of a given text, from a server that echoes prompts with log-probabilities.
 
 ``POST /completions`` with ``echo`` and ``logprobs``, as vLLM and SGLang serve it: the prompt is the
-messages and the text behind them, as they are, without a chat template. `echo_body` writes a
-request, `echo_reply` reads an answer.
+messages and the text behind them, as they are, without a chat template.
 """
 
 from __future__ import annotations
@@ -12,6 +11,7 @@ from typing import TYPE_CHECKING, Any
 
 from mcranker.errors import ReplyError, UnsupportedCapability
 from mcranker.llm.chat import ChatReply, ChatRequest
+from mcranker.llm.providers.http_chat import Exchange
 from mcranker.llm.providers.http_errors import (
     Problem,
     Service,
@@ -19,7 +19,8 @@ from mcranker.llm.providers.http_errors import (
     said_by,
     unreadable,
 )
-from mcranker.llm.providers.openai_protocol import LEAST, first_choice, is_logprob, usage_in
+from mcranker.llm.providers.openai_protocol import LEAST, first_choice, is_logprob
+from mcranker.llm.providers.token_counts import usage_in
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
@@ -30,12 +31,7 @@ _NO_SUCH_PATH = (404, 405, 501)
 
 
 def echo_body(request: ChatRequest, model: str) -> dict[str, Any]:
-    """The JSON body: one token is asked for, since many servers want to write at least one.
-
-    Args:
-        request: what to ask, with a continuation.
-        model: the model's name as the server knows it.
-    """
+    """The JSON body: one token is asked for, since many servers want to write at least one."""
     prompt = "\n\n".join(message.content for message in request.messages).rstrip()
     return {
         "model": model,
@@ -50,11 +46,6 @@ def echo_body(request: ChatRequest, model: str) -> dict[str, Any]:
 def echo_reply(data: Mapping[str, Any], request: ChatRequest, *, service: Service) -> ChatReply:
     """Return the log-probabilities of the continuation's tokens.
 
-    Args:
-        data: the answer's JSON.
-        request: what was asked.
-        service: who answered, for messages.
-
     Raises:
         UnsupportedCapability: the prompt's log-probabilities are not in the answer.
         ReplyError: no token begins where the continuation does.
@@ -64,13 +55,13 @@ def echo_reply(data: Mapping[str, Any], request: ChatRequest, *, service: Servic
     listed = logprobs if isinstance(logprobs, dict) else {}
     tokens, values = listed.get("tokens"), listed.get("token_logprobs")
     if not isinstance(tokens, list) or not isinstance(values, list) or len(tokens) <= 1:
-        raise no_echo(service)
+        raise _no_echo(service)
     if len(tokens) != len(values) or not all(isinstance(token, str) for token in tokens):
         raise unreadable("tokens and log-probabilities that do not belong together", service)
     usage = usage_in(data, service)
     # Without a count, the one token that was asked for comes behind the prompt's.
     end = usage.input_tokens if 0 < usage.input_tokens <= len(tokens) else len(tokens) - 1
-    start = first_token(tokens[:end], request.continuation)
+    start = _first_token(tokens[:end], request.continuation)
     if start is None:
         raise ReplyError(
             f"{service.model}: {service.where} has no token that begins where "
@@ -89,7 +80,19 @@ def echo_reply(data: Mapping[str, Any], request: ChatRequest, *, service: Servic
     )
 
 
-def first_token(tokens: Sequence[str], text: str) -> int | None:
+def _explain(problem: Problem, service: Service) -> UnsupportedCapability | None:
+    """The error if the server does not echo prompts with log-probabilities."""
+    said = f"{problem.message} {problem.param}"
+    refused = problem.status in (400, 422) and _NAMED.search(said) is not None
+    if refused or problem.status in _NO_SUCH_PATH:
+        return _no_echo(service, problem.message)
+    return None
+
+
+ECHO = Exchange("completions", echo_body, echo_reply, _explain)
+
+
+def _first_token(tokens: Sequence[str], text: str) -> int | None:
     """Return the place of the token with which `text` begins, if `tokens` end with it.
 
     Servers spell blanks in several ways, and parts of a character as a mark; so only the visible
@@ -111,15 +114,7 @@ def first_token(tokens: Sequence[str], text: str) -> int | None:
     return None
 
 
-def refuses_echo(problem: Problem) -> bool:
-    """True if the error says that the server does not echo prompts with log-probabilities."""
-    said = f"{problem.message} {problem.param}"
-    refused = problem.status in (400, 422) and _NAMED.search(said) is not None
-    return refused or problem.status in _NO_SUCH_PATH
-
-
-def no_echo(service: Service, said: str = "") -> UnsupportedCapability:
-    """Return the error for a server without echo."""
+def _no_echo(service: Service, said: str = "") -> UnsupportedCapability:
     reason = f" ({said_by(service, said)})" if said else ""
     return UnsupportedCapability(
         f"{service.model}: {service.where} gives no log-probabilities of a prompt{reason}; take "

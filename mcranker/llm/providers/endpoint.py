@@ -15,15 +15,6 @@ EXAMPLE = "http://localhost:8000/v1"
 _LABEL = re.compile(r"(?!-)[A-Za-z0-9_-]{1,63}(?<!-)")
 
 
-def chosen_url(url: str | None, variable: str, default: str) -> str:
-    """The base URL: the one passed, else the environment's, else the default; checked.
-
-    Raises:
-        ConfigError: see `checked_url`.
-    """
-    return checked_url(url) if url is not None else url_in(variable) or default
-
-
 def url_in(variable: str) -> str | None:
     """Return the base URL in an environment variable, checked; None if it is not set.
 
@@ -35,11 +26,7 @@ def url_in(variable: str) -> str | None:
 
 
 def checked_url(url: str, name: str = "base_url") -> str:
-    """A base URL without a slash at its end.
-
-    Args:
-        url: what was given.
-        name: of the option or the environment variable it was given in.
+    """A base URL without a slash at its end; `name` is the option or variable it was given in.
 
     Raises:
         ConfigError: it is not an ``http://`` or ``https://`` URL with a host, or holds more than
@@ -74,13 +61,9 @@ def checked_url(url: str, name: str = "base_url") -> str:
 
 
 def find_key(explicit: str | None, variable: str, *, model: str, required: bool = True) -> str:
-    """Return the API key: the one passed, else the environment's; empty if not required.
+    """Return the API key: the one passed, else the one in an environment variable.
 
-    Args:
-        explicit: what was passed as ``api_key=``.
-        variable: the environment variable that may hold it; empty for none.
-        model: who is asked, for messages.
-        required: whether to fail without a key.
+    It is empty if there is none and it is not `required`; `model` is for messages.
 
     Raises:
         AuthenticationFailed: there is none, or it cannot be a key. The key is never shown.
@@ -104,7 +87,7 @@ def key_advice(variable: str) -> str:
 
 
 def checked_settings(timeout: float, concurrency: int) -> None:
-    """Check what every back-end takes.
+    """Check what every model at an address takes.
 
     Raises:
         ConfigError: `timeout` (seconds) is not positive, or `concurrency` is below 1.
@@ -120,20 +103,15 @@ def environment_proxy(url: str) -> str | None:
     from urllib.request import getproxies, proxy_bypass  # slow to import
 
     parts = urlsplit(url)
-    if _is_loopback(parts) or proxy_bypass(parts.netloc):
+    host = parts.hostname or ""
+    try:
+        loopback = ip_address(host).is_loopback
+    except ValueError:
+        loopback = host == "localhost"
+    if loopback or proxy_bypass(parts.netloc):
         return None
     proxies = getproxies()
     return proxies.get(parts.scheme) or proxies.get("all")
-
-
-def _is_loopback(parts: SplitResult) -> bool:
-    host = parts.hostname or ""
-    if host == "localhost":
-        return True
-    try:
-        return ip_address(host).is_loopback
-    except ValueError:
-        return False
 
 
 def _is_host(parts: SplitResult) -> bool:

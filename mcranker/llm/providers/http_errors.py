@@ -49,6 +49,8 @@ PAGE_LIMIT = 2**16  # bytes of a page in which its text is looked for
 CODE_LIMIT = 200
 MOST_ITEMS = 20  # of a list of problems
 LEAVE_OUT = "leave this passage out"
+AGAIN = "try again; if it persists, check the URL"
+LATER = "try again later, or lower the concurrency"
 LONGEST_WAIT = 1e9  # seconds; a Retry-After beyond that is none
 
 # Each takes linear time, on texts of `READ_LIMIT` characters (`_TAG`: `PAGE_LIMIT`).
@@ -103,9 +105,8 @@ class Service:
     Attributes:
         model: the model as the user names it.
         where: the provider's name or the server's address.
-        key_advice: what to do about a missing or wrong key.
-        model_advice: what to do about a model that is not there.
-        connection_advice: what to do without an answer.
+        key_advice: what to do about a missing or wrong key; `model_advice` and
+            `connection_advice` likewise.
         timeout: seconds allowed to one call.
         key: the API key, to be taken out of every message; never shown.
         url: where it is asked; what looks secret in its path is taken out of messages as well.
@@ -141,11 +142,7 @@ def read_problem(
 ) -> Problem:
     """Read an error answer; never fails, whatever the body is.
 
-    Args:
-        status: the HTTP status.
-        body: the body as it came: any provider's JSON, an HTML page, or nothing.
-        headers: the answer's headers; a mapping that ignores case.
-        now: the present time, for a Retry-After that is a date; None for the clock.
+    `headers` ignore case; `now` is for a Retry-After that is a date, None for the clock.
     """
     try:
         content = orjson.loads(body)
@@ -175,63 +172,40 @@ def problem_in(status: int, content: Any) -> Problem:
 
 
 def error_for(problem: Problem, service: Service) -> ModelError:
-    """The error of an HTTP answer."""
+    """The error of an HTTP answer: the first row that applies."""
     status, said = problem.status, f"{problem.code} {problem.message}"
-
-    def message(advice: str) -> str:
-        return _message(service, f"HTTP {status}", problem.message, advice)
-
-    if status < 300:
-        advice = "that ends no request; try again; if it persists, check the URL"
-        return ServerFailed(message(advice), model=service.model)
-    if status < 400:
-        target = _destination(problem.location, service)
-        advice = (
-            f"it redirects to {target}, and prompts are not sent on; if you trust that, set "
-            "base_url= to it"
-        )
-        return RequestRejected(message(advice), model=service.model)
-    filtered = _FILTERED.search(said) and not _ACCOUNT_FLAGGED.search(said)
-    if status == 403 and filtered:
-        return ContentRefused(message(LEAVE_OUT), model=service.model)
-    if status in (401, 403) or (status == 400 and _BAD_KEY.search(said)):
-        return AuthenticationFailed(message(service.key_advice), model=service.model)
-    if status == 404 or (status == 400 and "model_not_found" in problem.code):
-        return ModelNotFound(message(service.model_advice), model=service.model)
-    if status == 402 or (status in (400, 429) and _UNPAID.search(said)):
-        advice = "check the account's credit and limits with the provider"
-        return AuthenticationFailed(message(advice), model=service.model)
-    if status in (429, 529):
-        advice = "try again later, or lower the concurrency"
-        return RateLimited(message(advice), model=service.model, retry_after=problem.retry_after)
-    if status in (408, 504):
-        advice = "try again, or lower the concurrency"
-        return ModelTimeout(message(advice), model=service.model)
-    if _TOO_LONG.search(problem.code if status >= 500 else said):
-        advice = "cut the passages shorter or use a model with a longer context"
-        return ContextTooLong(message(advice), model=service.model)
-    if status >= 500:
-        return ServerFailed(message("try again later"), model=service.model)
-    if filtered:
-        return ContentRefused(message(LEAVE_OUT), model=service.model)
-    return RequestRejected(
-        message("change the request; sending it again does not help"), model=service.model
+    filtered = bool(_FILTERED.search(said)) and not _ACCOUNT_FLAGGED.search(said)
+    unpaid = status == 402 or (status in (400, 429) and bool(_UNPAID.search(said)))
+    bad_key = status in (401, 403) or (status == 400 and bool(_BAD_KEY.search(said)))
+    no_model = status == 404 or (status == 400 and "model_not_found" in problem.code)
+    too_long = bool(_TOO_LONG.search(problem.code if status >= 500 else said))
+    target = _destination(problem.location, service)
+    moved = f"it redirects to {target}, and prompts are not sent on; if you trust that, set"
+    rows: tuple[tuple[bool, type[ModelError], str], ...] = (
+        (status < 300, ServerFailed, f"that ends no request; {AGAIN}"),
+        (status < 400, RequestRejected, f"{moved} base_url= to it"),
+        (status == 403 and filtered, ContentRefused, LEAVE_OUT),
+        (bad_key, AuthenticationFailed, service.key_advice),
+        (no_model, ModelNotFound, service.model_advice),
+        (unpaid, AuthenticationFailed, "check the account's credit and limits with the provider"),
+        (status in (429, 529), RateLimited, LATER),
+        (status in (408, 504), ModelTimeout, LATER),
+        (too_long, ContextTooLong, "cut the passages shorter or use a model with a longer context"),
+        (status >= 500, ServerFailed, "try again later"),
+        (filtered, ContentRefused, LEAVE_OUT),
+        (True, RequestRejected, "change the request; sending it again does not help"),
     )
-
-
-def connection_failed(error: BaseException, service: Service) -> ConnectionFailed:
-    """The error for a connection that could not be made, or was lost."""
-    said = _one_line(_clipped(str(error))) or type(error).__name__
-    return ConnectionFailed(
-        _message(service, "no answer", said, service.connection_advice), model=service.model
-    )
+    kind, advice = next((kind, advice) for applies, kind, advice in rows if applies)
+    message = _message(service, f"HTTP {status}", problem.message, advice)
+    if kind is RateLimited:
+        return RateLimited(message, model=service.model, retry_after=problem.retry_after)
+    return kind(message, model=service.model)
 
 
 def timed_out(service: Service) -> ModelTimeout:
     """The error for an answer that was not complete within `Service.timeout` seconds."""
-    advice = "try again later, or lower the concurrency"
     said = f"no complete answer within {service.timeout:g} s"
-    return ModelTimeout(_message(service, said, "", advice), model=service.model)
+    return ModelTimeout(_message(service, said, "", LATER), model=service.model)
 
 
 def transport_error(error: BaseException, service: Service) -> ModelError:
@@ -249,15 +223,15 @@ def transport_error(error: BaseException, service: Service) -> ModelError:
         return unreadable("its compressed body cannot be unpacked", service)
     if isinstance(root, TimeoutError) or "Timeout" in type(root).__name__:
         return timed_out(service)
-    return connection_failed(root, service)
+    said = _one_line(_clipped(str(root))) or type(root).__name__
+    return ConnectionFailed(
+        _message(service, "no answer", said, service.connection_advice), model=service.model
+    )
 
 
 def unreadable(what: str, service: Service) -> ServerFailed:
     """Return the error for an answer with a good status and an unreadable body."""
-    return ServerFailed(
-        _message(service, "unreadable answer", what, "try again; if it persists, check the URL"),
-        model=service.model,
-    )
+    return ServerFailed(_message(service, "unreadable answer", what, AGAIN), model=service.model)
 
 
 def json_bytes(body: Mapping[str, Any], service: Service) -> bytes:
@@ -280,11 +254,7 @@ def json_bytes(body: Mapping[str, Any], service: Service) -> bytes:
 def parse_object(content: bytes, service: Service, *, list_as: str = "") -> dict[str, Any]:
     """The JSON object in the body of an answer with a good status.
 
-    Args:
-        content: the body.
-        service: who answered, for messages.
-        list_as: the name under which a list is returned in its place; empty where
-            there is to be none.
+    A list is returned under the name `list_as`, if there is one.
 
     Raises:
         ServerFailed: it is cut off, or not JSON, or not an object.
@@ -317,7 +287,7 @@ def reported_model(data: Mapping[str, Any]) -> str:
 def said_by(service: Service, text: str) -> str:
     """Return a provider's message fit to show: one line, shortened, without secrets."""
     said = _without_secrets(_one_line(_clipped(text)), service)
-    said = without_hosts(said, [_host(service.url)])
+    said = without_hosts(said, [urlsplit(service.url).hostname or ""])
     return said if len(said) <= MESSAGE_LIMIT else said[: MESSAGE_LIMIT - 1].rstrip() + "…"
 
 
@@ -349,10 +319,6 @@ def _without_secrets(text: str, service: Service) -> str:
     return masked(text, (service.key, *url_secrets(service.url)))
 
 
-def _host(url: str) -> str:
-    return urlsplit(url).hostname or ""
-
-
 def _clipped(text: str) -> str:
     """The beginning of a text; what the cut leaves of a word goes too, as it may be half a key."""
     if len(text) <= READ_LIMIT:
@@ -368,7 +334,7 @@ def _one_line(text: str) -> str:
 
 def _words(value: Any) -> str:
     if isinstance(value, list):  # FastAPI's list of {"loc": [...], "msg": "..."}
-        return "; ".join(_word(item) for item in value[:MOST_ITEMS])
+        return "; ".join(map(_word, value[:MOST_ITEMS]))
     return _word(value)
 
 
@@ -390,13 +356,12 @@ def _retry_after(headers: Mapping[str, str], now: datetime) -> float | None:
     for name, unit in (("retry-after-ms", 0.001), ("retry-after", 1.0)):
         if _SECONDS.fullmatch(value := headers.get(name, "").strip()):
             return max(0.0, float(value) * unit)
-    date = headers.get("retry-after", "")
-    if not 0 < len(date) <= CODE_LIMIT:
+    if not 0 < len(value) <= CODE_LIMIT:
         return None
     from email.utils import parsedate_to_datetime  # slow to import
 
     try:
-        when = parsedate_to_datetime(date)
+        when = parsedate_to_datetime(value)
         when = when if when.tzinfo else when.replace(tzinfo=UTC)
         wait = max(0.0, (when - now).total_seconds())
     except (ValueError, OverflowError):

@@ -1,17 +1,15 @@
-"""OpenAI's decisions: many typed questions about one input; pure functions.
-
-`decision_body` writes a request, `decision_reply` reads an answer.
-"""
+"""OpenAI's decisions: many typed questions about one input, at ``POST /decisions``."""
 
 from __future__ import annotations
 
 import hashlib
-import re
 from typing import TYPE_CHECKING, Any
 
-from mcranker.llm.chat import Answer, Capabilities, ChatReply, ChatRequest
+from mcranker.llm.chat import Answer, ChatReply, ChatRequest
+from mcranker.llm.providers.http_chat import Exchange
 from mcranker.llm.providers.http_errors import Service, reported_model, unreadable
-from mcranker.llm.providers.token_counts import call_usage
+from mcranker.llm.providers.openai_protocol import without_prefill
+from mcranker.llm.providers.token_counts import usage_in
 from mcranker.llm.typed_answers import (
     DECLINED,
     OddAnswer,
@@ -21,47 +19,19 @@ from mcranker.llm.typed_answers import (
     read_answer,
     yes_no,
 )
-from personas.ranking.usage import Usage
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
     from mcranker.llm.chat import Option, Question
 
-DECISION_MODELS = frozenset({"gpt-6-luna"})
-"""The models of OpenAI that answer decisions; their dated snapshots do as well."""
-
-DECISIONS = Capabilities(
-    max_questions=400,
-    max_levels=10,
-    max_choices=255,
-    max_state_tokens=80_000,  # of JSON, 256 KiB
-)
-"""Limits of one request."""
-
-_SNAPSHOT = re.compile(r"-\d{4}-?\d\d-?\d\d\Z")
 _TYPES = {"yes_no": "predicate", "score": "score", "choice": "choice"}
 
 
-def decides(model: str) -> bool:
-    """True if a model answers decisions: one of `DECISION_MODELS`, or a snapshot of one."""
-    return _SNAPSHOT.sub("", model) in DECISION_MODELS
-
-
 def decision_body(request: ChatRequest, model: str) -> dict[str, Any]:
-    """The JSON body of a decision: the messages and the state as its input, and the questions.
-
-    A prefill (a last message of the assistant) is left out.
-
-    Args:
-        request: what to ask; with questions.
-        model: the model's name as the service knows it.
-    """
-    messages = request.messages
-    if messages and messages[-1].role == "assistant":
-        messages = messages[:-1]
+    """The JSON body: messages and state as the input, without a prefill, and the questions."""
     entries: list[dict[str, Any]] = [
-        {"type": "message", "role": m.role, "content": m.content} for m in messages
+        {"type": "message", "role": m.role, "content": m.content} for m in without_prefill(request)
     ]
     if request.state is not None:
         part = {"type": "input_json", "data": request.state.to_dict()}
@@ -77,11 +47,6 @@ def decision_body(request: ChatRequest, model: str) -> dict[str, Any]:
 def decision_reply(data: Mapping[str, Any], request: ChatRequest, *, service: Service) -> ChatReply:
     """Return a decision's answer to each question.
 
-    Args:
-        data: the answer's JSON.
-        request: what was asked.
-        service: who answered, for messages.
-
     Raises:
         ServerFailed: the answers are not as many as the questions, or in another order.
     """
@@ -90,30 +55,32 @@ def decision_reply(data: Mapping[str, Any], request: ChatRequest, *, service: Se
         raise unreadable("no answers in it", service)
     if len(answers) != len(request.questions):
         raise unreadable(f"{len(answers)} answers to {len(request.questions)} questions", service)
-    pairs = list(zip(answers, request.questions, strict=True))
-    for answer, question in pairs:
+    for answer, question in zip(answers, request.questions, strict=True):
         name = answer.get("name") if isinstance(answer, dict) else None
         if name not in (None, question.name):
             what = f"the answer to question {question.name!r} is under another question's name"
             raise unreadable(what, service)
     return ChatReply(
         text="",
-        usage=_usage(data.get("usage"), service),
+        usage=usage_in(data, service),
         model=reported_model(data),
-        answers=tuple(_answer(answer, question) for answer, question in pairs),
+        answers=tuple(map(_answer, answers, request.questions)),
     )
 
 
+DECISION = Exchange("decisions", decision_body, decision_reply)
+
+
 def _question(question: Question) -> dict[str, Any]:
-    kind, text = _TYPES[question.kind], question.text
+    text = question.text
     if question.kind == "yes_no" and question.options:
         yes, no = (option.description or option.name for option in question.options)
         text = f"{text}\n\nTrue: {yes}\nFalse: {no}"
-    form: dict[str, Any] = {"type": kind, "name": question.name, "instructions": text}
+    form = {"type": _TYPES[question.kind], "name": question.name, "instructions": text}
     if question.kind == "score":
-        form["levels"] = [_described("label", each) for each in question.levels]
-    elif question.kind == "choice":
-        form["choices"] = [_described("value", each) for each in question.options]
+        return {**form, "levels": [_described("label", each) for each in question.levels]}
+    if question.kind == "choice":
+        return {**form, "choices": [_described("value", each) for each in question.options]}
     return form
 
 
@@ -124,10 +91,7 @@ def _described(key: str, option: Option) -> dict[str, str]:
 
 def _cache_key(request: ChatRequest) -> str:
     """Equal for requests that begin alike: of one query, or with one beginning of the prompt."""
-    beginning = [
-        message.content[: message.shared] if message.shared else message.content
-        for message in request.messages[:1]
-    ]
+    beginning = [m.content[: m.shared or None] for m in request.messages[:1]]
     if request.state is not None:
         beginning += [request.state.query, *request.state.judges.values()]
     text = "\0".join(beginning)
@@ -137,15 +101,11 @@ def _cache_key(request: ChatRequest) -> str:
 def _answer(answer: Any, question: Question) -> Answer:
     if isinstance(answer, dict) and answer.get("type") == "refusal":
         return missing(DECLINED)
-    wanted = _TYPES[question.kind]
 
-    def read() -> Answer:
-        if not isinstance(answer, dict) or answer.get("type") != wanted:
-            raise OddAnswer(f"it is no {wanted!r}, which was asked for")
-        confidence = answer.get("confidence")
+    def read(answer: Mapping[str, Any]) -> Answer:
+        confidence, entries = answer.get("confidence"), answer.get("probabilities")
         if question.kind == "yes_no":
             return yes_no(question, answer.get("probability"), confidence)
-        entries = answer.get("probabilities")
         if question.kind == "choice":
             return choice(question, answer.get("choice"), _listed(entries), confidence)
         labels = dict(enumerate(each.name for each in question.levels))
@@ -156,7 +116,7 @@ def _answer(answer: Any, question: Question) -> Answer:
                 raise OddAnswer("the labels of its probabilities are not those of its levels")
         return level_score(question, answer.get("score"), _listed(entries), confidence)
 
-    return read_answer(read)
+    return read_answer(answer, _TYPES[question.kind], read)
 
 
 def _listed(entries: Any) -> dict[Any, Any]:
@@ -172,15 +132,3 @@ def _listed(entries: Any) -> dict[Any, Any]:
             raise OddAnswer("its probabilities are not each of one value")
         listed[value] = entry.get("probability")
     return listed
-
-
-def _usage(usage: Any, service: Service) -> Usage:
-    if not isinstance(usage, dict):
-        return Usage(calls=1)
-    details = usage.get("input_tokens_details")
-    return call_usage(
-        tokens=usage.get("input_tokens"),
-        cached=details.get("cached_tokens") if isinstance(details, dict) else None,
-        output=usage.get("output_tokens"),
-        service=service,
-    )

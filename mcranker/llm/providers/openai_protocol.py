@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Literal, TypeGuard
 
 from mcranker.errors import UnsupportedCapability
-from mcranker.llm.chat import Capabilities, ChatReply, ChatRequest
+from mcranker.llm.chat import Capabilities, ChatReply, ChatRequest, Message
 from mcranker.llm.providers.http_errors import (
     Service,
     error_for,
@@ -20,8 +20,7 @@ from mcranker.llm.providers.http_errors import (
     reported_model,
     unreadable,
 )
-from mcranker.llm.providers.token_counts import call_usage
-from personas.ranking.usage import Usage
+from mcranker.llm.providers.token_counts import usage_in
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
@@ -39,20 +38,12 @@ def chat_body(
     capabilities: Capabilities,
     limit_name: Literal["max_tokens", "max_completion_tokens"] = "max_tokens",
 ) -> dict[str, Any]:
-    """The JSON body of a chat completion.
+    """The JSON body of a chat completion, with `limit_name` for the limit of the reply.
 
-    What the model does not offer is left out: the schema, and a prefill (a last message of
-    the assistant). Log-probabilities are always asked for when the request has labels.
-
-    Args:
-        request: what to ask.
-        model: the model's name as the server knows it.
-        capabilities: what the model offers.
-        limit_name: how the server calls the limit of the reply.
+    What `capabilities` lack is left out: the schema, and a prefill (a last message of the
+    assistant). Log-probabilities are always asked for when the request has labels.
     """
-    messages = request.messages
-    if not capabilities.prefill and messages and messages[-1].role == "assistant":
-        messages = messages[:-1]
+    messages = request.messages if capabilities.prefill else without_prefill(request)
     limit = min(request.max_tokens, LABEL_TOKENS) if request.labels else request.max_tokens
     body: dict[str, Any] = {
         "model": model,
@@ -67,15 +58,16 @@ def chat_body(
         body["logprobs"] = True
         body["top_logprobs"] = TOP_LOGPROBS
     elif request.schema is not None and capabilities.json_schema:
-        body["response_format"] = {
-            "type": "json_schema",
-            "json_schema": {
-                "name": request.schema.name,
-                "strict": True,
-                "schema": dict(request.schema.schema),
-            },
-        }
+        schema = dict(request.schema.schema)
+        form = {"name": request.schema.name, "strict": True, "schema": schema}
+        body["response_format"] = {"type": "json_schema", "json_schema": form}
     return body
+
+
+def without_prefill(request: ChatRequest) -> tuple[Message, ...]:
+    """Return the messages without a last one of the assistant."""
+    messages = request.messages
+    return messages[:-1] if messages and messages[-1].role == "assistant" else messages
 
 
 def chat_reply(
@@ -83,11 +75,7 @@ def chat_reply(
 ) -> ChatReply:
     """Return the reply in a chat completion.
 
-    Args:
-        data: the answer's JSON.
-        request: what was asked.
-        service: who answered, for messages.
-        prefill: the reply's beginning was sent; servers that repeat it have it taken off.
+    With `prefill` the reply's beginning was sent; it is taken off where a server repeats it.
 
     Raises:
         ContentRefused: the model or a filter declined.
@@ -116,6 +104,23 @@ def chat_reply(
         finish_reason="length" if finish == "length" else "stop",
         label_logprobs=_labels(choice, request, text, service) if request.labels else None,
     )
+
+
+def first_choice(data: Mapping[str, Any], service: Service) -> Mapping[str, Any]:
+    """The first choice of an answer.
+
+    Raises:
+        ModelError: there is none, or the answer is an error in disguise.
+    """
+    choices = data.get("choices")
+    if isinstance(choices, list) and choices and isinstance(choices[0], dict):
+        return choices[0]
+    error = data.get("error")
+    if error:
+        code = error.get("code") if isinstance(error, dict) else None
+        status = code if isinstance(code, int) and 400 <= code < 600 else 500
+        raise error_for(problem_in(status, data), service)
+    raise unreadable("no choices in it", service)
 
 
 def label_logprobs(
@@ -203,23 +208,6 @@ def is_logprob(value: Any) -> TypeGuard[float]:
     return isinstance(value, int | float) and not isinstance(value, bool) and value <= ROUNDED
 
 
-def first_choice(data: Mapping[str, Any], service: Service) -> Mapping[str, Any]:
-    """The first choice of an answer.
-
-    Raises:
-        ModelError: there is none, or the answer is an error in disguise.
-    """
-    choices = data.get("choices")
-    if isinstance(choices, list) and choices and isinstance(choices[0], dict):
-        return choices[0]
-    error = data.get("error")
-    if error:
-        code = error.get("code") if isinstance(error, dict) else None
-        status = code if isinstance(code, int) and 400 <= code < 600 else 500
-        raise error_for(problem_in(status, data), service)
-    raise unreadable("no choices in it", service)
-
-
 def _labels(
     choice: Mapping[str, Any], request: ChatRequest, text: str, service: Service
 ) -> dict[str, float]:
@@ -233,18 +221,4 @@ def _labels(
         f"{service.model}: {service.where} answered without log-probabilities; "
         'use scoring="integer" or another model',
         model=service.model,
-    )
-
-
-def usage_in(data: Mapping[str, Any], service: Service) -> Usage:
-    """Return the tokens of a call, as far as the answer has them."""
-    usage = data.get("usage")
-    if not isinstance(usage, dict):
-        return Usage(calls=1)
-    details = usage.get("prompt_tokens_details")
-    return call_usage(
-        tokens=usage.get("prompt_tokens"),
-        cached=details.get("cached_tokens") if isinstance(details, dict) else None,
-        output=usage.get("completion_tokens"),
-        service=service,
     )

@@ -1,4 +1,4 @@
-"""Which parameters a model refuses: learnt from its first refusal, remembered afterwards.
+"""Parameters that models take: those known by name, and those learnt from refusals.
 
 Models differ in the parameters they take, and the lists change with every release. So each
 request is sent whole; when the provider names a parameter in its refusal, the request is
@@ -8,25 +8,71 @@ sent again without it (or with its replacement), and later requests leave it out
 from __future__ import annotations
 
 import re
-from dataclasses import replace
-from typing import TYPE_CHECKING, Any
+from collections.abc import Awaitable, Callable, Mapping
+from dataclasses import dataclass, replace
+from functools import cache
+from typing import Any
 
 from mcranker.errors import UnsupportedCapability
+from mcranker.llm.chat import Capabilities
 from mcranker.llm.providers.http_errors import Problem, StatusError
 from mcranker.logs import safe_logger
 
-if TYPE_CHECKING:
-    from collections.abc import Awaitable, Callable, Mapping
-
-    from mcranker.llm.chat import Capabilities
-
 logger = safe_logger("mcranker.llm")
 
+DECISIONS = Capabilities(
+    max_questions=400,
+    max_levels=10,
+    max_choices=255,
+    max_state_tokens=80_000,  # of JSON, 256 KiB
+)
+"""Limits of one request with typed questions to OpenAI."""
+
+
+@dataclass(frozen=True, slots=True)
+class Traits:
+    """Features of a hosted model, as far as its name says them.
+
+    Attributes:
+        capabilities: what it offers.
+        reasons: it thinks before it answers, and pays for it from the limit of the reply.
+        temperature: it takes one.
+        least_cached: tokens of a prompt's beginning, below which it is not kept. A mark on what is
+            too short costs nothing, so unknown models count as the newest.
+    """
+
+    capabilities: Capabilities
+    reasons: bool = False
+    temperature: bool = True
+    least_cached: int = 512
+
+
+_SCHEMA = Capabilities(json_schema=True)
+_LABELS = Capabilities(json_schema=True, label_logprobs=True)
+
+# From the general to the special; the last one that fits counts for each feature.
+_TRAITS: tuple[tuple[str, dict[str, Any]], ...] = (
+    (r"openai:", {"capabilities": _LABELS}),
+    (r"openai:(o\d|gpt-([5-9]|\d\d))(?!.*chat)", {"capabilities": _SCHEMA, "reasons": True}),
+    # Documented to give log-probabilities when they do not think.
+    (r"openai:gpt-5\.[12](?!.*(pro|codex))", {"capabilities": _LABELS}),
+    (
+        r"openai:gpt-6-luna(-\d{4}-?\d\d-?\d\d)?$",
+        {"capabilities": replace(DECISIONS, json_schema=True)},
+    ),
+    (r"anthropic:", {"capabilities": _SCHEMA, "temperature": False}),
+    (r"anthropic:claude-(3|[a-z]+-4-([0-6](?!\d)|\d{8}))", {"temperature": True}),
+    (r"anthropic:claude-(3|opus-4|sonnet-4|sonnet-5$)", {"least_cached": 1024}),
+    (r"anthropic:claude-(3-(5-)?haiku|opus-4-7)", {"least_cached": 2048}),
+    (r"anthropic:claude-(haiku-4|opus-4-[56])", {"least_cached": 4096}),
+)
+
 # A parameter, and what is sent once it is refused: nothing, another value, another name.
-DROPPED = frozenset({"response_format", "seed", "temperature", "output_config", "thinking"})
-LOWER_EFFORT = {"none": "low"}
+_DROPPED = frozenset({"response_format", "seed", "temperature", "output_config", "thinking"})
+_LOWER_EFFORT = {"none": "low"}
 RENAMED = {"max_completion_tokens": "max_tokens", "max_tokens": "max_completion_tokens"}
 NEEDED = ("logprobs", "top_logprobs")
+_KNOWN = _DROPPED | {"reasoning_effort", *RENAMED, *NEEDED}
 
 _OTHER_NAMES = {
     "output_config": ("output_format", "structured output", "structured outputs"),
@@ -43,6 +89,16 @@ _REFUSED_VALUE = re.compile(
     _UNKNOWN + r"|unavailable|not available|\bonly\b|must be|cannot be|can't be|invalid",
     re.IGNORECASE,
 )
+
+
+@cache
+def traits_of(model: str) -> Traits:
+    """Return the features of a model, by its name with its prefix."""
+    found: dict[str, Any] = {"capabilities": Capabilities()}
+    for pattern, traits in _TRAITS:
+        if re.match(pattern, model):
+            found |= traits
+    return Traits(**found)
 
 
 class ParameterMemory:
@@ -71,15 +127,15 @@ class ParameterMemory:
 
     def adapt(self, body: Mapping[str, Any]) -> dict[str, Any]:
         """Return the body without parameters that the model is known to refuse."""
-        adapted: dict[str, Any] = {}
-        for name, value in body.items():
-            if name in self._dropped:
-                continue
-            if name == "reasoning_effort":
-                value = self._known_effort(value)
-                if value is None:
-                    continue
-            adapted[self._renamed.get(name, name)] = value
+        adapted = {
+            self._renamed.get(name, name): value
+            for name, value in body.items()
+            if name not in self._dropped
+        }
+        while (effort := adapted.get("reasoning_effort")) in self._effort:
+            adapted["reasoning_effort"] = self._effort[effort]
+        if effort is None:
+            adapted.pop("reasoning_effort", None)
         return adapted
 
     def learn(self, problem: Problem, sent: Mapping[str, Any]) -> bool:
@@ -105,8 +161,10 @@ class ParameterMemory:
                 'use scoring="integer" or another model',
                 model=self._model,
             )
+        change = "left out"
         if name == "reasoning_effort":
-            change = self._lower_effort(sent[name])
+            lower = self._effort[sent[name]] = _LOWER_EFFORT.get(sent[name])
+            change = repr(lower) if lower else change
         elif name in RENAMED:
             # Refused under its other name as well: there is no third one.
             if name in self._renamed.values():
@@ -115,7 +173,6 @@ class ParameterMemory:
             change = f"sent as {RENAMED[name]!r}"
         else:
             self._dropped.add(name)
-            change = "left out"
         logger.info("%s refuses %r; from now on it is %s", self._model, name, change)
         return True
 
@@ -139,16 +196,6 @@ class ParameterMemory:
                 if not self.learn(failure.problem, sent):
                     raise
 
-    def _known_effort(self, effort: str) -> str | None:
-        value: str | None = effort
-        while value is not None and value in self._effort:
-            value = self._effort[value]
-        return value
-
-    def _lower_effort(self, sent: str) -> str:
-        self._effort[sent] = LOWER_EFFORT.get(sent)
-        return f"{self._effort[sent]!r}" if self._effort[sent] else "left out"
-
 
 def refused_parameter(problem: Problem, sent: Mapping[str, Any]) -> str | None:
     """The parameter of the body that a provider's answer refuses; None if it refuses another thing.
@@ -158,28 +205,23 @@ def refused_parameter(problem: Problem, sent: Mapping[str, Any]) -> str | None:
     """
     if problem.status not in (400, 422, 501):
         return None
-    candidates = [n for n in sent if n in DROPPED | {"reasoning_effort", *RENAMED, *NEEDED}]
+    candidates = [name for name in sent if name in _KNOWN]
     root = re.split(r"[.\[]", problem.param, maxsplit=1)[0]
     if root:
         # A server that says which one must not be second-guessed by words in its message.
         candidates = [n for n in candidates if n == root or problem.param in _names(n)]
         return candidates[0] if candidates and _refuses(problem, candidates[0]) else None
-    places = {n: _place(n, problem.message) for n in candidates if _refuses(problem, n)}
-    named = {n: place for n, place in places.items() if place is not None}
-    return min(named, key=lambda n: named[n]) if named else None
+    places: dict[str, int] = {}
+    for name in candidates:
+        other = "|".join(map(re.escape, _names(name)))
+        found = re.search(rf"(?<!\w)({other})(?!\w)", problem.message, re.IGNORECASE)
+        if found and _refuses(problem, name):
+            places[name] = found.start()
+    return min(places, key=lambda name: places[name], default=None)
 
 
 def _names(name: str) -> tuple[str, ...]:
     return (name, *_OTHER_NAMES.get(name, ()))
-
-
-def _place(name: str, message: str) -> int | None:
-    found = [
-        match.start()
-        for other in _names(name)
-        if (match := re.search(rf"(?<!\w){re.escape(other)}(?!\w)", message, re.IGNORECASE))
-    ]
-    return min(found) if found else None
 
 
 def _refuses(problem: Problem, name: str) -> bool:

@@ -6,7 +6,9 @@
 | ``rerank-tei:NAME`` | ``query``, ``texts`` | 0 to 1 | Text Embeddings Inference |
 | ``rerank-logits:NAME`` | ``query``, ``documents`` | any number | llama.cpp |
 
-`rerank_body` writes a request, `rerank_reply` reads an answer.
+They answer the `Question`s of a `State` that are about one passage each, a score or a yes and
+no, by the passage's relevance alone: texts and levels of questions are not sent. The one
+criterion of a judge without a name is sent as ``instruction`` where the protocol has that.
 """
 
 from __future__ import annotations
@@ -17,14 +19,20 @@ from dataclasses import dataclass
 from functools import partial
 from typing import Any
 
-from mcranker.errors import ConfigError, RequestRejected, UnsupportedCapability
-from mcranker.llm.chat import Answer, Capabilities, ChatReply, ChatRequest, Judge
+from mcranker.errors import ConfigError, UnsupportedCapability
+from mcranker.llm.chat import Answer, Capabilities, ChatModel, ChatReply, ChatRequest, Judge
 from mcranker.llm.provider import Provider
 from mcranker.llm.providers.compatible_http import CompatibleChat
-from mcranker.llm.providers.http_errors import Service, reported_model, unreadable
-from mcranker.llm.providers.token_counts import call_usage
-from mcranker.llm.typed_answers import ROUNDED, check_limits, missing
-from personas.ranking.usage import Usage
+from mcranker.llm.providers.http_chat import Exchange
+from mcranker.llm.providers.http_errors import (
+    Problem,
+    Service,
+    error_for,
+    reported_model,
+    unreadable,
+)
+from mcranker.llm.providers.token_counts import usage_in
+from mcranker.llm.typed_answers import ROUNDED, finite_number, missing, shown_value
 
 KEY_VARIABLE = "RERANK_API_KEY"
 
@@ -60,76 +68,46 @@ FORMS: Mapping[str, RerankForm] = {
 """Prefix of a model's name -> the form of its service."""
 
 
-class RerankChat(CompatibleChat):
-    """Asks a rerank service how relevant passages are.
+def _connect(kind: str, name: str, /, *, base_url: str | None = None, **options: Any) -> ChatModel:
+    if base_url is None:
+        raise ConfigError(
+            f"model='{kind}:{name}' is a service's and needs base_url=, the address before "
+            "/rerank, e.g. https://api.cohere.com/v2 or http://localhost:8000/v1"
+        )
+    form, full = FORMS[kind], f"{kind}:{name}"
 
-    It answers the `Question`s of a `State` that are about one passage each, a score or a yes and
-    no, by the passage's relevance alone: texts and levels of questions are not sent. The one
-    criterion of a judge without a name is sent as ``instruction`` where the protocol has that.
-
-    Args:
-        model: as the service names it.
-        base_url: the address before ``/rerank``, e.g. ``https://api.cohere.com/v2``.
-        kind: one of `FORMS`.
-        api_key: sent as bearer token; None for ``RERANK_API_KEY``, if it is set.
-        timeout: seconds allowed to one call, from asking for a connection to the last byte.
-        concurrency: connections at most.
-
-    Raises:
-        AuthenticationFailed: the key cannot be one.
-        ConfigError: an argument that cannot be.
-    """
-
-    def __init__(
-        self,
-        model: str,
-        *,
-        base_url: str | None,
-        kind: str = "rerank",
-        api_key: str | None = None,
-        timeout: float = 120.0,
-        concurrency: int = 64,
-    ) -> None:
-        if base_url is None:
-            raise ConfigError(
-                f"model='{kind}:{model}' is a service's and needs base_url=, the address before "
-                "/rerank, e.g. https://api.cohere.com/v2 or http://localhost:8000/v1"
-            )
-        self._form = FORMS[kind]
-        super().__init__(
-            model,
-            name=f"{kind}:{model}",
-            capabilities=Capabilities(
-                prompts=False,
-                max_questions=self._form.most,
-                instructions=bool(self._form.instruction),
-            ),
-            base_url=base_url,
-            key_variable=KEY_VARIABLE,
-            api_key=api_key,
-            timeout=timeout,
-            concurrency=concurrency,
+    def explain(problem: Problem, service: Service) -> UnsupportedCapability | None:
+        error = error_for(problem, service)
+        if form.texts != "documents" or "`texts`" not in str(error):
+            return None
+        return UnsupportedCapability(
+            f"{error}; the server is one of Text Embeddings Inference: name the model "
+            f"'rerank-tei:{name}'",
+            model=full,
         )
 
-    async def complete(self, request: ChatRequest) -> ChatReply:
-        body = rerank_body(request, self._model, self._form, self._name)
-        check_limits(request, self._capabilities, self._name)
-        try:
-            data = await self.post("rerank", body, list_as=self._form.list_as)
-        except RequestRejected as error:
-            if self._form.texts == "documents" and "`texts`" in str(error):
-                raise UnsupportedCapability(
-                    f"{error}; the server is one of Text Embeddings Inference: name the model "
-                    f"'rerank-tei:{self._model}'",
-                    model=self._name,
-                ) from error
-            raise
-        return rerank_reply(data, request, logits=self._form.logits, service=self._service)
+    return CompatibleChat(
+        name,
+        name=full,
+        base_url=base_url,
+        key_variable=KEY_VARIABLE,
+        capabilities=Capabilities(
+            prompts=False, max_questions=form.most, instructions=bool(form.instruction)
+        ),
+        questions=Exchange(
+            "rerank",
+            lambda request, model: rerank_body(request, model, form, full),
+            partial(rerank_reply, logits=form.logits),
+            explain,
+            form.list_as,
+        ),
+        **options,
+    )
 
 
 RERANK, RERANK_TEI, RERANK_LOGITS = (
     Provider(
-        connect=partial(RerankChat, kind=kind),
+        connect=partial(_connect, kind),
         note=f"a rerank service: {servers}; needs base_url=",
         key_variable=KEY_VARIABLE,
     )
@@ -143,12 +121,6 @@ RERANK, RERANK_TEI, RERANK_LOGITS = (
 
 def rerank_body(request: ChatRequest, model: str, form: RerankForm, name: str) -> dict[str, Any]:
     """The JSON body: the query, and the passages that the questions are about, in their order.
-
-    Args:
-        request: what to ask.
-        model: the model's name as the service knows it.
-        form: of the service.
-        name: of the model, for messages.
 
     Raises:
         UnsupportedCapability: the request is a prompt, or holds a question that a relevance does
@@ -191,7 +163,7 @@ def rerank_reply(
             a passage and its ``relevance_score`` (or ``score``).
         request: what was asked.
         logits: whether the scores are any numbers, which the logistic function takes to 0 to 1.
-        service: who answered, for messages.
+        service: provider details for messages.
 
     Raises:
         ServerFailed: there is no such list, it is empty, or an index is not of a passage that was
@@ -206,25 +178,28 @@ def rerank_reply(
     for result in results:
         index = result.get("index") if isinstance(result, dict) else None
         if type(index) is not int or not 0 <= index < len(passages):  # a bool is no index
-            raise unreadable(
-                f"a result with the index {_shown(index)}, of passages 0 to {len(passages) - 1}",
-                service,
-            )
+            last = len(passages) - 1
+            what = f"a result with the index {shown_value(index)}, of passages 0 to {last}"
+            raise unreadable(what, service)
         found.setdefault(index, []).append(result.get("relevance_score", result.get("score")))
     if not found:
         raise unreadable(f"none of the {len(passages)} passages has a result", service)
-    answers = {
+    by_passage = {
         passage: _relevance(found.get(index, ()), logits=logits, service=service)
         for index, passage in enumerate(passages)
     }
+    answers: list[Answer] = []
+    for question in request.questions:
+        answer, top = by_passage[question.passage], question.top if question.kind == "score" else 1
+        answers.append(answer if answer.value is None else Answer(answer.value * top))
+    if not isinstance(data.get("usage"), dict):  # Cohere's place for it
+        meta = data.get("meta")
+        data = {**data, "usage": meta.get("tokens") if isinstance(meta, dict) else None}
     return ChatReply(
         text="",
-        usage=_usage(data, service),
+        usage=usage_in(data, service),
         model=reported_model(data),
-        answers=tuple(
-            _scaled(answers[question.passage], question.top if question.kind == "score" else 1)
-            for question in request.questions
-        ),
+        answers=tuple(answers),
     )
 
 
@@ -235,54 +210,20 @@ def _asked_about(request: ChatRequest) -> list[str]:
 
 
 def _relevance(scores: Sequence[Any], *, logits: bool, service: Service) -> Answer:
-    if not scores:
-        return missing("no score for this passage")
-    if len(scores) > 1:
-        return missing(f"{len(scores)} scores for this passage")
+    if len(scores) != 1:
+        return missing(f"{len(scores) or 'no'} score{'s' * bool(scores)} for this passage")
     (score,) = scores
-    if isinstance(score, bool) or not isinstance(score, int | float) or not _is_finite(score):
-        return missing(f"odd answer: its score is {_shown(score)}, not a finite number")
+    number = finite_number(score)
+    if number is None:
+        return missing(f"odd answer: its score is {shown_value(score)}, not a finite number")
     if logits:
-        return Answer(_logistic(float(score)))
-    if not -ROUNDED <= score <= 1 + ROUNDED:
+        small = math.exp(-abs(number))
+        return Answer(1 / (1 + small) if number >= 0 else small / (1 + small))
+    if not -ROUNDED <= number <= 1 + ROUNDED:
         raise UnsupportedCapability(
-            f"{service.model}: the relevance {_shown(score)} from {service.where} is not from 0 to "
-            "1; if the server gives logits, as llama.cpp does, name the model "
+            f"{service.model}: the relevance {shown_value(score)} from {service.where} is not from "
+            "0 to 1; if the server gives logits, as llama.cpp does, name the model "
             f"'rerank-logits:{service.model.partition(':')[2]}'",
             model=service.model,
         )
-    return Answer(min(max(float(score), 0.0), 1.0))
-
-
-def _scaled(relevance: Answer, top: int) -> Answer:
-    return relevance if relevance.value is None else Answer(relevance.value * top)
-
-
-def _is_finite(score: int | float) -> bool:
-    try:
-        return math.isfinite(score)
-    except OverflowError:  # an integer that no float can hold
-        return False
-
-
-def _logistic(logit: float) -> float:
-    small = math.exp(-abs(logit))
-    return 1 / (1 + small) if logit >= 0 else small / (1 + small)
-
-
-def _usage(data: Mapping[str, Any], service: Service) -> Usage:
-    """Tokens of the call: vLLM, llama.cpp, Jina and Voyage give them; Cohere as ``meta.tokens``."""
-    usage, meta = data.get("usage"), data.get("meta")
-    billed = meta.get("tokens") if isinstance(meta, dict) else None
-    if isinstance(usage, dict):
-        tokens = usage.get("prompt_tokens", usage.get("total_tokens"))
-    else:
-        tokens = billed.get("input_tokens") if isinstance(billed, dict) else None
-    return call_usage(tokens=tokens, cached=None, output=None, service=service)
-
-
-def _shown(value: Any) -> str:
-    if isinstance(value, int) and value.bit_length() > 64:
-        return "a huge number"
-    text = ascii(value) if isinstance(value, str | int | float | None) else type(value).__name__
-    return text if len(text) <= 60 else f"{text[:59]}…"
+    return Answer(min(max(number, 0.0), 1.0))

@@ -1,23 +1,34 @@
 """Base of the OpenAI and Anthropic clients: one generator made both libraries.
 
-Each library is imported in the file of its subclass alone.
+The libraries do authentication, connections and errors; bodies are written and read in this
+package, which takes a third of the processor time of their typed calls. Each library is imported
+in the file of its subclass alone.
 """
 
 from __future__ import annotations
 
 import copy
-from abc import ABC, abstractmethod
-from dataclasses import dataclass, replace
+from abc import abstractmethod
+from collections.abc import AsyncGenerator, Callable, Iterator, Mapping
+from contextlib import contextmanager
+from dataclasses import replace
 from functools import cached_property
-from typing import TYPE_CHECKING, Any, Literal
+from typing import TYPE_CHECKING, Any, ClassVar, Literal
 
 import anyio
 
-from mcranker.errors import ModelError, RequestRejected
-from mcranker.llm.batch.protocol import TRANSFER_SECONDS
+from mcranker.errors import AuthenticationFailed, ModelError, RequestRejected, ServerFailed
+from mcranker.llm.chat import Capabilities, ChatRequest
 from mcranker.llm.masking import shown_url
-from mcranker.llm.providers.bodies import MOST_RESULTS, PLAIN
-from mcranker.llm.providers.endpoint import checked_settings, chosen_url, find_key, key_advice
+from mcranker.llm.providers.bodies import MOST_RESULTS, PLAIN, bound_body, http_of, widen_body
+from mcranker.llm.providers.endpoint import (
+    checked_settings,
+    checked_url,
+    find_key,
+    key_advice,
+    url_in,
+)
+from mcranker.llm.providers.http_chat import KEEP_ALIVE, HttpChat
 from mcranker.llm.providers.http_errors import (
     Problem,
     Service,
@@ -30,225 +41,195 @@ from mcranker.llm.providers.http_errors import (
     transport_error,
     unreadable,
 )
-from mcranker.llm.providers.parameters import ParameterMemory
+from mcranker.llm.providers.parameters import traits_of
 from mcranker.llm.providers.per_loop import PerLoop
 
 if TYPE_CHECKING:
-    from collections.abc import AsyncGenerator, Awaitable, Callable, Mapping
-
     import httpx2
 
-    from mcranker.llm.batch.protocol import Writer
-    from mcranker.llm.chat import ChatRequest
+TRANSFER_SECONDS = 600.0
+"""Seconds allowed to sending a batch, or to fetching its state."""
 
-KEEP_ALIVE = 60.0  # seconds
-
-
-@dataclass(frozen=True, slots=True)
-class SdkService:
-    """A provider's service and library.
-
-    Attributes:
-        name: of the company, as its library spells it: ``AsyncNAME``, ``NAMEError``.
-        url: of its service.
-        variable: what the names of its environment variables begin with.
-        models: where its models are listed.
-        cut: what a base URL may end in without meaning anything else.
-    """
-
-    name: str
-    url: str
-    variable: str
-    models: str
-    cut: str = ""
+Writer = Callable[[ChatRequest], dict[str, Any]]
 
 
-class SdkChat(ABC):
+class SdkChat(HttpChat):
     """A model that is asked through its provider's library.
 
     Args:
-        provider: whom to ask.
-        name: of the model in rankings.
-        api_key: None for the environment's.
-        base_url: another address of the same service; None for the environment's, else the
+        model: the model's name as the service knows it.
+        api_key: None for the one in the environment variable ``PROVIDER_API_KEY``.
+        base_url: another address of the same service; None for ``PROVIDER_BASE_URL``, else the
             provider's own.
         timeout: seconds allowed to one call, from asking for a connection to the last byte.
         concurrency: connections at most.
+        capabilities: what the model offers; None to choose by its name. What the service then
+            refuses is left out.
+
+    Attributes:
+        provider: the company, as its library spells it: ``AsyncNAME``, ``NAMEError``.
+        url: the address of its service.
+        models: where its models are listed.
+        cut: what a base URL may end in without meaning anything else.
 
     Raises:
         AuthenticationFailed: there is no key, or it cannot be one.
         ConfigError: an argument that cannot be.
     """
 
+    provider: ClassVar[str]
+    url: ClassVar[str]
+    models: ClassVar[str]
+    cut: ClassVar[str] = ""
+
     def __init__(
         self,
-        provider: SdkService,
-        name: str,
+        model: str,
         *,
-        api_key: str | None,
-        base_url: str | None,
-        timeout: float,
-        concurrency: int,
+        api_key: str | None = None,
+        base_url: str | None = None,
+        timeout: float = 120.0,
+        concurrency: int = 64,
+        capabilities: Capabilities | None = None,
     ) -> None:
         checked_settings(timeout, concurrency)
-        url = chosen_url(base_url, f"{provider.variable}_BASE_URL", provider.url)
-        self._provider = provider
-        self._base_url = url.removesuffix(provider.cut)
-        self._concurrency = concurrency
-        self._memory = ParameterMemory(name)
-        self._clients: PerLoop[Any] = PerLoop(self._open, _close)
-        key = f"{provider.variable}_API_KEY"
-        self._service = Service(
+        name, variable = f"{self.provider.lower()}:{model}", self.provider.upper()
+        address = checked_url(base_url) if base_url is not None else url_in(f"{variable}_BASE_URL")
+        address = (address or self.url).removesuffix(self.cut)
+        service = Service(
             model=name,
-            where=provider.name if self._base_url == provider.url else shown_url(self._base_url),
-            key_advice=key_advice(key),
-            model_advice=f"check the model's name at {provider.models}",
+            where=self.provider if address == self.url else shown_url(address),
+            key_advice=key_advice(f"{variable}_API_KEY"),
+            model_advice=f"check the model's name at {self.models}",
             connection_advice="check the network, and base_url= if you set one",
             timeout=timeout,
-            key=find_key(api_key, key, model=name),
-            url=self._base_url,
+            key=find_key(api_key, f"{variable}_API_KEY", model=name),
+            url=address,
         )
-
-    @property
-    def name(self) -> str:
-        return self._service.model
-
-    @property
-    def endpoint(self) -> str:
-        """The service's base URL."""
-        return self._base_url
+        self._traits = traits_of(name)
+        super().__init__(model, service, capabilities or self._traits.capabilities)
+        self._concurrency = concurrency
+        self._clients: PerLoop[Any] = PerLoop(self._open)
 
     async def aclose(self) -> None:
-        """Close the connections of the running event loop; a later call opens new ones."""
         await self._clients.aclose()
 
     @abstractmethod
     def _library(self) -> Any:
         """The library, imported when it is first needed."""
 
-    @abstractmethod
-    def _error(self, error: Any, service: Service) -> ModelError:
-        """The error of this package for one of the library's."""
-
-    @abstractmethod
-    def _body(self, request: ChatRequest) -> dict[str, Any]:
-        """Return the body of a request, before refused parameters are left out."""
-
-    @abstractmethod
-    def _with_room(self, body: dict[str, Any]) -> dict[str, Any]:
-        """The body with room for thoughts, if the model will think."""
-
-    # What the batch API needs; see `mcranker.llm.batch.protocol.BatchableChat`.
-
-    @property
-    def service(self) -> Service:
-        return self._service
+    # What the batch API needs.
 
     def writer(self) -> Writer:
+        """Return a writer of bodies as the model takes them, by what is known of it now.
+
+        What is learnt later does not change what a writer writes. It raises
+        `UnsupportedCapability` for a request that the model cannot serve.
+        """
         memory = copy.deepcopy(self._memory)
         return lambda request: self._with_room(memory.adapt(self._body(request)))
 
     def learn(self, problem: Problem, sent: Mapping[str, Any]) -> bool:
+        """Take note of a refusal; see `ParameterMemory.learn`."""
         return self._memory.learn(problem, sent)
 
     async def call(
-        self, method: Literal["GET", "POST"], path: str, content: bytes | None = None
+        self, method: Literal["get", "post"], path: str, **options: Any
     ) -> dict[str, Any]:
-        response_type = self._http.Response
+        """Send one HTTP request of up to `TRANSFER_SECONDS`, and return the object in its answer.
 
-        async def send(client: Any) -> httpx2.Response:
-            options = {} if method == "GET" else {"content": content, **_TRANSFER}
-            ask = client.get if method == "GET" else client.post
-            response: httpx2.Response = await ask(path, cast_to=response_type, **options)
-            return response
+        Args:
+            method: of HTTP.
+            path: below the base URL.
+            options: for this method of the library's client.
 
-        return await self._transfer(send)
+        Raises:
+            ModelError: the service answers with an error, or not at all.
+        """
+        service = replace(self._service, timeout=TRANSFER_SECONDS)
+        options["options"] = {"timeout": TRANSFER_SECONDS, **options.get("options", {})}
+        try:
+            return await self._request(method, path, service, options)
+        except StatusError as failure:
+            raise error_for(failure.problem, service) from failure
 
     async def stream(self, path: str) -> AsyncGenerator[bytes, None]:
-        from mcranker.llm.providers.sdk_bodies import foreign, widen_body
+        """The body of the answer to a GET request, in pieces.
 
-        http = self._http
+        Raises:
+            ModelError: as `call` does, at any piece.
+        """
         try:
-            client = await self._clients.get()
-            response = await client.get(path, cast_to=http.Response, stream=True)
-            widen_body(response, MOST_RESULTS)
-            try:
-                async for chunk in response.aiter_bytes():
-                    yield chunk
-            finally:
-                await response.aclose()
-        except self._library().APIStatusError as error:
-            raise error_for(_problem(error), self._service) from None
-        except self._library_errors() as error:
-            raise self._error(error, self._service) from error
-        except foreign(http) as error:
-            raise transport_error(error, self._service) from error
-
-    async def _post(self, path: str, body: dict[str, Any]) -> dict[str, Any]:
-        content, response_type = json_bytes(body, self._service), self._http.Response
-
-        async def send(client: Any) -> httpx2.Response:
-            # The whole address, because the library takes its time to join two parts.
-            url = f"{self._base_url}{path}"
-            response: httpx2.Response = await client.post(
-                url, cast_to=response_type, content=content
-            )
-            return response
-
-        return await self._answer(send, self._service)
-
-    async def _transfer(self, send: Callable[[Any], Awaitable[httpx2.Response]]) -> dict[str, Any]:
-        """Like `_answer`, for what may be large and has time."""
-        try:
-            return await self._answer(send, replace(self._service, timeout=TRANSFER_SECONDS))
+            with self._errors(self._service):
+                client = await self._clients.get()
+                response = await client.get(
+                    f"{self._service.url}/{path}", cast_to=self._http.Response, stream=True
+                )
+                widen_body(response, MOST_RESULTS)
+                try:
+                    async for chunk in response.aiter_bytes():
+                        yield chunk
+                finally:
+                    await response.aclose()
         except StatusError as failure:
-            raise error_for(failure.problem, self._service) from failure
+            raise error_for(failure.problem, self._service) from None
 
-    async def _answer(
-        self, send: Callable[[Any], Awaitable[httpx2.Response]], service: Service
+    async def _post(self, path: str, body: Mapping[str, Any], list_as: str = "") -> dict[str, Any]:
+        content = json_bytes(body, self._service)
+        return await self._request("post", path, self._service, {"content": content})
+
+    async def _request(
+        self, method: str, path: str, service: Service, options: Mapping[str, Any]
     ) -> dict[str, Any]:
-        from mcranker.llm.providers.sdk_bodies import foreign
-
-        try:
-            with anyio.fail_after(service.timeout):
-                response = await send(await self._clients.get())
-        except TimeoutError as error:
-            raise timed_out(service) from error
-        except self._library().APIStatusError as error:
-            raise StatusError(_problem(error)) from None  # it says all that the provider said
-        except self._library_errors() as error:
-            raise self._error(error, service) from error
-        except foreign(self._http) as error:
-            raise transport_error(error, service) from error
+        with self._errors(service), anyio.fail_after(service.timeout):
+            client = await self._clients.get()
+            # The whole address, because the library takes its time to join two parts.
+            response = await getattr(client, method)(
+                f"{service.url}/{path}", cast_to=self._http.Response, **options
+            )
         return parse_object(response.content, service)
 
-    def _library_errors(self) -> type[Exception]:
-        base: type[Exception] = getattr(self._library(), f"{self._provider.name}Error")
-        return base
+    @contextmanager
+    def _errors(self, service: Service) -> Iterator[None]:
+        """Convert the library's errors, and those that it lets through from below."""
+        library = self._library()
+        try:
+            yield
+        except TimeoutError as error:
+            raise timed_out(service) from error
+        except library.APIStatusError as error:
+            raise StatusError(_problem(error.response)) from None  # it says all that was said
+        except getattr(library, f"{self.provider}Error") as error:
+            raise library_error(error, service) from error
+        except self._foreign as error:
+            raise transport_error(error, service) from error
 
     @cached_property
     def _http(self) -> Any:
         """The HTTP package that the library uses: httpx2, or httpx before openai 3, anthropic 2."""
-        from mcranker.llm.providers.sdk_bodies import http_of
-
         return http_of(self._library().DefaultAioHttpClient)
 
-    def _open(self) -> Any:
-        from mcranker.llm.providers.sdk_bodies import bound_body
+    @cached_property
+    def _foreign(self) -> tuple[type[Exception], ...]:
+        import aiohttp
 
-        library, timeout = self._library(), self._service.timeout
-        return getattr(library, f"Async{self._provider.name}")(
-            api_key=self._service.key,
-            base_url=self._base_url,
+        own = (self._http.HTTPError, self._http.InvalidURL, self._http.StreamError)
+        return (*own, aiohttp.ClientError, OSError, ValueError)  # an impossible host's name
+
+    def _open(self) -> Any:
+        library, service, most = self._library(), self._service, self._concurrency
+        return getattr(library, f"Async{self.provider}")(
+            api_key=service.key,
+            base_url=service.url,
             max_retries=0,
-            timeout=timeout,
+            timeout=service.timeout,
             http_client=library.DefaultAioHttpClient(
                 limits=self._http.Limits(
-                    max_connections=self._concurrency,
-                    max_keepalive_connections=self._concurrency,
+                    max_connections=most,
+                    max_keepalive_connections=most,
                     keepalive_expiry=KEEP_ALIVE,
                 ),
-                timeout=timeout,
+                timeout=service.timeout,
                 headers=PLAIN,
                 event_hooks={"response": [bound_body]},
                 follow_redirects=False,  # one would take the prompt elsewhere
@@ -256,27 +237,23 @@ class SdkChat(ABC):
         )
 
 
-_TRANSFER: dict[str, Any] = {"options": {"timeout": TRANSFER_SECONDS}}
-
-
-def library_error(error: Any, service: Service, library: Any, name: str) -> ModelError:
-    """The error of this package for one of a provider's library."""
-    if isinstance(error, library.APIStatusError):
-        return error_for(_problem(error), service)
-    if isinstance(error, library.APIConnectionError):
+def library_error(error: Any, service: Service) -> ModelError:
+    """Convert an error of a provider's library by the name of its class or of a base of it."""
+    names = " ".join(base.__name__ for base in type(error).__mro__)
+    if "APIStatusError" in names:
+        return error_for(_problem(error.response), service)
+    if "APIConnectionError" in names:
         return transport_error(error, service)
-    if isinstance(error, library.APIResponseValidationError):
+    if "APIResponseValidationError" in names:
         return unreadable(str(error), service)
-    return RequestRejected(
-        f"{service.model}: {type(error).__name__} in {name}'s library; it is not retried",
-        model=service.model,
-    )
+    kind: type[ModelError] = RequestRejected
+    said = f"{type(error).__name__} in its library; it is not retried"
+    if "Token" in names or "Credentials" in names:  # where a library gets its keys itself
+        kind, said = AuthenticationFailed, f"no credentials; {service.key_advice}"
+    elif "Retryable" in names:
+        kind, said = ServerFailed, "its library asks to retry; it is"
+    return kind(f"{service.model}: {said}", model=service.model)
 
 
-def _problem(error: Any) -> Problem:
-    response = error.response
+def _problem(response: httpx2.Response) -> Problem:
     return read_problem(response.status_code, response.content, response.headers)
-
-
-async def _close(client: Any) -> None:
-    await client.close()

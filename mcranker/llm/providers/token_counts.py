@@ -16,6 +16,8 @@ from mcranker.logs import safe_logger
 from personas.ranking.usage import Usage
 
 if TYPE_CHECKING:
+    from collections.abc import Mapping
+
     from mcranker.llm.providers.http_errors import Service
 
 MOST_TOKENS = 10**9
@@ -49,11 +51,26 @@ def call_usage(*, tokens: Any, cached: Any, output: Any, service: Service) -> Us
     if from_cache > known:
         _warn(cached, service)
         from_cache = 0
-    return Usage(
-        calls=1,
-        input_tokens=known,
-        cached_input_tokens=from_cache,
-        output_tokens=token_count(output, service),
+    written = token_count(output, service)
+    return Usage(calls=1, input_tokens=known, cached_input_tokens=from_cache, output_tokens=written)
+
+
+def usage_in(data: Mapping[str, Any], service: Service) -> Usage:
+    """Return the tokens of a call by either of OpenAI's protocols, as far as the answer has them.
+
+    Chat completions count ``prompt_tokens`` and ``completion_tokens``, decisions and System One
+    ``input_tokens`` and ``output_tokens``; some rerank services ``total_tokens`` alone.
+    """
+    usage = data.get("usage")
+    if not isinstance(usage, dict):
+        return Usage(calls=1)
+    details = usage.get("prompt_tokens_details", usage.get("input_tokens_details"))
+    tokens = usage.get("prompt_tokens", usage.get("input_tokens", usage.get("total_tokens")))
+    return call_usage(
+        tokens=tokens,
+        cached=details.get("cached_tokens") if isinstance(details, dict) else None,
+        output=usage.get("completion_tokens", usage.get("output_tokens")),
+        service=service,
     )
 
 
@@ -61,16 +78,12 @@ def _warn(value: Any, service: Service) -> None:
     if service.model in _warned:
         return
     _warned.add(service.model)
-    shown = said_by(service, reprlib.repr(value)) if _is_short(value) else "a huge number"
+    # Python refuses to write out integers of more than some thousand digits.
+    huge = isinstance(value, int) and value.bit_length() > 1000
     logger.warning(
         "%s: %s gives %s as a number of tokens; such counts are taken for 0, so usage and costs "
         "come out too low",
         service.model,
         service.where,
-        shown,
+        "a huge number" if huge else said_by(service, reprlib.repr(value)),
     )
-
-
-def _is_short(value: Any) -> bool:
-    # Python refuses to write out integers of more than some thousand digits.
-    return not isinstance(value, int) or value.bit_length() <= 1000

@@ -26,9 +26,9 @@ if TYPE_CHECKING:
 Compared: TypeAlias = RankingComparison | ComparedRuns
 """Two rankings of a query, or of several."""
 
-_Kind = Literal["title", "heading", "part", "warning", "words", "note", "+", "-", "~", ">"]
+_Kind = Literal["title", "heading", "part", "warning", "words", "note", "+", "-", "~"]
 _STYLES = {"title": "bold", "heading": "bold", "part": "bold", "warning": "yellow", "note": NOTE}
-_MARKS = {"+": "green", "-": "red", "~": "", ">": NOTE}
+_MARKS = {"+": "green", "-": "red", "~": ""}
 _LONGEST_ID = 24
 _LONGEST = 400  # characters of a text looked at
 _LABEL = 120  # characters of a passage in Markdown
@@ -155,7 +155,7 @@ def _query(
         yield _Part(line.mark, clipped(line.said, _LONGEST), line.level, line.heads)
     if len(lines) > _MOST_LINES:
         more = counted(len(lines) - _MOST_LINES, "more line")
-        yield _Part("note", f"{more}; 'personas diff BEFORE AFTER' shows all")
+        yield _Part("note", f"{more}; personas.diff_teams gives all")
     if not in_runs:
         yield from _settings(found.settings)
     yield from _movers(found, max(1, top))

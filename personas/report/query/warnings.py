@@ -13,7 +13,7 @@ from typing import Literal, TypeAlias
 from personas.format import counted, decimals, exact, fixed, optional, percent, whole
 from personas.ranking.effectiveness import ndcg
 from personas.ranking.record import RankingRecord
-from personas.ranking.types import Comparisons
+from personas.ranking.types import Comparisons, WindowCounts
 from personas.report.formats import alpha_reading
 from personas.sanitize import plain
 
@@ -30,10 +30,11 @@ _REASON = 300
 
 @dataclass(frozen=True, slots=True)
 class Notice:
-    """A sentence about a ranking, and how severe it is."""
+    """A sentence about a ranking, how severe it is, and, of a failure, its name for programs."""
 
     kind: Kind
     sentence: str
+    code: str = ""
 
 
 @dataclass(frozen=True, slots=True)
@@ -58,7 +59,8 @@ def warnings(inspection: RankingRecord) -> tuple[Notice, ...]:
     if not inspection.hits:
         return ()
     found = [
-        *_what_went_wrong(inspection),
+        *_missing(inspection),
+        *problems(inspection),
         *_effectiveness(inspection),
         *_judge(inspection),
         *_suspicious(inspection),
@@ -69,30 +71,43 @@ def warnings(inspection: RankingRecord) -> tuple[Notice, ...]:
     return tuple(sorted(found, key=lambda each: ORDER.index(each.kind)))
 
 
-def _what_went_wrong(inspection: RankingRecord) -> Iterator[Notice]:
+def _missing(inspection: RankingRecord) -> Iterator[Notice]:
     hits = inspection.hits
-    if inspection.failure:
-        yield Notice(
-            "bad",
-            "No passage was judged, so they keep their first-stage order: "
-            f"{_ended(plain(inspection.failure, _REASON))}",
-        )
-    elif inspection.partial:
-        said = "The deadline came before all scores"
-        if inspection.judges:
-            said += f": {whole(len(inspection.judged))} of {whole(len(hits))} passages were judged"
-        yield Notice("bad", f"{said}.")
     if missing := len(inspection.missing):
         asked = missing + sum(len(hit.known_scores) for hit in hits)
         said = f"{whole(missing)} of {counted(asked, 'score')} {_is(missing)} missing"
         if any(hit.imputed for hit in hits):
             said += "; what was imputed counts in the final scores marked *"
         yield Notice("bad", f"{said}.")
+
+
+def problems(inspection: RankingRecord) -> Iterator[Notice]:
+    """Yield what went wrong besides missing scores; needs no arithmetic over the passages."""
+    hits = inspection.hits
+    if inspection.failure:
+        yield Notice(
+            "bad",
+            "No passage was judged, so they keep their first-stage order: "
+            f"{_ended(plain(inspection.failure, _REASON))}",
+            "FirstStageOrder",
+        )
+    elif inspection.partial:
+        said = "The deadline came before all scores"
+        if inspection.judges:
+            said += f": {whole(len(inspection.judged))} of {whole(len(hits))} passages were judged"
+        yield Notice("bad", f"{said}.", "Deadline")
+    if inspection.comparisons and not inspection.failure:
+        yield from _comparisons(inspection.comparisons)
     for name, why in inspection.left_out.items():
         said = f"{plain(name, _NAME)} gave no order, so the others' count alone: "
-        yield Notice("bad", said + _ended(plain(why, _REASON) or "no reason is known"))
-    if inspection.comparisons:
-        yield from _comparisons(inspection.comparisons)
+        yield Notice("bad", said + _ended(plain(why, _REASON) or "no reason is known"), "LeftOut")
+    if inspection.windows and not inspection.failure:
+        yield from _windows(inspection.windows)
+    for member in inspection.members:
+        why = f"left out of the fusion: {plain(member.failure, _REASON)}" if member.failure else ""
+        if why or member.missing:
+            why = why or f"{counted(member.missing, 'score')} missing"
+            yield Notice("bad", _ended(f"{plain(member.label, _NAME)}: {why}"), "FusedMember")
 
 
 def _comparisons(counts: Comparisons) -> Iterator[Notice]:
@@ -102,6 +117,7 @@ def _comparisons(counts: Comparisons) -> Iterator[Notice]:
             "bad",
             f"{whole(counts.failed)} of {counted(counts.asked, 'comparison')} failed, and their "
             f"passages kept their order{reason}",
+            "FailedComparisons",
         )
     if counts.odd or counts.tied:
         kinds = (
@@ -119,6 +135,27 @@ def _comparisons(counts: Comparisons) -> Iterator[Notice]:
             "bad",
             f"All {counted(counts.as_shown, 'reply', 'replies')} keep the order in which passages "
             "were shown: the model may go by place alone, and the order be the first stage's.",
+        )
+
+
+def _windows(counts: WindowCounts) -> Iterator[Notice]:
+    if counts.odd or counts.failed:
+        kinds = (
+            (counts.failed, "failed"),
+            (counts.odd, "odd in form"),
+            (counts.missing, "passages left out"),
+            (counts.repeated, "named twice"),
+            (counts.unknown, "named that were not shown"),
+            (counts.unreadable, "without a score of the scale"),
+        )
+        parts = ", ".join(f"{whole(number)} {what}" for number, what in kinds if number)
+        asked = counted(counts.asked + counts.failed, "reply", "replies")
+        yield Notice("warn", f"Of {asked}: {parts}; what they lacked was asked for again.")
+    if counts.differing:
+        yield Notice(
+            "warn",
+            f"{whole(counts.differing)} of {counted(counts.sums, 'sum')} by the model are not what "
+            "its scores add up to; ours count.",
         )
 
 

@@ -13,7 +13,6 @@ from click.testing import CliRunner, Result
 
 from beir_eval.cli.compare import command
 from beir_eval.compare.sources import FIRST_STAGE_NAME
-from beir_eval.errors import RunFolderError
 from tests.support.compare_support import (
     PARENT_5,
     QUERIES,
@@ -169,23 +168,3 @@ def test_json_holds_everything(runs: tuple[str, str], tmp_path: Path) -> None:
     assert hit["after"]["scores"] == {"Virologist": 2, "Worried parent": 4}
     assert hit["causes"][0]["persona"] == "Virologist"
     assert loss["before"]["models"]["scoring"] == "scripted:function"
-
-
-def test_nothing_to_show_is_said(runs: tuple[str, str]) -> None:
-    assert "No query differs." in said(runs[0], runs[0])
-    assert "No query differs." in said(runs[0], runs[0], "--output", "md")
-
-
-def test_the_help_names_the_first_stage_as_it_is_given() -> None:
-    assert repr(FIRST_STAGE_NAME) in said("--help")
-
-
-def test_bad_usage(runs: tuple[str, str], tmp_path: Path) -> None:
-    assert invoke(runs[0]).exit_code == 2
-    assert invoke(*runs, "--queries", "0").exit_code == 2
-    both = invoke(*runs, "--qrels", "x", "--dataset", "mini")
-    assert both.exit_code == 2
-    assert "give --qrels or --dataset, not both" in both.output
-    nowhere = invoke(runs[0], tmp_path / "nowhere")
-    assert isinstance(nowhere.exception, RunFolderError)
-    assert nowhere.stdout == ""

@@ -13,7 +13,6 @@ from click.testing import CliRunner, Result
 from beir_eval.cli.compare import command as run_compare
 from beir_eval.cli.group import COMPARE
 from mcranker.cli.group import VERBS, Verbs
-from mcranker.trec import write_trec
 from tests.personas.ranking.test_comparison import CHANGED
 from tests.personas.ranking.test_inspection import FOUR, stored
 from tests.support.compare_support import write_both
@@ -92,12 +91,6 @@ def test_two_rankings(pair: tuple[Path, Path]) -> None:
     assert "1 more passage moved and not listed" in shown(*pair, "--passages", "1")
 
 
-def test_as_json(pair: tuple[Path, Path]) -> None:
-    found = as_json(*pair)
-    assert (found["moved"], found["passages"], found["team"]) == (2, 4, [])
-    assert found["hits"][0]["causes"][0]["effect"] == 2
-
-
 def test_as_markdown(pair: tuple[Path, Path], many: tuple[Path, Path]) -> None:
     lines = shown(*pair, "--output", "md").splitlines()
     assert lines[0].startswith("# ")
@@ -129,12 +122,6 @@ def test_judgements(pair: tuple[Path, Path], tmp_path: Path) -> None:
     # Where there are judgements of one query only, there is nothing to be mistaken about.
     qrels.write_text("q1\td2\t1\n", encoding="utf-8")
     assert "nDCG@10 stays at 1.000" in shown(nameless, nameless, "--qrels", qrels)
-
-
-def test_two_rankings_of_other_queries_are_compared_and_that_is_told(tmp_path: Path) -> None:
-    one, two = written(tmp_path / "1.json", before("a")), written(tmp_path / "2.json", after("b"))
-    page = " ".join(shown(one, two).split())
-    assert "The rankings are of different queries" in page
 
 
 def test_many_queries(many: tuple[Path, Path]) -> None:
@@ -223,18 +210,6 @@ def test_runs_have_the_same_page(tmp_path: Path) -> None:
     assert any(at.get("d") == "M56.0 6H106.0" for _, at in page.tags)
     refused_html = CliRunner().invoke(run_compare, [one, two, "--html", "x", "--output", "md"])
     assert refused_html.exit_code == 2
-
-
-def test_a_run_without_scores_is_drawn_by_its_ranks(tmp_path: Path) -> None:
-    one, _ = write_both(tmp_path / "tiny")
-    trec = tmp_path / "other.trec"
-    write_trec({"q1": [("d4", 4.0), ("d3", 3.0), ("d2", 2.0), ("d1", 1.0)]}, trec, "other")
-    html = tmp_path / "page.html"
-    result = CliRunner().invoke(run_compare, [one, str(trec), "--html", str(html)])
-    assert result.exit_code == 0, result.output
-    page = Page(html.read_text(encoding="utf-8"))
-    assert "There are no scores after, only an order" in page.text
-    assert sum(name == "line" for name, _ in page.tags) >= 4
 
 
 @pytest.mark.parametrize(

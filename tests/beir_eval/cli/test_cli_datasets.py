@@ -93,11 +93,3 @@ def test_the_table(home: Path) -> None:
     assert [note.split(":")[0] for note in notes] == ["news", "signal"]  # robust04 is here
     assert notes[0].endswith(f"put them at {home / 'wapo' / 'WashingtonPost.v2.tar.gz'}")
     assert "beir/fiqa/test" in result.stdout
-
-
-def test_the_help() -> None:
-    result = run("--help")
-
-    assert result.exit_code == 0
-    assert "Nothing is downloaded here." in " ".join(result.stdout.split())
-    assert run("--output", "xml").exit_code == 2

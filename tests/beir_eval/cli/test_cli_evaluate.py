@@ -57,10 +57,6 @@ def test_means_and_missing_queries() -> None:
     assert "first: 1 judged query has no results (taken as an empty list): q4" in result.stdout
 
 
-def test_without_missing_queries_there_is_no_word_of_them() -> None:
-    assert "no results" not in evaluate("second.trec").stdout
-
-
 def test_json_has_everything() -> None:
     found = evaluated("first.trec", "second.trec", "--per-query", "--compare", "--intervals")
 
@@ -122,15 +118,6 @@ def test_a_data_set_instead_of_a_file() -> None:
     assert found["judged_queries"] == len(found["runs"][0]["missing_queries"]) > 1
 
 
-def test_files_of_the_same_name_keep_their_paths() -> None:
-    Path("other").mkdir()
-    Path("other/first.trec").write_bytes(Path("second.trec").read_bytes())
-
-    found = evaluated("first.trec", "other/first.trec")
-
-    assert [run["run"] for run in found["runs"]] == ["first.trec", "other/first.trec"]
-
-
 @pytest.mark.parametrize(
     ("arguments", "complaint"),
     [
@@ -168,12 +155,6 @@ def test_errors_are_those_of_the_package(arguments: list[str], complaint: str) -
     assert result.stdout == ""
 
 
-def test_measures_with_commas_in_brackets() -> None:
-    found = evaluated("first.trec", "--measures", "AP(rel=1,judged_only=True)@10,RR,RR")
-
-    assert found["measures"] == ["AP(rel=1,judged_only=True)@10", "RR"]
-
-
 def test_a_run_that_has_nothing_to_do_with_the_judgements_is_told() -> None:
     Path("strange.trec").write_text("other Q0 x 1 1.0 tag\n")
     result = evaluate("strange.trec")
@@ -185,16 +166,3 @@ def test_a_run_that_has_nothing_to_do_with_the_judgements_is_told() -> None:
         evaluate("strange.trec").stderr.split()
     )
     assert "warning" not in evaluate("first.trec").stderr
-
-
-def test_marks_at_the_beginning_and_ranks_with_a_point_are_read() -> None:
-    lines = Path("first.trec").read_text().splitlines()
-    columns = [line.split() for line in lines]
-    for each in columns:
-        each[3] = f"{each[3]}.0"
-    Path("marked.trec").write_text(
-        "\N{BYTE ORDER MARK}" + "".join(" ".join(each) + "\n" for each in columns), "utf-8"
-    )
-    (marked,) = evaluated("marked.trec")["runs"]
-    (first,) = evaluated("first.trec")["runs"]
-    assert marked["means"] == first["means"]

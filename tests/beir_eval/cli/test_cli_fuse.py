@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 from click.testing import CliRunner, Result
 
-from beir_eval import BeirEvalError, read_trec, write_trec
+from beir_eval import read_trec, write_trec
 from beir_eval.cli.fuse import command
 from tests.support.ranx_support import start_ranx
 
@@ -76,14 +76,6 @@ def test_bad_usage(arguments: list[str], complaint: str) -> None:
     assert result.exit_code == 2
     assert complaint in result.stderr
     assert not Path("f").exists()
-
-
-def test_errors_are_those_of_the_package() -> None:
-    result = fuse("--out", "f.trec", "--method", "wsum")
-
-    assert isinstance(result.exception, BeirEvalError)
-    assert "method 'wsum' needs weights" in str(result.exception)
-    assert not Path("f.trec").exists()
 
 
 def test_help_lists_every_method() -> None:

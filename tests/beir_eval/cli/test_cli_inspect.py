@@ -12,7 +12,7 @@ from click.testing import CliRunner, Result
 
 from beir_eval.cli.group import INSPECT
 from mcranker.cli.group import VERBS, Verbs
-from tests.personas.ranking.test_inspection import FOUR, hit, stored
+from tests.personas.ranking.test_inspection import FOUR, stored
 from tests.support.cli_support import Connected, invoke, scripted
 from tests.support.run_folders import folder_of, make_run_folders
 
@@ -136,11 +136,6 @@ def test_one_of_several_is_picked_by_id_before_number(many: Path) -> None:
     assert shown("-", "--query", "7", input=envelope)[1].startswith("query 7,")
 
 
-def test_ids_that_are_numbers_come_first_wherever_they_stand(tmp_path: Path) -> None:
-    path = written(tmp_path / "r.jsonl", ranking("2", "first"), ranking("1", "second"))
-    assert shown(path, "--query", "1")[0] == "second"
-
-
 def test_a_query_that_is_not_there(many: Path) -> None:
     assert refused(many, "--query", "q33") == "no query 'q33'; did you mean 'q3'?"
     assert refused(many, "--query", "4") == (
@@ -259,16 +254,6 @@ def test_files_that_hold_no_ranking(content: bytes, message: str, tmp_path: Path
     assert refused("-", input=content).startswith(f"standard input{message}")
 
 
-def test_a_ranking_that_contradicts_itself(tmp_path: Path) -> None:
-    path = written(tmp_path / "r.json", stored([hit(2, 1, [1.0])]))
-    assert refused(path).startswith(f"{path}:1: {NO_RANKING}")
-
-
-def test_no_such_file(tmp_path: Path) -> None:
-    path = tmp_path / "gone.json"
-    assert refused(path) == f"{path}: cannot be read: No such file or directory"
-
-
 def test_a_run_folder_has_its_own_texts_and_judgements_and_direct(runs: Path) -> None:
     folder = folder_of(runs, "scifact", TEAM)
     listed = as_json(folder)["queries"]
@@ -282,25 +267,6 @@ def test_a_run_folder_has_its_own_texts_and_judgements_and_direct(runs: Path) ->
     assert sorted(each["other"]["rank"] for each in found["hits"]) == [1, 2, 3, 4, 5]
     rankings = folder / "rankings.jsonl"
     assert as_json(rankings, "--query", "2")["inspection"] == found
-
-
-def test_a_run_folder_at_a_terminal(
-    runs: Path, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
-) -> None:
-    monkeypatch.chdir(folder_of(runs, "scifact", TEAM))
-    lines = shown(".", "--query", "scifact-q2")
-    assert "DIRECT: rank by DIRECT(0,10)." in " ".join(lines)
-    assert shown("rankings.jsonl", "--query", "scifact-q2") == lines
-    page = tmp_path / "why.html"
-    assert shown(".", "--query", "4", "--html", page) == []
-    text = page.read_text(encoding="utf-8")
-    assert "what is known about scifact-q4" in text
-    assert DIRECT in text
-
-
-def test_direct_is_compared_with_nobody(runs: Path) -> None:
-    found = as_json(folder_of(runs, "scifact", DIRECT), "--query", "1")["inspection"]
-    assert found["other"] is None
 
 
 def test_other_judgements_of_a_run(runs: Path, tmp_path: Path) -> None:
@@ -319,7 +285,7 @@ def test_folders_that_are_no_run(runs: Path, tmp_path: Path) -> None:
     assert said.startswith(f"'{runs / 'scifact'}' is no run, but holds 2 runs: ")
     assert refused(runs).endswith("give one of them")
     assert "holds what was ranked (scifact)" in refused(runs / "scifact" / "data")
-    assert refused(tmp_path) == f"'{tmp_path}' is no run; give a folder that 'beir-eval run' made"
+    assert refused(tmp_path) == f"no run in '{tmp_path}'; give folders of 'beir-eval run'"
 
 
 def test_rankings_of_a_run_that_stand_alone(runs: Path, tmp_path: Path) -> None:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import importlib
 import json
 from pathlib import Path
 
@@ -36,15 +35,6 @@ def test_path_and_figures_go_to_standard_output(tmp_path: Path) -> None:
     ]
     assert result.stderr == ""
     assert content(tmp_path / "out")
-
-
-def test_runs_without_personas_have_no_agreement(tmp_path: Path) -> None:
-    made = runs(tmp_path / "runs", labels=[DIRECT], faults=True)
-    result = invoke(made, "--out", tmp_path / "out")
-    assert result.exit_code == 0, result.output
-    assert "agreement" not in result.stdout
-    assert "  queries   3 ranked, 1 failed\n" in result.stdout
-    assert "  missing   " in result.stdout
 
 
 def test_json_has_everything(tmp_path: Path) -> None:
@@ -104,22 +94,3 @@ def test_errors_are_those_of_the_package(tmp_path: Path) -> None:
     result = invoke(made, "--out", made)
     assert isinstance(result.exception, SettingError)
     assert not (tmp_path / "out").exists()
-
-
-@pytest.mark.parametrize(
-    "arguments",
-    [[], ["x"], ["--out", "y"], ["x", "--out", "y", "--processes", "0"], ["x", "--output", "xml"]],
-)
-def test_bad_usage(arguments: list[str]) -> None:
-    assert CliRunner().invoke(command, arguments).exit_code == 2
-
-
-def test_the_benchmark_runs(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.syspath_prepend(str(Path(__file__).parents[3] / "benchmarks"))
-    benchmark = importlib.import_module("persona_report")
-    team = benchmark.make_runs(tmp_path / "runs", 2, 3)
-    took = benchmark.measure([str(team), "--out", str(tmp_path / "out"), "--quiet"])
-    assert took["wall_s"] > 0
-    sizes = benchmark.pages(tmp_path / "out")
-    assert sizes["pages"] == sum(name.endswith(".html") for name in content(tmp_path / "out"))
-    assert 0 < sizes["largest_page_kb"] < 1000

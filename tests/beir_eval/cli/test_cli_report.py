@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import importlib
 import json
 from pathlib import Path
 
@@ -42,12 +41,6 @@ def test_format_chooses_what_goes_to_standard_output(runs: Path) -> None:
     assert invoke(runs, "--format", "latex").stdout.startswith("% Needs: ")
 
 
-def test_unknown_format_is_bad_usage(runs: Path) -> None:
-    result = invoke(runs, "--format", "pdf")
-    assert result.exit_code == 2
-    assert "'md', 'html', 'latex', 'json'" in result.stderr
-
-
 @pytest.mark.parametrize(
     ("name", "start"),
     [("r.md", "# Evaluation"), ("r.tex", "% Needs"), ("r.JSON", "{\n"), ("r.html", "<!")],
@@ -84,12 +77,6 @@ def test_folder_gets_all_forms_and_the_figures(runs: Path, tmp_path: Path) -> No
     assert {path.name: path.read_bytes() for path in out.iterdir()} == before
 
 
-def test_folder_gets_the_form_asked_for(runs: Path, tmp_path: Path) -> None:
-    assert invoke(runs, "--out", tmp_path / "out", "--format", "json").exit_code == 0
-    names = sorted(path.name for path in (tmp_path / "out").iterdir())
-    assert names == ["report.json"]
-
-
 def test_a_file_in_the_folders_place_is_bad_usage(runs: Path, tmp_path: Path) -> None:
     (tmp_path / "out").write_text("mine")
     result = invoke(runs, "--out", tmp_path / "out")
@@ -121,28 +108,6 @@ def test_errors_are_those_of_the_package(runs: Path, tmp_path: Path) -> None:
     result = invoke(runs, "--baseline", "nobody", "--out", tmp_path / "out")
     assert isinstance(result.exception, SettingError)
     assert not (tmp_path / "out").exists()
-
-
-@pytest.mark.parametrize(
-    "arguments",
-    [[], ["x", "--correction", "sidak"], ["x", "--level", "1"], ["x", "--margin", "0"]],
-)
-def test_bad_usage(arguments: list[str]) -> None:
-    assert CliRunner().invoke(command, arguments).exit_code == 2
-
-
-def test_help_names_every_option() -> None:
-    text = CliRunner().invoke(command, ["--help"]).stdout
-    for option in ("--format", "--out", "--measure", "--baseline", "--margin", "--correction"):
-        assert option in text
-    assert "The same folders always make the same report, but for the day" in " ".join(text.split())
-
-
-def test_the_benchmark_runs(runs: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.syspath_prepend(str(Path(__file__).parents[3] / "benchmarks"))
-    took = importlib.import_module("report").phases(runs)
-    assert list(took)[-4:] == ["markdown", "latex", "json", "html"]
-    assert all(seconds >= 0 for seconds in took.values())
 
 
 def test_run_files_are_rows(runs: Path, tmp_path: Path) -> None:

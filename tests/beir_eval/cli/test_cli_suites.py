@@ -41,14 +41,6 @@ def test_all_are_listed_with_their_titles() -> None:
     assert result.stderr == ""
 
 
-def test_the_list_as_json() -> None:
-    result = json.loads(run("--output", "json").stdout)
-    assert (result["status"], result["errors"]) == ("ok", [])
-    assert result["suites"] == [
-        {"name": name, "title": title} for name, title in shipped_suites().items()
-    ]
-
-
 def test_one_is_printed_as_its_file_is_and_can_be_run_from_a_copy(tmp_path: Path) -> None:
     printed = run("table2")
     assert printed.stdout == suite_text("table2")
@@ -71,8 +63,3 @@ def test_a_file_of_ones_own_is_checked(tmp_path: Path) -> None:
     file.write_text(OWN.replace("temperature", "temprature"), encoding="utf-8")
     with pytest.raises(SuiteError, match="did you mean 'temperature'"):
         run(str(file))
-
-
-def test_an_unknown_suite_is_an_error() -> None:
-    with pytest.raises(SuiteError, match="did you mean 'table3'"):
-        run("tabel3")

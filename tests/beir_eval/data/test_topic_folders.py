@@ -52,7 +52,6 @@ def test_topics_are_queries(folder: Path) -> None:
     ("name", "content"),
     [
         ("queries.tsv", "qid\tquery\n1\tcats\n2\tdogs\n"),
-        ("topics.csv", "qid,query\n1,cats\n2,dogs\n"),
         (
             "topics.xml",
             "<topics><topic number='1'><query>cats</query></topic>\n"

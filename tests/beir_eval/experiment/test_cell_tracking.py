@@ -1,4 +1,4 @@
-"""How far an experiment has come, counted by a clock that stands where the test puts it."""
+"""How far an experiment has come."""
 
 from __future__ import annotations
 
@@ -13,16 +13,8 @@ from beir_eval.experiment.run import Experiment, Watch
 from beir_eval.experiment.suite import DatasetSpec, RankerSpec
 from mcranker import PassageScored, RankingStarted
 from mcranker.cli.invocation import Invocation
-from mcranker.cli.progress import Live
 from tests.support.beir_folder import knowing, write_folder
 from tests.support.experiment_support import plan, suite
-
-
-class Clock:
-    now = 0.0
-
-    def __call__(self) -> float:
-        return self.now
 
 
 def scored(query_id: str, done: int, total: int) -> PassageScored:
@@ -30,29 +22,18 @@ def scored(query_id: str, done: int, total: int) -> PassageScored:
 
 
 def test_passages_of_finished_queries_and_shares_of_those_under_way() -> None:
-    tracker = CellTracker(
-        "tiny, DIRECT (1 of 3)", dict.fromkeys(("q1", "q2", "q3", "q4"), 20), after=7.0
-    )
-    clock = Clock()
-    live = Live(tracker, wanted=False, clock=clock)
+    sizes = dict.fromkeys(("q1", "q2", "q3", "q4"), 20)
+    tracker = CellTracker(name="tiny, DIRECT (1 of 3)", sizes=sizes)
     tracker.take(RankingStarted("q1", "?", 20))
     tracker.take(RankingStarted("q2", "?", 20))
     tracker.take(scored("q1", 30, 60))
     tracker.take(scored("q2", 15, 60))
-    assert tracker.done == 15  # half of 20 passages, and a quarter of 20
-    clock.now = 3.0
-    # This cell has 80 passages and seven times its work follows: 640 less 15, at 5 a second.
-    assert live.speed() == pytest.approx((5.0, 125.0))
+    # Half of 20 passages, and a quarter of 20.
+    assert (tracker.done, tracker.total) == (15, 80)
     tracker.end_query("q1")
     assert tracker.done == 25
     assert tracker.stage == "tiny, DIRECT (1 of 3), query 2 of 4"
     assert tracker.reached == "in tiny, DIRECT (1 of 3), after 1 of 4 queries"
-
-
-def test_a_cell_without_passages() -> None:
-    tracker = CellTracker("tiny, DIRECT (1 of 1)", {})
-    assert (tracker.done, tracker.total) == (0, 0)
-    assert Live(tracker, wanted=False).speed() is None
 
 
 @pytest.mark.parametrize(

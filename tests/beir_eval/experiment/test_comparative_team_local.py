@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from beir_eval import load
-from beir_eval.retrieval.first_stage import retrieve
+from beir_eval.data.first_stage import retrieve
 from mcranker import SetwiseRanker
 from tests.support.shallow_model import FULL
 

@@ -8,13 +8,13 @@ from pathlib import Path
 import pytest
 
 from beir_eval import evaluate, load
+from beir_eval.data.first_stage import FirstStage
 from beir_eval.errors import DatasetError, SettingError
 from beir_eval.experiment.cell import RunJob
 from beir_eval.experiment.prepare import chosen_queries
 from beir_eval.experiment.run import CellResult, Experiment, run_suite
 from beir_eval.experiment.run_folder import DataFolder, RunFolder
 from beir_eval.experiment.suite import DatasetSpec, Suite
-from beir_eval.retrieval.first_stage import FirstStage
 from tests.support.beir_folder import GRADES, QUERIES, knowing, write_folder
 from tests.support.experiment_support import MEASURE, RANKERS, constant, plan, suite
 

@@ -11,11 +11,11 @@ from typing import Any
 
 import pytest
 
+from beir_eval.data.first_stage import FirstStage
 from beir_eval.errors import RunFolderError
 from beir_eval.experiment.cell import RunJob
 from beir_eval.experiment.run import Experiment, run_suite
 from beir_eval.experiment.run_folder import RunFolder, find_runs
-from beir_eval.retrieval.first_stage import FirstStage
 from mcranker import ChatRequest, Ranking, ServerFailed
 from tests.support.beir_folder import GRADES, QUERIES, judging, knowing, write_folder
 from tests.support.experiment_support import MEASURE, plan, suite

@@ -21,7 +21,6 @@ def test_pooled_by_hand() -> None:
     # mean 0.2, q = 50 (0.1^2 + 0.1^2) / 1 = 1, error sqrt(1 / 100) = 0.1, t = 2 on 1 degree of
     # freedom: p = 1 - 2 / pi atan(2). t(1, 0.75) = 1, so half of the intervals are 0.1 wide.
     found = pooled([two_queries(0.1, 0.1), two_queries(0.3, 0.1)], level=0.5)
-
     assert found is not None
     assert (found.collections, found.better) == (2, 2)
     assert found.difference == pytest.approx(0.2)
@@ -35,7 +34,6 @@ def test_exact_collections_count_more() -> None:
     # 0.1) / 10,100 = 0.100990. Q = 100 x 0.099010^2 + 10,000 x 0.00099^2 = 0.9901, below 1: the
     # error is not made smaller by that, 1 / sqrt(10,100).
     found = pooled([two_queries(0.2, 0.1), two_queries(0.1, 0.01)], level=0.5)
-
     assert found is not None
     assert found.difference == pytest.approx(0.1009901)
     assert found.between == 0.0
@@ -52,7 +50,6 @@ def test_overlap_by_the_published_example() -> None:
     agreement = [0, 0, 2 / 3, 1 / 2, 2 / 5, 1 / 3, 2 / 7]
     seen = math.fsum(each * 0.9**depth for depth, each in enumerate(agreement, start=1))
     expected = agreement[-1] * 0.9**7 + 0.1 / 0.9 * seen
-
     assert rank_biased_overlap("abcdefg", "zcavwxy") == pytest.approx(expected)
     assert rank_biased_overlap("zcavwxy", "abcdefg") == pytest.approx(expected)
 

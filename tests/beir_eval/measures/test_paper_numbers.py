@@ -36,32 +36,8 @@ def test_averages_are_those_of_the_eight_data_sets() -> None:
         assert math.fsum(known) / 8 == pytest.approx(average, abs=1.01e-4), row
 
 
-def test_tables_list_their_rows_in_the_papers_order() -> None:
-    tables = paper.paper_tables()
-    assert list(tables) == [
-        "table_5_and_1",
-        "table_2_criteria",
-        "table_3_dataset_criteria",
-        "table_4_ensemble",
-    ]
-    assert tables["table_4_ensemble"] == ("MCRanker-RE", "MCRanker-assessor", "MCRanker")
-    assert tables["table_5_and_1"][0] == paper.FIRST_STAGE_ROW
-
-
-def test_figures_have_words() -> None:
-    assert paper.paper_figures() == ("fig_2", "fig_3", "fig_4")
-    assert "best at 2" in paper.paper_words("fig_2")
-    with pytest.raises(SuiteError, match=r"'fig_1': the paper's figures here are fig_2, fig_3"):
-        paper.paper_words("fig_1")
-
-
 def test_queries_are_those_of_the_authors() -> None:
     assert [paper.paper_queries(each) for each in paper.DATASETS] == [
         *(50, 49, 57, 97, 400, 300, 249, 323),
     ]
     assert paper.paper_queries("mini") is None
-
-
-def test_source_says_what_the_numbers_are_of() -> None:
-    for part in ("arXiv 2404.11960", "nDCG@10", "BM25 top-100", "GPT-4-1106-Preview"):
-        assert part in paper.paper_source()

@@ -13,6 +13,7 @@ import pytest
 
 from beir_eval.compare.runs import compare_pair
 from beir_eval.compare.sources import open_pair
+from beir_eval.data.first_stage import FirstStage
 from beir_eval.experiment.run import CellResult, Plan, run_suite
 from beir_eval.experiment.run_folder import FIRST_STAGE, Metrics, ScoreCounts, TieBounds
 from beir_eval.experiment.suite import DatasetSpec, RankerSpec, Suite
@@ -21,7 +22,6 @@ from beir_eval.report.model import Report
 from beir_eval.report.numbers import MISSING_SIGN, TIES_SIGN
 from beir_eval.report.texts import render_markdown
 from beir_eval.report.warnings import warnings
-from beir_eval.retrieval.first_stage import FirstStage
 from mcranker import ChatRequest, RankGPTRanker, ScriptedChat
 from personas.ranking.record import RankingRecord
 from tests.support.beir_folder import write_folder

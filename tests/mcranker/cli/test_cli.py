@@ -6,37 +6,17 @@ import json
 from pathlib import Path
 from typing import Any
 
-import pytest
-
 from mcranker import ChatRequest, Ranking, Team
 from mcranker.config import RankerConfig
 from mcranker.errors import AuthenticationFailed, ConnectionFailed
 from mcranker.llm.chat import Capabilities
 from personas import load
-from tests.support.cli_support import Connected, Run, answer, invoke, scripted
-
-
-@pytest.fixture
-def models(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Connected:
-    return scripted(monkeypatch, tmp_path)
-
-
-@pytest.fixture
-def run(models: Connected) -> Run:
-    return invoke
+from tests.support.cli_support import Connected, Run, answer
 
 
 def lossy(request: ChatRequest) -> str:
     lost = request.tag.stage == "score" and request.tag.doc_id == "aa"
     return "no idea" if lost else answer(request)
-
-
-@pytest.fixture
-def docs(tmp_path: Path) -> Path:
-    path = tmp_path / "docs.jsonl"
-    lines = [{"_id": "aa", "text": "one"}, {"_id": "bbbb", "title": "T", "text": "two"}]
-    path.write_text("".join(json.dumps(line) + "\n" for line in lines))
-    return path
 
 
 def test_rank_prints_team_scores_and_movement(run: Run, docs: Path) -> None:
@@ -120,16 +100,6 @@ def test_top_limits_the_table(run: Run) -> None:
     assert len([line for line in result.stdout.splitlines() if line.strip()[:1].isdigit()]) == 4
 
 
-def test_letters_head_the_columns_when_names_take_too_much_room(
-    run: Run, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setenv("COLUMNS", "60")
-    result = run("rank", "q", "a")
-    heading = next(line for line in result.stdout.splitlines() if line.startswith("rank"))
-    assert heading.split() == ["rank", "id", "score", "A", "B", "C", "from", "±", "passage"]
-    assert all(len(line) <= 60 for line in result.stdout.splitlines())
-
-
 def test_json_is_one_object_with_the_whole_ranking(run: Run, docs: Path, tmp_path: Path) -> None:
     saved = tmp_path / "kept.json"
     result = run("rank", "q", "--docs", docs, "--output", "json", "--save", saved)
@@ -210,23 +180,6 @@ def test_missing_scores_are_exit_code_3(run: Run, models: Connected, docs: Path)
     assert (whole["status"], whole["exit_code"]) == ("missing_scores", 3)
     (entry,) = whole["errors"]
     assert (entry["code"], entry["retryable"]) == ("MissingScores", True)
-
-
-@pytest.fixture
-def many(tmp_path: Path) -> list[str | Path]:
-    (tmp_path / "q.tsv").write_text("_id\ttext\nq1\tmasks\nq2\tgloves\nq3\tnot in the run\n")
-    (tmp_path / "c.jsonl").write_text(
-        "".join(json.dumps({"_id": "d" * n, "text": f"text {n}"}) + "\n" for n in range(1, 6))
-    )
-    (tmp_path / "bm25.trec").write_text(
-        "q2 Q0 ddd 1 2.5 x\nq1 Q0 d 2 1 x\nq1 Q0 dd 1 9 x\nq2 Q0 dddd 2 1e0 x\n"
-    )
-    return [
-        "rank",
-        *("--queries", tmp_path / "q.tsv"),
-        *("--run", tmp_path / "bm25.trec"),
-        *("--corpus", tmp_path / "c.jsonl"),
-    ]
 
 
 def test_many_queries_come_out_in_the_order_of_their_file(
@@ -333,10 +286,8 @@ def test_a_ranker_that_compares(run: Run, models: Connected) -> None:
     counts = {"asked": 1, "odd": 1, "missing": 1, "repeated": 1, "unknown": 1}
     none = dict.fromkeys(("as_shown", "tied", "inconsistent", "failed"), 0)
     assert ranking["comparisons"] == counts | none | {"reason": ""}
-    assert result.stderr == (
-        "mcranker: warning: 1 of 1 reply left out 1 passage, repeated 1 and named 1 that were not "
-        "shown\n"
-    )
+    assert result.stderr.count("\n") == 1
+    assert "Of 1 comparison: 1 odd in form, 1 left out, 1 named twice, 1 named" in result.stderr
     assert "1 call" in run(*args, "--dry-run").stdout
 
 
@@ -346,14 +297,15 @@ def test_comparisons_that_fail_are_exit_code_3(run: Run, models: Connected) -> N
     args = ("rank", "q", "a", "b", "c", "--ranker", "setwise", "-o", "children=1")
     result = run(*args, "--output", "json")
     assert result.exit_code == 3, result.output
-    assert "comparisons failed, and their passages kept their order; the first:" in result.stderr
+    assert "failed, and their passages kept their order: " in result.stderr
     (error,) = json.loads(result.stdout)["errors"]
     assert error["code"] == "FailedComparisons"
     models.answer = lambda _: "A"
     pairs = run("rank", "q", "a", "b", "c", "--ranker", "pairwise", "-o", "ranks=1")
     assert pairs.exit_code == 0
-    assert "2 pairs undecided, of 2 the choice went with the order they were shown" in pairs.stderr
-    assert "all 4 replies keep the order in which passages were shown" in pairs.stderr
+    assert pairs.stderr.count("warning") == 0
+    assert "2 pairs undecided, 2 pairs answered by the order" in pairs.stdout
+    assert "All 4 replies keep the order in which passages were shown" in pairs.stdout
     refused = run("rank", "q", "a", "--ranker", "setwise", "-o", "window=5")
     assert refused.exit_code == 2
     assert "'setwise' takes no option 'window'; it goes with rankgpt, rebel" in refused.stderr
@@ -374,7 +326,7 @@ def test_a_ranker_of_windows(run: Run, models: Connected) -> None:
     assert [(hit["text"], hit["score"]) for hit in ranking["hits"]] == [("a", 9.0)]
     assert ranking["windows"]["differing"] == 1
     assert "1 passage dropped: relevance below 3\n" in result.stderr
-    assert "named 1 that were not shown" in result.stderr
+    assert "1 named that were not shown" in result.stderr
     assert "1 of 1 sum by the model are not what its scores add up to" in result.stderr
     table = run(*args)
     assert "1 passage was dropped for too little relevance." in table.stdout
@@ -407,18 +359,6 @@ def test_rankers_the_first_stage_and_a_run_are_fused(
     assert refused.exit_code == 2
     assert "'direct' takes no option 'members'; it goes with fused" in refused.stderr
     assert "weights='much': Input should be" in run(*args, "-o", "weights=much").stderr
-
-
-def test_a_fusion_without_rankers_asks_no_model(
-    run: Run, models: Connected, tmp_path: Path
-) -> None:
-    file = tmp_path / "mine.trec"
-    file.write_text("q Q0 1 1 5.0 tag\nq Q0 0 2 4.0 tag\n")
-    args = ("--ranker", "fused", "-o", f"members=bm25,{file}", "-o", "method=interpolate")
-    result = run("rank", "q", "a", "b", *args, "-o", "query_id=q", "--output", "trec")
-    assert result.exit_code == 0, result.output
-    assert [line.split()[2] for line in result.stdout.splitlines()] == ["0", "1"]
-    assert not models.requests
 
 
 def test_a_team_that_compares(run: Run, models: Connected, tmp_path: Path) -> None:
@@ -465,12 +405,6 @@ def test_team_saves_what_rank_takes(run: Run, models: Connected, tmp_path: Path)
     assert {request.tag.stage for request in models.requests} == {"score"}
     result = run("recruit", "best masks", "--output", "json")
     assert Team.model_validate(json.loads(result.stdout)["team"]) == team
-
-
-def test_a_report_is_written(run: Run, tmp_path: Path) -> None:
-    report = tmp_path / "why.html"
-    assert run("rank", "q", "a", "--report", report).exit_code == 0
-    assert report.read_text(encoding="utf-8").lstrip().lower().startswith("<!doctype html>")
 
 
 def test_foreign_text_cannot_steer_the_terminal(run: Run) -> None:

@@ -9,19 +9,12 @@ import pytest
 
 from mcranker.cli.estimate import check_local_models
 from mcranker.errors import InputError
-from tests.support.cli_support import Connected, Run, invoke, scripted
+from tests.support.cli_support import Connected, Run
 
 
-@pytest.fixture
-def models(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Connected:
-    connected = scripted(monkeypatch, tmp_path)
+@pytest.fixture(autouse=True)
+def wide(models: Connected, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("COLUMNS", "160")
-    return connected
-
-
-@pytest.fixture
-def run(models: Connected) -> Run:
-    return invoke
 
 
 @pytest.fixture
@@ -88,31 +81,6 @@ def test_a_dry_run_as_json(run: Run, models: Connected) -> None:
     assert models.requests == []
 
 
-def test_a_dry_run_writes_no_file(run: Run, tmp_path: Path) -> None:
-    files = [tmp_path / name for name in ("out.trec", "save.json", "report.html")]
-    outputs: list[str | Path] = [
-        "--output",
-        "trec",
-        "--out",
-        files[0],
-        "--save",
-        files[1],
-        "--report",
-        files[2],
-    ]
-    result = run("rank", "q", "a", "--dry-run", *outputs)
-    assert result.exit_code == 0
-    assert "7 calls" in result.stdout
-    assert not any(file.exists() for file in files)
-
-
-def test_a_dry_run_of_many_queries(run: Run, models: Connected, many: list[str | Path]) -> None:
-    result = run("rank", *many, "--dry-run")
-    assert result.exit_code == 0
-    assert "30 calls" in result.stdout
-    assert models.requests == []
-
-
 def test_answers_of_the_ledger_are_told_apart(run: Run, tmp_path: Path) -> None:
     ledger = tmp_path / "ledger.sqlite"
     ranked = run("rank", "q", "a", "b", "--ledger", ledger)
@@ -155,8 +123,13 @@ def test_a_ranking_beyond_its_budget_is_one_line(run: Run) -> None:
     assert "use -o max_calls=VALUE instead" in priced.stderr
 
 
-def test_what_was_ranked_within_the_budget_is_written(run: Run, many: list[str | Path]) -> None:
+def test_what_was_ranked_within_the_budget_is_written(
+    run: Run, models: Connected, many: list[str | Path], tmp_path: Path
+) -> None:
     flags = ["--output", "trec", "-o", "query_concurrency=1"]
+    planned = run("rank", *many, *flags, "--dry-run", "--out", tmp_path / "out.trec")
+    assert (planned.exit_code, "30 calls" in planned.stdout, models.requests) == (0, True, [])
+    assert not (tmp_path / "out.trec").exists()
     result = run("rank", *many, *flags, "-o", "max_calls=25")
     assert result.exit_code == 1
     assert [line.split()[0] for line in result.stdout.splitlines()] == ["q1", "q1", "q2", "q2"]

@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from mcranker.llm.connect import better_judges
-from mcranker.llm.local.vectors import default_vectors_path
+from mcranker.retrieval.vectors import default_vectors_path
 from tests.support.cli_support import invoke
 from tests.support.tiny_encoder import judge, use
 

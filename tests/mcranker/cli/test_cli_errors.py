@@ -3,27 +3,15 @@
 from __future__ import annotations
 
 import json
-import signal
 from pathlib import Path
 
-import anyio
 import pytest
 
 from mcranker import ChatRequest
 from mcranker.cli.failures import as_flags
 from mcranker.errors import ConnectionFailed
 from mcranker.llm.chat import Capabilities
-from tests.support.cli_support import Connected, Run, invoke, scripted
-
-
-@pytest.fixture
-def models(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Connected:
-    return scripted(monkeypatch, tmp_path)
-
-
-@pytest.fixture
-def run(models: Connected) -> Run:
-    return invoke
+from tests.support.cli_support import Connected, Run
 
 
 @pytest.mark.parametrize(
@@ -126,18 +114,6 @@ def test_verbose_before_and_after_the_verb(run: Run, models: Connected) -> None:
     assert "weak model" not in run(*args).stderr
     for given in (["-v", *args], [*args, "--verbose"]):
         assert "mcranker: openai:default is a weak model, so" in run(*given).stderr
-
-
-def test_an_interrupt_says_how_far_it_came(run: Run, models: Connected) -> None:
-    async def interrupted(request: ChatRequest) -> str:
-        signal.raise_signal(signal.SIGINT)
-        await anyio.sleep_forever()
-        raise AssertionError("unreachable")
-
-    models.answer = interrupted
-    result = run("recruit", "q")
-    assert result.exit_code == 130
-    assert result.stderr == "mcranker: interrupted while recruiting\n"
 
 
 @pytest.mark.parametrize(

@@ -105,8 +105,8 @@ def test_a_file_chooses_the_ranker(models: Connected, tmp_path: Path) -> None:
         (("--config", "gone.toml"), "gone.toml: cannot be read"),
         (("--config", "bad.toml"), "bad.toml: not TOML"),
         (("--config", "odd.toml"), "odd.toml: the ranker 'mcranker' takes no option 'scael'; did"),
-        (("--config", "value.toml"), "value.toml: -o scale=0: Input should be greater"),
-        (("--config", "five.toml"), "five.toml: --ranker 5: write the name of one"),
+        (("--config", "value.toml"), "value.toml: scale = 0: Input should be greater"),
+        (("--config", "five.toml"), "five.toml: ranker = 5: write the name of one"),
         (("--config", "two.toml"), "ranker=['direct', 'setwise']: name one"),
     ],
 )

@@ -3,22 +3,18 @@
 from __future__ import annotations
 
 import json
-import subprocess
-import sys
 from pathlib import Path
 from typing import Any
 
 import pytest
 from click.testing import CliRunner, Result
 
-import mcranker
 from mcranker.cli.group import cli as ranking_cli
 from mcranker.cli.personas.group import VERBS, cli
 from mcranker.cli.reference import reference
 from personas import Criterion, Member, Persona, Rubric, Team, dumps, library, load, save
 from personas.provenance import sealed
 
-HEAVY = {"numpy", "pydantic", "yaml", "rich", "jinja2", "anyio", "openai"}
 UNSAFE = "\x1b[31mred\x9b0m \u202eback [bold]b[/bold]"
 EFFECT = Criterion(name="Effect", description="It says how well a mask filters.", weight=75)
 COST = Criterion(name="Cost", description="It names a price.", weight=25)
@@ -53,26 +49,6 @@ def said(*args: str | Path) -> dict[str, Any]:
 def written(name: str, text: str) -> str:
     Path(name).write_text(text, encoding="utf-8")
     return name
-
-
-def test_help_names_every_verb_and_imports_nothing_heavy() -> None:
-    code = (
-        "import sys\n"
-        "from mcranker.cli.personas.group import main\n"
-        "sys.argv = ['personas', '--help']\n"
-        "try:\n    main()\nfinally:\n    print(*sys.modules, file=sys.stderr)\n"
-    )
-    done = subprocess.run(
-        [sys.executable, "-c", code],
-        capture_output=True,
-        text=True,
-        check=True,
-        cwd=Path(mcranker.__file__).parent.parent,
-        timeout=60,
-    )
-    for verb, (_, line) in VERBS.items():
-        assert f"{verb} {line}" in " ".join(done.stdout.split())
-    assert not HEAVY & {name.partition(".")[0] for name in done.stderr.split()}
 
 
 def test_the_reference_covers_the_command() -> None:
@@ -140,8 +116,8 @@ def test_show_a_member_of_the_library() -> None:
     page = run("show", "clinician").stdout
     assert page.startswith("Clinician  from the library\nA practising doctor who")
     assert "topics: diagnosis, treatment," in page
-    # 16 columns are 100%: 40% are 6.4, and 0.4 of a column is about 3 of 8 eighths.
-    assert "██████▍           40%  Answers the clinical question\n" in page
+    # 16 columns are 100%: 40% are 6.4, and 0.4 of a column is about a half.
+    assert "━━━━━━╸            40%  Answers the clinical question\n" in page
     assert " by a " not in page
     assert run("show", "Clinician").stdout == page
 
@@ -154,7 +130,7 @@ def test_show_a_team_says_who_wrote_what() -> None:
     save(Team(members=(nurse, edited_name(edited), doctor), query="best masks").lock(), "team.yaml")
     page = run("show", "team.yaml").stdout
     assert page.startswith("best masks\n3 members, locked: nothing is recruited or rewritten\n\n")
-    assert "\nNurse  recruited by the model\nWears masks all day.\nwhy: She asked.\n█" in page
+    assert "\nNurse  recruited by the model\nWears masks all day.\nwhy: She asked.\n━" in page
     said = "recruited by the model; a person wrote its name and description and 1 of its 2 criteria"
     assert f"Matron {said} " in " ".join(page.split())
     rows = [line.split() for line in page.splitlines() if "Comfort" in line or "Cost" in line]
@@ -172,7 +148,7 @@ def test_show_tells_what_a_file_holds() -> None:
     assert run("show", "persona.yaml").stdout == "Nurse\nWears masks.\n"
     save(Rubric(criteria=(EFFECT, COST), reason="what matters"), "rubric.json")
     page = run("show", "rubric.json").stdout
-    assert page.startswith("what matters\n████████████      75%  Effect\n")
+    assert page.startswith("what matters\n━━━━━━━━━━━━       75%  Effect\n")
     save(NURSE, "member.yml")
     save(Team(members=(NURSE,)), "team.yaml")
     files = ["persona.yaml", "rubric.json", "member.yml", "team.yaml"]
@@ -241,13 +217,10 @@ def test_foreign_text_reaches_no_terminal_as_it_is() -> None:
     )
     team = Team(members=(member,), name=UNSAFE, description=UNSAFE, query=UNSAFE)
     save(team, "unsafe.yaml")
-    save(Team(members=(NURSE,)), "team.yaml")
     # `run` looks for what must not be there.
     page = run("show", "unsafe.yaml").stdout
     # What is told of the team three times, of the persona four, of the rubric three.
     assert page.count("\\x1b[31mred\\x9b0m \\u202eback [bold]b[/bold]") == 10
-    run("diff", "unsafe.yaml", "team.yaml")
-    run("diff", "team.yaml", "unsafe.yaml")
     run("validate", "unsafe.yaml")
     written("odd.yaml", dumps(team) + f'"{"zz"}\\e[31m": 1\n')
     assert "zz\\x1b[31m: unknown key" in run("validate", "odd.yaml", code=1).stdout
@@ -315,32 +288,6 @@ members:
 """
 
 
-def test_validate_warns_of_what_is_hardly_meant() -> None:
-    written("odd.yaml", ODD)
-    result = run("validate", "odd.yaml")
-    heavy = (
-        "personas: warning: odd.yaml:6: members[1].rubric.criteria[0]: 'x' has 91 of 100 percent; "
-        "the other criteria count for next to nothing\n"
-    )
-    assert result.stdout == "odd.yaml: team of 2 members\n"
-    assert result.stderr == heavy
-    written("odd.yaml", ODD + "locked: true\n")
-    bare = (
-        "personas: warning: odd.yaml:2: members[0]: 'A' has no rubric and the team is locked; "
-        "write one, or rank with -o criteria=none\n"
-    )
-    assert run("validate", "odd.yaml").stderr == bare + heavy
-    written("odd.yaml", ODD.replace("91", "90").replace("9}", "10}"))
-    assert run("validate", "odd.yaml").stderr == ""
-
-
-def test_validate_does_not_warn_of_one_criterion_or_of_edits() -> None:
-    nurse = sealed(NURSE, persona=True, rubric=True)
-    edited = nurse.model_copy(update={"rubric": Rubric(criteria=(COST,))})
-    save(Team(members=(edited,)), "team.yaml")
-    assert run("validate", "team.yaml").stderr == ""
-
-
 def test_validate_as_json() -> None:
     written("bad.yaml", BAD)
     written("odd.yaml", ODD)
@@ -349,7 +296,7 @@ def test_validate_as_json() -> None:
     assert whole["errors"][0]["message"] == "1 of 2 files cannot be used"
     bad, odd = whole["files"]
     assert (bad["file"], len(bad["problems"]), bad["holds"]) == ("bad.yaml", 4, "")
-    assert (odd["problems"], len(odd["warnings"]), odd["holds"]) == ([], 1, "team of 2 members")
+    assert (odd["problems"], len(odd["warnings"]), odd["holds"]) == ([], 0, "team of 2 members")
 
 
 def test_each_persona_of_the_library_has_one_line(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -367,7 +314,6 @@ def test_a_page_of_a_team() -> None:
     result = run("show", "health_questions", "--html", path, "--passages", "3", "--words", "5")
     assert (result.stdout, result.stderr) == ("", "personas: the page is team.html\n")
     page = path.read_text(encoding="utf-8")
-    assert "Overlapping criteria" in page
     assert "3 passages of 5 words" in page
     run("show", "clinician", "lawyer", "--html", path)
     assert "Team of 2 personas" in path.read_text(encoding="utf-8")
@@ -410,6 +356,5 @@ def test_a_saved_ranking_is_its_team(tmp_path: Path) -> None:
     Path("m1.json").write_text(json.dumps(ranking), encoding="utf-8")
     save(Team(members=(NURSE,)), "team.yaml")
     assert run("show", "m1.json").stdout == run("show", "team.yaml").stdout
-    assert run("diff", "m1.json", "team.yaml").stdout == "no differences\n"
     assert run("validate", "m1.json").stdout == "m1.json: team of 1 member\n"
     run("show", "m1.json", "--output", "yaml")

@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 
 from mcranker.cli import cli
 from mcranker.cli.files import output
-from mcranker.cli.progress import Live, QueryTracker, RunTracker
+from mcranker.cli.progress import QueryTracker, Tracker
 from mcranker.cli.reference import reference
 from mcranker.config import RankerConfig
 from mcranker.events import (
@@ -54,26 +54,15 @@ def test_plain_text() -> None:
 
 
 def test_progress_of_a_query() -> None:
-    now = [100.0]
     tracker = QueryTracker()
-    live = Live(tracker, wanted=False, clock=lambda: now[0])
     persona = Persona(name="a")
-    rubric = Rubric(criteria=(Criterion(name="c"),))
     tracker.take(RankingStarted("", "q", 10))
     assert tracker.reached == "while recruiting"
     tracker.take(TeamRecruited("", (persona, persona)))
-    tracker.take(RubricWritten("", "a", rubric))
-    assert tracker.reached == "while writing criteria, 1 of 2 done"
-    assert tracker.unit == "rubrics"
-    assert live.speed() is None
-    tracker.take(PassageScored("", "d", "a", 1.0, "", 1, 20))
-    assert live.speed() is None
-    now[0] += 4
+    tracker.take(RubricWritten("", "a", Rubric(criteria=(Criterion(name="c"),))))
+    assert (tracker.reached, tracker.unit) == ("while writing criteria, 1 of 2 done", "rubrics")
     tracker.take(PassageScored("", "d", "a", 1.0, "", 5, 20))
-    # 4 scores after the first in 4 s, and 15 to go.
-    assert tracker.unit == "scores"
-    assert live.speed() == pytest.approx((1.0, 15.0))
-    assert tracker.reached == "while scoring, 5 of 20 done"
+    assert (tracker.reached, tracker.unit) == ("while scoring, 5 of 20 done", "scores")
     # The assessor works while scores are coming, and is named when they have come.
     tracker.assessed = True
     tracker.take(PassageAssessed("", "d", 1.0, "", 1, 10))
@@ -82,7 +71,6 @@ def test_progress_of_a_query() -> None:
     assert tracker.reached == "while assessing"
     tracker.take(PassageAssessed("", "d", 1.0, "", 2, 10))
     assert (tracker.stage, tracker.done, tracker.total) == ("assessing", 2, 10)
-    assert live.speed() is None
     assert tracker.unit == "passages"
     done = RankingDone("", ranked())
     tracker.take(done)
@@ -92,25 +80,9 @@ def test_progress_of_a_query() -> None:
     assert tracker.reached == "while asking for reasons"
 
 
-def test_progress_of_a_run() -> None:
-    now = [0.0]
-    tracker = RunTracker(4)
-    tracker.after = 1.0
-    live = Live(tracker, wanted=False, clock=lambda: now[0])
-    assert live.speed() is None
-    now[0] = 6.0
-    first = UsageTable()
-    first.add("score", "a", "openai:gpt-5-mini", Usage(calls=2, input_tokens=100, output_tokens=20))
-    tracker.take(first)
-    # Of 4 queries and as much work after them, 7 of 8 are left, at one in 6 s.
-    assert live.speed() == pytest.approx((1 / 6, 42.0))
-    assert tracker.reached == "after 1 of 4 queries"
-
-
 def test_calls_tokens_and_cost_so_far() -> None:
     usage = UsageTable()
     tracker = QueryTracker()
-    assert tracker.used == ""
     tracker.take(RankingStarted("", "q", 10, usage))
     assert tracker.used == ""
     # The table grows while the query is ranked; 1 and 2 million tokens at $0.25 and $2 each.
@@ -118,16 +90,15 @@ def test_calls_tokens_and_cost_so_far() -> None:
     assert tracker.used == "1 call, 1,000,000 tokens, $0.25"
     usage.add("score", "a", "openai:gpt-5-mini", Usage(calls=1, output_tokens=2_000_000))
     assert tracker.used == "2 calls, 3,000,000 tokens, $4.25"
-    usage.add("score", "b", "openai:gpt-5-mini", Usage(calls=1), reused=True)
-    assert tracker.used == "2 calls, 3,000,000 tokens, $4.25, 1 from the ledger"
     # A model without a price has no cost, and neither has a sum with it.
+    usage.add("score", "b", "openai:gpt-5-mini", Usage(calls=1), reused=True)
     usage.add("score", "b", "openai:no-such-model", Usage(calls=1))
     assert tracker.used == "3 calls, 3,000,000 tokens, 1 from the ledger"
-    run = RunTracker(2)
-    run.take(usage)
-    run.take(None)
-    run.take(usage)
+    run = Tracker(total=4)
+    for each in (usage, None, usage):
+        run.count(each)
     assert run.used == "6 calls, 6,000,000 tokens, 2 from the ledger"
+    assert run.reached == "after 3 of 4 queries"
 
 
 def test_an_output_file_is_whole_or_not_there(tmp_path: Path) -> None:

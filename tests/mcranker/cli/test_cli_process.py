@@ -25,11 +25,9 @@ from tests.support.loopback import (
     openai_error,
     serve_in_thread,
 )
-from tests.support.systemone_server import service
 
 COMMAND = (sys.executable, "-m", "mcranker")
 HEAVY = {"pydantic", "numpy", "anyio", "asyncio", "openai", "anthropic", "aiohttp", "rich", "yaml"}
-HELP_SECONDS = 0.4  # of processor time
 SECONDS = 60  # after which a process counts as stuck
 
 needs_pty = pytest.mark.skipif(sys.platform == "win32", reason="no pseudo-terminals")
@@ -71,7 +69,7 @@ def environment(**more: str) -> dict[str, str]:
         if not name.startswith(hidden) and not name.lower().endswith("_proxy")
     }
     # The user's ledger may know an earlier server at the same port.
-    fixed = {"MCRANKER_LEDGER": "none", "MCRANKER_BACKOFF": "0"}
+    fixed = {"MCRANKER_LEDGER": "none"}
     return kept | fixed | {"TERM": "xterm-256color", "PYTHONIOENCODING": "utf-8"} | more
 
 
@@ -96,33 +94,17 @@ def at(server: Loopback) -> list[str]:
     return ["--model", "openai:test", "--base-url", server.url]
 
 
-@pytest.mark.parametrize("flag", ["--help", "--version"])
-def test_help_and_version_import_nothing_heavy(flag: str) -> None:
+@pytest.mark.parametrize("module", ["mcranker.cli", "mcranker.cli.personas.group"])
+def test_help_imports_nothing_heavy(module: str) -> None:
     code = (
-        "import sys\n"
-        "from mcranker.cli import main\n"
-        f"sys.argv = ['mcranker', {flag!r}]\n"
+        f"import sys\nfrom {module} import main\nsys.argv = ['x', '--help']\n"
         "try:\n    main()\nfinally:\n    print(*sys.modules, file=sys.stderr)\n"
     )
     done = subprocess.run(
         [sys.executable, "-c", code], capture_output=True, text=True, env=environment(), check=True
     )
-    assert "mcranker" in done.stdout
+    assert "Commands:" in done.stdout
     assert not HEAVY & set(done.stderr.split())
-
-
-@pytest.mark.skipif(sys.platform == "win32", reason="getrusage")
-def test_help_comes_quickly() -> None:
-    import resource
-
-    def once() -> float:
-        before = resource.getrusage(resource.RUSAGE_CHILDREN)
-        assert run(["--help"]).returncode == 0
-        after = resource.getrusage(resource.RUSAGE_CHILDREN)
-        return after.ru_utime + after.ru_stime - before.ru_utime - before.ru_stime
-
-    # Processor time, and the best of several: others may be using the machine.
-    assert min(once() for _ in range(5)) < HELP_SECONDS
 
 
 def test_rank_over_http(server: Loopback) -> None:
@@ -134,60 +116,23 @@ def test_rank_over_http(server: Loopback) -> None:
     assert len(server.requests) == 10
 
 
-def test_passages_come_through_a_pipe(server: Loopback) -> None:
-    done = run(["rank", "q", *at(server), "--output", "trec"], given="é\nb\n")
-    assert (done.returncode, done.stderr) == (0, "")
-    assert [line.split()[2] for line in done.stdout.splitlines()] == ["0", "1"]
-
-
 def test_output_is_utf_8_whatever_the_locale(server: Loopback) -> None:
     env = environment(PYTHONIOENCODING="ascii")
-    args = ["rank", "q", "漢字", *at(server)]
-    assert "漢字" in run([*args, "--output", "jsonl"], env=env).stdout
-    table = run(args, env=env)
-    assert table.returncode == 0
-    assert "??" in table.stdout
-
-
-def test_doctor_over_http(server: Loopback) -> None:
-    done = run(["doctor", *at(server)], env=environment(OPENAI_API_KEY="k-secret"))
-    assert done.returncode == 0, done.stdout
-    assert "'OK' in " in done.stdout.splitlines()[-1]
-    assert "k-secret" not in done.stdout + done.stderr
-
-
-def test_doctor_asks_a_model_of_typed_questions_one() -> None:
-    with serve_in_thread(service(lambda name, question: 0.75)) as server:
-        done = run(["doctor", "--model", "systemone:jev", "--base-url", server.url])
-    assert done.returncode == 0, done.stdout
-    lines = done.stdout.splitlines()
-    assert "offers typed questions" in lines[-2]
-    assert "yes with probability 0.75 in " in lines[-1]
-    assert [request.path for request in server.requests] == ["/v1/systemone"]
+    done = run(["rank", "q", *at(server), "--output", "jsonl"], given="漢字\nb\n", env=env)
+    assert (done.returncode, "漢字" in done.stdout) == (0, True)
 
 
 def test_a_server_that_refuses() -> None:
     refusal = Answer(401, openai_error("no such key"))
     with serve_in_thread(lambda _: refusal) as server:
         done = run(["rank", "q", "a", *at(server)])
-        assert done.returncode == 1
-        assert done.stderr.startswith("mcranker: error: ")
-        assert done.stderr.count("\n") == 1
-        url = server.url
-    done = run(["doctor", "--model", "openai:test", "--base-url", url])
     assert done.returncode == 1
-    assert done.stdout.splitlines()[-1].startswith("failed  answer")
-
-
-def test_no_key_is_one_line() -> None:
-    done = run(["rank", "q", "a", "--model", "openai:test"])
-    assert done.returncode == 1
-    assert re.fullmatch(r"mcranker: error: [^\n]*OPENAI_API_KEY[^\n]*\n", done.stderr)
+    assert done.stderr.startswith("mcranker: error: ")
+    assert done.stderr.count("\n") == 1
 
 
 @pytest.mark.skipif(sys.platform == "win32", reason="signals")
-@pytest.mark.parametrize("out", [False, True])
-def test_ctrl_c_says_how_far_it_came(tmp_path: Path, out: bool) -> None:
+def test_ctrl_c_says_how_far_it_came(tmp_path: Path) -> None:
     reached = threading.Event()
     scored = 0
 
@@ -202,7 +147,7 @@ def test_ctrl_c_says_how_far_it_came(tmp_path: Path, out: bool) -> None:
 
     with serve_in_thread(hanging) as server:
         args = ["rank", "q", *"abcdef", *at(server), "--team-size", "1", "-o", "concurrency=1"]
-        args += ["--out", "result"] if out else []
+        args += ["--out", "result"]
         with subprocess.Popen(
             [*COMMAND, *args],
             env=environment(),
@@ -223,42 +168,30 @@ def test_ctrl_c_says_how_far_it_came(tmp_path: Path, out: bool) -> None:
 
 @pytest.mark.skipif(sys.platform == "win32", reason="signals")
 def test_a_reader_that_goes_away_is_no_error(server: Loopback) -> None:
-    for form in ("table", "jsonl"):
-        with subprocess.Popen(
-            [*COMMAND, "rank", "q", "a", *at(server), "--output", form],
-            env=environment(),
-            stdin=subprocess.DEVNULL,
-            stdout=subprocess.PIPE,
-            stderr=subprocess.PIPE,
-        ) as process:
-            assert process.stdout is not None
-            assert process.stderr is not None
-            process.stdout.close()
-            assert process.stderr.read() == b""
-        assert process.returncode == 141
+    with subprocess.Popen(
+        [*COMMAND, "rank", "q", "a", *at(server)],
+        env=environment(),
+        stdin=subprocess.DEVNULL,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+    ) as process:
+        assert process.stdout is not None
+        assert process.stderr is not None
+        process.stdout.close()
+        assert process.stderr.read() == b""
+    assert process.returncode == 141
 
 
 @needs_pty
-def test_the_live_display_is_for_terminals(server: Loopback) -> None:
-    args = ["rank", "q", "a", "b", *at(server)]
+def test_live_display_and_colours_are_for_terminals(server: Loopback) -> None:
+    args = ["rank", "q", "a", "\x1b[31mb", *at(server)]
     stdout, shown = with_terminal(args, "stderr")
     assert "\x1b" not in stdout
     assert "\x1b[" in shown
     assert "recruiting" in shown
-    stdout, shown = with_terminal([*args, "--quiet"], "stderr")
-    assert shown == ""
-    assert "moved" in stdout
-
-
-@needs_pty
-def test_colours_on_a_terminal_unless_refused(server: Loopback) -> None:
-    args = ["rank", "q", "a", "\x1b[31mb", *at(server)]
-    coloured = re.compile(r"\x1b\[[0-9;]*3[0-9]")
     _, shown = with_terminal(args, "stdout")
-    assert coloured.search(shown)
+    assert re.search(r"\x1b\[[0-9;]*3[0-9]", shown)
     assert r"\x1b[31mb" in shown
-    _, shown = with_terminal(args, "stdout", NO_COLOR="1")
-    assert not coloured.search(shown)
 
 
 def with_terminal(args: Sequence[str], stream: str, **env: str) -> tuple[str, str]:

@@ -125,7 +125,6 @@ def test_queries_of_pyterrier_and_trec(make: Make, monkeypatch: pytest.MonkeyPat
         ("q.jsonl", '{"qid": "q1", "query": "masks"}\n{"qid": "q2", "query": "gloves"}'),
         ("q.json", '[{"qid": "q1", "query": "masks"}, {"qid": "q2", "query": "gloves"}]'),
         ("q.tsv", "qid\tquery\nq1\tmasks\nq2\tgloves\n"),
-        ("q.csv", "docno,qid,query\nd1,q1,masks\nd2,q2,gloves\n"),
         ("q.txt", "<top><num>q1<title>masks</top>\n\n<top><num>q2<title>gloves</top>"),
         (
             "q.xml",
@@ -140,7 +139,7 @@ def test_queries_of_pyterrier_and_trec(make: Make, monkeypatch: pytest.MonkeyPat
             assert read_queries("-") == expected, name
     narr = "<top><num>q1<title>masks<narr> Narrative: why</top>"
     assert read_queries(make("q.trec", narr), "narr") == [Query("why", "q1")]
-    with pytest.raises(InputError, match=r"q\.xml:2: a document type declaration"):
+    with pytest.raises(InputError, match=r"q\.xml:2: .*is outside of <top>"):
         read_queries(make("q.xml", "<?xml version='1.0'?>\n<!DOCTYPE a [<!ENTITY b 'c'>]><a/>"))
     with pytest.raises(InputError, match=r"q\.xml:1: not UTF-8 \(byte 33"):
         read_queries(make("q.xml", b"<t><topic number='q1'><query>caf\xe9 and more on"))

@@ -12,17 +12,7 @@ import pytest
 
 from mcranker import ChatRequest
 from mcranker.errors import AuthenticationFailed, ModelError
-from tests.support.cli_support import Connected, Run, invoke, scripted
-
-
-@pytest.fixture
-def models(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Connected:
-    return scripted(monkeypatch, tmp_path)
-
-
-@pytest.fixture
-def run(models: Connected) -> Run:
-    return invoke
+from tests.support.cli_support import Connected, Run
 
 
 def test_doctor(run: Run, models: Connected, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -28,7 +28,7 @@ from tests.support.adapting import ADAPTERS, TEXTS, Adapter, by_word, scripted_o
 
 IMPORTED = {
     "langchain": "langchain_core.documents",
-    "llamaindex": "llama_index.core.bridge.pydantic",
+    "llamaindex": "llama_index.core.schema",
     "haystack": "haystack",
     "pyterrier": "pyterrier",
 }

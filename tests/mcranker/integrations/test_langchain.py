@@ -70,5 +70,5 @@ def test_subclasses_of_documents_stay_what_they_are() -> None:
 
 def test_errors_show_no_key() -> None:
     with pytest.raises(ValidationError) as error:
-        MCRankerCompressor(options={"api_key": "sk-secret"}, title_key=3)  # type: ignore[arg-type]
+        MCRankerCompressor(options={"api_key": "sk-secret"}, title_key=3)
     assert "sk-secret" not in str(error.value)

@@ -33,7 +33,6 @@ DOCS = {f"d{n}": f"text {n}" for n in range(40)}
 @pytest.fixture(autouse=True)
 def _clean(monkeypatch: pytest.MonkeyPatch) -> None:
     clean_environment(monkeypatch)
-    monkeypatch.setenv("MCRANKER_BACKOFF", "0")
 
 
 def by_number(query: str, text: str) -> float:

@@ -16,8 +16,8 @@ from typing import Any
 import pytest
 
 from mcranker import BudgetExceeded, MCRanker
-from mcranker.llm.ledger.upkeep import verify
 from tests.support.chaos import Chaos, Reception, chaos
+from tests.support.ledger_support import verified
 from tests.support.loopback import clean_environment
 from tests.support.ranking_process import CONCURRENCY, queries, result
 
@@ -102,7 +102,7 @@ def test_killed_five_times(tmp_path: Path) -> None:
         assert_asked_again(server.receptions[before:], known)
         assert server.duplicates <= KILLS * UNDER_WAY
         assert server.distinct == calls_of(count, passages=passages)
-    assert verify(tmp_path / "ledger") == (server.distinct, [])
+    assert verified(tmp_path / "ledger") == (server.distinct, [])
     assert told(stdout.splitlines())[1] == undisturbed(count, passages=passages)
 
 
@@ -127,7 +127,7 @@ def test_two_processes_share_a_ledger(tmp_path: Path) -> None:
         assert server.distinct == calls_of(count, passages=passages)
         # They came from both ends, met in the middle, and waited for each other there.
         assert server.duplicates == 0
-    assert verify(ledger) == (server.distinct, [])
+    assert verified(ledger) == (server.distinct, [])
 
 
 @pytest.mark.skipif(sys.platform == "win32", reason="signals")

@@ -12,8 +12,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from mcranker.llm.limits.limits import Limits
-from tests.support.limits_support import assert_at_rest, limits_of, request, starts_of
+from mcranker.llm.limits.rate_limiter import RateLimiter
+from tests.support.limits_support import assert_at_rest, limits_of, request, slot, starts_of
 from tests.support.virtual_time import VirtualLoop, now, simulate
 
 pytestmark = pytest.mark.anyio
@@ -44,7 +44,7 @@ class Cancel:
 
 
 class Turns:
-    """What `Limits` is to do, by plain lists."""
+    """What `RateLimiter` is to do, by plain lists."""
 
     def __init__(self, concurrency: int) -> None:
         self.concurrency = concurrency
@@ -100,7 +100,7 @@ def test_places_go_by_turns_and_none_is_lost(
         done: list[asyncio.Event] = []
 
         async def call(number: int, ranking: int) -> None:
-            with await limits.place(request(ranking)):
+            async with slot(limits, request(ranking)):
                 inside.append(number)
                 try:
                     await done[number].wait()
@@ -144,11 +144,11 @@ def test_a_place_given_to_somebody_just_cancelled_goes_to_the_next(
         hold = asyncio.Event()
 
         async def holder() -> None:
-            with await limits.place(request()):
+            async with slot(limits, request()):
                 await hold.wait()
 
         async def call(number: int) -> None:
-            with await limits.place(request(number % 2)):
+            async with slot(limits, request(number % 2)):
                 served.append(number)
 
         holders = [asyncio.create_task(holder()) for _ in range(concurrency)]
@@ -173,7 +173,7 @@ async def test_a_ranking_with_one_call_does_not_wait_behind_a_thousand() -> None
     order: list[int] = []
 
     async def call(ranking: int) -> None:
-        with await limits.place(request(ranking)):
+        async with slot(limits, request(ranking)):
             order.append(ranking)
             await anyio.sleep(1.0)
 
@@ -187,8 +187,8 @@ async def test_a_ranking_with_one_call_does_not_wait_behind_a_thousand() -> None
 
 
 async def test_each_event_loop_has_its_places() -> None:
-    limits = Limits(concurrency=1)
-    with await limits.place(request()):
+    limits = RateLimiter(concurrency=1)
+    async with slot(limits, request()):
         thread = threading.Thread(target=lambda: asyncio.run(starts_of(limits, [request()])))
         thread.start()
         thread.join(60)
@@ -201,7 +201,7 @@ async def test_whoever_comes_when_a_start_is_due_does_not_overtake() -> None:
     order: list[str] = []
 
     async def call(name: str) -> None:
-        with await limits.place(request()):
+        async with slot(limits, request()):
             order.append(name)
 
     async with anyio.create_task_group() as group:
@@ -209,7 +209,7 @@ async def test_whoever_comes_when_a_start_is_due_does_not_overtake() -> None:
             group.start_soon(call, name)
         await anyio.wait_all_tasks_blocked()
         # The same moment, but before the timer of those who wait.
-        await anyio.sleep(limits._pace.due - now() - 1e-7)
+        await anyio.sleep(limits._controller.due - now() - 1e-7)
         await call("third")
     assert order == ["first", "second", "third"]
 

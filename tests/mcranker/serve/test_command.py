@@ -53,6 +53,36 @@ def running(*args: str, **env: str) -> Iterator[tuple[subprocess.Popen[str], str
                 process.kill()
 
 
+def run(*args: str, cwd: Path | None = None) -> subprocess.CompletedProcess[str]:
+    """The command's end, where it serves nothing."""
+    env = environment(OPENAI_API_KEY=PROVIDER_KEY, MCRANKER_LEDGER="none")
+    command = [*COMMAND, "serve", *args]
+    return subprocess.run(
+        command,
+        check=False,
+        capture_output=True,
+        encoding="utf-8",
+        env=env,
+        timeout=SECONDS,
+        cwd=cwd,
+    )
+
+
+@contextmanager
+def asking(address: str) -> Iterator[list[httpx.Response]]:
+    """Ask for a ranking meanwhile; the answer is there after the block, if it came."""
+    answers: list[httpx.Response] = []
+
+    def post() -> None:
+        with suppress(httpx.HTTPError):  # the service may be killed meanwhile
+            answers.append(httpx.post(f"{address}/v2/rerank", json=ASKED, timeout=SECONDS))
+
+    client = threading.Thread(target=post)
+    client.start()
+    yield answers
+    client.join(SECONDS)
+
+
 def model_at(server: Loopback) -> tuple[str, ...]:
     return "--model", "openai:served", "--base-url", server.url
 
@@ -66,20 +96,13 @@ def test_it_serves_and_finishes_what_is_under_way(number: signal.Signals) -> Non
         await until_so(released.is_set)
         return reply(body)
 
-    answers: list[httpx.Response] = []
     with serve_in_thread(slow) as server, running(*model_at(server)) as (process, address):
-
-        def post() -> None:
-            answers.append(httpx.post(f"{address}/v2/rerank", json=ASKED, timeout=SECONDS))
-
-        client = threading.Thread(target=post)
-        client.start()
-        until(lambda: bool(server.requests))
-        process.send_signal(number)
-        with pytest.raises(subprocess.TimeoutExpired):
-            process.wait(0.5)
-        released.set()
-        client.join(SECONDS)
+        with asking(address) as answers:
+            until(lambda: bool(server.requests))
+            process.send_signal(number)
+            with pytest.raises(subprocess.TimeoutExpired):
+                process.wait(0.5)
+            released.set()
         out, err = process.communicate(timeout=SECONDS)
     assert process.returncode == 0
     assert answers[0].status_code == 200
@@ -93,29 +116,19 @@ def test_it_serves_and_finishes_what_is_under_way(number: signal.Signals) -> Non
 
 
 def test_it_begins_with_its_address_model_and_ledger_and_logs_requests(tmp_path: Path) -> None:
-    command = [*COMMAND, "serve", "--port", "0", "--ledger", str(tmp_path / "ledger")]
-    env = environment(MCRANKER_LEDGER="none", OPENAI_API_KEY=PROVIDER_KEY)
+    ledger = str(tmp_path / "ledger")
     with (
         serve_in_thread(reply) as server,
-        subprocess.Popen(
-            [*command, *model_at(server)], stderr=subprocess.PIPE, encoding="utf-8", env=env
-        ) as process,
+        running("--ledger", ledger, *model_at(server)) as (process, address),
     ):
         assert process.stderr is not None
-        try:
-            first = [process.stderr.readline() for _ in range(3)]
-            address = first[0].split()[-1]
-            httpx.get(f"{address}/healthz", timeout=SECONDS)
-            httpx.post(f"{address}/v1/rerank", json={}, timeout=SECONDS)
-            httpx.get(f"{address}/nowhere%1b", timeout=SECONDS)
-            logged = [process.stderr.readline() for _ in range(2)]
-        finally:
-            process.kill()
-    assert first[0].startswith("mcranker: serving mcranker at http://127.0.0.1:")
-    assert first[1:] == [
-        "mcranker: model: openai:served\n",
-        f"mcranker: ledger: {tmp_path / 'ledger'}\n",
-    ]
+        first = [process.stderr.readline() for _ in range(2)]
+        httpx.get(f"{address}/healthz", timeout=SECONDS)
+        httpx.post(f"{address}/v1/rerank", json={}, timeout=SECONDS)
+        httpx.get(f"{address}/nowhere%1b", timeout=SECONDS)
+        logged = [process.stderr.readline() for _ in range(2)]
+    assert address.startswith("http://127.0.0.1:")
+    assert first == ["mcranker: model: openai:served\n", f"mcranker: ledger: {ledger}\n"]
     # The probe is not worth a line.
     said = r"POST /v1/rerank 400 \d+\.\d{3} s, invalid request: 'query' is missing\n"
     assert re.fullmatch(f"mcranker: {said}", logged[0])
@@ -136,14 +149,7 @@ def test_what_takes_too_long_is_cancelled_when_it_stops(tmp_path: Path, *, by_si
             f"[limits]\nstop = {60 if by_signal else 1}\n"
             f'[rankers.a]\nmodel = "openai:m"\nbase_url = "{server.url}"\n'
         )
-        with running("--config", str(path)) as (process, address):
-            answers: list[httpx.Response] = []
-
-            def post() -> None:
-                answers.append(httpx.post(f"{address}/v2/rerank", json=ASKED, timeout=SECONDS))
-
-            client = threading.Thread(target=post)
-            client.start()
+        with running("--config", str(path)) as (process, address), asking(address) as answers:
             until(lambda: bool(server.requests))
             process.send_signal(signal.SIGINT)
             if by_signal:
@@ -151,17 +157,10 @@ def test_what_takes_too_long_is_cancelled_when_it_stops(tmp_path: Path, *, by_si
                     process.wait(0.7)  # a second one within half a second is not counted
                 process.send_signal(signal.SIGINT)
             _, err = process.communicate(timeout=SECONDS)
-            client.join(SECONDS)
     assert process.returncode == 0
     assert answers[0].status_code == 503
     assert answers[0].json()["message"] == "the service stops; try again elsewhere"
     assert err.endswith("mcranker: stopped; 1 request cancelled\n")
-
-
-@needs_signals
-def _ask(address: str) -> None:
-    with suppress(httpx.HTTPError):  # the service is killed meanwhile
-        httpx.post(f"{address}/v2/rerank", json=ASKED, timeout=SECONDS)
 
 
 def test_what_was_answered_before_a_kill_is_not_asked_again(tmp_path: Path) -> None:
@@ -177,13 +176,10 @@ def test_what_was_answered_before_a_kill_is_not_asked_again(tmp_path: Path) -> N
 
     env = {"MCRANKER_LEDGER": str(tmp_path / "ledger")}
     with serve_in_thread(some) as server:
-        with running(*model_at(server), **env) as (process, address):
-            asking = threading.Thread(target=_ask, args=(address,))
-            asking.start()
+        with running(*model_at(server), **env) as (process, address), asking(address):
             until(lambda: _calls(address) == len(answered) == 5)
             process.kill()
             process.wait(SECONDS)
-            asking.join(SECONDS)
         killed.set()
         before = len(server.requests)
         with running(*model_at(server), **env) as (_, address):
@@ -199,11 +195,8 @@ def test_errors_of_the_model_name_no_address_and_no_key() -> None:
         return Answer(401, openai_error(f"bad key {PROVIDER_KEY} at internal.example"))
 
     with serve_in_thread(refuse) as server, running(*model_at(server)) as (_, address):
-        shapes = {
-            "/v2/rerank": {**ASKED},
-            "/rerank": {"query": "q", "texts": ["a"]},
-            "/v1/rank": {**ASKED},
-        }
+        tei = {"query": "q", "texts": ["a"]}
+        shapes = {"/v2/rerank": ASKED, "/rerank": tei, "/v1/rank": ASKED}
         answers = [
             httpx.post(address + path, json=body, timeout=30) for path, body in shapes.items()
         ]
@@ -247,15 +240,7 @@ def test_keys_are_made_and_hashed() -> None:
 )
 def test_what_cannot_be_served_is_said(args: tuple[str, ...], said: str, tmp_path: Path) -> None:
     (tmp_path / "x.toml").write_text("[rankers.mine]\nscale = 5\n")
-    done = subprocess.run(
-        [*COMMAND, "serve", "--check", *args],
-        check=False,
-        capture_output=True,
-        encoding="utf-8",
-        env=environment(OPENAI_API_KEY="sk-x", MCRANKER_LEDGER="none"),
-        timeout=SECONDS,
-        cwd=tmp_path,
-    )
+    done = run("--check", *args, cwd=tmp_path)
     assert done.returncode == 2
     assert said in done.stderr
     assert "Traceback" not in done.stderr
@@ -267,32 +252,17 @@ def test_a_configuration_is_checked_without_serving(tmp_path: Path) -> None:
         f'[server]\nhost = "0.0.0.0"\n[keys]\na = "{hash_key(KEY)}"\n'
         '[rankers.a]\nmodel = "openai:m"\nbase_url = "http://127.0.0.1:9/v1"\nledger = "none"\n'
     )
-    done = subprocess.run(
-        [*COMMAND, "serve", "--check", "--config", str(path)],
-        check=False,
-        capture_output=True,
-        encoding="utf-8",
-        env=environment(),
-        timeout=SECONDS,
-    )
-    assert (done.returncode, done.stdout) == (0, "")
-    assert done.stderr == ""
+    done = run("--check", "--config", str(path))
+    assert (done.returncode, done.stdout, done.stderr) == (0, "", "")
 
 
 def test_an_address_in_use_is_said() -> None:
     with serve_in_thread(lambda _: {}) as server:
-        done = subprocess.run(
-            [*COMMAND, "serve", *model_at(server), "--port", str(server.port)],
-            check=False,
-            capture_output=True,
-            encoding="utf-8",
-            env=environment(MCRANKER_LEDGER="none"),
-            timeout=SECONDS,
-        )
+        done = run(*model_at(server), "--port", str(server.port))
     assert done.returncode == 1
     assert f"127.0.0.1:{server.port}" in done.stderr
     assert "Traceback" not in done.stderr
-    assert json.dumps(done.stdout) == '""'
+    assert done.stdout == ""
 
 
 def _calls(address: str) -> int:

@@ -1,11 +1,12 @@
-"""Requests of rerank clients and their answers, byte for byte as HTTP has them."""
+"""Requests of rerank clients and their answers, as HTTP has them: one row a dialect and a field."""
 
 from __future__ import annotations
 
 import math
+from collections.abc import Sequence
+from pathlib import Path
 from typing import Any
 
-import httpx
 import pytest
 
 from mcranker import Capabilities, ScriptedChat
@@ -21,6 +22,11 @@ SCORES = [0.3, 0.2, 0.1]
 TOKENS = {"prompt_tokens": 1300, "completion_tokens": 65, "total_tokens": 1365}
 """A recruiter, three rubrics, nine scores: 13 calls of 100 and 5 tokens."""
 
+PINECONE = {"X-Pinecone-Api-Version": "2026-01"}
+SHOWN = {"return_documents": True}
+OBJECTS = [{"text": each} for each in TEXTS]
+LOGITS = [math.log(score / (1 - score)) for score in SCORES]
+
 
 async def post(path: str, body: dict[str, Any], **more: Any) -> Any:
     """The answer's JSON."""
@@ -30,17 +36,17 @@ async def post(path: str, body: dict[str, Any], **more: Any) -> Any:
     return answer.json()
 
 
-def results(score: str = "relevance_score", **documents: Any) -> list[dict[str, Any]]:
-    """What is answered, best first; `documents` is one key and what shows each text."""
+def results(
+    key: str = "relevance_score",
+    document: str = "",
+    shown: Sequence[Any] = TEXTS,
+    scores: Sequence[float] = SCORES,
+) -> list[dict[str, Any]]:
+    """Results, best first; `document` is the key of a document, if they are shown."""
     return [
-        {"index": index, score: pytest.approx(value)}
-        | {key: shown(TEXTS[index]) for key, shown in documents.items()}
-        for index, value in zip((2, 1, 0), SCORES, strict=True)
+        {"index": index, key: pytest.approx(value)} | ({document: shown[index]} if document else {})
+        for index, value in zip((2, 1, 0), scores, strict=True)
     ]
-
-
-def as_object(text: str) -> dict[str, str]:
-    return {"text": text}
 
 
 GENERAL = (
@@ -71,63 +77,104 @@ async def test_the_general_form(path: str) -> None:
     }
 
 
-@pytest.mark.parametrize("path", ["/rerank", "/v1/rerank", "/infinity/rerank"])
-async def test_infinity(path: str) -> None:
-    asked = {**QUERY, "raw_scores": False, "return_documents": True}
-    body = await post(path, asked)
-    assert body["object"] == "rerank"
-    assert body["results"] == results(document=str)
-    assert body["usage"]["total_tokens"] == 1365
-
-
-async def test_a_client_that_sends_nothing_of_its_own_names_its_dialect_in_the_address() -> None:
-    asked = {**QUERY, "return_documents": True}
-    assert (await post("/infinity/rerank", asked))["results"] == results(document=str)
-    assert (await post("/rerank", asked))["results"] == results(document=as_object)
-    async with client() as http:
-        assert (await http.post("/nothing/rerank", json=asked)).status_code == 404
-
-
-@pytest.mark.parametrize("more", [{"top_k": None, "truncation": True}, {"top_k": 3}])
-async def test_voyage(more: dict[str, Any]) -> None:
-    body = await post("/v1/rerank", {**QUERY, "model": "rerank-2", **more})
+INPUT = {"model": "m", "query": "q", "input": TEXTS}
+NVIDIA = {"model": "m", "truncate": "END", "query": {"text": "q"}, "passages": OBJECTS}
+TEI = {"query": "q", "texts": TEXTS}
+DASHSCOPE = {
+    "model": "m",
+    "input": {"query": "q", "documents": TEXTS},
+    "parameters": {"top_n": 2, "return_documents": True},
+}
+ALL, SCORED = results(), results("score")
+IN_ORDER = SCORED[::-1]
+WITH_TEXTS = results(document="document")
+WITH_OBJECTS = results(document="document", shown=OBJECTS)
+LOGIT = results("logit", scores=LOGITS)
+OWN = results(scores=[9.0, 6.0, 3.0])
+"""Sums of three personas' scores."""
+MIXED = {"object": "list", "top_k": 2, "return_input": True, "usage": TOKENS}
+ALL_INPUT = {"data": SCORED, "top_k": 3, "return_input": False}
+ALI = "/api/v1/services/rerank/text-rerank/text-rerank"
+# Of "best masks", "cloth", "surgical" and "N95".
+BYTES = {"total_bytes": 10 + 5 + 8 + 3, "total_tokens": 1365, "actual_latency_mode": "fast"}
+VOYAGE = {"object": "list", "data": ALL, "results": ALL, "usage": TOKENS}
+ROWS: list[tuple[str, dict[str, Any], dict[str, Any]]] = [
+    ("/rerank", {**QUERY, **SHOWN, "raw_scores": False}, {"results": WITH_TEXTS}),  # infinity
+    # A client that sends nothing of its own names its dialect in the address.
+    ("/infinity/rerank", {**QUERY, **SHOWN}, {"results": WITH_TEXTS}),
+    ("/rerank", {**QUERY, **SHOWN}, {"results": WITH_OBJECTS}),
     # Other clients that say top_k read results.
-    assert body["data"] == body["results"] == results()
-    assert (body["object"], body["usage"]["total_tokens"]) == ("list", 1365)
-    shown = await post("/v1/rerank", {**QUERY, **more, "return_documents": True})
-    assert shown["data"] == results(document=str)
+    ("/v1/rerank", {**QUERY, "top_k": 3}, VOYAGE),
+    ("/v1/rerank", {**QUERY, **SHOWN, "top_k": None}, {"data": WITH_TEXTS}),
+    ("/pinecone/rerank", QUERY, {"data": results("score", "document", OBJECTS)}),
+    ("/v1/reranking", INPUT, ALL_INPUT),
+    (
+        "/v1/reranking",
+        {**INPUT, "top_k": 2, "return_input": True},
+        {"data": results("score", "input")[:2], **MIXED},
+    ),
+    ("/v1/ranking", NVIDIA, {"rankings": LOGIT}),
+    ("/ranking", NVIDIA, {"rankings": LOGIT}),
+    ("/v1/retrieval/nvidia/m/reranking", NVIDIA, {"rankings": LOGIT}),
+    ("/v1/score", {"text_1": "q", "text_2": TEXTS}, {"object": "list", "data": IN_ORDER}),
+    ("/score", {"text_1": ["q"], "text_2": TEXTS}, {"data": IN_ORDER}),
+    ("/score", {"queries": "q", "documents": TEXTS}, {"data": IN_ORDER}),
+    ("/score", {"queries": "q", "items": TEXTS}, {"data": IN_ORDER}),
+    ("/score", {"data_1": "q", "data_2": TEXTS}, {"data": IN_ORDER}),
+    ("/score", {"text_1": "q", "text_2": TEXTS[0]}, {"data": IN_ORDER[:1]}),
+    (ALI, DASHSCOPE, {"output": {"results": WITH_OBJECTS[:2]}, "usage": TOKENS}),
+    ("/v1/models/rerank", {**QUERY, "latency": "fast"}, {"results": ALL, **BYTES}),
+    ("/v1/rerank", {**QUERY, "return_documents": False}, {"results": ALL}),
+    ("/v1/rerank", {**QUERY, "return_documents": "true"}, {"results": WITH_OBJECTS}),
+    ("/v1/rerank", {**QUERY, "return_documents": "True"}, {"results": WITH_OBJECTS}),
+    ("/v1/rerank", {**QUERY, "truncate_prompt_tokens": -1}, {"results": ALL}),
+    ("/v1/rerank", {**QUERY, "colour": 1}, {"results": ALL}),
+    ("/v1/rerank", {**QUERY, "top_n": 2}, {"results": ALL[:2]}),
+    ("/v1/rerank", {**QUERY, "top_n": 0}, {"results": ALL}),
+    ("/v1/rerank", {**QUERY, "top_k": 99}, {"results": ALL}),
+    ("/v1/rerank", {**QUERY, "use_activation": False}, {"results": OWN}),
+    ("/v1/rerank", {**QUERY, "activation": False}, {"results": OWN}),
+    ("/v1/rerank", {**QUERY, "softmax": False}, {"results": OWN}),
+    ("/v1/rerank", {"query": "q", "documents": ["a", "b"]}, {"results": ALL[1:]}),
+    (
+        "/v1/rerank",
+        {"query": "q", "documents": [{"text": "a"}, {"text": "b", "title": 3}]},
+        {"results": ALL[1:]},
+    ),
+]
 
 
-async def test_pinecone() -> None:
-    asked = {"query": "q", "documents": [{"text": each} for each in TEXTS], "rank_fields": ["text"]}
-    headers = {"X-Pinecone-Api-Version": "2026-01"}
+@pytest.mark.parametrize(("path", "body", "expected"), ROWS)
+async def test_each_dialect_has_its_form(
+    path: str, body: dict[str, Any], expected: dict[str, Any]
+) -> None:
+    found = await post(path, body)
+    assert {key: found.get(key) for key in expected} == expected
+
+
+async def test_pinecones_clients_are_known_by_a_header() -> None:
+    asked = {**QUERY, "documents": OBJECTS, "rank_fields": ["text"]}
     async with client() as http:
-        answer = await http.post("/rerank", json=asked, headers=headers)
-        bare = await http.post(
-            "/rerank", json={**asked, "return_documents": False}, headers=headers
-        )
-    body = answer.json()
-    assert body["model"] == "team"
-    assert body["data"] == results("score", document=as_object)
-    assert body["usage"]["rerank_units"] == 1
-    assert bare.json()["data"] == results("score")
+        found = [
+            (await http.post("/rerank", json={**asked, **more}, headers=PINECONE)).json()
+            for more in ({}, {"return_documents": False})
+        ]
+    assert [each["data"] for each in found] == [results("score", "document", OBJECTS), SCORED]
+    assert found[0]["usage"] == {**TOKENS, "rerank_units": 1}
 
 
-async def test_mixedbread() -> None:
-    asked = {"model": "m", "query": "q", "input": TEXTS, "top_k": 2, "return_input": True}
-    body = await post("/v1/reranking", asked)
-    assert body["data"] == results("score", input=str)[:2]
-    assert (body["object"], body["top_k"], body["return_input"]) == ("list", 2, True)
-    assert body["usage"] == TOKENS
+async def test_tei() -> None:
+    assert await post("/rerank", TEI) == results("score")
+    raw = await post("/rerank", {**TEI, "raw_scores": True, "return_text": True, "truncate": True})
+    assert raw[0] == {"index": 2, "score": 9.0, "text": "N95"}
 
 
-@pytest.mark.parametrize("path", ["/v1/ranking", "/ranking", "/v1/retrieval/nvidia/m/reranking"])
-async def test_nvidia(path: str) -> None:
-    asked = {"query": {"text": "q"}, "passages": [{"text": each} for each in TEXTS]}
-    body = await post(path, {"model": "nvidia/m", "truncate": "END", **asked})
-    assert [each["index"] for each in body["rankings"]] == [2, 1, 0]
-    for each, score in zip(body["rankings"], SCORES, strict=True):
-        assert 1 / (1 + math.exp(-each["logit"])) == pytest.approx(score)
+async def test_ids_latencies_and_warnings() -> None:
+    body = await post("/v1/models/rerank", {**QUERY, "latency": "fast"})
+    assert body["inference_latency"] > 0
+    assert body["meta"]["warnings"] == ["latency has no effect here"]
+    assert (await post(ALI, DASHSCOPE))["request_id"]
+    assert (await post("/v1/rerank", {**QUERY, "softmax": False}))["meta"]["relevance"] == "own"
 
 
 async def test_a_logit_is_finite() -> None:
@@ -139,80 +186,7 @@ async def test_a_logit_is_finite() -> None:
     assert [each["logit"] for each in body["rankings"]] == pytest.approx([13.8155, -13.8155])
 
 
-@pytest.mark.parametrize(
-    "asked",
-    [
-        {"text_1": "q", "text_2": TEXTS},
-        {"text_1": ["q"], "text_2": TEXTS},
-        {"queries": "q", "documents": TEXTS},
-        {"queries": "q", "items": TEXTS},
-        {"data_1": "q", "data_2": TEXTS},
-    ],
-)
-async def test_vllm_scores_in_the_order_as_given(asked: dict[str, Any]) -> None:
-    body = await post("/v1/score", asked)
-    assert body["object"] == "list"
-    assert body["data"] == [
-        {"index": index, "score": pytest.approx(value)}
-        for index, value in enumerate(reversed(SCORES))
-    ]
-    assert (await post("/score", {"text_1": "q", "text_2": "one"}))["data"][0]["score"] > 0
-
-
-async def test_dashscope() -> None:
-    asked = {"query": "q", "documents": TEXTS}
-    body = await post(
-        "/api/v1/services/rerank/text-rerank/text-rerank",
-        {"model": "m", "input": asked, "parameters": {"top_n": 2, "return_documents": True}},
-    )
-    assert body["request_id"]
-    assert body["output"]["results"] == results(document=as_object)[:2]
-    assert body["usage"]["total_tokens"] == 1365
-
-
-async def test_zeroentropy() -> None:
-    body = await post("/v1/models/rerank", {**QUERY, "latency": "fast"})
-    assert body["results"] == results()
-    # "best masks", "cloth", "surgical" and "N95"
-    assert (body["total_bytes"], body["total_tokens"]) == (10 + 5 + 8 + 3, 1365)
-    assert body["actual_latency_mode"] == "fast"
-    assert body["inference_latency"] > 0
-    assert body["meta"]["warnings"] == ["latency has no effect here"]
-
-
-async def test_tei() -> None:
-    asked = {"query": "q", "texts": TEXTS}
-    assert await post("/rerank", asked) == results("score")
-    raw = await post(
-        "/rerank", {**asked, "raw_scores": True, "return_text": True, "truncate": True}
-    )
-    assert raw[0] == {"index": 2, "score": 9.0, "text": "N95"}
-
-
 # Fields
-
-
-async def test_documents_are_returned_to_those_who_ask() -> None:
-    for more in ({}, {"return_documents": False}, {"truncate_prompt_tokens": -1}):
-        assert (await post("/v1/rerank", {**QUERY, **more}))["results"] == results()
-    for said in (True, "true", "True"):
-        found = await post("/v1/rerank", {**QUERY, "return_documents": said})
-        assert found["results"] == results(document=as_object)
-
-
-@pytest.mark.parametrize("name", ["top_n", "top_k"])
-async def test_how_many_are_returned(name: str) -> None:
-    assert len((await post("/v1/rerank", {**QUERY, name: 2}))["results"]) == 2
-    for everything in (0, None, 99):
-        assert len((await post("/v1/rerank", {**QUERY, name: everything}))["results"]) == 3
-
-
-async def test_scores_of_the_ranker_instead_of_relevance() -> None:
-    for name in ("use_activation", "activation", "softmax"):
-        body = await post("/v1/rerank", {**QUERY, name: False})
-        # Sums of three personas' scores.
-        assert [each["relevance_score"] for each in body["results"]] == [9.0, 6.0, 3.0]
-        assert body["meta"]["relevance"] == "own"
 
 
 async def test_structured_documents_are_judged_by_their_fields() -> None:
@@ -239,12 +213,6 @@ async def test_structured_documents_are_judged_by_their_fields() -> None:
     assert "surgical masks" not in whole.text  # it was not among the fields
 
 
-@pytest.mark.parametrize("documents", [[{"text": "a"}, {"text": "b", "title": 3}], ["a", "b"]])
-async def test_the_text_of_a_record_is_what_is_judged(documents: list[Any]) -> None:
-    body = await post("/v1/rerank", {"query": "q", "documents": documents})
-    assert [each["index"] for each in body["results"]] == [1, 0]
-
-
 @pytest.mark.parametrize("name", ["instruction", "instruct"])
 async def test_an_instruction_is_one_more_criterion(name: str) -> None:
     prompts: list[str] = []
@@ -269,7 +237,7 @@ async def test_an_instruction_is_refused_where_it_has_no_effect() -> None:
         assert "takes none" in answer.json()["message"]
 
 
-async def test_tokens_are_counted_when_the_ledger_answers_as_well(tmp_path: Any) -> None:
+async def test_tokens_are_counted_when_the_ledger_answers_as_well(tmp_path: Path) -> None:
     async with client(settings(options={"ledger": str(tmp_path / "ledger")})) as http:
         first = (await http.post("/v1/rerank", json=QUERY)).json()
         again = (await http.post("/v1/rerank", json=QUERY)).json()
@@ -327,77 +295,47 @@ def said(message: str, kind: str = "invalid", name: str = "BadRequestError") -> 
     return {"message": message, "detail": message, "code": kind, "error": error}
 
 
+def tei_said(message: str, kind: str = "Validation") -> dict[str, str]:
+    return {"error": f"invalid request: {message}", "error_type": kind}
+
+
+EMPTY = "list of documents must not be empty"
+NO_TEXT = "give a text or an object"
+NO_NUMBER = "give a whole number above 0, or 0 for all"
+
+
 @pytest.mark.parametrize(
-    ("body", "message", "kind"),
+    ("fields", "message", "kind"),
     [
-        ({"documents": ["a"]}, "invalid request: 'query' is missing", "invalid"),
-        ({"query": " ", "documents": ["a"]}, "invalid request: query must not be empty", "invalid"),
-        (
-            {"query": "q", "documents": []},
-            "invalid request: list of documents must not be empty",
-            "empty",
-        ),
-        (
-            {"query": "q", "documents": ["a", 1]},
-            "invalid request: documents[1] is 1; give a text or an object",
-            "invalid",
-        ),
-        (
-            {"query": "q", "documents": ["a"], "top_n": "2"},
-            "invalid request: top_n is '2'; give a whole number above 0, or 0 for all",
-            "invalid",
-        ),
-        (
-            {"query": "q", "documents": ["a"], "return_documents": "yes"},
-            "invalid request: return_documents is 'yes'; give true or false",
-            "invalid",
-        ),
-        (
-            {"query": "q", "documents": ["a"], "timeout": 0},
-            "invalid request: timeout is 0; give seconds, a number above 0",
-            "invalid",
-        ),
+        ({"query": None}, "'query' is missing", "invalid"),
+        ({"query": " "}, "query must not be empty", "invalid"),
+        ({"documents": []}, EMPTY, "empty"),
+        ({"documents": ["a", 1]}, f"documents[1] is 1; {NO_TEXT}", "invalid"),
+        ({"top_n": "2"}, f"top_n is '2'; {NO_NUMBER}", "invalid"),
+        ({"return_documents": "yes"}, "return_documents is 'yes'; give true or false", "invalid"),
+        ({"timeout": 0}, "timeout is 0; give seconds, a number above 0", "invalid"),
     ],
 )
-async def test_errors_are_under_every_name(body: dict[str, Any], message: str, kind: str) -> None:
+async def test_errors_are_under_every_name(fields: dict[str, Any], message: str, kind: str) -> None:
     async with client() as http:
-        answer = await http.post("/v1/rerank", json=body)
-    assert (answer.status_code, answer.json()) == (400, said(message, kind))
+        answer = await http.post("/v1/rerank", json={**QUERY, **fields})
+    assert (answer.status_code, answer.json()) == (400, said(f"invalid request: {message}", kind))
 
 
-async def test_an_unknown_field_is_ignored_but_by_the_services_own_routes() -> None:
+async def test_errors_of_tei_and_of_the_services_own_routes() -> None:
     async with client() as http:
-        answer = await http.post("/v1/rerank", json={**QUERY, "colour": 1})
+        empty, number = [
+            await http.post("/rerank", json={**TEI, "texts": each}) for each in ([], [1])
+        ]
         own = await http.post("/v1/rank", json={**QUERY, "colour": 1})
-    assert answer.status_code == 200
+        route = await http.post("/v3/rerank", json=QUERY)
+        method = await http.get("/v2/rerank")
+    assert (empty.status_code, empty.json()) == (400, tei_said(EMPTY, "Empty"))
+    assert (number.status_code, number.json()) == (422, tei_said(f"texts[0] is 1; {NO_TEXT}"))
     assert own.json() == said("invalid request: there is no field 'colour'")
-
-
-@pytest.mark.parametrize(
-    ("body", "status", "error"),
-    [
-        (
-            {"query": "q", "texts": []},
-            400,
-            {
-                "error": "invalid request: list of documents must not be empty",
-                "error_type": "Empty",
-            },
-        ),
-        (
-            {"query": "q", "texts": [1]},
-            422,
-            {
-                "error": "invalid request: texts[0] is 1; give a text or an object",
-                "error_type": "Validation",
-            },
-        ),
-    ],
-)
-async def test_errors_of_tei(body: dict[str, Any], status: int, error: dict[str, str]) -> None:
-    async with client() as http:
-        answer = await http.post("/rerank", json=body)
-    assert (answer.status_code, answer.json()) == (status, error)
+    assert (route.status_code, method.status_code) == (404, 405)
+    assert route.json()["detail"] == "there is no route '/v3/rerank'; did you mean '/v2/rerank'?"
+    assert method.json()["detail"] == "'/v2/rerank' takes POST, not 'GET'"
 
 
 @pytest.mark.parametrize(
@@ -418,15 +356,6 @@ async def test_what_is_not_offered_is_refused(path: str, fields: dict[str, Any],
     assert word in answer.json()["message"]
 
 
-async def test_an_unknown_route_says_why_where_clients_look() -> None:
-    async with client() as http:
-        answer = await http.post("/v3/rerank", json=QUERY)
-        method = await http.get("/v2/rerank")
-    assert (answer.status_code, method.status_code) == (404, 405)
-    assert answer.json()["detail"] == "there is no route '/v3/rerank'; did you mean '/v2/rerank'?"
-    assert method.json()["detail"] == "'/v2/rerank' takes POST, not 'GET'"
-
-
 @pytest.mark.parametrize("path", ["/v2/rerank", "/v1/rank"])
 @pytest.mark.parametrize("number", [b"2", b"2.0", b"18446744073709551616", b"1" + b"0" * 30])
 async def test_whole_numbers_are_taken_however_large_they_are(path: str, number: bytes) -> None:
@@ -439,7 +368,7 @@ async def test_whole_numbers_are_taken_however_large_they_are(path: str, number:
     assert len(found.get("results") or found["returned"]) == 2
 
 
-# What clients ask besides
+# Other requests of clients
 
 
 async def test_models() -> None:
@@ -466,34 +395,22 @@ async def test_a_model_that_is_not_there() -> None:
     assert "model 'other' not found; available: team" in answer.json()["detail"]
 
 
-@pytest.mark.parametrize(
-    "path", ["/healthz", "/health", "/ping", "/v1/health/live", "/readyz", "/v1/health/ready"]
-)
-async def test_probes_need_no_key(path: str) -> None:
-    async with client(settings(keys={"a": hash_key(KEY)})) as http:
-        assert (await http.get(path)).status_code == 200
-
-
-async def test_info_and_what_xinference_asks_first() -> None:
-    keys = {"a": hash_key(KEY)}
+async def test_probes_info_and_keys() -> None:
     async with client() as http:
         info = (await http.get("/info")).json()
-        auth = (await http.get("/v1/cluster/auth")).json()
+        assert (await http.get("/v1/cluster/auth")).json() == {"auth": False}
     assert (info["model_id"], info["max_client_batch_size"]) == ("team", 1000)
     assert "reranker" in info["model_type"]
-    assert auth == {"auth": False}
-    async with client(settings(keys=keys)) as http:
+    async with client(settings(keys={"a": hash_key(KEY)})) as http:
+        for path in ("/healthz", "/health", "/ping", "/readyz"):
+            for base in (path, f"/v1/health/{'ready' if path == '/readyz' else 'live'}"):
+                assert (await http.get(base)).status_code == 200
         assert (await http.get("/v1/cluster/auth")).json() == {"auth": True}
         assert (await http.get("/info")).status_code == 401
-
-
-async def test_a_key_as_pinecones_clients_send_it() -> None:
-    async with client(settings(keys={"a": hash_key(KEY)})) as http:
-        answers: list[httpx.Response] = [
-            await http.post("/rerank", json=QUERY, headers={"Api-Key": key})
-            for key in (KEY, f"{KEY}x")
-        ]
-    assert [each.status_code for each in answers] == [200, 401]
+        # Pinecone's clients send a key like this.
+        for key, status in ((KEY, 200), (f"{KEY}x", 401)):
+            answer = await http.post("/rerank", json=QUERY, headers={"Api-Key": key})
+            assert answer.status_code == status
 
 
 def test_dialects_share_no_name_and_no_route() -> None:

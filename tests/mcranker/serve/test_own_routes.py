@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import json
+import shutil
 from collections.abc import AsyncIterator
+from importlib import resources
 from pathlib import Path
 from typing import Any
 
@@ -21,7 +23,7 @@ from mcranker import (
     ScriptedChat,
 )
 from mcranker.events import PassagesCompared
-from mcranker.serve import Limits, RankerSettings, Settings
+from mcranker.serve import RankerSettings, Settings, hash_key
 from mcranker.serve.events import MOST_KEPT, EventQueue, event_data
 from mcranker.serve.served import discreet
 from personas import library
@@ -29,33 +31,31 @@ from tests.support.comparing import comparing
 from tests.support.serving import KEY, by_place, client, model, settings, with_reasons
 
 ASKED = {"query": {"text": "best masks", "id": "q1"}, "documents": ["cloth", "surgical"]}
+NAMES = ("NLP scientist", "Virologist", "Worried parent")
+
+
+async def rank(service: Settings | None = None, **fields: Any) -> httpx.Response:
+    """The answer to a ranking with these fields."""
+    async with client(service) as http:
+        return await http.post("/v1/rank", json={**ASKED, **fields})
 
 
 async def test_rank_returns_all_that_a_ranking_holds() -> None:
-    async with client() as http:
-        answer = await http.post("/v1/rank", json=ASKED)
-    body = answer.json()
+    body = (await rank()).json()
     ranking = Ranking.from_dict(body["ranking"])
     assert ranking.ids == body["returned"] == ["1", "0"]
     assert ranking.query.id == "q1"
     assert ranking.team is not None
-    assert ranking.team.names == ("NLP scientist", "Virologist", "Worried parent")
-    assert ranking[0].scores == {
-        "NLP scientist": 2.0,
-        "Virologist": 2.0,
-        "Worried parent": 2.0,
-    }
+    assert ranking.team.names == NAMES
+    assert ranking[0].scores == dict.fromkeys(NAMES, 2.0)
     assert "warnings" not in body["meta"]
     assert body["meta"]["judged_by"] == ["scripted:tests"]
 
 
 async def test_documents_are_what_rankers_take() -> None:
     documents = [{"_id": "3", "title": "Cloth", "text": "cloth"}, {"_id": "4", "text": "N95"}]
-    async with client() as http:
-        records = await http.post("/v1/rank", json={"query": "q", "documents": documents})
-        mapping = await http.post("/v1/rank", json={"query": "q", "documents": {"5": "a"}})
-        none = await http.post("/v1/rank", json={"query": "q", "documents": []})
-        twice = await http.post("/v1/rank", json={"query": "q", "documents": documents[:1] * 2})
+    given: list[Any] = [documents, {"5": "a"}, [], documents[:1] * 2]
+    records, mapping, none, twice = [await rank(documents=each) for each in given]
     assert records.json()["returned"] == ["4", "3"]
     assert mapping.json()["returned"] == ["5"]
     assert none.json()["returned"] == []
@@ -64,9 +64,7 @@ async def test_documents_are_what_rankers_take() -> None:
 
 
 async def test_top_n_and_min_relevance_say_what_is_returned() -> None:
-    async with client() as http:
-        first = await http.post("/v1/rank", json={**ASKED, "top_n": 1})
-        good = await http.post("/v1/rank", json={**ASKED, "min_relevance": 0.15})
+    first, good = await rank(top_n=1), await rank(min_relevance=0.15)
     assert first.json()["returned"] == good.json()["returned"] == ["1"]
     assert len(first.json()["ranking"]["hits"]) == 2
 
@@ -74,15 +72,14 @@ async def test_top_n_and_min_relevance_say_what_is_returned() -> None:
 async def test_reasons_are_given_where_a_request_asks_for_them() -> None:
     documents = {"query": "best masks", "documents": ["cloth", "surgical"]}
     reasons = {"text": "It names one.", "quote": "surgical", "kind": "said"}
-    names = ("NLP scientist", "Virologist", "Worried parent")
     async with client(score=with_reasons) as http:
         whole = (await http.post("/v1/rank", json={**ASKED, "reasons": 1})).json()
         rerank = (await http.post("/v1/rerank", json={**documents, "reasons": 1})).json()
         plain = (await http.post("/v1/rerank", json=documents)).json()
         wrong = await http.post("/v1/rank", json={**ASKED, "reasons": -1})
-    assert whole["ranking"]["hits"][0]["reasons"] == dict.fromkeys(names, reasons)
+    assert whole["ranking"]["hits"][0]["reasons"] == dict.fromkeys(NAMES, reasons)
     assert "reasons" not in whole["ranking"]["hits"][1]
-    assert rerank["results"][0]["reasons"] == dict.fromkeys(names, reasons)
+    assert rerank["results"][0]["reasons"] == dict.fromkeys(NAMES, reasons)
     assert "reasons" not in rerank["results"][1]
     assert [each["relevance_score"] for each in rerank["results"]] == [
         each["relevance_score"] for each in plain["results"]
@@ -95,15 +92,12 @@ async def test_reasons_that_fail_leave_the_ranking_and_a_warning() -> None:
     def speechless(request: ChatRequest) -> str:
         return by_place(request) if request.tag.stage == "score" else "I do not know."
 
-    async with client(score=speechless) as http:
-        answer = await http.post("/v1/rank", json={**ASKED, "reasons": 2})
-    body = answer.json()
+    body = (await rank(settings(speechless), reasons=2)).json()
     assert body["returned"] == ["1", "0"]
     assert body["meta"]["warnings"] == ["no reason could be had"]
     typed = ScriptedChat(lambda _: "", capabilities=Capabilities(prompts=False, max_questions=9))
     ranker = RankerSettings("direct", "direct", {"model": typed, "ledger": None})
-    async with client(Settings(rankers=(ranker,))) as http:
-        refused = await http.post("/v1/rank", json={**ASKED, "reasons": 2})
+    refused = await rank(Settings(rankers=(ranker,)), reasons=2)
     assert refused.status_code == 400
     assert "answers no prompts" in refused.json()["error"]["message"]
 
@@ -111,33 +105,24 @@ async def test_reasons_that_fail_leave_the_ranking_and_a_warning() -> None:
 async def test_a_threshold_needs_a_relevance() -> None:
     order, seen = comparing(lambda _: "[2] > [1]")
     ranker = RankerSettings("list", "rankgpt", {"model": order, "ledger": None})
-    async with client(Settings(rankers=(ranker,))) as http:
-        answer = await http.post("/v1/rank", json={**ASKED, "min_relevance": 0.5})
+    answer = await rank(Settings(rankers=(ranker,)), min_relevance=0.5)
     assert answer.status_code == 400
     assert "gives no relevance" in answer.json()["message"]
     assert not seen
 
 
 async def test_options_are_chosen_where_the_operator_lets_requests() -> None:
-    asked: list[ChatRequest] = []
-
-    def score(request: ChatRequest) -> str:
-        asked.append(request)
-        return by_place(request)
-
-    service = settings(score, per_request=("team_size", "team"))
-    async with client(service) as http:
-        two = await http.post("/v1/rank", json={**ASKED, "options": {"team_size": 1}})
-        again = await http.post("/v1/rank", json={**ASKED, "options": {"team_size": 1}})
-        team = library.team(library.team_names()[0]).model_dump(mode="json")
-        given = await http.post("/v1/rank", json={**ASKED, "options": {"team": team}})
-        named = await http.post("/v1/rank", json={**ASKED, "options": {"team": "clinician"}})
-    assert two.json()["ranking"]["personas"] == ["NLP scientist"]
-    assert again.status_code == 200
-    assert given.json()["ranking"]["personas"] == [
-        each["persona"]["name"] for each in team["members"]
+    team = library.team(library.team_names()[0])
+    expected: list[tuple[dict[str, Any], list[str]]] = [
+        ({"team_size": 1}, ["NLP scientist"]),
+        ({"team_size": 1}, ["NLP scientist"]),  # the same variant
+        ({"team": team.model_dump(mode="json")}, list(team.names)),
+        ({"team": "clinician"}, [library.member("clinician").name]),
     ]
-    assert named.json()["ranking"]["personas"] == [library.member("clinician").name]
+    async with client(settings(per_request=("team_size", "team"))) as http:
+        for options, personas in expected:
+            answer = await http.post("/v1/rank", json={**ASKED, "options": options})
+            assert answer.json()["ranking"]["personas"] == personas
 
 
 @pytest.mark.parametrize(
@@ -152,8 +137,7 @@ async def test_options_are_chosen_where_the_operator_lets_requests() -> None:
     ],
 )
 async def test_options_that_cannot_be_are_refused(options: dict[str, Any], said: str) -> None:
-    async with client(settings(per_request=("team_size", "team"))) as http:
-        answer = await http.post("/v1/rank", json={**ASKED, "options": options})
+    answer = await rank(settings(per_request=("team_size", "team")), options=options)
     assert answer.status_code == 400
     assert said in answer.json()["error"]["message"]
 
@@ -197,11 +181,9 @@ async def test_events_come_while_it_is_ranked_and_then_the_ranking() -> None:
     assert answer.headers["content-type"].startswith("text/event-stream")
     events = [event async for event in _events(answer)]
     names = [name for name, _ in events]
-    assert names[0] == "ranking_started"
-    assert names.count("rubric_written") == 3
-    assert names.count("passage_scored") == 6
-    assert names.count("ranking_done") == 1
-    assert names[-1] == "ranking_done"
+    assert (names[0], names[-1]) == ("ranking_started", "ranking_done")
+    kinds = ("rubric_written", "passage_scored", "ranking_done")
+    assert [names.count(each) for each in kinds] == [3, 6, 1]
     assert events[-1][1]["returned"] == ["1", "0"]
     assert events[-1][1]["ranking"]["hits"][0]["reasons"]
     assert [data["done"] for name, data in events if name == "passage_scored"] == [1, 2, 3, 4, 5, 6]
@@ -222,8 +204,6 @@ async def test_a_stream_that_fails_says_so_at_its_end_or_by_its_status() -> None
 
 
 async def test_pages_are_those_of_the_key_that_asked_and_of_the_latest_rankings() -> None:
-    from mcranker.serve import hash_key
-
     other = "mcr_another-key-0123456789"
     keys = {"a": hash_key(KEY), "b": hash_key(other)}
     service = settings(keys=keys, limits={"explanations": 2})
@@ -271,18 +251,9 @@ async def test_models_and_teams_are_listed() -> None:
     assert by_pattern.json()["ranker"] == "saved"
 
 
-async def test_an_unknown_model_is_named_with_those_there_are() -> None:
-    ranker = RankerSettings("team", options={"model": model(), "ledger": None}, names=())
-    asked = {"query": "q", "documents": ["a"], "model": "rerank-v9"}
-    async with client(Settings(rankers=(ranker,))) as http:
-        answer = await http.post("/v2/rerank", json=asked)
-    assert answer.status_code == 404
-    assert answer.json()["message"] == "model 'rerank-v9' not found; available: team"
-
-
 async def test_paths_of_the_operator_are_not_in_a_ranking(tmp_path: Path) -> None:
     folder = tmp_path / "wording"
-    _copy_prompts(folder)
+    shutil.copytree(str(resources.files("personas").joinpath("prompts", "paper")), folder)
     async with client(settings(options={"prompts": str(folder)})) as http:
         answer = await http.post("/v1/rank", json=ASKED)
         page = await http.get(f"/v1/explain/{answer.json()['id']}")
@@ -312,8 +283,7 @@ async def test_what_fails_again_is_not_called_retryable(error: Exception) -> Non
     def fail(_: ChatRequest) -> str:
         raise error
 
-    async with client(settings(fail)) as http:
-        answer = await http.post("/v1/rank", json=ASKED)
+    answer = await rank(settings(fail))
     assert answer.status_code == 503
     assert "Retry-After" not in answer.headers
     assert answer.json()["error"]["retryable"] is False
@@ -343,16 +313,6 @@ def test_options_that_no_ranker_takes_are_found_at_the_start() -> None:
         Settings(rankers=(RankerSettings("a"), RankerSettings("b", names=("a",))))
     with pytest.raises(ConfigError, match="no ranker"):
         Settings(rankers=())
-    assert Limits().rankings >= 1
-
-
-def _copy_prompts(folder: Path) -> None:
-    from importlib import resources
-
-    folder.mkdir()
-    for each in resources.files("personas").joinpath("prompts", "paper").iterdir():
-        if each.is_file():
-            (folder / each.name).write_text(each.read_text(encoding="utf-8"), encoding="utf-8")
 
 
 async def _events(answer: httpx.Response) -> AsyncIterator[tuple[str, Any]]:

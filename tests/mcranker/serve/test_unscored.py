@@ -2,15 +2,13 @@
 
 from __future__ import annotations
 
-from pathlib import Path
 from typing import Any
 
 import anyio
 import pytest
 
-from mcranker import ChatRequest, ConfigError, RequestRejected, ScriptedChat, ServerFailed
+from mcranker import ChatRequest, RequestRejected, ScriptedChat, ServerFailed
 from mcranker.serve import RankerSettings, Settings
-from mcranker.serve.settings import load_settings
 from tests.support.comparing import comparing
 from tests.support.comparing_team import TEAM, by_orders, comparing_team
 from tests.support.serving import by_place, client, model
@@ -52,45 +50,73 @@ async def never(_: ChatRequest) -> str:
     return ""
 
 
-# Nothing was judged
+SMALL = [0.01, 0.02 / 3, 0.01 / 3]  # 0.01 * 3/3, 2/3, 1/3
+BY_RANK: Numbers = [1, 2 / 3, 1 / 3]
+FAILED = "the model failed: the order is the one that was given"
+LATE = "partial: the deadline came before all scores"
+KEPT = {"on_failure": "keep_order"}
+MADE_UP = "no document was scored: scores fall from 0.01 in the order as given"
+ORDER = "the ranker gives an order, no relevance: scores are by rank, 1 for the first"
+ONE = "1 document was not scored: the lowest score is used"
+TWO = "2 documents were not scored: the lowest score is used"
+THIRD = comparing(lambda _: "[3] > [1] > [2]")[0]
+SECOND = comparing(lambda _: "[2] > [1]")[0]
+JUDGES = comparing_team(by_orders(dict(zip(TEAM, ("bac", "bac", "bca"), strict=True))))[0]
 
 
-async def test_a_failed_ranking_gives_small_numbers_in_the_order_as_given() -> None:
-    service = one(model(down), "mcranker", on_failure="keep_order")
-    places, numbers, meta, answer = await asked(service)
-    assert places == [0, 1, 2]
-    # 0.01 * 3/3, 2/3, 1/3
-    assert numbers == pytest.approx([0.01, 0.02 / 3, 0.01 / 3])
-    assert (meta["relevance"], meta["unscored"]) == ("input_order", 3)
-    assert meta["warnings"] == [
-        "the model failed: the order is the one that was given",
-        "no document was scored: scores fall from 0.01 in the order as given",
-    ]
-    assert answer.headers["x-unscored"] == "3"
-    assert "no document was scored" in answer.headers["x-notes"]
+@pytest.mark.parametrize(
+    ("service", "seconds", "places", "numbers", "relevance", "unscored", "said"),
+    [
+        (
+            one(model(down), "mcranker", **KEPT),
+            9,
+            "012",
+            SMALL,
+            "input_order",
+            3,
+            [FAILED, MADE_UP],
+        ),
+        (
+            one(model(down), "mcranker", unscored="null", **KEPT),
+            *(9, "012", [None] * 3, "input_order", 3, [FAILED, "no document was scored: null"]),
+        ),
+        (one(ScriptedChat(never), "mcranker"), 0.05, "012", SMALL, "input_order", 3, [MADE_UP]),
+        (one(ScriptedChat(never)), 0.05, "012", SMALL, "input_order", 3, [MADE_UP]),
+        (one(model(slow_for_two), "mcranker"), 0.3, "012", [0.1] * 3, "absolute", 2, [LATE, TWO]),
+        (
+            one(model(slow_for_two), "mcranker", unscored="null"),
+            *(0.3, "012", [0.1, None, None], "absolute", 2, [LATE]),
+        ),
+        # Rankers that compare.
+        (one(THIRD), 9, "201", BY_RANK, "by_rank", 0, [ORDER]),
+        (one(JUDGES, team_size=3), 9, "102", BY_RANK, "by_rank", 0, [ORDER]),
+        (one(SECOND, depth=2), 9, "102", [1, 0.5, 0.5], "by_rank", 1, [ORDER, ONE]),
+    ],
+)
+async def test_documents_without_a_score(
+    service: Settings,
+    seconds: float,
+    places: str,
+    numbers: Numbers,
+    relevance: str,
+    unscored: int,
+    said: list[str],
+) -> None:
+    found, given, meta, answer = await asked(service, timeout=seconds)
+    assert found == [int(each) for each in places]
+    assert given == [each and pytest.approx(each) for each in numbers]
+    assert (meta["relevance"], meta["unscored"]) == (relevance, unscored)
+    assert [each for each in meta["warnings"] if each in said] == said
+    assert all(each in answer.headers["x-notes"] for each in said)
+    assert answer.headers.get("x-unscored") == (str(unscored) if unscored else None)
+    assert ("x-partial" in answer.headers) == (seconds < 1)
     assert "10.0.0.7" not in answer.text
-
-
-@pytest.mark.parametrize("ranker", ["mcranker", "rankgpt"])
-async def test_so_does_one_that_comes_too_late(ranker: str) -> None:
-    service = one(ScriptedChat(never), ranker)
-    _, numbers, meta, answer = await asked(service, timeout=0.05)
-    assert numbers == pytest.approx([0.01, 0.02 / 3, 0.01 / 3])
-    assert meta["relevance"] == "input_order"
-    assert answer.headers["x-partial"] == "deadline"
 
 
 async def test_where_no_reply_can_be_read_there_is_no_order_either() -> None:
     _, numbers, meta, _ = await asked(one(model(lambda _: "?"), "mcranker"))
     assert meta["relevance"] != "by_rank"
     assert max(each for each in numbers if each is not None) <= 0.01
-
-
-async def test_null_is_left_to_clients_that_can_read_it() -> None:
-    service = one(model(down), "mcranker", on_failure="keep_order", unscored="null")
-    places, numbers, meta, _ = await asked(service)
-    assert (places, numbers) == ([0, 1, 2], [None] * 3)
-    assert meta["warnings"][1] == "no document was scored: null"
 
 
 async def test_or_the_request_fails() -> None:
@@ -101,22 +127,8 @@ async def test_or_the_request_fails() -> None:
     assert answer.headers["retry-after"] == "1"
 
 
-# Some were not judged
-
-
-@pytest.mark.parametrize(
-    ("unscored", "expected"), [("falling", [0.1, 0.1, 0.1]), ("null", [0.1, None, None])]
-)
-async def test_unscored_documents_among_others(unscored: str, expected: Numbers) -> None:
-    service = one(model(slow_for_two), "mcranker", unscored=unscored)
-    places, numbers, meta, answer = await asked(service, timeout=0.3)
-    assert places == [0, 1, 2]
-    assert numbers == [each and pytest.approx(each) for each in expected]
-    assert (meta["relevance"], meta["unscored"]) == ("absolute", 2)
-    assert meta["warnings"][0] == "partial: the deadline came before all scores"
-    assert "2 documents were not scored" in meta["warnings"][-1]
-    assert answer.headers["x-unscored"] == "2"
-    async with client(service) as http:
+async def test_a_whole_ranking_has_no_numbers_that_are_made_up() -> None:
+    async with client(one(model(slow_for_two), "mcranker")) as http:
         whole = await http.post("/v1/rank", json={**ASKED, "timeout": 0.3})
     assert whole.headers["x-unscored"] == "2"
     hits = whole.json()["ranking"]["hits"]
@@ -125,44 +137,13 @@ async def test_unscored_documents_among_others(unscored: str, expected: Numbers)
 
 async def test_what_top_k_left_out_keeps_its_place_in_the_order() -> None:
     """Clients that sort by the number have the order of the ranking."""
-    service = one(model(), "mcranker", top_k=1)
     documents = [f"text {number}" for number in range(8)]
-    places, numbers, meta, _ = await asked(service, documents=documents)
+    places, numbers, meta, _ = await asked(one(model(), "mcranker", top_k=1), documents=documents)
     assert meta["unscored"] > 0
     known = [each for each in numbers if each is not None]
     assert len(known) == len(documents)
     assert known == sorted(known, reverse=True)
     assert places[0] == 7
-
-
-# Rankers that compare
-
-
-async def test_an_order_is_answered_by_numbers_that_fall_with_the_rank() -> None:
-    service = one(comparing(lambda _: "[3] > [1] > [2]")[0])
-    places, numbers, meta, answer = await asked(service)
-    assert places == [2, 0, 1]
-    assert numbers == pytest.approx([1, 2 / 3, 1 / 3])
-    assert (meta["relevance"], meta["unscored"]) == ("by_rank", 0)
-    assert "scores are by rank" in meta["warnings"][0]
-    assert "scores are by rank" in answer.headers["x-notes"]
-
-
-async def test_a_team_that_compares_has_no_absolute_relevance_either() -> None:
-    orders = by_orders(dict(zip(TEAM, ("bac", "bac", "bca"), strict=True)))
-    service = one(comparing_team(orders)[0], team_size=3)
-    places, numbers, meta, _ = await asked(service)
-    assert places == [1, 0, 2]
-    assert numbers == pytest.approx([1, 2 / 3, 1 / 3])
-    assert meta["relevance"] == "by_rank"
-
-
-async def test_documents_beyond_the_depth_get_the_lowest() -> None:
-    service = one(comparing(lambda _: "[2] > [1]")[0], depth=2)
-    places, numbers, meta, _ = await asked(service)
-    assert (places, numbers) == ([1, 0, 2], [1, 0.5, 0.5])
-    assert meta["unscored"] == 1
-    assert "1 document was not scored: the lowest score is used" in meta["warnings"]
 
 
 @pytest.mark.parametrize("route", ["/v2/rerank", "/v1/rerank", "/rerank"])
@@ -214,12 +195,3 @@ async def test_a_weak_judge_is_named() -> None:
             "Judged by local:minilm, an encoder: compares meaning, does not reason"
         ]
     assert "does not reason" in answer.headers["x-notes"]
-
-
-def test_the_file_says_what_unscored_documents_get(tmp_path: Path) -> None:
-    file = tmp_path / "serve.toml"
-    file.write_text('[rankers.list]\nranker = "rankgpt"\nunscored = "null"\n')
-    assert load_settings(file).rankers[0].unscored == "null"
-    file.write_text('[rankers.list]\nranker = "rankgpt"\nunscored = "zero"\n')
-    with pytest.raises(ConfigError, match="unscored"):
-        load_settings(file)

@@ -10,7 +10,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from personas.ranking.record import OtherPlace, OtherRanking, RankingRecord
-from personas.ranking.suspicions import Suspicion, Watch
+from personas.ranking.suspicions import Suspicion, SuspicionDetector
 from personas.report import formats, render_inspection
 from personas.report.query.inspection_page import PAGE_LIMIT, TEXT_LIMIT, inspection_pages
 from personas.report.site import PageContext
@@ -46,7 +46,7 @@ def made_of(text: str) -> str:
     places = {hit["doc_id"]: OtherPlace(place + 1, 1.0) for place, hit in enumerate(data["hits"])}
     with pytest.MonkeyPatch.context() as patch:
         # Else some texts would be flagged and others not.
-        patch.setattr(Watch, "suspicions", lambda *_: (Suspicion("keywords", text),))
+        patch.setattr(SuspicionDetector, "suspicions", lambda *_: (Suspicion("keywords", text),))
         inspection = RankingRecord.of(data).beside(
             grades={**grades, text: 1}, other=OtherRanking(text, None, places)
         )

@@ -188,17 +188,6 @@ def test_what_a_person_wrote_is_told_part_by_part() -> None:
     }
 
 
-def test_examples_are_the_first_twenty_places() -> None:
-    surveyor = Taker()
-    own = rubric(Clarity=60, clarity_of_style=40)
-    for place in range(30, 0, -1):
-        surveyor.take(place, inspect([hit(1, 1, {"A": 8})], [judge("A", own=own)]))
-    survey = surveyor.finish()
-    assert survey.personas[0].queries == 30
-    assert survey.personas[0].examples == tuple(range(1, 21))
-    assert survey.criteria[0].examples == tuple(range(1, 21))
-
-
 def test_tables_are_cut_and_say_how_many_there_were(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("personas.survey.surveyor.MOST_ROWS", 3)
     monkeypatch.setattr("personas.survey.surveyor.MOST_PAIRS", 2)
@@ -214,13 +203,3 @@ def test_tables_are_cut_and_say_how_many_there_were(monkeypatch: pytest.MonkeyPa
     assert [each.name for each in survey.criteria] == ["in all", "criterion of B", "criterion of C"]
     assert survey.criteria_in_all == 4
     assert survey.criteria[0].personas == {"B": 2, "C": 1, "D": 1}
-
-
-def test_long_texts_are_cut() -> None:
-    surveyor = Taker()
-    surveyor.take(1, inspect([], query="w" * 1_000_000))
-    surveyor.take(3, inspect([], query="w" * 195))
-    first, last = surveyor.finish().queries
-    assert first.query == "w" * 299 + "…"
-    assert first.query_id == "id of " + "w" * 193 + "…"
-    assert last.query == "w" * 195

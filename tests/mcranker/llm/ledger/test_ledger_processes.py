@@ -1,16 +1,210 @@
-"""The ledger when processes share it, are killed, end, fork, or find the disk full."""
+"""The ledger when processes share it, are killed, stopped or forked, or find the disk full."""
 
 from __future__ import annotations
 
+import asyncio
+import hashlib
+import json
+import os
+import random
 import signal
 import subprocess
 import sys
+import threading
+from collections import Counter
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
+from typing import IO
 
 import pytest
 
+from mcranker import MCRanker
 from mcranker.llm.ledger.ledger import Ledger
-from tests.support.ledger_support import key, reply, sql, start
+from mcranker.llm.ledger.ledgered import Ledgered
+from mcranker.llm.ledger.sqlite_store import SQLiteStore
+from mcranker.llm.scripted import ScriptedChat
+from tests.mcranker.rankers.test_resume import calls_of, write_collection
+from tests.support.ledger_support import MODEL, key, reply, request, sql, start, verified
+from tests.support.loopback import Body, completion, serve_in_thread
+from tests.support.scripted import RECRUITS, RUBRIC
+
+pytestmark = pytest.mark.skipif(sys.platform == "win32", reason="signals, forks and limits")
+
+STUCK = 60  # seconds after which something counts as stuck
+
+
+@pytest.fixture
+def path(tmp_path: Path) -> Path:
+    return tmp_path / "ledger.sqlite"
+
+
+def finished(process: subprocess.Popen[str], said: str | None = None) -> str:
+    out, errors = process.communicate(said, timeout=STUCK)
+    assert process.returncode == 0, errors
+    assert not errors
+    return out
+
+
+def found(path: Path, *numbers: int) -> bool:
+    ledger = Ledger(path)
+    whole = all(ledger.find(key(n)) == reply(str(n), reused=True) for n in numbers)
+    ledger.close()
+    return whole and sql(path, "PRAGMA integrity_check") == [("ok",)]
+
+
+class Fickle:
+    """A provider that never gives the same answer twice, and counts by prompt."""
+
+    def __init__(self, latency: float) -> None:
+        self.asked: Counter[bytes] = Counter()
+        self._latency = latency
+        self._luck = random.Random(5)
+
+    async def __call__(self, body: Body) -> Body:
+        self.asked[hashlib.sha256(json.dumps(body["messages"]).encode()).digest()] += 1
+        await asyncio.sleep(self._luck.uniform(0.5, 1.5) * self._latency)
+        form = next(iter(body["response_format"]["json_schema"]["schema"]["properties"]))
+        known = {"Identities": RECRUITS, "Criteria": RUBRIC}
+        return completion(known.get(form) or json.dumps({"Score": self._luck.randrange(11)}))
+
+    @property
+    def again(self) -> int:
+        """Calls beyond the first with the same prompt."""
+        return self.asked.total() - len(self.asked)
+
+
+def test_four_processes_pay_once_and_print_the_same(tmp_path: Path) -> None:
+    queries, passages, processes = 3, 30, 4
+    files = {name: tmp_path / name for name in ("queries.jsonl", "run.trec", "corpus.jsonl")}
+    write_collection(files, queries, passages)
+    command = [sys.executable, "-m", "mcranker", "rank", "--model", "openai:test"]
+    command += ["--queries", "queries.jsonl", "--run", "run.trec", "--corpus", "corpus.jsonl"]
+    command += ["--output", "trec", "--ledger", "ledger", "-o", "concurrency=16"]
+    fickle = Fickle(0.03)
+    with serve_in_thread(fickle) as server:
+        running = [
+            subprocess.Popen(
+                [*command, "--base-url", server.url, "--out", f"{number}.trec"],
+                cwd=tmp_path,
+                env=os.environ | {"PYTHONPATH": str(Path(__file__).parents[4])},
+                stderr=subprocess.PIPE,
+                text=True,
+            )
+            for number in range(processes)
+        ]
+        said = [process.communicate(timeout=STUCK)[1] for process in running]
+    assert [process.returncode for process in running] == [0] * processes, said
+    calls = calls_of(queries, passages=passages)
+    assert len(fickle.asked) == calls
+    assert fickle.again <= calls / 100
+    runs = {(tmp_path / f"{number}.trec").read_bytes() for number in range(processes)}
+    assert len(runs) == 1
+    assert verified(tmp_path / "ledger") == (calls, [])
+
+
+def test_eight_threads_with_rankers_of_their_own_pay_once(path: Path) -> None:
+    fickle = Fickle(0.02)
+    docs = [f"passage {number}" for number in range(10)]
+    runs: list[list[tuple[str, float]]] = []
+    paid: list[int] = []
+
+    async def rank(url: str) -> None:
+        async with MCRanker(3, model="openai:test", base_url=url, ledger=path) as ranker:
+            ranking = await ranker.arank("Which mask is best?", docs)
+        runs.append([(hit.doc_id, hit.score or 0.0) for hit in ranking])
+        paid.append(ranking.usage.calls)
+
+    with serve_in_thread(fickle) as server:
+        threads = [threading.Thread(target=asyncio.run, args=(rank(server.url),)) for _ in range(8)]
+        for thread in threads:
+            thread.start()
+        for thread in threads:
+            thread.join()
+    assert fickle.again == 0
+    assert sum(paid) == len(fickle.asked) == calls_of(1, passages=len(docs))
+    assert runs == runs[:1] * 8
+
+
+LEASE = 0.6
+HOLDER = """
+from mcranker.llm.ledger.ledgered import Ledgered
+from mcranker.llm.ledger.sqlite_store import SQLiteStore
+from mcranker.llm.scripted import ScriptedChat
+
+path, lease, seconds = sys.argv[1:]
+SQLiteStore.lease = float(lease)
+
+async def answer(_):
+    print("asked", flush=True)
+    await asyncio.sleep(float(seconds))
+    return "there"
+
+async def main():
+    chat = Ledgered(ScriptedChat(answer, name=MODEL), Ledger(path))
+    print((await chat.complete(request())).text, flush=True)
+
+asyncio.run(main())
+"""
+
+
+@contextmanager
+def holder(path: Path, seconds: float) -> Iterator[tuple[subprocess.Popen[str], IO[str]]]:
+    """Another process, which is asking for the answer to `request()`."""
+    process = start(HOLDER, path, str(LEASE), str(seconds))
+    try:
+        assert process.stdout is not None
+        assert process.stdout.readline() == "asked\n", process.communicate()
+        yield process, process.stdout
+    finally:
+        process.kill()
+        process.communicate()
+
+
+def asked_here(path: Path) -> str:
+    """The answer to `request()` in this process."""
+    ledger = Ledger(path)
+    chat = Ledgered(ScriptedChat(lambda _: "here", name=MODEL), ledger)
+    text = asyncio.run(asyncio.wait_for(chat.complete(request()), STUCK)).text
+    ledger.close()
+    return text
+
+
+@pytest.fixture
+def short_lease(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(SQLiteStore, "lease", LEASE)
+
+
+@pytest.mark.usefixtures("short_lease")
+def test_the_answer_of_another_process_is_waited_for_beyond_a_lease(path: Path) -> None:
+    with holder(path, 2.5 * LEASE):
+        assert asked_here(path) == "there"
+
+
+@pytest.mark.usefixtures("short_lease")
+def test_a_killed_process_is_waited_for_until_its_lease_ends(path: Path) -> None:
+    with holder(path, STUCK) as (process, _):
+        process.kill()
+        assert asked_here(path) == "here"
+
+
+@pytest.mark.usefixtures("short_lease")
+def test_a_stopped_process_gets_the_answer_of_the_one_that_was_faster(path: Path) -> None:
+    with holder(path, 0.1) as (process, stdout):
+        process.send_signal(signal.SIGSTOP)
+        assert asked_here(path) == "here"
+        process.send_signal(signal.SIGCONT)
+        assert stdout.readline() == "here\n"
+    assert sql(path, "SELECT count(*) FROM replies") == [(1,)]
+
+
+def test_an_interrupted_process_is_not_waited_for(path: Path) -> None:
+    with holder(path, STUCK) as (process, _):
+        process.send_signal(signal.SIGINT)
+        process.communicate()
+        assert sql(path, "SELECT count(*) FROM claims") == [(0,)]
+        assert asked_here(path) == "here"
+
 
 WRITE = """
 async def main(path, first, last):
@@ -21,7 +215,7 @@ async def main(path, first, last):
     async def worker():
         for number in numbers:
             await keep(ledger, number)
-            assert ledger.find(key(number)) == reply(str(number), reused=True)
+            print(number, flush=True)
     async with asyncio.TaskGroup() as group:
         for _ in range(16):
             group.create_task(worker())
@@ -30,20 +224,8 @@ asyncio.run(main(sys.argv[1], *map(int, sys.argv[2:])))
 """
 
 
-@pytest.fixture
-def path(tmp_path: Path) -> Path:
-    return tmp_path / "ledger.sqlite"
-
-
-def finished(process: subprocess.Popen[str], said: str | None = None) -> str:
-    out, errors = process.communicate(said, timeout=60)
-    assert process.returncode == 0, errors
-    assert not errors
-    return out
-
-
 def test_two_processes_write_one_ledger_at_once(path: Path) -> None:
-    spans = ((0, 2000), (1000, 3000))
+    spans = ((0, 1000), (500, 1500))
     processes = [start(WRITE, path, *map(str, span), stdin=subprocess.PIPE) for span in spans]
     for process in processes:
         assert process.stdout is not None
@@ -54,58 +236,35 @@ def test_two_processes_write_one_ledger_at_once(path: Path) -> None:
         process.stdin.flush()
     for process in processes:
         finished(process)
-    ledger = Ledger(path)
-    assert all(ledger.find(key(n)) == reply(str(n), reused=True) for n in range(3000))
-    ledger.close()
-    assert sql(path, "SELECT count(*) FROM replies") == [(3000,)]
-    assert sql(path, "PRAGMA integrity_check") == [("ok",)]
+    assert found(path, *range(1500))
+    assert sql(path, "SELECT count(*) FROM replies") == [(1500,)]
 
 
-def test_what_was_confirmed_survives_a_kill(path: Path) -> None:
-    code = """
-async def main(path):
-    ledger = Ledger(path)
-    async def worker(first):
-        for number in range(first, 10**6, 8):
-            await keep(ledger, number)
-            print(number, flush=True)
-    async with asyncio.TaskGroup() as group:
-        for first in range(8):
-            group.create_task(worker(first))
-
-asyncio.run(main(sys.argv[1]))
-"""
-    process = start(code, path)
+def test_confirmed_answers_survive_a_kill(path: Path) -> None:
+    process = start(WRITE, path, "0", "1000000", stdin=subprocess.PIPE)
     assert process.stdout is not None
+    assert process.stdin is not None
+    process.stdin.write("go\n")
+    process.stdin.flush()
+    assert process.stdout.readline() == "ready\n"
     confirmed = [int(process.stdout.readline()) for _ in range(500)]
-    process.send_signal(signal.SIGKILL if sys.platform != "win32" else signal.SIGTERM)
-    confirmed += [int(line) for line in process.communicate(timeout=60)[0].splitlines()]
-    ledger = Ledger(path)
-    assert all(ledger.find(key(n)) == reply(str(n), reused=True) for n in confirmed)
-    ledger.close()
-    assert sql(path, "PRAGMA integrity_check") == [("ok",)]
+    process.kill()
+    confirmed += [int(line) for line in process.communicate(timeout=STUCK)[0].splitlines()]
+    assert found(path, *confirmed)
 
 
-def test_what_waits_is_written_at_the_end_of_the_process(path: Path) -> None:
+def test_waiting_answers_are_written_at_the_end_of_the_process(path: Path) -> None:
     code = """
 ledger = Ledger(sys.argv[1])
 async def main():
-    ledger.keep(key(1), reply(), model=MODEL, stage="score")
-
-main_coroutine = main()
-loop = asyncio.new_event_loop()
-loop.call_soon(loop.stop)
-task = loop.create_task(main_coroutine)
-loop.run_forever()
-loop.close()
-print(ledger.find(key(1)))
+    ledger.keep(key(1), reply("1"), model=MODEL, stage="score")
+asyncio.run(main())
 """
-    assert finished(start(code, path)) == "None\n"  # the loop has stopped before it was written
-    assert sql(path, "SELECT count(*) FROM replies") == [(1,)]
+    assert finished(start(code, path)) == ""
+    assert found(path, 1)
 
 
-@pytest.mark.skipif(sys.platform == "win32", reason="Windows has no such limit")
-def test_a_full_disk_loses_nothing_that_was_written(path: Path) -> None:
+def test_a_full_disk_loses_no_confirmed_answer(path: Path) -> None:
     code = """
 import resource, signal
 signal.signal(signal.SIGXFSZ, signal.SIG_IGN)
@@ -131,66 +290,90 @@ asyncio.run(main())
 """
     *numbers, problem, last = finished(start(code, path)).splitlines()
     assert "what was written is kept" in problem
-    ledger = Ledger(path)
     confirmed = [int(number) for number in (*numbers, last)]
     assert len(confirmed) > 10
-    assert all(ledger.find(key(n)) == reply(str(n), reused=True) for n in confirmed)
-    ledger.close()
-    assert sql(path, "PRAGMA integrity_check") == [("ok",)]
+    assert found(path, *confirmed)
 
 
-SMALL = """
+ROOM = """
 import resource
-from mcranker import MCRanker
+from mcranker.llm.ledger.ledgered import Ledgered
 from mcranker.llm.scripted import ScriptedChat
-from tests.support.scripted import RECRUITS, RUBRIC
 
-paid = 0
+calls = 0
+def answer(request):
+    global calls
+    calls += 1
+    return "yes"
 
-async def answer(request):
-    global paid
-    paid += 1
-    await asyncio.sleep(0.01)
-    known = {"recruit": RECRUITS, "criteria": RUBRIC}
-    return known.get(request.tag.stage, '{"Score": 7}')
-
-async def main(path, room):
+async def main(path, before, room):
+    chat = Ledgered(ScriptedChat(answer, name=MODEL), Ledger(path))
+    for number in range(int(before)):
+        await chat.complete(request(f"before {number}"))
     resource.setrlimit(resource.RLIMIT_FSIZE, (int(room), resource.RLIM_INFINITY))
-    async with MCRanker(3, model=ScriptedChat(answer), ledger=path, concurrency=80) as ranker:
-        try:
-            await ranker.arank("Which mask is best?", [f"passage {n}" for n in range(60)])
-        except LedgerError as error:
-            print(paid, error)
+    try:
+        for number in range(1100):
+            await chat.complete(request(str(number)))
+    except LedgerError as error:
+        print(calls, error)
 
 asyncio.run(main(*sys.argv[1:]))
 """
 
 
-@pytest.mark.skipif(sys.platform == "win32", reason="Windows has no such limit")
-def test_no_start_pays_for_answers_that_have_no_room(path: Path) -> None:
-    for _ in range(2):  # room for a few answers, and not for those of 80 calls on their way
-        said = finished(start(SMALL, path, "60000"))
-        assert said.startswith(f"0 the ledger {str(path)!r} needs more room: 16 MiB cannot be")
-        assert "make room and run again" in said
+@pytest.mark.parametrize(("before", "room"), [(0, 60_000), (1, 10_000_000)])
+def test_a_full_disk_is_noticed_while_answers_can_still_be_kept(
+    path: Path, before: int, room: int
+) -> None:
+    paid, problem = finished(start(ROOM, path, str(before), str(room))).split(" ", 1)
+    assert (int(paid) == 0) is (before == 0)
+    assert problem.startswith(f"the ledger {str(path)!r} needs more room: 16 MiB cannot be")
+    assert sql(path, "SELECT count(*) FROM replies") == [(int(paid),)]
 
 
-@pytest.mark.skipif(sys.platform == "win32", reason="Windows has no such limit")
-def test_a_disk_that_becomes_full_is_noticed_while_answers_can_still_be_kept(path: Path) -> None:
-    code = """
-import resource
-from tests.attack.test_ledger import Asked
+FORKS = """
+import os, warnings
+warnings.simplefilter("ignore", DeprecationWarning)  # to fork with threads is what is tried here
 
-async def main(path):
-    asked = Asked(Ledger(path))
-    await asked.ask()
-    resource.setrlimit(resource.RLIMIT_FSIZE, (10_000_000, resource.RLIM_INFINITY))
-    try:
-        for number in range(1100):
-            await asked.ask(str(number))
-    except LedgerError:
-        print(asked.calls)
+def forked(work):
+    child = os.fork()
+    if not child:
+        try:
+            work()
+        except LedgerError as error:
+            print(error, flush=True)
+            sys.exit(3)
+        sys.exit(0)
+    return os.waitstatus_to_exitcode(os.waitpid(child, 0)[1])
 
-asyncio.run(main(sys.argv[1]))
+path = sys.argv[1]
+ledger = Ledger(path)
+def work(first):
+    asyncio.run(keep(ledger, first))
+    assert ledger.find(key(first)) == reply(str(first), reused=True)
+    asyncio.run(keep(Ledger(path), first + 1))
+
+assert forked(lambda: work(0)) == 0  # made before the fork
+work(10)
+assert forked(lambda: work(20)) == 3  # used before it
+assert forked(lambda: ledger.find(key(10))) == 3
+assert forked(lambda: None) == 0
+assert forked(ledger.close) == 0
+del ledger
+def another():
+    global ledger
+    ledger = Ledger(path)
+    work(30)
+assert forked(another) == 0
+ledger = Ledger(path)
+work(40)
 """
-    paid = int(finished(start(code, path)))
-    assert sql(path, "SELECT count(*) FROM replies") == [(paid,)]
+
+
+def test_a_ledger_that_was_used_before_a_fork_is_an_error_in_the_child(path: Path) -> None:
+    problems = finished(start(FORKS, path)).splitlines()
+    assert len(problems) == 2
+    for problem in problems:
+        assert f"the ledger {str(path)!r} was used before this process was forked" in problem
+    assert found(path, 0, 1, 10, 11, 30, 31, 40, 41)
+    assert sql(path, "SELECT count(*) FROM replies") == [(8,)]

@@ -3,23 +3,26 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import dataclasses
+import hashlib
 import logging
-import sys
 from collections.abc import Awaitable, Callable, Iterator
 from pathlib import Path
-from typing import Any
 
 import anyio
 import pytest
 
 from mcranker.errors import LedgerError, RateLimited, RequestRejected
 from mcranker.llm.chat import ChatModel, ChatReply, ChatRequest, Tag
-from mcranker.llm.ledger.ledger import Kept, Ledger
+from mcranker.llm.ledger import sqlite_file
+from mcranker.llm.ledger.ledger import Ledger
 from mcranker.llm.ledger.ledgered import Ledgered
 from mcranker.llm.ledger.request_key import request_key
+from mcranker.llm.ledger.sqlite_store import SQLiteStore
+from mcranker.llm.ledger.store import NewAnswer, Selection
 from mcranker.llm.scripted import ScriptedChat
-from tests.support.ledger_support import MODEL, reply, request
+from tests.support.ledger_support import MODEL, locked, reply, request
 
 pytestmark = pytest.mark.anyio
 
@@ -31,13 +34,13 @@ class Paced:
 
     def __init__(self) -> None:
         self.calls = 0
-        self.asked = asyncio.Event()
+        self.asked, self.asked_again = asyncio.Event(), asyncio.Event()
         self.go = asyncio.Event()
         self.error: Exception | None = None
 
     async def __call__(self, request: ChatRequest) -> ChatReply:
         self.calls += 1
-        self.asked.set()
+        (self.asked_again if self.calls > 1 else self.asked).set()
         await self.go.wait()
         if self.error is not None:
             raise self.error
@@ -123,7 +126,7 @@ async def test_equal_requests_in_flight_share_one_call(ledger: Ledger) -> None:
     assert paced.calls == 1
     assert sorted(each.reused for each in replies) == [False, True, True, True, True]
     assert {each.text for each in replies} == {"answer 1"}
-    assert not len(ledger.flights)
+    assert not len(ledger.in_flight)
 
 
 async def _let_go(paced: Paced) -> None:
@@ -132,7 +135,7 @@ async def _let_go(paced: Paced) -> None:
     paced.go.set()
 
 
-async def test_an_answer_is_durable_before_anybody_gets_it(ledger: Ledger) -> None:
+async def test_an_answer_is_durable_before_it_is_used(ledger: Ledger) -> None:
     chat = model(lambda request: "yes", ledger)
     wanted = request()
 
@@ -146,7 +149,7 @@ async def test_an_answer_is_durable_before_anybody_gets_it(ledger: Ledger) -> No
 
 
 @pytest.mark.parametrize("error", [RequestRejected("no"), RateLimited("slow down")])
-async def test_an_error_is_everybodys_and_is_not_kept(ledger: Ledger, error: Exception) -> None:
+async def test_an_error_is_shared_and_not_kept(ledger: Ledger, error: Exception) -> None:
     paced = Paced()
     paced.error = error
     chat = model(paced, ledger)
@@ -174,68 +177,101 @@ async def test_another_one_asks_if_the_first_is_cancelled(ledger: Ledger) -> Non
     await paced.asked.wait()
     others[0].cancel()
     first.cancel()
-    await settle()
+    with anyio.fail_after(60):
+        await paced.asked_again.wait()
     assert first.cancelled()
     assert others[0].cancelled()
-    assert paced.calls == 2
     paced.go.set()
     with anyio.fail_after(60):
         answers = [await other for other in others[1:]]
     assert [each.text for each in answers] == ["answer 2"] * 2
     assert sorted(each.reused for each in answers) == [False, True]
-    assert not len(ledger.flights)
+    assert not len(ledger.in_flight)
 
 
-class Held(Ledger):
-    """A ledger that writes when it is told to."""
-
-    def __init__(self, path: Path) -> None:
-        super().__init__(path)
-        self.write = asyncio.Event()
-        self.error: LedgerError | None = None
-        self._writing: set[asyncio.Task[None]] = set()
-
-    def put(self, key: bytes, reply: ChatReply, told: Kept, **options: Any) -> None:
-        async def later() -> None:
-            await self.write.wait()
-            if self.error is not None:
-                told(self.error, kept=False)
-            else:
-                Ledger.put(self, key, reply, told, **options)
-
-        self._writing.add(asyncio.create_task(later()))
-
-
-async def test_an_answer_that_came_is_shared_though_its_caller_is_cancelled(path: Path) -> None:
-    ledger = Held(path)
+async def test_an_answer_that_came_is_used_though_its_caller_is_cancelled(
+    ledger: Ledger, path: Path
+) -> None:
     paced = Paced()
-    paced.go.set()
     chat = model(paced, ledger)
     first = asyncio.create_task(chat.complete(request()))
     await paced.asked.wait()
-    await settle()
-    first.cancel()
-    await settle()
-    assert first.cancelled()
-    other = asyncio.create_task(chat.complete(request()))
-    await settle()
-    assert not other.done()
-    ledger.write.set()
+    with locked(path):  # so that the answer waits to be written
+        paced.go.set()
+        await settle()
+        first.cancel()
+        await settle()
+        other = asyncio.create_task(chat.complete(request()))
+        await settle()
+        assert (first.cancelled(), other.done()) == (True, False)
     assert await other == reply("answer 1", reused=True)
-    assert await chat.complete(request()) == reply("answer 1", reused=True)
     assert paced.calls == 1
-    ledger.close()
 
 
-async def test_what_cannot_be_kept_is_not_used(path: Path) -> None:
-    ledger = Held(path)
-    ledger.error = LedgerError("the disk is full")
-    ledger.write.set()
+async def test_an_answer_that_cannot_be_kept_is_not_used(
+    ledger: Ledger, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    async def fail(_: object) -> set[bytes]:
+        raise LedgerError("the disk is full")
+
+    monkeypatch.setattr(ledger.store, "complete_many", fail)
     chat = model(lambda request: "yes", ledger)
     with pytest.raises(LedgerError, match="the disk is full"):
         await chat.complete(request())
-    assert not len(ledger.flights)
-    ledger.close()
+    assert not len(ledger.in_flight)
+    monkeypatch.undo()
+    assert (await chat.complete(request())).text == "yes"
+
+
+async def test_a_reply_of_a_wrong_form_is_used_once(
+    ledger: Ledger, caplog: pytest.LogCaptureFixture
+) -> None:
+    calls: list[ChatRequest] = []
+
+    def answer(request: ChatRequest) -> ChatReply:
+        calls.append(request)
+        return reply(label_logprobs=5)
+
+    chat = model(answer, ledger)
+    for _ in range(2):
+        assert (await chat.complete(request())).label_logprobs == 5  # type: ignore[comparison-overlap] # as given
+    assert len(calls) == 2
+    assert "cannot be kept in the ledger" in caplog.text
+
+
+async def test_of_two_answers_the_one_that_is_kept_first_is_used_by_all(
+    ledger: Ledger, path: Path
+) -> None:
+    async def answer(asked: ChatRequest) -> ChatReply:
+        there = NewAnswer(request_key(chat, asked), ChatReply("there"), MODEL, "score")
+        await SQLiteStore(path).complete_many([there])  # by another process
+        return reply("here")
+
+    chat = model(answer, ledger)
+    mine = await chat.complete(request())
+    assert (mine.text, mine.reused, mine.usage) == ("there", False, reply().usage)  # paid for too
+    assert await chat.complete(request()) == ChatReply("there", reused=True)
+
+
+@pytest.mark.parametrize("among_processes", [True, False])
+async def test_nothing_is_paid_that_cannot_be_kept(
+    ledger: Ledger, path: Path, monkeypatch: pytest.MonkeyPatch, among_processes: bool
+) -> None:
+    monkeypatch.setattr(sqlite_file, "PATIENCE", 0.05)
+    calls: list[ChatRequest] = []
+
+    async def answer(request: ChatRequest) -> str:
+        calls.append(request)
+        stack.enter_context(locked(path))  # while the call is in flight
+        return "yes"
+
+    chat = Ledgered(ScriptedChat(answer, name=MODEL), ledger, among_processes=among_processes)
+    await ledger.keep(b"another", reply(), model=MODEL, stage="score")
+    with contextlib.ExitStack() as stack:
+        for _ in range(3):
+            with pytest.raises(LedgerError, match="locked by another program"):
+                await chat.complete(request())
+    assert len(calls) == 1
 
 
 def test_a_later_event_loop_finds_the_answer(ledger: Ledger) -> None:
@@ -251,16 +287,62 @@ def test_a_later_event_loop_finds_the_answer(ledger: Ledger) -> None:
     assert len(calls) == 1
 
 
-@pytest.mark.skipif(sys.platform == "win32", reason="Windows has no such locks")
-async def test_only_calls_of_their_own_are_locked_between_processes(
-    ledger: Ledger, path: Path
+async def test_another_process_is_waited_for(ledger: Ledger, path: Path) -> None:
+    asked: list[ChatRequest] = []
+
+    def answer(request: ChatRequest) -> ChatReply:
+        asked.append(request)
+        return reply("here")
+
+    chat, other = model(answer, ledger), SQLiteStore(path)
+    keys = [request_key(chat, request(text)) for text in "abc"]
+    await other.claim_many(keys)
+    waiting = [asyncio.create_task(chat.complete(request(text))) for text in "abc"]
+    await anyio.sleep(0.05)
+    assert not asked
+    waiting[2].cancel()
+    await other.complete_many([NewAnswer(keys[0], reply("there"), MODEL, "score")])
+    await other.release(keys[1:])
+    with anyio.fail_after(60):
+        assert await waiting[0] == reply("there", reused=True)
+        assert await waiting[1] == reply("here")
+    assert len(asked) == 1
+    assert await other.claim_many(keys) == {keys[2]}  # the one that was cancelled claims nothing
+    other.close()
+
+
+async def test_a_call_that_takes_longer_than_the_lease_keeps_its_claim(
+    path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    locks = anyio.Path(f"{path}-claims")
-    inner = ScriptedChat(lambda _: "yes", name=MODEL)
-    await Ledgered(inner, ledger, among_processes=False).complete(request())
-    assert not await locks.exists()
-    await Ledgered(inner, ledger).complete(request("another"))
-    assert (await locks.stat()).st_size == 0
+    monkeypatch.setattr(SQLiteStore, "lease", 0.3)
+    ledger, other = Ledger(path), SQLiteStore(path)
+    paced = Paced()
+    chat = model(paced, ledger)
+    async with anyio.create_task_group() as group:
+        group.start_soon(chat.complete, request())
+        await paced.asked.wait()
+        for _ in range(5):
+            await anyio.sleep(0.15)
+            assert await other.claim_many([request_key(chat, request())]) == set()
+        paced.go.set()
+    other.close()
+    ledger.close()
+
+
+async def test_locks_by_name(ledger: Ledger) -> None:
+    inside: list[str] = []
+
+    async def enter(name: str) -> None:
+        async with ledger.alone(name):
+            assert name not in inside
+            inside.append(name)
+            await settle()
+            inside.remove(name)
+
+    async with anyio.create_task_group() as group:
+        for name in "aab":
+            group.start_soon(enter, name)
+    assert await SQLiteStore(ledger.path).claim_many([hashlib.sha256(b"a").digest()])
 
 
 async def test_it_is_the_model_with_its_name(ledger: Ledger) -> None:
@@ -286,15 +368,13 @@ async def test_it_is_the_model_with_its_name(ledger: Ledger) -> None:
     assert ledger.find(request_key(inner, request())) is not None
 
 
-async def test_an_unusable_answer_is_marked_and_reused(ledger: Ledger, path: Path) -> None:
+async def test_an_unusable_answer_is_marked_and_reused(ledger: Ledger) -> None:
     texts = iter(["nonsense", "sense"])
     chat = model(lambda request: next(texts), ledger)
     await chat.complete(request())
     await chat.mark_unusable(request())
     assert (await chat.complete(request())).text == "nonsense"
-    from mcranker.llm.ledger.upkeep import Selection, prune
-
-    assert prune(path, Selection(unusable=True)) == 1
+    assert await ledger.store.prune(Selection(unusable=True)) == 1
     assert (await chat.complete(request())).text == "sense"
 
 

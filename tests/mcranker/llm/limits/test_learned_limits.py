@@ -22,7 +22,7 @@ from mcranker import (
 )
 from mcranker.llm.chat import Tag
 from mcranker.llm.limits.concurrency import FIRST, MOST_LEARNED, LearnedConcurrency
-from mcranker.llm.limits.limits import Limits, LimitsStatistics
+from mcranker.llm.limits.rate_limiter import RateLimiter, RateLimiterStatistics
 from mcranker.llm.limits.retries import Retrying
 from tests.support.virtual_time import now, simulate
 
@@ -109,12 +109,12 @@ def run(
     seconds: float,
     workers: int = 300,
     concurrency: int | None = None,
-) -> tuple[Provider, LimitsStatistics]:
+) -> tuple[Provider, RateLimiterStatistics]:
     """So many workers ask the provider, one call after the other, for so long."""
 
-    async def main() -> tuple[Provider, LimitsStatistics]:
+    async def main() -> tuple[Provider, RateLimiterStatistics]:
         provider = make()
-        limits = Limits(concurrency=concurrency, clock=now)
+        limits = RateLimiter(concurrency=concurrency, clock=now)
         retrying = Retrying(provider, limits, attempts=1000, deadline=math.inf)
         end = now() + seconds
 
@@ -228,7 +228,7 @@ def test_an_overloaded_server_gets_fewer_calls_at_once(error: ModelError) -> Non
     running = 0
 
     async def main() -> int:
-        limits = Limits(concurrency=None, clock=now)
+        limits = RateLimiter(concurrency=None, clock=now)
 
         class Server(Provider):
             async def complete(self, request: ChatRequest) -> ChatReply:

@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from mcranker import DirectRanker, RerankRanker, connect
+from mcranker import RerankRanker, connect
 from mcranker.errors import (
     ConfigError,
     ModelError,
@@ -34,11 +34,6 @@ without = pytest.mark.skipif(
 def test_the_extra_is_named_where_it_is_absent() -> None:
     with pytest.raises(ConfigError, match=r"pip install 'mcranker\[crossencoder\]'"):
         connect("crossencoder:cross-encoder/ms-marco-MiniLM-L6-v2")
-
-
-def test_it_takes_no_address() -> None:
-    with pytest.raises(ConfigError, match="runs in this process and takes no base_url="):
-        connect("crossencoder:m", base_url="http://localhost:8000")
 
 
 @pytest.fixture
@@ -196,15 +191,6 @@ def test_it_ranks_queries_of_the_mini_collection(
             assert ranking.cost == 0.0
     assert capfd.readouterr().err == ""
     assert not caplog.records
-
-
-def test_a_single_judge_may_be_a_cross_encoder_too(folder: Path) -> None:
-    path = write_cross_encoder(folder / "model")
-    with DirectRanker(model=f"crossencoder:{path}", ledger=None) as ranker:
-        ranking = ranker.rank(QUERY, TEXTS)
-    best = max(TEXTS, key=relevance)
-    assert ranking[0].passage.text == best
-    assert ranking[0].score == pytest.approx(10 * relevance(best), rel=1e-4)
 
 
 @pytest.mark.anyio

@@ -24,13 +24,6 @@ def probabilities(logprobs: dict[str, float]) -> dict[str, float]:
     return {label: math.exp(p) for label, p in logprobs.items()}
 
 
-def test_the_tree_says_what_to_ask_for() -> None:
-    paths = scale()
-    assert sorted(paths.children) == [(), (ONE,), (SPACE,), (SPACE, ONE)]
-    assert paths.children[(SPACE,)] == {(SPACE, ONE), (SPACE, TWO)}
-    assert paths.texts[(SPACE, ONE)] == " 1"
-
-
 def test_a_longer_label_takes_its_part_of_the_shorter_one() -> None:
     # p(1) = 0.5 and p(0 | 1) = 0.4, so p(10) = 0.5 * 0.4 = 0.2 and 0.3 is left for "1".
     found = scale().label_logprobs({(): 1.0, (ONE,): 0.5, (ONE, ZERO): 0.2, (TWO,): 0.25})
@@ -40,10 +33,6 @@ def test_a_longer_label_takes_its_part_of_the_shorter_one() -> None:
 def test_both_ways_to_write_a_label_count() -> None:
     mass = {(): 1.0, (TWO,): 0.125, (SPACE,): 0.5, (SPACE, TWO): 0.25}
     assert probabilities(scale().label_logprobs(mass)) == pytest.approx({"2": 0.375})
-
-
-def test_what_was_not_listed_is_absent() -> None:
-    assert scale().label_logprobs({(): 1.0}) == {}
 
 
 def test_what_is_not_traced_further_is_shared() -> None:

@@ -9,7 +9,6 @@ import math
 import os
 import subprocess
 import sys
-import threading
 from typing import TYPE_CHECKING, Any
 
 import aiohttp
@@ -20,7 +19,6 @@ from mcranker.errors import (
     ConfigError,
     ContextTooLong,
     ModelFileError,
-    ModelNotFound,
     ReplyError,
     RequestRejected,
 )
@@ -65,16 +63,6 @@ def quick(shallow_model: Path) -> Iterator[LocalChat]:
     chat = LocalChat.open(str(shallow_model))
     yield chat
     anyio.run(chat.aclose)
-
-
-@needs_model
-async def test_it_says_what_it_is(chat: LocalChat) -> None:
-    assert chat.name == "local:smollm2-135m"
-    assert chat.capabilities.weak
-    assert chat.capabilities.prefix_slots == 1
-    assert chat.capabilities.prefill
-    assert chat.capabilities.json_schema
-    assert chat.capabilities.label_logprobs
 
 
 @needs_model
@@ -177,25 +165,6 @@ async def test_json_is_compact_and_ends(quick: LocalChat) -> None:
 
 
 @needs_model
-async def test_the_given_beginning_is_not_repeated(chat: LocalChat) -> None:
-    request = ask("Count from one to five.", begin="1, 2, 3,", stage="probe", max_tokens=4)
-    reply = await chat.complete(request)
-    assert reply.text.startswith(" ")
-    assert "1, 2" not in reply.text
-    assert reply.model == "local:smollm2-135m"
-
-
-@needs_model
-async def test_what_prompts_share_is_evaluated_once(chat: LocalChat) -> None:
-    shared = "You judge masks by how well they filter. " * 20
-    for passage in ("N95 filters well.", "The cat sat on a mat."):
-        request = ask(shared + passage, begin="Answer:", labels=("Yes", "No"))
-        reply = await chat.complete(request)
-    assert reply.usage.input_tokens > 150
-    assert reply.usage.cached_input_tokens > 0.8 * reply.usage.input_tokens
-
-
-@needs_model
 async def test_a_prompt_that_does_not_fit_is_said_to_be_too_long(quick: LocalChat) -> None:
     with pytest.raises(ContextTooLong, match="cut the passages shorter"):
         await quick.complete(ask("word " * 9000, labels=("Yes", "No")))
@@ -227,23 +196,7 @@ async def test_calls_of_one_file_share_one_engine(quick: LocalChat) -> None:
 
 
 @needs_model
-def test_several_event_loops_may_ask_at_once(quick: LocalChat) -> None:
-    replies = []
-
-    async def call() -> None:
-        request = ask("Hello", stage="probe", max_tokens=2)
-        replies.append(await quick.complete(request))
-
-    threads = [threading.Thread(target=anyio.run, args=(call,)) for _ in range(3)]
-    for thread in threads:
-        thread.start()
-    for thread in threads:
-        thread.join()
-    assert [reply.usage.output_tokens for reply in replies] == [2, 2, 2]
-
-
-@needs_model
-async def test_nobody_else_can_ask(quick: LocalChat) -> None:
+async def test_others_cannot_ask(quick: LocalChat) -> None:
     await quick.complete(ask("Hello", stage="probe", max_tokens=1))
     address = quick._engine.start()
     assert address.startswith("http://127.0.0.1:")
@@ -258,8 +211,8 @@ async def test_it_can_be_used_again_after_it_was_closed(
     tmp_path: Path, shallow_model: Path
 ) -> None:
     copy = tmp_path / "copy.gguf"
-    copy.symlink_to(shallow_model)
-    again = LocalChat(copy, "local:copy", context=512, weak=True)
+    copy.hardlink_to(shallow_model)
+    again = LocalChat.open(str(copy))
     request = ask("Hello", stage="probe", max_tokens=1)
     await again.complete(request)
     await again.aclose()
@@ -278,31 +231,6 @@ async def test_a_broken_model_file_is_reported_at_the_first_call(tmp_path: Path)
         await chat.complete(ask("Hello"))
     await chat.aclose()
     assert path not in llama_local._engines.open
-
-
-def test_another_kind_of_file_is_reported(tmp_path: Path) -> None:
-    path = tmp_path / "page.gguf"
-    path.write_text("<html>")
-    with pytest.raises(ModelFileError, match=r"not a GGUF file \(it begins with b'<htm'\)"):
-        LocalChat.open(str(path))
-
-
-def test_a_large_file_counts_as_capable(tmp_path: Path) -> None:
-    path = tmp_path / "large.gguf"
-    with path.open("wb") as file:
-        file.write(b"GGUF")
-        file.truncate(llama_local.WEAK_BELOW)  # sparse: takes no room
-    assert not LocalChat.open(str(path)).capabilities.weak
-
-
-def test_an_unknown_name_is_reported() -> None:
-    with pytest.raises(ModelNotFound, match="Did you mean 'smollm2-135m'"):
-        LocalChat.open("smolm2-135m")
-
-
-def test_nobody_can_ask_for_less_than_one_call_at_a_time() -> None:
-    with pytest.raises(ConfigError, match="concurrency=0"):
-        LocalChat.open(MODEL, concurrency=0)
 
 
 def test_a_missing_engine_names_its_extra(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -25,9 +25,10 @@ from mcranker.llm.chat import (
     ReplySchema,
     Tag,
 )
-from mcranker.llm.providers.anthropic_messages import AnthropicMessages, sdk_error
+from mcranker.llm.providers.anthropic_messages import AnthropicMessages
+from mcranker.llm.providers.bodies import http_of
 from mcranker.llm.providers.http_errors import Service
-from mcranker.llm.providers.sdk_bodies import http_of
+from mcranker.llm.providers.sdk_chat import library_error as sdk_error
 from personas.ranking.usage import Usage
 from tests.support.loopback import (
     Answer,

@@ -20,7 +20,8 @@ from mcranker.errors import (
 from mcranker.llm.chat import ChatReply, ChatRequest, Message, Tag
 from mcranker.llm.local.llama_local import ServerAddress
 from mcranker.llm.providers.compatible_http import CompatibleChat
-from mcranker.llm.providers.echoed_prompts import echo_body, echo_reply, first_token
+from mcranker.llm.providers.echoed_prompts import _first_token as first_token
+from mcranker.llm.providers.echoed_prompts import echo_body, echo_reply
 from mcranker.llm.providers.http_errors import Service
 from tests.support.loopback import Answer, Body, openai_error, serve, serve_in_thread
 from tests.support.shallow_model import shallow_engine, shallow_model

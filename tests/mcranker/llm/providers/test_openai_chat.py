@@ -12,11 +12,9 @@ import pytest
 from mcranker.errors import (
     AuthenticationFailed,
     ConnectionFailed,
-    ContentRefused,
     ModelNotFound,
     ModelTimeout,
     RateLimited,
-    ReplyError,
     RequestRejected,
     ServerFailed,
     UnsupportedCapability,
@@ -30,10 +28,11 @@ from mcranker.llm.chat import (
     ReplySchema,
     Tag,
 )
+from mcranker.llm.providers.bodies import http_of
 from mcranker.llm.providers.http_errors import Service
-from mcranker.llm.providers.openai_chat import OpenAIChat, sdk_error
-from mcranker.llm.providers.openai_decisions import DECISIONS
-from mcranker.llm.providers.sdk_bodies import http_of
+from mcranker.llm.providers.openai_chat import OpenAIChat
+from mcranker.llm.providers.parameters import DECISIONS
+from mcranker.llm.providers.sdk_chat import library_error as sdk_error
 from tests.support.loopback import (
     Answer,
     Body,
@@ -221,9 +220,9 @@ MAPPED = {
     "AuthenticationError": AuthenticationFailed,
     "BadRequestError": RequestRejected,
     "ConflictError": RequestRejected,
-    "ContentFilterFinishReasonError": ContentRefused,
+    "ContentFilterFinishReasonError": RequestRejected,
     "InternalServerError": ServerFailed,
-    "LengthFinishReasonError": ReplyError,
+    "LengthFinishReasonError": RequestRejected,
     "NotFoundError": ModelNotFound,
     "OAuthError": AuthenticationFailed,
     "OpenAIError": RequestRejected,

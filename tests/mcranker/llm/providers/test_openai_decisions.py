@@ -14,14 +14,11 @@ from pydantic import TypeAdapter
 
 from mcranker.errors import (
     ConfigError,
-    ModelError,
-    ModelNotFound,
     RequestRejected,
     ServerFailed,
 )
 from mcranker.llm.chat import (
     Answer,
-    Capabilities,
     ChatRequest,
     Message,
     Option,
@@ -32,9 +29,8 @@ from mcranker.llm.chat import (
 from mcranker.llm.connect import connect
 from mcranker.llm.providers.http_errors import Service
 from mcranker.llm.providers.openai_chat import OpenAIChat
-from mcranker.llm.providers.openai_decisions import decides, decision_body, decision_reply
-from tests.support.loopback import Answer as Reply
-from tests.support.loopback import Body, clean_environment, completion, openai_error, serve
+from mcranker.llm.providers.openai_decisions import decision_body, decision_reply
+from tests.support.loopback import Body, clean_environment, serve
 
 if find_spec("openai.types.decision") is None:
     pytest.skip("decisions came with openai 3", allow_module_level=True)
@@ -155,54 +151,6 @@ def test_the_librarys_own_types_agree_with_these_bodies() -> None:
     assert_of_the_librarys_types(decision_body(REQUEST, "gpt-6-luna"))
     Decision.model_validate(GOOD)
     Decision.model_validate(decision({"type": "refusal", "name": "q1"}))
-
-
-@pytest.mark.anyio
-@pytest.mark.parametrize(
-    ("answer", "kind", "said"),
-    [
-        (Reply(404, openai_error("no such endpoint")), ModelNotFound, "no such endpoint"),
-        (Reply(400, openai_error("", code="model_not_found")), ModelNotFound, "HTTP 400"),
-        (Reply(400, openai_error("model not supported")), RequestRejected, "not supported"),
-        (completion("7"), ServerFailed, "no answers in it"),
-        (decision(score("q1", {0: 1.0})), ServerFailed, "1 answers to 2 questions"),
-    ],
-)
-async def test_its_own_failures_are_told(
-    answer: Reply | Body, kind: type[ModelError], said: str, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    clean_environment(monkeypatch)
-    async with serve(lambda _: answer) as server:
-        model = OpenAIChat("gpt-6-luna", api_key="k", base_url=server.url)
-        with pytest.raises(kind, match=said) as caught:
-            await model.complete(REQUEST)
-        await model.aclose()
-    assert type(caught.value) is kind
-    assert caught.value.model == "openai:gpt-6-luna"
-    assert len(server.requests) == 1
-
-
-@pytest.mark.parametrize(
-    ("model", "expected"),
-    [
-        ("gpt-6-luna", True),
-        ("gpt-6-luna-2026-10-06", True),
-        ("gpt-6-luna-20261006", True),
-        ("gpt-6-luna-mini", False),
-        ("gpt-6-luna-2026-10-06-mini", False),
-        ("gpt-6-lunar", False),
-        ("gpt-6", False),
-        ("ft:gpt-6-luna", False),
-    ],
-)
-def test_which_models_decide(model: str, expected: bool) -> None:
-    assert decides(model) is expected
-    assert OpenAIChat(model, api_key="k").capabilities.max_questions == (400 if expected else 0)
-
-
-def test_capabilities_given_are_kept() -> None:
-    given_ones = Capabilities(max_questions=7)
-    assert OpenAIChat("m", api_key="k", capabilities=given_ones).capabilities == given_ones
 
 
 @pytest.mark.anyio
@@ -383,12 +331,6 @@ def test_swapped_answers_are_refused() -> None:
     swapped = decision(score("q2", {0: 1.0}), score("q1", {0: 1.0}))
     with pytest.raises(ServerFailed, match="another question's name"):
         decision_reply(swapped, REQUEST, service=SERVICE)
-
-
-@pytest.mark.parametrize("usage", [None, "x", {}, {"input_tokens": "many"}])
-def test_usage_that_is_missing_counts_the_call(usage: Any) -> None:
-    reply = decision_reply({**GOOD, "usage": usage}, REQUEST, service=SERVICE)
-    assert (reply.usage.calls, reply.usage.input_tokens) == (1, 0)
 
 
 @given(

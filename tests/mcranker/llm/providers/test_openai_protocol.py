@@ -89,12 +89,6 @@ def test_a_reply_with_its_usage() -> None:
     assert reply.label_logprobs is None
 
 
-@pytest.mark.parametrize("usage", [None, {}, {"prompt_tokens": None}, "many", []])
-def test_missing_usage_counts_the_call_only(usage: Any) -> None:
-    reply = chat_reply(completion() | {"usage": usage}, ask(), service=SERVICE)
-    assert reply.usage == Usage(calls=1)
-
-
 def test_cut_and_empty_replies() -> None:
     cut = chat_reply(completion("7", finish_reason="length"), ask(), service=SERVICE)
     assert cut.finish_reason == "length"

@@ -12,9 +12,7 @@ from hypothesis import strategies as st
 from mcranker.errors import (
     AuthenticationFailed,
     ConfigError,
-    ConnectionFailed,
     ModelError,
-    RateLimited,
     RequestRejected,
     ServerFailed,
     UnsupportedCapability,
@@ -23,9 +21,8 @@ from mcranker.llm.chat import Answer, ChatRequest, Judge, Message, Option, Quest
 from mcranker.llm.connect import connect
 from mcranker.llm.providers import rerank
 from mcranker.llm.providers.http_errors import Service
-from mcranker.llm.providers.rerank import RerankChat, rerank_reply
-from tests.support import loopback
-from tests.support.loopback import Body, Drop, clean_environment, deaf_port, serve
+from mcranker.llm.providers.rerank import rerank_reply
+from tests.support.loopback import Body, clean_environment, serve
 from tests.support.rerank_servers import cohere, jina, tei
 
 SERVICE = Service("rerank:m", "there", "", "", "", 1.0)
@@ -57,7 +54,7 @@ async def test_what_goes_over_the_wire_and_comes_back(
     kind: str, service: Any, path: str, field: str, tokens: int
 ) -> None:
     async with serve(service(by_length)) as server:
-        model = RerankChat("m", kind=kind, base_url=server.url, api_key="k-secret")
+        model = connect(f"{kind}:m", base_url=server.url, api_key="k-secret")
         reply = await model.complete(REQUEST)
         await model.aclose()
     (sent,) = server.requests
@@ -77,7 +74,7 @@ async def test_only_passages_that_are_asked_about_are_sent() -> None:
     )
     request = ChatRequest((), Tag("score"), questions=questions, state=State("q", TEXTS))
     async with serve(cohere(by_length)) as server:
-        model = RerankChat("m", base_url=server.url)
+        model = connect("rerank:m", base_url=server.url)
         reply = await model.complete(request)
         await model.aclose()
     assert server.bodies[0]["documents"] == ["masks help", "masks"]
@@ -215,7 +212,7 @@ def question(**fields: Any) -> ChatRequest:
 async def test_what_a_relevance_does_not_answer_is_refused(
     request_: ChatRequest, problem: str
 ) -> None:
-    model = RerankChat("m", base_url="http://127.0.0.1:9")
+    model = connect("rerank:m", base_url="http://127.0.0.1:9")
     with pytest.raises(UnsupportedCapability, match=problem):
         await model.complete(request_)
 
@@ -225,7 +222,7 @@ async def test_more_passages_than_the_service_takes_are_not_sent() -> None:
     names = {f"p{n}": "text" for n in range(33)}
     questions = tuple(Question(name, "", passage=name) for name in names)
     request = ChatRequest((), Tag("score"), questions=questions, state=State("q", names))
-    model = RerankChat("m", kind="rerank-tei", base_url="http://127.0.0.1:9")
+    model = connect("rerank-tei:m", base_url="http://127.0.0.1:9")
     with pytest.raises(RequestRejected, match="33, and 32 is the limit"):
         await model.complete(request)
 
@@ -233,45 +230,8 @@ async def test_more_passages_than_the_service_takes_are_not_sent() -> None:
 @pytest.mark.anyio
 async def test_a_server_of_the_other_form_is_told() -> None:
     async with serve(tei(by_length)) as server:
-        model = RerankChat("bge", base_url=server.url)
+        model = connect("rerank:bge", base_url=server.url)
         with pytest.raises(UnsupportedCapability, match="name the model 'rerank-tei:bge'"):
-            await model.complete(REQUEST)
-        await model.aclose()
-
-
-@pytest.mark.anyio
-@pytest.mark.parametrize(
-    ("answer", "error", "said"),
-    [
-        (loopback.Answer(401, {"message": "no"}), AuthenticationFailed, "set RERANK_API_KEY"),
-        (loopback.Answer(429, {"message": "slow"}, {"Retry-After": "2"}), RateLimited, "slow"),
-        (loopback.Answer(302, b"", {"Location": "http://x.y/"}), RequestRejected, "redirects to"),
-        (loopback.Answer(500, {"error": "CUDA"}), ServerFailed, "CUDA"),
-        (loopback.Answer(body=b"[1, "), ServerFailed, "not JSON"),
-        (loopback.Answer(body=b'"yes"'), ServerFailed, "a JSON str"),
-        (loopback.Answer(body=b'{"results": [{"index": 0, "score": NaN}]}'), ServerFailed, "JSON"),
-        (Drop(), ConnectionFailed, "no answer"),
-        (Drop(after=b'{"results": ['), ConnectionFailed, "no answer"),
-    ],
-)
-@pytest.mark.parametrize("kind", ["rerank", "rerank-tei"])
-async def test_faults_are_the_errors_of_every_provider(
-    answer: Any, error: type[ModelError], said: str, kind: str
-) -> None:
-    async with serve(lambda body: answer) as server:
-        model = RerankChat("m", kind=kind, base_url=server.url, api_key="k-secret")
-        with pytest.raises(error, match=said) as caught:
-            await model.complete(REQUEST)
-        await model.aclose()
-    assert "k-secret" not in str(caught.value)
-    assert len(server.requests) == 1
-
-
-@pytest.mark.anyio
-async def test_nobody_there_is_said() -> None:
-    with deaf_port() as port:
-        model = RerankChat("m", base_url=f"http://127.0.0.1:{port}")
-        with pytest.raises(ConnectionFailed, match="check that the server runs"):
             await model.complete(REQUEST)
         await model.aclose()
 

@@ -13,16 +13,11 @@ from hypothesis import strategies as st
 from mcranker.errors import (
     AuthenticationFailed,
     ConfigError,
-    ModelError,
-    ModelNotFound,
-    RateLimited,
     RequestRejected,
-    ServerFailed,
     UnsupportedCapability,
 )
 from mcranker.llm.chat import (
     Answer,
-    Capabilities,
     ChatRequest,
     Message,
     Option,
@@ -31,9 +26,9 @@ from mcranker.llm.chat import (
     Tag,
 )
 from mcranker.llm.connect import connect
+from mcranker.llm.providers.compatible_http import CompatibleChat
 from mcranker.llm.providers.http_errors import Service
-from mcranker.llm.providers.systemone import LIMITS, SystemOneChat, systemone_body, systemone_reply
-from tests.support import loopback
+from mcranker.llm.providers.systemone import LIMITS, systemone_body, systemone_reply
 from tests.support.loopback import Body, clean_environment, serve
 from tests.support.systemone_server import answered, refusals, response, service
 
@@ -58,7 +53,7 @@ def _clean(monkeypatch: pytest.MonkeyPatch) -> None:
 @pytest.mark.anyio
 async def test_what_goes_over_the_wire_and_comes_back() -> None:
     async with serve(service(lambda name, question: 0.75)) as server:
-        model = SystemOneChat("jev-latest", base_url=server.url, api_key="k-secret")
+        model = connect("systemone:jev-latest", base_url=server.url, api_key="k-secret")
         reply = await model.complete(REQUEST)
         await model.aclose()
     (sent,) = server.requests
@@ -103,20 +98,6 @@ async def test_what_goes_over_the_wire_and_comes_back() -> None:
     )
 
 
-def test_what_the_service_would_refuse_is_refused_by_the_tests_server() -> None:
-    good = systemone_body(REQUEST, "m")
-    assert refusals(good) == []
-    for odd, said in (
-        ({**good, "model": 7}, "string"),
-        ({**good, "questions": {}}, "at least 1"),
-        ({**good, "temperature": 0}, "unknown fields"),
-        ({**good, "questions": {"a": {"type": "score", "criteria": []}}}, "at least 1"),
-        ({**good, "questions": {"a": {"type": "noul", "text": "?"}}}, "unknown fields"),
-        ({"model": "m", "questions": good["questions"]}, "required"),
-    ):
-        assert any(said in each["msg"] for each in refusals(odd)), odd
-
-
 def test_without_a_state_the_messages_are_it_and_a_plain_scale_has_its_numbers() -> None:
     request = replace(REQUEST, state=None, questions=(Question("a", "?", 2),))
     body = systemone_body(request, "m")
@@ -140,7 +121,7 @@ def test_without_a_state_the_messages_are_it_and_a_plain_scale_has_its_numbers()
 )
 async def test_what_is_beyond_the_limits_is_not_sent(question: Question, said: str) -> None:
     async with serve(service()) as server:
-        model = SystemOneChat("m", base_url=server.url)
+        model = connect("systemone:m", base_url=server.url)
         with pytest.raises(RequestRejected, match=said):
             await model.complete(replace(REQUEST, questions=(question,)))
         many = tuple(replace(YES_NO, name=f"y{number}") for number in range(65))
@@ -148,58 +129,6 @@ async def test_what_is_beyond_the_limits_is_not_sent(question: Question, said: s
             await model.complete(replace(REQUEST, questions=many))
         await model.aclose()
     assert server.requests == []
-
-
-@pytest.mark.anyio
-@pytest.mark.parametrize(
-    ("answer", "kind", "said"),
-    [
-        (loopback.Answer(401, {"detail": "no such key"}), AuthenticationFailed, "no such key"),
-        (loopback.Answer(404, {"detail": "no such model"}), ModelNotFound, "no such model"),
-        (
-            loopback.Answer(
-                422,
-                {
-                    "detail": [
-                        {
-                            "loc": ["body", "questions", "s1", "score", "criteria"],
-                            "msg": "Too many levels",
-                            "type": "too_long",
-                        }
-                    ]
-                },
-            ),
-            RequestRejected,
-            "body.questions.s1.score.criteria: Too many levels",
-        ),
-        (loopback.Answer(501, {"error": {"message": "not a decision model"}}), ServerFailed, "not"),
-        (loopback.Answer(200, b'{"answers": {"s1": {"score": NaN}}}'), ServerFailed, "not JSON"),
-        ({"answers": []}, ServerFailed, "no answers in it"),
-        ({"model": "m"}, ServerFailed, "no answers in it"),
-        ({"answers": {"x": 1}}, ServerFailed, "none of the 3 questions is answered"),
-    ],
-)
-async def test_failures_say_what_the_service_says(
-    answer: loopback.Answer | Body, kind: type[ModelError], said: str
-) -> None:
-    async with serve(lambda _: answer) as server:
-        model = SystemOneChat("m", base_url=server.url, api_key="k-secret")
-        with pytest.raises(kind, match=said) as caught:
-            await model.complete(REQUEST)
-        await model.aclose()
-    assert type(caught.value) is kind
-    assert caught.value.model == "systemone:m"
-
-
-@pytest.mark.anyio
-async def test_a_limit_of_the_rate_says_when_to_come_back() -> None:
-    slow = loopback.Answer(429, {"detail": "too many"}, {"Retry-After": "7"})
-    async with serve(lambda _: slow) as server:
-        model = SystemOneChat("m", base_url=server.url)
-        with pytest.raises(RateLimited, match="too many") as caught:
-            await model.complete(REQUEST)
-        await model.aclose()
-    assert caught.value.retry_after == 7.0
 
 
 def read(answer: Any, question: Question = SCORE) -> Answer:
@@ -287,7 +216,7 @@ def test_whatever_comes_is_an_answer_on_its_scale_or_a_problem(
 
 @pytest.mark.anyio
 async def test_a_prompt_is_refused_with_the_role_that_needs_another_model() -> None:
-    model = SystemOneChat("m", base_url="http://127.0.0.1:9/v1")
+    model = connect("systemone:m", base_url="http://127.0.0.1:9/v1")
     with pytest.raises(UnsupportedCapability, match="recruiter_model="):
         await model.complete(ChatRequest((Message("user", "Who?"),), Tag("recruit")))
 
@@ -297,22 +226,17 @@ def test_the_address_and_the_key(monkeypatch: pytest.MonkeyPatch) -> None:
         connect("systemone:jev-latest")
     monkeypatch.setenv("TYPESAFE_API_KEY", "k")
     chat = connect("systemone:jev-latest")
-    assert isinstance(chat, SystemOneChat)
+    assert isinstance(chat, CompatibleChat)
     assert chat.name == "systemone:jev-latest"
     assert chat.endpoint == "https://api.typesafe.ai/v1"
     assert chat.capabilities == LIMITS
     # TypeSafe's own library wants the address without /v1.
     monkeypatch.setenv("TYPESAFE_BASE_URL", "http://localhost:8000")
-    assert SystemOneChat("m").endpoint == "http://localhost:8000/v1"
+    assert connect("systemone:m").endpoint == "http://localhost:8000/v1"  # type: ignore[attr-defined]
     monkeypatch.setenv("TYPESAFE_BASE_URL", "somewhere")
     with pytest.raises(ConfigError, match="TYPESAFE_BASE_URL='somewhere' is not a URL"):
         connect("systemone:m")
-    assert SystemOneChat("m", base_url="http://h/v1/").endpoint == "http://h/v1"
-
-
-def test_capabilities_given_are_kept() -> None:
-    few = Capabilities(max_questions=3, prompts=False)
-    assert SystemOneChat("m", base_url="http://h/v1", capabilities=few).capabilities == few
+    assert connect("systemone:m", base_url="http://h/v1/").endpoint == "http://h/v1"  # type: ignore[attr-defined]
 
 
 def test_a_response_of_the_tests_server_is_one_of_the_published_types() -> None:

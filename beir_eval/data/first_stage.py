@@ -1,0 +1,280 @@
+"""The first stage: what finds the documents that the rankers get. BM25, or any run."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import tempfile
+import time
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from importlib.metadata import PackageNotFoundError, version
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Literal, TypeAlias, get_args
+
+from beir_eval.errors import SettingError
+from beir_eval.ranges import check_number, check_whole
+from mcranker.errors import RunError
+from mcranker.logs import safe_logger
+from mcranker.retrieval import cache as stored
+from mcranker.retrieval.bm25 import BM25, Found, versions
+from mcranker.retrieval.lucene import Lucene, LuceneBM25
+from mcranker.trec import read_trec
+
+if TYPE_CHECKING:
+    from beir_eval.data.datasets import Dataset, Document
+    from beir_eval.experiment.run_folder import FirstStageNote
+
+Engine: TypeAlias = Literal["bm25s", "pyserini", "file"]
+Index: TypeAlias = Literal["corpus", "prebuilt"]
+Fields: TypeAlias = Literal["flat", "multifield"]
+DEEPEST = 2**31 - 1
+"""Documents a query, at most: Lucene takes no more."""
+
+_log = safe_logger("mcranker.beir_eval.first_stage")
+
+
+@dataclass(frozen=True, slots=True)
+class FirstStage:
+    """The search that finds the documents of every query.
+
+        FirstStage()                                    BM25 with the paper's settings
+        FirstStage(depth=20, k1=1.2, b=0.75)
+        FirstStage("pyserini")                          Lucene's BM25 over the given corpus
+        FirstStage("pyserini", index="prebuilt")        over pyserini's index of the data set
+        FirstStage("file", run="splade.trec")           a run from elsewhere
+
+    Attributes:
+        engine: ``"bm25s"``: built in; ``"pyserini"``: Lucene; ``"file"``: a TREC run.
+        depth: documents a query, from 1.
+        k1: of BM25, from 0.
+        b: of BM25, 0 to 1.
+        run: the TREC run, for ``"file"`` only.
+        index: for ``"pyserini"``: ``"corpus"`` makes an index of the data set's documents;
+            ``"prebuilt"`` takes the one that pyserini offers for it, downloaded once.
+        fields: for ``"pyserini"``: title and text searched as one (``"flat"``), or apart with
+            their scores added (``"multifield"``).
+
+    Raises:
+        SettingError: a value is out of its range, or two do not go together.
+    """
+
+    engine: Engine = "bm25s"
+    depth: int = 100
+    k1: float = 0.9
+    b: float = 0.4
+    run: str | os.PathLike[str] | None = None
+    index: Index = "corpus"
+    fields: Fields = "flat"
+
+    def __post_init__(self) -> None:
+        for name, kind in (("engine", Engine), ("index", Index), ("fields", Fields)):
+            value, known = getattr(self, name), get_args(kind)
+            if value not in known:
+                raise SettingError(
+                    f"{name}={value!r} is unknown; give {' or '.join(map(repr, known))}"
+                )
+        check_whole("depth", self.depth, 1, DEEPEST)
+        check_number("k1", self.k1, 0, example=0.9)
+        check_number("b", self.b, 0, 1, example=0.4)
+        if self.engine == "file" and self.run is None:
+            raise SettingError("engine='file' needs a run; give run= the path of a TREC run")
+        if self.engine != "file" and self.run is not None:
+            raise SettingError(
+                f"run={os.fspath(self.run)!r} goes with engine='file', not {self.engine!r}"
+            )
+        for name, usual in (("index", "corpus"), ("fields", "flat")):
+            value = getattr(self, name)
+            if self.engine != "pyserini" and value != usual:
+                raise SettingError(
+                    f"{name}={value!r} goes with engine='pyserini', not {self.engine!r}"
+                )
+
+    def note(self) -> FirstStageNote:
+        """Its name in tables and its settings, as run folders keep them; of a path the name."""
+        from beir_eval.experiment.run_folder import FirstStageNote
+
+        if self.run is not None:
+            path = Path(self.run)
+            return FirstStageNote(name=path.stem, settings={"engine": "file", "run": path.name})
+        name = "BM25"
+        settings: dict[str, Any] = {"engine": self.engine, "k1": self.k1, "b": self.b}
+        if self.engine == "pyserini":
+            name, settings = (
+                "BM25 (Lucene)",
+                {**settings, "index": self.index, "fields": self.fields},
+            )
+        versions: dict[str, str] = {}
+        with contextlib.suppress(PackageNotFoundError):
+            versions[self.engine] = version(self.engine)
+        return FirstStageNote(name=name, settings=settings, versions=versions)
+
+
+def find(dataset: Dataset, stage: FirstStage, *, cache: Path | bool | None = None) -> Found:
+    """The run of `stage` for all queries of `dataset`, in their order.
+
+    A query that finds nothing, or that a run file does not have, has an empty list. Scores are
+    as the engine or the file gives them.
+
+    Args:
+        dataset: what is searched.
+        stage: how.
+        cache: folder where indexes and runs are kept and found again, by the content of corpus
+            and queries, the settings, and the engine's version; True for
+            `mcranker.retrieval.cache.default_store`, None or False for no folder. A run file is
+            read again each time.
+
+    Raises:
+        SettingError: no prebuilt index is known for the data set.
+        RunError: the run file cannot be read, has a document that is not in the corpus, or none
+            of the queries; or Lucene failed.
+        DatasetError: the corpus cannot be read from disk.
+        mcranker.errors.ConfigError: a package of the engine is not installed.
+    """
+    if stage.run is not None:
+        return _from_file(dataset, stage, Path(stage.run))
+    root = stored.default_store() if cache is True else cache or None
+    started = time.perf_counter()
+    lucene = Lucene.here() if stage.engine == "pyserini" else None
+    prebuilt = _prebuilt(dataset, stage.fields) if stage.index == "prebuilt" else ""
+    index_key = run_key = ""
+    run = None
+    if root is not None:
+        bm25 = {"k1": float(stage.k1), "b": float(stage.b)}
+        index_key = stored.key_of(
+            {
+                **(
+                    {"engine": lucene.jar.name, "fields": stage.fields}
+                    if lucene is not None
+                    else {"engine": "bm25s", **bm25, **versions()}
+                ),
+                **(
+                    {"prebuilt": prebuilt}
+                    if prebuilt
+                    else {"corpus": stored.digest_of(_documents(dataset))}
+                ),
+            }
+        )
+        queries = stored.digest_of(dataset.queries.items())
+        run_key = stored.key_of(
+            {"index": index_key, "queries": queries, "depth": stage.depth, **bm25}
+        )
+        run = stored.kept_run(root, run_key)
+    if run is not None:
+        _log.info("%s: these queries were searched before; their run was kept", dataset.name)
+    else:
+        with tempfile.TemporaryDirectory(prefix="mcranker-index-") as scratch:
+            retriever = (
+                _bm25(dataset, stage, root, index_key)
+                if lucene is None
+                else LuceneBM25(
+                    lucene,
+                    prebuilt
+                    or _lucene_index(dataset, stage, lucene, root, index_key, Path(scratch)),
+                    stage.k1,
+                    stage.b,
+                    stage.fields,
+                )
+            )
+            run = retriever.retrieve(dataset.queries, stage.depth)
+        if root is not None:
+            stored.keep_run(root, run_key, run)
+    if prebuilt:
+        _check_documents(run, dataset, f"the prebuilt index of {dataset.name}")
+    seconds = time.perf_counter() - started
+    _log.info("found documents in %s for %d queries in %.2f s", dataset.name, len(run), seconds)
+    return run
+
+
+def retrieve(dataset: Dataset, depth: int = 100, *, k1: float = 0.9, b: float = 0.4) -> Found:
+    """BM25 run for all queries of `dataset`, in their order; title and text are searched as one.
+
+    The defaults are those of the paper's first stage (BM25 of Anserini). Nothing is kept on disk.
+
+    Raises:
+        SettingError, mcranker.errors.ConfigError: as `find`.
+    """
+    return find(dataset, FirstStage(depth=depth, k1=k1, b=b))
+
+
+def _bm25(dataset: Dataset, stage: FirstStage, root: Path | None, key: str) -> BM25:
+    kept = stored.find(root, "bm25s", key) if root else None
+    if kept is not None:
+        return BM25.load(kept)
+    texts = ((doc_id, f"{title} {text}") for doc_id, title, text in _documents(dataset))
+    index = BM25(texts, k1=stage.k1, b=stage.b)
+    if root:
+        stored.keep(root, "bm25s", key, index.save)
+    return index
+
+
+def _lucene_index(
+    dataset: Dataset, stage: FirstStage, lucene: Lucene, root: Path | None, key: str, scratch: Path
+) -> Path:
+    def make(folder: Path) -> None:
+        lucene.index(_documents(dataset), folder, fields=stage.fields)
+
+    found = root and (stored.find(root, "lucene", key) or stored.keep(root, "lucene", key, make))
+    if not found:
+        make(scratch)
+    return found or scratch
+
+
+def _documents(dataset: Dataset) -> Iterator[tuple[str, str, str]]:
+    return ((each.id, each.title, each.text) for each in dataset.corpus.values())
+
+
+def _prebuilt(dataset: Dataset, fields: str) -> str:
+    """Name of pyserini's index of the data set."""
+    from beir_eval.data.catalogue import known
+
+    entry = known(dataset.paper or dataset.name)
+    if entry is None:
+        raise SettingError(
+            f"no prebuilt index is known for the data set {dataset.name!r}; take index='corpus'"
+        )
+    return f"{entry.prebuilt.removesuffix('.flat')}.{fields}"
+
+
+def _from_file(dataset: Dataset, stage: FirstStage, path: Path) -> Found:
+    listed = read_trec(path)
+    run = {query_id: listed.get(query_id, [])[: stage.depth] for query_id in dataset.queries}
+    absent = [query_id for query_id in run if query_id not in listed]
+    if absent and len(absent) == len(run):
+        raise RunError(
+            f"{path}: none of the {len(run)} queries of {dataset.name} is in this run, which "
+            f"begins with query {next(iter(listed), '')!r}; is it of another data set or split?"
+        )
+    if absent:
+        _log.warning(
+            "%s: %d of %d queries are not in this run, e.g. %r; nothing is ranked for them",
+            path,
+            len(absent),
+            len(run),
+            absent[0],
+        )
+    _check_documents(run, dataset, str(path))
+    return run
+
+
+def absent_documents(
+    run: Mapping[str, Sequence[tuple[str, float]]], corpus: Mapping[str, Document]
+) -> set[str]:
+    """Ids of the documents of a run that are not in a corpus."""
+    from beir_eval.data.ir_source import StoredCorpus
+
+    listed = {doc_id for documents in run.values() for doc_id, _ in documents}
+    if isinstance(corpus, StoredCorpus):  # one question for each would take minutes
+        return corpus.missing(listed)
+    return {doc_id for doc_id in listed if doc_id not in corpus}
+
+
+def _check_documents(run: Found, dataset: Dataset, source: str) -> None:
+    absent = absent_documents(run, dataset.corpus)
+    for query_id, documents in run.items():
+        for doc_id, _ in documents:
+            if doc_id in absent:
+                raise RunError(
+                    f"{source}: document {doc_id!r} of query {query_id!r} is not in the corpus of "
+                    f"{dataset.name}; is it of another data set, or another version of it?"
+                )

@@ -1,0 +1,352 @@
+"""The batch APIs of OpenAI and Anthropic: many requests at once, answered within 24 hours.
+
+| | OpenAI | Anthropic |
+|---|---|---|
+| requests | a file | the body of the creation |
+| results | one or two files | a stream |
+| a batch whose id was lost | found by the mark in its metadata | not found |
+"""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from collections.abc import AsyncGenerator, AsyncIterator, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Annotated, Any, Literal, TypeVar
+
+import orjson
+from pydantic import AwareDatetime, BaseModel, StringConstraints, ValidationError
+
+from mcranker.errors import ModelError, ModelTimeout
+from mcranker.llm.providers.bodies import MOST_REPLY
+from mcranker.llm.providers.http_errors import (
+    Problem,
+    Service,
+    error_for,
+    problem_in,
+    text_in,
+    unreadable,
+)
+from mcranker.llm.providers.sdk_chat import SdkChat
+
+MARK = "mcranker_mark"  # an OpenAI batch's metadata under this name say which note is its
+MOST_PAGES = 1000  # of a list of batches, so that an endless list ends
+CLOCKS_DIFFER = 3600.0  # seconds, at most, between our clock and OpenAI's
+NO_RESULT = Problem(500, "the batch ended without a result for this request")
+
+Id = Annotated[str, StringConstraints(pattern=r"^[\w.:-]{1,200}$")]
+"""An id that the provider gives; it becomes part of a path."""
+
+Form = TypeVar("Form", bound=BaseModel)
+Fate = Literal["answered", "failed", "expired", "cancelled"]
+
+
+@dataclass(frozen=True, slots=True)
+class BatchStatus:
+    """The state of a batch.
+
+    Attributes:
+        ended: nothing will change any more.
+        progress: the provider's word for it and its counts, for the log.
+        results: paths of what there is to read; only when it has ended.
+        unanswered: what became of requests that have no result; only when it has ended.
+        refusal: why the provider did not take the batch; empty if it did.
+    """
+
+    ended: bool
+    progress: str
+    results: tuple[str, ...] = ()
+    unanswered: Fate = "failed"
+    refusal: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class BatchItem:
+    """The result of one request: a body if it was answered, a problem if it failed."""
+
+    key: str
+    fate: Fate
+    body: dict[str, Any] | None = None
+    problem: Problem = NO_RESULT
+
+    def error(self, batch: str, service: Service) -> ModelError:
+        """Return the error of a request that was not answered."""
+        if self.fate == "expired":
+            return ModelTimeout(
+                f"{service.model}: batch {batch} ended before this request was answered; "
+                "try again later",
+                model=service.model,
+            )
+        if self.fate == "cancelled":
+            return ModelError(
+                f"{service.model}: batch {batch} was cancelled at {service.where}, not by this "
+                "program; what it had answered is kept, run again to send the rest",
+                model=service.model,
+            )
+        return error_for(self.problem, service)
+
+
+class BatchService(ABC):
+    """One provider's batch API; its calls raise `ModelError` as `SdkChat.call` does.
+
+    Attributes:
+        most_requests: in one batch.
+        most_bytes: in one batch.
+    """
+
+    most_requests: int
+    most_bytes: int
+
+    def __init__(self, chat: SdkChat) -> None:
+        self.chat = chat
+
+    @abstractmethod
+    def line(self, key: str, body: Mapping[str, Any]) -> bytes:
+        """One request of a batch; `key` comes back with its result."""
+
+    @abstractmethod
+    async def upload(self, lines: Sequence[bytes], mark: str) -> bytes:
+        """Send the requests ahead, where that is free, and return what `create` needs to know."""
+
+    @abstractmethod
+    async def create(self, source: bytes, mark: str) -> str:
+        """Create a batch, which will be charged, and return its id."""
+
+    @abstractmethod
+    async def find(self, mark: str, since: float) -> str | None:
+        """The id of the batch with a mark, created after `since`; None if there is none."""
+
+    @abstractmethod
+    async def check(self, batch: str) -> BatchStatus:
+        """Return the state of a batch."""
+
+    @abstractmethod
+    def item(self, data: Mapping[str, Any]) -> BatchItem:
+        """One line of the results."""
+
+    def _parsed(self, form: type[Form], data: Mapping[str, Any]) -> Form:
+        """An answer in its form; a `ServerFailed` is raised if it has another one."""
+        try:
+            return form.model_validate(data)
+        except ValidationError as error:
+            first = error.errors(include_url=False, include_input=False)[0]
+            place = ".".join(str(part) for part in first["loc"])
+            raise unreadable(f"{place}: {first['msg']}", self.chat.service) from None
+
+
+class OpenAIBatches(BatchService):
+    """OpenAI's. It takes chat completions; decisions have no batches."""
+
+    most_requests = 50_000
+    most_bytes = 200_000_000
+
+    def line(self, key: str, body: Mapping[str, Any]) -> bytes:
+        return orjson.dumps(
+            {"custom_id": key, "method": "POST", "url": "/v1/chat/completions", "body": body}
+        )
+
+    async def upload(self, lines: Sequence[bytes], mark: str) -> bytes:
+        data = await self.chat.call(
+            "post",
+            "files",
+            body={"purpose": "batch"},
+            files={"file": (f"mcranker-{mark}.jsonl", b"\n".join(lines), "application/jsonl")},
+            options={"headers": {"Content-Type": "multipart/form-data"}},
+        )
+        return self._parsed(_Named, data).id.encode()
+
+    async def create(self, source: bytes, mark: str) -> str:
+        content = {
+            "input_file_id": source.decode(),
+            "endpoint": "/v1/chat/completions",
+            "completion_window": "24h",
+            "metadata": {MARK: mark},
+        }
+        data = await self.chat.call("post", "batches", content=orjson.dumps(content))
+        return self._parsed(_Named, data).id
+
+    async def find(self, mark: str, since: float) -> str | None:
+        path = "batches?limit=100"
+        for _ in range(MOST_PAGES):  # newest first, until they are older than the note
+            page = self._parsed(_Page, await self.chat.call("get", path))
+            for batch in page.data:
+                if batch.metadata and batch.metadata.get(MARK) == mark:
+                    return batch.id
+                if batch.created_at < since - CLOCKS_DIFFER:
+                    return None
+            if not page.has_more or not page.data:
+                return None
+            path = f"batches?limit=100&after={page.data[-1].id}"
+        return None
+
+    async def check(self, batch: str) -> BatchStatus:
+        form = self._parsed(_OpenAIBatch, await self.chat.call("get", f"batches/{batch}"))
+        counts = form.request_counts or _Counts()
+        files = (form.output_file_id, form.error_file_id)
+        ended: Mapping[str, Fate] = {
+            "completed": "failed",
+            "failed": "failed",
+            "expired": "expired",
+            "cancelled": "cancelled",
+        }
+        return BatchStatus(
+            ended=form.status in ended,
+            progress=f"{form.status}, {counts.completed} of {counts.total} answered, "
+            f"{counts.failed} failed",
+            results=tuple(f"files/{file}/content" for file in files if file),
+            unanswered=ended.get(form.status, "failed"),
+            refusal=_reasons(form) if form.status == "failed" else "",
+        )
+
+    def item(self, data: Mapping[str, Any]) -> BatchItem:
+        key = text_in(data, "custom_id")
+        response, error = data.get("response"), data.get("error")
+        if isinstance(response, dict):
+            status, body = response.get("status_code"), response.get("body")
+            if status == 200 and isinstance(body, dict):
+                return BatchItem(key, "answered", body)
+            status = status if isinstance(status, int) and 400 <= status < 600 else 500
+            return BatchItem(key, "failed", problem=problem_in(status, body))
+        code = text_in(error, "code") if isinstance(error, dict) else ""
+        fates: Mapping[str, Fate] = {"batch_expired": "expired", "batch_cancelled": "cancelled"}
+        problem = problem_in(500, {"error": error})
+        return BatchItem(key, fates.get(code, "failed"), problem=problem)
+
+
+class AnthropicBatches(BatchService):
+    """Anthropic's, which keeps no mark: a batch whose id was lost is not found again."""
+
+    most_requests = 100_000
+    most_bytes = 256_000_000
+
+    def line(self, key: str, body: Mapping[str, Any]) -> bytes:
+        return orjson.dumps({"custom_id": key, "params": body})
+
+    async def upload(self, lines: Sequence[bytes], mark: str) -> bytes:
+        return b'{"requests":[' + b",".join(lines) + b"]}"
+
+    async def create(self, source: bytes, mark: str) -> str:
+        data = await self.chat.call("post", "v1/messages/batches", content=source)
+        return self._parsed(_Named, data).id
+
+    async def find(self, mark: str, since: float) -> str | None:
+        return None
+
+    async def check(self, batch: str) -> BatchStatus:
+        path = f"v1/messages/batches/{batch}"
+        form = self._parsed(_AnthropicBatch, await self.chat.call("get", path))
+        counts = (f", {count} {name}" for name, count in form.request_counts.items() if count)
+        return BatchStatus(
+            ended=form.processing_status == "ended",
+            progress=form.processing_status + "".join(counts),
+            # The address that Anthropic gives is not used: the key goes nowhere else.
+            results=(f"{path}/results",) if form.results_url else (),
+            unanswered="cancelled" if form.cancel_initiated_at else "failed",
+        )
+
+    def item(self, data: Mapping[str, Any]) -> BatchItem:
+        key, result = text_in(data, "custom_id"), data.get("result")
+        result = result if isinstance(result, dict) else {}
+        kind, message, error = text_in(result, "type"), result.get("message"), result.get("error")
+        if kind == "succeeded" and isinstance(message, dict):
+            return BatchItem(key, "answered", message)
+        fates: Mapping[str, Fate] = {"expired": "expired", "canceled": "cancelled"}
+        inner = error.get("error") if isinstance(error, dict) else None
+        status = _STATUS.get(text_in(inner, "type"), 500) if isinstance(inner, dict) else 500
+        if kind in fates:
+            return BatchItem(key, fates[kind])
+        return BatchItem(key, "failed", problem=problem_in(status, error))
+
+
+async def lines_of(pieces: AsyncIterator[bytes], service: Service) -> AsyncGenerator[bytes, None]:
+    """The lines of a text that comes in pieces, without empty ones.
+
+    Lines end at line feeds only: replies may hold the other characters that end a line.
+
+    Raises:
+        ServerFailed: a line is longer than `MOST_REPLY` bytes.
+    """
+    rest: list[bytes] = []
+    size = 0
+    async for piece in pieces:
+        *lines, last = piece.split(b"\n")
+        for line in lines:
+            rest.append(line)
+            if whole := b"".join(rest).strip():
+                yield whole
+            rest, size = [], 0
+        rest.append(last)
+        size += len(last)
+        if size > MOST_REPLY:
+            raise unreadable(f"a line of more than {MOST_REPLY:,} bytes", service)
+    if whole := b"".join(rest).strip():
+        yield whole
+
+
+_STATUS = {
+    "invalid_request_error": 400,
+    "authentication_error": 401,
+    "billing_error": 402,
+    "permission_error": 403,
+    "not_found_error": 404,
+    "request_too_large": 413,
+    "rate_limit_error": 429,
+    "timeout_error": 504,
+    "overloaded_error": 529,
+}
+
+
+# The fields that are read of the providers' descriptions.
+
+
+class _Named(BaseModel):
+    id: Id
+
+
+class _Counts(BaseModel):
+    completed: int = 0
+    failed: int = 0
+    total: int = 0
+
+
+class _Error(BaseModel):
+    code: str | None = None
+    line: int | None = None
+    message: str | None = None
+
+
+class _Errors(BaseModel):
+    data: list[_Error] | None = None
+
+
+class _OpenAIBatch(_Named):
+    status: str
+    created_at: float
+    metadata: dict[str, str] | None = None
+    request_counts: _Counts | None = None
+    output_file_id: Id | None = None
+    error_file_id: Id | None = None
+    errors: _Errors | None = None
+
+
+class _Page(BaseModel):
+    data: list[_OpenAIBatch]
+    has_more: bool = False
+
+
+class _AnthropicBatch(_Named):
+    processing_status: str
+    request_counts: dict[str, int]
+    cancel_initiated_at: AwareDatetime | None = None
+    results_url: str | None = None
+
+
+def _reasons(batch: _OpenAIBatch) -> str:
+    """Return the first three reasons OpenAI gives for refusing a batch."""
+    errors = (batch.errors and batch.errors.data) or []
+    said = [
+        ("" if error.line is None else f"line {error.line}: ")
+        + (error.message or error.code or "no reason given")
+        for error in errors[:3]
+    ]
+    return "; ".join(said) or "no reason given"

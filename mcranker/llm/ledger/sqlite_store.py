@@ -1,0 +1,541 @@
+"""A ledger in one SQLite file, for the processes of one machine.
+
+Reads are made in the caller's thread: they take some 15 µs and wait for no writer. All writes go
+through one thread, which commits those that have gathered as one transaction.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import datetime
+import logging
+import os
+import queue
+import secrets
+import sqlite3
+import threading
+import time
+import weakref
+from collections import deque
+from collections.abc import AsyncIterator, Collection, Iterable, Iterator, Sequence
+from contextlib import closing, contextmanager
+from pathlib import Path
+from typing import Any
+
+from mcranker.errors import LedgerError
+from mcranker.llm.chat import ChatReply
+from mcranker.llm.ledger.rows import COLUMNS, Damaged, Row, Unkeepable, reply_of, row_of
+from mcranker.llm.ledger.sqlite_file import (
+    FAILURES,
+    add_claims,
+    explained,
+    identity,
+    is_damage,
+    lack_of_room,
+    opened,
+)
+from mcranker.llm.ledger.store import LEASE, MOST_KEYS, KeptAnswer, NewAnswer, Selection, Share
+from mcranker.logs import safe_logger
+from mcranker.runtime.forks import abandon
+from personas.ranking.usage import Usage
+
+_ROOM = 2**24  # bytes, for the answers until the next check and those of the calls in flight
+_CHECK_AFTER = 1000  # answers, of three pages each; another 340 fit in `_ROOM`
+_PIECE = 10_000  # rows read or removed in one transaction
+_FREED_PAGES = 1000  # given back in one transaction
+_SHOWN_PROBLEMS = 20
+_DAY = 86_400  # seconds
+_ROW = "({})".format(", ".join("?" * len(COLUMNS.split(","))))
+_COUNTS = ("calls", "input_tokens", "cached_input_tokens", "output_tokens")
+# total(), because sum() fails beyond 2**63, which counts of older versions may reach together.
+_SHARES = f"""
+SELECT model, stage, count(*), sum(unusable),
+    {", ".join(f"CAST(total({name}) AS INTEGER)" for name in _COUNTS)},
+    total(seconds), min(created), max(created)
+FROM replies GROUP BY model, stage ORDER BY model, stage
+"""  # noqa: S608 - constants
+_FIND = f"SELECT {COLUMNS} FROM replies WHERE key IN "  # noqa: S608 - constants
+_KEEP = f"INSERT OR IGNORE INTO replies ({COLUMNS}) VALUES "  # noqa: S608 - constants
+_FORMER = "SELECT group_concat(hex(key)) FROM replies WHERE id < ? AND key IN "
+# A lease that ends later than it could is of a clock that has been set back since.
+_CLAIM = """
+INSERT INTO claims (key, owner, lease_until, attempt)
+SELECT column1, ?, ?, 1 FROM (VALUES {})
+WHERE NOT EXISTS (SELECT 1 FROM replies WHERE key = column1)
+ON CONFLICT (key) DO UPDATE
+SET owner = excluded.owner, lease_until = excluded.lease_until, attempt = attempt + 1
+WHERE owner = excluded.owner OR lease_until NOT BETWEEN ? AND ?
+"""
+_CLAIMED = (
+    "SELECT group_concat(hex(key)) FROM claims WHERE owner = ? AND lease_until = ? AND key IN "
+)
+_RENEW = "UPDATE claims SET lease_until = ? WHERE owner = ? AND key IN "
+_RELEASE = "DELETE FROM claims WHERE owner = ? AND key IN "
+_MARK = "UPDATE replies SET unusable = 1 WHERE key IN "
+
+logger = safe_logger("mcranker.llm")
+
+
+class _Write:
+    """Rows or keys to write, and the future of the caller, whose result is a set of keys."""
+
+    __slots__ = ("future", "keys", "kind", "result", "rows")
+
+    def __init__(self, kind: str, keys: Collection[bytes], rows: Sequence[Row] = ()) -> None:
+        self.kind = kind
+        self.keys = keys
+        self.rows = rows
+        self.result: set[bytes] | Exception = set()
+        self.future: asyncio.Future[set[bytes]] = asyncio.get_running_loop().create_future()
+
+
+class SQLiteStore:
+    """A `LedgerStore` in a file, which is opened, and made where there is none, at the first use.
+
+    What is confirmed survives a crash or ``kill -9`` of the process; a power cut may take the
+    last answers. A process that is forked from one that used the store gets an error.
+
+    Args:
+        path: the file.
+    """
+
+    lease = LEASE
+
+    def __init__(self, path: Path) -> None:
+        self.path = path
+        self._writer = _Writer(path, self.lease)
+        weakref.finalize(self, self._writer.close)
+
+    async def get_many(self, keys: Collection[bytes]) -> dict[bytes, ChatReply]:
+        return self.read_many(keys)
+
+    def read_many(self, keys: Collection[bytes]) -> dict[bytes, ChatReply]:
+        """`get_many`, which blocks for some microseconds."""
+        found, writer = {}, self._writer
+        for row in writer.read(_FIND + _places(keys), (*keys,)):
+            try:
+                found[row[0]] = reply_of(row)
+            except Damaged:
+                writer.note_damaged(row[0])
+        return found
+
+    def claim_many(self, keys: Collection[bytes]) -> asyncio.Future[set[bytes]]:
+        return self._writer.put(_Write("claim", keys))
+
+    def complete_many(self, answers: Sequence[NewAnswer]) -> asyncio.Future[set[bytes]]:
+        rows = []
+        for key, reply, model, stage in answers:
+            try:
+                rows.append(row_of(key, reply, model=model, stage=stage))
+            except Unkeepable as problem:
+                self._writer.note_unkeepable(model, problem)
+        return self._writer.put(_Write("complete", [answer.key for answer in answers], rows))
+
+    def renew(self, keys: Collection[bytes]) -> asyncio.Future[set[bytes]]:
+        return self._writer.put(_Write("renew", keys))
+
+    def release(self, keys: Collection[bytes]) -> asyncio.Future[set[bytes]]:
+        return self._writer.put(_Write("release", keys))
+
+    def mark_unusable(self, key: bytes) -> asyncio.Future[set[bytes]]:
+        return self._writer.put(_Write("mark", [key]))
+
+    def close(self) -> None:
+        self._writer.close()
+
+    async def stats(self) -> list[Share]:
+        with self._connected() as connection:
+            rows = connection.execute(_SHARES).fetchall()
+        return [
+            Share(
+                _text(row[0]),
+                _text(row[1]),
+                row[2],
+                row[3],
+                Usage(*row[4:9]),
+                *map(_date, row[9:11]),
+            )
+            for row in rows
+        ]
+
+    async def iterate(self) -> AsyncIterator[KeptAnswer]:
+        with self._connected() as connection:
+            for row in _rows(connection):
+                yield _kept(row)
+
+    async def prune(self, selection: Selection, *, dry_run: bool = False) -> int:
+        condition, values = _condition(selection)
+        with self._connected() as connection:
+            if dry_run:
+                (count,) = connection.execute(
+                    f"SELECT count(*) FROM replies WHERE {condition}",  # noqa: S608 - no value in it
+                    values,
+                ).fetchone()
+                return int(count)
+            removed = 0
+            (last,) = connection.execute("SELECT max(id) FROM replies").fetchone()
+            for start in range(0, last or 0, _PIECE):
+                removed += connection.execute(
+                    f"DELETE FROM replies WHERE id > ? AND id <= ? AND {condition}",  # noqa: S608
+                    (start, start + _PIECE, *values),
+                ).rowcount
+            (free,) = connection.execute("PRAGMA freelist_count").fetchone()
+            for _ in range(0, free, _FREED_PAGES):
+                # As a script, because `execute` stops after the first page.
+                connection.executescript(f"PRAGMA incremental_vacuum({_FREED_PAGES})")
+            connection.execute("PRAGMA wal_checkpoint(TRUNCATE)").fetchall()
+            return removed
+
+    async def verify(self) -> tuple[int, list[str]]:
+        read, damaged, faults = 0, list[str](), list[str]()
+        with self._connected() as connection:
+            try:
+                check = f"PRAGMA integrity_check({_SHOWN_PROBLEMS})"
+                faults = [_text(line) for (line,) in connection.execute(check) if line != b"ok"]
+                for row in _rows(connection):
+                    read += 1
+                    answer = _kept(row)
+                    if answer.reply is None:
+                        damaged.append(f"the answer for the key {_shown(answer.key)} is damaged")
+            except FAILURES as error:
+                faults.append(f"no more can be read after {read:,} answers: {error}")
+        if damaged or faults:
+            faults.insert(0, f"{read - len(damaged):,} answers are whole, {len(damaged):,} are not")
+        return read, faults + damaged
+
+    @contextmanager
+    def _connected(self) -> Iterator[sqlite3.Connection]:
+        """Open the file for maintenance; none of it makes a ledger."""
+        try:
+            with closing(opened(self.path, make=False)) as connection:
+                yield connection
+        except FAILURES as error:
+            raise explained(self.path, error) from error
+
+
+class _Writer:
+    """The thread that writes, and the connections of this process.
+
+    Both connections are closed together where the file is not the one it was: SQLite keeps what
+    it knows of a file once a process, and two connections with different logs would spoil it.
+    """
+
+    def __init__(self, path: Path, lease: float) -> None:
+        self._path = path
+        self._lease = lease
+        self._process: int | None = None  # that has used the store
+        self._damage: LedgerError | None = None  # found in the file
+        self._reading = threading.Lock()
+        self._reader: sqlite3.Connection | None = None
+        self._owner = ""
+        self._lock = threading.Lock()
+        self._writes: queue.SimpleQueue[_Write | None] = queue.SimpleQueue()
+        self._thread: threading.Thread | None = None
+        self._connection: sqlite3.Connection | None = None
+        self._files: tuple[object, ...] = ()
+        self._answers_with_room = 0  # by the last check
+        self._damaged: set[bytes] = set()
+        self._any_unkeepable = False
+
+    def read(self, statement: str, values: tuple[Any, ...]) -> list[Row]:
+        """Return the rows of a query.
+
+        Raises:
+            LedgerError: the file cannot be read, or is no ledger.
+        """
+        self._check_process()
+        try:
+            with self._reading:
+                if self._reader is None:
+                    self._reader = opened(self._path)
+                return self._reader.execute(statement, values).fetchall()
+        except FAILURES as error:
+            raise self._explained(error) from error
+
+    def put(self, write: _Write) -> asyncio.Future[set[bytes]]:
+        """Write soon; the caller may wait for the result or not."""
+        self._check_process()
+        with self._lock:
+            if self._thread is None:
+                self._thread = threading.Thread(
+                    target=self._run, name="mcranker ledger", daemon=True
+                )
+                self._thread.start()
+            self._writes.put(write)
+        return write.future
+
+    def close(self) -> None:
+        """Write what waits, end the thread, and close the file."""
+        if self._process is None:
+            return
+        if self._process != os.getpid():
+            abandon(self)  # to close a parent's connections would harm its file
+            return
+        with self._lock:
+            thread, self._thread = self._thread, None
+            if thread is not None:
+                self._writes.put(None)
+                if thread is not threading.current_thread():  # where a finalizer may run
+                    thread.join()
+        self._close_reader()
+        self._answers_with_room, self._damage = 0, None
+
+    def note_damaged(self, key: bytes) -> None:
+        """Note that the answer for a key is damaged. It is removed when it is asked for again."""
+        if not self._damaged:
+            logger.warning(
+                "an answer in the ledger %r is damaged and is asked for again; "
+                "'mcranker ledger verify' checks them all",
+                os.fspath(self._path),
+            )
+        self._damaged.add(key)
+
+    def note_unkeepable(self, model: str, problem: Exception) -> None:
+        """Log that a model's answer cannot be kept."""
+        logger.log(
+            logging.DEBUG if self._any_unkeepable else logging.WARNING,
+            "an answer of %s cannot be kept in the ledger %r, and is asked for again when it is "
+            "needed again: %s",
+            model,
+            os.fspath(self._path),
+            problem,
+        )
+        self._any_unkeepable = True
+
+    def _check_process(self) -> None:
+        process = os.getpid()
+        if self._process is None:
+            self._process, self._owner = process, f"{process} {secrets.token_hex(8)}"
+        elif self._process != process:
+            raise LedgerError(
+                f"the ledger {os.fspath(self._path)!r} was used before this process was forked; "
+                "make the ranker in the child process, or use none before the fork"
+            )
+
+    def _run(self) -> None:
+        waiting: deque[_Write | None] = deque()
+        while True:
+            if not waiting:
+                waiting.append(self._writes.get())
+            while not self._writes.empty():
+                waiting.append(self._writes.get())
+            batch: list[_Write] = []
+            keys: set[bytes] = set()
+            while waiting and (write := waiting[0]) and len(keys) < MOST_KEYS:
+                if not keys.isdisjoint(write.keys):
+                    break  # writes for one key keep their order
+                batch.append(write)
+                keys.update(write.keys)
+                waiting.popleft()
+            if not batch:  # the end
+                break
+            self._write(batch, keys)
+        self._drop()
+
+    def _write(self, batch: list[_Write], keys: set[bytes]) -> None:
+        """Commit a batch and wake its callers."""
+        try:
+            self._commit(batch, keys)
+        except (sqlite3.DataError, sqlite3.InterfaceError, OverflowError) as error:
+            if self._connection is not None:
+                self._connection.rollback()
+            if len(batch) > 1:  # find the one that cannot be written
+                for write in batch:
+                    self._write([write], set(write.keys))
+                return
+            for row in batch[0].rows:
+                self.note_unkeepable(row[1], error)
+        except Exception as error:  # noqa: BLE001 - the callers get it
+            self._drop()
+            self._answers_with_room = 0
+            problem = self._explained(error)
+            for write in batch:
+                write.result = problem
+        _wake(batch)
+
+    def _explained(self, error: Exception) -> LedgerError:
+        """Convert an error to words; damage is remembered, so that nothing more is paid for."""
+        if isinstance(error, LedgerError):
+            return error
+        if isinstance(error, FAILURES):
+            problem = explained(self._path, error)
+        else:
+            problem = LedgerError(f"the ledger {os.fspath(self._path)!r} failed: {error!r}")
+        problem.__cause__ = error
+        if is_damage(error):
+            self._damage = problem
+        return problem
+
+    def _commit(self, batch: list[_Write], keys: set[bytes]) -> None:
+        connection = self._open()
+        by_kind: dict[str, list[bytes]] = {}
+        for write in batch:
+            by_kind.setdefault(write.kind, []).extend(write.keys)
+        rows = [row for write in batch for row in write.rows]
+        claims, lack = by_kind.get("claim"), None
+        if claims is not None:
+            if self._damage is not None:
+                raise self._damage
+            if self._answers_with_room <= 0:
+                lack = lack_of_room(self._path, _ROOM)
+                self._answers_with_room = 0 if lack else _CHECK_AFTER
+        # Few statements, because this thread may wait 5 ms for the interpreter after each.
+        connection.execute("BEGIN IMMEDIATE")
+        if damaged := keys & self._damaged:
+            connection.execute(f"DELETE FROM replies WHERE key IN {_places(damaged)}", (*damaged,))  # noqa: S608
+        former = self._keep(connection, rows)
+        if ended := by_kind.get("complete", []) + by_kind.get("release", []):
+            connection.execute(_RELEASE + _places(ended), (self._owner, *ended))
+        claimed = self._claim(connection, claims) if claims and not lack else set()
+        if renewed := by_kind.get("renew"):
+            values = (time.time() + self._lease, self._owner, *renewed)
+            connection.execute(_RENEW + _places(renewed), values)
+        if marked := by_kind.get("mark"):
+            connection.execute(_MARK + _places(marked), marked)
+        connection.execute("COMMIT")
+        self._damaged -= damaged
+        self._answers_with_room -= len(rows)
+        for write in batch:
+            if write.kind == "claim":
+                write.result = lack or claimed.intersection(write.keys)
+            elif write.kind == "complete":
+                write.result = former.intersection(write.keys)
+
+    def _keep(self, connection: sqlite3.Connection, rows: list[Row]) -> set[bytes]:
+        """Add answers; return the keys that had one."""
+        if not rows:
+            return set()
+        values = [value for row in rows for value in row]
+        cursor = connection.execute(_KEEP + ", ".join([_ROW] * len(rows)), values)
+        added = cursor.rowcount
+        if added == len(rows):
+            return set()
+        keys = [row[0] for row in rows]
+        # Those that were added have the last numbers.
+        (last,) = connection.execute("SELECT max(id) FROM replies").fetchone()
+        return _keys(connection, _FORMER, [last - added + 1], keys)
+
+    def _claim(self, connection: sqlite3.Connection, keys: list[bytes]) -> set[bytes]:
+        now = time.time()
+        values = [self._owner, now + self._lease, *keys, now, now + 2 * self._lease]
+        connection.execute(_CLAIM.format(", ".join(["(?)"] * len(keys))), values)
+        return _keys(connection, _CLAIMED, values[:2], keys)
+
+    def _open(self) -> sqlite3.Connection:
+        """Return the connection, once it is certain that its file is the one at the path.
+
+        Raises:
+            LedgerError: the file was deleted or replaced; the next write opens what is there then.
+        """
+        real = os.path.realpath(self._path)
+        if self._connection is None:
+            self._connection = opened(self._path)
+            add_claims(self._connection)
+            self._files = identity(real), identity(f"{real}-wal")
+        elif self._files != (identity(real), identity(f"{real}-wal")):
+            self._close_reader()
+            raise LedgerError(
+                f"the ledger {os.fspath(self._path)!r} or its log was deleted or replaced while it "
+                "was in use; run again with the file that is to be used, and leave it in place"
+            )
+        return self._connection
+
+    def _drop(self) -> None:
+        """Close the writing connection; a transaction that is open is undone."""
+        connection, self._connection = self._connection, None
+        if connection is not None:
+            connection.close()
+
+    def _close_reader(self) -> None:
+        with self._reading:
+            reader, self._reader = self._reader, None
+            if reader is not None:
+                reader.close()
+
+
+def _wake(batch: list[_Write]) -> None:
+    """Settle the futures of a batch, each in its own event loop."""
+    loops: dict[asyncio.AbstractEventLoop, list[_Write]] = {}
+    for write in batch:
+        loops.setdefault(write.future.get_loop(), []).append(write)
+    for loop, writes in loops.items():
+        try:
+            loop.call_soon_threadsafe(_settle, writes)
+        except RuntimeError:  # the loop is closed, and no caller waits any more
+            _log_failures(writes)
+
+
+def _settle(writes: list[_Write]) -> None:
+    for write in writes:
+        failed = isinstance(write.result, Exception)
+        if write.future.done() or (failed and write.kind in {"renew", "release"}):
+            _log_failures([write])  # those two have no caller that waits
+        elif isinstance(write.result, Exception):
+            write.future.set_exception(write.result)
+        else:
+            write.future.set_result(write.result)
+
+
+def _log_failures(writes: Iterable[_Write]) -> None:
+    for write in writes:
+        if isinstance(write.result, Exception):
+            logger.warning("%s", write.result)
+
+
+def _keys(
+    connection: sqlite3.Connection, query: str, values: list[Any], keys: list[bytes]
+) -> set[bytes]:
+    """Return the keys that a query selects, listed in one value."""
+    (listed,) = connection.execute(query + _places(keys), [*values, *keys]).fetchone()
+    return set(map(bytes.fromhex, listed.decode().split(","))) if listed else set()
+
+
+def _places(keys: Collection[bytes]) -> str:
+    return "({})".format(", ".join("?" * len(keys)))
+
+
+def _rows(connection: sqlite3.Connection) -> Iterator[Row]:
+    """Yield all rows so that no transaction is open in between."""
+    last = -1
+    while piece := connection.execute(
+        f"SELECT id, {COLUMNS}, unusable FROM replies WHERE id > ? ORDER BY id LIMIT ?",  # noqa: S608
+        (last, _PIECE),
+    ).fetchall():
+        yield from piece
+        last = piece[-1][0]
+
+
+def _kept(row: Row) -> KeptAnswer:
+    _, *values, unusable = row
+    key, model, stage, created = values[:4]
+    reply: ChatReply | None = None
+    try:
+        reply = reply_of(tuple(values))
+        created = _date(created)
+    except (Damaged, OverflowError, TypeError, ValueError):
+        reply, created = None, _date(0)
+    return KeptAnswer(key, _text(model), _text(stage), created, bool(unusable), reply)
+
+
+def _condition(selection: Selection) -> tuple[str, list[Any]]:
+    """Return an SQL condition without any value in it, and the values."""
+    oldest = None if selection.older_than is None else time.time() - selection.older_than * _DAY
+    conditions = {
+        "created < ?": oldest,
+        "model = ?": selection.model,
+        "stage = ?": selection.stage,
+    }
+    chosen = {text: value for text, value in conditions.items() if value is not None}
+    return " AND ".join(["1", *chosen, *["unusable"] * selection.unusable]), [*chosen.values()]
+
+
+def _shown(value: object) -> str:
+    return value.hex() if isinstance(value, bytes) else repr(value)
+
+
+def _text(value: object) -> str:
+    return value.decode(errors="replace") if isinstance(value, bytes) else str(value)
+
+
+def _date(seconds: int) -> datetime.datetime:
+    return datetime.datetime.fromtimestamp(seconds, datetime.UTC)

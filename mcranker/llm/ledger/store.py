@@ -1,0 +1,181 @@
+"""A store of answers: the interface of a ledger's file or database."""
+
+from __future__ import annotations
+
+import dataclasses
+import datetime
+from collections.abc import AsyncIterator, Awaitable, Collection, Sequence
+from dataclasses import dataclass
+from typing import Any, NamedTuple, Protocol
+
+from mcranker.errors import ConfigError
+from mcranker.llm.chat import ChatReply
+from mcranker.llm.ledger.rows import answer_form
+from mcranker.llm.prices import cost
+from personas.ranking.usage import Usage
+
+LEASE = 15.0
+"""Seconds after which a claim that is not renewed counts as abandoned."""
+
+MOST_KEYS = 1000
+"""Largest number of keys or answers in one call of a store."""
+
+
+class NewAnswer(NamedTuple):
+    """An answer to keep: the key of the request, the model as the user names it, and the stage."""
+
+    key: bytes
+    reply: ChatReply
+    model: str
+    stage: str
+
+
+@dataclass(frozen=True, slots=True)
+class KeptAnswer:
+    """An answer of a store; `reply` is None if it is damaged."""
+
+    key: bytes
+    model: str
+    stage: str
+    created: datetime.datetime
+    unusable: bool
+    reply: ChatReply | None
+
+    def to_dict(self) -> dict[str, Any]:
+        """Return a whole answer as an object for JSON."""
+        if self.reply is None:
+            raise ValueError("a damaged answer has no JSON form")
+        content = dataclasses.asdict(self.reply)
+        if self.reply.answers is not None:
+            content["answers"] = [answer_form(answer) for answer in self.reply.answers]
+        usage = content.pop("usage")
+        del usage["unreadable"]  # not known here: it depends on the reader of the reply
+        del content["reused"]
+        return {
+            "key": self.key.hex(),
+            "model": self.model,
+            "stage": self.stage,
+            "created": self.created.isoformat(),
+            "unusable": self.unusable,
+            "reply": content,
+            "usage": usage,
+        }
+
+
+@dataclass(frozen=True, slots=True)
+class Share:
+    """The answers of one model in one stage.
+
+    Attributes:
+        model: as the user names it.
+        stage: what the answers are for.
+        answers: their number.
+        unusable: how many of them could not be read.
+        usage: what they took when they were given.
+        oldest: when the first one came.
+        newest: when the last one came.
+    """
+
+    model: str
+    stage: str
+    answers: int
+    unusable: int
+    usage: Usage
+    oldest: datetime.datetime
+    newest: datetime.datetime
+
+    @property
+    def cost(self) -> float | None:
+        """US dollars at today's prices, None where no price is known."""
+        return cost(self.model, self.usage)
+
+
+@dataclass(frozen=True, slots=True)
+class Selection:
+    """Filter of answers: all fields that are set must match.
+
+    Attributes:
+        older_than: least age in days.
+        model: the model, as the user names it.
+        stage: what the answers are for.
+        unusable: only answers that could not be read.
+    """
+
+    older_than: float | None = None
+    model: str | None = None
+    stage: str | None = None
+    unusable: bool = False
+
+    def __post_init__(self) -> None:
+        if self.older_than is not None and not self.older_than >= 0:
+            raise ConfigError(f"older_than={self.older_than!r}: give 0 days or more")
+
+
+class LedgerStore(Protocol):
+    """Answers by the key of their request, with claims on those that are being asked for.
+
+    For any number of threads, event loops and processes. A call takes `MOST_KEYS` at most. A
+    method that returns an awaitable does its work even if no caller waits for it; calls that
+    concern the same key take effect in the order in which they were made. Every method raises
+    `LedgerError` if the store cannot be used.
+
+    Attributes:
+        lease: seconds that a claim lasts unless it is renewed.
+    """
+
+    @property
+    def lease(self) -> float: ...
+
+    async def get_many(self, keys: Collection[bytes]) -> dict[bytes, ChatReply]:
+        """Return the answers that are kept, with `ChatReply.reused` set. Damaged ones are not."""
+        ...
+
+    def claim_many(self, keys: Collection[bytes]) -> Awaitable[set[bytes]]:
+        """Claim keys for `LEASE` seconds; without keys, check that the store can be written.
+
+        Returns:
+            The keys that are now this store's. The others are answered, or claimed elsewhere.
+        """
+        ...
+
+    def complete_many(self, answers: Sequence[NewAnswer]) -> Awaitable[set[bytes]]:
+        """Keep answers and end the claims on them. They are durable when this is done.
+
+        An answer that no row could restore is not kept, and a warning is logged.
+
+        Returns:
+            The keys that had another answer, which stays.
+        """
+        ...
+
+    def renew(self, keys: Collection[bytes]) -> Awaitable[set[bytes]]:
+        """Extend this store's claims on `keys` by another `LEASE` seconds."""
+        ...
+
+    def release(self, keys: Collection[bytes]) -> Awaitable[set[bytes]]:
+        """End this store's claims on `keys`."""
+        ...
+
+    def mark_unusable(self, key: bytes) -> Awaitable[set[bytes]]:
+        """Note that the answer for `key` could not be read. It stays until it is pruned."""
+        ...
+
+    def close(self) -> None:
+        """Write what waits, and close. A later use opens the store again."""
+        ...
+
+    async def stats(self) -> list[Share]:
+        """Return sums by model and stage."""
+        ...
+
+    def iterate(self) -> AsyncIterator[KeptAnswer]:
+        """Return all answers in the order in which they came."""
+        ...
+
+    async def prune(self, selection: Selection, *, dry_run: bool = False) -> int:
+        """Remove answers and give their room back; return their number. `dry_run` only counts."""
+        ...
+
+    async def verify(self) -> tuple[int, list[str]]:
+        """Return how many answers there are, and a line for each fault found."""
+        ...

@@ -1,0 +1,206 @@
+"""BM25 as bm25s computes it, fed with Lucene-like terms.
+
+The score of document d for query q is the sum over the terms t of q, repeats included, of
+``idf(t) * tf / (tf + k1 * (1 - b + b * len(d) / mean_len))``, where tf is how often t occurs in
+d, ``idf(t) = ln(1 + (N - df + 0.5) / (df + 0.5))``, N is the number of documents and df how many
+of them hold t. Lucene keeps a length in one byte, so that its scores, and a few places of its
+rankings, differ a little.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import logging
+import os
+import time
+import unicodedata
+from collections.abc import Iterable, Iterator, Mapping
+from importlib import metadata, resources
+from pathlib import Path
+from typing import TYPE_CHECKING, Protocol, TypeAlias
+
+import orjson
+
+from mcranker.errors import ConfigError
+from mcranker.logs import safe_logger
+from mcranker.retrieval.tokens import tokenize
+
+if TYPE_CHECKING:
+    import numpy as np
+    from numpy.typing import NDArray
+
+INDEX_FILE = "index.json"
+# Of bm25s' sparse matrix, with a column for each term: the weights, their documents' places, and
+# where each column starts.
+ARRAYS = ("data", "indices", "indptr")
+
+Found: TypeAlias = dict[str, list[tuple[str, float]]]
+"""Query id -> (document id, score), best first."""
+
+_log = safe_logger("mcranker.retrieval.bm25")
+
+
+class Retriever(Protocol):
+    """A search over a corpus: `BM25`, and `mcranker.retrieval.lucene.LuceneBM25`."""
+
+    def retrieve(self, queries: Mapping[str, str], k: int) -> Found:
+        """Return up to `k` documents for each query, in the order of the queries. Blocks.
+
+        Args:
+            queries: query id -> text.
+            k: documents a query, from 1.
+
+        Raises:
+            ConfigError: `k` is below 1, or a package is not installed.
+            RunError: the search failed.
+        """
+        ...
+
+
+class BM25:
+    """An index in memory: 8 bytes for every different term of every document, plus the terms.
+
+    Args:
+        texts: document id -> text, as a mapping or as pairs; gone through once.
+        k1: 0 or more; how slowly repeats of a term stop counting.
+        b: 0 to 1; how much long documents are held back.
+
+    Raises:
+        ConfigError: `k1` or `b` is out of its range, or bm25s or PyStemmer is not installed.
+    """
+
+    def __init__(
+        self,
+        texts: Mapping[str, str] | Iterable[tuple[str, str]],
+        *,
+        k1: float = 0.9,
+        b: float = 0.4,
+    ) -> None:
+        if not (k1 >= 0 and 0 <= b <= 1):
+            raise ConfigError(f"k1={k1!r}, b={b!r}: k1 is 0 or more, and b is from 0 to 1")
+        self.k1 = k1
+        self.b = b
+        self._doc_ids: list[str] = []
+        started = time.perf_counter()
+        pairs = texts.items() if isinstance(texts, Mapping) else texts
+        self._terms, self._weights = _build(self._noting_ids(pairs), k1=k1, b=b)
+        _log.info("indexed %d documents in %.2f s", len(self), time.perf_counter() - started)
+
+    @classmethod
+    def load(cls, folder: str | os.PathLike[str]) -> BM25:
+        """The index that `save` wrote there; its weights stay on disk until they are needed.
+
+        Raises:
+            OSError: a file is missing or cannot be read.
+        """
+        import numpy as np
+
+        folder = Path(folder)
+        about = orjson.loads((folder / INDEX_FILE).read_bytes())
+        terms = {term: place for place, term in enumerate(about["terms"])}
+        # Not by bm25s, whose import takes longer than all searches of a run.
+        weights = {
+            name: np.load(folder / f"{name}.npy", mmap_mode="r", allow_pickle=False)
+            for name in (ARRAYS if terms else ())
+        }
+        index = cls.__new__(cls)
+        vars(index).update(k1=about["k1"], b=about["b"], _doc_ids=about["documents"])
+        vars(index).update(_terms=terms, _weights=weights)
+        return index
+
+    def save(self, folder: str | os.PathLike[str]) -> None:
+        """Write the index to files in `folder`, which must be there.
+
+        Raises:
+            OSError: they cannot be written.
+        """
+        import numpy as np
+
+        folder = Path(folder)
+        for name, array in self._weights.items():
+            np.save(folder / f"{name}.npy", array, allow_pickle=False)
+        about = {"k1": self.k1, "b": self.b, "documents": self._doc_ids, "terms": [*self._terms]}
+        (folder / INDEX_FILE).write_bytes(orjson.dumps(about))
+
+    def __len__(self) -> int:
+        return len(self._doc_ids)
+
+    def retrieve(self, queries: Mapping[str, str], k: int) -> Found:
+        return {query_id: self.search(text, k) for query_id, text in queries.items()}
+
+    def search(self, query: str, depth: int = 100) -> list[tuple[str, float]]:
+        """Documents with at least one term of `query`: (id, score), best first.
+
+        At most `depth` of them; those with the same score keep the order of the corpus. Scores
+        are above 0 and hold single precision.
+
+        Raises:
+            ConfigError: `depth` is below 1.
+        """
+        if depth < 1:
+            raise ConfigError(f"depth={depth!r} is out of range; give a whole number from 1")
+        terms = [self._terms[term] for term in tokenize(query) if term in self._terms]
+        if not terms:
+            return []
+        import numpy as np
+
+        weights, places, starts = (self._weights[name] for name in ARRAYS)
+        scores = np.zeros(len(self), dtype=weights.dtype)
+        for term in terms:
+            column = slice(starts[term], starts[term + 1])
+            scores[places[column]] += weights[column]  # a document is once in a column
+        found = np.flatnonzero(scores > 0)
+        if len(found) > depth:
+            # Everything that reaches the depth-th best score, so that the sort sees all ties.
+            bar = np.partition(scores[found], -depth)[-depth]
+            found = found[scores[found] >= bar]
+        order = np.argsort(-scores[found], kind="stable")[:depth]
+        return [(self._doc_ids[place], float(scores[place])) for place in found[order]]
+
+    def _noting_ids(self, pairs: Iterable[tuple[str, str]]) -> Iterator[str]:
+        for doc_id, text in pairs:
+            self._doc_ids.append(doc_id)
+            yield text
+
+
+def versions() -> dict[str, str]:
+    """Return the programs and tokenizer that an index depends on besides texts and settings.
+
+    Raises:
+        ConfigError: bm25s or PyStemmer is not installed.
+    """
+    rules = (resources.files("mcranker.retrieval") / "tokens.py").read_bytes()
+    try:
+        packages = {name: metadata.version(name) for name in ("bm25s", "PyStemmer")}
+    except metadata.PackageNotFoundError as missing:
+        raise _missing(str(missing.name)) from missing
+    return {
+        "terms": hashlib.sha256(rules).hexdigest(),
+        "unicode": unicodedata.unidata_version,
+        **packages,
+    }
+
+
+def _build(
+    texts: Iterable[str], *, k1: float, b: float
+) -> tuple[dict[str, int], dict[str, NDArray[np.generic]]]:
+    """Term -> its column, and the matrix; both empty if no document has any term."""
+    try:
+        import bm25s
+    except ImportError as missing:
+        raise _missing("bm25s") from missing
+    # On import bm25s sets its logger to DEBUG, past whatever level the program has chosen.
+    logging.getLogger("bm25s").setLevel(logging.NOTSET)
+    vocabulary: dict[str, int] = {}
+    corpus = [
+        [vocabulary.setdefault(term, len(vocabulary)) for term in tokenize(text)] for text in texts
+    ]
+    if not vocabulary:  # bm25s cannot hold that
+        return {}, {}
+    index = bm25s.BM25(k1=k1, b=b, method="lucene", backend="numpy")
+    index.index((corpus, vocabulary), create_empty_token=False, show_progress=False)
+    return vocabulary, {name: index.scores[name] for name in ARRAYS}
+
+
+def _missing(package: str) -> ConfigError:
+    return ConfigError(f"BM25 needs the package {package!r}; run: pip install 'mcranker[eval]'")

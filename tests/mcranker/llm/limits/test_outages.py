@@ -1,0 +1,477 @@
+"""One passage that always fails is a missing score; a model that is down is an error.
+
+Time is virtual: the tries and the waits between them take minutes, the tests do not.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager, suppress
+from functools import partial
+from typing import Any, NamedTuple
+
+import anyio
+import pytest
+
+from mcranker import (
+    ChatRequest,
+    ConnectionFailed,
+    MCRanker,
+    ModelError,
+    ModelTimeout,
+    Query,
+    Ranking,
+    RateLimited,
+    RequestRejected,
+    ScriptedChat,
+    ServerFailed,
+)
+from mcranker.llm.chat import ChatReply, Tag
+from mcranker.llm.limits.rate_limiter import RateLimiter
+from mcranker.llm.limits.retries import OutageDetector, Retrying
+from mcranker.rankers.direct import DirectRanker
+from tests.support.scripted import RECRUITS, RUBRIC
+from tests.support.virtual_time import now, simulate
+
+ANSWER, FAILURE = 0.2, 0.05  # seconds until an answer, and until a failure
+
+Fails = Callable[[ChatRequest, int], bool]
+
+
+class Outcome(NamedTuple):
+    result: Ranking | ModelError
+    seconds: float
+    asked: int
+
+    @property
+    def missing(self) -> list[str]:
+        """The passages with a missing score."""
+        assert isinstance(self.result, Ranking), self.result
+        return list(dict.fromkeys(each.doc_id for each in self.result.missing))
+
+    @property
+    def error(self) -> ModelError:
+        assert isinstance(self.result, ModelError), self.result
+        return self.result
+
+
+@pytest.fixture(autouse=True)
+def virtual(monkeypatch: pytest.MonkeyPatch) -> None:
+    # Virtual time costs nothing.
+    monkeypatch.setattr("mcranker.models.FIRST_WAIT", 0.5)
+    monkeypatch.setattr("mcranker.models.FIRST_PAUSE", 1.0)
+    monkeypatch.setattr("mcranker.models.RateLimiter", partial(RateLimiter, clock=now))
+    monkeypatch.setattr("mcranker.models.Retrying", partial(Retrying, clock=now))
+
+
+def rank(
+    monkeypatch: pytest.MonkeyPatch,
+    passages: int,
+    concurrency: int,
+    fails: Fails,
+    *,
+    error: Callable[[], ModelError] = lambda: ServerFailed("HTTP 500"),
+    after: float = FAILURE,
+    team: int = 0,
+    **options: Any,
+) -> Outcome:
+    """Rank with a model that is retried like any that is named; with `team`, by so many."""
+    asked = 0
+
+    async def answer(request: ChatRequest) -> str:
+        nonlocal asked
+        asked += 1
+        if fails(request, asked):
+            await anyio.sleep(after)
+            raise error()
+        await anyio.sleep(ANSWER)
+        said = {"recruit": RECRUITS, "criteria": RUBRIC, "assess": '{"Final score": 5}'}
+        return said.get(request.tag.stage, '{"Score": 5}')
+
+    chat = ScriptedChat(answer, name="openai:test")
+    monkeypatch.setattr("mcranker.models.connect", lambda *_, **__: chat)
+    docs = {f"p{place}": f"text {place}" for place in range(passages)}
+
+    async def main() -> Outcome:
+        began = now()
+        common: dict[str, Any] = {"model": "openai:test", "ledger": None, **options}
+        ranker = (
+            MCRanker(team, concurrency=concurrency, **common)
+            if team
+            else DirectRanker(concurrency=concurrency, **common)
+        )
+        result: Ranking | ModelError
+        try:
+            result = await ranker.arank("q", docs)
+        except ModelError as failure:
+            result = failure
+        return Outcome(result, now() - began, asked)
+
+    return simulate(main())
+
+
+def of(*doc_ids: str) -> Fails:
+    """Whether a request is about one of these passages."""
+    return lambda request, _: request.tag.doc_id in doc_ids
+
+
+def after(calls: int) -> Fails:
+    """Whether a request comes after so many."""
+    return lambda _, asked: asked > calls
+
+
+@pytest.mark.parametrize("concurrency", [1, 2, 3, 16])
+@pytest.mark.parametrize(
+    "bad",
+    [
+        ["p0"],
+        ["p29"],
+        ["p14", "p15", "p16"],
+        ["p27", "p28", "p29"],
+        [f"p{place}" for place in range(0, 30, 2)],
+    ],
+    ids=["first", "last", "three", "the last three", "every other"],
+)
+def test_passages_that_always_fail_are_missing(
+    monkeypatch: pytest.MonkeyPatch, concurrency: int, bad: list[str]
+) -> None:
+    assert rank(monkeypatch, 30, concurrency, of(*bad)).missing == bad
+
+
+@pytest.mark.parametrize("concurrency", [1, 3, 64])
+@pytest.mark.parametrize("options", [{}, {"top_k": 3}, {"ensemble": "assessor"}], ids=str)
+def test_for_a_team_as_well(
+    monkeypatch: pytest.MonkeyPatch, concurrency: int, options: dict[str, Any]
+) -> None:
+    outcome = rank(monkeypatch, 8, concurrency, of("p7"), team=3, **options)
+    assert outcome.missing == ["p7"]
+    assert isinstance(outcome.result, Ranking)
+    assert {each.reason for each in outcome.result.missing} == {"HTTP 500"}
+
+
+@pytest.mark.parametrize(
+    "error",
+    [
+        lambda: ModelTimeout("HTTP 408"),
+        lambda: RateLimited("HTTP 429"),
+        lambda: RateLimited("HTTP 429", retry_after=7.0),
+        lambda: ConnectionFailed("cut off"),
+    ],
+    ids=["408", "429", "429 with a time", "cut"],
+)
+@pytest.mark.parametrize("concurrency", [1, 16])
+@pytest.mark.parametrize("bad", ["p0", "p11"])
+def test_whatever_the_failure(
+    monkeypatch: pytest.MonkeyPatch,
+    error: Callable[[], ModelError],
+    concurrency: int,
+    bad: str,
+) -> None:
+    assert rank(monkeypatch, 12, concurrency, of(bad), error=error).missing == [bad]
+
+
+def test_a_passage_that_never_comes_back_is_missing(monkeypatch: pytest.MonkeyPatch) -> None:
+    def late() -> ModelError:
+        return ModelTimeout("no complete answer within 120 s")
+
+    assert rank(monkeypatch, 12, 1, of("p3"), error=late, after=120.0).missing == ["p3"]
+
+
+def test_slow_answers_are_waited_for(monkeypatch: pytest.MonkeyPatch) -> None:
+    # Of the first 16, three fail for 12 s or so, while the others take 30 s.
+    monkeypatch.setattr("tests.mcranker.llm.limits.test_outages.ANSWER", 30.0)
+    assert rank(monkeypatch, 40, 16, of("p1", "p2", "p9")).missing == ["p1", "p2", "p9"]
+
+
+@pytest.mark.parametrize("team", [0, 2])
+@pytest.mark.parametrize(
+    ("first_wait", "concurrency", "passages", "bad"),
+    [
+        (0.0, 1, 16, [5, 6, 7, 8, 9]),
+        (0.0, 2, 16, [5, 6, 7, 8, 9]),
+        (0.0, 2, 16, [11, 12, 13, 14, 15]),
+        (0.5, 2, 16, [1, 4, 5, 7, 8]),
+        (0.0, 8, 16, [0, 5, 9, 10, 11]),
+        (0.5, 8, 16, [5, 6, 7, 8, 9]),
+        (0.0, 64, 60, [*range(0, 60, 3)]),
+        (0.5, 64, 60, [*range(20)]),
+    ],
+)
+def test_failures_at_once_beside_slow_answers(
+    monkeypatch: pytest.MonkeyPatch,
+    first_wait: float,
+    concurrency: int,
+    passages: int,
+    bad: list[int],
+    team: int,
+) -> None:
+    monkeypatch.setattr("mcranker.models.FIRST_WAIT", first_wait)
+    monkeypatch.setattr("tests.mcranker.llm.limits.test_outages.ANSWER", 30.0)
+    names = [f"p{place}" for place in bad]
+    outcome = rank(monkeypatch, passages, concurrency, of(*names), after=0.0, team=team)
+    assert sorted(outcome.missing) == sorted(names)
+
+
+@pytest.mark.parametrize("passages", [1, 2, 3, 40])
+@pytest.mark.parametrize("concurrency", [1, 16])
+def test_where_no_score_is_answered_that_is_an_error(
+    monkeypatch: pytest.MonkeyPatch, passages: int, concurrency: int
+) -> None:
+    def score(request: ChatRequest, _: int) -> bool:
+        return request.tag.stage == "score"
+
+    for team in (0, 3):
+        outcome = rank(monkeypatch, passages, concurrency, score, team=team)
+        assert str(outcome.error) == "HTTP 500"
+
+
+def test_the_last_passage_alone_is_missing_where_others_were_answered(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    assert rank(monkeypatch, 2, 1, of("p1")).missing == ["p1"]
+    assert str(rank(monkeypatch, 2, 1, of("p0", "p1")).error) == "HTTP 500"
+
+
+@pytest.mark.parametrize(
+    ("concurrency", "error", "after_seconds", "longest"),
+    [
+        # Six tries with waits of 0.5 + 1 + 2 + 4 + 8 s at most, then three times three tries
+        # with waits of 0.5 + 1 s, one after the other; and what the tries take.
+        (1, lambda: ServerFailed("500"), FAILURE, 15.5 + 3 * 1.5 + 15 * FAILURE),
+        # Here the three come at once.
+        (16, lambda: ServerFailed("500"), FAILURE, 15.5 + 1.5 + 9 * FAILURE),
+        # Three tries until the 300 s of a call are over, then one of another passage.
+        (1, lambda: ModelTimeout("late"), 120.0, 3 * 120.0 + 1.5 + 120.0),
+        (16, lambda: ModelTimeout("late"), 120.0, 3 * 120.0 + 1.5 + 120.0),
+        # It asks for more than the 300 s that a call may take.
+        (1, lambda: RateLimited("429", retry_after=1000.0), FAILURE, FAILURE),
+        (16, lambda: RateLimited("429", retry_after=1000.0), FAILURE, FAILURE),
+    ],
+    ids=["500", "500 at once", "late", "late at once", "long", "long at once"],
+)
+def test_an_outage_in_the_middle_ends_the_query_in_time(
+    monkeypatch: pytest.MonkeyPatch,
+    concurrency: int,
+    error: Callable[[], ModelError],
+    after_seconds: float,
+    longest: float,
+) -> None:
+    outcome = rank(monkeypatch, 200, concurrency, after(50), error=error, after=after_seconds)
+    assert type(outcome.error) is type(error())
+    assert outcome.seconds <= 50 / concurrency * ANSWER + ANSWER + longest + 0.01
+    # Six tries for those under way, three for those that came after; a few may come after these
+    # before the third of them is given up.
+    assert outcome.asked <= 50 + 9 * concurrency + 3 * max(3, concurrency)
+
+
+def test_refusals_without_end_are_an_error(monkeypatch: pytest.MonkeyPatch) -> None:
+    for concurrency in (1, 16):
+        outcome = rank(
+            monkeypatch, 200, concurrency, after(50), error=lambda: RateLimited("HTTP 429")
+        )
+        assert isinstance(outcome.error, RateLimited)
+        # 300 s for those that are refused first, and pauses of 60 s for the others.
+        assert outcome.seconds < 600
+
+
+def test_a_server_that_was_never_there_is_told_soon(monkeypatch: pytest.MonkeyPatch) -> None:
+    def gone() -> ModelError:
+        return ConnectionFailed("nobody there")
+
+    for concurrency in (1, 64):
+        outcome = rank(monkeypatch, 200, concurrency, after(0), error=gone)
+        assert str(outcome.error) == "nobody there"
+        assert outcome.seconds < 2.5
+
+
+def test_a_first_connection_that_is_lost_is_tried_again(monkeypatch: pytest.MonkeyPatch) -> None:
+    outcome = rank(
+        monkeypatch,
+        20,
+        16,
+        lambda _, asked: asked == 1,
+        error=lambda: ConnectionFailed("lost"),
+    )
+    assert outcome.missing == []
+    assert outcome.asked == 21
+
+
+def test_the_answers_to_other_queries_tell_that_the_model_is_up(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    bad = {f"p{place}" for place in range(1, 4)}
+
+    async def answer(request: ChatRequest) -> str:
+        if request.tag.query_id == "bad" and request.tag.doc_id in bad:
+            await anyio.sleep(FAILURE)
+            raise ServerFailed("HTTP 500")
+        await anyio.sleep(ANSWER)
+        return '{"Score": 5}'
+
+    monkeypatch.setattr(
+        "mcranker.models.connect", lambda *_, **__: ScriptedChat(answer, name="openai:test")
+    )
+
+    async def main() -> dict[str, set[str]]:
+        ranker = DirectRanker(model="openai:test", ledger=None, query_concurrency=2)
+        many = {f"p{place}": f"text {place}" for place in range(400)}
+        few = {f"p{place}": f"text {place}" for place in range(4)}
+        work = [(Query("q", "bad"), few), (Query("q", "good"), many)]
+        async with ranker.arank_many(work) as ranked:
+            results = {each.query.id: each.result() async for each in ranked}
+        return {name: {m.doc_id for m in result.missing} for name, result in results.items()}
+
+    assert simulate(main()) == {"bad": bad, "good": set()}
+
+
+@pytest.mark.parametrize("concurrency", [1, 64])
+def test_a_query_that_always_fails_is_an_error_though_others_are_answered(
+    monkeypatch: pytest.MonkeyPatch, concurrency: int
+) -> None:
+    async def answer(request: ChatRequest) -> str:
+        if request.tag.query_id != "good":
+            await anyio.sleep(FAILURE)
+            raise ServerFailed("HTTP 500")
+        await anyio.sleep(ANSWER)
+        return '{"Score": 5}'
+
+    monkeypatch.setattr(
+        "mcranker.models.connect", lambda *_, **__: ScriptedChat(answer, name="openai:test")
+    )
+
+    async def main() -> dict[str, tuple[bool, float]]:
+        ranker = DirectRanker(
+            model="openai:test", ledger=None, query_concurrency=3, concurrency=concurrency
+        )
+        docs = {f"p{place}": f"text {place}" for place in range(1000)}
+        work = [
+            (Query("q", "bad"), docs),
+            (Query("q", "bad alone"), {"alone": "text"}),
+            (Query("q", "good"), docs),
+        ]
+        began, ended = now(), {}
+        async with ranker.arank_many(work) as ranked:
+            async for each in ranked:
+                ended[each.query.id] = (each.error is not None, now() - began)
+        return ended
+
+    ended = simulate(main())
+    assert [ended[name][0] for name in ("bad", "bad alone", "good")] == [True, True, False]
+    # Ten passages, one after the other or at once; six tries each.
+    assert ended["bad"][1] < (10 if concurrency == 1 else 2) * (15.5 + 6 * (FAILURE + ANSWER))
+
+
+@contextmanager
+def attempt(detector: OutageDetector) -> Iterator[None]:
+    """A try that is answered if the block ends well."""
+    number = detector.start()
+    answered = False
+    try:
+        yield
+        answered = True
+    finally:
+        detector.end(number, answered=answered)
+
+
+class TestOutageDetector:
+    """The rule by itself."""
+
+    def request(self, detector: OutageDetector, doc_id: str) -> bool | None:
+        asked = detector.begin(Tag("score", doc_id=doc_id))
+        detector.failed(asked)
+        return detector.give_up(asked)
+
+    def test_three_different_passages_after_the_first(self) -> None:
+        detector = OutageDetector()
+        said = [self.request(detector, name) for name in ["a", "a", "b", "b", "c", "d", "a"]]
+        assert said == [None, None, None, None, None, False, None]
+
+    def test_an_answer_begins_anew(self) -> None:
+        detector = OutageDetector()
+        assert [self.request(detector, name) for name in "abc"] == [None, None, None]
+        with attempt(detector):
+            pass
+        assert [self.request(detector, name) for name in "defg"] == [None, None, None, False]
+
+    def test_what_was_answered_since_the_first_failure_counts(self) -> None:
+        detector = OutageDetector()
+        first, second = (detector.begin(Tag("score", doc_id=name)) for name in "ab")
+        detector.failed(first)
+        with attempt(detector):
+            pass
+        detector.failed(first)
+        detector.failed(second)
+        assert detector.give_up(first) is True
+        assert detector.give_up(second) is None
+
+    def test_no_verdict_while_an_earlier_try_may_be_answered(self) -> None:
+        time = 0.0
+        detector = OutageDetector(lambda: time)
+        with suppress(ServerFailed), attempt(detector):
+            said = [self.request(detector, name) for name in "abcde"]
+            assert detector.at_most(detector.begin(Tag("score", doc_id="f")), 6) == 6
+            raise ServerFailed("HTTP 500")
+        with attempt(detector):  # began after all of these
+            assert detector.at_most(detector.begin(Tag("score", doc_id="f")), 6) == 3
+            said.append(self.request(detector, "f"))
+        assert said == [None, None, None, None, None, False]
+
+    def test_a_try_that_takes_too_long_is_no_sign_of_life(self) -> None:
+        time = 0.0
+        detector = OutageDetector(lambda: time)
+        with attempt(detector):
+            time = 301.0
+            assert [self.request(detector, name) for name in "abcd"] == [None, None, None, False]
+
+    def test_fewer_tries_for_passages_only_and_not_after_an_idle_hour(self) -> None:
+        time = 0.0
+        detector = OutageDetector(lambda: time)
+        self.request(detector, "a")
+        passage, recruiter = (
+            detector.begin(Tag("score", doc_id="b")),
+            detector.begin(Tag("recruit")),
+        )
+        assert detector.at_most(passage, 6) == 3
+        assert detector.at_most(passage, 1) == 1
+        assert detector.at_most(recruiter, 6) == 6
+        time = 301.0
+        assert detector.at_most(passage, 6) == 1
+        assert detector.at_most(detector.begin(Tag("score", doc_id="c")), 6) == 6
+        with attempt(detector):
+            pass
+        assert detector.at_most(passage, 6) == 6
+
+
+async def ask(retrying: Retrying, *, doc_id: str = "") -> ModelError | None:
+    try:
+        await retrying.complete(ChatRequest((), Tag("score", doc_id=doc_id)))
+    except ModelError as error:
+        return error
+    return None
+
+
+def test_a_request_that_is_rejected_shows_that_the_model_is_up() -> None:
+    async def answer(request: ChatRequest) -> ChatReply:
+        await anyio.sleep(0.1)
+        if request.tag.doc_id == "bad":
+            raise ServerFailed("HTTP 500")
+        raise RequestRejected("HTTP 400")
+
+    async def main() -> list[bool | None]:
+        limits = RateLimiter(concurrency=4, clock=now)
+        retrying = Retrying(ScriptedChat(answer), limits, attempts=2, clock=now)
+        said: list[bool | None] = []
+
+        async def bad() -> None:
+            error = await ask(retrying, doc_id="bad")
+            assert error is not None
+            said.append(error.others_answered)
+
+        async with anyio.create_task_group() as group:
+            group.start_soon(bad)
+            await anyio.sleep(0.15)
+            await ask(retrying)
+        await bad()
+        return said
+
+    assert simulate(main()) == [True, None]

@@ -1,0 +1,144 @@
+"""Decision models and rerankers in GGUF: their headers, and the engine's answers."""
+
+from __future__ import annotations
+
+import math
+from pathlib import Path
+
+import pytest
+
+from mcranker import MCRanker, Passage
+from mcranker.errors import (
+    ContextTooLong,
+    ModelFileError,
+    ModelNotFound,
+    UnsupportedCapability,
+)
+from mcranker.llm.chat import ChatRequest, Message, Option, Question, State, Tag
+from mcranker.llm.local.gguf_header import kind_of
+from mcranker.llm.local.llama_local import LocalChat
+from mcranker.rankers.rerank import RerankRanker
+from tests.support.shallow_model import decision_model, shallow_model
+from tests.support.tiny_reranker import WORDS, expected_logit, reranker, write_reranker
+
+__all__ = ["decision_model", "reranker", "shallow_model"]
+
+LEVELS = (Option("none"), Option("some"), Option("all"))
+QUERY = "masks against viruses"
+TEXTS = ("masks help against viruses", "bread rises in the oven", "viruses spread")
+
+
+def relevance(text: str) -> float:
+    """The model's logit through the logistic function."""
+    return 1 / (1 + math.exp(-expected_logit(QUERY, text)))
+
+
+def test_the_header_says_what_a_model_is(
+    shallow_model: Path, decision_model: Path, reranker: Path, tmp_path: Path
+) -> None:
+    embeddings = tmp_path / "embeddings.gguf"
+    write_reranker(embeddings, bert__pooling_type=1)
+    models = (shallow_model, decision_model, reranker, embeddings)
+    assert [kind_of(each, "m") for each in models] == ["chat", "decisions", "reranker", "chat"]
+
+
+@pytest.mark.parametrize("kept", [4, 20, 30, 200, 5000])
+def test_a_header_that_is_cut_short_is_an_error(
+    shallow_model: Path, tmp_path: Path, kept: int
+) -> None:
+    path = tmp_path / "cut.gguf"
+    path.write_bytes(shallow_model.read_bytes()[:kept])
+    with pytest.raises(ModelFileError, match=r"cut\.gguf' is cut short, or no GGUF file"):
+        LocalChat.open(str(path))
+
+
+@pytest.mark.parametrize(("content", "error"), [(b"", ModelFileError), (None, ModelNotFound)])
+def test_a_file_that_is_no_model(
+    tmp_path: Path, content: bytes | None, error: type[Exception]
+) -> None:
+    path = tmp_path / "odd.gguf"
+    if content is not None:
+        path.write_bytes(content)
+    with pytest.raises(error, match=r"odd\.gguf"):
+        kind_of(path, "m")
+
+
+@pytest.mark.anyio
+async def test_a_decision_model_answers_every_type_of_question(decision_model: Path) -> None:
+    chat = LocalChat.open(str(decision_model))
+    assert not chat.capabilities.prompts
+    request = ChatRequest(
+        (Message("user", "Judge."),),
+        Tag("score"),
+        questions=(
+            Question("s", "How far does passage_1 say it?", 10, options=LEVELS),
+            Question("y", "Does it say so?", kind="yes_no"),
+            Question("c", "Which?", kind="choice", options=(Option("red", "warm"), Option("blue"))),
+        ),
+        state=State("masks", {"passage_1": "Masks help."}),
+    )
+    reply = await chat.complete(request)
+    with pytest.raises(UnsupportedCapability, match="answers typed questions only"):
+        await chat.complete(ChatRequest((Message("user", "Who?"),), Tag("recruit")))
+    await chat.aclose()
+    assert reply.answers is not None
+    score, yes_no, choice = reply.answers
+    assert score.value is not None
+    assert score.probabilities is not None
+    # Level 1 of 2 counts 5 on the scale to 10.
+    assert score.value == pytest.approx(5 * score.probabilities[1] + 10 * score.probabilities[2])
+    assert yes_no.value is not None
+    assert 0 < yes_no.value < 1
+    assert choice.probabilities is not None
+    assert math.fsum(choice.probabilities) == pytest.approx(1.0)
+    assert choice.value == choice.probabilities.index(max(choice.probabilities))
+    assert reply.usage.input_tokens > 0
+
+
+def test_a_decision_model_ranks_with_a_team_of_the_library(decision_model: Path) -> None:
+    with MCRanker(model=f"local:{decision_model}", passages_per_call=2, ledger=None) as ranker:
+        ranking = ranker.rank("masks", ["Masks help.", "Bread rises.", "Viruses spread."])
+    assert not ranking.missing
+    assert ranking.team is not None
+    assert len(ranking.team.members) == 3
+    assert ranking.calls.by("stage")["score"].calls == 2
+    assert len(ranking[0].probabilities) == 3
+
+
+@pytest.mark.anyio
+async def test_the_engine_answers_with_the_models_own_relevance(reranker: Path) -> None:
+    chat = LocalChat.open(str(reranker))
+    names = {f"p{place}": text for place, text in enumerate(TEXTS)}
+    questions = tuple(Question(name, "", passage=name) for name in names)
+    request = ChatRequest((), Tag("score"), questions=questions, state=State(QUERY, names))
+    reply = await chat.complete(request)
+    long = State(QUERY, {**names, "p0": "masks " * 600})
+    with pytest.raises(ContextTooLong, match="512 tokens"):
+        await chat.complete(ChatRequest((), Tag("score"), questions=questions, state=long))
+    with pytest.raises(UnsupportedCapability, match="answers no prompts"):
+        await chat.complete(ChatRequest((Message("user", "Who?"),), Tag("recruit")))
+    await chat.aclose()
+    assert reply.answers is not None
+    values = [answer.value for answer in reply.answers]
+    # The engine computes in 16 bits here and there.
+    assert values == pytest.approx([relevance(text) for text in TEXTS], rel=0.01)
+    # [CLS] and [SEP], 3 words of the query each time, and 4, 5 and 2 of the texts.
+    assert reply.usage.input_tokens == 3 * (2 + 3) + 4 + 5 + 2
+
+
+def test_a_reranker_ranks(reranker: Path) -> None:
+    # 105 passages: two calls.
+    texts = [f"{a} {b}" for a in WORDS for b in WORDS] + list(TEXTS) + ["masks " * 600, TEXTS[0]]
+    docs = [Passage(str(place), text) for place, text in enumerate(texts)]
+    with RerankRanker(model=f"local:{reranker}", ledger=None) as ranker:
+        ranking = ranker.rank(QUERY, docs)
+    scored = [hit for hit in ranking if hit.score]
+    assert [hit.score for hit in scored] == pytest.approx(
+        [relevance(hit.passage.text) for hit in scored], rel=0.01
+    )
+    assert len(scored) == 104
+    assert [hit.score for hit in scored] == sorted((h.score or 0 for h in scored), reverse=True)
+    (lost,) = ranking.missing
+    assert lost.doc_id == "103"
+    assert "larger than the max context size" in lost.reason
+    assert ranking.cost == 0.0

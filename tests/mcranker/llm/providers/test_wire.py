@@ -1,0 +1,528 @@
+from __future__ import annotations
+
+import asyncio
+import gzip
+import json
+import logging
+import sys
+import threading
+from collections.abc import Callable, Mapping
+from dataclasses import replace
+from typing import Any
+
+import anyio
+import pytest
+
+from mcranker.errors import (
+    AuthenticationFailed,
+    ConnectionFailed,
+    ContentRefused,
+    ContextTooLong,
+    ModelError,
+    ModelNotFound,
+    ModelTimeout,
+    RateLimited,
+    RequestRejected,
+    ServerFailed,
+    UnsupportedCapability,
+)
+from mcranker.llm.chat import ChatModel, ChatReply, Message, State
+from tests.support.loopback import (
+    Answer,
+    Body,
+    Drop,
+    Hang,
+    Loopback,
+    Reply,
+    Trickle,
+    clean_environment,
+    completion,
+    deaf_port,
+    openai_error,
+    serve,
+    serve_in_thread,
+)
+from tests.support.raw_server import (
+    Asked,
+    Script,
+    Wire,
+    bomb,
+    endless,
+    endless_chunks,
+    sends,
+    serve_raw,
+)
+from tests.support.wire import (
+    BACK_ENDS,
+    CHECKS,
+    KEY,
+    REQUEST,
+    RESULTS,
+    TOKEN,
+    BackEnd,
+    asking,
+    check_message,
+    failure,
+    failure_of,
+)
+
+MIB = 2**20
+
+pytestmark = pytest.mark.anyio
+every = pytest.mark.parametrize("back_end", BACK_ENDS.values(), ids=BACK_ENDS)
+every_call = pytest.mark.parametrize("name", [*BACK_ENDS, *CHECKS, *RESULTS])
+# One that goes without a library, one that goes through it, and what is read in pieces.
+three = pytest.mark.parametrize("name", ["compatible", "openai", "openai results"])
+
+
+@pytest.fixture(autouse=True)
+def _environment(monkeypatch: pytest.MonkeyPatch) -> None:
+    clean_environment(monkeypatch)
+
+
+# The contract of every back-end.
+
+
+@every
+async def test_a_call_and_its_reply(back_end: BackEnd) -> None:
+    async with serve(lambda _: back_end.good) as server:
+        model = back_end.at(server.root)
+        reply = await model.complete(back_end.request)
+        await model.aclose()
+    assert isinstance(model, ChatModel)
+    assert model.name == back_end.name
+    (sent,) = server.requests
+    assert sent.path == back_end.path
+    assert KEY in f"{sent.headers.get('x-api-key')} {sent.headers.get('authorization')}"
+    assert sent.headers["content-type"] == "application/json"
+    assert sent.headers["accept-encoding"] == "identity"
+    assert sent.body["model"] == back_end.model
+    assert "Hé?" in str(sent.body)
+    assert reply.model == "served-model"
+    assert (reply.text == "7") is not bool(reply.answers)
+    usage = reply.usage
+    assert usage.calls == 1
+    assert (usage.input_tokens, usage.cached_input_tokens, usage.output_tokens) == back_end.usage
+
+
+STATUSES = {
+    307: RequestRejected,  # nothing is sent elsewhere
+    400: RequestRejected,
+    401: AuthenticationFailed,
+    402: AuthenticationFailed,
+    403: AuthenticationFailed,
+    404: ModelNotFound,
+    408: ModelTimeout,
+    409: RequestRejected,
+    413: RequestRejected,
+    422: RequestRejected,
+    429: RateLimited,
+    500: ServerFailed,
+    503: ServerFailed,
+    504: ModelTimeout,
+    529: RateLimited,
+}
+
+
+ANSWERS: dict[str, tuple[Callable[[BackEnd], Reply], type[ModelError]]] = {
+    "a page": (lambda _: Answer(500, b"<html>oops</html>"), ServerFailed),
+    "nothing": (lambda _: Answer(503, b""), ServerFailed),
+    "a page as an answer": (lambda _: Answer(200, b"<html>hello</html>"), ServerFailed),
+    "a list": (lambda _: Answer(200, []), ServerFailed),
+    "another object": (lambda _: Answer(200, {"object": "list"}), ServerFailed),
+    "another protocol": (lambda back_end: back_end.foreign, ServerFailed),
+    "half of it": (lambda _: Answer(200, b'{"model": "m", "cho'), ServerFailed),
+    "hung up": (lambda _: Drop(), ConnectionFailed),
+    "hung up half way": (lambda _: Drop(after=b'{"model": '), ConnectionFailed),
+    "too long": (lambda back_end: Answer(400, back_end.too_long), ContextTooLong),
+    "filtered": (lambda _: Answer(400, openai_error("", code="content_filter")), ContentRefused),
+    "refused": (lambda b: b.refused or Answer(403, openai_error("flagged")), ContentRefused),
+}
+
+
+@every
+async def test_every_failure_is_one_error_and_nothing_is_tried_twice(
+    back_end: BackEnd, caplog: pytest.LogCaptureFixture
+) -> None:
+    caplog.set_level(logging.DEBUG, "mcranker")
+    statuses = {
+        f"status {status}": (Answer(status, back_end.error(f"because of {KEY}.")), kind)
+        for status, kind in STATUSES.items()
+    }
+    answers = {what: (answer(back_end), kind) for what, (answer, kind) in ANSWERS.items()}
+    async with serve(lambda _: {}) as server:
+        model = back_end.at(server.root)
+        for what, (reply, kind) in (statuses | answers).items():
+            server.requests.clear()
+            server.script = lambda _, reply=reply: reply  # type: ignore[misc]
+            error = await failure(lambda: model.complete(back_end.request))
+            assert type(error) is kind, what
+            assert error.model == back_end.name
+            assert ("because of" in str(error)) == (what in statuses)
+            assert len(server.requests) == 1, what
+        await model.aclose()
+    assert KEY not in caplog.text
+
+
+@every
+async def test_errors_say_what_to_do(back_end: BackEnd) -> None:
+    waits = {"12": 12.0, "0.25": 0.25, "": None}
+    async with serve(lambda _: Answer(401, back_end.error("wrong"))) as server:
+        model = back_end.at(server.root)
+        said = str(await failure(lambda: model.complete(back_end.request)))
+        assert f"(set {back_end.key} or pass api_key=)" in said
+        for wait, seconds in waits.items():
+            answer = Answer(429, back_end.error("slow"), {"Retry-After": wait})
+            server.script = lambda _, answer=answer: answer  # type: ignore[misc]
+            error = await failure(lambda: model.complete(back_end.request))
+            assert isinstance(error, RateLimited)
+            assert error.retry_after == seconds
+        await model.aclose()
+    with deaf_port() as port:
+        model = back_end.at(f"http://127.0.0.1:{port}")
+        with pytest.raises(ConnectionFailed, match=back_end.advice):
+            await model.complete(back_end.request)
+        await model.aclose()
+
+
+async def time_out(back_end: BackEnd, server: Loopback) -> None:
+    """Time out on a server that has been asked: the first call also loads a library."""
+    timeout = 0.1
+    while not server.requests:
+        model = back_end.at(server.root, timeout=timeout)
+        with anyio.fail_after(60), pytest.raises(ModelTimeout, match=f"within {timeout:g} s"):
+            await model.complete(back_end.request)
+        await model.aclose()
+        timeout *= 4
+
+
+@every
+async def test_a_slow_answer_times_out_and_hangs_up(back_end: BackEnd) -> None:
+    hang = Hang()
+    async with serve(lambda _: hang) as server:
+        await time_out(back_end, server)
+        with anyio.fail_after(60):
+            await hang.gone.wait()
+        # The deadline is for the whole answer.
+        server.requests.clear()
+        server.script = lambda _: Trickle()
+        await time_out(back_end, server)
+
+
+@every
+async def test_cancelling_a_call_hangs_up(back_end: BackEnd) -> None:
+    hang, asked = Hang(), asyncio.Event()
+
+    def answer(_: Body) -> Hang:
+        asked.set()
+        return hang
+
+    async with serve(answer) as server:
+        model = back_end.at(server.root)
+        with anyio.fail_after(60):
+            async with anyio.create_task_group() as group:
+                group.start_soon(model.complete, back_end.request)
+                await asked.wait()
+                group.cancel_scope.cancel()
+            await hang.gone.wait()
+        await model.aclose()
+
+
+@every
+async def test_connections_are_reused_and_limited(back_end: BackEnd) -> None:
+    async with serve(lambda _: back_end.good) as server:
+        model = back_end.at(server.root, concurrency=3)
+        async with anyio.create_task_group() as group:
+            for _ in range(12):
+                group.start_soon(model.complete, back_end.request)
+        await model.complete(back_end.request)
+        await model.aclose()
+    assert len(server.requests) == 13
+    assert len(server.peers) <= 3
+
+
+@every
+def test_one_model_in_many_loops_and_threads(back_end: BackEnd) -> None:
+    """Without aclose() nothing is left open (warnings are errors)."""
+    replies = []
+    with serve_in_thread(lambda _: back_end.good) as server:
+        model = back_end.at(server.root)
+
+        def once() -> None:
+            replies.append(asyncio.run(model.complete(back_end.request)))
+
+        once()
+        once()
+        threads = [threading.Thread(target=once) for _ in range(3)]
+        for thread in threads:
+            thread.start()
+        for thread in threads:
+            thread.join(60)
+    assert [each.model for each in replies] == ["served-model"] * 5
+
+
+@pytest.mark.parametrize("name", ["openai", "compatible", "anthropic"])
+async def test_labels_without_their_probabilities_are_an_error(name: str) -> None:
+    back_end = BACK_ENDS[name]
+    request = replace(REQUEST, labels=("Yes", "No"))
+    async with serve(lambda _: back_end.good) as server:
+        model = back_end.at(server.root)
+        assert model.capabilities.label_logprobs is back_end.labels
+        with pytest.raises(UnsupportedCapability, match='scoring="integer"'):
+            await model.complete(request)
+        await model.aclose()
+    # What can never work is refused without a call.
+    assert len(server.requests) == back_end.labels
+
+
+@every
+@pytest.mark.parametrize("key", ["two words", "line\nbreak", "k\u00e9y"])
+def test_a_key_that_cannot_be_one_is_not_shown(
+    back_end: BackEnd, key: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    with pytest.raises(AuthenticationFailed, match=r"copy it again and pass it as api_key=$") as e:
+        back_end.make(back_end.model, base_url="http://h", api_key=key)
+    assert key not in str(e.value)
+    monkeypatch.setenv(back_end.key, key)
+    with pytest.raises(AuthenticationFailed, match=rf"copy it again and set {back_end.key}$"):
+        back_end.make(back_end.model, base_url="http://h", api_key=None)
+
+
+@every_call
+async def test_no_redirect_is_followed(name: str) -> None:
+    async with (
+        serve_raw(sends(b"HTTP/1.1 200 OK\r\nContent-Length: 2\r\n\r\n{}")) as other,
+        serve_raw(sends()) as server,
+        asking(name, server.root) as call,
+    ):
+        target = other.root.replace("http://", f"http://u:{TOKEN}@")
+        for status in (301, 302, 303, 307, 308):
+            location = f"Location: {target}/{TOKEN}?k=1\r\nContent-Length: 0\r\n\r\n"
+            server.script = sends(f"HTTP/1.1 {status} x\r\n{location}".encode())
+            error = await failure(call)
+            assert type(error) is RequestRejected
+            shown = other.root.replace("http://", "http://[key]@")
+            assert f"it redirects to '{shown}', and prompts are not sent on" in str(error)
+            assert TOKEN not in str(error)
+    assert not other.asked
+
+
+@pytest.mark.parametrize("name", BACK_ENDS)
+@pytest.mark.parametrize(
+    "change", [{"messages": (Message("user", "\ud83d"),)}, {"max_tokens": 2**70}]
+)
+async def test_what_json_cannot_hold_is_not_sent(name: str, change: dict[str, Any]) -> None:
+    back_end = BACK_ENDS[name]
+    request = replace(back_end.request, **change)
+    if name == "rerank":
+        request = replace(request, state=State("\ud83d", {"p1": "text"}))
+    elif request.questions and "max_tokens" in change:
+        return  # a decision has no limit
+    async with serve(lambda _: back_end.good) as server:
+        model = back_end.at(server.root)
+        error = await failure(lambda: model.complete(request))
+        await model.aclose()
+    assert type(error) is RequestRejected
+    assert "the request cannot be sent (" in str(error)
+    assert not server.requests
+
+
+# Faults of the wire itself.
+
+
+LOCATIONS = {
+    b"": "another path",
+    b"/v1/": "another path",
+    b"//other.example/x": "'other.example'",
+    b"http://[::1": "'http://[::1'",
+    b"http://h\x80\xff:99999/": "'http://h",
+    b"x" * 8000: "another path",
+    b"http://" + b"h" * 7000: "'http://hhh",
+}
+
+
+@pytest.mark.parametrize("name", ["compatible", "openai"])
+async def test_a_redirect_to_anywhere(name: str) -> None:
+    async with serve_raw(sends()) as server, asking(name, server.root) as call:
+        for location, said in LOCATIONS.items():
+            head = b"HTTP/1.1 307 x\r\nLocation: %s\r\nContent-Length: 0\r\n\r\n"
+            server.script = sends(head % location)
+            error = await failure(call)
+            assert type(error) is RequestRejected
+            assert f"it redirects to {said}" in str(error)
+
+
+async def test_a_flagged_passage_is_a_missing_score() -> None:
+    from mcranker import DirectRanker
+
+    def answer(body: Body) -> Answer | Body:
+        if "flag me" in json.dumps(body):
+            return Answer(403, {"error": {"code": 403, "message": "your input was flagged"}})
+        return completion('{"Score": 7}')
+
+    async with serve(answer) as server:
+        ranker = DirectRanker(model="openai:m", base_url=server.url, api_key="k", ledger=None)
+        async with ranker:
+            ranking = await ranker.arank("masks", ["masks help", "flag me", "masks do not"])
+    assert [hit.doc_id for hit in ranking] == ["0", "2", "1"]
+    assert [(each.doc_id, "flagged" in each.reason) for each in ranking.missing] == [("1", True)]
+
+
+FAULTS: Mapping[str, Script] = {
+    "endless": endless(),
+    "chunks": endless_chunks(),
+    "gzip": bomb("gzip"),
+    "deflate": bomb("deflate"),
+    "error": endless(b"500 x", b"no " * 2**14),
+    "refusal": endless(b"400 x", b"no " * 2**14),
+    "gzip-error": bomb("gzip", status=b"401 x"),
+}
+
+
+ENDS = [*["ServerFailed"] * 5, "RequestRejected", "AuthenticationFailed"]
+
+
+async def _by_path(asked: Asked, wire: Wire) -> None:
+    fault = asked.line.split("/")[1]
+    if fault == "ok":
+        await wire.send(b"HTTP/1.1 200 OK\r\nContent-Length: 2\r\n\r\n{}")
+    else:
+        await FAULTS[fault](asked, wire)
+
+
+@three
+async def test_no_body_fills_the_memory(name: str) -> None:
+    """Seven bodies of 512 MiB or 2 GiB each; 8 MiB are read of a reply, at most."""
+    async with serve_raw(_by_path) as server:
+        command = [sys.executable, "-m", "tests.support.wire", name, server.root, *FAULTS]
+        with anyio.fail_after(120):
+            done = await anyio.run_process(command)
+    said = json.loads(done.stdout)
+    assert said["ends"] == ENDS
+    assert said["grown"] < 64, "MiB"  # twice 8 MiB, and what the allocator keeps
+    # What the sockets hold is sent in vain.
+    assert server.sent < len(FAULTS) * 32 * MIB
+
+
+async def test_results_of_a_batch_are_long_but_their_lines_are_not() -> None:
+    line = json.dumps({"custom_id": "x", "text": "y" * MIB}).encode() + b"\n"
+
+    async def script(asked: Asked, wire: Wire) -> None:
+        await wire.send(b"HTTP/1.1 200 OK\r\nConnection: close\r\n\r\n")
+        for _ in range(20):  # 20 MiB in all, more than one reply may have
+            await wire.send(line)
+
+    async with serve_raw(script) as server:
+        for name in RESULTS:
+            async with asking(name, server.root) as call:
+                assert await call() == 20
+
+
+@pytest.mark.parametrize("name", ["compatible", "openai", "anthropic"])
+async def test_a_compressed_answer_is_understood(name: str) -> None:
+    body = gzip.compress(json.dumps(BACK_ENDS[name].good).encode())
+    head = b"HTTP/1.1 200 OK\r\nContent-Encoding: gzip\r\nContent-Length: %d\r\n\r\n"
+    async with (
+        serve_raw(sends(head % len(body), body)) as server,
+        asking(name, server.root) as call,
+    ):
+        reply = await call()
+    assert isinstance(reply, ChatReply)
+    assert reply.text == "7"
+
+
+GOOD = b"HTTP/1.1 200 OK\r\n"
+
+
+WIRE_FAULTS: Mapping[str, tuple[bytes, ...]] = {
+    "nothing": (b"",),
+    "no HTTP": (b"SSH-2.0-OpenSSH_9.6\r\n",),
+    "garbage": (bytes(range(256)) * 40,),
+    "empty": (GOOD + b"Content-Length: 0\r\n\r\n",),
+    "status 100": (b"HTTP/1.1 100 Continue\r\n\r\n",),
+    "status 101": (b"HTTP/1.1 101 Switching\r\nUpgrade: x\r\nConnection: upgrade\r\n\r\nabc",),
+    "many 100s": (b"HTTP/1.1 100 Continue\r\n\r\n" * 5000,),
+    "status 204": (b"HTTP/1.1 204 No Content\r\n\r\n",),
+    "status 206": (b'HTTP/1.1 206 Partial\r\nContent-Length: 4\r\n\r\n{"a"',),
+    "status 304": (b"HTTP/1.1 304 Not Modified\r\n\r\n",),
+    "status 000": (b"HTTP/1.1 000 x\r\nContent-Length: 0\r\n\r\n",),
+    "status 600": (b"HTTP/1.1 600 x\r\nContent-Length: 0\r\n\r\n",),
+    "status 999": (b"HTTP/1.1 999 x\r\nContent-Length: 0\r\n\r\n",),
+    "status 99999": (b"HTTP/1.1 99999 x\r\nContent-Length: 0\r\n\r\n",),
+    "status x": (b"HTTP/1.1 abc x\r\nContent-Length: 0\r\n\r\n",),
+    "version 9": (b"HTTP/9.9 200 OK\r\nContent-Length: 2\r\n\r\n{}",),
+    "odd reason": (b"HTTP/1.1 500 \xff\xfe\x80\r\nContent-Length: 0\r\n\r\n",),
+    "long header": (GOOD + b"X: " + b"a" * 200_000 + b"\r\n\r\n{}",),
+    "endless first line": (b"HTTP/1.1 200 " + b"a" * 200_000,),
+    "many headers": (GOOD + b"X: 1\r\n" * 20_000 + b"\r\n{}",),
+    "odd header": (GOOD + b"X\x00: \xff\r\nContent-Length: 2\r\n\r\n{}",),
+    "header without colon": (GOOD + b"oops\r\nContent-Length: 2\r\n\r\n{}",),
+    "length too long": (GOOD + b"Content-Length: 9999\r\n\r\n{}",),
+    "length too short": (GOOD + b'Content-Length: 2\r\n\r\n{"a": 1}',),
+    "length huge": (GOOD + b"Content-Length: " + b"9" * 30 + b"\r\n\r\n{}",),
+    "length negative": (GOOD + b"Content-Length: -2\r\n\r\n{}",),
+    "length no number": (GOOD + b"Content-Length: x\r\n\r\n{}",),
+    "two lengths": (GOOD + b"Content-Length: 2\r\nContent-Length: 3\r\n\r\n{}",),
+    "length and chunks": (GOOD + b"Content-Length: 2\r\nTransfer-Encoding: chunked\r\n\r\n{}",),
+    "chunk cut": (GOOD + b"Transfer-Encoding: chunked\r\n\r\nff\r\n{}",),
+    "chunk too long": (GOOD + b"Transfer-Encoding: chunked\r\n\r\n1\r\n{}{}{}\r\n0\r\n\r\n",),
+    "chunk huge": (GOOD + b"Transfer-Encoding: chunked\r\n\r\n" + b"F" * 40 + b"\r\n{}",),
+    "chunk negative": (GOOD + b"Transfer-Encoding: chunked\r\n\r\n-1\r\n{}",),
+    "chunk no number": (GOOD + b"Transfer-Encoding: chunked\r\n\r\nzz\r\n{}",),
+    "chunk extension": (GOOD + b"Transfer-Encoding: chunked\r\n\r\n2;" + b"a" * 200_000,),
+    "chunk without end": (GOOD + b"Transfer-Encoding: chunked\r\n\r\n2\r\n{}\r\n",),
+    "trailers": (GOOD + b"Transfer-Encoding: chunked\r\n\r\n0\r\n" + b"X: 1\r\n" * 20_000,),
+    "no gzip": (GOOD + b"Content-Encoding: gzip\r\nContent-Length: 2\r\n\r\n{}",),
+    "gzip cut": (GOOD + b"Content-Encoding: gzip\r\nContent-Length: 4\r\n\r\n\x1f\x8b\x08\x00",),
+    "no deflate": (GOOD + b"Content-Encoding: deflate\r\nContent-Length: 2\r\n\r\n{}",),
+    "no brotli": (GOOD + b"Content-Encoding: br\r\nContent-Length: 2\r\n\r\n{}",),
+    "no zstd": (GOOD + b"Content-Encoding: zstd\r\nContent-Length: 2\r\n\r\n{}",),
+    "unknown encoding": (GOOD + b"Content-Encoding: x\xff\r\nContent-Length: 1\r\n\r\n{",),
+    "gzip a thousand times": (
+        GOOD + b"Content-Encoding: " + b"gzip," * 1000 + b"gzip\r\nContent-Length: 2\r\n\r\n{}",
+    ),
+    "wrong type": (GOOD + b"Content-Type: text/html; charset=\xff\r\nContent-Length: 1\r\n\r\n[",),
+    "event stream": (GOOD + b"Content-Type: text/event-stream\r\n\r\ndata: {}\n\n",),
+    "unicode": (GOOD + b"Content-Length: 4\r\n\r\n\xff\xfe{\x00",),
+    "half a pair": (GOOD + b'Content-Length: 14\r\n\r\n{"a":"\\ud83d"}',),
+    "deep": (GOOD + b"Content-Length: 100000\r\n\r\n" + b"[" * 100_000,),
+    "not a number": (GOOD + b'Content-Length: 9\r\n\r\n{"a":NaN}',),
+    "infinite": (GOOD + b'Content-Length: 11\r\n\r\n{"a":1e999}',),
+}
+
+
+@three
+async def test_broken_http_is_one_of_our_errors(name: str) -> None:
+    ends: set[type] = set()
+    async with serve_raw(sends()) as server, asking(name, server.root, 5.0) as call:
+        for fault, parts in WIRE_FAULTS.items():
+            server.script = sends(*parts)
+            try:
+                with anyio.fail_after(20):
+                    found: object = await call()
+            except ModelError as error:
+                check_message(error)
+                ends.add(type(error))
+            else:  # lines of results are read as JSON later
+                assert isinstance(found, int), fault
+    assert ends == {ServerFailed, ConnectionFailed, RequestRejected}
+
+
+@pytest.mark.parametrize("name", ["compatible", "openai", "anthropic"])
+async def test_a_connection_that_is_cut_anywhere(name: str) -> None:
+    body = json.dumps(BACK_ENDS[name].good).encode()
+    whole = b"HTTP/1.1 200 OK\r\nContent-Length: %d\r\n\r\n" % len(body) + body
+    async with serve_raw(sends()) as server, asking(name, server.root) as call:
+        for place in range(1, len(whole), max(1, len(whole) // 20)):
+            server.script = sends(whole[:place])
+            assert type(await failure(call)) is ConnectionFailed, place
+
+
+@pytest.mark.parametrize("name", ["compatible", "openai", "anthropic"])
+async def test_an_error_body_that_stalls(name: str) -> None:
+    async def script(_: Asked, wire: Wire) -> None:
+        await wire.send(b"HTTP/1.1 500 x\r\nContent-Length: 100\r\n\r\n{")
+        await asyncio.Event().wait()
+
+    async with serve_raw(script) as server:
+        assert type(await failure_of(name, server.root, 0.3)) is ModelTimeout

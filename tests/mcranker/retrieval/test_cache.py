@@ -1,0 +1,143 @@
+"""Kept work: keys, whole folders, and what damage and full disks do."""
+
+from __future__ import annotations
+
+import errno
+import hashlib
+import os
+from pathlib import Path
+
+import pytest
+
+from mcranker.retrieval import cache as stored
+
+CAT = ("d1", "Cat", "It sleeps.")
+DOG = ("d2", "", "caf\u00e9")
+
+
+def fill(folder: Path) -> None:
+    (folder / "below").mkdir()
+    (folder / "a.bin").write_bytes(b"weights")
+    (folder / "below" / "b.txt").write_text("more")
+
+
+# --- keys
+
+
+def test_a_digest_by_hand() -> None:
+    # Of each document the lengths of id, title and text in UTF-8, eight bytes each, and then
+    # the three: "d2" has 2, "" has 0, and "café" has 5, because of its accent.
+    lengths = bytes([0] * 7 + [2] + [0] * 7 + [0] + [0] * 7 + [5])
+    expected = hashlib.sha256(lengths + b"d2" + b"caf\xc3\xa9").hexdigest()
+    assert stored.digest_of([DOG]) == expected
+
+
+def test_ids_titles_texts_and_their_order_make_the_digest() -> None:
+    corpora = [
+        [CAT, DOG],
+        [DOG, CAT],
+        [CAT],
+        [],
+        [("d1", "", "Cat It sleeps."), DOG],
+        [("d1", "Ca", "tIt sleeps."), DOG],
+        [("d", "1Cat", "It sleeps."), DOG],
+    ]
+    assert len({stored.digest_of(corpus) for corpus in corpora}) == len(corpora)
+    assert stored.digest_of(iter([CAT, DOG])) == stored.digest_of([CAT, DOG])
+    assert stored.digest_of([("q", "ab")]) != stored.digest_of([("qa", "b")])
+
+
+def test_a_key_depends_on_the_parts_and_not_on_their_order() -> None:
+    assert stored.key_of({"k1": 0.9, "b": 0.4}) == stored.key_of({"b": 0.4, "k1": 0.9})
+    assert stored.key_of({"k1": 0.9, "b": 0.4}) != stored.key_of({"k1": 0.4, "b": 0.9})
+
+
+# --- whole or not at all
+
+
+def test_what_is_kept_is_found_again(tmp_path: Path) -> None:
+    folder = stored.keep(tmp_path, "indexes", "k", fill)
+    assert folder == tmp_path / "indexes" / "k"
+    assert stored.find(tmp_path, "indexes", "k") == folder
+    assert (folder / "below" / "b.txt").read_text() == "more"
+    assert stored.find(tmp_path, "indexes", "other") is None
+    assert stored.find(tmp_path, "runs", "k") is None
+
+
+@pytest.mark.parametrize(
+    ("file", "content", "fault"),
+    [
+        ("a.bin", b"weighty", "a.bin was changed"),
+        ("a.bin", b"weight", "a.bin has 6 bytes instead of 7"),
+        ("below/b.txt", None, "below/b.txt is missing"),
+        ("manifest.json", b'{"version": 1, "files": {"a.b', "manifest.json is damaged"),
+        ("manifest.json", b"[]", "manifest.json is damaged"),
+        ("manifest.json", b'{"files": {"a.bin": 7}}', "manifest.json is damaged"),
+    ],
+)
+def test_what_is_damaged_is_not_used_and_replaced(
+    tmp_path: Path,
+    caplog: pytest.LogCaptureFixture,
+    file: str,
+    content: bytes | None,
+    fault: str,
+) -> None:
+    folder = stored.keep(tmp_path, "indexes", "k", fill)
+    assert folder is not None
+    if content is None:
+        (folder / file).unlink()
+    else:
+        (folder / file).write_bytes(content)
+    assert stored.find(tmp_path, "indexes", "k") is None
+    assert caplog.messages == [f"{folder} is not used and made again: {fault}"]
+    assert stored.keep(tmp_path, "indexes", "k", fill) == folder
+    assert stored.find(tmp_path, "indexes", "k") == folder
+
+
+def test_a_full_disk_is_told_and_leaves_nothing(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    def write(folder: Path) -> None:
+        fill(folder)
+        raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
+
+    assert stored.keep(tmp_path, "indexes", "k", write) is None
+    assert list((tmp_path / "indexes").iterdir()) == []
+    assert "No space left on device" in caplog.text
+    assert "set MCRANKER_CACHE" in caplog.text
+
+
+def test_of_two_at_the_same_time_the_first_one_stays(tmp_path: Path) -> None:
+    def write(folder: Path) -> None:
+        (folder / "a.bin").write_bytes(b"second")
+        stored.keep(tmp_path, "indexes", "k", fill)  # another process is done meanwhile
+
+    folder = stored.keep(tmp_path, "indexes", "k", write)
+    assert folder is not None
+    assert (folder / "a.bin").read_bytes() == b"weights"
+    assert [each.name for each in (tmp_path / "indexes").iterdir()] == ["k"]
+
+
+def test_what_a_dead_process_left_is_removed_after_a_day(tmp_path: Path) -> None:
+    shelf = tmp_path / "indexes"
+    old, young = (shelf / f".{name}.0123456789ab.unfinished" for name in ("old", "young"))
+    for part in (old, young):
+        part.mkdir(parents=True)
+        (part / "a.bin").write_bytes(b"half")
+    os.utime(old, (1, 1))
+    stored.keep(tmp_path, "indexes", "k", fill)
+    assert sorted(each.name for each in shelf.iterdir()) == [young.name, "k"]
+
+
+# --- runs
+
+
+def test_a_run_comes_back_to_the_last_digit(tmp_path: Path) -> None:
+    run = {"q2": [("d1", 0.1 + 0.2), ("d2", 1e-300)], "q1": [], "q 3": [("d\u00e9", -2.0)]}
+    stored.keep_run(tmp_path, "k", run)
+    kept = stored.kept_run(tmp_path, "k")
+    assert kept == run
+    assert kept is not None
+    assert list(kept) == ["q2", "q1", "q 3"]
+    assert kept["q2"][0] == ("d1", 0.30000000000000004)
+    assert stored.kept_run(tmp_path, "other") is None

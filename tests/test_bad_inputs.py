@@ -1,0 +1,473 @@
+"""Bad inputs of every kind to every command: one line that names them, and no traceback.
+
+``COMMAND ARGS => WORDS`` in the table: the command must fail in one line that has the words. ``^``
+is the byte 0xFF, which is no UTF-8.
+"""
+
+from __future__ import annotations
+
+import copy
+import io
+import json
+import math
+import os
+import random
+import shlex
+import shutil
+import sys
+import threading
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any, TypeAlias
+
+import pytest
+
+from mcranker import ConfigError, InputError, MCRanker, RankerConfig, Ranking, ScriptedChat
+from mcranker.inputs import as_passages
+from personas import PersonasError, library, save
+from personas.report import render_inspection
+from personas.report.terminal.terminal import print_inspection
+from tests.attack.commands import call, refused, written
+from tests.attack.scale import scaled
+from tests.support.beir_folder import write_folder
+from tests.support.cli_support import Connected, scripted
+from tests.support.inspection_report import data_of
+from tests.support.run_folders import make_run_folders, no_suite
+
+HUGE = 10**22
+BIG = "1" + 22 * "0"
+LONG = 300 * "x"
+Keys: TypeAlias = tuple[str | int, ...]
+TABLE = f"""
+# --- numbers ---
+mcranker rank q a -o seed={BIG} => {BIG}
+mcranker rank q a -o seed=1.5 => 1.5
+mcranker rank q a --team-size 0 => --team-size
+mcranker rank q a --depth {BIG} => {BIG}
+mcranker rank q a -o temperature=nan => nan
+mcranker rank q a --max-cost inf => inf
+mcranker rank q a -o requests_per_minute=0 => 0
+mcranker recruit q --team-size {BIG} => {BIG}
+mcranker inspect saved.json --top {BIG} => {BIG}
+mcranker inspect saved.json --top none => none
+mcranker ledger prune --older-than nan => nan
+mcranker ledger prune --older-than 1e300 --ledger gone.db => gone.db
+mcranker demo --queries {BIG} => {BIG}
+beir-eval run --dataset tiny --ranker direct --limit {BIG} => {BIG}
+beir-eval run --dataset tiny --ranker direct --depth {BIG} => {BIG}
+beir-eval run --dataset tiny --ranker direct -o seed={BIG} => {BIG}
+beir-eval run --dataset tiny --ranker direct -o k1=nan => nan
+beir-eval run --dataset tiny --ranker direct -o b=1.5 => 1.5
+beir-eval retrieve tiny --out o --depth {BIG} => {BIG}
+beir-eval retrieve tiny --out o --limit {BIG} => {BIG}
+beir-eval retrieve tiny --out o --k1 -1 => -1
+beir-eval fuse run.trec run2.trec --out o --depth {BIG} => {BIG}
+beir-eval fuse run.trec run2.trec --out o --method wsum --weights 1e400,1 => inf
+beir-eval fuse run.trec run2.trec --out o --method wsum --weights 1,2,3 => 3 weights
+beir-eval fuse run.trec run2.trec --out o --method wsum --weights a,b => a,b
+beir-eval fuse run.trec run2.trec --out o --param k=nan => nan
+beir-eval fuse run.trec run2.trec --out o --param k => 'k'
+beir-eval report runs --level nan => nan
+beir-eval report runs --level 1 => 1
+beir-eval compare "runs/scifact/DIRECT(0,10)" first-stage --queries {BIG} => {BIG}
+beir-eval compare "runs/scifact/DIRECT(0,10)" first-stage --passages 0 => 0
+personas report runs --out o --processes {BIG} => {BIG}
+# --- words that are none ---
+mcranker rnk => rnk
+mcranker rank => query
+mcranker rank q => no passage
+mcranker rank '' a => empty
+mcranker rank q a --bogus => --bogus
+mcranker rank q a -o preset=odd => odd
+mcranker rank q a -o criteria=dataset => dataset
+mcranker rank q a -o labels=one --scoring expected => labels
+mcranker rank q a -o labels=a,a --scoring expected => labels
+mcranker rank q a -o 'require=' => require
+mcranker rank q a -o prompts=nowhere => nowhere
+mcranker rank q a -o prompts=adir => adir
+mcranker rank q a --ranker odd => odd
+mcranker rank q a --team nobody_at_all => nobody_at_all
+mcranker rank q a --team gone.yaml => gone.yaml
+mcranker rank q a --team broken.yaml => broken.yaml
+mcranker rank q a -o 'query_id=a b' --output trec => a b
+mcranker rank q a -o top_k=3 --ensemble assessor => assessor
+mcranker rank q a --queries queries.jsonl => --queries
+mcranker rank --queries queries.jsonl => --run
+mcranker rank --queries queries.jsonl --run run.trec => --corpus
+mcranker rank q --run run.trec => --run
+mcranker rank q a --docs docs.jsonl => --docs
+mcranker ledger prune => --all
+mcranker recruit q --out team.txt => team.txt
+beir-eval run => suite
+beir-eval run tabel1 => tabel1
+beir-eval run --ranker direct => data set
+beir-eval run --dataset tiny => suite
+beir-eval run --dataset tiny --ranker odd => odd
+beir-eval run --dataset nowhere_at_all --ranker direct => nowhere_at_all
+beir-eval run --dataset ./nowhere --ranker direct => ./nowhere
+beir-eval run --dataset adir --ranker direct => adir
+beir-eval run --dataset tiny --split odd --ranker direct => odd
+beir-eval run --dataset tiny --ranker direct --queries q9 => q9
+beir-eval run --dataset tiny --ranker direct --queries q1,q1 => q1
+beir-eval run --dataset tiny --ranker direct --queries zero.bin => zero.bin
+beir-eval run --dataset tiny --ranker direct --first-stage adir => adir
+beir-eval run --dataset tiny --ranker direct --first-stage foreign.trec => foreign.trec
+beir-eval run --dataset tiny --ranker direct --measures odd => odd
+beir-eval run --dataset tiny --ranker direct --measures , => measure
+beir-eval run --dataset tiny --ranker direct --measures nDCG@{BIG} => {BIG}
+beir-eval run --dataset tiny --ranker direct --label data => data
+beir-eval run --dataset tiny --ranker direct --label 'first stage' => first stage
+beir-eval run --dataset tiny --ranker direct --ranker mcranker --label x => --label
+beir-eval run --dataset tiny --ranker direct --use x => --use
+beir-eval run suite.toml --use x => x
+beir-eval run suite.toml --ranker direct => --ranker
+beir-eval run suite.toml -o scale=5 => scale
+beir-eval run bad.toml => bad.toml
+beir-eval run latin.toml => latin.toml
+beir-eval suites adir => adir
+beir-eval evaluate run.trec => --qrels
+beir-eval evaluate run.trec --qrels qrels.tsv --dataset tiny => --qrels
+beir-eval evaluate run.trec run.trec --qrels qrels.tsv => run.trec
+beir-eval evaluate run.trec --qrels qrels.tsv --compare => --compare
+beir-eval evaluate run.trec --qrels qrels.tsv --measures odd => odd
+beir-eval fuse run.trec --out o => two
+beir-eval fuse run.trec run2.trec --out o --tag 'a b' => a b
+beir-eval retrieve tiny => --out
+beir-eval report => RUNS
+beir-eval report runs --baseline odd => odd
+beir-eval compare a => AFTER
+beir-eval compare runs first-stage => runs
+beir-eval compare run.trec run2.trec => run.trec
+beir-eval compare run.trec run2.trec --qrels qrels.tsv --dataset tiny => --qrels
+personas show nobody => nobody
+personas show gone.yaml => gone.yaml
+personas validate gone => 1 of 1 file
+personas report runs => --out
+personas report tiny --out o => tiny
+# --- names that are too long for a file ---
+mcranker rank q --docs {LONG} => xxxx
+mcranker rank q a -o prompts={LONG} => xxxx
+mcranker rank q a --report {LONG} => xxxx
+mcranker models download {LONG} => xxxx
+beir-eval run --dataset ./{LONG} --ranker direct => no folder './xxxx
+beir-eval run --dataset tiny --ranker direct --out {LONG} => xxxx
+beir-eval report {LONG} => no folder 'xxxx
+personas validate {LONG} => 1 of 1 file
+# --- files ---
+mcranker rank q --docs gone.jsonl => gone.jsonl
+mcranker rank q --docs /dev/zero => /dev/zero
+mcranker rank q --docs empty => empty
+mcranker rank q --docs blank.jsonl => blank.jsonl
+mcranker rank q --docs latin.jsonl => latin.jsonl:2
+mcranker rank q --docs zero.bin => zero.bin:1
+mcranker rank q --docs cut.jsonl => cut.jsonl:2
+mcranker rank q --docs numbers.jsonl => numbers.jsonl:1
+mcranker rank q --docs twice.jsonl => twice.jsonl:2
+mcranker rank q --docs notext.jsonl => notext.jsonl:1
+mcranker rank --queries noid.jsonl --run run.trec --corpus corpus.jsonl => noid.jsonl:1
+mcranker rank q --docs bigscore.jsonl => bigscore.jsonl:1
+mcranker rank q --docs deep.json => deep.json
+mcranker rank q --docs deep.jsonl => deep.jsonl:1
+mcranker rank q --docs digits.jsonl => digits.jsonl:1
+mcranker rank q --docs surrogate.jsonl => surrogate.jsonl:1
+mcranker rank q --docs number.json => number.json
+mcranker rank q --docs columns.tsv => columns.tsv:2
+mcranker rank --queries docs.jsonl --run run.trec --corpus corpus.jsonl => docs.jsonl
+mcranker rank --queries queries.jsonl --run docs.jsonl --corpus corpus.jsonl => docs.jsonl:1
+mcranker rank --queries queries.jsonl --run bad.trec --corpus corpus.jsonl => bad.trec:1
+mcranker rank --queries queries.jsonl --run run.trec --corpus docs.jsonl => docs.jsonl
+mcranker rank q a --out o --save o => o
+mcranker ledger stats --ledger gone.db => gone.db
+mcranker inspect gone => gone
+mcranker inspect docs.jsonl => docs.jsonl:1
+mcranker inspect latin.jsonl => latin.jsonl:1
+mcranker inspect deep.json => deep.json
+mcranker inspect saved.json --query odd => odd
+mcranker inspect saved.json --passage 99 => 99
+mcranker inspect saved.json --qrels empty => empty
+mcranker inspect saved.json --qrels grade.tsv => grade.tsv:2
+mcranker inspect saved.json --html saved.json => --html
+mcranker inspect saved.json --html gone/o.html => gone/o.html
+mcranker inspect runs => runs
+mcranker inspect runs/scifact/data => data
+beir-eval evaluate gone --qrels qrels.tsv => gone
+beir-eval evaluate bad.trec --qrels qrels.tsv => bad.trec:1
+beir-eval evaluate run.trec --qrels empty => empty
+beir-eval evaluate run.trec --qrels grade.tsv => grade.tsv:2
+beir-eval evaluate run.trec --dataset ./gone => ./gone
+beir-eval fuse run.trec bad.trec --out o => bad.trec:1
+beir-eval retrieve nocorpus --out o => corpus.jsonl
+beir-eval retrieve noqueries --out o => queries.jsonl
+beir-eval retrieve grades --out o => test.tsv:2
+beir-eval retrieve twice --out o => corpus.jsonl:2
+beir-eval retrieve badgz --out o => corpus.jsonl.gz
+beir-eval run --dataset tiny --ranker direct --out docs.jsonl => docs.jsonl
+beir-eval run --dataset tiny --ranker direct --team gone.yaml => gone.yaml
+beir-eval report gone => gone
+beir-eval report runs --out docs.jsonl/x => docs.jsonl
+beir-eval compare gone first-stage => gone
+beir-eval compare "runs/scifact/DIRECT(0,10)" bad.trec => bad.trec:1
+personas show broken.yaml => broken.yaml
+# --- bytes that are no UTF-8 ---
+mcranker rank q --docs ^ => \\udcff
+mcranker rank q a -o dataset=^ -o criteria=dataset => dataset
+mcranker rank q a -o forbid=^ => forbid
+mcranker rank q a --team ^.yaml => \\udcff.yaml
+mcranker inspect ^ => \\udcff
+mcranker models download ^ => \\udcff
+beir-eval run --dataset tiny --ranker direct --label a^ => a\\udcff
+beir-eval run --dataset tiny --ranker direct --measures ^ => \\udcff
+beir-eval run --dataset tiny --ranker mcranker --team ^team.yaml --out o => \\udcff
+beir-eval fuse run.trec run2.trec --out o --tag ^ => \\udcff
+personas show ^ => \\udcff
+"""
+GOOD = '{"id": "d1", "text": "one"}\n'
+FILES: dict[str, str | bytes] = {
+    "docs.jsonl": GOOD + '{"id": "d2", "text": "two"}\n',
+    "queries.jsonl": '{"id": "q1", "text": "mask"}\n{"id": "q2", "text": "air"}\n',
+    "corpus.jsonl": '{"id": "d3", "text": "x"}\n{"id": "d8", "text": "y"}\n',
+    "run.trec": "q1 Q0 d3 1 2.0 x\nq1 Q0 d8 2 1.0 x\n",
+    "run2.trec": "q1 Q0 d8 1 2.0 y\nq1 Q0 d3 2 1.0 y\n",
+    "qrels.tsv": "query-id\tcorpus-id\tscore\nq1\td3\t1\n",
+    "suite.toml": 'title = "T"\ndatasets = ["tiny"]\n[models]\njudge = "openai:x"\n'
+    '[[rankers]]\nlabel = "a"\nranker = "direct"\nscale = 20\nmodel = "judge"\n',
+    "bad.toml": "title = ",
+    "latin.toml": b'title = "caf\xe9"\n',
+    "foreign.trec": "q9 Q0 d3 1 2.0 x\n",
+    "bad.trec": "q1 Q0 d3 first 2.0 x\n",
+    "empty": "",
+    "broken.yaml": "members: [\n",
+    "blank.jsonl": "\n \n",
+    "latin.jsonl": GOOD.encode() + b'{"id": "d2", "text": "caf\xe9"}\n',
+    "zero.bin": b"\0" * 1000,
+    "cut.jsonl": GOOD + '{"id": "d2", "te',
+    "numbers.jsonl": "1\n2\n",
+    "twice.jsonl": GOOD * 2,
+    "noid.jsonl": '{"text": "one"}\n',
+    "notext.jsonl": '{"id": "d1"}\n',
+    "surrogate.jsonl": '{"id": "\\ud800", "text": "a"}\n',
+    "bigscore.jsonl": '{"id": "d1", "text": "one", "score": 1e39}\n',
+    "deep.jsonl": "[" * 100_000 + "\n",
+    "deep.json": "[" * 100_000 + "]" * 100_000,
+    "digits.jsonl": '{"id": ' + "9" * 5000 + ', "text": "one"}\n',
+    "number.json": "7\n",
+    "columns.tsv": "d1\tone\nd2\ttwo\tthree\n",
+    "grade.tsv": f"query-id\tcorpus-id\tscore\nq1\td3\t1{'0' * 22}\n",
+    "adir/nothing.txt": "",
+}
+
+
+def write_files(place: Path) -> Path:
+    """Write them all below `place`."""
+    for name, content in FILES.items():
+        written(place / name, content)
+    saved = json.dumps(data_of())
+    written(place / "saved.json", saved)
+    written(place / "cut.json", saved[: len(saved) // 2])
+    make_run_folders(place / "runs", suite=no_suite)
+    for name in ("tiny", "nocorpus", "noqueries", "grades", "twice", "badgz"):
+        write_folder(place / name)
+    if sys.platform == "linux":  # other systems have no such names
+        write_folder(place / "\udcfftiny")
+        save(library.team("entity_lookup"), place / "\udcffteam.yaml")
+    (place / "nocorpus" / "corpus.jsonl").unlink()
+    (place / "noqueries" / "queries.jsonl").unlink()
+    written(place / "grades" / "qrels" / "test.tsv", FILES["grade.tsv"])
+    written(place / "twice" / "corpus.jsonl", '{"_id": "d1", "text": "x"}\n' * 2)
+    (place / "badgz" / "corpus.jsonl").rename(place / "badgz" / "corpus.jsonl.gz")
+    return place
+
+
+@pytest.fixture(scope="module")
+def place(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    return write_files(tmp_path_factory.mktemp("files"))
+
+
+@pytest.fixture
+def model(monkeypatch: pytest.MonkeyPatch, tmp_path: Path, place: Path) -> Connected:
+    here = shutil.copytree(place, tmp_path / "here")
+    monkeypatch.chdir(here)
+    return scripted(monkeypatch, tmp_path)
+
+
+@pytest.mark.usefixtures("model")
+@pytest.mark.parametrize(
+    "line", [each for each in TABLE.splitlines() if each and not each.startswith("#")]
+)
+def test_bad_inputs(line: str) -> None:
+    given, _, words = line.partition(" => ")
+    command, *args = shlex.split(given)
+    assert words in refused(command, *(arg.replace("^", "\udcff") for arg in args))
+
+
+# --- numbers and texts that Python hands over -----------------------------------------------
+
+WHOLE = (
+    "team_size scale repair_attempts depth example_rank max_passage_words seed max_tokens "
+    "max_score_tokens cache_variant top_k concurrency query_concurrency max_calls"
+)
+REAL = (
+    "missing_constant first_stage_weight temperature requests_per_minute tokens_per_minute max_cost"
+)
+
+
+@pytest.mark.parametrize("name", f"{WHOLE} {REAL}".split())
+def test_numbers_of_a_configuration_are_in_range(name: str) -> None:
+    """Whole numbers have 64 bits, all others are finite."""
+    odd: tuple[Any, ...] = (math.nan, math.inf, -math.inf, 10**400, "x", [])
+    for value in (*odd, *((HUGE, -HUGE, {}) if name in WHOLE.split() else (-1,))):
+        with pytest.raises(ConfigError, match=f"^{name}="):
+            RankerConfig.of(None, {name: value})
+
+
+def test_texts_of_a_configuration_can_be_sent() -> None:
+    odd: tuple[dict[str, Any], ...] = (
+        {"title_separator": "\udcff"},
+        {"dataset": "\ud800", "criteria": "dataset"},
+        {"labels": ("a", "\udcff"), "scoring": "expected"},
+        {"forbid": ("\udcff",)},
+        {"prompts": "\udcff"},
+    )
+    for options in odd:
+        with pytest.raises(ConfigError, match="is not UTF-8"):
+            RankerConfig(**options)
+    configs: tuple[Any, ...] = (5, {}, "paper")
+    for config in configs:
+        with pytest.raises(ConfigError, match="is no RankerConfig; give one"):
+            MCRanker(model=ScriptedChat(lambda _: ""), config=config)
+    with pytest.raises(ConfigError, match="it is not UTF-8"):
+        MCRanker(model="openai:\udcff")
+
+
+def test_ids_and_grades_that_python_hands_over(tmp_path: Path) -> None:
+    with pytest.raises(InputError, match="is a number of over 64 bits; give a string"):
+        as_passages([{"id": 10**5000, "text": "x"}])
+    odd: tuple[Any, ...] = (HUGE, -HUGE, 10**5000, 1.5, "x", True, None, math.nan)
+    for grade in odd:
+        with pytest.raises(InputError, match=r"the grade of 'a' is .*; give a whole number"):
+            Ranking.from_dict(data_of()).to_html(tmp_path / "page.html", grades={"a": grade})
+
+
+def test_models_and_servers_whose_names_are_not_utf_8(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("OPENAI_API_KEY", "x")
+    for args in (
+        ("rank", "q", "a", "--model", "openai:\udcff"),
+        ("rank", "q", "a", "--model", "openai:x", "--base-url", "http://\udcff"),
+        ("rank", "q", "a", "--model", "local:\udcff.gguf"),
+        ("recruit", "q", "-o", "criteria_model=anthropic:\udcff"),
+    ):
+        assert "it is not UTF-8" in refused("mcranker", *args)
+    found = call("mcranker", "doctor", "--model", "openai:\udcff")
+    assert "openai:\\udcff' names no model" in found.stdout
+    assert found.exit_code == 1
+    monkeypatch.setenv("MCRANKER_MODEL", "openai:\udcff")
+    assert "it is not UTF-8" in refused("mcranker", "rank", "q", "a")
+
+
+# --- files that are none ----------------------------------------------------------------------
+
+
+@pytest.mark.usefixtures("model")
+def test_a_very_long_value_is_cut_in_the_line() -> None:
+    written(Path("long.trec"), f"q1 Q0 {'d' * 100_000} 1 1 x\n" * 2)
+    said = refused("beir-eval", "evaluate", "long.trec", "--qrels", "qrels.tsv")
+    assert said.startswith("long.trec:2: document 'ddd")
+    assert len(said) < 4_100
+
+
+@pytest.mark.skipif(sys.platform == "win32", reason="named pipes")
+@pytest.mark.usefixtures("model")
+def test_a_named_pipe_is_read_like_a_file_and_as_bounded() -> None:
+    os.mkfifo("pipe.jsonl")
+
+    def feed(*pieces: bytes) -> None:
+        try:
+            with Path("pipe.jsonl").open("wb") as pipe:
+                pipe.writelines(pieces)
+        except BrokenPipeError:
+            pass
+
+    for pieces, words in (
+        ((b'{"id": "d1", ', b'"text": "x"}\n'), ""),
+        ((b"x" * 1_000_000,) * 80, "pipe.jsonl:1: the line is longer than 64 MB"),
+    ):
+        writer = threading.Thread(target=feed, args=pieces)
+        writer.start()
+        if words:
+            assert words in refused("mcranker", "rank", "q", "--docs", "pipe.jsonl")
+        else:
+            assert call("mcranker", "rank", "q", "--docs", "pipe.jsonl").exit_code == 0
+        writer.join(timeout=30)
+        assert not writer.is_alive()
+
+
+@pytest.mark.skipif(not Path("/dev/full").exists(), reason="a device that is full")
+@pytest.mark.usefixtures("model")
+@pytest.mark.parametrize("flag", ["--out", "--save", "--report"])
+def test_a_disk_that_is_full(flag: str) -> None:
+    said = refused("mcranker", "rank", "q", "a", flag, "/dev/full")
+    assert "No space left" in said
+
+
+# --- saved rankings ---------------------------------------------------------------------------
+
+
+REPLACEMENTS: tuple[Any, ...] = (
+    *(None, True, 0, -1, 1, 2, HUGE, -HUGE, 10**400, 2**63, 3.5, 1e308, -1e308),
+    *(math.nan, math.inf, -math.inf, "", "x", "10", "\ud800", "\x1b[31m\u202e", b"x"),
+    *([], {}, [None], {"a": None}, {"": []}, {1: 2}, ["a", "a"]),
+)
+
+
+def _places(value: Any, path: Keys = ()) -> Iterator[Keys]:
+    yield path
+    entries: Any = value.items() if isinstance(value, dict) else ()
+    if isinstance(value, list):
+        entries = enumerate(value[:2])
+    for key, inner in entries:
+        yield from _places(inner, (*path, key))
+
+
+def _with(data: Any, path: Keys, value: Any) -> Any:
+    if not path:
+        return value
+    changed = copy.copy(data)
+    changed[path[0]] = _with(data[path[0]], path[1:], value)
+    return changed
+
+
+def _use(ranking: Ranking) -> None:
+    """Everything that a ranking can tell; what makes a run may find that an id cannot be in one."""
+    assert len(list(ranking)) == len(ranking.ids)
+    assert [repr(ranking), ranking.cost, ranking.missing, ranking.skipped, ranking.usage]
+    json.loads(ranking.to_json())
+    try:
+        ranking.to_trec()
+    except InputError:
+        return
+
+
+USES: tuple[Callable[[Any, Path], object], ...] = (
+    lambda data, _: _use(Ranking.from_dict(data)),
+    lambda data, folder: Ranking.from_dict(data).to_html(folder / "page.html"),
+    lambda data, _: render_inspection(data).encode(),
+    lambda data, _: print_inspection(data, file=io.StringIO()),
+    lambda data, _: print_inspection(data, passage=1, file=io.StringIO()),
+)
+
+
+def test_saved_rankings_with_other_values_in_any_place(tmp_path: Path) -> None:
+    """A value of another kind is refused by an error of this project, or does no harm."""
+    whole = data_of()
+    chance = random.Random(0)
+    cases = [(path, value) for path in _places(whole) for value in REPLACEMENTS]
+    refusals: list[str] = []
+    for path, value in chance.sample(cases, min(scaled(300), len(cases))):
+        data = _with(whole, path, value)
+        for use in USES:
+            try:
+                use(data, tmp_path)
+            except (InputError, PersonasError) as error:
+                refusals.append(str(error))
+    assert len(refusals) > scaled(300)
+    assert all(len(said) < 2_000 for said in refusals)

@@ -1,0 +1,278 @@
+"""Files that mean harm: bounded work, bounded messages, and files that stay as they were."""
+
+from __future__ import annotations
+
+import json
+import random
+import resource
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import pytest
+
+from beir_eval.errors import SuiteError
+from beir_eval.experiment.suite_form import read_form
+from mcranker.config import RankerConfig
+from mcranker.errors import ConfigError
+from mcranker.method.team_plan import as_team
+from personas import (
+    Criterion,
+    Member,
+    Persona,
+    PersonasError,
+    PromptError,
+    PromptSet,
+    Rubric,
+    SchemaError,
+    Team,
+    dumps,
+    load,
+    loads,
+    normalize_weights,
+    save,
+)
+from personas.files import DEEPEST, LARGEST, MOST_VALUES, line_numbers, load_any
+from tests.attack.scale import scaled
+
+TEAM = Team(members=(Member(persona=Persona(name="Nurse", description="Cares.")),))
+LONGEST_MESSAGE = 2_500
+
+
+def nested_aliases(levels: int, top: str = "members: *a{}") -> str:
+    lines = ["a0: &a0 [x, x, x]"]
+    lines += [f"a{n}: &a{n} [{', '.join([f'*a{n - 1}'] * 9)}]" for n in range(1, levels)]
+    return "\n".join([*lines, top.format(levels - 1)]) + "\n"
+
+
+def nested_merges(levels: int) -> str:
+    lines = ["a0: &a0 {x: 1}"]
+    for level in range(1, levels):
+        merged = ", ".join([f"*a{level - 1}"] * 9)
+        lines.append(f"a{level}: &a{level} {{<<: [{merged}]}}")
+    return "\n".join([*lines, f"members: *a{levels - 1}"]) + "\n"
+
+
+HOSTILE = {
+    "aliases": nested_aliases(10),
+    "aliases as keys": nested_aliases(8, top="? *a{}\n: x\nmembers: []"),
+    "merges": nested_merges(9),
+    "a loop": "members: &a [*a]",
+    "deep list": "members: " + "[" * 100_000,
+    "deep mapping": "members:\n" + "".join(" " * place + "a:\n" for place in range(900)),
+    "many members": "members: [" + "{}, " * 60_000 + "]",
+    "many keys": "\n".join(f"k{place}: 1" for place in range(45_000)) + "\nmembers: []",
+    "a long number": "members: " + "9" * 900_000,
+    "a long word": "members: " + "x" * 900_000,
+    "a long key": "x" * 900 + ": 1\nmembers: []",
+    "a long tag": "members: !" + "x" * 900_000 + " y",
+    "a long binary": "members: !!binary '" + "\U0001f600" * 200_000 + "'",
+    "objects": "members: !!python/object/apply:os.system ['true']",
+    "many documents": "--- a\n" * 100_000,
+    "quotes": "members: " + "'" * 900_000,
+    "dashes": "- " * 400_000,
+    "anchors": "members: [" + "&a x, " * 90_000 + "]",
+    "spaces": "members:" + " " * 900_000 + "\t[",
+    "control characters": "members: " + "\x00" * 900_000,
+    "weights": "criteria: [{name: a, weight: '" + "1" * 900_000 + "x'}]",
+    "huge weights": "criteria: [{name: a, weight: 1.0e+308}, {name: b, weight: 1.0e+308}]",
+    "no weight": "criteria: [{name: a, weight: .nan}, {name: b, weight: .inf}]",
+    "many topics": "name: a\ntopics: [" + "a, " * 90_000 + "]",
+}
+HOSTILE_JSON = {
+    "deep list": '{"members": ' + "[" * 400_000,
+    "deep objects": '{"members": ' * 70_000,
+    "many members": '{"members": [' + "{}, " * 300_000 + "{}]}",
+    "the same key late": "{" + "".join(f'"k{p}": 1, ' for p in range(60_000)) + '"k9": 1}',
+    "a huge weight": '{"criteria": [{"name": "a", "weight": ' + "9" * 30 + "}]}",
+    "half a pair": '{"name": "\\ud800"}',
+}
+
+
+def refused(text: str, format: str, tmp_path: Path) -> str:  # noqa: A002
+    """The error of loading the file, which took little time and memory."""
+    path = tmp_path / f"team.{format}"
+    path.write_text(text, encoding="utf-8")
+    before = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
+    start = time.process_time()
+    with pytest.raises(SchemaError) as caught:
+        load_any(path)
+    # Seconds and megabytes; where aliases are not counted, some of these take all there is.
+    assert time.process_time() - start < 10
+    assert (resource.getrusage(resource.RUSAGE_SELF).ru_maxrss - before) / 1024 < 500
+    return str(caught.value)
+
+
+@pytest.mark.parametrize("kind", HOSTILE)
+def test_hostile_yaml_is_refused_in_a_few_words(kind: str, tmp_path: Path) -> None:
+    message = refused(HOSTILE[kind], "yaml", tmp_path)
+    assert len(message) < LONGEST_MESSAGE
+    assert message.startswith(str(tmp_path))
+
+
+@pytest.mark.parametrize("kind", HOSTILE_JSON)
+def test_hostile_json_is_refused_in_a_few_words(kind: str, tmp_path: Path) -> None:
+    assert len(refused(HOSTILE_JSON[kind], "json", tmp_path)) < LONGEST_MESSAGE
+
+
+@pytest.mark.parametrize(
+    ("text", "problem"),
+    [
+        (nested_aliases(10), f"holds more than {MOST_VALUES:,} values, aliases counted as what"),
+        ("members: &a [*a]", ":1: not YAML: an alias means what it is a part of"),
+        ("members:\n " + "[" * 60, f":2: not YAML: nested more than {DEEPEST} levels deep"),
+        ("members: " + "9" * 50, ":1: not YAML: a number has 50 characters"),
+        ("x" * LARGEST + "x", "longer than 1 MB; make it smaller"),
+        (
+            "members:\n" + "".join(f"- persona: {{name: p{n}}}\n" for n in range(101)),
+            "should have at most 100 items",
+        ),
+    ],
+)
+def test_limits_are_named(text: str, problem: str, tmp_path: Path) -> None:
+    (tmp_path / "team.yaml").write_text(text, encoding="utf-8")
+    with pytest.raises(SchemaError) as caught:
+        load(Team, tmp_path / "team.yaml")
+    assert problem in str(caught.value)
+
+
+def test_aliases_of_ordinary_files_work() -> None:
+    text = (
+        "members:\n"
+        "- persona: {name: Nurse}\n"
+        "  rubric: &rubric\n"
+        "    criteria: [{name: Fits, weight: 60}, {name: New, weight: 40}]\n"
+        "- {persona: {name: Judge}, rubric: *rubric}\n"
+    )
+    team = loads(Team, text)
+    assert team.members[0].rubric == team.members[1].rubric
+    assert line_numbers(text)["members", 1] == 5
+
+
+def test_files_without_an_end_are_not_read_to_it(tmp_path: Path) -> None:
+    (tmp_path / "team.yaml").symlink_to("/dev/zero")
+    with pytest.raises(SchemaError, match="longer than 1 MB; make it smaller"):
+        load(Team, tmp_path / "team.yaml")
+    PromptSet.load("paper").save(tmp_path / "prompts")
+    (tmp_path / "prompts" / "repair.txt").unlink()
+    (tmp_path / "prompts" / "repair.txt").write_text("{{problem}}" + " " * LARGEST)
+    with pytest.raises(PromptError, match=r"repair\.txt: longer than 1 MB"):
+        PromptSet.load(tmp_path / "prompts")
+
+
+HOSTILE_SUITES = {
+    "deep lists": "title = " + "[" * 300_000,
+    "deep tables": "title = " + "{a = " * 50_000,
+    "a deep key": "a" + ".a" * 300_000 + " = 1",
+    "a long number": "depth = " + "9" * 300_000,
+    "a long key": "x" * 300_000 + " = 1",
+    "a key twice": "[" + "x" * 300_000 + "]\n[" + "x" * 300_000 + "]",
+    "many rankers": 'title = "t"\ndatasets = ["d"]\n' + "[[rankers]]\n" * 30_000,
+}
+
+
+@pytest.mark.parametrize("kind", HOSTILE_SUITES)
+def test_hostile_suites_are_refused_in_a_few_words(kind: str) -> None:
+    start = time.process_time()
+    with pytest.raises(SuiteError) as caught:
+        read_form(HOSTILE_SUITES[kind], "suite.toml")
+    assert len(str(caught.value)) < LONGEST_MESSAGE
+    assert time.process_time() - start < 10
+
+
+def test_an_option_of_a_megabyte_has_a_short_message() -> None:
+    for options in ({"dataset": 1}, {"scale": "x"}, {"scale": 10**5000}, {"labels": ["x"] * 10**5}):
+        value = next(iter(options.values()))
+        for wrong in (options, {"prompts": [value] * 10**5}, {"x" * 10**6: 1}):
+            with pytest.raises(ConfigError) as caught:
+                RankerConfig(**wrong)
+            assert len(str(caught.value)) < LONGEST_MESSAGE
+
+
+MARKS = [
+    *("&a ", "*a", "<<", ": ", "- ", "[", "]", "{", "}", "'", '"', "#", "!", "%", "|", ">", "? "),
+    *("@", "`", "\n", "\t", " ", "\x00", "\ud7ff", "é", "1e9", "~", "!!int", "!!set"),
+]
+
+
+def test_garbled_files_are_teams_or_errors() -> None:
+    rng = random.Random(13)
+    criteria = (Criterion(name="Fits", weight=60), Criterion(name="New", weight=40))
+    judge = Member(persona=Persona(name="Judge"), rubric=Rubric(criteria=criteria))
+    team = Team(members=(*TEAM.members, judge))
+    for _ in range(scaled(150)):
+        format_ = rng.choice(["yaml", "json"])
+        text = dumps(team, format=format_)
+        for _ in range(rng.randint(1, 4)):
+            place = rng.randrange(len(text) + 1)
+            text = text[:place] + rng.choice(MARKS) + text[place + rng.randrange(3) :]
+        message = ""
+        try:
+            loads(Team, text, format=format_)
+        except PersonasError as error:
+            message = str(error)
+        assert len(message) < LONGEST_MESSAGE
+
+
+@pytest.mark.parametrize(
+    "weight",
+    [1e308, float("inf"), float("nan"), 10**5000, -1, "9" * 10**6, "9" * 10**6 + "x"],
+    ids=["1e308", "inf", "nan", "10^5000", "-1", "digits", "digits and x"],
+)
+def test_impossible_weights_have_a_short_message(weight: float | str) -> None:
+    start = time.process_time()
+    with pytest.raises(ValueError, match="weight 1 is") as caught:
+        normalize_weights([weight, 1])
+    assert len(str(caught.value)) < 300
+    assert time.process_time() - start < 1
+
+
+def test_names_of_a_megabyte_have_a_short_message() -> None:
+    name = "x" * 10**6
+    for team in (name, [name]):
+        with pytest.raises((SchemaError, ConfigError)) as caught:
+            as_team(team)
+        assert len(str(caught.value)) < LONGEST_MESSAGE
+
+
+def test_saving_keeps_the_permissions_of_a_file(tmp_path: Path) -> None:
+    path = tmp_path / "team.yaml"
+    for mode in (0o600, 0o640, 0o400, 0o666):
+        path.unlink(missing_ok=True)
+        path.write_text("x")
+        path.chmod(mode)
+        save(TEAM, path)
+        assert path.stat().st_mode & 0o777 == mode
+        assert load(Team, path) == TEAM
+
+
+def test_a_new_file_has_the_permissions_of_the_umask(tmp_path: Path) -> None:
+    program = (
+        "import os; os.umask(0o027); from personas import *; "
+        "save(Persona(name='Nurse'), 'nurse.yaml')"
+    )
+    subprocess.run([sys.executable, "-c", program], cwd=tmp_path, check=True, timeout=60)
+    assert (tmp_path / "nurse.yaml").stat().st_mode & 0o777 == 0o640
+
+
+def test_saving_through_a_link_keeps_the_link(tmp_path: Path) -> None:
+    (tmp_path / "real").mkdir()
+    (tmp_path / "team.yaml").symlink_to("real/mine.yaml")
+    for _ in range(2):  # where it leads to nothing yet, and where it does
+        save(TEAM, tmp_path / "team.yaml")
+        assert (tmp_path / "team.yaml").readlink() == Path("real/mine.yaml")
+        assert load(Team, tmp_path / "real" / "mine.yaml") == TEAM
+    assert sorted(path.name for path in (tmp_path / "real").iterdir()) == ["mine.yaml"]
+
+
+def test_a_team_that_cannot_be_written_leaves_the_file(tmp_path: Path) -> None:
+    path = tmp_path / "team.json"
+    save(TEAM, path)
+    before = path.read_bytes()
+    broken = TEAM.model_copy(update={"description": "\ud800"})
+    with pytest.raises((SchemaError, UnicodeEncodeError)):
+        save(broken, path)
+    assert path.read_bytes() == before
+    assert [entry.name for entry in tmp_path.iterdir()] == ["team.json"]
+    assert json.loads(before)["members"]
