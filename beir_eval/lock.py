@@ -1,12 +1,11 @@
 """One program at a time writes to a folder; the others' error names it.
 
 The operating system holds the lock and lets go of it when the program ends, killed or not, so
-that no lock is ever stale. The file is there while the lock is held, and says by whom.
+that no lock is ever stale. The file says who holds the lock, or held it last.
 """
 
 from __future__ import annotations
 
-import contextlib
 import os
 import platform
 import sys
@@ -26,7 +25,6 @@ LOCK = ".lock"
 _FAR = 1 << 20  # the byte that is locked on Windows: others may read the bytes before it
 _LONGEST_NOTE = 200
 _PAUSE = 0.05  # seconds
-_LOOKS = 20
 _log = safe_logger("mcranker.beir_eval.lock")
 
 
@@ -45,40 +43,22 @@ def locked(folder: Path, *, wait: bool = False) -> Iterator[None]:
         OSError: the folder cannot be written to.
     """
     folder.mkdir(parents=True, exist_ok=True)
-    path = folder / LOCK
-    file = _held(path, wait=wait)
-    try:
+    with (folder / LOCK).open("a+b") as file:
+        while not _take(file):
+            if not wait:
+                file.seek(0)
+                holder = file.read(_LONGEST_NOTE).decode(errors="replace") or "another program"
+                raise RunFolderError(
+                    f"{folder} is being written to by {holder}; wait until it ends, or choose "
+                    "another --out"
+                )
+            time.sleep(_PAUSE)
+        began = datetime.now().astimezone().isoformat(" ", "seconds")
+        node = platform.node() or "this machine"
         file.truncate(0)
-        file.write(_note().encode(errors="backslashreplace"))
+        file.write(f"process {os.getpid()} on {node} since {began}".encode(errors="replace"))
         file.flush()
         yield
-    finally:
-        if sys.platform == "win32":  # an open file cannot be removed there
-            file.close()
-        with contextlib.suppress(OSError):
-            path.unlink(missing_ok=True)
-        file.close()
-
-
-def _held(path: Path, *, wait: bool) -> BinaryIO:
-    while True:
-        file = path.open("a+b")
-        try:
-            while not _take(file):
-                if not wait:
-                    raise RunFolderError(
-                        f"{path.parent} is being written to by {_holder(file)}; wait until it "
-                        "ends, or choose another --out"
-                    )
-                time.sleep(_PAUSE)
-            # Who held it may have removed the file since it was opened here.
-            with contextlib.suppress(FileNotFoundError):
-                if os.path.samestat(os.fstat(file.fileno()), path.stat()):
-                    return file
-        except BaseException:
-            file.close()
-            raise
-        file.close()
 
 
 def _take(file: BinaryIO) -> bool:
@@ -101,17 +81,3 @@ def _take(file: BinaryIO) -> bool:
     except OSError as error:
         _log.debug("this file system has no locks: %s", error)
     return True
-
-
-def _holder(file: BinaryIO) -> str:
-    for _ in range(_LOOKS):  # it may have taken the lock just now
-        file.seek(0)
-        if note := file.read(_LONGEST_NOTE):
-            return note.decode(errors="replace")
-        time.sleep(_PAUSE)
-    return "another program"
-
-
-def _note() -> str:
-    began = datetime.now().astimezone().isoformat(" ", "seconds")
-    return f"process {os.getpid()} on {platform.node() or 'this machine'} since {began}"

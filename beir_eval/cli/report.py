@@ -10,8 +10,6 @@ from typing import TYPE_CHECKING
 import click
 
 from beir_eval.cli.flags import STATISTICS, statistics_flags
-from beir_eval.errors import SettingError
-from beir_eval.experiment.foreign import check_template
 from beir_eval.experiment.run_folder import find_runs
 from beir_eval.report.as_json import render_json
 from beir_eval.report.build import build_report
@@ -22,7 +20,6 @@ from mcranker.cli.footer import footer
 from mcranker.cli.invocation import say
 from mcranker.cli.number_types import RealNumber
 from mcranker.cli.verb import Verb, flag, quiet_flag
-from mcranker.paths import is_file
 from personas.format import counted
 
 if TYPE_CHECKING:
@@ -50,11 +47,7 @@ def _report(ctx: click.Context) -> int:
             ctx,
         )
     names = ("measure", "baseline", "correction", "level", "margin", "provider_prices")
-    report = build_report(
-        find_runs(given["runs"]),
-        foreign=_foreign(given["run_files"]),
-        **{name: given[name] for name in names},
-    )
+    report = build_report(find_runs(given["runs"]), **{name: given[name] for name in names})
     unfinished = [place for section in report.sections for place in section.unfinished]
     if unfinished and not given["quiet"]:
         dataset, label = unfinished[0]
@@ -75,27 +68,6 @@ def _report(ctx: click.Context) -> int:
 def _files_of(out: str | None) -> list[str]:
     """Return the file that ``--out`` names; none for a folder."""
     return [out] if out and Path(out).suffix.lower() in _SUFFIXES else []
-
-
-def _foreign(texts: Sequence[str]) -> dict[str, str]:
-    """Return label -> path of TREC runs; without a label, the file's name without its ending.
-
-    Raises:
-        SettingError: two have one label, or one is empty.
-        SuiteError: a path has other braces than those of ``{dataset}``.
-    """
-    found: dict[str, str] = {}
-    for text in texts:
-        label, equals, path = text.partition("=")
-        if not equals or is_file(text):
-            label, path = Path(text.removesuffix(".gz")).stem, text
-        label = label.strip()
-        check_template(path, "--run-file")
-        if not label or label in found:
-            why = "is the label of two files" if label else "is an empty label"
-            raise SettingError(f"--run-file {text!r}: {label!r} {why}; write LABEL=FILE")
-        found[label] = path
-    return found
 
 
 def _write_folder(
@@ -157,13 +129,6 @@ command = Verb(
             "from the runs if need be. Without: the first measure of the runs.",
             metavar="NAME",
         ),
-        flag(
-            "--run-file run_files",
-            "A TREC run of another program, a row of each section that has its queries. May be "
-            "repeated, and packed (.gz). {dataset} in FILE is the name of each data set.",
-            multiple=True,
-            metavar="[LABEL=]FILE",
-        ),
         flag("--per-query", "Every query's values in the JSON.", is_flag=True),
         flag(
             "--provider-prices",
@@ -197,6 +162,6 @@ command = Verb(
 
     \b
       beir-eval report runs/table1 --out report
-      beir-eval report runs/table1 --run-file "dense=dense-{dataset}.trec" --baseline dense
+      beir-eval report runs/table1 --baseline "first stage"
     """,
 )

@@ -51,13 +51,6 @@ def compare_pair(
         ``runs``, the two of them with their means; ``test``, with ties drawn by lot;
         ``overlap``, the mean rank-biased overlap, 0 to 1; ``queries_compared``; and ``left_out``,
         judged queries that only one run has or that were judged otherwise.
-
-    Raises:
-        SettingError: `top` is below 1.
-        MeasureError: the measure is unknown or cannot be computed.
-        RunError, RunFolderError: a run, or a file of its folder, cannot be used; `query` is not in
-            both runs.
-        ExtraMissing: a package for the measure or the significance test is not installed.
     """
     if top < 1:
         raise SettingError(f"top={top!r} is below 1; give 1 or more")

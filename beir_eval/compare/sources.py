@@ -11,13 +11,7 @@ from typing import Any
 from beir_eval.data.qrels import read_qrels
 from beir_eval.errors import RunFolderError
 from beir_eval.experiment.labels import models_of
-from beir_eval.experiment.run_folder import (
-    FIRST_STAGE,
-    DataFolder,
-    Metrics,
-    RunFolder,
-    ScoreCounts,
-)
+from beir_eval.experiment.run_folder import FIRST_STAGE, DataFolder, Metrics, RunFolder, ScoreCounts
 from mcranker.paths import is_file, is_folder
 from mcranker.trec import Run, read_trec
 from personas.ranking.record import RankingRecord
@@ -49,11 +43,7 @@ class ComparisonData:
 
     @classmethod
     def of_folder(cls, data: DataFolder) -> ComparisonData:
-        """Read the data of a run folder.
-
-        Raises:
-            RunError, RunFolderError: a file cannot be read.
-        """
+        """Read the data of a run folder."""
         return cls(
             dataset=data.manifest.dataset,
             split=data.manifest.split,
@@ -66,12 +56,7 @@ class ComparisonData:
 
     @classmethod
     def of_dataset(cls, name: str, *, split: str = "test") -> ComparisonData:
-        """Load a data set to measure TREC files by.
-
-        Raises:
-            DatasetError: as `beir_eval.load`.
-            ExtraMissing: a package for it is not installed.
-        """
+        """Load a data set to measure TREC files by."""
         from beir_eval.data.load import load
 
         dataset = load(name, split=split)
@@ -84,11 +69,7 @@ class ComparisonData:
 
     @classmethod
     def of_qrels(cls, path: str) -> ComparisonData:
-        """Read a file of judgements to measure TREC files by.
-
-        Raises:
-            DatasetError: as `beir_eval.data.qrels.read_qrels`.
-        """
+        """Read a file of judgements to measure TREC files by."""
         return cls(Path(path).name, "", read_qrels(path))
 
 
@@ -103,29 +84,6 @@ class ComparedRun:
     note: str = ""  # why there are no scores by persona; empty if there are
     source: RunFolder | DataFolder | None = None  # the data's for the first stage; None for TREC
     metrics: Metrics | None = None  # those of the folder
-
-    @classmethod
-    def of_folder(cls, name: str, folder: RunFolder, data: ComparisonData) -> ComparedRun:
-        """Read a run folder; of a foreign run nothing but the order is known."""
-        manifest = folder.manifest
-        note = "a foreign run holds no scores by persona" if manifest.foreign else ""
-        return cls(name, manifest.label, data, folder.run(), note, folder, folder.metrics())
-
-    @classmethod
-    def of_first_stage(cls, data: ComparisonData, folder: DataFolder | None) -> ComparedRun:
-        """Read the first stage's run.
-
-        Raises:
-            RunFolderError: the other run is in no folder.
-        """
-        if folder is None:
-            raise RunFolderError(
-                f"{FIRST_STAGE_NAME!r} is the first stage of the other run's folder; "
-                "give a folder of 'beir-eval run' beside it"
-            )
-        label, note = f"{FIRST_STAGE} ({data.first_stage_name})", "the first stage has no personas"
-        run, metrics = data.first_stage, folder.metrics()
-        return cls(FIRST_STAGE_NAME, label, data, run, note, folder, metrics)
 
     @property
     def models(self) -> str:
@@ -152,12 +110,7 @@ class ComparedRun:
         return {name: "none" if of is None else shown(of) for name, of in settings.items()}
 
     def values(self, measure: str) -> Mapping[str, float]:
-        """Query id -> value of `measure`, for every judged query.
-
-        Raises:
-            MeasureError: the measure is unknown or cannot be computed.
-            ExtraMissing: ir-measures is not installed.
-        """
+        """Query id -> value of `measure`, for every judged query."""
         if self.metrics is not None and measure in self.metrics.per_query:
             return self.metrics.per_query[measure]
         from beir_eval.measures.metrics import evaluate
@@ -197,11 +150,7 @@ class ComparedRun:
         return tuple(said)
 
     def rankings(self, query_ids: Collection[str]) -> dict[str, RankingRecord]:
-        """Query id -> the whole ranking, perhaps without texts; an empty one if there is none.
-
-        Raises:
-            RunError, RunFolderError: the run cannot be used.
-        """
+        """Query id -> the whole ranking, perhaps without texts; an empty one if there is none."""
         found = {}
         if isinstance(self.source, RunFolder) and not self.note:
             found = {ranking.query.id: ranking for ranking in self.source.rankings(query_ids)}
@@ -251,19 +200,7 @@ class Pair:
 
 
 def open_pair(a: str, b: str, *, data: ComparisonData | None = None) -> Pair:
-    """Open the runs named `a` and `b`.
-
-    Args:
-        a: a run folder, a TREC file, or `FIRST_STAGE_NAME`.
-        b: the same.
-        data: what TREC files are measured by, where neither run is a run folder.
-
-    Raises:
-        RunFolderError: there is no such folder or file; a folder is not finished; the runs are
-            of different data sets, or no query is in both; there is nothing to measure by, or
-            it is given twice.
-        RunError: a run cannot be read.
-    """
+    """Open the runs named `a` and `b`."""
     folders = [_run_folder(name) for name in (a, b)]
     known = {each.manifest.data: each.data() for each in folders if each}
     # Runs of the same data share them: one and the same object.
@@ -278,26 +215,34 @@ def open_pair(a: str, b: str, *, data: ComparisonData | None = None) -> Pair:
             f"neither {a!r} nor {b!r} is a run folder, so there are no judgements; give a folder "
             "of 'beir-eval run', or --qrels or --dataset for TREC files"
         )
-    first, second = (
-        ComparedRun.of_folder(name, folder, data_of[folder.manifest.data])
-        if folder
-        else ComparedRun.of_first_stage(shared, next(iter(known.values()), None))
-        if name == FIRST_STAGE_NAME
-        else ComparedRun(
-            name, Path(name).stem, shared, read_trec(name), "a TREC run holds no scores by persona"
-        )
-        for name, folder in zip((a, b), folders, strict=True)
-    )
+    found = []
+    for name, folder in zip((a, b), folders, strict=True):
+        if folder:
+            label, of = folder.manifest.label, data_of[folder.manifest.data]
+            # Of a foreign run nothing but the order is known.
+            note = "a foreign run holds no scores by persona" if folder.manifest.foreign else ""
+            run = ComparedRun(name, label, of, folder.run(), note, folder, folder.metrics())
+        elif name != FIRST_STAGE_NAME:
+            note = "a TREC run holds no scores by persona"
+            run = ComparedRun(name, Path(name).stem, shared, read_trec(name), note)
+        elif known:
+            source = next(iter(known.values()))
+            label = f"{FIRST_STAGE} ({shared.first_stage_name})"
+            note, metrics = "the first stage has no personas", source.metrics()
+            run = ComparedRun(name, label, shared, shared.first_stage, note, source, metrics)
+        else:
+            raise RunFolderError(
+                f"{FIRST_STAGE_NAME!r} is the first stage of the other run's folder; "
+                "give a folder of 'beir-eval run' beside it"
+            )
+        found.append(run)
+    first, second = found
     common, left_out = _common_queries(first, second)
     return Pair(first, second, common, left_out)
 
 
 def _run_folder(name: str) -> RunFolder | None:
-    """Open the run folder of that name; None for what is none and need not be one.
-
-    Raises:
-        RunFolderError: it is a folder without a run, or nothing at all.
-    """
+    """Open the run folder of that name; None for what is none and need not be one."""
     path = Path(name)
     if name == FIRST_STAGE_NAME or is_file(path):
         return None
@@ -311,11 +256,7 @@ def _run_folder(name: str) -> RunFolder | None:
 
 
 def _common_queries(a: ComparedRun, b: ComparedRun) -> tuple[list[str], int]:
-    """Return the ids of the queries that can be compared, and how many judged ones cannot.
-
-    Raises:
-        RunFolderError: the runs are of different data sets, or have no query in common.
-    """
+    """Return the ids of the queries that can be compared, and how many judged ones cannot."""
     named = [f"{run.data.dataset} ({run.data.split})" for run in (a, b)]
     if named[0] != named[1]:
         raise RunFolderError(

@@ -9,30 +9,19 @@ from types import MappingProxyType
 
 @dataclass(frozen=True, slots=True)
 class Known:
-    """A data set of the paper.
+    """A data set of the paper."""
 
-    Attributes:
-        name: its key in the paper's tables, e.g. ``"touche"``.
-        title: its usual name, e.g. ``"Touché 2020"``.
-        ir_datasets: its id in ir_datasets; None if it is not there.
-        about: what the collection holds and what its queries are, for ``criteria="dataset"``.
-        prebuilt: name of pyserini's index of it.
-        queries: how many the paper ranks.
-        documents: how many the collection has in BEIR.
-        licence: whom to ask for it, and how; empty if it can be downloaded freely.
-        files: where its main file is, below the folder of ir_datasets; empty if it is not there.
-        query_field: field of the queries that BEIR takes; empty for ir_datasets' default text.
-    """
-
-    name: str
-    title: str
-    ir_datasets: str | None
-    about: str
-    prebuilt: str
-    queries: int
-    documents: int
-    licence: str = ""
+    name: str  # its key in the paper's tables, e.g. ``"touche"``
+    title: str  # its usual name, e.g. ``"Touché 2020"``
+    ir_datasets: str | None  # its id in ir_datasets; None if it is not there
+    about: str  # what the collection holds and what its queries are, for ``criteria="dataset"``
+    prebuilt: str  # name of pyserini's index of it
+    queries: int  # how many the paper ranks
+    documents: int  # how many the collection has in BEIR
+    licence: str = ""  # whom to ask for it, and how; empty if it can be downloaded freely
+    # Where its main file is, below the folder of ir_datasets; empty if it is not there.
     files: str = ""
+    # Field of the queries that BEIR takes; empty for ir_datasets' default text.
     query_field: str = ""
 
 

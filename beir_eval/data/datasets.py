@@ -32,7 +32,7 @@ if TYPE_CHECKING:
     from mcranker.topics import TopicField
 
 COLLECTIONS: Mapping[str, str] = {
-    "mini": "a small collection that comes with the package, for demonstrations and tests",
+    "mini": "a small collection that comes with the package, for demonstrations and tests"
 }
 """Collections that come with the package, each with a line about it."""
 
@@ -96,27 +96,16 @@ class Dataset:
 
 @dataclass(frozen=True, slots=True)
 class Wanted:
-    """The arguments of `load`, in the form its sources need.
+    """The arguments of `load`, in the form its sources need."""
 
-    Attributes:
-        name: of the data set that is made.
-        place: the folder or id, for messages.
-        source: what it comes from, for the description.
-        split: which judgements.
-        judged_only: whether queries without judgements are left out.
-        known: the paper's data set that has this name, or None.
-        checked: whether nothing but a name says that it is `known`.
-        topic_field: the field of TREC topics that is the query.
-    """
-
-    name: str
-    place: str
-    source: str
-    split: str
-    judged_only: bool
-    known: Known | None
-    checked: bool = False
-    topic_field: TopicField = "title"
+    name: str  # of the data set that is made
+    place: str  # the folder or id, for messages
+    source: str  # what it comes from, for the description
+    split: str  # which judgements
+    judged_only: bool  # whether queries without judgements are left out
+    known: Known | None  # the paper's data set that has this name, or None
+    checked: bool = False  # whether nothing but a name says that it is `known`
+    topic_field: TopicField = "title"  # the field of TREC topics that is the query
 
 
 def assemble(
@@ -125,11 +114,7 @@ def assemble(
     queries: Mapping[str, str],
     judgements: Mapping[str, Mapping[str, int]],
 ) -> Dataset:
-    """The data set of these parts; judgements of unknown documents are dropped and logged.
-
-    Raises:
-        DatasetError: the corpus is empty, or no query has a judgement.
-    """
+    """The data set of these parts; judgements of unknown documents are dropped and logged."""
     if not corpus:
         raise DatasetError(f"{wanted.place}: no document in it; the corpus is empty")
     qrels = {query_id: grades for query_id, grades in judgements.items() if query_id in queries}
@@ -206,11 +191,7 @@ _Line = TypeVar("_Line", _CorpusLine, _QueryLine)
 
 
 def load_folder(folder: Traversable, wanted: Wanted) -> Dataset:
-    """The data set of a folder in BEIR format.
-
-    Raises:
-        DatasetError: a file is missing or damaged, or a line of it is wrong.
-    """
+    """The data set of a folder in BEIR format."""
     # Small files first: a wrong split is noticed before a large corpus has been read.
     judgements = _read_qrels(folder, wanted.split)
     queries = _read_queries(folder, wanted.topic_field)

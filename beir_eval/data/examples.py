@@ -18,9 +18,6 @@ def examples() -> Sequence[dict[str, Any]]:
     Returns:
         ``query``; ``documents``: records with ``_id``, ``title`` and ``text``, in BM25's order;
         ``grades``: document id -> judgement, above 0 for relevant, of all that are judged.
-
-    Raises:
-        MCRankerError: what BM25 needs is not installed.
     """
     dataset = load("mini")
     run = retrieve(dataset, DEPTH)

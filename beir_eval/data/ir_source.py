@@ -3,27 +3,17 @@
 from __future__ import annotations
 
 import sys
-import zipfile
 from collections.abc import ItemsView, Iterable, Iterator, Mapping, ValuesView
 from contextlib import redirect_stdout
 from dataclasses import replace
 from difflib import get_close_matches
-from pathlib import Path
 from typing import Any
 
 from beir_eval.data.catalogue import CATALOGUE, Known
-from beir_eval.data.datasets import (
-    COLLECTIONS,
-    Dataset,
-    Document,
-    Wanted,
-    assemble,
-    log_absent,
-)
+from beir_eval.data.datasets import COLLECTIONS, Dataset, Document, Wanted, assemble, log_absent
 from beir_eval.data.ir_failures import home, plainly
 from beir_eval.data.qrels import check_id
 from beir_eval.errors import DatasetError, ExtraMissing
-from personas.io.lines import MOST_UNPACKED, is_bomb, megabytes
 
 BATCH = 1000  # documents that are in memory at once while ids are looked up
 SPLITS = 8  # of a data set that an error names, at most
@@ -68,11 +58,7 @@ class StoredCorpus(Mapping[str, Document]):
         return _Values(self)
 
     def get_many(self, doc_ids: Iterable[str]) -> dict[str, Document]:
-        """Those of `doc_ids` that are in the corpus, in any order.
-
-        Raises:
-            DatasetError: a file cannot be read or is damaged.
-        """
+        """Those of `doc_ids` that are in the corpus, in any order."""
         with plainly(self._name, self._identifier):
             # Looked up by what the documents say: an id longer than all others is cut by the
             # index, and finds a document that it does not mean.
@@ -80,11 +66,7 @@ class StoredCorpus(Mapping[str, Document]):
             return {doc_id: self._document(each) for doc_id, each in found.items()}
 
     def missing(self, doc_ids: Iterable[str]) -> set[str]:
-        """Those of `doc_ids` that are not in the corpus.
-
-        Raises:
-            DatasetError: a file cannot be read or is damaged.
-        """
+        """Those of `doc_ids` that are not in the corpus."""
         wanted = sorted(set(doc_ids))
         absent = set(wanted)
         for start in range(0, len(wanted), BATCH):
@@ -92,11 +74,7 @@ class StoredCorpus(Mapping[str, Document]):
         return absent
 
     def documents(self) -> Iterator[Document]:
-        """All documents, in the order of the collection.
-
-        Raises:
-            DatasetError: a file cannot be read or is damaged.
-        """
+        """All documents, in the order of the collection."""
         with plainly(self._name, self._identifier):
             for each in self._source.docs_iter():
                 yield self._document(each)
@@ -136,11 +114,7 @@ def is_here(entry: Known) -> bool:
 
 
 def load_id(identifier: str, wanted: Wanted) -> Dataset:
-    """The data set of that id, or of `wanted.known` if it is one of the paper's.
-
-    Raises:
-        DatasetError, ExtraMissing: as `beir_eval.load` says.
-    """
+    """The data set of that id, or of `wanted.known` if it is one of the paper's."""
     entry = wanted.known
     if entry is not None:
         identifier = _obtainable(entry)
@@ -148,7 +122,6 @@ def load_id(identifier: str, wanted: Wanted) -> Dataset:
     # A data set that asks for a password does so on standard output.
     with plainly(wanted.place, identifier), redirect_stdout(sys.stderr):
         identifier, source = _found(library.registry, identifier, wanted)
-        _check_archives(identifier)
         judgements = _judgements(source, identifier)
         corpus = StoredCorpus(source, wanted.place, identifier)
         field = entry.query_field if entry else ""
@@ -164,35 +137,6 @@ def load_id(identifier: str, wanted: Wanted) -> Dataset:
         wanted.name, sum(doc_id in absent for grades in judgements.values() for doc_id in grades)
     )
     return dataset
-
-
-def check_zip(path: Path) -> None:
-    """Check that an archive declares no more than the allowed size; no byte is unpacked.
-
-    What it says holds: more than that is never taken out of it. Parts that share bytes count
-    each by itself.
-
-    Raises:
-        DatasetError: it unpacks to far more than its size.
-        OSError, zipfile.BadZipFile: it cannot be read.
-    """
-    with zipfile.ZipFile(path) as archive:
-        size = sum(part.file_size for part in archive.infolist())
-    packed = path.stat().st_size
-    if is_bomb(packed, size):
-        raise DatasetError(
-            f"{path}: {megabytes(size)} would come out of {megabytes(packed)}, over "
-            f"{MOST_UNPACKED} times as much; delete it, and load the data set again"
-        )
-
-
-def _check_archives(identifier: str) -> None:
-    """Refuse archives on this machine that would fill the disk; new ones are checked by hash."""
-    folder = home()
-    for part in identifier.split("/"):
-        folder /= part
-        for archive in sorted(folder.glob("*.zip")):
-            check_zip(archive)
 
 
 def _obtainable(entry: Known) -> str:

@@ -33,11 +33,6 @@ def read_qrels(
     Args:
         path: the file, plain or packed by gzip (``.gz``).
         tabs: take BEIR's form alone, its columns parted by tabs.
-
-    Raises:
-        DatasetError: the file cannot be read or is not UTF-8; a line has another number of
-            columns than the first; an id holds white space; a grade is no whole number, or beyond
-            `HIGHEST_GRADE`; a document has two grades for one query; there is no judgement at all.
     """
     if isinstance(path, str | os.PathLike):
         path = Path(path)
@@ -82,11 +77,7 @@ def read_qrels(
 
 
 def check_id(value: str, what: str, place: str) -> None:
-    """Check that an id fits a TREC run, whose columns are parted by white space.
-
-    Raises:
-        DatasetError: it is empty, or holds white space or a zero byte.
-    """
+    """Check that an id fits a TREC run, whose columns are parted by white space."""
     if not _ID.fullmatch(value):
         raise DatasetError(
             f"{place}: {what} {value!r} is empty or holds white space or a zero byte"

@@ -69,29 +69,18 @@ _OF_SCORES = ("score", "assess")
 
 @dataclass
 class RunJob:
-    """One ranker over one data set.
+    """One ranker over one data set."""
 
-    Attributes:
-        path: of the run folder.
-        spec: what ranks.
-        prepared: what is ranked.
-        measures: names as ir-measures writes them; the first one heads the tables.
-        failed: query id -> why it was not ranked, of the queries tried this time.
-    """
-
-    path: Path
-    spec: RankerSpec
-    prepared: RankingInput
-    measures: Sequence[str]
+    path: Path  # of the run folder
+    spec: RankerSpec  # what ranks
+    prepared: RankingInput  # what is ranked
+    measures: Sequence[str]  # names as ir-measures writes them; the first one heads the tables
+    # Query id -> why it was not ranked, of the queries tried this time.
     failed: dict[str, str] = field(default_factory=dict)
 
     @cached_property
     def done(self) -> set[str]:
-        """Ids of the queries already ranked; nothing is changed.
-
-        Raises:
-            RunFolderError: the rankings cannot be read.
-        """
+        """Ids of the queries already ranked; nothing is changed."""
         if not self._rankings.exists():
             return set()
         return set(index_rankings(self._rankings, finished=False).offsets)
@@ -114,10 +103,6 @@ class RunJob:
         """Make the folder, or see that what is ranked there was ranked with the same choices.
 
         No other program may write there, see `beir_eval.lock`.
-
-        Raises:
-            RunFolderError: it was ranked with other choices.
-            OSError: it cannot be written.
         """
         # Another program may have ranked some since they were counted.
         vars(self).pop("done", None)
@@ -134,21 +119,12 @@ class RunJob:
         write_form(self.path / "manifest.json", manifest)
 
     def keep(self, ranking: Ranking) -> None:
-        """Add a ranking to the folder; it stays, whatever happens next.
-
-        Raises:
-            OSError: it cannot be written.
-        """
+        """Add a ranking to the folder; it stays, whatever happens next."""
         append_whole(self._rankings, ranking_line(ranking))
         self.done.add(ranking.query.id)
 
     def finish(self) -> Metrics:
-        """Write the TREC run, the measures, and the rankings in the order of the queries.
-
-        Raises:
-            RunFolderError: the rankings cannot be read, or some are gone.
-            OSError: something cannot be written.
-        """
+        """Write the TREC run, the measures, and the rankings in the order of the queries."""
         self._rankings.touch()
         offsets = index_rankings(self._rankings, finished=True).offsets
         tried = offsets.keys() | self.failed.keys()
@@ -229,9 +205,6 @@ def judges(spec: RankerSpec) -> int:
     """Return the scores a passage gets: one of each persona and the assessor, or DIRECT's one.
 
     Of a foreign run it is 0.
-
-    Raises:
-        PersonasError, ConfigError: the team that is named cannot be used.
     """
     from mcranker import MCRanker, RankerConfig
     from mcranker.method.team_plan import as_team
@@ -309,24 +282,16 @@ def _keep_lines(path: Path, offsets: Iterable[int]) -> None:
 
 @dataclass(slots=True)
 class Outcome:
-    """Collects rankings one by one and sums them up; keeps ids and scores.
+    """Collects rankings one by one and sums them up; keeps ids and scores."""
 
-    Attributes:
-        texts: document id -> title and text; equal passages were judged as one.
-        run: query id -> (document id, score), best first. A passage without a score of its own
-            has the highest that it could have got, or one below all others.
-    """
-
+    # Document id -> title and text; equal passages were judged as one.
     texts: Mapping[str, tuple[str, str]]
+    # Query id -> (document id, score), best first. A passage without a score of its own has the
+    # highest that it could have got, or one below all others.
     run: dict[str, list[tuple[str, float]]] = field(default_factory=dict)
     _tied: dict[str, Tied] = field(default_factory=dict)
+    _counts: Counter[str] = field(default_factory=Counter)  # as `ScoreCounts` has them
     _short_teams: int = 0
-    _asked: int = 0
-    _compared: int = 0
-    _missing: int = 0
-    _tied_pairs: int = 0
-    _inconsistent: int = 0
-    _skipped: int = 0
     _reasons: Counter[str] = field(default_factory=Counter)
     _used: UsageTable = field(default_factory=UsageTable)
     _seconds: list[float] = field(default_factory=list)
@@ -344,26 +309,28 @@ class Outcome:
         ensemble = find_ensemble(ranking.config)
         assessed = ensemble is not None and ensemble.asks
         missing = ranking.missing
-        self._missing += len(missing)
-        self._skipped += ranking.skipped
         given = int(np.isfinite(ranking.matrix.values).sum())
         if assessed:  # whose score is the final one, and no persona's
             scored = np.isfinite(ranking.final)
             scored[list(ranking.assessor_reasons)] = False
             given += int(scored.sum())
-        self._asked += given + len(missing)
+        self._counts["missing"] += len(missing)
+        self._counts["skipped"] += ranking.skipped
+        self._counts["asked"] += given + len(missing)
         self._reasons.update(_in_short(each.reason) for each in missing)
         for member in ranking.members:
-            self._asked += max(member.asked, member.missing)
-            self._missing += member.missing
+            self._counts["asked"] += max(member.asked, member.missing)
+            self._counts["missing"] += member.missing
             if member.missing:
                 self._reasons[_in_short(f"scores that {member.label} missed")] += member.missing
         if (counts := ranking.comparisons) is not None:
-            self._asked += counts.asked
-            self._compared += counts.asked
-            self._missing += counts.failed
-            self._tied_pairs += counts.tied
-            self._inconsistent += counts.inconsistent
+            self._counts.update(
+                asked=counts.asked,
+                comparisons=counts.asked,
+                missing=counts.failed,
+                tied=counts.tied,
+                inconsistent=counts.inconsistent,
+            )
             if counts.failed:
                 self._reasons[_in_short(counts.reason)] += counts.failed
         for table in (ranking.calls, ranking.calls.reused):
@@ -381,20 +348,9 @@ class Outcome:
         measures: Sequence[str],
         failed: Mapping[str, str],
     ) -> Metrics:
-        """The measures over all judged queries, and the sums.
-
-        Args:
-            qrels: judgements of the queries that were to be ranked.
-            measures: names as ir-measures writes them.
-            failed: query id -> why it was not ranked.
-        """
+        """The measures over all judged queries, and the sums; `failed` is query id -> why."""
         scores = ScoreCounts(
-            asked=self._asked,
-            comparisons=self._compared,
-            missing=self._missing,
-            tied=self._tied_pairs,
-            inconsistent=self._inconsistent,
-            skipped=self._skipped,
+            **self._counts,
             reasons=dict(sorted(self._reasons.items(), key=lambda item: (-item[1], item[0]))),
             unreadable=sum(usage.unreadable for usage in self._used.values()),
         )
@@ -408,6 +364,8 @@ class Outcome:
         )
 
     def _taken(self) -> RunCost:
+        import numpy as np
+
         from mcranker.llm.prices import cost
         from personas.ranking.usage import Usage
 
@@ -416,6 +374,11 @@ class Outcome:
         # Priced together, so that it makes no difference which answers were there already.
         costs = [cost(model, usage) for (_, _, model), usage in sorted_rows]
         known = [each for each in costs if each is not None]
+        timed = None
+        if self._seconds:
+            ends = np.percentile(self._seconds, (50, 90, 99))
+            p50, p90, p99 = (round(float(each), 3) for each in ends)
+            timed = Percentiles(queries=len(self._seconds), p50=p50, p90=p90, p99=p99)
         return RunCost(
             calls=total.calls,
             input_tokens=total.input_tokens,
@@ -424,17 +387,8 @@ class Outcome:
             # The order of the answers must not show in the last digits.
             seconds=round(total.seconds, 3),
             cost=round(math.fsum(known), 9) if len(known) == len(costs) else None,
-            query_seconds=_percentiles(self._seconds),
+            query_seconds=timed,
         )
-
-
-def _percentiles(seconds: Sequence[float]) -> Percentiles | None:
-    import numpy as np
-
-    if not seconds:
-        return None
-    p50, p90, p99 = (round(float(each), 3) for each in np.percentile(seconds, (50, 90, 99)))
-    return Percentiles(queries=len(seconds), p50=p50, p90=p90, p99=p99)
 
 
 def _with_numbers(run: Sequence[tuple[str, float]]) -> list[tuple[str, float]]:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 from collections import Counter
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from pathlib import Path
 
 from beir_eval.experiment.run_folder import DataManifest, RunFolder, RunManifest
@@ -37,39 +37,49 @@ def natural(text: str) -> tuple[tuple[int, int, str], ...]:
     )
 
 
-def shown_label(manifest: RunManifest) -> str:
-    """Return the label that tables show: ``"DIRECT(0,10)"`` for a run of ``direct`` by itself."""
-    if manifest.suite is not None or manifest.label != manifest.ranker:
-        return manifest.label
-    top = highest_score(manifest.config)
-    name = _NAMES.get(manifest.ranker, manifest.label)
-    return name.format(top=top) if top or "{" not in name else manifest.label
-
-
 def row_labels(runs: Sequence[RunFolder]) -> list[str]:
     """Return the runs' labels; those of several runs on the same data are made different.
 
     Such labels get the part of their folders' paths in brackets in which they differ: of the
     folder that all data sets of one 'beir-eval run' lie in, and where that is the same, of the
-    run's own folder as well.
+    run's own folder as well. A run of ``direct`` by itself is called ``"DIRECT(0,10)"``.
     """
+    labels = [run.manifest.label for run in runs]
+    for place, manifest in enumerate(run.manifest for run in runs):
+        top, name = highest_score(manifest.config), _NAMES.get(manifest.ranker, manifest.label)
+        alone = manifest.suite is None and manifest.label == manifest.ranker
+        if alone and (top or "{" not in name):
+            labels[place] = name.format(top=top)
     tags = [""] * len(runs)
-    labels = [shown_label(run.manifest) for run in runs]
     for label in set(labels):
         places = [place for place, each in enumerate(labels) if each == label]
         same = [runs[place] for place in places]
         if max(Counter(run.manifest.data for run in same).values()) == 1:
             continue
-        for place, tag in zip(places, _different_parts(_homes(same)), strict=True):
-            tags[place] = f" ({tag})"
+        homes = [home.parts for home in _homes(same)]
+        shared = 0
+        # Where one folder lies in another, its own name tells it from what is inside.
+        while shared < min(map(len, homes)) - 1 and len({parts[shared] for parts in homes}) == 1:
+            shared += 1
+        for place, parts in zip(places, homes, strict=True):
+            tags[place] = f" ({'/'.join(parts[shared:])})"
     return [f"{label}{tag}" for label, tag in zip(labels, tags, strict=True)]
 
 
 def column_names(data: Sequence[DataManifest]) -> list[str]:
     """Return the data sets' names; those with one name, but other content, get distinct ones."""
-    words = [_distinctions(each) for each in data]
     names = [each.dataset for each in data]
     shared = Counter(names)
+    # What data of one name may differ in, the plainest first.
+    words = [
+        (
+            f"{each.queries} queries, top {each.depth}",
+            f"split {each.split}",
+            f"by {each.first_stage.name}",
+            f"content {each.content[:8]}",
+        )
+        for each in data
+    ]
     said = 0
     while len(set(names)) < len(names) and said < len(words[0]):
         said += 1
@@ -78,16 +88,6 @@ def column_names(data: Sequence[DataManifest]) -> list[str]:
             for each, name, more in zip(data, names, words, strict=True)
         ]
     return names
-
-
-def _distinctions(data: DataManifest) -> tuple[str, ...]:
-    """Return the properties by which data of one name may differ, the plainest first."""
-    return (
-        f"{data.queries} queries, top {data.depth}",
-        f"split {data.split}",
-        f"by {data.first_stage.name}",
-        f"content {data.content[:8]}",
-    )
 
 
 def _homes(runs: Sequence[RunFolder]) -> list[Path]:
@@ -101,20 +101,13 @@ def _homes(runs: Sequence[RunFolder]) -> list[Path]:
     return paths
 
 
-def _different_parts(paths: Sequence[Path]) -> list[str]:
-    """Return the paths without their common beginning; never empty."""
-    shared = 0
-    shortest = min(len(path.parts) for path in paths)
-    while shared < shortest and len({path.parts[shared] for path in paths}) == 1:
-        shared += 1
-    # Where one folder lies in another, its own name tells it from what is inside.
-    shared = min(shared, shortest - 1)
-    return ["/".join(path.parts[shared:]) for path in paths]
-
-
 def models_of(manifest: RunManifest) -> str:
     """The models' names, role by role where they differ, and the server if it is another one."""
-    names, server = by_role(manifest.models), other_server(manifest)
+    models = manifest.models
+    names = "".join(set(models.values()))
+    if len(set(models.values())) > 1:
+        names = ", ".join(f"{role} {name}" for role, name in models.items())
+    server = other_server(manifest)
     return f"{names} at {server}" if server else names
 
 
@@ -126,11 +119,3 @@ def other_server(manifest: RunManifest) -> str:
     host = re.sub(r":[0-9]*$", "", authority).lower()
     own = any(host == each or host.endswith(f".{each}") for each in _PROVIDERS)
     return "" if own else host
-
-
-def by_role(models: Mapping[str, str]) -> str:
-    """The models' names, role by role where they differ; empty for none."""
-    names = list(dict.fromkeys(models.values()))
-    if len(names) <= 1:
-        return "".join(names)
-    return ", ".join(f"{role} {name}" for role, name in models.items())

@@ -7,7 +7,7 @@ neither the data set nor the first stage again.
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -41,24 +41,16 @@ _log = safe_logger("mcranker.beir_eval.prepare")
 
 @dataclass(frozen=True, slots=True)
 class RankingInput:
-    """The input of rankers, in memory.
+    """The input of rankers, in memory."""
 
-    Attributes:
-        manifest: about it.
-        about: what the collection is, for ``criteria="dataset"``; may be empty.
-        queries: query id -> text, in the order in which they are ranked.
-        qrels: query id -> document id -> grade; of these queries only.
-        run: the first stage's run.
-        texts: document id -> title and text, of the passages in `run`.
-        foreign: path -> foreign run, of those that the suite has.
-    """
-
-    manifest: DataManifest
-    about: str
-    queries: Mapping[str, str]
+    manifest: DataManifest  # about it
+    about: str  # what the collection is, for ``criteria="dataset"``; may be empty
+    queries: Mapping[str, str]  # query id -> text, in the order in which they are ranked
+    # Query id -> document id -> grade; of these queries only.
     qrels: Mapping[str, Mapping[str, int]]
-    run: Run
-    texts: Mapping[str, tuple[str, str]]
+    run: Run  # the first stage's run
+    texts: Mapping[str, tuple[str, str]]  # document id -> title and text, of the passages in `run`
+    # Path -> foreign run, of those that the suite has.
     foreign: Mapping[str, ForeignRun] = field(default_factory=dict)
 
     def work(self, query_ids: Sequence[str] | None = None) -> Iterator[tuple[Query, list[Passage]]]:
@@ -76,16 +68,7 @@ class RankingInput:
 def chosen_queries(
     dataset: Dataset, *, queries: Sequence[str] = (), limit: int | None = None
 ) -> Dataset:
-    """The data set with some of its queries.
-
-    Args:
-        dataset: the whole.
-        queries: ids of those to keep, in this order; without, all judged ones.
-        limit: keep only the first N.
-
-    Raises:
-        DatasetError: an id is not there, or appears twice.
-    """
+    """The data set with some of its queries."""
     judged = [query_id for query_id in dataset.queries if dataset.qrels.get(query_id)]
     for place, query_id in enumerate(queries):
         if query_id not in dataset.queries:
@@ -113,16 +96,7 @@ def prepare(
     queries_in_full: int,
     about: str = "",
 ) -> RankingInput:
-    """Return the input of rankers for `dataset`.
-
-    Args:
-        dataset: with the queries that are ranked, see `chosen_queries`.
-        run: the first stage's run for them.
-        depth: passages a query, at most.
-        first_stage: what found them.
-        queries_in_full: judged queries of the whole data set.
-        about: what the collection is, in place of the data set's own words.
-    """
+    """Return the input of rankers for `dataset`."""
     kept = {query_id: list(run.get(query_id, ()))[:depth] for query_id in dataset.queries}
     wanted = dict.fromkeys(doc_id for documents in kept.values() for doc_id, _ in documents)
     texts = {}
@@ -147,36 +121,42 @@ def prepare(
 
 
 def keep_data(prepared: RankingInput, folder: Path, measures: Sequence[str]) -> DataFolder:
-    """Write the folder ``data`` of a data set, or see that it is there already.
-
-    Args:
-        prepared: what is ranked.
-        folder: of the data set, which ``data`` goes into.
-        measures: of the first stage's run.
-
-    Raises:
-        RunFolderError: it holds something else, which runs beside it were made from.
-        OSError: it cannot be written.
-    """
+    """Write the folder ``data`` of a data set, or see that it is there already."""
     with locked(folder, wait=True):
-        return _keep_data(prepared, folder, measures)
+        return _kept(prepared, folder, measures)
 
 
-def _keep_data(prepared: RankingInput, folder: Path, measures: Sequence[str]) -> DataFolder:
+def _kept(prepared: RankingInput, folder: Path, measures: Sequence[str]) -> DataFolder:
     path = folder / DATA_FOLDER
     if path.exists():
         found = DataFolder.open(path)
         same = found.manifest.content == prepared.manifest.content
-        if not same and _is_used(folder):
-            raise RunFolderError(_other_data(found, prepared.manifest))
+        used = any(each.stat().st_size for each in folder.glob("*/rankings.jsonl"))
+        if not same and used:
+            known, wanted = found.manifest.model_dump(), prepared.manifest.model_dump()
+            changed = [
+                f"{name.replace('_', ' ')} {known[name]!r}, now {wanted[name]!r}"
+                for name in ("split", "queries", "depth", "first_stage", "documents")
+                if known[name] != wanted[name]
+            ]
+            what = "; ".join(changed) or "texts, judgements or scores that are different now"
+            raise RunFolderError(
+                f"{path} holds {what}; choose another --out, or delete {folder} (answers stay in "
+                "the ledger)"
+            )
         if same and set(measures) <= set(found.metrics().measures):
             return found
     tied = {query_id: Tied.of_scores(found) for query_id, found in prepared.run.items()}
     metrics = measured(prepared.run, tied, prepared.qrels, measures)
     with replacing_folder(path) as new:
-        (new / "queries.jsonl").write_bytes(_lines(_query_lines(prepared)))
-        (new / "passages.jsonl").write_bytes(_lines(_passage_lines(prepared)))
-        (new / "qrels.tsv").write_bytes(_qrels_text(prepared.qrels).encode())
+        queries, texts = prepared.queries.items(), prepared.texts.items()
+        _write_lines(new / "queries.jsonl", ({"_id": key, "text": text} for key, text in queries))
+        passages = ({"_id": key, "title": title, "text": text} for key, (title, text) in texts)
+        _write_lines(new / "passages.jsonl", passages)
+        rows = ["query-id\tcorpus-id\tscore"]
+        for query_id, grades in prepared.qrels.items():
+            rows += [f"{query_id}\t{doc_id}\t{grade}" for doc_id, grade in grades.items()]
+        (new / "qrels.tsv").write_bytes(("\n".join(rows) + "\n").encode())
         write_trec(prepared.run, new / "first_stage.trec", "first-stage")
         write_form(new / "metrics.json", metrics)
         files = digests(new, DATA_FILES)
@@ -185,44 +165,9 @@ def _keep_data(prepared: RankingInput, folder: Path, measures: Sequence[str]) ->
     return DataFolder.open(path)
 
 
-def _is_used(folder: Path) -> bool:
-    """True if anything has been ranked there."""
-    return any(each.stat().st_size for each in folder.glob("*/rankings.jsonl"))
-
-
-def _other_data(found: DataFolder, wanted: DataManifest) -> str:
-    known, new = found.manifest.model_dump(), wanted.model_dump()
-    names = ("split", "queries", "depth", "first_stage", "documents")
-    changed = [
-        f"{name.replace('_', ' ')} {known[name]!r}, now {new[name]!r}"
-        for name in names
-        if known[name] != new[name]
-    ]
-    what = "; ".join(changed) or "texts, judgements or scores that are different now"
-    return (
-        f"{found.path} holds {what}; choose another --out, or delete {found.path.parent} "
-        "(answers stay in the ledger)"
-    )
-
-
-def _query_lines(prepared: RankingInput) -> Iterator[Mapping[str, str]]:
-    return ({"_id": query_id, "text": text} for query_id, text in prepared.queries.items())
-
-
-def _passage_lines(prepared: RankingInput) -> Iterator[Mapping[str, str]]:
-    for doc_id, (title, text) in prepared.texts.items():
-        yield {"_id": doc_id, "title": title, "text": text}
-
-
-def _lines(entries: Iterator[Mapping[str, str]]) -> bytes:
-    return b"".join(orjson.dumps(entry, option=orjson.OPT_APPEND_NEWLINE) for entry in entries)
-
-
-def _qrels_text(qrels: Mapping[str, Mapping[str, int]]) -> str:
-    lines = ["query-id\tcorpus-id\tscore"]
-    for query_id, grades in qrels.items():
-        lines += [f"{query_id}\t{doc_id}\t{grade}" for doc_id, grade in grades.items()]
-    return "\n".join(lines) + "\n"
+def _write_lines(path: Path, entries: Iterable[Mapping[str, str]]) -> None:
+    lines = (orjson.dumps(entry, option=orjson.OPT_APPEND_NEWLINE) for entry in entries)
+    path.write_bytes(b"".join(lines))
 
 
 def _fingerprint(dataset: Dataset, run: Run, texts: Mapping[str, tuple[str, str]]) -> str:

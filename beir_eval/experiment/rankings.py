@@ -22,15 +22,11 @@ RANKINGS = "rankings.jsonl"
 
 @dataclass(frozen=True, slots=True)
 class Ranked:
-    """The rankings of a file.
+    """The rankings of a file."""
 
-    Attributes:
-        offsets: query id -> where its line begins, in bytes; in the order of the file.
-        torn: whether the last line was not written to its end; it is left out.
-    """
-
+    # Query id -> where its line begins, in bytes; in the order of the file.
     offsets: Mapping[str, int]
-    torn: bool
+    torn: bool  # whether the last line was not written to its end; it is left out
 
 
 def ranking_line(ranking: RankingRecord) -> bytes:
@@ -39,11 +35,7 @@ def ranking_line(ranking: RankingRecord) -> bytes:
 
 
 def read_rankings(path: Path, wanted: Collection[str] | None = None) -> Iterator[RankingRecord]:
-    """Every ranking of a file, or those of some queries, and then no line after the last of them.
-
-    Raises:
-        RunFolderError: the file cannot be read, or a line is no ranking; names the line.
-    """
+    """Every ranking of a file, or of some queries, and then no line after the last of them."""
     left = None if wanted is None else set(wanted)
     for line in _lines(path):
         if left is not None:
@@ -63,9 +55,6 @@ def index_rankings(path: Path, *, finished: bool) -> Ranked:
         path: of ``rankings.jsonl``.
         finished: whether the run is, so that every line must be whole; else the last one may
             have been cut off.
-
-    Raises:
-        RunFolderError: the file cannot be read, or a line is no ranking; names the line.
     """
     offsets: dict[str, int] = {}
     for line in _lines(path):
@@ -76,11 +65,7 @@ def index_rankings(path: Path, *, finished: bool) -> Ranked:
 
 
 def ranking_at(path: Path, lines: BinaryIO, offset: int) -> RankingRecord:
-    """The ranking that begins at `offset` of `lines`, which is the open file `path`.
-
-    Raises:
-        RunFolderError: there is none; names the line.
-    """
+    """The ranking that begins at `offset` of `lines`, which is the open file `path`."""
     lines.seek(offset)
     try:
         return RankingRecord.from_dict(lines.readline())
@@ -89,11 +74,7 @@ def ranking_at(path: Path, lines: BinaryIO, offset: int) -> RankingRecord:
 
 
 def judged_by_team(path: Path) -> bool:
-    """True if the first ranking with passages is a team's.
-
-    Raises:
-        RunFolderError: the file cannot be read, or a line before that is no ranking.
-    """
+    """True if the first ranking with passages is a team's."""
     for line in _lines(path):
         if not line.content.endswith(b"\n"):
             break

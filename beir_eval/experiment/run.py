@@ -34,12 +34,9 @@ from mcranker.runtime.bridge import interruptible
 if TYPE_CHECKING:
     import os
 
-    from beir_eval.data.datasets import Dataset
-    from beir_eval.experiment.foreign import ForeignRun
     from beir_eval.experiment.run_folder import Metrics
     from mcranker.estimate import Estimate
     from mcranker.events import Event
-    from mcranker.models import Models
     from mcranker.rankers import RankedQuery, Ranker
 
 GIVE_UP = 5
@@ -102,11 +99,21 @@ class CellResult:
     path: Path
     metrics: Metrics | None
     first_stage: Metrics
-    calls: int
-    cost: float | None
-    reused: int
     depth: int
+    calls: int = 0
+    cost: float | None = None
+    reused: int = 0
     stopped: Exception | None = None
+
+    @classmethod
+    def of(
+        cls, cell: RunJob, first_stage: Metrics, metrics: Metrics | None = None, **more: Any
+    ) -> CellResult:
+        """The result of a cell; `more` are its other fields, those without calls if left out."""
+        data = cell.prepared.manifest
+        return cls(
+            data.dataset, cell.spec.label, cell.path, metrics, first_stage, data.depth, **more
+        )
 
     @property
     def unsupported(self) -> bool:
@@ -207,12 +214,17 @@ class Experiment:
         """
         from beir_eval.data.first_stage import find
         from beir_eval.data.load import load
+        from beir_eval.experiment.foreign import ForeignRun
 
         plan = self.plan
         whole = load(spec.name, split=spec.split, topic_field=spec.topic_field)
         chosen = chosen_queries(whole, queries=plan.queries, limit=plan.limit)
         stage = replace(plan.first_stage, depth=plan.depth or self.suite.depth)
-        foreign = self._foreign_runs(chosen, stage.depth)
+        foreign = {
+            spec.run: ForeignRun.read(spec.run, chosen, stage.depth)
+            for spec in self.rankers
+            if spec.run
+        }
         run = find(chosen, stage, cache=plan.cache)
         prepared = prepare(
             chosen,
@@ -223,17 +235,6 @@ class Experiment:
             about=spec.about,
         )
         return replace(prepared, foreign=foreign)
-
-    def _foreign_runs(self, dataset: Dataset, depth: int) -> dict[str, ForeignRun]:
-        from beir_eval.experiment.foreign import ForeignFile, foreign_path
-
-        return {
-            spec.run: ForeignFile.read(foreign_path(spec.run, dataset.name)).of(
-                dataset.queries, name=dataset.name, depth=depth, dataset=dataset
-            )
-            for spec in self.rankers
-            if spec.run
-        }
 
     def cells(self, prepared: RankingInput) -> Iterator[RunJob]:
         """One cell for each ranker."""
@@ -255,8 +256,12 @@ class Experiment:
             MCRankerError: a ranker cannot be made.
             OSError: something cannot be written.
         """
+        from mcranker.errors import UnsupportedCapability
+
         watch = watch or Watch()
-        spending = Spending(self.plan.options)
+        options = self.plan.options
+        limits = ("max_calls", "max_cost")
+        left = {name: options[name] for name in limits if options.get(name) is not None}
         place = 0
         for number, dataset in enumerate(self.datasets, start=1):
             watch.dataset_begins(dataset)
@@ -271,10 +276,15 @@ class Experiment:
                 ahead -= cell.scores_ahead
                 watch.cell_begins(cell, place, len(self), ahead)
                 with locked(cell.path):
-                    if cell.spec.run:
-                        result = _keep_foreign(cell, first_stage)
-                    else:
-                        result = await _try_cell(cell, first_stage, spending, watch)
+                    try:
+                        if cell.spec.run:
+                            result = _keep_foreign(cell, first_stage)
+                        else:
+                            result = await _run_cell(cell, first_stage, left, watch)
+                    except UnsupportedCapability as failure:
+                        if cell.spec.note is None:  # in a suite, it is a result
+                            raise
+                        result = CellResult.of(cell, first_stage, stopped=failure)
                 watch.cell_ends(result)
                 yield result
                 if result.stopped is not None and not result.of_this_cell:
@@ -352,66 +362,36 @@ def run_suite(
 
 def _keep_foreign(cell: RunJob, first_stage: Metrics) -> CellResult:
     """Measure a foreign run and write its run folder."""
-    found, prepared = cell.prepared.foreign[cell.spec.run], cell.prepared
+    prepared, spec = cell.prepared, cell.spec
+    content = prepared.manifest.content
     with interruptible():
-        metrics = found.metrics(prepared.qrels, cell.measures)
-        manifest = found.manifest(cell.spec.label, prepared.manifest.content, cell.spec.note)
-        found.keep(cell.path, manifest, metrics)
-    return _without_calls(cell, first_stage, metrics=metrics)
-
-
-async def _try_cell(
-    cell: RunJob, first_stage: Metrics, spending: Spending, watch: Watch
-) -> CellResult:
-    """Run a cell; in a suite, a model's inability to serve it is a result."""
-    from mcranker.errors import UnsupportedCapability
-
-    try:
-        return await _run_cell(cell, first_stage, spending, watch)
-    except UnsupportedCapability as failure:
-        if cell.spec.note is None:
-            raise
-        return _without_calls(cell, first_stage, stopped=failure)
-
-
-def _without_calls(
-    cell: RunJob,
-    first_stage: Metrics,
-    *,
-    metrics: Metrics | None = None,
-    stopped: Exception | None = None,
-) -> CellResult:
-    return CellResult(
-        dataset=cell.prepared.manifest.dataset,
-        label=cell.spec.label,
-        path=cell.path,
-        metrics=metrics,
-        first_stage=first_stage,
-        calls=0,
-        cost=None,
-        reused=0,
-        depth=cell.prepared.manifest.depth,
-        stopped=stopped,
-    )
+        metrics = prepared.foreign[spec.run].keep(
+            cell.path, spec.label, content, spec.note, prepared.qrels, cell.measures
+        )
+    return CellResult.of(cell, first_stage, metrics)
 
 
 async def _run_cell(
-    cell: RunJob, first_stage: Metrics, spending: Spending, watch: Watch
+    cell: RunJob, first_stage: Metrics, left: dict[str, Any], watch: Watch
 ) -> CellResult:
+    """Rank what is open; `left` is the budget of all cells, and what is spent is taken off it."""
     from mcranker.errors import BudgetExceeded, ModelError
     from mcranker.rankers import FATAL_ERRORS
 
-    options = {**cell.spec.options, **spending.left()}
+    async def emit(event: Event) -> None:
+        watch.event(event)
+
     paid: list[tuple[int, float | None]] = []
     reused = 0
     failed_in_a_row = 0
     error: Exception | None = None
     stopped: Exception | None = None
+    options = {**cell.spec.options, **{name: max(0, value) for name, value in left.items()}}
     async with _make_ranker(cell.spec.ranker, options) as ranker:
         cell.begin(ranker)
         metrics = cell.finished()
         if metrics is None:
-            stream = ranker.arank_many(cell.prepared.work(cell.open_queries), emit=_emit_to(watch))
+            stream = ranker.arank_many(cell.prepared.work(cell.open_queries), emit=emit)
             async with stream:
                 async for ranked in stream:
                     watch.query_done(ranked)
@@ -427,39 +407,29 @@ async def _run_cell(
                     )
                     failed_in_a_row += 1
                     cell.failed[ranked.query.id] = str(error)
-                    out_of_budget = isinstance(error, BudgetExceeded)
-                    if (
-                        out_of_budget
-                        or failed_in_a_row == GIVE_UP
-                        or isinstance(error, FATAL_ERRORS)
-                    ):
+                    fatal = isinstance(error, (BudgetExceeded, *FATAL_ERRORS))
+                    if fatal or failed_in_a_row == GIVE_UP:
                         stopped = error
                         break
             if not cell.done:
-                stopped = stopped or error  # a mean over nothing but failures tells nothing
+                stopped = stopped or error  # a mean over nothing but failures says nothing
             with interruptible():
                 metrics = None if stopped else cell.finish()
-        spending.take(ranker.models)
+        # Rankings say what they took; what a query took that failed, only the budget knows.
+        if (spent := ranker.models.budget) is not None:
+            for name, taken in (("max_calls", spent.spent_calls), ("max_cost", spent.spent_cost)):
+                if name in left:
+                    left[name] -= taken
     costs = [cost for _, cost in paid if cost is not None]
-    return CellResult(
-        dataset=cell.prepared.manifest.dataset,
-        label=cell.spec.label,
-        path=cell.path,
-        metrics=metrics,
-        first_stage=first_stage,
+    return CellResult.of(
+        cell,
+        first_stage,
+        metrics,
         calls=sum(calls for calls, _ in paid),
         cost=sum(costs) if len(costs) == len(paid) else None,
         reused=reused,
-        depth=cell.prepared.manifest.depth,
         stopped=stopped,
     )
-
-
-def _emit_to(watch: Watch) -> Callable[[Event], Any]:
-    async def emit(event: Event) -> None:
-        watch.event(event)
-
-    return emit
 
 
 def _make_ranker(name: str, options: Mapping[str, Any]) -> Ranker:
@@ -483,30 +453,3 @@ def _with_dataset(spec: RankerSpec, prepared: RankingInput) -> RankerSpec:
             "is; say so with --about, or with about= in the suite"
         )
     return replace(spec, options={**spec.options, "dataset": prepared.about})
-
-
-class Spending:
-    """The remaining budget.
-
-    Args:
-        options: of all rankers; those limits count that are there and not None.
-    """
-
-    def __init__(self, options: Mapping[str, Any]) -> None:
-        names = ("max_calls", "max_cost")
-        self._left = {name: options[name] for name in names if options.get(name) is not None}
-
-    def left(self) -> dict[str, Any]:
-        """The limits of the next ranker: calls, and US dollars; empty without limits."""
-        return {name: max(0, value) for name, value in self._left.items()}
-
-    def take(self, models: Models) -> None:
-        """Take off what a ranker spent, for queries that failed as well as for the others."""
-        # Rankings tell what they took; what a query took that failed, only the budget knows.
-        spent = models.budget
-        if spent is None:
-            return
-        if "max_calls" in self._left:
-            self._left["max_calls"] -= spent.spent_calls
-        if "max_cost" in self._left:
-            self._left["max_cost"] -= spent.spent_cost

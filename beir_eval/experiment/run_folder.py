@@ -15,9 +15,9 @@
         metrics.json        `Metrics` of that run
 
 A foreign run, which another program made, has no ``rankings.jsonl``.
-Nothing but ``rankings.jsonl`` is there before a run is finished, and the manifest. While a program
-writes to a folder there is a file ``.lock`` as well, see `beir_eval.lock`. Everything is checked
-where it is read: an error names the file, and the line. The manifest of what is finished has the
+Nothing but ``rankings.jsonl`` is there before a run is finished, and the manifest. Folders that
+were written to have a file ``.lock`` as well, see `beir_eval.lock`. Everything is checked where it
+is read: an error names the file, and the line. The manifest of what is finished has the
 SHA-256 of every other file, so that edits are found (``beir-eval verify``).
 """
 
@@ -61,122 +61,77 @@ class _Kept(BaseModel):
 
 
 class FirstStageNote(_Kept):
-    """The first stage that found the passages.
+    """The first stage that found the passages."""
 
-    Attributes:
-        name: how it is called in tables, e.g. ``"BM25"``.
-        settings: e.g. ``{"engine": "bm25s", "k1": 0.9, "b": 0.4}``.
-        versions: program -> version, e.g. ``{"bm25s": "0.2.14"}``; empty for a file.
-    """
-
-    name: str
-    settings: dict[str, str | int | float]
+    name: str  # how it is called in tables, e.g. ``"BM25"``
+    settings: dict[str, str | int | float]  # e.g. ``{"engine": "bm25s", "k1": 0.9, "b": 0.4}``
+    # Program -> version, e.g. ``{"bm25s": "0.2.14"}``; empty for a file.
     versions: dict[str, str] = Field(default_factory=dict)
 
 
 class DataManifest(_Kept):
-    """The data that was ranked.
-
-    Attributes:
-        dataset: name of the data set; also the folder's name.
-        description: it in a line.
-        paper: its key in the paper's tables, e.g. ``"scifact"``; None if it has none.
-        split: which judgements.
-        documents: in the corpus.
-        queries: how many were ranked.
-        queries_in_full: how many judged queries the split has.
-        depth: passages a query, at most.
-        first_stage: what found them.
-        content: SHA-256 over queries, judgements, and the first stage's run with its texts.
-        files: name -> SHA-256 of the other files; empty in folders of former versions.
-    """
+    """The data that was ranked."""
 
     version: Literal[1] = 1
-    dataset: str
-    description: str = ""
+    dataset: str  # name of the data set; also the folder's name
+    description: str = ""  # it in a line
+    # Its key in the paper's tables, e.g. ``"scifact"``; None if it has none.
     paper: str | None = None
-    split: str
-    documents: _Count
-    queries: _Count
-    queries_in_full: _Count
-    depth: _Count
-    first_stage: FirstStageNote
-    content: str
+    split: str  # which judgements
+    documents: _Count  # in the corpus
+    queries: _Count  # how many were ranked
+    queries_in_full: _Count  # how many judged queries the split has
+    depth: _Count  # passages a query, at most
+    first_stage: FirstStageNote  # what found them
+    content: str  # SHA-256 over queries, judgements, and the first stage's run with its texts
+    # Name -> SHA-256 of the other files; empty in folders of former versions.
     files: dict[str, str] = Field(default_factory=dict)
 
 
 class FigureNote(_Kept):
-    """Chart settings for the runs of a suite.
+    """Chart settings for the runs of a suite."""
 
-    Attributes:
-        kind: ``"line"``: nDCG@10 over a number; ``"bars"``: one group of bars a data set.
-        title: above the figure.
-        x_label: what the numbers of `SuiteNote.x` are.
-        paper: key of the paper's words about it, under ``figures_only_in_words``.
-    """
-
+    # ``"line"``: nDCG@10 over a number; ``"bars"``: one group of bars a data set.
     kind: Literal["line", "bars"]
-    title: str
-    x_label: str = ""
-    paper: str | None = None
+    title: str  # above the figure
+    x_label: str = ""  # what the numbers of `SuiteNote.x` are
+    paper: str | None = None  # key of the paper's words about it, under ``figures_only_in_words``
 
 
 class SuiteNote(_Kept):
-    """The suite that a run is part of, and its place there.
+    """The suite that a run is part of, and its place there."""
 
-    Attributes:
-        name: of the suite, e.g. ``"table1"``.
-        title: heading of its section in a report.
-        paper_table: key of the paper's table, e.g. ``"table_5_and_1"``; None if there is none.
-        baseline: label of the run that the others are compared with; None for the first stage.
-        figure: how its runs make a figure; None if they make none.
-        place: place of the ranker in the suite, from 0.
-        paper_row: the ranker's row in the paper's table; None if it has none.
-        x: its place on a line figure's axis, or its bar's name.
-        series: its line of a figure; empty if the figure has one line a data set.
-        rankers: labels of all rankers of the suite; empty in folders of former versions.
-        paper_rows: label -> row in the paper's table, of all rankers that have one; likewise.
-        not_run: rows of the paper's table that the suite shows with the paper's numbers alone.
-    """
-
-    name: str
-    title: str
+    name: str  # of the suite, e.g. ``"table1"``
+    title: str  # heading of its section in a report
+    # Key of the paper's table, e.g. ``"table_5_and_1"``; None if there is none.
     paper_table: str | None = None
+    # Label of the run that the others are compared with; None for the first stage.
     baseline: str | None = None
-    figure: FigureNote | None = None
-    place: _Count = 0
-    paper_row: str | None = None
-    x: float | str | None = None
-    series: str = ""
+    figure: FigureNote | None = None  # how its runs make a figure; None if they make none
+    place: _Count = 0  # place of the ranker in the suite, from 0
+    paper_row: str | None = None  # the ranker's row in the paper's table; None if it has none
+    x: float | str | None = None  # its place on a line figure's axis, or its bar's name
+    series: str = ""  # its line of a figure; empty if the figure has one line a data set
+    # Labels of all rankers of the suite; empty in folders of former versions.
     rankers: tuple[str, ...] = ()
+    # Label -> row in the paper's table, of all rankers that have one; likewise.
     paper_rows: dict[str, str] = Field(default_factory=dict)
+    # Rows of the paper's table that the suite shows with the paper's numbers alone.
     not_run: tuple[str, ...] = ()
 
 
 class ForeignNote(_Kept):
-    """The file of a foreign run, and what of it did not fit what is ranked.
+    """The file of a foreign run, and what of it did not fit what is ranked."""
 
-    Attributes:
-        file: its name, without folders.
-        sha256: of its bytes.
-        without: queries that it has no line for; they count as empty lists.
-        other_queries: queries of the file that are not among those that are ranked.
-        below_depth: documents left out because of the depth.
-        documents: in the lists that count; 0 in folders of former versions.
-        unknown_documents: of these, how many are not in the corpus; they keep their ranks. None
-            where the corpus was not at hand.
-        unseen_documents: where it was not, how many are neither judged nor among the passages that
-            were ranked; None where it was.
-    """
-
-    file: str
-    sha256: str
-    without: _Count = 0
-    other_queries: _Count = 0
-    below_depth: _Count = 0
-    documents: _Count = 0
+    file: str  # its name, without folders
+    sha256: str  # of its bytes
+    without: _Count = 0  # queries that it has no line for; they count as empty lists
+    other_queries: _Count = 0  # queries of the file that are not among those that are ranked
+    below_depth: _Count = 0  # documents left out because of the depth
+    documents: _Count = 0  # in the lists that count; 0 in folders of former versions
+    # Of these, how many are not in the corpus; they keep their ranks. None if not known.
     unknown_documents: _Count | None = None
-    unseen_documents: _Count | None = None
+    unseen_documents: None = None  # in folders of former versions
 
 
 def shown_options(options: Mapping[str, Any]) -> dict[str, Any]:
@@ -190,43 +145,32 @@ def shown_options(options: Mapping[str, Any]) -> dict[str, Any]:
 
 
 class RunManifest(_Kept):
-    """The ranker and its settings.
-
-    Attributes:
-        label: the row of tables, e.g. ``"DIRECT(0,10)"``.
-        ranker: name of the ranker, as in `mcranker.rankers.RANKERS`, or `FOREIGN`.
-        options: what the suite or the flags set, models included; no API key, and of an address
-            no secret in it.
-        config: every choice in effect, as `Ranking.config`.
-        models: role -> model, for all roles.
-        server: address of the server that the scoring model is on, without secrets; empty where
-            it is on none, and in folders of former versions.
-        weak_judge: why the scoring model is weak, as `RankingRecord.weak_judge`; those marked
-            ``"small"`` got other defaults. See `RunFolder.weak_judge`.
-        prompt_hashes: prompt -> SHA-256 of its text.
-        versions: program -> version, e.g. ``{"mcranker": "0.1.0", "python": "3.11.7"}``.
-        data: `DataManifest.content` of what was ranked.
-        suite: the suite, or None.
-        foreign: the file, if nothing was ranked here and a TREC run was given; else None.
-        finished: whether every query was tried.
-        files: name -> SHA-256 of the other files, once the run is finished; empty in folders of
-            former versions.
-    """
+    """The ranker and its settings."""
 
     version: Literal[1] = 1
-    label: str
-    ranker: str
+    label: str  # the row of tables, e.g. ``"DIRECT(0,10)"``
+    ranker: str  # name of the ranker, as in `mcranker.rankers.RANKERS`, or `FOREIGN`
+    # What the suite or the flags set, models included; no API key, and of an address no secret in
+    # it.
     options: dict[str, Any]
-    config: dict[str, Any]
-    models: dict[str, str]
+    config: dict[str, Any]  # every choice in effect, as `Ranking.config`
+    models: dict[str, str]  # role -> model, for all roles
+    # Address of the server that the scoring model is on, without secrets; empty where it is on
+    # none, and in folders of former versions.
     server: str = ""
+    # Why the scoring model is weak, as `RankingRecord.weak_judge`; those marked ``"small"`` got
+    # other defaults. See `RunFolder.weak_judge`.
     weak_judge: WeakJudge = ""
-    prompt_hashes: dict[str, str]
+    prompt_hashes: dict[str, str]  # prompt -> SHA-256 of its text
+    # Program -> version, e.g. ``{"mcranker": "0.1.0", "python": "3.11.7"}``.
     versions: dict[str, str]
-    data: str
-    suite: SuiteNote | None = None
+    data: str  # `DataManifest.content` of what was ranked
+    suite: SuiteNote | None = None  # the suite, or None
+    # The file, if nothing was ranked here and a TREC run was given; else None.
     foreign: ForeignNote | None = None
-    finished: bool = False
+    finished: bool = False  # whether every query was tried
+    # Name -> SHA-256 of the other files, once the run is finished; empty in folders of former
+    # versions.
     files: dict[str, str] = Field(default_factory=dict)
 
     @model_validator(mode="before")
@@ -251,44 +195,30 @@ class RunManifest(_Kept):
 
 
 class TieBounds(_Kept):
-    """A measure's mean if ties were broken otherwise, see `beir_eval.measures.ties`.
+    """A measure's mean if ties were broken otherwise, see `beir_eval.measures.ties`."""
 
-    Attributes:
-        worst: with ties in the worst order.
-        best: with ties in the best order.
-        by_lot: with ties drawn by lot; None in folders of a version that did not know it.
-        sampled: whether `worst` and `best` are the ends of a sample, and not exact.
-    """
-
-    worst: float
-    best: float
+    worst: float  # with ties in the worst order
+    best: float  # with ties in the best order
+    # With ties drawn by lot; None in folders of a version that did not know it.
     by_lot: float | None = None
-    sampled: bool = False
+    sampled: bool = False  # whether `worst` and `best` are the ends of a sample, and not exact
 
 
 class ScoreCounts(_Kept):
-    """Counts of scores, or of the comparisons of rankers that compare.
+    """Counts of scores, or of the comparisons of rankers that compare."""
 
-    Attributes:
-        asked: scores asked for: one a persona and distinct passage, the assessor's included; or
-            comparisons.
-        comparisons: how many of those are comparisons.
-        missing: those that did not come, or could not be read.
-        tied: pairs that comparisons left undecided, see `mcranker.Comparisons`.
-        inconsistent: those of them whose answer went with the order in which they were shown.
-        skipped: those left out because of ``top_k``.
-        reasons: why scores are missing -> how many; of comparisons that of the first in a ranking.
-        unreadable: replies that could not be read, whatever they were for; each was asked for
-            again as often as ``repair_attempts`` allows.
-    """
-
+    # Scores asked for: one a persona and distinct passage, the assessor's included; or comparisons.
     asked: _Count = 0
-    comparisons: _Count = 0
-    missing: _Count = 0
-    tied: _Count = 0
+    comparisons: _Count = 0  # how many of those are comparisons
+    missing: _Count = 0  # those that did not come, or could not be read
+    tied: _Count = 0  # pairs that comparisons left undecided, see `mcranker.Comparisons`
+    # Those of them whose answer went with the order in which they were shown.
     inconsistent: _Count = 0
-    skipped: _Count = 0
+    skipped: _Count = 0  # those left out because of ``top_k``
+    # Why scores are missing -> how many; of comparisons that of the first in a ranking.
     reasons: dict[str, _Count] = Field(default_factory=dict)
+    # Replies that could not be read, whatever they were for; each was asked for again as often as
+    # ``repair_attempts`` allows.
     unreadable: _Count = 0
 
     @staticmethod
@@ -304,75 +234,49 @@ class ScoreCounts(_Kept):
 
 
 class Percentiles(_Kept):
-    """Seconds per query, each from its beginning to its end beside others.
+    """Seconds per query, each from its beginning to its end beside others."""
 
-    Attributes:
-        queries: how many were timed: those for which the ledger had no score yet.
-        p50: half of them took no longer; between two values in proportion, as numpy has it.
-        p90: nine tenths of them.
-        p99: 99 of 100.
-    """
-
-    queries: _Count
-    p50: float
-    p90: float
-    p99: float
+    queries: _Count  # how many were timed: those for which the ledger had no score yet
+    p50: float  # half of them took no longer; between two values in proportion, as numpy has it
+    p90: float  # nine tenths of them
+    p99: float  # 99 of 100
 
 
 class RunCost(_Kept):
-    """Effort of a run by itself: answers that the ledger already had count as well.
+    """Effort of a run by itself: answers that the ledger already had count as well."""
 
-    Attributes:
-        calls: requests answered.
-        input_tokens: all input, the cached part included.
-        cached_input_tokens: what the provider read from its prompt cache.
-        output_tokens: what the models wrote.
-        seconds: the answers' times added up; more than passes where calls run side by side. Of
-            the embedded encoder and cross-encoders, the time they computed.
-        cost: US dollars; None if a model's price is not known.
-        query_seconds: how long queries took; None where none was timed, and in folders of former
-            versions.
-    """
-
-    calls: _Count = 0
-    input_tokens: _Count = 0
-    cached_input_tokens: _Count = 0
-    output_tokens: _Count = 0
+    calls: _Count = 0  # requests answered
+    input_tokens: _Count = 0  # all input, the cached part included
+    cached_input_tokens: _Count = 0  # what the provider read from its prompt cache
+    output_tokens: _Count = 0  # what the models wrote
+    # The answers' times added up; more than passes where calls run side by side. Of the embedded
+    # encoder and cross-encoders, the time they computed.
     seconds: float = 0.0
-    cost: float | None = 0.0
+    cost: float | None = 0.0  # US dollars; None if a model's price is not known
+    # How long queries took; None where none was timed, and in folders of former versions.
     query_seconds: Percentiles | None = None
 
 
 class Metrics(_Kept):
-    """Quality and effort of a run.
-
-    Attributes:
-        measures: names as ir-measures writes them; the first one heads the tables. The next
-            fields may have more, see `beir_eval.measures.metrics.Companions`.
-        means: measure -> its value over all judged queries.
-        per_query: measure -> query id -> value, every judged query.
-        ties: measure -> its mean with ties at their worst, at their best, and drawn by lot.
-        by_lot: measure -> query id -> value with ties drawn by lot, of the queries that have ties;
-            for the others it is that of `per_query`.
-        missing_queries: judged queries without results; they count 0.
-        failed: query id -> why it was not ranked.
-        short_teams: queries whose team is smaller than asked for; None in folders of former
-            versions.
-        scores: what became of the scores; None for a first stage.
-        taken: calls, tokens, time and cost; None for a first stage.
-    """
+    """Quality and effort of a run."""
 
     version: Literal[1] = 1
+    # Names as ir-measures writes them; the first one heads the tables. The next fields may have
+    # more, see `beir_eval.measures.metrics.Companions`.
     measures: tuple[str, ...]
-    means: dict[str, float]
-    per_query: dict[str, dict[str, float]]
+    means: dict[str, float]  # measure -> its value over all judged queries
+    per_query: dict[str, dict[str, float]]  # measure -> query id -> value, every judged query
+    # Measure -> its mean with ties at their worst, at their best, and drawn by lot.
     ties: dict[str, TieBounds] = Field(default_factory=dict)
+    # Measure -> query id -> value with ties drawn by lot, of the queries that have ties; for the
+    # others it is that of `per_query`.
     by_lot: dict[str, dict[str, float]] = Field(default_factory=dict)
-    missing_queries: tuple[str, ...] = ()
-    failed: dict[str, str] = Field(default_factory=dict)
+    missing_queries: tuple[str, ...] = ()  # judged queries without results; they count 0
+    failed: dict[str, str] = Field(default_factory=dict)  # query id -> why it was not ranked
+    # Queries whose team is smaller than asked for; None in folders of former versions.
     short_teams: _Count | None = None
-    scores: ScoreCounts | None = None
-    taken: RunCost | None = None
+    scores: ScoreCounts | None = None  # what became of the scores; None for a first stage
+    taken: RunCost | None = None  # calls, tokens, time and cost; None for a first stage
 
 
 @dataclass(frozen=True, slots=True)
@@ -514,11 +418,7 @@ def find_runs(paths: Iterable[str | os.PathLike[str]]) -> list[RunFolder]:
 
 
 def digests(folder: Path, names: Iterable[str]) -> dict[str, str]:
-    """Name -> SHA-256 of files of a folder, those that are there.
-
-    Raises:
-        RunFolderError: a file cannot be read.
-    """
+    """Name -> SHA-256 of files of a folder, those that are there."""
     found = {}
     for name in names:
         try:

@@ -144,11 +144,7 @@ def shipped_suites() -> dict[str, str]:
 
 
 def suite_text(name_or_path: str | os.PathLike[str]) -> str:
-    """The TOML text of a suite, as `load_suite` finds it.
-
-    Raises:
-        SuiteError: there is no such suite or file, or it is not UTF-8.
-    """
+    """The TOML text of a suite, as `load_suite` finds it."""
     file, _, _ = _find(name_or_path)
     return _text(file)
 

@@ -89,10 +89,6 @@ def folder_name(label: str) -> str:
 
     >>> folder_name("DIRECT(0,10)")
     'direct-0-10'
-
-    Raises:
-        SuiteError: the label is the first stage's, or has a line end or a control character;
-            nothing of it is left, or the name is that of another folder.
     """
     if label == FIRST_STAGE:
         raise SuiteError(
@@ -122,16 +118,7 @@ def _slug(text: str) -> str:
 
 
 def read_form(text: str, place: str) -> SuiteForm:
-    """The suite that a TOML text holds, its options unchecked.
-
-    Args:
-        text: of the file.
-        place: what messages call the file.
-
-    Raises:
-        SuiteError: it is not TOML, or takes tomllib too long; a key is unknown, misses or has a
-            wrong value; labels, baseline, figure or the paper's rows do not fit together.
-    """
+    """The suite that a TOML text holds, its options unchecked."""
     for number, line in enumerate(text.splitlines(), start=1):
         # A key of n parts takes tomllib n^2 steps.
         if line.count(".") > _MOST_DOTS:
@@ -227,49 +214,30 @@ def _check_foreign(form: SuiteForm, place: str) -> None:
 def _check_paper(form: SuiteForm, place: str) -> None:
     from beir_eval.measures.paper import paper_figures, paper_tables
 
+    def check(where: str, given: str, known: Iterable[str]) -> None:
+        if given not in known:
+            raise SuiteError(f"{where}={given!r} is none of the paper's; {hint(given, known)}")
+
     tables, table = paper_tables(), form.paper_table
-    if table is not None and table not in tables:
-        raise SuiteError(
-            f"{place}: paper_table={table!r} is none of the paper's; {hint(table, tables)}"
-        )
-    for entry in form.rankers:
-        row, where = entry.paper_row, f"{place}: ranker {entry.label!r}"
-        if row is None:
-            continue
+    if table is not None:
+        check(f"{place}: paper_table", table, tables)
+    rows = [
+        (f"{place}: ranker {entry.label!r}: paper_row", entry.paper_row)
+        for entry in form.rankers
+        if entry.paper_row is not None
+    ]
+    rows += [(f"{place}: paper_rows", row) for row in form.paper_rows]
+    for where, row in rows:
         if table is None:
             raise SuiteError(
-                f"{where}: paper_row={row!r} needs the table that it is in; "
-                "add paper_table at the top"
+                f"{where}={row!r} needs the table that it is in; add paper_table at the top"
             )
-        if row not in tables[table]:
-            raise SuiteError(
-                f"{where}: paper_row={row!r} is not in {table}; {hint(row, tables[table])}"
-            )
-    _check_paper_rows(form, tables, place)
-    words = form.figure.paper if form.figure is not None else None
-    if words is not None and words not in paper_figures():
-        raise SuiteError(
-            f"{place}: figure: paper={words!r} is none of the paper's; "
-            f"{hint(words, paper_figures())}"
-        )
-
-
-def _check_paper_rows(form: SuiteForm, tables: Mapping[str, tuple[str, ...]], place: str) -> None:
-    """Of the rows that are shown with the paper's numbers alone."""
-    ranked = {entry.paper_row: entry.label for entry in form.rankers}
-    for number, row in enumerate(form.paper_rows):
-        where = f"{place}: paper_rows: {row!r}"
-        if form.paper_table is None:
-            raise SuiteError(f"{where} needs the table that it is in; add paper_table")
-        if row not in tables[form.paper_table]:
-            known = tables[form.paper_table]
-            raise SuiteError(f"{where} is not in {form.paper_table}; {hint(row, known)}")
-        if row in ranked:
-            raise SuiteError(
-                f"{where} is the paper_row of ranker {ranked[row]!r} already; leave one of them out"
-            )
-        if row in form.paper_rows[:number]:
-            raise SuiteError(f"{where} appears twice; leave one of them out")
+        check(where, row, tables[table])
+    for row in form.paper_rows:
+        if sum(other == row for _, other in rows) > 1:
+            raise SuiteError(f"{place}: paper_rows={row!r} is here twice; leave one of them out")
+    if form.figure is not None and form.figure.paper is not None:
+        check(f"{place}: figure: paper", form.figure.paper, paper_figures())
 
 
 def _check_figure(form: SuiteForm, place: str) -> None:

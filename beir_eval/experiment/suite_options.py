@@ -29,17 +29,11 @@ _STAND_IN = "a collection of documents"
 
 @dataclass(frozen=True, slots=True)
 class Options:
-    """Makes each ranker's options of the suite's and its own.
+    """Makes each ranker's options of the suite's and its own."""
 
-    Attributes:
-        base: folder that files are looked for in; None for suites that name no files.
-        settings: of the suite, for all rankers.
-        models: names -> models that options may name.
-    """
-
-    base: Path | None
-    settings: Mapping[str, Any]
-    models: Mapping[str, str]
+    base: Path | None  # folder that files are looked for in; None for suites that name no files
+    settings: Mapping[str, Any]  # of the suite, for all rankers
+    models: Mapping[str, str]  # names -> models that options may name
 
     def of(self, ranker: str, own: Mapping[str, Any], place: str) -> dict[str, Any]:
         """The options of a ranker, ready for its class.
@@ -48,9 +42,6 @@ class Options:
             ranker: its name in `mcranker.rankers.RANKERS`.
             own: what appears beside its label; goes before the settings.
             place: file and label, for messages.
-
-        Raises:
-            SuiteError: there is no such ranker; it does not take an option, or refuses a value.
         """
         what, given = f"the ranker {ranker!r}", {**self.settings, **own}
         try:
@@ -103,16 +94,7 @@ def beside(name: str, base: Path) -> str:
 
 
 def checked_model(model: str, where: str, names: Mapping[str, str] | None = None) -> str:
-    """The model's name, if it has the form of one.
-
-    Args:
-        model: as a user writes it.
-        where: file and key, for messages.
-        names: that could have been meant instead.
-
-    Raises:
-        SuiteError: it has not.
-    """
+    """The model's name, if it has the form of one."""
     from mcranker.llm.provider import PROVIDERS
 
     kind, _, name = model.partition(":")
@@ -130,13 +112,11 @@ def _text(value: Any, where: str) -> str:
     raise SuiteError(f"{where}={value!r}: write a text")
 
 
-def _without_models(member: Any) -> Any:
-    """Return a fusion's member without its models, so that a stand-in answers."""
-    if not isinstance(member, Mapping):
-        return member
+def _without_models(options: Mapping[str, Any]) -> dict[str, Any]:
+    """Return the options without models, and words about the data set where they are needed."""
     kept = {
         name: value
-        for name, value in member.items()
+        for name, value in options.items()
         if name not in ("base_url", "model", "batch", "max_passage_tokens")
         and not name.endswith("_model")
     }
@@ -149,13 +129,6 @@ def _try_out(kind: type[Ranker], options: Mapping[str, Any], place: str) -> None
     """Make the ranker with a model that is never asked, so that it refuses what it would later."""
     from mcranker.llm.scripted import ScriptedChat
 
-    tried = {
-        name: value
-        for name, value in options.items()
-        if name != "base_url" and name != "model" and not name.endswith("_model")
-    }
-    if tried.get("criteria") == "dataset":
-        tried.setdefault("dataset", _STAND_IN)  # the data set has words of its own
     able = Capabilities(
         json_schema=True,
         label_logprobs=True,
@@ -163,15 +136,18 @@ def _try_out(kind: type[Ranker], options: Mapping[str, Any], place: str) -> None
         prefill=True,
         max_questions=MOST_IN_A_CALL,
     )
-    model = ScriptedChat(lambda _: "", capabilities=able)
-    make = cast("Callable[..., Ranker]", kind)
-    if isinstance(tried.get("members"), list):
-        tried["members"] = [_without_models(each) for each in tried["members"]]
+    without = _without_models(options)
+    # A batch needs a provider, and tokens a tokenizer, which the stand-in has not.
+    tried = {**without, "batch": False, "max_passage_tokens": None}
+    if isinstance(members := tried.get("members"), list):
+        tried["members"] = [
+            _without_models(each) if isinstance(each, Mapping) else each for each in members
+        ]
     try:
-        fields = {name: tried[name] for name in tried if name in RankerConfig.model_fields}
-        RankerConfig(**fields)
-        # A batch needs a provider, and tokens a tokenizer, which the stand-in has not.
-        make(model=model, ledger=None, **{**tried, "batch": False, "max_passage_tokens": None})
+        given = {**without, **options}
+        RankerConfig(**{name: given[name] for name in given if name in RankerConfig.model_fields})
+        make = cast("Callable[..., Ranker]", kind)
+        make(model=ScriptedChat(lambda _: "", capabilities=able), ledger=None, **tried)
     except UnsupportedCapability:
         return  # what the stand-in lacks, the model that will be asked may have
     except (MCRankerError, PersonasError) as failure:

@@ -66,19 +66,12 @@ Result = TypeVar("Result")
 
 @dataclass(frozen=True, slots=True)
 class ReportedRun:
-    """One run of a report.
+    """One run of a report."""
 
-    Attributes:
-        run: its folder.
-        index: the first of its pages.
-        finished: every query was tried.
-        survey: what the pages show, without the tables.
-    """
-
-    run: Path
-    index: Path
-    finished: bool
-    survey: Survey
+    run: Path  # its folder
+    index: Path  # the first of its pages
+    finished: bool  # every query was tried
+    survey: Survey  # what the pages show, without the tables
 
 
 @dataclass(frozen=True, slots=True)
@@ -258,9 +251,6 @@ def in_order(
     At most three jobs a process have been taken and not been given back. Close the iterator to
     end the processes; it waits for the jobs that have been begun. They end with this process as
     well, however that ends. With 1 process, this one does the work.
-
-    Raises:
-        BeirEvalError: a process ended before its work was done.
     """
     if processes == 1:
         yield from map(work, jobs)

@@ -23,9 +23,6 @@ def differences(sources: Sequence[Source]) -> list[tuple[Difference, ...]]:
     Values have ties drawn by lot. Intervals are Student's at 95%, p-values those of paired t-tests,
     corrected by Holm for all differences of the report's teams, or of all runs where it has none.
     What cannot be told by a test has none.
-
-    Raises:
-        RunFolderError, RunError: a file of a run cannot be read.
     """
     cache = MetricsCache(MEASURE, alone=True)
     teams = any(source.team for source in sources)

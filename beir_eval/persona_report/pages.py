@@ -25,21 +25,13 @@ _PASSAGE = ("_id", "title", "text")
 
 @dataclass(frozen=True, slots=True)
 class RunPlan:
-    """Facts that all queries of a run share.
+    """Facts that all queries of a run share."""
 
-    Attributes:
-        source: the run.
-        folder: of its pages.
-        queries: number of those with a page.
-        index: of the file of texts, by `index_passages`.
-        made: what the last line of each page says.
-    """
-
-    source: Source
-    folder: Path
-    queries: int
-    index: Path
-    made: Made
+    source: Source  # the run
+    folder: Path  # of its pages
+    queries: int  # number of those with a page
+    index: Path  # of the file of texts, by `index_passages`
+    made: Made  # what the last line of each page says
 
 
 @dataclass(frozen=True, slots=True)
@@ -66,10 +58,6 @@ def write_pages(chunk: Chunk) -> tuple[int, int, list[QueryFindings]]:
 
     Returns:
         The run's number, the number of pages, and the findings of each query.
-
-    Raises:
-        RunFolderError: a ranking is none, or the text of a passage is missing; names the line.
-        OSError: a page cannot be written.
     """
     run, source, pages, findings = chunk.run, chunk.run.source, 0, []
     path, texts = source.run.path / RANKINGS, source.data.path / PASSAGES
@@ -107,12 +95,7 @@ def write_pages(chunk: Chunk) -> tuple[int, int, list[QueryFindings]]:
 
 
 def index_passages(path: Path, index: Path) -> None:
-    """Write where the lines of a file's passages begin, for all processes.
-
-    Raises:
-        RunFolderError: the file cannot be read, or a line is no passage; names the line.
-        OSError: the index cannot be written.
-    """
+    """Write where the lines of a file's passages begin, for all processes."""
     rows = (
         (entry["_id"], line.offset) for line, entry in read_records(path, RunFolderError, *_PASSAGE)
     )

@@ -40,11 +40,7 @@ class RunReport:
     def __init__(
         self, source: Source, ranked: Ranked, folder: Path, index: Path, made: Made
     ) -> None:
-        """Read the queries and judgements of a run, whose pages go to `folder`.
-
-        Raises:
-            RunFolderError: a file cannot be read, or the rankings are of other data.
-        """
+        """Read the queries and judgements of a run, whose pages go to `folder`."""
         self._ranked, self.surveyor = ranked, Surveyor()
         self._texts, self._grades = source.data.queries(), source.data.qrels()
         if strangers := self._ranked.offsets.keys() - self._texts.keys():
@@ -60,11 +56,7 @@ class RunReport:
         self.plan = RunPlan(source, folder, len(self._queries), index, made)
 
     def chunks(self, number: int) -> Iterator[Chunk]:
-        """All queries with a page, 16 at a time; one empty chunk if there is none.
-
-        Args:
-            number: of the run.
-        """
+        """All queries with a page, 16 at a time; one empty chunk if there is none."""
         plans = [
             QueryPlan(
                 place, self._ranked.offsets[each], self._others.get(each), self._grades.get(each)
@@ -75,11 +67,7 @@ class RunReport:
             yield Chunk(number, self.plan, tuple(plans[start : start + CHUNK]))
 
     def survey(self, differences: tuple[Difference, ...]) -> Survey:
-        """The survey of all queries; failed ones come last.
-
-        Raises:
-            RunFolderError: the metrics of a run cannot be read.
-        """
+        """The survey of all queries; failed ones come last."""
         source, data = self.plan.source, self.plan.source.data.manifest
         config = source.run.manifest.config
         self._add_failed()

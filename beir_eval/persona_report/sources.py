@@ -21,21 +21,13 @@ NOBODY = "none"
 
 @dataclass(frozen=True, slots=True)
 class Source:
-    """One run to report on.
+    """One run to report on."""
 
-    Attributes:
-        run: its folder.
-        data: the folder of what it ranked.
-        title: its label, with more words where another run of the report has the same.
-        other: the finished run it is compared with; None if there is none.
-        team: a team has judged.
-    """
-
-    run: RunFolder
-    data: DataFolder
-    title: str
-    other: RunFolder | None
-    team: bool
+    run: RunFolder  # its folder
+    data: DataFolder  # the folder of what it ranked
+    title: str  # its label, with more words where another run of the report has the same
+    other: RunFolder | None  # the finished run it is compared with; None if there is none
+    team: bool  # a team has judged
 
 
 def find_sources(
@@ -55,10 +47,6 @@ def find_sources(
     Returns:
         The runs, those of one data set in the order of their suite; and the reasons why others
         are left out, a sentence each.
-
-    Raises:
-        RunFolderError: there is no run, or none like `against`; a folder cannot be read, or
-            does not fit the data beside it.
     """
     given = find_runs(paths)
     ranked = [run for run in given if _has_rankings(run)]

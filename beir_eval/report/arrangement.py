@@ -3,11 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field, replace
-from functools import partial
+from dataclasses import dataclass
 
-from beir_eval.errors import SettingError
-from beir_eval.experiment.foreign import ForeignFile, ForeignRun, foreign_path
 from beir_eval.experiment.labels import column_names, natural, row_labels
 from beir_eval.experiment.run_folder import (
     FIRST_STAGE,
@@ -19,7 +16,6 @@ from beir_eval.experiment.run_folder import (
 from beir_eval.measures import paper
 from beir_eval.report.model import Column
 from beir_eval.report.warnings import conditions
-from mcranker.errors import RunError
 
 NO_SUITE, NO_SUITE_TITLE = "runs", "Runs"
 Slot = tuple[str, str]
@@ -37,12 +33,9 @@ class Arrangement:
     runs: Mapping[Slot, RunFolder]  # the finished ones
     unfinished: tuple[tuple[str, str], ...]  # (data set, label)
     never_run: tuple[str, ...] = ()  # labels of the suite's other rankers
-    added: Mapping[Slot, ForeignRun] = field(default_factory=dict)  # foreign runs in no folder
 
     def manifest(self, place: Slot) -> RunManifest | None:
         """Return that of a run; None for the first stage, and where nothing was run."""
-        if place in self.added:
-            return self.added[place].manifest(place[1], place[0])
         return self.runs[place].manifest if place in self.runs else None
 
     def columns(self) -> tuple[Column, ...]:
@@ -73,11 +66,7 @@ class Arrangement:
         return next((row for each in asked if each and (row := self.row(each))), FIRST_STAGE)
 
     def paper_value(self, place: Slot) -> float | None:
-        """Return the paper's nDCG@10 for that place, 0 to 1; None if it has none.
-
-        Raises:
-            SuiteError: the suite names a table that the paper has not.
-        """
+        """Return the paper's nDCG@10 for that place, 0 to 1; None if it has none."""
         content, label = place
         if label == FIRST_STAGE:
             # Another first stage than the paper's is not to be mistaken for it.
@@ -112,11 +101,7 @@ class Arrangement:
 
 
 def arrange(runs: Sequence[RunFolder]) -> list[Arrangement]:
-    """Make sections by suite in the natural order of the names, runs without a suite last.
-
-    Raises:
-        RunFolderError: a run and its data do not belong together, or cannot be read.
-    """
+    """Make sections by suite in the natural order of the names, runs without a suite last."""
 
     def place(run: RunFolder) -> tuple[object, ...]:
         suite = run.manifest.suite
@@ -128,60 +113,6 @@ def arrange(runs: Sequence[RunFolder]) -> list[Arrangement]:
         groups.setdefault(suite.name if suite else NO_SUITE, []).append(run)
     names = sorted(groups, key=lambda name: (name == NO_SUITE, natural(name)))
     return [_arranged(name, groups[name]) for name in names]
-
-
-def with_foreign(
-    arrangements: Sequence[Arrangement], files: Mapping[str, str]
-) -> list[Arrangement]:
-    """Add TREC runs as rows below all others, in every column whose queries they have.
-
-    Args:
-        arrangements: of the run folders.
-        files: label -> path, in which ``{dataset}`` is replaced by the name of each data set.
-
-    Raises:
-        SettingError: a label is that of another row.
-        RunError: a file cannot be read, or has no query of any data set here.
-    """
-    found = list(arrangements)
-    for label, named in files.items():
-        taken = [plan for plan in found if plan.row(label) or label in plan.never_run]
-        if taken or label == FIRST_STAGE:
-            raise SettingError(f"label {label!r} is that of another row; take another label")
-        file: dict[str, ForeignFile] = {}
-        found = [_with_file(plan, label, named, file) for plan in found]
-        if not any(slot[1] == label for plan in found for slot in plan.added):
-            columns = {data.manifest.dataset for plan in found for data in plan.data.values()}
-            where = ", ".join(sorted(columns, key=natural)) or "no finished run at all"
-            raise RunError(
-                f"{named}: has none of the queries that were ranked; there is {where}; is it of "
-                "another data set or split?"
-            )
-    return found
-
-
-def _with_file(
-    plan: Arrangement, label: str, named: str, files: dict[str, ForeignFile]
-) -> Arrangement:
-    added = dict(plan.added)
-    for content, data in plan.data.items():
-        name = data.manifest.dataset
-        path = foreign_path(named, name)
-        if str(path) not in files:
-            files[str(path)] = ForeignFile.read(path)
-        queries = data.queries()
-        if not queries.keys().isdisjoint(files[str(path)].listed):
-            added[content, label] = files[str(path)].of(
-                queries, name=name, depth=data.manifest.depth, seen=partial(_seen, data)
-            )
-    is_row = any(slot[1] == label for slot in added)
-    return replace(plan, added=added, labels=(*plan.labels, label) if is_row else plan.labels)
-
-
-def _seen(data: DataFolder) -> set[str]:
-    """Return the ids of the documents that were ranked or judged."""
-    lists = (*data.first_stage().values(), *(of.items() for of in data.qrels().values()))
-    return {doc_id for each in lists for doc_id, _ in each}
 
 
 def _arranged(name: str, members: Sequence[RunFolder]) -> Arrangement:

@@ -18,12 +18,7 @@ VERSION = 1
 
 
 def render_json(report: Report, *, per_query: bool = False) -> str:
-    """The report, indented; the same report always makes the same text. Measures are 0 to 1.
-
-    Args:
-        report: what it says.
-        per_query: with the value of every query.
-    """
+    """The report, indented; the same report always makes the same text. Measures are 0 to 1."""
 
     def plain(value: Any) -> Any:
         """Return what JSON shows for a value that it does not know."""

@@ -18,7 +18,7 @@ from beir_eval.measures.significance import (
     compare_runs,
     confidence_intervals,
 )
-from beir_eval.report.arrangement import NO_SUITE_TITLE, Arrangement, Slot, arrange, with_foreign
+from beir_eval.report.arrangement import NO_SUITE_TITLE, Arrangement, Slot, arrange
 from beir_eval.report.metrics_cache import Measured, MetricsCache, by_lot
 from beir_eval.report.model import Column, Figure, Point, Report, Row, Section, TableCell
 from beir_eval.report.numbers import TIES_SIGN, mark
@@ -47,7 +47,6 @@ def build_report(
     level: float = 0.95,
     margin: float = MARGIN,
     provider_prices: bool = False,
-    foreign: Mapping[str, str] | None = None,
 ) -> Report:
     """Measure and compare the runs, in sections by suite; the order of `runs` makes no difference.
 
@@ -64,20 +63,16 @@ def build_report(
         margin: of the tests of equivalence, see `beir_eval.measures.significance.Comparison`.
         provider_prices: price answers of other servers (``base_url``) like the provider's own of
             that model; without, their cost is not known.
-        foreign: label -> path of a TREC run of another program, which gets a row in every section
-            that has its queries; ``{dataset}`` in the path is the name of each data set.
 
     Raises:
         RunFolderError: a folder is damaged, or its run and its data do not belong together.
-        RunError: a TREC run is needed for `measure` and cannot be read; a foreign run cannot be
-            read, or has no query of any data set.
-        SettingError: a foreign run's label is taken; no run has the label `baseline`, or
-            another option is out of its range.
+        RunError: a TREC run is needed for `measure` and cannot be read.
+        SettingError: no run has the label `baseline`, or another option is out of its range.
         MeasureError: `measure` is unknown, or has values outside 0 to 1.
         SuiteError: a suite names a table or a figure that the paper has not.
         ExtraMissing: a test, or `measure`, needs a package that is not installed.
     """
-    plans = with_foreign(arrange(runs), foreign or {})
+    plans = arrange(runs)
     if baseline is not None and not any(plan.row(baseline) for plan in plans):
         known = {plan.shown(label) for plan in plans for label in plan.labels}
         labels = ", ".join(map(repr, sorted(known, key=natural))) or "no finished run at all"
@@ -144,7 +139,6 @@ def _cells(
     measured: dict[Slot, Measured] = {
         **{(each, FIRST_STAGE): cache.of_first_stage(data) for each, data in plan.data.items()},
         **{place: cache.of_run(run, plan.data[place[0]]) for place, run in plan.runs.items()},
-        **{place: cache.of_foreign(run, plan.data[place[0]]) for place, run in plan.added.items()},
     }
     flaws = {
         place: flaws_of(each.metrics, plan.manifest(place), measure)
@@ -293,9 +287,6 @@ def _figure(
 
     Lines go by `SuiteNote.x` from left to right, and a run without a number is in none; otherwise
     points are in the order of the rows.
-
-    Raises:
-        SuiteError: it names a figure that the paper has not.
     """
     if suite is None or suite.figure is None:
         return None

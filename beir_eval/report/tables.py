@@ -429,12 +429,6 @@ def _not_ranked(cell: TableCell) -> int | None:
     return len(cell.metrics.failed) if ours else None
 
 
-def _unknown_documents(cell: TableCell) -> int | None:
-    note = cell.manifest.foreign if cell.manifest else None
-    found = (note.unknown_documents, note.unseen_documents) if note else ()
-    return next((each for each in found if each is not None), None)
-
-
 _COMPLETENESS: _Columns = (
     ("asked", "metrics.scores.asked", _count),
     ("missing", "metrics.scores", _missing),
@@ -445,7 +439,7 @@ _COMPLETENESS: _Columns = (
     ("no results", lambda cell: len(cell.metrics.missing_queries), _bad_count),
     ("not ranked", _not_ranked, _bad_count),
     ("short teams", "metrics.short_teams", _bad_count),
-    ("unknown documents", _unknown_documents, _bad_count),
+    ("unknown documents", "manifest.foreign.unknown_documents", _bad_count),
 )
 _COMPLETENESS_NOTE = (
     "Asked: scores, or comparisons. Left out: not needed for the first ranks (top_k). "

@@ -194,7 +194,7 @@ def _of_section(report: Report, section: Section) -> Iterator[Notice]:
         )
     for row, column, cell in cells:
         note = cell.manifest.foreign if cell.manifest else None
-        unknown = (note.unknown_documents or note.unseen_documents) if note else None
+        unknown = note.unknown_documents if note else None
         if note and unknown:
             said = f"{_names([row.label])} on {_names([column.name])}: {'; '.join(oddities(note))}"
             if unknown == note.documents:

@@ -42,9 +42,6 @@ def render_page(template: str, *, assets: Sequence[str] = (), **values: Any) -> 
             ``survey.js`` of this package follow the others, in the order given. One of the
             two files may be absent.
         values: what the template shows.
-
-    Raises:
-        FileNotFoundError: an asset has neither file.
     """
     made = environment().get_template(f"templates/{template}")
     return formats.printable(made.render({**_frame(tuple(assets)), **values}))

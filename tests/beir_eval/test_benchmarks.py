@@ -4,14 +4,11 @@ from __future__ import annotations
 
 import importlib
 import json
-import math
 import re
 import socket
-import statistics
 import sys
 import time
 from collections.abc import Callable
-from itertools import count
 from pathlib import Path
 from types import ModuleType
 from typing import Any
@@ -72,10 +69,6 @@ def test_every_contender_makes_the_same_calls(name: str, warm_up: int) -> None:
     assert timing.cpu > 0
 
 
-def test_contenders_are_all_tested() -> None:
-    assert len(load("contenders").NAMES) == 6
-
-
 def test_throughput_reports_medians_and_ratios(
     monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
@@ -91,50 +84,6 @@ def test_throughput_reports_medians_and_ratios(
     assert ours["x_aiohttp"] == pytest.approx(bare["seconds"] / ours["seconds"], rel=0.05)
     assert ours["x_openai"] is None
     assert ours["cpu_ms_a_call"] > 0
-
-
-def test_throughput_as_a_table(
-    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
-) -> None:
-    throughput = load("throughput")
-    timing = load("contenders").Timing
-    took = {"aiohttp": [2.0, 1.0, 9.0], "openai": [4.0, 4.0, 4.0]}  # medians 2 and 4
-
-    def pretend(_function: object, name: str, *_: object, **__: object) -> Any:
-        return timing(took[name].pop(), 0.3, "asyncio")
-
-    counts = count(0, 300)
-    monkeypatch.setattr(throughput, "alone", pretend)
-    monkeypatch.setattr(throughput, "answered", lambda _port: next(counts))
-    options = "--calls 300 --concurrency 30 --latency 0.1 --only aiohttp --only openai"
-    run("throughput", options, monkeypatch)
-    rows = [line.split() for line in capsys.readouterr().out.splitlines()]
-    # 300 calls of 0.1 s, 30 at once, take 1 s at best; 0.3 s of CPU time are 1 ms a call.
-    assert ["aiohttp", "2.00", "0.50", "1.00", "2.00", "1.00"] in rows
-    assert ["openai", "4.00", "0.25", "0.50", "1.00", "1.00"] in rows
-
-
-def test_a_long_query_is_left_after_the_first_results(monkeypatch: pytest.MonkeyPatch) -> None:
-    throughput, server = load("throughput"), load("fixed_latency_server")
-    monkeypatch.setattr(throughput, "RESULTS", 10)
-    with server.serving(0.0) as port:
-        outcome = throughput.queue_up(port, 200, 4, ledger=True)
-        # 300 calls to warm up, 10 results, and what was under way when the query was left.
-        assert 300 + 10 <= server.answered(port) < 300 + 600
-    assert outcome["results"] == 10
-    assert outcome["seconds_to_first"] > 0
-    assert outcome["added_mib"] >= 0
-
-
-def test_many_queries_samples_memory(
-    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
-) -> None:
-    run("many_queries", "--queries 20 --passages 2 --every 5", monkeypatch)
-    outcome = json.loads(capsys.readouterr().out)
-    assert outcome["calls"] == 20 * 2 * 3
-    assert list(outcome["resident_mib"]) == ["5", "10", "15", "20"]
-    assert min(outcome["resident_mib"].values()) > 1
-    assert isinstance(outcome["bytes_a_query"], float)
 
 
 def test_pages_of_a_query_are_timed(
@@ -221,44 +170,3 @@ def test_the_simulated_judge_knows_the_best_order_where_it_makes_no_errors() -> 
     assert found.ndcg == (pytest.approx(ideal),)
     assert 0 < found.calls == found.most_calls < len(topic.docs)
     assert found.tokens > 0
-
-
-def test_the_simulated_judge_may_prefer_places_and_share_its_errors() -> None:
-    comparative = load("comparative")
-    topics = comparative.load_topics("mini", 1)
-    (topic,) = topics
-    first = comparative.ndcg({topic.query.id: [(doc.id, 0.0) for doc in topic.docs]}, topics)
-    by_place = comparative.Errors("place", 0, 0, place=1000)
-    for name in ("rankgpt(window=20, step=10, passes=1)", "pairwise(ranks=1)"):
-        found = comparative.measured(comparative.contenders()[name], topics, by_place, 1)
-        assert found.ndcg == (pytest.approx(first),), name
-    for shared in (0.0, 0.5, 1.0):
-        errors = comparative.Errors("", 1, 0, shared=shared)
-        judge = comparative.Judge(topics, errors, seed=1)
-        one, other = (judge._seen(topic, persona) for persona in ("Reader", "Expert"))
-        differ = [one[each.id] - other[each.id] for each in topic.docs]
-        # Both have the variance of the highest grade; of their difference, 2 (1 - shared) of it.
-        expected = math.sqrt(2 * (1 - shared)) * judge._top
-        assert statistics.pstdev(differ) == pytest.approx(expected, rel=0.25)
-        assert statistics.pstdev(one.values()) == pytest.approx(judge._top, rel=0.3)
-
-
-def test_the_simulated_judge_errs_by_its_seed_and_is_named_so(
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
-    comparative = load("comparative")
-    topics = comparative.load_topics("mini", 1)
-    errors = comparative.Errors("much", 0.5, 0.5)
-    made = comparative.contenders()
-    chosen = {name: made[name] for name in ("direct", "rankgpt(window=20, step=10, passes=1)")}
-    found = comparative.measured(chosen["direct"], topics, errors, 3)
-    assert len(set(found.ndcg)) > 1
-    assert comparative.measured(chosen["direct"], topics, errors, 3) == found
-    assert comparative.Errors("", 0, 1, crowd=2).of_call(8) == 4  # two doublings beyond two
-    monkeypatch.setattr(comparative, "contenders", lambda: chosen)
-    monkeypatch.setattr(comparative, "ERRORS", (comparative.ERRORS[0], errors))
-    monkeypatch.setattr(comparative, "BUDGETS", (10, 100))
-    text = comparative.tables("mini", topics, 2)
-    assert text.startswith("Simulated judge, mean")
-    assert text.count("simulated judge") == 2
-    assert "| at most 10 | rankgpt(window=20, step=10, passes=1): " in text

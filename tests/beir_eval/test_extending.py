@@ -19,16 +19,13 @@ from mcranker import (
     ChatRequest,
     ConfigError,
     DirectRanker,
-    Job,
     MCRanker,
     Query,
-    Ranker,
     Ranking,
     ReplyError,
     ScriptedChat,
     connect,
 )
-from mcranker.config import RankerConfig
 from mcranker.llm.prices import cost
 from mcranker.llm.provider import PROVIDERS
 from mcranker.rankers import RANKERS
@@ -177,26 +174,6 @@ def test_a_scoring_scheme(kind: type[MCRanker | DirectRanker], tmp_path: Path) -
 
 
 @pytest.mark.usefixtures("installed")
-def test_a_scheme_sets_the_highest_score() -> None:
-    assert RankerConfig(scoring="grades").top == 3
-    assert RankerConfig(scoring="grades", scale=20).recorded()["scale"] == 3
-    assert RankerConfig(scoring="integer", scale=20).recorded()["scale"] == 20
-    with pytest.raises(ConfigError, match="labels go with"):
-        RankerConfig(scoring="grades", labels=("a", "b"))
-
-
-@pytest.mark.usefixtures("installed")
-def test_replies_of_another_form_do_not_count_twice_in_an_estimate() -> None:
-    class Wordy(SCORINGS.get("grades")):  # type: ignore[misc]  # found at run time
-        schema = None
-
-    SCORINGS._added["wordy"] = f"{__name__}:Wordy"
-    globals()["Wordy"] = Wordy
-    with DirectRanker(model=ScriptedChat(graded), scoring="wordy", repair_attempts=3) as ranker:
-        assert ranker.estimate(QUERY, DOCS).calls == 3
-
-
-@pytest.mark.usefixtures("installed")
 def test_an_ensemble() -> None:
     options: dict[str, Any] = {"ensemble": "median"}
     with MCRanker(model=ScriptedChat(answer), **options) as ranker:
@@ -219,44 +196,6 @@ def test_an_ensemble() -> None:
 def test_a_ranker_that_cannot_be_had(name: str, message: str) -> None:
     with pytest.raises(ConfigError, match=re.escape(message)):
         RANKERS.get(name)
-
-
-def test_options_of_a_rankers_own_go_with_those_of_all_rankers() -> None:
-    class Windowed(Ranker):
-        name = "windowed"
-
-        def __init__(self, *, window: int = 20, **options: Any) -> None:
-            super().__init__(**options)
-            self.window = window
-
-        async def _rank(self, *_: object) -> Ranking:
-            raise NotImplementedError
-
-    takes = Windowed.takes()
-    assert takes["window"] == 20
-    assert takes.keys() - {"window"} == Ranker.takes().keys()
-    assert {"model", "base_url", "ledger", "config", "scale", "team_size"} <= takes.keys()
-    assert "options" not in takes
-    assert "roles" not in MCRanker.takes()
-
-
-@pytest.mark.parametrize(
-    ("scores", "order"), [([1.0], [0, 0]), ([1.0, 2.0, 3.0, 4.0], [3]), ([float("nan")], [-1])]
-)
-def test_a_ranking_of_impossible_scores_or_places_is_refused(
-    scores: list[float], order: list[int]
-) -> None:
-    class Given(Ranker):
-        name = "given"
-        needs_model = False
-
-        async def _rank(self, job: Job) -> Ranking:
-            if len(scores) > 1 or scores[0] != 1.0:
-                return self.ranking_by_scores(job, scores)
-            return self.ranking_by_order(job, order)
-
-    with Given() as ranker, pytest.raises(ValueError, match="give "):
-        ranker.rank(QUERY, DOCS)
 
 
 @pytest.mark.usefixtures("installed")

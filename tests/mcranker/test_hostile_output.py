@@ -101,7 +101,7 @@ def test_experiments_on_a_terminal(tmp_path: Path) -> None:
     harmless("beir-eval", *asked, "--ranker", "mcranker", "-o", f"title_separator={HOSTILE}")
     harmless("beir-eval", *asked, "--ranker", "direct", "--output", "json")
     harmless("beir-eval", *asked, "--ranker", "direct", "--dry-run")
-    cells = sorted(path for path in Path(out).glob("*/*") if path.name != "data")
+    cells = sorted(path.parent for path in Path(out).glob("*/*/rankings.jsonl"))
     for form in ("md", "html", "latex", "json"):
         harmless("beir-eval", "report", out, "--format", form)
     for form in ("table", "md", "json"):

@@ -12,11 +12,23 @@ import pytest
 from beir_eval.persona_report.build import write_persona_report
 from mcranker import MCRanker
 from mcranker.llm.chat import ChatRequest
+from personas import Team
+from personas.ranking.comparison import RankingComparison, compare_rankings
 from personas.ranking.record import OtherPlace, OtherRanking, RankingRecord
+from personas.report.compare.page import render_comparison
 from personas.report.dataset.pages import survey_pages
 from personas.report.query.inspection_page import inspection_pages, render_inspection
 from personas.report.site import PageContext, query_page
+from personas.report.team_page import MemberCost, TeamCosts, render_team
 from personas.survey.model import Survey
+from tests.mcranker.test_team_page import HOSTILE
+from tests.mcranker.test_team_page import TEAM as TEAM_OF_THREE
+from tests.personas.ranking.test_comparison import CHANGED, member, team
+from tests.personas.ranking.test_inspection import FOUR
+from tests.personas.ranking.test_inspection import stored as ranking_of
+from tests.personas.report.test_compare_page import several
+from tests.personas.report.test_rank_pages import alone, by_team
+from tests.support.inspection_report import infested
 from tests.support.persona_reports import DIRECT, TEAM, runs
 from tests.support.scripted import scripted
 
@@ -25,6 +37,7 @@ __all__ = [
     "OTHER",
     "inspection",
     "stored",
+    "write_compared",
     "write_long_query",
     "write_query",
     "write_report",
@@ -111,6 +124,42 @@ def write_long_query(folder: Path) -> list[Path]:
     for path, page in zip(paths, pages, strict=True):
         path.write_text(page, encoding="utf-8")
     return paths
+
+
+def write_compared(folder: Path, *, hostile: bool = False) -> list[Path]:
+    """Pages of comparisons, of a team and of orders without scores; or hostile ones."""
+    if hostile:
+        sides = infested(HOSTILE * 20), infested(HOSTILE * 20)
+        first, second = sides[1]["hits"][:2]
+        first["rank"], second["rank"] = second["rank"], first["rank"]
+        sides[1]["team"]["members"][1]["persona"]["description"] = HOSTILE
+        named = {"name": "W" * 200, "description": HOSTILE * 30}
+        persona = TEAM_OF_THREE.members[1].persona.model_copy(update=named)
+        long_name = TEAM_OF_THREE.members[1].model_copy(update={"persona": persona})
+        made = {
+            "comparison": render_comparison(compare_rankings(*sides), before=HOSTILE),
+            "team": render_team(Team(members=(long_name, *TEAM_OF_THREE.members)), source=HOSTILE),
+        }
+    else:
+        rows = tuple(MemberCost(name, 100, 26_900, 400, 0.01) for name in TEAM_OF_THREE.names)
+        made = {
+            "one": render_comparison(one_comparison()),
+            "several": render_comparison(several(3)),
+            "team": render_team(TEAM_OF_THREE, costs=TeamCosts(100, 150, "openai:m", rows)),
+            "orders": render_inspection(by_team().to_dict()),
+            "alone": render_inspection(alone().to_dict()),
+        }
+    folder.mkdir(exist_ok=True)
+    for name, page in made.items():
+        (folder / f"{name}.html").write_text(page, encoding="utf-8")
+    return [folder / f"{name}.html" for name in made]
+
+
+def one_comparison() -> RankingComparison:
+    """Two rankings of four passages, two of which moved."""
+    one = ranking_of(FOUR, team=team(member("Virologist", 35, 40, 25), member("Nurse", 100)))
+    two = ranking_of(CHANGED, team=team(member("Virologist", 80, 40, 25)))
+    return compare_rankings(one, two, grades={"d2": 1})
 
 
 def write_report(folder: Path) -> Path:

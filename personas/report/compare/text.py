@@ -66,13 +66,7 @@ def as_dict(found: Compared) -> dict[str, Any]:
 
 
 def show_comparison(console: Console, found: Compared, *, top: int = 10) -> None:
-    """Print how much changed, what was changed, and the passages that moved, with the reasons.
-
-    Args:
-        console: where to. Nothing is said by colour alone.
-        found: the rankings.
-        top: passages listed of a query, at least 1.
-    """
+    """Print how much changed, what was changed, and the passages that moved, with the reasons."""
     screen = Screen(console)
     for part in _parts(found, top):
         if isinstance(part, _Grid):

@@ -180,29 +180,17 @@ def _decided(case: Case) -> str:
 
 @dataclass(frozen=True, slots=True)
 class RunEntry:
-    """One run of a report.
+    """One run of a report."""
 
-    Attributes:
-        page: path of its overview below the report's folder.
-        survey: of all its queries; its tables are not shown, and may be empty.
-        finished: every query was tried; else the figures are of those that were.
-    """
-
-    page: str
-    survey: Survey
-    finished: bool = True
+    page: str  # path of its overview below the report's folder
+    survey: Survey  # of all its queries; its tables are not shown, and may be empty
+    finished: bool = True  # every query was tried; else the figures are of those that were
 
 
 def render_runs(
     entries: Sequence[RunEntry], left_out: Sequence[str] = (), made: Made = NOBODY
 ) -> str:
-    """The list of runs; those over the same data are together, in the order given.
-
-    Args:
-        entries: the runs.
-        left_out: why others have no pages, a sentence each.
-        made: the page's last line.
-    """
+    """The list of runs; those over the same data are together, in the order given."""
 
     def shared(names: set[str]) -> str:
         return names.pop() if len(names) == 1 else ""

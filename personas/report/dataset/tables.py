@@ -19,21 +19,14 @@ _MOST_EVERYWHERE = 2_000
 
 @dataclass(frozen=True, slots=True)
 class Column:
-    """A column that can be sorted.
+    """A column that can be sorted."""
 
-    Attributes:
-        key: name in the page's address, of letters.
-        title: heading; may hold untrusted text.
-        first: direction of the first sort; empty for a column that cannot be sorted.
-        words: cells hold words, and are compared as such.
-        there: False where no row has anything to say; the column is left out.
-    """
-
-    key: str
-    title: str
+    key: str  # name in the page's address, of letters
+    title: str  # heading; may hold untrusted text
+    # Direction of the first sort; empty for a column that cannot be sorted.
     first: Literal["ascending", "descending", ""] = "descending"
-    words: bool = False
-    there: bool = True
+    words: bool = False  # cells hold words, and are compared as such
+    there: bool = True  # False where no row has anything to say; the column is left out
 
 
 def _words(key: str, title: str, *, there: bool = True) -> Column:
@@ -42,35 +35,21 @@ def _words(key: str, title: str, *, there: bool = True) -> Column:
 
 @dataclass(frozen=True, slots=True)
 class Table:
-    """A table that can be searched, restricted and sorted, and may take several pages.
+    """A table that can be searched, restricted and sorted, and may take several pages."""
 
-    Attributes:
-        name: of its first page.
-        one: name of a row, e.g. ``"query"``.
-        key: the plural, and id of the table.
-        caption: title.
-        offered: columns, in order.
-        rows: figures, one a row.
-        searched: what a search looks at, in words.
-        sorts: (address, words) of orders worth offering, e.g. ``("-alpha", "highest alpha")``.
-        failed: rows can be restricted to those that failed.
-        most: rows on a page.
-        everywhere: a search for any of this finds every row that has not failed.
-        prefix: precedes this table's state in the page's address.
-    """
-
-    name: str
-    one: str
-    key: str
-    caption: str
-    offered: tuple[Column, ...]
-    rows: Sequence[Any]
-    searched: str
+    name: str  # of its first page
+    one: str  # name of a row, e.g. ``"query"``
+    key: str  # the plural, and id of the table
+    caption: str  # title
+    offered: tuple[Column, ...]  # columns, in order
+    rows: Sequence[Any]  # figures, one a row
+    searched: str  # what a search looks at, in words
+    # (address, words) of orders worth offering, e.g. ``("-alpha", "highest alpha")``.
     sorts: tuple[tuple[str, str], ...] = ()
-    failed: bool = False
-    most: int = ROWS
-    everywhere: str = ""
-    prefix: str = ""
+    failed: bool = False  # rows can be restricted to those that failed
+    most: int = ROWS  # rows on a page
+    everywhere: str = ""  # a search for any of this finds every row that has not failed
+    prefix: str = ""  # precedes this table's state in the page's address
 
     @property
     def columns(self) -> tuple[Column, ...]:

@@ -28,12 +28,7 @@ _OF_HITS = (
 
 
 def inspection_dict(inspection: RankingRecord, hits: Sequence[Hit]) -> dict[str, Any]:
-    """All that can be worked out of a ranking, as plain values.
-
-    Args:
-        inspection: the ranking.
-        hits: the passages to list.
-    """
+    """All that can be worked out of a ranking, as plain values."""
     findings = QueryFindings.of(1, inspection)
     figures, names = findings.figures, [judge.name for judge in findings.judges]
     other = inspection.other

@@ -137,11 +137,6 @@ def inspection_pages(record: RankingRecord, around: PageContext) -> list[str]:
     Each links to the report, to the queries before and after, and to the other parts. A part has
     `ROWS` passages, fewer with large teams, best first; the team, the calls and the settings are on
     part 1.
-
-    Args:
-        record: the ranking.
-        around: its place in the report; part n is to be called
-            ``query_page(around.place, n)``.
     """
     count = len(record.hits)
     rows = max(_LEAST_ROWS, min(ROWS, 6 * ROWS // max(1, len(record.judges))))

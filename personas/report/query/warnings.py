@@ -39,19 +39,14 @@ class Notice:
 
 @dataclass(frozen=True, slots=True)
 class Judgements:
-    """Summary of the judgements of a ranking.
+    """Summary of the judgements of a ranking."""
 
-    Attributes:
-        sentence: how many relevant passages there are, and how many of them were found.
-        ndcg: nDCG@10, 0 to 1; None where no passage is relevant, as those of other rankings.
-        graded: whether grades above 1 occur.
-    """
-
-    sentence: str
+    sentence: str  # how many relevant passages there are, and how many of them were found
+    # nDCG@10, 0 to 1; None where no passage is relevant, as those of other rankings.
     ndcg: float | None = None
     first_stage_ndcg: float | None = None
     other_ndcg: float | None = None
-    graded: bool = False
+    graded: bool = False  # whether grades above 1 occur
 
 
 def warnings(inspection: RankingRecord) -> tuple[Notice, ...]:

@@ -45,17 +45,11 @@ _LEVELS = 10
 
 @dataclass(frozen=True, slots=True)
 class Column:
-    """A column of a table, as wide as its widest cell or `fixed_width` terminal columns.
+    """A column of a table, as wide as its widest cell or `fixed_width` terminal columns."""
 
-    Attributes:
-        heading: its lines.
-        cells: one a row.
-        right: whether heading and cells are aligned to the right.
-    """
-
-    heading: tuple[str, ...]
-    cells: Sequence[Text]
-    right: bool = True
+    heading: tuple[str, ...]  # its lines
+    cells: Sequence[Text]  # one a row
+    right: bool = True  # whether heading and cells are aligned to the right
     fixed_width: int | None = None
 
     @property
@@ -107,13 +101,7 @@ class Screen:
         return Text(drawn.ljust(length), style="cyan")
 
     def cells(self, columns: Sequence[Column], gap: int = 2, *, rest: Column | None = None) -> None:
-        """A table: headings, a rule, and a line a row.
-
-        Args:
-            columns: its columns.
-            gap: blanks between two of them.
-            rest: a last column, which takes the room that is left.
-        """
+        """A table: headings, a rule, and a line a row."""
         widths = [column.width for column in columns]
         if rest:
             columns = [*columns, rest]

@@ -76,11 +76,7 @@ def show_inspection(
 
 
 def find_hit(inspection: RankingRecord, passage: int | str) -> Hit:
-    """The passage of that id, or of that rank if no passage has such an id.
-
-    Raises:
-        PersonasError: there is none.
-    """
+    """The passage of that id, or of that rank if no passage has such an id."""
     hits = inspection.hits
     by_id = next((hit for hit in hits if hit.doc_id == passage), None)
     given = str(passage)[:_LONGEST_ID]

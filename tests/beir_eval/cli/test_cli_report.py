@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import importlib
 import json
 from pathlib import Path
 
@@ -9,10 +10,7 @@ import pytest
 from click.testing import CliRunner, Result
 
 from beir_eval.cli.report import command
-from beir_eval.data.qrels import read_qrels
 from beir_eval.errors import RunFolderError, SettingError
-from beir_eval.measures.metrics import evaluate
-from mcranker.trec import read_trec
 from tests.support.report_runs import DIRECT, TWO, made
 from tests.support.run_folders import fig2
 
@@ -110,32 +108,23 @@ def test_errors_are_those_of_the_package(runs: Path, tmp_path: Path) -> None:
     assert not (tmp_path / "out").exists()
 
 
-def test_run_files_are_rows(runs: Path, tmp_path: Path) -> None:
-    data = next(runs.rglob("first_stage.trec"))
-    theirs = tmp_path / "their run.trec"
-    theirs.write_bytes(data.read_bytes())
-    value = evaluate(read_trec(data), read_qrels(data.with_name("qrels.tsv"))).means["nDCG@10"]
-    for given, label in ((theirs, "their run"), (f"dense={theirs}", "dense")):
-        result = invoke(runs, "--run-file", given, "--format", "json")
-        assert result.exit_code == 0, result.output
-        for section in json.loads(result.stdout)["sections"]:
-            rows = {row["label"]: row for row in section["rows"]}
-            assert rows[label]["foreign"]
-            assert rows[label]["cells"][0]["value"] == value
-
-
 @pytest.mark.parametrize(
-    ("given", "message"),
-    [
-        (("a=x.trec", "a=y.trec"), "'a' is the label of two files; write LABEL=FILE"),
-        (("=x.trec",), "'' is an empty label"),
-        (("a={data}.trec",), "only placeholder is {dataset}"),
-    ],
+    "arguments",
+    [[], ["x", "--correction", "sidak"], ["x", "--level", "1"], ["x", "--margin", "0"]],
 )
-def test_run_files_need_a_label_each(runs: Path, given: tuple[str, ...], message: str) -> None:
-    args = [part for each in given for part in ("--run-file", each)]
-    with pytest.raises(ValueError, match="run-file") as failure:
-        CliRunner().invoke(
-            command, [str(runs), *args], catch_exceptions=False, standalone_mode=False
-        )
-    assert message in str(failure.value)
+def test_bad_usage(arguments: list[str]) -> None:
+    assert CliRunner().invoke(command, arguments).exit_code == 2
+
+
+def test_help_names_every_option() -> None:
+    text = CliRunner().invoke(command, ["--help"]).stdout
+    for option in ("--format", "--out", "--measure", "--baseline", "--margin", "--correction"):
+        assert option in text
+    assert "The same folders always make the same report, but for the day" in " ".join(text.split())
+
+
+def test_the_benchmark_runs(runs: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.syspath_prepend(str(Path(__file__).parents[3] / "benchmarks"))
+    took = importlib.import_module("report").phases(runs)
+    assert list(took)[-4:] == ["markdown", "latex", "json", "html"]
+    assert all(seconds >= 0 for seconds in took.values())

@@ -12,6 +12,7 @@ from click.testing import CliRunner, Result
 
 from beir_eval import DatasetError, MeasureError, load, read_trec, retrieve
 from beir_eval.cli.retrieve import command
+from mcranker.errors import ConfigError
 
 
 @pytest.fixture

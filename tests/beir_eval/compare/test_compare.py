@@ -13,12 +13,9 @@ from beir_eval.compare.sources import open_pair
 from beir_eval.errors import MeasureError, RunFolderError, SettingError
 from personas.ranking.comparison import ComparedRuns, RankingComparison
 from tests.support.compare_support import (
-    PARENT_5,
     QUERIES,
     SCORES_A,
-    SCORES_B,
     TEXTS,
-    Scores,
     write_both,
     write_run,
 )
@@ -111,36 +108,6 @@ def test_whose_scores_moved_a_passage(tmp_path: Path) -> None:
         ("Worried parent", 5, 4),
     ]
     assert [each.effect for each in passage.causes] == [-3, 0]
-
-
-def test_missing_scores_and_those_not_asked_for_are_told_apart(tmp_path: Path) -> None:
-    folder = tmp_path / "tiny"
-    a, _ = write_both(folder)
-    unread: Scores = {**SCORES_B["q1"], "Worried parent": {**PARENT_5, "d1": "well"}}
-    b = write_run(folder / "broken", {**SCORES_B, "q1": unread})
-    passage = explained(compare_pair(open_pair(a, b)))["q1"].passages[0]
-    absent = {each.persona: each.absent_after for each in passage.causes}
-    assert absent["Virologist"] == ""
-    assert absent["Worried parent"].startswith("missing: scripted:function gave an unusable answer")
-    c = write_run(folder / "depth", SCORES_B, depth=1)
-    beyond = explained(compare_pair(open_pair(b, c)))["q3"].to_dict()["hits"]
-    (d2,) = [each for each in beyond if each["doc_id"] == "d2"]
-    assert set(d2["after"]["scores"].values()) == {None}
-    assert d2["causes"] == []
-
-
-def test_skipped_scores_come_with_the_highest_score_possible(tmp_path: Path) -> None:
-    folder = tmp_path / "tiny"
-    a, _ = write_both(folder)
-    # d4, beyond the passages that all score, can reach 10 after a first 0; the others have 15.
-    scores: Scores = {
-        "Virologist": {**dict.fromkeys(TEXTS, 10), "d4": 0},
-        "Worried parent": {**PARENT_5, "d4": 0},
-    }
-    b = write_run(folder / "top", {**SCORES_B, "q1": scores}, top_k=1, concurrency=1)
-    hits = explained(compare_pair(open_pair(a, b)))["q1"].to_dict()["hits"]
-    (d4,) = [each for each in hits if each["doc_id"] == "d4"]
-    assert (d4["after"]["score"], d4["after"]["at_most"]) == (None, 10)
 
 
 def test_a_query_that_was_not_ranked_says_why(tmp_path: Path) -> None:

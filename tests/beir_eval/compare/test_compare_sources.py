@@ -154,15 +154,3 @@ def test_what_cannot_be_opened_is_refused_in_a_line(tmp_path: Path) -> None:
         open_pair(a, b, data=basis)
     with pytest.raises(RunError, match="columns; a line of a run has six"):
         open_pair(a, str(tmp_path / "tiny" / "data" / "qrels.tsv"))
-
-
-def test_rankings_are_read_no_further_than_needed(tmp_path: Path) -> None:
-    a, b = write_both(tmp_path / "tiny")
-    for name in (a, b):
-        path = Path(name) / "rankings.jsonl"
-        first, *_ = path.read_bytes().splitlines()
-        path.write_bytes(first + b"\nno ranking\n")
-    pair = open_pair(a, b)
-    assert compare_pair(pair, direction="losses").rows[0].query_id == "q1"
-    with pytest.raises(RunFolderError, match="jsonl:2: not JSON"):
-        compare_pair(pair, direction="gains")

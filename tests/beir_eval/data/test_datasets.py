@@ -66,18 +66,6 @@ def test_a_folder_is_loaded_whole(folder: Path) -> None:
     assert list(dataset.queries) == ["q1", "q3"]  # the file's order, not that of the qrels
 
 
-def test_a_path_may_be_text(folder: Path) -> None:
-    assert load(str(folder)) == load(folder)
-
-
-def test_queries_without_judgements_on_demand(folder: Path) -> None:
-    assert load(folder, judged_only=False).queries == {
-        "q1": "cats",
-        "q2": "not judged",
-        "q3": "dogs",
-    }
-
-
 def test_another_split(folder: Path) -> None:
     (folder / "qrels" / "dev.tsv").write_text("q2\td3\t1\n", encoding="utf-8")  # no headings
 
@@ -185,25 +173,9 @@ def test_a_missing_file_is_named(folder: Path, file: str) -> None:
         load(folder)
 
 
-def test_a_folder_in_place_of_a_file(folder: Path) -> None:
-    (folder / "corpus.jsonl").unlink()
-    (folder / "corpus.jsonl").mkdir()
-
-    with pytest.raises(DatasetError, match=r"corpus\.jsonl: cannot be read"):
-        load(folder)
-
-
 def test_an_unknown_split_names_the_others(folder: Path) -> None:
     with pytest.raises(DatasetError, match=r"no judgements of split 'train'; there is 'test'"):
         load(folder, split="train")
-
-
-def test_no_judgements_at_all(folder: Path) -> None:
-    (folder / "qrels" / "test.tsv").unlink()
-    (folder / "qrels").rmdir()
-
-    with pytest.raises(DatasetError, match=r"there is no qrels/\*\.tsv at all"):
-        load(folder)
 
 
 @pytest.mark.parametrize(
@@ -260,25 +232,6 @@ def test_a_folder_goes_before_the_name_where_it_is_written_as_one(
     assert load(given).queries == {"q1": "cats", "q3": "dogs"}
 
 
-def test_another_split_is_not_what_the_paper_ranks(folder: Path) -> None:
-    (folder / "qrels" / "dev.tsv").write_text("q2\td3\t1\n", encoding="utf-8")
-
-    dataset = load(folder.rename(folder.with_name("scifact")), split="dev")
-
-    assert (dataset.paper, dataset.split) == (None, "dev")
-    assert dataset.about == CATALOGUE["scifact"].about
-
-
-def test_packed_files(folder: Path) -> None:
-    plain = load(folder)
-    for name in ("corpus.jsonl", "queries.jsonl"):
-        content = (folder / name).read_bytes()
-        (folder / name).unlink()
-        (folder / f"{name}.gz").write_bytes(gzip.compress(content))
-
-    assert load(folder) == plain
-
-
 @pytest.mark.parametrize("damage", ["cut", "other", "middle"])
 def test_a_damaged_packed_file_is_named(folder: Path, damage: str) -> None:
     packed = gzip.compress((folder / "corpus.jsonl").read_bytes())
@@ -292,14 +245,6 @@ def test_a_damaged_packed_file_is_named(folder: Path, damage: str) -> None:
 
     with pytest.raises(DatasetError, match=r"corpus\.jsonl\.gz: damaged or incomplete .*again"):
         load(folder)
-
-
-def test_documents_without_title_and_text_are_kept(folder: Path) -> None:
-    (folder / "corpus.jsonl").write_text(
-        as_jsonl([{"_id": "d1", "title": "", "text": ""}, CORPUS[1]]), encoding="utf-8"
-    )
-
-    assert load(folder).corpus["d1"] == Document("d1", "", "")
 
 
 def test_every_public_name_is_there() -> None:
@@ -329,3 +274,13 @@ def test_a_name_alone_makes_no_data_set_of_the_paper(
         dataset = load(folder.rename(folder.with_name("scifact")))
     assert dataset.paper is None
     assert "judged queries, not 5183 and 300: it is not taken for it" in caplog.text
+
+
+def test_packed_files(folder: Path) -> None:
+    plain = load(folder)
+    for name in ("corpus.jsonl", "queries.jsonl"):
+        content = (folder / name).read_bytes()
+        (folder / name).unlink()
+        (folder / f"{name}.gz").write_bytes(gzip.compress(content))
+
+    assert load(folder) == plain

@@ -7,7 +7,6 @@ import gc
 import io
 import json
 import logging
-import os
 import sys
 import threading
 import zipfile
@@ -126,16 +125,9 @@ def test_an_archive_gives_what_the_folder_gives(
 
 
 @pytest.mark.parametrize(
-    ("name", "content", "complaint", "culprit"),
+    ("name", "content", "complaint"),
     [
-        ("arguana", archive("arguana")[:-40], "BadZipFile: File is not a zip file", "source.zip"),
-        ("nq", b"", "BadZipFile: File is not a zip file", "source.zip"),
-        (
-            "climate-fever",
-            archive("climate-fever", {"queries.jsonl": "{}"}),
-            "There is no item named 'climate-fever/qrels/test.tsv'",
-            "source.zip",
-        ),
+        ("nq", b"", "BadZipFile: File is not a zip file"),
         (
             "quora",
             archive(
@@ -147,38 +139,21 @@ def test_an_archive_gives_what_the_folder_gives(
                 },
             ),
             "JSONDecodeError: ",
-            "",
         ),
-        ("fever", archive("fever", {"qrels/test.tsv": ""}), "generator raised StopIteration", ""),
+        ("fever", archive("fever", {"qrels/test.tsv": ""}), "generator raised StopIteration"),
     ],
 )
 @pytest.mark.usefixtures("unclosed")
 @pytest.mark.filterwarnings("ignore:unclosed file:ResourceWarning")
-def test_a_damaged_archive_is_named(
-    name: str, content: bytes, complaint: str, culprit: str
-) -> None:
+def test_a_damaged_archive_is_named(name: str, content: bytes, complaint: str) -> None:
     path = place(name, content)
-
     with pytest.raises(DatasetError) as caught:
         load(f"beir/{name}/test" if name in {"quora", "fever"} else f"beir/{name}")
-
-    told = str(caught.value)
-    assert "a file is damaged or incomplete" in told
-    assert complaint in told
-    assert told.endswith(
-        f"; delete '{path if culprit else path.parent}' and load the data set again"
-    )
-    assert "\n" not in told
-
-
-def test_damage_is_found_while_documents_are_read() -> None:
-    place("fiqa", archive("fiqa"))
-    corpus = load("beir/fiqa/test").corpus
-    stored = home() / "beir" / "fiqa" / "docs.pklz4" / "bin"
-    stored.write_bytes(b"\x10\0\0\0" + b"\xff" * (stored.stat().st_size - 4))
-
-    with pytest.raises(DatasetError, match=r"damaged or incomplete .* delete '.*/beir/fiqa' and"):
-        list(corpus.values())
+    said = str(caught.value)
+    assert "a file is damaged or incomplete" in said
+    assert complaint in said
+    assert said.endswith(f"; delete '{path.parent}' and load the data set again")
+    assert "\n" not in said
 
 
 class Answering(BaseHTTPRequestHandler):
@@ -215,18 +190,12 @@ def proxy(monkeypatch: pytest.MonkeyPatch) -> Iterator[ThreadingHTTPServer]:
 
 
 @pytest.mark.usefixtures("proxy")
-def test_without_a_network_the_file_can_be_put_there_by_hand(
-    capfd: pytest.CaptureFixture[str],
-) -> None:
-    with pytest.raises(DatasetError) as caught:
+def test_without_a_network(capfd: pytest.CaptureFixture[str]) -> None:
+    with pytest.raises(
+        DatasetError,
+        match=r"^'nfcorpus' is not on this machine .* no connection to public\.ukp\..* try",
+    ):
         load("nfcorpus")
-
-    url = "https://public.ukp.informatik.tu-darmstadt.de/thakur/BEIR/datasets/nfcorpus.zip"
-    assert str(caught.value) == (
-        "'nfcorpus' is not on this machine and cannot be downloaded: no connection to "
-        "public.ukp.informatik.tu-darmstadt.de; try again with a network, or save "
-        f"{url} as '{home()}/beir/nfcorpus/source.zip', or give a folder in BEIR format"
-    )
     assert not list((home() / "beir" / "nfcorpus").glob("*.zip*"))
     assert capfd.readouterr() == ("", "")
 
@@ -235,7 +204,7 @@ def test_without_a_network_the_file_can_be_put_there_by_hand(
     ("status", "complaint"),
     [
         (200, "'cranfield' was downloaded, but is not the file that was expected"),
-        (403, r"cannot be downloaded: ir\.dcs\.gla\.ac\.uk answered 403; .* as '.*cran\.tar\.gz'"),
+        (403, r"cannot be downloaded: ir\.dcs\.gla\.ac\.uk answered 403; try again"),
     ],
 )
 @pytest.mark.usefixtures("proxy")
@@ -269,24 +238,22 @@ def test_what_comes_is_not_the_file(
     [
         (
             PermissionError(errno.EACCES, "Permission denied", "/x/beir"),
-            r"^'pets': no permission for '/x/beir'; set IR_DATASETS_HOME to a folder of yours$",
+            r"^'pets': '/x/beir': Permission denied; mend that, or set IR_DATASETS_HOME to another",
         ),
-        (OSError(errno.EROFS, "Read-only file system"), r"no permission for '.*home0'; set"),
-        (OSError(errno.ENOSPC, "No space left", "/x/y"), r"the disk of '/x/y' is full; make room"),
+        (OSError(errno.EROFS, "Read-only file system"), r"'.*home0': Read-only file system; mend"),
         (
             ValueError("Insufficient disk space: /x\nrequires 2GB"),
-            "'pets': Insufficient disk space: /x requires 2GB; make room, or set IR_DATASETS_HOME",
+            "'pets': '.*home0': Insufficient disk space: /x requires 2GB; mend that, or set",
         ),
-        (OSError(errno.EIO, "Input/output error", "/x"), "'/x': Input/output error; mend that"),
         (
             FileNotFoundError(Path("/x/corpus")),
-            "'pets' needs '/x/corpus', which is not there; http",
+            "'pets' needs '/x/corpus', which is not there; see http",
         ),
         (
             ImportError("needs beautifulsoup4.\nRun it"),
             r"'pets' cannot be read: needs .*4\. Run it",
         ),
-        (EOFError(), "damaged or incomplete .EOFError: no message.; see to the files in '.*pets';"),
+        (EOFError(), "damaged or incomplete .EOFError: no message.; delete '.*pets' and load"),
         (AssertionError("fields do not match"), "AssertionError: fields do not match"),
     ],
 )
@@ -296,25 +263,6 @@ def test_what_is_raised_becomes_a_line(failure: Exception, complaint: str) -> No
 
     assert caught.value.__cause__ is failure
     assert "\n" not in str(caught.value)
-
-
-def test_a_licensed_file_comes_with_its_instructions() -> None:
-    path = home() / "wapo" / "WashingtonPost.v2.tar.gz"
-
-    with (
-        pytest.raises(
-            DatasetError, match=rf"^'x' cannot be downloaded: The .* requested .*: {path}$"
-        ),
-        plainly("x", "wapo/v2"),
-    ):
-        raise FileNotFoundError(path)
-
-
-def test_a_package_s_own_damage_is_told_as_well() -> None:
-    error = import_module("lz4.block").LZ4BlockError
-
-    with pytest.raises(DatasetError, match="LZ4BlockError: bad"), plainly("pets", "pets"):
-        raise error("bad")
 
 
 def test_other_errors_pass_through_and_the_log_is_as_before(library: Any) -> None:
@@ -330,39 +278,8 @@ def test_other_errors_pass_through_and_the_log_is_as_before(library: Any) -> Non
     assert library.log.easy().logger() is logger
 
 
-@pytest.mark.parametrize(
-    ("name", "complaint"),
-    [
-        ("signal", r"^'signal' cannot be downloaded: .*research\.signal-ai.*called 'signal'$"),
-        ("News", r"^'news' cannot be .*trec\.nist\.gov.*put them at '.*/wapo/Wash.*, or give a"),
-        ("robust04", r"^'robust04' cannot be .*trec\.nist\.gov.*at '.*/disks45/corpus', or give"),
-    ],
-)
-def test_licensed_data_sets(name: str, complaint: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setitem(sys.modules, "ir_datasets", None)  # it need not be asked
-
-    with pytest.raises(DatasetError, match=complaint) as caught:
-        load(name)
-
-    assert "\n" not in str(caught.value)
-
-
 def test_without_the_package(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(sys.modules, "ir_datasets", None)
 
     with pytest.raises(ExtraMissing, match=r"the data set 'scifact' needs the package 'ir_datas"):
         load("scifact")
-
-
-def test_a_home_that_is_a_file(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    (tmp_path / "home").write_text("", encoding="utf-8")
-    kept = {name: sys.modules.pop(name) for name in _names()}
-    monkeypatch.setenv("IR_DATASETS_HOME", os.fspath(tmp_path / "home"))
-
-    try:
-        with pytest.raises(DatasetError, match=r"'.*/home': File exists; .* IR_DATASETS_HOME to"):
-            load("scifact")
-    finally:
-        for name in _names():
-            del sys.modules[name]
-        sys.modules.update(kept)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import logging
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from types import SimpleNamespace
 from typing import Any, NamedTuple
@@ -262,34 +261,6 @@ def test_the_highest_of_several_grades_counts(given: Given) -> None:
     assert load("pets").qrels == {"q1": {"d1": 2, "d2": -1}}
 
 
-def test_nothing_goes_to_standard_output(
-    given: Given, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
-) -> None:
-    source = given("pets")
-
-    def asking() -> Iterator[Any]:
-        print("enter password:")
-        return iter(QRELS)
-
-    monkeypatch.setattr(source, "qrels_iter", asking)
-
-    assert load("pets").queries == {"q1": "cats", "q3": "dogs"}
-    assert capsys.readouterr() == ("", "enter password:\n")
-
-
-def test_strangers_are_counted(given: Given, caplog: pytest.LogCaptureFixture) -> None:
-    given("pets", DOCS, QUERIES, [*QRELS, Qrel("q8", "d1", 1), Qrel("q1", "d77", 1)])
-
-    with caplog.at_level(logging.WARNING, logger="mcranker.beir_eval.datasets"):
-        dataset = load("pets")
-
-    assert dataset.qrels["q1"] == {"d1": 1, "d2": 0, "d77": 1}
-    assert [record.getMessage() for record in caplog.records] == [
-        "pets: 1 judged queries are not among the queries and are left out, e.g. 'q8'",
-        "pets: 1 judgements are of documents outside the corpus",
-    ]
-
-
 @pytest.mark.parametrize(
     ("identifier", "options", "found", "split"),
     [
@@ -333,18 +304,6 @@ def test_a_split_of_the_paper_s_data_set(given: Given) -> None:
         load("scifact", split="dev")
 
 
-def test_no_split_at_all(given: Given) -> None:
-    given("docs-only", qrels=())
-    for number in range(10):
-        given(f"many/{number}")
-    given("many", qrels=())
-
-    with pytest.raises(DatasetError, match=r"no judgements .* there are none at all$"):
-        load("docs-only")
-    with pytest.raises(DatasetError, match=r"'many/0', .*'many/7' and 2 more$"):
-        load("many")
-
-
 @pytest.mark.parametrize(
     ("parts", "complaint"),
     [
@@ -363,14 +322,6 @@ def test_what_cannot_be_used(given: Given, parts: dict[str, Any], complaint: str
 
     with pytest.raises(DatasetError, match=complaint):
         load("pets")
-
-
-def test_a_bad_document_id_is_found_when_it_is_read(given: Given) -> None:
-    given("pets", [*DOCS, PlainDoc("d 4", "x")])
-    corpus = load("pets").corpus
-
-    with pytest.raises(DatasetError, match="pets: document id 'd 4' is empty or holds"):
-        list(corpus)
 
 
 @pytest.mark.parametrize(

@@ -7,10 +7,8 @@ import json
 from pathlib import Path
 
 import pytest
-from click.testing import CliRunner
 
-from beir_eval import DatasetError, load, load_suite
-from beir_eval.cli import cli
+from beir_eval import DatasetError, load
 
 TOPICS = """
 <top>
@@ -91,24 +89,3 @@ def test_what_is_wrong_is_named(folder: Path) -> None:
     (folder / "topics.txt").write_bytes(TOPICS.encode().replace(b"cats", b"caf\xe9"))
     with pytest.raises(DatasetError, match=r"topics\.txt:4: not UTF-8 \(byte 12"):
         load(folder)
-
-
-def test_verbs_and_suites_take_the_field(folder: Path, tmp_path: Path) -> None:
-    out = tmp_path / "bm25.trec"
-    args = ["retrieve", str(folder), "--out", str(out), "--no-cache", "--output", "json"]
-    scores: list[list[float]] = []
-    for field in (), ("--topic-field", "desc"):
-        result = CliRunner().invoke(cli, [*args, *field])
-        assert result.exit_code == 0, result.stderr
-        scores.append([float(line.split()[4]) for line in out.read_text().splitlines()])
-    # The descriptions have "eat" and "bark" besides, which are in the passages.
-    (cats, dogs), (cats_by_description, dogs_by_description) = scores
-    assert cats_by_description > cats
-    assert dogs_by_description > dogs
-    suite = tmp_path / "mine.toml"
-    suite.write_text(
-        'title = "T"\n[[datasets]]\nname = "./pets"\ntopic_field = "desc"\n'
-        '[[rankers]]\nlabel = "a"\nranker = "direct"\n',
-        encoding="utf-8",
-    )
-    assert [each.topic_field for each in load_suite(suite).datasets] == ["desc"]

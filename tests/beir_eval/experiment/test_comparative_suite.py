@@ -8,7 +8,6 @@ from pathlib import Path
 import pytest
 from click.testing import CliRunner
 
-from beir_eval.cli.persona_report import command as personas_command
 from beir_eval.cli.report import command
 from beir_eval.errors import RunFolderError, SuiteError
 from beir_eval.experiment.run import run_suite
@@ -17,7 +16,6 @@ from beir_eval.experiment.suite import load_suite
 from mcranker import ChatRequest
 from tests.support.beir_folder import write_folder
 from tests.support.comparing import comparing, shown_in
-from tests.support.comparing_team import TEAM, comparing_team
 from tests.support.experiment_support import plan
 
 SUITE = """
@@ -113,37 +111,6 @@ def all_alike(request: ChatRequest) -> str:
     """All passages are equally good."""
     scores = {"Relevance": 7, **{f"P{number}": 1 for number in range(1, 6)}}
     return json.dumps({"Passages": dict.fromkeys(shown_in(request), scores)})
-
-
-def test_a_team_that_compares_is_a_row_of_a_suite(tmp_path: Path) -> None:
-    folder = write_folder(tmp_path / "tiny")
-    file = tmp_path / "mine.toml"
-    rows = '[[rankers]]\nlabel = "team"\nranker = "rankgpt"\nteam_size = 3\nwindow = 6\nstep = 3\n'
-    head = SUITE.format(folder=folder).partition("[[rankers]]")[0]
-    file.write_text(head + rows, encoding="utf-8")
-    model, seen = comparing_team(longest_first)
-    (result,) = run_suite(load_suite(file), plan(tmp_path / "out", model))
-    assert result.calls == len(seen) > 0
-    for ranking in RunFolder.open(result.path).rankings():
-        assert ranking.judges == TEAM
-        assert all(set(hit.ranks) == set(TEAM) for hit in ranking.hits)
-    page = tmp_path / "page.html"
-    made = CliRunner().invoke(command, [str(tmp_path / "out"), "--out", str(page)])
-    assert made.exit_code == 0, made.output
-    people = tmp_path / "people"
-    made = CliRunner().invoke(personas_command, [str(tmp_path / "out"), "--out", str(people)])
-    assert made.exit_code == 0, made.output
-    text = "".join(each.read_text(encoding="utf-8") for each in people.rglob("*.html"))
-    assert "Worried parent" in text
-    assert "On the ranks of this query" in text
-
-
-def test_an_option_that_cannot_be_is_refused_with_its_place(tmp_path: Path) -> None:
-    file = tmp_path / "mine.toml"
-    wrong = SUITE.format(folder="mini").replace("step = 3", "step = 6")
-    file.write_text(wrong, encoding="utf-8")
-    with pytest.raises(SuiteError, match=r"list.*step=6 is not below window=6"):
-        load_suite(file)
 
 
 FUSED = """

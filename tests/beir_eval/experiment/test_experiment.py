@@ -8,14 +8,12 @@ from pathlib import Path
 import pytest
 
 from beir_eval import evaluate, load
-from beir_eval.data.first_stage import FirstStage
 from beir_eval.errors import DatasetError, SettingError
-from beir_eval.experiment.cell import RunJob
 from beir_eval.experiment.prepare import chosen_queries
 from beir_eval.experiment.run import CellResult, Experiment, run_suite
-from beir_eval.experiment.run_folder import DataFolder, RunFolder
+from beir_eval.experiment.run_folder import DataFolder
 from beir_eval.experiment.suite import DatasetSpec, Suite
-from tests.support.beir_folder import GRADES, QUERIES, knowing, write_folder
+from tests.support.beir_folder import GRADES, knowing, write_folder
 from tests.support.experiment_support import MEASURE, RANKERS, constant, plan, suite
 
 
@@ -88,18 +86,6 @@ def test_the_estimate_tells_the_calls(folder: Path, tmp_path: Path) -> None:
     assert told["reciprocal rank"] == 0
 
 
-def test_a_run_file_as_first_stage(folder: Path, tmp_path: Path) -> None:
-    lines = [f"{query_id} Q0 d{n} {n + 1} {9 - n} x" for query_id in QUERIES for n in range(5)]
-    (tmp_path / "mine.trec").write_text("\n".join(lines) + "\n", encoding="utf-8")
-    stage = FirstStage(engine="file", run=tmp_path / "mine.trec")
-    one = plan(tmp_path / "out", constant(1), first_stage=stage, depth=4)
-    (result,) = run_suite(suite(folder, "DIRECT"), one)
-    ranked = RunFolder.open(result.path).run()
-    assert {query_id: [doc_id for doc_id, _ in hits] for query_id, hits in ranked.items()} == {
-        query_id: ["d0", "d1", "d2", "d3"] for query_id in QUERIES
-    }
-
-
 def test_criteria_of_the_data_set_need_words(folder: Path, tmp_path: Path) -> None:
     bare = suite(folder, "data set's criteria")
     speechless = Suite("made", "", "", (DatasetSpec(str(folder)),), bare.rankers)
@@ -128,21 +114,3 @@ def test_an_experiment_wants_what_the_suite_has(folder: Path, tmp_path: Path) ->
     empty = Suite("made", "", "", (), suite(folder).rankers)
     with pytest.raises(SettingError, match="no data set"):
         Experiment(empty, plan(tmp_path, knowing()))
-
-
-def test_a_query_that_the_first_stage_finds_nothing_for(folder: Path, tmp_path: Path) -> None:
-    lines = [f"{query_id} Q0 d1 1 9 x" for query_id in ("q1", "q2", "q3")]
-    (tmp_path / "mine.trec").write_text("\n".join(lines) + "\n", encoding="utf-8")
-    stage = FirstStage(engine="file", run=tmp_path / "mine.trec")
-    one = plan(tmp_path / "out", constant(1), first_stage=stage)
-    (result,) = run_suite(suite(folder, "DIRECT"), one)
-    assert result.metrics is not None
-    assert result.metrics.missing_queries == ("q4",)
-    assert not result.metrics.failed
-
-
-def test_cells_are_one_folder_each(folder: Path, tmp_path: Path) -> None:
-    experiment = Experiment(suite(folder), plan(tmp_path, knowing()))
-    prepared = experiment.prepared(experiment.datasets[0])
-    cells: list[RunJob] = list(experiment.cells(prepared))
-    assert len({cell.path for cell in cells}) == len(experiment) == len(RANKERS)

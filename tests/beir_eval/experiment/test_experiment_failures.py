@@ -7,14 +7,13 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from beir_eval.experiment.run import Spending, run_suite
+from beir_eval.experiment.run import run_suite
 from beir_eval.experiment.run_folder import DataFolder, RunFolder
 from beir_eval.measures.ties import Tied
 from mcranker import (
     AuthenticationFailed,
     ChatReply,
     ChatRequest,
-    DirectRanker,
     ScriptedChat,
     ServerFailed,
     Usage,
@@ -22,6 +21,7 @@ from mcranker import (
 from mcranker.llm.prices import cost
 from tests.support.beir_folder import judging, knowing, write_folder
 from tests.support.experiment_support import MEASURE, plan, suite
+from tests.support.scripted import RUBRIC
 
 
 @pytest.fixture
@@ -72,20 +72,24 @@ def test_calls_of_queries_that_failed_are_paid_from_the_budget(
     assert len(answered) == first.calls + 5 + 9
 
 
-def test_dollars_are_taken_off_as_well() -> None:
+def test_dollars_are_taken_off_as_well(folder: Path, tmp_path: Path) -> None:
     used = Usage(calls=1, input_tokens=1_000_000)
-    model = ScriptedChat(lambda request: ChatReply('{"Score": 1}', used), name="openai:gpt-5-mini")
-    spending = Spending({"max_cost": 9.0, "max_calls": None})
-    assert spending.left() == {"max_cost": 9.0}
-    with DirectRanker(model=model, ledger=None, **spending.left()) as ranker:
-        ranker.rank("masks", ["one", "another"])
-        spending.take(ranker.models)
+
+    def answer(request: ChatRequest) -> ChatReply:
+        return ChatReply(RUBRIC if request.tag.stage == "criteria" else '{"Score": 1}', used)
+
+    model = ScriptedChat(answer, name="openai:gpt-5-mini")
     price = cost(model.name, used)
     assert price is not None
-    assert spending.left() == {"max_cost": pytest.approx(9.0 - 2 * price)}
-    with DirectRanker(model=model, ledger=None) as ranker:
-        spending.take(ranker.models)  # it has no limits, and so no account of what it spent
-    assert spending.left() == {"max_cost": pytest.approx(9.0 - 2 * price)}
+    one = plan(tmp_path / "out", model, limit=1)
+    (free,) = run_suite(suite(folder, "DIRECT"), one)
+    assert free.cost == pytest.approx(free.calls * price)
+    # Three calls more than the first cell takes: the second one stops.
+    most = (free.calls + 3) * price
+    one = plan(tmp_path / "other", model, limit=1, options={"max_cost": most, "concurrency": 1})
+    first, second = run_suite(suite(folder, "DIRECT", "scientist"), one)
+    assert first.stopped is None
+    assert "max_cost" in str(second.stopped)
 
 
 def test_what_fails_every_query_stops_the_run(folder: Path, tmp_path: Path) -> None:

@@ -16,7 +16,7 @@ from beir_eval.report.numbers import MISSING_SIGN
 from mcranker import ChatRequest, ScriptedChat
 from personas.ranking.record import RankingRecord
 from tests.support.beir_folder import judging, write_folder
-from tests.support.experiment_support import MEASURE, constant, plan
+from tests.support.experiment_support import plan
 from tests.support.report_runs import cell_of, only, report_on
 
 MEMBERS = ["direct", {"ranker": "direct", "scale": 5}]
@@ -48,20 +48,6 @@ def test_scores_that_members_miss_count(tmp_path: Path) -> None:
     assert missed.keys() == {"scores that direct missed", "scores that direct 2 missed"}
     assert found.scores.asked >= 2 * found.scores.missing
     assert MISSING_SIGN in cell_of(only(report_on(tmp_path / "out")), "Fused").signs
-
-
-def test_ties_within_members_are_ties_of_the_fusion(tmp_path: Path) -> None:
-    """Members that give every passage the same score leave the first stage's order."""
-    found = fused(tmp_path, constant(3))
-    first_stage = only(report_on(tmp_path / "out")).rows[0].cells[0]
-
-    assert first_stage is not None
-    assert found.means[MEASURE] == first_stage.value
-    ties = found.ties[MEASURE]
-    assert ties.by_lot is not None
-    assert ties.sampled
-    assert ties.worst < ties.by_lot < ties.best
-    assert ties.by_lot < first_stage.value
 
 
 @pytest.mark.parametrize(

@@ -42,12 +42,7 @@ def test_a_suite_runs_to_its_end(
 
     model.answer = answered
     out = tmp_path / "runs"
-    flags = {
-        "dataset": "mini",
-        "limit": 2,
-        "depth": 3,
-        "out": out,
-    }
+    flags = {"dataset": "mini", "limit": 2, "depth": 3, "out": out}
     args = [str(part) for flag, value in flags.items() for part in (f"--{flag}", value)]
     result = CliRunner().invoke(
         cli, ["run", name, *args, "-o", "dataset=Questions of daily life.", "--no-cache"]

@@ -71,14 +71,6 @@ def test_all_runs_of_a_report_are_one_family(tmp_path: Path) -> None:
     assert (direct.mean, direct.low, direct.high) == (0.0, 0.0, 0.0)
 
 
-def test_runs_without_a_team_are_tested_where_there_is_none(tmp_path: Path) -> None:
-    make_run_folders(tmp_path, labels=[DIRECT], queries=3)
-    set_values(tmp_path, "scifact", FIRST_STAGE, [0.4] * 3)
-    set_values(tmp_path, "scifact", DIRECT, [0.5, 0.7, 0.6])
-    ((found,),) = differences(find_sources([tmp_path])[0])
-    assert found.p_value == pytest.approx(0.0741799, abs=1e-6)
-
-
 def test_a_lead_by_ties_is_none(runs: Path) -> None:
     """As ranked the team is better by 0.2 everywhere; with ties drawn by lot it is not."""
     set_values(runs, "scifact", TEAM, [0.6, 0.61, 0.6])
@@ -119,17 +111,3 @@ def test_missing_scores_make_no_verdict(runs: Path, label: str, why: str) -> Non
     found = compared(runs)
     assert found[DIRECT].why_not == why
     assert (found["BM25"].p_value is None) is (label == TEAM)
-
-
-def test_bounds_make_no_verdict(runs: Path) -> None:
-    path = folder_of(runs, "scifact", TEAM) / "manifest.json"
-    change(path, RunManifest, config={"top_k": 5})
-    metrics(runs, TEAM, scores=ScoreCounts(asked=100, skipped=9))
-    said = f"of {TEAM} only the first 5 ranks are sorted out"
-    assert {each.why_not for each in compared(runs).values()} == {said}
-
-
-def test_a_run_that_is_not_finished_is_not_tested(tmp_path: Path) -> None:
-    make_run_folders(tmp_path, labels=[DIRECT, TEAM])
-    change(folder_of(tmp_path, "scifact", TEAM) / "manifest.json", RunManifest, finished=False)
-    assert differences(find_sources([tmp_path])[0])[0] == ()

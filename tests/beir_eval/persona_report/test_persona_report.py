@@ -14,7 +14,6 @@ from tests.support.persona_reports import (
     DIRECT,
     TEAM,
     broken_links,
-    change_lines,
     change_manifest,
     content,
     links,
@@ -97,20 +96,6 @@ def test_several_runs_are_listed_on_a_page(tmp_path: Path) -> None:
     assert b"what is known about scifact-q1" in found["run-4/query/000001.html"]
 
 
-def test_a_run_without_a_team_has_pages_of_its_queries(tmp_path: Path) -> None:
-    made = runs(tmp_path / "runs", queries=12, passages=20)
-    report(made, tmp_path / "out")
-    found = content(tmp_path / "out")
-    assert links(found["index.html"]) == ["run-1/index.html", "run-2/index.html"]
-    assert {f"run-2/query/0000{place:02}.html" for place in range(1, 13)} < {*found}
-    assert {"run-1/personas.html", "run-1/cases.html"} < {*found}
-    assert not {"run-2/personas.html", "run-2/criteria.html", "run-2/cases.html"} & {*found}
-    assert broken_links(tmp_path / "out") == []
-    report(team_of(made, DIRECT), tmp_path / "out", against=TEAM)
-    assert "cases.html" in content(tmp_path / "out")
-    assert broken_links(tmp_path / "out") == []
-
-
 def test_any_number_of_processes_makes_the_same_bytes(tmp_path: Path) -> None:
     made = runs(tmp_path / "runs", queries=35, passages=2)
     heard: list[tuple[int, int]] = []
@@ -147,19 +132,6 @@ def test_failed_queries_are_listed_without_a_page(tmp_path: Path) -> None:
     )
 
 
-def test_queries_that_only_the_other_run_lacks_count_zero_for_it(tmp_path: Path) -> None:
-    made = runs(tmp_path / "runs")
-    path = team_of(made, DIRECT) / "rankings.jsonl"
-    path.write_bytes(b"".join(path.read_bytes().splitlines(keepends=True)[1:]))
-
-    (run,) = report(team_of(made), tmp_path / "out").runs
-
-    assert f"{DIRECT} has not ranked 1 of these queries; they count 0 for it." in run.survey.notes
-    metrics = orjson.loads((team_of(made, DIRECT) / "metrics.json").read_bytes())
-    values = list(metrics["per_query"]["nDCG@10"].values())
-    assert run.survey.totals.other_ndcg == pytest.approx(sum(values[1:]) / 4, abs=1e-12)
-
-
 def test_an_unfinished_run_is_reported_with_what_it_has(tmp_path: Path) -> None:
     made = runs(tmp_path / "runs", queries=5)
     unfinish(team_of(made), keep=3, torn=b'{"version":1,"query":{"te')
@@ -177,18 +149,6 @@ def test_an_unfinished_run_is_reported_with_what_it_has(tmp_path: Path) -> None:
         assert text in found[f"query/00000{place}.html"]
     assert (run.survey.totals.queries, run.survey.totals.failed) == (3, 0)
     assert b"The run is not finished" in found["index.html"]
-
-
-def test_queries_without_judgements_are_said(tmp_path: Path) -> None:
-    made = runs(tmp_path / "runs")
-    path = made / "scifact" / "data" / "qrels.tsv"
-    lines = path.read_text(encoding="utf-8").splitlines(keepends=True)
-    path.write_text("".join(each for each in lines if "scifact-q1\t" not in each), encoding="utf-8")
-
-    (run,) = report(team_of(made), tmp_path / "out").runs
-
-    assert "1 of 4 ranked queries have no judgements; nDCG@10 leaves them out." in run.survey.notes
-    assert run.survey.totals.judged == 3
 
 
 def test_nothing_that_comes_from_outside_names_a_file(tmp_path: Path) -> None:
@@ -214,24 +174,6 @@ def test_nothing_that_comes_from_outside_names_a_file(tmp_path: Path) -> None:
     for page in found.values():
         assert b"<script>alert" not in page
         assert not any(":" in link.removeprefix("data:text/yaml") for link in links(page))
-
-
-def test_texts_are_those_of_the_ids(tmp_path: Path) -> None:
-    made = runs(tmp_path / "runs")
-
-    def change(place: int, entry: dict[str, Any]) -> dict[str, Any]:
-        return {**entry, "text": f"the words of passage number {place}"}
-
-    change_lines(made / "scifact" / "data" / "passages.jsonl", change)
-
-    report(team_of(made), tmp_path / "out")
-
-    # Passages stand in the file query by query, five each.
-    found = content(tmp_path / "out")
-    for query in range(4):
-        page = found[f"query/00000{query + 1}.html"]
-        shown = [number for number in range(20) if f"number {number}<".encode() in page]
-        assert shown == list(range(5 * query, 5 * query + 5))
 
 
 def spoiled(made: Path, path: str, place: int, fields: dict[str, Any] | None) -> None:
@@ -266,16 +208,6 @@ def test_damage_is_named_and_nothing_is_left(
 
     assert said in str(error.value)
     assert "\n" not in str(error.value)
-    assert [path.name for path in tmp_path.iterdir()] == ["runs"]
-
-
-def test_an_error_in_a_worker_is_the_same(tmp_path: Path) -> None:
-    made = runs(tmp_path / "runs", queries=20, passages=1)
-    spoiled(made, TEAM_RANKINGS, 3, {"personas": "everybody"})
-
-    with pytest.raises(RunFolderError, match=r"rankings\.jsonl:4: this is no ranking"):
-        report(made, tmp_path / "out", processes=2)
-
     assert [path.name for path in tmp_path.iterdir()] == ["runs"]
 
 

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import errno
-import multiprocessing
 import os
 import signal
 import subprocess
@@ -67,17 +66,6 @@ def test_a_former_report_is_replaced_as_a_whole(made: Path, tmp_path: Path) -> N
     assert sorted(path.name for path in tmp_path.iterdir()) == ["out", "runs"]
 
 
-@posix
-def test_the_folder_is_an_ordinary_one_and_a_link_stays(made: Path, tmp_path: Path) -> None:
-    (tmp_path / "usual").mkdir()
-    (tmp_path / "link").symlink_to(tmp_path / "usual")
-    for name in ("out", "link"):
-        write(team_of(made), tmp_path / name)
-    assert (tmp_path / "out").stat().st_mode == (tmp_path / "usual").stat().st_mode
-    assert (tmp_path / "link").is_symlink()
-    assert content(tmp_path / "usual") == content(tmp_path / "out")
-
-
 def test_what_is_no_report_is_not_replaced(made: Path, tmp_path: Path) -> None:
     out = tmp_path / "out"
     out.mkdir()
@@ -90,35 +78,6 @@ def test_what_is_no_report_is_not_replaced(made: Path, tmp_path: Path) -> None:
         write(made, made)
     assert (out / "thesis.txt").read_text() == "mine"
     assert [path.name for path in out.iterdir()] == ["thesis.txt"]
-
-
-def test_what_came_meanwhile_is_not_replaced(made: Path, tmp_path: Path) -> None:
-    out = tmp_path / "out"
-
-    def fill(_: int, __: int) -> None:
-        out.mkdir(exist_ok=True)
-        (out / "thesis.txt").write_text("mine")
-
-    with pytest.raises(SettingError, match="holds something else"):
-        write(made, out, progress=fill)
-    assert sorted(path.name for path in tmp_path.iterdir()) == ["out", "runs"]
-    assert (out / "thesis.txt").read_text() == "mine"
-
-
-def test_an_interrupt_leaves_the_old_report(made: Path, tmp_path: Path) -> None:
-    write(made, tmp_path / "out")
-    before = content(tmp_path / "out")
-
-    def interrupt(done: int, _: int) -> None:
-        if done:
-            raise KeyboardInterrupt
-
-    for processes in (1, 2):
-        with pytest.raises(KeyboardInterrupt):
-            write(made, tmp_path / "out", against="none", processes=processes, progress=interrupt)
-        assert content(tmp_path / "out") == before
-        assert sorted(path.name for path in tmp_path.iterdir()) == ["out", "runs"]
-        assert multiprocessing.active_children() == []
 
 
 def test_a_full_disk_leaves_the_old_report(

@@ -51,12 +51,6 @@ def test_direct_with_the_same_highest_score_comes_first(tmp_path: Path) -> None:
     assert found(team_of(made)) == [(TEAM, DIRECT)]  # the first by path
 
 
-def test_another_ranker_stands_in_for_direct(tmp_path: Path) -> None:
-    made = runs(tmp_path, labels=[DIRECT, TEAM])
-    change_manifest(team_of(made, DIRECT), label="Yes or no", ranker="yes_no")
-    assert found(made) == [(TEAM, "Yes or no"), ("Yes or no", None)]
-
-
 def test_an_unfinished_direct_is_no_measure(tmp_path: Path) -> None:
     made = runs(tmp_path)
     unfinish(team_of(made, DIRECT), keep=2)
@@ -99,20 +93,6 @@ def test_against_nobody_known(tmp_path: Path) -> None:
         assert f"there is {DIRECT!r}; give a label or a folder, or 'none'" in str(error.value)
 
 
-def test_runs_without_a_team_are_compared_with_what_is_named(tmp_path: Path) -> None:
-    made = runs(tmp_path, labels=[DIRECT, OTHER_SCALE])
-    assert found(made) == [(DIRECT, None), (OTHER_SCALE, None)]
-    assert found(made, against=DIRECT) == [(DIRECT, None), (OTHER_SCALE, DIRECT)]
-
-
-def test_a_team_is_known_by_the_first_query_that_found_something(tmp_path: Path) -> None:
-    made = runs(tmp_path, faults=True, queries=3)
-    path = team_of(made) / "rankings.jsonl"
-    lines = path.read_bytes().splitlines(keepends=True)
-    path.write_bytes(b"".join(reversed(lines)))  # the last query found nothing
-    assert found(made) == [(TEAM, DIRECT), (DIRECT, None)]
-
-
 def test_runs_without_rankings_are_left_out(tmp_path: Path) -> None:
     made = runs(tmp_path, labels=[DIRECT, TEAM, "MC: new"], unfinished=[("scifact", "MC: new")])
     sources, left_out = find_sources([made])
@@ -127,9 +107,3 @@ def test_runs_with_one_label_are_told_apart(tmp_path: Path) -> None:
     one, two = runs(tmp_path / "one"), runs(tmp_path / "two")
     teams = [(f"{TEAM} (one)", DIRECT), (f"{TEAM} (two)", DIRECT)]
     assert [each for each in found(one, two) if each[1]] == teams
-
-
-def test_no_run_at_all(tmp_path: Path) -> None:
-    for path, words in ((tmp_path, "no run in"), (tmp_path / "nowhere", "no folder")):
-        with pytest.raises(RunFolderError, match=words):
-            find_sources([path])

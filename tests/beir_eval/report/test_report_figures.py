@@ -13,13 +13,7 @@ import pytest
 
 from beir_eval.experiment.run_folder import FigureNote
 from beir_eval.measures.significance import Interval
-from beir_eval.report.figures import (
-    EDGE,
-    SERIES,
-    WIDTH,
-    render_svg,
-    width_of,
-)
+from beir_eval.report.figures import EDGE, SERIES, WIDTH, render_svg, width_of
 from beir_eval.report.model import Figure, Point
 
 STYLE = (files("beir_eval.report") / "figure.css").read_text(encoding="utf-8")
@@ -114,7 +108,7 @@ def test_rows_have_a_point_and_an_interval_on_one_scale() -> None:
     whiskers = [each.attrib["d"] for each in root.iter(f"{SVG}path")]
     assert numbers_in(ends) in [pytest.approx(numbers_in(each), abs=0.05) for each in whiskers]
     assert [each for each in words(root) if re.fullmatch(r"0\.\d{3}", each)] == [
-        *("0.200", "0.400", "0.100", "0.300"),
+        *("0.200", "0.400", "0.100", "0.300")
     ]
     kinds = [sign.attrib["class"] for sign in signs]
     assert kinds == [kinds[0], kinds[1]] * 2
@@ -158,19 +152,6 @@ def test_a_figure_is_a_file_of_its_own(kind: Kind) -> None:
     assert "<style>" not in render_svg(of, embedded=True)
 
 
-@pytest.mark.parametrize("kind", ["line", "bars"])
-def test_nothing_and_one_value_without_width_are_drawn(kind: Kind) -> None:
-    for of in (figure(kind), figure(kind, ("SciFact", []))):
-        root = drawn(of)
-        assert "No finished run" in "".join(words(root))
-        assert float(root.attrib["height"]) < 120
-    for value in (0.0, 1.0, 0.62):
-        root = drawn(figure(kind, ("SciFact", [point(2, value, low=0, high=0)])))
-        assert any(each.startswith("SciFact, 2: ") for each in tooltips(root))
-        assert "nan" not in ET.tostring(root, "unicode")
-        assert not any(each.startswith("-") for each in words(root))
-
-
 @pytest.mark.parametrize("values", [[0.5] * 8, [0.1 * each for each in range(8)]])
 def test_names_of_many_lines_do_not_meet(values: list[float]) -> None:
     names = [f"Data set {letter}" for letter in "ABCDEFGH"]
@@ -186,13 +167,6 @@ def test_names_of_many_lines_do_not_meet(values: list[float]) -> None:
     assert len({each.attrib["class"] for each in signs}) == SERIES == 8
     # Points of the same number stand side by side.
     assert len({center(sign)[0] for sign in signs}) == 8
-
-
-def test_a_ninth_series_is_hollow() -> None:
-    lines = [(f"L{place}", [point(1, 0.5)]) for place in range(9)]
-    root = drawn(figure("line", *lines))
-    first, ninth = marker(root, "L0, "), marker(root, "L8, ")
-    assert ninth.attrib["class"] == f"{first.attrib['class']} hollow"
 
 
 @pytest.mark.parametrize("kind", ["line", "bars"])

@@ -15,14 +15,12 @@ from beir_eval.experiment.run_folder import (
     RunManifest,
     ScoreCounts,
     SuiteNote,
-    TieBounds,
 )
 from beir_eval.report.html import render_html
 from beir_eval.report.numbers import BOUNDS_SIGN, MISSING_SIGN, TIES_SIGN
 from beir_eval.report.texts import render_latex, render_markdown
 from beir_eval.report.warnings import warnings
 from tests.support.report_runs import DIRECT, TWO, cell_of, change, made, only, report_on, row_of
-from tests.support.run_folder_files import MEASURE
 from tests.support.run_folders import (
     fig2,
     fig4,
@@ -120,19 +118,6 @@ def test_notes_say_why_scores_are_missing_and_queries_failed(tmp_path: Path) -> 
     assert "Why queries failed: the model's answers could not be read (2)." in section.notes
 
 
-def test_only_the_most_frequent_reasons_are_told_apart(tmp_path: Path) -> None:
-    made(tmp_path, labels=[DIRECT])
-    path = folder_of(tmp_path, "scifact", DIRECT) / "metrics.json"
-    failed = {f"q{number}": f"reason {min(number, 4)}" for number in range(7)}
-    change(path, Metrics, failed={**failed, "q7": "long " * 100})
-    notes = only(report_on(tmp_path)).notes
-    # 4 stands three times; then one each, by alphabet: "long ..." and reason 0; reasons 1 to 3.
-    # A reason is cut to 160 characters: 31 x 5, 2 and 3 dots.
-    long = f"{'long ' * 31}lo..."
-    said = f"Why queries failed: reason 4 (3); {long} (1); reason 0 (1); others (3)."
-    assert said in notes
-
-
 def test_notes_warn_where_less_was_ranked_than_in_the_paper(tmp_path: Path) -> None:
     made(tmp_path, datasets=["touche", "mini"], queries=49, passages=1)
     section = only(report_on(tmp_path))
@@ -171,24 +156,6 @@ def test_notes_tell_who_leads_by_ties(
         in note
         for note in said
     )
-
-
-def test_notes_tell_where_ties_by_lot_are_not_known(tmp_path: Path) -> None:
-    made(tmp_path, labels=[DIRECT, TWO])
-    path = folder_of(tmp_path, "scifact", TWO) / "metrics.json"
-    change(path, Metrics, ties={MEASURE: TieBounds(worst=0.1, best=0.9)})
-    section = only(report_on(tmp_path))
-    cell = cell_of(section, TWO)
-    assert (cell.by_lot, cell.honest) == (None, cell.value)
-    (note,) = (each for each in section.notes if each.startswith("Ties in random order are not"))
-    assert note.endswith(f"tests are as ranked: {TWO} on scifact.")
-
-
-@pytest.mark.parametrize(("queries", "told"), [(19, True), (20, False)])
-def test_notes_tell_of_few_queries(tmp_path: Path, queries: int, *, told: bool) -> None:
-    said = [each.sentence for each in warnings(report_on(made(tmp_path, queries=queries)))]
-    few = "Fewer than 20 queries, so intervals and tests are rough: scifact."
-    assert (few in said) is told
 
 
 @pytest.mark.parametrize("compared", [0, 2000])
@@ -305,3 +272,16 @@ def test_reports_name_the_server_and_do_not_price_a_stand_in(
     told = cell_of(only(report_on(tmp_path, provider_prices=True)), DIRECT).metrics.taken
     assert told is not None
     assert told.cost is not None
+
+
+def test_only_the_most_frequent_reasons_are_told_apart(tmp_path: Path) -> None:
+    made(tmp_path, labels=[DIRECT])
+    path = folder_of(tmp_path, "scifact", DIRECT) / "metrics.json"
+    failed = {f"q{number}": f"reason {min(number, 4)}" for number in range(7)}
+    change(path, Metrics, failed={**failed, "q7": "long " * 100})
+    notes = only(report_on(tmp_path)).notes
+    # 4 stands three times; then one each, by alphabet: "long ..." and reason 0; reasons 1 to 3.
+    # A reason is cut to 160 characters: 31 x 5, 2 and 3 dots.
+    long = f"{'long ' * 31}lo..."
+    said = f"Why queries failed: reason 4 (3); {long} (1); reason 0 (1); others (3)."
+    assert said in notes

@@ -13,15 +13,13 @@ import pytest
 
 from beir_eval.compare.runs import compare_pair
 from beir_eval.compare.sources import open_pair
-from beir_eval.data.first_stage import FirstStage
 from beir_eval.experiment.run import CellResult, Plan, run_suite
 from beir_eval.experiment.run_folder import FIRST_STAGE, Metrics, ScoreCounts, TieBounds
 from beir_eval.experiment.suite import DatasetSpec, RankerSpec, Suite
 from beir_eval.measures.ties import Tied, tie_figures
 from beir_eval.report.model import Report
-from beir_eval.report.numbers import MISSING_SIGN, TIES_SIGN
+from beir_eval.report.numbers import MISSING_SIGN
 from beir_eval.report.texts import render_markdown
-from beir_eval.report.warnings import warnings
 from mcranker import ChatRequest, RankGPTRanker, ScriptedChat
 from personas.ranking.record import RankingRecord
 from tests.support.beir_folder import write_folder
@@ -49,32 +47,6 @@ def run_with_ordinal_ranks(folder: Path, plan: Plan) -> list[CellResult]:
         return run_suite(suite_of(folder, ranks=BY_RANK), plan)
 
 
-def many_queries(folder: Path, queries: int, depth: int) -> Path:
-    """A data set, and a first stage's run that has relevant passages mostly before the others."""
-    draws = random.Random(7)
-    (folder / "qrels").mkdir(parents=True)
-    ids = [f"d{number}" for number in range(depth)]
-    corpus = [json.dumps({"_id": each, "title": "", "text": f"text {each}"}) for each in ids]
-    asked = [json.dumps({"_id": f"q{n}", "text": f"query {n}"}) for n in range(queries)]
-    qrels, run = ["query-id\tcorpus-id\tscore"], []
-    for query in range(queries):
-        relevant = draws.sample(ids, 4)
-        qrels += [f"q{query}\t{doc_id}\t1" for doc_id in relevant]
-        key = {doc_id: draws.gauss(1.2 * (doc_id in relevant), 1) for doc_id in ids}
-        ranked = sorted(ids, key=lambda doc_id: -key[doc_id])
-        run += [
-            f"q{query} Q0 {doc_id} {rank} {depth - rank} x" for rank, doc_id in enumerate(ranked, 1)
-        ]
-    for name, lines in (
-        ("corpus.jsonl", corpus),
-        ("queries.jsonl", asked),
-        ("qrels/test.tsv", qrels),
-        ("first.trec", run),
-    ):
-        (folder / name).write_text("\n".join(lines) + "\n", encoding="utf-8")
-    return folder
-
-
 def by_chance() -> ScriptedChat:
     def answer(request: ChatRequest) -> str:
         tag = request.tag
@@ -84,9 +56,7 @@ def by_chance() -> ScriptedChat:
     return ScriptedChat(answer, name="scripted:by-chance")
 
 
-def test_the_same_score_for_everything_is_worth_the_same_to_every_ensemble(
-    tmp_path: Path,
-) -> None:
+def test_the_same_score_for_everything_is_worth_the_same_to_every_ensemble(tmp_path: Path) -> None:
     folder = write_folder(tmp_path / "tiny")
     run_suite(suite_of(folder, sum={}), plan(tmp_path / "out", constant(2)))
     run_with_ordinal_ranks(folder, plan(tmp_path / "out", constant(2)))
@@ -104,50 +74,6 @@ def test_the_same_score_for_everything_is_worth_the_same_to_every_ensemble(
     assert "| tiny (n = 4) | tiny, ties by lot |" in said
 
 
-@pytest.fixture(scope="module")
-def chance(tmp_path_factory: pytest.TempPathFactory) -> Report:
-    """93 queries, depth 20, three personas with scores of 0 to 2 by chance."""
-    place = tmp_path_factory.mktemp("chance")
-    folder = many_queries(place / "many", 93, 20)
-    stage = FirstStage(engine="file", run=folder / "first.trec")
-    options = {"ledger": place / "ledger.sqlite"}
-    one = plan(place / "out", by_chance(), first_stage=stage, depth=20, options=options)
-    run_suite(suite_of(folder, sum={}, mean=BY_RANK), one)
-    run_with_ordinal_ranks(folder, one)
-    return report_on(place / "out", baseline="sum")
-
-
-def test_chance_is_worth_the_same_to_every_ensemble(chance: Report) -> None:
-    section = only(chance)
-    total, ranks, mean = (cell_of(section, label) for label in ("sum", "ranks", "mean"))
-    # Ranks that go by the first stage's order seem better by far.
-    assert ranks.value - total.value > 0.04
-    for cell in (ranks, mean):
-        assert cell.comparison is not None
-        # Without that order there is no difference but by chance.
-        assert cell.comparison.interval.low < 0 < cell.comparison.interval.high
-        assert cell.comparison.p_adjusted > 0.05
-        assert abs(cell.comparison.difference) < 0.02
-    assert ranks.signs == TIES_SIGN
-    assert ranks.metrics.ties[MEASURE].sampled
-    # Mean ranks leave ties of the final score only, as the sum does.
-    assert not mean.metrics.ties[MEASURE].sampled
-
-
-def test_the_report_says_that_the_lead_is_of_ties(chance: Report) -> None:
-    said = render_markdown(chance)
-    sentences = [each.sentence for each in warnings(chance)]
-    (note,) = (each for each in sentences if each.startswith("Tied passages keep"))
-    ranks = cell_of(only(chance), "ranks")
-    assert f"ranks on many ({ranks.value:.3f} as ranked, {ranks.honest:.3f} with" in note
-    assert "§: at least half of its lead over sum is ties." in said
-    assert "the ends of these draws and of the orders by grade" in said
-    line = next(each for each in said.splitlines() if each.startswith("| ranks |"))
-    assert f"| {ranks.value:.3f} | " in line
-    assert f"{ranks.honest:.3f}" in line
-    assert line.endswith("§ |")
-
-
 def test_bold_goes_by_lot(tmp_path: Path) -> None:
     made(tmp_path, labels=["A", "B"])
     set_values(tmp_path, "scifact", "A", [0.9, 0.8, 0.9, 0.8], by_lot=[0.2, 0.3, 0.2, 0.3])
@@ -163,7 +89,7 @@ def test_bold_goes_by_lot(tmp_path: Path) -> None:
     assert "| B | 0.550 | **0.550**" in next(each for each in lines if each.startswith("| B |"))
 
 
-def test_folders_of_former_versions_are_measured_anew(chance: Report, tmp_path: Path) -> None:
+def test_folders_of_former_versions_are_measured_again(tmp_path: Path) -> None:
     folder = write_folder(tmp_path / "tiny")
     (result,) = run_with_ordinal_ranks(folder, plan(tmp_path / "out", by_chance()))
     kept = only(report_on(tmp_path / "out"))
@@ -256,26 +182,6 @@ def test_passages_that_no_reply_has_decided_are_drawn_by_lot() -> None:
     former = ranking.to_dict()
     del former["undecided"]
     assert not Tied.of_ranking(RankingRecord.from_dict(former)).has_ties
-
-
-def test_draws_are_the_mean_over_all_orders() -> None:
-    # Relevant b is tied with a and c: first, second or third of three, nDCG 1, 0.63093, 0.5.
-    tied = {f"q{n}": Tied.of_scores([("a", 1.0), ("b", 1.0), ("c", 1.0)]) for n in range(50)}
-    found = tie_figures(tied, {query_id: {"b": 1} for query_id in tied})
-    # 5,000 draws with a standard deviation of 0.2116: 4 standard errors are 0.012.
-    expected = (1 + 1 / math.log2(3) + 0.5) / 3
-    assert found.bounds[MEASURE].by_lot == pytest.approx(expected, abs=0.012)
-    assert set(found.by_lot[MEASURE]) == set(tied)
-
-
-def test_ties_across_the_end_of_what_is_returned() -> None:
-    # One of three tied passages is returned: the relevant one in a third of the draws.
-    passages = ["a", "b", "c"]
-    tied = {f"q{n}": Tied(passages, [1.0] * 3, returned=1) for n in range(50)}
-    bounds = tie_figures(tied, {query_id: {"b": 1} for query_id in tied}).bounds[MEASURE]
-    assert (bounds.worst, bounds.best) == (0.0, 1.0)
-    # 5,000 draws with a standard deviation of 0.4714: 4 standard errors are 0.027.
-    assert bounds.by_lot == pytest.approx(1 / 3, abs=0.027)
 
 
 def test_two_runs_side_by_side_tell_what_they_owe_to_ties_and_missing_scores(

@@ -9,7 +9,13 @@ from typing import TYPE_CHECKING, Literal, TypeAlias
 import pytest
 
 from tests.support.browser_measures import open_all, readings, sticking_out
-from tests.support.browser_pages import write_long_query, write_query, write_report, write_survey
+from tests.support.browser_pages import (
+    write_compared,
+    write_long_query,
+    write_query,
+    write_report,
+    write_survey,
+)
 from tests.support.browser_support import Visit, browser, expect, texts, visit
 from tests.support.inspection_report import infested
 from tests.support.survey_support import HOSTILE, make_survey
@@ -25,7 +31,7 @@ Media: TypeAlias = Literal["screen", "print"]
 Scheme: TypeAlias = Literal["light", "dark"]
 Sites: TypeAlias = "dict[str, list[Path]]"
 
-KINDS = ("query", "long", "survey", "report", "hostile")
+KINDS = ("query", "long", "survey", "report", "compared", "hostile")
 ENOUGH = 4.5
 """Contrast that WCAG 2 wants of text, level AA."""
 TO_BE_USED = "button, input, select, textarea"
@@ -55,8 +61,10 @@ def sites(tmp_path_factory: pytest.TempPathFactory) -> Sites:
             folder = base / "hostile" / str(place)
             folder.mkdir()
             hostile.append(write_query(folder, infested(payload)))
+        hostile += write_compared(base / "hostile", hostile=True)
     report = write_report(base / "report")
     return {
+        "compared": write_compared(base / "compared"),
         "query": [write_query(base / "query")],
         "long": write_long_query(base / "long")[1:2],
         "survey": write_survey(base / "survey", make_survey(60)),
@@ -88,7 +96,7 @@ def test_nothing_is_wider_than_the_window(sites: Sites, visit: Visit, kind: str)
             assert sticking_out(page) == [], (page.url, width)
 
 
-@pytest.mark.parametrize("kind", ["query", "survey", "report"])
+@pytest.mark.parametrize("kind", ["query", "survey", "report", "compared"])
 def test_all_text_can_be_read(sites: Sites, visit: Visit, kind: str) -> None:
     for page in each_page(visit, sites[kind]):
         open_all(page)
@@ -124,17 +132,6 @@ def test_paper_gets_all_rows(sites: Sites, visit: Visit) -> None:
     assert page.evaluate("window.printed") == 4  # 13, 26, 39 and 52 failed
 
 
-def test_a_query_goes_on_paper(sites: Sites, visit: Visit) -> None:
-    page = visit(sites["query"][0])
-    page.emulate_media(media="print")
-    assert len(texts(page, "#heat .passage > tr:first-child")) == 12
-    assert len(texts(page, "#passage-1 > tr:first-child > *")) == 9
-    # Nothing is cut off at the right edge of an A4 page, 210 mm less the margins.
-    page.set_viewport_size({"width": 718, "height": 1000})
-    assert sticking_out(page) == []
-    assert page.pdf(format="A4").startswith(b"%PDF")
-
-
 @pytest.mark.parametrize("kind", ["query", "survey", "report"])
 def test_without_scripts_all_is_there_and_nothing_is_idle(
     sites: Sites, visit: Visit, kind: str
@@ -149,14 +146,3 @@ def test_without_scripts_all_is_there_and_nothing_is_idle(
         assert len(texts(page, "tbody > tr")) == rows.count() - folded
         assert texts(page, TO_BE_USED) == [], path
         assert texts(page, ".same-search, .pager, .finder, .tools") == []
-
-
-def test_passages_open_without_scripts(sites: Sites, visit: Visit) -> None:
-    page = visit(sites["query"][0], scripts=False)
-    assert texts(page, "#heat .text") == []
-    page.locator("#passage-1 .label").click()
-    assert texts(page, "#heat .text") == [
-        "What study 10 says of a.b* & <c>: QUITE a lot, 100% sure."
-    ]
-    page.locator("#passage-2 .label").press("Enter")
-    assert len(texts(page, "#passage-2 .text")) == 1

@@ -62,24 +62,6 @@ def test_a_reader_goes_from_the_runs_to_a_passage_and_home(report: Path, visit: 
     assert page.url == (report / "run-1" / "index.html").as_uri()
 
 
-def test_the_last_query_has_no_next_one(report: Path, visit: Visit) -> None:
-    # One of six failed, and has no page.
-    page = visit(report / "run-1" / "query" / "000005.html")
-    assert texts(page, "nav.site a") == ["MC: 2 recruits", "All queries", "Previous query"]
-    assert "No passages were given" in page.locator("main").inner_text()
-    assert not (report / "run-1" / "query" / "000006.html").exists()
-
-
-def test_an_order_on_the_overview_leads_to_the_queries_in_it(report: Path, visit: Visit) -> None:
-    page = visit(report / "run-1" / "index.html")
-    shown = texts(page, "#notable-title ~ .scroll tbody a")
-    link = page.locator("a[href='queries.html#sort=-disagreement']")
-    link.click()
-    expect(page.locator("th[data-key=disagreement]")).to_have_attribute("aria-sort", "descending")
-    assert shown
-    assert texts(page, "#queries tbody th a")[: len(shown)] == shown
-
-
 def test_a_case_leads_to_its_passage(report: Path, visit: Visit) -> None:
     page = visit(report / "run-1" / "cases.html")
     link = page.locator(".case .onward a").first
@@ -90,14 +72,6 @@ def test_a_case_leads_to_its_passage(report: Path, visit: Visit) -> None:
     assert page.locator(f"#passage-{rank} .text").is_visible()
     assert page.locator(f"#passage-{rank} .id").inner_text() == document
     expect(page.locator(f"#passage-{rank}")).to_be_in_viewport()
-
-
-def test_a_persona_of_the_overview_is_marked_in_the_list(report: Path, visit: Visit) -> None:
-    page = visit(report / "run-1" / "index.html")
-    name = texts(page, ".chart th a")[0]
-    page.locator(".chart th a").first.click()
-    page.wait_for_url("**/personas.html#persona-*")
-    assert texts(page, "tr.here th") == [name]
 
 
 def test_a_query_that_failed_says_why_and_leads_nowhere(report: Path, visit: Visit) -> None:

@@ -11,7 +11,7 @@ import pytest
 from personas.provenance import ORIGINS
 from personas.survey.model import QueryFigures, Survey
 from tests.support.browser_pages import write_survey
-from tests.support.browser_support import Visit, browser, expect, tab_stops, texts, visit
+from tests.support.browser_support import Visit, browser, tab_stops, texts, visit
 from tests.support.survey_support import make_survey
 
 if TYPE_CHECKING:
@@ -255,17 +255,6 @@ def test_lists_restrict_and_order(folder: Path, survey: Survey, visit: Visit) ->
     assert order.locator("option:checked").text_content() == "by a column"
 
 
-def test_two_tables_on_a_page_are_apart(folder: Path, survey: Survey, visit: Visit) -> None:
-    page = visit(folder / "personas.html")
-    page.locator("#pairs-find").fill("virologist")
-    page.locator("#personas th[data-key=name] button").click()
-    rows = [each for each in survey.pairs if "Virologist" in f"{each.first} {each.second}"]
-    assert heads(page, "pairs") == [head(row) for row in rows[:SIZE]]
-    people = ordered(survey.personas, lambda each: each.name, "ascending")
-    assert heads(page, "personas") == [head(row) for row in people[:SIZE]]
-    page.wait_for_url("**#sort=name&pairs-find=virologist")
-
-
 def test_what_is_on_show_stands_in_the_address(folder: Path, survey: Survey, visit: Visit) -> None:
     page = visit(folder / "queries.html", "find=virologist&show=missing&sort=-alpha&page=2")
     value = COLUMNS["queries"]["alpha"][1]
@@ -277,64 +266,6 @@ def test_what_is_on_show_stands_in_the_address(folder: Path, survey: Survey, vis
     assert page.get_by_label("Show").input_value() == "missing"
     assert page.get_by_label("Order").input_value() == "?"
     assert sorted_by(page, "queries") == {"alpha": "descending"}
-
-
-def test_an_address_that_makes_no_sense_is_passed_over(
-    folder: Path, survey: Survey, visit: Visit
-) -> None:
-    page = visit(folder / "queries.html", "page=99999&sort=nonsense&show=ndcg")
-    assert heads(page, "queries") == [head(row) for row in survey.queries[100:]]
-    page.goto(f"{(folder / 'queries.html').as_uri()}#page=x&find=%&sort=-")
-    expect(page.locator("#queries-find")).to_have_value("%")
-    assert found(page) == "None of 130 queries is like that."
-
-
-def test_any_search_survives_a_new_load(folder: Path, visit: Visit) -> None:
-    typed = "a&b=c #d %41 e+f \"'<i> ü\N{SNOWMAN}"
-    page = visit(folder / "queries.html")
-    page.get_by_label("Search").fill(typed)
-    page.wait_for_url("**#find=*")
-    page.reload()
-    assert page.get_by_label("Search").input_value() == typed
-    assert found(page) == "None of 130 queries is like that."
-
-
-def test_back_and_forward_go_through_what_was_on_show(folder: Path, visit: Visit) -> None:
-    page = visit(folder / "queries.html")
-    for typed in ("viro", "logist"):
-        page.get_by_label("Search").press_sequentially(typed)
-        page.wait_for_url(f"**{typed}")
-    page.locator("th[data-key=ndcg] button").click()
-    page.wait_for_url("**#find=virologist&sort=-ndcg")
-    page.get_by_label("Search").fill("")
-    page.wait_for_url("**#sort=-ndcg")
-    turn(page, "Next")
-
-    states = [
-        ("", {"ndcg": "descending"}, "Page 1 of 3"),
-        ("virologist", {"ndcg": "descending"}, "Page 1 of"),
-        ("virologist", {"number": "ascending"}, "Page 1 of"),
-        ("", {"number": "ascending"}, "Page 1 of 3"),  # what was typed in one go is one step
-    ]
-    for typed, order, place in states:
-        page.go_back()
-        assert page.get_by_label("Search").input_value() == typed
-        assert sorted_by(page, "queries") == order
-        assert (page.locator(".pager span").text_content() or "").startswith(place)
-    page.go_forward()
-    assert page.get_by_label("Search").input_value() == "virologist"
-
-
-def test_a_link_to_a_persona_turns_to_its_page(folder: Path, survey: Survey, visit: Visit) -> None:
-    page = visit(folder / "personas.html", "persona-52")
-    assert page.locator('.pager[data-for="personas"] span').text_content() == "Page 2 of 2"
-    row = page.locator("#persona-52")
-    assert (row.locator("th").text_content() or "") == survey.personas[51].name
-    assert row.evaluate("each => each.matches('.here')")
-    assert row.evaluate(
-        "each => { const { top, bottom } = each.getBoundingClientRect();"
-        " return top >= 0 && bottom <= innerHeight; }"
-    )
 
 
 def test_the_tab_key_reaches_everything_in_the_order_of_the_page(
@@ -349,42 +280,3 @@ def test_the_tab_key_reaches_everything_in_the_order_of_the_page(
     )
     assert [stop["id"] for stop in stops[5:8]] == ["queries-find", "queries-show", "queries-order"]
     assert [stop["text"] for stop in stops[-4:]] == ["First", "Previous", "Next", "Last"]
-
-
-def test_parts_of_a_long_table_take_the_search_along(tmp_path: Path, visit: Visit) -> None:
-    paths = write_survey(tmp_path, make_survey(2_130))
-    assert (tmp_path / "queries-2.html") in paths
-    page = visit(tmp_path / "queries.html")
-    assert texts(page, ".same-search") == []
-    page.get_by_label("Search").fill("virologist")
-    assert texts(page, ".same-search") == [", and the same search waits in the others"]
-    page.locator("a[data-part]").first.click()
-    page.wait_for_url("**/queries-2.html#find=virologist")
-    assert page.get_by_label("Search").input_value() == "virologist"
-    teams = texts(page, "#queries td:last-child")
-    assert teams
-    assert all("Virologist" in team for team in teams)
-
-
-def test_typing_a_search_among_2000_queries_takes_less_than_a_second(
-    tmp_path: Path, visit: Visit
-) -> None:
-    write_survey(tmp_path, make_survey(2000, judged=False, other="", recruits=0, failed_every=0))
-    page = visit(tmp_path / "queries.html")
-    assert found(page) == "2,000 queries, here 1 to 50"
-    # From the first letter until the last one's rows have been drawn.
-    took = page.evaluate(
-        """async () => {
-          const field = document.getElementById("queries-find");
-          const start = performance.now();
-          for (let end = 1; end <= "vitamin".length; end++) {
-            field.value = "vitamin".slice(0, end);
-            field.dispatchEvent(new InputEvent("input", { bubbles: true }));
-            await new Promise((done) => requestAnimationFrame(() => setTimeout(done)));
-          }
-          return performance.now() - start;
-        }"""
-    )
-    number = int(found(page).split(" of ")[0].replace(",", ""))
-    assert 0 < number < 2000
-    assert took < 1000, f"{took:.0f} ms"

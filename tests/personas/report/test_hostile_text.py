@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 from personas.ranking.record import OtherPlace, OtherRanking, RankingRecord
 from personas.ranking.suspicions import Suspicion, SuspicionDetector
 from personas.report import formats, render_inspection
-from personas.report.query.inspection_page import PAGE_LIMIT, TEXT_LIMIT, inspection_pages
+from personas.report.query.inspection_page import TEXT_LIMIT, inspection_pages
 from personas.report.site import PageContext
 from tests.support.inspection_report import Page, data_of, infested
 
@@ -107,13 +107,6 @@ def test_text_from_outside_stays_text(text: str, harmless: Page) -> None:
         assert shown in page.text
 
 
-def test_tooltips_and_the_window_title_carry_no_marks_of_direction() -> None:
-    page = Page(made_of("\u202eevil\u2066 \u200ftext"))
-    for text in (*page.attributes("title"), *page.raw["title"]):
-        assert not re.search("[\u200e\u200f\u202a-\u202e\u2066-\u2069]", text)
-        assert re.search(r"evil text|missing|asked|^imputed: 2.025 for V|^[\d.]+$", text)
-
-
 @settings(max_examples=30, deadline=None)
 @given(text=st.text(max_size=60))
 def test_any_text_gives_a_well_formed_page(found: dict[str, Any], text: str) -> None:
@@ -130,24 +123,3 @@ def test_a_long_passage_is_cut_with_a_note() -> None:
     assert "x" * (TEXT_LIMIT + 1) not in made
     assert f"Cut here: {1_000_000 - TEXT_LIMIT:,} more characters" in made
     assert len(made) < 200_000
-
-
-def test_many_long_passages_share_the_room() -> None:
-    data = data_of()
-    kinds = data["hits"]
-    data["hits"] = [
-        {
-            **kinds[place % 4],
-            "rank": place + 1,
-            "first_stage_rank": place + 1,
-            "text": "short" if place % 2 else "x" * 1_000_000,
-        }
-        for place in range(100)
-    ]
-    made = render_inspection(data)
-    # 50 short ones leave 400,000 - 250 characters for the other 50.
-    limit = (PAGE_LIMIT - 50 * len("short")) // 50
-    assert limit < TEXT_LIMIT
-    assert "x" * limit in made
-    assert "x" * (limit + 1) not in made
-    assert len(made.encode()) < 1_000_000

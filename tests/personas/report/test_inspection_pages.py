@@ -11,7 +11,6 @@ import pytest
 from personas.ranking.record import RankingRecord
 from personas.report.query.inspection_page import inspection_pages
 from personas.report.site import PAGE_BYTES, PageContext
-from personas.report.site import pages_of as numbered_pages
 from tests.support.inspection_report import Page, data_of
 
 NOTHING = {"calls": 0, "input_tokens": 0, "cached_input_tokens": 0, "output_tokens": 0, "cost": 0.0}
@@ -172,17 +171,6 @@ def test_parts_lead_to_each_other_and_to_the_team() -> None:
     ]
     assert ranges[-1][1] == 240
     assert all(one[1] + 1 == other[0] for one, other in pairwise(ranges))
-
-
-def test_the_same_inspection_gives_the_same_pages() -> None:
-    data = large(passages=80, personas=3, text="word " * 5_000)
-    assert pages_of(data) == pages_of(data)
-
-
-def test_parts_are_filled_in_order() -> None:
-    one, two = numbered_pages(["a", "b"], [3, 5])
-    assert (one.number, one.name, one.first, one.last) == (1, "a", 1, 3)
-    assert (two.number, two.name, two.first, two.last) == (2, "b", 4, 5)
 
 
 def test_long_texts_share_what_short_ones_leave() -> None:

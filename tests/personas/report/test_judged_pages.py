@@ -83,12 +83,6 @@ def test_what_was_judged_and_not_found_is_said(grades: dict[str, int], words: st
     assert "relevant (" not in page.text  # no grade above 1
 
 
-def test_without_judgements_the_page_does_not_speak_of_them() -> None:
-    page = seen(data_of())
-    for words in ("Judgement", "Judge\N{SOFT HYPHEN}ment", "nDCG", "relevant", "not judged"):
-        assert words not in page.text
-
-
 def test_the_other_rankers_rank_and_score_are_columns() -> None:
     places = {"a": OtherPlace(3, 7.5), "b": OtherPlace(1, None)}
     page = seen(data_of(), other=OtherRanking("DIRECT(0,10)", 10.0, places))
@@ -141,10 +135,6 @@ def test_agreement_that_is_not_defined_is_said_to_be() -> None:
     page = seen(with_scores([[2, 2], [2, 2]]))
     assert "alpha is not defined for this query" in page.text
     assert ["P1 and P2", "\N{EN DASH}", "not defined"] in page.rows
-
-
-def test_one_judge_has_nobody_to_agree_with() -> None:
-    assert "Agreement" not in seen(with_scores([[2], [1]])).text
 
 
 def test_who_raised_and_who_sank_a_passage_is_a_sentence() -> None:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import io
 import sys
 
 import pytest
@@ -20,13 +19,6 @@ def test_a_ranking_shows_warnings_first_and_every_score() -> None:
     assert len(page.rows[1]) == 7
 
 
-def test_only_the_first_ten_are_listed() -> None:
-    ranking = ranked(docs={f"d{place}": f"text {place}" for place in range(12)})
-    page = Page(ranking._repr_html_())
-    assert len(page.rows) == 1 + 10
-    assert "2 more passages" in page.text
-
-
 @pytest.mark.parametrize("text", ["<script>alert(1)</script>", "</td></table>", "\x00\u202e"])
 def test_foreign_text_adds_no_tag(text: str) -> None:
     ranking = Ranking.from_dict(infested(text))
@@ -42,19 +34,6 @@ def test_a_team_shows_its_criteria_and_weights() -> None:
     team = ranked().team
     assert team is not None
     assert "Right virus 65%, Evidence 35%" in Page(team._repr_html_()).text
-
-
-def test_a_ranking_is_shown_at_once() -> None:
-    class Once(io.StringIO):
-        writes = 0
-
-        def write(self, text: str) -> int:
-            self.writes += 1
-            return super().write(text)
-
-    file = Once()
-    ranked().show(file=file)
-    assert file.writes == 1
 
 
 def test_a_data_frame_has_a_row_per_hit() -> None:

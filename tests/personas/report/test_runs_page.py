@@ -86,18 +86,6 @@ def test_what_is_not_known_is_no_number() -> None:
     assert row[1:6] == ["\N{EN DASH} not known"] * 5
 
 
-def test_equal_means_have_no_sign() -> None:
-    same = totals(ndcg=0.5001, first_stage_ndcg=0.5, other_ndcg=0.5002)
-    _, row = cells(render_runs([entry(1, totals=same)]))
-    assert row[2:4] == ["0.000", "0.000"]
-
-
-def test_failures_are_said() -> None:
-    bad = totals(failed=2, missing=1200)
-    _, row = cells(render_runs([entry(1, totals=bad, finished=False)]))
-    assert row[-2:] == ["298 2 failed so far", "1,200"]
-
-
 def test_runs_stand_with_their_data_set() -> None:
     page = render_runs([entry(1), entry(2, dataset="news"), entry(3)])
     assert re.findall("<h2[^>]*>(.*?)</h2>", page) == [
@@ -141,9 +129,3 @@ def test_what_is_not_tested_says_so() -> None:
     assert row[1] == "0.650"  # the mean that was tested, and not the 0.750 as ranked
     assert row[2] == "+0.050 +0.020 to +0.080, p &lt;0.001"
     assert row[3] == "\N{MINUS SIGN}0.050 \N{MINUS SIGN}0.100 to +0.020, not tested"
-
-
-def test_runs_without_pages_are_listed_with_the_reason() -> None:
-    page = render_runs([entry(1)], ["runs/<x>: a foreign run, so it is left out"])
-    assert "<bdi>runs/&lt;x&gt;: a foreign run, so it is left out</bdi>" in page
-    assert "Runs without pages" not in render_runs([entry(1)])

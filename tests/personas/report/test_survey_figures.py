@@ -206,11 +206,6 @@ def test_differences_have_their_signs() -> None:
     assert "No query gained." in text.partition("Against DIRECT")[2]
 
 
-def test_disputed_queries_come_most_disputed_first() -> None:
-    text = said(SURVEY, site.OVERVIEW)
-    assert "soap 0.250 masks 0.125 0.51 All queries" in text
-
-
 def test_lists_of_the_overview_hold_ten_and_equal_ones_keep_their_order() -> None:
     survey = replace(
         make_survey(30, failed_every=0),
@@ -238,21 +233,6 @@ def test_the_chart_shows_recruits_and_names_the_others() -> None:
     )
 
 
-def test_bars_are_measured_by_the_longest_and_there_are_twenty() -> None:
-    people = tuple(
-        replace(SURVEY.personas[1], name=f"P{number}", recruited=number, queries=number)
-        for number in range(40, 0, -1)
-    )
-    survey = replace(SURVEY, personas=people, personas_in_all=40)
-    rows = rows_of(survey, site.OVERVIEW, "chart")
-    assert [row[0] for row in rows] == [f"P{number}" for number in range(40, 20, -1)]
-    page = dict(survey_pages(survey))[site.OVERVIEW]
-    chart = page.partition('class="chart"')[2].partition("</table>")[0]
-    widths = re.findall(r'class="fill" width="([\d.]+)%"', chart)
-    assert widths == [f"{100 * number / 40:.2f}" for number in range(40, 20, -1)]
-    assert "The first 20 of 40" in page
-
-
 def test_without_recruits_the_chart_shows_who_judged() -> None:
     people = tuple(replace(each, recruited=0) for each in SURVEY.personas)
     survey = replace(SURVEY, personas=people)
@@ -264,12 +244,6 @@ def test_without_recruits_the_chart_shows_who_judged() -> None:
     assert "No persona was recruited for a query" in said(survey, site.OVERVIEW)
 
 
-def test_what_a_persona_is_worth() -> None:
-    text = said(SURVEY, site.OVERVIEW)
-    # 0.6 - 0.55 and 0.9 - 0.97; the parent has no judged query.
-    assert "NLP scientist +0.050 0.600 0.550 2 Virologist -0.070 * 0.900 0.970 1 *" in text
-
-
 def test_rows_of_queries() -> None:
     assert rows_of(SURVEY, site.QUERIES, "queries") == [
         ["1", "masksq-17", "0.900", "+0.250", "-0.050", "0.125", "0.51", "3", "", "Virologist"],
@@ -278,20 +252,6 @@ def test_rows_of_queries() -> None:
     ]
     text = said(SURVEY, site.QUERIES)
     assert "On the team of every query: NLP scientist." in text
-
-
-def test_a_team_that_is_the_same_everywhere_is_named_once() -> None:
-    queries = tuple(replace(each, personas=("Ann", "Bob")) for each in QUERIES[:2])
-    text = said(replace(SURVEY, queries=queries), site.QUERIES)
-    assert "The same team judged every query: Ann, Bob." in text
-    assert text.count("Ann") == 1
-
-
-def test_columns_without_anything_to_say_are_left_out() -> None:
-    bare = QueryFigures(place=1, query_id="", query="masks", personas=("Ann",), passages=3)
-    totals = replace(SURVEY.totals, missing=0, human=0)
-    survey = replace(SURVEY, totals=totals, queries=(bare,), personas=(), criteria=(), cases={})
-    assert rows_of(survey, site.QUERIES, "queries") == [["1", "masks", "Ann"]]
 
 
 def test_rows_of_personas_pairs_and_criteria() -> None:
@@ -334,15 +294,6 @@ def test_a_case_tells_who_saw_what() -> None:
     assert text.count("none") == 3
     teaser = said(SURVEY, site.OVERVIEW)
     assert "soap Soap operas DIRECT rank 2, team rank 31" in teaser
-
-
-@pytest.mark.parametrize(
-    ("grade", "words"),
-    [(0, "31 judged not relevant"), (1, "31 judged relevant"), (2, "31 judged relevant (2)")],
-)
-def test_a_case_tells_its_judgement(grade: int, words: str) -> None:
-    survey = replace(SURVEY, cases={"overlooked": (replace(CASE, grade=grade),)})
-    assert words in said(survey, site.CASES)
 
 
 @pytest.mark.parametrize(

@@ -95,19 +95,6 @@ def test_every_number_of_the_ranking_is_there() -> None:
     ]
 
 
-def test_the_columns_stand_under_each_other() -> None:
-    hits = [hit(1, 12, [9.0, 9.0])] + [hit(rank, rank - 1, [5.0, 5.0]) for rank in range(2, 13)]
-    found = [line for line in page(stored(hits), 80).splitlines() if re.match(r" *\d+ +d\d", line)]
-    assert len(found) == 12
-    assert len({len(re.split("[▲▼=]", line)[0]) for line in found}) == 1
-    assert len({line.index("Title") for line in found}) == 1
-
-
-def test_names_head_the_columns_where_there_is_room() -> None:
-    assert "rank id score Virologist Parent Editor from ± passage" in lines(page(four(), 110))
-    assert "rank id score A B C from ± passage" in lines(page(four(), 60))
-
-
 def test_what_stands_out() -> None:
     found = lines(page(four(), 110))
     assert "climbed most ▲1, rank 1 from 2: d2 Title 2 Text 2." in found
@@ -141,12 +128,6 @@ def test_judgements() -> None:
     assert found[start + 3] == "nDCG@10 0.480, first stage 0.380, DIRECT(0,10) 0.480"
     # d3 stands first without Virologist (2/2.631), third without either of the others.
     assert found[start + 4] == "nDCG@10 without A 0.760, B 0.380, C 0.380"
-
-
-def test_without_judgements_nothing_is_said_of_them() -> None:
-    text = page(four(), 110)
-    assert "nDCG" not in text
-    assert "grade" not in text
 
 
 def test_calls_are_added_up_by_stage() -> None:
@@ -200,13 +181,6 @@ def test_scores_that_were_not_asked_for() -> None:
     assert "≤19: not all were asked" in page(stored([part, beyond]), 110, passage=1)
 
 
-def test_only_the_first_passages_are_listed() -> None:
-    text = page(four(), 80, top=2)
-    assert [row[1] for row in rows(text)] == ["d2", "d3"]
-    assert "2 more passages below these" in text
-    assert len(rows(page(four(), 80, top=0))) == 1
-
-
 def test_no_passages_and_no_team() -> None:
     empty = page(stored([]), 80)
     assert "there was nothing to rank" in empty
@@ -236,15 +210,6 @@ def test_one_passage_in_detail() -> None:
     ]
 
 
-@pytest.mark.parametrize(
-    ("doc_id", "said"),
-    [("d1", "not relevant"), ("d2", "not judged")],
-)
-def test_judgements_of_one_passage(doc_id: str, said: str) -> None:
-    found = lines(page(four(), 80, passage=doc_id, grades={"d3": 2, "d1": 0}))
-    assert f"judgement {said}" in found
-
-
 def test_a_missing_score_in_detail() -> None:
     found = lines(page(four(), 80, passage=4))
     assert "missing Parent rank 4 without" in found
@@ -267,12 +232,6 @@ def test_a_missing_score_in_detail() -> None:
 def test_what_stood_in_for_a_missing_score(config: dict[str, object], shown: str) -> None:
     text = page(stored([hit(1, 1, [8.0, 7.0, None])], config={"scale": 10, **config}), 110)
     assert rows(text)[0][3:6] == ["8", "7", shown]
-
-
-def test_what_stood_in_for_the_assessors_score() -> None:
-    lost = hit(1, 1, [8.0, 6.0], missing={"(assessor)": "no number"}, score=7.0)
-    found = lines(page(stored([lost], config={"scale": 10, "ensemble": "assessor"}), 80, passage=1))
-    assert "No score by (assessor) (7 is imputed): no number" in found
 
 
 def test_the_text_is_cut_and_says_so() -> None:

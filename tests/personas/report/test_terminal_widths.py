@@ -55,15 +55,6 @@ def test_colour_says_nothing_alone() -> None:
     assert "\x1b" not in bare
 
 
-def test_no_color_and_dumb_terminals(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setenv("NO_COLOR", "1")
-    coloured = page(four(), 80, force_terminal=True, color_system="truecolor")
-    assert not re.search("\x1b\\[[0-9;]*[34][0-9;]*[0-8][;m]", coloured)
-    monkeypatch.delenv("NO_COLOR")
-    monkeypatch.setenv("TERM", "dumb")
-    assert "\x1b" not in page(four(), 80, force_terminal=True)
-
-
 def test_a_higher_score_is_bluer_and_white_can_be_read_on_each() -> None:
     screen = Screen(Console(file=io.StringIO(), force_terminal=True, color_system="256"))
     styles = [shade(screen, score / 10) for score in range(11)]

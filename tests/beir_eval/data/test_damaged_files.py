@@ -4,19 +4,15 @@ from __future__ import annotations
 
 import gzip
 import json
-import math
 import random
 import subprocess
 import sys
-import zipfile
 from collections.abc import Callable
 from pathlib import Path
-from typing import Any
 
 import pytest
 
 from beir_eval import DatasetError, evaluate, load
-from beir_eval.data.ir_source import check_zip
 from beir_eval.data.qrels import read_qrels
 from beir_eval.errors import BeirEvalError, MeasureError, SuiteError
 from beir_eval.experiment.suite import load_suite
@@ -157,38 +153,10 @@ def test_grades(grade: str, complaint: str, tmp_path: Path) -> None:
     assert "q.tsv:2: grade" in refused("beir-eval", "evaluate", run, "--qrels", qrels)
 
 
-def test_grades_that_python_hands_over() -> None:
-    odd: tuple[Any, ...] = (10**22, -(10**22), 10**5000, 1.5, "1", None, math.nan)
-    for grade in odd:
-        with pytest.raises(MeasureError, match=r"'q' and document 'd' have the grade .*; give a"):
-            evaluate({"q": [("d", 1.0)]}, {"q": {"d": grade}})
-
-
-def test_grades_at_the_ends_of_the_range_are_measured() -> None:
-    grades = {"q": {"a": HIGHEST_GRADE, "b": -HIGHEST_GRADE, "c": 0}}
-    found = evaluate({"q": [("b", 2.0), ("a", 1.0)]}, grades, ["nDCG@10", "RR", "AP"])
-    # All gain stands at rank 2: 1 / log2(3).
-    assert found.means["nDCG@10"] == pytest.approx(1 / math.log2(3))
-    assert found.means["RR"] == found.means["AP"] == 0.5
-
-
 @pytest.mark.parametrize("name", ["nDCG@" + HUGE, "AP(rel=" + HUGE + ")", "P@3000000000"])
 def test_measures_beyond_what_programs_take(name: str) -> None:
     with pytest.raises(MeasureError, match="is above 2,147,483,647"):
         evaluate({"q": [("d", 1.0)]}, {"q": {"d": 1}}, [name])
-
-
-def test_measures_garbled() -> None:
-    chance = random.Random(0)
-    refusals = []
-    for _ in range(scaled(200)):
-        name = garbled(b"nDCG(dcg='log2')@10", chance).decode(errors="replace")
-        try:
-            evaluate({"q": [("d", 1.0)]}, {"q": {"d": 1}}, [name])
-        except MeasureError as error:
-            refusals.append(str(error))
-    assert all(len(said) < 1000 for said in refusals)
-    assert len(refusals) > scaled(200) / 10
 
 
 @pytest.mark.parametrize(
@@ -229,11 +197,6 @@ def test_a_zero_byte_is_in_no_id(tmp_path: Path) -> None:
     corpus = b'{"_id": "d\\u0000a", "text": "x"}\n'
     with pytest.raises(DatasetError, match=r"corpus\.jsonl:1: _id 'd\\x00a' .* a zero byte"):
         load(folder_of(corpus, QUERIES, QRELS, tmp_path / "data"))
-
-
-def test_a_byte_order_mark_is_no_part_of_an_id(tmp_path: Path) -> None:
-    marked = b"\xef\xbb\xbf" + RUN.replace(b"\n", b"\r\n")
-    assert read_trec(written(tmp_path / "a", marked)) == read_trec(written(tmp_path / "b", RUN))
 
 
 def test_white_space_of_unicode_is_part_of_an_id(tmp_path: Path) -> None:
@@ -310,7 +273,7 @@ def test_a_line_without_end_takes_no_more_memory_than_is_said(
         capture_output=True,
         text=True,
         timeout=60,
-        cwd=Path(__file__).parent.parent.parent,
+        cwd=Path(__file__).parents[3],
     )
     *lines, suite = done.stdout.splitlines()
     assert len(lines) == 7, done
@@ -325,14 +288,6 @@ def packed(path: Path, lines: int, line: bytes) -> Path:
     return path
 
 
-def test_a_packed_line_without_end_is_refused(tmp_path: Path) -> None:
-    data = write_folder(tmp_path / "data")
-    (data / "corpus.jsonl").unlink()
-    packed(data / "corpus.jsonl.gz", 100, b" " * 1_000_000)
-    with pytest.raises(DatasetError, match=r"corpus\.jsonl\.gz:1: the line is longer than 64 MB"):
-        load(data)
-
-
 def test_what_unpacks_too_far_is_refused(tmp_path: Path) -> None:
     """70 MB out of 0.2 MB; the same lines that were unpacked by hand are read."""
     line = json.dumps({"_id": "d", "text": " " * 1000}).encode() + b"\n"
@@ -344,32 +299,3 @@ def test_what_unpacks_too_far_is_refused(tmp_path: Path) -> None:
         target.write(file.read())
     assert plain.stat().st_size > LONGEST_LINE
     assert sum(1 for _ in read_lines(plain, DatasetError)) == 70_000
-
-
-def test_small_files_may_pack_well(tmp_path: Path) -> None:
-    line = json.dumps({"_id": "d", "text": " " * 1000}).encode() + b"\n"
-    small = packed(tmp_path / "c.jsonl.gz", 1000, line)
-    assert sum(1 for _ in read_lines(small, DatasetError)) == 1000
-
-
-def test_an_archive_that_unpacks_too_far_is_refused(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    bomb = tmp_path / "beir" / "scifact" / "source.zip"
-    bomb.parent.mkdir(parents=True)
-    with (
-        zipfile.ZipFile(bomb, "w", zipfile.ZIP_DEFLATED, compresslevel=1) as archive,
-        archive.open("scifact/corpus.jsonl", "w") as file,
-    ):
-        for _ in range(80):
-            file.write(b" " * 1_000_000)
-    with pytest.raises(DatasetError, match=r"source\.zip: 80 MB would come out of .* delete it"):
-        check_zip(bomb)
-    monkeypatch.setenv("IR_DATASETS_HOME", str(tmp_path))
-    assert "80 MB would come out of" in refused(
-        "beir-eval", "retrieve", "scifact", "--out", tmp_path / "run"
-    )
-    honest = tmp_path / "honest.zip"
-    with zipfile.ZipFile(honest, "w", zipfile.ZIP_DEFLATED) as archive:
-        archive.writestr("a/corpus.jsonl", CORPUS * 1000)
-    check_zip(honest)
