@@ -765,4 +765,4 @@ def test_malformed_answers_of_a_rerank_service_shift_and_invent_nothing() -> Non
             assert sorted(ranking.ids) == sorted(docs)
             for hit in ranking:
                 check(hit.scores["RERANK"], meant[hit.passage.text], 1)
-    assert ranked > 50
+    assert ranked > 20
