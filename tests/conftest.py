@@ -23,6 +23,7 @@ os.environ["HAYSTACK_TELEMETRY_ENABLED"] = "False"
 settings.register_profile(
     "here",
     deadline=None,
+    max_examples=200 if os.environ.get("MCRANKER_THOROUGH") else 25,
     derandomize=scaled(1) == 1,
     suppress_health_check=[HealthCheck.too_slow],
 )

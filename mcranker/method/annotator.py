@@ -30,15 +30,8 @@ logger = safe_logger("mcranker.method.annotator")
 
 
 @dataclass(frozen=True, slots=True)
-class ScorePassage:
-    """To a judge: score the passage of this row of the score matrix."""
-
-    row: int
-
-
-@dataclass(frozen=True, slots=True)
 class ScorePassages:
-    """To a judge: score the passages of these rows together."""
+    """To a judge: score the passages of these rows of the score matrix, together."""
 
     rows: tuple[int, ...]
 
@@ -52,7 +45,7 @@ class Scores:
     scores: Sequence[Score]
 
 
-class Annotator(Actor[ScorePassage]):
+class Annotator(Actor[ScorePassages]):
     """One persona on the team: writes its rubric (Eq. 2) and scores passages by it (Eq. 3).
 
     What all of its scoring prompts share is put together once, when the rubric is there.
@@ -75,11 +68,12 @@ class Annotator(Actor[ScorePassage]):
         self._ensembler = ensembler
         self._prompt: ScorePrompt | None = None
 
-    async def _score(self, message: ScorePassage) -> None:
-        assert self._prompt is not None, "the rubric comes before ScorePassage"
+    async def _score(self, message: ScorePassages) -> None:
+        assert self._prompt is not None, "the rubric comes before ScorePassages"
         assert self._ensembler is not None
-        score = await self._prompt.score(self._session.passage(message.row), self.member.name)
-        await self._ensembler.tell(Scores(message.row, self.column, (score,)))
+        (row,) = message.rows
+        score = await self._prompt.score(self._session.passage(row), self.member.name)
+        await self._ensembler.tell(Scores(row, self.column, (score,)))
 
     async def settle_rubric(self) -> None:
         """Write the rubric if there is none, before the first passage is scored.

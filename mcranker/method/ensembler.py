@@ -6,7 +6,7 @@ from collections import deque
 from collections.abc import Collection, Hashable, Mapping, Set
 from contextlib import suppress
 from dataclasses import dataclass
-from typing import Any, NamedTuple
+from typing import Any
 
 import anyio
 import numpy as np
@@ -15,7 +15,7 @@ from numpy.typing import NDArray
 from mcranker.errors import FormNotKept, ModelError
 from mcranker.events import PassageAssessed, PassageScored
 from mcranker.llm.limits.retries import DOWN
-from mcranker.method.annotator import ScorePassage, ScorePassages, Scores
+from mcranker.method.annotator import ScorePassages, Scores
 from mcranker.method.assessor import Assess, Assessed, Assessor
 from mcranker.method.schedule import EveryScore, TopScores
 from mcranker.method.session import Session
@@ -40,29 +40,15 @@ class Ready:
 
     Attributes:
         judge: its number, from 0.
-        actor: takes `ScorePassage` and tells its `Scores`.
+        actor: takes `ScorePassages` and tells its `Scores`.
         columns: where its scores go: place in the score matrix -> persona.
-        at_once: passages, at most, that are given to it together as `ScorePassages`; None for
-            one by one.
+        at_once: passages, at most, that are given to it together.
     """
 
     judge: int
     actor: Actor[Any]
     columns: Mapping[int, str]
-    at_once: int | None = None
-
-
-class Progress(NamedTuple):
-    """Progress of a query."""
-
-    #: scores that have come, or are known to be missing
-    scored: int
-    #: scores that there will be, as far as is known
-    total: int
-    #: scorings of a passage that judges have been given and that have not ended
-    in_flight: int
-    #: passages that the assessor has judged
-    assessed: int
+    at_once: int = 1
 
 
 class Ensembler(Actor[TeamKnown | Ready | Scores | Assessed]):
@@ -119,12 +105,6 @@ class Ensembler(Actor[TeamKnown | Ready | Scores | Assessed]):
         self._to_assess: deque[int] = deque()
         self._assessments = 0
 
-    def progress(self) -> Progress:
-        """Return the query's progress."""
-        each = self._team.columns // self._team.judges if self._team else 1
-        total = self._schedule.total * each
-        return Progress(self._scored, total, len(self._under_way), self._assessments)
-
     def close_at_deadline(self, columns: int) -> None:
         """Mark outstanding scores as missing. The matrix keeps the first `columns` columns."""
         self.matrix.values = self.matrix.values[:, :columns]
@@ -140,7 +120,7 @@ class Ensembler(Actor[TeamKnown | Ready | Scores | Assessed]):
                 await self._take_assessment(message)
             case Ready():
                 self._judges[message.judge] = message
-                self._most *= message.at_once or 1
+                self._most *= message.at_once
                 self._schedule.ready(message.judge)
             case TeamKnown():
                 self._take_team(message)
@@ -184,8 +164,8 @@ class Ensembler(Actor[TeamKnown | Ready | Scores | Assessed]):
         if session.job.emit is None:
             return
         passage = session.passage(row).id
-        scored, total, _, _ = self.progress()
-        first = scored - len(columns) + 1
+        each = self._team.columns // self._team.judges if self._team else 1
+        total, first = self._schedule.total * each, self._scored - len(columns) + 1
         given = zip(columns.values(), message.scores, strict=True)
         for done, (persona, score) in enumerate(given, start=first):
             outcome = score.value, score.reason, done, total
@@ -210,23 +190,15 @@ class Ensembler(Actor[TeamKnown | Ready | Scores | Assessed]):
             while len(self._under_way) < self._most and (call := self._schedule.take()) is not None:
                 row, judge = call
                 self._under_way.add(call)
-                ready = self._judges[judge]
-                if ready.at_once is None:
-                    await ready.actor.tell(ScorePassage(row))
-                else:
-                    await ready.actor.tell(ScorePassages(self._together(row, ready.at_once)))
+                ready, rows = self._judges[judge], [row]
+                while len(rows) < ready.at_once and (call := self._schedule.take()) is not None:
+                    rows.append(call[0])
+                    self._under_way.add(call)
+                await ready.actor.tell(ScorePassages(tuple(rows)))
             while self.assessor and self._may_assess():
                 row = self._to_assess.popleft()
                 self._assessing.add(row)
                 await self.assessor.tell(Assess(row, self._given(row)))
-
-    def _together(self, row: int, most: int) -> tuple[int, ...]:
-        """Return a row and those that follow it, for a judge that scores several at once."""
-        rows = [row]
-        while len(rows) < most and (call := self._schedule.take()) is not None:
-            rows.append(call[0])
-            self._under_way.add(call)
-        return tuple(rows)
 
     def _may_assess(self) -> bool:
         if self._assess_last and not self._schedule.finished:
@@ -235,13 +207,11 @@ class Ensembler(Actor[TeamKnown | Ready | Scores | Assessed]):
 
     def _given(self, row: int) -> list[tuple[str, float | None]]:
         """Return each judge with its score of the passage, in the order of the team."""
-        names = {
-            place: name for each in self._judges.values() for place, name in each.columns.items()
-        }
+        names: dict[int, str] = {}
+        for each in self._judges.values():
+            names |= each.columns
         values = self.matrix.values[row].tolist()
-        return [
-            (names[place], None if value != value else value) for place, value in enumerate(values)
-        ]
+        return [(names[place], None if each != each else each) for place, each in enumerate(values)]
 
     def _all_in(self, row: int) -> bool:
         return self._team is not None and self._answers[row] == self._team.columns

@@ -10,7 +10,7 @@ from anyio.abc import TaskGroup
 
 from mcranker.errors import ConfigError
 from mcranker.events import RubricWritten, TeamRecruited
-from mcranker.method.annotator import Annotator, ScorePassage, ScorePassages
+from mcranker.method.annotator import Annotator, ScorePassages
 from mcranker.method.batch_judge import BatchJudge, may_be_panel
 from mcranker.method.ensembler import Ensembler, Ready, TeamKnown
 from mcranker.method.recruiter import recruit
@@ -90,9 +90,7 @@ async def score_by_team(session: Session) -> Scored:
 
 
 async def score_by_judge(
-    session: Session,
-    name: str,
-    make: Callable[[Ensembler], Actor[ScorePassage] | Actor[ScorePassages]],
+    session: Session, name: str, make: Callable[[Ensembler], Actor[ScorePassages]]
 ) -> Scored:
     """Let one judge score every passage.
 
@@ -113,8 +111,7 @@ async def score_by_judge(
             group.start_soon(ensembler.run)
             group.start_soon(judge.run)
             await ensembler.tell(TeamKnown(columns=1, judges=1))
-            at_once: int | None = getattr(judge, "at_once", None)
-            await ensembler.tell(Ready(0, judge, {0: name}, at_once))
+            await ensembler.tell(Ready(0, judge, {0: name}, getattr(judge, "at_once", 1)))
             await ensembler.complete.wait()
             judge.close()
             ensembler.close()

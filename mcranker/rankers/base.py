@@ -578,6 +578,8 @@ class Ranker(ABC):
             return ranking
 
     def _ranking(self, job: Job, order: NDArray[np.intp], final: NDArray[np.float64]) -> Ranking:
+        used = {stage for stage, _, _ in (*job.calls, *job.calls.reused)}
+        names = job.models.names
         return Ranking(
             query=job.query,
             passages=job.passages,
@@ -589,15 +591,11 @@ class Ranker(ABC):
             team=None,
             ranker=self.name,
             config=job.config.recorded(),
-            models=self._models_used(job),
+            models={role: names[role] for stage, role in _ROLE_OF.items() if stage in used},
             prompt_hashes=self.hashes_for(job.config),
             calls=job.calls,
             seconds={},
         )
-
-    def _models_used(self, job: Job) -> Mapping[str, str]:
-        used = {stage for stage, _, _ in (*job.calls, *job.calls.reused)}
-        return {role: job.models.names[role] for stage, role in _ROLE_OF.items() if stage in used}
 
     def close(self) -> None:
         """Release connections, processes and threads."""

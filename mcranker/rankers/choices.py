@@ -40,11 +40,7 @@ class SetwiseRanker(ComparativeRanker):
         ranks: first ranks that are sorted out, at least 1.
         children: passages that one call compares with another one, 1 to 25.
         sort: ``"heap"`` or ``"bubble"``.
-        shared: the keywords of all rankers, see `Ranker`. Without `team`, `team_size` and
-            ``require`` there is no team.
-
-    Raises:
-        ConfigError, ModelError, PersonasError: as `Ranker`.
+        shared: see `Ranker`, also for errors. A team needs `team`, `team_size` or ``require``.
     """
 
     name: ClassVar[str] = "setwise"
@@ -114,11 +110,7 @@ class PairwiseRanker(ComparativeRanker):
     Args:
         ranks: first ranks that are sorted out, K of the paper; at least 1.
         sort: ``"sliding"``, ``"heap"`` or ``"all_pairs"``.
-        shared: the keywords of all rankers, see `Ranker`. Without `team`, `team_size` and
-            ``require`` there is no team.
-
-    Raises:
-        ConfigError, ModelError, PersonasError: as `Ranker`.
+        shared: see `Ranker`, also for errors. A team needs `team`, `team_size` or ``require``.
     """
 
     name: ClassVar[str] = "pairwise"

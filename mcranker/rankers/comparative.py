@@ -134,8 +134,8 @@ class ComparativeRanker(JudgeRanker):
         """Let each judge sort all passages, and combine their orders.
 
         Raises:
-            ConfigError, ReplyError, ModelError: as `mcranker.method.team.assemble`.
-            ModelError: no judge has had an answer, or the model stopped answering.
+            ConfigError, ReplyError, ModelError: as `mcranker.method.team.assemble`; no judge had
+                an answer, or the model stopped answering.
             MissingScoreError: a comparison failed and ``missing_policy="fail"``.
         """
         rows, sortings = len(session.distinct), list[SortState]()
@@ -325,10 +325,8 @@ class ComparativeRanker(JudgeRanker):
     def _template_for(self, member: Member, session: Session) -> Template:
         """Return the persona's prompt for comparisons, by its rubric if it has one."""
         values = {"persona": member.name, "description": member.persona.description}
-        piece = "comparing_persona_without_criteria"
-        if member.rubric is not None:
-            piece = "comparing_persona"
-            values |= rubric_as_text(member, session.prompts)
+        piece = "comparing_persona" if member.rubric else "comparing_persona_without_criteria"
+        values |= rubric_as_text(member, session.prompts) if member.rubric else {}
         judge = self.prompts.piece(piece, values)
         return self.prompts[f"{self.prompt}_by_persona"].bind({"judge": judge})
 

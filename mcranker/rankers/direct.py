@@ -7,7 +7,7 @@ from typing import Any, ClassVar, Unpack
 
 from mcranker.config import RankerConfig
 from mcranker.errors import ConfigError
-from mcranker.method.annotator import ScorePassage, ScorePrompt, Scores
+from mcranker.method.annotator import ScorePassages, ScorePrompt, Scores
 from mcranker.method.batch_judge import BatchJudge
 from mcranker.method.questions import DirectQuestions
 from mcranker.method.rubric_text import judge_without_team
@@ -83,15 +83,8 @@ class DirectRanker(PointwiseRanker):
         return self.build_ranking(session, replace(scored, members=members))
 
 
-class DirectJudge(Actor[ScorePassage]):
-    """Scores passages by one prompt, without a persona.
-
-    Args:
-        prompt: the prompt.
-        name: of the judge in the table of calls.
-        session: the query.
-        ensembler: takes the scores.
-    """
+class DirectJudge(Actor[ScorePassages]):
+    """Scores passages by one prompt, without a persona; `name` is its own in the table of calls."""
 
     def __init__(
         self, prompt: ScorePrompt, name: str, session: Session, ensembler: Actor[Any]
@@ -103,6 +96,7 @@ class DirectJudge(Actor[ScorePassage]):
         self._session = session
         self._ensembler = ensembler
 
-    async def _score(self, message: ScorePassage) -> None:
-        score = await self._prompt.score(self._session.passage(message.row), self._name)
-        await self._ensembler.tell(Scores(message.row, 0, (score,)))
+    async def _score(self, message: ScorePassages) -> None:
+        (row,) = message.rows
+        score = await self._prompt.score(self._session.passage(row), self._name)
+        await self._ensembler.tell(Scores(row, 0, (score,)))

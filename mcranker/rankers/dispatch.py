@@ -68,12 +68,9 @@ class RankedQuery:
 def dispatch(
     work: Work, rank: Callable[[str | Query, Docs], Awaitable[Ranking]], at_once: int
 ) -> Stream[RankedQuery]:
-    """Rank the queries, and give each as it is done; leaving the stream cancels the others.
+    """Rank the queries, `at_once` at a time, and give each as it is done.
 
-    Args:
-        work: queries with their passages.
-        rank: ranks one query.
-        at_once: queries in progress at the same time.
+    Leaving the stream cancels the others.
     """
 
     async def produce(send: Callable[[RankedQuery], Awaitable[None]]) -> None:

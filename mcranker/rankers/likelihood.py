@@ -1,10 +1,9 @@
 """QG, RG-YN and RG-S(0, k): passages scored by how likely a model finds the query, or each answer.
 
 Query generation of Sachan et al. 2022 (arXiv 2204.07496), and relevance generation of Liang et al.
-2022 (arXiv 2211.09110) and Zhuang et al. 2024 (arXiv 2310.14122): QG, RG-YN and RG-S of the paper's
-Table 1. The prompts have the form of the sources', with the passage between markers; where there
-are more answers than two, they say that the reply must be one of them, since servers list the
-likeliest tokens only.
+2022 (arXiv 2211.09110) and Zhuang et al. 2024 (arXiv 2310.14122). The prompts have the form of the
+sources', with the passage between markers; where there are more answers than two, they say that the
+reply must be one of them, since servers list the likeliest tokens only.
 """
 
 from __future__ import annotations

@@ -58,11 +58,7 @@ class RankGPTRanker(ComparativeRanker):
         likelihood: order a window by its letters' probabilities; `window` is at most 26 then.
         reranked: how many of the first passages the assessor puts in order again, at least 2.
         assessor_model: a stronger one, for the second stage; None for no second stage.
-        shared: the keywords of all rankers, see `Ranker`. Without `team`, `team_size` and
-            ``require`` there is no team.
-
-    Raises:
-        ConfigError, ModelError, PersonasError: as `Ranker`.
+        shared: see `Ranker`, also for errors. A team needs `team`, `team_size` or ``require``.
     """
 
     name: ClassVar[str] = "rankgpt"
@@ -98,14 +94,8 @@ class RankGPTRanker(ComparativeRanker):
         if likelihood:
             check_whole("window", window, 2, len(LETTERS))
             self.prompt = "setwise"
-        self.own = {
-            "window": window,
-            "step": step,
-            "passes": passes,
-            "reranked": self.reranked,
-            "shuffles": shuffles,
-            "likelihood": likelihood,
-        }
+        names = ("window", "step", "passes", "reranked", "shuffles", "likelihood")
+        self.own = {name: getattr(self, name) for name in names}
         super().__init__(**shared)
 
     def _check_models(self) -> None:
@@ -184,8 +174,8 @@ def _shuffled(rows: Sequence[int], count: int, query: str) -> list[Sequence[int]
 def _agreed(rows: Sequence[int], orders: Sequence[Sequence[int]]) -> tuple[list[int], set[Pair]]:
     """Return the order that agrees best with the given ones, and the pairs on which they are even.
 
-    That is Borda's, in which then no two neighbours are against the majority. What an order leaves
-    out is behind what it names.
+    That is Borda's, with neighbours swapped that are against the majority. What an order leaves out
+    is behind what it names.
     """
     lead: Counter[tuple[int, int]] = Counter()
     for named in orders:

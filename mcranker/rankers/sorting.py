@@ -77,7 +77,7 @@ class SortState:
         return "" if self.settled else DEADLINE
 
     def ranks(self) -> list[int]:
-        """The rank of each row, from 1. Undecided rows share their first rank.
+        """Return the rank of each row, from 1; undecided ones share their first rank.
 
         They are what is not sorted out, and neighbours of which no reply says which is better.
         """
@@ -110,8 +110,8 @@ class SortState:
         """Count a comparison that failed.
 
         Raises:
-            ModelError: further comparisons would fail as well: it is an error of that kind, the
-                model did not answer several times, or it is given up before it has answered.
+            ModelError: further comparisons would fail as well, by the kind of the error or since
+                the model did not answer several times; or it is given up before it has answered.
             MissingScoreError: ``missing_policy="fail"``.
         """
         if isinstance(error, FATAL_ERRORS):
@@ -146,16 +146,12 @@ class SortState:
 
     async def emit(self, rows: Sequence[int], *, failed: bool) -> None:
         """Give the event that these rows were compared; best first."""
-        await self.session.emit(
-            PassagesCompared(
-                self.session.query.id,
-                tuple(self.session.passage(row).id for row in rows),
-                failed,
-                sum(each.counts.asked for each in self.team),
-                sum(each.total for each in self.team),
-                self.persona,
-            )
-        )
+        asked = sum(each.counts.asked for each in self.team)
+        total = sum(each.total for each in self.team)
+        ids = tuple(self.session.passage(row).id for row in rows)
+        query_id = self.session.query.id
+        event = PassagesCompared(query_id, ids, failed, asked, total, self.persona)
+        await self.session.emit(event)
 
 
 def added_up(counts: Sequence[Comparisons]) -> Comparisons:

@@ -24,25 +24,19 @@ class TournamentRanker(ComparativeRanker):
     An order of k passages is k (k - 1) / 2 facts of the kind "this one before that one", and more
     follow: what is before the second is before the third. A passage whose place among all others
     is known is not shown again; the next call shows those that are behind the fewest. It ends
-    once the first `ranks` are known. The other passages follow in first-stage order.
+    once the first `ranks` are known; the other passages follow in first-stage order.
 
     After "BlitzRank: Principled Zero-shot Ranking Agents with Tournament Graphs" (Agrawal, Nguyen
     and Kiela 2026, arXiv 2602.05448), Algorithm 1: passages that answers put before each other in
-    a circle make a tier and are one from then on; within it they keep their first-stage order.
-    ``docs/rankers.md`` says what is different here.
-
-    How many calls there are depends on the answers; an estimate counts the most there may be.
+    a circle make a tier; within it they keep their first-stage order. ``docs/rankers.md`` says what
+    is different here. The number of calls depends on the answers; an estimate counts the most.
 
     >>> TournamentRanker(model="openai:gpt-5-mini")    # 10 in a call, the first 10 ranks
 
     Args:
         ranks: first ranks that are found, at least 1.
         window: passages that one call puts in order, 2 to 100.
-        shared: the keywords of all rankers, see `Ranker`. Without `team`, `team_size` and
-            ``require`` there is no team.
-
-    Raises:
-        ConfigError, ModelError, PersonasError: as `Ranker`.
+        shared: see `Ranker`, also for errors. A team needs `team`, `team_size` or ``require``.
     """
 
     name: ClassVar[str] = "tournament"
@@ -118,12 +112,8 @@ class PartialOrder:
     def note(self, shown: Sequence[int], named: Sequence[int]) -> None:
         """Take down an answer about the rows that were shown.
 
-        Those that it does not name are behind those that it does; of their own order nothing is
-        known, and it is not asked for again.
-
-        Args:
-            shown: the rows.
-            named: those that the answer names, best first; none if it failed.
+        Rows that are not `named`, best first, are behind those that are; of their own order nothing
+        is known, and it is not asked for again. A failed answer names none.
         """
         met = _set_of(shown)
         for row in shown:
@@ -135,12 +125,10 @@ class PartialOrder:
             self._put(before, after)
 
     def next(self, ranks: int, most: int) -> list[int]:
-        """Rows of which the order is to be asked next: up to `most`, in first-stage order.
+        """Return up to `most` rows to put in order next, in first-stage order; none at the end.
 
-        They represent tiers that are behind the fewest, and not all of their order is known.
-
-        Returns:
-            No rows, if the first `ranks` are known, or all was asked that can be.
+        They represent tiers that are behind the fewest, and not all of their order is known. At the
+        end the first `ranks` are known, or all was asked that can be.
         """
         if self.known() >= ranks:
             return []
@@ -211,21 +199,13 @@ class PartialOrder:
 
 
 class Tier(NamedTuple):
-    """Rows that are before each other in a circle; mostly one.
+    """Rows that are before each other in a circle; mostly one."""
 
-    Attributes:
-        row: the first.
-        rows: all.
-        above: who is before it; none of the tier itself.
-        below: who is behind it.
-        open: of whom that is neither known nor was asked.
-    """
-
-    row: int
-    rows: int
-    above: int
-    below: int
-    open: int
+    row: int  #: the first
+    rows: int  #: all
+    above: int  #: rows before it, none of the tier itself
+    below: int  #: rows behind it
+    open: int  #: rows of which neither is known nor was asked
 
 
 def _set_of(rows: Iterable[int]) -> int:

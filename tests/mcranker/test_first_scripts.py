@@ -131,19 +131,6 @@ def test_the_pages_scripts_run_as_they_are(
     ]
 
 
-def test_dictionaries_without_ids(ranker: MCRanker) -> None:
-    docs = [{"text": text, "url": f"/{place}"} for place, text in enumerate(TEXTS)]
-    found = [(docs[hit.index]["url"], hit.relevance) for hit in ranker.rank(QUERY, docs, top_n=2)]
-    assert found == [("/1", 0.9), ("/0", 0.4)]
-
-
-@pytest.mark.parametrize("key", ["text", "contents", "body", "page_content", "content"])
-def test_texts_by_any_name(ranker: MCRanker, key: str) -> None:
-    ranking = ranker.rank(QUERY, [{key: text, "metadata": {"page": 7}} for text in TEXTS])
-    assert ranking.ids == ["1", "0", "2"]
-    assert [hit.metadata for hit in ranking] == [{"page": 7}] * 3
-
-
 def test_langchain_documents(ranker: MCRanker) -> None:
     docs = [LangChainDocument(text, metadata={"source": text[:2]}) for text in TEXTS]
     ranking = ranker.rank(QUERY, docs, min_relevance=0.3)

@@ -20,7 +20,6 @@ from mcranker import (
     Job,
     MCRanker,
     Passage,
-    Query,
     Ranker,
     Ranking,
     ScriptedChat,
@@ -241,62 +240,6 @@ def test_with_a_missing_score_it_is_that_of_what_stands_in(missing: str, expecte
     with MCRanker(model=ScriptedChat(answer), team=TEAM, criteria="none", **options) as made:
         (hit,) = made.rank("q", ["a"])
     assert hit.relevance == pytest.approx(expected)
-
-
-class _Lost:
-    """Scores passages 4, but for those that fail."""
-
-    def __init__(self, *lost: str) -> None:
-        self.lost = lost
-
-    def __call__(self, request: ChatRequest) -> str:
-        return "no score" if request.tag.doc_id in self.lost else '{"Score": 4}'
-
-
-@pytest.mark.parametrize("missing", ["mean_of_team", "lowest"])
-@pytest.mark.parametrize("ensemble", ["sum", "reciprocal_rank"])
-def test_a_passage_that_nobody_scored_is_behind_all_others_without_a_number(
-    missing: str, ensemble: str
-) -> None:
-    def zero(request: ChatRequest) -> str:
-        return "no score" if request.tag.doc_id in "01" else '{"Score": 0}'
-
-    options: dict[str, Any] = {
-        "missing_policy": missing,
-        "ensemble": ensemble,
-        "repair_attempts": 0,
-    }
-    with MCRanker(model=ScriptedChat(zero), team=TEAM, criteria="none", **options) as made:
-        found = made.rank(Query("q", "q1"), ["a", "b", "c", "d"])
-        sure = made.rank("q", ["a", "b", "c", "d"], min_relevance=0)
-    assert found.ids == ["2", "3", "0", "1"]
-    assert [hit.relevance for hit in found] == [0, 0, None, None]
-    assert [hit.score is None for hit in found] == [False, False, True, True]
-    assert found[2].missing.keys() == set(TEAM)
-    assert sure.ids == ["2", "3"]
-    lines = [line.split() for line in found.to_trec().splitlines()]
-    assert [line[2] for line in sorted(lines, key=lambda line: -float(line[4]))] == found.ids
-    assert Ranking.from_dict(found.to_dict()).to_dict() == found.to_dict()
-    assert found.reensemble("sum", missing_policy="constant", missing_constant=1).ids == list(
-        "0123"
-    )
-
-
-def test_what_a_constant_stands_in_for_has_its_number_and_says_so() -> None:
-    options: dict[str, Any] = {
-        "missing_policy": "constant",
-        "missing_constant": 5.0,
-        "repair_attempts": 0,
-    }
-    with DirectRanker(model=ScriptedChat(_Lost("1")), **options) as made:
-        found = made.rank("q", ["a", "b"])
-    assert [(hit.doc_id, hit.score, hit.relevance) for hit in found] == [
-        ("1", 5.0, 0.5),
-        ("0", 4.0, 0.4),
-    ]
-    assert found[0].imputed == {"DIRECT": 5.0}
-    assert found[1].imputed == {}
-    assert found.reensemble(missing_policy="lowest").ids == ["0", "1"]
 
 
 @pytest.mark.parametrize("kept", [True, False])

@@ -30,7 +30,6 @@ from mcranker import (
     RequestRejected,
     ScriptedChat,
     ServerFailed,
-    fuse,
 )
 from mcranker.integrations.reranking import KEY, explanation
 from mcranker.serve.answers import headers_of, meta_of, scores_of, warnings_of
@@ -325,28 +324,6 @@ def test_the_command(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
 
 def unreadable(_: ChatRequest) -> str:
     return "I cannot say."
-
-
-def test_a_member_of_which_no_reply_can_be_read_gives_nothing() -> None:
-    """b is the best of the first member; the second's order is the first stage's."""
-    lost = DirectRanker(model=ScriptedChat(unreadable), ledger=None)
-    better, _ = comparing(in_order)
-    with fuse(RankGPTRanker(model=better, ledger=None), lost) as ranker:
-        ranking = ranker.rank(QUERY, {"a": "text 1", "b": "text 3", "c": "text 2"})
-    assert not lost.rank(QUERY, DOCS).was_judged
-    assert ranking.members[1].ranks == (None, None, None)
-    assert ranking.ids == ["b", "c", "a"]
-    # 1 / 61, of one list.
-    assert ranking[0].score == pytest.approx(1 / 61)
-    assert "I cannot say" in ranking[0].missing["direct"]
-
-
-def test_what_a_member_did_not_compare_gets_nothing_from_it() -> None:
-    model, _ = comparing(in_order)
-    with fuse(RankGPTRanker(model=model, ledger=None, depth=2), "bm25") as ranker:
-        ranking = ranker.rank(QUERY, {"a": "text 1", "b": "text 3", "c": "text 2"})
-    assert ranking.members[0].ranks == (2, 1, None)
-    assert ranking[2].missing == {"rankgpt": "it was not judged"}
 
 
 def test_an_order_without_scores_is_not_combined_again() -> None:

@@ -6,7 +6,7 @@ import json
 from typing import Any
 
 import pytest
-from hypothesis import HealthCheck, given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from mcranker import (
@@ -111,7 +111,6 @@ reply_texts = st.one_of(
 
 
 @given(replies=st.dictionaries(st.sampled_from(list(DOCS)), reply_texts), good=st.integers(0, 10))
-@settings(max_examples=150, deadline=None, suppress_health_check=[HealthCheck.too_slow])
 def test_any_reply_neither_crashes_nor_shifts_another_passages_score(
     replies: dict[str, str], good: int
 ) -> None:

@@ -7,7 +7,7 @@ from collections.abc import Callable
 from typing import Any
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from mcranker import (
@@ -183,16 +183,6 @@ def test_the_order_turns_from_call_to_call_and_from_query_to_query() -> None:
         MCRanker(team=TEAM, model=one.model, passages_per_call=5).rank(f"query {number}", texts[:5])
         firsts.add(one.passages[0][0])
     assert firsts == set(texts[:5])
-
-
-def test_a_judge_less_call_turns_on_where_the_team_is_divided() -> None:
-    few = Capabilities(max_questions=2, prompts=False)
-    judging = Judging(capabilities=few)
-    ranking = judging.rank({"d1": "text 1", "d2": "text 2"}, passages_per_call=2, concurrency=1)
-    # Three questions a passage, two a call: first two judges, passage by passage, then the third.
-    assert [len(each.questions) for each in judging.asked] == [2, 2, 2]
-    assert judging.passages[2] in (["text 1", "text 2"], ["text 2", "text 1"])
-    assert [hit.score for hit in ranking] == pytest.approx([expected_sum(2), expected_sum(1)])
 
 
 @pytest.mark.parametrize(
@@ -454,16 +444,6 @@ def test_what_a_model_cannot_do_is_said_before_any_call() -> None:
         DirectRanker(model=typed, questions="per_criterion")
 
 
-def test_what_is_recorded_of_other_models_stays_as_it_was() -> None:
-    for capabilities in (Capabilities(json_schema=True), Capabilities(max_questions=400)):
-        recorded = MCRanker(model=scripted(capabilities=capabilities)).config.recorded()
-        assert (recorded["questions"], recorded["passages_per_call"]) == (None, None)
-        hashes = MCRanker(model=scripted(capabilities=capabilities)).prompt_hashes
-        assert not [name for name in hashes if name.startswith("typed")]
-    assert "typed_score" in MCRanker(model=Judging().model, team=TEAM).prompt_hashes
-
-
-@settings(deadline=None)
 @given(
     st.integers(1, 20),
     st.integers(1, 12),

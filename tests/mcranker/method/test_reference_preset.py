@@ -49,7 +49,7 @@ def test_names_are_what_follows_a_slash(said: str, names: tuple[str, ...]) -> No
 
 
 @pytest.mark.parametrize("stage", ["recruit", "criteria"])
-def test_the_same_question_is_asked_anew_until_it_can_be_read(stage: str) -> None:
+def test_the_same_question_is_asked_again_until_it_can_be_read(stage: str) -> None:
     stumbling = Stumbling(stage, 5)
     options: Any = {"snake_case_personas": False, "preset": "reference"}
     with MCRanker(model=stumbling.model, ledger=None, **options) as ranker:
@@ -67,7 +67,7 @@ def test_paper_asks_once_more_and_says_what_is_wrong() -> None:
     assert [len(request.messages) for request in stumbling.requests] == [1, 3]
 
 
-def test_at_temperature_0_nothing_is_asked_anew() -> None:
+def test_at_temperature_0_nothing_is_asked_again() -> None:
     stumbling = Stumbling("recruit", 1000)
     options: Any = {"preset": "reference", "temperature": 0}
     with (
@@ -78,7 +78,7 @@ def test_at_temperature_0_nothing_is_asked_anew() -> None:
     assert len(stumbling.requests) == 1
 
 
-def test_asking_anew_finds_every_answer_in_the_ledger_again(tmp_path: Path) -> None:
+def test_asking_again_finds_every_answer_in_the_ledger_again(tmp_path: Path) -> None:
     for unreadable in (3, 0):
         stumbling = Stumbling("recruit", unreadable)
         with MCRanker(

@@ -62,7 +62,7 @@ def test_without_asking_again_nobody_is_asked_again() -> None:
 
 
 @pytest.mark.parametrize("kept", [True, False])
-def test_a_recruiter_that_cannot_be_read_says_how_to_ask_it_anew(
+def test_a_recruiter_that_cannot_be_read_says_how_to_ask_it_again(
     tmp_path: Path, *, kept: bool
 ) -> None:
     model = ScriptedChat(lambda _: "nobody")

@@ -7,7 +7,7 @@ from collections.abc import Mapping
 from typing import Any
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from mcranker import (
@@ -141,7 +141,6 @@ def test_a_reply_without_likelihoods_is_a_missing_score(name: str) -> None:
     assert ranking.ids[-1] == "b"
 
 
-@settings(max_examples=2000, deadline=None)
 @given(
     st.dictionaries(st.sampled_from(["0", "1", "2", "3", "yes", ""]), st.floats(), max_size=6)
     | st.none()

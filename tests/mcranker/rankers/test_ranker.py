@@ -20,7 +20,6 @@ from mcranker import (
     Member,
     Passage,
     Persona,
-    Query,
     Ranker,
     RankingDone,
     RerankRanker,
@@ -29,7 +28,6 @@ from mcranker import (
     Team,
     UnsupportedCapability,
 )
-from personas import library
 from tests.support.scripted import RUBRIC, by_table, scripted
 
 DOCS = {"p1": "one", "p2": "two", "p3": "three", "p4": "four", "p5": "five"}
@@ -133,20 +131,6 @@ def test_a_recruited_nlp_scientist_is_not_on_the_team_twice() -> None:
     assert ranking.personas == (SCIENTIST, "Nurse")
 
 
-def test_without_criteria_no_rubric_is_asked_for_or_shown() -> None:
-    prompts: list[str] = []
-
-    def score(request: ChatRequest) -> str:
-        prompts.append(request.messages[-1].content)
-        return '{"Score": 1}'
-
-    ranking = MCRanker(model=scripted(score), criteria="none").rank("q", DOCS)
-    assert ranking.usage.calls == 1 + 3 * 5
-    assert ranking.team is not None
-    assert all(member.rubric is None for member in ranking.team.members)
-    assert not any("criteria" in prompt.lower() for prompt in prompts)
-
-
 def test_dataset_criteria_are_written_once_for_all_queries() -> None:
     asked: list[str] = []
 
@@ -182,34 +166,10 @@ def test_roles_go_to_their_own_models() -> None:
     }
 
 
-def test_a_given_team_is_neither_recruited_nor_rewritten() -> None:
-    team = Team(members=tuple(library.member(name) for name in ("clinician", "patient")))
-    ranking = MCRanker(team=team, model=scripted()).rank("q", DOCS)
-    assert ranking.usage.calls == 2 * 5
-    assert ranking.team == team
-    assert ranking.personas == team.names
-
-
-def test_a_team_from_names_mixes_library_and_own_personas() -> None:
-    ranking = MCRanker(
-        team=["clinician", Persona(name="My neighbour"), "Chess player"], model=scripted()
-    ).rank("q", DOCS)
-    assert ranking.personas == ("Clinician", "My neighbour", "Chess player")
-    assert ranking.usage.calls == 2 + 3 * 5  # two rubrics are written, the library's is kept
-
-
 def test_a_locked_team_without_rubric_is_refused_before_scoring() -> None:
     team = Team(members=(Member(persona=Persona(name="X")),), locked=True)
     with pytest.raises(ConfigError, match="locked and 'X' has no rubric"):
         MCRanker(team=team, model=scripted()).rank("q", DOCS)
-
-
-def test_per_criterion_scores_are_combined_by_the_weights() -> None:
-    model = scripted(lambda request: '{"Scores": {"1": 8, "2": 4}}')
-    ranking = MCRanker(team_size=1, model=model, scoring="per_criterion").rank("q", ["a"])
-    # 0.75 · 8 + 0.25 · 4 = 7
-    assert ranking[0].score == 7.0
-    assert ranking[0].criteria == {SCIENTIST: {"Answers the question": 8.0, "Names a source": 4.0}}
 
 
 def test_reference_preset_follows_the_authors_code() -> None:
@@ -302,11 +262,6 @@ def test_bad_input_is_refused_before_any_call() -> None:
         ranker.rank("q", "text")
     with pytest.raises(ConfigError, match="did you mean 'scoring'"):
         MCRanker(scorin="expected")  # type: ignore[call-arg]
-
-
-def test_query_ids_travel_into_tags_and_trec() -> None:
-    ranking = MCRanker(team_size=1, model=scripted()).rank(Query("q", id="42"), DOCS)
-    assert ranking.to_trec().splitlines()[0].startswith("42 Q0 p1 1 ")
 
 
 def test_a_base_url_goes_to_models_of_the_same_prefix_only(

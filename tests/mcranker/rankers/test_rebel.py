@@ -19,7 +19,6 @@ from mcranker import (
     Criterion,
     MCRanker,
     Member,
-    MissingScoreError,
     Passage,
     Persona,
     Ranking,
@@ -219,17 +218,6 @@ def test_a_first_call_that_cannot_be_read_is_asked_again_and_then_an_error(
     assert problem in kept.failure
 
 
-def test_a_weight_that_is_not_given_is_the_authors() -> None:
-    def answer(request: ChatRequest) -> str:
-        if request.tag.stage == "score":
-            return by_rote(request)
-        return '{"Relevance": "x", "Properties": [{"Property": "A"}, {"name": "B", "Weight": "1"}]}'
-
-    # 4 + 0.5 * 2 + 1 * 3
-    (hit,) = ranked(passages({"a": [4, 2, 3]}), answer, variant="two_turn")
-    assert hit.score == 8.0
-
-
 # Odd replies
 
 
@@ -349,25 +337,6 @@ def test_a_window_that_fails_is_asked_in_halves() -> None:
     assert ranking.ids == ["c", "d", "a", "e"]
     assert ranking.windows == WindowCounts(asked=2, failed=3)
     assert [(each.doc_id, each.reason) for each in ranking.missing] == [("e", "too long")]
-
-
-@pytest.mark.parametrize(
-    ("options", "order"),
-    [
-        ({"missing_policy": "lowest", "repair_attempts": 0}, [("a", 4.0), ("b", None)]),
-        (
-            {"missing_policy": "constant", "missing_constant": 6.0, "repair_attempts": 0},
-            [("b", 6.0), ("a", 4.0)],
-        ),
-    ],
-)
-def test_missing_scores_follow_the_rules(
-    options: dict[str, Any], order: list[tuple[str, float | None]]
-) -> None:
-    ranking = ranked(TWO, lambda _: said({"1": A}), **options)
-    assert [(hit.doc_id, hit.score) for hit in ranking] == order
-    with pytest.raises(MissingScoreError):
-        ranked(TWO, lambda _: said({"1": A}), missing_policy="fail", repair_attempts=0)
 
 
 def test_dropped_passages_have_no_say_in_the_share_of_the_first_stage() -> None:
@@ -497,17 +466,6 @@ def test_a_teams_criteria_are_the_properties() -> None:
     assert ranking.config["variant"] == "team"
 
 
-def test_a_member_without_a_rubric_writes_one() -> None:
-    rubric = {"Criteria": [{"Criterion": "Relevance", "Explanation": "x", "Weight": 100}]}
-
-    def answer(request: ChatRequest) -> str:
-        return json.dumps(rubric) if request.tag.stage == "criteria" else by_rote(request)
-
-    ranking = ranked(passages({"a": [5, 4]}), answer, team=["Nurse"])
-    assert list(ranking[0].criteria["REBEL"]) == ["Relevance", "Relevance (Nurse)"]
-    assert ranking[0].score == 7.0
-
-
 def test_inferred_properties_are_a_rubric_that_ranks_alike() -> None:
     """Shares of 15: 10, 3.5 and 1.5. The mean of c is 8 * 2 / 3 + 2 * (3.5 + 1.5) / 15 = 6."""
     model, _ = rebel_model()
@@ -538,17 +496,6 @@ def test_inferred_properties_are_a_rubric_that_ranks_alike() -> None:
     for hit, other in zip(ranking, judged, strict=True):
         assert other.score is not None
         assert hit.score == pytest.approx(10 * other.score / 15)
-
-
-def test_properties_of_one_turn_take_no_call_to_be_a_persona() -> None:
-    model, seen = rebel_model()
-    with RebelRanker(model=model, ledger=None) as ranker:
-        member = ranker.infer_persona(QUERY)
-        with pytest.raises(ConfigError, match="cannot be a persona's name"):
-            ranker.infer_persona(QUERY, name="")
-    assert seen == []
-    assert member.rubric is not None
-    assert member.rubric.criteria[0].weight == pytest.approx(1000 / 22.5)
 
 
 def test_too_many_criteria_are_refused() -> None:

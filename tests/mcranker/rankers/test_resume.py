@@ -1,11 +1,9 @@
-"""Runs that are killed, interrupted, stopped or doubled: no answer is paid for twice."""
+"""Runs that are interrupted or stopped: no answer is paid for twice."""
 
 from __future__ import annotations
 
-import itertools
 import json
 import os
-import random
 import signal
 import subprocess
 import sys
@@ -16,15 +14,13 @@ from typing import Any
 import pytest
 
 from mcranker import BudgetExceeded, MCRanker
-from tests.support.chaos import Chaos, Reception, chaos
-from tests.support.ledger_support import verified
+from tests.support.chaos import Chaos, chaos
 from tests.support.loopback import clean_environment
 from tests.support.ranking_process import CONCURRENCY, queries, result
 
 ROOT = Path(__file__).parents[3]
 LATENCY = (0.005, 0.02)
 TEAM = 3
-KILLS = 5
 # An answer that is not in the ledger yet has left its place, and another call is in it.
 UNDER_WAY = CONCURRENCY * 9 // 8
 STUCK = 60  # seconds after which a process counts as stuck
@@ -74,60 +70,6 @@ def told(lines: Iterable[str]) -> tuple[set[tuple[str, str]], list[dict[str, Any
         {(each[0], each[1]) for each in said if isinstance(each, list)},
         [each for each in said if isinstance(each, dict)],
     )
-
-
-def test_killed_five_times(tmp_path: Path) -> None:
-    count, passages = 4, 30
-    luck = random.Random(9)
-    moments = sorted(luck.sample(range(1, count * passages * TEAM * 4 // 5), KILLS))
-    known: set[tuple[str, str]] = set()
-    with chaos({}, seed=9, latency=LATENCY) as server:
-        for kills, moment in enumerate(moments, start=1):
-            before = len(server.receptions)
-            with start(server, tmp_path / "ledger", count, passages) as process:
-                go(process)
-                assert process.stdout is not None
-                lines = list(itertools.islice(process.stdout, moment))
-                process.kill()
-                scores, _ = told([*lines, *process.stdout])
-            assert process.returncode != 0
-            assert_asked_anew(server.receptions[before:], known)
-            assert server.duplicates <= (kills - 1) * UNDER_WAY
-            known |= scores
-        before = len(server.receptions)
-        with start(server, tmp_path / "ledger", count, passages) as process:
-            go(process)
-            stdout, _ = process.communicate(timeout=STUCK)
-        assert process.returncode == 0
-        assert_asked_anew(server.receptions[before:], known)
-        assert server.duplicates <= KILLS * UNDER_WAY
-        assert server.distinct == calls_of(count, passages=passages)
-    assert verified(tmp_path / "ledger") == (server.distinct, [])
-    assert told(stdout.splitlines())[1] == undisturbed(count, passages=passages)
-
-
-def assert_asked_anew(receptions: Iterable[Reception], known: set[tuple[str, str]]) -> None:
-    """No score is asked for that a killed process had told."""
-    assert not known & {reception.about for reception in receptions}
-
-
-def test_two_processes_share_a_ledger(tmp_path: Path) -> None:
-    count, passages = 5, 40
-    ledger = tmp_path / "ledger"
-    with chaos({}, seed=4, latency=LATENCY) as server:
-        with (
-            start(server, ledger, count, passages) as one,
-            start(server, ledger, count, passages, "backwards") as other,
-        ):
-            go(one, other)
-            said = [process.communicate(timeout=STUCK)[0] for process in (one, other)]
-        assert (one.returncode, other.returncode) == (0, 0)
-        first, second = (told(lines.splitlines())[1] for lines in said)
-        assert first == second[::-1] == undisturbed(count, passages=passages)
-        assert server.distinct == calls_of(count, passages=passages)
-        # They came from both ends, met in the middle, and waited for each other there.
-        assert server.duplicates == 0
-    assert verified(ledger) == (server.distinct, [])
 
 
 @pytest.mark.skipif(sys.platform == "win32", reason="signals")

@@ -9,7 +9,7 @@ from typing import Any
 
 import anyio
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from mcranker.llm.limits.rate_limiter import RateLimiter
@@ -89,7 +89,6 @@ steps = st.one_of(
 
 
 @given(concurrency=st.integers(1, 4), script=st.lists(steps, max_size=60))
-@settings(max_examples=200, deadline=None)
 def test_places_go_by_turns_and_none_is_lost(
     concurrency: int, script: list[Arrive | Leave | Cancel]
 ) -> None:
@@ -136,7 +135,6 @@ def test_places_go_by_turns_and_none_is_lost(
 
 
 @given(concurrency=st.integers(1, 3), data=st.data())
-@settings(max_examples=100, deadline=None)
 def test_a_place_given_to_somebody_just_cancelled_goes_to_the_next(
     concurrency: int, data: st.DataObject
 ) -> None:

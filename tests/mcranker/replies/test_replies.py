@@ -1,17 +1,22 @@
-"""Scores as models really write them: what is read, and what is refused."""
+"""Scores as models really write them, and replies that mislead: what is read, what is refused."""
 
 from __future__ import annotations
 
 import contextlib
 import json
+import random
+import time
+from collections.abc import Callable
 from typing import Any
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from mcranker.replies.json import LONGEST
 from mcranker.replies.loose_json import Unreadable
-from mcranker.replies.read import read_criterion_scores, read_score
+from mcranker.replies.read import read_criterion_scores, read_personas, read_rubric, read_score
+from tests.attack.scale import scaled
 from tests.support.reply_texts import any_text
 
 READABLE_SCORES = [
@@ -96,14 +101,56 @@ REFUSED_SCORES = [
     "[" * 100_000,
     '{"a":' * 100_000,
 ]
+DOUBTED = [
+    # more than a number under the key
+    *('{"Score": 7, but honestly 3}', '{"Score": 7, or 8}', '{"Score": 7,½}', '{"Score": 7½}'),
+    *('{"Score": 7²}', '{"Score": 7,5 "Reason": "x"}', '{"Score": 7,5 Reason: "x"}'),
+    *('{"Score": 1,000, "Reason": "x"}', '{"Score": 7 8}', '{"Score": 7-8}', '{"Score": 7/10}'),
+    *('{"Score": 7 out of 10}', '{"Score": 70%}', '{"Score": not 7}'),
+    *('{"Score": 6.99999999999999999999}', '{"Score": 7, "Reason": x, "Score": 8}'),
+    *('{"Score": 7, Reason: "as said", or 8}', '{"Score": [7, 8]}'),
+    *("{'Score': 7, 'Reason': 'I mean \"Score\": 8'}", '{"Score": 7, // no: "Score": 8\n}'),
+    '{"Score": 7, bu',
+    # an example, or what is not meant
+    *('The format is {"Score": 0}. My answer: 8', 'The format is {"Score": 0}.'),
+    'The template should be:\n```json\n{"Score": 0}\n```\nI would say eight.',
+    *('For example: {"Score": 0}', 'Not {"Score": 0}!'),
+    'I would rather say 8 than follow, e.g., {"Score": 0}... instead of `{"Score": 0}`',
+    # the prose goes on with another number
+    *('{"Score": 7}. My answer: 8', '{"Score": 7}, or 8', '{"Score": 7} or maybe 8.'),
+    *('{"Score": 7} but honestly 3', '{"Score": 7} - no, 8!', '{"Score": 7}\n8'),
+    *('{"Score": 7}\n**8**', '{"Score": 7}\n8/10\n', '{"Score": 7}\nMeine Antwort: 8'),
+    '{"Score": 7}\n得分: 8',
+    '{"Score": 7}\nOn second thoughts the score should be an 8 after all.',
+    *('{"Score": 7}\nI would say 8.', '{"Score": 7}\nThe rating is eight.', '{"Score": 7}/20'),
+    *('{"Score": 7} out of 100', '{"Score": 7}.5', '{"Score": 7}½'),
+    'My final answer is 8. {"Score": 0}',
+    'Overall score: 8. In the form asked for: {"Score": 0}',
+    *('```json\n{"Score": 3}\n```\n```json\n{"Score": 8}\n```', '{"Score": 3} {"Score": 8,}'),
+    "{'Score': 3} {'Score': 8}",
+]
+CLEAR = [
+    ('{"Score": 7}/10', 7),
+    ('{"Score": 7} out of 10.', 7),
+    ('{"Score": 7}\n\nThe passage describes 3 trials with 10 patients, of 2010.', 7),
+    ('{"Score": 7}\n\n1. It is on topic.\n2. It is long.', 7),
+    ('{"Score": 7}\n\nScore: 7 of 10, as it fits.', 7),
+    ('{"Score": 7}\nConfidence: 0.8\nPublished: 2010', 7),
+    ('{"Score": 7} (on a scale from 0 to 10; scores of 0 - 3 are for other topics)', 7),
+    ('Topic: 9. Detail: 5. In the requested format: {"Score": 7}', 7),
+    ('My final score is 7: {"Score": 7}', 7),
+    ('{"Score": 7\n"Reason": "no comma before"}', 7),
+    ("{'Thought': 'x'} {'Score': 7}", 7),
+    ('{"Reason": "says "a", b", "Score": 7,}', 7),
+]
 
 
-@pytest.mark.parametrize(("reply", "score"), READABLE_SCORES)
+@pytest.mark.parametrize(("reply", "score"), [*READABLE_SCORES, *CLEAR])
 def test_scores_that_are_read(reply: str, score: int) -> None:
     assert read_score(reply, key="Score", top=10) == score
 
 
-@pytest.mark.parametrize("reply", REFUSED_SCORES, ids=lambda reply: reply[:30])
+@pytest.mark.parametrize("reply", [*REFUSED_SCORES, *DOUBTED], ids=lambda reply: reply[:30])
 def test_scores_that_are_refused(reply: str) -> None:
     with pytest.raises(Unreadable):
         read_score(reply, key="Score", top=10)
@@ -242,3 +289,267 @@ def test_what_a_model_thinks_aloud_is_not_its_answer(text: str, score: int) -> N
 def test_a_reply_that_ends_while_thinking_says_nothing() -> None:
     with pytest.raises(Unreadable, match="before its thinking does"):
         read_score('<think>Perhaps {"Score": 3}', key="Score", top=10)
+
+
+@pytest.mark.parametrize(
+    "reply",
+    [
+        'The format is {"Scores": {"1": 0, "2": 0}}. So: 8 and 9',
+        *('{"Scores": {"1": 7, "2": 7}}\nMy answer: 8', '{"Scores": {"1": 7, "2": 7½}}'),
+        *('{"Scores": [7, 8 or 9]}', '{"Scores": [7, 8], or 9}', '{"Scores": [7,5, 8]}'),
+        *('{"Scores": [, 7, 8]}', "{'Scores': [7, 8], 'Reason': 'or \"Scores\": [7, 9]'}"),
+        '{"Scores": {"1": 7, "2": 8,5}}',
+    ],
+)
+def test_criterion_scores_in_doubt_are_none(reply: str) -> None:
+    with pytest.raises(Unreadable):
+        read_criterion_scores(reply, count=2, top=10)
+
+
+@pytest.mark.parametrize(
+    "criteria",
+    [
+        ["A (60%)", "B (40%)"],
+        ["A (60)", "B (40)"],
+        ["A [0.6]", "B [0.4]"],
+        ["60% A", "40% B"],
+        ["A: 60%", "B: 40%"],
+        ["A: 60", "B: 40"],
+        ["A = 60", "B = 40"],
+        ["A - 60", "B \u2013 40"],
+        ["A, 60 percent", "B, 40 points"],
+        {"A (60%)": "on topic", "B (40%)": "recent"},
+        {"A": "60% - on topic", "B": "40% - recent"},
+        [{"Criterion": "A", "Importance": 60}, {"Criterion": "B", "Importance": 40}],
+        [{"Criterion": "A", "Explanation": "On topic (60%)."}, {"Criterion": "B"}],
+        [{"Criterion": "A", "Explanation": "Weight: 50-60"}, {"Criterion": "B"}],
+        [{"Criterion": "A", "Explanation": "x", "Weight": "50-60"}, {"Criterion": "B"}],
+        [{"Criterion": "A", "Explanation": "The weight of this is 60, mostly."}, "B"],
+    ],
+)
+def test_weights_given_in_another_way_are_not_shared_out(criteria: Any) -> None:
+    with pytest.raises(Unreadable):
+        read_rubric(json.dumps({"Criteria": criteria}))
+
+
+def test_a_rubric_has_a_limit() -> None:
+    with pytest.raises(Unreadable, match='"Criteria" holds 101, and 100 is the limit'):
+        read_rubric(json.dumps({"Criteria": [f"c{place}" for place in range(101)]}))
+
+
+def test_names_with_numbers_are_no_weights() -> None:
+    names = ["COVID-19", "Newer than 2010", "Recent (2020)", "Top 3 causes", "Phase 2 or 3"]
+    rubric = read_rubric(json.dumps({"Criteria": [{"Criterion": name} for name in names]}))
+    assert [criterion.name for criterion in rubric.criteria] == names
+
+
+WORDS = [
+    *("the", "passage", "is", "on", "masks;", "it", "doesn't", "say", "much,", "3", "of", "12"),
+    *("trials", "found", '"no', 'effect"', "(p", "<", "0.05)", "in", "May", "2010", "-", "good:"),
+    *("{yes}", "[1]", "`code`", "50%", "<b>x</b>", "\\", "'", '"', "}", "]", "{", "[", "//", "#"),
+    *("/*", "*/", "é", "漢", "½", "null"),
+]
+TAILS = [", but honestly %d", ", or %d", " or %d", "-%d", "/%d", ",%d", ".%d", " %d", "%d%%", "½"]
+
+
+def noise(rng: random.Random) -> str:
+    return " ".join(rng.choice(WORDS) for _ in range(rng.randint(1, 15)))
+
+
+def written(members: dict[str, Any], rng: random.Random) -> str:
+    """An object with the members in any order, as JSON or nearly so."""
+    items = list(members.items())
+    rng.shuffle(items)
+    form = rng.randrange(6)
+    if form == 0:
+        return json.dumps(dict(items), indent=rng.choice([None, 2]))
+    if form == 1:
+        return repr(dict(items))
+    if form == 2:
+        return json.dumps(dict(items)).replace('\\"', '"')
+    if form == 3:
+        return "{" + ", ".join(f"{key}: {json.dumps(value)}" for key, value in items) + ",}"
+    if form == 4:
+        return json.dumps(dict(items)).replace(', "', '\n"')
+    return json.dumps(dict(items)).replace('{"', "{\u201c", 1).replace('":', "\u201d:", 1)
+
+
+def damaged(text: str, rng: random.Random) -> str:
+    """The text with some characters lost or put in, none of them a digit.
+
+    A number may fall in two, but only by one character: nobody knows "1}\\n0" for a 10.
+    """
+    for change in range(rng.randrange(3)):
+        place = rng.randrange(len(text) + 1)
+        if rng.random() < 0.5:
+            if change and any(char.isdigit() for char in text[max(0, place - 2) : place + 2]):
+                continue
+            text = text[:place] + rng.choice("\",'}{][:/ \n#\\\u201c`") + text[place:]
+        elif not text[place : place + 1].isdigit():
+            text = text[:place] + text[place + 1 :]
+    return text
+
+
+def spoiled(text: str, rng: random.Random) -> str:
+    """The text cut; or damaged, among prose or in a fence."""
+    form = rng.randrange(5)
+    if form == 0:
+        return text[: rng.randrange(len(text) + 1)]
+    text = damaged(text, rng)
+    if form == 1:
+        return f"```json\n{text}\n```"
+    before = f"{noise(rng)}{rng.choice(' .:')} " if form != 2 else ""
+    after = f"{rng.choice([' ', '. ', chr(10)])}{noise(rng)}" if form != 3 else ""
+    return before + text + after
+
+
+def test_noise_around_a_score_never_makes_it_another_one() -> None:
+    rng = random.Random(7)
+    read = 0
+    cases = scaled(2_500)
+    for _ in range(cases):
+        score = rng.randint(0, 10)
+        members: dict[str, Any] = {"Score": score}
+        for key in rng.sample(["Reason", "Thought", "Confidence"], rng.randrange(3)):
+            members[key] = rng.choice([noise(rng), 0.5, None, True, "high", [1, 2], {"a": 3}])
+        text = spoiled(written(members, rng), rng)
+        try:
+            found = read_score(text, key="Score", top=10, cut=True)
+        except Unreadable:
+            continue
+        assert found == score, text
+        read += 1
+    assert read > cases / 4
+
+
+def test_a_number_with_something_after_it_is_none() -> None:
+    rng = random.Random(8)
+    for _ in range(scaled(800)):
+        score, other = rng.sample(range(11), 2)
+        tail = rng.choice(TAILS)
+        said = f"{score}{tail % other if '%d' in tail else tail}"
+        if said.rstrip("0") == f"{score}.":  # 7.0 is 7
+            continue
+        members = [f'"Score": {said}', f'"Reason": {json.dumps(noise(rng))}', '"Fits": true']
+        rng.shuffle(members)
+        text = "{" + rng.choice([", ", ",\n ", " ,"]).join(members) + "}"
+        if rng.random() < 0.5:
+            text = text.replace('"', "'").replace("doesn't", "does not")
+        try:
+            found = read_score(text, key="Score", top=10)
+        except Unreadable:
+            continue
+        pytest.fail(f"{found} from {text}")
+
+
+def test_noise_around_criterion_scores_never_makes_them_others() -> None:
+    rng = random.Random(9)
+    read = 0
+    cases = scaled(800)
+    for _ in range(cases):
+        scores = tuple(rng.randint(0, 10) for _ in range(rng.randint(1, 4)))
+        listed: Any = list(scores)
+        if rng.random() < 0.5:
+            listed = {str(place): score for place, score in enumerate(scores, start=1)}
+        text = spoiled(written({"Scores": listed, "Reason": noise(rng)}, rng), rng)
+        try:
+            found = read_criterion_scores(text, count=len(scores), top=10)
+        except Unreadable:
+            continue
+        assert found == scores, text
+        read += 1
+    assert read > cases / 8
+
+
+def test_noise_in_a_rubric_never_changes_a_weight() -> None:
+    rng = random.Random(10)
+    read = 0
+    cases = scaled(800)
+    for _ in range(cases):
+        first = rng.randint(1, 99)
+        weights = {"A": first, "B": 100 - first}
+        criteria = [
+            {"Criterion": name, "Explanation": noise(rng), "Weight": weight}
+            for name, weight in weights.items()
+        ]
+        text = spoiled(written({"Criteria": criteria, "Reason": noise(rng)}, rng), rng)
+        try:
+            rubric = read_rubric(text)
+        except Unreadable:
+            continue
+        found = {criterion.name: criterion.weight for criterion in rubric.criteria}
+        # A name or a key that was damaged may leave one weight; never one that was not given.
+        assert set(found.values()) <= {*weights.values(), 100.0, 50.0}, text
+        if set(found) == set(weights):
+            assert found == weights, text
+        read += 1
+    assert read > cases / 8
+
+
+RUNAWAY = [
+    *('{"x" 1', '{"x": 1 ', '{"x": 1, ', "{'a': 'don't ", '{"a": "b" "c', '["', "[1, ", "{["),
+    *("7.5[{", "*/'\n{//", '": 3, "', '", "a', ", a: ", ":Score:", 'Score: 7"', "score "),
+    *("my score is ", '{"Score": 7} ', "{'Score': 7} ", "{x", "{x}", "// \n", "/*", "\\", '\\"'),
+    *(" ", "\n", ": 8\n", "8\n", "9", "0.", "weight of ", "(60%", "</think>"),
+]
+READERS: list[Callable[[str], object]] = [
+    lambda text: read_score(text, key="Score", top=10),
+    lambda text: read_criterion_scores(text, count=2, top=10),
+    read_personas,
+    read_rubric,
+]
+
+
+@pytest.mark.parametrize("unit", RUNAWAY)
+def test_reading_takes_time_in_proportion_to_the_length(unit: str) -> None:
+    for opening in ("", '{"Score": 7, "x": "', '{"Identities": ["', "{'Criteria': [", "<think>"):
+        text = (opening + unit * LONGEST)[:LONGEST]
+        for read in READERS:
+            start = time.process_time()
+            with contextlib.suppress(Unreadable):
+                read(text)
+            # Seconds; 0.3 at most in practice, and many minutes where it is quadratic.
+            assert time.process_time() - start < 2
+
+
+@pytest.mark.parametrize("reply", ["9" * 90_000 + " x", "Score 9" * 9_000, "'" + "\\'" * 40_000])
+def test_one_long_value_is_read_in_no_time(reply: str) -> None:
+    start = time.process_time()
+    for text in (
+        f'{{"Score": {reply}}}',
+        f"[{{'Score': [{reply}]}}",
+        f'{{"Scores": [{reply}, 8]}}',
+    ):
+        for read in READERS:
+            with pytest.raises(Unreadable):
+                read(text)
+    assert time.process_time() - start < 2
+
+
+@pytest.mark.parametrize("size", [1_000_000, 30_000_000])
+def test_a_reply_beyond_the_limit_is_not_read(size: int) -> None:
+    start = time.process_time()
+    for text in ('{"Score": 7}' + " x" * (size // 2), '{"Score": ' + "7" * size + "}"):
+        with pytest.raises(Unreadable, match=r"it has [\d,]+ characters, and 100,000 is the limit"):
+            read_score(text, key="Score", top=10)
+    assert time.process_time() - start < 2
+    thought = "<think>" + "x" * size + '</think>{"Score": 7}'
+    assert read_score(thought, key="Score", top=10) == 7
+
+
+@pytest.mark.parametrize(
+    "reply",
+    [
+        '{"Score": ' + "9" * 5_000 + "}",
+        '{"Score": 7, "x": ' + "9" * 5_000 + "}",
+        '{"Score": 7.' + "0" * 50_000 + "}",
+        '{"Score": 1e999999999}',
+        '{"Score": 7, "x": ' + "[" * 50_000,
+        '{"Score": 7, "x": ' + "[" * 50_000 + "]" * 50_000 + "}",
+        '{"x": ' * 10_000 + '{"Score": 7}' + "}" * 10_000,
+    ],
+    ids=lambda reply: reply[:20],
+)
+def test_huge_numbers_and_deep_nesting_are_unreadable(reply: str) -> None:
+    with pytest.raises(Unreadable):
+        read_score(reply, key="Score", top=10)

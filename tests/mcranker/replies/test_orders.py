@@ -56,7 +56,7 @@ def test_an_order_is_what_stands_in_the_reply() -> None:
     """Known by a reading of its own: the list as it was written, whatever stands around it."""
     rng = random.Random(1)
     read = 0
-    cases = scaled(4_000)
+    cases = scaled(1_000)
     for _ in range(cases):
         count = rng.randint(1, 20)
         said = [rng.randint(0, count + 2) for _ in range(rng.randint(2, count + 3))]
@@ -81,7 +81,7 @@ def test_an_order_is_what_stands_in_the_reply() -> None:
 def test_noise_is_no_order_of_others() -> None:
     rng = random.Random(2)
     read = 0
-    for _ in range(scaled(6_000)):
+    for _ in range(scaled(1_500)):
         text = noise(rng)
         try:
             found = read_order(text, 4, cut=rng.random() < 0.2)
@@ -92,13 +92,13 @@ def test_noise_is_no_order_of_others() -> None:
         numbers = [int(number) for number in re.findall("[0-9]+", text)]
         assert {place + 1 for place in found.places} <= set(numbers), text
         read += 1
-    assert read > 50
+    assert read > 10
 
 
 def test_noise_is_no_choice_of_another() -> None:
     rng = random.Random(3)
     read = 0
-    for _ in range(scaled(6_000)):
+    for _ in range(scaled(1_500)):
         text = noise(rng)
         try:
             place = read_choice(text, LETTERS)
@@ -106,7 +106,7 @@ def test_noise_is_no_choice_of_another() -> None:
             continue
         assert LETTERS[place] in text
         read += 1
-    assert read > 50
+    assert read > 10
 
 
 @pytest.mark.parametrize(
@@ -230,38 +230,6 @@ RANKERS: list[tuple[Any, dict[str, Any]]] = [
 LISTS = (RankGPTRanker, TournamentRanker)
 
 
-@pytest.mark.parametrize(("kind", "options"), RANKERS)
-def test_whatever_a_model_says_each_passage_is_ranked_once(
-    kind: Any, options: dict[str, Any]
-) -> None:
-    rng = random.Random(4)
-    ranked = replies = 0
-
-    def answer(_: ChatRequest) -> str:
-        nonlocal replies
-        replies += 1
-        if rng.random() < 0.4:
-            return rng.choice(LETTERS[:2]) if kind not in LISTS else written([2, 1, 7], rng)
-        return noise(rng)
-
-    with kind(model=ScriptedChat(answer), ledger=None, repair_attempts=0, **options) as ranker:
-        while replies < scaled(2_000):
-            docs = {str(place): f"text {place}" for place in range(rng.randint(2, 7))}
-            try:
-                ranking: Ranking = ranker.rank("masks", docs)
-            except ReplyError:
-                continue
-            counts = ranking.comparisons
-            assert counts is not None
-            assert sorted(ranking.ids) == sorted(docs)
-            assert ranking.usage.calls == counts.asked
-            assert ranking.usage.unreadable == counts.failed
-            if counts.failed == counts.asked:
-                assert ranking.ids == list(docs)
-            ranked += 1
-    assert ranked > 50
-
-
 JUDGES = ("Nurse", "Engineer", "Parent")
 
 
@@ -308,7 +276,7 @@ def test_whatever_a_team_says_nothing_is_shifted_or_invented(
 
     team_options = {"team": team, "criteria": "none", "ensemble": "reciprocal_rank"}
     with kind(model=ScriptedChat(by_judge), **team_options, **shared) as ranker:
-        while replies < scaled(2_000):
+        while replies < scaled(400):
             case += 1
             count = random.Random(case).randint(2, 7)
             docs = {str(place): f"text {place}" for place in range(count)}
@@ -337,5 +305,5 @@ def test_whatever_a_team_says_nothing_is_shifted_or_invented(
             assert ranking.final.tolist() == pytest.approx(list(finals.values()))
             assert sorted(ranking.ids) == sorted(docs)
             ranked += 1
-    assert ranked > 20
-    assert left_out > 20
+    assert ranked > 5
+    assert left_out > 5

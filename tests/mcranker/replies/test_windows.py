@@ -67,7 +67,7 @@ def record(rng: random.Random, keys: tuple[str, ...]) -> dict[str, Any]:
 def test_each_score_is_that_of_its_own_number() -> None:
     """Known by a reading of our own, of entries in any order, of odd numbers and odd values."""
     rng = random.Random(1)
-    cases, read, odd = scaled(3_000), 0, 0
+    cases, read, odd = scaled(800), 0, 0
     for _ in range(cases):
         count, keys = rng.randint(1, 5), property_keys(rng.randint(0, 3))
         given = [
@@ -112,7 +112,7 @@ def test_each_score_is_that_of_its_own_number() -> None:
 def test_noise_is_no_score() -> None:
     rng = random.Random(2)
     read = 0
-    for _ in range(scaled(6_000)):
+    for _ in range(scaled(1_500)):
         text = noise(rng)
         if rng.random() < 0.5:
             text = f'{{"Passages": {{"1": {{"Relevance": 7, "P1": 3, {text}'
@@ -129,7 +129,7 @@ def test_noise_is_no_score() -> None:
             properties = read_properties(text)
             assert 1 <= len(properties.listed) <= 12
             assert all(0 <= each.weight <= 2 for each in properties.listed)
-    assert read > 20
+    assert read > 5
 
 
 @pytest.mark.parametrize(
@@ -190,7 +190,7 @@ def test_whatever_a_model_says_each_passage_is_ranked_once(repair_attempts: int)
 
     options: dict[str, Any] = {"repair_attempts": repair_attempts, "window": 4, "top_n": None}
     with RebelRanker(model=ScriptedChat(answer), ledger=None, **options) as ranker:
-        while replies < scaled(2_000):
+        while replies < scaled(400):
             said.clear()
             docs = {str(place): f"text {place}" for place in range(rng.randint(1, 9))}
             try:
@@ -211,5 +211,5 @@ def test_whatever_a_model_says_each_passage_is_ranked_once(repair_attempts: int)
             counts = ranking.windows
             assert counts is not None
             assert ranking.usage.calls == counts.asked + ranking.usage.unreadable
-    assert ranked > 100
-    assert scored > 500
+    assert ranked > 20
+    assert scored > 100
