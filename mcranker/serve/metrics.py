@@ -16,8 +16,9 @@ from mcranker.llm.wrapper import Wrapper
 from mcranker.models import ROLES, Models
 
 if TYPE_CHECKING:
+    import anyio
+
     from mcranker.ranking import Ranking
-    from mcranker.serve.served import Places
 
 __all__ = ["CONTENT_TYPE", "Metrics"]
 
@@ -72,9 +73,9 @@ class Metrics:
         """Add to the counter of that name in `_COUNTERS`, with its labels."""
         self._counters[name].labels(*labels).inc(amount)
 
-    def watch(self, ranker: str, places: Places) -> None:
+    def watch(self, ranker: str, limiter: anyio.CapacityLimiter) -> None:
         """Report how busy the ranker is whenever metrics are read."""
-        busy = places.limiter.statistics
+        busy = limiter.statistics
         self._taken.labels(ranker).set_function(lambda: busy().borrowed_tokens)
         self._waiting.labels(ranker).set_function(lambda: busy().tasks_waiting)
 

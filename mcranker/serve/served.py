@@ -305,7 +305,7 @@ class ServedRankers:
             if metrics is not None:
                 for part in ranker.parts:
                     part.models = metrics.metered(each.name, part.models, public_name)
-                metrics.watch(each.name, places)
+                metrics.watch(each.name, places.limiter)
             names = ", ".join(dict.fromkeys(map(public_name, ranker.models.names.values())))
             logger.info("ranker %r: %s with %s", each.name, each.ranker, names)
             self.all.append(ServedRanker(each, ranker, places))

@@ -20,7 +20,7 @@ from numpy.typing import NDArray
 from mcranker.errors import UnsupportedCapability
 from mcranker.llm.chat import Answer, Capabilities, ChatReply, ChatRequest, Judge, Question, State
 from mcranker.llm.local.catalogue import find, not_found
-from mcranker.llm.local.engine import check_installed
+from mcranker.llm.local.engine import check_installed, release_apart
 from mcranker.llm.local.model_files import Progress, resolve_encoder
 from mcranker.retrieval.cover import Cover
 from mcranker.retrieval.encoder import MAX_CHARACTERS, MAX_TOKENS, Encoder, encoder_of
@@ -88,7 +88,7 @@ class EncoderJudge:
         )
         self._encoder = encoder
         self._lease: weakref.finalize[..., EncoderJudge] | None = weakref.finalize(
-            self, encoder.release
+            self, release_apart, encoder.release
         )
 
     @classmethod

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import importlib.util
-from collections.abc import Mapping
+import threading
+from collections.abc import Callable, Mapping
 
 from mcranker.errors import ConfigError
 from mcranker.llm.providers.http_errors import Service
@@ -29,3 +30,15 @@ def engine_service(name: str, where: str, *, timeout: float = 0.0) -> Service:
     """The details of an engine in this process that error messages need."""
     advice = "open the model again"
     return Service(name, where, advice, advice, advice, timeout)
+
+
+def release_apart(release: Callable[[], None]) -> None:
+    """Call `release` in a thread of its own, for finalizers.
+
+    A finalizer runs wherever garbage is collected, even while its thread holds a lock that
+    `release` takes too. At the interpreter's end, when threads are gone, it is called at once.
+    """
+    if threading.main_thread().is_alive():
+        threading.Thread(target=release, name="mcranker-release").start()
+    else:
+        release()

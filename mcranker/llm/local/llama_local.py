@@ -25,7 +25,7 @@ from mcranker.llm.chat import Capabilities, ChatReply, ChatRequest, Message
 from mcranker.llm.limits.budget import question_bytes
 from mcranker.llm.local.catalogue import find
 from mcranker.llm.local.context_room import ContextRoom
-from mcranker.llm.local.engine import check_installed, engine_service
+from mcranker.llm.local.engine import check_installed, engine_service, release_apart
 from mcranker.llm.local.gguf_header import Kind, kind_of
 from mcranker.llm.local.label_paths import LabelPaths, TokenPath
 from mcranker.llm.local.model_files import Progress, file_mark, resolve
@@ -247,8 +247,8 @@ class LocalChat:
             lease, self._lease = self._lease, None
         if client is not None:
             await client.aclose()
-        if lease is not None:
-            lease()
+        if lease is not None and lease.detach() is not None:
+            self._engine.release()
 
     async def _connected(self) -> CompatibleChat:
         with self._lock:
@@ -258,7 +258,7 @@ class LocalChat:
                 self._engine = _engine_of(
                     self._path, self._context, self.name, reranks=self._kind == "reranker"
                 )
-                self._lease = weakref.finalize(self, self._engine.release)
+                self._lease = weakref.finalize(self, release_apart, self._engine.release)
             engine = self._engine
         _engines.loading = self.name
         try:

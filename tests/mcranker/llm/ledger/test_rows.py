@@ -82,7 +82,7 @@ WRONG = [
 ]
 
 
-@pytest.mark.parametrize("fields", WRONG, ids=str)
+@pytest.mark.parametrize("fields", WRONG, ids=lambda fields: next(iter(fields)))
 def test_a_reply_of_a_wrong_form_has_no_row(fields: dict[str, Any]) -> None:
     given = ChatReply(**({"text": "7"} | fields))
     with pytest.raises(Unkeepable, match="a ChatReply was expected"):
