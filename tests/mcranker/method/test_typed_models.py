@@ -60,7 +60,7 @@ def rank(typed: Typed, **options: Any) -> Any:
 def test_a_persona_without_a_rubric_judges_by_its_name_and_that_is_told(
     caplog: pytest.LogCaptureFixture,
 ) -> None:
-    with caplog.at_level(logging.INFO):
+    with caplog.at_level(logging.INFO, "mcranker"):
         ranking = rank(Typed())
     assert "'Parent' has no rubric, and typed:one writes none; it judges by its name" in caplog.text
     assert ranking[0].scores == {"Nurse": pytest.approx(8.0), "Parent": pytest.approx(2.0)}

@@ -390,7 +390,7 @@ async def test_nothing_of_a_request_is_stored(path: Path, caplog: pytest.LogCapt
 
     ledger = Ledger(path)
     chat = Ledgered(Served(lambda request: "fine", name=MODEL), ledger)
-    with caplog.at_level(logging.DEBUG):
+    with caplog.at_level(logging.DEBUG, "mcranker"):
         await chat.complete(request("a private passage", labels=("hidden label",)))
         stored = content(path.parent)
         ledger.close()
