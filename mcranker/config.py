@@ -485,7 +485,7 @@ for _field in RankerConfig.model_fields.values():
     _field.description = " ".join((_field.description or "").split())
 
 
-def _explain(error: ValidationError) -> str:
+def explain(error: ValidationError) -> str:
     problems = []
     for detail in error.errors(include_url=False):
         name = ".".join(str(part)[:100] for part in detail["loc"][:1])

@@ -1,0 +1,191 @@
+"""Description of a pipeline: its stages and their options, as a TOML file holds them."""
+
+from __future__ import annotations
+
+import os
+import tomllib
+from collections.abc import Mapping
+from importlib import resources
+from pathlib import Path
+from typing import Annotated, Any, Literal, Self, get_args
+
+from pydantic import BaseModel, ConfigDict, Field, ValidationError
+
+from mcranker.config import explain
+from mcranker.errors import ConfigError
+from personas.io.lines import read_text
+
+LONGEST_FILE = 1_000_000
+"""Bytes of a pipeline's file."""
+
+Preset = Literal[
+    "naive", "hyde", "mmr", "rebel", "llm_rerank", "g_rag", "g_rag_champion", "rankrag", "team"
+]
+Wording = Literal["naive", "medium", "advanced"]
+Share = Annotated[float, Field(ge=0, le=1)]
+
+
+class _Stage(BaseModel):
+    model_config = ConfigDict(frozen=True, extra="forbid")
+
+
+class QueryStage(_Stage):
+    """Queries that are sent for a question.
+
+    Attributes:
+        transform: ``"none"``: the question; ``"hyde"``: a hypothetical answer; ``"variants"``:
+            other wordings; ``"decomposition"``: sub-queries, or variants of a simple question.
+        wording: of the prompt for variants.
+        variants: how many are asked for.
+        keep_question: whether the question is sent besides.
+    """
+
+    transform: Literal["none", "hyde", "variants", "decomposition"] = "none"
+    wording: Wording = "naive"
+    variants: int = Field(8, ge=1, le=50)
+    keep_question: bool = True
+
+
+class RetrievalStage(_Stage):
+    """Search for passages.
+
+    Attributes:
+        by: ``"bm25"``, ``"dense"``, or both fused by reciprocal rank (``"hybrid"``).
+        documents: passages in all; each of q queries brings ``int(documents / q)``, at least 1.
+        per_source: depth of each search before fusion.
+        rrf_k: constant of reciprocal rank fusion.
+        unique: what may be in the result once: a ``"chunk"``, or a ``"document"``, of which the
+            first chunk stays.
+        mmr: share of relevance against novelty in maximal marginal relevance over `per_source`
+            passages; None for no diversification.
+    """
+
+    by: Literal["bm25", "dense", "hybrid"] = "hybrid"
+    documents: int = Field(10, ge=1, le=10_000)
+    per_source: int = Field(100, ge=1, le=10_000)
+    rrf_k: int = Field(60, ge=1)
+    unique: Literal["chunk", "document"] = "chunk"
+    mmr: Share | None = None
+
+
+class RerankStage(_Stage):
+    """Reranking by any ranker.
+
+    Attributes:
+        ranker: its name, or None to keep the order of retrieval.
+        options: of the ranker, as ``-o KEY=VALUE`` names them.
+        keep: passages that go on; None for all that the ranker leaves.
+        fallback: if the ranker leaves none, so many of the first retrieved go on.
+    """
+
+    ranker: str | None = None
+    options: Mapping[str, Any] = Field(default_factory=dict)
+    keep: int | None = Field(None, ge=1)
+    fallback: int = Field(0, ge=0)
+
+
+class ContextStage(_Stage):
+    """Passages shown to the writer of the answer: whole ones, until the next would pass `limit`.
+
+    Attributes:
+        limit: of all texts together; a first passage that is longer is cut.
+        unit: ``"words"`` (white space), or ``"tokens"`` (of the model if it counts them here,
+            else four bytes each).
+    """
+
+    limit: int = Field(10_000, ge=1)
+    unit: Literal["words", "tokens"] = "words"
+
+
+class AnswerStage(_Stage):
+    """The answer.
+
+    Attributes:
+        style: the prompt: ``"cited"`` asks for claims with passage numbers and verbatim quotes;
+            ``"naive"``, ``"medium"`` and ``"advanced"`` are G-RAG's, ``"rebel"`` and ``"rankrag"``
+            those of their papers; ``"extract"`` asks no model and cites the best sentences.
+        max_tokens: of the reply.
+        max_words: above which one more call shortens the answer; None never.
+        abstain: answer "I don't know" without a call if no passage is left.
+        by_team: each persona of the ranking's team drafts an answer from its own order, and the
+            answer names where they differ.
+        check_support: a judge says of each citation whether its quote supports the claim.
+    """
+
+    style: Literal["cited", "naive", "medium", "advanced", "rebel", "rankrag", "extract"] = "cited"
+    max_tokens: int = Field(1024, ge=1)
+    max_words: int | None = Field(300, ge=1)
+    abstain: bool = True
+    by_team: bool = False
+    check_support: bool = False
+
+
+class PipelineConfig(_Stage):
+    """A pipeline from question to answer; `load` reads one from a preset or a file.
+
+    Attributes:
+        preset: the preset that it began as; empty for none.
+        about: what it is, in a sentence or two.
+        chunks: how documents are divided when an index is made: ``"sentences"`` up to 512 tokens,
+            ``"tokens"`` of 2,000 with 200 overlapping, ``"words"`` of 150, or ``"whole"``.
+    """
+
+    preset: str = ""
+    about: str = ""
+    chunks: Literal["sentences", "tokens", "words", "whole"] = "sentences"
+    query: QueryStage = QueryStage()
+    retrieval: RetrievalStage = RetrievalStage()
+    rerank: RerankStage = RerankStage()
+    context: ContextStage = ContextStage()
+    answer: AnswerStage = AnswerStage()
+
+    @classmethod
+    def load(cls, preset_or_file: str | os.PathLike[str], **changes: Any) -> Self:
+        """Return a preset, or the pipeline of a TOML file, with some values changed.
+
+        Args:
+            preset_or_file: one of `Preset`, or a path; a file may name a ``preset`` to begin with.
+            changes: stages with the values to change, such as ``answer={"style": "extract"}``.
+
+        Raises:
+            ConfigError: there is no such preset or file, or it cannot be read or used.
+        """
+        name = os.fspath(preset_or_file)
+        if name in get_args(Preset):
+            return cls._of(_shipped(name), changes, f"preset {name!r}")
+        path = Path(name).expanduser()
+        if not path.is_file():
+            raise ConfigError(
+                f"there is no preset and no file {name!r}; presets: {', '.join(get_args(Preset))}"
+            )
+        try:
+            values = tomllib.loads(read_text(path, ConfigError, LONGEST_FILE))
+        except tomllib.TOMLDecodeError as error:
+            raise ConfigError(f"{path}: is no TOML: {error}") from error
+        if (base := values.get("preset")) in get_args(Preset):
+            values = _merged(_shipped(str(base)), values)
+        return cls._of(values, changes, str(path))
+
+    @classmethod
+    def _of(cls, values: Mapping[str, Any], changes: Mapping[str, Any], where: str) -> Self:
+        try:
+            return cls.model_validate(_merged(values, changes))
+        except ValidationError as error:
+            raise ConfigError(f"{where}: {explain(error)}") from error
+
+
+def _shipped(preset: str) -> dict[str, Any]:
+    file = resources.files("mcranker.rag") / "presets" / f"{preset}.toml"
+    return {"preset": preset, **tomllib.loads(file.read_text(encoding="utf-8"))}
+
+
+def _merged(values: Mapping[str, Any], changes: Mapping[str, Any]) -> dict[str, Any]:
+    """Values with those of `changes` over them, table by table; options of another ranker go."""
+    merged = dict(values)
+    for name, change in changes.items():
+        old = merged.get(name)
+        both = isinstance(old, Mapping) and isinstance(change, Mapping)
+        if both and "ranker" in change and change["ranker"] != old.get("ranker"):
+            old = {key: value for key, value in old.items() if key != "options"}
+        merged[name] = {**old, **change} if both else change
+    return merged
