@@ -47,11 +47,6 @@ def test_ids_titles_texts_and_their_order_make_the_digest() -> None:
     assert stored.digest_of([("q", "ab")]) != stored.digest_of([("qa", "b")])
 
 
-def test_a_key_depends_on_the_parts_and_not_on_their_order() -> None:
-    assert stored.key_of({"k1": 0.9, "b": 0.4}) == stored.key_of({"b": 0.4, "k1": 0.9})
-    assert stored.key_of({"k1": 0.9, "b": 0.4}) != stored.key_of({"k1": 0.4, "b": 0.9})
-
-
 # --- whole or not at all
 
 

