@@ -127,9 +127,6 @@ def test_many_queries(many: tuple[Path, Path]) -> None:
     assert [row["moved"] for row in found["queries"]] == [2, 0]
     assert len(found["comparisons"]) == 2
     assert len(as_json(*many, "--queries", "1")["comparisons"]) == 1
-
-
-def test_one_query_of_many(many: tuple[Path, Path]) -> None:
     assert as_json(*many, "--query", "q1")["moved"] == 0
     # By number in the list, the query that changed most first.
     assert as_json(*many, "--query", "1")["query"]["id"] == "q2"
