@@ -24,8 +24,8 @@ from mcranker import ChatRequest
 from mcranker.serve import create_app, server
 from mcranker.serve.requests import RANK_FIELDS, RERANK_FIELDS
 from mcranker.serve.server import Server, listen
-from tests.attack.hostile_bodies import KINDS, body
-from tests.attack.scale import scaled
+from tests.support.hostile_bodies import KINDS, body
+from tests.support.scale import scaled
 from tests.support.serving import by_place, client, serving, settings, until, until_so
 
 ASKED = {"query": "q", "documents": ["a", "b"]}

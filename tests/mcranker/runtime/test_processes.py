@@ -15,13 +15,13 @@ from pathlib import Path
 
 import pytest
 
-from tests.attack.scale import scaled
 from tests.mcranker.cli.test_cli_process import environment
 from tests.mcranker.rankers.test_resume import write_collection
 from tests.support.chaos import Chaos, Outage, chaos
 from tests.support.ledger_support import verified
+from tests.support.scale import scaled
 
-ROOT = Path(__file__).parent.parent.parent
+ROOT = Path(__file__).parents[3]
 STUCK = 60  # seconds after which a process counts as stuck
 CONCURRENCY = 4
 LIMITS = ["-o", f"concurrency={CONCURRENCY}", "-o", "query_concurrency=1"]
@@ -363,11 +363,12 @@ def told(command: str, args: Sequence[str], redirected: str) -> tuple[int, str]:
     ],
 )
 def test_streams_that_are_closed(command: str, args: list[str]) -> None:
-    assert told(command, args, ">&-") == (0, "")
+    closed = f"{command}: error: standard output is closed; open it, or redirect it to a file\n"
+    assert told(command, args, ">&-") == (1, closed)
     assert told(command, args, "2>&-") == (0, "")
-    assert told(command, args, "<&- >&- 2>&-") == (0, "")
-    code, stderr = told(command, args, ">/dev/full")
-    assert (code, stderr) == (1, f"{command}: error: No space left on device\n")
+    assert told(command, args, "<&- >&- 2>&-") == (1, "")
+    full = f"{command}: error: No space left on device\n"
+    assert told(command, args, ">/dev/full") == (1, full)
 
 
 @posix
