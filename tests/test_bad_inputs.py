@@ -27,12 +27,12 @@ from mcranker.inputs import as_passages
 from personas import PersonasError, library, save
 from personas.report import render_inspection
 from personas.report.terminal.terminal import print_inspection
-from tests.attack.commands import call, refused, written
-from tests.attack.scale import scaled
 from tests.support.beir_folder import write_folder
 from tests.support.cli_support import Connected, scripted
+from tests.support.commands import call, refused, written
 from tests.support.inspection_report import data_of
 from tests.support.run_folders import make_run_folders, no_suite
+from tests.support.scale import scaled
 
 HUGE = 10**22
 BIG = "1" + 22 * "0"

@@ -34,7 +34,7 @@ from personas import (
     save,
 )
 from personas.files import DEEPEST, LARGEST, MOST_VALUES, line_numbers, load_any
-from tests.attack.scale import scaled
+from tests.support.scale import scaled
 
 TEAM = Team(members=(Member(persona=Persona(name="Nurse", description="Cares.")),))
 LONGEST_MESSAGE = 2_500

@@ -22,9 +22,9 @@ from mcranker.errors import RunError
 from mcranker.grades import HIGHEST_GRADE
 from mcranker.trec import read_trec, write_trec
 from personas.io.lines import LONGEST_LINE, read_lines, read_texts, read_whole
-from tests.attack.commands import refused, written
-from tests.attack.scale import scaled
 from tests.support.beir_folder import write_folder
+from tests.support.commands import refused, written
+from tests.support.scale import scaled
 
 HUGE = "1" + 22 * "0"
 CORPUS = b"".join(

@@ -19,11 +19,11 @@ import pytest
 from beir_eval.errors import RunFolderError
 from beir_eval.experiment.run_folder import DataFolder, RunFolder
 from beir_eval.lock import LOCK, locked
-from tests.attack.commands import call, refused, unsafe, written
-from tests.attack.scale import scaled
 from tests.beir_eval.data.test_damaged_files import garbled
 from tests.support.beir_folder import write_folder
 from tests.support.cli_support import scripted
+from tests.support.commands import call, refused, unsafe, written
+from tests.support.scale import scaled
 
 RUN = ("beir-eval", "run", "--dataset", "tiny", "--depth", "5", "--out", "o", "--ranker")
 TEAM, DIRECT, DATA = "o/tiny/mcranker", "o/tiny/direct", "o/tiny/data"
@@ -284,7 +284,7 @@ def test_two_runs_at_once_rank_each_query_once() -> None:
 
 PROCESS = f"""
 import mcranker.models
-from tests.attack.commands import call
+from tests.support.commands import call
 from tests.support.cli_support import Connected
 mcranker.models.connect = Connected()
 result = call(*{RUN!r}, "mcranker")

@@ -409,11 +409,3 @@ def test_team_saves_what_rank_takes(run: Run, models: Connected, tmp_path: Path)
     assert {request.tag.stage for request in models.requests} == {"score"}
     result = run("recruit", "best masks", "--output", "json")
     assert Team.model_validate(json.loads(result.stdout)["team"]) == team
-
-
-def test_foreign_text_cannot_steer_the_terminal(run: Run) -> None:
-    evil = "\x1b[31mred\x07 [bold]loud[/bold] \u202eback \u2066x\x9b2J"
-    result = run("rank", evil, evil)
-    assert result.exit_code == 0
-    assert not set(result.stdout) & set("\x1b\x07\u202e\u2066\x9b")
-    assert r"\x1b[31mred\x07 [bold]loud[/bold] \u202eback" in result.stdout

@@ -269,14 +269,3 @@ def test_a_file_whose_first_page_is_damaged_is_left_alone(path: Path, verb: str)
     assert repr(str(path)) in result.stderr
     assert ".recover" in result.stderr
     assert path.read_bytes() == content
-
-
-def test_help_says_what_each_verb_does() -> None:
-    result = invoke("ledger", "--help")
-    assert result.exit_code == 0
-    assert [line.split()[0] for line in result.stdout.splitlines()[-4:]] == [
-        "export",
-        "prune",
-        "stats",
-        "verify",
-    ]

@@ -17,12 +17,10 @@ from typing import Any
 import pytest
 
 from tests.support.loopback import (
-    Answer,
     Body,
     Hang,
     Loopback,
     completion,
-    openai_error,
     serve_in_thread,
 )
 
@@ -120,15 +118,6 @@ def test_output_is_utf_8_whatever_the_locale(server: Loopback) -> None:
     env = environment(PYTHONIOENCODING="ascii")
     done = run(["rank", "q", *at(server), "--output", "jsonl"], given="漢字\nb\n", env=env)
     assert (done.returncode, "漢字" in done.stdout) == (0, True)
-
-
-def test_a_server_that_refuses() -> None:
-    refusal = Answer(401, openai_error("no such key"))
-    with serve_in_thread(lambda _: refusal) as server:
-        done = run(["rank", "q", "a", *at(server)])
-    assert done.returncode == 1
-    assert done.stderr.startswith("mcranker: error: ")
-    assert done.stderr.count("\n") == 1
 
 
 @pytest.mark.skipif(sys.platform == "win32", reason="signals")

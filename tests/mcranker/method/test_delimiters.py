@@ -30,7 +30,7 @@ from mcranker import (
 from personas import PromptSet
 from personas.templates import BUILTIN_SETS, PROMPTS
 from personas.untrusted import Cleaner, fence, without_tokens
-from tests.attack.scale import scaled
+from tests.support.scale import scaled
 
 TOKENS = [
     *("<|im_start|>", "<|im_end|>", "<|endoftext|>", "<|eot_id|>", "<|start_header_id|>"),

@@ -45,9 +45,9 @@ from mcranker.rankers import RANKERS
 from personas import Team, library
 from personas.ranking.record import RankingRecord
 from personas.report.query.warnings import warnings
-from tests.attack.scale import scaled
 from tests.mcranker.replies import test_orders
 from tests.support.comparing import best, grades_in, in_order, shown_in
+from tests.support.scale import scaled
 from tests.support.shallow_model import FULL, shallow_model
 from tests.support.tiny_reranker import reranker
 

@@ -25,7 +25,7 @@ from mcranker.replies.json import LONGEST
 from mcranker.replies.loose_json import Unreadable
 from mcranker.replies.orders import read_choice, read_order
 from personas import Member, Persona, Team
-from tests.attack.scale import scaled
+from tests.support.scale import scaled
 
 PIECES = [
     *(

@@ -16,8 +16,8 @@ from hypothesis import strategies as st
 from mcranker.replies.json import LONGEST
 from mcranker.replies.loose_json import Unreadable
 from mcranker.replies.read import read_criterion_scores, read_personas, read_rubric, read_score
-from tests.attack.scale import scaled
 from tests.support.reply_texts import any_text
+from tests.support.scale import scaled
 
 READABLE_SCORES = [
     ("7", 7),

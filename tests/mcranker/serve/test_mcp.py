@@ -289,21 +289,6 @@ async def test_a_failing_model_is_told_without_addresses() -> None:
     assert "10.0.0.7" not in message
 
 
-async def test_where_every_score_is_needed_the_deadline_is_an_error(
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
-    monkeypatch.setattr("mcranker.serve.served.GRACE", 0.0)
-
-    async def hang(_: ChatRequest) -> str:
-        await anyio.sleep_forever()
-        return ""
-
-    limits = {"deadline": 0.05}
-    async with client(score=hang, options={"missing_policy": "fail"}, limits=limits) as found:
-        message = await refused(found, "rank", **ASKED)
-    assert "no ranking after 0.05 seconds" in message
-
-
 async def test_a_caller_that_gives_up_cancels_its_calls() -> None:
     cancelled = anyio.Event()
 

@@ -23,7 +23,7 @@ from mcranker.errors import ConfigError, DownloadError, ModelNotFound
 from mcranker.llm.local import model_files
 from mcranker.llm.local.catalogue import CatalogueEntry
 from mcranker.llm.local.model_files import cache_folder, download, resolve
-from tests.attack.scale import scaled
+from tests.support.scale import scaled
 
 CONTENT = b"GGUF" + bytes(range(256)) * 40
 MEMBER = "tiny_model/tiny.gguf"
