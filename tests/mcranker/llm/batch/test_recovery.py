@@ -332,13 +332,12 @@ async def test_a_batch_that_asks_to_wait_for_years(provider: str, tmp_path: Path
 
 
 async def test_a_note_of_a_batch_holds_no_secret_and_is_found(tmp_path: Path) -> None:
-    class Elsewhere(OpenAIChat):
-        endpoint = f"https://gateway.example/{TOKEN}/v1"
-
+    elsewhere = f"https://gateway.example/{TOKEN}/v1"
     async with workplace("openai", tmp_path) as place:
 
         def service() -> OpenAIBatches:
-            chat = Elsewhere("gpt-4.1-mini", api_key=SECRET, base_url=place.server.url)
+            chat = OpenAIChat("gpt-4.1-mini", api_key=SECRET, base_url=place.server.url)
+            chat.endpoint = elsewhere
             place.chats.append(chat)
             return OpenAIBatches(chat)
 
@@ -347,10 +346,10 @@ async def test_a_note_of_a_batch_holds_no_secret_and_is_found(tmp_path: Path) ->
             await outcomes(place.model(service()), [ask("p")])
         (path,) = place.folder.iterdir()
         assert json.loads(path.read_text())["endpoint"] == "https://gateway.example/[key]/v1"
-        for endpoint in ("https://gateway.example/[key]/v1", Elsewhere.endpoint):  # as it was once
+        for endpoint in ("https://gateway.example/[key]/v1", elsewhere):  # as it was once
             path.write_text(json.dumps(json.loads(path.read_text()) | {"endpoint": endpoint}))
             notes = BatchNotes(place.folder)
-            assert len(notes.of("openai:gpt-4.1-mini", Elsewhere.endpoint)) == 1
+            assert len(notes.of("openai:gpt-4.1-mini", elsewhere)) == 1
             assert notes.of("openai:gpt-4.1-mini", "https://gateway.example/v1") == []
         assert texts(await outcomes(place.model(service()), [ask("p")])) == ["re: p"]
         assert len(place.server.jobs) == 1

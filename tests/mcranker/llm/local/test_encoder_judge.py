@@ -276,7 +276,7 @@ def test_a_whole_ranking_by_default_prefers_the_meaning_to_the_order() -> None:
 
 
 def test_the_order_of_the_passages_has_no_part_in_the_scores() -> None:
-    orders = list(itertools.permutations(DOCS.items()))[::17]
+    orders = list(itertools.permutations(DOCS.items()))[::50]  # 3 of 120
     found = [
         {hit.doc_id: (hit.score, hit.relevance) for hit in ranked(dict(each))} for each in orders
     ]

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from mcranker import MCRanker, Passage
+from mcranker import Passage
 from mcranker.errors import (
     ContextTooLong,
     ModelFileError,
@@ -93,16 +93,6 @@ async def test_a_decision_model_answers_every_type_of_question(decision_model: P
     assert math.fsum(choice.probabilities) == pytest.approx(1.0)
     assert choice.value == choice.probabilities.index(max(choice.probabilities))
     assert reply.usage.input_tokens > 0
-
-
-def test_a_decision_model_ranks_with_a_team_of_the_library(decision_model: Path) -> None:
-    with MCRanker(model=f"local:{decision_model}", passages_per_call=2, ledger=None) as ranker:
-        ranking = ranker.rank("masks", ["Masks help.", "Bread rises.", "Viruses spread."])
-    assert not ranking.missing
-    assert ranking.team is not None
-    assert len(ranking.team.members) == 3
-    assert ranking.calls.by("stage")["score"].calls == 2
-    assert len(ranking[0].probabilities) == 3
 
 
 @pytest.mark.anyio

@@ -1,5 +1,3 @@
-"""The bodies of chats, and what only one of the providers does."""
-
 from __future__ import annotations
 
 import inspect
