@@ -124,12 +124,6 @@ def test_without_a_token_a_passage_cannot_pass_for_the_prompt(text: str, tmp_pat
     assert shown.startswith("Soup")
 
 
-def _least(prompt: str) -> str:
-    needed = PROMPTS[prompt]
-    names = sorted(needed.required) + sorted(needed.one_of)[:1]
-    return "Say " + " ".join("{{" + name + "}}" for name in names)
-
-
 ALL = {**PROMPTS, **PIECES}
 for family, needed in OPTIONAL_PROMPTS.items():
     ALL |= {} if family == "typed" else needed

@@ -53,14 +53,6 @@ def survey(request: pytest.FixtureRequest) -> Survey:
     return make_survey(**SURVEYS[request.param])
 
 
-def test_the_pages_come_by_their_names() -> None:
-    # Ten cases of each of four kinds.
-    assert [name for name, _ in survey_pages(make_survey())] == [
-        *FIRST,
-        *(site.numbered(site.CASES, number) for number in (2, 3, 4)),
-    ]
-
-
 def test_without_a_team_there_are_queries_alone() -> None:
     survey = make_survey(4, other="")
     none: dict[str, Any] = {"alpha": None, "tau": None, "disagreement": None}
@@ -188,36 +180,6 @@ def test_pages_stay_below_the_limit_and_no_query_is_lost(texts: tuple[str, ...])
         others = re.findall(r'<a data-part href="([^"]+)"', part)
         assert len(others) == len(parts) - 1
         assert set(others) <= set(pages)
-
-
-def test_long_lists_of_personas_and_criteria_take_several_pages() -> None:
-    survey = make_survey(300)
-    personas = tuple(
-        replace(survey.personas[0], name=f"Persona {number}", examples=tuple(range(1, 13)))
-        for number in range(1, 2_001)
-    )
-    criteria = tuple(
-        replace(survey.criteria[0], name=f"Criterion {number}") for number in range(1, 2_001)
-    )
-    survey = replace(
-        survey, personas=personas, personas_in_all=2_500, criteria=criteria, criteria_in_all=2_000
-    )
-    pages = pages_of(survey)
-    assert all(len(text.encode()) < site.PAGE_BYTES for text in pages.values())
-    for name, word in ((site.PERSONAS, "Persona"), (site.CRITERIA, "Criterion")):
-        parts = [text for each, text in pages.items() if each.startswith(name[:-5])]
-        assert len(parts) > 1
-        names = [
-            found.group(1)
-            for part in parts
-            for row in rows_of(part)
-            if (found := re.search(rf"<th scope=row>{word} (\d+)</th>", row))
-        ]
-        assert names == [str(number) for number in range(1, 2_001)]
-    assert "2,500 personas" in Page(pages[site.PERSONAS]).text
-    assert "Listed are the 2,000" in Page(pages[site.PERSONAS]).text
-    assert 'id="pairs"' in pages[site.PERSONAS]
-    assert 'id="pairs"' not in pages[site.numbered(site.PERSONAS, 2)]
 
 
 def test_ten_cases_of_one_kind_are_on_a_page() -> None:

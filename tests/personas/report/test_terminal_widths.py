@@ -9,11 +9,9 @@ from typing import Any
 
 import pytest
 from rich.cells import cell_len
-from rich.console import Console
 
 from personas.errors import PersonasError, SchemaError
 from personas.ranking.record import OtherPlace, OtherRanking
-from personas.report.terminal.screen import Screen, shade
 from personas.report.terminal.terminal import print_inspection
 from personas.schema import Team
 from tests.personas.ranking.test_inspection import hit, stored
@@ -53,25 +51,6 @@ def test_colour_says_nothing_alone() -> None:
         shaded = re.search("\x1b\\[[0-9;]*48;[25];", coloured) is not None
         assert shaded == (system != "standard")
     assert "\x1b" not in bare
-
-
-def test_a_higher_score_is_bluer_and_white_can_be_read_on_each() -> None:
-    screen = Screen(Console(file=io.StringIO(), force_terminal=True, color_system="256"))
-    styles = [shade(screen, score / 10) for score in range(11)]
-    colours = [[int(style[-6:][at : at + 2], 16) for at in (0, 2, 4)] for style in styles]
-    blueness = [blue - (red + green) / 2 for red, green, blue in colours]
-    assert blueness == sorted(blueness)
-    assert len(set(blueness)) == 11
-    for red, green, blue in colours:
-        light = 0.2126 * linear(red) + 0.7152 * linear(green) + 0.0722 * linear(blue)
-        assert 1.05 / (light + 0.05) > 4.5  # contrast with white, as WCAG AA asks of small text
-    assert shade(screen, -1) == shade(screen, 0)
-    assert shade(screen, 2) == shade(screen, 1)
-
-
-def linear(part: int) -> float:
-    share = part / 255
-    return share / 12.92 if share <= 0.04045 else float(((share + 0.055) / 1.055) ** 2.4)
 
 
 def test_ascii_terminals_get_ascii() -> None:
