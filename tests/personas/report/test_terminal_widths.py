@@ -13,9 +13,9 @@ from rich.cells import cell_len
 from personas.errors import PersonasError, SchemaError
 from personas.ranking.record import OtherPlace, OtherRanking
 from personas.report.terminal.terminal import print_inspection
-from personas.schema import Team
 from tests.personas.ranking.test_inspection import hit, stored
 from tests.personas.report.test_terminal import OTHER, four, member, page, rows
+from tests.support.inspection_report import infested
 
 WIDTHS = (60, 80, 110, 200)
 ESCAPE = re.compile("\x1b\\[[0-9;]*m")
@@ -87,36 +87,10 @@ HOSTILE = "\x1b[31m\x1b]0;title\x07\x9b2J\u202e\u2067\u200f\r\n\u2028[bold]👩\
 @pytest.mark.parametrize("width", WIDTHS)
 @pytest.mark.parametrize("passage", [None, 1])
 def test_hostile_text_stays_text(width: int, passage: int | None) -> None:
-    hostile = member(HOSTILE[:150])
-    hostile["rubric"] = {"criteria": [{"name": HOSTILE[:150]}]}
-    team = {"members": [hostile, member("Parent")], "name": HOSTILE}
-    read = Team.model_validate(team)
-    names, judge = read.names, read.members[0]
-    hits = [
-        {
-            **hit(1, 1, [1.0]),
-            "scores": {names[0]: 5.0, names[1]: None},
-            "missing": {names[1]: HOSTILE * 10},
-            "criteria": {
-                names[0]: {
-                    each.name: 5.0 for each in (judge.rubric.criteria if judge.rubric else ())
-                }
-            },
-            "doc_id": HOSTILE,
-            "title": HOSTILE,
-            "text": HOSTILE + "x" * 2_000_000,
-        }
-    ]
-    data = stored(
-        hits,
-        team=team,
-        query={"text": HOSTILE, "id": HOSTILE},
-        ranker=HOSTILE,
-        models={HOSTILE: HOSTILE},
-        seconds={HOSTILE: 1.0},
-    )
-    other = OtherRanking(HOSTILE, 10.0, {HOSTILE: OtherPlace(1, 1.0)})
-    text = page(data, width, grades={HOSTILE: 1, HOSTILE + "2": 1}, other=other, passage=passage)
+    data = infested(HOSTILE)
+    data["hits"][0]["text"] += "x" * 2_000_000
+    other = OtherRanking(HOSTILE, 10.0, {f"{HOSTILE}0": OtherPlace(1, 1.0)})
+    text = page(data, width, grades={HOSTILE: 1, HOSTILE + "0": 1}, other=other, passage=passage)
     unsafe = {
         char
         for char in text
