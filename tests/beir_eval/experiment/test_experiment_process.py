@@ -153,22 +153,16 @@ def test_killed_half_way_and_started_again(suite: Path, tmp_path: Path) -> None:
     assert texts[0] == texts[1]
 
 
-@pytest.mark.parametrize(
-    ("number", "expected", "how"),
-    [(signal.SIGINT, 130, "interrupted"), (signal.SIGTERM, 143, "stopped by SIGTERM")],
-)
-def test_interrupted(
-    suite: Path, tmp_path: Path, number: signal.Signals, expected: int, how: str
-) -> None:
+def test_interrupted(suite: Path, tmp_path: Path) -> None:
     with chaos({}, seed=3, latency=LATENCY) as server:
         alarm = server.alarm(80)
         with start(server, suite, tmp_path, "out") as process:
             wait_for(alarm, process)
-            process.send_signal(number)
+            process.send_signal(signal.SIGINT)
             code, _, stderr = ended(process)
         count = len(server.receptions)
-        assert code == expected
-        assert f"{how} in data, sum (1 of 2), after" in stderr
+        assert code == 130
+        assert "interrupted in data, sum (1 of 2), after" in stderr
         assert "run it again to go on" in stderr
         assert "Traceback" not in stderr
         folder = RunFolder.open(tmp_path / "out" / "data" / "sum")
