@@ -66,15 +66,6 @@ def test_a_folder_is_loaded_whole(folder: Path) -> None:
     assert list(dataset.queries) == ["q1", "q3"]  # the file's order, not that of the qrels
 
 
-def test_another_split(folder: Path) -> None:
-    (folder / "qrels" / "dev.tsv").write_text("q2\td3\t1\n", encoding="utf-8")  # no headings
-
-    dataset = load(folder, split="dev")
-
-    assert dataset.queries == {"q2": "not judged"}
-    assert dataset.qrels == {"q2": {"d3": 1}}
-
-
 def test_byte_order_mark_blank_lines_and_windows_line_ends(folder: Path) -> None:
     for name in ("corpus.jsonl", "queries.jsonl", "qrels/test.tsv"):
         text = (folder / name).read_text(encoding="utf-8")
@@ -82,8 +73,11 @@ def test_byte_order_mark_blank_lines_and_windows_line_ends(folder: Path) -> None
             b"\xef\xbb\xbf" + text.replace("\n", "\r\n\r\n").encode() + b"  \n"
         )
 
+    (folder / "qrels" / "dev.tsv").write_text("q2\td3\t1\n", encoding="utf-8")  # no headings
+
     dataset = load(folder)
 
+    assert load(folder, split="dev").qrels == {"q2": {"d3": 1}}
     assert list(dataset.corpus) == ["d1", "d2", "d3"]
     assert dataset.qrels == {"q3": {"d2": 2}, "q1": {"d1": 1, "d2": 0}}
 
@@ -162,11 +156,6 @@ def test_a_missing_file_is_named(folder: Path, file: str) -> None:
 
     with pytest.raises(DatasetError, match=rf"{file}: cannot be read: No such file"):
         load(folder)
-
-
-def test_an_unknown_split_names_the_others(folder: Path) -> None:
-    with pytest.raises(DatasetError, match=r"no judgements of split 'train'; there is 'test'"):
-        load(folder, split="train")
 
 
 @pytest.mark.parametrize(

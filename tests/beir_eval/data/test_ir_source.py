@@ -224,16 +224,13 @@ def test_kinds_of_documents(given: Given, doc: Any, expected: Document) -> None:
     assert load("pets").corpus["d1"] == expected
 
 
-def test_queries_without_a_default_text(given: Given) -> None:
-    given("bright", DOCS, [BareQuery("q1", "why?", "think")], [Qrel("q1", "d1", 1)])
-
-    assert load("bright").queries == {"q1": "why?"}
-
-
-def test_queries_that_are_documents_are_their_titles(given: Given) -> None:
-    given("linking", DOCS, [LinkedQuery("q1", "d2", "u")], [Qrel("q1", "d3", 4)])
-
-    assert load("linking").queries == {"q1": "Dogs"}
+def test_kinds_of_queries_and_the_highest_of_several_grades(given: Given) -> None:
+    queries = [BareQuery("q1", "why?", "think"), LinkedQuery("q2", "d2", "u")]
+    grades = [Qrel("q1", "d1", grade) for grade in (1, 2, 0)]
+    given("mixed", DOCS, queries, [*grades, Qrel("q1", "d2", -1), Qrel("q2", "d3", 4)])
+    dataset = load("mixed")
+    assert dataset.queries == {"q1": "why?", "q2": "Dogs"}
+    assert dataset.qrels == {"q1": {"d1": 2, "d2": -1}, "q2": {"d3": 4}}
 
 
 def test_of_robust04_the_description_is_asked(
@@ -251,13 +248,6 @@ def test_of_robust04_the_description_is_asked(
         "robust04: Robust04, disks45/nocr/trec-robust-2004 of ir_datasets; "
         "3 documents, 1 queries, 1 judgements in split test"
     )
-
-
-def test_the_highest_of_several_grades_counts(given: Given) -> None:
-    qrels = [Qrel("q1", "d1", 1), Qrel("q1", "d1", 2), Qrel("q1", "d1", 0), Qrel("q1", "d2", -1)]
-    given("pets", DOCS, QUERIES, qrels)
-
-    assert load("pets").qrels == {"q1": {"d1": 2, "d2": -1}}
 
 
 @pytest.mark.parametrize(
