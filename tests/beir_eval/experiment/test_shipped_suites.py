@@ -140,7 +140,7 @@ def rows_of_models(rankers: tuple[RankerSpec, ...]) -> list[tuple[str, object, o
 
 def test_numbers_in_descriptions_are_the_papers() -> None:
     rows, criteria, dbc = "table_5_and_1", "table_2_criteria", "table_3_dataset_criteria"
-    for name, numbers in {
+    tables: dict[str, list[tuple[str, str, str | None, str]]] = {
         "table5": [
             (rows, row, None, "avg")
             for row in (
@@ -161,7 +161,8 @@ def test_numbers_in_descriptions_are_the_papers() -> None:
             ("table_4_ensemble", row, None, "trec-covid")
             for row in ("MCRanker", "MCRanker-assessor", "MCRanker-RE")
         ],
-    }.items():
+    }
+    for name, numbers in tables.items():
         said = re.findall(r"\d+\.\d\d", load_suite(name).description)
         expected = [
             (paper_value(table, row, column) or 0)
