@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import importlib.metadata
-import math
 import os
 from collections.abc import Iterator
 from dataclasses import replace
@@ -58,14 +57,10 @@ def test_title_and_text_are_searched_and_every_query_has_its_list() -> None:
     ("options", "message"),
     [
         ({"engine": "lucene"}, r"engine='lucene' is unknown; give 'bm25s' or 'pyserini' or 'file'"),
-        ({"depth": 0}, r"depth=0 is out of range"),
         ({"k1": -0.1}, r"k1=-0\.1 is out of range"),
-        ({"k1": math.nan}, r"k1=nan is out of range"),
-        ({"b": 1.1}, r"b=1\.1 is out of range"),
         ({"engine": "file"}, r"engine='file' needs a run"),
         ({"run": "a.trec"}, r"run='a\.trec' goes with engine='file', not 'bm25s'"),
         ({"index": "prebuilt"}, r"index='prebuilt' goes with engine='pyserini', not 'bm25s'"),
-        ({"engine": "pyserini", "index": "web"}, r"index='web' is unknown"),
         ({"fields": "multifield"}, r"fields='multifield' goes with engine='pyserini'"),
     ],
 )
