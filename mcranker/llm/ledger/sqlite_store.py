@@ -24,6 +24,8 @@ from contextlib import closing, contextmanager
 from pathlib import Path
 from typing import Any
 
+import anyio.to_thread
+
 from mcranker.errors import LedgerError
 from mcranker.llm.chat import ChatReply
 from mcranker.llm.ledger.rows import COLUMNS, Damaged, Row, Unkeepable, reply_of, row_of
@@ -111,10 +113,6 @@ class SQLiteStore:
         weakref.finalize(self, self._writer.close)
 
     async def get_many(self, keys: Collection[bytes]) -> dict[bytes, ChatReply]:
-        return self.read_many(keys)
-
-    def read_many(self, keys: Collection[bytes]) -> dict[bytes, ChatReply]:
-        """`get_many`, which blocks for some microseconds."""
         found, writer = {}, self._writer
         for row in writer.read(_FIND + _places(keys), (*keys,)):
             try:
@@ -144,8 +142,8 @@ class SQLiteStore:
     def mark_unusable(self, key: bytes) -> asyncio.Future[set[bytes]]:
         return self._writer.put(_Write("mark", [key]))
 
-    def close(self) -> None:
-        self._writer.close()
+    async def aclose(self) -> None:
+        await anyio.to_thread.run_sync(self._writer.close)
 
     async def stats(self) -> list[Share]:
         with self._connected() as connection:

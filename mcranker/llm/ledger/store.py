@@ -160,7 +160,7 @@ class LedgerStore(Protocol):
         """Note that the answer for `key` could not be read. It stays until it is pruned."""
         ...
 
-    def close(self) -> None:
+    async def aclose(self) -> None:
         """Write what waits, and close. A later use opens the store again."""
         ...
 

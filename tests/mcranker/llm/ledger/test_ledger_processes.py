@@ -48,10 +48,13 @@ def finished(process: subprocess.Popen[str], said: str | None = None) -> str:
 
 
 def found(path: Path, *numbers: int) -> bool:
-    ledger = Ledger(path)
-    whole = all(ledger.find(key(n)) == reply(str(n), reused=True) for n in numbers)
-    ledger.close()
-    return whole and sql(path, "PRAGMA integrity_check") == [("ok",)]
+    async def look() -> bool:
+        ledger = Ledger(path)
+        answers = [await ledger.find(key(number)) for number in numbers]
+        await ledger.aclose()
+        return answers == [reply(str(number), reused=True) for number in numbers]
+
+    return asyncio.run(look()) and sql(path, "PRAGMA integrity_check") == [("ok",)]
 
 
 class Fickle:
@@ -167,7 +170,7 @@ def asked_here(path: Path) -> str:
     ledger = Ledger(path)
     chat = Ledgered(ScriptedChat(lambda _: "here", name=MODEL), ledger)
     text = asyncio.run(asyncio.wait_for(chat.complete(request()), STUCK)).text
-    ledger.close()
+    asyncio.run(ledger.aclose())
     return text
 
 
@@ -363,15 +366,15 @@ path = sys.argv[1]
 ledger = Ledger(path)
 def work(first):
     asyncio.run(keep(ledger, first))
-    assert ledger.find(key(first)) == reply(str(first), reused=True)
+    assert asyncio.run(ledger.find(key(first))) == reply(str(first), reused=True)
     asyncio.run(keep(Ledger(path), first + 1))
 
 assert forked(lambda: work(0)) == 0  # made before the fork
 work(10)
 assert forked(lambda: work(20)) == 3  # used before it
-assert forked(lambda: ledger.find(key(10))) == 3
+assert forked(lambda: asyncio.run(ledger.find(key(10)))) == 3
 assert forked(lambda: None) == 0
-assert forked(ledger.close) == 0
+assert forked(lambda: asyncio.run(ledger.aclose())) == 0
 del ledger
 def another():
     global ledger

@@ -56,7 +56,7 @@ def path(tmp_path: Path) -> Path:
 def ledger(path: Path) -> Iterator[Ledger]:
     ledger = Ledger(path)
     yield ledger
-    ledger.close()
+    asyncio.run(ledger.aclose())
 
 
 def model(
@@ -97,7 +97,7 @@ async def test_an_answer_is_asked_for_once_ever(path: Path) -> None:
     chat = model(answer, first)
     assert await chat.complete(request("a")) == reply("to a")
     assert await chat.complete(request("a")) == reply("to a", reused=True)
-    first.close()
+    await first.aclose()
     second = Ledger(path)
     again = await model(answer, second).complete(
         dataclasses.replace(request("a"), tag=Tag("assess", "q"))
@@ -106,7 +106,7 @@ async def test_an_answer_is_asked_for_once_ever(path: Path) -> None:
     assert again.usage.seconds == 0.25
     await model(answer, second).complete(request("b"))
     assert asked == ["a", "b"]
-    second.close()
+    await second.aclose()
 
 
 async def test_samples_are_answers_of_their_own(ledger: Ledger) -> None:
@@ -141,7 +141,7 @@ async def test_an_answer_is_durable_before_it_is_used(ledger: Ledger) -> None:
 
     async def ask() -> None:
         await chat.complete(wanted)
-        assert ledger.find(request_key(chat, wanted)) is not None
+        assert await ledger.find(request_key(chat, wanted)) is not None
 
     async with anyio.create_task_group() as group:
         for _ in range(3):
@@ -169,7 +169,7 @@ async def test_an_error_is_shared_and_not_kept(ledger: Ledger, error: Exception)
     other = SQLiteStore(ledger.path)
     assert await other.claim_many(keys) == {*keys}  # another process may ask at once
     await other.release(keys)
-    other.close()
+    await other.aclose()
     paced.error = None
     assert (await chat.complete(request())).text == "answer 2"
 
@@ -313,7 +313,7 @@ async def test_another_process_is_waited_for(ledger: Ledger, path: Path) -> None
         assert await waiting[1] == reply("here")
     assert len(asked) == 1
     assert await other.claim_many(keys) == {keys[2]}  # the one that was cancelled claims nothing
-    other.close()
+    await other.aclose()
 
 
 async def test_a_call_that_takes_longer_than_the_lease_keeps_its_claim(
@@ -330,8 +330,8 @@ async def test_a_call_that_takes_longer_than_the_lease_keeps_its_claim(
             await anyio.sleep(0.15)
             assert await other.claim_many([request_key(chat, request())]) == set()
         paced.go.set()
-    other.close()
-    ledger.close()
+    await other.aclose()
+    await ledger.aclose()
 
 
 async def test_locks_by_name(ledger: Ledger) -> None:
@@ -370,7 +370,7 @@ async def test_it_is_the_model_with_its_name(ledger: Ledger) -> None:
     await chat.complete(request())
     await chat.aclose()
     assert inner.closed == 1
-    assert ledger.find(request_key(inner, request())) is not None
+    assert await ledger.find(request_key(inner, request())) is not None
 
 
 async def test_an_unusable_answer_is_marked_and_reused(ledger: Ledger) -> None:
@@ -393,7 +393,7 @@ async def test_nothing_of_a_request_is_stored(path: Path, caplog: pytest.LogCapt
     with caplog.at_level(logging.DEBUG, "mcranker"):
         await chat.complete(request("a private passage", labels=("hidden label",)))
         stored = content(path.parent)
-        ledger.close()
+        await ledger.aclose()
         stored += content(path.parent)
     assert b"fine" in stored
     for secret in (SECRET, "private passage", "hidden label", "inside.example"):
