@@ -180,12 +180,6 @@ def short_lease(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 @pytest.mark.usefixtures("short_lease")
-def test_the_answer_of_another_process_is_waited_for_beyond_a_lease(path: Path) -> None:
-    with holder(path, 2.5 * LEASE):
-        assert asked_here(path) == "there"
-
-
-@pytest.mark.usefixtures("short_lease")
 def test_a_killed_process_is_waited_for_until_its_lease_ends(path: Path) -> None:
     ledger = Ledger(path)
     asyncio.run(keep(ledger, 1))  # from now on, claims are not looked through
@@ -214,14 +208,6 @@ def test_a_stopped_process_gets_the_answer_of_the_one_that_was_faster(path: Path
     assert sql(path, "SELECT count(*) FROM replies") == [(1,)]
 
 
-def test_an_interrupted_process_is_not_waited_for(path: Path) -> None:
-    with holder(path, STUCK) as (process, _):
-        process.send_signal(signal.SIGINT)
-        process.communicate()
-        assert sql(path, "SELECT count(*) FROM claims") == [(0,)]
-        assert asked_here(path) == "here"
-
-
 WRITE = """
 async def main(path, first, last):
     ledger = Ledger(path)
@@ -238,22 +224,6 @@ async def main(path, first, last):
 
 asyncio.run(main(sys.argv[1], *map(int, sys.argv[2:])))
 """
-
-
-def test_two_processes_write_one_ledger_at_once(path: Path) -> None:
-    spans = ((0, 1000), (500, 1500))
-    processes = [start(WRITE, path, *map(str, span), stdin=subprocess.PIPE) for span in spans]
-    for process in processes:
-        assert process.stdout is not None
-        assert process.stdout.readline() == "ready\n"
-    for process in processes:  # the file does not exist yet: both make it
-        assert process.stdin is not None
-        process.stdin.write("go\n")
-        process.stdin.flush()
-    for process in processes:
-        finished(process)
-    assert found(path, *range(1500))
-    assert sql(path, "SELECT count(*) FROM replies") == [(1500,)]
 
 
 def test_confirmed_answers_survive_a_kill(path: Path) -> None:

@@ -109,13 +109,6 @@ async def test_an_answer_is_asked_for_once_ever(path: Path) -> None:
     await second.aclose()
 
 
-async def test_samples_are_answers_of_their_own(ledger: Ledger) -> None:
-    texts = iter("abc")
-    chat = model(lambda request: next(texts), ledger)
-    sampled = [request(temperature=1.0, sample=sample) for sample in (0, 1, 0)]
-    assert [(await chat.complete(each)).text for each in sampled] == ["a", "b", "a"]
-
-
 async def test_equal_requests_in_flight_share_one_call(ledger: Ledger) -> None:
     paced = Paced()
     chat = model(paced, ledger)
@@ -133,19 +126,6 @@ async def _let_go(paced: Paced) -> None:
     await paced.asked.wait()
     await settle()
     paced.go.set()
-
-
-async def test_an_answer_is_durable_before_it_is_used(ledger: Ledger) -> None:
-    chat = model(lambda request: "yes", ledger)
-    wanted = request()
-
-    async def ask() -> None:
-        await chat.complete(wanted)
-        assert await ledger.find(request_key(chat, wanted)) is not None
-
-    async with anyio.create_task_group() as group:
-        for _ in range(3):
-            group.start_soon(ask)
 
 
 @pytest.mark.parametrize("error", [RequestRejected("no"), RateLimited("slow down")])
@@ -228,22 +208,6 @@ async def test_an_answer_that_cannot_be_kept_is_not_used(
     assert (await chat.complete(request())).text == "yes"
 
 
-async def test_a_reply_of_a_wrong_form_is_used_once(
-    ledger: Ledger, caplog: pytest.LogCaptureFixture
-) -> None:
-    calls: list[ChatRequest] = []
-
-    def answer(request: ChatRequest) -> ChatReply:
-        calls.append(request)
-        return reply(label_logprobs=5)
-
-    chat = model(answer, ledger)
-    for _ in range(2):
-        assert (await chat.complete(request())).label_logprobs == 5  # type: ignore[comparison-overlap] # as given
-    assert len(calls) == 2
-    assert "cannot be kept in the ledger" in caplog.text
-
-
 async def test_of_two_answers_the_one_that_is_kept_first_is_used_by_all(
     ledger: Ledger, path: Path
 ) -> None:
@@ -276,19 +240,6 @@ async def test_nothing_is_paid_that_cannot_be_kept(
         for _ in range(3):
             with pytest.raises(LedgerError, match="locked by another program"):
                 await chat.complete(request())
-    assert len(calls) == 1
-
-
-def test_a_later_event_loop_finds_the_answer(ledger: Ledger) -> None:
-    calls = []
-
-    async def answer(request: ChatRequest) -> str:
-        calls.append(request)
-        return "yes"
-
-    chat = model(answer, ledger)
-    for expected in ([False], [True]):
-        assert [each.reused for each in asyncio.run(gather(chat, 1))] == expected
     assert len(calls) == 1
 
 

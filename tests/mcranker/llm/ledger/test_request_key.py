@@ -7,8 +7,6 @@ from types import MappingProxyType
 from typing import Any
 
 import pytest
-from hypothesis import given
-from hypothesis import strategies as st
 
 from mcranker.llm.chat import (
     ChatRequest,
@@ -134,39 +132,6 @@ def test_who_is_asked_takes_part() -> None:
 def test_samples_differ_where_answers_vary(temperature: float | None, different: int) -> None:
     keys = {key(changed(temperature=temperature, sample=sample)) for sample in (0, 1)}
     assert len(keys) == different
-
-
-texts = st.text(st.characters(codec=None), max_size=4)
-conversations = st.lists(
-    st.builds(Message, st.sampled_from(["system", "user", "assistant"]), texts), max_size=3
-).map(tuple)
-requests = st.builds(
-    ChatRequest,
-    messages=conversations,
-    tag=st.just(Tag("score")),
-    labels=st.lists(texts, max_size=3).map(tuple),
-    continuation=texts,
-    questions=st.lists(
-        st.builds(
-            Question,
-            texts,
-            texts,
-            st.integers(1, 2),
-            options=st.lists(st.builds(Option, texts, texts), max_size=2).map(tuple),
-            passage=texts,
-        ),
-        max_size=2,
-    ).map(tuple),
-    state=st.none()
-    | st.builds(
-        State, texts, st.dictionaries(texts, texts, max_size=1), st.just({}) | st.just({"a": "b"})
-    ),
-)
-
-
-@given(requests, requests)
-def test_different_requests_have_different_keys(one: ChatRequest, other: ChatRequest) -> None:
-    assert (key(one) == key(other)) == (one == other)
 
 
 def test_lone_surrogates_have_keys_of_their_own() -> None:

@@ -21,7 +21,6 @@ import pytest
 from mcranker import MCRanker
 from mcranker.errors import ConfigError, LedgerError
 from mcranker.llm.chat import Answer, ChatReply, ChatRequest
-from mcranker.llm.ledger import sqlite_file
 from mcranker.llm.ledger.ledger import Ledger, default_ledger_path
 from mcranker.llm.ledger.ledgered import Ledgered
 from mcranker.llm.ledger.sqlite_store import SQLiteStore
@@ -81,16 +80,6 @@ def whole(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return folder / path.name
 
 
-async def numbers_in(path: Path) -> list[int]:
-    """The answers that can be read, each of which is right."""
-    found = []
-    async for answer in SQLiteStore(path).iterate():
-        number = int.from_bytes(answer.key[:4], "big")
-        assert answer.reply == reply(str(number), reused=True)
-        found.append(number)
-    return found
-
-
 async def test_a_ledger_of_an_earlier_version_is_used(path: Path) -> None:
     path.parent.mkdir()
     database = sqlite3.connect(path)
@@ -136,17 +125,6 @@ async def test_writes_of_one_moment_are_one_transaction(ledger: Ledger, path: Pa
         await asyncio.sleep(0)
     await asyncio.gather(*waiting)
     assert (size(path) - before) / 4120 < 12  # frames; 17 transactions write two or more each
-
-
-async def test_the_write_ahead_log_begins_again(
-    path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(sqlite_file, "_LOG_PAGES", 50)
-    ledger = Ledger(path)
-    for number in range(300):
-        await keep(ledger, number)
-    assert size(path) < 1_000_000  # else over 2 MB
-    await ledger.aclose()
 
 
 async def test_a_locked_file_does_not_stop_the_event_loop(ledger: Ledger, path: Path) -> None:
@@ -241,15 +219,6 @@ async def test_a_file_that_is_no_ledger_of_ours(tmp_path: Path, make: Any, says:
         await keep(ledger, 1)
     await ledger.aclose()
     assert path.is_dir() or path.read_bytes() == before
-
-
-async def test_an_empty_file_becomes_a_ledger(tmp_path: Path) -> None:
-    path = tmp_path / "empty"
-    path.touch(0o644)
-    ledger = Ledger(path)
-    await keep(ledger, 1)
-    await ledger.aclose()
-    assert stat.S_IMODE(path.stat().st_mode) == 0o644
 
 
 async def test_a_place_where_no_file_can_be(tmp_path: Path) -> None:
@@ -412,18 +381,3 @@ async def test_a_damaged_file_gives_right_answers_or_an_error(whole: Path, tmp_p
         with contextlib.suppress(LedgerError):
             await SQLiteStore(path).verify()
     assert min(outcomes.values()) > 2
-
-
-async def test_a_power_cut_takes_the_last_answers_at_most(whole: Path, tmp_path: Path) -> None:
-    luck = random.Random(2)
-    kept: list[int] = []
-    for attempt in range(10):
-        path = copied(whole, tmp_path / f"copy {attempt}", log=True)
-        log = path.with_name(f"{path.name}-wal")
-        os.truncate(log, luck.randrange(log.stat().st_size))
-        numbers = await numbers_in(path)
-        assert numbers == list(range(len(numbers)))
-        assert len(numbers) >= ANSWERS // 2  # those that had been moved into the database
-        assert await SQLiteStore(path).verify() == (len(numbers), [])
-        kept.append(len(numbers))
-    assert max(kept) > min(kept)

@@ -7,7 +7,6 @@ from __future__ import annotations
 
 import asyncio
 import datetime
-import gc
 import logging
 import threading
 from collections.abc import Callable, Iterator
@@ -186,15 +185,6 @@ async def test_a_closed_store_opens_again(store: LedgerStore) -> None:
     await store.aclose()
     assert await texts(store, 1) == ["1"]
     assert await store.complete_many([new(2)]) == set()
-
-
-async def test_a_forgotten_store_writes_what_waits(opened: Open, tmp_path: Path) -> None:
-    store = sqlite(tmp_path)
-    written = store.complete_many([new(1)])
-    del store
-    gc.collect()
-    await written
-    assert await texts(opened(), 1) == ["1"]
 
 
 def test_threads_and_event_loops_share_a_store(store: LedgerStore) -> None:
