@@ -18,7 +18,7 @@ import sys
 import threading
 import time
 import weakref
-from collections import deque
+from collections import defaultdict, deque
 from collections.abc import AsyncIterator, Collection, Iterator, Sequence
 from contextlib import closing, contextmanager
 from pathlib import Path
@@ -76,8 +76,6 @@ _CLAIMED = (
 _RENEW = "UPDATE claims SET lease_until = ? WHERE owner = ? AND key IN "
 _RELEASE = "DELETE FROM claims WHERE owner = ? AND key IN "
 _MARK = "UPDATE replies SET unusable = 1 WHERE key IN "
-
-_KINDS = ("claim", "complete", "renew", "release", "mark")
 
 logger = safe_logger("mcranker.llm")
 
@@ -372,7 +370,7 @@ class _Writer:
 
     def _commit(self, batch: list[_Write], keys: set[bytes]) -> None:
         connection = self._open()
-        of: dict[str, list[bytes]] = {kind: [] for kind in _KINDS}
+        of = defaultdict[str, list[bytes]](list)
         for write in batch:
             of[write.kind] += write.keys
         rows = [row for write in batch for row in write.rows]
