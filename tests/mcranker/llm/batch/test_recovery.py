@@ -69,7 +69,7 @@ async def test_a_run_that_is_started_again_finds_its_batch(
         assert texts(found) == ["re: p0", "re: p1", "re: new"]
         assert [len(job.requests) for job in place.server.jobs] == [4, 1]
         # Nobody asked for these two again, but they are paid for.
-        assert [place.kept(request) is not None for request in requests[2:]] == [True, True]
+        assert [await place.kept(request) is not None for request in requests[2:]] == [True, True]
         assert place.notes == []
 
 
@@ -80,7 +80,7 @@ async def test_a_reply_without_a_caller_is_read_with_its_labels(tmp_path: Path) 
         place.server.script = lambda _: completion("No", logprobs={"content": content})
         await stopped_run(place, requests, after=5)
         await place.model().complete(requests[0])
-        kept = place.kept(requests[1])
+        kept = await place.kept(requests[1])
         assert kept is not None
         assert set(kept.label_logprobs or {}) == {"Yes", "No"}
 

@@ -318,13 +318,6 @@ async def test_prompts_that_take_more_tokens_than_thought_are_learnt_from() -> N
     assert before == pytest.approx(1 / 3)
 
 
-def test_a_budget_hides_nothing_of_its_model() -> None:
-    model = ScriptedChat(lambda _: "5", name=PRICED)
-    budgeted = Budgeted(model, Budget())
-    assert budgeted.name == PRICED
-    assert budgeted.capabilities is model.capabilities
-
-
 @settings(max_examples=40, deadline=None)
 @given(
     dollars=st.floats(0.0, 30.0),
