@@ -154,11 +154,6 @@ def test_nothing_that_stands_in_is_above_the_highest_score() -> None:
     assert (weak.labels, weak.rule.constant) == ((), 4)
 
 
-def test_every_problem_is_told() -> None:
-    with pytest.raises(ConfigError, match=r"scale=0: .*; depth=0: .*; there is no option 'zzz'"):
-        RankerConfig(scale=0, depth=0, zzz=1)
-
-
 def test_a_prompt_folder_may_be_a_path() -> None:
     assert RankerConfig(prompts=Path("my") / "prompts").prompts == str(Path("my") / "prompts")
 
