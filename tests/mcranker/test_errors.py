@@ -84,11 +84,7 @@ def test_what_an_error_carries() -> None:
 
 @pytest.mark.parametrize(
     "error",
-    [
-        MCRankerError("x"),
-        ModelError("x", model="m"),
-        RateLimited("x", model="m", retry_after=1.5),
-    ],
+    [MCRankerError("x"), ModelError("x", model="m"), RateLimited("x", model="m", retry_after=1.5)],
 )
 def test_errors_survive_another_process(error: MCRankerError) -> None:
     again = pickle.loads(pickle.dumps(error))

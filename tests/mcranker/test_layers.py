@@ -11,10 +11,7 @@ import pytest
 
 ROOT = Path(__file__).parents[2]
 PACKAGES = ("mcranker", "personas", "beir_eval")
-FORBIDDEN = {
-    "personas": {"mcranker", "beir_eval"},
-    "mcranker": {"beir_eval"},
-}
+FORBIDDEN = {"personas": {"mcranker", "beir_eval"}, "mcranker": {"beir_eval"}}
 ONLY_IN = {
     "openai": "mcranker/llm/providers/openai_chat.py",
     "anthropic": "mcranker/llm/providers/anthropic_messages.py",

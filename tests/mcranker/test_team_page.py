@@ -166,8 +166,7 @@ def test_the_price_of_a_model() -> None:
 
 
 @pytest.mark.parametrize(
-    ("given", "said"),
-    [((0, 1), "passages=0"), ((1, 10_001), "words=10001; give a number from 1")],
+    ("given", "said"), [((0, 1), "passages=0"), ((1, 10_001), "words=10001; give a number from 1")]
 )
 def test_numbers_out_of_range(given: tuple[int, int], said: str) -> None:
     with pytest.raises(ConfigError, match=said):

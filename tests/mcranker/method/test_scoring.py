@@ -58,14 +58,7 @@ def test_tiny_probabilities_do_not_vanish() -> None:
 
 @pytest.mark.parametrize(
     "logprobs",
-    [
-        {},
-        {"other": -0.1},
-        {"Yes": -math.inf},
-        {"Yes": math.nan},
-        {"Yes": math.inf},
-        {"yes": -0.1},
-    ],
+    [{}, {"other": -0.1}, {"Yes": -math.inf}, {"Yes": math.nan}, {"Yes": math.inf}, {"yes": -0.1}],
 )
 def test_no_label_at_all_is_unreadable(logprobs: dict[str, float]) -> None:
     with pytest.raises(Unreadable, match="none of the labels No, Yes is among the likely answers"):
