@@ -29,12 +29,7 @@ def load(name: str) -> ModuleType:
 
 @pytest.mark.parametrize(
     ("name", "warm_up"),
-    [
-        ("openai", 1),
-        ("anthropic", 1),
-        ("ours-openai", 3),
-        ("ours-anthropic", 3),
-    ],
+    [("openai", 1), ("anthropic", 1), ("ours-openai", 3), ("ours-anthropic", 3)],
 )
 def test_every_contender_makes_the_same_calls(name: str, warm_up: int) -> None:
     contenders, server = load("contenders"), load("fixed_latency_server")

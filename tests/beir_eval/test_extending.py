@@ -35,8 +35,8 @@ from personas.ranking.record import RankingRecord
 from personas.ranking.usage import Usage
 from personas.registry import Registry
 from personas.report.sections import SECTIONS
-from tests.attack.commands import call
 from tests.support.cli_support import answer
+from tests.support.commands import call
 from tests.support.loopback import Body, clean_environment, completion, serve_in_thread
 from tests.support.plugins import installed as plugin
 

@@ -29,13 +29,7 @@ NAN = math.nan
 
 # Five passages (rows) and three personas (columns).
 SCORES = np.array(
-    [
-        [7.0, 3.0, 5.0],
-        [9.0, 3.0, 0.0],
-        [7.0, 10.0, 5.0],
-        [0.0, 1.0, 5.0],
-        [9.0, 0.0, 8.0],
-    ]
+    [[7.0, 3.0, 5.0], [9.0, 3.0, 0.0], [7.0, 10.0, 5.0], [0.0, 1.0, 5.0], [9.0, 0.0, 8.0]]
 )
 GAPS = np.array([[7.0, NAN, 5.0], [NAN, NAN, NAN], [1.0, 2.0, NAN]])
 
@@ -108,10 +102,7 @@ RANKS = np.array([[1, 3, 7], [2, 2, 2], [3, 7, 1], [4, 4, 4], [5, 5, 5], [6, 6, 
         (score_sum(np.array([[20 / 3] * 3, [6.0, 7.0, 7.0], [7.3, 6.1, 6.6]])), [0, 1, 2]),
         # So do 1, 1/3 and 1/7, and means that stand in.
         (reciprocal_rank(-RANKS.astype(np.float64)), [0, 2, 6]),
-        (
-            score_sum(fill_missing(np.array([[0.1, 0.2, 0.3, NAN], [0.3, 0.2, 0.1, NAN]]))),
-            [0, 1],
-        ),
+        (score_sum(fill_missing(np.array([[0.1, 0.2, 0.3, NAN], [0.3, 0.2, 0.1, NAN]]))), [0, 1]),
     ],
 )
 def test_float_noise_breaks_no_tie(totals: np.ndarray, tied: list[int]) -> None:

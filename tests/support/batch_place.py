@@ -12,9 +12,7 @@ from typing import Any
 import anyio
 import pytest
 
-from mcranker.errors import (
-    MCRankerError,
-)
+from mcranker.errors import MCRankerError
 from mcranker.llm.batch.batched import Batched, BatchTimings
 from mcranker.llm.batch.notes import BatchNotes
 from mcranker.llm.batch.services import AnthropicBatches, BatchService, OpenAIBatches

@@ -59,7 +59,7 @@ def test_folder_gets_all_forms_and_the_figures(runs: Path, tmp_path: Path) -> No
     result = invoke(runs, "--out", out)
     assert result.exit_code == 0, result.output
     assert sorted(path.name for path in out.iterdir()) == [
-        *("fig2.svg", "report.html", "report.json", "report.md", "report.tex"),
+        *("fig2.svg", "report.html", "report.json", "report.md", "report.tex")
     ]
     assert "![Number of recruits](<fig2.svg>)" in (out / "report.md").read_text(encoding="utf-8")
     assert "<svg" in (out / "fig2.svg").read_text(encoding="utf-8")
@@ -104,8 +104,7 @@ def test_errors_are_those_of_the_package(runs: Path, tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize(
-    "arguments",
-    [[], ["x", "--correction", "sidak"], ["x", "--level", "1"], ["x", "--margin", "0"]],
+    "arguments", [[], ["x", "--correction", "sidak"], ["x", "--level", "1"], ["x", "--margin", "0"]]
 )
 def test_bad_usage(arguments: list[str]) -> None:
     assert CliRunner().invoke(command, arguments).exit_code == 2

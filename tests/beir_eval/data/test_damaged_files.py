@@ -21,10 +21,8 @@ from mcranker.cli.reading import read_corpus, read_passages, read_queries
 from mcranker.errors import RunError
 from mcranker.trec import read_trec, write_trec
 from personas.io.lines import LONGEST_LINE, read_lines, read_texts, read_whole
-from tests.support.commands import written
-from tests.support.scale import scaled
 from tests.support.beir_folder import write_folder
-from tests.support.commands import refused, written
+from tests.support.commands import written
 from tests.support.scale import scaled
 
 HUGE = "1" + 22 * "0"

@@ -216,10 +216,7 @@ def test_a_folder_goes_before_the_name_where_it_is_written_as_one(
 def test_a_damaged_packed_file_is_named(folder: Path, damage: str) -> None:
     packed = gzip.compress((folder / "corpus.jsonl").read_bytes())
     (folder / "corpus.jsonl").unlink()
-    content = {
-        "cut": packed[:-12],
-        "middle": packed[:12] + b"\xff\xff\xff" + packed[15:],
-    }[damage]
+    content = {"cut": packed[:-12], "middle": packed[:12] + b"\xff\xff\xff" + packed[15:]}[damage]
     (folder / "corpus.jsonl.gz").write_bytes(content)
 
     with pytest.raises(DatasetError, match=r"corpus\.jsonl\.gz: damaged or incomplete .*again"):

@@ -11,15 +11,7 @@ from typing import Any
 
 import pytest
 
-from beir_eval import (
-    Dataset,
-    Document,
-    RunError,
-    SettingError,
-    evaluate,
-    load,
-    retrieve,
-)
+from beir_eval import Dataset, Document, RunError, SettingError, evaluate, load, retrieve
 from beir_eval.data.first_stage import FirstStage, find
 from mcranker.retrieval import bm25
 from mcranker.retrieval.lucene import Lucene
@@ -33,10 +25,7 @@ PETS = {"d1": "The cat sat", "d2": "cat, cat and dog", "d3": "A bird"}
 def test_title_and_text_are_searched_and_every_query_has_its_list() -> None:
     pets = Dataset(
         name="pets",
-        corpus={
-            "d1": Document("d1", "Cat", "It sleeps."),
-            "d2": Document("d2", "", "A dog."),
-        },
+        corpus={"d1": Document("d1", "Cat", "It sleeps."), "d2": Document("d2", "", "A dog.")},
         queries={"q2": "cats", "q3": "sleeping", "q1": "unicorn"},
         qrels={},
         description="",
@@ -82,10 +71,7 @@ def test_notes_for_run_folders() -> None:
         "index": "prebuilt",
         "fields": "flat",
     }
-    assert (file.name, file.settings) == (
-        "splade.v3",
-        {"engine": "file", "run": "splade.v3.trec"},
-    )
+    assert (file.name, file.settings) == ("splade.v3", {"engine": "file", "run": "splade.v3.trec"})
 
 
 # --- what is kept

@@ -21,14 +21,7 @@ from beir_eval.report.numbers import BOUNDS_SIGN, MISSING_SIGN, TIES_SIGN
 from beir_eval.report.texts import render_latex, render_markdown
 from beir_eval.report.warnings import warnings
 from tests.support.report_runs import DIRECT, TWO, cell_of, change, made, only, report_on, row_of
-from tests.support.run_folders import (
-    fig2,
-    fig4,
-    folder_of,
-    no_suite,
-    set_values,
-    table1,
-)
+from tests.support.run_folders import fig2, fig4, folder_of, no_suite, set_values, table1
 
 QG = "QG (FLAN PaLM2 S)"
 

@@ -138,8 +138,7 @@ def test_many_queries_with_reasons_and_a_budget_that_ends_them(
     assert [list(each["hits"][0]["reasons"]) for each in found] == [["DIRECT"]] * 2
     # Two scores, and no call for reasons: the ranking is written all the same.
     one = run(
-        *("rank", "q", "--docs", docs, *flags),
-        *("-o", "cache_variant=1", "-o", "max_calls=2"),
+        *("rank", "q", "--docs", docs, *flags), *("-o", "cache_variant=1", "-o", "max_calls=2")
     )
     assert one.exit_code == 0
     assert "there are no reasons" in one.stderr

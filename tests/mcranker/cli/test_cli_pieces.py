@@ -14,9 +14,7 @@ from mcranker.cli.files import output
 from mcranker.cli.progress import QueryTracker, Tracker
 from mcranker.cli.reference import reference
 from mcranker.config import RankerConfig
-from mcranker.events import (
-    RankingStarted,
-)
+from mcranker.events import RankingStarted
 from mcranker.rankers import RANKERS
 from mcranker.rankers.keys import KEPT_OUT
 from personas.ranking.usage import Usage, UsageTable

@@ -16,13 +16,7 @@ from typing import Any
 
 import pytest
 
-from tests.support.loopback import (
-    Body,
-    Hang,
-    Loopback,
-    completion,
-    serve_in_thread,
-)
+from tests.support.loopback import Body, Hang, Loopback, completion, serve_in_thread
 
 COMMAND = (sys.executable, "-m", "mcranker")
 HEAVY = {"pydantic", "numpy", "anyio", "asyncio", "openai", "anthropic", "aiohttp", "rich", "yaml"}
@@ -72,10 +66,7 @@ def environment(**more: str) -> dict[str, str]:
 
 
 def run(
-    args: Sequence[str],
-    *,
-    given: str = "",
-    env: dict[str, str] | None = None,
+    args: Sequence[str], *, given: str = "", env: dict[str, str] | None = None
 ) -> subprocess.CompletedProcess[str]:
     return subprocess.run(
         [*COMMAND, *args],

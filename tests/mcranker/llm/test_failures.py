@@ -11,14 +11,7 @@ from typing import Any
 
 import pytest
 
-from mcranker import (
-    ChatModel,
-    MCRanker,
-    ModelError,
-    Passage,
-    Query,
-    Ranking,
-)
+from mcranker import ChatModel, MCRanker, ModelError, Passage, Query, Ranking
 from mcranker.llm.limits.retries import DOWN, Retrying
 from mcranker.llm.providers.anthropic_messages import AnthropicMessages
 from mcranker.llm.providers.compatible_http import CompatibleChat

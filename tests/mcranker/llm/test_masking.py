@@ -251,10 +251,7 @@ async def test_what_a_provider_says_names_no_key_no_token_and_no_host(
     shown: list[str] = []
     echoed = f"{' or '.join(echoes(KEY).values())} at gpu7.corp.internal:8000"[:280]
     routes = f"no route /{TOKEN}/v1 for {KEY} at http://127.0.0.1/{TOKEN}/v1?x={TOKEN}"
-    async with (
-        serve_raw(sends()) as server,
-        asking(name, f"{server.root}/{TOKEN}") as call,
-    ):
+    async with serve_raw(sends()) as server, asking(name, f"{server.root}/{TOKEN}") as call:
         for status in (401, 403, 404, 400, 429, 500, 302, 200):
             for said in (json.dumps({"error": {"message": echoed}}), routes):
                 head = f"HTTP/1.1 {status} x\r\nLocation: http://u:{TOKEN}@h/{TOKEN}\r\n"

@@ -9,12 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from mcranker import (
-    ChatRequest,
-    MCRanker,
-    MissingScoreError,
-    ReplyError,
-)
+from mcranker import ChatRequest, MCRanker, MissingScoreError, ReplyError
 from tests.support.scripted import scripted
 
 DOCS = {"p1": "one", "p2": "two", "p3": "three", "p4": "four", "p5": "five"}

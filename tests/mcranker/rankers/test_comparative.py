@@ -414,10 +414,7 @@ def test_at_the_deadline_the_order_is_what_is_known(name: str) -> None:
         said: str = answer_of(name)(request)
         return said
 
-    options: dict[str, Any] = {
-        "rankgpt": {"window": 2, "step": 1},
-        "tournament": {"window": 2},
-    }
+    options: dict[str, Any] = {"rankgpt": {"window": 2, "step": 1}, "tournament": {"window": 2}}
     with made(name, ScriptedChat(answer), deadline=0.3, **options.get(name, {})) as ranker:
         ranking = ranker.rank(QUERY, DOCS)
     assert ranking.partial

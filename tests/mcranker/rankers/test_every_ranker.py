@@ -221,9 +221,7 @@ ENTRIES = {
         expected={"c": None, "a": None, "b": None},
     ),
     "setwise": Entry(
-        options={"ranks": 2},
-        by_hand=best,
-        expected={"c": None, "b": None, "a": None},
+        options={"ranks": 2}, by_hand=best, expected={"c": None, "b": None, "a": None}
     ),
     "pairwise": Entry(
         options={"ranks": 1},

@@ -8,12 +8,7 @@ from typing import Any
 
 import pytest
 
-from mcranker import (
-    Capabilities,
-    ChatReply,
-    ChatRequest,
-    ScriptedChat,
-)
+from mcranker import Capabilities, ChatReply, ChatRequest, ScriptedChat
 from mcranker.rankers import RANKERS
 from mcranker.rankers.likelihood import RGSRanker, RGYNRanker
 

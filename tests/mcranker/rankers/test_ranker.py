@@ -241,9 +241,7 @@ def test_bad_input_is_refused_before_any_call() -> None:
         MCRanker(scorin="expected")  # type: ignore[call-arg]
 
 
-def test_a_base_url_goes_to_models_of_the_same_prefix_only(
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
+def test_a_base_url_goes_to_models_of_the_same_prefix_only(monkeypatch: pytest.MonkeyPatch) -> None:
     asked: list[tuple[object, str | None]] = []
 
     def connect(spec: object, **options: Any) -> ScriptedChat:

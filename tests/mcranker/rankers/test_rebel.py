@@ -382,9 +382,7 @@ def test_the_deadline_leaves_what_is_known(late: str) -> None:
     if late == "criteria":
         assert ranking.ids == list("abcd")
         return
-    assert [(hit.doc_id, hit.score) for hit in ranking] == [
-        *(("a", 5.0), ("c", None), ("d", None)),
-    ]
+    assert [(hit.doc_id, hit.score) for hit in ranking] == [*(("a", 5.0), ("c", None), ("d", None))]
     assert ranking.dropped == {1: 2.0}
     assert {each.doc_id for each in ranking.missing} == {"c", "d"}
 

@@ -71,11 +71,7 @@ def test_what_is_kept_is_found_again(tmp_path: Path) -> None:
     ],
 )
 def test_what_is_damaged_is_not_used_and_replaced(
-    tmp_path: Path,
-    caplog: pytest.LogCaptureFixture,
-    file: str,
-    content: bytes | None,
-    fault: str,
+    tmp_path: Path, caplog: pytest.LogCaptureFixture, file: str, content: bytes | None, fault: str
 ) -> None:
     folder = stored.keep(tmp_path, "indexes", "k", fill)
     assert folder is not None

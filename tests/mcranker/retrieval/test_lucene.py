@@ -16,11 +16,7 @@ from mcranker.errors import ConfigError
 from mcranker.retrieval.lucene import Lucene, LuceneBM25
 from tests.beir_eval.data.test_first_stage import scifact_folder
 
-CORPUS = [
-    ("d1", "Cat", "It sleeps."),
-    ("d2", "", " "),
-    ("d3", "", "caf\u00e9 \ud800"),
-]
+CORPUS = [("d1", "Cat", "It sleeps."), ("d2", "", " "), ("d3", "", "caf\u00e9 \ud800")]
 
 needs_pyserini = pytest.mark.skipif(
     importlib.util.find_spec("pyserini") is None, reason="pyserini is not installed"

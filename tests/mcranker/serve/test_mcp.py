@@ -420,8 +420,7 @@ def _seconds_of(process: subprocess.Popen[bytes]) -> float:
 
 @pytest.mark.skipif(sys.platform == "win32", reason="no SIGTERM")
 @pytest.mark.parametrize(
-    ("ending", "ranks"),
-    [(signal.SIGINT, True), ("stdin", True), ("stdout", False)],
+    ("ending", "ranks"), [(signal.SIGINT, True), ("stdin", True), ("stdout", False)]
 )
 def test_over_pipes_it_ends_when_asked(ending: signal.Signals | str, ranks: bool) -> None:
     asked = threading.Event()

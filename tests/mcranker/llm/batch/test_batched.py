@@ -10,27 +10,14 @@ import anyio
 import pytest
 
 from mcranker import DirectRanker, Ranking
-from mcranker.errors import (
-    ConfigError,
-    MCRankerError,
-    ModelTimeout,
-    UnsupportedCapability,
-)
+from mcranker.errors import ConfigError, MCRankerError, ModelTimeout, UnsupportedCapability
 from mcranker.llm.batch.batched import BatchTimings, batched
 from mcranker.llm.chat import ChatModel, ChatReply, Question
 from mcranker.llm.providers.anthropic_messages import AnthropicMessages
 from mcranker.llm.providers.compatible_http import CompatibleChat
 from mcranker.llm.providers.openai_chat import OpenAIChat
 from mcranker.llm.scripted import ScriptedChat
-from tests.support.batch_place import (
-    SECRET,
-    ask,
-    both,
-    outcomes,
-    text_of,
-    texts,
-    workplace,
-)
+from tests.support.batch_place import SECRET, ask, both, outcomes, text_of, texts, workplace
 from tests.support.batch_server import failure
 from tests.support.loopback import Answer, Body, clean_environment, completion
 
@@ -220,9 +207,7 @@ async def test_parameters_that_a_model_refuses_are_left_out(
     assert caplog.text.count("refuses") == 2
 
 
-async def test_log_probabilities_that_a_model_refuses_are_not_done_without(
-    tmp_path: Path,
-) -> None:
+async def test_log_probabilities_that_a_model_refuses_are_not_done_without(tmp_path: Path) -> None:
     error = {"message": "", "param": "logprobs", "code": "unsupported_parameter"}
     requests = [ask(f"p{i}", labels=("Yes", "No")) for i in range(3)]
     async with workplace("openai", tmp_path) as place:

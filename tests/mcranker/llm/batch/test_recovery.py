@@ -20,15 +20,7 @@ from mcranker.llm.batch.batched import Batched
 from mcranker.llm.batch.notes import BatchNotes
 from mcranker.llm.batch.services import OpenAIBatches
 from mcranker.llm.providers.openai_chat import OpenAIChat
-from tests.support.batch_place import (
-    SECRET,
-    ask,
-    both,
-    outcomes,
-    stopped_run,
-    texts,
-    workplace,
-)
+from tests.support.batch_place import SECRET, ask, both, outcomes, stopped_run, texts, workplace
 from tests.support.batch_server import FakeTime
 from tests.support.loopback import (
     Answer,

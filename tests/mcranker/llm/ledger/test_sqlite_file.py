@@ -309,8 +309,7 @@ def rename(path: Path) -> None:
 
 
 @pytest.mark.parametrize(
-    "go",
-    [Path.unlink, delete_all, delete_folder, delete_log, replace, rename],
+    "go", [Path.unlink, delete_all, delete_folder, delete_log, replace, rename]
 )
 async def test_a_file_that_goes_while_it_is_in_use_is_an_error_before_a_call(
     path: Path, go: Callable[[Path], None]

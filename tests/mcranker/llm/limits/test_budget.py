@@ -24,13 +24,7 @@ from mcranker import (
     Usage,
 )
 from mcranker.llm.chat import REASONING_TOKENS, ReplySchema, Tag
-from mcranker.llm.limits.budget import (
-    TOKENS_A_MESSAGE,
-    Budget,
-    Budgeted,
-    most_used,
-    prompt_bytes,
-)
+from mcranker.llm.limits.budget import TOKENS_A_MESSAGE, Budget, Budgeted, most_used, prompt_bytes
 from mcranker.llm.prices import cost
 
 PRICED = "openai:gpt-5-mini"

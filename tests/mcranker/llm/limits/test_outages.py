@@ -162,10 +162,7 @@ def test_for_a_team_as_well(
 @pytest.mark.parametrize("concurrency", [1, 16])
 @pytest.mark.parametrize("bad", ["p0", "p11"])
 def test_whatever_the_failure(
-    monkeypatch: pytest.MonkeyPatch,
-    error: Callable[[], ModelError],
-    concurrency: int,
-    bad: str,
+    monkeypatch: pytest.MonkeyPatch, error: Callable[[], ModelError], concurrency: int, bad: str
 ) -> None:
     assert rank(monkeypatch, 12, concurrency, of(bad), error=error).missing == [bad]
 
@@ -273,11 +270,7 @@ def test_a_server_that_was_never_there_is_told_soon(monkeypatch: pytest.MonkeyPa
 
 def test_a_first_connection_that_is_lost_is_tried_again(monkeypatch: pytest.MonkeyPatch) -> None:
     outcome = rank(
-        monkeypatch,
-        20,
-        16,
-        lambda _, asked: asked == 1,
-        error=lambda: ConnectionFailed("lost"),
+        monkeypatch, 20, 16, lambda _, asked: asked == 1, error=lambda: ConnectionFailed("lost")
     )
     assert outcome.missing == []
     assert outcome.asked == 21

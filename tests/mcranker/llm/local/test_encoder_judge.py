@@ -253,13 +253,7 @@ def ranked(docs: object, **options: object) -> Ranking:
         return ranker.rank(QUERY, docs)  # type: ignore[arg-type]  # of tests
 
 
-DOCS = {
-    "far": FAR,
-    "near": NEAR,
-    "half": "masks help",
-    "copy": NEAR,
-    "long": "of bread " * 250,
-}
+DOCS = {"far": FAR, "near": NEAR, "half": "masks help", "copy": NEAR, "long": "of bread " * 250}
 
 
 def test_a_whole_ranking_by_default_prefers_the_meaning_to_the_order() -> None:

@@ -8,12 +8,7 @@ from pathlib import Path
 import pytest
 
 from mcranker import Passage
-from mcranker.errors import (
-    ContextTooLong,
-    ModelFileError,
-    ModelNotFound,
-    UnsupportedCapability,
-)
+from mcranker.errors import ContextTooLong, ModelFileError, ModelNotFound, UnsupportedCapability
 from mcranker.llm.chat import ChatRequest, Message, Option, Question, State, Tag
 from mcranker.llm.local.gguf_header import kind_of
 from mcranker.llm.local.llama_local import LocalChat

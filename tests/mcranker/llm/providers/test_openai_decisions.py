@@ -8,20 +8,8 @@ from typing import Any
 import pytest
 from pydantic import TypeAdapter
 
-from mcranker.errors import (
-    ConfigError,
-    RequestRejected,
-    ServerFailed,
-)
-from mcranker.llm.chat import (
-    Answer,
-    ChatRequest,
-    Message,
-    Option,
-    Question,
-    State,
-    Tag,
-)
+from mcranker.errors import ConfigError, RequestRejected, ServerFailed
+from mcranker.llm.chat import Answer, ChatRequest, Message, Option, Question, State, Tag
 from mcranker.llm.connect import connect
 from mcranker.llm.providers.http_errors import Service
 from mcranker.llm.providers.openai_chat import OpenAIChat
@@ -216,10 +204,7 @@ async def test_a_state_goes_as_json_to_any_server_that_speaks_decisions() -> Non
         },
     ]
     assert_of_the_librarys_types(sent.body)
-    assert reply.answers == (
-        Answer(0.25, None, (0.75, 0.25)),
-        Answer(1.0, 0.5, (0.25, 0.75)),
-    )
+    assert reply.answers == (Answer(0.25, None, (0.75, 0.25)), Answer(1.0, 0.5, (0.25, 0.75)))
 
 
 def test_decisions_of_a_server_need_its_address(monkeypatch: pytest.MonkeyPatch) -> None:

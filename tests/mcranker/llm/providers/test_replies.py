@@ -80,11 +80,7 @@ SHAPES: Mapping[str, tuple[Body, ChatRequest, Reading]] = {
         FREE,
         lambda data: chat_reply(data, FREE, service=SERVICE),
     ),
-    "systemone": (
-        TWO_NAMED,
-        ASKED,
-        lambda data: systemone_reply(data, ASKED, service=SERVICE),
-    ),
+    "systemone": (TWO_NAMED, ASKED, lambda data: systemone_reply(data, ASKED, service=SERVICE)),
     "anthropic": (anthropic_message("7"), FREE, lambda data: ANTHROPIC.read(data, FREE)),
     "anthropic refusal": (
         anthropic_message("", stop_reason="refusal", stop_details={"explanation": "no"}),

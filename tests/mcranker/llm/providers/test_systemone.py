@@ -16,15 +16,7 @@ from mcranker.errors import (
     RequestRejected,
     UnsupportedCapability,
 )
-from mcranker.llm.chat import (
-    Answer,
-    ChatRequest,
-    Message,
-    Option,
-    Question,
-    State,
-    Tag,
-)
+from mcranker.llm.chat import Answer, ChatRequest, Message, Option, Question, State, Tag
 from mcranker.llm.connect import connect
 from mcranker.llm.providers.compatible_http import CompatibleChat
 from mcranker.llm.providers.http_errors import Service
