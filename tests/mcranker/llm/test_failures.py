@@ -39,7 +39,7 @@ def _clean(monkeypatch: pytest.MonkeyPatch) -> None:
 def timeout(server: Chaos) -> float:
     """Seconds for which a client waits: few only where that is what is tested."""
     if "timeout" in server.fates:
-        return 1.0
+        return 3.0
     return 0.2 if "timeout" in server.always.values() else 30.0
 
 
