@@ -62,11 +62,11 @@ async def write(ledger: Ledger, numbers: Iterable[int], concurrency: int) -> lis
     return taken
 
 
-def look_up(ledger: Ledger, keys: Iterable[bytes], *, there: bool) -> list[float]:
+async def look_up(ledger: Ledger, keys: Iterable[bytes], *, there: bool) -> list[float]:
     taken = []
     for key in keys:
         start = time.perf_counter()
-        found = ledger.find(key)
+        found = await ledger.find(key)
         taken.append(time.perf_counter() - start)
         if (found is not None) != there:
             raise SystemExit("the ledger has lost an answer, or made one up")
@@ -110,7 +110,7 @@ def fresh_numbers(start: int) -> Iterator[range]:
 def measure(path: Path, replies: int) -> dict[str, object]:
     ledger = Ledger(path)
     filling = seconds(lambda: asyncio.run(write(ledger, range(replies), FILLERS)))
-    ledger.close()
+    asyncio.run(ledger.aclose())
     size = file_bytes(path)
     results: dict[str, object] = {
         "replies": replies,
@@ -121,8 +121,8 @@ def measure(path: Path, replies: int) -> dict[str, object]:
     choice = random.Random(7)
     hits = [key_of(choice.randrange(replies)) for _ in range(MEASURED)]
     misses = [key_of(replies * 2 + number) for number in range(MEASURED)]
-    results["look_up_hit"] = in_microseconds(look_up(ledger, hits, there=True))
-    results["look_up_miss"] = in_microseconds(look_up(ledger, misses, there=False))
+    results["look_up_hit"] = in_microseconds(asyncio.run(look_up(ledger, hits, there=True)))
+    results["look_up_miss"] = in_microseconds(asyncio.run(look_up(ledger, misses, there=False)))
     for held in (128, 2048):
         results[f"claim_among_{held}"] = in_microseconds(asyncio.run(claim(ledger, held)))
     fresh = fresh_numbers(replies)
@@ -134,7 +134,7 @@ def measure(path: Path, replies: int) -> dict[str, object]:
             "cpu_each": round((time.process_time() - cpu) / MEASURED * 1e6, 1),
             "wall_each": round((time.perf_counter() - wall) / MEASURED * 1e6, 1),
         }
-    ledger.close()
+    asyncio.run(ledger.aclose())
     results["stats_seconds"] = seconds(lambda: asyncio.run(SQLiteStore(path).stats()))
     results["verify_seconds"] = seconds(lambda: asyncio.run(SQLiteStore(path).verify()))
     return results

@@ -115,7 +115,7 @@ def _timed(address: str, requests: int, pid: int) -> Overhead:
 def hostile() -> None:
     """Print what bodies that are made to stop the service do to other requests."""
     sys.path.append(str(Path(__file__).parents[1]))
-    from tests.attack.hostile_bodies import KINDS
+    from tests.support.hostile_bodies import KINDS
 
     address = "http://127.0.0.1:18473"
     headers = {"Content-Type": "application/json"}

@@ -83,14 +83,14 @@ def compare(
 def _stored(ranking: RankingSpec, name: str) -> RankingRecord:
     if isinstance(ranking, RankingRecord):
         return ranking
-    where = os.fspath(ranking) if isinstance(ranking, str | os.PathLike) else name
     data: object = ranking
     if isinstance(ranking, str | os.PathLike):
+        name = os.fspath(ranking)
         try:
             data = Path(ranking).read_bytes()
         except OSError as error:
-            raise InputError(f"{where}: cannot be read: {error.strerror or error}") from error
+            raise InputError(f"{name}: cannot be read: {error.strerror or error}") from error
     try:
         return RankingRecord.from_dict(data)
     except SchemaError as error:
-        raise InputError(f"{where}: {error}") from error
+        raise InputError(f"{name}: {error}") from error

@@ -248,7 +248,7 @@ class EstimatingChat(Wrapper):
             key = request_key(self._model, request)
             if key in self._counted:
                 return reply
-            found = self._ledger.find(key)
+            found = await self._ledger.find(key)
             if found is None:
                 self._counted.add(key)
             else:

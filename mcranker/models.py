@@ -7,8 +7,6 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 
-import anyio.to_thread
-
 from mcranker.config import RankerConfig
 from mcranker.errors import ConfigError, UnsupportedCapability
 from mcranker.llm.chat import Capabilities, ChatModel, ChatRequest
@@ -72,8 +70,7 @@ class Models:
                 closed.add(id(model))
                 await model.aclose()
         if self.ledger is not None:
-            # It may have to wait for another program, which this loop need not.
-            await anyio.to_thread.run_sync(self.ledger.close)
+            await self.ledger.aclose()
 
 
 def _refuse(request: ChatRequest) -> str:

@@ -380,10 +380,7 @@ def check_first_stage(weight: float, passages: Sequence[Passage]) -> None:
 
 
 def relevances_of(
-    rule: Rule,
-    matrix: ScoreMatrix,
-    row_of: NDArray[np.intp],
-    assessed: ScoreMatrix | None = None,
+    rule: Rule, matrix: ScoreMatrix, row_of: NDArray[np.intp], assessed: ScoreMatrix | None = None
 ) -> dict[int, float]:
     """The field `relevances` of a ranking; the arguments are those of `combined`."""
     import numpy as np

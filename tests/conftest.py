@@ -9,7 +9,7 @@ import sys
 import pytest
 from hypothesis import HealthCheck, settings
 
-from tests.attack.scale import scaled
+from tests.support.scale import scaled
 
 # The many processes that tests start read the packages compiled, and so does the next run.
 sys.dont_write_bytecode = False

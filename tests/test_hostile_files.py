@@ -3,10 +3,7 @@
 from __future__ import annotations
 
 import json
-import random
 import resource
-import subprocess
-import sys
 import time
 from pathlib import Path
 
@@ -18,23 +15,18 @@ from mcranker.config import RankerConfig
 from mcranker.errors import ConfigError
 from mcranker.method.team_plan import as_team
 from personas import (
-    Criterion,
     Member,
     Persona,
-    PersonasError,
     PromptError,
     PromptSet,
-    Rubric,
     SchemaError,
     Team,
-    dumps,
     load,
     loads,
     normalize_weights,
     save,
 )
 from personas.files import DEEPEST, LARGEST, MOST_VALUES, line_numbers, load_any
-from tests.attack.scale import scaled
 
 TEAM = Team(members=(Member(persona=Persona(name="Nurse", description="Cares.")),))
 LONGEST_MESSAGE = 2_500
@@ -190,31 +182,6 @@ def test_an_option_of_a_megabyte_has_a_short_message() -> None:
             assert len(str(caught.value)) < LONGEST_MESSAGE
 
 
-MARKS = [
-    *("&a ", "*a", "<<", ": ", "- ", "[", "]", "{", "}", "'", '"', "#", "!", "%", "|", ">", "? "),
-    *("@", "`", "\n", "\t", " ", "\x00", "\ud7ff", "é", "1e9", "~", "!!int", "!!set"),
-]
-
-
-def test_garbled_files_are_teams_or_errors() -> None:
-    rng = random.Random(13)
-    criteria = (Criterion(name="Fits", weight=60), Criterion(name="New", weight=40))
-    judge = Member(persona=Persona(name="Judge"), rubric=Rubric(criteria=criteria))
-    team = Team(members=(*TEAM.members, judge))
-    for _ in range(scaled(150)):
-        format_ = rng.choice(["yaml", "json"])
-        text = dumps(team, format=format_)
-        for _ in range(rng.randint(1, 4)):
-            place = rng.randrange(len(text) + 1)
-            text = text[:place] + rng.choice(MARKS) + text[place + rng.randrange(3) :]
-        message = ""
-        try:
-            loads(Team, text, format=format_)
-        except PersonasError as error:
-            message = str(error)
-        assert len(message) < LONGEST_MESSAGE
-
-
 @pytest.mark.parametrize(
     "weight",
     [1e308, float("inf"), float("nan"), 10**5000, -1, "9" * 10**6, "9" * 10**6 + "x"],
@@ -234,36 +201,6 @@ def test_names_of_a_megabyte_have_a_short_message() -> None:
         with pytest.raises((SchemaError, ConfigError)) as caught:
             as_team(team)
         assert len(str(caught.value)) < LONGEST_MESSAGE
-
-
-def test_saving_keeps_the_permissions_of_a_file(tmp_path: Path) -> None:
-    path = tmp_path / "team.yaml"
-    for mode in (0o600, 0o640, 0o400, 0o666):
-        path.unlink(missing_ok=True)
-        path.write_text("x")
-        path.chmod(mode)
-        save(TEAM, path)
-        assert path.stat().st_mode & 0o777 == mode
-        assert load(Team, path) == TEAM
-
-
-def test_a_new_file_has_the_permissions_of_the_umask(tmp_path: Path) -> None:
-    program = (
-        "import os; os.umask(0o027); from personas import *; "
-        "save(Persona(name='Nurse'), 'nurse.yaml')"
-    )
-    subprocess.run([sys.executable, "-c", program], cwd=tmp_path, check=True, timeout=60)
-    assert (tmp_path / "nurse.yaml").stat().st_mode & 0o777 == 0o640
-
-
-def test_saving_through_a_link_keeps_the_link(tmp_path: Path) -> None:
-    (tmp_path / "real").mkdir()
-    (tmp_path / "team.yaml").symlink_to("real/mine.yaml")
-    for _ in range(2):  # where it leads to nothing yet, and where it does
-        save(TEAM, tmp_path / "team.yaml")
-        assert (tmp_path / "team.yaml").readlink() == Path("real/mine.yaml")
-        assert load(Team, tmp_path / "real" / "mine.yaml") == TEAM
-    assert sorted(path.name for path in (tmp_path / "real").iterdir()) == ["mine.yaml"]
 
 
 def test_a_team_that_cannot_be_written_leaves_the_file(tmp_path: Path) -> None:

@@ -7,10 +7,10 @@ import platform
 import sqlite3
 import time
 from collections.abc import Callable, Iterator, Mapping
-from dataclasses import asdict, dataclass
+from dataclasses import asdict
 from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING, Literal
+from typing import TYPE_CHECKING
 
 import anyio
 import click
@@ -34,12 +34,11 @@ from mcranker.llm.local.model_files import cache_folder
 from mcranker.llm.provider import PROVIDERS
 from mcranker.retrieval.vectors import default_vectors_path, vectors_in
 from personas.format import counted, file_size, seconds
+from personas.report.query.warnings import Kind, Notice
 from personas.sanitize import plain
 
 if TYPE_CHECKING:
     from rich.console import Console
-
-Status = Literal["ok", "missing", "failed"]
 
 _SETTINGS = (
     "MCRANKER_MODEL",
@@ -52,7 +51,11 @@ _SETTINGS = (
     "HTTPS_PROXY",
     "ALL_PROXY",
 )
-_COLOURS: Mapping[Status, str] = {"ok": "green", "missing": "yellow", "failed": "bold red"}
+_LOOK: Mapping[Kind, tuple[str, str]] = {
+    "good": ("ok", "green"),
+    "note": ("missing", "yellow"),
+    "bad": ("failed", "bold red"),
+}
 _TYPED_PROBE = ChatRequest(
     messages=(),
     tag=Tag("probe"),
@@ -66,87 +69,72 @@ _PROBE = ChatRequest(
 )
 
 
-@dataclass(frozen=True, slots=True)
-class Finding:
-    """One thing that was looked at.
-
-    Attributes:
-        status: ``missing`` for what is not set up, which may be as it should.
-        what: the thing.
-        detail: what was found, and what to do.
-    """
-
-    status: Status
-    what: str
-    detail: str
-
-
 def _doctor(ctx: click.Context) -> int:
     ctx.ensure_object(Invocation).doing("looking around")
     as_json = ctx.params["output"] == "json"
-    findings: list[Finding] = []
+    findings: list[Notice] = []
     for finding in _findings(ctx):
         findings.append(finding)
         if not as_json:
             _print(finding)
     # The last finding is the one that all others lead to.
     last = findings[-1]
-    code = DONE if last.status == "ok" else ERROR
+    code = DONE if last.kind == "good" else ERROR
     if as_json:
-        error = {"code": last.what, "message": last.detail, "retryable": False}
+        error = {"code": last.code, "message": last.sentence, "retryable": False}
         errors = [] if code == DONE else [error]
         print_json(code, errors, findings=[asdict(each) for each in findings])
     return code
 
 
-def _findings(ctx: click.Context) -> Iterator[Finding]:
-    yield Finding("ok", "mcranker", f"{__version__} on Python {platform.python_version()}")
+def _findings(ctx: click.Context) -> Iterator[Notice]:
+    yield Notice("good", f"{__version__} on Python {platform.python_version()}", "mcranker")
     # Names of variables only; no value is ever shown.
     keys, urls = dict[str, str](), dict[str, None]()
     for prefix, provider in PROVIDERS.load_all().items():
         if isinstance(provider, Exception):
-            yield Finding("failed", f"provider {prefix}", str(provider))
+            yield Notice("bad", str(provider), f"provider {prefix}")
             continue
         keys.setdefault(provider.key_variable, prefix)
         urls[provider.url_variable] = None
     for name, prefix in keys.items():
         if os.environ.get(name, "").strip():
-            yield Finding("ok", name, "is set")
+            yield Notice("good", "is set", name)
         elif name:
             yield _missing(name, f"set it to use {prefix}:NAME")
     for name in (*_SETTINGS, *filter(None, urls)):
         if os.environ.get(name, "").strip() or os.environ.get(name.lower(), "").strip():
-            yield Finding("ok", name, "is set")
+            yield Notice("good", "is set", name)
     for extra, (purpose, _) in EXTRAS.items():
         if lost := ", ".join(absent(extra)):
             advice = f"for {purpose}: pip install 'mcranker[{extra}]' (no {lost})"
             yield _missing(f"extra {extra}", advice)
         else:
-            yield Finding("ok", f"extra {extra}", f"{purpose}: installed")
+            yield Notice("good", f"{purpose}: installed", f"extra {extra}")
     yield _cache()
     yield _kept("vectors", "vector", default_vectors_path(), vectors_in)
     yield _kept("ledger", "answer", default_ledger_path(), _answers_in)
     yield from _model(ctx)
 
 
-def _missing(what: str, detail: str) -> Finding:
-    return Finding("missing", what, detail)
+def _missing(what: str, detail: str) -> Notice:
+    return Notice("note", detail, what)
 
 
-def _cache() -> Finding:
+def _cache() -> Notice:
     folder = cache_folder()
     if not folder.is_dir():
         return _missing("model cache", f"{folder} is made at the first download")
     if not os.access(folder, os.W_OK):
         advice = "you may not write there; set MCRANKER_CACHE to another folder"
-        return Finding("failed", "model cache", f"{folder}: {advice}")
+        return Notice("bad", f"{folder}: {advice}", "model cache")
     files = [path for path in folder.rglob("*") if path.is_file()]
     models = [path for path in files if path.suffix.lower() in (".gguf", ".onnx")]
     size = file_size(sum(path.stat().st_size for path in files))
-    return Finding("ok", "model cache", f"{folder}: {counted(len(models), 'model')}, {size}")
+    return Notice("good", f"{folder}: {counted(len(models), 'model')}, {size}", "model cache")
 
 
-def _kept(what: str, unit: str, path: Path | None, count: Callable[[Path], int]) -> Finding:
+def _kept(what: str, unit: str, path: Path | None, count: Callable[[Path], int]) -> Notice:
     """Return what a database of kept results holds."""
     if path is None:
         return _missing(what, f"MCRANKER_{what.upper()} turns it off: no {unit} is kept")
@@ -155,20 +143,20 @@ def _kept(what: str, unit: str, path: Path | None, count: Callable[[Path], int])
     try:
         held = counted(count(path), unit)
     except LedgerError as error:
-        return Finding("failed", what, failure(error).message)
+        return Notice("bad", failure(error).message, what)
     except (sqlite3.Error, OSError) as error:
-        return Finding("failed", what, f"{path} cannot be read ({error}); delete it")
-    return Finding("ok", what, f"{path}: {held}, {file_size(file_bytes(path))}")
+        return Notice("bad", f"{path} cannot be read ({error}); delete it", what)
+    return Notice("good", f"{path}: {held}, {file_size(file_bytes(path))}", what)
 
 
 def _answers_in(path: Path) -> int:
     return sum(share.answers for share in anyio.run(SQLiteStore(path).stats))
 
 
-def _model(ctx: click.Context) -> Iterator[Finding]:
+def _model(ctx: click.Context) -> Iterator[Notice]:
     model, base_url, call = (ctx.params[name] for name in ("model", "base_url", "call"))
     name, why = (model, "named by --model") if model else choose_default(os.environ)
-    yield Finding("ok", "model", f"{name}: {why}")
+    yield Notice("good", f"{name}: {why}", "model")
     kind, _, rest = name.partition(":")
     entry = find(rest) if kind == "local" else None
     if entry is not None and not Path(rest).is_file() and not is_here(entry):
@@ -183,7 +171,7 @@ def _model(ctx: click.Context) -> Iterator[Finding]:
         fetch_models([name] if entry else [], quiet=ctx.params["quiet"])
         chat = connect(model, base_url=base_url)
     except MCRankerError as error:
-        yield Finding("failed", "connection", failure(error).message)
+        yield Notice("bad", failure(error).message, "connection")
         return
     offers = chat.capabilities
     parts = {
@@ -195,14 +183,14 @@ def _model(ctx: click.Context) -> Iterator[Finding]:
     limits = "weak" if offers.weak else ""
     limits = limits if offers.prompts else "no chat model"
     limits = limits and f"; {limits}, so it takes the library's team"
-    yield Finding("ok", "connection", f"offers {listed}{limits}")
+    yield Notice("good", f"offers {listed}{limits}", "connection")
     if name == DEFAULT_LOCAL:
         yield _missing("better judges", better_judges())
     if call:
         yield run_loop(partial(_answer, chat))
 
 
-async def _answer(chat: ChatModel) -> Finding:
+async def _answer(chat: ChatModel) -> Notice:
     probe = _PROBE if chat.capabilities.prompts else _TYPED_PROBE
     started = time.perf_counter()
     try:
@@ -210,31 +198,32 @@ async def _answer(chat: ChatModel) -> Finding:
     except ReplyError as error:  # an odd answer is an answer
         reply = error
     except MCRankerError as error:
-        return Finding("failed", "answer", failure(error).message)
+        return Notice("bad", failure(error).message, "answer")
     finally:
         await chat.aclose()
     took = seconds(time.perf_counter() - started)
     if isinstance(reply, ReplyError):
-        return Finding("ok", "answer", f"in {took}, though an odd one: {plain(str(reply), 200)}")
+        return Notice("good", f"in {took}, though an odd one: {plain(str(reply), 200)}", "answer")
     said = repr(plain(reply.text, 60))
     if reply.answers is not None:
         (answer,) = reply.answers
         if answer.value is None:
-            return Finding("failed", "answer", f"in {took}, but none to use: {answer.problem}")
+            return Notice("bad", f"in {took}, but none to use: {answer.problem}", "answer")
         said = f"yes with probability {answer.value:.2f}"
     tokens = f"{reply.usage.input_tokens} + {reply.usage.output_tokens} tokens"
-    return Finding("ok", "answer", f"{said} in {took}, {tokens}")
+    return Notice("good", f"{said} in {took}, {tokens}", "answer")
 
 
-def _print(finding: Finding) -> None:
+def _print(finding: Notice) -> None:
     from rich.text import Text
 
     from personas.console import print_page
 
     def show(console: Console) -> None:
-        line = Text(f"{finding.status:8}", style=_COLOURS[finding.status])
-        line.append(f"{finding.what:20}", style="bold")
-        line.append(plain(finding.detail), style="default")
+        status, colour = _LOOK[finding.kind]
+        line = Text(f"{status:8}", style=colour)
+        line.append(f"{finding.code:20}", style="bold")
+        line.append(plain(finding.sentence), style="default")
         console.print(line, soft_wrap=True)
 
     print_page(show)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import re
 from collections.abc import Sequence
 from dataclasses import asdict, dataclass
@@ -134,5 +135,7 @@ def _help_hint(error: click.UsageError) -> str:
 
 
 def _os_message(error: OSError) -> str:
+    if error.errno == errno.EBADF and error.filename is None:
+        return "standard output is closed; open it, or redirect it to a file"
     what = error.strerror or str(error) or type(error).__name__
     return f"{error.filename!r}: {what}" if error.filename is not None else what

@@ -248,8 +248,10 @@ def _mend_streams() -> None:
     """Open the standard streams that are closed (``>&-``), before a file gets their number."""
     for name in ("stdin", "stdout", "stderr"):
         if getattr(sys, name) is None:
-            number = os.open(os.devnull, os.O_RDWR)
-            setattr(sys, name, open(number, "r+", encoding="utf-8", closefd=False))  # noqa: SIM115
+            # What is printed to a closed standard output is an error; a message may be lost.
+            number = os.open(os.devnull, os.O_RDONLY if name == "stdout" else os.O_RDWR)
+            mode = "w" if name == "stdout" else "r+"
+            setattr(sys, name, open(number, mode, encoding="utf-8", closefd=False))  # noqa: SIM115
 
 
 def _leave_unwritten() -> None:

@@ -42,6 +42,7 @@ class Verb(click.Command):
         keys: Collection[str] = (),
         **rest: Any,
     ) -> None:
+        rest.setdefault("context_settings", {"help_option_names": ["-h", "--help"]})
         super().__init__(name, callback=lambda **_: run(click.get_current_context()), **rest)
         self.keys = keys
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from typing import TypeVar
 
 from mcranker.config import RankerConfig
@@ -111,26 +111,20 @@ async def ask(
             usage.add(tag.stage, tag.persona, billed, unread, reused=reply.reused)
             resamples = config.resamples(tag.stage)
             # A reply read from probabilities does not change by asking again.
-            if (
-                len(asked) > resamples + config.repair_attempts
-                or labels
-                or continuation
-                or questions
-            ):
-                await _note_unusable(model, asked)
-                kept = isinstance(model, ReusesAnswers) and tag.stage in _OF_THE_TEAM
-                raise _reply_error(problem, reply, model, kept=kept) from problem
+            probable = labels or continuation or questions
+            if probable or len(asked) > resamples + config.repair_attempts:
+                hint = ""
+                if isinstance(model, ReusesAnswers):
+                    for each in asked:
+                        await model.mark_unusable(each)
+                    # Without a team nothing is ranked, and the same answer would come again.
+                    hint = f" {_FORGET}" if tag.stage in _OF_THE_TEAM else ""
+                raise _reply_error(problem, reply, model, hint) from problem
             if len(asked) <= resamples:
                 sample = (config.cache_variant + len(asked) * _APART) % _SAMPLES
                 request = dataclasses.replace(request, sample=sample)
             else:
                 request = _repair(request, messages, reply, problem, prompts)
-
-
-async def _note_unusable(model: ChatModel, requests: Sequence[ChatRequest]) -> None:
-    if isinstance(model, ReusesAnswers):
-        for request in requests:
-            await model.mark_unusable(request)
 
 
 def _repair(
@@ -148,13 +142,9 @@ def _repair(
     return dataclasses.replace(request, messages=(*asked, shown, *again))
 
 
-def _reply_error(
-    problem: Unreadable, reply: ChatReply, model: ChatModel, *, kept: bool
-) -> ReplyError:
+def _reply_error(problem: Unreadable, reply: ChatReply, model: ChatModel, hint: str) -> ReplyError:
     cut = " (it was cut at the token limit)" if reply.finish_reason == "length" else ""
     shown = ascii(reply.text[:_SHOWN_REPLY])
-    # Without a team nothing is ranked, and the same answer would come again.
-    hint = f" {_FORGET}" if kept else ""
     return ReplyError(
         f"{model.name} gave an unusable answer{cut}: {problem}{hint} The answer: {shown}",
         reply=reply.text,

@@ -197,9 +197,7 @@ class BatchJudge(Actor[ScorePassages]):
         if entries[0].criterion is None:
             (answer,) = answers
             return Score(
-                values[0],
-                confidence=answer.confidence,
-                probabilities=answer.probabilities or (),
+                values[0], confidence=answer.confidence, probabilities=answer.probabilities or ()
             )
         rubric = self._rubrics[column]
         assert rubric is not None, "questions by criterion come from a rubric"

@@ -62,7 +62,6 @@ class Session:
             and text); the rows of the score matrix.
         group_of: for each passage the place in `distinct` of its equal.
         seconds: wall time from the beginning of each stage to its end; stages overlap.
-        started: when work began, on the clock of `time.perf_counter`.
         number: tells the rankings of this process apart.
         texts: content of a passage -> its text, cut by tokens.
         statistics: counts over all passages, where the scoring model asks for them.
@@ -79,7 +78,6 @@ class Session:
     distinct: Sequence[int]
     group_of: NDArray[np.intp]
     seconds: dict[str, float] = field(default_factory=dict)
-    started: float = field(default_factory=time.perf_counter)
     number: int = field(default_factory=count(1).__next__)
     texts: dict[tuple[str, str], str] = field(default_factory=dict)
     statistics: PassageStatistics | None = None

@@ -559,9 +559,8 @@ class Ranker(ABC):
                 ranking = replace(self.ranking_by_order(job), failure=str(error))
             if ranking is None:
                 ranking = replace(self.ranking_by_order(job), partial=True)
-            if "total" not in ranking.seconds:
-                seconds = {**ranking.seconds, "total": time.perf_counter() - started}
-                ranking = replace(ranking, seconds=seconds)
+            seconds = {**ranking.seconds, "total": time.perf_counter() - started}
+            ranking = replace(ranking, seconds=seconds)
             if ranking.failure:
                 about = query.id or query.text[:80]
                 logger.warning("query %r keeps its first-stage order: %s", about, ranking.failure)

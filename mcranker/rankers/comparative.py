@@ -8,7 +8,6 @@ order, as do the passages of a comparison that fails. Both are counted
 from __future__ import annotations
 
 import dataclasses
-import time
 from abc import abstractmethod
 from collections.abc import Callable, Mapping, Sequence
 from itertools import groupby
@@ -183,7 +182,7 @@ class ComparativeRanker(JudgeRanker):
         return dataclasses.replace(
             ranking,
             config={**ranking.config, **self.own},
-            seconds={**session.seconds, "total": time.perf_counter() - session.started},
+            seconds=session.seconds,
             partial=partial,
             cut=characters_cut(session),
             comparisons=counts,

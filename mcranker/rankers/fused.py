@@ -5,7 +5,6 @@ from __future__ import annotations
 import dataclasses
 import math
 import os
-import time
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -153,7 +152,7 @@ class FusedRanker(Ranker):
         return estimate
 
     async def _rank(self, job: Job) -> Ranking:
-        started, query = time.perf_counter(), job.query
+        query = job.query
         judged = job.passages[: job.config.depth]
         if job.emit is not None:
             await job.emit(RankingStarted(query.id, query.text, len(judged)))
@@ -173,10 +172,8 @@ class FusedRanker(Ranker):
             if each.ranking is not None:
                 job.calls.add_all(each.ranking.calls)
         if asked and all(each.failure for each in asked):
-            ranking = dataclasses.replace(self.ranking_by_order(job), failure=asked[0].failure)
-        else:
-            ranking = self._fused(job, len(judged), lists)
-        return dataclasses.replace(ranking, seconds={"total": time.perf_counter() - started})
+            return dataclasses.replace(self.ranking_by_order(job), failure=asked[0].failure)
+        return self._fused(job, len(judged), lists)
 
     def _queries_at_once(self) -> int:
         parts = (part._queries_at_once() for part in self.parts)  # noqa: SLF001 - rankers too

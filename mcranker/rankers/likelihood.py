@@ -54,7 +54,8 @@ class _LikelihoodRanker(PointwiseRanker):
         refuse(config, {**of_others, **self.only}, why)
         config = RankerConfig.of(config, {**NO_TEAM, **self.fixed})
         self._file = self._template_name(config)
-        self._prompt = _template(self._file)
+        template = Template.parse(self._file, _text(self._file))
+        self._prompt = replace(template, cleaner=Cleaner(_HEADINGS))
         return super()._prepare(config)
 
     def _template_name(self, config: RankerConfig) -> str:
@@ -202,7 +203,3 @@ class QueryLikelihood(Scoring):
 def _text(prompt: str) -> str:
     path = resources.files("personas") / "prompts" / "likelihood" / f"{prompt}.txt"
     return path.read_text(encoding="utf-8")
-
-
-def _template(prompt: str) -> Template:
-    return replace(Template.parse(prompt, _text(prompt)), cleaner=Cleaner(_HEADINGS))

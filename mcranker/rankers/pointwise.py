@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import dataclasses
-import time
 from collections.abc import Collection, Mapping
 from types import MappingProxyType
 from typing import Any, ClassVar
@@ -103,7 +102,7 @@ class PointwiseRanker(JudgeRanker):
             matrix=matrix.take(rows),
             personas=tuple(scored.names),
             team=team_as_judged(session, scored.members) if scored.members else None,
-            seconds={**session.seconds, "total": time.perf_counter() - session.started},
+            seconds=session.seconds,
             assessor_reasons=_reasons(assessed, rows),
             partial=scored.partial,
             cut=characters_cut(session),

@@ -88,11 +88,7 @@ RUBRIC_SCHEMA = ReplySchema(
             "Criteria": {
                 "type": "array",
                 "items": _object(
-                    {
-                        "Criterion": _STRING,
-                        "Explanation": _STRING,
-                        "Weight": {"type": "integer"},
-                    }
+                    {"Criterion": _STRING, "Explanation": _STRING, "Weight": {"type": "integer"}}
                 ),
             },
             "Reason": _STRING,
@@ -113,11 +109,7 @@ PROPERTIES_SCHEMA = ReplySchema(
             "Properties": {
                 "type": "array",
                 "items": _object(
-                    {
-                        "Property": _STRING,
-                        "Explanation": _STRING,
-                        "Weight": {"type": "number"},
-                    }
+                    {"Property": _STRING, "Explanation": _STRING, "Weight": {"type": "number"}}
                 ),
             },
         }

@@ -33,6 +33,7 @@ NOT_ON_TEAM = "not on the team"
 _TINY = 1e-9
 _LONGEST = 200  # characters of a query or a reason within a note
 _EDITS = ("renamed", "description", "whole_rubric", "rubric", "topics")
+_OF_HIT = "rank score at_most scores criteria missing"
 _Columns: TypeAlias = Mapping[str, NDArray[np.float64]]
 
 
@@ -197,8 +198,11 @@ class RankingComparison:
         """Everything, as plain values that JSON can hold; texts of passages are left out."""
         return {
             "query": {"text": self.after.query.text, "id": self.after.query.id},
-            "before": _who_ranked(self.before),
-            "after": _who_ranked(self.after),
+            **{
+                name: _named(side, "ranker weak_judge")
+                | {"models": dict(side.models), "personas": list(side.judges)}
+                for name, side in (("before", self.before), ("after", self.after))
+            },
             "notes": list(self.notes),
             "team_differs": None if self.team is None else bool(self.team),
             "idle": list(self.idle),
@@ -352,19 +356,23 @@ class _Effects:
         self.by_pair: dict[tuple[str, str], dict[str, int]] = {}
         self.combining: dict[str, int] = {}
         self.idle: tuple[str, ...] = ()
-        self._before = {hit.doc_id: hit for hit in before.judged}
+        judged = {hit.doc_id: hit for hit in before.judged}
         given = sorted(after.judged, key=lambda hit: hit.first_stage_rank)
-        self._hits = [hit for hit in given if hit.doc_id in self._before]
+        self._hits = [hit for hit in given if hit.doc_id in judged]
+        former = [judged[hit.doc_id] for hit in self._hits]
         self.known = not _without_scores(before, after)
         old_rule, self._rule = Rule.of(before.config), Rule.of(after.config)
         if after.by_rank:
             count = len({hit.passage.content for hit in after.hits if hit.ranks})
             old_rule, self._rule = (rule_of_points(each, count) for each in (old_rule, self._rule))
-        columns = {name: _column(name, self._hits) for name in after.judges}
+
+        def column(name: str, hits: Sequence[Hit]) -> NDArray[np.float64]:
+            return np.array([hit.marks.get(name) for hit in hits], dtype=np.float64)
+
+        columns = {name: column(name, self._hits) for name in after.judges}
         self._now = self._ranks(columns, self._rule)
-        places = [
-            self._now[hit.doc_id] for hit in sorted(self._hits, key=lambda hit: hit.rank) if columns
-        ]
+        by_rank = sorted(self._hits, key=lambda hit: hit.rank)
+        places = [self._now[hit.doc_id] for hit in by_rank if columns]
         added_up = after.ensemble is not None and not after.ensemble.asks
         self.exact = bool(columns) and added_up and places == sorted(places)
         if not columns or not self.known:
@@ -372,13 +380,17 @@ class _Effects:
         self.idle = tuple(
             new
             for old, new in self.pairs
-            if old and new in self.edited and all(self._gave_same(old, new, hit) for hit in given)
+            if old
+            and new in self.edited
+            and all(
+                was.marks[old] == now.marks[new]
+                for was, now in zip(former, self._hits, strict=True)
+            )
         )
-        former = [self._before[hit.doc_id] for hit in self._hits]
         for old, new in self.pairs:
             changed = dict(columns)
             if old:
-                past = _column(old, former) * (after.top / before.top)
+                past = column(old, former) * (after.top / before.top)
                 if new and np.allclose(past, columns[new], rtol=0, atol=_TINY, equal_nan=True):
                     continue
                 changed[new or old] = past
@@ -389,10 +401,12 @@ class _Effects:
         if old_rule != self._rule:
             self.combining = self._against(columns, old_rule)
 
-    def causes(self, was: Hit, now: Hit) -> list[PersonaChange]:
+    def causes(self, was: Hit | None, now: Hit | None) -> tuple[PersonaChange, ...]:
         """Personas with a change of this passage, the one that moved it most first."""
+        if not (self.known and was and now and was.judged and now.judged):
+            return ()
         found = []
-        for old, new in self.pairs if self.known else ():
+        for old, new in self.pairs:
             before, after = was.marks.get(old), now.marks.get(new)
             effect = self.by_pair.get((old, new), {}).get(now.doc_id, 0)
             criteria = _criteria(was, now, old, new)
@@ -414,12 +428,8 @@ class _Effects:
                 )
             )
         sign = 1 if was.rank >= now.rank else -1
-        return sorted(found, key=lambda each: (-sign * each.effect, -abs(each.change or 0.0)))
-
-    def _gave_same(self, old: str, new: str, hit: Hit) -> bool:
-        """True if the persona gave the passage the same score as before, if it was there."""
-        was = self._before.get(hit.doc_id)
-        return was is None or was.marks[old] == hit.marks[new]
+        found.sort(key=lambda each: (-sign * each.effect, -abs(each.change or 0.0)))
+        return tuple(found)
 
     def _against(self, columns: _Columns, rule: Rule) -> dict[str, int]:
         """Document id -> by how many ranks it is better now than by these scores and this rule."""
@@ -437,10 +447,6 @@ class _Effects:
         first_stage = [hit.first_stage_score for hit in hits]
         order = descending(rule.final(values[rows], group_of, first_stage))
         return {hits[place].doc_id: rank for rank, place in enumerate(order.tolist(), start=1)}
-
-
-def _column(name: str, hits: Sequence[Hit]) -> NDArray[np.float64]:
-    return np.array([hit.marks.get(name) for hit in hits], dtype=np.float64)
 
 
 def _passages(
@@ -467,9 +473,7 @@ def _passages(
                 gain=max(grades.get(doc_id, 0), 0) * risen / (ideal or 1.0) + 0.0,
                 before=was,
                 after=now,
-                causes=tuple(effects.causes(was, now))
-                if was and now and was.judged and now.judged
-                else (),
+                causes=effects.causes(was, now),
                 combining_effect=effects.combining.get(doc_id, 0),
             )
         )
@@ -497,17 +501,9 @@ def _criteria(was: Hit, now: Hit, old: str, new: str) -> tuple[CriterionChange, 
     before, after = was.criteria.get(old), now.criteria.get(new)
     if not before or not after:
         return ()
-    weights_before, weights_after = _weights(was.ranking, old), _weights(now.ranking, new)
-    found = [
-        CriterionChange(
-            name,
-            before.get(name),
-            after.get(name),
-            weights_before.get(name),
-            weights_after.get(name),
-        )
-        for name in dict.fromkeys((*after, *before))
-    ]
+    sides = (before, after, _weights(was.ranking, old), _weights(now.ranking, new))
+    names = dict.fromkeys((*after, *before))
+    found = [CriterionChange(name, *(side.get(name) for side in sides)) for name in names]
     changed = [
         each
         for each in found
@@ -530,11 +526,11 @@ def _discount(hit: Hit | None, depth: int | None = None) -> float:
 
 
 def _ndcg(side: RankingRecord, depth: int | None) -> float | None:
-    grades = side.grades
-    if grades is None or not any(grade > 0 for grade in grades.values()):
+    grades = (side.grades or {}).values()
+    if not any(grade > 0 for grade in grades):
         return None
     found = [hit.grade for hit in side.hits]
-    return ndcg(found, grades.values(), depth or len(found) + len(grades))
+    return ndcg(found, grades, depth or len(found) + len(grades))
 
 
 def _used(side: RankingRecord) -> dict[str, str]:
@@ -544,11 +540,13 @@ def _used(side: RankingRecord) -> dict[str, str]:
 
 
 def _chosen(side: RankingRecord) -> dict[str, str]:
-    def said(setting: Any) -> str:
-        return setting if isinstance(setting, str) else json.dumps(setting, ensure_ascii=False)
-
-    chosen = {name: setting for name, setting in side.config.items() if setting is not None}
-    return {name.replace("_", " "): said(setting) for name, setting in chosen.items()}
+    return {
+        name.replace("_", " "): setting
+        if isinstance(setting, str)
+        else json.dumps(setting, ensure_ascii=False)
+        for name, setting in side.config.items()
+        if setting is not None
+    }
 
 
 def _notes(
@@ -577,7 +575,7 @@ def _notes(
     missing = [(side, name) for side, name in sides if side.missing]
     if missing:
         lost = (f"{counted(len(side.missing), 'score')} missing {name}" for side, name in missing)
-        counts = any(not _without_scores(side) for side, _ in missing)
+        counts = not all(_without_scores(side) for side, _ in missing)
         yield f"{' and '.join(lost)}{'; what was imputed counts in the ranks' * counts}."
     for side, name in sides:
         if side.partly_judged:
@@ -641,18 +639,11 @@ def _score_notes(before: RankingRecord, after: RankingRecord) -> Iterator[str]:
         )
 
 
-def _who_ranked(side: RankingRecord) -> dict[str, Any]:
-    who = {"ranker": side.ranker, "models": dict(side.models), "weak_judge": side.weak_judge}
-    return {**who, "personas": list(side.judges)}
-
-
 def _plain(each: ComparedPassage) -> dict[str, Any]:
-    names = ("doc_id", "title", "grade", "first_stage_rank", "moved", "gain")
     return {
-        **{name: getattr(each, name) for name in names},
-        "before": each.before and _plain_hit(each.before),
-        "after": each.after and _plain_hit(each.after),
-        "combining_effect": each.combining_effect,
+        **_named(each, "doc_id title grade first_stage_rank moved gain combining_effect"),
+        "before": each.before and _named(each.before, _OF_HIT),
+        "after": each.after and _named(each.after, _OF_HIT),
         "causes": [
             asdict(cause)
             | {"change": cause.change, "criteria": [asdict(each) for each in cause.criteria]}
@@ -661,6 +652,5 @@ def _plain(each: ComparedPassage) -> dict[str, Any]:
     }
 
 
-def _plain_hit(hit: Hit) -> dict[str, Any]:
-    names = ("rank", "score", "at_most", "scores", "criteria", "missing")
-    return {name: getattr(hit, name) for name in names}
+def _named(record: object, names: str) -> dict[str, Any]:
+    return {name: getattr(record, name) for name in names.split()}

@@ -36,7 +36,8 @@ from personas.ranking.usage import Usage
 from personas.registry import Registry
 from personas.report.sections import SECTIONS
 from tests.support.cli_support import answer
-from tests.support.loopback import Body, completion, serve_in_thread
+from tests.support.commands import call
+from tests.support.loopback import Body, clean_environment, completion, serve_in_thread
 from tests.support.plugins import installed as plugin
 
 ROOT = Path(__file__).parents[2]
@@ -83,24 +84,6 @@ def installed(package: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
     yield
     for registry in registries:
         vars(registry).pop("_added", None)
-
-
-def run(package: Path, *args: str | Path) -> str:
-    """What ``python ARGS`` prints, where the package is installed."""
-    hidden = ("OPENAI_", "ANTHROPIC_", "MCRANKER_")
-    kept = {name: value for name, value in os.environ.items() if not name.startswith(hidden)}
-    kept["PYTHONPATH"] = os.pathsep.join(map(str, (package, ROOT)))
-    done = subprocess.run(
-        [sys.executable, *map(str, args)],
-        check=False,
-        capture_output=True,
-        encoding="utf-8",
-        stdin=subprocess.DEVNULL,
-        env=kept | {"MCRANKER_LEDGER": "none", "COLUMNS": "200"},
-        timeout=120,
-    )
-    assert done.returncode == 0, done.stderr
-    return done.stdout
 
 
 def whole(ranking: Ranking, path: Path) -> None:
@@ -185,20 +168,6 @@ def test_an_ensemble() -> None:
 
 
 @pytest.mark.usefixtures("installed")
-@pytest.mark.parametrize(
-    ("name", "message"),
-    [
-        ("overlp", "there is no ranker 'overlp'; did you mean 'overlap'?"),
-        ("gone", "the ranker 'gone' cannot be loaded from 'nowhere_to_be:Found'"),
-        ("odd", "'json:loads' is a function and no ranker"),
-    ],
-)
-def test_a_ranker_that_cannot_be_had(name: str, message: str) -> None:
-    with pytest.raises(ConfigError, match=re.escape(message)):
-        RANKERS.get(name)
-
-
-@pytest.mark.usefixtures("installed")
 def test_a_provider(tmp_path: Path) -> None:
     def reply(body: Body) -> Body:
         assert body["model"] == "small"
@@ -225,15 +194,17 @@ def test_a_provider(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("name", "message"),
     [
+        ("overlp", "there is no ranker 'overlp'; did you mean 'overlap'?"),
+        ("gone", "the ranker 'gone' cannot be loaded from 'nowhere_to_be:Found'"),
+        ("odd", "'json:loads' is a function and no ranker"),
         ("gone:m", "the provider 'gone' cannot be loaded from 'nowhere_to_be:Found'"),
         ("odd:m", "'json:loads' is a function and no provider"),
         ("blank:m", "the provider 'blank' made a dict, no ChatModel"),
     ],
 )
-def test_a_provider_that_does_not_work(name: str, message: str) -> None:
+def test_what_does_not_work_is_named(name: str, message: str) -> None:
     with pytest.raises(ConfigError, match=re.escape(message)):
-        connect(name)
-    assert cost(name, Usage(1, 100, 0, 10)) is None
+        (connect if ":" in name else RANKERS.get)(name)
 
 
 OWN_PROTOCOL = """
@@ -289,61 +260,58 @@ def test_a_report_section(tmp_path: Path) -> None:
     assert "<bdi>Lengths</bdi>" not in (tmp_path / "empty.html").read_text(encoding="utf-8")
 
 
-def test_the_command_line_lists_and_checks_a_provider(package: Path) -> None:
-    listed = json.loads(run(package, "-m", "mcranker", "models", "--output", "json"))["providers"]
-    assert {"prefix": "acme", "key_variable": "ACME_API_KEY", "note": "a model of Acme"} in listed
-    assert next(each for each in listed if each["prefix"] == "gone")["note"].startswith("the prov")
-    with serve_in_thread(lambda _: completion("OK")) as server:
-        at = ("--model", "acme:small", "--base-url", server.url)
-        said = run(package, "-m", "mcranker", "doctor", *at)
-    assert re.search(r"missing ACME_API_KEY +set it to use acme:NAME", said)
-    assert "offers JSON schemas and log-probabilities" in said
-    assert "'OK' in" in said
-
-
 def test_a_verb(package: Path) -> None:
-    assert "Count the words of TEXT." in run(package, "-m", "mcranker", "--help")
-    assert run(package, "-m", "mcranker", "words", "best masks against covid") == "4\n"
-
-
-def test_the_command_line_ranks_by_name(package: Path) -> None:
-    said = run(
-        package, "-m", "mcranker", "rank", QUERY, *DOCS, "--ranker", "overlap", "--output", "json"
+    """In a process of its own, as verbs are looked for once."""
+    done = subprocess.run(
+        [sys.executable, "-m", "mcranker", "words", "best masks against covid"],
+        check=True,
+        capture_output=True,
+        env={**os.environ, "PYTHONPATH": os.pathsep.join(map(str, (package, ROOT)))},
+        timeout=120,
     )
-    assert json.loads(said)["ranking"]["ranker"] == "overlap"
-    said = " ".join(run(package, "-m", "mcranker", "rank", "-h").split())
-    assert "gone, listwise, odd, overlap." in said
+    assert done.stdout == b"4\n"
+
+
+@pytest.mark.usefixtures("installed")
+def test_commands_know_them_by_name(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    clean_environment(monkeypatch)
+    monkeypatch.setenv("MCRANKER_LEDGER", "none")
+    providers = done("mcranker", "models", "--output", "json")["providers"]
+    acme = {"prefix": "acme", "key_variable": "ACME_API_KEY", "note": "a model of Acme"}
+    assert acme in providers
+    assert next(one for one in providers if one["prefix"] == "gone")["note"].startswith("the prov")
+    rank = ("mcranker", "rank", QUERY, *DOCS, "--output", "json", "--ranker")
+    assert done(*rank, "overlap")["ranking"]["ranker"] == "overlap"
 
     def reply(body: Body) -> Body:
         schema = body["response_format"]["json_schema"]["name"]
-        texts = {"grade": '{"Grade": "related"}', "order": '{"Order": [2]}'}
-        return completion(texts[schema])
+        return completion({"grade": '{"Grade": "related"}', "order": '{"Order": [2]}'}[schema])
 
     with serve_in_thread(reply) as server:
-        at = ["--model", "openai:test", "--base-url", server.url, "--output", "json"]
-        by = ["-m", "mcranker", "rank", QUERY, *DOCS, *at, "--ranker"]
-        graded = json.loads(run(package, *by, "direct", "--scoring", "grades"))["ranking"]
+        at = ("--model", "openai:test", "--base-url", server.url)
+        graded = done(*rank, "direct", "--scoring", "grades", *at)["ranking"]
         assert [hit["score"] for hit in graded["hits"]] == [1.0, 1.0, 1.0]
+        assert done(*rank, "listwise", "--dry-run", *at)["estimate"]["calls"] == 1
         assert len(server.requests) == 3
-        assert json.loads(run(package, *by, "listwise", "--dry-run"))["estimate"]["calls"] == 1
-        assert len(server.requests) == 3
-        listed = json.loads(run(package, *by, "listwise"))["ranking"]
-        assert [hit["doc_id"] for hit in listed["hits"]] == ["2", "0", "1"]
-
-
-def test_a_suite_ranks_by_name_and_its_reports_show_it(package: Path, tmp_path: Path) -> None:
+        listed = done(*rank, "listwise", *at)["ranking"]
+    assert [hit["doc_id"] for hit in listed["hits"]] == ["2", "0", "1"]
     suite = tmp_path / "mine.toml"
     suite.write_text(
         'title = "Mine"\ndatasets = ["mini"]\ndepth = 5\n'
         '[[rankers]]\nlabel = "words"\nranker = "overlap"\n'
-        '[[rankers]]\nlabel = "words of three"\nranker = "overlap"\ndepth = 3\n'
     )
     out = tmp_path / "runs"
-    said = run(package, "-m", "beir_eval", "run", suite, "--limit", "2", "--out", out, "--quiet")
-    assert "words of three" in said
+    ran = call("beir-eval", "run", suite, "--limit", "2", "--out", out, "--quiet")
+    assert ran.exit_code == 0, ran.stderr
     manifest = json.loads((out / "mini" / "words" / "manifest.json").read_text())
     assert (manifest["ranker"], set(manifest["models"].values())) == ("overlap", {"none"})
-    run(package, "-m", "beir_eval", "report", out, "--out", tmp_path / "report")
-    assert "words of three" in (tmp_path / "report" / "report.md").read_text(encoding="utf-8")
-    code = "from mcranker.cli.personas.group import main; main()"
-    assert "mini" in run(package, "-c", code, "report", out, "--out", tmp_path / "why")
+    assert call("beir-eval", "report", out, "--out", tmp_path / "report").exit_code == 0
+    assert "words" in (tmp_path / "report" / "report.md").read_text(encoding="utf-8")
+    assert call("personas", "report", out, "--out", tmp_path / "why").exit_code == 0
+
+
+def done(*command: object) -> Any:
+    """The JSON that a command prints."""
+    result = call(str(command[0]), *command[1:])
+    assert result.exit_code == 0, result.stderr
+    return json.loads(result.stdout)

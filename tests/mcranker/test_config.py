@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from pathlib import Path
 from typing import Any, get_type_hints
 
@@ -79,21 +80,20 @@ def test_presets_cannot_be_changed() -> None:
         RankerConfig().depth = 1  # type: ignore[misc]  # what the test is about
 
 
+OUT_OF_RANGE = [
+    *(("team_size", 21), ("scale", 0), ("scale", 101), ("depth", 0), ("example_rank", 0)),
+    *(("max_passage_words", 0), ("first_stage_weight", 1.1), ("first_stage_weight", math.nan)),
+    *(("missing_constant", math.inf), ("missing_constant", -1), ("temperature", 2.1)),
+    *(("repair_attempts", 6), ("concurrency", 0), ("max_tokens", 15)),
+]
+
+
 @pytest.mark.parametrize(
     ("options", "message"),
     [
         ({"team_size": 0}, "team_size=0: Input should be greater than or equal to 1"),
-        ({"team_size": 21}, "team_size=21: Input should be less than or equal to 20"),
-        ({"scale": 0}, "scale=0: "),
-        ({"scale": 101}, "scale=101: "),
+        *(({name: value}, f"{name}={value}: ") for name, value in OUT_OF_RANGE),
         ({"scale": "ten"}, "scale='ten': Input should be a valid integer"),
-        ({"depth": 0}, "depth=0: "),
-        ({"example_rank": 0}, "example_rank=0: "),
-        ({"max_passage_words": 0}, "max_passage_words=0: "),
-        ({"first_stage_weight": 1.1}, "first_stage_weight=1.1: "),
-        ({"first_stage_weight": float("nan")}, "first_stage_weight=nan: "),
-        ({"missing_constant": float("inf")}, "missing_constant=inf: "),
-        ({"missing_constant": -1}, "missing_constant=-1: "),
         (
             {"missing_policy": "constant", "missing_constant": 11},
             "11.0 is above the highest score, 10: ",
@@ -102,10 +102,6 @@ def test_presets_cannot_be_changed() -> None:
             {"missing_policy": "constant", "missing_constant": 4, "scale": 3},
             "win by a missing score; give",
         ),
-        ({"temperature": 2.1}, "temperature=2.1: "),
-        ({"repair_attempts": 6}, "repair_attempts=6: "),
-        ({"concurrency": 0}, "concurrency=0: "),
-        ({"max_tokens": 15}, "max_tokens=15: "),
         (
             {"ensemble": "max"},
             "there is no ensemble 'max'; there are sum, reciprocal_rank, rrf, assess",
@@ -113,8 +109,6 @@ def test_presets_cannot_be_changed() -> None:
         ({"ensemble": "sums"}, "there is no ensemble 'sums'; did you mean 'sum'?"),
         ({"ensemble": None}, "ensemble=None: Input should be a valid string"),
         ({"preset": "papers"}, "preset='papers': Input should be 'paper' or 'reference'"),
-        ({"preset": ["paper"]}, "preset=['paper']: Input should be 'paper' or 'reference'"),
-        ({"preset": None}, "preset=None: Input should be 'paper' or 'reference'"),
         ({"scoring": "expcted"}, "scoring='expcted': there is no scoring 'expcted'; did you mean"),
         ({"scoring": "mean"}, "there are integer, expected, peak, per_criterion"),
         ({"scales": 10}, "there is no option 'scales'; did you mean 'scale'?"),
@@ -152,11 +146,6 @@ def test_nothing_that_stands_in_is_above_the_highest_score() -> None:
         Capabilities(weak=True)
     )
     assert (weak.labels, weak.rule.constant) == ((), 4)
-
-
-def test_every_problem_is_told() -> None:
-    with pytest.raises(ConfigError, match=r"scale=0: .*; depth=0: .*; there is no option 'zzz'"):
-        RankerConfig(scale=0, depth=0, zzz=1)
 
 
 def test_a_prompt_folder_may_be_a_path() -> None:

@@ -121,12 +121,6 @@ def test_equal_passages_are_counted_once() -> None:
     assert MCRanker(model=silent()).estimate("q", []) == Estimate()
 
 
-def test_a_made_up_team_is_shown_by_seat() -> None:
-    estimate = MCRanker(model=silent(), team_size=4).estimate("q", DOCS)
-    personas = [persona for stage, persona, _ in estimate.table if stage == "score"]
-    assert personas == ["NLP scientist", "Recruit 1", "Recruit 2", "Recruit 3"]
-
-
 def test_tokens_follow_the_texts() -> None:
     short = MCRanker(model=silent(), team_size=1).estimate("q", ["x" * 400])
     long = MCRanker(model=silent(), team_size=1).estimate("q", ["x" * 4400])

@@ -18,9 +18,9 @@ from mcranker.cli.progress import ProgressDisplay, QueryTracker
 from mcranker.logs import safe_logger
 from personas import Member, Persona, Team
 from personas.sanitize import json_text, shown
-from tests.attack.commands import HOSTILE, call, unsafe, written
 from tests.support.beir_folder import write_folder
 from tests.support.cli_support import Connected, scripted
+from tests.support.commands import HOSTILE, call, unsafe, written
 
 ROOT = Path(__file__).parent.parent.parent
 ODD_ID = HOSTILE.replace("\u2028", "")  # which a TREC run would take for white space

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections import ChainMap, OrderedDict, UserDict, UserString
 from collections.abc import Iterator, Mapping
 from types import MappingProxyType
@@ -66,9 +67,10 @@ class DataFrame:
         ([Passage(7, "x")], (Passage("7", "x"),)),  # type: ignore[arg-type]  # ids as users have them
         ([A, "x", {"id": "c", "text": "y"}], (A, Passage("1", "x"), Passage("c", "y"))),
         ([{"_id": "a", "text": "text a"}], (A,)),
-        ([{"id": "a", "contents": "text a"}], (A,)),
-        ([{"docid": "a", "body": "text a"}], (A,)),
-        ([{"doc_id": "a", "text": "text a"}], (A,)),
+        *(
+            ([{key: "a", text: "text a"}], (A,))
+            for key, text in (("id", "contents"), ("docid", "body"), ("doc_id", "text"))
+        ),
         ([{"docno": "a", "text": "text a"}], (A,)),
         (
             [{"_id": "a", "id": "z", "text": "text a", "body": "z"}],
@@ -108,27 +110,22 @@ def test_a_passage_object_is_taken_as_it_is() -> None:
     assert as_passages([A])[0] is A
 
 
+def named(value: object) -> str:
+    return type(value).__name__
+
+
 @pytest.mark.parametrize(
     ("docs", "message"),
     [
-        ("a text", "docs is a str; give a list of texts, records or Passages, or a mapping of id"),
-        (b"a text", "docs is a bytes; give a list"),
-        (7, "docs is a int; give a list"),
-        (None, "docs is a NoneType; give a list"),
-        (A, "docs is a Passage; give a list"),
-        ({"x", "y"}, "docs is a set, which has no order; give a list"),
-        (frozenset("xy"), "docs is a frozenset, which has no order; give a list"),
+        *((docs, f"docs is a {named(docs)}; give a list") for docs in ("a", b"a", 7, None, A)),
+        *((docs, "which has no order; give a list") for docs in ({"x", "y"}, frozenset("xy"))),
         (DataFrame(), 'docs is a DataFrame; give its rows as records, as with docs.to_dict("rec'),
-        ([b"x"], "docs[0] is a bytes; give a string, a record, a Passage, or a document wi"),
-        (["x", None], "docs[1] is a NoneType; give a string"),
-        ([["x"]], "docs[0] is a list; give a string"),
-        ([UserString("x")], "docs[0] is a UserString; give a string"),
-        ([("a", "x")], "docs[0] is a tuple; give a string"),
-        ({"a": None}, "docs['a'] is a NoneType; give its text as a string"),
-        ({"a": 7}, "docs['a'] is a int; give its text as a string"),
-        ({None: "x"}, "a key of docs is a NoneType; give a string"),
-        ({True: "x"}, "a key of docs is a bool; give a string"),
-        ({1.0: "x"}, "a key of docs is a float; give a string"),
+        *(
+            ([doc], f"docs[0] is a {named(doc)}; give a string")
+            for doc in (b"x", None, ["x"], UserString("x"), ("a", "x"))
+        ),
+        *(({"a": doc}, f"docs['a'] is a {named(doc)}; give its text as") for doc in (None, 7)),
+        *(({key: "x"}, f"a key of docs is a {named(key)}; give") for key in (None, True, 1.0)),
         ({"": "x"}, "a key of docs is empty; give every passage an id"),
         ({"a": {"title": "x"}}, "docs['a'] has no text; put a string under one of text, contents"),
         ([{}], "docs[0] has no text; put a string under one of text, contents, body, page_cont"),
@@ -139,12 +136,11 @@ def test_a_passage_object_is_taken_as_it_is() -> None:
         (["x", {"_id": "a"}], "docs[1] has no text; put a string under one of text, contents, bo"),
         ([{"_id": "a", "text": 7}], "docs[0] has a text that is a int; give a string"),
         ([{"_id": "a", "text": "x", "title": 7}], "docs[0] has a title that is a int; give a str"),
-        ([{"_id": "a", "text": "x", "score": "7"}], "docs[0] has the score '7'; give a finite num"),
-        ([{"_id": "a", "text": "x", "score": True}], "docs[0] has the score True; give a finite"),
-        ([{"_id": "a", "text": "x", "score": float("nan")}], "docs[0] has the score nan; give a"),
-        ([{"_id": "a", "text": "x", "score": float("inf")}], "docs[0] has the score inf; give a"),
+        *(
+            ([{"_id": "a", "text": "x", "score": score}], f"docs[0] has the score {score!r}; give")
+            for score in ("7", True, math.nan, math.inf, 1j)
+        ),
         ([{"_id": "a", "text": "x", "score": 10**400}], "give a finite number"),
-        ([{"_id": "a", "text": "x", "score": 1j}], "docs[0] has the score 1j; give a finite"),
         ([Passage("a", "x", score=float("nan"))], "docs[0] has the score nan; give a finite"),
         ([Passage("a", "x", score="7")], "docs[0] has the score '7'; give a finite number"),  # type: ignore[arg-type]  # wrong on purpose
         ([Passage("a", 7)], "docs[0] has a title or text that is not a string"),  # type: ignore[arg-type]  # wrong on purpose

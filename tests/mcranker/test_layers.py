@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ast
+import functools
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -10,10 +11,7 @@ import pytest
 
 ROOT = Path(__file__).parents[2]
 PACKAGES = ("mcranker", "personas", "beir_eval")
-FORBIDDEN = {
-    "personas": {"mcranker", "beir_eval"},
-    "mcranker": {"beir_eval"},
-}
+FORBIDDEN = {"personas": {"mcranker", "beir_eval"}, "mcranker": {"beir_eval"}}
 ONLY_IN = {
     "openai": "mcranker/llm/providers/openai_chat.py",
     "anthropic": "mcranker/llm/providers/anthropic_messages.py",
@@ -31,10 +29,14 @@ def _files(package: str) -> list[Path]:
     return files
 
 
+@functools.cache
+def _tree(path: Path) -> ast.Module:
+    return ast.parse(path.read_text(encoding="utf-8"))
+
+
 def _imports(path: Path, *, top: bool = False) -> Iterator[tuple[int, str]]:
     """Line and name of every module that a file imports: anywhere, or at its top level."""
-    tree = ast.parse(path.read_text(encoding="utf-8"))
-    for node in tree.body if top else ast.walk(tree):
+    for node in _tree(path).body if top else ast.walk(_tree(path)):
         if isinstance(node, ast.Import):
             yield from ((node.lineno, alias.name) for alias in node.names)
         elif isinstance(node, ast.ImportFrom):
@@ -72,13 +74,14 @@ def _module(path: Path) -> str:
     return ".".join(path.relative_to(ROOT).with_suffix("").parts).removesuffix(".__init__")
 
 
+@functools.cache
 def _graph() -> dict[str, set[str]]:
     """Module -> the modules of ours that it imports, wherever in its text."""
     files = {_module(path): path for package in PACKAGES for path in _files(package)}
     graph: dict[str, set[str]] = {}
     for module, path in files.items():
         graph[module] = set()
-        for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
+        for node in ast.walk(_tree(path)):
             names: list[str] = []
             if isinstance(node, ast.Import):
                 names = [alias.name for alias in node.names]
@@ -169,21 +172,18 @@ def test_what_is_no_command_imports_nothing_of_one() -> None:
     } == set()
 
 
-@pytest.mark.parametrize("sdk", ONLY_IN)
-def test_an_sdk_is_imported_in_one_file(sdk: str) -> None:
-    files = {use.partition(":")[0] for package in PACKAGES for use in _uses(package, {sdk})}
-    assert files == {ONLY_IN[sdk]}
-
-
-@pytest.mark.parametrize("sdk", ONLY_IN)
-def test_an_sdk_is_imported_where_it_is_used_and_not_before(sdk: str) -> None:
-    at_import = {name.partition(".")[0] for _, name in _imports(ROOT / ONLY_IN[sdk], top=True)}
-    assert sdk not in at_import
+def test_an_sdk_is_imported_in_one_file_where_it_is_used_and_not_before() -> None:
+    uses = [use for package in PACKAGES for use in _uses(package, set(ONLY_IN))]
+    found = {(use.rsplit(" ", 1)[1].partition(".")[0], use.partition(":")[0]) for use in uses}
+    assert found == set(ONLY_IN.items())
+    for sdk, file in ONLY_IN.items():
+        at_import = {name.partition(".")[0] for _, name in _imports(ROOT / file, top=True)}
+        assert sdk not in at_import
 
 
 def test_personas_neither_waits_nor_talks() -> None:
     banned = {"anyio", "asyncio", "aiohttp", "httpx", "requests", "urllib", "socket", "openai"}
     assert _uses("personas", banned) == set()
     for path in _files("personas"):
-        nodes = ast.walk(ast.parse(path.read_text(encoding="utf-8")))
+        nodes = ast.walk(_tree(path))
         assert not any(isinstance(node, ast.AsyncFunctionDef | ast.Await) for node in nodes), path

@@ -24,7 +24,7 @@ import pytest
 import beir_eval
 import mcranker
 import personas
-from tests.attack.scale import scaled
+from tests.support.scale import scaled
 
 with warnings.catch_warnings():
     warnings.simplefilter("ignore", DeprecationWarning)

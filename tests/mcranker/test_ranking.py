@@ -171,17 +171,6 @@ def test_any_ranking_reads_back_as_it_was(
     assert again.ids == [str(row) for row in order]
 
 
-def test_json_holds_no_nan_and_keeps_letters() -> None:
-    text = _ranking().to_json()
-    assert "NaN" not in text
-    assert "é" in text
-    assert "\n" not in text
-    data = json.loads(text)
-    assert data["hits"][3]["score"] is None
-    calls = [(row["stage"], row["calls"]) for row in data["usage"]["by_stage"]]
-    assert (calls, data["usage"]["calls"]) == ([("recruit", 1), ("score", 4)], 5)
-
-
 @pytest.mark.parametrize("data", [{}, {"version": "1" * 1000}, [], None, "text", b"[]", 7])
 def test_other_things_are_not_a_ranking(data: Any) -> None:
     with pytest.raises(InputError, match=r"no ranking as Ranking|not JSON|version '11") as caught:

@@ -189,10 +189,7 @@ def test_a_ranking_that_fails_or_is_cancelled_ends_its_spans(spans: Spans) -> No
     def fail(_: ChatRequest) -> str:
         raise ServerFailed("no")
 
-    with (
-        DirectRanker(model=ScriptedChat(fail), ledger=None) as ranker,
-        pytest.raises(ServerFailed),
-    ):
+    with DirectRanker(model=ScriptedChat(fail), ledger=None) as ranker, pytest.raises(ServerFailed):
         ranker.rank("best masks", DOCS)
     (root,) = kinds(spans(), "RERANKER")
     assert (root.status.status_code, facts(root)["error.type"]) == (
@@ -289,10 +286,7 @@ def test_without_a_provider_nothing_is_recorded_or_imported() -> None:
 
 def test_the_example_prints_its_trace() -> None:
     found = subprocess.run(
-        [sys.executable, ROOT / "examples/traces.py"],
-        check=True,
-        capture_output=True,
-        text=True,
+        [sys.executable, ROOT / "examples/traces.py"], check=True, capture_output=True, text=True
     )
     assert '"openinference.span.kind": "RERANKER"' in found.stdout
     assert '"reranker.query": "best masks against covid"' in found.stdout

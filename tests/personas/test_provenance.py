@@ -171,36 +171,10 @@ def test_weights_in_any_form_have_the_same_digest(weights: tuple[object, object]
     assert provenance(again).weights == "model"
 
 
-def test_parts_are_sealed_one_after_the_other() -> None:
-    bare = sealed(_recruit(), persona=True, rubric=False)
-    assert provenance(bare) == Provenance("model", (), None, edited=False)
-    own_rubric = _with(bare, EFFECT, COST)
-    assert provenance(own_rubric) == Provenance("model", ("human", "human"), "human", edited=False)
-    written = sealed(_with(bare, EFFECT, SAFETY, COST), persona=False, rubric=True)
-    assert written == RECRUIT
-    assert sealed(written, persona=False, rubric=False) == written
-
-
 def test_a_rubric_written_for_a_renamed_recruit_does_not_hide_the_person() -> None:
     renamed = _renamed(sealed(_recruit(), persona=True, rubric=False), name="Epidemiologist")
     written = sealed(_with(renamed, EFFECT, COST), persona=False, rubric=True)
     assert provenance(written) == Provenance("human", ("model", "model"), "model", edited=True)
-
-
-@pytest.mark.parametrize("name", ["clinician", "nlp_scientist"])
-def test_a_rubric_written_by_a_model_for_a_member_of_the_library(name: str) -> None:
-    member = _with(library.member(name), EFFECT, COST)
-    expected = Provenance("library", ("model", "model"), "model", edited=False)
-    assert provenance(sealed(member, persona=False, rubric=True)) == expected
-    by_person = Provenance("library", ("human", "human"), "human", edited=True)
-    assert provenance(member) == by_person
-
-
-def test_a_member_of_the_library_may_have_another_reason_or_no_rubric() -> None:
-    member = _renamed(library.member("clinician"), reason="The query asks about treatment.")
-    assert provenance(member).persona == "library"
-    bare = member.model_copy(update={"rubric": None})
-    assert provenance(bare) == Provenance("library", (), None, edited=False)
 
 
 @pytest.mark.parametrize("name", ["clinician", "nlp_scientist"])

@@ -299,20 +299,3 @@ def test_what_cannot_be_read_or_written_is_named(tmp_path: Path) -> None:
     ):
         with pytest.raises(SchemaError, match=f"{name}: cannot be written: {problem}"):
             save(_pair(1, 1), tmp_path / name)
-
-
-def test_a_file_is_replaced_whole_or_not_at_all(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    path = tmp_path / "team.json"
-    save(_pair(1, 1), path)
-    before = path.read_text(encoding="utf-8")
-
-    def full(_: int) -> None:
-        raise OSError(28, "No space left on device")
-
-    monkeypatch.setattr("personas.io.atomic.os.fsync", full)
-    with pytest.raises(SchemaError, match=r"team\.json: cannot be written: No space left"):
-        save(_pair(1, 3), path)
-    assert path.read_text(encoding="utf-8") == before
-    assert list(tmp_path.iterdir()) == [path]

@@ -12,9 +12,7 @@ from typing import Any
 import anyio
 import pytest
 
-from mcranker.errors import (
-    MCRankerError,
-)
+from mcranker.errors import MCRankerError
 from mcranker.llm.batch.batched import Batched, BatchTimings
 from mcranker.llm.batch.notes import BatchNotes
 from mcranker.llm.batch.services import AnthropicBatches, BatchService, OpenAIBatches
@@ -90,8 +88,8 @@ class Workplace:
             clock=self.time.clock,
         )
 
-    def kept(self, request: ChatRequest) -> ChatReply | None:
-        return self.ledger.find(request_key(self.chats[0], request))
+    async def kept(self, request: ChatRequest) -> ChatReply | None:
+        return await self.ledger.find(request_key(self.chats[0], request))
 
 
 @asynccontextmanager
@@ -103,7 +101,7 @@ async def workplace(provider: str, tmp_path: Path) -> AsyncIterator[Workplace]:
         finally:
             for chat in place.chats:
                 await chat.aclose()
-            place.ledger.close()
+            await place.ledger.aclose()
 
 
 async def outcomes(

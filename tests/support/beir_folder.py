@@ -10,12 +10,7 @@ from mcranker import ChatRequest, ScriptedChat
 from tests.support.scripted import RECRUITS, RUBRIC
 
 WORDS = ("mask", "virus", "nurse", "filter", "cloth", "valve", "trial", "air")
-QUERIES = {
-    "q1": "mask virus",
-    "q2": "filter cloth",
-    "q3": "valve trial",
-    "q4": "nurse air",
-}
+QUERIES = {"q1": "mask virus", "q2": "filter cloth", "q3": "valve trial", "q4": "nurse air"}
 DOCUMENTS = 24
 GRADES: Mapping[str, Mapping[str, int]] = {
     "q1": {"d3": 2, "d8": 1, "d11": 1, "d0": 0},

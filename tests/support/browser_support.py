@@ -48,7 +48,6 @@ class Windows:
         self._browser = browser
         self._idle: dict[bool, list[Page]] = {True: [], False: []}
         self.visit: Visit
-        """Who is told what pages do."""
 
     def take(self, *, width: int, height: int, scripts: bool) -> Page:
         """A window for a test, which has nothing in it."""
@@ -91,12 +90,9 @@ class Windows:
 class Visit:
     """Opens pages, each in a window of its own.
 
-    Attributes:
-        requests: what was asked for, in order, and be it refused by the page's policy: addresses
-            without what follows a ``#``.
-        complaints: whatever no page may do: ask for anything but a page that is gone to, say
-            something in the console, fail in a script, be refused by its policy, open a dialog
-            or another window. Every test that uses `visit` fails in the end if there are some.
+    `requests` are the addresses asked for, refused or not. `complaints` are what no page may do:
+    ask for more than its own page, say something in the console, fail in a script, open a dialog
+    or another window.
     """
 
     def __init__(self, windows: Windows) -> None:
@@ -115,15 +111,7 @@ class Visit:
         height: int = 900,
         scripts: bool = True,
     ) -> Page:
-        """The page at `path`, loaded.
-
-        Args:
-            path: of the file.
-            fragment: what follows the ``#``.
-            width: of the window, in pixels.
-            height: of the window, in pixels.
-            scripts: whether scripts run.
-        """
+        """The page at `path`, loaded; the window is so many pixels wide and high."""
         page = self._windows.take(width=width, height=height, scripts=scripts)
         self._taken.append((page, scripts))
         page.goto(path.as_uri() + (f"#{fragment}" if fragment else ""))
@@ -148,26 +136,17 @@ class Visit:
     def _failed(self, request: Request) -> None:
         self.complaints.append(f"failed: {request.url.partition('#')[0]}, {request.failure}")
 
-    def _console(self, message: Any) -> None:
-        self.complaints.append(f"console: {message.text}")
-
-    def _error(self, error: Any) -> None:
-        self.complaints.append(f"error: {error}")
-
     def _dialog(self, dialog: Any) -> None:
         self.complaints.append(f"dialog: {dialog.message}")
         dialog.dismiss()
 
-    def _popup(self, other: Page) -> None:
-        self.complaints.append(f"window: {other.url}")
-
     HEARD: ClassVar[Mapping[Any, Callable[[Visit, Any], None]]] = {
         "request": _requested,
         "requestfailed": _failed,
-        "console": _console,
-        "pageerror": _error,
+        "console": lambda self, message: self.complaints.append(f"console: {message.text}"),
+        "pageerror": lambda self, error: self.complaints.append(f"error: {error}"),
         "dialog": _dialog,
-        "popup": _popup,
+        "popup": lambda self, other: self.complaints.append(f"window: {other.url}"),
     }
 
 

@@ -28,16 +28,8 @@ Grades = dict[str, dict[str, int]]
 Scores = Mapping[str, Mapping[str, str | int]]
 
 DOCS = ("d1", "d2", "d3", "d4")
-QUERIES = {
-    "q1": "do masks help?",
-    "q2": "do vaccines help?",
-    "q3": "does tea help?",
-}
-QRELS: Grades = {
-    "q1": {"d1": 2, "d2": 0, "d4": 1},
-    "q2": {"d2": 1},
-    "q3": {"d3": 1},
-}
+QUERIES = {"q1": "do masks help?", "q2": "do vaccines help?", "q3": "does tea help?"}
+QRELS: Grades = {"q1": {"d1": 2, "d2": 0, "d4": 1}, "q2": {"d2": 1}, "q3": {"d3": 1}}
 TEXTS = {doc_id: (f"Title of {doc_id}", f"What {doc_id} says.") for doc_id in DOCS}
 PARENT_5 = dict.fromkeys(DOCS, 5)
 

@@ -33,9 +33,7 @@ def best(request: ChatRequest) -> str:
 
 
 def comparing(
-    answer: Callable[[ChatRequest], str | ChatReply],
-    *,
-    capabilities: Capabilities | None = None,
+    answer: Callable[[ChatRequest], str | ChatReply], *, capabilities: Capabilities | None = None
 ) -> tuple[ScriptedChat, list[ChatRequest]]:
     """A model that answers so, and the requests that it has got."""
     seen: list[ChatRequest] = []

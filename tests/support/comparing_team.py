@@ -24,9 +24,7 @@ def by_orders(orders: Mapping[str, str]) -> Callable[[ChatRequest], str]:
 
 
 def comparing_team(
-    answer: Callable[[ChatRequest], str | ChatReply],
-    *,
-    capabilities: Capabilities | None = None,
+    answer: Callable[[ChatRequest], str | ChatReply], *, capabilities: Capabilities | None = None
 ) -> tuple[ScriptedChat, list[ChatRequest]]:
     """A model whose comparisons `answer` makes, and the requests that it has got."""
     seen: list[ChatRequest] = []

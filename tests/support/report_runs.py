@@ -5,12 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Any
 
-from beir_eval.experiment.run_folder import (
-    DataManifest,
-    Metrics,
-    RunManifest,
-    find_runs,
-)
+from beir_eval.experiment.run_folder import DataManifest, Metrics, RunManifest, find_runs
 from beir_eval.files import write_form
 from beir_eval.report.build import build_report
 from beir_eval.report.model import Report, Row, Section, TableCell

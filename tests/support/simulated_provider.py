@@ -102,24 +102,6 @@ class AtOnce:
 
 
 @dataclass
-class Bursts:
-    """Refuses everything (or a share) for `length` seconds of every `period`."""
-
-    period: float
-    length: float
-    share: float = 1.0
-    seed: int = 0
-
-    def __post_init__(self) -> None:
-        self._luck = random.Random(self.seed)
-
-    def refuses(self, in_flight: int) -> ModelError | None:
-        # The first comes after half a period.
-        inside = (now() - BEGIN + self.period / 2) % self.period < self.length
-        return RateLimited("529") if inside and self._luck.random() < self.share else None
-
-
-@dataclass
 class SimulatedProvider:
     """Answers after `latency` seconds, spread log-normally, what none of the reasons refuses."""
 

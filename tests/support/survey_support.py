@@ -35,18 +35,10 @@ HOSTILE = (
 )
 
 _WHO = (
-    "Virologist",
-    "Worried parent",
-    "Marine biologist",
-    "Medical librarian",
-    "Clinical researcher",
-    "Science journalist",
-    "Patient with the condition",
-    "Biostatistician",
-    "Public health official",
-    "Molecular geneticist",
-    "Nutrition scientist",
-    "General practitioner",
+    *("Virologist", "Worried parent", "Marine biologist", "Medical librarian"),
+    *("Clinical researcher", "Science journalist", "Patient with the condition"),
+    *("Biostatistician", "Public health official", "Molecular geneticist"),
+    *("Nutrition scientist", "General practitioner"),
 )
 _FIELDS = ("", " in training", " from a small clinic", " who reviews grants", " of long standing")
 _SUBJECTS = (
@@ -60,15 +52,9 @@ _SUBJECTS = (
     "how long immunity lasts after vaccination",
 )
 _CRITERIA = (
-    "Directness of the answer",
-    "Quality of the evidence",
-    "Right population",
-    "Study design",
-    "Recency",
-    "Clarity for lay readers",
-    "Statistical soundness",
-    "Names a mechanism",
-    "Practical use",
+    *("Directness of the answer", "Quality of the evidence", "Right population"),
+    *("Study design", "Recency", "Clarity for lay readers", "Statistical soundness"),
+    *("Names a mechanism", "Practical use"),
 )
 
 
@@ -86,16 +72,7 @@ def make_survey(
 ) -> Survey:
     """A survey that could have been; the same arguments give the same.
 
-    Args:
-        queries: how many.
-        seed: of the random numbers.
-        texts: what every text from outside is drawn from, e.g. `HOSTILE`; plain ones if empty.
-        judged: whether there are judgements.
-        other: the ranker compared with; empty for none.
-        recruits: on the team besides the NLP scientist.
-        failed_every: every so many queries one failed; 0 for none.
-        cases: of each kind, at most; none without judgements or another ranker.
-        most_personas: how many personas and criteria the survey lists at most.
+    `texts` are what every text from outside is drawn from; every `failed_every`-th query failed.
     """
     dice = random.Random(seed)
 

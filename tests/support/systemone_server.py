@@ -6,11 +6,7 @@ from collections.abc import Callable
 from typing import Any
 
 from pydantic import ValidationError
-from typesafe_sdk._schemas.models import (
-    HTTPValidationError,
-    SystemOneRequest,
-    SystemOneResponse,
-)
+from typesafe_sdk._schemas.models import HTTPValidationError, SystemOneRequest, SystemOneResponse
 
 from tests.support.loopback import Answer, Body, Reply
 

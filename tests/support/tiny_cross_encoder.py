@@ -15,14 +15,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-__all__ = [
-    "FALSE",
-    "TRUE",
-    "expected_logits",
-    "t5_logit",
-    "write_cross_encoder",
-    "write_t5",
-]
+__all__ = ["FALSE", "TRUE", "expected_logits", "t5_logit", "write_cross_encoder", "write_t5"]
 
 SPECIAL = ("[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]")
 WORDS = ("masks", "help", "against", "viruses", "bread", "rises", "spread", "the", "in", "oven")

@@ -40,6 +40,7 @@ from mcranker.llm.batch.services import (
 )
 from mcranker.llm.chat import Capabilities, ChatModel, ChatReply, ChatRequest
 from mcranker.llm.ledger.request_key import request_key
+from mcranker.llm.ledger.store import MOST_KEYS
 from mcranker.llm.masking import shown_url
 from mcranker.llm.prices import BATCH_SUFFIX
 from mcranker.llm.providers.anthropic_messages import AnthropicMessages
@@ -251,7 +252,7 @@ class _Collector:
         """Do one thing that is due; False if nothing is."""
         now = self.owner.clock()
         if self._gathered_due() <= now:
-            self._assign(now)
+            await self._assign(now)
             return True
         batch = next((batch for batch in self._batches if batch.due <= now), None)
         if batch is None:
@@ -275,20 +276,26 @@ class _Collector:
             self._first_came = self._last_came
         self._gathered[entry.key] = entry
 
-    def _assign(self, now: float) -> None:
+    async def _assign(self, now: float) -> None:
         """Assign every gathered request to a batch under way, or to a new one."""
+        wanted, kept = list(self._gathered), dict[bytes, ChatReply]()
         self._adopt()
-        ledger, fresh = self.owner.ledger, list[_Entry]()
-        for key, entry in list(self._gathered.items()):
+        if (ledger := self.owner.ledger) is not None:
             # Another process may have finished a batch since the ledger was asked.
-            kept = ledger.find(bytes.fromhex(key)) if ledger is not None else None
-            if kept is not None:
-                self.settle(entry, replace(kept, reused=True))
+            keys = list(map(bytes.fromhex, wanted))
+            for start in range(0, len(keys), MOST_KEYS):
+                kept |= await ledger.store.get_many(keys[start : start + MOST_KEYS])
+        fresh = list[_Entry]()
+        for key in wanted:
+            entry = self._gathered.pop(key, None)
+            if entry is None:
+                continue  # its caller went away in the meantime
+            if (reply := kept.get(bytes.fromhex(key))) is not None:
+                self.settle(entry, reply)
             elif batch := next((batch for batch in self._batches if key in batch.left), None):
                 batch.entries[key] = entry
             else:
                 fresh.append(entry)
-        self._gathered = {}
         self._batches += self._packed(fresh, now)
 
     def _adopt(self) -> None:

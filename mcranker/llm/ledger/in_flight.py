@@ -16,8 +16,7 @@ from contextlib import asynccontextmanager
 import anyio
 
 from mcranker.llm.chat import ChatReply
-from mcranker.llm.ledger.sqlite_store import SQLiteStore
-from mcranker.llm.ledger.store import MOST_KEYS
+from mcranker.llm.ledger.store import MOST_KEYS, LedgerStore
 from mcranker.logs import safe_logger
 
 _RENEWALS = 3  # in a lease
@@ -53,7 +52,7 @@ class InFlight:
 class RequestsInFlight:
     """Requests in flight, shared by all users of a store in a process."""
 
-    def __init__(self, store: SQLiteStore) -> None:
+    def __init__(self, store: LedgerStore) -> None:
         self.store = store
         self._lock = threading.Lock()
         self._requests: dict[bytes, InFlight] = {}

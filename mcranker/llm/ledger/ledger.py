@@ -65,7 +65,7 @@ class Ledger:
         self.in_flight = _shared(self.path)
         self.store = self.in_flight.store
 
-    def find(self, key: bytes) -> ChatReply | None:
+    async def find(self, key: bytes) -> ChatReply | None:
         """Return the answer kept for `key`, with `ChatReply.reused` set, or None.
 
         A damaged answer counts as none, and the next one kept for its key takes its place.
@@ -73,7 +73,7 @@ class Ledger:
         Raises:
             LedgerError: the file cannot be read, or is no ledger.
         """
-        return self.store.read_many((key,)).get(key)
+        return (await self.store.get_many((key,))).get(key)
 
     def keep(
         self, key: bytes, reply: ChatReply, *, model: str, stage: str
@@ -89,9 +89,9 @@ class Ledger:
         """Acquire a lock by name, across processes."""
         return self.in_flight.alone(hashlib.sha256(name.encode()).digest())
 
-    def close(self) -> None:
+    async def aclose(self) -> None:
         """Write what waits and close the file. A later use opens it again."""
-        self.store.close()
+        await self.store.aclose()
 
 
 _files: weakref.WeakValueDictionary[tuple[int, str], RequestsInFlight]

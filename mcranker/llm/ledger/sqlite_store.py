@@ -18,11 +18,13 @@ import sys
 import threading
 import time
 import weakref
-from collections import deque
+from collections import defaultdict, deque
 from collections.abc import AsyncIterator, Collection, Iterator, Sequence
 from contextlib import closing, contextmanager
 from pathlib import Path
 from typing import Any
+
+import anyio.to_thread
 
 from mcranker.errors import LedgerError
 from mcranker.llm.chat import ChatReply
@@ -75,8 +77,6 @@ _RENEW = "UPDATE claims SET lease_until = ? WHERE owner = ? AND key IN "
 _RELEASE = "DELETE FROM claims WHERE owner = ? AND key IN "
 _MARK = "UPDATE replies SET unusable = 1 WHERE key IN "
 
-_KINDS = ("claim", "complete", "renew", "release", "mark")
-
 logger = safe_logger("mcranker.llm")
 
 
@@ -111,10 +111,6 @@ class SQLiteStore:
         weakref.finalize(self, self._writer.close)
 
     async def get_many(self, keys: Collection[bytes]) -> dict[bytes, ChatReply]:
-        return self.read_many(keys)
-
-    def read_many(self, keys: Collection[bytes]) -> dict[bytes, ChatReply]:
-        """`get_many`, which blocks for some microseconds."""
         found, writer = {}, self._writer
         for row in writer.read(_FIND + _places(keys), (*keys,)):
             try:
@@ -144,8 +140,8 @@ class SQLiteStore:
     def mark_unusable(self, key: bytes) -> asyncio.Future[set[bytes]]:
         return self._writer.put(_Write("mark", [key]))
 
-    def close(self) -> None:
-        self._writer.close()
+    async def aclose(self) -> None:
+        await anyio.to_thread.run_sync(self._writer.close)
 
     async def stats(self) -> list[Share]:
         with self._connected() as connection:
@@ -374,7 +370,7 @@ class _Writer:
 
     def _commit(self, batch: list[_Write], keys: set[bytes]) -> None:
         connection = self._open()
-        of: dict[str, list[bytes]] = {kind: [] for kind in _KINDS}
+        of = defaultdict[str, list[bytes]](list)
         for write in batch:
             of[write.kind] += write.keys
         rows = [row for write in batch for row in write.rows]

@@ -128,7 +128,6 @@ class LedgerStore(Protocol):
 
     async def get_many(self, keys: Collection[bytes]) -> dict[bytes, ChatReply]:
         """Return the answers that are kept, with `ChatReply.reused` set. Damaged ones are not."""
-        ...
 
     def claim_many(self, keys: Collection[bytes]) -> Awaitable[set[bytes]]:
         """Claim keys for `LEASE` seconds; without keys, check that the store can be written.
@@ -136,7 +135,6 @@ class LedgerStore(Protocol):
         Returns:
             The keys that are now this store's. The others are answered, or claimed elsewhere.
         """
-        ...
 
     def complete_many(self, answers: Sequence[NewAnswer]) -> Awaitable[set[bytes]]:
         """Keep answers and end the claims on them. They are durable when this is done.
@@ -146,36 +144,27 @@ class LedgerStore(Protocol):
         Returns:
             The keys that had another answer, which stays.
         """
-        ...
 
     def renew(self, keys: Collection[bytes]) -> Awaitable[set[bytes]]:
         """Extend this store's claims on `keys` by another `LEASE` seconds."""
-        ...
 
     def release(self, keys: Collection[bytes]) -> Awaitable[set[bytes]]:
         """End this store's claims on `keys`."""
-        ...
 
     def mark_unusable(self, key: bytes) -> Awaitable[set[bytes]]:
         """Note that the answer for `key` could not be read. It stays until it is pruned."""
-        ...
 
-    def close(self) -> None:
+    async def aclose(self) -> None:
         """Write what waits, and close. A later use opens the store again."""
-        ...
 
     async def stats(self) -> list[Share]:
         """Return sums by model and stage."""
-        ...
 
     def iterate(self) -> AsyncIterator[KeptAnswer]:
         """Return all answers in the order in which they came."""
-        ...
 
     async def prune(self, selection: Selection, *, dry_run: bool = False) -> int:
         """Remove answers and give their room back; return their number. `dry_run` only counts."""
-        ...
 
     async def verify(self) -> tuple[int, list[str]]:
         """Return how many answers there are, and a line for each fault found."""
-        ...

@@ -42,9 +42,9 @@ class AnthropicMessages(SdkChat):
         if stop == "refusal":
             details = data.get("stop_details")
             said = details.get("explanation") if isinstance(details, dict) else None
-            raise refusal(said if isinstance(said, str) else "", self._service)
+            raise refusal(said if isinstance(said, str) else "", self.service)
         if not isinstance(content, list):
-            raise unreadable("no content in it", self._service)
+            raise unreadable("no content in it", self.service)
         texts = [b.get("text") for b in content if isinstance(b, dict) and b.get("type") == "text"]
         cut = stop in ("max_tokens", "model_context_window_exceeded")
         return ChatReply(
@@ -107,12 +107,12 @@ class AnthropicMessages(SdkChat):
     def _usage(self, usage: Any) -> Usage:
         counts = usage if isinstance(usage, dict) else {}
         fresh, read, written = (
-            token_count(counts.get(name), self._service)
+            token_count(counts.get(name), self.service)
             for name in ("input_tokens", "cache_read_input_tokens", "cache_creation_input_tokens")
         )
         # Anthropic's input_tokens leaves out what went through the cache.
         tokens, output = fresh + read + written, counts.get("output_tokens")
-        return call_usage(tokens=tokens, cached=read, output=output, service=self._service)
+        return call_usage(tokens=tokens, cached=read, output=output, service=self.service)
 
 
 ANTHROPIC = Provider(

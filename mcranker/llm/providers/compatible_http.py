@@ -37,7 +37,6 @@ from mcranker.llm.providers.http_errors import (
 )
 from mcranker.llm.providers.openai_decisions import DECISION
 from mcranker.llm.providers.openai_protocol import chat_body, chat_reply
-from mcranker.llm.providers.per_loop import PerLoop
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -103,9 +102,9 @@ class CompatibleChat(HttpChat):
             service,
             capabilities
             or Capabilities(json_schema=True, label_logprobs=True, continuation_logprobs=True),
+            concurrency=concurrency,
         )
         self._questions = questions
-        self._concurrency = concurrency
         self._extra_body = dict(extra_body or {})
         try:
             orjson.dumps(self._extra_body)
@@ -113,11 +112,10 @@ class CompatibleChat(HttpChat):
             raise ConfigError(
                 f"extra_body={extra_body!r} cannot be sent as JSON: {error}"
             ) from error
-        self._sessions: PerLoop[aiohttp.ClientSession] = PerLoop(self._open)
 
     def read(self, data: Mapping[str, Any], request: ChatRequest) -> ChatReply:
         prefill = self._capabilities.prefill
-        return chat_reply(data, request, service=self._service, prefill=prefill)
+        return chat_reply(data, request, service=self.service, prefill=prefill)
 
     async def post(self, path: str, body: Mapping[str, Any]) -> dict[str, Any]:
         """Send a JSON object to a path below the base URL, and return the object it answers.
@@ -129,10 +127,7 @@ class CompatibleChat(HttpChat):
         try:
             return await self._post(path, body)
         except StatusError as failure:
-            raise error_for(failure.problem, self._service) from failure
-
-    async def aclose(self) -> None:
-        await self._sessions.aclose()
+            raise error_for(failure.problem, self.service) from failure
 
     def _body(self, request: ChatRequest) -> dict[str, Any]:
         body = chat_body(request, self._model, capabilities=self._capabilities)
@@ -141,36 +136,36 @@ class CompatibleChat(HttpChat):
     async def _post(self, path: str, body: Mapping[str, Any], list_as: str = "") -> dict[str, Any]:
         import aiohttp
 
-        content = json_bytes(body, self._service)
+        content = json_bytes(body, self.service)
         try:
             # Half the processor time of anyio's, which counts at a thousand calls a second.
-            async with asyncio.timeout(self._service.timeout):
-                session = await self._sessions.get()
+            async with asyncio.timeout(self.service.timeout):
+                session = await self._clients.get()
                 async with session.post(
-                    f"{self._service.url}/{path}",
+                    f"{self.service.url}/{path}",
                     data=content,
                     allow_redirects=False,  # it would take the prompt elsewhere
                 ) as response:
                     answer = await read_body(response)
         except TimeoutError as error:
-            raise timed_out(self._service) from error
+            raise timed_out(self.service) from error
         # A ValueError is a name that no host has.
         except (aiohttp.ClientError, OSError, ValueError, BodyTooLong) as error:
-            raise transport_error(error, self._service) from error
+            raise transport_error(error, self.service) from error
         if not 200 <= response.status < 300:
             raise StatusError(read_problem(response.status, answer, response.headers))
-        return parse_object(answer, self._service, list_as=list_as)
+        return parse_object(answer, self.service, list_as=list_as)
 
     def _open(self) -> aiohttp.ClientSession:
         import aiohttp
 
         headers = {"Content-Type": "application/json", "User-Agent": "mcranker", **PLAIN}
-        if self._service.key:
-            headers["Authorization"] = f"Bearer {self._service.key}"
+        if self.service.key:
+            headers["Authorization"] = f"Bearer {self.service.key}"
         return aiohttp.ClientSession(
             connector=aiohttp.TCPConnector(limit=self._concurrency, keepalive_timeout=KEEP_ALIVE),
             cookie_jar=aiohttp.DummyCookieJar(),
             headers=headers,
-            proxy=environment_proxy(self._service.url),
+            proxy=environment_proxy(self.service.url),
             timeout=aiohttp.ClientTimeout(total=None),
         )

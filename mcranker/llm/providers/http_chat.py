@@ -11,6 +11,7 @@ from mcranker.errors import ModelError
 from mcranker.llm.chat import Capabilities, ChatReply, ChatRequest
 from mcranker.llm.providers.http_errors import Problem, Service, StatusError, error_for
 from mcranker.llm.providers.parameters import ParameterMemory
+from mcranker.llm.providers.per_loop import PerLoop
 from mcranker.llm.typed_answers import check_limits
 
 KEEP_ALIVE = 60.0  # seconds; shorter ones cost a new connection, and a TLS handshake, each time
@@ -33,31 +34,28 @@ class Exchange:
 
 
 class HttpChat(ABC):
-    """A model at an address, with what it offers before it has refused anything."""
+    """A model at an address, with what it offers before it has refused anything.
+
+    Attributes:
+        endpoint: the service's base URL.
+        service: the provider's details, for error messages.
+    """
 
     _path: ClassVar[str] = "chat/completions"
     _questions: Exchange | None = None
     _continuation: Exchange | None = None
 
-    def __init__(self, model: str, service: Service, capabilities: Capabilities) -> None:
+    def __init__(
+        self, model: str, service: Service, capabilities: Capabilities, *, concurrency: int
+    ) -> None:
+        self.name = service.model
+        self.endpoint = service.url
+        self.service = service
         self._model = model
-        self._service = service
         self._capabilities = capabilities
+        self._concurrency = concurrency
         self._memory = ParameterMemory(service.model)
-
-    @property
-    def name(self) -> str:
-        return self._service.model
-
-    @property
-    def endpoint(self) -> str:
-        """The service's base URL."""
-        return self._service.url
-
-    @property
-    def service(self) -> Service:
-        """Provider details used in error messages."""
-        return self._service
+        self._clients: PerLoop[Any] = PerLoop(self._open)
 
     @property
     def capabilities(self) -> Capabilities:
@@ -73,10 +71,10 @@ class HttpChat(ABC):
             body = exchange.body(request, self._model)
             check_limits(request, self._capabilities, self.name)
             data = await self._post(exchange.path, body, exchange.list_as)
-            return exchange.reply(data, request, service=self._service)
+            return exchange.reply(data, request, service=self.service)
         except StatusError as failure:
-            better = exchange and exchange.explain(failure.problem, self._service)
-            raise better or error_for(failure.problem, self._service) from failure
+            better = exchange and exchange.explain(failure.problem, self.service)
+            raise better or error_for(failure.problem, self.service) from failure
 
     @abstractmethod
     def read(self, data: Mapping[str, Any], request: ChatRequest) -> ChatReply:
@@ -86,9 +84,13 @@ class HttpChat(ABC):
             ModelError: as `complete` does.
         """
 
-    @abstractmethod
     async def aclose(self) -> None:
         """Close the connections of the running event loop; a later call opens new ones."""
+        await self._clients.aclose()
+
+    @abstractmethod
+    def _open(self) -> Any:
+        """Open a client for the running event loop."""
 
     @abstractmethod
     def _body(self, request: ChatRequest) -> dict[str, Any]:

@@ -44,7 +44,7 @@ class OpenAIChat(SdkChat):
     _questions = DECISION
 
     def read(self, data: Mapping[str, Any], request: ChatRequest) -> ChatReply:
-        return chat_reply(data, request, service=self._service)
+        return chat_reply(data, request, service=self.service)
 
     def _library(self) -> Any:
         import openai

@@ -42,7 +42,6 @@ from mcranker.llm.providers.http_errors import (
     unreadable,
 )
 from mcranker.llm.providers.parameters import traits_of
-from mcranker.llm.providers.per_loop import PerLoop
 
 if TYPE_CHECKING:
     import httpx2
@@ -107,12 +106,9 @@ class SdkChat(HttpChat):
             url=address,
         )
         self._traits = traits_of(name)
-        super().__init__(model, service, capabilities or self._traits.capabilities)
-        self._concurrency = concurrency
-        self._clients: PerLoop[Any] = PerLoop(self._open)
-
-    async def aclose(self) -> None:
-        await self._clients.aclose()
+        super().__init__(
+            model, service, capabilities or self._traits.capabilities, concurrency=concurrency
+        )
 
     @abstractmethod
     def _library(self) -> Any:
@@ -143,7 +139,7 @@ class SdkChat(HttpChat):
         Raises:
             ModelError: the service answers with an error, or not at all.
         """
-        service = replace(self._service, timeout=TRANSFER_SECONDS)
+        service = replace(self.service, timeout=TRANSFER_SECONDS)
         options["options"] = {"timeout": TRANSFER_SECONDS, **options.get("options", {})}
         try:
             return await self._request(method, path, service, options)
@@ -157,10 +153,10 @@ class SdkChat(HttpChat):
             ModelError: as `call` does, at any piece.
         """
         try:
-            with self._errors(self._service):
+            with self._errors(self.service):
                 client = await self._clients.get()
                 response = await client.get(
-                    f"{self._service.url}/{path}", cast_to=self._http.Response, stream=True
+                    f"{self.service.url}/{path}", cast_to=self._http.Response, stream=True
                 )
                 widen_body(response, MOST_RESULTS)
                 try:
@@ -169,11 +165,11 @@ class SdkChat(HttpChat):
                 finally:
                     await response.aclose()
         except StatusError as failure:
-            raise error_for(failure.problem, self._service) from None
+            raise error_for(failure.problem, self.service) from None
 
     async def _post(self, path: str, body: Mapping[str, Any], list_as: str = "") -> dict[str, Any]:
-        content = json_bytes(body, self._service)
-        return await self._request("post", path, self._service, {"content": content})
+        content = json_bytes(body, self.service)
+        return await self._request("post", path, self.service, {"content": content})
 
     async def _request(
         self, method: str, path: str, service: Service, options: Mapping[str, Any]
@@ -214,7 +210,7 @@ class SdkChat(HttpChat):
         return (*own, aiohttp.ClientError, OSError, ValueError)  # an impossible host's name
 
     def _open(self) -> Any:
-        library, service, most = self._library(), self._service, self._concurrency
+        library, service, most = self._library(), self.service, self._concurrency
         return getattr(library, f"Async{self.provider}")(
             api_key=service.key,
             base_url=service.url,

@@ -79,17 +79,6 @@ def test_the_table_says_what_changed_and_why(runs: tuple[str, str]) -> None:
     )
 
 
-def test_options_choose_what_is_shown(runs: tuple[str, str]) -> None:
-    assert "do masks help?" not in said(*runs, "--gains")
-    assert "does tea help?" not in said(*runs, "--losses")
-    assert "do masks help?" not in said(*runs, "--queries", "1")
-    few = said(*runs, "--passages", "1")
-    assert "2 more passages moved and not listed" in few
-    assert "Title of d2" not in few
-    by_rr = [line.split() for line in said(*runs, "--measure", "RR").splitlines()]
-    assert ["3/4", "1.000", "0.333", MINUS + "0.667", "q1", "do", "masks", "help?"] in by_rr
-
-
 def test_what_differs_is_said_before_the_queries(tmp_path: Path) -> None:
     folder = tmp_path / "tiny"
     a, _ = write_both(folder)

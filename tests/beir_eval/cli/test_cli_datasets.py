@@ -40,15 +40,6 @@ def test_everything_that_can_be_named(home: Path) -> None:
     found = records()
 
     assert list(found) == ["mini", *CATALOGUE]
-    assert found["mini"] == {
-        "name": "mini",
-        "title": "the mini collection",
-        "ir_datasets": None,
-        "queries": 10,
-        "here": True,
-        "path": None,
-        "licence": None,
-    }
     assert found["touche"] == {
         "name": "touche",
         "title": "Touché 2020",

@@ -84,16 +84,6 @@ def test_json_has_everything() -> None:
     assert (interval["low"], interval["high"]) == pytest.approx((0.61409, 1.20138), abs=1e-4)
 
 
-def test_the_correction_is_over_the_runs() -> None:
-    Path("third.trec").write_bytes(Path("second.trec").read_bytes())
-
-    found = evaluated("first.trec", "second.trec", "third.trec", "--compare")
-
-    for run in found["runs"][1:]:
-        compared = run["compared"]["nDCG@10"]
-        assert compared["p_adjusted"] == pytest.approx(2 * compared["p_value"])
-
-
 def test_tables_of_comparisons_and_queries() -> None:
     result = evaluate("first.trec", "second.trec", "--compare", "--intervals", "--per-query")
 

@@ -76,10 +76,3 @@ def test_bad_usage(arguments: list[str], complaint: str) -> None:
     assert result.exit_code == 2
     assert complaint in result.stderr
     assert not Path("f").exists()
-
-
-def test_help_lists_every_method() -> None:
-    said = CliRunner().invoke(command, ["--help"]).stdout
-
-    assert "rrf          sum of 1 / (k + rank); --param k (default 60)" in said
-    assert "wsum         weighted sum of its scores; --weights" in said

@@ -269,17 +269,6 @@ def test_a_run_folder_has_its_own_texts_and_judgements_and_direct(runs: Path) ->
     assert as_json(rankings, "--query", "2")["inspection"] == found
 
 
-def test_other_judgements_of_a_run(runs: Path, tmp_path: Path) -> None:
-    qrels = tmp_path / "qrels.tsv"
-    qrels.write_text("scifact-q1 0 scifact-q1-d3 1\n", encoding="utf-8")
-    folder = folder_of(runs, "scifact", TEAM)
-    found = as_json(folder, "--qrels", qrels, "--query", "1")["inspection"]
-    assert [each["doc_id"] for each in found["hits"] if each["grade"]] == ["scifact-q1-d3"]
-    assert "no judgement of query 'scifact-q2'" in refused(
-        folder, "--qrels", qrels, "--query", "scifact-q2"
-    )
-
-
 def test_folders_that_are_no_run(runs: Path, tmp_path: Path) -> None:
     said = refused(runs / "scifact")
     assert said.startswith(f"'{runs / 'scifact'}' is no run, but holds 2 runs: ")
@@ -324,10 +313,3 @@ def test_a_run_that_is_damaged_or_not_finished(tmp_path: Path) -> None:
     assert "has no text of passage 'scifact-q1-d1'" in refused(folder, "--query", "1")
     shutil.rmtree(folder.parent / "data")
     assert "cannot be read" in refused(folder)
-
-
-def test_hostile_names_in_lists_and_messages(tmp_path: Path) -> None:
-    bad = "\x1b]0;x\x07\u202eid"
-    path = written(tmp_path / "r.jsonl", ranking(bad, bad), ranking("b"))
-    for text in (inspect(path).stdout, refused(path, "--query", "\x1b[31m")):
-        assert not {"\x1b", "\x07", "\u202e"} & set(text)

@@ -76,15 +76,6 @@ def test_a_note_on_several_runs_is_said_once(tmp_path: Path) -> None:
     assert "2 of 2 runs: The scoring model is marked weak" in result.stderr
 
 
-def test_against_chooses_the_other_run(tmp_path: Path) -> None:
-    made = runs(tmp_path / "runs", labels=[DIRECT, TEAM, "MC: 1 recruit"])
-    result = invoke(team_of(made), "--out", tmp_path / "out", "--against", "MC: 1 recruit")
-    assert ", MC: 1 recruit 0." in result.stdout
-    result = invoke(team_of(made), "--out", tmp_path / "out", "--against", "none")
-    assert DIRECT not in result.stdout
-    assert (tmp_path / "out" / "index.html").is_file()
-
-
 def test_errors_are_those_of_the_package(tmp_path: Path) -> None:
     made = runs(tmp_path / "runs")
     result = invoke(tmp_path / "nowhere", "--out", tmp_path / "out")

@@ -34,11 +34,6 @@ def test_markdown_goes_to_standard_output(runs: Path) -> None:
     assert result.stderr == ""
 
 
-def test_format_chooses_what_goes_to_standard_output(runs: Path) -> None:
-    assert json.loads(invoke(runs, "--format", "json").stdout)["measure"] == "nDCG@10"
-    assert invoke(runs, "--format", "latex").stdout.startswith("% Needs: ")
-
-
 @pytest.mark.parametrize(
     ("name", "start"),
     [("r.md", "# Evaluation"), ("r.tex", "% Needs"), ("r.JSON", "{\n"), ("r.html", "<!")],
@@ -64,7 +59,7 @@ def test_folder_gets_all_forms_and_the_figures(runs: Path, tmp_path: Path) -> No
     result = invoke(runs, "--out", out)
     assert result.exit_code == 0, result.output
     assert sorted(path.name for path in out.iterdir()) == [
-        *("fig2.svg", "report.html", "report.json", "report.md", "report.tex"),
+        *("fig2.svg", "report.html", "report.json", "report.md", "report.tex")
     ]
     assert "![Number of recruits](<fig2.svg>)" in (out / "report.md").read_text(encoding="utf-8")
     assert "<svg" in (out / "fig2.svg").read_text(encoding="utf-8")
@@ -109,18 +104,10 @@ def test_errors_are_those_of_the_package(runs: Path, tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize(
-    "arguments",
-    [[], ["x", "--correction", "sidak"], ["x", "--level", "1"], ["x", "--margin", "0"]],
+    "arguments", [[], ["x", "--correction", "sidak"], ["x", "--level", "1"], ["x", "--margin", "0"]]
 )
 def test_bad_usage(arguments: list[str]) -> None:
     assert CliRunner().invoke(command, arguments).exit_code == 2
-
-
-def test_help_names_every_option() -> None:
-    text = CliRunner().invoke(command, ["--help"]).stdout
-    for option in ("--format", "--out", "--measure", "--baseline", "--margin", "--correction"):
-        assert option in text
-    assert "The same folders always make the same report, but for the day" in " ".join(text.split())
 
 
 def test_the_benchmark_runs(runs: Path, monkeypatch: pytest.MonkeyPatch) -> None:

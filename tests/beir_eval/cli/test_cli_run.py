@@ -283,7 +283,3 @@ def test_foreign_runs_alone_need_no_model(monkeypatch: pytest.MonkeyPatch, tmp_p
     assert "3 queries without a line, counted as empty" in result.stderr
     assert "beir-eval report" in result.stdout
     assert "personas report" not in result.stdout, "there is nothing to explain"
-
-
-def test_the_help_fits_two_screens() -> None:
-    assert len(CliRunner().invoke(cli, ["run", "--help"]).stdout.splitlines()) <= 2 * 45

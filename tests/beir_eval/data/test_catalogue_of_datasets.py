@@ -22,17 +22,12 @@ def test_they_are_the_papers_in_its_order() -> None:
 @pytest.mark.parametrize(
     ("name", "expected"),
     [
-        ("scifact", "scifact"),
         ("SciFact", "scifact"),
-        ("covid", "trec-covid"),
         ("TREC-COVID", "trec-covid"),
         ("webis-touche2020", "touche"),
         ("Touché", "touche"),
-        ("trec-news", "news"),
-        ("signal1m", "signal"),
         ("Signal-1M", "signal"),
         ("dbpedia-entity", "dbpedia"),
-        ("robust", "robust04"),
         ("beir/nfcorpus/test", "nfcorpus"),
         ("beir/webis-touche2020/v2", "touche"),
     ],

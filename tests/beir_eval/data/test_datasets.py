@@ -66,15 +66,6 @@ def test_a_folder_is_loaded_whole(folder: Path) -> None:
     assert list(dataset.queries) == ["q1", "q3"]  # the file's order, not that of the qrels
 
 
-def test_another_split(folder: Path) -> None:
-    (folder / "qrels" / "dev.tsv").write_text("q2\td3\t1\n", encoding="utf-8")  # no headings
-
-    dataset = load(folder, split="dev")
-
-    assert dataset.queries == {"q2": "not judged"}
-    assert dataset.qrels == {"q2": {"d3": 1}}
-
-
 def test_byte_order_mark_blank_lines_and_windows_line_ends(folder: Path) -> None:
     for name in ("corpus.jsonl", "queries.jsonl", "qrels/test.tsv"):
         text = (folder / name).read_text(encoding="utf-8")
@@ -82,8 +73,11 @@ def test_byte_order_mark_blank_lines_and_windows_line_ends(folder: Path) -> None
             b"\xef\xbb\xbf" + text.replace("\n", "\r\n\r\n").encode() + b"  \n"
         )
 
+    (folder / "qrels" / "dev.tsv").write_text("q2\td3\t1\n", encoding="utf-8")  # no headings
+
     dataset = load(folder)
 
+    assert load(folder, split="dev").qrels == {"q2": {"d3": 1}}
     assert list(dataset.corpus) == ["d1", "d2", "d3"]
     assert dataset.qrels == {"q3": {"d2": 2}, "q1": {"d1": 1, "d2": 0}}
 
@@ -121,29 +115,20 @@ def test_the_mini_collection_is_complete() -> None:
     ("file", "line", "complaint"),
     [
         ("corpus.jsonl", '{"_id": "d4", "text": ', r"corpus\.jsonl:4: not JSON"),
-        ("corpus.jsonl", '["d4", "x"]', r"corpus\.jsonl:4: not a JSON object"),
-        ("corpus.jsonl", '{"_id": "d4"}', r"corpus\.jsonl:4: the key 'text' is missing"),
         ("corpus.jsonl", '{"text": "x"}', r"corpus\.jsonl:4: the key '_id' is missing"),
         ("corpus.jsonl", '{"_id": 4, "text": "x"}', r"corpus\.jsonl:4: '_id' is 4; .* text"),
-        ("corpus.jsonl", '{"_id": "d4", "text": null}', r"corpus\.jsonl:4: 'text' is None"),
         (
             "corpus.jsonl",
             '{"_id": "d1", "text": "x"}',
             r"corpus\.jsonl:4: the id 'd1' is at .*:1 already",
         ),
-        ("corpus.jsonl", '{"_id": "", "text": "x"}', r"corpus\.jsonl:4: _id '' is empty"),
         ("corpus.jsonl", '{"_id": "d 4", "text": "x"}', r"corpus\.jsonl:4: _id 'd 4' .* space"),
         (
             "queries.jsonl",
             '{"_id": "q1", "text": "x"}',
             r"queries\.jsonl:4: the id 'q1' is at .*:1 already",
         ),
-        ("queries.jsonl", "nonsense", r"queries\.jsonl:4: not JSON"),
         ("qrels/test.tsv", "q1\td3", r"test\.tsv:5: 2 columns"),
-        ("qrels/test.tsv", "q1 d3 1", r"test\.tsv:5: 1 columns"),
-        ("qrels/test.tsv", "q1\td3\thigh", r"test\.tsv:5: grade 'high' is no whole number"),
-        ("qrels/test.tsv", "q1\td3\t0.5", r"test\.tsv:5: grade '0\.5' is no whole number"),
-        ("qrels/test.tsv", "q1\t\t1", r"test\.tsv:5: document id '' is empty"),
         ("qrels/test.tsv", "q1\td1\t2", r"test\.tsv:5: .*'d1' were given grade 1 before, now 2"),
     ],
 )
@@ -155,7 +140,7 @@ def test_a_bad_line_is_named(folder: Path, file: str, line: str, complaint: str)
         load(folder)
 
 
-@pytest.mark.parametrize("file", ["corpus.jsonl", "queries.jsonl", "qrels/test.tsv"])
+@pytest.mark.parametrize("file", ["corpus.jsonl", "qrels/test.tsv"])
 def test_text_that_is_not_utf8_is_named(folder: Path, file: str) -> None:
     lines = (folder / file).read_bytes().splitlines(keepends=True)
     lines[1] = b"caf\xe9" + lines[1]
@@ -171,11 +156,6 @@ def test_a_missing_file_is_named(folder: Path, file: str) -> None:
 
     with pytest.raises(DatasetError, match=rf"{file}: cannot be read: No such file"):
         load(folder)
-
-
-def test_an_unknown_split_names_the_others(folder: Path) -> None:
-    with pytest.raises(DatasetError, match=r"no judgements of split 'train'; there is 'test'"):
-        load(folder, split="train")
 
 
 @pytest.mark.parametrize(
@@ -232,27 +212,15 @@ def test_a_folder_goes_before_the_name_where_it_is_written_as_one(
     assert load(given).queries == {"q1": "cats", "q3": "dogs"}
 
 
-@pytest.mark.parametrize("damage", ["cut", "other", "middle"])
+@pytest.mark.parametrize("damage", ["cut", "middle"])
 def test_a_damaged_packed_file_is_named(folder: Path, damage: str) -> None:
     packed = gzip.compress((folder / "corpus.jsonl").read_bytes())
     (folder / "corpus.jsonl").unlink()
-    content = {
-        "cut": packed[:-12],
-        "other": b"<html>",
-        "middle": packed[:12] + b"\xff\xff\xff" + packed[15:],
-    }[damage]
+    content = {"cut": packed[:-12], "middle": packed[:12] + b"\xff\xff\xff" + packed[15:]}[damage]
     (folder / "corpus.jsonl.gz").write_bytes(content)
 
     with pytest.raises(DatasetError, match=r"corpus\.jsonl\.gz: damaged or incomplete .*again"):
         load(folder)
-
-
-def test_every_public_name_is_there() -> None:
-    for name in beir_eval.__all__:
-        assert getattr(beir_eval, name) is not None
-    assert set(beir_eval.__all__) <= set(dir(beir_eval))
-    with pytest.raises(AttributeError, match="no attribute 'nonsense'"):
-        _ = beir_eval.nonsense
 
 
 def test_importing_the_package_imports_nothing_heavy() -> None:

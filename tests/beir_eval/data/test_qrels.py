@@ -8,6 +8,7 @@ import pytest
 
 from beir_eval import DatasetError
 from beir_eval.data.qrels import read_qrels
+from mcranker.grades import HIGHEST_GRADE
 
 EXPECTED = {"q1": {"a": 2, "b": 0}, "q2": {"a": -1}}
 
@@ -33,7 +34,13 @@ def test_forms(text: str, tmp_path: Path) -> None:
     [
         (b"q1 a\n", r"qrels:1: 2 columns; each line of judgements has three"),
         (b"q1 0 a 2\nq1 b 0\n", r"qrels:2: 3 columns; each line"),
-        (b"q1 a 1.5\n", r"qrels:1: grade '1\.5' is no whole number"),
+        *(
+            (f"q1 a {grade}\n".encode(), f"qrels:1: grade '{grade}' is no whole number")
+            for grade in ("1.5", "high", "1e3", "0x1", "nan", "1_0", "\u0663")
+        ),
+        (b"q1 a " + b"9" * 5000, "qrels:1: grade .* is no whole number"),
+        (f"q1 a {HIGHEST_GRADE + 1}\n".encode(), "qrels:1: grade .* is out of range"),
+        (f"q1 a {-HIGHEST_GRADE - 1}\n".encode(), "qrels:1: grade .* is out of range"),
         (b"q1 a 1\nq1 a 2\n", r"qrels:2: query 'q1' and document 'a' were given grade 1 before"),
         (b"query-id corpus-id score\n", r"qrels: no judgement in it"),
         (b"q1 \xff 1\n", r"qrels:1: not UTF-8 \(byte 4 of the line\); save it"),

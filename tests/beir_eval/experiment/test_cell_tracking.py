@@ -7,12 +7,11 @@ from typing import Any
 
 import pytest
 
-from beir_eval.cli.tracking import CellTracker, Display
+from beir_eval.cli.tracking import CellTracker
 from beir_eval.experiment.cell import RunJob, judges
 from beir_eval.experiment.run import Experiment, ExperimentListener
 from beir_eval.experiment.suite import DatasetSpec, RankerSpec
 from mcranker import PassageScored, RankingStarted
-from mcranker.cli.invocation import Invocation
 from tests.support.beir_folder import knowing, write_folder
 from tests.support.experiment_support import plan, suite
 
@@ -91,15 +90,3 @@ async def test_cells_that_follow_are_weighed_by_the_scores_they_ask_for(tmp_path
     async for _ in experiment.run(again):
         pass
     assert again.told[:3] == [("DIRECT", 0, 12 + 96), ("sum", 0, 12 + 96), ("assessor", 12, 96)]
-
-
-def test_the_display_tells_the_tracker_of_what_follows(tmp_path: Path) -> None:
-    experiment = Experiment(
-        suite(write_folder(tmp_path / "tiny"), "DIRECT"), plan(tmp_path, knowing(), depth=3)
-    )
-    (cell,) = experiment.cells(experiment.prepared(experiment.datasets[0]))
-    display = Display(Invocation(), quiet=True)
-    display.cell_begins(cell, 1, 4, 90)
-    assert (display.tracker.name, len(display.tracker.sizes)) == ("tiny, DIRECT (1 of 4)", 4)
-    assert (display.tracker.total, display.tracker.after) == (12, 90 / 12)
-    display.close()

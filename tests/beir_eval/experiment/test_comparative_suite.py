@@ -73,23 +73,6 @@ def test_rows_of_a_suite(tmp_path: Path) -> None:
     assert sum(result.calls for result in again) == 0
 
 
-def test_another_window_is_another_ranker(tmp_path: Path) -> None:
-    text = SUITE.format(folder=write_folder(tmp_path / "tiny"))
-    file = tmp_path / "mine.toml"
-    file.write_text(text, encoding="utf-8")
-    model, seen = comparing(longest_first)
-    one = plan(tmp_path / "out", model)
-    run_suite(load_suite(file), one)
-    asked = len(seen)
-    # The default said aloud is the same.
-    file.write_text(text.replace('ranker = "rankgpt"', 'ranker = "rankgpt"\npasses = 1'))
-    run_suite(load_suite(file), one)
-    assert len(seen) == asked
-    file.write_text(text.replace("window = 6", "window = 5"))
-    with pytest.raises(RunFolderError, match="window"):
-        run_suite(load_suite(file), one)
-
-
 @pytest.mark.parametrize(("limit", "returned"), [("", 12), ("top_n = 5", 5)])
 def test_rebel_is_measured_by_all_passages_unless_told_otherwise(
     tmp_path: Path, limit: str, returned: int

@@ -10,14 +10,7 @@ import pytest
 from beir_eval.experiment.run import run_suite
 from beir_eval.experiment.run_folder import DataFolder, RunFolder
 from beir_eval.measures.ties import Tied
-from mcranker import (
-    AuthenticationFailed,
-    ChatReply,
-    ChatRequest,
-    ScriptedChat,
-    ServerFailed,
-    Usage,
-)
+from mcranker import AuthenticationFailed, ChatReply, ChatRequest, ScriptedChat, ServerFailed, Usage
 from mcranker.llm.prices import cost
 from tests.support.beir_folder import judging, knowing, write_folder
 from tests.support.experiment_support import MEASURE, plan, suite

@@ -20,6 +20,8 @@ from mcranker import ChatRequest, ServerFailed
 from tests.support.beir_folder import GRADES, QUERIES, judging, knowing, write_folder
 from tests.support.experiment_support import MEASURE, plan, suite
 
+NEWER = ("resample", "top_n", "min_relevance", "deadline", "on_failure", "max_passage_tokens")
+
 
 @pytest.fixture
 def folder(tmp_path: Path) -> Path:
@@ -62,6 +64,7 @@ def test_a_run_folder_has_everything(folder: Path, tmp_path: Path) -> None:
     [
         ({}, ""),
         ({"resample": 7}, "resample was 7 and is 0"),
+        ({"on_failure": "keep_order"}, "on_failure was 'keep_order' and is 'error'"),
         ({"persona_order": "auto"}, ""),  # a choice no more
         ({"persona_order": "team"}, "persona_order was 'team' and is None"),
     ],
@@ -74,7 +77,7 @@ def test_a_choice_that_a_former_version_did_not_have_was_the_default(
     (run,) = find_runs([tmp_path / "out"])
     path = run.path / "manifest.json"
     manifest = json.loads(path.read_text(encoding="utf-8"))
-    former = {key: value for key, value in manifest["config"].items() if key != "resample"}
+    former = {key: value for key, value in manifest["config"].items() if key not in NEWER}
     path.write_text(json.dumps({**manifest, "config": {**former, **earlier}}), encoding="utf-8")
     if refused:
         with pytest.raises(RunFolderError, match=refused):
@@ -139,7 +142,6 @@ def test_a_full_disk_is_named_and_loses_nothing_else(
     ("change", "said"),
     [
         ({"options": {"scale": 20}}, "scale was 10 and is 20"),
-        ({"options": {"prompts": "compact"}}, "prompts was 'paper' and is 'compact'"),
         ({"limit": 3}, "queries 4, now 3"),
         ({"depth": 5}, "depth 20, now 5"),
         ({"first_stage": FirstStage(k1=1.2)}, "first stage"),

@@ -121,15 +121,13 @@ def report(tmp_path: Path, runs: str, to: str) -> dict[str, bytes]:
 def test_killed_half_way_and_started_again(suite: Path, tmp_path: Path) -> None:
     # For each query a recruiter, two rubrics, and two scores a passage.
     calls = QUERIES * (1 + 2 + 2 * DEPTH)
-    killed = []
     with chaos({}, seed=3, latency=LATENCY) as server:
-        for share in (0.3, 0.6):
-            alarm = server.alarm(int(calls * share))
-            with start(server, suite, tmp_path, "out") as process:
-                wait_for(alarm, process)
-                process.kill()
-                process.communicate()
-            killed.append(len(server.receptions))
+        alarm = server.alarm(calls // 2)
+        with start(server, suite, tmp_path, "out") as process:
+            wait_for(alarm, process)
+            process.kill()
+            process.communicate()
+        killed = [len(server.receptions)]
         code, stdout, stderr = ended(start(server, suite, tmp_path, "out"))
         assert code == 0, stderr
         assert server.asked_again(killed) <= UNDER_WAY
@@ -153,22 +151,16 @@ def test_killed_half_way_and_started_again(suite: Path, tmp_path: Path) -> None:
     assert texts[0] == texts[1]
 
 
-@pytest.mark.parametrize(
-    ("number", "expected", "how"),
-    [(signal.SIGINT, 130, "interrupted"), (signal.SIGTERM, 143, "stopped by SIGTERM")],
-)
-def test_interrupted(
-    suite: Path, tmp_path: Path, number: signal.Signals, expected: int, how: str
-) -> None:
+def test_interrupted(suite: Path, tmp_path: Path) -> None:
     with chaos({}, seed=3, latency=LATENCY) as server:
         alarm = server.alarm(80)
         with start(server, suite, tmp_path, "out") as process:
             wait_for(alarm, process)
-            process.send_signal(number)
+            process.send_signal(signal.SIGINT)
             code, _, stderr = ended(process)
         count = len(server.receptions)
-        assert code == expected
-        assert f"{how} in data, sum (1 of 2), after" in stderr
+        assert code == 130
+        assert "interrupted in data, sum (1 of 2), after" in stderr
         assert "run it again to go on" in stderr
         assert "Traceback" not in stderr
         folder = RunFolder.open(tmp_path / "out" / "data" / "sum")

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import gzip
 import hashlib
 import json
 import re
@@ -15,7 +14,7 @@ from beir_eval import build_report, find_runs, load_suite, render_html, render_m
 from beir_eval.compare.sources import open_pair
 from beir_eval.errors import RunFolderError, SuiteError
 from beir_eval.experiment.run import CellResult, Experiment
-from beir_eval.experiment.run_folder import FOREIGN, ForeignNote, RunFolder
+from beir_eval.experiment.run_folder import FOREIGN, ForeignNote
 from beir_eval.experiment.suite import Suite
 from beir_eval.persona_report.sources import find_sources
 from beir_eval.report.numbers import NOTHING
@@ -117,20 +116,6 @@ def test_what_does_not_fit_is_counted_and_told(
     )
 
 
-def test_a_packed_file_with_a_byte_order_mark(home: Path) -> None:
-    plain = ran(home)[1]
-    path = home / "packed-notes.trec.gz"
-    path.write_bytes(gzip.compress(b"\xef\xbb\xbf" + THEIRS.replace("\n", "\r\n").encode()))
-    suite = (home / "mine.toml").read_text(encoding="utf-8")
-    named = suite.replace("theirs-{dataset}.trec", "packed-{dataset}.trec.gz")
-    (home / "mine.toml").write_text(named, encoding="utf-8")
-    packed = ran(home)[1]
-    assert packed.metrics == plain.metrics
-    note = RunFolder.open(packed.path).manifest.foreign
-    assert note is not None
-    assert note.sha256 == hashlib.sha256(path.read_bytes()).hexdigest()
-
-
 def test_documents_outside_the_corpus_are_a_warning(home: Path) -> None:
     for some, kind in ((("q2", "d12", 3.0),), "warn"), ((), "bad"):
         strange = lines(*some, ("q2", "doc-12", 2.0), ("q3", "doc-4", 1.0))
@@ -152,14 +137,6 @@ def test_documents_outside_the_corpus_are_a_warning(home: Path) -> None:
     ("content", "message"),
     [
         (b"q1 Q0 d1 1 2.0\n", ":1: 5 columns; a line of a run has six"),
-        (
-            b"q1 Q0 d1 1 2.0 t\nq1 Q0 d1 2 1.0 t\n",
-            ":2: document 'd1' appears twice under query 'q1",
-        ),
-        (b"q1 Q0 d\xff 1 2.0 t\n", ":1: not UTF-8 (byte 8 of the line)"),
-        (b"q1 Q0 d1 1 high t\n", ":1: score 'high' is no number"),
-        (b"q1 Q0 d1 1 nan t\n", ":1: score 'nan' is not finite"),
-        (b"\n \n", ": there is no line of a run in it"),
         (b"other Q0 d1 1 2.0 t\n", ": none of the 4 queries of notes is in this run, which begin"),
     ],
 )
@@ -171,12 +148,6 @@ def test_a_file_that_is_no_run_stops_before_a_model_is_asked(
         ran(home)
     assert str(failure.value).startswith(f"{home / 'theirs-notes.trec'}{message}")
     assert not list((home / "runs").rglob("rankings.jsonl"))
-
-
-def test_a_file_that_is_not_there(home: Path) -> None:
-    (home / "theirs-notes.trec").unlink()
-    with pytest.raises(RunError, match=r"theirs-notes\.trec: cannot be read: No such"):
-        ran(home)
 
 
 @pytest.mark.parametrize(

@@ -202,36 +202,23 @@ def test_files_are_looked_for_beside_the_suite(
     ("text", "said"),
     [
         ('title = "T\n', ":1: not TOML: Illegal character '\\n' (column 11)"),
-        ("title = 'T'\nx y\n", ":2: not TOML: Expected '=' after a key in a key/value pair"),
         (TWO, ": the key 'title' is missing; add it"),
-        ('title = " "\ndatasets = ["mini"]\n' + TWO, ": title=' ': String should have at least"),
         ("depht = 3\n" + HEAD + TWO, ": there is no key 'depht'; did you mean 'depth'?"),
-        ("float = 3\n" + HEAD + TWO, ": there is no key 'float'; there are title, description"),
         (
             'model = "openai:a"\n' + HEAD + TWO,
             ": 'model' is an option of rankers; write it under [settings] or beside a label",
         ),
         ("depth = 0\n" + HEAD + TWO, ": depth=0: Input should be greater than or equal to 1"),
-        ("depth = '9'\n" + HEAD + TWO, ": depth='9': Input should be a valid integer"),
-        ('title = "T"\ndatasets = []\n' + TWO, ": datasets=[]: List should have at least 1"),
-        (HEAD + "rankers = []\n", ": rankers=[]: List should have at least 1"),
-        ('title = "T"\ndatasets = ["mini", 3]\n' + TWO, ": data set 2=3: Input should be"),
         (
             'title = "T"\ndatasets = [{name = "mini", splt = "dev"}]\n' + TWO,
             ": data set 1: there is no key 'splt'; did you mean 'split'?",
         ),
         (HEAD + TWO + "[[rankers]]\nteam_size = 2\n", ": ranker 3: the key 'label' is missing"),
-        (HEAD + TWO + "[[rankers]]\nlabel = 3\n", ": ranker 3: label=3: Input should be a valid"),
         (HEAD + TWO + "x = nan\n", ": ranker 2: x=nan: write a number, or a bar's name as a text"),
         (
             HEAD + TWO + '[figure]\nkind = "pie"\ntitle = "F"\n',
             ": figure: kind='pie': Input should be 'line' or 'bars'",
         ),
-        (
-            HEAD + TWO + '[figure]\nkind = "line"\ntitle = "F"\nxlabel = "n"\n',
-            ": figure: there is no key 'xlabel'; did you mean 'x_label'?",
-        ),
-        (HEAD + TWO + "[models]\nbig = 3\n", ": models: big=3: Input should be a valid string"),
         (
             HEAD + TWO + '[models]\nbig = "gpt-5"\n',
             ": models: big='gpt-5' is no model: write openai:NAME, anthropic:NAME, local:NAME",
@@ -252,28 +239,14 @@ def test_a_bad_file_is_refused_with_its_place(write: Path, text: str, said: str)
         ),
         (TWO + '[[rankers]]\nlabel = "Data"\n', ": label 'Data' gives the folder 'data', which"),
         (TWO + '[[rankers]]\nlabel = "你好"\n', ": label '你好' gives no folder name; use letters"),
-        (TWO + '[[rankers]]\nlabel = "a\\nb"\n', ": label 'a\\nb' is not one line; write it as"),
-        (TWO + '[[rankers]]\nlabel = "first stage"\n', ": label 'first stage' is that of the"),
         ('baseline = "C"\n' + TWO, ": baseline='C' is no label; there are A, B"),
         (
             'paper_table = "table_2"\n' + TWO,
             ": paper_table='table_2' is none of the paper's; did you mean 'table_2_criteria'?",
         ),
         (TWO + 'paper_row = "MCRanker"\n', ": ranker 'B': paper_row='MCRanker' needs the table"),
-        (
-            'paper_table = "table_2_criteria"\n' + TWO + 'paper_row = "MCranker"\n',
-            ": ranker 'B': paper_row='MCranker' is none of the paper's; did you mean 'MCR",
-        ),
         (TWO + "x = 1\n", ": ranker 'B': x and series are places in a figure; add [figure]"),
         (TWO + "[figure]\nkind = 'line'\ntitle = 'F'\n", ": figure: no ranker has a place in it"),
-        (
-            TWO + "x = 1\n[figure]\nkind = 'line'\ntitle = 'F'\npaper = 'fig_9'\n",
-            ": figure: paper='fig_9' is none of the paper's; did you mean 'fig_",
-        ),
-        (
-            TWO + "x = 'one'\n[figure]\nkind = 'line'\ntitle = 'F'\n",
-            ": ranker 'B': x='one' should be a number, in a figure of kind 'line'",
-        ),
         (
             TWO + "x = 1\n[figure]\nkind = 'bars'\ntitle = 'F'\n",
             ": ranker 'B': x=1.0 should be a text, the bar's name, in a figure of kind 'bars'",
@@ -293,33 +266,17 @@ def test_what_does_not_fit_together_is_refused(write: Path, text: str, said: str
     [
         ('ranker = "dirct"', "there is no ranker 'dirct'; did you mean 'direct'?"),
         ("team_sise = 2", "the ranker 'mcranker' takes no option 'team_sise'; did you mean 'team_"),
-        (
-            "options = {}",
-            "the ranker 'mcranker' takes no option 'options'; did you mean 'questions'?",
-        ),
         ('api_key = "k"', "the ranker 'mcranker' takes no option 'api_key' here; set OPENAI_API"),
         ('ledger = "l"', "one ledger serves all runs; give it as --ledger"),
-        ("config = {}", "the ranker 'mcranker' takes no option 'config' here; write its field"),
-        ("with_criteria = true", "the ranker 'mcranker' takes no option 'with_criteria'"),
         ("scale = 0", "scale=0: Input should be greater than or equal to 1"),
-        ('batch = "yes, please"', "batch='yes, please': Input should be a valid boolean"),
         ('scale = 5\nscoring = "expected"\nlabels = ["n", "y"]', "labels are a scale of their own"),
         ('criteria = "none"\nscoring = "per_criterion"', 'scoring="per_criterion" needs criteria'),
         ('temperature = "some"', "temperature='some': Input should be a valid number"),
-        ('scale = "none"', "scale='none': Input should be a valid integer"),
-        ("model = 5", "model=5: Input should be a valid string"),
         ('criteria_model = "gpt-5"', "criteria_model='gpt-5' is no model: write openai:NAME, "),
-        ('model = "openai:"', "model='openai:' is no model: write openai:NAME, "),
-        ('model = ""', "model='' is no model: write openai:NAME, "),
         ("team = []", "team=[]: give a Team, a file, the name of a library team, or a list"),
         ('team = "no-such-team"', "the library has no team 'no-such-team'; it has "),
         ('prompts = "wording"', "there is no prompt folder"),
-        (
-            'ranker = "direct"\nwith_criteria = "perhaps"',
-            "with_criteria='perhaps': Input should be a valid boolean",
-        ),
         ('ranker = "direct"\nensemble = "assessor"', "ensemble='assessor' combines the scores of"),
-        ('ranker = "direct"\nassessor_model = "openai:a"', "the ranker 'direct' takes no option"),
     ],
 )
 def test_options_are_checked_as_the_ranker_takes_them(write: Path, text: str, said: str) -> None:
@@ -333,11 +290,6 @@ def test_every_ranker_has_its_place_in_a_suite(name: str, write: Path) -> None:
     write.write_text(f'{HEAD}[[rankers]]\nlabel = "A"\nranker = "{name}"\n{needed}')
     (ranker,) = load_suite(write).rankers
     assert ranker.ranker == name
-
-
-def test_a_missing_team_file_is_named_where_it_was_looked_for(write: Path) -> None:
-    found = refusal(write, f'{HEAD}[[rankers]]\nlabel = "A"\nteam = "team.yaml"\n')
-    assert str(write.parent / "team.yaml") in found
 
 
 def test_a_model_that_is_nearly_a_name_of_the_suite(write: Path) -> None:

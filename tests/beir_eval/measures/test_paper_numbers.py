@@ -38,6 +38,6 @@ def test_averages_are_those_of_the_eight_data_sets() -> None:
 
 def test_queries_are_those_of_the_authors() -> None:
     assert [paper.paper_queries(each) for each in paper.DATASETS] == [
-        *(50, 49, 57, 97, 400, 300, 249, 323),
+        *(50, 49, 57, 97, 400, 300, 249, 323)
     ]
     assert paper.paper_queries("mini") is None

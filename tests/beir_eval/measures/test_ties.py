@@ -27,15 +27,6 @@ def test_a_tie_by_hand() -> None:
     assert found.best == 1.0
 
 
-def test_grades_within_a_tie_by_hand() -> None:
-    # Best a, b, c: (2 + 1 / log2(3)) / the same = 1. Worst c, b, a:
-    # (0 + 1 / log2(3) + 2 / log2(4)) / (2 + 1 / log2(3)) = 1.63093 / 2.63093.
-    found = bounds([("b", 3.0), ("c", 3.0), ("a", 3.0)], {"a": 2, "b": 1, "c": -1})
-    third = 1 / math.log2(3)
-    assert found.worst == pytest.approx((third + 1) / (2 + third))
-    assert found.best == pytest.approx(1.0)
-
-
 def test_passages_without_a_score_are_no_tie() -> None:
     # Neither with each other nor with those before: b stays at 3, where nDCG is 1 / log2(4).
     assert bounds([("a", 0.0), ("c", None), ("b", None)]) == TieBounds(

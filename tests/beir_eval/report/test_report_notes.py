@@ -21,15 +21,7 @@ from beir_eval.report.numbers import BOUNDS_SIGN, MISSING_SIGN, TIES_SIGN
 from beir_eval.report.texts import render_latex, render_markdown
 from beir_eval.report.warnings import warnings
 from tests.support.report_runs import DIRECT, TWO, cell_of, change, made, only, report_on, row_of
-from tests.support.run_folders import (
-    fig2,
-    fig4,
-    folder_of,
-    make_run_folders,
-    no_suite,
-    set_values,
-    table1,
-)
+from tests.support.run_folders import fig2, fig4, folder_of, no_suite, set_values, table1
 
 QG = "QG (FLAN PaLM2 S)"
 
@@ -106,16 +98,6 @@ def test_notes_say_which_settings_make_a_score_another(tmp_path: Path) -> None:
         "prompts compact, recruiting library, scoring expected, labels No/Yes.",
         f"The first stage's score has a share of 0.3 in the final ones of {TWO}.",
     )
-
-
-def test_notes_say_why_scores_are_missing_and_queries_failed(tmp_path: Path) -> None:
-    section = only(report_on(make_run_folders(tmp_path, faults=True, queries=12)))
-    missing = sum(
-        each.metrics.scores.missing for *_, each in section.cells() if each.metrics.scores
-    )
-    assert missing > 0
-    assert f"Why scores are missing: no score in the reply ({missing})." in section.notes
-    assert "Why queries failed: the model's answers could not be read (2)." in section.notes
 
 
 def test_notes_warn_where_less_was_ranked_than_in_the_paper(tmp_path: Path) -> None:

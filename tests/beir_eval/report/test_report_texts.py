@@ -49,10 +49,6 @@ def tables_of(text: str) -> list[list[list[str]]]:
     return found
 
 
-def _bare(cell: str) -> str:
-    return html.unescape(re.sub(r"<[^>]+>", "", cell))
-
-
 def test_first_table_has_ours_and_the_papers_side_by_side(table: Path) -> None:
     text = render_markdown(report_on(table))
     lines = text[text.index("### nDCG@10 of the top 5\n") :].splitlines()[2:8]

@@ -137,25 +137,6 @@ def test_a_server_that_prefers_the_first_place_is_worth_what_chance_is(tmp_path:
     assert MISSING_SIGN not in pairs.signs
 
 
-def test_failed_comparisons_are_marked_and_their_passages_drawn_by_lot(tmp_path: Path) -> None:
-    """Windows that begin with a passage about masks fail."""
-
-    def answer(request: ChatRequest) -> str:
-        shown = shown_in(request)
-        return "I cannot tell." if "masks" in next(iter(shown.values())) else " > ".join(shown)
-
-    section = only(comparing_by(answer, tmp_path))
-    first, windows = (cell_of(section, label) for label in (BM25, "windows"))
-    counts = windows.metrics.scores
-    assert counts is not None
-    assert 0.01 < counts.missing / counts.asked < 1
-    (reason,) = counts.reasons
-    assert "no list of numbers" in reason
-    assert MISSING_SIGN in windows.signs
-    # Those that were answered leave the order as it was.
-    assert windows.value == first.value != windows.honest
-
-
 def test_passages_that_no_reply_has_decided_are_drawn_by_lot() -> None:
     """The first window, a b c, fails, the other, c d e, gives d e c: a b d may be in any order.
 

@@ -47,11 +47,11 @@ def test_who_names_the_model_or_wants_quiet_is_told_nothing(flags: tuple[str, ..
 
 def test_doctor_asks_it_a_typed_question_and_suggests_a_better_one() -> None:
     result = invoke("doctor", "--output", "json")
-    findings = {each["what"]: each for each in json.loads(result.stdout)["findings"]}
+    findings = {each["code"]: each for each in json.loads(result.stdout)["findings"]}
     assert result.exit_code == 0, result.stdout
-    assert "yes with probability" in findings["answer"]["detail"]
-    assert "no chat model" in findings["connection"]["detail"]
-    assert findings["better judges"]["detail"] == better_judges()
+    assert "yes with probability" in findings["answer"]["sentence"]
+    assert "no chat model" in findings["connection"]["sentence"]
+    assert findings["better judges"]["sentence"] == better_judges()
 
 
 @pytest.mark.parametrize("state", ["off", "absent", "there", "broken"])
@@ -68,13 +68,13 @@ def test_doctor_tells_of_the_vectors(
             connection.execute("INSERT INTO vectors VALUES (x'00')")
         connection.close()
     result = invoke("doctor", "--no-call", "--output", "json")
-    found = {each["what"]: each for each in json.loads(result.stdout)["findings"]}["vectors"]
+    found = {each["code"]: each for each in json.loads(result.stdout)["findings"]}["vectors"]
     expected = {
-        "off": ("missing", "MCRANKER_VECTORS turns it off"),
-        "absent": ("missing", "is made with the first vector"),
-        "there": ("ok", "1 vector"),
-        "broken": ("failed", "delete it"),
+        "off": ("note", "MCRANKER_VECTORS turns it off"),
+        "absent": ("note", "is made with the first vector"),
+        "there": ("good", "1 vector"),
+        "broken": ("bad", "delete it"),
     }[state]
-    assert found["status"] == expected[0]
-    assert expected[1] in found["detail"]
+    assert found["kind"] == expected[0]
+    assert expected[1] in found["sentence"]
     assert (default_vectors_path() is None) == (state == "off")

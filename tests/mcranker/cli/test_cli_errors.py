@@ -23,11 +23,7 @@ from tests.support.cli_support import Connected, Run
         (["rank", "q", "a", "--run", "x"], 2, "--run goes with --queries"),
         (["rank", "--queries", "x"], 2, "--queries needs --run FILE"),
         (["rank", "q", "--queries", "x", "--run", "x", "--corpus", "x"], 2, "QUERY does not go"),
-        (
-            ["rank", "q", "a", "--team-size", "99"],
-            2,
-            "--team-size 99: Input should be",
-        ),
+        (["rank", "q", "a", "--team-size", "99"], 2, "--team-size 99: Input should be"),
         (["rank", "q", "a", "--scoring", "maybe"], 2, "there is no scoring 'maybe'"),
         (["rank", "q", "a", "-o", "labels=No,Yes"], 2, "labels go with --scoring expected"),
         (["rank", "q", "a", "--scroing", "x"], 2, "'--scoring'"),

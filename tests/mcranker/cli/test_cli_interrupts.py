@@ -69,6 +69,7 @@ RANK = ("rank", "q", "a", "b", "-o", "concurrency=1", "--team-size", "2")
         ("score", RANK, "while scoring, 1 of 4 done"),
         ("assess", (*RANK, "--ensemble", "assessor"), "while assessing"),
         ("score", (*RANK[:-2], "--ranker", "direct"), "while scoring"),
+        ("explain", (*RANK, "--reasons", "1"), "while asking for reasons"),
         ("criteria", ("recruit", "q"), "while writing criteria, 0 of 3 done"),
     ],
 )

@@ -14,21 +14,12 @@ from mcranker.cli.files import output
 from mcranker.cli.progress import QueryTracker, Tracker
 from mcranker.cli.reference import reference
 from mcranker.config import RankerConfig
-from mcranker.events import (
-    PassageAssessed,
-    PassageScored,
-    RankingDone,
-    RankingStarted,
-    RubricWritten,
-    TeamRecruited,
-)
+from mcranker.events import RankingStarted
 from mcranker.rankers import RANKERS
 from mcranker.rankers.keys import KEPT_OUT
-from personas import Criterion, Persona, Rubric
 from personas.ranking.usage import Usage, UsageTable
 from personas.sanitize import one_line, plain
 from tests.support.cli_support import invoke
-from tests.support.inspection_report import ranked
 from tests.support.plugins import OTHERS
 
 PROJECT = Path(__file__).parents[3]
@@ -39,33 +30,6 @@ def test_plain_text() -> None:
     assert plain("nâïve 漢字 👩\u200d🔬") == "nâïve 漢字 👩\u200d🔬"
     assert plain("abcdef", 3) == "abc"
     assert one_line("first\n\n  second\n") == "first; second"
-
-
-def test_progress_of_a_query() -> None:
-    tracker = QueryTracker()
-    persona = Persona(name="a")
-    tracker.take(RankingStarted("", "q", 10))
-    assert tracker.reached == "while recruiting"
-    tracker.take(TeamRecruited("", (persona, persona)))
-    tracker.take(RubricWritten("", "a", Rubric(criteria=(Criterion(name="c"),))))
-    assert (tracker.reached, tracker.unit) == ("while writing criteria, 1 of 2 done", "rubrics")
-    tracker.take(PassageScored("", "d", "a", 1.0, "", 5, 20))
-    assert (tracker.reached, tracker.unit) == ("while scoring, 5 of 20 done", "scores")
-    # The assessor works while scores are coming, and is named when they have come.
-    tracker.assessed = True
-    tracker.take(PassageAssessed("", "d", 1.0, "", 1, 10))
-    assert tracker.reached == "while scoring, 5 of 20 done"
-    tracker.take(PassageScored("", "d", "a", 1.0, "", 20, 20))
-    assert tracker.reached == "while assessing"
-    tracker.take(PassageAssessed("", "d", 1.0, "", 2, 10))
-    assert (tracker.stage, tracker.done, tracker.total) == ("assessing", 2, 10)
-    assert tracker.unit == "passages"
-    done = RankingDone("", ranked())
-    tracker.take(done)
-    assert tracker.stage == "assessing"
-    tracker.reasons = True
-    tracker.take(done)
-    assert tracker.reached == "while asking for reasons"
 
 
 def test_calls_tokens_and_cost_so_far() -> None:

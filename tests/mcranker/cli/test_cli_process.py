@@ -16,15 +16,7 @@ from typing import Any
 
 import pytest
 
-from tests.support.loopback import (
-    Answer,
-    Body,
-    Hang,
-    Loopback,
-    completion,
-    openai_error,
-    serve_in_thread,
-)
+from tests.support.loopback import Body, Hang, Loopback, completion, serve_in_thread
 
 COMMAND = (sys.executable, "-m", "mcranker")
 HEAVY = {"pydantic", "numpy", "anyio", "asyncio", "openai", "anthropic", "aiohttp", "rich", "yaml"}
@@ -74,10 +66,7 @@ def environment(**more: str) -> dict[str, str]:
 
 
 def run(
-    args: Sequence[str],
-    *,
-    given: str = "",
-    env: dict[str, str] | None = None,
+    args: Sequence[str], *, given: str = "", env: dict[str, str] | None = None
 ) -> subprocess.CompletedProcess[str]:
     return subprocess.run(
         [*COMMAND, *args],
@@ -120,15 +109,6 @@ def test_output_is_utf_8_whatever_the_locale(server: Loopback) -> None:
     env = environment(PYTHONIOENCODING="ascii")
     done = run(["rank", "q", *at(server), "--output", "jsonl"], given="漢字\nb\n", env=env)
     assert (done.returncode, "漢字" in done.stdout) == (0, True)
-
-
-def test_a_server_that_refuses() -> None:
-    refusal = Answer(401, openai_error("no such key"))
-    with serve_in_thread(lambda _: refusal) as server:
-        done = run(["rank", "q", "a", *at(server)])
-    assert done.returncode == 1
-    assert done.stderr.startswith("mcranker: error: ")
-    assert done.stderr.count("\n") == 1
 
 
 @pytest.mark.skipif(sys.platform == "win32", reason="signals")

@@ -9,11 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from mcranker.cli.reading import (
-    read_corpus,
-    read_passages,
-    read_queries,
-)
+from mcranker.cli.reading import read_corpus, read_passages, read_queries
 from mcranker.errors import InputError
 from mcranker.trec import read_trec
 from personas.ranking.types import Passage, Query
@@ -49,11 +45,7 @@ def make(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Make:
             [Passage("x", "a"), Passage("y", "b", "t")],
         ),
         ("a.tsv", "x\ta b\ny\t\n", [Passage("x", "a b"), Passage("y", "")]),
-        (
-            "a.tsv",
-            "id\ttitle\ttext\tscore\nx\tt\ta\t1.5\n",
-            [Passage("x", "a", "t", 1.5)],
-        ),
+        ("a.tsv", "id\ttitle\ttext\tscore\nx\tt\ta\t1.5\n", [Passage("x", "a", "t", 1.5)]),
         ("a.txt", '{"not": "json"}\n  b \n', [Passage("0", '{"not": "json"}'), Passage("1", "b")]),
         ("unnamed", '{"id": "x", "text": "a"}', [Passage("x", "a")]),
         ("unnamed", '[\n"a"\n]', [Passage("0", "a")]),

@@ -37,9 +37,9 @@ def test_doctor(run: Run, models: Connected, monkeypatch: pytest.MonkeyPatch) ->
     assert result.exit_code == 1
     whole = json.loads(result.stdout)
     assert whole["findings"][-1] == {
-        "status": "failed",
-        "what": "answer",
-        "detail": "the key is wrong; set OPENAI_API_KEY",
+        "kind": "bad",
+        "code": "answer",
+        "sentence": "the key is wrong; set OPENAI_API_KEY",
     }
 
 
@@ -47,7 +47,7 @@ def test_doctor_lists_all_extras_that_users_have(run: Run) -> None:
     file = Path(__file__).parents[3] / "pyproject.toml"
     project = tomllib.loads(file.read_text(encoding="utf-8"))["project"]
     findings = json.loads(run("doctor", "--no-call", "--output", "json").stdout)["findings"]
-    listed = {each["what"].removeprefix("extra ") for each in findings if "extra " in each["what"]}
+    listed = {each["code"].removeprefix("extra ") for each in findings if "extra " in each["code"]}
     assert listed == set(project["optional-dependencies"]) - {"browser", "dev"}
 
 

@@ -18,12 +18,7 @@ from llama_index.core.llms import MockLLM
 from llama_index.core.query_engine import RetrieverQueryEngine
 from llama_index.core.response_synthesizers import Accumulate
 from llama_index.core.retrievers import BaseRetriever
-from llama_index.core.schema import (
-    MetadataMode,
-    NodeRelationship,
-    NodeWithScore,
-    RelatedNodeInfo,
-)
+from llama_index.core.schema import MetadataMode, NodeRelationship, NodeWithScore, RelatedNodeInfo
 
 from mcranker.integrations.llamaindex import MCRankerPostprocessor
 

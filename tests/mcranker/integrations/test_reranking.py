@@ -2,18 +2,15 @@
 
 from __future__ import annotations
 
-import re
 from concurrent.futures import ThreadPoolExecutor
-from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
 
 import pytest
 
-import mcranker
-from mcranker import ConfigError, InputError, MCRanker, Ranker
+from mcranker import ConfigError, InputError, MCRanker
 from mcranker.integrations.reranking import RankerSource, explanation, passages_of
-from tests.support.adapting import QUERY, by_word, scripted_options
+from tests.support.adapting import QUERY, scripted_options
 
 
 def document(text: str | None = "Lamp", name: str | None = None, **metadata: Any) -> object:
@@ -85,22 +82,3 @@ def test_what_only_some_rankings_have_is_told_where_it_is() -> None:
         assert each["relevance"] is None
         assert each["at_most"] <= 27.0
         assert set(each["skipped"]) <= set(ranking.personas)
-
-
-def test_nothing_of_the_packages_imports_an_adapter() -> None:
-    root = Path(mcranker.__file__).parents[1]
-    own = root / "mcranker" / "integrations"
-    imported = re.compile(r"^\s*(?:from|import) .*\bintegrations\b", re.MULTILINE)
-    found = [
-        path
-        for package in ("mcranker", "personas", "beir_eval")
-        for path in (root / package).rglob("*.py")
-        if own not in path.parents and imported.search(path.read_text(encoding="utf-8"))
-    ]
-    assert found == []
-
-
-def test_a_given_ranker_is_the_one_that_is_used() -> None:
-    with MCRanker(**scripted_options(by_word)) as ranker:
-        found: Ranker = RankerSource(ranker, None).get()
-        assert found is ranker

@@ -1,6 +1,5 @@
 from __future__ import annotations
 
-import logging
 import sys
 import sysconfig
 import types
@@ -56,11 +55,6 @@ def opened(monkeypatch: pytest.MonkeyPatch) -> list[str]:
     module.LocalChat = LocalChat  # type: ignore[attr-defined]  # a stand-in
     monkeypatch.setitem(sys.modules, "mcranker.llm.local.llama_local", module)
     return names
-
-
-def test_a_model_is_itself() -> None:
-    model = ScriptedChat(lambda _: "7")
-    assert connect(model) is model
 
 
 @pytest.mark.parametrize("options", [{"base_url": LOCAL}, {"api_key": "k"}])
@@ -237,16 +231,6 @@ def test_as_an_error_it_is_raised_each_time() -> None:
                 connect(None)
 
 
-def test_the_choice_is_logged_without_the_key(
-    monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
-) -> None:
-    monkeypatch.setenv("OPENAI_API_KEY", "k-secret")
-    with caplog.at_level(logging.INFO, "mcranker.llm"):
-        assert connect(None).name == DEFAULT_OPENAI
-    assert f"model {DEFAULT_OPENAI}: no model was named" in caplog.text
-    assert "k-secret" not in caplog.text
-
-
 def test_a_model_and_its_server_from_the_environment(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("MCRANKER_BASE_URL", LOCAL)
     with pytest.raises(ConfigError, match="needs a model"):
@@ -257,14 +241,3 @@ def test_a_model_and_its_server_from_the_environment(monkeypatch: pytest.MonkeyP
     assert model.endpoint == LOCAL
     # A model named in the code is not sent to the server of the one in the environment.
     assert isinstance(connect("openai:m", api_key="k"), OpenAIChat)
-
-
-def test_the_default_models_have_a_price() -> None:
-    from genai_prices import Usage, calc_price
-
-    for default in (DEFAULT_OPENAI, DEFAULT_ANTHROPIC):
-        provider, _, name = default.partition(":")
-        usage = Usage(input_tokens=1_000_000, output_tokens=0)
-        price = calc_price(usage, model_ref=name, provider_id=provider)
-        assert price.model.id == name
-        assert 0 < price.total_price < 1

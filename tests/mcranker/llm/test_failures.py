@@ -11,21 +11,13 @@ from typing import Any
 
 import pytest
 
-from mcranker import (
-    ChatModel,
-    MCRanker,
-    ModelError,
-    Passage,
-    Query,
-    Ranking,
-)
+from mcranker import ChatModel, MCRanker, ModelError, Passage, Query, Ranking
 from mcranker.llm.limits.retries import DOWN, Retrying
 from mcranker.llm.providers.anthropic_messages import AnthropicMessages
 from mcranker.llm.providers.compatible_http import CompatibleChat
 from mcranker.llm.providers.openai_chat import OpenAIChat
 from mcranker.rankers.base import Ranker
 from tests.support.chaos import GOOD, MIXED, Chaos, Outage, chaos, truth
-from tests.support.cli_support import invoke
 from tests.support.ledger_support import verified
 from tests.support.loopback import clean_environment
 from tests.support.ranking_process import queries, result
@@ -47,7 +39,7 @@ def _clean(monkeypatch: pytest.MonkeyPatch) -> None:
 def timeout(server: Chaos) -> float:
     """Seconds for which a client waits: few only where that is what is tested."""
     if "timeout" in server.fates:
-        return 1.0
+        return 3.0
     return 0.2 if "timeout" in server.always.values() else 30.0
 
 
@@ -151,36 +143,6 @@ def test_an_outage_is_an_error_and_the_next_run_goes_on(
         assert answered < 60 + concurrency
 
 
-def test_the_command_says_what_is_missing_and_ends_with_3(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setenv("MCRANKER_LEDGER", str(tmp_path / "ledger"))
-    ((query, docs),) = queries(1, passages=PASSAGES)
-    path = tmp_path / "docs.jsonl"
-    path.write_text(
-        "".join(json.dumps({"id": name, "text": text}) + "\n" for name, text in docs.items())
-    )
-    with chaos({}, always={"0-4": "500"}) as server:
-        args = ["rank", query.text, "--docs", str(path), "--model", "openai:test"]
-        args += ["--output", "json", "--base-url", server.url]
-        args += ["--team-size", str(TEAM), "-o", "concurrency=1"]
-        for _ in range(2):
-            done = invoke(*args)
-            assert done.exit_code == 3
-            whole = json.loads(done.stdout)
-            assert (whole["status"], whole["errors"][0]["code"]) == (
-                "missing_scores",
-                "MissingScores",
-            )
-            (hit,) = [hit for hit in whole["ranking"]["hits"] if hit["missing"]]
-            assert hit["doc_id"] == "0-4"
-            assert all("HTTP 500" in why for why in hit["missing"].values())
-        server.always = dict.fromkeys(docs, "500")
-        done = invoke(*args, "-o", "cache_variant=1", "-o", "temperature=0.5")
-        assert done.exit_code == 1
-        assert "HTTP 500" in done.stderr
-
-
 SURROGATES = [
     "\ud800",
     "a\udfffb",
@@ -213,29 +175,6 @@ def test_text_that_is_not_unicode(
             before = len(server.receptions)
             assert result(made.rank(query, docs)) == result(ranking)
             assert len(server.receptions) == before
-
-
-def test_what_a_model_says_that_is_not_unicode(tmp_path: Path) -> None:
-    from mcranker import ScriptedChat
-    from tests.support.scripted import RECRUITS, RUBRIC
-
-    luck = random.Random(1)
-    asked = []
-
-    def answer(request: Any) -> str:
-        asked.append(request)
-        for message in request.messages:
-            message.content.encode()
-        said: str = {"recruit": RECRUITS, "criteria": RUBRIC}.get(request.tag.stage, '{"Score": 5}')
-        half = luck.choice(["\ud800", "\\ud800", ""])
-        return said.replace("e", f"e{half}") if len(request.messages) < 3 else said
-
-    with MCRanker(model=ScriptedChat(answer), ledger=tmp_path / "ledger") as made:
-        for number in range(20):
-            ranking = made.rank(f"masks {number}", ["one", "two"])
-            ranking.to_json().encode()
-            ranking.to_html(tmp_path / "page.html")
-    assert any(len(request.messages) == 3 for request in asked)
 
 
 # With another seed a first answer of all may be a dropped connection, which is not retried, or

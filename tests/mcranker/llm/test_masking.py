@@ -221,13 +221,6 @@ async def test_the_password_of_a_proxy_is_never_shown(
     assert "hunter2" not in str(error)
 
 
-def test_any_text_can_be_shown_as_an_address() -> None:
-    letters = random.Random(7)
-    for _ in range(1000):
-        text = "".join(letters.choices(":/@?#[]%.=&a1\x00é\ud800 ", k=letters.randint(0, 30)))
-        assert len(shown_url(f"http://{text}")) < 200
-
-
 @pytest.mark.parametrize(
     "url", ["https://me:hunter2@h", "https://h/v1?k=hunter2", "https://h/v1#hunter2"]
 )
@@ -258,10 +251,7 @@ async def test_what_a_provider_says_names_no_key_no_token_and_no_host(
     shown: list[str] = []
     echoed = f"{' or '.join(echoes(KEY).values())} at gpu7.corp.internal:8000"[:280]
     routes = f"no route /{TOKEN}/v1 for {KEY} at http://127.0.0.1/{TOKEN}/v1?x={TOKEN}"
-    async with (
-        serve_raw(sends()) as server,
-        asking(name, f"{server.root}/{TOKEN}") as call,
-    ):
+    async with serve_raw(sends()) as server, asking(name, f"{server.root}/{TOKEN}") as call:
         for status in (401, 403, 404, 400, 429, 500, 302, 200):
             for said in (json.dumps({"error": {"message": echoed}}), routes):
                 head = f"HTTP/1.1 {status} x\r\nLocation: http://u:{TOKEN}@h/{TOKEN}\r\n"
@@ -340,14 +330,4 @@ def test_an_address_that_can_be(url: str) -> None:
 def test_an_empty_address_on_the_command_line(verb: tuple[str, ...]) -> None:
     done = CliRunner().invoke(cli, [*verb, "--model", "openai:m", "--base-url", ""])
     assert done.exit_code in (1, 2)
-    assert "--base-url is empty; leave it out" in done.output
-
-
-def test_an_empty_address_of_an_experiment(tmp_path: Path) -> None:
-    from beir_eval.cli.group import cli as beir_eval
-
-    folder = write_folder(tmp_path / "tiny")
-    args = ["run", "--ranker", "direct", "--dataset", str(folder), "--out", str(tmp_path / "out")]
-    done = CliRunner().invoke(beir_eval, [*args, "--model", "openai:m", "--base-url", ""])
-    assert done.exit_code != 0
     assert "--base-url is empty; leave it out" in done.output

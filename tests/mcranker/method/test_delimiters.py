@@ -30,7 +30,7 @@ from mcranker import (
 from personas import PromptSet
 from personas.templates import BUILTIN_SETS, PROMPTS
 from personas.untrusted import Cleaner, fence, without_tokens
-from tests.attack.scale import scaled
+from tests.support.scale import scaled
 
 TOKENS = [
     *("<|im_start|>", "<|im_end|>", "<|endoftext|>", "<|eot_id|>", "<|start_header_id|>"),
@@ -291,12 +291,12 @@ UNITS = [
 
 @pytest.mark.parametrize("unit", UNITS)
 def test_cleaning_takes_time_in_proportion_to_the_length(unit: str) -> None:
-    text = unit * (1_000_000 // len(unit))
+    text = unit * (300_000 // len(unit))
     for clean in (CLEANERS[0].text, CLEANERS[1].line, lambda text: fence(text, query="q")):
         start = time.process_time()
         clean(text)
-        # Seconds; one at most where every place has to be mended, and hours where it is quadratic.
-        assert time.process_time() - start < 6
+        # Seconds; 0.3 at most where every place has to be mended, and hours where it is quadratic.
+        assert time.process_time() - start < 3
 
 
 def test_a_reply_keeps_its_thinking_when_it_is_shown_again() -> None:

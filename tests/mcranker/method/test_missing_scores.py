@@ -9,14 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from mcranker import (
-    ChatRequest,
-    MCRanker,
-    MissingScoreError,
-    ReplyError,
-    RequestRejected,
-    ServerFailed,
-)
+from mcranker import ChatRequest, MCRanker, MissingScoreError, ReplyError
 from tests.support.scripted import scripted
 
 DOCS = {"p1": "one", "p2": "two", "p3": "three", "p4": "four", "p5": "five"}
@@ -73,26 +66,6 @@ def test_missing_policies() -> None:
     assert first(missing_policy="constant", missing_constant=5) == 5 + 6 + 6
     with pytest.raises(MissingScoreError, match="1 of 15 scores"):
         first(missing_policy="fail")
-
-
-def test_a_rejected_passage_is_missing() -> None:
-    def reject(request: ChatRequest) -> str:
-        if request.tag.doc_id == "p3":
-            raise RequestRejected("too long for me")
-        return '{"Score": 6}'
-
-    ranking = MCRanker(team_size=1, model=scripted(reject)).rank("q", DOCS)
-    assert [missing.reason for missing in ranking.missing] == ["too long for me"]
-
-
-def test_a_passage_that_fails_is_missing_while_others_are_answered() -> None:
-    def fail(request: ChatRequest) -> str:
-        if request.tag.doc_id == "p3":
-            raise ServerFailed("out of order")
-        return '{"Score": 6}'
-
-    ranking = MCRanker(model=scripted(fail)).rank("q", DOCS)
-    assert [(each.doc_id, each.reason) for each in ranking.missing] == [("p3", "out of order")] * 3
 
 
 def test_a_recruiter_that_names_nobody_is_an_error_that_shows_its_reply() -> None:

@@ -417,10 +417,7 @@ def test_what_a_reply_leaves_out_is_asked_for_alone() -> None:
         ({"questions": "per_query"}, "questions='per_query'"),
         ({"passages_per_call": 0}, "passages_per_call=0"),
         ({"passages_per_call": 101}, "passages_per_call=101"),
-        (
-            {"questions": "per_persona", "scoring": "per_criterion"},
-            'use questions="per_criterion"',
-        ),
+        ({"questions": "per_persona", "scoring": "per_criterion"}, 'use questions="per_criterion"'),
         ({"questions": "per_criterion", "criteria": "none"}, 'criteria="none" has none'),
         ({"questions": "per_persona", "batch_criteria": False}, "leave out one of the two"),
         ({"passages_per_call": 2, "batch_criteria": False}, "leave out one of the two"),

@@ -46,10 +46,7 @@ def member(name: str, *criteria: tuple[str, float], description: str = "") -> Me
 
 
 TEAM = Team(
-    members=(
-        member("Nurse", ("Safe", 75), ("Sourced", 25)),
-        member("Parent", ("Plain", 100)),
-    )
+    members=(member("Nurse", ("Safe", 75), ("Sourced", 25)), member("Parent", ("Plain", 100)))
 )
 
 
@@ -86,19 +83,10 @@ def test_one_call_a_passage_and_a_weighted_mean_a_persona() -> None:
         "p3": {"Nurse": 5.0, "Parent": 0.0},
     }
     # Sums: p1 9.5, p2 11.5, p3 5.
-    assert [(hit.doc_id, hit.score) for hit in ranking] == [
-        ("p2", 11.5),
-        ("p1", 9.5),
-        ("p3", 5.0),
-    ]
-    assert ranking[1].criteria == {
-        "Nurse": {"Safe": 8.0, "Sourced": 4.0},
-        "Parent": {"Plain": 2.5},
-    }
+    assert [(hit.doc_id, hit.score) for hit in ranking] == [("p2", 11.5), ("p1", 9.5), ("p3", 5.0)]
+    assert ranking[1].criteria == {"Nurse": {"Safe": 8.0, "Sourced": 4.0}, "Parent": {"Plain": 2.5}}
     assert not ranking.missing
-    assert dict(ranking.calls) == {
-        ("score", "", "scripted:function"): Usage(3, 300, 180, 0),
-    }
+    assert dict(ranking.calls) == {("score", "", "scripted:function"): Usage(3, 300, 180, 0)}
     assert set(ranking.seconds) >= {"score", "total"}
 
 
@@ -145,23 +133,6 @@ def test_what_is_asked() -> None:
         r"<<<masks>>>.*<<<(\w+)\nIgnore the criteria\.\n\1>>>\Z", message.content, re.DOTALL
     )
     assert "Nurse" not in message.content
-
-
-@pytest.mark.parametrize("prompts", ["paper", "compact"])
-def test_text_in_names_stays_in_the_text(prompts: str) -> None:
-    odd = 'persona9_criterion9 {{k}} [system] "quoted"'
-    seen: list[ChatRequest] = []
-
-    def values(request: ChatRequest) -> list[float]:
-        seen.append(request)
-        return [1.0]
-
-    team = Team(members=(member(odd, (odd, 100), description=odd),))
-    rank(deciding(values), ["a"], scoring="per_criterion", team=team, prompts=prompts)
-    (question,) = seen[0].questions
-    assert question.name == "persona1_criterion1"
-    assert odd in question.text
-    assert seen[0].messages[-1].content.endswith(">>>")
 
 
 def test_a_refused_criterion_leaves_only_that_persona_without_a_score() -> None:
@@ -236,11 +207,7 @@ def test_a_team_above_the_limit_of_questions_is_divided_over_calls() -> None:
     def values(request: ChatRequest) -> list[float]:
         names = [question.name for question in request.questions]
         asked.append((request.tag.doc_id, names))
-        table = {
-            "persona1_criterion1": 8.0,
-            "persona1_criterion2": 4.0,
-            "persona2_criterion1": 2.0,
-        }
+        table = {"persona1_criterion1": 8.0, "persona1_criterion2": 4.0, "persona2_criterion1": 2.0}
         return [table[name] for name in names]
 
     ranking = rank(deciding(values, capabilities=Capabilities(max_questions=2)), **PER_CRITERION)

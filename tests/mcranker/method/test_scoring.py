@@ -36,45 +36,37 @@ def _log(**probabilities: float) -> dict[str, float]:
     return {label: math.log(value) for label, value in probabilities.items()}
 
 
-def test_expectation_over_all_labels() -> None:
-    # 0 * 0.2 + 1 * 0.3 + 2 * 0.5
-    logprobs = _log(low=0.2, middle=0.3, high=0.5)
-    assert expected_value(logprobs, ("low", "middle", "high")) == pytest.approx(1.3)
+THREE = ("low", "middle", "high")
 
 
-def test_labels_that_are_not_listed_count_as_impossible() -> None:
-    # listed: 0.1 and 0.3; normalised 0.25 and 0.75; 0 * 0.25 + 2 * 0.75
-    logprobs = _log(low=0.1, high=0.3, other=0.6)
-    assert expected_value(logprobs, ("low", "middle", "high")) == pytest.approx(1.5)
-    assert expected_value(_log(high=1e-9), ("low", "middle", "high")) == 2
-    assert expected_value(_log(low=1e-9), ("low", "middle", "high")) == 0
-
-
-def test_tiny_probabilities_do_not_vanish() -> None:
-    # e^-2000 is 0 in floating point; the odds are 1 to 3 all the same
-    logprobs = {"No": -2000 + math.log(1), "Yes": -2000 + math.log(3)}
-    assert expected_value(logprobs, NO_YES) == pytest.approx(0.75)
+@pytest.mark.parametrize(
+    ("logprobs", "labels", "expected"),
+    [
+        # 0 * 0.2 + 1 * 0.3 + 2 * 0.5
+        (_log(low=0.2, middle=0.3, high=0.5), THREE, 1.3),
+        # listed: 0.1 and 0.3; normalised 0.25 and 0.75; 0 * 0.25 + 2 * 0.75
+        (_log(low=0.1, high=0.3, other=0.6), THREE, 1.5),
+        (_log(high=1e-9), THREE, 2),
+        (_log(low=1e-9), THREE, 0),
+        # e^-2000 is 0 in floating point; the odds are 1 to 3 all the same
+        ({"No": -2000.0, "Yes": -2000 + math.log(3)}, NO_YES, 0.75),
+        ({"No": math.nan, "Yes": -1.0}, NO_YES, 1),
+        ({"No": -1.0, "Yes": -math.inf}, NO_YES, 0),
+    ],
+)
+def test_an_expectation(
+    logprobs: dict[str, float], labels: tuple[str, ...], expected: float
+) -> None:
+    assert expected_value(logprobs, labels) == pytest.approx(expected)
 
 
 @pytest.mark.parametrize(
     "logprobs",
-    [
-        {},
-        {"other": -0.1},
-        {"Yes": -math.inf},
-        {"Yes": math.nan},
-        {"Yes": math.inf},
-        {"yes": -0.1},
-    ],
+    [{}, {"other": -0.1}, {"Yes": -math.inf}, {"Yes": math.nan}, {"Yes": math.inf}, {"yes": -0.1}],
 )
 def test_no_label_at_all_is_unreadable(logprobs: dict[str, float]) -> None:
     with pytest.raises(Unreadable, match="none of the labels No, Yes is among the likely answers"):
         expected_value(logprobs, NO_YES)
-
-
-def test_a_number_that_is_none_counts_as_impossible() -> None:
-    assert expected_value({"No": math.nan, "Yes": -1.0}, NO_YES) == 1
-    assert expected_value({"No": -1.0, "Yes": -math.inf}, NO_YES) == 0
 
 
 @given(st.dictionaries(st.sampled_from("abcdefghijk"), st.floats(-1e6, 0), min_size=1))
@@ -122,10 +114,6 @@ def test_a_label_answer() -> None:
 def test_labels_of_the_scale() -> None:
     answer = scoring(RankerConfig(scoring="expected", scale=2), PAPER, None)
     assert answer.labels == ("0", "1", "2")
-    # 1 * 0.5 + 2 * 0.25
-    reply = ChatReply("1", label_logprobs={"0": math.log(0.25), "1": math.log(0.5)})
-    # 0.25 and 0.5 normalised: 1/3 and 2/3
-    assert answer.read(reply).value == pytest.approx(2 / 3)
 
 
 def test_an_answer_for_each_criterion() -> None:

@@ -117,8 +117,8 @@ def random_table(
     return table
 
 
-@pytest.mark.parametrize("seed", range(20))
-async def test_two_hundred_random_queries(seed: int, monkeypatch: pytest.MonkeyPatch) -> None:
+@pytest.mark.parametrize("seed", range(12))
+async def test_random_queries(seed: int, monkeypatch: pytest.MonkeyPatch) -> None:
     """10 a seed, answered in any order: the first ranks are those of full scoring."""
     rng = np.random.default_rng(seed)
     for _ in range(10):

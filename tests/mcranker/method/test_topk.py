@@ -11,14 +11,7 @@ import pytest
 from numpy.typing import NDArray
 
 from mcranker.method.topk import NecessaryCalls, fewest_rows, strictest_first
-from personas.ensembles import (
-    ENSEMBLES,
-    MissingPolicy,
-    Rule,
-    descending,
-    fill_missing,
-    score_sum,
-)
+from personas.ensembles import ENSEMBLES, MissingPolicy, Rule, descending, fill_missing, score_sum
 from personas.ranking.types import Score, ScoreMatrix
 
 NAN = math.nan

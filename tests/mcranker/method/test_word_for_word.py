@@ -150,10 +150,7 @@ def test_direct_is_the_folders_text_and_no_more(appendix: Path) -> None:
 
 @pytest.mark.parametrize(
     ("options", "file"),
-    [
-        ({"scoring": "per_criterion"}, "score"),
-        ({"direct": True, "scoring": "expected"}, "direct"),
-    ],
+    [({"scoring": "per_criterion"}, "score"), ({"direct": True, "scoring": "expected"}, "direct")],
 )
 def test_a_written_out_answer_goes_with_integers_only(
     options: dict[str, Any], file: str, appendix: Path

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import hashlib
 import json
-import math
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -22,12 +21,10 @@ from mcranker import (
     RankGPTRanker,
     Ranking,
     ScriptedChat,
-    SetwiseRanker,
     TournamentRanker,
 )
 from mcranker.rankers import RANKERS, Ranker
 from personas import Criterion, Member, Persona, Rubric, Team
-from personas.ranking.record import RankingRecord
 from tests.support.comparing import comparing, in_order
 from tests.support.comparing_team import TEAM, by_orders, comparing_team
 
@@ -154,22 +151,6 @@ def test_equal_passages_share_their_ranks_and_those_beyond_depth_have_none(name:
     assert ranking[3].score is None
     assert again.final[:3].tolist() == [0, 3, 0]
     assert "p c" not in str([each.messages for each in seen if each.tag.stage == "score"])
-
-
-def test_without_a_persona_others_stand_elsewhere() -> None:
-    """Without the parent a and c have 1/2 + 1/3, d has 1/2: d falls from rank 2 to 4."""
-    inspection = RankingRecord.of(ranked_by(ORDERS).to_dict())
-    places = {hit.doc_id: hit.rank_without["Worried parent"] for hit in inspection.hits}
-    assert places == {"b": 1, "a": 2, "c": 3, "d": 4}
-    assert inspection.leave_one_out_exact
-    (d,) = [hit for hit in inspection.hits if hit.doc_id == "d"]
-    assert d.raised_most_by == ("Worried parent",)
-    assert dict(d.ranks) == dict(zip(TEAM, (4, 4, 1), strict=True))
-    # Ranks 4, 4 and 1 around their mean of 3: sqrt((1 + 1 + 4) / 3).
-    assert d.disagreement == pytest.approx(math.sqrt(2))
-    taus = inspection.agreement.taus
-    # b a c d and b c a d differ in one pair of six: (5 - 1) / 6.
-    assert taus[TEAM[0], TEAM[1]] == pytest.approx(4 / 6)
 
 
 # What is asked
@@ -342,23 +323,6 @@ def test_a_ranking_by_a_team_comes_back_from_json(name: str) -> None:
     assert again.reensemble("sum").ids == ranking.reensemble("sum").ids
 
 
-@pytest.mark.parametrize(
-    ("ranks", "said"),
-    [
-        ({"NLP scientist": 9}, "rank"),
-        ({"NLP scientist": 0}, "greater than or equal to 1"),
-        ({"Somebody": 1}, "one rank a persona"),
-    ],
-)
-def test_a_stored_ranking_that_contradicts_itself_is_refused(
-    ranks: dict[str, int], said: str
-) -> None:
-    data = ranked_by(ORDERS).to_dict()
-    data["hits"][0]["ranks"] |= ranks
-    with pytest.raises(ValueError, match=said):
-        RankingRecord.from_dict(data)
-
-
 def test_events_name_the_persona_and_count_the_whole_team() -> None:
     model, _ = comparing_team(by_orders(ORDERS))
 
@@ -370,17 +334,6 @@ def test_events_name_the_persona_and_count_the_whole_team() -> None:
     assert {event.persona: "".join(event.doc_ids) for event in events} == ORDERS
     assert [event.done for event in events] == [3, 3, 3]
     assert {event.total for event in events} == {3}
-
-
-def test_what_needs_scores_is_refused() -> None:
-    model, _ = comparing_team(by_orders(ORDERS))
-    for options in ({"ensemble": "assessor"}, {"scoring": "expected"}, {"min_relevance": 0.5}):
-        with pytest.raises(ConfigError, match=next(iter(options))):
-            team_of("rankgpt", model, **options)
-    with pytest.raises(ConfigError, match="criteria_model are a team's"):
-        RankGPTRanker(model=model, criteria_model=model, ledger=None)
-    with pytest.raises(ConfigError, match="team_size=1"):
-        SetwiseRanker(model=model, team="health_questions", team_size=1, ledger=None)
 
 
 def test_personas_are_compared_at_the_same_time() -> None:

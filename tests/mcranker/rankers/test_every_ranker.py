@@ -1,4 +1,4 @@
-"""What every ranker keeps, from one table: a ranking by hand, a local model, malformed replies.
+"""What every ranker keeps, from tables: rankings by hand, local models, odd replies, refusals.
 
 A new ranker is an entry of `ENTRIES`.
 """
@@ -27,7 +27,6 @@ from mcranker import (
     ChatRequest,
     ConfigError,
     FormNotKept,
-    ModelError,
     PassagesCompared,
     PassageScored,
     Query,
@@ -38,16 +37,15 @@ from mcranker import (
     ReplyError,
     ScriptedChat,
     ServerFailed,
+    UnsupportedCapability,
 )
-from mcranker.llm.providers.http_errors import Service
-from mcranker.llm.providers.rerank import rerank_reply
 from mcranker.rankers import RANKERS
-from personas import Team, library
+from personas import Criterion, Member, Persona, Rubric, Team, library
 from personas.ranking.record import RankingRecord
 from personas.report.query.warnings import warnings
-from tests.attack.scale import scaled
 from tests.mcranker.replies import test_orders
 from tests.support.comparing import best, grades_in, in_order, shown_in
+from tests.support.scale import scaled
 from tests.support.shallow_model import FULL, shallow_model
 from tests.support.tiny_reranker import reranker
 
@@ -57,7 +55,6 @@ CASES = 500
 PLAIN = Capabilities(json_schema=True)
 TEAM = Team(members=library.team("health_questions").members[:2])
 SCIENTIST = TEAM.members[0].name
-LIKELY = {"team": Team(members=TEAM.members[:1]), "criteria": "none", "labels": ("No", "Yes")}
 JUDGED = {"team": TEAM, "criteria": "library"}
 DOCS = {"a": "text 1", "b": "text 2", "c": "text 3"}
 
@@ -85,9 +82,6 @@ class Entry:
             if it is none, `UNCLEAR` if it may be either. None for rankers whose malformed replies
             are tried in `tests.mcranker.replies.test_orders`, or many to a call.
         reply: from what is said to a reply.
-        local: options for the local model.
-        shallow: whether a model that means nothing will do, which answers in a tenth of the time.
-        says_nothing: what the local model fails with in every call; empty if it serves.
     """
 
     options: Mapping[str, Any] = field(default_factory=dict)
@@ -97,9 +91,6 @@ class Entry:
     top: float = 10
     malformed: Noise | None = None
     reply: Callable[[Any], ChatReply] = ChatReply
-    local: Mapping[str, Any] = field(default_factory=dict)
-    shallow: bool = False
-    says_nothing: str = ""
 
 
 def grade(request: ChatRequest) -> int:
@@ -188,15 +179,11 @@ ENTRIES = {
         ),
         expected={"a": 8, "b": 7, "c": 6},
         malformed=prose,
-        local={**JUDGED, "scoring": "integer", "prompts": "compact", "max_score_tokens": 24},
-        shallow=True,
     ),
     "direct": Entry(
         by_hand=lambda request: scored(10 - 3 * grade(request)),
         expected={"a": 7, "b": 4, "c": 1},
         malformed=prose,
-        local={"scoring": "integer", "prompts": "compact", "max_score_tokens": 24},
-        shallow=True,
     ),
     "rg_yn": Entry(
         offers=Capabilities(label_logprobs=True),
@@ -222,7 +209,6 @@ ENTRIES = {
         top=1,
         malformed=tokens,
         reply=followed,
-        shallow=True,
     ),
     "rerank": Entry(
         offers=Capabilities(max_questions=2, prompts=False),
@@ -233,29 +219,19 @@ ENTRIES = {
         options={"window": 2, "step": 1},
         by_hand=in_order,  # a [b c] -> a c b; [a c] b -> c a b
         expected={"c": None, "a": None, "b": None},
-        local={"max_score_tokens": 8, "repair_attempts": 0},
-        shallow=True,
-        says_nothing="no list of numbers",
     ),
     "setwise": Entry(
-        options={"ranks": 2},
-        by_hand=best,
-        expected={"c": None, "b": None, "a": None},
-        local={"ranks": 1},
+        options={"ranks": 2}, by_hand=best, expected={"c": None, "b": None, "a": None}
     ),
     "pairwise": Entry(
         options={"ranks": 1},
         by_hand=best,  # one pass takes c to the top: a [b c] -> a c b; [a c] b -> c a b
         expected={"c": None, "a": None, "b": None},
-        local={"ranks": 1},
     ),
     "tournament": Entry(
         options={"window": 2, "ranks": 2},
         by_hand=in_order,  # the higher numbers win
         expected={"c": None, "b": None, "a": None},
-        local={"max_score_tokens": 8, "repair_attempts": 0},
-        shallow=True,
-        says_nothing="no list of numbers",
     ),
     "rebel": Entry(
         # Relevance g, and 1 for each of five properties of weight 0.5: g + 2.5; a is dropped.
@@ -269,21 +245,12 @@ ENTRIES = {
             }
         ),
         expected={"c": 5.5, "b": 4.5},
-        local={"top_n": None, "min_relevance_score": 0, "max_score_tokens": 600},
-        shallow=True,
     ),
     "fused": Entry(
         options={"members": ("direct", "bm25")},
         by_hand=lambda request: scored(3 * grade(request)),
         # Ranks 1 and 3, 2 and 2, 3 and 1 by reciprocal rank fusion with 60; of equals a is first.
         expected={"a": 1 / 61 + 1 / 63, "c": 1 / 61 + 1 / 63, "b": 2 / 62},
-        local={
-            "members": ("direct", "bm25"),
-            "scoring": "integer",
-            "prompts": "compact",
-            "max_score_tokens": 24,
-        },
-        shallow=True,
     ),
 }
 TRIED_ELSEWHERE = {
@@ -306,7 +273,7 @@ def test_every_ranker_is_tried() -> None:
     for name in RANKERS._builtin:
         assert name in ENTRIES, (
             f"ranker {name!r} has no entry in ENTRIES of {__file__}: add a ranking computed by "
-            "hand, options for a local model, and what malformed replies of its form look like"
+            "hand, and what malformed replies of its form look like"
         )
         assert ENTRIES[name].malformed or name == "rerank" or name in TRIED_ELSEWHERE, (
             f"no malformed replies are tried with ranker {name!r}: give its entry malformed=, or "
@@ -458,48 +425,42 @@ def test_reasons_for_what_each_judge_gave_or_an_error_that_says_why_there_are_no
             assert any(criterion.name in each.messages[-1].content for each in asked)
 
 
-@pytest.mark.local_model
-@pytest.mark.parametrize(
-    ("name", "options"),
-    [
-        *((name, entry.local) for name, entry in ENTRIES.items()),
-        ("mcranker", {**LIKELY, "scoring": "expected"}),
-        ("mcranker", {**LIKELY, "scoring": "peak"}),
-    ],
+SHORT = {"scoring": "integer", "prompts": "compact", "max_score_tokens": 24}
+LISTED = {"max_score_tokens": 8, "repair_attempts": 0}
+LOCAL: tuple[tuple[str, Mapping[str, Any], bool], ...] = (
+    ("mcranker", {**JUDGED, **SHORT}, True),
+    ("rg_yn", {}, False),
+    ("qg", {}, True),
+    ("rerank", {}, False),
+    ("rankgpt", LISTED, True),
+    ("pairwise", {"ranks": 1}, False),
+    ("tournament", LISTED, True),
+    ("rebel", {"top_n": None, "min_relevance_score": 0, "max_score_tokens": 600}, True),
 )
-def test_a_local_model_ranks_queries_of_the_mini_collection(
-    name: str, options: Mapping[str, Any], reranker: Path, shallow_model: Path
+"""Ranker, options, and whether a model that means nothing will do: it answers in no time."""
+
+
+@pytest.mark.local_model
+@pytest.mark.parametrize(("name", "options", "shallow"), LOCAL)
+def test_a_local_model_ranks_a_query_of_the_mini_collection(
+    name: str, options: Mapping[str, Any], shallow: bool, reranker: Path, shallow_model: Path
 ) -> None:
     pytest.importorskip("xllamacpp")
     data = load("mini")
-    shallow = ENTRIES[name].shallow and options is ENTRIES[name].local
-    work = [
-        (text, {each: data.corpus[each].text for each in list(data.qrels[query])[:2]})
-        for query, text in list(data.queries.items())[: 3 if shallow else 1]
-    ]
+    query, text = next(iter(data.queries.items()))
+    docs = {each: data.corpus[each].text for each in list(data.qrels[query])[:2]}
     model = f"local:{reranker if name == 'rerank' else shallow_model if shallow else FULL}"
     short = {"max_passage_words": 12, "on_failure": "keep_order", **options}
     with made(name, model, **short) as ranker:
-        results = list(ranker.rank_many(work))
-        estimated = ranker.estimate_many(work).calls
-    assert len(results) == len(work)
-    said_nothing = ENTRIES[name].says_nothing
-    for result in results:
-        ranking = result.result()
-        docs = next(docs for text, docs in work if text == ranking.query.text)
-        assert sorted(ranking.ids) == sorted(docs)
-        assert not ranking.missing
-        assert ranking.usage.calls > 0
-        assert ranking.usage.input_tokens > 0
-        if said_nothing:
-            assert said_nothing in ranking.failure
-            assert ranking.ids == list(docs)
-        else:
-            assert not ranking.failure
-        most = 10 + 5 * 0.5 * 5 if name == "rebel" else ranker.config.top
-        assert all(0 <= score <= most for score in ranking.matrix.values.flat)
-    calls = sum(result.result().usage.calls for result in results)
-    assert 0 < calls <= estimated
+        ranking = ranker.rank(text, docs)
+        estimated = ranker.estimate(text, docs).calls
+    assert sorted(ranking.ids) == sorted(docs)
+    assert not ranking.missing
+    assert 0 < ranking.usage.calls <= estimated
+    assert ranking.usage.input_tokens > 0
+    assert ("no list of numbers" in ranking.failure) == (options is LISTED)
+    most = 10 + 5 * 0.5 * 5 if name == "rebel" else ranker.config.top
+    assert all(0 <= score <= most for score in ranking.matrix.values.flat)
 
 
 @pytest.mark.parametrize("name", [name for name, entry in ENTRIES.items() if entry.malformed])
@@ -710,59 +671,70 @@ def test_one_readable_reply_is_not_enough_to_go_on_for_ever(label: str) -> None:
         assert len([hit for hit in ranking if hit.moved > 1]) <= 1
 
 
-SERVICE = Service(
-    model="rerank:m",
-    where="a server",
-    key_advice="",
-    model_advice="",
-    connection_advice="",
-    timeout=1.0,
+COMPARERS = ("rankgpt", "setwise", "pairwise", "tournament")
+FORTY_ONE = Rubric(criteria=tuple(Criterion(name=f"C{n}", weight=1) for n in range(41)))
+PEDANT = Member(persona=Persona(name="Pedant"), rubric=FORTY_ONE)
+MEMBERS: dict[str, Any] = {"members": ("direct", "bm25")}
+OF_SCORES = {"scoring": "expected", "top_k": 5, "first_stage_weight": 0.5, "min_relevance": 0.5}
+ABLE = Capabilities(label_logprobs=True, continuation_logprobs=True)
+REFUSED: tuple[tuple[str, dict[str, Any]], ...] = (
+    *((name, {option: OF_SCORES[option]}) for name in COMPARERS for option in OF_SCORES),
+    *((name, {"ensemble": "reciprocal_rank"}) for name in ("direct", "rg_s", "qg", "rerank")),
+    *((name, {"ensemble": "assessor", "team_size": 2}) for name in COMPARERS),
+    ("rg_s", {"labels": ("A", "B"), "scale": 3}),
+    *((name, {"scale": 5}) for name in ("rebel", "rg_yn", "qg", "rerank")),
+    *((name, {"scoring": "integer"}) for name in ("rerank", "rg_yn", "rg_s")),
+    *((name, {"scoring": "peak"}) for name in ("rg_yn", "qg")),
+    *((name, {"questions": "per_persona", "scoring": "expected"}) for name in ("rg_yn", "qg")),
+    *((name, {"labels": ("A", "B"), "scoring": "expected"}) for name in ("rg_yn", "qg")),
+    *((name, {"ranks": ranks}) for name in ("setwise", "pairwise") for ranks in (0, True, 1.5)),
+    *((name, {"window": window}) for name in ("rankgpt", "tournament") for window in (1, 101)),
+    *(("rankgpt", each) for each in ({"step": 20}, {"passes": 0}, {"shuffles": 0})),
+    ("rankgpt", {"criteria_model": "openai:m"}),
+    ("setwise", {"team": "health_questions", "team_size": 1}),
+    ("setwise", {"children": 26}),
+    ("setwise", {"sort": "sliding"}),
+    ("pairwise", {"sort": "bubble"}),
+    ("tournament", {"ranks": 0}),
+    ("direct", {"scoring": "per_criterion"}),
+    ("rebel", {"variant": "three_turn"}),
+    ("rebel", {"variant": "one_turn", "team": "clinician"}),
+    ("rebel", {"team": [PEDANT], "criteria": "library"}),
+    ("rebel", {"team": "clinician", "criteria": "none"}),
+    ("rebel", {"window": 0}),
+    ("rebel", {"min_relevance_score": 11}),
+    ("rebel", {"scoring": "expected"}),
+    ("rebel", {"passages_per_call": 5}),
+    ("rebel", {"top_k": 3}),
+    ("fused", {**MEMBERS, "team": "clinician"}),
+    ("rg_yn", {"assessor_model": "openai:m"}),
+    ("mcranker", {"windw": 3}),
 )
 
 
-def test_malformed_answers_of_a_rerank_service_shift_and_invent_nothing() -> None:
-    rng = random.Random(6)
-    meant: dict[str, float | None] = {}
-    passages = 0
+@pytest.mark.parametrize(("name", "options"), REFUSED)
+def test_impossible_options_are_refused_before_any_call(name: str, options: dict[str, Any]) -> None:
+    def never(_: ChatRequest) -> str:
+        raise AssertionError("no call is due")
 
-    def answer(request: ChatRequest) -> ChatReply:
-        nonlocal passages
-        assert request.state is not None
-        texts = [request.state.passages[question.passage] for question in request.questions]
-        passages += len(texts)
-        results = []
-        for place, text in enumerate(texts):
-            odd: Any = rng.choice(json.loads('[null, NaN, Infinity, "1", true, [], {}]'))
-            good = rng.random()
-            scores: list[Any] = rng.choice([[good], [good], [], [odd], [good, odd]])
-            meant[text] = good if scores == [good] else None
-            results += [{"index": place, "relevance_score": each} for each in scores]
-        rng.shuffle(results)
-        beyond = {"index": rng.choice([-1, len(texts), 0.0, "0", None, True]), "score": 0.5}
-        data: dict[str, Any] = {"results": results}
-        if rng.random() < 0.2:
-            data = rng.choice(
-                [{}, {"results": {}}, {"results": [*results, beyond]}, {"data": [None]}]
-            )
-        try:
-            return rerank_reply(data, request, logits=False, service=SERVICE)
-        except ServerFailed:
-            meant.update(dict.fromkeys(texts))
-            raise
+    with (
+        pytest.raises(ConfigError) as refused,
+        made(name, ScriptedChat(never, capabilities=ABLE), **options) as ranker,
+    ):
+        ranker.rank("masks", DOCS)
+    assert any(option in str(refused.value) for option in options)
 
-    offers = Capabilities(max_questions=4, prompts=False)
-    ranked = 0
-    with made("rerank", ScriptedChat(answer, capabilities=offers)) as ranker:
-        while passages < scaled(CASES):
-            docs = {str(place): f"text {place}" for place in range(rng.randint(1, 9))}
-            meant.clear()
-            try:
-                ranking = ranker.rank("masks", docs)
-            except ModelError:
-                assert None in meant.values()
-                continue
-            ranked += 1
-            assert sorted(ranking.ids) == sorted(docs)
-            for hit in ranking:
-                check(hit.scores["RERANK"], meant[hit.passage.text], 1)
-    assert ranked > 20
+
+@pytest.mark.parametrize("name", [*COMPARERS, "rebel", "rg_yn", "rg_s"])
+def test_a_model_that_answers_no_prompts_is_refused(name: str) -> None:
+    model = ScriptedChat(lambda _: "", capabilities=Capabilities(prompts=False, max_questions=9))
+    with pytest.raises(UnsupportedCapability, match=name):
+        made(name, model)
+
+
+@pytest.mark.parametrize(
+    ("name", "options"), [("rg_yn", {}), ("rg_s", {}), ("mcranker", {"scoring": "expected"})]
+)
+def test_a_model_without_log_probabilities_is_refused(name: str, options: dict[str, Any]) -> None:
+    with pytest.raises(UnsupportedCapability):
+        made(name, ScriptedChat(lambda _: "", capabilities=PLAIN), **options)

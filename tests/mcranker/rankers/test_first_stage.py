@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import itertools
 import json
 import math
 
@@ -67,14 +66,3 @@ def test_the_default_of_a_weak_model_counts_no_places() -> None:
         listed = ranker.rank("q", docs(a=None, b=None, c=None))
     assert (scored.config["first_stage_weight"], scored.ids) == (0.95, ["a", "b", "c"])
     assert (listed.config["first_stage_weight"], listed.ids) == (0.0, ["b", "c", "a"])
-
-
-@pytest.mark.parametrize("weak", [False, True])
-def test_three_input_orders_give_one_ranking(weak: bool) -> None:
-    with DirectRanker(model=model(weak=weak), ledger=None) as ranker:
-        found = [
-            ranker.rank("q", [Passage(name, f"text {name}") for name in order])
-            for order in itertools.permutations("abc")
-        ]
-    assert all(each.ids == ["b", "c", "a"] for each in found)
-    assert len({tuple((hit.score, hit.relevance) for hit in each) for each in found}) == 1

@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from mcranker import ChatRequest, ConfigError, InputError, MCRanker, Ranking, RebelRanker
+from mcranker import ChatRequest, ConfigError, MCRanker, Ranking, RebelRanker
 from mcranker.rankers import RANKERS
 from mcranker.rankers.direct import DirectRanker
 from mcranker.rankers.fused import FusedRanker
@@ -130,12 +130,6 @@ def test_who_has_no_criteria_judges_by_relevance_and_by_it() -> None:
     }
 
 
-def test_a_full_rubric_has_no_room_for_it() -> None:
-    full = team(*(Criterion(name=f"c{number}", weight=1) for number in range(100)))
-    with pytest.raises(InputError, match="take one out"):
-        MCRanker(model=scripted(), ledger=None, team=full).rank("q", ["a"], instruction=RECENT)
-
-
 def test_direct_is_told_it() -> None:
     asked: list[ChatRequest] = []
 
@@ -214,14 +208,3 @@ class _NoCriteria(RankGPTRanker):
 
     def __init__(self) -> None:
         super().__init__(model=comparing(in_order)[0], ledger=None)
-
-
-@pytest.mark.local_model
-def test_an_encoder_counts_its_words() -> None:
-    docs = ["Cloth masks leak at the sides.", "Masks for children in schools are smaller."]
-    ranker = MCRanker(model="local:minilm", ledger=None, team="clinician")
-    plain, told = (
-        {hit.doc_id: hit.score or 0.0 for hit in ranker.rank("masks", docs, instruction=each)}
-        for each in (None, "Prefer what is about children in schools")
-    )
-    assert told["1"] - told["0"] > plain["1"] - plain["0"]

@@ -7,23 +7,10 @@ from collections.abc import Mapping
 from typing import Any
 
 import pytest
-from hypothesis import given
-from hypothesis import strategies as st
 
-from mcranker import (
-    Capabilities,
-    ChatReply,
-    ChatRequest,
-    ConfigError,
-    RankerConfig,
-    ScriptedChat,
-    UnsupportedCapability,
-)
+from mcranker import Capabilities, ChatReply, ChatRequest, ScriptedChat
 from mcranker.rankers import RANKERS
 from mcranker.rankers.likelihood import RGSRanker, RGYNRanker
-from mcranker.replies.loose_json import Unreadable
-from mcranker.replies.scoring import PeakScoring
-from personas import PromptSet
 
 LOGPROBS = Capabilities(label_logprobs=True)
 DOCS = {"a": "bread", "b": "masks", "c": "viruses"}
@@ -139,51 +126,3 @@ def test_a_reply_without_likelihoods_is_a_missing_score(name: str) -> None:
     assert "is among the likely answers" in lost.reason
     assert ranking.usage.calls == 3  # what is read from probabilities is asked for once
     assert ranking.ids[-1] == "b"
-
-
-@given(
-    st.dictionaries(st.sampled_from(["0", "1", "2", "3", "yes", ""]), st.floats(), max_size=6)
-    | st.none()
-)
-def test_whatever_likelihoods_come_the_score_is_on_its_scale(
-    listed: dict[str, float] | None,
-) -> None:
-    scoring = PeakScoring(RankerConfig(scoring="peak", scale=3), PromptSet.load("paper"), None)
-    try:
-        score = scoring.read(ChatReply("", label_logprobs=listed)).value
-    except Unreadable:
-        known = [listed[each] for each in scoring.labels if listed and each in listed]
-        assert not any(-math.inf < each < math.inf for each in known)
-        return
-    assert listed is not None
-    peak = listed.get("3", -math.inf)
-    assert score == (3 * math.exp(min(peak, 0.0)) if peak < math.inf else 0.0)
-
-
-@pytest.mark.parametrize(
-    ("ranker", "options", "problem"),
-    [
-        (RGYNRanker, {"scale": 2}, "scale=2 has no meaning for ranker='rg_yn'"),
-        (RGYNRanker, {"scoring": "integer"}, "scoring='integer' has no meaning"),
-        (RGYNRanker, {"scoring": "peak"}, "scoring='peak' has no meaning"),
-        (RGYNRanker, {"scoring": "expected", "labels": ("A", "B")}, "labels=.* has no meaning"),
-        (RGYNRanker, {"questions": "per_persona", "scoring": "expected"}, "questions='per_pers"),
-        (RGSRanker, {"scoring": "integer"}, "scoring='integer' reads no likelihoods"),
-        (RGSRanker, {"config": RankerConfig(scoring="integer")}, "reads no likelihoods"),
-        (RGSRanker, {"ensemble": "reciprocal_rank"}, "ensemble='reciprocal_rank' has no meaning"),
-        (RGSRanker, {"labels": ("A", "B"), "scale": 3}, "labels are a scale of their own"),
-    ],
-)
-def test_options_without_a_meaning_are_refused(ranker: Any, options: Any, problem: str) -> None:
-    with pytest.raises(ConfigError, match=problem):
-        ranker(model=ScriptedChat(lambda request: "x", capabilities=LOGPROBS), **options)
-
-
-@pytest.mark.parametrize(
-    "capabilities", [Capabilities(), Capabilities(max_questions=9, prompts=False)]
-)
-@pytest.mark.parametrize("name", ["rg_yn", "rg_s"])
-def test_a_model_without_likelihoods_is_refused(name: str, capabilities: Capabilities) -> None:
-    model = ScriptedChat(lambda request: "x", capabilities=capabilities)
-    with pytest.raises(UnsupportedCapability, match=f"by which ranker='{name}' scores"):
-        RANKERS.get(name)(model=model)

@@ -11,7 +11,6 @@ from mcranker import (
     Capabilities,
     ChatReply,
     ChatRequest,
-    ConfigError,
     MissingScoreError,
     QGRanker,
     RankerConfig,
@@ -69,21 +68,6 @@ def test_a_passage_without_likelihoods_is_a_missing_score() -> None:
     assert len(likely.asked) == 3  # what is read from probabilities is asked for once
     with pytest.raises(MissingScoreError, match="1 of 3 scores are missing"):
         QGRanker(model=likely.model, missing_policy="fail").rank("q", DOCS)
-
-
-@pytest.mark.parametrize(
-    ("options", "problem"),
-    [
-        ({"scale": 2}, "scale=2 has no meaning for ranker='qg'"),
-        ({"scoring": "peak"}, "scoring='peak' has no meaning"),
-        ({"scoring": "expected", "labels": ("No", "Yes")}, "labels=.* has no meaning"),
-        ({"questions": "per_persona", "scoring": "expected"}, "questions='per_pers"),
-        ({"ensemble": "reciprocal_rank"}, "ensemble='reciprocal_rank' has no meaning"),
-    ],
-)
-def test_options_without_a_meaning_are_refused(options: Any, problem: str) -> None:
-    with pytest.raises(ConfigError, match=problem):
-        QGRanker(model=Likely(TOKENS).model, **options)
 
 
 @pytest.mark.parametrize("model", ["anthropic:claude-haiku-5-5", "openai:gpt-4.1-mini"])

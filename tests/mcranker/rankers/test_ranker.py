@@ -22,11 +22,8 @@ from mcranker import (
     Persona,
     Ranker,
     RankingDone,
-    RerankRanker,
-    RGYNRanker,
     ScriptedChat,
     Team,
-    UnsupportedCapability,
 )
 from tests.support.scripted import RUBRIC, by_table, scripted
 
@@ -151,21 +148,6 @@ def test_dataset_criteria_are_written_once_for_all_queries() -> None:
     assert all("medical questions" in prompt and "three" not in prompt for prompt in asked)
 
 
-def test_roles_go_to_their_own_models() -> None:
-    strong, weak = scripted(), scripted()
-    ranker = MCRanker(
-        model=weak,
-        criteria_model=ScriptedChat(strong.complete, name="scripted:strong"),
-        recruiter_model=ScriptedChat(strong.complete, name="scripted:strong"),
-    )
-    ranking = ranker.rank("q", DOCS)
-    assert ranking.models == {
-        "recruiter": "scripted:strong",
-        "criteria": "scripted:strong",
-        "scoring": "scripted:function",
-    }
-
-
 def test_a_locked_team_without_rubric_is_refused_before_scoring() -> None:
     team = Team(members=(Member(persona=Persona(name="X")),), locked=True)
     with pytest.raises(ConfigError, match="locked and 'X' has no rubric"):
@@ -204,11 +186,6 @@ def test_reference_preset_follows_the_authors_code() -> None:
     assert {value for hit in ranking[30:] for value in hit.scores.values()} == {None}
     assert all(missing.doc_id == "d0" for missing in ranking.missing)
     assert [hit.doc_id for hit in ranking[30:]] == [f"d{i}" for i in range(30, 40)]
-
-
-def test_expected_scores_need_log_probabilities_before_any_call() -> None:
-    with pytest.raises(UnsupportedCapability, match="log-probabilities"):
-        MCRanker(model=scripted(), scoring="expected")
 
 
 def test_direct_scores_without_persona_and_with_a_teams_criteria() -> None:
@@ -264,9 +241,7 @@ def test_bad_input_is_refused_before_any_call() -> None:
         MCRanker(scorin="expected")  # type: ignore[call-arg]
 
 
-def test_a_base_url_goes_to_models_of_the_same_prefix_only(
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
+def test_a_base_url_goes_to_models_of_the_same_prefix_only(monkeypatch: pytest.MonkeyPatch) -> None:
     asked: list[tuple[object, str | None]] = []
 
     def connect(spec: object, **options: Any) -> ScriptedChat:
@@ -284,19 +259,6 @@ def test_a_base_url_goes_to_models_of_the_same_prefix_only(
     )
     assert [each[1] for each in asked] == [url, None, url, None]
     assert [each[0] for each in asked][:3] == ["openai:a", "anthropic:c", "openai:b"]
-
-
-@pytest.mark.parametrize(
-    ("options", "message"),
-    [
-        ({"scoring": "per_criterion"}, "which DIRECT has not"),
-        ({"ensemble": "assessor"}, "DIRECT has one judge"),
-        ({"ensemble": "reciprocal_rank"}, "DIRECT has one judge"),
-    ],
-)
-def test_direct_refuses_what_needs_a_team(options: dict[str, Any], message: str) -> None:
-    with pytest.raises(ConfigError, match=message):
-        DirectRanker(model=scripted(), **options)
 
 
 async def test_options_of_a_call_are_those_of_each_query_of_many() -> None:
@@ -320,16 +282,6 @@ async def test_a_call_takes_no_option_that_belongs_to_the_ranker() -> None:
     async with MCRanker(model=scripted()) as ranker:
         with pytest.raises(TypeError, match="a call takes no option 'scale'"):
             await ranker.arank("masks", DOCS, **options)
-
-
-@pytest.mark.parametrize("option", ["team", "scoring_model", "assessor_model", "windw"])
-def test_a_ranker_refuses_keywords_that_it_does_not_take(option: str) -> None:
-    for kind in (RGYNRanker, RerankRanker, FusedRanker):
-        assert option not in kind.takes()
-        make: Any = kind
-        options = {"members": ["direct", "bm25"]} if kind is FusedRanker else {}
-        with pytest.raises(ConfigError, match=f"there is no option '{option}'"):
-            make(**{option: "clinician"}, **options)
 
 
 @pytest.mark.parametrize("members", [None, ("direct", "bm25")])

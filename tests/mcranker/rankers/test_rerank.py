@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import json
-from pathlib import Path
 from typing import Any
 
 import pytest
@@ -13,17 +11,14 @@ from mcranker import (
     Capabilities,
     ChatReply,
     ChatRequest,
-    ConfigError,
     MCRanker,
     MissingScoreError,
     ScriptedChat,
-    ServerFailed,
     UnsupportedCapability,
 )
 from mcranker.rankers import RANKERS
 from mcranker.rankers.rerank import RerankRanker
 from tests.support import loopback
-from tests.support.cli_support import invoke
 from tests.support.loopback import Body, Loopback, Script, clean_environment, serve_in_thread
 from tests.support.rerank_servers import cohere, jina, tei
 
@@ -95,19 +90,6 @@ def test_a_passage_without_a_score_is_asked_about_alone_and_then_missing() -> No
         reranker.rank("masks", DOCS)
 
 
-def test_a_service_that_counts_from_one_ranks_nothing() -> None:
-    def shifted(body: Body) -> Body:
-        numbers = range(len(body["documents"]))
-        return {"results": [{"index": n + 1, "relevance_score": 0.5} for n in numbers]}
-
-    with (
-        serve_in_thread(shifted) as server,
-        ranker(server) as reranker,
-        pytest.raises(ServerFailed, match=r"a result with the index 1, of passages 0 to 0"),
-    ):
-        reranker.rank("masks", DOCS)
-
-
 def test_a_passage_that_the_service_refuses_does_not_take_the_others_along() -> None:
     def refusing(body: Body) -> loopback.Reply:
         if "text 5" in body["documents"]:
@@ -119,18 +101,6 @@ def test_a_passage_that_the_service_refuses_does_not_take_the_others_along() -> 
     (lost,) = ranking.missing
     assert lost.doc_id == "d5"
     assert "must have less than 512 tokens" in lost.reason
-    assert ranking.ids[0] == "d39"
-
-
-def test_failures_are_repeated_and_then_told() -> None:
-    answers = [loopback.Answer(503, {"error": "busy"}), loopback.Answer(429, {"error": "slow"})]
-
-    def failing(body: Body) -> loopback.Reply:
-        return answers.pop() if answers else cohere(by_number)(body)
-
-    with serve_in_thread(failing) as server, ranker(server) as reranker:
-        ranking = reranker.rank("masks", DOCS)
-    assert len(server.requests) == 3
     assert ranking.ids[0] == "d39"
 
 
@@ -147,21 +117,6 @@ def test_logits_need_their_own_name() -> None:
     assert ranking.ids == list(reversed(DOCS))
     middle = next(hit for hit in ranking if hit.doc_id == "d20")
     assert middle.score == 0.5  # 20 / 50 · 20 - 8 = 0
-
-
-@pytest.mark.parametrize(
-    ("options", "problem"),
-    [
-        ({"scoring": "integer"}, "scoring='integer' has no meaning"),
-        ({"scale": 10}, "scale=10 has no meaning"),
-        ({"labels": ("No", "Yes"), "scoring": "expected"}, "labels=.* has no meaning"),
-        ({"questions": "per_criterion"}, "questions='per_criterion' has no meaning"),
-        ({"ensemble": "reciprocal_rank"}, "ensemble='reciprocal_rank' has no meaning"),
-    ],
-)
-def test_options_of_teams_and_scales_are_refused(options: Any, problem: str) -> None:
-    with pytest.raises(ConfigError, match=problem):
-        RerankRanker(model=ScriptedChat(lambda request: "x"), **options)
 
 
 def test_a_team_cannot_judge_by_a_reranker() -> None:
@@ -187,14 +142,3 @@ def test_any_model_of_typed_questions_serves() -> None:
         ranking = reranker.rank("masks", DOCS)
     assert ranking.ids == list(reversed(DOCS))
     assert ranking.usage.calls == 5
-
-
-def test_the_command_line(tmp_path: Path) -> None:
-    docs = tmp_path / "docs.jsonl"
-    docs.write_text("".join(json.dumps({"_id": i, "text": t}) + "\n" for i, t in DOCS.items()))
-    with serve_in_thread(tei(by_number)) as server:
-        place = ["--ranker", "rerank", "--model", "rerank-tei:m", "--base-url", server.root]
-        run = invoke("rank", "masks", "--docs", docs, "--output", "json", *place)
-    assert run.exit_code == 0, run.output
-    hits = json.loads(run.stdout)["ranking"]["hits"]
-    assert [hit["doc_id"] for hit in hits[:2]] == ["d39", "d38"]

@@ -10,8 +10,8 @@ import pytest
 
 from mcranker import ChatRequest, Comparisons, Ranking, ScriptedChat, TournamentRanker
 from mcranker.rankers.tournament import PartialOrder
-from tests.attack.scale import scaled
 from tests.support.comparing import comparing, grades_in, in_order, shown_in
+from tests.support.scale import scaled
 
 QUERY = "best masks against covid"
 

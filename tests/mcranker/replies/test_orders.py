@@ -25,7 +25,7 @@ from mcranker.replies.json import LONGEST
 from mcranker.replies.loose_json import Unreadable
 from mcranker.replies.orders import read_choice, read_order
 from personas import Member, Persona, Team
-from tests.attack.scale import scaled
+from tests.support.scale import scaled
 
 PIECES = [
     *(
@@ -276,7 +276,7 @@ def test_whatever_a_team_says_nothing_is_shifted_or_invented(
 
     team_options = {"team": team, "criteria": "none", "ensemble": "reciprocal_rank"}
     with kind(model=ScriptedChat(by_judge), **team_options, **shared) as ranker:
-        while replies < scaled(400):
+        while replies < scaled(250):
             case += 1
             count = random.Random(case).randint(2, 7)
             docs = {str(place): f"text {place}" for place in range(count)}
@@ -306,4 +306,4 @@ def test_whatever_a_team_says_nothing_is_shifted_or_invented(
             assert sorted(ranking.ids) == sorted(docs)
             ranked += 1
     assert ranked > 5
-    assert left_out > 5
+    assert left_out > 3

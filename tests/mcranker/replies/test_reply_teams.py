@@ -4,14 +4,13 @@ from __future__ import annotations
 
 import json
 import math
-import time
 from typing import Any
 
 import pytest
 from hypothesis import example, given
 
 from mcranker.replies.loose_json import Unreadable
-from mcranker.replies.read import read_criterion_scores, read_personas, read_rubric, read_score
+from mcranker.replies.read import read_personas, read_rubric
 from tests.support.reply_texts import replies
 
 
@@ -202,32 +201,15 @@ def test_texts_of_criteria() -> None:
 @pytest.mark.parametrize(
     "criteria",
     [
-        [],
-        {},
-        None,
-        "on topic",
-        7,
-        [7],
-        [None],
-        [[]],
-        [{}],
-        [{"Weight": 50}],
-        [""],
-        [{"Criterion": " "}],
-        [{"Criterion": ":"}],
+        *([], {}, None, "on topic", 7, [7], [None], [[]], [{}], [""], [{"Weight": 50}]),
+        *([{"Criterion": name}] for name in (" ", ":", "\ud800")),
         [{"Criterion": "a", "Weight": 0}],
-        [{"Criterion": "a", "Weight": -5}, {"Criterion": "b", "Weight": 50}],
-        [{"Criterion": "a", "Weight": "-5"}, {"Criterion": "b", "Weight": 50}],
-        [{"Criterion": "a", "Weight": "high"}, {"Criterion": "b", "Weight": 50}],
-        [{"Criterion": "a", "Weight": "30 to 40"}, {"Criterion": "b", "Weight": 50}],
-        [{"Criterion": "a", "Weight": "1,000"}, {"Criterion": "b", "Weight": 50}],
-        [{"Criterion": "a", "Weight": True}, {"Criterion": "b", "Weight": 50}],
-        [{"Criterion": "a", "Weight": [30]}, {"Criterion": "b", "Weight": 50}],
-        [{"Criterion": "a", "Weight": math.nan}, {"Criterion": "b", "Weight": 50}],
-        [{"Criterion": "a", "Weight": 10**400}, {"Criterion": "b", "Weight": 50}],
         [{"Criterion": "a", "Weight": "35%"}, {"Criterion": "b", "Weight": 0.65}],
-        [{"Criterion": "\ud800"}],
         [{"Criterion": "a", "Explanation": "\ud800"}],
+        *(
+            [{"Criterion": "a", "Weight": weight}, {"Criterion": "b", "Weight": 50}]
+            for weight in (-5, "-5", "high", "30 to 40", "1,000", True, [30], math.nan, 10**400)
+        ),
     ],
 )
 def test_rubrics_that_are_refused(criteria: Any) -> None:
@@ -249,40 +231,3 @@ def test_rubrics_that_are_refused(criteria: Any) -> None:
 def test_broken_rubrics_that_are_refused(reply: str) -> None:
     with pytest.raises(Unreadable):
         read_rubric(reply)
-
-
-@pytest.mark.parametrize(
-    "reply",
-    [
-        "```" + " " * 20_000,
-        "```json\n" + "\n" * 20_000 + "x",
-        "{" + " " * 20_000,
-        '{"Score": "' + "\n" * 20_000,
-        '{"Criteria": ["a' + " " * 20_000 + 'x"]}',
-        '{"Criteria": ["' + "weight " * 3_000 + '"]}',
-        "{'a': '" + "don't " * 3_000,
-        "{Scores: [" + "7 " * 5_000,
-        "{" + "word " * 5_000,
-        '{"Score"' + " " * 20_000,
-        '{"Score": ' + " " * 20_000 + "7 or",
-        '{"Score": 7' + "\n" * 20_000,
-        "{'Scores': [" + " " * 20_000 + "7 or]}",
-        "{'Criteria': [{'Criterion': 'a', 'Weight': 7" + " " * 20_000 + "x}]}",
-        '{"Criteria": [{"Criterion": "a", "Weight": "7' + " " * 20_000 + 'x"}]}',
-    ],
-    ids=lambda reply: reply[:12],
-)
-def test_a_runaway_reply_is_read_in_no_time(reply: str) -> None:
-    start = time.process_time()
-    for read in (
-        lambda: read_score(reply, key="Score", top=10),
-        lambda: read_criterion_scores(reply, count=2, top=10),
-        lambda: read_personas(reply),
-        lambda: read_rubric(reply),
-    ):
-        try:
-            read()
-        except Unreadable:
-            continue
-    # Seconds; in practice a few hundredths, and minutes with a pattern that backtracks.
-    assert time.process_time() - start < 5

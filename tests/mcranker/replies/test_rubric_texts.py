@@ -42,40 +42,40 @@ def test_a_weight_in_the_text_is_read_and_taken_out(form: str) -> None:
         assert not [text for name, text, _ in found if "eight" in name + text]
 
 
-def test_a_weight_given_twice_is_taken_out_of_the_text_too() -> None:
-    text = "It says so. The weight to this criterion is: '20%'"
-    assert read(
-        [
-            {"Criterion": "a", "Explanation": text, "Weight": "20%"},
-            {"Criterion": "b", "Explanation": "It cites.", "Weight": "80%"},
-        ]
-    ) == [("a", "It says so", 20), ("b", "It cites.", 80)]
+SAID = "The weight to this criterion is"
 
 
-def test_the_papers_sentence_is_found_before_the_explanation_as_well() -> None:
-    assert read(
-        [
-            {"Criterion": "a", "Explanation": "The weight to this criterion is: 20%. It says so."},
-            {"Criterion": "b", "Explanation": "The weight to this criterion is: 80%, if it cites."},
-        ]
-    ) == [("a", "It says so.", 20), ("b", "if it cites.", 80)]
-
-
-def test_the_papers_sentence_may_be_the_weight() -> None:
-    """As in the paper's figure 6."""
-    said = "The weight to this criterion is: {}%"
-    assert read(
-        [
-            {"Criterion": "a", "Weight": said.format(30)},
-            {"Criterion": "b", "Weight": said.format(70)},
-        ]
-    ) == [("a", "", 30), ("b", "", 70)]
-    assert read(
-        [
-            {"Criterion": "a", "The weight to this criterion is": "30%"},
-            {"Criterion": "b", "The weight to this criterion is": "70%"},
-        ]
-    ) == [("a", "", 30), ("b", "", 70)]
+@pytest.mark.parametrize(
+    ("entries", "expected"),
+    [
+        pytest.param(
+            [
+                {"Explanation": f"It says so. {SAID}: '20%'", "Weight": "20%"},
+                {"Explanation": "It cites.", "Weight": "80%"},
+            ],
+            [("a", "It says so", 20), ("b", "It cites.", 80)],
+            id="given twice",
+        ),
+        pytest.param(
+            [{"Explanation": f"{SAID}: 20%. It says."}, {"Explanation": f"{SAID}: 80%, if so."}],
+            [("a", "It says.", 20), ("b", "if so.", 80)],
+            id="before the explanation",
+        ),
+        pytest.param(
+            [{"Weight": f"{SAID}: 30%"}, {"Weight": f"{SAID}: 70%"}],
+            [("a", "", 30), ("b", "", 70)],
+            id="as the weight, as in the paper's figure 6",
+        ),
+        pytest.param(
+            [{SAID: "30%"}, {SAID: "70%"}], [("a", "", 30), ("b", "", 70)], id="as the key"
+        ),
+    ],
+)
+def test_the_papers_sentence_is_a_weight_and_no_text(
+    entries: list[dict[str, str]], expected: list[tuple[str, str, float]]
+) -> None:
+    named = zip("ab", entries, strict=True)
+    assert read([{"Criterion": name, **entry} for name, entry in named]) == expected
 
 
 @pytest.mark.parametrize(

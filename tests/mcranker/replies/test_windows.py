@@ -15,8 +15,8 @@ from mcranker.replies.json import LONGEST
 from mcranker.replies.loose_json import Unreadable
 from mcranker.replies.properties import read_properties
 from mcranker.replies.windows import ReadWindow, property_keys, read_window
-from tests.attack.scale import scaled
 from tests.support.comparing import shown_in
+from tests.support.scale import scaled
 
 PIECES = [
     *('{"Passages"', '{"passages": {', '"1": {', '"2": {', '"Passage 2": {', '"99": {', '"-1": {'),

@@ -54,13 +54,6 @@ def test_k1_and_b_by_hand() -> None:
     )
 
 
-def test_a_repeated_query_term_counts_again() -> None:
-    index = BM25(PETS)
-    (once,) = index.search("dog")
-    (twice,) = index.search("dog dog")
-    assert twice[1] == pytest.approx(2 * once[1], rel=1e-6)
-
-
 def test_ties_keep_the_order_of_the_corpus_also_at_the_cut() -> None:
     texts = {f"d{number}": "fish" for number in (5, 3, 9, 1, 7)} | {"best": "fish fish"}
     index = BM25(texts, b=0)

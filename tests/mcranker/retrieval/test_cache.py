@@ -47,11 +47,6 @@ def test_ids_titles_texts_and_their_order_make_the_digest() -> None:
     assert stored.digest_of([("q", "ab")]) != stored.digest_of([("qa", "b")])
 
 
-def test_a_key_depends_on_the_parts_and_not_on_their_order() -> None:
-    assert stored.key_of({"k1": 0.9, "b": 0.4}) == stored.key_of({"b": 0.4, "k1": 0.9})
-    assert stored.key_of({"k1": 0.9, "b": 0.4}) != stored.key_of({"k1": 0.4, "b": 0.9})
-
-
 # --- whole or not at all
 
 
@@ -76,11 +71,7 @@ def test_what_is_kept_is_found_again(tmp_path: Path) -> None:
     ],
 )
 def test_what_is_damaged_is_not_used_and_replaced(
-    tmp_path: Path,
-    caplog: pytest.LogCaptureFixture,
-    file: str,
-    content: bytes | None,
-    fault: str,
+    tmp_path: Path, caplog: pytest.LogCaptureFixture, file: str, content: bytes | None, fault: str
 ) -> None:
     folder = stored.keep(tmp_path, "indexes", "k", fill)
     assert folder is not None

@@ -45,8 +45,3 @@ def test_a_very_long_word_is_cut_as_lucene_cuts_it() -> None:
 def test_plain_text_is_cut_alike_with_and_without_foreign_letters(text: str) -> None:
     # The sign at the end is no part of a word, but puts the text on the way for all of Unicode.
     assert list(words(text)) == list(words(text + " \u20ac"))
-
-
-@given(st.text(max_size=60))
-def test_any_text_gives_terms_that_are_not_empty(text: str) -> None:
-    assert all(tokenize(text))

@@ -24,8 +24,8 @@ from mcranker import ChatRequest
 from mcranker.serve import create_app, server
 from mcranker.serve.requests import RANK_FIELDS, RERANK_FIELDS
 from mcranker.serve.server import Server, listen
-from tests.attack.hostile_bodies import KINDS, body
-from tests.attack.scale import scaled
+from tests.support.hostile_bodies import KINDS, body
+from tests.support.scale import scaled
 from tests.support.serving import by_place, client, serving, settings, until, until_so
 
 ASKED = {"query": "q", "documents": ["a", "b"]}
@@ -101,13 +101,10 @@ async def test_documents_and_queries_are_bounded(
 @pytest.mark.parametrize(
     ("path", "fields", "status"),
     [
-        ("/v1/rerank", {"documents": [1] * 100_000}, 413),
         ("/v1/rerank", {"documents": [{"a": [1] * 60_000}]}, 413),
         ("/v1/rerank", {"documents": ["a"], "rank_fields": ["a"] * 101}, 400),
         ("/v1/rank", {"documents": {"1": {"a": [[1]] * 60_000}}}, 413),
-        ("/v1/rank", {"documents": ["a"], "options": {"team": {"members": [1] * 60_000}}}, 413),
         ("/v1/rank", {"documents": ["a"], "options": {"team": NESTED}}, 400),
-        ("/v1/rank", {"documents": ["a"], "options": {"team": {"members": [1] * 9_000}}}, 400),
     ],
 )
 async def test_counts_and_levels_are_bounded_before_contents_are_looked_at(

@@ -289,21 +289,6 @@ async def test_a_failing_model_is_told_without_addresses() -> None:
     assert "10.0.0.7" not in message
 
 
-async def test_where_every_score_is_needed_the_deadline_is_an_error(
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
-    monkeypatch.setattr("mcranker.serve.served.GRACE", 0.0)
-
-    async def hang(_: ChatRequest) -> str:
-        await anyio.sleep_forever()
-        return ""
-
-    limits = {"deadline": 0.05}
-    async with client(score=hang, options={"missing_policy": "fail"}, limits=limits) as found:
-        message = await refused(found, "rank", **ASKED)
-    assert "no ranking after 0.05 seconds" in message
-
-
 async def test_a_caller_that_gives_up_cancels_its_calls() -> None:
     cancelled = anyio.Event()
 
@@ -435,8 +420,7 @@ def _seconds_of(process: subprocess.Popen[bytes]) -> float:
 
 @pytest.mark.skipif(sys.platform == "win32", reason="no SIGTERM")
 @pytest.mark.parametrize(
-    ("ending", "ranks"),
-    [(signal.SIGINT, True), ("stdin", True), ("stdout", False)],
+    ("ending", "ranks"), [(signal.SIGINT, True), ("stdin", True), ("stdout", False)]
 )
 def test_over_pipes_it_ends_when_asked(ending: signal.Signals | str, ranks: bool) -> None:
     asked = threading.Event()

@@ -26,11 +26,7 @@ PUBLISHED = (
     (1, 2, 3, 3, 2, 4, 4, 1, 2, 5, 1, None),
 )
 
-SCORES = st.one_of(
-    st.none(),
-    st.integers(0, 10).map(float),
-    st.floats(-1e6, 1e6, allow_nan=False),
-)
+SCORES = st.one_of(st.none(), st.integers(0, 10).map(float), st.floats(-1e6, 1e6, allow_nan=False))
 UNITS = st.lists(st.lists(SCORES, max_size=5), max_size=12)
 
 

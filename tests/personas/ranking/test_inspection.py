@@ -61,12 +61,7 @@ def stored(hits: list[dict[str, Any]], **more: Any) -> dict[str, Any]:
 # Scores by Virologist, Parent, Editor, and their sums:
 #   d1: 5 5 5 = 15,  d2: 9 2 6 = 17,  d3: 1 8 7 = 16,  d4: 4 - 4 = 8 + mean 4 = 12
 # so the ranking is d2, d3, d1, d4.
-FOUR = [
-    hit(1, 2, [9, 2, 6]),
-    hit(2, 3, [1, 8, 7]),
-    hit(3, 1, [5, 5, 5]),
-    hit(4, 4, [4, None, 4]),
-]
+FOUR = [hit(1, 2, [9, 2, 6]), hit(2, 3, [1, 8, 7]), hit(3, 1, [5, 5, 5]), hit(4, 4, [4, None, 4])]
 
 
 def by_id(inspection: RankingRecord) -> dict[str, Any]:

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.personas.report.test_rank_pages import DOCS, ORDERS
+from tests.personas.report.test_rank_pages import ORDERS
 from tests.support.browser_pages import write_compared
 from tests.support.browser_support import Visit, browser, expect, tab_stops, texts, visit
 
@@ -64,11 +64,3 @@ def test_a_personas_column_sorts_by_its_ranks_the_first_first(
         for expected in (order, order[::-1]):
             button.click()
             assert texts(page, "#heat .passage .id") == list(expected)
-
-
-def test_a_single_order_sorts_by_what_it_has(pages: list[Path], visit: Visit) -> None:
-    page = visit(pages[4])
-    headings = page.locator("#heat > thead th")
-    assert headings.count() == 2
-    headings.nth(1).get_by_role("button").click()
-    assert texts(page, "#heat .passage .id") == list(DOCS)

@@ -195,41 +195,6 @@ def test_colours_can_be_stretched_to_the_range(path: Path, visit: Visit) -> None
     assert page.locator(".ramp .low").text_content() == "0"
 
 
-def test_a_line_stands_below_the_last_rank_asked_for(path: Path, visit: Visit) -> None:
-    page = visit(path)
-    order = "all => all.map((each) => each.id || each.className)"
-    everything = "#heat > tbody"
-    line = page.locator("#heat .line")
-    around = ["passage-10", "line", "passage-11"]
-    assert page.eval_on_selector_all(everything, order)[9:12] == around
-    page.get_by_role("button", name="First stage").click()
-    assert not line.is_visible()
-    page.get_by_role("button", name="Passage").click()
-    assert line.is_visible()
-    assert page.eval_on_selector_all(everything, order)[9:12] == around
-    page.get_by_label("Filter").fill("study")
-    assert not line.is_visible()
-    # Not asked for, so it has moved nowhere.
-    assert texts(page, "#passage-11 .from b, #passage-12 .from b") == []
-    assert len(texts(page, "#passage-10 .from b")) == 1
-
-
-def test_a_phone_gets_a_card_a_passage_with_everything(path: Path, visit: Visit) -> None:
-    page = visit(path, width=390, height=844)
-    boxes = page.eval_on_selector_all(
-        "#passage-1 > tr:first-child > :not(:empty), #heat > thead th",
-        "all => all.map((each) => each.getBoundingClientRect().toJSON())",
-    )
-    assert len(boxes) == 18 - 1  # it is not judged
-    assert all(box["width"] > 0 and box["left"] >= 0 and box["right"] <= 390 for box in boxes)
-    page.locator("#passage-1 .label").click()
-    cut = page.eval_on_selector_all(
-        "#passage-1 *",
-        "all => all.filter((each) => each.getBoundingClientRect().right > 390).length",
-    )
-    assert cut == 0
-
-
 def test_an_address_of_a_passage_opens_it(path: Path, visit: Visit) -> None:
     page = visit(path, "passage-11")
     assert opened(page) == ["passage-11"]
@@ -250,17 +215,6 @@ def test_an_address_of_a_passage_on_another_part_leads_there(
         expect(page.locator(f"#passage-{rank} .text")).to_be_visible()
         assert opened(page) == [f"passage-{rank}"]
         assert _on_screen(page, f"#passage-{rank}")
-
-
-def test_a_query_of_a_report_leads_to_its_neighbours(parts: list[Path], visit: Visit) -> None:
-    page = visit(parts[1])
-    links = page.get_by_role("navigation", name="This report").get_by_role("link")
-    assert [link.get_attribute("href") for link in links.all()] == [
-        "../index.html",
-        "../queries.html",
-        "../query/000001.html",
-        "../query/000003.html",
-    ]
 
 
 def _on_screen(page: Page, selector: str) -> bool:

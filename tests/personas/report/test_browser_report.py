@@ -72,11 +72,3 @@ def test_a_case_leads_to_its_passage(report: Path, visit: Visit) -> None:
     assert page.locator(f"#passage-{rank} .text").is_visible()
     assert page.locator(f"#passage-{rank} .id").inner_text() == document
     expect(page.locator(f"#passage-{rank}")).to_be_in_viewport()
-
-
-def test_a_query_that_failed_says_why_and_leads_nowhere(report: Path, visit: Visit) -> None:
-    page = visit(report / "run-1" / "queries.html")
-    page.get_by_label("Show").select_option("only failed ones")
-    assert texts(page, "#queries tbody th") == ["what is known about scifact-q1scifact-q1"]
-    assert "could not be read" in texts(page, "#queries tbody td")[-1]
-    assert page.locator("#queries tbody a").count() == 0

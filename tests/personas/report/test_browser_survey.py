@@ -11,7 +11,7 @@ import pytest
 from personas.provenance import ORIGINS
 from personas.survey.model import QueryFigures, Survey
 from tests.support.browser_pages import write_survey
-from tests.support.browser_support import Visit, browser, tab_stops, texts, visit
+from tests.support.browser_support import Visit, browser, texts, visit
 from tests.support.survey_support import make_survey
 
 if TYPE_CHECKING:
@@ -266,17 +266,3 @@ def test_what_is_on_show_stands_in_the_address(folder: Path, survey: Survey, vis
     assert page.get_by_label("Show").input_value() == "missing"
     assert page.get_by_label("Order").input_value() == "?"
     assert sorted_by(page, "queries") == {"alpha": "descending"}
-
-
-def test_the_tab_key_reaches_everything_in_the_order_of_the_page(
-    folder: Path, visit: Visit
-) -> None:
-    stops = tab_stops(visit(folder / "queries.html"))
-    assert [stop for stop in stops if not (stop["outlined"] and stop["inView"])] == []
-    # Search and two lists; the table, which may have to be scrolled; ten headings; 50 queries,
-    # of which 13, 26 and 39 failed and have no page; the pager.
-    assert [stop["area"] for stop in stops] == (
-        ["nav"] * 5 + ["div"] * 3 + [""] + ["thead"] * 10 + ["tbody"] * 47 + ["div"] * 4
-    )
-    assert [stop["id"] for stop in stops[5:8]] == ["queries-find", "queries-show", "queries-order"]
-    assert [stop["text"] for stop in stops[-4:]] == ["First", "Previous", "Next", "Last"]

@@ -138,17 +138,6 @@ def test_scores_that_changed_and_moved_nothing() -> None:
     )
 
 
-def test_a_persona_that_was_changed_to_no_effect() -> None:
-    before = stored([hit(1, 1, [9.0])], team=team(member("Virologist", 70, 30)))
-    after = stored([hit(1, 1, [9.0])], team=team(member("Virologist", 30, 70)))
-    found = compare_rankings(before, after)
-    assert found.idle == ("Virologist",)
-    assert "Virologist was changed, and gave every passage the score that it had before." in [
-        "".join(each) for each in summary(found)
-    ]
-    assert compare_rankings(before, stored([hit(1, 1, [8.0])], team=after["team"])).idle == ()
-
-
 def test_rankings_without_scores_show_their_ranks() -> None:
     one = stored([hit(1, 1, [], score=None), hit(2, 2, [], score=None)], ranker="rankgpt")
     two = stored([hit(1, 2, [], score=None), hit(2, 1, [], score=None)], ranker="rankgpt")

@@ -157,24 +157,6 @@ def test_who_raised_and_who_sank_a_passage_is_a_sentence() -> None:
     assert hints == ["up", "down", "up", "up", "down", "down", "down"]
 
 
-def test_a_persona_without_a_score_has_raised_nothing() -> None:
-    # Sums, with the mean for what is missing: d1 2 + 9 = 11, d2 5 + 5 = 10, d3 5 + 4 = 9. Without
-    # P2: 2, 5, 5, so d2 would stand first, though P2 gave it no score. Without P1: 9, 0, 4.
-    page = seen(with_scores([[2, 9], [5, None], [5, 4]]))
-    assert [row[2:4] for row in rows_of(page)][:2] == [["2", "92"], ["51", "·not asked for"]]
-    assert "Without P1 it would be at rank 3: this persona raised it by 1." in page.text
-    assert "Without P2 it would be at rank 1" not in page.text
-    without, effect = [row for row in page.rows if row[0] == "P2"][1][2:]
-    assert without == "1"
-    assert effect.startswith("gave no score")
-
-
-def test_a_passage_that_no_persona_moved_keeps_its_rank() -> None:
-    page = seen(with_scores([[9, 9], [1, 1]]))
-    assert page.text.count("Removing any one persona would not change its rank.") == 2
-    assert not [found for tag, found in page.tags if tag == "small"]
-
-
 def test_colours_span_the_scale_and_a_narrow_range_is_said() -> None:
     def levels(data: dict[str, Any]) -> list[str]:
         return [

@@ -223,30 +223,6 @@ def test_judgements_that_are_none_are_refused(tmp_path: Path, grades: Any, messa
     assert list(tmp_path.iterdir()) == []
 
 
-def test_a_page_that_cannot_be_written_leaves_the_old_one(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    ranking = ranked()
-    file = tmp_path / "why.html"
-    file.write_text("old")
-    file.chmod(0o640)
-
-    def no_space(handle: int) -> None:
-        raise OSError(28, "No space left on device")
-
-    with monkeypatch.context() as patched:
-        patched.setattr("os.fsync", no_space)
-        with pytest.raises(OSError, match="No space left"):
-            ranking.to_html(file)
-    assert file.read_text() == "old"
-    assert list(tmp_path.iterdir()) == [file]
-    ranking.to_html(file)
-    assert file.stat().st_mode & 0o777 == 0o640
-    assert file.read_text() != "old"
-    with pytest.raises(FileNotFoundError, match=r"gone/why\.html"):
-        ranking.to_html(tmp_path / "gone" / "why.html")
-
-
 def test_importing_the_report_does_not_import_the_template_engine() -> None:
     code = "import sys, personas.report; sys.exit('jinja2' in sys.modules)"
     assert subprocess.run([sys.executable, "-c", code], check=False).returncode == 0

@@ -272,14 +272,6 @@ def test_rows_of_personas_pairs_and_criteria() -> None:
     ]
 
 
-def test_the_stronger_the_colour_the_higher_the_score() -> None:
-    pages = dict(survey_pages(SURVEY))
-    # Shares 0.62 and 0.31 of ten steps, and a score of 2 of 10.
-    assert '<td class="cell h6">62%</td>' in pages[site.PERSONAS]
-    assert '<td class="cell h3">31%</td>' in pages[site.PERSONAS]
-    assert re.findall(r'<td class="cell (h\d+)">', pages[site.CASES]) == ["h2"]
-
-
 def test_a_case_tells_who_saw_what() -> None:
     text = said(SURVEY, site.CASES)
     for words in (

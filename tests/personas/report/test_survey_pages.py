@@ -48,17 +48,14 @@ def rows_of(text: str) -> list[str]:
     return re.findall(r"<tr.*?</tr>", body.group(1), re.DOTALL)
 
 
-@pytest.fixture(params=SURVEYS, ids=list(SURVEYS))
+@pytest.fixture(params=SURVEYS, ids=list(SURVEYS), scope="module")
 def survey(request: pytest.FixtureRequest) -> Survey:
     return make_survey(**SURVEYS[request.param])
 
 
-def test_the_pages_come_by_their_names() -> None:
-    # Ten cases of each of four kinds.
-    assert [name for name, _ in survey_pages(make_survey())] == [
-        *FIRST,
-        *(site.numbered(site.CASES, number) for number in (2, 3, 4)),
-    ]
+@pytest.fixture(scope="module")
+def pages(survey: Survey) -> dict[str, str]:
+    return pages_of(survey)
 
 
 def test_without_a_team_there_are_queries_alone() -> None:
@@ -84,8 +81,8 @@ def test_without_a_team_there_are_queries_alone() -> None:
         )
 
 
-def test_every_page_is_whole_and_stands_by_itself(survey: Survey) -> None:
-    for text in pages_of(survey).values():
+def test_every_page_is_whole_and_stands_by_itself(pages: dict[str, str]) -> None:
+    for text in pages.values():
         page = Page(text)
         tags = {tag for tag, _ in page.tags}
         assert {"main", "h1", "nav"} <= tags
@@ -104,11 +101,11 @@ def test_every_page_is_whole_and_stands_by_itself(survey: Survey) -> None:
         assert set(page.attributes("data-for")) <= set(ids)
 
 
-def test_every_link_leads_to_a_page_that_there_is(survey: Survey) -> None:
-    pages = {name: Page(text) for name, text in pages_of(survey).items()}
+def test_every_link_leads_to_a_page_that_there_is(survey: Survey, pages: dict[str, str]) -> None:
+    parsed = {name: Page(text) for name, text in pages.items()}
     places = {query.place for query in survey.queries}
-    orders = {key for page in pages.values() for key in page.attributes("data-key")}
-    for page in pages.values():
+    orders = {key for page in parsed.values() for key in page.attributes("data-key")}
+    for page in parsed.values():
         for target in page.attributes("href"):
             if query := QUERY.fullmatch(target):
                 assert int(query.group(1)) in places
@@ -118,11 +115,11 @@ def test_every_link_leads_to_a_page_that_there_is(survey: Survey) -> None:
             if fragment.startswith("sort="):
                 assert fragment.removeprefix("sort=").lstrip("-") in orders
             elif fragment:
-                assert fragment in pages[name].attributes("id")
+                assert fragment in parsed[name].attributes("id")
 
 
-def test_headings_are_in_order_and_tables_have_captions_and_scopes(survey: Survey) -> None:
-    for text in pages_of(survey).values():
+def test_headings_are_in_order_and_tables_have_captions_and_scopes(pages: dict[str, str]) -> None:
+    for text in pages.values():
         page = Page(text)
         levels = [int(tag[1]) for tag, _ in page.tags if re.fullmatch(r"h[1-6]", tag)]
         assert levels[0] == 1
@@ -133,8 +130,8 @@ def test_headings_are_in_order_and_tables_have_captions_and_scopes(survey: Surve
         assert all("scope" in found for tag, found in page.tags if tag == "th")
 
 
-def test_a_page_of_the_navigation_knows_itself(survey: Survey) -> None:
-    for name, text in pages_of(survey).items():
+def test_a_page_of_the_navigation_knows_itself(pages: dict[str, str]) -> None:
+    for name, text in pages.items():
         nav = text.partition('<nav class="site"')[2].partition("</nav>")[0]
         assert re.findall(r'href="([^"]+)"', nav) == FIRST
         assert re.findall(r'href="([^"]+)" aria-current="page"', nav) == [re.sub(r"-\d+", "", name)]
@@ -188,36 +185,6 @@ def test_pages_stay_below_the_limit_and_no_query_is_lost(texts: tuple[str, ...])
         others = re.findall(r'<a data-part href="([^"]+)"', part)
         assert len(others) == len(parts) - 1
         assert set(others) <= set(pages)
-
-
-def test_long_lists_of_personas_and_criteria_take_several_pages() -> None:
-    survey = make_survey(300)
-    personas = tuple(
-        replace(survey.personas[0], name=f"Persona {number}", examples=tuple(range(1, 13)))
-        for number in range(1, 2_001)
-    )
-    criteria = tuple(
-        replace(survey.criteria[0], name=f"Criterion {number}") for number in range(1, 2_001)
-    )
-    survey = replace(
-        survey, personas=personas, personas_in_all=2_500, criteria=criteria, criteria_in_all=2_000
-    )
-    pages = pages_of(survey)
-    assert all(len(text.encode()) < site.PAGE_BYTES for text in pages.values())
-    for name, word in ((site.PERSONAS, "Persona"), (site.CRITERIA, "Criterion")):
-        parts = [text for each, text in pages.items() if each.startswith(name[:-5])]
-        assert len(parts) > 1
-        names = [
-            found.group(1)
-            for part in parts
-            for row in rows_of(part)
-            if (found := re.search(rf"<th scope=row>{word} (\d+)</th>", row))
-        ]
-        assert names == [str(number) for number in range(1, 2_001)]
-    assert "2,500 personas" in Page(pages[site.PERSONAS]).text
-    assert "Listed are the 2,000" in Page(pages[site.PERSONAS]).text
-    assert 'id="pairs"' in pages[site.PERSONAS]
-    assert 'id="pairs"' not in pages[site.numbered(site.PERSONAS, 2)]
 
 
 def test_ten_cases_of_one_kind_are_on_a_page() -> None:

@@ -9,15 +9,13 @@ from typing import Any
 
 import pytest
 from rich.cells import cell_len
-from rich.console import Console
 
 from personas.errors import PersonasError, SchemaError
 from personas.ranking.record import OtherPlace, OtherRanking
-from personas.report.terminal.screen import Screen, shade
 from personas.report.terminal.terminal import print_inspection
-from personas.schema import Team
 from tests.personas.ranking.test_inspection import hit, stored
 from tests.personas.report.test_terminal import OTHER, four, member, page, rows
+from tests.support.inspection_report import infested
 
 WIDTHS = (60, 80, 110, 200)
 ESCAPE = re.compile("\x1b\\[[0-9;]*m")
@@ -55,25 +53,6 @@ def test_colour_says_nothing_alone() -> None:
     assert "\x1b" not in bare
 
 
-def test_a_higher_score_is_bluer_and_white_can_be_read_on_each() -> None:
-    screen = Screen(Console(file=io.StringIO(), force_terminal=True, color_system="256"))
-    styles = [shade(screen, score / 10) for score in range(11)]
-    colours = [[int(style[-6:][at : at + 2], 16) for at in (0, 2, 4)] for style in styles]
-    blueness = [blue - (red + green) / 2 for red, green, blue in colours]
-    assert blueness == sorted(blueness)
-    assert len(set(blueness)) == 11
-    for red, green, blue in colours:
-        light = 0.2126 * linear(red) + 0.7152 * linear(green) + 0.0722 * linear(blue)
-        assert 1.05 / (light + 0.05) > 4.5  # contrast with white, as WCAG AA asks of small text
-    assert shade(screen, -1) == shade(screen, 0)
-    assert shade(screen, 2) == shade(screen, 1)
-
-
-def linear(part: int) -> float:
-    share = part / 255
-    return share / 12.92 if share <= 0.04045 else float(((share + 0.055) / 1.055) ** 2.4)
-
-
 def test_ascii_terminals_get_ascii() -> None:
     file = io.TextIOWrapper(io.BytesIO(), encoding="ascii")
     print_inspection(four(), file=file, grades={"d3": 1})
@@ -108,36 +87,10 @@ HOSTILE = "\x1b[31m\x1b]0;title\x07\x9b2J\u202e\u2067\u200f\r\n\u2028[bold]👩\
 @pytest.mark.parametrize("width", WIDTHS)
 @pytest.mark.parametrize("passage", [None, 1])
 def test_hostile_text_stays_text(width: int, passage: int | None) -> None:
-    hostile = member(HOSTILE[:150])
-    hostile["rubric"] = {"criteria": [{"name": HOSTILE[:150]}]}
-    team = {"members": [hostile, member("Parent")], "name": HOSTILE}
-    read = Team.model_validate(team)
-    names, judge = read.names, read.members[0]
-    hits = [
-        {
-            **hit(1, 1, [1.0]),
-            "scores": {names[0]: 5.0, names[1]: None},
-            "missing": {names[1]: HOSTILE * 10},
-            "criteria": {
-                names[0]: {
-                    each.name: 5.0 for each in (judge.rubric.criteria if judge.rubric else ())
-                }
-            },
-            "doc_id": HOSTILE,
-            "title": HOSTILE,
-            "text": HOSTILE + "x" * 2_000_000,
-        }
-    ]
-    data = stored(
-        hits,
-        team=team,
-        query={"text": HOSTILE, "id": HOSTILE},
-        ranker=HOSTILE,
-        models={HOSTILE: HOSTILE},
-        seconds={HOSTILE: 1.0},
-    )
-    other = OtherRanking(HOSTILE, 10.0, {HOSTILE: OtherPlace(1, 1.0)})
-    text = page(data, width, grades={HOSTILE: 1, HOSTILE + "2": 1}, other=other, passage=passage)
+    data = infested(HOSTILE)
+    data["hits"][0]["text"] += "x" * 2_000_000
+    other = OtherRanking(HOSTILE, 10.0, {f"{HOSTILE}0": OtherPlace(1, 1.0)})
+    text = page(data, width, grades={HOSTILE: 1, HOSTILE + "0": 1}, other=other, passage=passage)
     unsafe = {
         char
         for char in text

@@ -42,10 +42,7 @@ SECOND_QUERY = [
 ]
 SECOND_BEST = 2 + SECOND
 # Third query: one persona, one score missing, no judgements.
-THIRD = [
-    hit(1, 2, {"NLP scientist": 8}, score=8.0),
-    hit(2, 1, {"NLP scientist": None}, score=0.0),
-]
+THIRD = [hit(1, 2, {"NLP scientist": 8}, score=8.0), hit(2, 1, {"NLP scientist": None}, score=0.0)]
 
 
 @pytest.fixture(scope="module")

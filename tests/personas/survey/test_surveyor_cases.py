@@ -6,7 +6,7 @@ import math
 
 from personas.ranking.record import RankingRecord
 from personas.survey.model import CASE_KINDS
-from tests.support.surveyor_support import hit, inspect, judge, other, survey_of
+from tests.support.surveyor_support import hit, inspect, other, survey_of
 
 
 def found(*rankings: RankingRecord) -> dict[str, list[tuple[str, int, int]]]:
@@ -73,13 +73,3 @@ def test_texts_of_a_case_are_cut() -> None:
     case = survey_of(ranking).cases["recognised"][0]
     assert (case.title, case.excerpt) == ("t" * 299 + "…", "x" * 399 + "…")
     assert (case.query, case.doc_id) == ("q" * 299 + "…", "d" * 199 + "…")
-
-
-def test_a_case_shows_scores_and_effects() -> None:
-    hits, members = [hit(1, 1, {"A": 5.0, "B": None})], [judge("A"), judge("B")]
-    ranking = inspect(hits, members, grades={"d1": 3}, compared=other(d1=15), labels=["No", "Yes"])
-    (case,) = survey_of(ranking).cases["recognised"]
-    assert case.scores == {"A": 5.0, "B": None}
-    assert case.effects == {"A": 0, "B": 0}  # nothing else is there to pass it
-    assert case.top == 1.0  # two labels
-    assert (case.grade, case.other_score) == (3, 85.0)

@@ -2,6 +2,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
+from collections.abc import Collection
 from pathlib import Path
 from typing import Any
 
@@ -9,29 +10,14 @@ import anyio
 import pytest
 
 from mcranker import DirectRanker, Ranking
-from mcranker.errors import (
-    ConfigError,
-    MCRankerError,
-    ModelTimeout,
-    UnsupportedCapability,
-)
+from mcranker.errors import ConfigError, MCRankerError, ModelTimeout, UnsupportedCapability
 from mcranker.llm.batch.batched import BatchTimings, batched
 from mcranker.llm.chat import ChatModel, ChatReply, Question
-from mcranker.llm.prices import cost
 from mcranker.llm.providers.anthropic_messages import AnthropicMessages
 from mcranker.llm.providers.compatible_http import CompatibleChat
 from mcranker.llm.providers.openai_chat import OpenAIChat
 from mcranker.llm.scripted import ScriptedChat
-from personas.ranking.usage import Usage
-from tests.support.batch_place import (
-    SECRET,
-    ask,
-    both,
-    outcomes,
-    text_of,
-    texts,
-    workplace,
-)
+from tests.support.batch_place import SECRET, ask, both, outcomes, text_of, texts, workplace
 from tests.support.batch_server import failure
 from tests.support.loopback import Answer, Body, clean_environment, completion
 
@@ -57,7 +43,7 @@ async def test_requests_that_wait_together_become_one_batch(
         assert [reply.usage.calls for reply in found if isinstance(reply, ChatReply)] == [1] * 5
         assert not any(reply.reused for reply in found if isinstance(reply, ChatReply))
         assert [len(job.requests) for job in place.server.jobs] == [5]
-        assert [kept.text for r in requests if (kept := place.kept(r))] == texts(found)
+        assert [kept.text for r in requests if (kept := await place.kept(r))] == texts(found)
         assert place.notes == []
         assert isinstance(model, ChatModel)
         assert (model.name, model.endpoint) == (f"{place.chats[0].name}+batch", place.server.url)
@@ -137,7 +123,7 @@ async def test_items_fail_one_by_one(provider: str, tmp_path: Path) -> None:
         normal, place.server.script = place.server.script, answer
         requests = [ask(text) for text in ("good", "bad", "long", "ill", "slow", "fine")]
         found = await outcomes(place.model(), requests)
-        kept = [place.kept(request) is not None for request in requests]
+        kept = [await place.kept(request) is not None for request in requests]
         sizes = [len(job.requests) for job in place.server.jobs]
     assert texts(found) == [
         "re: good", "RequestRejected", "ContextTooLong", "ServerFailed", "RateLimited", "re: fine",
@@ -221,9 +207,7 @@ async def test_parameters_that_a_model_refuses_are_left_out(
     assert caplog.text.count("refuses") == 2
 
 
-async def test_log_probabilities_that_a_model_refuses_are_not_done_without(
-    tmp_path: Path,
-) -> None:
+async def test_log_probabilities_that_a_model_refuses_are_not_done_without(tmp_path: Path) -> None:
     error = {"message": "", "param": "logprobs", "code": "unsupported_parameter"}
     requests = [ask(f"p{i}", labels=("Yes", "No")) for i in range(3)]
     async with workplace("openai", tmp_path) as place:
@@ -265,7 +249,32 @@ async def test_another_one_goes_on_when_the_one_who_works_is_cancelled(tmp_path:
                     place.time.at[4.0 + 3 * second] = scope.cancel
         assert found == ["re: p2"]
         assert len(place.server.jobs) == 1
-        assert place.kept(ask("p0")) is not None
+        assert await place.kept(ask("p0")) is not None
+
+
+async def test_nothing_is_lost_while_a_distant_ledger_is_read(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    async with workplace("openai", tmp_path) as place:
+        model, read, reads = place.model(), place.ledger.store.get_many, list[int]()
+        tasks = [asyncio.create_task(model.complete(ask(f"p{i}"))) for i in range(2)]
+
+        async def distant(keys: Collection[bytes]) -> dict[bytes, ChatReply]:
+            reads.append(len(keys))
+            if len(reads) == 1:
+                tasks[0].cancel()  # which does the work
+            elif len(reads) == 2:
+                tasks.append(asyncio.create_task(model.complete(ask("p2"))))
+            for _ in range(3):
+                await asyncio.sleep(0)
+            return await read(keys)
+
+        monkeypatch.setattr(place.ledger.store, "get_many", distant)
+        assert (await tasks[1]).text == "re: p1"
+        assert (await tasks[2]).text == "re: p2"
+        assert tasks[0].cancelled()
+        assert [len(job.requests) for job in place.server.jobs] == [1, 1]
+        assert reads == [2, 1, 1]
 
 
 async def test_one_that_is_called_to_work_and_cancelled_calls_another(tmp_path: Path) -> None:
@@ -312,15 +321,6 @@ def test_which_models_have_batches(tmp_path: Path) -> None:
         batched(ScriptedChat(lambda _: "", name="local:smollm2"), tmp_path, None)
     with pytest.raises(ConfigError, match="'scripted:function': it is not one of"):
         batched(ScriptedChat(lambda _: ""), tmp_path, None)
-
-
-@pytest.mark.parametrize("model", ["openai:gpt-6-luna", "anthropic:claude-haiku-5-5"])
-def test_batches_cost_half(model: str) -> None:
-    usage = Usage(calls=1, input_tokens=10_000, cached_input_tokens=2_000, output_tokens=1_000)
-    full, half = cost(model, usage), cost(f"{model}+batch", usage)
-    assert full is not None
-    assert half == pytest.approx(full / 2)
-    assert cost("openai:no-such-model+batch", usage) is None
 
 
 async def test_a_batch_outlives_a_deadline(tmp_path: Path) -> None:

@@ -20,15 +20,7 @@ from mcranker.llm.batch.batched import Batched
 from mcranker.llm.batch.notes import BatchNotes
 from mcranker.llm.batch.services import OpenAIBatches
 from mcranker.llm.providers.openai_chat import OpenAIChat
-from tests.support.batch_place import (
-    SECRET,
-    ask,
-    both,
-    outcomes,
-    stopped_run,
-    texts,
-    workplace,
-)
+from tests.support.batch_place import SECRET, ask, both, outcomes, stopped_run, texts, workplace
 from tests.support.batch_server import FakeTime
 from tests.support.loopback import (
     Answer,
@@ -69,7 +61,7 @@ async def test_a_run_that_is_started_again_finds_its_batch(
         assert texts(found) == ["re: p0", "re: p1", "re: new"]
         assert [len(job.requests) for job in place.server.jobs] == [4, 1]
         # Nobody asked for these two again, but they are paid for.
-        assert [place.kept(request) is not None for request in requests[2:]] == [True, True]
+        assert [await place.kept(request) is not None for request in requests[2:]] == [True, True]
         assert place.notes == []
 
 
@@ -80,7 +72,7 @@ async def test_a_reply_without_a_caller_is_read_with_its_labels(tmp_path: Path) 
         place.server.script = lambda _: completion("No", logprobs={"content": content})
         await stopped_run(place, requests, after=5)
         await place.model().complete(requests[0])
-        kept = place.kept(requests[1])
+        kept = await place.kept(requests[1])
         assert kept is not None
         assert set(kept.label_logprobs or {}) == {"Yes", "No"}
 
@@ -332,13 +324,12 @@ async def test_a_batch_that_asks_to_wait_for_years(provider: str, tmp_path: Path
 
 
 async def test_a_note_of_a_batch_holds_no_secret_and_is_found(tmp_path: Path) -> None:
-    class Elsewhere(OpenAIChat):
-        endpoint = f"https://gateway.example/{TOKEN}/v1"
-
+    elsewhere = f"https://gateway.example/{TOKEN}/v1"
     async with workplace("openai", tmp_path) as place:
 
         def service() -> OpenAIBatches:
-            chat = Elsewhere("gpt-4.1-mini", api_key=SECRET, base_url=place.server.url)
+            chat = OpenAIChat("gpt-4.1-mini", api_key=SECRET, base_url=place.server.url)
+            chat.endpoint = elsewhere
             place.chats.append(chat)
             return OpenAIBatches(chat)
 
@@ -347,10 +338,10 @@ async def test_a_note_of_a_batch_holds_no_secret_and_is_found(tmp_path: Path) ->
             await outcomes(place.model(service()), [ask("p")])
         (path,) = place.folder.iterdir()
         assert json.loads(path.read_text())["endpoint"] == "https://gateway.example/[key]/v1"
-        for endpoint in ("https://gateway.example/[key]/v1", Elsewhere.endpoint):  # as it was once
+        for endpoint in ("https://gateway.example/[key]/v1", elsewhere):  # as it was once
             path.write_text(json.dumps(json.loads(path.read_text()) | {"endpoint": endpoint}))
             notes = BatchNotes(place.folder)
-            assert len(notes.of("openai:gpt-4.1-mini", Elsewhere.endpoint)) == 1
+            assert len(notes.of("openai:gpt-4.1-mini", elsewhere)) == 1
             assert notes.of("openai:gpt-4.1-mini", "https://gateway.example/v1") == []
         assert texts(await outcomes(place.model(service()), [ask("p")])) == ["re: p"]
         assert len(place.server.jobs) == 1

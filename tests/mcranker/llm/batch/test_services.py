@@ -11,7 +11,6 @@ import pytest
 
 from mcranker.errors import (
     AuthenticationFailed,
-    ConnectionFailed,
     ContentRefused,
     ContextTooLong,
     ModelError,
@@ -37,7 +36,6 @@ from tests.support.batch_server import BatchServer, FakeTime, serve_batches
 from tests.support.loopback import (
     Answer,
     Body,
-    Drop,
     anthropic_message,
     clean_environment,
     completion,
@@ -298,29 +296,6 @@ async def test_results_that_are_not_kept_any_more() -> None:
         status = await service.check("batch_0")
         await service.chat.aclose()
     assert (status.ended, status.results, status.unanswered) == (True, (), "failed")
-
-
-async def test_a_stream_that_breaks_off_or_fails() -> None:
-    async with batches() as (server, service):
-        server.files["f"] = b"1\n2\n"
-        server.fail("GET", "/content", Drop(b"1\n"))
-        with pytest.raises(ConnectionFailed):
-            await lines_at(service, "files/f/content")
-        server.fail("GET", "/content", Answer(500, openai_error("oops k-secret")))
-        with pytest.raises(ServerFailed, match=r"oops \[key\]"):
-            await lines_at(service, "files/f/content")
-        lines = await lines_at(service, "files/f/content")
-    assert lines == [b"1", b"2"]
-
-
-async def test_lines_of() -> None:
-    async def pieces() -> AsyncIterator[bytes]:
-        for piece in (b"z\n", b"a", b"b\r\n\n", b"", b"c\xe2\x80", b"\xa8d\ne", b"f"):
-            yield piece
-
-    service = OpenAIChat("m", api_key="k").service
-    lines = [line async for line in lines_of(pieces(), service)]
-    assert lines == [b"z", b"ab", "c\u2028d".encode(), b"ef"]
 
 
 async def test_an_answer_without_an_id() -> None:

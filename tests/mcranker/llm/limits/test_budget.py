@@ -24,13 +24,7 @@ from mcranker import (
     Usage,
 )
 from mcranker.llm.chat import REASONING_TOKENS, ReplySchema, Tag
-from mcranker.llm.limits.budget import (
-    TOKENS_A_MESSAGE,
-    Budget,
-    Budgeted,
-    most_used,
-    prompt_bytes,
-)
+from mcranker.llm.limits.budget import TOKENS_A_MESSAGE, Budget, Budgeted, most_used, prompt_bytes
 from mcranker.llm.prices import cost
 
 PRICED = "openai:gpt-5-mini"
@@ -316,13 +310,6 @@ async def test_prompts_that_take_more_tokens_than_thought_are_learnt_from() -> N
     # 600 tokens of 300 bytes, and a tenth more.
     assert model._tokens_a_byte == pytest.approx(2.2)
     assert before == pytest.approx(1 / 3)
-
-
-def test_a_budget_hides_nothing_of_its_model() -> None:
-    model = ScriptedChat(lambda _: "5", name=PRICED)
-    budgeted = Budgeted(model, Budget())
-    assert budgeted.name == PRICED
-    assert budgeted.capabilities is model.capabilities
 
 
 @settings(max_examples=40, deadline=None)

@@ -12,7 +12,6 @@ from mcranker import ServerFailed
 from mcranker.llm.limits.concurrency import FIRST, MOST_LEARNED, LearnedConcurrency
 from tests.support.simulated_provider import (
     AtOnce,
-    Bursts,
     Chance,
     Minute,
     Rate,
@@ -50,20 +49,6 @@ SCENARIOS = {
         answered=((0.0, 90.0, 80.0), (60.0, 90.0, 80.0)),
         refused=(60.0, 0.05),
     ),
-    "a rate that is told": Scenario(
-        lambda: [Rate(10, 100, tells=True)],
-        latency=0.1,
-        asked={"seconds": 300.0},
-        answered=((60.0, 300.0, 8.0),),
-        refused=(60.0, 0.05),
-    ),
-    "one a second that is told": Scenario(
-        lambda: [Rate(1, 1, tells=True)],
-        spread=0.0,
-        asked={"seconds": 600.0},
-        answered=((0.0, 600.0, 0.8),),
-        refused=(60.0, 0.2),  # a try every ten seconds or so is what it takes to know
-    ),
     "a rate that halves": Scenario(
         lambda: [Rate(20, 20, (120.0, 10.0))],
         asked={"seconds": 240.0},
@@ -76,36 +61,17 @@ SCENARIOS = {
         answered=((0.0, 240.0, 16.0),),
         refused=(60.0, 0.05),
     ),
-    "bursts": Scenario(
-        lambda: [Bursts(20.0, 2.0, share=0.5)],
-        asked={"seconds": 80.0, "concurrency": 64},
-        answered=((0.0, 80.0, 61.0),),
-        refused=(0.0, 0.08),
-    ),
     "a storm of 30 s": Scenario(
         lambda: [Chance(1.0, begin=30.0, end=60.0)],
         spread=0.0,
         asked={"seconds": 240.0, "workers": 64, "concurrency": 16},
         answered=((200.0, 240.0, 0.8 * 16 / 0.5),),
     ),
-    "8 at once": Scenario(
-        lambda: [AtOnce(8)],
-        asked={"seconds": 160.0, "concurrency": 64},
-        # Starts are spread evenly and answers are not, so 8 cannot always be in flight.
-        answered=((60.0, 160.0, 0.55 * 8 / 0.5),),
-        refused=(60.0, 0.08),
-    ),
     "40 at once, learned": Scenario(
         lambda: [AtOnce(40)],
         asked={"seconds": 100.0},
         answered=((50.0, 100.0, 0.55 * 40 / 0.5),),
         refused=(50.0, 0.08),
-    ),
-    "chance on top of a rate": Scenario(
-        lambda: [Chance(0.1), Rate(10, 10)],
-        asked={"seconds": 240.0},
-        answered=((60.0, 240.0, 6.0),),
-        refused=(60.0, 0.22),
     ),
 }
 
@@ -144,12 +110,6 @@ def test_chance_does_not_starve_a_run(
     assert (len(outcome.answers), outcome.lost) == (6000, 0)
     # 6,000 calls of 0.1 s, 64 at once, take 9.4 s.
     assert outcome.seconds <= times * 9.4
-
-
-def test_a_rate_is_used_from_the_first_calls_on() -> None:
-    outcome = run(lambda: SimulatedProvider([Rate(100, 100)]), calls=1200, workers=300)
-    # 100 at once and 1,100 at 100 a second take 11 s.
-    assert outcome.seconds <= 11.0 / 0.8
 
 
 def test_calls_are_spread_over_the_minute_of_a_provider_that_counts_by_the_minute() -> None:

@@ -148,14 +148,6 @@ async def test_the_deadline_counts_tries_and_waits() -> None:
     assert len(script.asked) == 2
 
 
-async def test_waits_alone_can_use_up_the_deadline() -> None:
-    # Each wait is of 2 to 4 s, so three of them take more than 5 s.
-    script = Script(*(ServerFailed("no") for _ in range(9)))
-    with pytest.raises(ServerFailed):
-        await script.retrying(deadline=5.0, first_wait=4.0, longest_wait=4.0).complete(REQUEST)
-    assert 2 <= len(script.asked) <= 3
-
-
 async def test_the_deadline_does_not_count_the_time_until_a_place_is_free() -> None:
     limits = plain_limits(requests_per_minute=0.1)
     script = Script(ServerFailed("500"), ServerFailed("500"))
@@ -191,14 +183,8 @@ async def test_the_usage_tells_the_seconds_of_the_try_that_answered() -> None:
     assert reply.usage.seconds == pytest.approx(3.0)
 
 
-async def test_a_model_that_knows_what_it_computed_is_believed() -> None:
-    """Its answers wait for one another, and the waits are no work."""
-    given = ChatReply("new", usage=Usage(calls=1, seconds=0.25))
-    retrying = Retrying(ScriptedChat(lambda request: given), plain_limits())
-    assert (await retrying.complete(REQUEST)).usage.seconds == 0.25
-
-
-async def test_the_seconds_of_an_answer_from_elsewhere_are_left_alone() -> None:
-    given = ChatReply("old", usage=Usage(calls=1, seconds=9.0), reused=True)
+@pytest.mark.parametrize("reused", [True, False])
+async def test_the_seconds_that_a_model_gives_are_left_alone(reused: bool) -> None:
+    given = ChatReply("old", usage=Usage(calls=1, seconds=9.0), reused=reused)
     retrying = Retrying(ScriptedChat(lambda request: given), plain_limits())
     assert (await retrying.complete(REQUEST)).usage.seconds == 9.0

@@ -58,17 +58,7 @@ def test_the_error_for_an_unknown_name_lists_all_and_suggests_close_ones() -> No
 
 
 @pytest.mark.parametrize(
-    "changes",
-    [
-        {"size": 0},
-        {"sha256": "abc"},
-        {"sha256": None},
-        {"file": "../m.gguf"},
-        {"file": "m.bin"},
-        {"context": 0},
-        {"more": 1},
-        {"source": {"kind": "web", "url": "x"}},
-    ],
+    "changes", [{"size": 0}, {"sha256": None}, {"file": "../m.gguf"}, {"source": {"kind": "web"}}]
 )
 def test_an_entry_that_cannot_be_checked_is_refused(changes: dict[str, Any]) -> None:
     entry = catalogue()[-1].model_dump()

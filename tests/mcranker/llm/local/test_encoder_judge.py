@@ -253,13 +253,7 @@ def ranked(docs: object, **options: object) -> Ranking:
         return ranker.rank(QUERY, docs)  # type: ignore[arg-type]  # of tests
 
 
-DOCS = {
-    "far": FAR,
-    "near": NEAR,
-    "half": "masks help",
-    "copy": NEAR,
-    "long": "of bread " * 250,
-}
+DOCS = {"far": FAR, "near": NEAR, "half": "masks help", "copy": NEAR, "long": "of bread " * 250}
 
 
 def test_a_whole_ranking_by_default_prefers_the_meaning_to_the_order() -> None:
@@ -276,7 +270,7 @@ def test_a_whole_ranking_by_default_prefers_the_meaning_to_the_order() -> None:
 
 
 def test_the_order_of_the_passages_has_no_part_in_the_scores() -> None:
-    orders = list(itertools.permutations(DOCS.items()))[::17]
+    orders = list(itertools.permutations(DOCS.items()))[::50]  # 3 of 120
     found = [
         {hit.doc_id: (hit.score, hit.relevance) for hit in ranked(dict(each))} for each in orders
     ]

@@ -7,13 +7,8 @@ from pathlib import Path
 
 import pytest
 
-from mcranker import MCRanker, Passage
-from mcranker.errors import (
-    ContextTooLong,
-    ModelFileError,
-    ModelNotFound,
-    UnsupportedCapability,
-)
+from mcranker import Passage
+from mcranker.errors import ContextTooLong, ModelFileError, ModelNotFound, UnsupportedCapability
 from mcranker.llm.chat import ChatRequest, Message, Option, Question, State, Tag
 from mcranker.llm.local.gguf_header import kind_of
 from mcranker.llm.local.llama_local import LocalChat
@@ -93,16 +88,6 @@ async def test_a_decision_model_answers_every_type_of_question(decision_model: P
     assert math.fsum(choice.probabilities) == pytest.approx(1.0)
     assert choice.value == choice.probabilities.index(max(choice.probabilities))
     assert reply.usage.input_tokens > 0
-
-
-def test_a_decision_model_ranks_with_a_team_of_the_library(decision_model: Path) -> None:
-    with MCRanker(model=f"local:{decision_model}", passages_per_call=2, ledger=None) as ranker:
-        ranking = ranker.rank("masks", ["Masks help.", "Bread rises.", "Viruses spread."])
-    assert not ranking.missing
-    assert ranking.team is not None
-    assert len(ranking.team.members) == 3
-    assert ranking.calls.by("stage")["score"].calls == 2
-    assert len(ranking[0].probabilities) == 3
 
 
 @pytest.mark.anyio

@@ -15,13 +15,7 @@ import aiohttp
 import anyio
 import pytest
 
-from mcranker.errors import (
-    ConfigError,
-    ContextTooLong,
-    ModelFileError,
-    ReplyError,
-    RequestRejected,
-)
+from mcranker.errors import ConfigError, ContextTooLong, ModelFileError, ReplyError, RequestRejected
 from mcranker.llm.chat import ChatRequest, Message, ReplySchema, Tag
 from mcranker.llm.local import llama_local
 from mcranker.llm.local.llama_local import LONGEST_LIST, LONGEST_TEXT, LocalChat

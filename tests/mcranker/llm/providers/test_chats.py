@@ -1,5 +1,3 @@
-"""The bodies of chats, and what only one of the providers does."""
-
 from __future__ import annotations
 
 import inspect
@@ -231,8 +229,7 @@ async def test_replies_of_anthropic() -> None:
 
 
 @pytest.mark.parametrize(
-    ("make", "name", "url"),
-    [(OpenAIChat, "OPENAI", "/v1"), (AnthropicMessages, "ANTHROPIC", "")],
+    ("make", "name", "url"), [(OpenAIChat, "OPENAI", "/v1"), (AnthropicMessages, "ANTHROPIC", "")]
 )
 async def test_key_and_address_from_the_environment(
     make: Any, name: str, url: str, monkeypatch: pytest.MonkeyPatch

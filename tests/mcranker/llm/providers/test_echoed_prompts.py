@@ -18,26 +18,12 @@ from mcranker.errors import (
     UnsupportedCapability,
 )
 from mcranker.llm.chat import ChatReply, ChatRequest, Message, Tag
-from mcranker.llm.local.llama_local import ServerAddress
 from mcranker.llm.providers.compatible_http import CompatibleChat
-from mcranker.llm.providers.echoed_prompts import _first_token as first_token
 from mcranker.llm.providers.echoed_prompts import echo_body, echo_reply
-from mcranker.llm.providers.http_errors import Service
 from tests.support.loopback import Answer, Body, openai_error, serve, serve_in_thread
-from tests.support.shallow_model import shallow_engine, shallow_model
-
-__all__ = ["shallow_engine", "shallow_model"]
+from tests.support.wire import SERVICE
 
 pytestmark = pytest.mark.anyio
-
-SERVICE = Service(
-    model="openai:m",
-    where="a server",
-    key_advice="",
-    model_advice="",
-    connection_advice="",
-    timeout=1.0,
-)
 
 
 def ask(text: str) -> ChatRequest:
@@ -151,17 +137,6 @@ async def test_servers_that_do_not_echo_are_told(
     assert not isinstance(caught.value, ModelNotFound)
 
 
-pieces = st.lists(st.text(alphabet="ab :\ufffdé\n", min_size=1, max_size=3), min_size=1, max_size=6)
-
-
-@given(pieces, pieces)
-def test_whole_tokens_of_a_text_are_found_wherever_they_are_cut(
-    before: list[str], text: list[str]
-) -> None:
-    start = first_token([*before, ":", *text], "".join(text))
-    assert start == len(before) + 1
-
-
 @given(
     st.recursive(
         st.none() | st.booleans() | st.floats() | st.text(max_size=3) | st.just(-1.5),
@@ -206,11 +181,3 @@ def test_a_ranking_over_the_wire() -> None:
     assert scores == pytest.approx({"b": 0.778801, "c": 0.286505, "a": 0.105399}, abs=1e-6)
     assert ranking.ids == ["b", "c", "a"]
     assert echo_body(ask("x"), "m")["max_tokens"] == 1
-
-
-@pytest.mark.local_model
-async def test_the_engines_own_server_does_not_echo(shallow_engine: ServerAddress) -> None:
-    model = CompatibleChat("m", base_url=f"{shallow_engine.url}/v1", api_key=shallow_engine.key)
-    with pytest.raises(UnsupportedCapability, match="gives no log-probabilities of a prompt"):
-        await model.complete(ask("who rises?"))
-    await model.aclose()

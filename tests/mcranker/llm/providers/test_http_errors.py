@@ -24,18 +24,12 @@ from mcranker.errors import (
     ServerFailed,
 )
 from mcranker.llm import masking
-from mcranker.llm.providers import (
-    echoed_prompts,
-    endpoint,
-    http_errors,
-    parameters,
-)
+from mcranker.llm.providers import echoed_prompts, endpoint, http_errors, parameters
 from mcranker.llm.providers.http_errors import (
     MESSAGE_LIMIT,
     READ_LIMIT,
     Problem,
     error_for,
-    parse_object,
     read_problem,
     transport_error,
 )
@@ -50,20 +44,24 @@ def problem_of(status: int, body: Any, **headers: str) -> Problem:
     return read_problem(status, raw, names, now=NOW)
 
 
-def test_an_error_says_who_answered_what_and_what_to_do_next() -> None:
-    for status, kind, advice in (
+@pytest.mark.parametrize(
+    ("status", "kind", "advice"),
+    [
         (0, ServerFailed, "if it persists, check the URL"),
         (101, ServerFailed, "if it persists, check the URL"),
         (401, AuthenticationFailed, "set THE_KEY"),
         (404, ModelNotFound, "look"),
         (418, RequestRejected, "sending it again does not help"),
-        (502, ServerFailed, "try again later"),
         (999, ServerFailed, "try again later"),
-    ):
-        error = error_for(Problem(status, message="went wrong"), SERVICE)
-        assert type(error) is kind
-        assert str(error).startswith(f"openai:m: HTTP {status} from OpenAI: went wrong (")
-        assert advice in str(error)
+    ],
+)
+def test_an_error_says_who_answered_what_and_what_to_do_next(
+    status: int, kind: type[ModelError], advice: str
+) -> None:
+    error = error_for(Problem(status, message="went wrong"), SERVICE)
+    assert type(error) is kind
+    assert str(error).startswith(f"openai:m: HTTP {status} from OpenAI: went wrong (")
+    assert advice in str(error)
 
 
 FLAGGED = (
@@ -111,42 +109,28 @@ def test_the_body_refines_the_status(
     assert type(error_for(Problem(status, message=message, code=code), SERVICE)) is kind
 
 
-@pytest.mark.parametrize(
-    ("body", "message", "code", "param"),
-    [
-        (
-            {"error": {"message": "no", "type": "t", "code": "c", "param": "seed"}},
-            "no",
-            "c t",
-            "seed",
-        ),
-        ({"error": {"message": "no", "code": 400, "param": None}}, "no", "", ""),
-        ({"object": "error", "message": "vllm says", "type": "Bad"}, "vllm says", "Bad", ""),
-        ({"error": "just words", "error_type": "validation"}, "just words", "", ""),
-        (
-            {"type": "error", "error": {"type": "overloaded_error", "message": "busy"}},
-            "busy",
-            "overloaded_error",
-            "",
-        ),
-        (
-            {"detail": [{"loc": ["body", "seed"], "msg": "Extra inputs are not permitted"}]},
-            "body.seed: Extra inputs are not permitted",
-            "",
-            "",
-        ),
-        ({"detail": "Not Found"}, "Not Found", "", ""),
-        (["odd"], "odd", "", ""),
-        (b"<html><h1>Bad\nGateway</h1></html>", "Bad Gateway", "", ""),
-        (b"", "", "", ""),
-        (b"\xff\x00", "\ufffd", "", ""),
-    ],
-)
-def test_every_dialect_of_error_bodies_is_read(
-    body: Any, message: str, code: str, param: str
-) -> None:
+DIALECTS: dict[str, tuple[Any, tuple[str, str, str]]] = {
+    "openai": ({"error": {"message": "no", "type": "t", "code": "c", "param": "seed"}},
+               ("no", "c t", "seed")),
+    "numbers": ({"error": {"message": "no", "code": 400, "param": None}}, ("no", "", "")),
+    "vllm": ({"object": "error", "message": "no", "type": "Bad"}, ("no", "Bad", "")),
+    "words": ({"error": "just words", "error_type": "validation"}, ("just words", "", "")),
+    "anthropic": ({"type": "error", "error": {"type": "overloaded_error", "message": "busy"}},
+                  ("busy", "overloaded_error", "")),
+    "pydantic": ({"detail": [{"loc": ["body", "seed"], "msg": "Extra inputs are not permitted"}]},
+                 ("body.seed: Extra inputs are not permitted", "", "")),
+    "fastapi": ({"detail": "Not Found"}, ("Not Found", "", "")),
+    "list": (["odd"], ("odd", "", "")),
+    "page": (b"<html><h1>Bad\nGateway</h1></html>", ("Bad Gateway", "", "")),
+    "nothing": (b"", ("", "", "")),
+    "bytes": (b"\xff\x00", ("\ufffd", "", "")),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize(("body", "read"), DIALECTS.values(), ids=DIALECTS)
+def test_every_dialect_of_error_bodies_is_read(body: Any, read: tuple[str, str, str]) -> None:
     problem = problem_of(400, body)
-    assert (problem.message, problem.code, problem.param) == (message, code, param)
+    assert (problem.message, problem.code, problem.param) == read
 
 
 @given(
@@ -193,20 +177,12 @@ def test_retry_after_in_seconds(headers: dict[str, str], seconds: float | None) 
     assert error.retry_after == seconds
 
 
-RETRY_AFTER = [
-    "1" + "0" * 400, "-5", "NaN", "inf", "-inf", "1e9", "0x10", "٣", "", " ", "5, 6", "\x00",
-    "Fri, 31 Dec 9999 23:59:59 GMT", "Mon, 01 Jan 0001 00:00:00 GMT", "Mon, 01 Jan 2024",
-    "Fri, 31 Dec 99999 23:59:59 GMT", "Mon, 99 Jan 2026 99:99:99 GMT", "9" * 9, "9" * 10,
-    "Thu, 01 Jan 1970 00:00:00 +9999", "Thu, 01 Jan 1970 00:00:00 -99999999999999", "a" * 8000,
-    "Mon, 4 May 2026 12:00:00 " + "(" * 100, ", " * 100, ":" * 100, "1-1-1 1:1:1",
-]  # fmt: skip
-
-
 def test_no_wait_is_endless() -> None:
     odd = random.Random(3)
     letters = "0123456789 ,:+-().MonTueJanDecGMTUTCZ\x00é"
     texts = ["".join(odd.choices(letters, k=odd.randint(0, 40))) for _ in range(1000)]
-    for text in (*RETRY_AFTER, *texts):
+    dates = ("Fri, 31 Dec 9999 23:59:59 GMT", "Thu, 01 Jan 1970 00:00:00 -99999999999999")
+    for text in ("1" + "0" * 400, "9" * 10, "٣", *dates, "a" * 8000, "(" * 100, *texts):
         for name in ("retry-after", "retry-after-ms"):
             wait = read_problem(429, b"", {name: text}).retry_after
             assert wait is None or 0.0 <= wait <= 1e9, text
@@ -235,12 +211,6 @@ def test_transport_errors_are_told_by_their_root() -> None:
     assert type(transport_error(SaysTimeoutError(), SERVICE)) is ModelTimeout
 
 
-@pytest.mark.parametrize("content", [b'{"a": ', b"", b"<html>", b"[1]", b"null"])
-def test_a_good_status_with_a_bad_body_is_the_servers_fault(content: bytes) -> None:
-    with pytest.raises(ServerFailed, match="unreadable answer from OpenAI"):
-        parse_object(content, SERVICE)
-
-
 FILLERS = (
     "a", "a*", "*", "<", "<a", "<a>", "</", " ", "\n", "1", "exceed", "exceed ", "prompt ",
     "sk-", "Bearer ", "eyJ", "http://", "https://a@", "@", "%41", "=", "/", "?&", "flagged ",
@@ -248,21 +218,19 @@ FILLERS = (
 )  # fmt: skip
 
 
-@pytest.mark.parametrize("filler", FILLERS)
-def test_no_error_page_takes_long_to_read(filler: str) -> None:
-    page = (filler * 2**20)[: 2**20]
-    bodies = [
-        page.encode(),
-        f"<html><img src='data:image/png;base64,{page}'></html>".encode(),
-        json.dumps({"error": {"message": page, "code": page, "param": page}}).encode(),
-        json.dumps({"detail": [{"loc": [page, 1], "msg": page}] * 2}).encode(),
-    ]
+def test_no_error_page_takes_long_to_read() -> None:
     start = time.process_time()
-    for body in bodies:
-        problem = read_problem(400, body, {"retry-after": page[:8000], "location": page})
-        parameters.refused_parameter(problem, {"seed": 1, "max_tokens": 5})
-        assert len(str(error_for(problem, SERVICE))) < MESSAGE_LIMIT + 200
-    assert time.process_time() - start < 2.0  # of 4 pages; a quadratic pattern takes minutes
+    for filler in FILLERS[::3]:
+        page = (filler * 2**20)[: 2**20]
+        for body in (
+            page.encode(),
+            json.dumps({"error": {"message": page, "code": page, "param": page}}).encode(),
+            json.dumps({"detail": [{"loc": [page, 1], "msg": page}] * 2}).encode(),
+        ):
+            problem = read_problem(400, body, {"retry-after": page[:8000], "location": page})
+            parameters.refused_parameter(problem, {"seed": 1, "max_tokens": 5})
+            assert len(str(error_for(problem, SERVICE))) < MESSAGE_LIMIT + 200
+    assert time.process_time() - start < 15.0  # of 33 pages; a quadratic pattern takes minutes
 
 
 def test_no_pattern_takes_long_on_what_it_is_given() -> None:

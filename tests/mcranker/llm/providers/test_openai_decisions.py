@@ -1,5 +1,3 @@
-"""Many questions in one call: what goes to the decisions endpoint, and what comes back."""
-
 from __future__ import annotations
 
 import re
@@ -8,24 +6,10 @@ from importlib.util import find_spec
 from typing import Any
 
 import pytest
-from hypothesis import given
-from hypothesis import strategies as st
 from pydantic import TypeAdapter
 
-from mcranker.errors import (
-    ConfigError,
-    RequestRejected,
-    ServerFailed,
-)
-from mcranker.llm.chat import (
-    Answer,
-    ChatRequest,
-    Message,
-    Option,
-    Question,
-    State,
-    Tag,
-)
+from mcranker.errors import ConfigError, RequestRejected, ServerFailed
+from mcranker.llm.chat import Answer, ChatRequest, Message, Option, Question, State, Tag
 from mcranker.llm.connect import connect
 from mcranker.llm.providers.http_errors import Service
 from mcranker.llm.providers.openai_chat import OpenAIChat
@@ -220,10 +204,7 @@ async def test_a_state_goes_as_json_to_any_server_that_speaks_decisions() -> Non
         },
     ]
     assert_of_the_librarys_types(sent.body)
-    assert reply.answers == (
-        Answer(0.25, None, (0.75, 0.25)),
-        Answer(1.0, 0.5, (0.25, 0.75)),
-    )
+    assert reply.answers == (Answer(0.25, None, (0.75, 0.25)), Answer(1.0, 0.5, (0.25, 0.75)))
 
 
 def test_decisions_of_a_server_need_its_address(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -290,9 +271,6 @@ def test_without_probabilities_the_mean_level_is_put_on_the_scale() -> None:
         ({"type": "predicate", "probability": 0.5}, "no 'score'"),
         ({"type": ["score"]}, "no 'score'"),
         (score("q1", score=2.01), "score 2.01 is not on the levels 0 to 2"),
-        (score("q1", score=True), "not on the levels"),
-        (score("q1", {3: 1.0}), "a probability to 3"),
-        (score("q1", {0: 0.2, 1: 0.2, 2: 0.4}), "sum to 0.8, not to 1"),
         (score("q1", probabilities="1"), "no list of objects"),
         (score("q1", probabilities=[0.5, 0.5]), "no list of objects"),
         (score("q1", probabilities=[{"value": True, "probability": 1.0}]), "each of one value"),
@@ -310,24 +288,3 @@ def test_what_is_no_answer_has_no_value(answer: Any, said: str) -> None:
 def test_an_answer_under_another_name_spoils_the_reply(answer: Any) -> None:
     with pytest.raises(ServerFailed, match="'q1' is under another question's name"):
         read(answer)
-
-
-def test_swapped_answers_are_refused() -> None:
-    swapped = decision(score("q2", {0: 1.0}), score("q1", {0: 1.0}))
-    with pytest.raises(ServerFailed, match="another question's name"):
-        decision_reply(swapped, REQUEST, service=SERVICE)
-
-
-@given(
-    st.integers(1, 9),
-    st.lists(st.floats(0, 1, allow_subnormal=False), min_size=2, max_size=10),
-)
-def test_an_expected_score_never_leaves_the_scale(top: int, masses: list[float]) -> None:
-    question = Question("q", "?", top)
-    masses = masses[: top + 1]
-    found = read(score("q", dict(enumerate(masses))), question)
-    if abs(sum(masses) - 1) > 0.021:
-        assert found.value is None
-    elif abs(sum(masses) - 1) < 0.019:
-        assert found.value is not None
-        assert 0 <= found.value <= top

@@ -49,26 +49,13 @@ def said(message: str = "", param: str = "", code: str = "", status: int = 400) 
         (said("temperatures are not supported"), None),
         (said("temperature is not supported", status=500), None),
         (said("top_k is not supported", "top_k", "unsupported_parameter"), None),
+        (said("seedling is not supported"), None),
+        (said("n is not supported", "n", "unsupported_parameter"), None),
         (said(), None),
     ],
 )
 def test_what_a_provider_refuses(problem: Problem, name: str | None) -> None:
     assert refused_parameter(problem, BODY) == name
-
-
-def test_only_what_was_sent_can_be_refused() -> None:
-    assert refused_parameter(said("seed is not supported"), {"temperature": 0}) is None
-
-
-def test_nothing_is_changed_before_a_refusal() -> None:
-    assert ParameterMemory("m").adapt(BODY) == BODY
-
-
-def test_a_refused_parameter_is_left_out_from_then_on() -> None:
-    memory = ParameterMemory("m")
-    assert memory.learn(said("", "seed", "unknown_parameter"), BODY)
-    assert "seed" not in memory.adapt(BODY)
-    assert not memory.learn(said("the prompt is bad"), BODY)
 
 
 def test_the_limit_goes_by_its_other_name_once() -> None:
@@ -99,12 +86,6 @@ def test_log_probabilities_cannot_be_left_out(name: str) -> None:
         memory.learn(said(f"{name} is not supported"), BODY | {name: 20})
     assert not caught.value.retryable
     assert memory.within(capabilities) == Capabilities(json_schema=True)
-
-
-def test_a_refused_schema_ends_that_capability() -> None:
-    memory = ParameterMemory("m")
-    memory.learn(said("", "response_format", "unsupported_parameter"), BODY)
-    assert memory.within(Capabilities(json_schema=True)) == Capabilities()
 
 
 @pytest.mark.anyio

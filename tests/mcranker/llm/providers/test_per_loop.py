@@ -20,19 +20,6 @@ class Client:
         self.closed_in.append(asyncio.get_running_loop())
 
 
-def test_one_client_for_each_loop() -> None:
-    clients = PerLoop(Client)
-
-    async def twice() -> tuple[Client, Client]:
-        return await clients.get(), await clients.get()
-
-    first, again = asyncio.run(twice())
-    other, _ = asyncio.run(twice())
-    assert first is again
-    assert other is not first
-    assert first.loop is not other.loop
-
-
 def test_a_client_without_aclose_goes_with_its_loop() -> None:
     clients = PerLoop(Client)
     client = asyncio.run(clients.get())
@@ -47,15 +34,6 @@ async def test_aclose_closes_once_and_get_opens_another() -> None:
     await clients.aclose()
     assert first.closed_in == [first.loop]
     assert await clients.get() is not first
-    await clients.aclose()
-
-
-@pytest.mark.anyio
-async def test_tasks_of_one_loop_share_the_client() -> None:
-    clients = PerLoop(Client)
-    async with asyncio.TaskGroup() as group:
-        tasks = [group.create_task(clients.get()) for _ in range(20)]
-    assert len({id(task.result()) for task in tasks}) == 1
     await clients.aclose()
 
 

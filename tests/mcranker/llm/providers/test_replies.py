@@ -3,6 +3,7 @@ from __future__ import annotations
 import json
 import random
 from collections.abc import Callable, Iterator, Mapping
+from contextlib import suppress
 from typing import Any
 
 import pytest
@@ -40,21 +41,13 @@ def _environment(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 LABELS = ("0", "1", "10")
-
-
 LABELLED = ChatRequest(messages=(Message("user", "?"),), tag=Tag("score"), labels=LABELS)
-
-
 FREE = ChatRequest(messages=(Message("user", "?"),), tag=Tag("score"))
-
-
 ASKED = ChatRequest(
     messages=(Message("user", "?"),),
     tag=Tag("score"),
     questions=(Question("q1", "?", 9), Question("q2", "?", 3)),
 )
-
-
 _USAGE = {"input_tokens": 5, "output_tokens": 2}
 _CERTAIN = {"type": "score", "score": 9.0, "confidence": 0.5, "probabilities": {"9": 1.0}}
 SYSTEMONE_REPLY: Body = {"model": "jev-latest", "answers": {"q1": _CERTAIN}, "usage": _USAGE}
@@ -62,8 +55,6 @@ TWO_NAMED = SYSTEMONE_REPLY | {
     "answers": SYSTEMONE_REPLY["answers"]
     | {"q2": SYSTEMONE_REPLY["answers"]["q1"] | {"score": 3.0, "probabilities": {"3": 1.0}}}
 }
-
-
 _LEVEL = {"value": 9, "label": "9", "probability": 1.0}
 DECISION_REPLY: Body = {
     "model": "gpt-6-luna",
@@ -73,20 +64,10 @@ DECISION_REPLY: Body = {
 TWO_ANSWERS = DECISION_REPLY | {
     "answers": [*DECISION_REPLY["answers"], {"type": "score", "name": "q2", "score": 1.5}]
 }
-
-
 LOGPROBS = {"content": [position("1", **{"1": 0.5, "0": 0.25}), position("0", **{"0": 0.5})]}
-
-
 OPENAI = OpenAIChat("gpt-4.1-mini", api_key="k")
-
-
 ANTHROPIC = AnthropicMessages("claude-haiku-4-5", api_key="k")
-
-
 Reading = Callable[[Any], ChatReply]
-
-
 SHAPES: Mapping[str, tuple[Body, ChatRequest, Reading]] = {
     "text": (completion("7"), FREE, lambda data: OPENAI.read(data, FREE)),
     "labels": (
@@ -99,11 +80,7 @@ SHAPES: Mapping[str, tuple[Body, ChatRequest, Reading]] = {
         FREE,
         lambda data: chat_reply(data, FREE, service=SERVICE),
     ),
-    "systemone": (
-        TWO_NAMED,
-        ASKED,
-        lambda data: systemone_reply(data, ASKED, service=SERVICE),
-    ),
+    "systemone": (TWO_NAMED, ASKED, lambda data: systemone_reply(data, ASKED, service=SERVICE)),
     "anthropic": (anthropic_message("7"), FREE, lambda data: ANTHROPIC.read(data, FREE)),
     "anthropic refusal": (
         anthropic_message("", stop_reason="refusal", stop_details={"explanation": "no"}),
@@ -128,8 +105,6 @@ ODD: tuple[Any, ...] = (
     {"": None}, {"message": None}, {"token": 1, "logprob": "x"}, {"type": "text", "text": 5},
     _deep(40), _deep(400), _deep(900),
 )  # fmt: skip
-
-
 SHARED = frozenset(map(id, ODD))
 
 
@@ -250,52 +225,39 @@ async def test_an_account_of_a_batch_of_any_shape(name: str) -> None:
         "id": "b",
         "status": "completed",
         "created_at": 5,
-        "metadata": {"a": "b"},
         "request_counts": {"completed": 1, "failed": 0, "total": 1},
         "output_file_id": "f",
         "errors": {"data": [{"code": "c", "line": 1, "message": "m"}]},
     }
     if name.startswith("anthropic"):
-        batch = {
-            "id": "b",
-            "processing_status": "ended",
-            "created_at": "2026-05-04T12:00:00Z",
-            "request_counts": {"succeeded": 1},
-            "results_url": "https://x",
-        }
+        created, ended = "2026-05-04T12:00:00Z", {"results_url": "https://x"}
+        batch = {"id": "b", "processing_status": "ended", "created_at": created, **ended}
+        batch["request_counts"] = {"succeeded": 1}
     chance = random.Random(name)
-    cases: list[Any] = []
-    for _ in range(60):
-        odd = mutated(batch, chance)
-        try:
-            json.dumps(odd, allow_nan=False).encode()
-        except (ValueError, RecursionError):
-            continue
-        cases.append(odd)
+    cases: list[Any] = [mutated(batch, chance) for _ in range(60)]
     cases += [batch | {"id": odd} for odd in ("../../x", "a\nb", "", "x" * 300, "a?b", "//evil")]
     cases += [batch | {"created_at": odd} for odd in ("0001-01-01T00:00:00", 1e300, -1e300)]
+    bodies: list[bytes] = []
+    for case in cases:
+        with suppress(ValueError, RecursionError):
+            bodies.append(json.dumps(case, allow_nan=False).encode())
 
     async def script(_: Asked, wire: Wire) -> None:
-        body = json.dumps(cases[-1]).encode()
-        await wire.send(b"HTTP/1.1 200 OK\r\nContent-Length: %d\r\n\r\n" % len(body) + body)
+        head = b"HTTP/1.1 200 OK\r\nContent-Length: %d\r\n\r\n" % len(bodies[-1])
+        await wire.send(head + bodies[-1])
 
     async with serve_raw(script) as server, asking(name, server.root) as call:
-        while cases:
+        while bodies:
             try:
                 await call()
             except ModelError as error:
                 check_message(error)
-            cases.pop()
+            bodies.pop()
 
 
 def test_one_odd_log_probability_does_no_harm() -> None:
-    entries = [
-        {
-            "token": "1",
-            "logprob": -0.5,
-            "top_logprobs": [None, "x", {"token": "1", "logprob": -0.5}],
-        }
-    ]
+    listed: list[Any] = [None, "x", {"token": "1", "logprob": -0.5}]
+    entries = [{"token": "1", "logprob": -0.5, "top_logprobs": listed}]
     data = completion("1", logprobs={"content": [None, *entries]})
     reply = chat_reply(data, LABELLED, service=SERVICE)
     assert reply.label_logprobs == {"1": -0.5}
@@ -304,61 +266,47 @@ def test_one_odd_log_probability_does_no_harm() -> None:
     assert reply.label_logprobs == {"0": -1.0, "1": -0.5}  # an impossible number is none
 
 
-COUNTS: tuple[Any, ...] = (
-    2**63, 2**64, 10**400, -1, -(2**63), 0.5, 12.0, float("nan"), float("inf"), "12", "", True,
-    False, [1], {"a": 1}, MOST_TOKENS + 1,
+# Name of the shape, the fields of its counts, and the input left when the first is none.
+COUNTED = {
+    "text": (("prompt_tokens", "completion_tokens", "prompt_tokens_details"), 0),
+    "decision": (("input_tokens", "output_tokens", "input_tokens_details"), 0),
+    # 4 were read from the cache, and 2 written to it.
+    "anthropic": (("input_tokens", "output_tokens", "cache_read_input_tokens"), 6),
+}
+ODD_COUNTS: tuple[Any, ...] = (
+    2**64, 10**400, -1, 0.5, 12.0, float("nan"), "12", True, [1], MOST_TOKENS + 1,
 )  # fmt: skip
 
 
-NAMES = {
-    "openai": ("prompt_tokens", "completion_tokens", "prompt_tokens_details"),
-    "decisions": ("input_tokens", "output_tokens", "input_tokens_details"),
-    "anthropic": ("input_tokens", "output_tokens", "cache_read_input_tokens"),
-}
-
-
-@pytest.mark.parametrize("odd", COUNTS, ids=lambda odd: repr(odd)[:20])
-@pytest.mark.parametrize("name", NAMES)
+@pytest.mark.parametrize("odd", ODD_COUNTS, ids=lambda odd: repr(odd)[:20])
+@pytest.mark.parametrize("shape", COUNTED)
 def test_a_count_that_is_none_is_0_and_said_once(
-    name: str, odd: Any, caplog: pytest.LogCaptureFixture
+    shape: str, odd: Any, caplog: pytest.LogCaptureFixture
 ) -> None:
-    data, request, read = {
-        "openai": SHAPES["text"],
-        "decisions": SHAPES["decision"],
-        "anthropic": SHAPES["anthropic"],
-    }[name]
-    for field in NAMES[name]:
+    (data, request, read), (fields, left) = SHAPES[shape], COUNTED[shape]
+    found = []
+    for field in fields:
         nested = {"cached_tokens": odd} if field.endswith("_details") else odd
-        for _ in range(3):
-            reply = read(data | {"usage": {**data["usage"], field: nested}})
-            assert_sound(reply, request)
-            usage = reply.usage
-            if field == NAMES[name][0]:
-                assert usage.input_tokens == (6 if name == "anthropic" else 0)  # 4 read, 2 written
-            elif field == NAMES[name][1]:
-                assert usage.output_tokens == 0
-            else:
-                assert usage.cached_input_tokens == 0
-    said = [each for each in caplog.messages if "as a number of tokens" in each]
-    assert len(said) == 1, caplog.messages
-    assert len(said[0]) < 400
+        reply = read(data | {"usage": {**data["usage"], field: nested}})
+        assert_sound(reply, request)
+        found.append(reply.usage)
+    assert found[0].input_tokens == left
+    assert found[1].output_tokens == found[2].cached_input_tokens == 0
+    (said,) = [each for each in caplog.messages if "as a number of tokens" in each]
+    assert len(said) < 400
 
 
-@pytest.mark.parametrize("name", NAMES)
-@pytest.mark.parametrize("usage", [None, {}, [], "x", {"prompt_tokens": None}])
-def test_no_count_at_all_is_0(name: str, usage: Any, caplog: pytest.LogCaptureFixture) -> None:
-    shape = {"openai": "text", "decisions": "decision", "anthropic": "anthropic"}[name]
+@pytest.mark.parametrize("shape", COUNTED)
+def test_no_count_at_all_is_0(shape: str, caplog: pytest.LogCaptureFixture) -> None:
     data, request, read = SHAPES[shape]
-    assert_sound(reply := read(data | {"usage": usage}), request)
-    assert (reply.usage.input_tokens, reply.usage.output_tokens) == (0, 0)
+    usages: tuple[Any, ...] = (None, {}, [], "x", {"prompt_tokens": None})
+    for usage in usages:
+        assert_sound(reply := read(data | {"usage": usage}), request)
+        assert (reply.usage.input_tokens, reply.usage.output_tokens) == (0, 0)
     assert not caplog.messages
 
 
 def test_more_from_the_cache_than_there_was() -> None:
-    usage = {
-        "prompt_tokens": 5,
-        "completion_tokens": 1,
-        "prompt_tokens_details": {"cached_tokens": 6},
-    }
+    usage = {"prompt_tokens": 5, "prompt_tokens_details": {"cached_tokens": 6}}
     reply = chat_reply(completion("7") | {"usage": usage}, FREE, service=SERVICE)
     assert (reply.usage.input_tokens, reply.usage.cached_input_tokens) == (5, 0)

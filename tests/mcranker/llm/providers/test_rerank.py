@@ -104,37 +104,39 @@ def test_logits_go_through_the_logistic_function() -> None:
     assert [each.value for each in ends] == pytest.approx([1.0, 0.0, 1.0])
 
 
-@pytest.mark.parametrize(
-    ("score", "problem"),
-    [
-        (None, "its score is None, not a finite number"),
-        ("0.5", "its score is '0.5'"),
-        (True, "its score is True"),
-        (math.nan, "its score is nan"),
-        (math.inf, "its score is inf"),
-        ([], "its score is list"),
-        (10**400, "its score is a huge number"),
-    ],
-)
+TWICE = {"index": 1, "relevance_score": 0.1}
+ODD: dict[str, tuple[list[Any], str]] = {
+    **{
+        f"score {odd!r:.9}": ([0.25, odd, 0.5], f"its score is {said}")
+        for odd, said in (
+            (None, "None, not a finite number"),
+            ("0.5", "'0.5'"),
+            (True, "True"),
+            (math.nan, "nan"),
+            (math.inf, "inf"),
+            ([], "list"),
+            (-(16**400), "a huge number"),
+        )
+    },
+    "no item": ([0.25, "none", 0.5], "no score for this passage"),
+    "two items": ([0.25, 0.1, 0.5, TWICE], "2 scores for this passage"),
+}
+
+
+@pytest.mark.parametrize(("scores", "problem"), ODD.values(), ids=ODD)
 @pytest.mark.parametrize("logits", [True, False])
 def test_an_odd_score_is_missing_and_the_others_are_not(
-    score: Any, problem: str, *, logits: bool
+    scores: list[Any], problem: str, *, logits: bool
 ) -> None:
-    first, odd, last = read(scored(0, score, 0), logits=logits)
+    results = [*scored(*scores[:3]), *scores[3:]]
+    if scores[1] == "none":
+        del results[1]
+    first, odd, last = read(results, logits=logits)
     assert odd.value is None
     assert problem in odd.problem
-    assert first == last == Answer(0.5 if logits else 0.0)
-
-
-def test_a_passage_without_an_item_is_missing() -> None:
-    assert [each.value for each in read(scored(0.2, 0.1))] == [0.2, 0.1, None]
-    assert read(scored(0.2, 0.1))[2].problem == "no score for this passage"
-
-
-def test_a_passage_with_two_items_is_missing() -> None:
-    answers = read([*scored(0.2, 0.1, 0.3), {"index": 1, "relevance_score": 0.1}])
-    assert [each.value for each in answers] == [0.2, None, 0.3]
-    assert answers[1].problem == "2 scores for this passage"
+    # Of logits, 1 / (1 + e^-0.25) and 1 / (1 + e^-0.5)
+    expected = [0.56218, 0.62246] if logits else [0.25, 0.5]
+    assert [first.value, last.value] == pytest.approx(expected, abs=1e-5)
 
 
 @pytest.mark.parametrize("index", [3, -1, 2**70, None, "0", 0.0, True, []])

@@ -16,21 +16,13 @@ from mcranker.errors import (
     RequestRejected,
     UnsupportedCapability,
 )
-from mcranker.llm.chat import (
-    Answer,
-    ChatRequest,
-    Message,
-    Option,
-    Question,
-    State,
-    Tag,
-)
+from mcranker.llm.chat import Answer, ChatRequest, Message, Option, Question, State, Tag
 from mcranker.llm.connect import connect
 from mcranker.llm.providers.compatible_http import CompatibleChat
 from mcranker.llm.providers.http_errors import Service
 from mcranker.llm.providers.systemone import LIMITS, systemone_body, systemone_reply
 from tests.support.loopback import Body, clean_environment, serve
-from tests.support.systemone_server import answered, refusals, response, service
+from tests.support.systemone_server import answered, refusals, service
 
 SERVICE = Service("systemone:m", "there", "", "", "", 1.0)
 LEVELS = (Option("0", "no use"), Option("1"), Option("2", "of use"))
@@ -237,8 +229,3 @@ def test_the_address_and_the_key(monkeypatch: pytest.MonkeyPatch) -> None:
     with pytest.raises(ConfigError, match="TYPESAFE_BASE_URL='somewhere' is not a URL"):
         connect("systemone:m")
     assert connect("systemone:m", base_url="http://h/v1/").endpoint == "http://h/v1"  # type: ignore[attr-defined]
-
-
-def test_a_response_of_the_tests_server_is_one_of_the_published_types() -> None:
-    with pytest.raises(ValueError, match="noul"):
-        response("m", {"a": {"type": "noul"}})

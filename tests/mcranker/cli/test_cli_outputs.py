@@ -14,8 +14,8 @@ import pytest
 
 from mcranker.cli.files import Reads, Writes
 from personas.io.atomic import write_whole
-from tests.attack.commands import COMMANDS, call, refused
 from tests.support.cli_support import Connected, scripted
+from tests.support.commands import COMMANDS, call, refused
 
 linux = pytest.mark.skipif(sys.platform != "linux", reason="/proc, /dev/fd and /dev/full")
 
