@@ -387,7 +387,7 @@ def onnx_encoder(
         return _OnnxEngine(*loaded, max_tokens=max_tokens, first_token=first_token)
 
     return shared(
-        (model, prefixes),
+        (model, mark, prefixes),
         lambda: Encoder(
             load,
             name=name,
