@@ -14,7 +14,6 @@ from mcranker.llm.local.catalogue import find, not_found
 from mcranker.llm.local.engine import check_installed
 from mcranker.llm.local.model_files import (
     MESSAGE_LIMIT,
-    Progress,
     file_mark,
     resolve_encoder,
 )
@@ -25,23 +24,17 @@ from personas.io.lines import read_text
 
 FORMS = "local:NAME, local:FOLDER, st:NAME, openai:NAME, or embed:NAME with base_url="
 
-PREFIXES: tuple[tuple[str, tuple[str, str]], ...] = (
-    (
-        r"e5-(\w+-)*instruct",
-        (
-            "Instruct: Given a web search query, retrieve relevant passages that answer the query\n"
-            "Query: ",
-            "",
-        ),
-    ),
-    (r"\be5-", ("query: ", "passage: ")),
-)
+_TASK = "Given a web search query, retrieve relevant passages that answer the query"
+PREFIXES = {
+    r"e5-(\w+-)*instruct": (f"Instruct: {_TASK}\nQuery: ", ""),
+    r"\be5-": ("query: ", "passage: "),
+    "": ("", ""),
+}
 """Names of models -> what they want before a query and before a passage; the first that fits."""
 
-_PACKAGES = {"onnxruntime": "onnxruntime", "tokenizers": "tokenizers"}
 LONGEST = 8192  # tokens read of a text, whatever a model may do
 _LONGEST_CONFIG = 10_000_000  # bytes
-_HUB_FILES = ["*.json", "1_Pooling/*.json", "model.onnx", "onnx/model.onnx"]
+_HUB_FILES = ["*.json", "1_Pooling/*.json", "model.onnx*", "onnx/model.onnx*"]
 _HUB_NAME = re.compile(r"[\w.-]+/[\w.-]+", re.ASCII)
 
 
@@ -57,7 +50,6 @@ def open_encoder(
     spec: str,
     *,
     prefixes: tuple[str, str] | None = None,
-    progress: Progress | None = None,
     base_url: str | None = None,
     api_key: str | None = None,
     timeout: float = 120.0,
@@ -69,7 +61,6 @@ def open_encoder(
     Args:
         spec: see `FORMS`.
         prefixes: put before each query and each passage; None for those known by the name.
-        progress: called during a download.
         base_url: of a service, before ``/embeddings``.
         api_key: of a service; None for the environment's.
         timeout: seconds allowed to one call of a service.
@@ -85,20 +76,12 @@ def open_encoder(
     kind, _, name = spec.strip().partition(":")
     if prefixes is None:
         stem = name.lower().rstrip("/").rpartition("/")[2]
-        prefixes = next((both for fits, both in PREFIXES if re.search(fits, stem)), ("", ""))
+        prefixes = next(both for fits, both in PREFIXES.items() if re.search(fits, stem))
     if kind in ("embed", "openai") and name:
         from mcranker.llm.providers.embeddings import service_encoder
 
-        return service_encoder(
-            kind,
-            name,
-            prefixes=prefixes,
-            around=around,
-            base_url=base_url,
-            api_key=api_key,
-            timeout=timeout,
-            concurrency=concurrency,
-        )
+        options = {"api_key": api_key, "timeout": timeout, "concurrency": concurrency}
+        return service_encoder(kind, name, prefixes, around, base_url=base_url, **options)
     if kind not in ("local", "st") or not name:
         raise ConfigError(f"{spec!r} names no embedder; use {FORMS}")
     if base_url is not None or api_key:
@@ -107,10 +90,10 @@ def open_encoder(
         from mcranker.llm.local.sentence_encoder import sentence_encoder
 
         return sentence_encoder(name, prefixes=prefixes)
-    check_installed(spec, _PACKAGES)
+    check_installed(spec, {"onnxruntime": "onnxruntime", "tokenizers": "tokenizers"})
     entry = find(name)
     if entry is not None and entry.tokenizer is not None:
-        taken, model, tokenizer = resolve_encoder(entry, progress=progress)
+        taken, model, tokenizer = resolve_encoder(entry)
         return onnx_encoder(
             model,
             tokenizer,

@@ -29,22 +29,18 @@ class Embedder(Protocol):
     @property
     def name(self) -> str:
         """The model as a user names it, e.g. ``"openai:text-embedding-3-small"``."""
-        ...
 
     @property
     def mark(self) -> str:
         """Identity of its vectors: another mark, other vectors."""
-        ...
 
     @property
     def dimensions(self) -> int:
         """Numbers of a vector; may be 0 until the first text was embedded."""
-        ...
 
     @property
     def max_tokens(self) -> int:
         """Tokens that it reads of a text."""
-        ...
 
     async def embed_queries(
         self, texts: Sequence[str], usage: UsageTable | None = None

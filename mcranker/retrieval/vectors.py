@@ -8,8 +8,10 @@ mapped into memory, so a look-up reads a few pages of it.
 from __future__ import annotations
 
 import os
+import sys
 import time
 from collections.abc import Iterable, Sequence
+from contextlib import suppress
 from hashlib import blake2b
 from pathlib import Path
 from tokenize import TokenError
@@ -182,37 +184,26 @@ class VectorStore:
 
     def _tidy(self) -> None:
         """Merge small shards, and drop the oldest that are too many."""
-        while names := _crowded(shards := self._open(), self._largest):
+        shards = self._open()
+        if names := _crowded(shards, self._largest):
             parts = [shards[name] for name in names]
-            keys, first = np.unique(
-                np.concatenate([part.keys for part in parts]), return_index=True
-            )
-            tokens = np.concatenate([part.tokens for part in parts])[first]
-            values = np.concatenate([part.values for part in parts])[first]
-            stamp = int(names[0].partition("-")[0])
-            self._write(stamp, _Shard(keys, tokens, values), slice(None))
+            whole = _Shard(*map(np.concatenate, zip(*parts, strict=True)))
+            _, first = np.unique(whole.keys, return_index=True)
+            self._write(int(names[0].partition("-")[0]), whole, first)
             self._drop(names)
-        self._drop(self._beyond(shards))
+        self._drop(self._beyond(self._open()))
         sweep(self.folder)
 
     def _drop(self, names: Iterable[str]) -> None:
         for name in names:
-            try:
+            with suppress(PermissionError):  # Windows keeps what is just being read
                 (self.folder / name).unlink(missing_ok=True)
-            except OSError as error:  # Windows keeps what is mapped
-                _log.debug("%s stays: %s", name, error)
 
     def _write(self, stamp: int, rows: _Shard, part: slice | NDArray[np.int64]) -> None:
-        keys, tokens, values = (each[part] for each in rows)
-        record = np.empty(
-            1,
-            [
-                ("keys", keys.dtype, keys.shape),
-                ("tokens", tokens.dtype, tokens.shape),
-                ("values", values.dtype, values.shape),
-            ],
-        )
-        record["keys"], record["tokens"], record["values"] = keys, tokens, values
+        columns = {name: column[part] for name, column in rows._asdict().items()}
+        record = np.empty(1, [(name, each.dtype, each.shape) for name, each in columns.items()])
+        for name, column in columns.items():
+            record[name] = column
         with replacing(self.folder / f"{stamp:020}-{os.urandom(4).hex()}.npy") as file:
             npy.write_array_header_1_0(file, npy.header_data_from_array_1_0(record))
             file.write(record.view(np.uint8).data)
@@ -287,7 +278,12 @@ def _shard(path: Path) -> _Shard:
         ValueError: it is none, or is damaged.
     """
     try:
-        record: Any = npy.open_memmap(path, mode="r")
+        record: Any
+        if sys.platform == "win32":  # where a file that is mapped cannot be removed
+            with path.open("rb") as file:
+                record = npy.read_array(file, allow_pickle=False)
+        else:
+            record = npy.open_memmap(path, mode="r")
     except _BROKEN as error:
         raise ValueError(f"its header is broken: {error}") from error
     if record.shape != (1,) or record.dtype.names != _Shard._fields:

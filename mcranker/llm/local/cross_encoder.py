@@ -250,18 +250,29 @@ def source_of(name: str, full_name: str, example: str) -> tuple[str, str]:
 
 
 @contextmanager
-def loading(name: str, kind: str) -> Iterator[None]:
-    """Explain errors of loading, and keep transformers from drawing over the terminal.
-
-    Raises:
-        ModelNotFound, ModelFileError: the model cannot be had, or not be loaded.
-    """
+def _without_bars() -> Iterator[None]:
+    """Keep transformers from drawing over the terminal while it loads."""
     from transformers.utils import logging
 
     drawn = logging.is_progress_bar_enabled()
     logging.disable_progress_bar()
     try:
         yield
+    finally:
+        if drawn:
+            logging.enable_progress_bar()
+
+
+@contextmanager
+def loading(name: str, kind: str) -> Iterator[None]:
+    """Load a model in the block.
+
+    Raises:
+        ModelNotFound, ModelFileError: it cannot be had, or not be loaded.
+    """
+    try:
+        with _without_bars():
+            yield
     except OSError as error:
         raise ModelNotFound(
             f"{name}: neither a folder nor a model that can be fetched from the hub: "
@@ -273,9 +284,6 @@ def loading(name: str, kind: str) -> Iterator[None]:
             f"{name} cannot be loaded as {kind}: {_first_line(error)}; take another model",
             model=name,
         ) from error
-    finally:
-        if drawn:
-            logging.enable_progress_bar()
 
 
 def _first_line(error: Exception) -> str:

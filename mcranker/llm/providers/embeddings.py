@@ -59,13 +59,11 @@ class VectorReply(ChatReply):
 def service_encoder(
     kind: str,
     name: str,
-    *,
     prefixes: tuple[str, str],
     around: Callable[[ChatModel], ChatModel],
+    *,
     base_url: str | None,
-    api_key: str | None,
-    timeout: float,
-    concurrency: int,
+    **options: Any,
 ) -> Encoder:
     """The encoder of a service, see `mcranker.llm.encoders.open_encoder`."""
     full, variable = f"{kind}:{name}", _KEYS[kind]
@@ -77,15 +75,12 @@ def service_encoder(
             f"http://localhost:8000/v1; for OpenAI's own it is 'openai:{name}'"
         )
     of_openai = (urlsplit(base_url).hostname or "").endswith("api.openai.com")
-    find_key(api_key, variable, model=full, required=of_openai)
+    find_key(options.get("api_key"), variable, model=full, required=of_openai)
     chat = CompatibleChat(
         name,
         name=full,
         base_url=base_url,
-        api_key=api_key,
         key_variable=variable,
-        timeout=timeout,
-        concurrency=concurrency,
         capabilities=Capabilities(prompts=False),
         questions=Exchange(
             "embeddings",
@@ -97,6 +92,7 @@ def service_encoder(
             },
             vector_reply,
         ),
+        **options,
     )
     asked = around(chat)
     return Encoder(
@@ -105,7 +101,7 @@ def service_encoder(
         mark=f"embeddings {shown_url(chat.endpoint)} {name}",
         max_tokens=MAX_TOKENS,
         prefixes=prefixes,
-        threads=min(concurrency, THREADS),
+        threads=min(options["concurrency"], THREADS),
         paid=True,
         refusals=(RequestRejected, ContextTooLong, ContentRefused),
     )

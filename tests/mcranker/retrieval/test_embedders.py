@@ -393,7 +393,7 @@ async def test_the_embedded_encoder_is_the_default(monkeypatch: pytest.MonkeyPat
     use(monkeypatch)
     monkeypatch.setattr(
         "mcranker.llm.encoders.resolve_encoder",
-        lambda entry, progress: (entry, Path("/no/m"), Path("/no/t")),
+        lambda entry: (entry, Path("/no/m"), Path("/no/t")),
     )
     made = connect_embedder(None)
     assert (made.name, made.dimensions, made.max_tokens) == ("local:minilm", 384, 256)
