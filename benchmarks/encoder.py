@@ -52,7 +52,7 @@ def run(dataset: str, passages: int, model: str = MODEL) -> dict[str, Any]:
     ]
     first, second = list(data.queries.values())[:2]
     with tempfile.TemporaryDirectory() as folder:
-        os.environ["MCRANKER_VECTORS"] = str(Path(folder, "vectors.sqlite"))
+        os.environ["MCRANKER_VECTORS"] = str(Path(folder, "vectors"))
         measured = {
             "nothing known": measure(first, docs, model),
             "vectors on disk, new query": measure(second, docs, model),

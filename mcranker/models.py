@@ -197,6 +197,23 @@ def as_ledger(ledger: LedgerSpec) -> Ledger | None:
     return None if path is None else Ledger(path)
 
 
+def layered(chat: ChatModel, *, config: RankerConfig, budget: Budget | None = None) -> ChatModel:
+    """Put limits, retries and the budget around a model whose answers no ledger keeps.
+
+    Args:
+        chat: a model of a name.
+        config: the limits.
+        budget: shared with others; None for one of its own.
+
+    Raises:
+        ConfigError: there is a ``max_cost``, and the model's price is not known.
+    """
+    layers = _Layers(config.model_copy(update={"batch": False}), None, every_model=False)
+    if budget is not None:
+        layers.budget = budget
+    return layers.around(chat, retried=True)
+
+
 class _Layers:
     """The wrappers around each model of one ranker.
 
@@ -227,7 +244,7 @@ class _Layers:
         else:
             attempts = ATTEMPTS if retried else 1
             model = Retrying(chat, limiter, attempts=attempts, first_wait=FIRST_WAIT)
-        if config.max_calls is not None or config.max_cost is not None:
+        if self.budget.max_calls is not None or self.budget.max_cost is not None:
             model = Budgeted(model, self.budget)
         if self._ledger is not None and (self._every_model or hasattr(chat, "endpoint")):
             # Processes find each other's batches by their notes.

@@ -135,7 +135,7 @@ def _cache() -> Notice:
 
 
 def _kept(what: str, unit: str, path: Path | None, count: Callable[[Path], int]) -> Notice:
-    """Return what a database of kept results holds."""
+    """Return what a store of kept results holds."""
     if path is None:
         return _missing(what, f"MCRANKER_{what.upper()} turns it off: no {unit} is kept")
     if not path.exists():
@@ -144,9 +144,10 @@ def _kept(what: str, unit: str, path: Path | None, count: Callable[[Path], int])
         held = counted(count(path), unit)
     except LedgerError as error:
         return Notice("bad", failure(error).message, what)
-    except (sqlite3.Error, OSError) as error:
+    except (sqlite3.Error, OSError, ValueError) as error:
         return Notice("bad", f"{path} cannot be read ({error}); delete it", what)
-    return Notice("good", f"{path}: {held}, {file_size(file_bytes(path))}", what)
+    size = sum(each.stat().st_size for each in path.rglob("*")) or file_bytes(path)
+    return Notice("good", f"{path}: {held}, {file_size(size)}", what)
 
 
 def _answers_in(path: Path) -> int:

@@ -70,6 +70,8 @@ PROVIDERS: Registry[Provider] = Registry(
         "rerank": "mcranker.llm.providers.rerank:RERANK",
         "rerank-tei": "mcranker.llm.providers.rerank:RERANK_TEI",
         "rerank-logits": "mcranker.llm.providers.rerank:RERANK_LOGITS",
+        "embed": "mcranker.llm.local.provider:EMBEDDINGS",
+        "st": "mcranker.llm.local.provider:SENTENCE_ENCODER",
         "crossencoder": "mcranker.llm.local.provider:CROSS_ENCODER",
     },
     ConfigError,

@@ -1,4 +1,4 @@
-"""The embedded encoder: texts to vectors of length 1, by onnxruntime in this process.
+"""Encoders: texts to vectors of length 1, each text once; and the engine of those in ONNX files.
 
 This is the only file that imports onnxruntime and tokenizers, and it does so at the first text
 that no cache has.
@@ -7,33 +7,34 @@ that no cache has.
 from __future__ import annotations
 
 import asyncio
+import json
 import os
 import threading
 import time
 from collections import OrderedDict
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Hashable, Iterable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field
-from functools import partial
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, Protocol
 
 import numpy as np
 from numpy.typing import NDArray
 
-from mcranker.errors import ConfigError, ModelFileError
+from mcranker.errors import ConfigError, MCRankerError, ModelFileError, ServerFailed
 from mcranker.logs import safe_logger
-from mcranker.retrieval.vectors import Vector, VectorCache, default_vectors_path
+from mcranker.retrieval.vectors import MOST_VECTORS, Vector, VectorStore, default_vectors_path
 from mcranker.runtime.forks import abandon, renew_in_child
+from personas.ranking.usage import Usage
 
-DIMENSIONS = 384
 MAX_TOKENS = 256
-"""Tokens the model reads of a text; the rest does not count."""
+"""Tokens that a model reads of a text, where nothing says how many; the rest does not count."""
 
-MAX_CHARACTERS = 20_000  # beyond which no text has less than MAX_TOKENS; bounds the tokenizer
+BATCH_TOKENS = 256  # of a batch, unless one text has more
+MAX_CHARACTERS = 20_000  # of a text that are tokenized for `MAX_TOKENS`; for more, as many more
 MAX_THREADS = 8  # more than the physical cores of a usual machine only get in each other's way
 MOST_REMEMBERED = 20_000  # vectors in memory, some 16 MB
-TOGETHER = 16  # new vectors that are written to the disk at once, unless no text is waiting
+TOGETHER = 256  # new vectors that are written to the disk at once, unless no text is waiting
 
 _log = safe_logger("mcranker.retrieval.encoder")
 
@@ -42,46 +43,100 @@ class Encoded(NamedTuple):
     """Texts as vectors.
 
     Attributes:
-        vectors: of shape (texts, `DIMENSIONS`), each of length 1.
+        vectors: of shape (texts, dimensions), each of length 1.
         tokens: read of each text.
-        known: of each text, whether its vector was there already.
-        seconds: processor time of the vectors that were made for this call.
+        known: of each text, whether its vector was there or on its way already.
+        usage: calls and seconds of the vectors that were made for this call; for a model in this
+            process, processor time.
     """
 
     vectors: NDArray[np.float32]
     tokens: tuple[int, ...]
     known: tuple[bool, ...]
-    seconds: float
+    usage: Usage
+
+
+class Tokens(NamedTuple):
+    """A text, and the ids of its tokens if they are known here."""
+
+    text: str
+    ids: Sequence[int] = ()
+
+
+class Engine(Protocol):
+    """A loaded model. Batches are worked on by several threads at once."""
+
+    def batches(self, texts: Sequence[str]) -> Iterable[Sequence[Tokens]]:
+        """Divide texts into those that are encoded together."""
+        ...
+
+    def vectors(self, batch: Sequence[Tokens]) -> tuple[list[Vector], Usage]:
+        """The vectors of one batch, in its order, and what they took. Blocks.
+
+        Raises:
+            Exception: there is none.
+        """
+        ...
 
 
 class Encoder:
-    """Texts to vectors: mean of the last layer over the tokens, scaled to length 1.
+    """Texts to vectors of length 1, of one model.
 
     Texts that several callers, in any thread or event loop, want at the same time are encoded
-    together, the longest first, each once. Batches hold texts of about the same length and no
-    more tokens than one long text has: larger ones leave the processor's caches. Each core
-    works on a batch of its own, which is faster than all of them on one. A text's vector does not
-    depend on what it is encoded with, and is rounded to half precision before its first use, so
-    that a ranking does not depend on what a cache had.
+    together, each once. A text's vector does not depend on what it is encoded with, and is rounded
+    to half precision before its first use, so that a ranking does not depend on what a cache had.
+
+    A batch that is begun is finished and kept, whatever becomes of its callers; one that no caller
+    waits for any more is not begun.
 
     Args:
-        model: the ONNX file.
-        tokenizer: its ``tokenizer.json``.
-        name: as users name the model, for messages.
+        load: makes the engine, at the first text that no cache has.
+        name: as users name the model.
         mark: tells the model from others.
+        max_tokens: read of a text.
+        dimensions: of a vector; 0 where the first one will show them.
+        prefixes: put before each query, and before each passage.
+        threads: that encode at once.
+        paid: vectors cost money: each is on the disk before it is used.
+        refusals: errors of a batch that may be due to one of its texts; it is then halved.
 
     Attributes:
         mark: tells vectors of this model, made in this way, from others.
         users: number of objects that share it.
     """
 
-    def __init__(self, model: Path, tokenizer: Path, name: str, mark: str) -> None:
-        self.mark = f"{mark} {MAX_TOKENS}"
-        self.users = 0
-        self._files = (model, tokenizer)
-        self._name = name
+    def __init__(
+        self,
+        load: Callable[[], Engine],
+        *,
+        name: str,
+        mark: str,
+        max_tokens: int = MAX_TOKENS,
+        dimensions: int = 0,
+        prefixes: tuple[str, str] = ("", ""),
+        threads: int | None = None,
+        paid: bool = False,
+        refusals: tuple[type[Exception], ...] = (),
+    ) -> None:
+        self.mark = f"{mark} {max_tokens}"
+        if any(prefixes):
+            self.mark += f" {json.dumps(prefixes)}"
+        self.name = name
+        self.max_tokens = max_tokens
+        self.dimensions = dimensions
+        self.prefixes = prefixes
+        self.users = 1
+        self.shared_as: Hashable = None
+        self._load = load
+        self._threads = threads or usable_threads()
+        self._paid = paid
+        self._refusals = refusals
         path = default_vectors_path()
-        self._cache = VectorCache(path, encoder=self.mark, dimensions=DIMENSIONS) if path else None
+        self._store: VectorStore | None = None
+        if path is not None:
+            self._store = VectorStore(
+                path, mark=self.mark, dimensions=dimensions, most=MOST_VECTORS
+            )
         self._remembered: OrderedDict[str, Vector] = OrderedDict()
         self._begin()
         renew_in_child(self)
@@ -91,9 +146,9 @@ class Encoder:
         self._waiting: dict[str, list[_Call]] = {}
         self._new: list[str] = []
         self._unwritten: list[tuple[str, Vector]] = []
-        self._engine: _Engine | None = None
+        self._engine: Engine | None = None
         self._reader = ThreadPoolExecutor(1, "mcranker-encoder")
-        self._workers = ThreadPoolExecutor(usable_threads(), "mcranker-encoder")
+        self._workers = ThreadPoolExecutor(self._threads, "mcranker-encoder")
 
     def after_fork(self) -> None:
         abandon(self._reader, self._workers, self._engine, self._waiting)
@@ -122,16 +177,19 @@ class Encoder:
             new = bool(self._new)
         if new:
             self._reader.submit(self._read_new)
-        if call.missing:
-            await call.done
+        try:
+            if call.missing:
+                await call.done
+        finally:
+            call.gone = True
         found = [call.found[text] for text in texts]
         return Encoded(
             np.array([vector.values for vector, _ in found], dtype=np.float32).reshape(
-                len(texts), DIMENSIONS
+                len(texts), self.dimensions
             ),
             tuple(vector.tokens for vector, _ in found),
             tuple(known for _, known in found),
-            call.seconds,
+            call.usage,
         )
 
     def release(self, *, wait: bool = False) -> None:
@@ -144,67 +202,142 @@ class Encoder:
             self.users -= 1
             if self.users > 0:
                 return
-            _encoders.open.pop(self._files[0], None)
+            if _encoders.open.get(self.shared_as) is self:
+                del _encoders.open[self.shared_as]
         self._workers.shutdown(wait=wait, cancel_futures=True)
-        finish = partial(self._write, close=True)
         try:
-            self._reader.submit(finish)
+            self._reader.submit(self._end)
         except RuntimeError:  # the interpreter ends: its threads are gone, and none begins
-            finish()
+            self._end()
         self._reader.shutdown(wait=wait)
 
+    def _end(self) -> None:
+        self._write()
+        engine, self._engine = self._engine, None
+        if (close := getattr(engine, "close", None)) is not None:
+            close()
+
     def _read_new(self) -> None:
-        """Take what is waiting: from the cache, or else to the workers."""
+        """Take what is waiting: from the store, or else to the workers."""
         with self._lock:
             texts, self._new = self._new, []
         if not texts:
             return
         try:
-            known = self._cache.find(texts) if self._cache is not None else {}
+            known = self._known(texts)
             self._settle(known, known=True)
             unknown = [text for text in texts if text not in known]
             if not unknown:
                 return
             if self._engine is None:
-                self._engine = _Engine(*self._files, self._name)
+                self._engine = self._load()
             for batch in self._engine.batches(unknown):
                 self._workers.submit(self._encode, self._engine, batch)
         except Exception as error:  # noqa: BLE001 - those who wait get it
             self._fail(texts, error)
 
-    def _encode(self, engine: _Engine, batch: Sequence[_Tokens]) -> None:
+    def _encode(self, engine: Engine, batch: Sequence[Tokens]) -> None:
+        batch = self._wanted(batch)
         texts = [each.text for each in batch]
-        started = time.thread_time()
-        try:
-            encoded = dict(zip(texts, engine.vectors(batch), strict=True))
-        except Exception as error:  # noqa: BLE001 - as above
-            self._fail(
-                texts,
-                ModelFileError(f"{self._name} cannot encode a text: {error}", model=self._name),
-            )
+        if not texts:
             return
-        self._settle(encoded, known=False, seconds=(time.thread_time() - started) / len(batch))
+        try:
+            vectors, usage = engine.vectors(batch)
+            self._check(vectors)
+        except Exception as error:  # noqa: BLE001 - as above
+            if isinstance(error, self._refusals) and len(batch) > 1:
+                half = len(batch) // 2
+                self._encode(engine, batch[:half])
+                self._encode(engine, batch[half:])
+                return
+            if not isinstance(error, MCRankerError):
+                said = f"{self.name} cannot encode a text: {error}"
+                error = ModelFileError(said, model=self.name)
+            self._fail(texts, error)
+            return
+        encoded = dict(zip(texts, vectors, strict=True))
+        if self._paid:
+            self._keep(encoded.items())
+        self._settle(encoded, known=False, usage=usage)
+        if self._paid or self._store is None:
+            return
         with self._lock:
             self._unwritten += encoded.items()
             write = len(self._unwritten) >= TOGETHER or not self._waiting
-        if write and self._cache is not None:
+        if write:
             self._reader.submit(self._write)
 
-    def _write(self, *, close: bool = False) -> None:
+    def _wanted(self, batch: Sequence[Tokens]) -> Sequence[Tokens]:
+        """Those of a batch that a caller waits for; the others are forgotten."""
+        with self._lock:
+            wanted = []
+            for each in batch:
+                if all(call.gone for call in self._waiting.get(each.text, ())):
+                    self._waiting.pop(each.text, None)
+                else:
+                    wanted.append(each)
+            return wanted
+
+    def _check(self, vectors: Sequence[Vector]) -> None:
+        with self._lock:
+            self.dimensions = self.dimensions or len(vectors[0].values)
+        if (found := len(vectors[0].values)) != self.dimensions:
+            raise ServerFailed(
+                f"{self.name} gives vectors of {found} numbers, and gave {self.dimensions} before; "
+                "check which model the server runs",
+                model=self.name,
+            )
+
+    def _known(self, texts: Sequence[str]) -> dict[str, Vector]:
+        if (store := self._store) is None:
+            return {}
+        try:
+            found = store.find(texts)
+        except OSError as error:
+            self._without_store(error)
+            return {}
+        self.dimensions = self.dimensions or store.dimensions
+        return found
+
+    def _write(self) -> None:
         with self._lock:
             vectors, self._unwritten = self._unwritten, []
-        if vectors and self._cache is not None:
-            self._cache.keep(vectors)
-        if close and self._cache is not None:
-            self._cache.close()
+        self._keep(vectors)
 
-    def _settle(self, vectors: dict[str, Vector], *, known: bool, seconds: float = 0.0) -> None:
-        """Hand vectors out; the first that waits for one is charged its `seconds`."""
+    def _keep(self, vectors: Iterable[tuple[str, Vector]]) -> None:
+        try:
+            if (store := self._store) is not None:
+                store.keep(vectors)
+        except OSError as error:
+            self._without_store(error)
+
+    def _without_store(self, error: OSError) -> None:
+        store, self._store = self._store, None
+        if store is not None:
+            _log.warning(
+                "the vectors in %r cannot be used (%s), so texts are encoded again; make room, or "
+                "name another folder by MCRANKER_VECTORS",
+                str(store.folder.parent),
+                error,
+            )
+
+    def _settle(
+        self, vectors: dict[str, Vector], *, known: bool, usage: Usage | None = None
+    ) -> None:
+        """Hand vectors out; the first that waits for one is charged its share of the seconds.
+
+        The calls are charged to the first that waits for the first of them.
+        """
         with self._lock:
+            calls = usage.calls if usage else 0
+            seconds = usage.seconds / len(vectors) if usage else 0.0
             for text, vector in vectors.items():
                 self._remembered[text] = vector
                 for place, call in enumerate(self._waiting.pop(text, ())):
-                    call.take(text, vector, known=known, seconds=0.0 if place else seconds)
+                    if not place:
+                        call.usage += Usage(calls=calls, seconds=seconds)
+                        calls = 0
+                    call.take(text, vector, known=known or place > 0)
             while len(self._remembered) > MOST_REMEMBERED:
                 self._remembered.popitem(last=False)
 
@@ -212,17 +345,72 @@ class Encoder:
         with self._lock:
             for text in texts:
                 for call in self._waiting.pop(text, ()):
+                    call.gone = True
                     call.wake(error)
 
 
-def encoder_of(model: Path, tokenizer: Path, name: str, mark: str) -> Encoder:
-    """The encoder of a model file, for one more user of those in this process who share it."""
+def shared(key: Hashable, make: Callable[[], Encoder]) -> Encoder:
+    """The encoder of a key, for one more user of those in this process who share it."""
     with _encoders.lock:
-        found = _encoders.open.get(model)
-        if found is None:
-            found = _encoders.open[model] = Encoder(model, tokenizer, name, mark)
-        found.users += 1
+        found = _encoders.open.get(key)
+        if found is not None:
+            found.users += 1
+            return found
+        found = _encoders.open[key] = make()
+        found.shared_as = key
         return found
+
+
+def onnx_encoder(
+    model: Path,
+    tokenizer: Path,
+    *,
+    name: str,
+    mark: str,
+    max_tokens: int = MAX_TOKENS,
+    dimensions: int = 0,
+    first_token: bool = False,
+    prefixes: tuple[str, str] = ("", ""),
+) -> Encoder:
+    """The encoder of a model file and its ``tokenizer.json``, for one more user.
+
+    A text's vector is the mean of the last layer over its tokens, or what the model pools itself.
+    Batches hold texts of about the same length and no more tokens than `BATCH_TOKENS` or one long
+    text: larger ones leave the processor's caches. Each core works on a batch of its own, which is
+    faster than all of them on one.
+
+    With `first_token` it is the last layer at the first token. For the rest see `Encoder`.
+    """
+
+    def load() -> Engine:
+        loaded = _load(model, tokenizer, name, max_tokens)
+        return _OnnxEngine(*loaded, max_tokens=max_tokens, first_token=first_token)
+
+    return shared(
+        (model, mark, prefixes),
+        lambda: Encoder(
+            load,
+            name=name,
+            mark=mark,
+            max_tokens=max_tokens,
+            dimensions=dimensions,
+            prefixes=prefixes,
+        ),
+    )
+
+
+def rounded(rows: NDArray[Any]) -> NDArray[np.float16]:
+    """Rows scaled to length 1, in half precision.
+
+    Raises:
+        ArithmeticError: one is not finite or has no direction.
+    """
+    with np.errstate(all="ignore"):
+        units: NDArray[Any] = rows / np.linalg.norm(rows, axis=1, keepdims=True)
+    if not np.isfinite(units).all():
+        place = int(np.flatnonzero(~np.isfinite(units).all(axis=1))[0])
+        raise ArithmeticError(f"vector {place + 1} of {len(rows)} is zero or not finite")
+    return np.asarray(units, dtype=np.float16)
 
 
 @dataclass(eq=False, slots=True)
@@ -233,11 +421,11 @@ class _Call:
     done: asyncio.Future[None]
     found: dict[str, tuple[Vector, bool]] = field(default_factory=dict)
     missing: int = 0
-    seconds: float = 0.0
+    usage: Usage = field(default_factory=Usage)
+    gone: bool = False
 
-    def take(self, text: str, vector: Vector, *, known: bool, seconds: float) -> None:
+    def take(self, text: str, vector: Vector, *, known: bool) -> None:
         self.found[text] = vector, known
-        self.seconds += seconds
         self.missing -= 1
         if not self.missing:
             self.wake(None)
@@ -255,38 +443,36 @@ class _Call:
             self.loop.call_soon_threadsafe(settle)
 
 
-class _Tokens(NamedTuple):
-    text: str
-    ids: Sequence[int]
+class _OnnxEngine:
+    """A session of onnxruntime and its tokenizer."""
 
+    def __init__(self, session: Any, tokenizer: Any, *, max_tokens: int, first_token: bool) -> None:
+        self._session, self._tokenizer = session, tokenizer
+        self._inputs = {each.name for each in session.get_inputs()}
+        self._characters = MAX_CHARACTERS * max(1, max_tokens // MAX_TOKENS)
+        self._first_token = first_token
 
-class _Engine:
-    """The loaded model and its tokenizer."""
-
-    def __init__(self, model: Path, tokenizer: Path, name: str) -> None:
-        self._session, self._tokenizer = _load(model, tokenizer, name)
-        self._inputs = {each.name for each in self._session.get_inputs()}
-
-    def batches(self, texts: Sequence[str]) -> Iterator[list[_Tokens]]:
-        """The texts, longest first, in batches of at most `MAX_TOKENS` tokens with padding."""
+    def batches(self, texts: Sequence[str]) -> Iterator[list[Tokens]]:
+        """The texts, longest first, in batches of at most `BATCH_TOKENS` tokens with padding."""
         # Without lone surrogates, which the tokenizer refuses, and one by one: many at once would
         # start threads, which a fork does not survive.
-        readable = (text[:MAX_CHARACTERS].encode("utf-8", "replace").decode() for text in texts)
+        readable = (text[: self._characters].encode("utf-8", "replace").decode() for text in texts)
         read = [
-            _Tokens(text, self._tokenizer.encode(each).ids)
+            Tokens(text, self._tokenizer.encode(each).ids)
             for text, each in zip(texts, readable, strict=True)
         ]
-        batch: list[_Tokens] = []
+        batch: list[Tokens] = []
         for each in sorted(read, key=lambda each: -len(each.ids)):
-            if batch and len(batch[0].ids) * (len(batch) + 1) > MAX_TOKENS:
+            if batch and len(batch[0].ids) * (len(batch) + 1) > BATCH_TOKENS:
                 yield batch
                 batch = []
             batch.append(each)
         if batch:
             yield batch
 
-    def vectors(self, batch: Sequence[_Tokens]) -> list[Vector]:
+    def vectors(self, batch: Sequence[Tokens]) -> tuple[list[Vector], Usage]:
         """The vectors of texts of one batch."""
+        started = time.thread_time()
         shape = len(batch), max(len(each.ids) for each in batch)
         ids, mask = np.zeros(shape, np.int64), np.zeros(shape, np.int64)
         for row, each in enumerate(batch):
@@ -295,18 +481,17 @@ class _Engine:
         given = {"input_ids": ids, "attention_mask": mask, "token_type_ids": np.zeros_like(ids)}
         wanted = {name: value for name, value in given.items() if name in self._inputs}
         states = self._session.run(None, wanted)[0]
-        means = (states * mask[:, :, None]).sum(axis=1) / mask.sum(axis=1, keepdims=True)
-        units = means / np.linalg.norm(means, axis=1, keepdims=True)
-        if not np.isfinite(units).all():
-            raise ArithmeticError("a vector is not finite")
-        return [
-            Vector(unit.astype(np.float16), len(each.ids))
-            for unit, each in zip(units, batch, strict=True)
+        if states.ndim == 3:
+            sums = (states * mask[:, :, None]).sum(axis=1)
+            states = states[:, 0] if self._first_token else sums / mask.sum(axis=1, keepdims=True)
+        vectors = [
+            Vector(unit, len(each.ids)) for unit, each in zip(rounded(states), batch, strict=True)
         ]
+        return vectors, Usage(seconds=time.thread_time() - started)
 
 
-def _load(model: Path, tokenizer: Path, name: str) -> tuple[Any, Any]:
-    """Return onnxruntime's session and the tokenizer, which cuts at `MAX_TOKENS`."""
+def _load(model: Path, tokenizer: Path, name: str, max_tokens: int) -> tuple[Any, Any]:
+    """Return onnxruntime's session and the tokenizer, which cuts at `max_tokens`."""
     try:
         import onnxruntime
         import tokenizers
@@ -327,20 +512,21 @@ def _load(model: Path, tokenizer: Path, name: str) -> tuple[Any, Any]:
     except Exception as error:
         raise ModelFileError(
             f"{str(model)!r} and its tokenizer cannot be loaded ({error}): a file is broken. "
-            f"Delete both and run: mcranker models download {name.removeprefix('local:')}",
+            "Take it from its source again; for one of the catalogue delete both and run: "
+            f"mcranker models download {name.removeprefix('local:')}",
             model=name,
         ) from error
     words.no_padding()
-    words.enable_truncation(MAX_TOKENS)
+    words.enable_truncation(max_tokens)
     return session, words
 
 
 class _Encoders:
-    """The encoders of this process, by the path of their model."""
+    """The encoders of this process that several may share, by what they are of."""
 
     def __init__(self) -> None:
         self.lock = threading.Lock()
-        self.open: dict[Path, Encoder] = {}
+        self.open: dict[Hashable, Encoder] = {}
         renew_in_child(self)
 
     def after_fork(self) -> None:

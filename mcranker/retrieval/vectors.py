@@ -1,38 +1,40 @@
-"""Vectors of texts on disk, so that a text that was encoded once costs a look-up afterwards."""
+"""Vectors of texts on disk, by content: a text that was encoded once costs a look-up afterwards.
+
+A store is a folder of shards. A shard is one ``.npy`` file, written beside its place, renamed and
+never changed: the keys of its texts in order, the tokens read of each, and their vectors. It is
+mapped into memory, so a look-up reads a few pages of it.
+"""
 
 from __future__ import annotations
 
 import os
-import sqlite3
-import threading
-from collections.abc import Callable, Iterable, Sequence
+import sys
+import time
+from collections.abc import Iterable, Sequence
+from contextlib import suppress
 from hashlib import blake2b
 from pathlib import Path
-from typing import NamedTuple
+from tokenize import TokenError
+from typing import Any, NamedTuple
 
 import numpy as np
+from numpy.lib import format as npy
 from numpy.typing import NDArray
 
 from mcranker.logs import safe_logger
 from mcranker.paths import cache_root
-from mcranker.runtime.forks import abandon, renew_in_child
+from mcranker.runtime.locks import locked
+from personas.io.atomic import replacing, sweep
 
 MOST_VECTORS = 500_000
-"""Vectors kept, some 450 MB; beyond it the oldest tenth goes."""
+"""Vectors that the cache keeps of one model, some 400 MB of 384 numbers each."""
 
-PATIENCE = 2.0  # seconds to wait for another process that writes
-PLACES = 500  # keys in one look-up
+TOGETHER = 16  # shards of about the same size that are merged into one
+LARGEST = 2**28  # bytes of a shard; numpy's limit for one is 2**31
 
-_APPLICATION_ID = 0x4D435256  # "MCRV"
-_VERSION = 1
-_CREATE = """
-CREATE TABLE IF NOT EXISTS vectors (
-    id INTEGER PRIMARY KEY,
-    key BLOB NOT NULL UNIQUE,
-    tokens INTEGER NOT NULL,
-    vector BLOB NOT NULL
-)
-"""
+_KEY_BYTES = 16
+# What numpy raises about a header besides ValueError.
+_BROKEN = (EOFError, KeyError, OverflowError, RecursionError, SyntaxError, TokenError, TypeError)
 _UNIT = 0.01  # how far from 1 the length of a sound vector may be; rounding is a tenth of that
 
 _log = safe_logger("mcranker.retrieval.vectors")
@@ -50,153 +52,263 @@ class Vector(NamedTuple):
     tokens: int
 
 
-def default_vectors_path() -> Path | None:
-    """Return the path of vectors: MCRANKER_VECTORS, else ``vectors.sqlite`` in the user's cache.
+class Matrix(NamedTuple):
+    """Vectors of several texts.
 
-    The variable is a path, or ``none`` or ``off`` for no file. The cache is MCRANKER_CACHE or the
+    Attributes:
+        values: of shape (texts, dimensions); zeros where there is no vector.
+        tokens: read of each text.
+        found: of each text, whether its vector is there.
+    """
+
+    values: NDArray[np.float16]
+    tokens: NDArray[np.int32]
+    found: NDArray[np.bool_]
+
+
+def default_vectors_path() -> Path | None:
+    """Return the folder of vectors: MCRANKER_VECTORS, else ``vectors`` in the user's cache.
+
+    The variable is a path, or ``none`` or ``off`` to keep none. The cache is MCRANKER_CACHE or the
     user's cache folder.
     """
     named = os.environ.get("MCRANKER_VECTORS", "").strip()
     if named.lower() in {"none", "off"}:
         return None
-    return Path(named).expanduser() if named else cache_root() / "vectors.sqlite"
+    return Path(named).expanduser() if named else cache_root() / "vectors"
 
 
-class VectorCache:
-    """Vectors by their text, for one encoder; for any number of threads and processes.
+class VectorStore:
+    """Vectors by their text, for any number of threads and processes.
 
-    It is a cache: a file that cannot be used is reported once, in a warning, and left alone; a
-    damaged vector counts as absent.
+    A shard that is damaged or of another model is skipped, which one warning says; so is a vector
+    whose length is not 1. Shards of about the same size are merged once there are `TOGETHER`.
 
     Args:
-        path: the file; it is made where there is none.
-        encoder: what made the vectors; texts of different encoders have different keys.
-        dimensions: of a vector.
-        most: vectors kept.
+        folder: made with the first vector; may hold the vectors of several models.
+        mark: of the model; another mark, other vectors.
+        dimensions: of a vector; 0 for those of the first one that is found or kept.
+        most: vectors kept, beyond which the oldest shard goes; None for all.
     """
 
     def __init__(
-        self, path: Path, *, encoder: str, dimensions: int, most: int = MOST_VECTORS
+        self, folder: Path, *, mark: str, dimensions: int = 0, most: int | None = None
     ) -> None:
-        self.path = path
-        self._salt = blake2b(encoder.encode(), digest_size=16).digest()
-        self._bytes = dimensions * 2
+        self.folder = folder / blake2b(mark.encode(), digest_size=8).hexdigest()
+        self.dimensions = dimensions
         self._most = most
-        self._lock = threading.Lock()
-        self._connection: sqlite3.Connection | None = None
-        self._failed = False
-        renew_in_child(self)
+        self._shards: dict[str, _Shard] = {}  # by file name, the newest first
+        self._skipped: set[str] = set()
 
-    def after_fork(self) -> None:
-        abandon(self._connection)
-        self._lock = threading.Lock()
-        self._connection = None
+    def __len__(self) -> int:
+        """The number of vectors; one that two processes have kept may count twice."""
+        return sum(len(shard.keys) for shard in self._open().values())
 
     def find(self, texts: Sequence[str]) -> dict[str, Vector]:
-        """Return text -> vector for stored texts. Blocks."""
-        found: dict[str, Vector] = {}
-        text_of = {self._key(text): text for text in texts}
-        keys = list(text_of)
+        """Return text -> vector for stored texts. Blocks.
 
-        def read(connection: sqlite3.Connection) -> None:
-            for start in range(0, len(keys), PLACES):
-                part = keys[start : start + PLACES]
-                places = ", ".join("?" * len(part))
-                query = f"SELECT key, tokens, vector FROM vectors WHERE key IN ({places})"  # noqa: S608
-                for key, tokens, blob in connection.execute(query, part):
-                    vector = self._vector(tokens, blob)
-                    if vector is not None:
-                        found[text_of[key]] = vector
+        Raises:
+            OSError: the folder cannot be read.
+        """
+        values, tokens, found = self.matrix(texts)
+        return {
+            text: Vector(values[at], int(tokens[at])) for at, text in enumerate(texts) if found[at]
+        }
 
-        self._use(read)
-        return found
+    def matrix(self, texts: Sequence[str]) -> Matrix:
+        """Return the vectors of texts as one array. Blocks.
+
+        Raises:
+            OSError: the folder cannot be read.
+        """
+        shards = self._open()
+        keys = np.array([_key(text) for text in texts], dtype=f"S{_KEY_BYTES}")
+        values = np.zeros((len(texts), self.dimensions), np.float16)
+        tokens, found = np.zeros(len(texts), np.int32), np.zeros(len(texts), bool)
+        for shard in shards.values():
+            wanted = np.flatnonzero(~found)
+            if not wanted.size:
+                break
+            rows = np.searchsorted(shard.keys, keys[wanted])
+            rows[rows == len(shard.keys)] = 0
+            hits = shard.keys[rows] == keys[wanted]
+            if not hits.any():
+                continue
+            wanted, rows = wanted[hits], rows[hits]
+            vectors = shard.values[rows]
+            sound = abs(np.linalg.norm(vectors.astype(np.float32), axis=1) - 1.0) <= _UNIT
+            wanted, rows = wanted[sound], rows[sound]
+            values[wanted], tokens[wanted], found[wanted] = vectors[sound], shard.tokens[rows], True
+        return Matrix(values, tokens, found)
 
     def keep(self, vectors: Iterable[tuple[str, Vector]]) -> None:
-        """Keep vectors of texts. Blocks."""
-        rows = [
-            (self._key(text), vector.tokens, vector.values.tobytes()) for text, vector in vectors
-        ]
+        """Keep vectors of texts: once this returns, they are on the disk. Blocks.
 
-        def write(connection: sqlite3.Connection) -> None:
-            with connection:
-                connection.executemany(
-                    "INSERT OR REPLACE INTO vectors (key, tokens, vector) VALUES (?, ?, ?)", rows
-                )
-                ((lowest, highest),) = connection.execute("SELECT min(id), max(id) FROM vectors")
-                if lowest is not None and highest - lowest >= self._most:
-                    oldest = highest - self._most + self._most // 10
-                    connection.execute("DELETE FROM vectors WHERE id <= ?", (oldest,))
+        Raises:
+            OSError: they cannot be written; what was there is untouched.
+        """
+        rows = sorted((_key(text), vector) for text, vector in dict(vectors).items())
+        if not rows:
+            return
+        self.dimensions = self.dimensions or len(rows[0][1].values)
+        self.folder.mkdir(parents=True, exist_ok=True)
+        keys, kept = zip(*rows, strict=True)
+        whole = _Shard(
+            np.array(keys, f"S{_KEY_BYTES}"),
+            np.array([each.tokens for each in kept], "<i4"),
+            np.array([each.values for each in kept], "<f2"),
+        )
+        if whole.values.shape[1:] != (self.dimensions,):
+            raise ValueError(f"the store holds vectors of {self.dimensions} numbers")
+        for start in range(0, len(rows), self._largest):
+            self._write(time.time_ns(), whole, slice(start, start + self._largest))
+        shards = self._open()
+        if _crowded(shards, self._largest) or self._beyond(shards):
+            with locked(self.folder / ".lock"):
+                self._tidy()
 
-        self._use(write)
+    @property
+    def _largest(self) -> int:
+        """Rows of a shard, at most; a quarter of all, so that little goes with the oldest."""
+        rows = max(LARGEST // (2 * self.dimensions + _KEY_BYTES + 4), 1)
+        return rows if self._most is None else max(min(rows, self._most // 4), 1)
 
-    def close(self) -> None:
-        """Close the file; the next use opens it again."""
-        with self._lock:
-            connection, self._connection = self._connection, None
-            if connection is not None:
-                connection.close()
+    def _beyond(self, shards: dict[str, _Shard]) -> list[str]:
+        """The oldest shards, as many as are too many."""
+        names, left = list(shards), sum(len(shard.keys) for shard in shards.values())
+        gone: list[str] = []
+        while self._most is not None and left > self._most and len(names) > 1:
+            gone.append(names.pop())
+            left -= len(shards[gone[-1]].keys)
+        return gone
 
-    def _key(self, text: str) -> bytes:
-        read = text.encode("utf-8", "surrogatepass")
-        return blake2b(read, digest_size=16, key=self._salt).digest()
+    def _tidy(self) -> None:
+        """Merge small shards, and drop the oldest that are too many."""
+        shards = self._open()
+        if names := _crowded(shards, self._largest):
+            parts = [shards[name] for name in names]
+            whole = _Shard(*map(np.concatenate, zip(*parts, strict=True)))
+            _, first = np.unique(whole.keys, return_index=True)
+            self._write(int(names[0].partition("-")[0]), whole, first)
+            self._drop(names)
+        self._drop(self._beyond(self._open()))
+        sweep(self.folder)
 
-    def _vector(self, tokens: object, blob: object) -> Vector | None:
-        if not isinstance(blob, bytes) or len(blob) != self._bytes or not isinstance(tokens, int):
-            return None
-        values = np.frombuffer(blob, dtype=np.float16)
-        length = float(np.linalg.norm(values.astype(np.float32)))
-        return Vector(values, tokens) if abs(length - 1.0) <= _UNIT else None
+    def _drop(self, names: Iterable[str]) -> None:
+        for name in names:
+            with suppress(PermissionError):  # Windows keeps what is just being read
+                (self.folder / name).unlink(missing_ok=True)
 
-    def _use(self, work: Callable[[sqlite3.Connection], None]) -> None:
-        """Let `work` use the file, one thread at a time; not at all after a failure."""
-        with self._lock:
-            if self._failed:
-                return
+    def _write(self, stamp: int, rows: _Shard, part: slice | NDArray[np.int64]) -> None:
+        columns = {name: column[part] for name, column in rows._asdict().items()}
+        record = np.empty(1, [(name, each.dtype, each.shape) for name, each in columns.items()])
+        for name, column in columns.items():
+            record[name] = column
+        with replacing(self.folder / f"{stamp:020}-{os.urandom(4).hex()}.npy") as file:
+            npy.write_array_header_1_0(file, npy.header_data_from_array_1_0(record))
+            file.write(record.view(np.uint8).data)
+
+    def _open(self) -> dict[str, _Shard]:
+        """The shards that are there now, the newest first."""
+        while True:
             try:
-                if self._connection is None:
-                    self.path.parent.mkdir(parents=True, exist_ok=True)
-                    self._connection = sqlite3.connect(
-                        self.path, timeout=PATIENCE, check_same_thread=False
-                    )
-                    _prepare(self._connection)
-                work(self._connection)
-            except (sqlite3.Error, OSError) as error:
-                self._failed = True
-                connection, self._connection = self._connection, None
-                if connection is not None:
-                    connection.close()
+                names = sorted((path.name for path in self.folder.iterdir()), reverse=True)
+            except FileNotFoundError:
+                return {}
+            shards: dict[str, _Shard] = {}
+            try:
+                for name in names:
+                    if not name.endswith(".npy") or name in self._skipped:
+                        continue
+                    shard = self._shards.get(name) or self._checked(self.folder / name)
+                    if shard is not None:
+                        shards[name] = shard
+            except FileNotFoundError:  # merged by another process meanwhile
+                continue
+            self._shards = shards
+            return shards
+
+    def _checked(self, path: Path) -> _Shard | None:
+        try:
+            shard = _shard(path)
+            found = shard.values.shape[1]
+            if found != (self.dimensions or found):
+                raise ValueError(f"vectors of {found} numbers instead of {self.dimensions}")
+        except FileNotFoundError:
+            raise
+        except (OSError, ValueError) as error:
+            if not self._skipped:
                 _log.warning(
-                    "the vectors in %r cannot be used (%s), so texts are encoded again; delete the "
-                    "file, or name another one by MCRANKER_VECTORS",
-                    str(self.path),
+                    "%r is skipped, and its texts are encoded again (%s); delete it",
+                    str(path),
                     error,
                 )
+            self._skipped.add(path.name)
+            return None
+        self.dimensions = found
+        return shard
 
 
-def vectors_in(path: Path) -> int:
-    """Return the number of vectors in a file.
+def vectors_in(folder: Path) -> int:
+    """Return the number of vectors in a folder, of all models.
 
     Raises:
-        sqlite3.Error: it is none, or is damaged.
+        OSError: it is no folder, or cannot be read.
+        ValueError: a shard is damaged.
     """
-    connection = sqlite3.connect(f"{path.absolute().as_uri()}?mode=ro", uri=True, timeout=PATIENCE)
+    return sum(
+        len(_shard(path).keys)
+        for each in folder.iterdir()
+        if each.is_dir()
+        for path in each.glob("*.npy")
+    )
+
+
+class _Shard(NamedTuple):
+    keys: NDArray[np.bytes_]  # in order
+    tokens: NDArray[np.int32]
+    values: NDArray[np.float16]
+
+
+def _shard(path: Path) -> _Shard:
+    """Map a shard's file.
+
+    Raises:
+        OSError: it cannot be read.
+        ValueError: it is none, or is damaged.
+    """
     try:
-        ((count,),) = connection.execute("SELECT count(*) FROM vectors")
-    finally:
-        connection.close()
-    return int(count)
+        record: Any
+        if sys.platform == "win32":  # where a file that is mapped cannot be removed
+            with path.open("rb") as file:
+                record = npy.read_array(file, allow_pickle=False)
+        else:
+            record = npy.open_memmap(path, mode="r")
+    except _BROKEN as error:
+        raise ValueError(f"its header is broken: {error}") from error
+    if record.shape != (1,) or record.dtype.names != _Shard._fields:
+        raise ValueError("it holds something else")
+    shard = _Shard(*(np.asarray(record[name][0]) for name in _Shard._fields))
+    rows = len(shard.keys)
+    kinds = tuple(each.dtype.str for each in shard)
+    if kinds != (f"|S{_KEY_BYTES}", "<i4", "<f2") or not rows:
+        raise ValueError(f"it holds {kinds}")
+    if shard.tokens.shape != (rows,) or shard.values.ndim != 2 or len(shard.values) != rows:
+        raise ValueError("it has not as many vectors as keys")
+    return shard
 
 
-def _prepare(connection: sqlite3.Connection) -> None:
-    ((kind,),) = connection.execute("PRAGMA application_id")
-    ((version,),) = connection.execute("PRAGMA user_version")
-    ((tables,),) = connection.execute("SELECT count(*) FROM sqlite_master")
-    if tables and (kind, version) != (_APPLICATION_ID, _VERSION):
-        raise sqlite3.DatabaseError("it holds something else, or is of another version")
-    if not tables:
-        connection.execute("PRAGMA journal_mode = WAL")
-        connection.execute(f"PRAGMA application_id = {_APPLICATION_ID}")
-        connection.execute(f"PRAGMA user_version = {_VERSION}")
-        with connection:
-            connection.execute(_CREATE)
-    connection.execute("PRAGMA synchronous = NORMAL")
+def _crowded(shards: dict[str, _Shard], largest: int) -> list[str]:
+    """Names of `TOGETHER` shards of about one size, the newest first, that fit into one."""
+    sizes: dict[int, list[str]] = {}
+    for name, shard in shards.items():
+        if len(shard.keys) * TOGETHER <= largest:
+            of_size = sizes.setdefault((len(shard.keys).bit_length() - 1) // 4, [])
+            of_size.append(name)
+            if len(of_size) == TOGETHER:
+                return of_size
+    return []
+
+
+def _key(text: str) -> bytes:
+    return blake2b(text.encode("utf-8", "surrogatepass"), digest_size=_KEY_BYTES).digest()

@@ -116,7 +116,7 @@ def replacing_folder(
     """
     target = Path(os.path.realpath(path))
     target.parent.mkdir(parents=True, exist_ok=True)
-    _sweep(target.parent)
+    sweep(target.parent)
     part = _beside(target)
     new, old = part / "new", part / "old"
     try:
@@ -157,10 +157,14 @@ def _naming(part: Path, path: str | os.PathLike[str], note: str = "") -> Iterato
         raise OSError(error.errno, f"{error.strerror}{note}", os.fspath(path)) from error
 
 
-def _sweep(folder: Path) -> None:
-    """Remove what processes left there that ended before they were done."""
+def sweep(folder: Path) -> None:
+    """Remove what processes left there that ended, a day ago or longer, before they were done."""
     long_ago = time.time() - _ABANDONED_SECONDS
     for part in folder.glob(f".*.{'?' * 12}{_UNFINISHED}"):
-        with contextlib.suppress(FileNotFoundError):
-            if part.stat().st_mtime < long_ago:
+        with contextlib.suppress(OSError):
+            if part.stat().st_mtime >= long_ago:
+                continue
+            if part.is_dir():
                 shutil.rmtree(part, ignore_errors=True)
+            else:
+                part.unlink()

@@ -7,7 +7,7 @@ from dataclasses import dataclass, field, fields
 from operator import add, attrgetter
 from typing import Literal, get_args
 
-Stage = Literal["probe", "recruit", "criteria", "score", "assess", "explain"]
+Stage = Literal["probe", "recruit", "criteria", "score", "assess", "explain", "embed"]
 
 
 @dataclass(frozen=True, slots=True)

@@ -13,8 +13,9 @@ import pytest
 
 from mcranker.llm.local.encoder_judge import EncoderJudge
 from mcranker.retrieval import encoder
-from mcranker.retrieval.encoder import DIMENSIONS, MAX_TOKENS
+from mcranker.retrieval.encoder import MAX_TOKENS, Encoder
 
+DIMENSIONS = 384
 NAMES = ("input_ids", "attention_mask", "token_type_ids")
 
 
@@ -66,7 +67,9 @@ class TinyEngine:
         self.session = TinySession()
         self.loads = 0
 
-    def load(self, model: Path, tokenizer: Path, name: str) -> tuple[TinySession, TinyTokenizer]:
+    def load(
+        self, model: Path, tokenizer: Path, name: str, max_tokens: int
+    ) -> tuple[TinySession, TinyTokenizer]:
         self.loads += 1
         return self.session, TinyTokenizer()
 
@@ -80,8 +83,13 @@ def use(monkeypatch: pytest.MonkeyPatch) -> TinyEngine:
 
 def judge(name: str = "tiny") -> EncoderJudge:
     """A judge by such an encoder."""
+    return EncoderJudge(tiny_encoder(name))
+
+
+def tiny_encoder(name: str = "tiny", *, mark: str = "", **options: Any) -> Encoder:
+    """Such an encoder, for one more user."""
     path = Path(f"/no/such/{name}.onnx")
-    return EncoderJudge(encoder.encoder_of(path, path, f"local:{name}", name), f"local:{name}")
+    return encoder.onnx_encoder(path, path, name=f"local:{name}", mark=mark or name, **options)
 
 
 def similarity(one: str, other: str) -> float:

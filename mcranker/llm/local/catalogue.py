@@ -77,6 +77,7 @@ class CatalogueEntry(CatalogueFile):
         weak: see `mcranker.llm.chat.Capabilities.weak`.
         note: one sentence for people who choose.
         tokenizer: the file beside an encoder's model; None for a GGUF file, which holds its own.
+        dimensions: of an encoder's vectors.
         otherwise: name of the entry to use where this one cannot be fetched.
     """
 
@@ -85,6 +86,7 @@ class CatalogueEntry(CatalogueFile):
     weak: bool
     note: str
     tokenizer: CatalogueFile | None = None
+    dimensions: Annotated[int, Field(ge=0)] = 0
     otherwise: str | None = None
 
     @property

@@ -96,16 +96,10 @@ class CrossEncoderChat:
         token_ids: list[int] = []
         if found := _TOKEN_IDS.fullmatch(name):
             name, token_ids = found["name"], [int(each) for each in found["ids"].split(",")]
-        folder = Path(name).expanduser()
-        if folder.is_dir():
-            return cls(str(folder), full_name, mark=_mark(folder), token_ids=token_ids)
-        if name.startswith((".", "~", os.sep)) or name.count("/") > 1:
-            raise ModelNotFound(
-                f"{full_name}: there is no folder {name!r}; give that of a cross-encoder, or a "
-                "name of the hub such as 'crossencoder:cross-encoder/ms-marco-MiniLM-L6-v2'",
-                model=full_name,
-            )
-        return cls(name, full_name, mark="", token_ids=token_ids)
+        source, mark = source_of(
+            name, full_name, "crossencoder:cross-encoder/ms-marco-MiniLM-L6-v2"
+        )
+        return cls(source, full_name, mark=mark, token_ids=token_ids)
 
     async def complete(self, request: ChatRequest) -> ChatReply:
         """Answer with the relevance of each passage.
@@ -157,21 +151,8 @@ class CrossEncoderChat:
 
     def _load(self) -> Callable[[Pairs], Scored]:
         """Load the model, and return what gives the scores, or two classes', and counts tokens."""
-        try:
-            with _without_bars():
-                return self._load_seq2seq() if self._token_ids else self._load_cross_encoder()
-        except OSError as error:
-            raise ModelNotFound(
-                f"{self.name}: neither a folder nor a model that can be fetched from the hub: "
-                f"{_first_line(error)}",
-                model=self.name,
-            ) from error
-        except (ValueError, RuntimeError, KeyError, ImportError) as error:
-            raise ModelFileError(
-                f"{self.name} cannot be loaded as a cross-encoder: {_first_line(error)}; take "
-                "another model",
-                model=self.name,
-            ) from error
+        with loading(self.name, "a cross-encoder"):
+            return self._load_seq2seq() if self._token_ids else self._load_cross_encoder()
 
     def _load_cross_encoder(self) -> Callable[[Pairs], Scored]:
         from sentence_transformers import CrossEncoder
@@ -248,6 +229,26 @@ class CrossEncoderChat:
         )
 
 
+def source_of(name: str, full_name: str, example: str) -> tuple[str, str]:
+    """The folder or the hub's name of a model, and what tells the files of a folder from others.
+
+    Raises:
+        ModelNotFound: the name is a path, and no folder is there.
+    """
+    folder = Path(name).expanduser()
+    if folder.is_dir():
+        files = sorted(path for path in folder.rglob("*") if path.is_file())
+        marks = [f"{path.relative_to(folder).as_posix()} {file_mark(path)}" for path in files]
+        return str(folder), sha256("\n".join(marks).encode()).hexdigest()
+    if name.startswith((".", "~", os.sep)) or name.count("/") > 1:
+        raise ModelNotFound(
+            f"{full_name}: there is no folder {name!r}; give that of the model, or a name of the "
+            f"hub such as {example!r}",
+            model=full_name,
+        )
+    return name, ""
+
+
 @contextmanager
 def _without_bars() -> Iterator[None]:
     """Keep transformers from drawing over the terminal while it loads."""
@@ -262,11 +263,27 @@ def _without_bars() -> Iterator[None]:
             logging.enable_progress_bar()
 
 
-def _mark(folder: Path) -> str:
-    """Tells a folder's files from others."""
-    files = sorted(path for path in folder.rglob("*") if path.is_file())
-    marks = [f"{path.relative_to(folder).as_posix()} {file_mark(path)}" for path in files]
-    return sha256("\n".join(marks).encode()).hexdigest()
+@contextmanager
+def loading(name: str, kind: str) -> Iterator[None]:
+    """Load a model in the block.
+
+    Raises:
+        ModelNotFound, ModelFileError: it cannot be had, or not be loaded.
+    """
+    try:
+        with _without_bars():
+            yield
+    except OSError as error:
+        raise ModelNotFound(
+            f"{name}: neither a folder nor a model that can be fetched from the hub: "
+            f"{_first_line(error)}",
+            model=name,
+        ) from error
+    except (ValueError, RuntimeError, KeyError, ImportError) as error:
+        raise ModelFileError(
+            f"{name} cannot be loaded as {kind}: {_first_line(error)}; take another model",
+            model=name,
+        ) from error
 
 
 def _first_line(error: Exception) -> str:

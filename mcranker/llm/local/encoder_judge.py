@@ -19,15 +19,10 @@ from numpy.typing import NDArray
 
 from mcranker.errors import UnsupportedCapability
 from mcranker.llm.chat import Answer, Capabilities, ChatReply, ChatRequest, Judge, Question, State
-from mcranker.llm.local.catalogue import find, not_found
-from mcranker.llm.local.engine import check_installed, release_apart
-from mcranker.llm.local.model_files import Progress, resolve_encoder
+from mcranker.llm.local.engine import release_apart
 from mcranker.retrieval.cover import Cover
-from mcranker.retrieval.encoder import MAX_CHARACTERS, MAX_TOKENS, Encoder, encoder_of
+from mcranker.retrieval.encoder import MAX_CHARACTERS, Encoder
 from personas.ranking.usage import Usage
-
-PACKAGES = {"onnxruntime": "onnxruntime", "tokenizers": "tokenizers", "Stemmer": "PyStemmer"}
-"""Modules that encode texts and stem words, and the packages that have them."""
 
 HIGHEST = 0.8
 """The similarity that counts as fully relevant, see `score`."""
@@ -54,34 +49,31 @@ MAX_QUESTIONS = 10_000  # in one request; bounds its memory
 _VERSION = 2  # another number where answers change, so that the ledger asks again
 
 
-def is_encoder(name: str) -> bool:
-    """True if ``local:NAME`` is an encoder of the catalogue."""
-    entry = find(name)
-    return entry is not None and entry.tokenizer is not None
-
-
 class EncoderJudge:
-    """Answers typed questions about a state. Make one with `open`.
+    """Answers typed questions about a state, by any `Encoder`.
 
     The answer to a ``yes_no`` or a ``score`` is the `score` of the passage's similarity to the
     query as the judge sees it (`views`), and of its `Cover` of the query's words; of a score times
     `Question.top`. Where no word of the query is known, similarity alone decides.
-    The similarity of a passage of `LONG` words and more is the mean of that of its beginning, which
-    is all that the encoder reads, and of that of its nearest window of `WINDOW_WORDS` words.
+    The similarity of a passage of `LONG` words and more that the encoder does not read to its end
+    is the mean of that of its beginning and of that of its nearest window of `WINDOW_WORDS` words.
 
     Covers depend on `State.statistics`. A ``choice`` falls on the option that is nearest to the
     query, by its name or by one of the phrases, parted by commas, of its description.
 
     A question about no passage in particular is about the best of all. Question texts and
-    levels are not read. Judges of one model share it, see `Encoder`; it is loaded at the first text
-    that is not known, and freed when the last of them is closed.
+    levels are not read. The encoder is loaded at the first text that is not known, and freed when
+    the last of its users is closed.
+
+    Args:
+        encoder: with one more user, this judge.
 
     Attributes:
-        endpoint: identity of the judge: the model's file and the way from similarities to answers.
+        endpoint: identity of the judge: the model and the way from similarities to answers.
     """
 
-    def __init__(self, encoder: Encoder, name: str) -> None:
-        self.name = name
+    def __init__(self, encoder: Encoder) -> None:
+        self.name = encoder.name
         self.endpoint = f"{encoder.mark} {_VERSION}"
         self.capabilities = Capabilities(
             prompts=False, reasons=False, max_questions=MAX_QUESTIONS, statistics=True
@@ -91,33 +83,12 @@ class EncoderJudge:
             self, release_apart, encoder.release
         )
 
-    @classmethod
-    def open(cls, name: str, *, progress: Progress | None = None) -> EncoderJudge:
-        """Find the model's files, fetching them if need be. Loads nothing yet.
-
-        Args:
-            name: the part after ``local:``: the name of an encoder of the catalogue.
-            progress: called during a download, see `mcranker.llm.local.model_files.download`.
-
-        Raises:
-            ConfigError: one of `PACKAGES` is not installed.
-            ModelNotFound: the catalogue has no encoder of that name.
-            DownloadError: the files had to be fetched and could not.
-        """
-        entry = find(name)
-        if entry is None or entry.tokenizer is None:
-            raise not_found(name)
-        check_installed(f"local:{name}", PACKAGES)
-        taken, model, tokenizer = resolve_encoder(entry, progress=progress)
-        full_name = f"local:{entry.name}"
-        return cls(encoder_of(model, tokenizer, full_name, taken.sha256), full_name)
-
     async def complete(self, request: ChatRequest) -> ChatReply:
         """Answer the questions.
 
         Raises:
             UnsupportedCapability: there is no state, or no question about it.
-            ConfigError, ModelFileError: as `Encoder.encode`.
+            ConfigError, ModelError: as `Encoder.encode`.
         """
         state = request.state
         if state is None or not request.questions:
@@ -203,7 +174,7 @@ class _Reading:
         self.usage = Usage(calls=1)
         self._state = state
         self._encoder = encoder
-        self._vectors: dict[str, NDArray[np.float32]] = {}
+        self._vectors: dict[str, NDArray[np.float32]] = {}  # of texts with their prefixes
         self._tokens: dict[str, int] = {}
         self._views: dict[Judge | None, list[tuple[str, float]]] = {}
         self._parts: dict[str, list[str]] = {}  # passage -> its windows, if it is long
@@ -212,17 +183,25 @@ class _Reading:
 
     async def prepare(self, questions: Sequence[Question]) -> None:
         """Read all texts that the answers are made from."""
+        before, before_passage = self._encoder.prefixes
         texts: list[str] = []
         for question in questions:
             if question.kind == "choice":
-                texts += [self._state.query, *chain.from_iterable(_phrases(question))]
+                phrases = [self._state.query, *chain.from_iterable(_phrases(question))]
+                texts += [before + phrase for phrase in phrases]
                 continue
             seen = self._views[question.judge] = views(question.judge, self._state.query)
-            texts += [*(text for text, _ in seen), *self._passages(question)]
+            texts += [before + text for text, _ in seen]
+            texts += [before_passage + text for text in self._passages(question)]
         await self._read(texts)
-        passages = [text for text in self._state.passages.values() if text in self._tokens]
-        self._parts = {each: windows(each) for each in passages if self._tokens[each] >= MAX_TOKENS}
-        await self._read(chain.from_iterable(self._parts.values()))
+        most = self._encoder.max_tokens
+        self._parts = {
+            text: windows(text)
+            for text in self._state.passages.values()
+            if self._tokens.get(before_passage + text, 0) >= most
+        }
+        parts = chain.from_iterable(self._parts.values())
+        await self._read(before_passage + part for part in parts)
 
     async def _read(self, texts: Iterable[str]) -> None:
         new = [text for text in dict.fromkeys(texts) if text not in self._tokens]
@@ -233,13 +212,13 @@ class _Reading:
         self._tokens.update(zip(new, found.tokens, strict=True))
         cached = sum(n for n, there in zip(found.tokens, found.known, strict=True) if there)
         self.usage += Usage(
-            input_tokens=sum(found.tokens), cached_input_tokens=cached, seconds=found.seconds
+            input_tokens=sum(found.tokens), cached_input_tokens=cached, seconds=found.usage.seconds
         )
 
     def answer(self, question: Question) -> Answer:
         if question.kind == "choice":
             nearest = [
-                max(self._similarity(self._state.query, phrase) for phrase in phrases)
+                max(self._alike(self._state.query, phrase) for phrase in phrases)
                 for phrases in _phrases(question)
             ]
             masses = [math.exp((each - max(nearest)) / CHOICE_WIDTH) for each in nearest]
@@ -266,9 +245,15 @@ class _Reading:
             return whole
         return (whole + max(self._similarity(view, part) for part in parts)) / 2
 
-    def _similarity(self, text: str, other: str) -> float:
-        """The cosine of the angle between two texts' vectors."""
-        return float(self._vectors[text] @ self._vectors[other])
+    def _similarity(self, view: str, passage: str) -> float:
+        """The cosine of the angle between the vectors of a query and of a passage."""
+        before, before_passage = self._encoder.prefixes
+        return float(self._vectors[before + view] @ self._vectors[before_passage + passage])
+
+    def _alike(self, text: str, other: str) -> float:
+        """The cosine of the angle between the vectors of two queries."""
+        before, _ = self._encoder.prefixes
+        return float(self._vectors[before + text] @ self._vectors[before + other])
 
     def _passages(self, question: Question) -> list[str]:
         passages = self._state.passages

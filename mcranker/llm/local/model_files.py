@@ -20,7 +20,7 @@ import tempfile
 import zipfile
 import zlib
 from collections import deque
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -36,6 +36,7 @@ from mcranker.llm.local.catalogue import (
 from mcranker.llm.masking import masked
 from mcranker.logs import safe_logger
 from mcranker.paths import cache_root
+from mcranker.runtime.locks import locked
 
 Progress = Callable[[int, int | None], None]
 
@@ -145,7 +146,7 @@ def _download(entry: CatalogueFile, progress: Progress | None) -> Path:
     target = cache_folder() / entry.file
     try:
         target.parent.mkdir(parents=True, exist_ok=True)
-        with _locked(target.with_name(f"{entry.file}.lock")):
+        with locked(target.with_name(f"{entry.file}.lock")):
             found = _cached(entry)
             if found is not None:
                 return found
@@ -392,29 +393,3 @@ def _bar_class(progress: Progress) -> type:
             return lambda *_, **__: None  # close, refresh, set_description
 
     return Bar
-
-
-# --- one writer at a time ---------------------------------------------------------------
-
-
-@contextlib.contextmanager
-def _locked(path: Path) -> Iterator[None]:
-    with path.open("a+b") as file:
-        if sys.platform == "win32":
-            import msvcrt
-
-            while True:
-                with contextlib.suppress(OSError):
-                    msvcrt.locking(file.fileno(), msvcrt.LK_LOCK, 1)
-                    break
-        else:
-            import fcntl
-
-            try:
-                fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
-            except BlockingIOError:
-                _log.info("another process is fetching this model; waiting for it")
-                fcntl.flock(file, fcntl.LOCK_EX)
-            except OSError as error:
-                _log.debug("this file system has no locks: %s", error)
-        yield

@@ -2,19 +2,36 @@
 
 from __future__ import annotations
 
+from functools import partial
 from typing import TYPE_CHECKING, Any
 
+from mcranker.llm.prices import listed_price
 from mcranker.llm.provider import Provider
+from personas.ranking.usage import Usage
 
 if TYPE_CHECKING:
     from mcranker.llm.chat import ChatModel
 
 
 def _local(name: str, /, **_: Any) -> ChatModel:
-    from mcranker.llm.local.encoder_judge import EncoderJudge, is_encoder
+    from mcranker.llm.encoders import is_encoder
     from mcranker.llm.local.llama_local import LocalChat
 
-    return EncoderJudge.open(name) if is_encoder(name) else LocalChat.open(name)
+    return _encoder("local", name) if is_encoder(name) else LocalChat.open(name)
+
+
+def _encoder(kind: str, name: str, /, **options: Any) -> ChatModel:
+    from mcranker.llm.encoders import open_encoder
+    from mcranker.llm.local.encoder_judge import EncoderJudge
+    from mcranker.llm.local.engine import check_installed
+
+    check_installed(f"{kind}:{name}", {"Stemmer": "PyStemmer"})
+    return EncoderJudge(open_encoder(f"{kind}:{name}", **options))
+
+
+def _embedding_price(name: str, usage: Usage) -> float | None:
+    paid = usage.input_tokens - usage.cached_input_tokens  # what is cached is cached here
+    return listed_price("openai", name, Usage(calls=usage.calls, input_tokens=paid))
 
 
 def _cross_encoder(name: str, /, **_: Any) -> ChatModel:
@@ -25,9 +42,21 @@ def _cross_encoder(name: str, /, **_: Any) -> ChatModel:
 
 LOCAL = Provider(
     connect=_local,
-    note="a model below, or a PATH.gguf, in this process",
+    note="a model below, a PATH.gguf, or an encoder's FOLDER, in this process",
     price=lambda name, usage: 0.0,
     in_process=True,
+)
+SENTENCE_ENCODER = Provider(
+    connect=partial(_encoder, "st"),
+    note="an encoder of sentence-transformers, by hub name or a FOLDER, in this process",
+    price=lambda name, usage: 0.0,
+    in_process=True,
+)
+EMBEDDINGS = Provider(
+    connect=partial(_encoder, "embed"),
+    note="an encoder at /embeddings: OpenAI, vLLM, TEI, Ollama; needs base_url=",
+    key_variable="EMBEDDINGS_API_KEY",
+    price=_embedding_price,
 )
 CROSS_ENCODER = Provider(
     connect=_cross_encoder,

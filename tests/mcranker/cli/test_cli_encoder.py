@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 import json
-import sqlite3
 from pathlib import Path
 
+import numpy as np
 import pytest
 
 from mcranker.llm.connect import better_judges
-from mcranker.retrieval.vectors import default_vectors_path
+from mcranker.retrieval.vectors import Vector, VectorStore, default_vectors_path
 from tests.support.cli_support import invoke
 from tests.support.tiny_encoder import judge, use
 
@@ -58,15 +58,13 @@ def test_doctor_asks_it_a_typed_question_and_suggests_a_better_one() -> None:
 def test_doctor_tells_of_the_vectors(
     state: str, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
-    path = tmp_path / "vectors.sqlite"
+    path = tmp_path / "vectors"
     monkeypatch.setenv("MCRANKER_VECTORS", "none" if state == "off" else str(path))
     if state == "broken":
-        path.write_bytes(b"no database at all" * 100)
+        path.write_bytes(b"the file of an older version")
     if state == "there":
-        with sqlite3.connect(path) as connection:
-            connection.execute("CREATE TABLE vectors (key BLOB)")
-            connection.execute("INSERT INTO vectors VALUES (x'00')")
-        connection.close()
+        vector = Vector(np.array([1], np.float16), 1)
+        VectorStore(path, mark="any").keep([("one", vector)])
     result = invoke("doctor", "--no-call", "--output", "json")
     found = {each["code"]: each for each in json.loads(result.stdout)["findings"]}["vectors"]
     expected = {

@@ -14,6 +14,7 @@ from mcranker import DirectRanker, MCRanker, WeakJudgeWarning
 from mcranker.errors import AuthenticationFailed, ConfigError
 from mcranker.integrations.reranking import RankerSource
 from mcranker.llm import connect as module
+from mcranker.llm import encoders
 from mcranker.llm.chat import ChatModel
 from mcranker.llm.connect import (
     DEFAULT_ANTHROPIC,
@@ -22,7 +23,6 @@ from mcranker.llm.connect import (
     choose_default,
     connect,
 )
-from mcranker.llm.local.encoder_judge import EncoderJudge
 from mcranker.llm.providers.anthropic_messages import AnthropicMessages
 from mcranker.llm.providers.compatible_http import CompatibleChat
 from mcranker.llm.providers.http_chat import HttpChat
@@ -30,7 +30,7 @@ from mcranker.llm.providers.openai_chat import OpenAIChat
 from mcranker.llm.scripted import ScriptedChat
 from mcranker.serve import Settings, create_app
 from tests.support.loopback import clean_environment
-from tests.support.tiny_encoder import judge, use
+from tests.support.tiny_encoder import tiny_encoder, use
 
 LOCAL = "http://127.0.0.1:9/v1"
 
@@ -160,7 +160,7 @@ def test_the_default(environ: dict[str, str], name: str, reason: str) -> None:
 def embedded(monkeypatch: pytest.MonkeyPatch) -> None:
     """Nothing has been warned of yet, and the encoder needs no file."""
     use(monkeypatch)
-    monkeypatch.setattr(EncoderJudge, "open", lambda name: judge())
+    monkeypatch.setattr(encoders, "open_encoder", lambda spec, **options: tiny_encoder())
     module._warn_of_default.cache_clear()
 
 

@@ -13,9 +13,8 @@ import pytest
 from mcranker.errors import ConfigError, ModelFileError
 from mcranker.llm.local.catalogue import find
 from mcranker.llm.local.model_files import resolve_encoder
-from mcranker.retrieval import encoder as module
-from mcranker.retrieval.encoder import MAX_TOKENS, Encoder, encoder_of
-from tests.support.tiny_encoder import TinyEngine, similarity, use
+from mcranker.retrieval.encoder import MAX_TOKENS, Encoder, onnx_encoder
+from tests.support.tiny_encoder import DIMENSIONS, TinyEngine, similarity, tiny_encoder, use
 
 pytestmark = pytest.mark.anyio
 
@@ -29,14 +28,13 @@ def engine(monkeypatch: pytest.MonkeyPatch) -> TinyEngine:
 
 @pytest.fixture
 def vectors(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Path:
-    monkeypatch.setenv("MCRANKER_VECTORS", str(tmp_path / "vectors.sqlite"))
-    return tmp_path / "vectors.sqlite"
+    monkeypatch.setenv("MCRANKER_VECTORS", str(tmp_path / "vectors"))
+    return tmp_path / "vectors"
 
 
 @pytest.fixture
 def encoder(engine: TinyEngine) -> Iterator[Encoder]:
-    path = Path("/no/such/tiny.onnx")
-    made = encoder_of(path, path, "local:tiny", "tiny")
+    made = tiny_encoder()
     yield made
     engine.session.gate.set()
     made.release(wait=True)
@@ -79,9 +77,9 @@ async def test_the_time_is_what_was_computed_and_counts_once(
     found = [await call for call in calls]
     batches = len(engine.session.shapes)
     # The first is charged what it waits for first, and the last, which found it under way, nothing.
-    assert sum(each.seconds for each in found) == pytest.approx(3.0 * batches)
-    assert found[2].seconds == 0.0
-    assert (await encoder.encode([ONE, TWO])).seconds == 0.0
+    assert sum(each.usage.seconds for each in found) == pytest.approx(3.0 * batches)
+    assert found[2].usage.seconds == 0.0
+    assert (await encoder.encode([ONE, TWO])).usage.seconds == 0.0
 
 
 async def test_batches_hold_texts_of_about_one_length_and_no_more_than_a_long_text(
@@ -104,7 +102,7 @@ async def test_those_who_ask_at_the_same_time_are_served_together(
     assert not any(call.done() for call in calls)  # and the loop goes on meanwhile
     engine.session.gate.set()
     for call in calls:
-        assert (await call).vectors.shape == (2, module.DIMENSIONS)
+        assert (await call).vectors.shape == (2, DIMENSIONS)
     assert sum(rows for rows, _ in engine.session.shapes) == 3
 
 
@@ -117,39 +115,37 @@ async def test_one_who_gives_up_takes_nothing_from_the_others(
     await asyncio.sleep(0)
     first.cancel()
     engine.session.gate.set()
-    assert (await second).vectors.shape == (1, module.DIMENSIONS)
+    assert (await second).vectors.shape == (1, DIMENSIONS)
     assert first.cancelled()
 
 
 async def test_a_text_does_not_depend_on_what_the_cache_had(
     vectors: Path, engine: TinyEngine
 ) -> None:
-    path = Path("/no/such/tiny.onnx")
-    first = encoder_of(path, path, "local:tiny", "tiny")
+    first = tiny_encoder()
     fresh = await first.encode([ONE, TWO])
     first.release(wait=True)
-    second = encoder_of(path, path, "local:tiny", "tiny")
+    second = tiny_encoder()
     kept = await second.encode([ONE, TWO])
     second.release(wait=True)
     assert (fresh.vectors == kept.vectors).all()
     assert kept.known == (True, True)
     assert kept.tokens == fresh.tokens
     assert engine.loads == 1
-    third = encoder_of(path, path, "local:tiny", "another model")
+    third = tiny_encoder(mark="another model")
     assert (await third.encode([ONE])).known == (False,)
     third.release(wait=True)
 
 
 def damage(path: Path) -> None:
-    path.write_bytes(b"not a database, though it has its name" * 50)
+    path.write_bytes(b"the file of an older version")
 
 
 async def test_a_cache_that_cannot_be_used_stops_nothing(
     vectors: Path, encoder: Encoder, caplog: pytest.LogCaptureFixture
 ) -> None:
     damage(vectors)
-    path = Path("/no/such/other.onnx")
-    with_cache = encoder_of(path, path, "local:tiny", "tiny")
+    with_cache = tiny_encoder("other", mark="tiny")
     with caplog.at_level(logging.WARNING):
         encoded = await with_cache.encode([ONE, TWO])
         with_cache.release(wait=True)
@@ -170,7 +166,7 @@ async def test_a_text_that_cannot_be_encoded_fails_those_who_want_it(
 async def test_files_that_cannot_be_loaded_are_reported_with_what_to_do(tmp_path: Path) -> None:
     broken = tmp_path / "broken.onnx"
     broken.write_bytes(b"no model")
-    made = encoder_of(broken, broken, "local:minilm", "mark")
+    made = onnx_encoder(broken, broken, name="local:minilm", mark="mark")
     with pytest.raises(ModelFileError, match=r"mcranker models download minilm"):
         await made.encode([ONE])
     made.release(wait=True)
@@ -182,21 +178,20 @@ async def test_without_its_packages_the_advice_is_to_install_them(
     monkeypatch.setitem(sys.modules, "onnxruntime", None)
     path = tmp_path / "tiny.onnx"
     path.touch()
-    made = encoder_of(path, path, "local:tiny", "mark")
+    made = onnx_encoder(path, path, name="local:tiny", mark="mark")
     with pytest.raises(ConfigError, match=r"pip install --force-reinstall 'mcranker\[local\]'"):
         await made.encode([ONE])
     made.release(wait=True)
 
 
 async def test_all_users_share_an_encoder_and_the_last_one_ends_it(engine: TinyEngine) -> None:
-    path = Path("/no/such/shared.onnx")
-    one, two = (encoder_of(path, path, "local:tiny", "tiny") for _ in range(2))
+    one, two = (tiny_encoder("shared") for _ in range(2))
     assert one is two
     one.release(wait=True)
     await two.encode([ONE])
     two.release(wait=True)
     assert not [each for each in threading.enumerate() if "mcranker-encoder" in each.name]
-    three = encoder_of(path, path, "local:tiny", "tiny")
+    three = tiny_encoder("shared")
     assert three is not one
     three.release(wait=True)
 
@@ -229,7 +224,7 @@ async def test_the_real_model_finds_the_passage_with_the_same_meaning() -> None:
     entry = find("minilm")
     assert entry is not None
     taken, model, tokenizer = resolve_encoder(entry)
-    made = encoder_of(model, tokenizer, "local:minilm", taken.sha256)
+    made = onnx_encoder(model, tokenizer, name="local:minilm", mark=taken.sha256)
     query = "Which drug lowers cholesterol?"
     passages = ["Statins reduce LDL in the blood.", "Bake the bread for an hour.", "x " * 5000]
     together = await made.encode([query, *passages])
@@ -237,7 +232,7 @@ async def test_the_real_model_finds_the_passage_with_the_same_meaning() -> None:
     similar = together.vectors[1:] @ together.vectors[0]
     assert similar.argmax() == 0
     assert together.tokens[-1] == MAX_TOKENS
-    alone = encoder_of(model, tokenizer, "local:minilm", taken.sha256)
+    alone = onnx_encoder(model, tokenizer, name="local:minilm", mark=taken.sha256)
     # What a text is encoded with does not matter.
     for text, vector in zip([query, *passages], together.vectors, strict=True):
         assert np.allclose((await alone.encode([text])).vectors[0], vector, atol=2e-3)

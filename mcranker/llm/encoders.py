@@ -1,0 +1,178 @@
+"""Encoders by name: of the catalogue, of a folder, of the hub, or of an ``/embeddings`` service."""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Callable, Mapping
+from pathlib import Path
+from typing import Any
+
+from mcranker.errors import ConfigError, DownloadError, ModelFileError
+from mcranker.llm.chat import ChatModel
+from mcranker.llm.local.catalogue import find, not_found
+from mcranker.llm.local.engine import check_installed
+from mcranker.llm.local.model_files import (
+    MESSAGE_LIMIT,
+    file_mark,
+    resolve_encoder,
+)
+from mcranker.llm.masking import masked
+from mcranker.paths import is_file, is_folder
+from mcranker.retrieval.encoder import MAX_TOKENS, Encoder, onnx_encoder
+from personas.io.lines import read_text
+
+FORMS = "local:NAME, local:FOLDER, st:NAME, openai:NAME, or embed:NAME with base_url="
+
+_TASK = "Given a web search query, retrieve relevant passages that answer the query"
+PREFIXES = {
+    r"e5-(\w+-)*instruct": (f"Instruct: {_TASK}\nQuery: ", ""),
+    r"\be5-": ("query: ", "passage: "),
+    "": ("", ""),
+}
+"""Names of models -> what they want before a query and before a passage; the first that fits."""
+
+LONGEST = 8192  # tokens read of a text, whatever a model may do
+_LONGEST_CONFIG = 10_000_000  # bytes
+_HUB_FILES = ["*.json", "1_Pooling/*.json", "model.onnx*", "onnx/model.onnx*"]
+_HUB_NAME = re.compile(r"[\w.-]+/[\w.-]+", re.ASCII)
+
+
+def is_encoder(name: str) -> bool:
+    """True if ``local:NAME`` is an encoder: of the catalogue, a folder, or a name of the hub."""
+    if (entry := find(name)) is not None:
+        return entry.tokenizer is not None
+    path = Path(name).expanduser()
+    return is_folder(path) or _is_hub_name(name)
+
+
+def open_encoder(
+    spec: str,
+    *,
+    prefixes: tuple[str, str] | None = None,
+    base_url: str | None = None,
+    api_key: str | None = None,
+    timeout: float = 120.0,
+    concurrency: int = 64,
+    around: Callable[[ChatModel], ChatModel] = lambda chat: chat,
+) -> Encoder:
+    """The encoder of a name, for one more user. Loads and sends nothing yet.
+
+    Args:
+        spec: see `FORMS`.
+        prefixes: put before each query and each passage; None for those known by the name.
+        base_url: of a service, before ``/embeddings``.
+        api_key: of a service; None for the environment's.
+        timeout: seconds allowed to one call of a service.
+        concurrency: calls at once.
+        around: puts layers around the model that asks a service.
+
+    Raises:
+        ConfigError: the name cannot be, or a package is missing.
+        AuthenticationFailed: the service needs a key and there is none.
+        ModelNotFound, ModelFileError: the model is not there, or is none.
+        DownloadError: the files had to be fetched and could not.
+    """
+    kind, _, name = spec.strip().partition(":")
+    if prefixes is None:
+        stem = name.lower().rstrip("/").rpartition("/")[2]
+        prefixes = next(both for fits, both in PREFIXES.items() if re.search(fits, stem))
+    if kind in ("embed", "openai") and name:
+        from mcranker.llm.providers.embeddings import service_encoder
+
+        options = {"api_key": api_key, "timeout": timeout, "concurrency": concurrency}
+        return service_encoder(kind, name, prefixes, around, base_url=base_url, **options)
+    if kind not in ("local", "st") or not name:
+        raise ConfigError(f"{spec!r} names no embedder; use {FORMS}")
+    if base_url is not None or api_key:
+        raise ConfigError(f"{spec!r} runs in this process and takes no base_url= or api_key=")
+    if kind == "st":
+        from mcranker.llm.local.sentence_encoder import sentence_encoder
+
+        return sentence_encoder(name, prefixes=prefixes)
+    check_installed(spec, {"onnxruntime": "onnxruntime", "tokenizers": "tokenizers"})
+    entry = find(name)
+    if entry is not None and entry.tokenizer is not None:
+        taken, model, tokenizer = resolve_encoder(entry)
+        return onnx_encoder(
+            model,
+            tokenizer,
+            name=f"local:{entry.name}",
+            mark=taken.sha256,
+            max_tokens=taken.context,
+            dimensions=taken.dimensions,
+            prefixes=prefixes,
+        )
+    if not is_encoder(name):
+        if entry is not None:
+            raise ConfigError(f"{spec!r} is a chat model and gives no vectors; use {FORMS}")
+        raise not_found(name)
+    folder = Path(name).expanduser()
+    if not is_folder(folder):
+        folder = _from_hub(name)
+    return _of_folder(folder, f"local:{name}", prefixes)
+
+
+def _is_hub_name(name: str) -> bool:
+    return bool(_HUB_NAME.fullmatch(name)) and not name.endswith(".gguf") and not is_file(name)
+
+
+def _of_folder(folder: Path, name: str, prefixes: tuple[str, str]) -> Encoder:
+    """The encoder of a folder with ``model.onnx`` (or ``onnx/model.onnx``) and its tokenizer."""
+    models = (folder / "model.onnx", folder / "onnx" / "model.onnx")
+    model = next((path for path in models if path.is_file()), None)
+    tokenizer = folder / "tokenizer.json"
+    if model is None or not tokenizer.is_file():
+        raise ModelFileError(
+            f"{name}: {str(folder)!r} has no {'tokenizer.json' if model else 'model.onnx'}; a "
+            "folder of sentence-transformers without ONNX files is 'st:FOLDER'",
+            model=name,
+        )
+    config = _read(folder / "config.json")
+    reads = _count(_read(folder / "sentence_bert_config.json").get("max_seq_length"))
+    if not reads and (positions := _count(config.get("max_position_embeddings"))):
+        # The positions of models after RoBERTa begin at 2.
+        reads = positions - 2 * (config.get("model_type") in ("roberta", "xlm-roberta", "mpnet"))
+    pooling = _read(folder / "1_Pooling" / "config.json")
+    first_token = pooling.get("pooling_mode_cls_token") is True
+    return onnx_encoder(
+        model.resolve(),
+        tokenizer.resolve(),
+        name=name,
+        mark=f"{file_mark(model)} {file_mark(tokenizer)} {'first' if first_token else 'mean'}",
+        max_tokens=min(reads, LONGEST) or MAX_TOKENS,
+        dimensions=_count(config.get("hidden_size")),
+        first_token=first_token,
+        prefixes=prefixes,
+    )
+
+
+def _count(value: Any) -> int:
+    """A number of tokens or dimensions; 0 where it is none."""
+    return value if type(value) is int and 8 <= value <= 1_000_000 else 0
+
+
+def _read(path: Path) -> Mapping[str, Any]:
+    if not path.is_file():
+        return {}
+    try:
+        found = json.loads(read_text(path, ModelFileError, _LONGEST_CONFIG))
+    except (ValueError, RecursionError) as error:
+        raise ModelFileError(
+            f"{path} is no JSON ({error}); take it from its source again"
+        ) from error
+    return found if isinstance(found, dict) else {}
+
+
+def _from_hub(name: str) -> Path:
+    check_installed(f"local:{name}", {"huggingface_hub": "huggingface-hub"}, extra="hub")
+    from huggingface_hub import snapshot_download
+
+    try:
+        return Path(snapshot_download(name, allow_patterns=_HUB_FILES))
+    except Exception as error:
+        said = masked(" ".join(str(error).split())[:MESSAGE_LIMIT])
+        raise DownloadError(
+            f"local:{name} is no folder and could not be fetched from the hub: {said}. Check the "
+            "name and the network, and HF_TOKEN if the repository wants one."
+        ) from error

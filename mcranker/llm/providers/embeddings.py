@@ -1,0 +1,214 @@
+"""Encoders behind ``POST /embeddings``: OpenAI, vLLM, Text Embeddings Inference, Ollama."""
+
+from __future__ import annotations
+
+from base64 import b64decode
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from functools import partial
+from typing import Any
+from urllib.parse import urlsplit
+
+import numpy as np
+from numpy.typing import NDArray
+
+from mcranker.errors import (
+    ConfigError,
+    ContentRefused,
+    ContextTooLong,
+    RequestRejected,
+)
+from mcranker.llm.chat import Capabilities, ChatModel, ChatReply, ChatRequest, Message, Tag
+from mcranker.llm.masking import shown_url
+from mcranker.llm.providers.compatible_http import CompatibleChat
+from mcranker.llm.providers.endpoint import find_key, url_in
+from mcranker.llm.providers.http_chat import Exchange
+from mcranker.llm.providers.http_errors import Service, reported_model, unreadable
+from mcranker.llm.providers.token_counts import usage_in
+from mcranker.llm.typed_answers import shown_value
+from mcranker.logs import safe_logger
+from mcranker.retrieval.encoder import Encoder, Tokens, rounded
+from mcranker.retrieval.vectors import Vector
+from mcranker.runtime.bridge import Bridge
+from personas.ranking.usage import Usage
+
+MOST_TEXTS = 64
+"""Texts of one request; half as many until a vector has shown that it is no long one."""
+
+MOST_CHARACTERS = 100_000  # of one request, unless one text has more
+LONGEST_TEXT = 40_000  # characters sent of a text
+MAX_TOKENS = 8191  # of OpenAI's models; others say so, and the text is sent shorter
+MOST_DIMENSIONS = 2**15
+SHORT_VECTOR = 4096
+THREADS = 8  # requests at once
+SHORTEST = 200  # characters that no model has refused as too many
+
+_OPENAI = "https://api.openai.com/v1"
+_KEYS = {"openai": "OPENAI_API_KEY", "embed": "EMBEDDINGS_API_KEY"}
+
+_log = safe_logger("mcranker.llm")
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class VectorReply(ChatReply):
+    """Vectors of the messages of a request, in their order, of any length."""
+
+    vectors: NDArray[np.float64] = field(default_factory=lambda: np.zeros((0, 0)))
+
+
+def service_encoder(
+    kind: str,
+    name: str,
+    prefixes: tuple[str, str],
+    around: Callable[[ChatModel], ChatModel],
+    *,
+    base_url: str | None,
+    **options: Any,
+) -> Encoder:
+    """The encoder of a service, see `mcranker.llm.encoders.open_encoder`."""
+    full, variable = f"{kind}:{name}", _KEYS[kind]
+    if base_url is None:
+        base_url = (url_in("OPENAI_BASE_URL") or _OPENAI) if kind == "openai" else None
+    if base_url is None:
+        raise ConfigError(
+            f"{full!r} is a service's and needs base_url=, the address before /embeddings, e.g. "
+            f"http://localhost:8000/v1; for OpenAI's own it is 'openai:{name}'"
+        )
+    of_openai = (urlsplit(base_url).hostname or "").endswith("api.openai.com")
+    find_key(options.get("api_key"), variable, model=full, required=of_openai)
+    chat = CompatibleChat(
+        name,
+        name=full,
+        base_url=base_url,
+        key_variable=variable,
+        capabilities=Capabilities(prompts=False),
+        questions=Exchange(
+            "embeddings",
+            # Half the bytes, which not every server can give.
+            lambda request, model: {
+                "model": model,
+                "input": [each.content for each in request.messages],
+                **({"encoding_format": "base64"} if of_openai else {}),
+            },
+            vector_reply,
+        ),
+        **options,
+    )
+    asked = around(chat)
+    return Encoder(
+        lambda: _Engine(asked),
+        name=full,
+        mark=f"embeddings {shown_url(chat.endpoint)} {name}",
+        max_tokens=MAX_TOKENS,
+        prefixes=prefixes,
+        threads=min(options["concurrency"], THREADS),
+        paid=True,
+        refusals=(RequestRejected, ContextTooLong, ContentRefused),
+    )
+
+
+def vector_reply(data: Mapping[str, Any], request: ChatRequest, *, service: Service) -> VectorReply:
+    """The vectors in an answer: ``data``, a list of objects with ``embedding`` and ``index``.
+
+    An embedding is a list of numbers, or its 32-bit floats in base64. Where no object has an index
+    they are in the order of the texts.
+
+    Raises:
+        ServerFailed: there is not one vector for each text, all of one length and finite.
+    """
+    rows, count = data.get("data"), len(request.messages)
+    if not isinstance(rows, list) or not all(isinstance(row, dict) for row in rows):
+        raise unreadable("no list 'data' of objects in it", service)
+    if len(rows) != count:
+        raise unreadable(f"{len(rows)} vectors for {count} texts", service)
+    if any("index" in row for row in rows):
+        places = [row.get("index") for row in rows]
+        if {(type(place), place) for place in places} != {(int, place) for place in range(count)}:
+            said = shown_value(places[:10])
+            raise unreadable(f"its indexes are not 0 to {count - 1}: {said}", service)
+        rows = sorted(rows, key=lambda row: int(row["index"]))
+    vectors = [_numbers(row.get("embedding"), place, service) for place, row in enumerate(rows)]
+    lengths = {len(vector) for vector in vectors}
+    if len(lengths) != 1 or not 0 < min(lengths) <= MOST_DIMENSIONS:
+        said = ", ".join(map(str, sorted(lengths)[:10]))
+        raise unreadable(
+            f"vectors of {said} numbers, and they have to be of one length up to {MOST_DIMENSIONS}",
+            service,
+        )
+    return VectorReply(
+        text="",
+        usage=usage_in(data, service),
+        model=reported_model(data),
+        vectors=np.array(vectors),
+    )
+
+
+def _numbers(value: Any, place: int, service: Service) -> NDArray[np.float64]:
+    numbers: NDArray[Any] | None = None
+    if isinstance(value, str):
+        try:
+            numbers = np.frombuffer(b64decode(value, validate=True), "<f4")
+        except ValueError:
+            numbers = None
+    elif isinstance(value, list) and {type(each) for each in value} <= {int, float}:
+        numbers = np.array([float(each) for each in value])
+    if numbers is None or not np.isfinite(numbers).all() or not numbers.any():
+        raise unreadable(
+            f"the embedding of text {place + 1} is no list of finite numbers but zeros: "
+            f"{shown_value(value if isinstance(value, str) else (value or [])[:5])}",
+            service,
+        )
+    return numbers.astype(np.float64)
+
+
+class _Engine:
+    """Asks the service, in an event loop of its own, so that callers of any loop share answers."""
+
+    def __init__(self, chat: ChatModel) -> None:
+        self._chat = chat
+        self._bridge = Bridge(chat.aclose)
+        self._most = MOST_TEXTS // 2
+        self.close = self._bridge.close
+
+    def batches(self, texts: Sequence[str]) -> Iterator[list[Tokens]]:
+        batch: list[Tokens] = []
+        room = MOST_CHARACTERS
+        for text in texts:
+            length = min(len(text), LONGEST_TEXT)
+            if batch and (len(batch) >= self._most or length > room):
+                yield batch
+                batch, room = [], MOST_CHARACTERS
+            batch.append(Tokens(text))
+            room -= length
+        if batch:
+            yield batch
+
+    def vectors(self, batch: Sequence[Tokens]) -> tuple[list[Vector], Usage]:
+        readable = [text[:LONGEST_TEXT].encode("utf-8", "replace").decode() for text, _ in batch]
+        while True:
+            messages = tuple(Message("user", text or " ") for text in readable)
+            request = ChatRequest(messages, Tag("embed"), temperature=None, max_tokens=1)
+            try:
+                reply = self._bridge.call(partial(self._chat.complete, request))
+                break
+            except (RequestRejected, ContextTooLong, ContentRefused) as error:
+                if len(batch) > 1:
+                    if "batch" in str(error):  # as Text Embeddings Inference says it, beyond 32
+                        self._most = len(batch) // 2
+                    raise
+                (text,) = readable
+                if not isinstance(error, ContextTooLong) or len(text) < SHORTEST:
+                    said = f"{error} (about the text that begins {text[:60]!r})"
+                    raise type(error)(said, model=error.model) from error
+                _log.warning("a text of %d characters is too long for the model", len(text))
+                readable = [text[: len(text) // 2]]
+        assert isinstance(reply, VectorReply), "the layers hand on what the service gives"
+        if self._most == MOST_TEXTS // 2 and reply.vectors.shape[1] <= SHORT_VECTOR:
+            self._most = MOST_TEXTS
+        units = rounded(reply.vectors)
+        # A service counts the tokens of all texts together.
+        ends = np.cumsum([len(text) + 1 for text in readable])
+        ends = np.rint(ends * (reply.usage.input_tokens / ends[-1])).astype(int)
+        tokens = np.diff(ends, prepend=0)
+        vectors = [Vector(unit, int(read)) for unit, read in zip(units, tokens, strict=True)]
+        return vectors, reply.usage

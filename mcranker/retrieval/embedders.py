@@ -1,0 +1,179 @@
+"""Embedders: queries and passages to vectors, by one interface for every model."""
+
+from __future__ import annotations
+
+import weakref
+from collections.abc import Sequence
+from functools import partial
+from typing import Protocol, runtime_checkable
+
+import anyio.to_thread
+import numpy as np
+from numpy.typing import NDArray
+
+from mcranker.config import RankerConfig
+from mcranker.errors import ConfigError
+from mcranker.llm.connect import DEFAULT_LOCAL
+from mcranker.llm.encoders import FORMS, open_encoder
+from mcranker.llm.limits.budget import Budget
+from mcranker.llm.local.engine import release_apart
+from mcranker.models import layered
+from mcranker.retrieval.encoder import Encoder
+from personas.ranking.usage import Usage, UsageTable
+
+
+@runtime_checkable
+class Embedder(Protocol):
+    """Anything that makes vectors of texts."""
+
+    @property
+    def name(self) -> str:
+        """The model as a user names it, e.g. ``"openai:text-embedding-3-small"``."""
+
+    @property
+    def mark(self) -> str:
+        """Identity of its vectors: another mark, other vectors."""
+
+    @property
+    def dimensions(self) -> int:
+        """Numbers of a vector; may be 0 until the first text was embedded."""
+
+    @property
+    def max_tokens(self) -> int:
+        """Tokens that it reads of a text."""
+
+    async def embed_queries(
+        self, texts: Sequence[str], usage: UsageTable | None = None
+    ) -> NDArray[np.float32]:
+        """The vectors of queries, of shape (texts, `dimensions`), each of length 1.
+
+        Args:
+            texts: any number.
+            usage: what it takes is added here, as the stage ``"embed"``.
+
+        Raises:
+            ModelError: the model, or the way to it, failed.
+            BudgetExceeded: too little is left for another call.
+        """
+        ...
+
+    async def embed_passages(
+        self, texts: Sequence[str], usage: UsageTable | None = None
+    ) -> NDArray[np.float32]:
+        """The vectors of passages, likewise."""
+        ...
+
+    async def aclose(self) -> None:
+        """Release models and connections. Calling it twice does no harm."""
+        ...
+
+
+class TextEmbedder:
+    """An `Embedder` by an `Encoder`, whose user it is."""
+
+    def __init__(self, encoder: Encoder) -> None:
+        self._encoder = encoder
+        self._lease = weakref.finalize(self, release_apart, encoder.release)
+
+    @property
+    def name(self) -> str:
+        return self._encoder.name
+
+    @property
+    def mark(self) -> str:
+        return self._encoder.mark
+
+    @property
+    def dimensions(self) -> int:
+        return self._encoder.dimensions
+
+    @property
+    def max_tokens(self) -> int:
+        return self._encoder.max_tokens
+
+    async def embed_queries(
+        self, texts: Sequence[str], usage: UsageTable | None = None
+    ) -> NDArray[np.float32]:
+        return await self._embed(self._encoder.prefixes[0], texts, usage)
+
+    async def embed_passages(
+        self, texts: Sequence[str], usage: UsageTable | None = None
+    ) -> NDArray[np.float32]:
+        return await self._embed(self._encoder.prefixes[1], texts, usage)
+
+    async def aclose(self) -> None:
+        if self._lease.detach() is not None:
+            await anyio.to_thread.run_sync(partial(self._encoder.release, wait=True))
+
+    async def _embed(
+        self, prefix: str, texts: Sequence[str], usage: UsageTable | None
+    ) -> NDArray[np.float32]:
+        found = await self._encoder.encode([prefix + text for text in texts])
+        if usage is not None:
+            read: dict[bool, dict[str, int]] = {True: {}, False: {}}
+            for text, tokens, known in zip(texts, found.tokens, found.known, strict=True):
+                read[known][text] = tokens
+            if read[False]:
+                took = Usage(
+                    calls=found.usage.calls or 1,
+                    input_tokens=sum(read[False].values()),
+                    seconds=found.usage.seconds,
+                )
+                usage.add("embed", "", self.name, took)
+            if read[True]:
+                spared = Usage(input_tokens=sum(read[True].values()))
+                usage.add("embed", "", self.name, spared, reused=True)
+        return found.vectors
+
+
+def connect_embedder(
+    spec: str | Embedder | None,
+    *,
+    base_url: str | None = None,
+    api_key: str | None = None,
+    config: RankerConfig | None = None,
+    budget: Budget | None = None,
+    prefixes: tuple[str, str] | None = None,
+) -> Embedder:
+    """The embedder of a name. Nothing is loaded or sent yet.
+
+    | spec | what it is |
+    |---|---|
+    | None, ``local:NAME`` | an encoder of the catalogue, in this process |
+    | ``local:FOLDER``, ``local:OWNER/NAME`` | ``model.onnx`` and tokenizer, here or on the hub |
+    | ``st:NAME``, ``st:FOLDER`` | sentence-transformers |
+    | ``openai:NAME`` | OpenAI, or with a base URL a server that speaks its protocol |
+    | ``embed:NAME`` and a base URL | a server with ``/embeddings``; ``EMBEDDINGS_API_KEY`` |
+    | an `Embedder` | itself |
+
+    Args:
+        spec: one of the above.
+        base_url: the address before ``/embeddings``.
+        api_key: None for the environment's.
+        config: limits of calls, time and money; None for the defaults.
+        budget: what calls are paid from; None for one by `config`.
+        prefixes: put before each query and each passage; None for those of the E5 models where the
+            name is one of theirs, and for none elsewhere.
+
+    Raises:
+        ConfigError: the name or an option cannot be, or no price is known for a ``max_cost``.
+        AuthenticationFailed: the service needs a key and there is none.
+        ModelNotFound, ModelFileError, DownloadError: the model's files cannot be had.
+    """
+    if spec is not None and not isinstance(spec, str):
+        if not isinstance(spec, Embedder):
+            raise ConfigError(f"embedder={spec!r} is a {type(spec).__name__}; use {FORMS}")
+        if base_url is not None or api_key or prefixes:
+            raise ConfigError("base_url=, api_key= and prefixes= go with an embedder's name")
+        return spec
+    config = config or RankerConfig()
+    encoder = open_encoder(
+        spec or DEFAULT_LOCAL,
+        prefixes=prefixes,
+        base_url=base_url,
+        api_key=api_key,
+        timeout=config.timeout,
+        concurrency=config.workers,
+        around=partial(layered, config=config, budget=budget),
+    )
+    return TextEmbedder(encoder)

@@ -1,0 +1,550 @@
+"""Embedders of each kind; services are played by a server on the loopback device."""
+
+from __future__ import annotations
+
+import asyncio
+import base64
+import json
+import subprocess
+import sys
+import threading
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from types import ModuleType
+from typing import Any
+
+import numpy as np
+import pytest
+
+from mcranker import MCRanker, models
+from mcranker.config import RankerConfig
+from mcranker.errors import (
+    AuthenticationFailed,
+    BudgetExceeded,
+    ConfigError,
+    ContextTooLong,
+    ModelError,
+    ModelFileError,
+    ModelNotFound,
+    RequestRejected,
+    ServerFailed,
+)
+from mcranker.llm.limits.budget import Budget
+from mcranker.llm.prices import cost
+from mcranker.retrieval.embedders import Embedder, connect_embedder
+from mcranker.retrieval.vectors import vectors_in
+from personas.ranking.usage import Usage, UsageTable
+from tests.support.loopback import Answer, Body, Hang, Loopback, Reply, serve_in_thread
+from tests.support.tiny_encoder import use
+
+pytestmark = pytest.mark.anyio
+
+NAME = "embed:tiny"
+ROW = [3.0, 0.0, 4.0]  # of length 5, so the vector is 0.6, 0, 0.8
+
+
+@pytest.fixture(autouse=True)
+def folder(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Path:
+    """Vectors are kept in a folder of the test."""
+    monkeypatch.setenv("MCRANKER_VECTORS", str(tmp_path / "vectors"))
+    for name in ("OPENAI_API_KEY", "OPENAI_BASE_URL", "EMBEDDINGS_API_KEY"):
+        monkeypatch.delenv(name, raising=False)
+    return tmp_path / "vectors"
+
+
+def answer(body: Body, row: Callable[[str], Any] = lambda text: ROW) -> Body:
+    rows = [{"index": place, "embedding": row(text)} for place, text in enumerate(body["input"])]
+    return {"data": rows[::-1], "model": "tiny", "usage": {"prompt_tokens": 10 * len(rows)}}
+
+
+@pytest.fixture
+def server() -> Iterator[Loopback]:
+    with serve_in_thread(answer) as made:
+        yield made
+
+
+def connected(server: Loopback, name: str = NAME, **options: Any) -> Embedder:
+    return connect_embedder(name, base_url=server.url, **options)
+
+
+async def test_a_service_gives_vectors_of_length_1_in_the_order_of_the_texts(
+    server: Loopback,
+) -> None:
+    def script(body: Body) -> Reply:
+        return answer(body, lambda text: [float(len(text)), 0, -float(len(text)), 0])
+
+    server.script = script
+    made = connected(server, api_key="secret")
+    assert (made.name, made.dimensions) == (NAME, 0)
+    usage = UsageTable()
+    vectors = await made.embed_passages(["a", "bcd", "a"], usage)
+    assert np.allclose(vectors, [[0.5**0.5, 0, -(0.5**0.5), 0]] * 3, atol=1e-3)
+    assert vectors.dtype == np.float32
+    assert made.dimensions == 4
+    (asked,) = server.requests
+    assert (asked.path, asked.body) == ("/v1/embeddings", {"model": "tiny", "input": ["a", "bcd"]})
+    assert asked.headers["authorization"] == "Bearer secret"
+    # 20 tokens for two texts, of 1 and of 3 characters: each is counted once.
+    assert dict(usage) == {("embed", "", NAME): Usage(calls=1, input_tokens=20)}
+    assert usage.total.seconds > 0
+    assert (await made.embed_queries([])).shape == (0, 4)
+    await made.aclose()
+    await made.aclose()
+
+
+async def test_floats_in_base64_are_read_too(server: Loopback) -> None:
+    packed = base64.b64encode(np.array(ROW, "<f4").tobytes()).decode()
+    server.script = lambda body: answer(body, lambda text: packed)
+    made = connected(server)
+    assert (await made.embed_queries(["a"]))[0] == pytest.approx([0.6, 0, 0.8], abs=1e-3)
+    await made.aclose()
+
+
+async def test_no_vector_is_paid_twice(server: Loopback, folder: Path) -> None:
+    first = connected(server)
+    await first.embed_passages(["a", "b"])
+    assert vectors_in(folder) == 2  # before it is closed
+    usage = UsageTable()
+    await first.embed_passages(["b", "c"], usage)
+    await first.aclose()
+    second = connected(server)
+    again = await second.embed_passages(["c", "a"], usage)
+    assert [body["input"] for body in server.bodies] == [["a", "b"], ["c"]]
+    assert again[0] == pytest.approx([0.6, 0, 0.8], abs=1e-3)
+    assert second.dimensions == 3
+    assert usage.total == Usage(calls=1, input_tokens=10)
+    # "b" at 10 tokens, then "c" and "a".
+    assert usage.reused.total == Usage(input_tokens=30)
+    other = connected(server, "embed:other")
+    await other.embed_passages(["a"])
+    assert len(server.requests) == 3
+    await second.aclose()
+    await other.aclose()
+
+
+async def test_what_several_ask_for_at_once_is_asked_once(server: Loopback) -> None:
+    """Also of two event loops; and one who gives up takes nothing from the other."""
+    begun, go_on = threading.Event(), threading.Event()
+
+    async def script(body: Body) -> Reply:
+        begun.set()
+        await asyncio.to_thread(go_on.wait, 10)
+        return answer(body)
+
+    server.script = script
+    made = connected(server)
+    gone = asyncio.ensure_future(made.embed_passages(["a"]))
+    await asyncio.to_thread(begun.wait, 10)
+
+    async def last() -> Any:
+        return await made.embed_passages(["a"])
+
+    others = [asyncio.ensure_future(made.embed_passages(["a"])) for _ in range(2)]
+    elsewhere = asyncio.ensure_future(asyncio.to_thread(asyncio.run, last()))
+    await asyncio.sleep(0)
+    gone.cancel()
+    go_on.set()
+    for each in (*others, elsewhere):
+        assert (await each)[0] == pytest.approx([0.6, 0, 0.8], abs=1e-3)
+    assert len(server.requests) == 1
+    await made.aclose()
+
+
+async def test_what_nobody_waits_for_any_more_is_not_begun(server: Loopback, folder: Path) -> None:
+    """The first 8 requests of 32 texts are under way, and are kept; the others are not sent."""
+    begun, go_on = threading.Semaphore(0), threading.Event()
+
+    async def script(body: Body) -> Reply:
+        begun.release()
+        await asyncio.to_thread(go_on.wait, 10)
+        return answer(body)
+
+    server.script = script
+    made = connected(server)
+    asked = asyncio.ensure_future(made.embed_passages([str(number) for number in range(1000)]))
+    for _ in range(8):
+        await asyncio.to_thread(begun.acquire)
+    asked.cancel()
+    await asyncio.wait([asked])
+    go_on.set()
+    await made.embed_passages(["0"])
+    await made.aclose()
+    assert len(server.requests) == 8
+    assert vectors_in(folder) == 8 * 32
+
+
+async def test_batches_are_bounded(server: Loopback) -> None:
+    made = connected(server)
+    await made.embed_passages([str(number) for number in range(32)])
+    await made.embed_passages([f"n{number}" for number in range(100)])
+    assert sorted(len(body["input"]) for body in server.bodies) == [32, 36, 64]
+    server.requests.clear()
+    await made.embed_passages([f"{number} {'long ' * 6000}" for number in range(5)])
+    # 30,000 characters each, and 100,000 are the most.
+    assert sorted(len(body["input"]) for body in server.bodies) == [2, 3]
+    server.requests.clear()
+    await made.embed_passages(["x" * 10**6, "", "\ud800"])
+    assert [len(text) for text in server.bodies[0]["input"]] == [40_000, 1, 1]
+    await made.aclose()
+
+
+async def test_a_service_that_takes_fewer_texts_gets_fewer(server: Loopback) -> None:
+    def script(body: Body) -> Reply:
+        if (count := len(body["input"])) > 10:
+            said = f"batch size {count} > maximum allowed batch size 10"
+            return Answer(422, {"error": said, "error_type": "Validation"})
+        return answer(body)
+
+    server.script = script
+    made = connected(server)
+    await made.embed_passages([str(number) for number in range(32)])
+    # 32, then 16 and 8 and 8, then 16 and 8 and 8.
+    assert [len(body["input"]) for body in server.bodies] == [32, 16, 8, 8, 16, 8, 8]
+    server.requests.clear()
+    await made.embed_passages([f"n{number}" for number in range(16)])
+    assert [len(body["input"]) for body in server.bodies] == [8, 8]
+    await made.aclose()
+
+
+async def test_the_text_that_is_refused_is_named_and_the_others_are_kept(
+    server: Loopback, folder: Path
+) -> None:
+    def script(body: Body) -> Reply:
+        return Answer(400, {"error": "odd"}) if "bad" in body["input"] else answer(body)
+
+    server.script = script
+    made = connected(server)
+    with pytest.raises(RequestRejected, match=r"odd.*about the text that begins 'bad'"):
+        await made.embed_passages(["a", "b", "bad", "c"])
+    # "a" and "b" by the first half; "c" was not begun once the call had failed.
+    assert [body["input"] for body in server.bodies] == [
+        ["a", "b", "bad", "c"],
+        ["a", "b"],
+        ["bad", "c"],
+        ["bad"],
+    ]
+    assert vectors_in(folder) == 2
+    await made.aclose()
+
+
+async def test_a_text_that_is_too_long_is_sent_shorter(
+    server: Loopback, caplog: pytest.LogCaptureFixture
+) -> None:
+    def script(body: Body) -> Reply:
+        long = max(map(len, body["input"])) > 300
+        return Answer(400, {"error": "maximum context length"}) if long else answer(body)
+
+    server.script = script
+    made = connected(server)
+    await made.embed_passages(["a", "b" * 1000])
+    assert [[len(text) for text in body["input"]] for body in server.bodies] == [
+        [1, 1000],
+        [1],
+        [1000],
+        [500],
+        [250],
+    ]
+    assert "a text of 1000 characters is too long for the model" in caplog.text
+    server.script = lambda body: Answer(400, {"error": "maximum context length"})
+    with pytest.raises(ContextTooLong, match="begins 'short'"):
+        await made.embed_passages(["short"])
+    await made.aclose()
+
+
+def one(embedding: Any, **more: Any) -> Body:
+    return {"data": [{"index": 0, "embedding": embedding, **more}]}
+
+
+@pytest.mark.parametrize(
+    ("body", "said"),
+    [
+        (one([1.0] * 1_000_000), "vectors of 1000000 numbers"),
+        (one([]), "no list of finite numbers"),
+        (one([0.0, 0.0]), "no list of finite numbers"),
+        (one([1.0, None]), "no list of finite numbers"),
+        (one([1.0, True]), "no list of finite numbers"),
+        (one(["1.0"]), "no list of finite numbers"),
+        (one([[1.0]]), "no list of finite numbers"),
+        (one("AAAA"), "no list of finite numbers"),
+        (one("?"), "no list of finite numbers"),
+        (one(base64.b64encode(np.array([np.nan], "<f4").tobytes()).decode()), "finite"),
+        (one([1.0], index=1), "indexes are not 0 to 0"),
+        (one([1.0], index=True), "indexes are not 0 to 0"),
+        ({"data": [{"embedding": [1.0]}] * 2}, "2 vectors for 1 texts"),
+        ({"data": []}, "0 vectors for 1 texts"),
+        ({"data": [[1.0]]}, "no list 'data'"),
+        ({"embeddings": [[1.0]]}, "no list 'data'"),
+        (Answer(body=b"<html>Sign in</html>"), "not JSON: '<html>Sign in"),
+        (Answer(body=b'{"data": [{"index": 0, "embedding": [NaN]}]}'), "not JSON"),
+        (Answer(body=b'{"data": [{"index": 0, "embedding": [1e999]}]}'), "unreadable answer"),
+    ],
+)
+async def test_an_answer_that_cannot_be_used_is_an_error(
+    server: Loopback, folder: Path, body: Reply, said: str
+) -> None:
+    server.script = lambda _: body
+    made = connected(server)
+    with pytest.raises(ServerFailed, match=said):
+        await made.embed_passages(["a"])
+    assert len(server.requests) == 6
+    with pytest.raises(FileNotFoundError):
+        vectors_in(folder)
+    server.script = answer
+    assert (await made.embed_passages(["a"])).shape == (1, 3)
+    await made.aclose()
+
+
+async def test_vectors_of_two_lengths_do_not_mix(server: Loopback) -> None:
+    server.script = lambda body: answer(body, lambda text: [1.0] * len(text))
+    made = connected(server)
+    with pytest.raises(ServerFailed, match="vectors of 1, 2 numbers"):
+        await made.embed_passages(["a", "bc"])
+    await made.embed_passages(["bc"])
+    await made.aclose()
+    later = connected(server)
+    await later.embed_passages(["bc"])
+    with pytest.raises(ServerFailed, match="vectors of 3 numbers, and gave 2 before"):
+        await later.embed_passages(["def"])
+    await later.aclose()
+
+
+async def test_what_passes_is_tried_again_and_what_stays_is_told(server: Loopback) -> None:
+    replies: Iterator[Reply] = iter([Answer(429, {}, {"retry-after": "0"}), Answer(503)])
+    server.script = lambda body: next(replies, None) or answer(body)
+    made = connected(server, api_key="sk-secret-of-mine")
+    assert (await made.embed_passages(["a"])).shape == (1, 3)
+    assert len(server.requests) == 3
+    server.script = lambda body: Answer(401, {"error": "no such key: sk-secret-of-mine"})
+    with pytest.raises(AuthenticationFailed) as raised:
+        await made.embed_passages(["b", "c"])
+    assert "secret-of-mine" not in str(raised.value)
+    assert "EMBEDDINGS_API_KEY" in str(raised.value)
+    assert len(server.requests) == 4  # a batch is not halved for that
+    await made.aclose()
+
+
+async def test_a_server_that_hangs_is_given_up(
+    server: Loopback, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(models, "ATTEMPTS", 1)
+    server.script = lambda body: Hang()
+    made = connected(server, config=RankerConfig(timeout=0.2))
+    with pytest.raises(ModelError, match=r"no complete answer within 0\.2 s"):
+        await made.embed_passages(["a"])
+    await made.aclose()
+
+
+async def test_a_budget_is_kept(server: Loopback) -> None:
+    budget = Budget(max_calls=1)
+    made = connected(server, budget=budget)
+    await made.embed_passages(["a"])
+    await made.embed_passages(["a"])
+    with pytest.raises(BudgetExceeded, match="max_calls=1"):
+        await made.embed_passages(["b"])
+    assert budget.spent_calls == len(server.requests) == 1
+    await made.aclose()
+    with pytest.raises(ConfigError, match="no price is known for 'embed:tiny'"):
+        connected(server, config=RankerConfig(max_cost=1.0))
+    priced = connected(server, "openai:text-embedding-3-small", config=RankerConfig(max_cost=1e-9))
+    with pytest.raises(BudgetExceeded, match="max_cost"):
+        await priced.embed_passages(["a"])
+    await priced.aclose()
+    # 0.02 dollars for a million tokens, of which a tenth was known.
+    usage = Usage(calls=1, input_tokens=1_000_000, cached_input_tokens=100_000)
+    assert cost("embed:text-embedding-3-small", usage) == pytest.approx(0.018)
+
+
+async def test_where_no_vector_can_be_kept_it_goes_on_without(
+    server: Loopback, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    monkeypatch.setenv("MCRANKER_VECTORS", __file__)  # no folder
+    made = connected(server)
+    assert (await made.embed_passages(["a"])).shape == (1, 3)
+    assert (await made.embed_passages(["a", "b"])).shape == (2, 3)
+    await made.aclose()
+    assert [record.levelname for record in caplog.records] == ["WARNING"]
+    assert "MCRANKER_VECTORS" in caplog.text
+
+
+@pytest.mark.parametrize(
+    ("name", "prefixes", "query", "passage"),
+    [
+        ("embed:tiny", None, "q", "p"),
+        ("embed:intfloat/multilingual-e5-small", None, "query: q", "passage: p"),
+        ("embed:e5-mistral-7b-instruct", None, "Instruct: Given a web search query, ", "p"),
+        ("embed:intfloat/e5-small-v2", ("", ""), "q", "p"),
+        ("embed:nomic", ("search_query: ", "search_document: "), "search_query: q", "search_d"),
+    ],
+)
+async def test_prefixes_are_known_by_name_or_given(
+    server: Loopback, name: str, prefixes: Any, query: str, passage: str
+) -> None:
+    made = connected(server, name, prefixes=prefixes)
+    await made.embed_queries(["q"])
+    await made.embed_passages(["p"])
+    sent = [body["input"][0] for body in server.bodies]
+    assert sent[0].startswith(query)
+    assert sent[1].startswith(passage)
+    assert (made.mark == connected(server, name, prefixes=("", "")).mark) == (sent == ["q", "p"])
+    await made.aclose()
+
+
+async def test_the_embedded_encoder_is_the_default(monkeypatch: pytest.MonkeyPatch) -> None:
+    use(monkeypatch)
+    monkeypatch.setattr(
+        "mcranker.llm.encoders.resolve_encoder",
+        lambda entry: (entry, Path("/no/m"), Path("/no/t")),
+    )
+    made = connect_embedder(None)
+    assert (made.name, made.dimensions, made.max_tokens) == ("local:minilm", 384, 256)
+    usage = UsageTable()
+    assert (await made.embed_queries(["one two"], usage)).shape == (1, 384)
+    assert dict(usage) == {("embed", "", "local:minilm"): Usage(calls=1, input_tokens=3)}
+    assert connect_embedder(made) is made
+    await made.aclose()
+
+
+def onnx_folder(tmp_path: Path, **config: Any) -> Path:
+    folder = tmp_path / "multilingual-e5-tiny"
+    (folder / "1_Pooling").mkdir(parents=True)
+    (folder / "model.onnx").write_bytes(b"model")
+    (folder / "tokenizer.json").write_bytes(b"tokenizer")
+    (folder / "config.json").write_text(json.dumps(config))
+    return folder
+
+
+async def test_a_folder_says_what_its_model_is(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    engine = use(monkeypatch)
+    folder = onnx_folder(
+        tmp_path, hidden_size=384, max_position_embeddings=514, model_type="xlm-roberta"
+    )
+    made = connect_embedder(f"local:{folder}")
+    assert (made.dimensions, made.max_tokens) == (384, 512)
+    mean = await made.embed_queries(["one two"])
+    (folder / "1_Pooling/config.json").write_text('{"pooling_mode_cls_token": true}')
+    other = connect_embedder(f"local:{folder}")
+    assert other.mark != made.mark
+    await made.aclose()
+    other = connect_embedder(f"local:{folder}")
+    first = await other.embed_queries(["one two", "one three"])
+    assert not np.allclose(first[0], mean[0])
+    assert np.allclose(first[0], first[1])  # the token that begins every text
+    assert engine.loads == 2
+    await other.aclose()
+    (folder / "config.json").write_text("{")
+    with pytest.raises(ModelFileError, match=r"config\.json is no JSON"):
+        connect_embedder(f"local:{folder}")
+    (folder / "tokenizer.json").unlink()
+    with pytest.raises(ModelFileError, match=r"no tokenizer\.json"):
+        connect_embedder(f"local:{folder}")
+
+
+class _Sentences:
+    """A substitute for sentence-transformers' class."""
+
+    max_seq_length = 1000
+
+    def __init__(self, source: str) -> None:
+        if "absent" in source:
+            raise OSError(f"{source} is no model\nmore")
+
+    def encode(self, texts: list[str], **_: Any) -> Any:
+        return np.array([[float(len(text)), 1.0] for text in texts], np.float32)
+
+    def tokenize(self, texts: list[str]) -> dict[str, Any]:
+        assert self.max_seq_length == 512
+        return {"attention_mask": np.ones((len(texts), 7), int)}
+
+
+async def test_sentence_transformers(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    with pytest.raises(ConfigError, match=r"pip install 'mcranker\[crossencoder\]'"):
+        connect_embedder("st:any")
+    for name in ("sentence_transformers", "transformers", "transformers.utils"):
+        monkeypatch.setitem(sys.modules, name, ModuleType(name))
+    drawn = ModuleType("logging")
+    for name in ("is_progress_bar_enabled", "disable_progress_bar", "enable_progress_bar"):
+        setattr(drawn, name, lambda: True)
+    monkeypatch.setattr(sys.modules["transformers.utils"], "logging", drawn, raising=False)
+    package = "sentence_transformers"
+    monkeypatch.setattr(sys.modules[package], "SentenceTransformer", _Sentences, raising=False)
+    monkeypatch.setattr("mcranker.llm.local.sentence_encoder.check_installed", lambda *_, **__: 0)
+    monkeypatch.setattr("importlib.metadata.version", lambda name: "6.2")
+    made = connect_embedder("st:intfloat/e5-tiny")
+    usage = UsageTable()
+    vectors = await made.embed_passages(["a", "bcd"], usage)
+    # "passage: a" has 10 characters and "passage: bcd" 12: (10, 1) and (12, 1), of length 1.
+    assert np.allclose(vectors, [[10 / 101**0.5, 101**-0.5], [12 / 145**0.5, 145**-0.5]], atol=1e-3)
+    assert usage.total == Usage(calls=1, input_tokens=14)
+    await made.aclose()
+    absent = connect_embedder("st:absent/model")
+    with pytest.raises(ModelNotFound, match=r"absent/model is no model$"):
+        await absent.embed_queries(["a"])
+    await absent.aclose()
+    with pytest.raises(ModelNotFound, match=r"no folder '\./nowhere'"):
+        connect_embedder("st:./nowhere")
+
+
+@pytest.mark.parametrize(
+    ("spec", "options", "error", "said"),
+    [
+        ("minilm", {}, ConfigError, "names no embedder"),
+        ("local:", {}, ConfigError, "names no embedder"),
+        ("anthropic:claude", {}, ConfigError, "names no embedder"),
+        ("local:smollm2-135m", {}, ConfigError, "is a chat model"),
+        ("local:minilmm", {}, ModelNotFound, "Did you mean 'minilm'"),
+        ("local:minilm", {"base_url": "http://localhost/v1"}, ConfigError, "takes no base_url="),
+        ("embed:x", {}, ConfigError, "needs base_url="),
+        ("embed:x", {"base_url": "localhost"}, ConfigError, "is not a URL"),
+        ("openai:x", {}, AuthenticationFailed, "OPENAI_API_KEY"),
+        (3, {}, ConfigError, "is a int"),
+    ],
+)
+def test_what_cannot_be_is_refused_at_once(
+    spec: Any, options: dict[str, Any], error: type[Exception], said: str
+) -> None:
+    with pytest.raises(error, match=said):
+        connect_embedder(spec, **options)
+
+
+async def test_a_hub_without_its_client_says_what_to_install(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setitem(sys.modules, "huggingface_hub", None)
+    monkeypatch.setattr("importlib.util.find_spec", lambda name: name != "huggingface_hub")
+    with pytest.raises(ConfigError, match=r"mcranker\[hub\]"):
+        connect_embedder("local:intfloat/e5-small-v2")
+
+
+def test_any_of_them_judges_and_asks_for_each_text_once(server: Loopback) -> None:
+    """E5's prefixes are put before texts, and a passage near to the query comes first."""
+
+    def row(text: str) -> list[float]:
+        assert text.startswith(("query: ", "passage: "))
+        return [1.0, 0.1] if "zebra" in text or text.startswith("query: ") else [0.1, 1.0]
+
+    server.script = lambda body: answer(body, row)
+    docs = ["a horse", "a zebra", "a cow"]
+    with MCRanker(model="embed:e5-tiny", base_url=server.url, ledger=None) as ranker:
+        ranking = ranker.rank("animals with stripes", docs)
+        again = ranker.rank("animals with stripes", docs)
+    assert ranking.ids[0] == again.ids[0] == "1"
+    assert not ranking.missing
+    asked = [text for body in server.bodies for text in body["input"]]
+    assert sorted(set(asked)) == sorted(asked)
+    assert {f"passage: {text}" for text in docs} < set(asked)
+    assert again.usage.input_tokens == again.usage.cached_input_tokens
+
+
+def test_a_process_that_closes_nothing_ends(server: Loopback) -> None:
+    script = (
+        "import anyio\n"
+        "from mcranker.retrieval.embedders import connect_embedder\n"
+        f"made = connect_embedder('embed:tiny', base_url={server.url!r})\n"
+        "print(anyio.run(made.embed_queries, ['a']).shape)\n"
+    )
+    done = subprocess.run(
+        [sys.executable, "-c", script], capture_output=True, text=True, timeout=60, check=False
+    )
+    assert (done.returncode, done.stdout.strip(), done.stderr) == (0, "(1, 3)", "")
