@@ -7,7 +7,18 @@ from dataclasses import dataclass, field, fields
 from operator import add, attrgetter
 from typing import Literal, get_args
 
-Stage = Literal["probe", "recruit", "criteria", "score", "assess", "explain", "embed"]
+Stage = Literal[
+    "probe",
+    "recruit",
+    "criteria",
+    "score",
+    "assess",
+    "explain",
+    "transform",
+    "embed",
+    "answer",
+    "support",
+]
 
 
 @dataclass(frozen=True, slots=True)
