@@ -111,6 +111,8 @@ _INSTEAD = {
 _LINES = frozenset(PIECES) - {"criteria_dataset_scientist"}
 _PARTS = _LINES | {"compared_passage", "rebel_property", "criteria_examples"}
 _PARTS |= {"comparing_persona", "comparing_persona_without_criteria"}
+_ENTRIES_OF_CONTEXT = {"rag_team_draft", "rag_passage_document", "rag_passage_numbered"}
+_PARTS |= _ENTRIES_OF_CONTEXT
 
 OPTIONAL_PROMPTS: dict[str, dict[str, Placeholders]] = {
     # Typed questions about a state of query, judges and passages
@@ -168,6 +170,35 @@ OPTIONAL_PROMPTS: dict[str, dict[str, Placeholders]] = {
             "query passages scores", f"{_PERSON} description count"
         ),
     },
+    # From a question to an answer: queries, answers of a pipeline, and its two rankers
+    "rag": {
+        "rag_hyde": _placeholders("question"),
+        "rag_variants_naive": _placeholders("question", "count"),
+        "rag_variants_medium": _placeholders("question", "count"),
+        "rag_variants_advanced": _placeholders("question", "count"),
+        # Decomposition: four calls, the last only for a question composed of several
+        "rag_components": _placeholders("question"),
+        "rag_rephrase": _placeholders("question components"),
+        "rag_complexity": _placeholders("question"),
+        "rag_subqueries": _placeholders("question"),
+        "rag_answer_naive": _placeholders("question context"),
+        "rag_answer_medium": _placeholders("question context"),
+        "rag_answer_advanced": _placeholders("question context"),
+        "rag_answer_rebel": _placeholders("question context"),
+        "rag_answer_rankrag": _placeholders("question context"),
+        "rag_answer_cited": _placeholders("question context"),
+        # A team: an answer of each member, and the one made of them
+        "rag_draft": _placeholders("question context", f"{_PERSON} description"),
+        "rag_team_answer": _placeholders("question context drafts"),
+        "rag_shorten": _placeholders("draft", "question words"),
+        "rag_support": _placeholders("claim quote", "question"),
+        "rag_p_yes": _placeholders("query passage_text"),
+        "rag_rankrag_rank": _placeholders("query passage_text"),
+        # An entry of {{drafts}}, and of {{context}}: as G-RAG and as RankRAG have it
+        "rag_team_draft": _placeholders("draft", _PERSON),
+        "rag_passage_document": _placeholders("number", "title", "passage passage_text"),
+        "rag_passage_numbered": _placeholders("number", "title", "passage passage_text"),
+    },
 }
 """Additions to the paper's prompts, by the folder that has the shipped ones; used where a folder
 of one's own leaves them out."""
@@ -183,9 +214,10 @@ _HEADING = re.compile(r"^([A-Za-z][\w -]{0,40}):", re.MULTILINE)
 _LETTERS = re.compile(r"[^\W\d_]{3}")
 _OF_OTHERS = {"query", "persona", "description", "dataset", "criterion", "others", "members"}
 _OF_OTHERS |= {"problem", "name", "explanation", "relevance"}
+_OF_OTHERS |= {"question", "components", "draft", "claim", "quote", "title", "passage_text"}
 """Placeholders whose values others wrote."""
 
-_NAMES = {"persona", "name"}
+_NAMES = {"persona", "name", "title", "passage_text"}
 
 
 class Turn(NamedTuple):
@@ -305,7 +337,9 @@ class PromptSet:
         cleaners = dict.fromkeys(complete, self.cleaner)
         # Each family adds its own headings only, so that no text changes in others' prompts.
         for family in families:
-            cleaners |= dict.fromkeys(family, Cleaner(headings | _headings(family), entries))
+            parts = {_beginning(templates[piece]) for piece in _ENTRIES_OF_CONTEXT & family.keys()}
+            cleaner = Cleaner(headings | _headings(family), [*entries, *sorted(parts - {""})])
+            cleaners |= dict.fromkeys(family, cleaner)
         self._templates = {
             prompt: replace(template, cleaner=cleaners[prompt])
             for prompt, template in templates.items()
