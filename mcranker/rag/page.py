@@ -67,7 +67,6 @@ def render_answer(result: RAGResult) -> str:
             "ranks": ranks,
             "places": {each.id: place for place, each in enumerate(result.passages, 1)},
             "anchors": anchors,
-            "limit": limit,
             "texts": {number: text for number, (text, _) in shown.items()},
             "sources": sources(result),
             "doubtful": doubtful(result),
@@ -80,11 +79,11 @@ def render_answer(result: RAGResult) -> str:
 
 def sources(result: RAGResult) -> list[tuple[SourcePassage, list[tuple[int, Citation]]]]:
     """The passages that confirm the answer, by number, with their citations and the places."""
-    found = [
-        (passage, [each for each in _numbered(result.citations, result) if each[1].passage == n])
-        for n, passage in ((each.number, each) for each in result.context)
-    ]
-    return [(passage, cited) for passage, cited in found if cited]
+    found: dict[int, list[tuple[int, Citation]]] = {}
+    for place, each in enumerate(result.all_citations):
+        if each.verdict == "found":
+            found.setdefault(each.passage, []).append((place, each))
+    return [(each, found[each.number]) for each in result.context if each.number in found]
 
 
 def doubtful(result: RAGResult) -> list[tuple[int, Citation, str]]:
@@ -97,7 +96,8 @@ def doubtful(result: RAGResult) -> list[tuple[int, Citation, str]]:
         (
             place,
             each,
-            said.get(each.verdict)
+            each.note
+            or said.get(each.verdict)
             or f"it is not in passage {each.passage}, but in passage {each.elsewhere}",
         )
         for place, each in enumerate(result.all_citations)
@@ -135,11 +135,6 @@ def totals(result: RAGResult) -> dict[str, Any]:
     costs = [each.cost for each in result.stages]
     known = [each for each in costs if each is not None]
     return sums | {"cost": sum(known) if len(known) == len(costs) else None}
-
-
-def _numbered(cited: Sequence[Citation], result: RAGResult) -> list[tuple[int, Citation]]:
-    wanted = {id(each) for each in cited}
-    return [each for each in enumerate(result.all_citations) if id(each[1]) in wanted]
 
 
 def _marked(

@@ -46,7 +46,7 @@ def show_answer(screen: Screen, result: RAGResult) -> None:
             screen.words(f"“{clipped(each.quote, _QUOTE)}”{supports}", indent=len(number))
     for _, each, why in doubtful(result)[: BOUNDS["rows"]]:
         quote = clipped(each.quote, _QUOTE)
-        screen.words(f"{each.verdict}: “{quote}”: {why}", "yellow", indent=2, hang=2)
+        screen.words(f"{each.verdict}: “{quote}”: {clipped(why, 300)}", "yellow", indent=2, hang=2)
     screen.line()
     total = totals(result)
     reused = f", {counted(total['reused'], 'answer')} from the ledger" if total["reused"] else ""

@@ -69,7 +69,7 @@ def answered(**changes: Any) -> RAGResult:
                 start=CLOTH.index("gaps"), end=CLOTH.index("gaps") + 4, elsewhere=2,
             ),
             Citation(claim="Cloth", passage=2, quote="Cloth let", verdict="stitched"),
-            Citation(claim="Bananas", passage=2, quote="eat bananas", verdict="invented"),
+            Citation(claim="Bananas", passage=2, quote="", verdict="invented", note="no quote was given"),
         ),
         "queries": (SentQuery(text="which masks?", origin="question"),),
         "passages": passages,
@@ -148,6 +148,7 @@ def test_the_page_leads_from_each_sentence_to_its_quote_and_its_rank(tmp_path: P
     assert 'N95 <mark id="quote-0">respirators filter</mark> 95' in page
     assert 'and <mark id="quote-1">gaps</mark> let' in page
     assert "it is not in passage 1, but in passage 2" in page
+    assert "no quote was given" in page
     assert "3 of 4 citations could not be confirmed." in page
     assert "rerank: relevance 0 is below min_relevance=0.3" in page
     assert page.index("the writer is weak") < page.index("N95 masks filter best.")
