@@ -69,7 +69,9 @@ def answered(**changes: Any) -> RAGResult:
                 start=CLOTH.index("gaps"), end=CLOTH.index("gaps") + 4, elsewhere=2,
             ),
             Citation(claim="Cloth", passage=2, quote="Cloth let", verdict="stitched"),
-            Citation(claim="Bananas", passage=2, quote="", verdict="invented", note="no quote was given"),
+            Citation(
+                claim="Bananas", passage=2, quote="", verdict="invented", note="no quote was given"
+            ),
         ),
         "queries": (SentQuery(text="which masks?", origin="question"),),
         "passages": passages,
