@@ -71,7 +71,13 @@ if TYPE_CHECKING:
     from mcranker.rankers.direct import DirectRanker
     from mcranker.rankers.dispatch import RankedQuery
     from mcranker.rankers.fused import FusedRanker, fuse
-    from mcranker.rankers.likelihood import QGRanker, RGSRanker, RGYNRanker
+    from mcranker.rankers.likelihood import (
+        PYesRanker,
+        QGRanker,
+        RankRAGRanker,
+        RGSRanker,
+        RGYNRanker,
+    )
     from mcranker.rankers.mcranker import MCRanker
     from mcranker.rankers.rankgpt import RankGPTRanker
     from mcranker.rankers.rebel import RebelRanker
@@ -109,7 +115,7 @@ _EXPORTS = {
     "mcranker.rankers.dispatch": "RankedQuery",
     "mcranker.rankers.mcranker": "MCRanker",
     "mcranker.rankers.direct": "DirectRanker",
-    "mcranker.rankers.likelihood": "RGYNRanker RGSRanker QGRanker",
+    "mcranker.rankers.likelihood": "RGYNRanker RGSRanker QGRanker PYesRanker RankRAGRanker",
     "mcranker.rankers.rerank": "RerankRanker",
     "mcranker.rankers.rankgpt": "RankGPTRanker",
     "mcranker.rankers.choices": "PairwiseRanker SetwiseRanker",
@@ -182,6 +188,7 @@ __all__ = [
     "ModelTimeout",
     "Option",
     "Orders",
+    "PYesRanker",
     "PairwiseRanker",
     "Passage",
     "PassageAssessed",
@@ -195,6 +202,7 @@ __all__ = [
     "RGSRanker",
     "RGYNRanker",
     "RankGPTRanker",
+    "RankRAGRanker",
     "RankedQuery",
     "Ranker",
     "RankerConfig",

@@ -187,7 +187,11 @@ class ScorePrompt:
             ModelError: the model as such failed, not just this passage's request.
         """
         session = self._session
-        turns = self._template.render({"passage": session.delimited(passage)})
+        if "passage_text" in self._template.placeholders:
+            shown = {"passage_text": session.as_data(passage)}
+        else:
+            shown = {"passage": session.delimited(passage)}
+        turns = self._template.render(shown)
         if self._answer.prefill:
             turns = (*turns, Turn("assistant", self._answer.prefill))
         try:

@@ -4,11 +4,16 @@ from __future__ import annotations
 
 import os
 from collections.abc import Mapping, Sequence
-from typing import TYPE_CHECKING, Any, Literal, Self
+from functools import cached_property
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Literal, Self, TextIO
 
-from pydantic import BaseModel, ConfigDict, Field, ValidationError
+from pydantic import BaseModel, ConfigDict, Field, ValidationError, field_validator, model_validator
 
 from mcranker.errors import InputError
+from personas.io.atomic import write_whole
+from personas.io.lines import megabytes, parsed, read_text
+from personas.sanitize import encodable, json_text
 
 if TYPE_CHECKING:
     from mcranker.ranking import Ranking
@@ -16,9 +21,18 @@ if TYPE_CHECKING:
 StageName = Literal["query", "retrieval", "rerank", "context", "answer", "citations"]
 Verdict = Literal["found", "misattributed", "stitched", "invented"]
 
+LONGEST_FILE = 100_000_000
+"""Bytes of a saved answer."""
+_MOST_PROBLEMS = 5
+
 
 class _Record(BaseModel):
-    model_config = ConfigDict(frozen=True, extra="forbid")
+    model_config = ConfigDict(frozen=True, extra="forbid", allow_inf_nan=False)
+
+    @field_validator("*", mode="before")
+    @classmethod
+    def _encodable(cls, value: Any) -> Any:
+        return encodable(value) if isinstance(value, str) else value
 
 
 class SentQuery(_Record):
@@ -79,6 +93,7 @@ class Citation(_Record):
             misattributed.
         end: the character behind its last.
         elsewhere: number of the passage that has it, if misattributed; else 0.
+        note: what a reader should know of the verdict; may be empty.
         supports: whether a judge finds that the quote supports the claim, 0 to 1; None if not
             asked, or without an answer.
     """
@@ -90,6 +105,7 @@ class Citation(_Record):
     start: int | None = None
     end: int | None = None
     elsewhere: int = 0
+    note: str = ""
     supports: float | None = None
 
 
@@ -185,30 +201,88 @@ class RAGResult(_Record):
         """The passages that the writer saw, by their number."""
         return sorted((each for each in self.passages if each.number), key=lambda each: each.number)
 
-    @property
+    @cached_property
     def ranking(self) -> Ranking | None:
         """The reranking, with its personas, scores and reasons; None without one."""
         from mcranker.ranking import Ranking
 
         return None if self.stored_ranking is None else Ranking.from_dict(self.stored_ranking)
 
+    @model_validator(mode="after")
+    def _check(self) -> Self:
+        numbers = [each.number for each in self.passages if each.number]
+        if len(set(numbers)) < len(numbers):
+            raise ValueError("two passages have the same number in the context")
+        cited = [place for each in self.sentences for place in each.citations]
+        found_by = [place for each in self.passages for place in each.found_by]
+        for what, places, there in (
+            ("a sentence cites", cited, self.all_citations),
+            ("a passage is found by query", found_by, self.queries),
+        ):
+            if any(not 0 <= place < len(there) for place in places):
+                raise ValueError(f"{what} {max(places)}, and they are {len(there)}, from 0")
+        return self
+
     def to_dict(self) -> dict[str, Any]:
         """Everything, as plain values that JSON can hold."""
         return self.model_dump(mode="json")
 
     @classmethod
-    def from_dict(cls, stored: Mapping[str, Any]) -> Self:
+    def from_dict(cls, stored: object) -> Self:
         """Read what `to_dict` gave.
 
         Raises:
-            InputError: it is no such record.
+            InputError: it is no such record, or of another version.
         """
-        from mcranker.config import explain
-
+        version = stored.get("version", 1) if isinstance(stored, Mapping) else 1
+        if version != 1:
+            raise InputError(
+                f"an answer of version {str(version)[:40]!r}, and this program reads version 1; "
+                "use the program that made it"
+            )
         try:
-            return cls.model_validate(stored)
+            result = cls.model_validate(stored)
         except ValidationError as error:
-            raise InputError(f"this is no stored answer: {explain(error)}") from error
+            # Values are left out: they may be whole passages.
+            details = error.errors(include_url=False, include_input=False, include_context=False)
+            problems = [
+                f"{'.'.join(str(part)[:80] for part in each['loc']) or 'the whole'}: {each['msg']}"
+                for each in details[:_MOST_PROBLEMS]
+            ]
+            more = len(details) - _MOST_PROBLEMS
+            problems += [f"and {more} more"] if more > 0 else []
+            raise InputError(f"this is no stored answer: {'; '.join(problems)}") from error
+        _ = result.ranking  # an error if it is damaged
+        return result
+
+    def save(self, path: str | os.PathLike[str]) -> None:
+        """Write it as a JSON file, which appears whole or not at all.
+
+        Raises:
+            InputError: it is too large to be read again.
+            OSError: it cannot be written.
+        """
+        data = json_text(self.to_dict()).encode()
+        if len(data) > LONGEST_FILE:
+            raise InputError(
+                f"the answer takes {megabytes(len(data))}, and at most "
+                f"{megabytes(LONGEST_FILE)} are read again; retrieve fewer or shorter passages"
+            )
+        write_whole(path, data)
+
+    @classmethod
+    def load(cls, path: str | os.PathLike[str]) -> Self:
+        """Read what `save` wrote.
+
+        Raises:
+            InputError: it cannot be read, is no such file, or of another version.
+        """
+        text = read_text(Path(path), InputError, LONGEST_FILE)
+        stored = parsed(text, [str(path)], InputError)
+        try:
+            return cls.from_dict(stored)
+        except InputError as error:
+            raise InputError(f"{path}: {error}") from error
 
     def to_html(self, path: str | os.PathLike[str] | None = None) -> str:
         """Return one page from question to answer, and write it to `path` if given.
@@ -216,4 +290,15 @@ class RAGResult(_Record):
         Raises:
             OSError: it cannot be written.
         """
-        raise NotImplementedError
+        from mcranker.rag.page import render_answer
+
+        page = render_answer(self)
+        if path is not None:
+            write_whole(path, page)
+        return page
+
+    def show(self, *, file: TextIO | None = None) -> None:
+        """Print the answer with its numbered sources, to standard output if `file` is None."""
+        from mcranker.rag.terminal import print_answer
+
+        print_answer(self, file)

@@ -21,6 +21,8 @@ RANKERS: Registry[type[Ranker]] = Registry(
         "direct": "mcranker.rankers.direct:DirectRanker",
         "rg_yn": "mcranker.rankers.likelihood:RGYNRanker",
         "rg_s": "mcranker.rankers.likelihood:RGSRanker",
+        "p_yes": "mcranker.rankers.likelihood:PYesRanker",
+        "rankrag": "mcranker.rankers.likelihood:RankRAGRanker",
         "qg": "mcranker.rankers.likelihood:QGRanker",
         "rerank": "mcranker.rankers.rerank:RerankRanker",
         "rankgpt": "mcranker.rankers.rankgpt:RankGPTRanker",

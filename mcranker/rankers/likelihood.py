@@ -1,7 +1,8 @@
-"""QG, RG-YN and RG-S(0, k): passages scored by how likely a model finds the query, or each answer.
+"""Passages scored by how likely a model finds the query (QG), or each answer (all others).
 
-Query generation of Sachan et al. 2022 (arXiv 2204.07496), and relevance generation of Liang et al.
-2022 (arXiv 2211.09110) and Zhuang et al. 2024 (arXiv 2310.14122). The prompts have the form of the
+Query generation of Sachan et al. 2022 (arXiv 2204.07496), relevance generation of Liang et al.
+2022 (arXiv 2211.09110) and Zhuang et al. 2024 (arXiv 2310.14122), and the rankers of the pipelines
+G-RAG (arXiv 2506.14516) and RankRAG (arXiv 2407.02485). The prompts have the form of the
 sources', with the passage between markers; where there are more answers than two, they say that the
 reply must be one of them, since servers list the likeliest tokens only.
 """
@@ -10,32 +11,41 @@ from __future__ import annotations
 
 import hashlib
 import math
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from importlib import resources
-from typing import Any, ClassVar
+from typing import Any, ClassVar, Literal, Unpack
 
 from mcranker.config import NO_YES, RankerConfig
 from mcranker.errors import ConfigError
 from mcranker.llm.chat import ChatReply
-from mcranker.method.annotator import ScorePrompt
+from mcranker.method.annotator import ScorePassages, ScorePrompt
+from mcranker.method.batch_judge import BatchJudge
+from mcranker.method.questions import DirectQuestions
 from mcranker.method.session import Session
 from mcranker.method.team import score_by_judge
 from mcranker.models import check_capabilities
+from mcranker.options import RankerKeywords
 from mcranker.rankers.base import demand, refuse
 from mcranker.rankers.direct import DirectJudge
 from mcranker.rankers.pointwise import NO_TEAM, PointwiseRanker
 from mcranker.ranking import Ranking
 from mcranker.replies.loose_json import Unreadable
 from mcranker.replies.scoring import Scoring
+from mcranker.runtime.actor import Actor
+from personas.errors import shown
 from personas.ranking.types import Score
 from personas.sanitize import encodable
-from personas.templates import Template
+from personas.templates import OPTIONAL_PROMPTS, Template
 from personas.untrusted import Cleaner
 
 DEFAULT_SCALE = 4
 """k of RG-S(0, k); the best of Zhuang et al."""
 
+_SCORING_BY = {
+    "raw": "peak",
+    "normalised": "expected",
+}  # of two answers, the likelihood of the last
 _HEADINGS = ("Query", "Passage", "Output")
 _QG_HEADINGS = ("Passage", "Question")
 
@@ -54,8 +64,6 @@ class _LikelihoodRanker(PointwiseRanker):
         refuse(config, {**of_others, **self.only}, why)
         config = RankerConfig.of(config, {**NO_TEAM, **self.fixed})
         self._file = self._template_name(config)
-        template = Template.parse(self._file, _text(self._file))
-        self._prompt = replace(template, cleaner=Cleaner(_HEADINGS))
         return super()._prepare(config)
 
     def _template_name(self, config: RankerConfig) -> str:
@@ -73,15 +81,23 @@ class _LikelihoodRanker(PointwiseRanker):
         super()._check_models()
 
     def _score_prompt(self, session: Session) -> ScorePrompt:
-        return ScorePrompt(self._prompt, session, None)
+        return ScorePrompt(self._template(_HEADINGS), session, None)
+
+    def _template(self, headings: Sequence[str]) -> Template:
+        return replace(Template.parse(self._file, _text(self._file)), cleaner=Cleaner(headings))
 
     async def _run(self, session: Session) -> Ranking:
-        prompt = self._score_prompt(session)
-        judge = self.name.upper().replace("_", "-")
-        scored = await score_by_judge(
-            session, judge, lambda ensembler: DirectJudge(prompt, judge, session, ensembler)
-        )
+        scored = await score_by_judge(session, self._judge_name, self._judge(session))
         return self.build_ranking(session, scored)
+
+    @property
+    def _judge_name(self) -> str:
+        return self.name.upper().replace("_", "-")
+
+    def _judge(self, session: Session) -> Callable[[Actor[Any]], Actor[ScorePassages]]:
+        """Return what makes the judge of a session, given the ensembler."""
+        prompt, name = self._score_prompt(session), self._judge_name
+        return lambda ensembler: DirectJudge(prompt, name, session, ensembler)
 
 
 class RGYNRanker(_LikelihoodRanker):
@@ -101,6 +117,90 @@ class RGYNRanker(_LikelihoodRanker):
     name: ClassVar[str] = "rg_yn"
     only: ClassVar[Mapping[str, Any]] = {"scoring": "expected", "labels": NO_YES, "scale": None}
     fixed: ClassVar[Mapping[str, Any]] = {"scoring": "expected", "labels": NO_YES}
+
+
+class PYesRanker(_LikelihoodRanker):
+    """p(Yes) of G-RAG (Ran et al. 2025): does the passage help to answer the question?
+
+    >>> PYesRanker(model="openai:gpt-4.1-mini", min_relevance=0.5)  # drops as G-RAG does
+
+    A Yes that a server does not list is less likely than the last token that it lists, so below
+    0.5, and counts as 0. Where No is not listed either the score is missing, and `min_relevance`
+    drops the passage likewise. Models of typed questions, which show no words' probabilities, are
+    asked a yes/no question, and its answer, 0 to 1, is the score.
+
+    Args:
+        probability: of Yes over the whole vocabulary ("raw"), or over Yes and No ("normalised").
+        shared: the keywords of `RGYNRanker`.
+
+    Raises:
+        ConfigError, UnsupportedCapability, ModelError: as `RGYNRanker`.
+    """
+
+    name: ClassVar[str] = "p_yes"
+    defaults: ClassVar[Mapping[str, Any]] = {}
+    only: ClassVar[Mapping[str, Any]] = {"scoring": None, "labels": None, "scale": None}
+    answers: ClassVar[tuple[str, str]] = NO_YES
+    file: ClassVar[str] = "rag_p_yes"
+
+    def __init__(
+        self,
+        *,
+        probability: Literal["raw", "normalised"] = "raw",
+        **shared: Unpack[RankerKeywords],
+    ) -> None:
+        if probability not in _SCORING_BY:
+            known = " or ".join(map(repr, _SCORING_BY))
+            raise ConfigError(f"probability={shown(probability)} is unknown; use {known}")
+        self.probability = probability
+        super().__init__(**shared)
+
+    def _prepare(self, config: RankerConfig) -> RankerConfig:
+        chosen = {"scoring": _SCORING_BY[self.probability], "labels": self.answers}
+        return RankerConfig.of(super()._prepare(config), chosen)
+
+    def _template_name(self, config: RankerConfig) -> str:
+        return self.file
+
+    def hashes_for(self, config: RankerConfig) -> Mapping[str, str]:
+        return self.prompts.hashes_of(
+            OPTIONAL_PROMPTS["typed"] if config.questions else [self.file]
+        )
+
+    def _for_models(self, config: RankerConfig) -> RankerConfig:
+        offers = self.models.scoring.capabilities
+        if offers.max_questions and not offers.label_logprobs:
+            typed = {"scoring": "expected", "labels": NO_YES, "questions": "per_persona"}
+            config = RankerConfig.of(config, typed)
+        return super()._for_models(config)
+
+    def _check_models(self) -> None:
+        if self.config.questions:
+            check_capabilities(self.config, self.models, recruits=0)
+        else:
+            super()._check_models()
+
+    def _template(self, headings: Sequence[str]) -> Template:
+        return self.prompts[self.file]
+
+    def _judge(self, session: Session) -> Callable[[Actor[Any]], Actor[ScorePassages]]:
+        if not session.config.questions:
+            return super()._judge(session)
+        sheet = DirectQuestions([], session)
+        return lambda ensembler: BatchJudge(sheet, [None], session, ensembler)
+
+
+class RankRAGRanker(PYesRanker):
+    """RankRAG (Yu et al. 2024): p(True), by the words that its models are trained on.
+
+    >>> RankRAGRanker(model="openai:NAME", base_url="http://localhost:8000/v1")  # vLLM
+
+    Keywords, and what they raise, are those of `PYesRanker`, with True and False for Yes and No.
+    """
+
+    name: ClassVar[str] = "rankrag"
+    answers: ClassVar[tuple[str, str]] = ("False", "True")
+    file: ClassVar[str] = "rag_rankrag_rank"
 
 
 class RGSRanker(_LikelihoodRanker):
@@ -178,8 +278,8 @@ class QGRanker(_LikelihoodRanker):
         )
 
     def _score_prompt(self, session: Session) -> ScorePrompt:
-        prompt = replace(self._prompt, cleaner=Cleaner(_QG_HEADINGS))
-        return ScorePrompt(prompt, session, None, answer=QueryLikelihood(session))
+        answer = QueryLikelihood(session)
+        return ScorePrompt(self._template(_QG_HEADINGS), session, None, answer=answer)
 
 
 class QueryLikelihood(Scoring):

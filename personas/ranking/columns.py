@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
 from math import isnan
@@ -180,6 +180,20 @@ class RankingColumns:
     def ensemble(self) -> Ensemble | None:
         """The ensemble; None if it is not known here."""
         return find_ensemble(self.config)
+
+    @cached_property
+    def _returned(self) -> Sequence[int]:
+        """Places in `hits` of those that the ranker, ``min_relevance`` and ``top_n`` leave.
+
+        ``min_relevance`` leaves out what has a lower relevance and what was not judged, unless
+        nothing was judged at all; ``top_n`` then leaves the first ones.
+        """
+        least, most = self.config.get("min_relevance"), self.config.get("top_n")
+        left = list(enumerate(self.order.tolist()))
+        if isinstance(least, int | float) and self.relevances:
+            left = [each for each in left if self.relevances.get(each[1], -1.0) >= least]
+        few = most if isinstance(most, int) and most > 0 else None
+        return [place for place, row in left if row not in self.dropped][:few]
 
     @cached_property
     def rule(self) -> Rule:

@@ -11,6 +11,7 @@ from functools import cached_property
 from typing import TYPE_CHECKING, Any, TypeVar
 
 from personas.ensembles import Rule
+from personas.format import exact
 from personas.ranking.columns import OtherPlace, RankingColumns
 from personas.ranking.types import ASSESSOR, Passage, Reason
 
@@ -208,6 +209,22 @@ class Hit:
     def dropped(self) -> float | None:
         """The relevance, 0 to 10, for which REBEL dropped the passage; None for others."""
         return self.ranking.dropped.get(self.row)
+
+    @property
+    def why_left_out(self) -> str:
+        """Reason why the ranking does not return the passage; empty if it does."""
+        ranking, config = self.ranking, self.ranking.config
+        if self.dropped is not None:
+            least = config.get("min_relevance_score")
+            return f"relevance {self.dropped:g} of 10 is below min_relevance_score={least}"
+        if self.rank - 1 in ranking._returned:
+            return ""
+        least, relevance = config.get("min_relevance"), ranking.relevances.get(self.row)
+        if least is not None and ranking.relevances and relevance is None:
+            return f"it has no score, and min_relevance={least:g} asks for one"
+        if least is not None and relevance is not None and relevance < least:
+            return f"relevance {exact(relevance)} is below min_relevance={least:g}"
+        return f"it is beyond the first {config.get('top_n')} (top_n)"
 
     @cached_property
     def ranks(self) -> Mapping[str, int]:

@@ -85,20 +85,6 @@ class RankingRecord(RankingColumns, Sequence[Hit]):
         """All passages, best first."""
         return tuple([Hit(self, row, rank) for rank, row in enumerate(self.order.tolist(), 1)])
 
-    @cached_property
-    def _returned(self) -> Sequence[int]:
-        """Places in `hits` of those that the ranker, ``min_relevance`` and ``top_n`` leave.
-
-        ``min_relevance`` leaves out what has a lower relevance and what was not judged, unless
-        nothing was judged at all; ``top_n`` then leaves the first ones.
-        """
-        least, most = self.config.get("min_relevance"), self.config.get("top_n")
-        left = list(enumerate(self.order.tolist()))
-        if isinstance(least, int | float) and self.relevances:
-            left = [each for each in left if self.relevances.get(each[1], -1.0) >= least]
-        few = most if isinstance(most, int) and most > 0 else None
-        return [place for place, row in left if row not in self.dropped][:few]
-
     # What was used
 
     @property

@@ -152,11 +152,30 @@ def _render(
     footer: ReportFooter = NO_FOOTER,
 ) -> list[str]:
     """The pages, one for each of `parts`; without `around` it is a page by itself."""
+    values = _values(inspection, parts, around, footer)
+    return [
+        render_page("inspection.html", **values, **_of_part(inspection, parts, part))
+        for part in parts
+    ]
+
+
+def inspection_values(inspection: RankingRecord) -> dict[str, Any]:
+    """Values that ``inspection_main.html`` shows, all passages on one page."""
+    parts = pages_of([""], [len(inspection.hits)])
+    return _values(inspection, parts) | _of_part(inspection, parts, parts[0])
+
+
+def _values(
+    inspection: RankingRecord,
+    parts: Sequence[Page],
+    around: PageContext | None = None,
+    footer: ReportFooter = NO_FOOTER,
+) -> dict[str, Any]:
     form = PassageFormat(inspection)
     team = inspection.team.members if inspection.team else ()
     members = [_Seen(number, each, provenance(each)) for number, each in enumerate(team, start=1)]
     reasons = [each.persona.reason for each in team if each.persona.reason]
-    values: dict[str, Any] = {
+    return {
         "inspection": inspection,
         "around": around,
         "footer": around.footer if around else footer,
@@ -192,27 +211,25 @@ def _render(
         "bounds": _TIGHT if len(members) > _MANY else _BOUNDS,
         "parts": parts,
     }
+
+
+def _of_part(inspection: RankingRecord, parts: Sequence[Page], part: Page) -> dict[str, Any]:
     starts = [each.first for each in parts]
 
-    def render(part: Page) -> str:
-        def page_of(rank: int) -> str:
-            """The page with the passage's details; empty if it is the same one."""
-            if part.first <= rank <= part.last:
-                return ""
-            return parts[bisect_right(starts, rank) - 1].name
+    def page_of(rank: int) -> str:
+        """The page with the passage's details; empty if it is the same one."""
+        if part.first <= rank <= part.last:
+            return ""
+        return parts[bisect_right(starts, rank) - 1].name
 
-        hits = inspection.hits[part.first - 1 : part.last]
-        return render_page(
-            "inspection.html",
-            **values,
-            part=part,
-            page_of=page_of,
-            hits=hits,
-            home="" if part.number == 1 else parts[0].name,
-            text_limit=_fair_limit([len(hit.text) for hit in hits]),
-        )
-
-    return [render(part) for part in parts]
+    hits = inspection.hits[part.first - 1 : part.last]
+    return {
+        "part": part,
+        "page_of": page_of,
+        "hits": hits,
+        "home": "" if part.number == 1 else parts[0].name,
+        "text_limit": fair_limit([len(hit.text) for hit in hits]),
+    }
 
 
 def _links(around: PageContext) -> dict[str, str]:
@@ -273,7 +290,7 @@ def _models(inspection: RankingRecord) -> list[tuple[str, str]]:
     return [(f"{cut(role, 40)} model", name) for role, name in models.items()]
 
 
-def _fair_limit(lengths: Sequence[int]) -> int:
+def fair_limit(lengths: Sequence[int]) -> int:
     """The longest limit up to `TEXT_LIMIT` that keeps all texts together in `PAGE_LIMIT`."""
     room = PAGE_LIMIT
     for place, length in enumerate(sorted(min(TEXT_LIMIT, each) for each in lengths)):

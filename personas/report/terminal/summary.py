@@ -21,7 +21,7 @@ _MOST_QUERY = 1000
 _MOST_PAIRS = 10
 _MOST_STAGES = 20
 _MOST_IDS = 5
-_MARKS = {
+MARKS = {
     "bad": ("x", "bold red"),
     "warn": ("!", "yellow"),
     "note": ("-", NOTE),
@@ -51,7 +51,7 @@ def show_head(screen: Screen, inspection: RankingRecord) -> None:
 def show_warnings(screen: Screen, inspection: RankingRecord) -> None:
     """Warnings and notes, as the page has them."""
     for each in warnings(inspection):
-        mark, style = _MARKS[each.kind]
+        mark, style = MARKS[each.kind]
         screen.words(f"{mark} {clipped(each.sentence, 800)}", style, hang=2)
 
 

@@ -94,7 +94,7 @@ class Entry:
 
 
 def grade(request: ChatRequest) -> int:
-    (number,) = re.findall(r"^text (\d)$", request.messages[-1].content, re.MULTILINE)
+    (number,) = re.findall(r"(?:^|: )text (\d)$", request.messages[-1].content, re.MULTILINE)
     return int(number)
 
 
@@ -141,14 +141,15 @@ def logprobs(rng: random.Random) -> float:
     return rng.choice(odd) if rng.random() < 0.4 else -rng.expovariate(0.3)
 
 
-def labels_of(*labels: str) -> Noise:
-    """What should be the probabilities of labels, of which the i-th counts i."""
+def labels_of(*labels: str, peak: bool = False) -> Noise:
+    """What should be probabilities of labels: the i-th counts i, or the last of two alone."""
 
     def malformed(rng: random.Random) -> tuple[Any, float | None]:
         if rng.random() < 0.3:
             masses = [rng.random() for _ in labels]
             mean = sum(place * mass for place, mass in enumerate(masses)) / sum(masses)
-            return dict(zip(labels, map(math.log, masses), strict=True)), mean
+            listed = dict(zip(labels, map(math.log, masses), strict=True))
+            return listed, masses[-1] if peak else mean
         unknown = {name: logprobs(rng) for name in rng.choices(["", "Maybe", "yes!", "99"], k=2)}
         if rng.random() < 0.5:
             nothing = {label: rng.choice([math.nan, math.inf, -math.inf]) for label in labels}
@@ -191,6 +192,22 @@ ENTRIES = {
         expected={"c": 3 / 4, "b": 2 / 3, "a": 1 / 2},
         top=1,
         malformed=labels_of("No", "Yes"),
+        reply=labelled,
+    ),
+    "p_yes": Entry(
+        offers=Capabilities(label_logprobs=True),
+        by_hand=lambda request: labelled(likely(Yes=grade(request) / 10, No=0.1)),
+        expected={"c": 0.3, "b": 0.2, "a": 0.1},
+        top=1,
+        malformed=labels_of("No", "Yes", peak=True),
+        reply=labelled,
+    ),
+    "rankrag": Entry(
+        offers=Capabilities(label_logprobs=True),
+        by_hand=lambda request: labelled({"True": math.log(grade(request) / 10), "False": -1}),
+        expected={"c": 0.3, "b": 0.2, "a": 0.1},
+        top=1,
+        malformed=labels_of("False", "True", peak=True),
         reply=labelled,
     ),
     "rg_s": Entry(
@@ -682,9 +699,11 @@ REFUSED: tuple[tuple[str, dict[str, Any]], ...] = (
     *((name, {"ensemble": "reciprocal_rank"}) for name in ("direct", "rg_s", "qg", "rerank")),
     *((name, {"ensemble": "assessor", "team_size": 2}) for name in COMPARERS),
     ("rg_s", {"labels": ("A", "B"), "scale": 3}),
-    *((name, {"scale": 5}) for name in ("rebel", "rg_yn", "qg", "rerank")),
-    *((name, {"scoring": "integer"}) for name in ("rerank", "rg_yn", "rg_s")),
-    *((name, {"scoring": "peak"}) for name in ("rg_yn", "qg")),
+    *((name, {"scale": 5}) for name in ("rebel", "rg_yn", "qg", "rerank", "p_yes")),
+    *((name, {"scoring": "integer"}) for name in ("rerank", "rg_yn", "rg_s", "rankrag")),
+    *((name, {"scoring": "peak"}) for name in ("rg_yn", "qg", "p_yes")),
+    ("p_yes", {"probability": "sure"}),
+    ("rankrag", {"labels": ("No", "Yes")}),
     *((name, {"questions": "per_persona", "scoring": "expected"}) for name in ("rg_yn", "qg")),
     *((name, {"labels": ("A", "B"), "scoring": "expected"}) for name in ("rg_yn", "qg")),
     *((name, {"ranks": ranks}) for name in ("setwise", "pairwise") for ranks in (0, True, 1.5)),
@@ -733,7 +752,8 @@ def test_a_model_that_answers_no_prompts_is_refused(name: str) -> None:
 
 
 @pytest.mark.parametrize(
-    ("name", "options"), [("rg_yn", {}), ("rg_s", {}), ("mcranker", {"scoring": "expected"})]
+    ("name", "options"),
+    [*((name, {}) for name in ("rg_yn", "rg_s", "p_yes")), ("mcranker", {"scoring": "expected"})],
 )
 def test_a_model_without_log_probabilities_is_refused(name: str, options: dict[str, Any]) -> None:
     with pytest.raises(UnsupportedCapability):

@@ -1,0 +1,192 @@
+"""The page of an answer: from the question to each sentence, its passage, and the ranking."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from markupsafe import Markup
+
+from mcranker.rag.result import Citation, RAGResult, SourcePassage
+from personas.format import counted
+from personas.report.formats import cut
+from personas.report.markup import escaped
+from personas.report.page import render_page
+from personas.report.query.inspection_page import fair_limit, inspection_values
+from personas.report.site import ReportFooter
+
+BOUNDS = {"text": 2000, "line": 1000, "name": 200, "rows": 200}
+"""Characters and rows that are shown around the passages."""
+SNIPPET = 600
+"""Characters of a passage that is not in the context."""
+
+KINDS = {
+    "answer": "written by a model",
+    "extract": "sentences of the passages, no model wrote it",
+    "abstained": "“I don’t know”",  # noqa: RUF001
+    "none": "none",
+}
+STAGES = {
+    "query": "Queries",
+    "retrieval": "Retrieval",
+    "rerank": "Reranking",
+    "context": "Context",
+    "answer": "Answer",
+    "citations": "Citations",
+}
+_AROUND = 200  # characters around a quote in a part of a passage that is cut otherwise
+
+
+def render_answer(result: RAGResult) -> str:
+    """The answer as one HTML page that needs nothing else.
+
+    The same result gives the same page, byte for byte. What is long is cut, with a note.
+    """
+    from mcranker import __version__
+
+    ranking = result.ranking
+    ranks = {} if ranking is None else {hit.doc_id: hit.rank for hit in ranking.hits}
+    limit = fair_limit([len(each.text) for each in result.context])
+    shown = {each.number: _marked(each, result.all_citations, limit) for each in result.context}
+    anchors = {place: anchor for _, found in shown.values() for place, anchor in found.items()}
+    values: dict[str, Any] = {} if ranking is None else inspection_values(ranking)
+    values |= {f"ranking_{each}": values.get(each, ()) for each in ("warnings", "bounds")}
+    return render_page(
+        "answer.html",
+        assets=("answer",),
+        **values
+        | {
+            "result": result,
+            "bounds": BOUNDS,
+            "warnings": verdict(result),
+            "snippet": SNIPPET,
+            "kinds": KINDS,
+            "stages": STAGES,
+            "total": totals(result),
+            "settings": _flat(result.config),
+            "ranks": ranks,
+            "places": {each.id: place for place, each in enumerate(result.passages, 1)},
+            "anchors": anchors,
+            "texts": {number: text for number, (text, _) in shown.items()},
+            "sources": sources(result),
+            "doubtful": doubtful(result),
+            "left_out": [each for each in enumerate(result.passages, 1) if not each[1].number],
+            "has_ranking": ranking is not None,
+            "footer": ReportFooter(__version__),
+        },
+    )
+
+
+def sources(result: RAGResult) -> list[tuple[SourcePassage, list[tuple[int, Citation]]]]:
+    """The passages that confirm the answer, by number, with their citations and the places."""
+    found: dict[int, list[tuple[int, Citation]]] = {}
+    for place, each in enumerate(result.all_citations):
+        if each.verdict == "found":
+            found.setdefault(each.passage, []).append((place, each))
+    return [(each, found[each.number]) for each in result.context if each.number in found]
+
+
+def doubtful(result: RAGResult) -> list[tuple[int, Citation, str]]:
+    """The citations that no source confirms, with their places and what is wrong."""
+    said = {
+        "stitched": "its parts are in the passage, but not together",
+        "invented": "it is in none of the passages",
+    }
+    return [
+        (
+            place,
+            each,
+            each.note
+            or said.get(each.verdict)
+            or f"it is not in passage {each.passage}, but in passage {each.elsewhere}",
+        )
+        for place, each in enumerate(result.all_citations)
+        if each.verdict != "found"
+    ]
+
+
+def verdict(result: RAGResult) -> list[dict[str, str]]:
+    """What a reader should know first, the worst first: ``kind`` and ``sentence`` of each."""
+    said = []
+    if result.kind == "none":
+        said.append(("bad", f"There is no answer: {result.failure or 'no reason is known'}"))
+    if result.partial and not any("deadline" in each for each in result.warnings):
+        said.append(("bad", "The deadline came before all was done; this is what was there."))
+    said += [("warn", each) for each in result.warnings]
+    for stage in result.stages:
+        if stage.failure and not any(stage.failure in each for each in result.warnings):
+            said.append(("warn", f"{STAGES[stage.name]}: {stage.failure}"))
+    if wrong := len(doubtful(result)):
+        all_of = counted(len(result.all_citations), "citation")
+        said.append(("warn", f"{wrong:,} of {all_of} could not be confirmed."))
+    if result.kind == "abstained":
+        said.append(("note", "No passage answers the question; below is what was looked at."))
+    if result.text and not result.all_citations and result.kind == "answer":
+        said.append(("note", "The answer names no passages, so no sentence could be checked."))
+    return [{"kind": kind, "sentence": sentence} for kind, sentence in dict.fromkeys(said)]
+
+
+def totals(result: RAGResult) -> dict[str, Any]:
+    """Sums over all stages; the cost is None if one of theirs is."""
+    names = ("calls", "reused", "input_tokens", "output_tokens", "seconds")
+    sums: dict[str, Any] = {
+        name: sum(getattr(each, name) for each in result.stages) for name in names
+    }
+    costs = [each.cost for each in result.stages]
+    known = [each for each in costs if each is not None]
+    return sums | {"cost": sum(known) if len(known) == len(costs) else None}
+
+
+def _marked(
+    passage: SourcePassage, citations: Sequence[Citation], limit: int
+) -> tuple[Markup, dict[int, str]]:
+    """The passage's text with its quotes marked, and the place of each citation -> its anchor.
+
+    Of a text that is longer than `limit` its beginning is shown, and the quotes with what is around
+    them.
+    """
+    marks: list[list[int]] = []  # first character, the one behind the last, place of the citation
+    anchors: dict[int, str] = {}
+    for start, end, place in _spans(passage, citations)[: BOUNDS["rows"]]:
+        if marks and start < marks[-1][1]:
+            marks[-1][1] = max(marks[-1][1], end)
+        else:
+            marks.append([start, end, place])
+        anchors[place] = f"quote-{marks[-1][2]}"
+    text, last = passage.text, len(passage.text)
+    pieces, at = list[Markup](), 0
+    for start, end, place in [*marks, [last, last, -1]]:
+        until = min(start, max(at + _AROUND * (at > 0), limit))
+        again = max(until, start - _AROUND) if place >= 0 else max(until, start)
+        pieces.append(escaped(text[at:until], last))
+        if again > until:
+            more = f" (… {counted(again - until, 'more character')}) "
+            pieces.append(Markup('<span class="more">{}</span>').format(more))
+        pieces.append(escaped(text[again:start], last))
+        if place >= 0:
+            quote = escaped(text[start:end], BOUNDS["text"])
+            pieces.append(Markup('<mark id="quote-{}">{}</mark>').format(place, quote))
+        at = end
+    return Markup("").join(pieces), anchors
+
+
+def _spans(passage: SourcePassage, citations: Sequence[Citation]) -> list[tuple[int, int, int]]:
+    """First character, end and place of each citation that is in the passage, in its order."""
+    found = []
+    for place, each in enumerate(citations):
+        number = each.elsewhere if each.verdict == "misattributed" else each.passage
+        if number == passage.number and each.start is not None and each.end is not None:
+            start, end = max(0, each.start), min(each.end, len(passage.text))
+            found += [(start, end, place)] if start < end else []
+    return sorted(found)
+
+
+def _flat(config: Mapping[str, Any], before: str = "") -> list[tuple[str, Any]]:
+    """``retrieval.by`` and the like with their values, tables within tables taken apart."""
+    found: list[tuple[str, Any]] = []
+    for name, value in config.items():
+        if isinstance(value, Mapping) and not before:
+            found += _flat(value, f"{name}.")
+        elif value not in (None, "", {}):
+            found.append((cut(before + str(name), 80), value))
+    return found

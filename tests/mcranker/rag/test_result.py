@@ -1,0 +1,228 @@
+"""Records of answers: saved, read again, refused; the page and the terminal that show them."""
+
+from __future__ import annotations
+
+import io
+import json
+import re
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from mcranker import DirectRanker, InputError, ScriptedChat
+from mcranker.rag import result as module
+from mcranker.rag.result import (
+    Citation,
+    Draft,
+    RAGResult,
+    Sentence,
+    SentQuery,
+    SourcePassage,
+    StageRecord,
+)
+
+CLOTH = "Cloth masks filter few particles, and gaps let more through."
+N95 = "N95 respirators filter 95 percent of fine particles."
+YELLOW = "Bananas are yellow."
+SCORES = {CLOTH: 4, N95: 9, YELLOW: 0}
+
+
+def answered(**changes: Any) -> RAGResult:
+    """Two passages in the context, one dropped by the ranking, a citation of each verdict."""
+
+    def score(request: Any) -> str:
+        text = request.messages[-1].content
+        return json.dumps({"Score": next(n for each, n in SCORES.items() if each in text)})
+
+    docs = {"c": CLOTH, "n": N95, "y": YELLOW}
+    with DirectRanker(model=ScriptedChat(score), min_relevance=0.3, ledger=None) as ranker:
+        ranking = ranker.rank("which masks?", docs)
+    passages = tuple(
+        SourcePassage(
+            id=hit.doc_id,
+            document="masks",
+            title=f"About {hit.doc_id}",
+            text=hit.text,
+            found_by=(0,),
+            rank=0 if hit.why_left_out else hit.rank,
+            number=0 if hit.why_left_out else hit.rank,  # n, then c
+            relevance=hit.relevance,
+            dropped=f"rerank: {hit.why_left_out}" if hit.why_left_out else "",
+        )
+        for hit in sorted(ranking.hits, key=lambda hit: hit.first_stage_rank)
+    )
+    fields: dict[str, Any] = {
+        "question": "which masks?",
+        "text": "N95 masks filter best. Cloth is good. Bananas help. Nothing else is known.",
+        "kind": "answer",
+        "sentences": (
+            Sentence(text="N95 masks filter best.", citations=(0,)),
+            Sentence(text="Cloth is good.", citations=(1, 2)),
+            Sentence(text="Bananas help.", citations=(3,)),
+            Sentence(text="Nothing else is known."),
+        ),
+        "all_citations": (
+            Citation(claim="N95", passage=1, quote=N95[4:22], verdict="found", start=4, end=22),
+            Citation(
+                claim="Cloth", passage=1, quote="gaps", verdict="misattributed",
+                start=CLOTH.index("gaps"), end=CLOTH.index("gaps") + 4, elsewhere=2,
+            ),
+            Citation(claim="Cloth", passage=2, quote="Cloth let", verdict="stitched"),
+            Citation(
+                claim="Bananas", passage=2, quote="", verdict="invented", note="no quote was given"
+            ),
+        ),
+        "queries": (SentQuery(text="which masks?", origin="question"),),
+        "passages": passages,
+        "drafts": (Draft(persona="Nurse", failure="it was empty"),),
+        "stages": (
+            StageRecord(name="rerank", seconds=1, calls=3, reused=1, input_tokens=30, cost=0.5),
+            StageRecord(name="answer", seconds=2, calls=1, output_tokens=9, failure="too slow"),
+        ),
+        "config": {"preset": "team", "retrieval": {"by": "hybrid"}},
+        "stored_ranking": ranking.to_dict(),
+        "warnings": ("the writer is weak",),
+    }  # fmt: skip
+    return RAGResult(**{**fields, **changes})
+
+
+def test_a_saved_answer_is_read_as_it_was(tmp_path: Path) -> None:
+    result = answered(question="half a pair \ud83d")
+    result.save(tmp_path / "a.json")
+    again = RAGResult.load(tmp_path / "a.json")
+    assert again == result
+    assert again.question == "half a pair \ufffd"
+    assert again.ranking is not None
+    assert again.ranking.ids == ["n", "c"]
+    assert again.ranking.hits[2].why_left_out == "relevance 0 is below min_relevance=0.3"
+    assert [each.id for each in again.context] == ["n", "c"]
+    assert [each.quote for each in again.citations] == ["respirators filter"]
+
+
+@pytest.mark.parametrize(
+    ("change", "said"),
+    [
+        ({"version": 2}, "version '2', and this program reads version 1"),
+        ({"question": None}, "question: "),
+        ({"strange": 1}, "strange: "),
+        ({"stored_ranking": {"version": 1}}, "no ranking"),
+        ({"sentences": [{"text": "x", "citations": [4]}]}, "a sentence cites 4, and they are 4"),
+        ({"passages": [{"id": i, "document": "d", "text": "", "number": 1} for i in "ab"]}, "same"),
+    ],
+)
+def test_a_damaged_file_is_refused(change: dict[str, Any], said: str, tmp_path: Path) -> None:
+    stored = answered().to_dict() | change
+    (tmp_path / "a.json").write_text(json.dumps(stored))
+    with pytest.raises(InputError, match=re.escape(said)) as refused:
+        RAGResult.load(tmp_path / "a.json")
+    assert "a.json" in str(refused.value)
+    assert "N95" not in str(refused.value)
+
+
+@pytest.mark.parametrize("text", ["", "[]", "{", '"', "\0", "[" * 5000])
+def test_what_is_no_answer_is_refused(text: str, tmp_path: Path) -> None:
+    (tmp_path / "a.json").write_text(text)
+    with pytest.raises(InputError):
+        RAGResult.load(tmp_path / "a.json")
+
+
+def test_an_answer_too_large_to_be_read_again_is_not_written(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    result = answered()
+    result.save(tmp_path / "a.json")
+    monkeypatch.setattr(module, "LONGEST_FILE", 1000)
+    with pytest.raises(InputError, match="at most 1,000 bytes are read again"):
+        result.save(tmp_path / "b.json")
+    with pytest.raises(InputError, match="longer than 1,000 bytes"):
+        RAGResult.load(tmp_path / "a.json")
+    assert not (tmp_path / "b.json").exists()
+
+
+def test_the_page_leads_from_each_sentence_to_its_quote_and_its_rank(tmp_path: Path) -> None:
+    page = answered().to_html(tmp_path / "why.html")
+    assert (tmp_path / "why.html").read_text() == page == answered().to_html()
+    links, ids = set(re.findall(r'href="#([^"]+)"', page)), re.findall(r'\bid="([^"]+)"', page)
+    assert links <= set(ids)
+    assert len(ids) == len(set(ids))
+    assert {"quote-0", "doubt-1", "doubt-2", "doubt-3", "source-1", "passage-1"} <= links
+    assert 'N95 <mark id="quote-0">respirators filter</mark> 95' in page
+    assert 'and <mark id="quote-1">gaps</mark> let' in page
+    assert "it is not in passage 1, but in passage 2" in page
+    assert "no quote was given" in page
+    assert "3 of 4 citations could not be confirmed." in page
+    assert "rerank: relevance 0 is below min_relevance=0.3" in page
+    assert page.index("the writer is weak") < page.index("N95 masks filter best.")
+    assert "$0.5" in page
+    assert "retrieval.by" in page
+
+
+def test_marks_that_overlap_are_one_and_far_quotes_are_shown_in_a_long_passage() -> None:
+    text = "a" * 30_000 + "needle and thread" + "z" * 30_000
+    spans = ((30_000, 30_006), (30_003, 30_010))
+    result = RAGResult(
+        question="?", kind="answer", text="x",
+        sentences=(Sentence(text="x", citations=(0, 1)),),
+        passages=(SourcePassage(id="p", document="d", text=text, number=1),),
+        all_citations=tuple(
+            Citation(claim="", passage=1, quote=text[a:b], verdict="found", start=a, end=b)
+            for a, b in spans
+        ),
+    )  # fmt: skip
+    page = result.to_html()
+    assert '<mark id="quote-0">needle and</mark> thread' in page
+    assert page.count('href="#quote-0"') == 4  # of the sentence and of the source, twice each
+    assert page.count("a" * 20_000) == 1
+    assert "a" * 20_001 not in page
+    assert "… 9,800 more characters" in page  # 30,000 - 20,000 - 200 before the quote
+
+
+def test_hostile_texts_are_escaped_and_bounded() -> None:
+    evil = '</title><script>alert(1)</script><img src=x onerror="x">\u202e'
+    long = evil + "w" * 100_000
+    passage = SourcePassage(id=evil, document=evil, title=long, text=long * 3, number=1)
+    left = tuple(
+        SourcePassage(id=f"{n}{evil}", document="d", text=long, dropped=long) for n in range(300)
+    )
+    cited = Citation(claim=long, passage=1, quote=long, verdict="found", start=-5, end=10**9)
+    result = RAGResult(
+        question=long, id=long, text=long, kind="answer", failure=long, models={evil: long},
+        sentences=tuple(Sentence(text=long, citations=(0,) * 500) for _ in range(300)),
+        all_citations=(cited, cited.model_copy(update={"verdict": "invented"})),
+        queries=(SentQuery(text=long, origin="variant"),) * 300,
+        passages=(passage, *left), config={evil: {evil: long}}, warnings=(long,) * 300,
+        drafts=(Draft(persona=long, text=long, passages=(1, 7)),),
+        stages=(StageRecord(name="answer", notes=(long,) * 30, failure=long),),
+    )  # fmt: skip
+    page = result.to_html()
+    assert page.count("<script>") == 1
+    assert "<img" not in page
+    assert len(page) < 3_000_000
+    assert "w" * 25_000 not in page
+    file = io.StringIO()
+    result.show(file=file)
+    assert "\u202e" not in file.getvalue()
+
+
+def test_a_terminal_shows_the_answer_with_numbered_sources() -> None:
+    file = io.StringIO()
+    answered().show(file=file)
+    lines = file.getvalue().splitlines()
+    assert lines[0] == "! the writer is weak"
+    assert "N95 masks filter best. [1]" in lines
+    assert "Cloth is good. [misattributed] [stitched]" in lines
+    assert "Nothing else is known. [no source]" in lines
+    assert "[1] About n (n)" in lines
+    assert "    “respirators filter”" in lines
+    assert lines[-1].startswith("Answer: written by a model; 2 passages of 3 found; 4 calls, 1 ans")
+
+
+@pytest.mark.parametrize("kind", ["none", "abstained", "extract"])
+def test_an_answer_of_each_kind_is_shown(kind: Any) -> None:
+    result = RAGResult(question="?", kind=kind, failure="no model" if kind == "none" else "")
+    said = {"none": "There is no answer: no model", "abstained": "No passage answers the question"}
+    file = io.StringIO()
+    result.show(file=file)
+    for shown in (result.to_html(), file.getvalue()):
+        assert said.get(kind, "no model wrote it") in shown
