@@ -11,7 +11,7 @@ import io
 import os
 import re
 import stat
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Generator, Iterable, Iterator, Mapping
 from contextlib import closing
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -66,7 +66,7 @@ other libraries' documents, or a mapping id -> text."""
 OnSkip: TypeAlias = Callable[[Skipped], None]
 
 
-def read_documents(source: Source, *, on_skip: OnSkip) -> Iterator[Document]:
+def read_documents(source: Source, *, on_skip: OnSkip) -> Generator[Document]:
     """The documents of a source, read as they are asked for. Blocks.
 
     | suffix | what it is |
