@@ -86,10 +86,10 @@ async def _added(
         f"while {tracker.stage}; these are kept, and the same command goes on"
     )
     try:
-        with ProgressDisplay(tracker, wanted=live_is_wanted(quiet=quiet)) as display:
-            with invocation.held():
-                source = ctx.params["source"]
-                await index.add(source, on_skip=skip, progress=count, usage=tracker.usage)
+        live = live_is_wanted(quiet=quiet)
+        with ProgressDisplay(tracker, wanted=live) as display, invocation.held():
+            source = ctx.params["source"]
+            await index.add(source, on_skip=skip, progress=count, usage=tracker.usage)
     finally:
         await embedder.aclose()
     if skipped > _SHOWN and not quiet:
