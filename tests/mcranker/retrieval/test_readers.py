@@ -23,6 +23,10 @@ def read(source: object) -> tuple[dict[str, str], dict[str, str]]:
     return found, dict(skipped)
 
 
+def unexpected(skipped: Skipped) -> None:
+    pytest.fail(str(skipped))
+
+
 @pytest.mark.parametrize(
     ("name", "content", "found"),
     [
@@ -59,7 +63,7 @@ def test_titles_come_from_what_a_document_says(tmp_path: Path) -> None:
     (tmp_path / "a.md").write_text("# Head #\nbody")
     (tmp_path / "b.html").write_text("<title>T &amp; U</title>body")
     (tmp_path / "c.jsonl").write_text('{"title": "C", "text": "body", "year": 2024}')
-    found = list(read_documents(tmp_path, on_skip=pytest.fail))
+    found = list(read_documents(tmp_path, on_skip=unexpected))
     assert [each.title for each in found] == ["Head", "T & U", "C"]
     assert found[2] == Document("c.jsonl/0", "body", "C", {"year": 2024})
 
@@ -100,7 +104,7 @@ def test_records_and_texts_are_documents_too() -> None:
 
 
 def test_a_pdf_is_read_with_words_whole() -> None:
-    (found,) = read_documents(PDF, on_skip=pytest.fail)
+    (found,) = read_documents(PDF, on_skip=unexpected)
     assert found == Document("two_pages.pdf", "First page\nSecond page", "Two pages")
 
 
@@ -169,7 +173,7 @@ def test_deep_folders_and_many_files_are_read_as_they_come(tmp_path: Path) -> No
     (deep / "x.txt").write_text("deep")
     for number in range(50):
         (tmp_path / f"{number:02}.txt").write_text("x")
-    documents = read_documents(tmp_path, on_skip=pytest.fail)
+    documents = read_documents(tmp_path, on_skip=unexpected)
     assert next(documents).id == "00.txt"
     (tmp_path / "49.txt").write_text("changed later")
     assert list(documents)[-2:] == [
