@@ -107,7 +107,7 @@ class Index:
         self._bm25: BM25 | None = None
         self._hnsw: HNSW | None = None
         self._bridge = Bridge(_nothing)
-        self._making = threading.Lock()
+        self._searching = threading.Lock()
         self._load()
         if embedder is not None and embedder.mark != self._about["mark"]:
             raise ConfigError(
@@ -144,7 +144,7 @@ class Index:
         path = Path(folder).expanduser()
         if not (path / "index.json").exists():
             path.mkdir(parents=True, exist_ok=True)
-            if any(each.name not in ("lock", "shards") for each in path.iterdir()):
+            if any(not each.name.startswith(".") for each in path.iterdir()):
                 raise ConfigError(
                     f"{str(path)!r} holds something else than an index; name another folder"
                 )
@@ -288,7 +288,7 @@ class Index:
     def _search_words(self, queries: Sequence[str], k: int) -> Scored:
         if not self._shards:
             return [[] for _ in queries]
-        with self._making:
+        with self._searching:
             if self._bm25 is None:
                 chunks = (chunk for shard in self._shards for chunk in shard.chunks())
                 texts = ((chunk.id, embedded_text(chunk)) for chunk in chunks)
@@ -301,39 +301,42 @@ class Index:
                 f"the embedder gives vectors of {vectors.shape[1:]} numbers, and the index has "
                 f"{self._about['dimensions']:,}; open it with the embedder it was made with"
             )
-        if self._hnsw_wanted:
-            with self._making:
+        with self._searching:
+            if self._hnsw_wanted:
                 if self._hnsw is None:
                     blocks = ((shard.matrix(keep=False), shard.alive) for shard in self._shards)
                     make = partial(HNSW.of, blocks, self._about["dimensions"])
                     self._hnsw = self._derive("hnsw", HNSW.settings(), HNSW.load, make)
-            pairs = self._hnsw.search(vectors, k)
-        else:
-            left, parts = IN_MEMORY, []
-            for shard in self._shards:
-                left -= shard.vectors.size * 4
-                scores = vectors @ shard.matrix(keep=left >= 0).T
-                scores[:, ~shard.alive] = -np.inf
-                parts.append(scores)
-            pairs = [_best(scores, k) for scores in np.concatenate(parts, axis=1)]
-        starts = np.cumsum([0, *(len(shard.alive) for shard in self._shards)])
-        found: Scored = []
-        for rows, scores in pairs:
-            shards = np.searchsorted(starts, rows, side="right") - 1
-            names = [
-                self._shards[shard].id_of(int(row - starts[shard]))
-                for shard, row in zip(shards, rows, strict=True)
-            ]
-            found.append(list(zip(names, map(float, scores), strict=True)))
-        return found
+                pairs = self._hnsw.search(vectors, k)
+            else:
+                left, parts = IN_MEMORY, []
+                for shard in self._shards:
+                    left -= shard.vectors.size * 4
+                    scores = vectors @ shard.matrix(keep=left >= 0).T
+                    scores[:, ~shard.alive] = -np.inf
+                    parts.append(scores)
+                pairs = [_best(scores, k) for scores in np.concatenate(parts, axis=1)]
+            starts = np.cumsum([0, *map(len, self._shards)])
+            found: Scored = []
+            for rows, best in pairs:
+                places = np.searchsorted(starts, rows, side="right") - 1
+                ids = map(self._id_of, places.tolist(), (rows - starts[places]).tolist())
+                found.append(list(zip(ids, best.tolist(), strict=True)))
+            return found
+
+    def _id_of(self, shard: int, row: int) -> str:
+        return self._shards[shard].id_of(row)
+
+    @property
+    def _names(self) -> list[str]:
+        return [shard.folder.name for shard in self._shards]
 
     def _derive(
         self, kind: str, settings: Any, load: Callable[[Path], T], make: Callable[[], T]
     ) -> T:
         """Load what was made of these shards, or make and keep it; what was of others goes."""
         root = self.folder / "derived"
-        parts = {"settings": settings, "shards": [shard.folder.name for shard in self._shards]}
-        key = cache.key_of(parts)
+        key = cache.key_of({"settings": settings, "shards": self._names})
         if folder := cache.find(root, kind, key):
             return load(folder)
         made = make()
@@ -381,26 +384,21 @@ class Index:
             else:
                 on_skip(skipped)
 
-        try:
-            with self._writing(), closing(self._batches(documents, skip)) as batches:
-                await to_thread.run_sync(self._load)
-                while batch := await to_thread.run_sync(next, batches, None):
-                    if batch.documents:
-                        vectors = await self._embed(batch, usage)
-                        await to_thread.run_sync(self._commit, batch, vectors)
-                    done = Added(
-                        done.added + len(batch.documents) - batch.replaced,
-                        done.replaced + batch.replaced,
-                        done.unchanged + batch.unchanged,
-                        done.skipped,
-                        done.chunks + len(batch.chunks),
-                    )
-                    if progress is not None:
-                        progress(done)
-        except OSError as error:
-            kept = f"{counted(len(self._places), 'document')} are kept; the same command goes on"
-            path = error.filename or str(self.folder)
-            raise OSError(error.errno, f"{error.strerror}; {kept}", path) from error
+        with self._writing(), closing(self._batches(documents, skip)) as batches:
+            await to_thread.run_sync(self._refresh)
+            while batch := await to_thread.run_sync(next, batches, None):
+                if batch.documents:
+                    vectors = await self._embed(batch, usage)
+                    await to_thread.run_sync(self._commit, batch, vectors)
+                done = Added(
+                    done.added + len(batch.documents) - batch.replaced,
+                    done.replaced + batch.replaced,
+                    done.unchanged + batch.unchanged,
+                    done.skipped,
+                    done.chunks + len(batch.chunks),
+                )
+                if progress is not None:
+                    progress(done)
         return done
 
     def _batches(self, documents: Source, skip: OnSkip) -> Generator[Batch]:
@@ -463,12 +461,20 @@ class Index:
             names = [shard.folder.name for shard in (*first, new)]
             about = {**self._about, "dimensions": vectors.shape[1], "shards": names}
             write_whole(self.folder / "index.json", orjson.dumps(about))
-        except BaseException:
+        except BaseException as error:
             for shard, at in replaced:
                 shard.show(at, alive=True)
-            raise
-        self._about, self._shards, self._bm25, self._hnsw = about, [*first, new], None, None
-        self._places |= {document: (new, at) for at, document in enumerate(new.documents)}
+            if not isinstance(error, OSError):
+                raise
+            kept = f"{counted(len(self._places), 'document')} kept, and the same command goes on"
+            raise OSError(
+                error.errno,
+                f"{error.strerror}; {kept}",
+                error.filename or str(self.folder),
+            ) from error
+        with self._searching:
+            self._about, self._shards, self._bm25, self._hnsw = about, [*first, new], None, None
+            self._places |= {document: (new, at) for at, document in enumerate(new.documents)}
         for shard in old:
             shutil.rmtree(shard.folder, ignore_errors=True)
 
@@ -519,7 +525,7 @@ class Index:
 
     @contextmanager
     def _writing(self) -> Iterator[None]:
-        """Hold the lock, and remove what writers left that were killed."""
+        """Hold the lock of the writer."""
         with (self.folder / "lock").open("a+b") as file:
             try:
                 if sys.platform == "win32":
@@ -536,12 +542,17 @@ class Index:
                 ) from error
             except OSError as error:
                 _log.debug("this file system has no locks: %s", error)
-            with suppress(FileNotFoundError):
-                counting = orjson.loads((self.folder / "index.json").read_bytes())["shards"]
-                for path in (self.folder / "shards").iterdir():
-                    if path.name not in counting:
-                        shutil.rmtree(path, ignore_errors=True)
             yield
+
+    def _refresh(self) -> None:
+        """Open what others have added, and remove what writers left that were killed."""
+        stored = orjson.loads((self.folder / "index.json").read_bytes())["shards"]
+        if stored != self._names:
+            self._load()
+        with suppress(FileNotFoundError):
+            for path in (self.folder / "shards").iterdir():
+                if path.name not in stored:
+                    shutil.rmtree(path, ignore_errors=True)
 
 
 def _best(scores: Vectors, k: int) -> tuple[NDArray[np.int64], Vectors]:

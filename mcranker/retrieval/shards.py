@@ -6,8 +6,9 @@ import os
 import time
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
+from io import BytesIO
 from pathlib import Path
-from typing import Any, Self, TypeAlias
+from typing import Self, TypeAlias
 
 import numpy as np
 import orjson
@@ -135,15 +136,15 @@ def write_shard(
         with (new / "chunks.jsonl").open("wb") as file:
             for line in _lines(old, rows, batch):
                 offsets.append(offsets[-1] + file.write(line))
-            _sync(file)
         rows += [(document, *about) for document, about in batch.documents.items()]
+        (new / "documents.json").write_bytes(orjson.dumps(rows))
         for name, content in (("vectors", np.concatenate(arrays)), ("offsets", offsets)):
-            with (new / f"{name}.npy").open("wb") as file:
-                np.save(file, np.asarray(content), allow_pickle=False)
-                _sync(file)
-        with (new / "documents.json").open("wb") as file:
-            file.write(orjson.dumps(rows))
-            _sync(file)
+            array = BytesIO()  # numpy's own writing to files names no error of the disk
+            np.save(array, np.asarray(content), allow_pickle=False)
+            (new / f"{name}.npy").write_bytes(array.getbuffer())
+        for path in new.iterdir():
+            with path.open("rb") as file:
+                os.fsync(file.fileno())
 
 
 def embedded_text(chunk: Chunk) -> str:
@@ -162,8 +163,3 @@ def _lines(old: Sequence[Shard], rows: list[tuple[str, str, int]], batch: Batch)
     for chunk in batch.chunks:
         parts = chunk.id, chunk.document, chunk.title, chunk.text, chunk.start, chunk.end
         yield orjson.dumps(parts, option=orjson.OPT_APPEND_NEWLINE)
-
-
-def _sync(file: Any) -> None:
-    file.flush()
-    os.fsync(file.fileno())

@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-import errno
-import os
+import resource
 import subprocess
 import sys
 import textwrap
@@ -164,24 +163,23 @@ def test_a_killed_build_goes_on_and_leaves_nothing_behind(tmp_path: Path) -> Non
     assert left == {shard.folder.name for shard in index._shards}
 
 
-async def test_a_full_disk_says_so_and_loses_nothing(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+@pytest.mark.parametrize("room", [0, 60, 200, 400])
+async def test_a_full_disk_says_so_and_loses_nothing(tmp_path: Path, room: int) -> None:
     index = make(tmp_path / "i")
     await index.add(PETS[:2])
-
-    def full(*_: object) -> None:
-        raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
-
-    monkeypatch.setattr(index_module, "write_whole", full)
-    with pytest.raises(OSError, match=r"No space left.*2 documents are kept") as caught:
-        await index.add([Document("cats", "new text"), PETS[2]])
-    assert caught.value.filename == str(tmp_path / "i")
-    monkeypatch.undo()
+    before = resource.getrlimit(resource.RLIMIT_FSIZE)
+    resource.setrlimit(resource.RLIMIT_FSIZE, (room, before[1]))  # of any file, in bytes
+    try:
+        with pytest.raises(OSError, match=r"File too large.*2 documents kept") as caught:
+            await index.add([Document("cats", "new text"), PETS[2]])
+    finally:
+        resource.setrlimit(resource.RLIMIT_FSIZE, before)
+    assert str(caught.value.filename).startswith(str(tmp_path / "i"))
     for each in (index, Index.open(tmp_path / "i", WordsEmbedder())):
         assert await ids(each, "cats sleep", "dense", 1) == ["cats#1"]
         assert each.chunk("cats#1").text == PETS[0].text
     assert (await index.add(PETS)) == Added(added=1, unchanged=2, chunks=1)
+    assert len(list((tmp_path / "i/shards").iterdir())) == 1
 
 
 async def test_a_reader_keeps_what_it_opened_while_another_adds(tmp_path: Path) -> None:
