@@ -12,6 +12,8 @@ _SERVICE = ("starlette", "uvicorn", "prometheus_client")
 EXTRAS: Mapping[str, tuple[str, tuple[str, ...]]] = {
     "local": ("the local encoder and engine", (*ENCODER, ENGINE)),
     "eval": ("evaluation", ("bm25s", "ir_datasets", "ir_measures", "Stemmer")),
+    "rag": ("indexes of documents", ("bm25s", "pypdfium2", "semantic_text_splitter", *ENCODER)),
+    "faiss": ("approximate search of vectors", ("faiss",)),
     "hub": ("models from the Hugging Face hub", ("huggingface_hub",)),
     "crossencoder": ("cross-encoders", ("sentence_transformers",)),
     "serve": ("the HTTP service", _SERVICE),

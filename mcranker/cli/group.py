@@ -38,6 +38,7 @@ from personas.sanitize import shown
 VERBS = {
     "rank": LazyVerb("mcranker.cli.rank", "Rank passages for a query."),
     "recruit": LazyVerb("mcranker.cli.recruit", "Recruit a team that writes its criteria."),
+    "index": LazyVerb("mcranker.cli.index", "Make an index of documents, or add to one."),
     "options": LazyVerb("mcranker.cli.option_list", "List the options of rankers."),
     "serve": LazyVerb("mcranker.cli.serve", "Serve rankers over HTTP, as other rerankers do."),
     "mcp": LazyVerb("mcranker.cli.mcp", "Serve rankers to clients of language models, by MCP."),

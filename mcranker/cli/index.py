@@ -1,0 +1,138 @@
+"""``mcranker index``: make an index of documents, or add to one."""
+
+from __future__ import annotations
+
+from functools import partial
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, get_args
+
+import click
+
+from mcranker.cli.failures import DONE, print_json
+from mcranker.cli.fetching import fetch_models
+from mcranker.cli.files import print_line
+from mcranker.cli.invocation import Invocation, say
+from mcranker.cli.options import option_flags
+from mcranker.cli.progress import ProgressDisplay, Tracker, live_is_wanted
+from mcranker.cli.signals import run as run_loop
+from mcranker.cli.verb import Verb, flag, output_flag, quiet_flag
+from mcranker.config import RankerConfig
+from mcranker.llm.connect import DEFAULT_LOCAL
+from mcranker.retrieval.chunks import ChunkKind
+from mcranker.retrieval.embedders import connect_embedder
+from mcranker.retrieval.index import Added, Index
+from mcranker.retrieval.readers import Skipped
+from personas.format import counted, file_size
+
+if TYPE_CHECKING:
+    from mcranker.retrieval.embedders import Embedder
+
+_SHOWN = 20  # files that are left out, on standard error
+_LISTED = 10_000  # and in JSON
+
+
+def _index(ctx: click.Context) -> int:
+    params, invocation = ctx.params, ctx.ensure_object(Invocation)
+    invocation.doing("getting ready; nothing was written")
+    out = Path(params["out"]).expanduser()
+    made: dict[str, Any] = {"embedder": DEFAULT_LOCAL, "chunks": "sentences"}
+    if (out / "index.json").exists():
+        with Index.open(out) as there:
+            made = there.describe()
+    name = params["embedder"] or made["embedder"]
+    fetch_models([name], quiet=params["quiet"])
+    config = RankerConfig(max_cost=params["max_cost"])
+    embedder = connect_embedder(name, base_url=params["base_url"], config=config)
+    with Index.create(out, embedder=embedder, chunks=params["chunks"] or made["chunks"]) as index:
+        left_out: list[Skipped] = []
+        done = run_loop(partial(_added, ctx, index, embedder, left_out))
+        about = index.describe()
+    if params["output"] == "json":
+        return print_json(
+            index={**about, **done._asdict()}, skipped=[each._asdict() for each in left_out]
+        )
+    parts = [f"{getattr(done, what):,} {what}" for what in ("added", "replaced", "unchanged")]
+    if done.skipped:
+        parts.append(f"{done.skipped:,} left out")
+    print_line(f"documents: {', '.join(parts)}")
+    sizes = counted(about["documents"], "document"), counted(about["passages"], "passage")
+    print_line(f"{out}: {', '.join(sizes)}, {file_size(about['bytes'])}")
+    return DONE
+
+
+async def _added(
+    ctx: click.Context, index: Index, embedder: Embedder, left_out: list[Skipped]
+) -> Added:
+    invocation, quiet = ctx.ensure_object(Invocation), ctx.params["quiet"]
+    tracker = Tracker(stage="indexing")
+    done, skipped = Added(), 0
+
+    def skip(each: Skipped) -> None:
+        nonlocal skipped
+        skipped += 1
+        if len(left_out) < _LISTED:
+            left_out.append(each)
+        if skipped <= _SHOWN and not quiet:
+            say(f"left out: {each.path}: {each.reason}")
+
+    def count(now: Added) -> None:
+        nonlocal done
+        done = now
+        documents = counted(done.added + done.replaced + done.unchanged, "document")
+        tracker.stage = f"indexing: {documents}, {counted(done.chunks, 'new passage')}"
+        display.update()
+
+    invocation.reached = lambda: (
+        f"while {tracker.stage}; these are kept, and the same command goes on"
+    )
+    try:
+        live = live_is_wanted(quiet=quiet)
+        with ProgressDisplay(tracker, wanted=live) as display, invocation.held():
+            source = ctx.params["source"]
+            await index.add(source, on_skip=skip, progress=count, usage=tracker.usage)
+    finally:
+        await embedder.aclose()
+    if skipped > _SHOWN and not quiet:
+        say(f"and {skipped - _SHOWN:,} more are left out; --output json lists them")
+    return done
+
+
+command = Verb(
+    "index",
+    _index,
+    params=[
+        click.Argument(["source"], metavar="DIR|FILE"),
+        flag(
+            "--out",
+            "Folder of the index; one that is there is added to.",
+            required=True,
+            metavar="INDEX",
+        ),
+        flag(
+            "--chunks",
+            "Passages: sentences up to 512 tokens, windows of 2,000 tokens, 150 words, or whole "
+            "documents. Without: as the index has them, else sentences.",
+            type=click.Choice(get_args(ChunkKind)),
+        ),
+        flag(
+            "--embedder",
+            "Makes the vectors: local:NAME, openai:NAME, or embed:NAME with --base-url. Without: "
+            f"that of the index, else {DEFAULT_LOCAL}.",
+            metavar="NAME",
+        ),
+        *option_flags("base_url", "max_cost"),
+        output_flag("index, skipped"),
+        quiet_flag(),
+    ],
+    help="""Make an index of documents, for search and for 'mcranker ask'.
+
+    Reads text, Markdown, HTML, PDF, JSON, JSONL, CSV and BEIR folders. What cannot be read is
+    reported and left out. The same command again adds new documents, replaces changed ones, and
+    goes on where an interrupted one stopped.
+
+    \b
+      mcranker index papers/ --out papers.index
+      mcranker index corpus.jsonl --out corpus.index --chunks whole
+      mcranker index papers/ --out papers.index --embedder openai:text-embedding-3-small
+    """,
+)

@@ -1,0 +1,178 @@
+"""Documents in chunks, each with its place in the document's text.
+
+Words of a document that are in no chunk do not exist; only white space may be between two chunks.
+Tokens are those of a tokenizer's file, and about four characters each without one. A long
+document is divided piece by piece, so that no more than a piece is tokenized at a time.
+"""
+
+from __future__ import annotations
+
+import re
+from collections import deque
+from collections.abc import Iterator
+from dataclasses import dataclass
+from functools import lru_cache
+from itertools import islice
+from pathlib import Path
+from typing import Any, Literal, TypeAlias
+
+from mcranker.errors import ConfigError
+from mcranker.retrieval.readers import Document
+
+ChunkKind: TypeAlias = Literal["sentences", "tokens", "words", "whole"]
+
+SENTENCE_TOKENS = 512
+"""Tokens of a chunk of sentences, at most."""
+
+WINDOW_TOKENS, OVERLAP_TOKENS = 2_000, 200
+"""Tokens of a window, and those that it shares with the one before it."""
+
+WORDS = 150
+"""Words of a chunk of words."""
+
+CHARACTERS = 4
+"""Characters of a token, where there is no tokenizer."""
+
+_PIECE = 100_000  # characters that are tokenized at a time
+
+Span: TypeAlias = tuple[int, int]
+
+
+@dataclass(frozen=True, slots=True)
+class Chunk:
+    """Part of a document.
+
+    Attributes:
+        id: the document's, ``#``, and the chunk's number in it from 1.
+        document: id of the document.
+        title: of the document; may be empty.
+        text: the document's from `start` up to `end`.
+        start: its first character.
+        end: the character behind its last.
+    """
+
+    id: str
+    document: str
+    title: str
+    text: str
+    start: int
+    end: int
+
+
+def chunks_of(
+    document: Document,
+    kind: ChunkKind,
+    *,
+    tokenizer: Path | None = None,
+    max_tokens: int = SENTENCE_TOKENS,
+) -> Iterator[Chunk]:
+    """The chunks of a document in their order; none if there is only white space.
+
+    Args:
+        document: to divide.
+        kind: ``"sentences"``: as many whole sentences as have up to 512 tokens, or part of a
+            longer one; ``"tokens"``: 2,000, of which 200 are shared with the one before;
+            ``"words"``: 150; ``"whole"``.
+        tokenizer: a ``tokenizer.json``.
+        max_tokens: of a chunk of sentences, if fewer.
+
+    Raises:
+        ConfigError: the kind is unknown, a package is missing, or the tokenizer cannot be read.
+    """
+    spans_of = _SPANS.get(kind)
+    if spans_of is None:
+        raise ConfigError(f"chunks={kind!r} is unknown; give one of {', '.join(_SPANS)}")
+    text = document.text
+    spans = spans_of(text, str(tokenizer or ""), min(max_tokens, SENTENCE_TOKENS))
+    for number, (start, end) in enumerate(spans, 1):
+        name = f"{document.id}#{number}"
+        yield Chunk(name, document.id, document.title, text[start:end], start, end)
+
+
+def _sentences(text: str, tokenizer: str, most: int) -> Iterator[Span]:
+    splitter = _splitter(tokenizer, most)
+    for start, end in _pieces(text):
+        for offset, chunk in splitter.chunk_indices(text[start:end]):
+            yield start + offset, start + offset + len(chunk)
+
+
+def _windows(text: str, tokenizer: str, _: int) -> Iterator[Span]:
+    tokens, window = _tokens(text, tokenizer), deque[Span](maxlen=WINDOW_TOKENS)
+    window.extend(islice(tokens, WINDOW_TOKENS))
+    while window:
+        yield window[0][0], window[-1][1]
+        new = list(islice(tokens, WINDOW_TOKENS - OVERLAP_TOKENS))
+        shared = islice(window, max(0, len(window) - OVERLAP_TOKENS), None)
+        window = deque([*shared, *new] if new else [])
+
+
+def _words(text: str, _: str, __: int) -> Iterator[Span]:
+    words = re.finditer(r"\S+", text)
+    while group := list(islice(words, WORDS)):
+        yield group[0].start(), group[-1].end()
+
+
+def _whole(text: str, _: str, __: int) -> Iterator[Span]:
+    if stripped := text.strip():
+        start = len(text) - len(text.lstrip())
+        yield start, start + len(stripped)
+
+
+_SPANS = {"sentences": _sentences, "tokens": _windows, "words": _words, "whole": _whole}
+
+
+def _pieces(text: str) -> Iterator[Span]:
+    """Divide a long text where a paragraph or at least a word ends."""
+    start = 0
+    while start < len(text):
+        end = min(start + _PIECE, len(text))
+        if end < len(text):
+            half = start + _PIECE // 2
+            breaks = (text.rfind(mark, half, end) for mark in ("\n\n", "\n", ". ", " "))
+            end = next((place + 1 for place in breaks if place >= 0), end)
+        yield start, end
+        start = end
+
+
+def _tokens(text: str, tokenizer: str) -> Iterator[Span]:
+    if not tokenizer:
+        pattern = re.compile(rf"\w{{1,{CHARACTERS + 2}}}|[^\w\s]")
+        yield from (match.span() for match in pattern.finditer(text))
+        return
+    read = _tokenizer(tokenizer)
+    for start, end in _pieces(text):
+        piece = text[start:end].encode("utf-8", "replace").decode()
+        for first, last in read.encode(piece, add_special_tokens=False).offsets:
+            if last > first:
+                yield start + first, start + last
+
+
+@lru_cache(maxsize=8)
+def _splitter(tokenizer: str, most: int) -> Any:
+    try:
+        from semantic_text_splitter import TextSplitter
+    except ImportError as missing:
+        raise ConfigError(
+            "chunks of sentences need semantic-text-splitter; run: pip install 'mcranker[rag]', "
+            'or choose chunks="words"'
+        ) from missing
+    if tokenizer:
+        return TextSplitter.from_huggingface_tokenizer(_tokenizer(tokenizer), most)
+    return TextSplitter(most * CHARACTERS)
+
+
+@lru_cache(maxsize=8)
+def _tokenizer(path: str) -> Any:
+    try:
+        from tokenizers import Tokenizer
+    except ImportError as missing:
+        raise ConfigError(
+            "chunks by tokens need tokenizers; run: pip install 'mcranker[rag]'"
+        ) from missing
+    try:
+        tokenizer = Tokenizer.from_file(path)
+    except Exception as error:
+        raise ConfigError(f"the tokenizer {path!r} cannot be read: {error}") from error
+    tokenizer.no_truncation()
+    tokenizer.no_padding()
+    return tokenizer

@@ -1,0 +1,236 @@
+"""Documents from every kind of file, and files that try to do harm."""
+
+from __future__ import annotations
+
+import gzip
+import os
+import re
+from pathlib import Path
+
+import pytest
+
+from mcranker.errors import InputError
+from mcranker.retrieval import extract
+from mcranker.retrieval.readers import Document, Skipped, read_documents
+
+PDF = Path(__file__).parent / "two_pages.pdf"
+
+
+def read(source: object) -> tuple[dict[str, str], dict[str, str]]:
+    """Id -> text of what is read, and path -> reason of what is left out."""
+    skipped: list[Skipped] = []
+    found = {each.id: each.text for each in read_documents(source, on_skip=skipped.append)}  # type: ignore[arg-type]  # all that users may give
+    return found, dict(skipped)
+
+
+def unexpected(skipped: Skipped) -> None:
+    pytest.fail(str(skipped))
+
+
+@pytest.mark.parametrize(
+    ("name", "content", "found"),
+    [
+        ("a.txt", b"\xef\xbb\xbfcaf\xc3\xa9", {"a.txt": "café"}),
+        ("LICENSE", b"free", {"LICENSE": "free"}),
+        ("a.txt", "utf-16 with its mark".encode("utf-16"), {"a.txt": "utf-16 with its mark"}),
+        ("a.md", b"intro\n# Head #\nbody", {"a.md": "intro\n# Head #\nbody"}),
+        ("a.jsonl", b'{"_id": "x", "text": "one"}\n\n"two"\n', {"x": "one", "1": "two"}),
+        ("a.jsonl.gz", gzip.compress(b'{"id": 5, "contents": "one"}'), {"5": "one"}),
+        ("a.json", b'["one", {"id": "x", "body": "two"}]', {"0": "one", "x": "two"}),
+        ("a.json", b'{"x": "one", "y": {"text": "two"}}', {"x": "one", "y": "two"}),
+        ("a.json", b'{"id": "x", "text": "one"}', {"x": "one"}),
+        ("a.csv", b'ID,Text\nx,"one, and\ntwo"\n', {"x": "one, and\ntwo"}),
+        ("a.csv", b"name,price\nLamp,20\n", {"0": "name: Lamp\nprice: 20"}),
+        ("a.tsv", b'x\tone "quoted\ny\ttwo\n', {"x": 'one "quoted', "y": "two"}),
+        ("a.tsv", b"text\tid\none\tx\n", {"x": "one"}),
+        (
+            "a.html",
+            b"<title>T &amp; U</title><style>p{}</style><h1>Head</h1><p>one <b>two</b>\nthree"
+            b"<script>alert('<p>no</p>')</script><p>&lt;four",
+            {"a.html": "Head\none two three\n<four"},
+        ),
+        ("a.htm", b"<meta charset=windows-1252><p>caf\xe9", {"a.htm": "café"}),
+    ],
+)
+def test_a_file_is_read_by_its_suffix(
+    tmp_path: Path, name: str, content: bytes, found: dict[str, str]
+) -> None:
+    (tmp_path / name).write_bytes(content)
+    assert read(tmp_path / name) == (found, {})
+
+
+def test_titles_come_from_what_a_document_says(tmp_path: Path) -> None:
+    (tmp_path / "a.md").write_text("# Head #\nbody")
+    (tmp_path / "b.html").write_text("<title>T &amp; U</title>body")
+    (tmp_path / "c.jsonl").write_text('{"title": "C", "text": "body", "year": 2024}')
+    found = list(read_documents(tmp_path, on_skip=unexpected))
+    assert [each.title for each in found] == ["Head", "T & U", "C"]
+    assert found[2] == Document("c.jsonl/0", "body", "C", {"year": 2024})
+
+
+def test_a_folder_is_walked_in_sorted_order_and_names_its_documents_by_path(tmp_path: Path) -> None:
+    for name in ("b/y.txt", "b/x/z.txt", "a.txt", "c.txt", ".git/config", "b/.hidden"):
+        (tmp_path / name).parent.mkdir(parents=True, exist_ok=True)
+        (tmp_path / name).write_text(name)
+    assert list(read(tmp_path)[0]) == ["a.txt", "c.txt", "b/y.txt", "b/x/z.txt"]
+
+
+def test_a_beir_folder_is_its_corpus_alone(tmp_path: Path) -> None:
+    (tmp_path / "corpus.jsonl").write_text('{"_id": "d1", "title": "", "text": "one"}\n')
+    (tmp_path / "queries.jsonl").write_text('{"_id": "q1", "text": "what?"}\n')
+    assert read(tmp_path) == ({"d1": "one"}, {})
+
+
+def test_records_and_texts_are_documents_too() -> None:
+    assert read(["one", {"text": "two"}, Document("x", "three")])[0] == {
+        "0": "one",
+        "1": "two",
+        "x": "three",
+    }
+    assert read({"a": "one", "b": {"text": "two"}})[0] == {"a": "one", "b": "two"}
+    assert read(["one", 5, " "]) == (
+        {"0": "one"},
+        {
+            "docs[1]": "the entry is a int; give a string, a record, a Passage, or a document "
+            "with page_content, content or text",
+            "2": "there is no text in it",
+        },
+    )
+    for source in (7, None):
+        with pytest.raises(InputError, match="give a path"):
+            read(source)
+    with pytest.raises(InputError, match="no file or folder"):
+        read("no such thing")
+
+
+def test_a_pdf_is_read_with_words_whole() -> None:
+    (found,) = read_documents(PDF, on_skip=unexpected)
+    assert found == Document("two_pages.pdf", "First page\nSecond page", "Two pages")
+
+
+@pytest.mark.parametrize(
+    ("name", "content", "reason"),
+    [
+        ("a.txt", b"caf\xe9", r"not UTF-8 \(byte 4\)"),
+        ("a.docx", b"PK\3\4\0\0", "zero byte"),
+        ("a.txt", b" \n", "no text"),
+        ("a.json", b"[1, 2", "not JSON"),
+        ("a.json", b"[" * 100_000, "JSON"),
+        ("a.json", b"3", "holds a int"),
+        ("a.csv", b"id,text\nx,one\ny\n", "1 columns instead of 2"),
+        ("a.csv", b'id,text\nx,"one', "unexpected end of data"),
+        ("a.csv", b"id,text\nx," + b"a" * 140_000, "field limit"),
+        ("a.pdf", b"no PDF", "no PDF that can be read"),
+        ("a.pdf", PDF.read_bytes()[:300], "no PDF that can be read"),
+        ("a.html", b"<meta charset=utf-8>caf\xe9", "not utf-8"),
+        ("a.html", b"<meta charset=klingon>", "not klingon"),
+    ],
+)
+def test_what_cannot_be_read_is_reported_and_the_next_file_is_read(
+    tmp_path: Path, name: str, content: bytes, reason: str
+) -> None:
+    (tmp_path / name).write_bytes(content)
+    (tmp_path / "z.html").write_text("fine")
+    skipped: list[Skipped] = []
+    found = list(read_documents(tmp_path, on_skip=skipped.append))
+    assert [each.id for each in found] == ["z.html"]
+    ((path, why),) = skipped
+    assert name in path
+    assert re.search(reason, why)
+
+
+def test_a_bad_line_is_left_out_and_its_neighbours_are_not(tmp_path: Path) -> None:
+    lines = [b'{"text": "one"}', b"{", b'"caf\xe9"', b"[1]", b'{"no": null}', b'{"text": "six"}']
+    (tmp_path / "a.jsonl").write_bytes(b"\n".join(lines))
+    found, skipped = read(tmp_path / "a.jsonl")
+    assert list(found.values()) == ["one", "six"]
+    assert [path.rpartition(":")[2] for path in skipped] == ["2", "3", "4", "5"]
+
+
+def test_links_pipes_and_files_that_vanish_are_reported(tmp_path: Path) -> None:
+    root = tmp_path / "root"
+    (root / "sub").mkdir(parents=True)
+    (root / "sub" / "up").symlink_to(root)
+    (root / "self").symlink_to(root / "self")
+    (root / "gone").symlink_to(root / "nothing")
+    os.mkfifo(root / "pipe")
+    (root / "a.txt").write_text("one")
+    (root / "z.txt").write_text("vanishes")
+    skipped: list[Skipped] = []
+    documents = read_documents(root, on_skip=skipped.append)
+    assert next(documents).id == "a.txt"
+    (root / "z.txt").unlink()
+    assert list(documents) == []
+    reasons = {Path(path).name: reason for path, reason in skipped}
+    assert reasons.keys() == {"up", "self", "gone", "pipe", "z.txt"}
+    assert "link to a folder" in reasons["up"]
+    assert "no regular file" in reasons["pipe"]
+
+
+def test_deep_folders_and_many_files_are_read_as_they_come(tmp_path: Path) -> None:
+    deep = tmp_path.joinpath(*("d" for _ in range(300)))
+    deep.mkdir(parents=True)
+    (deep / "x.txt").write_text("deep")
+    for number in range(50):
+        (tmp_path / f"{number:02}.txt").write_text("x")
+    documents = read_documents(tmp_path, on_skip=unexpected)
+    assert next(documents).id == "00.txt"
+    (tmp_path / "49.txt").write_text("changed later")
+    assert list(documents)[-2:] == [
+        Document("49.txt", "changed later"),
+        Document("d/" * 300 + "x.txt", "deep"),
+    ]
+
+
+def test_a_file_that_is_too_large_is_not_read(tmp_path: Path) -> None:
+    for name in ("a.txt", "b.pdf", "c.html"):
+        with (tmp_path / name).open("wb") as file:
+            file.truncate(501_000_000)  # takes no room
+    found, skipped = read(tmp_path)
+    assert found == {}
+    assert [reason.split(";")[0] for reason in skipped.values()] == [
+        "longer than 100 MB",
+        "501 MB",
+        "501 MB",
+    ]
+
+
+def test_a_deep_page_and_one_with_open_tags_end(tmp_path: Path) -> None:
+    (tmp_path / "a.html").write_text("<div>" * 200_000 + "end")
+    (tmp_path / "b.html").write_text("<script>" + "x" * 100_000)
+    found, skipped = read(tmp_path)
+    assert found == {"a.html": "end"}
+    assert skipped == {"b.html": "there is no text in it"}
+
+
+@pytest.fixture
+def impatient(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    """The reading process has little time and memory."""
+    source = Path(extract.__file__).read_text()
+    assert "SECONDS = 60\n" in source
+    copy = tmp_path / "impatient_extract.py"
+    copy.write_text(
+        source.replace("SECONDS = 60\n", "SECONDS = 1\n")
+        .replace("content = path.read_bytes()", "content = path.read_bytes()\n    hang(content)")
+        .replace(
+            "class _Unreadable",
+            "def hang(content):\n"
+            "    while b'hang' in content: pass\n"
+            "    if b'full' in content: bytearray(3_000_000_000)\n"
+            "    if b'crash' in content: os.abort()\n\n\nclass _Unreadable",
+            1,
+        )
+    )
+    monkeypatch.setattr(extract, "__file__", str(copy))
+
+
+def test_a_file_that_hangs_fills_the_memory_or_crashes_its_reader_is_left_out(
+    tmp_path: Path, impatient: None
+) -> None:
+    folder = tmp_path / "files"
+    folder.mkdir()
+    for name in ("hang", "full", "crash", "plain"):
+        (folder / f"{name}.html").write_text(name)
+    found, skipped = read(folder)
+    assert found == {"plain.html": "plain"}
+    assert sorted(Path(path).name for path in skipped) == ["crash.html", "full.html", "hang.html"]
