@@ -79,6 +79,7 @@ class Citation(_Record):
             misattributed.
         end: the character behind its last.
         elsewhere: number of the passage that has it, if misattributed; else 0.
+        note: what a reader should know of the verdict; may be empty.
         supports: whether a judge finds that the quote supports the claim, 0 to 1; None if not
             asked, or without an answer.
     """
@@ -90,6 +91,7 @@ class Citation(_Record):
     start: int | None = None
     end: int | None = None
     elsewhere: int = 0
+    note: str = ""
     supports: float | None = None
 
 
