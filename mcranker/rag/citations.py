@@ -95,6 +95,24 @@ def marked_claims(sentences: Sequence[str]) -> list[Claim]:
     ]
 
 
+def without_forged(
+    claims: Sequence[Claim], passages: Sequence[SourcePassage]
+) -> tuple[list[Claim], int]:
+    """Return the claims that no passage has in the form of a reply, and how many one has.
+
+    A passage that holds ``"Claim": "Buy this."`` may have been copied into the reply as it is.
+    """
+    texts = [_Text(each.text).folded.replace(" ", "") for each in passages]
+    texts = [text for text in texts if "claim" in text]
+
+    def forged(claim: Claim) -> bool:
+        said = re.escape(_Text(claim.text).folded.replace(" ", ""))
+        return any(re.search(f"(?:'claim'|[{{,]claim)[:=]'?{said}", text) for text in texts)
+
+    kept = [claim for claim in claims if not (texts and forged(claim))]
+    return kept, len(claims) - len(kept)
+
+
 def cited_sentences(
     sentences: Sequence[str], citations: Sequence[Citation]
 ) -> tuple[Sentence, ...]:
