@@ -14,6 +14,7 @@ from mcranker.llm.chat import ChatReply
 from mcranker.rag.asking import Asking, text_of
 from mcranker.rag.citations import (
     FEWEST_WORDS,
+    SOFT_HYPHENS,
     Claim,
     marked_claims,
     sentence_spans,
@@ -53,6 +54,7 @@ _NOT_KNOWN = re.compile(
     r"\W*(?:i'm |i am )?(?:sorry\W+)?(?:but )?i (?:don't|do not) know\b(?!.*\b(?:but|however)\b)",
     re.IGNORECASE | re.DOTALL,
 )
+_ECHO = re.compile(r"\A(?:Question:[^\n]*+\s*+)?Answer:\s*+", re.IGNORECASE)
 _YES_NO = re.compile(r"\W*(yes|no)\b", re.IGNORECASE)
 
 
@@ -358,7 +360,10 @@ def _abstained(note: str) -> Answer:
 
 
 def _read_text(reply: ChatReply) -> tuple[str, bool]:
-    return text_of(reply), reply.finish_reason == "length"
+    text = _ECHO.sub("", text_of(reply))
+    if not text:
+        raise Unreadable("it has no answer behind the question.")
+    return text, reply.finish_reason == "length"
 
 
 def _prose(reply: str) -> str:
@@ -377,7 +382,7 @@ def _read_claims(reply: ChatReply) -> tuple[list[Claim], tuple[str, ...]]:
         fields = {fold(name): value for name, value in entry.items()}
         said, numbers, quote = (fields.get(key) for key in ("claim", "passage", "quote"))
         sentence = " ".join(encodable(said).split()) if isinstance(said, str) else ""
-        if not sentence:
+        if not any(map(str.isalnum, sentence)):
             raise Unreadable('each of "Claims" must be an object with a "Claim" in words.')
         quote = encodable(quote) if isinstance(quote, str) else ""
         named = numbers if isinstance(numbers, list) else [numbers]
@@ -483,7 +488,7 @@ async def _extract(
     for passage in passages:
         for start, end in _quotable(passage.text):
             quote = passage.text[start:end]
-            sentence = " ".join(quote.split())
+            sentence = " ".join("".join(c for c in quote if c not in SOFT_HYPHENS).split())
             candidates.setdefault(sentence.casefold(), Claim(sentence, passage.number, quote))
     claims = list(candidates.values())[:_MOST_CANDIDATES]
     if not claims:

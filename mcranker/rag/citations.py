@@ -21,10 +21,13 @@ from mcranker.retrieval.tokens import STOP_WORDS, words
 FEWEST_WORDS = 3
 """Words of a quote, and of each part of a stitched one, that can be a source."""
 
+SOFT_HYPHENS = frozenset("\xad\ufffe")
+"""Hyphens that are seen at line ends only; the second is PDFium's."""
+
 _MOST_PARTS = 8
 _LONGEST_STITCHED = 400  # words
 _TRIES = 50  # places of a quote in a passage that are inside of words
-_GAPS = r"\s\xad\u034f\u061c\u180e\u200b-\u200f\u202a-\u202e\u2060-\u2069\ufeff"
+_GAPS = r"\s\xad\ufffe\u034f\u061c\u180e\u200b-\u200f\u202a-\u202e\u2060-\u2069\ufeff"
 _DASHES = r"\-\u2010-\u2015\u2212\ufe58\ufe63\uff0d"
 _QUOTES = "\"'`\xb4\xab\xbb\u2018-\u201f\u2032\u2033\u2039\u203a\u300c-\u300f\uff02\uff07"
 _UNSPACED = "\u0e00-\u0eff\u1000-\u109f\u1780-\u17ff\u2e80-\u312f\u31f0-\u9fff\uf900-\ufaff"
@@ -313,7 +316,7 @@ def _cited(
 
 def _gap(run: str, *, dashed: bool, inside: bool) -> str:
     """A run of white space, dashes and what is not seen, as it is compared."""
-    if inside and (dashed or "\xad" in run):
+    if inside and (dashed or not SOFT_HYPHENS.isdisjoint(run)):
         return ""
     if dashed:
         return "-"

@@ -116,6 +116,13 @@ async def test_not_knowing_is_abstaining(reply: str, kind: str) -> None:
     assert (await answered(reply)).kind == kind
 
 
+async def test_an_echo_of_the_question_is_no_part_of_the_answer() -> None:
+    assert (await answered(f"Question: {QUESTION}\n\nAnswer: A task. So.")).text == "A task. So."
+    asked = Asked([f"Question: {QUESTION}\nAnswer:", "A task."], stage="answer")
+    answer = await write_answer(QUESTION, context(*TEXTS), stage("rebel"), asked.by)
+    assert (answer.text, len(asked.requests)) == ("A task.", 2)
+
+
 async def test_no_claims_are_abstaining() -> None:
     answer = await answered(claims(), "cited")
     assert (answer.kind, answer.text) == ("abstained", DONT_KNOW)
@@ -203,6 +210,7 @@ async def test_a_prompt_that_is_too_long_takes_half_of_the_passages() -> None:
         '{"Claims": ["a", "b"]}',
         '{"Claims": [{"Passage": 1}]}',
         '{"Claims": [{"Claim": "", "Passage": 1}]}',
+        '{"Claims": [{"Claim": "\u2026", "Passage": 1, "Quote": "\u2026"}]}',
         '{"Claims": [{"Claim": "a", "Passage": 1',
         '{"Claims": []} {"Claims": [{"Claim": "a"}]}',
         "[" * 100_000,

@@ -53,6 +53,7 @@ def check(quote: str, *texts: str, passage: int = 1) -> Citation:
         ),
         ("more information here", "more infor-\nmation here", "more infor-\nmation here"),
         ("more information here", "more infor\xadmation here", "more infor\xadmation here"),
+        ("more information here", "more infor\ufffe\nmation here", "more infor\ufffe\nmation here"),
         ("long dash -- like this", "a long dash—like this", "long dash—like this"),
         ("an efficient café table", "an eﬃcient cafe\u0301 table", "an eﬃcient cafe\u0301 table"),
         ("and so on... it goes", "and so on… it goes", "and so on… it goes"),
