@@ -40,6 +40,7 @@ _SPACE = re.compile(r"\s")
 _IS_UNSPACED = re.compile(f"[{_UNSPACED}]")
 _UNIT = re.compile(rf"[{_UNSPACED}]|[^\s{_UNSPACED}]+")
 _ELLIPSIS = re.compile(r"\[\.\.\.\]|\(\.\.\.\)|\.\.\.")
+_LEADING = re.compile(r"\A[-' ]+(?!\d)")
 _AROUND = " '.,;:!?"
 _MARK = (
     r"[\[\u3010](?:(?:documents?|passages?|sources?)\s)?"
@@ -267,7 +268,7 @@ def terms_of(text: str) -> frozenset[str]:
 def _checked(claim: Claim, texts: dict[int, _Text]) -> Citation:
     named = texts.get(claim.passage)
     others = [number for number in texts if number != claim.passage]
-    quote = _Text(claim.quote).folded.lstrip(" '").rstrip(_AROUND)
+    quote = _LEADING.sub("", _Text(claim.quote).folded).rstrip(_AROUND)
     if not quote:
         terms = terms_of(_MARKS.sub(" ", claim.text))
         for number in (claim.passage, *others) if named is not None else others:

@@ -61,6 +61,8 @@ def check(quote: str, *texts: str, passage: int = 1) -> Citation:
         ("次文予測", "BERTは次文予測を使う。", "次文予測"),
         ("straße in berlin", "Eine STRASSE in Berlin", "STRASSE in Berlin"),
         ("Two words", "two words.", "two words"),
+        ("- one of two", "first\n- one of two", "one of two"),
+        ("-5 degrees of frost", "it was \u22125 degrees of frost", "\u22125 degrees of frost"),
         ("facts are known well", "well-known facts are known well", "facts are known well"),
     ],
 )
