@@ -26,7 +26,7 @@ from mcranker.rag.config import AnswerStage
 from mcranker.rag.context import Context
 from mcranker.rag.result import Citation, Draft, SourcePassage
 from mcranker.ranking import Ranking
-from mcranker.replies.json import find, fold
+from mcranker.replies.json import LONGEST, find, fold
 from mcranker.replies.loose_json import CUT, Unreadable, read_object
 from mcranker.replies.schemas import claims_schema
 from mcranker.runtime.bridge import task_group
@@ -130,37 +130,26 @@ async def write_team_answer(
     """
     passages = context.passages
     orders = {} if ranking is None else _own_orders(ranking, passages)
-    if not orders or not passages:
+    if not orders:
         answer = await write_answer(question, context, stage, asking)
-        note = "No persona has an order of its own, so the team drafted nothing."
-        return replace(answer, notes=answer.notes if orders else (*answer.notes, note)), ()
+        note = "No persona has an order of these passages, so the team drafted nothing."
+        return replace(answer, notes=(*answer.notes, note)), ()
     writer = _Writer(question, stage, asking)
     drafts: dict[str, Draft] = {}
 
     async def draft(persona: str, order: Sequence[SourcePassage]) -> None:
-        async def write(seen: Sequence[SourcePassage]) -> Answer:
-            values = {"persona": persona, "description": _description(ranking, persona)}
-            return await writer.plain(seen, "rag_draft", values, persona)
-
-        try:
-            answer = await _with_room(order, write)
-        except _FAILURES as error:
-            numbers = tuple(each.number for each in order)
-            drafts[persona] = Draft(persona=persona, passages=numbers, failure=str(error))
-        else:
-            numbers = tuple(each.number for each in order[: answer.seen])
-            drafts[persona] = Draft(persona=persona, passages=numbers, text=answer.text)
+        drafts[persona] = await writer.draft(persona, _description(ranking, persona), order)
 
     async with task_group() as group:
         for persona, order in orders.items():
             group.start_soon(draft, persona, order)
     in_order = tuple(drafts[persona] for persona in orders)
-    written = [each for each in in_order if each.text]
-    notes = tuple(
+    written = [each for each in in_order if not each.failure]
+    notes = [
         f"The draft of {each.persona} is missing: {each.failure}"
         for each in in_order
-        if not each.text
-    )
+        if each.failure
+    ]
     if not written:
         answer = await write_answer(question, context, stage, asking)
         return replace(answer, notes=(*answer.notes, *notes)), in_order
@@ -168,7 +157,7 @@ async def write_team_answer(
         answer = await _with_room(passages, lambda seen: writer.team(seen, written))
     except _FAILURES as error:
         first = written[0]
-        notes += (f"This is the draft of {first.persona}; the team's answer failed: {error}",)
+        notes.append(f"This is the draft of {first.persona}; the team's answer failed: {error}")
         answer = _of_text(first.text, len(first.passages))
     answer = await writer.shortened(answer)
     return replace(answer, notes=(*answer.notes, *notes)), in_order
@@ -185,7 +174,8 @@ async def check_support(
     """
     labels = ("Yes", "No") if asking.model.capabilities.label_logprobs else ()
     asking = replace(asking, stage="support")
-    supports: dict[tuple[str, str], float] = {}
+    found = [each for each in citations if each.verdict == "found"]
+    supports = dict.fromkeys((each.claim, each.quote) for each in found)
     failures: list[str] = []
 
     async def judge(claim: str, quote: str) -> None:
@@ -198,15 +188,14 @@ async def check_support(
             failures.append(str(error))
 
     async with task_group() as group:
-        for pair in {(each.claim, each.quote) for each in citations if each.verdict == "found"}:
+        for pair in supports:
             group.start_soon(judge, *pair)
-    notes = (f"{len(failures)} citations were not judged: {failures[0]}",) if failures else ()
-    return tuple(
+    judged = [
         each.model_copy(update={"supports": supports.get((each.claim, each.quote))})
-        if each.verdict == "found"
-        else each
         for each in citations
-    ), notes
+    ]
+    notes = (f"{len(failures)} citations were not judged: {failures[0]}",) if failures else ()
+    return tuple(judged), notes
 
 
 @dataclass(frozen=True, slots=True)
@@ -216,41 +205,52 @@ class _Writer:
     asking: Asking
 
     async def plain(
-        self,
-        passages: Sequence[SourcePassage],
-        prompt: str = "",
-        values: Mapping[str, str] | None = None,
-        persona: str = "",
+        self, passages: Sequence[SourcePassage], prompt: str = "", **values: str
     ) -> Answer:
         """Write an answer in prose; its claims are the sentences with marks."""
-        style = self.stage.style if not prompt else "cited"
-        values = {**(values or {}), **self._values(passages, style)}
+        style = "cited" if prompt else self.stage.style
         most = self.stage.max_tokens
         text, cut = await self.asking.read(
-            prompt or f"rag_answer_{style}", values, _read_text, max_tokens=most, persona=persona
+            prompt or f"rag_answer_{style}",
+            {**values, **self._values(passages, style)},
+            _read_text,
+            max_tokens=most,
+            persona=values.get("persona", ""),
         )
-        notes: tuple[str, ...] = (f"The answer was cut at {most} tokens.",) if cut else ()
+        notes = [f"The answer was cut at {most} tokens."] if cut else []
         if style == "rebel" and len(short := _rebel(text)) < len(text):
-            notes += (
+            notes.append(
                 f"The answer was cut to {REBEL_SENTENCES} sentences and "
-                f"{REBEL_CHARACTERS} characters.",
+                f"{REBEL_CHARACTERS} characters."
             )
             text = short
-        return replace(_of_text(text, len(passages)), notes=notes)
+        return replace(_of_text(text, len(passages)), notes=tuple(notes))
+
+    async def draft(self, persona: str, description: str, order: Sequence[SourcePassage]) -> Draft:
+        """Write a persona's draft from the passages in its order."""
+
+        async def write(seen: Sequence[SourcePassage]) -> Answer:
+            return await self.plain(seen, "rag_draft", persona=persona, description=description)
+
+        numbers = tuple(each.number for each in order)
+        try:
+            answer = await _with_room(order, write)
+        except _FAILURES as error:
+            return Draft(persona=persona, passages=numbers, failure=str(error))
+        return Draft(persona=persona, passages=numbers[: answer.seen], text=answer.text)
 
     async def cited(self, passages: Sequence[SourcePassage]) -> Answer:
         """Write an answer in claims with quotes."""
-        return await self._claims(passages, "rag_answer_cited", {})
+        return await self._claims(passages, "rag_answer_cited")
 
     async def team(self, passages: Sequence[SourcePassage], drafts: Iterable[Draft]) -> Answer:
         """Write an answer in claims with quotes from drafts."""
+        piece = self.asking.prompts.piece
         pieces = [
-            self.asking.prompts.piece(
-                "rag_team_draft", {"persona": each.persona, "draft": each.text}
-            )
+            piece("rag_team_draft", {"persona": each.persona, "draft": each.text})
             for each in drafts
         ]
-        return await self._claims(passages, "rag_team_answer", {"drafts": "\n\n".join(pieces)})
+        return await self._claims(passages, "rag_team_answer", drafts="\n\n".join(pieces))
 
     async def shortened(self, answer: Answer) -> Answer:
         """The answer, written again in fewer words if it has too many; its claims go along."""
@@ -258,43 +258,43 @@ class _Writer:
         if answer.kind != "answer" or most is None or length <= most:
             return answer
         values = {"question": self.question, "draft": answer.text, "words": str(most)}
+        note = f"The answer has {length} words, and was not shortened"
         try:
             text = await self.asking.text("rag_shorten", values, max_tokens=self.stage.max_tokens)
         except _FAILURES as error:
-            note = f"The answer has {length} words, and shortening it failed: {error}"
-            return replace(answer, notes=(*answer.notes, note))
-        if len(text.split()) >= length:
-            note = f"The answer has {length} words; shortening it made it no shorter."
-            return replace(answer, notes=(*answer.notes, note))
-        note = f"The answer was shortened from {length} to {len(text.split())} words."
+            return replace(answer, notes=(*answer.notes, f"{note}: {error}"))
+        if (words := len(text.split())) >= length:
+            return replace(answer, notes=(*answer.notes, f"{note}: the new one has {words}."))
+        note = f"The answer was shortened from {length} to {words} words."
         short = replace(_of_text(text, answer.seen), notes=(*answer.notes, note))
-        if not any(claim.quote for claim in answer.claims):
-            return short
-        return replace(short, claims=tuple(_carried(short.sentences, answer.claims)))
+        if any(claim.quote for claim in answer.claims):
+            short = replace(short, claims=tuple(_carried(short.sentences, answer.claims)))
+        return short
 
     async def _claims(
-        self, passages: Sequence[SourcePassage], prompt: str, values: Mapping[str, str]
+        self, passages: Sequence[SourcePassage], prompt: str, **values: str
     ) -> Answer:
-        values = {**values, **self._values(passages, "cited")}
         try:
             claims, notes = await self.asking.read(
                 prompt,
-                values,
+                {**values, **self._values(passages, "cited")},
                 _read_claims,
                 max_tokens=self.stage.max_tokens,
-                schema=claims_schema(len(passages)),
+                schema=claims_schema(len(passages) or 1),
             )
         except ReplyError as error:
             # A small model that keeps no form has answered, after all.
-            if "{" in error.reply or not (text := _prose(error.reply)):
+            text = error.reply.strip()
+            if not text or "{" in text or len(text) > LONGEST:
                 raise
-            note = "The writer did not give its claims one by one, so most have no citation."
+            note = "The writer did not give its claims one by one, with a quote each."
             return replace(_of_text(text, len(passages)), notes=(note,))
         claims, forged = without_forged(claims, passages)
         if forged:
             notes += (f"{forged} claims were left out: a passage has them in the form of a reply.",)
         if not claims:
-            return replace(_abstained("The writer found no answer in the passages."), notes=notes)
+            answer = _abstained("The writer found no answer in the passages.")
+            return replace(answer, seen=len(passages), notes=(*answer.notes, *notes))
         sentences = tuple(dict.fromkeys(claim.text for claim in claims))
         return Answer(" ".join(sentences), "answer", sentences, tuple(claims), len(passages), notes)
 
@@ -317,15 +317,14 @@ async def _with_room(
             if len(seen) < 2:
                 raise
             seen = seen[: len(seen) // 2]
-        else:
-            break
-    if len(seen) == len(passages):
-        return answer
-    note = (
-        f"The writer saw the first {len(seen)} of {len(passages)} passages: with more the prompt "
-        "was too long for it."
-    )
-    return replace(answer, notes=(*answer.notes, note))
+            continue
+        if len(seen) == len(passages):
+            return answer
+        note = (
+            f"The writer saw the first {len(seen)} of {len(passages)} passages: with more the "
+            "prompt was too long for it."
+        )
+        return replace(answer, notes=(*answer.notes, note))
 
 
 def _entry(passage: SourcePassage, question: str, style: str, prompts: PromptSet) -> str:
@@ -364,13 +363,6 @@ def _read_text(reply: ChatReply) -> tuple[str, bool]:
     if not text:
         raise Unreadable("it has no answer behind the question.")
     return text, reply.finish_reason == "length"
-
-
-def _prose(reply: str) -> str:
-    try:
-        return text_of(ChatReply(reply))
-    except Unreadable:
-        return ""
 
 
 def _read_claims(reply: ChatReply) -> tuple[list[Claim], tuple[str, ...]]:

@@ -142,7 +142,9 @@ async def test_without_any_draft_the_answer_is_written_without() -> None:
     for ranked in (None, ranking([[], [], []], personas=(), matrix=ScoreMatrix(np.zeros((4, 0))))):
         answer, drafts, requests = await drafted({"": said}, ranked)
         assert (answer.text, drafts, len(requests)) == (CLAIM["Claim"], (), 1)
-        assert answer.notes == ("No persona has an order of its own, so the team drafted nothing.",)
+        assert answer.notes == (
+            "No persona has an order of these passages, so the team drafted nothing.",
+        )
 
 
 async def test_the_first_draft_is_the_answer_if_they_cannot_be_joined() -> None:
