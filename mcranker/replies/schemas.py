@@ -55,6 +55,13 @@ def reasons_schema(count: int) -> ReplySchema:
     return ReplySchema("reasons", _object({"Passages": _object(passages)}))
 
 
+def claims_schema(count: int) -> ReplySchema:
+    """Under ``Claims``, sentences with the number of a passage, from 1, and a quote each."""
+    number = {"type": "integer", "enum": list(range(1, count + 1))}
+    each = _object({"Claim": _STRING, "Passage": number, "Quote": _STRING})
+    return ReplySchema("claims", _object({"Claims": {"type": "array", "items": each}}))
+
+
 def library_team_schema(names: Sequence[str]) -> ReplySchema:
     """The schema of a team whose identities are among `names`."""
     return _team({"type": "string", "enum": list(names)})
