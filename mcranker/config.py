@@ -245,7 +245,7 @@ class RankerConfig(_Limits, _Requests, _Quirks, _Results, _Scoring, _Team):
         try:
             super().__init__(**data)
         except ValidationError as error:
-            raise ConfigError(_explain(error)) from error
+            raise ConfigError(explain(error)) from error
 
     @model_validator(mode="before")
     @classmethod
