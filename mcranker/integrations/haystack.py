@@ -6,8 +6,6 @@ from collections.abc import Sequence
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
-import anyio.to_thread
-
 from mcranker.integrations.reranking import (
     KEY,
     RankerSource,
@@ -16,7 +14,7 @@ from mcranker.integrations.reranking import (
     not_installed,
     passages_of,
 )
-from mcranker.integrations.retrieving import Searchable, found, sources
+from mcranker.integrations.retrieving import Search, found, sources
 from mcranker.rag.result import RAGResult
 from mcranker.rankers.base import Ranker
 from mcranker.ranking import Ranking
@@ -194,7 +192,7 @@ class MCRankerRetriever:
         top_k: documents for a query.
     """
 
-    def __init__(self, index: Searchable, top_k: int = 10) -> None:
+    def __init__(self, index: Search, top_k: int = 10) -> None:
         self.index = index
         self.top_k = top_k
 
@@ -203,11 +201,6 @@ class MCRankerRetriever:
         """Return ``documents``, best first; `top_k` is instead of the component's."""
         ranked = found(self.index, query, self.top_k if top_k is None else top_k)
         return {"documents": [_document(chunk, meta, score) for chunk, score, meta in ranked]}
-
-    @component.output_types(documents=list[Document])
-    async def run_async(self, query: str, top_k: int | None = None) -> dict[str, Any]:
-        """`run` for pipelines in an event loop."""
-        return await anyio.to_thread.run_sync(self.run, query, top_k)
 
 
 @component

@@ -10,7 +10,7 @@ import anyio.to_thread
 
 from mcranker.errors import InputError
 from mcranker.integrations.reranking import KEY, RerankingModel, explanation, not_installed
-from mcranker.integrations.retrieving import Searchable, found, sources
+from mcranker.integrations.retrieving import Search, found, sources
 from mcranker.rankers.base import Ranker
 from mcranker.ranking import Ranking
 
@@ -125,7 +125,7 @@ class MCRankerRetriever(BaseRetriever):
         k: nodes for a query.
     """
 
-    def __init__(self, index: Searchable, k: int = 10) -> None:
+    def __init__(self, index: Search, k: int = 10) -> None:
         super().__init__()
         self.index = index
         self.k = k

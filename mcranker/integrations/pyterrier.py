@@ -13,7 +13,7 @@ from mcranker.integrations.reranking import (
     limits_of,
     not_installed,
 )
-from mcranker.integrations.retrieving import Searchable, place_of
+from mcranker.integrations.retrieving import Search, place_of
 from mcranker.rankers.base import Ranker
 from mcranker.ranking import Ranking
 from personas.ranking.types import Passage, Query
@@ -154,7 +154,7 @@ class MCRankerRetriever(pt.Transformer):
         k: chunks for a query.
     """
 
-    def __init__(self, index: Searchable, k: int = 1000) -> None:
+    def __init__(self, index: Search, k: int = 1000) -> None:
         super().__init__()
         self.index = index
         self.k = k

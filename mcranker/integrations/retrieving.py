@@ -6,7 +6,7 @@ import hashlib
 import threading
 from collections import OrderedDict
 from collections.abc import Iterator, Mapping
-from typing import TYPE_CHECKING, Any, Protocol
+from typing import TYPE_CHECKING, Any, TypeAlias
 
 from mcranker.documents import of_object, of_record
 from mcranker.errors import ConfigError, InputError
@@ -16,17 +16,11 @@ from mcranker.retrieval.bm25 import Found
 
 if TYPE_CHECKING:
     from mcranker.rag.result import RAGResult
+    from mcranker.retrieval.index import Index
 
+Search: TypeAlias = "Index | BorrowedRetriever"
 LONGEST_MEMORY = 100_000
 """Texts that a `BorrowedRetriever` remembers; the oldest are forgotten first."""
-
-
-class Searchable(Protocol):
-    """A retriever that knows the texts it finds: `Index`, or a `BorrowedRetriever`."""
-
-    def retrieve(self, queries: Mapping[str, str], k: int) -> Found: ...
-
-    def chunk(self, name: str, /) -> Chunk: ...
 
 
 class BorrowedRetriever:
@@ -34,14 +28,12 @@ class BorrowedRetriever:
 
     >>> pipeline = RAGPipeline(BorrowedRetriever(vectorstore.as_retriever()), "naive")
 
-    It may be a retriever of LangChain or LlamaIndex, a retriever component of Haystack that takes
-    text, a transformer of PyTerrier that returns texts, or a function from a query to documents.
-    A document without an id is named by its text. `vectors` are not known, so a pipeline with
-    `mmr` refuses it.
+    A document without an id is named by its text.
 
     Args:
-        retriever: closed by its maker. It decides how deep it searches; at most the `k` documents
-            that a pipeline asks for are used.
+        retriever: of LangChain or LlamaIndex, a component of Haystack that takes text, a
+            transformer of PyTerrier that returns texts, or a function from a query to documents.
+            It decides how deep it searches; its maker closes it.
         title_key: the key of metadata that holds a title.
         document_key: the key of metadata that names the document of a chunk, such as
             ``"source"``; without it each chunk is a document.
@@ -53,9 +45,9 @@ class BorrowedRetriever:
     def __init__(
         self, retriever: object, *, title_key: str = "title", document_key: str | None = None
     ) -> None:
-        names = ("invoke", "retrieve", "run", "search")
+        names = ("invoke", "retrieve", "run", "search", "__call__")
         known = next((name for name in names if callable(getattr(retriever, name, None))), "")
-        if not known and not callable(retriever):
+        if not known:
             raise ConfigError(
                 f"{retriever!r} is no retriever; give one of LangChain, LlamaIndex, Haystack or "
                 "PyTerrier, or a function from a query to documents"
@@ -111,23 +103,20 @@ class BorrowedRetriever:
                 return
 
     def _documents(self, query: str, k: int) -> Any:
+        search = getattr(self._retriever, self._method)
         match self._method:
-            case "invoke" | "retrieve":
-                return getattr(self._retriever, self._method)(query)
             case "run":
-                return self._retriever.run(query=query, top_k=k)["documents"]
+                return search(query=query, top_k=k)["documents"]
             case "search":
-                return self._retriever.search(query).to_dict("records")
+                return search(query).to_dict("records")
             case _:
-                return self._retriever(query)
+                return search(query)
 
 
-def found(index: Searchable, query: str, k: int) -> list[tuple[Chunk, float, dict[str, Any]]]:
+def found(index: Search, query: str, k: int) -> list[tuple[Chunk, float, dict[str, Any]]]:
     """Return the first `k` chunks for a query, with their scores and metadata."""
-    return [
-        (chunk := index.chunk(name), score, place_of(chunk))
-        for name, score in index.retrieve({"": query}, k)[""]
-    ]
+    hits = index.retrieve({"": query}, k)[""]
+    return [(chunk := index.chunk(name), score, place_of(chunk)) for name, score in hits]
 
 
 def sources(result: RAGResult) -> Iterator[tuple[Any, dict[str, Any]]]:
