@@ -1,4 +1,4 @@
-"""Blocks of the README and the tutorial, run in order as a newcomer does, in an empty folder."""
+"""Blocks of the README, the tutorial and the page on answers, run in order in an empty folder."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ from tests.mcranker.cli.test_cli_process import environment, reply
 from tests.support.loopback import deaf_port, serve_in_thread
 
 ROOT = Path(__file__).parents[1]
-README, TUTORIAL = ROOT / "README.md", ROOT / "docs" / "tutorial.md"
+README, TUTORIAL, RAG = (ROOT / name for name in ("README.md", "docs/tutorial.md", "docs/rag.md"))
 PAGES = [README, *sorted((ROOT / "docs").rglob("*.md"))]
 SECONDS = 120  # after which a block counts as stuck
 INSTALLED = re.compile(r'^pip install "\.\[(.*)\]"$', re.MULTILINE)
@@ -39,7 +39,7 @@ def model() -> Iterator[dict[str, str]]:
 
 
 @pytest.mark.local_model
-@pytest.mark.parametrize("page", [README, TUTORIAL], ids=lambda page: page.stem)
+@pytest.mark.parametrize("page", [README, TUTORIAL, RAG], ids=lambda page: page.stem)
 def test_the_blocks_run_in_order(page: Path, model: dict[str, str], tmp_path: Path) -> None:
     shutil.copytree(ROOT / "examples", tmp_path / "examples")
     given = environment(COLUMNS="100", MCRANKER_LEDGER=str(tmp_path / "ledger.sqlite"))
@@ -58,6 +58,8 @@ def test_the_blocks_run_in_order(page: Path, model: dict[str, str], tmp_path: Pa
                 output = run(["bash", "-euc", lines], tmp_path, given | hosted)
             case "python":
                 output = run([sys.executable, "-c", content], tmp_path, given)
+            case "toml":
+                (tmp_path / "mine.toml").write_text(content, "utf-8")
             case _:
                 pytest.fail(f"{page.name} has a block of the kind {language!r}")
 
@@ -97,7 +99,7 @@ def assert_shown(shown: str, output: str) -> None:
 
 def test_the_extras_of_install_lines_exist() -> None:
     extras = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]
-    texts = README.read_text("utf-8") + TUTORIAL.read_text("utf-8")
+    texts = "".join(page.read_text("utf-8") for page in (README, TUTORIAL, RAG))
     named = {name for found in INSTALLED.findall(texts) for name in found.split(",")}
     assert named
     assert named <= extras["optional-dependencies"].keys()

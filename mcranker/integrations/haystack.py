@@ -1,10 +1,10 @@
-"""A component for Haystack's pipelines; needs ``pip install 'mcranker[haystack]'``."""
+"""Components for Haystack's pipelines; needs ``pip install 'mcranker[haystack]'``."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import replace
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from mcranker.integrations.reranking import (
     KEY,
@@ -14,13 +14,18 @@ from mcranker.integrations.reranking import (
     not_installed,
     passages_of,
 )
+from mcranker.integrations.retrieving import Search, found, sources
+from mcranker.rag.result import RAGResult
 from mcranker.rankers.base import Ranker
 from mcranker.ranking import Ranking
 
 try:
-    from haystack import Document, component, default_from_dict, default_to_dict
+    from haystack import Document, GeneratedAnswer, component, default_from_dict, default_to_dict
 except ModuleNotFoundError as error:
     raise not_installed(__name__, "haystack", error) from error
+
+if TYPE_CHECKING:
+    from mcranker.rag.pipeline import RAGPipeline
 
 
 @component
@@ -174,3 +179,68 @@ def _output(documents: Sequence[Document], ranking: Ranking) -> dict[str, Any]:
         meta = {**document.meta, KEY: explanation(ranking, hit)}
         ranked.append(replace(document, score=hit.relevance, meta=meta))
     return {"documents": ranked, "ranking": ranking}
+
+
+@component
+class MCRankerRetriever:
+    """Searches an `Index`; connect an `MCRankerComponent` to rerank.
+
+    Meta has ``title``, ``document``, ``start`` and ``end``.
+
+    Args:
+        index: closed by its maker.
+        top_k: documents for a query.
+    """
+
+    def __init__(self, index: Search, top_k: int = 10) -> None:
+        self.index = index
+        self.top_k = top_k
+
+    @component.output_types(documents=list[Document])
+    def run(self, query: str, top_k: int | None = None) -> dict[str, Any]:
+        """Return ``documents``, best first; `top_k` is instead of the component's."""
+        ranked = found(self.index, query, self.top_k if top_k is None else top_k)
+        return {"documents": [_document(chunk, meta, score) for chunk, score, meta in ranked]}
+
+
+@component
+class MCRankerAnswerer:
+    """Answers by a `RAGPipeline`.
+
+    The output ``answers`` has one answer, whose documents are the passages that the writer saw,
+    with meta as `mcranker.integrations.retrieving.sources` has it; ``result`` is the whole
+    `RAGResult`.
+
+    Args:
+        pipeline: closed by its maker.
+        options: of each `RAGPipeline.answer`.
+    """
+
+    def __init__(self, pipeline: RAGPipeline, **options: Any) -> None:
+        self.pipeline = pipeline
+        self.options = options
+
+    @component.output_types(answers=list[GeneratedAnswer], result=RAGResult)
+    def run(self, query: str) -> dict[str, Any]:
+        """Answer a question.
+
+        Raises:
+            InputError, ConfigError, ModelError, BudgetExceeded: as `RAGPipeline.answer`.
+        """
+        return _answered(self.pipeline.answer(query, **self.options))
+
+    @component.output_types(answers=list[GeneratedAnswer], result=RAGResult)
+    async def run_async(self, query: str) -> dict[str, Any]:
+        """`run` for pipelines in an event loop."""
+        return _answered(await self.pipeline.aanswer(query, **self.options))
+
+
+def _answered(result: RAGResult) -> dict[str, Any]:
+    documents = [_document(each, meta, each.relevance) for each, meta in sources(result)]
+    meta = {"kind": result.kind, "failure": result.failure, "warnings": list(result.warnings)}
+    answer = GeneratedAnswer(result.text, result.question, documents, meta)
+    return {"answers": [answer], "result": result}
+
+
+def _document(chunk: Any, meta: dict[str, Any], score: float | None) -> Document:
+    return Document(id=chunk.id, content=chunk.text, meta=meta, score=score)

@@ -1,18 +1,26 @@
-"""A document compressor for LangChain; needs ``pip install 'mcranker[langchain]'``."""
+"""Compressor, retriever and runnable for LangChain; needs ``mcranker[langchain]``."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from mcranker.integrations.reranking import KEY, RerankingModel, explanation, not_installed
+from mcranker.integrations.retrieving import found, sources
 from mcranker.ranking import Ranking
 
 try:
+    from langchain_core.callbacks import CallbackManagerForRetrieverRun
     from langchain_core.documents import BaseDocumentCompressor, Document
-    from pydantic import ConfigDict
+    from langchain_core.retrievers import BaseRetriever
+    from langchain_core.runnables import RunnableLambda
+    from pydantic import ConfigDict, Field
 except ModuleNotFoundError as error:
     raise not_installed(__name__, "langchain", error) from error
+
+if TYPE_CHECKING:
+    from mcranker.rag.pipeline import RAGPipeline
+    from mcranker.rag.result import RAGResult
 
 
 class MCRankerCompressor(RerankingModel, BaseDocumentCompressor):
@@ -61,3 +69,62 @@ def _ranked(documents: Sequence[Document], ranking: Ranking) -> list[Document]:
         own = {"relevance_score": hit.relevance, KEY: explanation(ranking, hit)}
         ranked.append(document.model_copy(update={"metadata": {**document.metadata, **own}}))
     return ranked
+
+
+class MCRankerRetriever(BaseRetriever):
+    """Searches an `Index`; put an `MCRankerCompressor` behind it to rerank.
+
+    >>> retriever = MCRankerRetriever(index=Index.open("papers.index"), k=50)
+
+    Metadata has ``title``, ``document``, ``start``, ``end`` and ``score``.
+
+    Args:
+        index: closed by its maker.
+        k: documents for a query.
+    """
+
+    index: Any = Field(exclude=True)
+    k: int = Field(10, ge=1)
+
+    def _get_relevant_documents(
+        self, query: str, *, run_manager: CallbackManagerForRetrieverRun
+    ) -> list[Document]:
+        return [
+            Document(chunk.text, id=chunk.id, metadata={**place, "score": score})
+            for chunk, score, place in found(self.index, query, self.k)
+        ]
+
+
+class MCRankerAnswerer(RunnableLambda[str | dict[str, Any], dict[str, Any]]):
+    """Answers a question by a `RAGPipeline`, as a step of a chain.
+
+    >>> chain = MCRankerAnswerer(pipeline) | (lambda answered: answered["answer"])
+
+    It takes a question, or a dictionary with it under ``input``, and returns what retrieval
+    chains return: ``input``, ``context`` (documents with metadata as
+    `mcranker.integrations.retrieving.sources` has it) and ``answer``; besides ``result``, the
+    whole `RAGResult`. It raises as `RAGPipeline.answer` does.
+
+    Args:
+        pipeline: closed by its maker.
+        options: of each `RAGPipeline.answer`.
+    """
+
+    def __init__(self, pipeline: RAGPipeline, **options: Any) -> None:
+        def answer(given: str | dict[str, Any]) -> dict[str, Any]:
+            return _answered(pipeline.answer(_question(given), **options))
+
+        async def aanswer(given: str | dict[str, Any]) -> dict[str, Any]:
+            return _answered(await pipeline.aanswer(_question(given), **options))
+
+        super().__init__(answer, aanswer, name=type(self).__name__)
+
+
+def _question(given: str | dict[str, Any]) -> str:
+    return given if isinstance(given, str) else str(given["input"])
+
+
+def _answered(result: RAGResult) -> dict[str, Any]:
+    context = [Document(each.text, id=each.id, metadata=place) for each, place in sources(result)]
+    question, answer = result.question, result.text
+    return {"input": question, "context": context, "answer": answer, "result": result}

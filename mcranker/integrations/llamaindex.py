@@ -1,23 +1,33 @@
-"""A node postprocessor for LlamaIndex; needs ``pip install 'mcranker[llamaindex]'``."""
+"""Postprocessor, retriever and query engine for LlamaIndex; needs ``mcranker[llamaindex]``."""
 
 from __future__ import annotations
 
 import pickle
 from collections.abc import Sequence
-from typing import Any
+from typing import TYPE_CHECKING, Any
+
+import anyio.to_thread
 
 from mcranker.errors import InputError
 from mcranker.integrations.reranking import KEY, RerankingModel, explanation, not_installed
+from mcranker.integrations.retrieving import Search, found, sources
 from mcranker.rankers.base import Ranker
 from mcranker.ranking import Ranking
 
 try:
+    from llama_index.core.base.base_query_engine import BaseQueryEngine
+    from llama_index.core.base.base_retriever import BaseRetriever
+    from llama_index.core.base.response.schema import Response
     from llama_index.core.instrumentation import get_dispatcher
     from llama_index.core.instrumentation.events.rerank import ReRankEndEvent, ReRankStartEvent
     from llama_index.core.postprocessor.types import BaseNodePostprocessor
-    from llama_index.core.schema import NodeWithScore, QueryBundle
+    from llama_index.core.schema import NodeWithScore, QueryBundle, TextNode
 except ModuleNotFoundError as error:
     raise not_installed(__name__, "llamaindex", error) from error
+
+if TYPE_CHECKING:
+    from mcranker.rag.pipeline import RAGPipeline
+    from mcranker.rag.result import RAGResult
 
 _dispatcher = get_dispatcher(__name__)
 
@@ -103,3 +113,69 @@ def _with(node: Any, why: dict[str, Any]) -> Any:
             **{name: sorted({*getattr(node, name), KEY}) for name in unseen},
         }
     )
+
+
+class MCRankerRetriever(BaseRetriever):
+    """Searches an `Index`, for example in a ``RetrieverQueryEngine``.
+
+    Metadata has ``title``, ``document``, ``start`` and ``end``.
+
+    Args:
+        index: closed by its maker.
+        k: nodes for a query.
+    """
+
+    def __init__(self, index: Search, k: int = 10) -> None:
+        super().__init__()
+        self.index = index
+        self.k = k
+
+    def _retrieve(self, query_bundle: QueryBundle) -> list[NodeWithScore]:
+        return [
+            NodeWithScore(node=_node(chunk, place), score=score)
+            for chunk, score, place in found(self.index, query_bundle.query_str, self.k)
+        ]
+
+    async def _aretrieve(self, query_bundle: QueryBundle) -> list[NodeWithScore]:
+        return await anyio.to_thread.run_sync(self._retrieve, query_bundle)
+
+
+class MCRankerQueryEngine(BaseQueryEngine):
+    """Answers by a `RAGPipeline`.
+
+    >>> print(MCRankerQueryEngine(pipeline).query("What does NSP stand for?"))
+
+    The response's ``source_nodes`` are the passages that the writer saw, with the relevance as
+    score and metadata as `mcranker.integrations.retrieving.sources` has it; its metadata has the
+    `RAGResult` under ``mcranker``.
+
+    Args:
+        pipeline: closed by its maker.
+        options: of each `RAGPipeline.answer`.
+    """
+
+    def __init__(self, pipeline: RAGPipeline, **options: Any) -> None:
+        super().__init__(callback_manager=None)
+        self.pipeline = pipeline
+        self.options = options
+
+    def _query(self, query_bundle: QueryBundle) -> Response:
+        return _response(self.pipeline.answer(query_bundle.query_str, **self.options))
+
+    async def _aquery(self, query_bundle: QueryBundle) -> Response:
+        return _response(await self.pipeline.aanswer(query_bundle.query_str, **self.options))
+
+    def _get_prompt_modules(self) -> dict[str, Any]:
+        return {}
+
+
+def _response(result: RAGResult) -> Response:
+    nodes = [
+        NodeWithScore(node=_with(_node(each, place), place[KEY]), score=each.relevance)
+        for each, place in sources(result)
+    ]
+    return Response(result.text, source_nodes=nodes, metadata={KEY: result})
+
+
+def _node(chunk: Any, place: dict[str, Any]) -> TextNode:
+    return TextNode(id_=chunk.id, text=chunk.text, metadata=place)

@@ -1,4 +1,4 @@
-"""A transformer for PyTerrier; needs ``pip install 'mcranker[pyterrier]'``, and no Java."""
+"""Transformers for PyTerrier; needs ``pip install 'mcranker[pyterrier]'``, and no Java."""
 
 from __future__ import annotations
 
@@ -13,6 +13,7 @@ from mcranker.integrations.reranking import (
     limits_of,
     not_installed,
 )
+from mcranker.integrations.retrieving import Search, place_of
 from mcranker.rankers.base import Ranker
 from mcranker.ranking import Ranking
 from personas.ranking.types import Passage, Query
@@ -24,6 +25,8 @@ except ModuleNotFoundError as error:
 
 if TYPE_CHECKING:
     from pandas import DataFrame
+
+    from mcranker.rag.pipeline import RAGPipeline
 
 
 class MCRankerTransformer(pt.Transformer):
@@ -138,3 +141,73 @@ def _ranked(rows: DataFrame, ranking: Ranking) -> DataFrame:
         relevance=[math.nan if hit.relevance is None else hit.relevance for hit in hits],
         **{KEY: [explanation(ranking, hit) for hit in hits]},
     )
+
+
+class MCRankerRetriever(pt.Transformer):
+    """Searches an `Index`; put an `MCRankerTransformer` behind it to rerank.
+
+    Takes rows of ``qid`` and ``query``; gives a row for each chunk that is found, with ``docno``,
+    ``score``, ``rank`` from 0, ``text``, ``title``, ``document``, ``start`` and ``end``.
+
+    Args:
+        index: closed by its maker.
+        k: chunks for a query.
+    """
+
+    def __init__(self, index: Search, k: int = 1000) -> None:
+        super().__init__()
+        self.index = index
+        self.k = k
+
+    def transform(self, inp: DataFrame) -> DataFrame:
+        """Return the rows of each query, best first; queries in the order of the input."""
+        import pandas as pd
+
+        pt.validate.query_frame(inp, extra_columns=["query"], context=self)
+        queries = {str(row.qid): str(row.query) for row in inp.itertuples()}
+        ranked = self.index.retrieve(queries, self.k) if queries else {}
+        rows = [
+            (query_id, queries[query_id], name, score, rank, chunk.text, *place_of(chunk).values())
+            for query_id, hits in ranked.items()
+            for rank, (name, score) in enumerate(hits)
+            for chunk in [self.index.chunk(name)]
+        ]
+        columns = ["qid", "query", "docno", "score", "rank", "text"]
+        return pd.DataFrame(rows, columns=[*columns, "title", "document", "start", "end"])
+
+
+class MCRankerAnswerer(pt.Transformer):
+    """Answers each query by a `RAGPipeline`.
+
+    Takes rows of ``qid`` and ``query``; gives ``qid``, ``query``, the answer as ``qanswer``, and
+    the whole `RAGResult` as ``mcranker``.
+
+    Args:
+        pipeline: closed by its maker.
+        options: of `RAGPipeline.answer_many`.
+    """
+
+    def __init__(self, pipeline: RAGPipeline, **options: Any) -> None:
+        super().__init__()
+        self.pipeline = pipeline
+        self.options = options
+
+    def transform(self, inp: DataFrame) -> DataFrame:
+        """Return a row for each query, in the order of the input.
+
+        Raises:
+            InputError, ConfigError, ModelError, BudgetExceeded: as `RAGPipeline.answer`.
+        """
+        import pandas as pd
+
+        pt.validate.query_frame(inp, extra_columns=["query"], context=self)
+        questions = [str(query) for query in inp["query"]]
+        results = {
+            done.place: done.result()
+            for done in self.pipeline.answer_many(questions, **self.options)
+        }
+        rows = [
+            (qid, query, results[place].text, results[place])
+            for place, (qid, query) in enumerate(zip(inp["qid"], questions, strict=True))
+        ]
+        return pd.DataFrame(rows, columns=["qid", "query", "qanswer", KEY])

@@ -19,6 +19,7 @@ EXAMPLES = {
     "langchain_rerank": "langchain_classic",
     "llamaindex_rerank": "llama_index.core",
     "pyterrier_experiment": "pyterrier",
+    "rag": "onnxruntime",
     "rank": "onnxruntime",
     "traces": "opentelemetry.sdk",
 }
@@ -54,6 +55,9 @@ def test_an_example_runs_without_a_key(name: str, tmp_path: Path) -> None:
     match name:
         case "rank":
             assert {path.name for path in tmp_path.iterdir()} == {"why.html", "team.yaml"}
+        case "rag":
+            assert re.search(r"^  \[1\] .+: '.+'$", done.stdout, re.MULTILINE)
+            assert {path.name for path in tmp_path.iterdir()} == {"answer.html"}
         case "beir":
             assert "| MC: NLP scientist + 2 recruits |" in done.stdout
         case "traces":

@@ -1,0 +1,136 @@
+"""Base of the adapters for search and answers, and other libraries' retrievers as ours."""
+
+from __future__ import annotations
+
+import hashlib
+import threading
+from collections import OrderedDict
+from collections.abc import Iterator, Mapping
+from typing import TYPE_CHECKING, Any, TypeAlias
+
+from mcranker.documents import of_object, of_record
+from mcranker.errors import ConfigError, InputError
+from mcranker.integrations.reranking import KEY
+from mcranker.rag.result import SourcePassage as Chunk
+from mcranker.retrieval.bm25 import Found
+
+if TYPE_CHECKING:
+    from mcranker.rag.result import RAGResult
+    from mcranker.retrieval.index import Index
+
+Search: TypeAlias = "Index | BorrowedRetriever"
+LONGEST_MEMORY = 100_000
+"""Texts that a `BorrowedRetriever` remembers; the oldest are forgotten first."""
+
+
+class BorrowedRetriever:
+    """A retriever of another library, for a `RAGPipeline` to search with.
+
+    >>> pipeline = RAGPipeline(BorrowedRetriever(vectorstore.as_retriever()), "naive")
+
+    A document without an id is named by its text.
+
+    Args:
+        retriever: of LangChain or LlamaIndex, a component of Haystack that takes text, a
+            transformer of PyTerrier that returns texts, or a function from a query to documents.
+            It decides how deep it searches; its maker closes it.
+        title_key: the key of metadata that holds a title.
+        document_key: the key of metadata that names the document of a chunk, such as
+            ``"source"``; without it each chunk is a document.
+
+    Raises:
+        ConfigError: it is none of these.
+    """
+
+    def __init__(
+        self, retriever: object, *, title_key: str = "title", document_key: str | None = None
+    ) -> None:
+        names = ("invoke", "retrieve", "run", "search", "__call__")
+        known = next((name for name in names if callable(getattr(retriever, name, None))), "")
+        if not known:
+            raise ConfigError(
+                f"{retriever!r} is no retriever; give one of LangChain, LlamaIndex, Haystack or "
+                "PyTerrier, or a function from a query to documents"
+            )
+        self._retriever: Any = retriever
+        self._method = known
+        self._title_key = title_key
+        self._document_key = document_key
+        self._chunks: OrderedDict[str, Chunk] = OrderedDict()
+        self._lock = threading.Lock()
+
+    def retrieve(self, queries: Mapping[str, str], k: int) -> Found:
+        """Return up to `k` chunks for each query, best first. Blocks.
+
+        Raises:
+            InputError: a document has no text.
+        """
+        return {name: list(self._search(query, k)) for name, query in queries.items()}
+
+    def chunk(self, name: str, /) -> Chunk:
+        """Return a chunk that was found lately.
+
+        Raises:
+            InputError: it was not among the last 100,000.
+        """
+        with self._lock:
+            if (found := self._chunks.get(name)) is None:
+                raise InputError(f"{name!r} was not found by this retriever; search for it first")
+            return found
+
+    def _search(self, query: str, k: int) -> Iterator[tuple[str, float]]:
+        seen = set[str]()
+        for place, each in enumerate(self._documents(query, k)):
+            fields = of_record if isinstance(each, Mapping) else of_object
+            parts = fields(each, f"document {place} of {query!r}")
+            text, metadata = str(parts["text"]), parts["metadata"]
+            name = str(parts["id"] or hashlib.sha256(text.encode()).hexdigest()[:16])
+            if name in seen:
+                continue
+            seen.add(name)
+            title = str(parts["title"] or metadata.get(self._title_key) or "")
+            document = str(metadata.get(self._document_key) or name)
+            with self._lock:
+                self._chunks[name] = Chunk(
+                    id=name, document=document, title=title, text=text, start=0, end=len(text)
+                )
+                self._chunks.move_to_end(name)
+                if len(self._chunks) > LONGEST_MEMORY:
+                    self._chunks.popitem(last=False)
+            score = parts["score"]
+            yield name, 1 / (place + 1) if score is None else float(score)
+            if len(seen) == k:
+                return
+
+    def _documents(self, query: str, k: int) -> Any:
+        search = getattr(self._retriever, self._method)
+        match self._method:
+            case "run":
+                return search(query=query, top_k=k)["documents"]
+            case "search":
+                return search(query).to_dict("records")
+            case _:
+                return search(query)
+
+
+def found(index: Search, query: str, k: int) -> list[tuple[Chunk, float, dict[str, Any]]]:
+    """Return the first `k` chunks for a query, with their scores and metadata."""
+    hits = index.retrieve({"": query}, k)[""]
+    return [(chunk := index.chunk(name), score, place_of(chunk)) for name, score in hits]
+
+
+def sources(result: RAGResult) -> Iterator[tuple[Any, dict[str, Any]]]:
+    """Yield the passages that the writer saw, with their metadata.
+
+    The metadata is `place_of`, and under ``mcranker``: ``number`` in the context, ``rank`` and
+    ``relevance`` by the ranker, and ``quotes``, the verbatim ones that the answer cites.
+    """
+    for each in result.context:
+        quotes = [cited.quote for cited in result.citations if cited.passage == each.number]
+        why = {"number": each.number, "rank": each.rank, "relevance": each.relevance}
+        yield each, {**place_of(each), KEY: {**why, "quotes": quotes}}
+
+
+def place_of(chunk: Any) -> dict[str, Any]:
+    """Return metadata: ``title``, ``document``, and the ``start`` and ``end`` of it there."""
+    return {name: getattr(chunk, name) for name in ("title", "document", "start", "end")}
