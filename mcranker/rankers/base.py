@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import copy
 import inspect
 import math
 import time
@@ -29,9 +30,10 @@ from mcranker.events import Emit, Event, RankingDone
 from mcranker.inputs import Docs, as_passages, as_query
 from mcranker.job import Job, Memory
 from mcranker.llm.chat import ChatModel
+from mcranker.llm.limits.budget import Budget
 from mcranker.logs import safe_logger
 from mcranker.method.team_plan import TeamPlan, as_team
-from mcranker.models import NO_MODELS, Models, Roles, connect_roles
+from mcranker.models import NO_MODELS, Models, Roles, connect_roles, limited
 from mcranker.options import CallOptions, EstimateOptions, RankerKeywords
 from mcranker.rankers.dispatch import (
     FATAL_ERRORS,
@@ -473,6 +475,19 @@ class Ranker(ABC):
     def _fewest(self, passages: Sequence[Passage]) -> int | None:
         """Return the fewest answers about passages that a judge gives; None if all are counted."""
         return None
+
+    def within(self, budget: Budget) -> Self:
+        """Return this ranker with its calls paid from that budget besides its own.
+
+        Connections are those of this one, which is to be closed.
+
+        Raises:
+            ConfigError: the budget has a ``max_cost``, and a model's price is not known.
+        """
+        ranker = copy.copy(self)
+        if self.needs_model:
+            ranker.models = limited(self.models, budget)
+        return ranker
 
     def check_reasons(self, top: int) -> None:
         """Refuse to `explain` rankings without reasons; 0 passages are always allowed.

@@ -132,6 +132,7 @@ LAYERS = (
     ("method",),
     ("estimate",),
     ("rankers",),
+    ("rag",),
     ("comparing", "team_page", "integrations"),
     ("serve", "cli", "__main__"),
 )
