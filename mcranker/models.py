@@ -175,6 +175,21 @@ def as_ledger(ledger: LedgerSpec) -> Ledger | None:
     return None if path is None else Ledger(path)
 
 
+def layered(chat: ChatModel, *, config: RankerConfig, budget: Budget | None = None) -> ChatModel:
+    """Put limits, retries and the budget around a model whose answers no ledger keeps.
+
+    Args:
+        chat: a model of a name.
+        config: the limits.
+        budget: shared with others; None for one of its own.
+
+    Raises:
+        ConfigError: there is a ``max_cost``, and the model's price is not known.
+    """
+    layers = Layers(config.model_copy(update={"batch": False}), None, budget)
+    return layers.around(chat, retried=True)
+
+
 class Layers:
     """The wrappers around each model of one ranker or pipeline.
 
@@ -185,17 +200,20 @@ class Layers:
     Args:
         config: the limits of calls, time and money.
         ledger: where answers are kept; `ChatModel` objects take part if it is named.
+        budget: instead of that of `config`.
 
     Attributes:
         ledger: what keeps the answers; None if nothing does.
         budget: what all the models are paid from.
     """
 
-    def __init__(self, config: RankerConfig, ledger: LedgerSpec) -> None:
+    def __init__(
+        self, config: RankerConfig, ledger: LedgerSpec, budget: Budget | None = None
+    ) -> None:
         self._config = config
         self._every_model = ledger is not None and ledger != "default"
         self.ledger = as_ledger(ledger)
-        self.budget = Budget(max_calls=config.max_calls, max_cost=config.max_cost)
+        self.budget = budget or Budget(max_calls=config.max_calls, max_cost=config.max_cost)
 
     def connect(
         self,
@@ -204,7 +222,7 @@ class Layers:
         *,
         base_url: str | None,
         api_key: str | None,
-        known: Mapping[str, ChatModel] = MappingProxyType({}),
+        known: Mapping[object, ChatModel] = MappingProxyType({}),
     ) -> dict[str, ChatModel]:
         """Connect the model of each task; the same name or object in two of them is one model.
 
@@ -213,13 +231,13 @@ class Layers:
             main: the model that `base_url` and `api_key` are for, and others with its prefix.
             base_url: of a server.
             api_key: instead of the environment's.
-            known: name -> that model, where it is connected already.
+            known: name, or `id` of an object -> that model, where it is connected already.
 
         Raises:
             ConfigError, AuthenticationFailed, ModelNotFound: as `connect` does.
         """
         config = self._config
-        made: dict[object, ChatModel] = dict[object, ChatModel](known.items())
+        made = dict(known)
 
         def connected(spec: ModelSpec) -> ChatModel:
             by_name = spec is None or isinstance(spec, str)
@@ -234,12 +252,13 @@ class Layers:
                     timeout=config.timeout,
                 )
                 # A model of the user's own is taken as it is: its failures may be meant.
-                made[key] = self._around(chat, retried=by_name)
+                made[key] = self.around(chat, retried=by_name)
             return made[key]
 
         return {task: connected(spec) for task, spec in specs.items()}
 
-    def _around(self, chat: ChatModel, *, retried: bool) -> ChatModel:
+    def around(self, chat: ChatModel, *, retried: bool) -> ChatModel:
+        """Put the layers around one model; `retried` if its calls may be sent again."""
         config = self._config
         limiter = RateLimiter(
             concurrency=config.concurrency,

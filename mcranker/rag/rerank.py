@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
 
-from mcranker.errors import ModelError
+from mcranker.errors import BudgetExceeded, ModelError
 from mcranker.events import Emit, RankingDone, RankingStarted
 from mcranker.options import CallOptions
 from mcranker.rag.config import RerankStage
@@ -14,7 +14,6 @@ from mcranker.rankers.base import Ranker
 from mcranker.rankers.dispatch import FATAL_ERRORS
 from mcranker.ranking import Ranking
 from personas.format import counted
-from personas.ranking.hit import Hit
 from personas.ranking.types import Passage, Query
 from personas.ranking.usage import UsageTable
 
@@ -60,11 +59,11 @@ async def rerank(
         emit: takes the ranking's events, without the last.
 
     Raises:
-        MissingScoreError, BudgetExceeded, LedgerError: as `Ranker.rank`.
+        MissingScoreError, LedgerError: as `Ranker.rank`.
         ModelError: one that others would meet as well, such as a wrong key.
     """
     if ranker is None or not passages:
-        return _in_order(passages, stage.keep)
+        return in_order(passages, stage.keep)
     found = [
         Passage(each.id, each.text, each.title, each.score, {"document": each.document})
         for each in passages
@@ -81,19 +80,19 @@ async def rerank(
                     calls.append(event.usage)
                 if emit is not None:
                     await emit(event)
-    except ModelError as error:
+    except (ModelError, BudgetExceeded) as error:
         if isinstance(error, FATAL_ERRORS):
             raise
         usage = UsageTable()
         for table in calls:
             usage.add_all(table)
-        return replace(_in_order(passages, stage.keep), usage=usage, failure=str(error))
+        return replace(in_order(passages, stage.keep), usage=usage, failure=str(error))
     assert ranking is not None, "the last event of every ranking"
     return _by_ranking(passages, stage, ranking)
 
 
-def _in_order(passages: Sequence[SourcePassage], keep: int | None) -> Reranked:
-    """Keep the order of retrieval."""
+def in_order(passages: Sequence[SourcePassage], keep: int | None) -> Reranked:
+    """Return the passages in the order of retrieval, the first `keep` of them kept."""
     ranked = tuple(
         each.model_copy(update={"rank": rank, "dropped": _beyond(rank, keep)})
         for rank, each in enumerate(passages, 1)
@@ -114,7 +113,7 @@ def _by_ranking(
             update={
                 "rank": (rank := ranks.get(hit.row, 0)),
                 "relevance": hit.relevance,
-                "dropped": _beyond(rank, stage.keep) if rank else _reason(hit, len(left)),
+                "dropped": _beyond(rank, stage.keep) if rank else f"rerank: {hit.why_left_out}",
             }
         )
         for each, hit in zip(passages, sorted(ranking.hits, key=lambda hit: hit.row), strict=True)
@@ -139,16 +138,3 @@ def _beyond(rank: int, keep: int | None) -> str:
     if keep is None or rank <= keep:
         return ""
     return f"rerank: rank {rank}, and the first {keep} went on"
-
-
-def _reason(hit: Hit, left: int) -> str:
-    """Return why the ranker left a passage out."""
-    ranking, least = hit.ranking, hit.ranking.config.get("min_relevance")
-    if hit.dropped is not None:
-        return f"rerank: {ranking.ranker} found its relevance, {hit.dropped:g} of 10, too low"
-    if isinstance(least, int | float) and ranking.relevances:
-        if hit.relevance is None:
-            return "rerank: it was not judged"
-        if hit.relevance < least:
-            return f"rerank: relevance {hit.relevance:.2g} is below {least:g}"
-    return f"rerank: rank {hit.rank}, and the ranker returns {left}"

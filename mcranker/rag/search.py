@@ -13,7 +13,7 @@ import anyio
 import numpy as np
 from numpy.typing import NDArray
 
-from mcranker.errors import ConfigError, ModelError
+from mcranker.errors import BudgetExceeded, ConfigError, ModelError
 from mcranker.rag.config import RetrievalStage
 from mcranker.rag.result import SentQuery, SourcePassage
 from mcranker.rankers.dispatch import FATAL_ERRORS
@@ -143,7 +143,7 @@ async def search(
             with anyio.move_on_after(deadline - anyio.current_time()) as scope:
                 try:
                     lists[by] = await index.search(texts, depth, by, usage)
-                except ModelError as error:
+                except (ModelError, BudgetExceeded) as error:
                     if isinstance(error, FATAL_ERRORS) or stage.by != "hybrid":
                         raise
                     failure = f"the search by meaning failed, and that by words counts: {error}"
