@@ -22,6 +22,7 @@ import anyio
 
 from mcranker.config import RankerConfig
 from mcranker.errors import BudgetExceeded, InputError, MCRankerError, UnsupportedCapability
+from mcranker.estimate import Estimate, Estimator
 from mcranker.inputs import as_query
 from mcranker.llm.chat import ChatModel
 from mcranker.llm.connect import DEFAULT_LOCAL, choose_default
@@ -29,7 +30,7 @@ from mcranker.llm.ledger.ledger import Ledger
 from mcranker.llm.limits.budget import Budget
 from mcranker.llm.prices import cost
 from mcranker.logs import safe_logger
-from mcranker.models import Layers, LedgerSpec, ModelSpec
+from mcranker.models import NO_MODELS, Layers, LedgerSpec, ModelSpec
 from mcranker.paths import cache_root
 from mcranker.rag.answer import Answer, check_support, write_answer, write_team_answer
 from mcranker.rag.asking import Asking
@@ -59,7 +60,7 @@ from mcranker.retrieval.readers import Skipped, Source, read_documents
 from mcranker.runtime.bridge import Bridge, Stream
 from personas import PromptSet
 from personas.errors import shown
-from personas.ranking.types import Query
+from personas.ranking.types import Passage, Query
 from personas.ranking.usage import Stage, UsageTable
 
 SMALL_WRITER = "local:smollm2-135m"
@@ -358,6 +359,73 @@ class RAGPipeline:
             return AnsweredQuestion(place, known, result)
 
         return dispatch(questions, answer, self._at_once())
+
+    def estimate(self, question: str | Query) -> Estimate:
+        """Estimate the calls, tokens and US dollars of `answer` without sending anything.
+
+        Calls are exact as long as replies can be read, no answer has to be shortened, and the
+        number of passages is known: without a query transform, and with BM25 or an embedder in
+        this process. Otherwise as many as there may be are counted, and `Estimate.calls_at_least`
+        counts one passage. A draft of a team counts as an answer; support checks do not count,
+        nor do calls for vectors.
+
+        Raises:
+            InputError: the question is empty, or no text.
+            LedgerError: the ledger cannot be read.
+        """
+        return self._bridge.call(lambda: self.aestimate(question))
+
+    async def aestimate(self, question: str | Query) -> Estimate:
+        """`estimate` for callers with an event loop."""
+        query, config, estimator = as_query(question), self.config, Estimator(self._limits)
+        asked = {"recruiter": "query", "scoring": "answer"}
+        chats = {role: self.models[task] for role, task in asked.items() if task in self.models}
+        made_up = estimator.models(replace(NO_MODELS, ledger=self._layers.ledger, **chats))
+        asking = {
+            task: replace(self._asking[task], model=getattr(made_up, role), usage=UsageTable())
+            for role, task in asked.items()
+            if role in chats
+        }
+        sent = await queries_for(query.text, config.query, asking.get("query"))
+        passages, exact = await self._likely(query, sent)
+        ranked = in_order(passages, config.rerank.keep)
+        estimate = Estimate()
+        if self.ranker is not None and passages:
+            found = [(each.id, each.text, each.title, each.score) for each in passages]
+            docs = [Passage(*each) for each in found]
+            estimate = await self.ranker.aestimate(query, docs)
+            if not exact:
+                least = await self.ranker.aestimate(query, docs[:1])
+                estimate = replace(estimate, calls_at_least=least.calls_at_least)
+        context = context_of(ranked.kept, config.context)
+        drafts = self.ranker.config.team_size if config.answer.by_team and self.ranker else 0
+        for number in range(drafts + 1):
+            text = f"{query.text} ({number})" if number else query.text
+            if "answer" in asking or config.answer.style == "extract":
+                await write_answer(text, context, config.answer, asking.get("answer"))
+        estimator.end_query(())
+        return estimate + estimator.estimate()
+
+    async def _likely(self, query: Query, sent: Queries) -> tuple[tuple[SourcePassage, ...], bool]:
+        """Passages that will be found, without a call; and whether they are these very ones."""
+        stage, index = self.config.retrieval, self.index
+        free = stage.by == "bm25" or not isinstance(index, SearchIndex)
+        if isinstance(index, Index):
+            free |= index.describe()["embedder"].partition(":")[0] in ("local", "st")
+        changed = {} if free else {"by": "bm25", "mmr": None}
+        question = (SentQuery(text=query.text, origin="question"),)
+        found = await search(question, stage.model_copy(update=changed), index, usage=UsageTable())
+        if free and sent.queries == question and self.config.query.transform == "none":
+            return found.passages, True
+        known = found.passages
+        most = min(stage.documents, len(index) if isinstance(index, Index) else stage.documents)
+        more = (
+            known[place % len(known)].model_copy(
+                update={"id": f"{place} more", "text": f"{known[place % len(known)].text} {place}"}
+            )
+            for place in range(len(known), most if known else 0)
+        )
+        return (*known, *more), False
 
     def _at_once(self) -> int:
         most = [self._limits.queries_at_once]
