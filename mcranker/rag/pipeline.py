@@ -379,7 +379,9 @@ class RAGPipeline:
         """`estimate` for callers with an event loop."""
         query, config, estimator = as_query(question), self.config, Estimator(self._limits)
         asked = {"recruiter": "query", "scoring": "answer"}
-        chats = {role: self.models[task] for role, task in asked.items() if task in self.models}
+        chats: dict[str, Any] = {
+            role: self.models[task] for role, task in asked.items() if task in self.models
+        }
         made_up = estimator.models(replace(NO_MODELS, ledger=self._layers.ledger, **chats))
         asking = {
             task: replace(self._asking[task], model=getattr(made_up, role), usage=UsageTable())
@@ -510,6 +512,7 @@ class _Answering:
                 effort.failure = str(error)
                 return Queries((SentQuery(text=self._query.text, origin="question"),))
             effort.notes = sent.notes
+            self._partial |= bool(sent.notes) and asking is not None and self._late(asking)
         return sent
 
     async def _search(self, sent: Queries) -> Retrieved:
@@ -587,6 +590,9 @@ class _Answering:
             number=self._number,
             deadline=deadline,
         )
+
+    def _late(self, asking: Asking) -> bool:
+        return asking.deadline <= anyio.current_time()
 
     def _moment(self, share: float) -> float:
         """The end of a share of the time that there is, on the clock of `anyio.current_time`."""
