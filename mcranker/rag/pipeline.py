@@ -58,6 +58,7 @@ from mcranker.retrieval.embedders import Embedder, connect_embedder
 from mcranker.retrieval.index import Index
 from mcranker.retrieval.readers import Skipped, Source, read_documents
 from mcranker.runtime.bridge import Bridge, Stream
+from mcranker.tracing import answer_span
 from personas import PromptSet
 from personas.errors import shown
 from personas.ranking.types import Passage, Query
@@ -493,6 +494,14 @@ class _Answering:
         self._partial = False
 
     async def run(self) -> RAGResult:
+        """Return the answer."""
+        with answer_span(self._query) as self._trace:
+            result = await self._run()
+            facts = {"mcranker.kind": result.kind, "mcranker.partial": result.partial}
+            self._trace.end(result.text, facts)
+            return result
+
+    async def _run(self) -> RAGResult:
         sent = await self._queries()
         found = await self._search(sent)
         ranked = await self._rerank(sent, found)
@@ -512,18 +521,22 @@ class _Answering:
                 effort.failure = str(error)
                 return Queries((SentQuery(text=self._query.text, origin="question"),))
             effort.notes = sent.notes
+            if sent.notes and all(each.origin == "question" for each in sent.queries):
+                effort.failure = sent.notes[0]
             self._partial |= bool(sent.notes) and asking is not None and self._late(asking)
         return sent
 
     async def _search(self, sent: Queries) -> Retrieved:
         async with self._stage("retrieval") as effort:
-            found = await search(
-                sent.queries,
-                self._config.retrieval,
-                self._pipeline.index,
-                usage=effort.usage,
-                deadline=self._moment(1),
-            )
+            with self._trace.retrieval() as traced:
+                found = await search(
+                    sent.queries,
+                    self._config.retrieval,
+                    self._pipeline.index,
+                    usage=effort.usage,
+                    deadline=self._moment(1),
+                )
+                traced([(each.id, each.text, each.score) for each in found.passages])
             effort.failure, effort.notes = found.failure, found.notes
             self._partial |= found.partial
         return found
@@ -585,6 +598,7 @@ class _Answering:
             return None
         return replace(
             asking,
+            model=self._trace.around(asking.model),
             usage=effort.usage,
             query_id=self._query.id,
             number=self._number,

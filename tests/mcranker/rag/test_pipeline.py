@@ -10,6 +10,10 @@ from typing import Any
 
 import anyio
 import pytest
+from opentelemetry import trace
+from opentelemetry.sdk.trace import TracerProvider
+from opentelemetry.sdk.trace.export import SimpleSpanProcessor
+from opentelemetry.sdk.trace.export.in_memory_span_exporter import InMemorySpanExporter
 
 from mcranker import (
     ConfigError,
@@ -246,3 +250,28 @@ def test_the_encoder_is_asked_for_no_prompt(monkeypatch: pytest.MonkeyPatch) -> 
         monkeypatch.delenv(name, raising=False)
     with RAGPipeline(FakeIndex(), "naive", ledger=None) as made:
         assert made.models["answer"].name == "local:smollm2-135m"
+
+
+def test_an_answer_is_one_trace(monkeypatch: pytest.MonkeyPatch) -> None:
+    exporter, provider = InMemorySpanExporter(), TracerProvider()
+    provider.add_span_processor(SimpleSpanProcessor(exporter))
+    monkeypatch.setattr(trace, "get_tracer", provider.get_tracer)
+    with pipeline() as made:
+        made.answer(QUESTION)
+    spans = exporter.get_finished_spans()
+    kinds = {each.name: dict(each.attributes or {})["openinference.span.kind"] for each in spans}
+    names = {each.context.span_id: each.name for each in spans if each.context}
+    above = {each.name: names[each.parent.span_id] for each in spans if each.parent}
+    assert above == {
+        "transform": "ask",
+        "transform call": "transform",
+        "retrieval": "ask",
+        "rank": "ask",
+        "score": "rank",
+        "score call": "score",
+        "answer": "ask",
+        "answer call": "answer",
+    }
+    assert kinds["ask"] == kinds["answer"] == "CHAIN"
+    assert kinds["transform call"] == kinds["answer call"] == "LLM"
+    assert (kinds["retrieval"], kinds["rank"]) == ("RETRIEVER", "RERANKER")
