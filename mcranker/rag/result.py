@@ -208,7 +208,7 @@ class RAGResult(_Record):
         try:
             return cls.model_validate(stored)
         except ValidationError as error:
-            raise InputError(f"this is no stored answer: {explain(error, cls)}") from error
+            raise InputError(f"this is no stored answer: {explain(error)}") from error
 
     def to_html(self, path: str | os.PathLike[str] | None = None) -> str:
         """Return one page from question to answer, and write it to `path` if given.
