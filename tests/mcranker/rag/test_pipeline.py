@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import Any
 
 import anyio
+import numpy as np
 import pytest
 from opentelemetry import trace
 from opentelemetry.sdk.trace import TracerProvider
@@ -275,3 +276,39 @@ def test_an_answer_is_one_trace(monkeypatch: pytest.MonkeyPatch) -> None:
     assert kinds["ask"] == kinds["answer"] == "CHAIN"
     assert kinds["transform call"] == kinds["answer call"] == "LLM"
     assert (kinds["retrieval"], kinds["rank"]) == ("RETRIEVER", "RERANKER")
+
+
+class CountingEmbedder:
+    """Vectors of the length of a text, with a note of each passage."""
+
+    name, mark, dimensions, max_tokens = "fake:length", "length", 2, 100
+
+    def __init__(self) -> None:
+        self.read: list[str] = []
+
+    async def embed_queries(self, texts: Any, usage: Any = None) -> Any:
+        return np.array([(1, 0) for _ in texts], np.float32)
+
+    async def embed_passages(self, texts: Any, usage: Any = None) -> Any:
+        self.read += texts
+        return np.array([(1, 0) for _ in texts], np.float32)
+
+    async def aclose(self) -> None:
+        pass
+
+
+def test_the_same_documents_are_indexed_once(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("MCRANKER_CACHE", str(tmp_path))
+    documents, embedder = {"a": "Masks help.", "b": "Cats sleep."}, CountingEmbedder()
+    for texts in (documents, documents, {**documents, "b": "Cats wake."}):
+        with RAGPipeline.from_documents(
+            texts, "naive", embedder=embedder, model=scripted(), ledger=None
+        ) as made:
+            result = made.answer("Do masks help?")
+        assert [each.document for each in result.passages] == ["a", "b"]
+    # The third has other content, so it is an index of its own.
+    assert len(embedder.read) == 4
+    with pytest.raises(InputError, match="no document"):
+        RAGPipeline.from_documents([], "naive", embedder=embedder, model=scripted())
