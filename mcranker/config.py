@@ -485,14 +485,25 @@ for _field in RankerConfig.model_fields.values():
     _field.description = " ".join((_field.description or "").split())
 
 
-def explain(error: ValidationError) -> str:
+def explain(error: ValidationError, model: type[BaseModel] = RankerConfig) -> str:
+    """Say what is wrong with the values for a model, one sentence for all."""
     problems = []
     for detail in error.errors(include_url=False):
-        name = ".".join(str(part)[:100] for part in detail["loc"][:1])
+        names, owner = [], model
+        for part in detail["loc"]:
+            names.append(str(part)[:100])
+            field = owner.model_fields.get(str(part))
+            if field is None or not isinstance(field.annotation, type):
+                break
+            if not issubclass(field.annotation, BaseModel):
+                break
+            owner = field.annotation
+        name = ".".join(names)
         why = str(detail["ctx"]["error"]) if detail["type"] == "value_error" else detail["msg"]
         if detail["type"] == "extra_forbidden":
-            close = difflib.get_close_matches(name, RankerConfig.model_fields, n=1)
-            hint = f"did you mean {close[0]!r}?" if close else "see RankerConfig for all options"
+            close = difflib.get_close_matches(names[-1], owner.model_fields, n=1)
+            meant = ".".join([*names[:-1], *close])
+            hint = f"did you mean {meant!r}?" if close else f"see {model.__name__} for all options"
             problems.append(f"there is no option {name!r}; {hint}")
         else:
             problems.append(f"{name}={shown(detail['input'])}: {why}" if name else why)

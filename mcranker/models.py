@@ -6,6 +6,7 @@ import os
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
+from types import MappingProxyType
 
 from mcranker.config import RankerConfig
 from mcranker.errors import ConfigError, UnsupportedCapability
@@ -106,34 +107,11 @@ def connect_roles(
     Raises:
         ConfigError, AuthenticationFailed, ModelNotFound: as `connect` does.
     """
-    kept = as_ledger(ledger)
-    layers = _Layers(config, kept, every_model=kept is not None and ledger != "default")
-    made: dict[object, ChatModel] = {}
-
-    def role_model(spec: ModelSpec) -> ChatModel:
-        by_name = spec is None or isinstance(spec, str)
-        key: object = spec if by_name else id(spec)
-        if key not in made:
-            same = spec is roles.model or (
-                isinstance(spec, str) and _kind(spec) == _kind(roles.model)
-            )
-            chat = connect(
-                spec,
-                base_url=base_url if same else None,
-                api_key=api_key if same else None,
-                concurrency=config.workers,
-                timeout=config.timeout,
-            )
-            # A model of the user's own is taken as it is: its failures may be meant.
-            made[key] = layers.around(chat, retried=by_name)
-        return made[key]
-
+    layers = Layers(config, ledger)
     own = {role: getattr(roles, role) for role in ROLES}
-    return Models(
-        **{role: role_model(roles.model if own[role] is None else own[role]) for role in ROLES},
-        ledger=kept,
-        budget=layers.budget,
-    )
+    specs = {role: roles.model if spec is None else spec for role, spec in own.items()}
+    made = layers.connect(specs, roles.model, base_url=base_url, api_key=api_key)
+    return Models(**made, ledger=layers.ledger, budget=layers.budget)
 
 
 def joined(each: Sequence[Models]) -> Models:
@@ -208,27 +186,79 @@ def layered(chat: ChatModel, *, config: RankerConfig, budget: Budget | None = No
     Raises:
         ConfigError: there is a ``max_cost``, and the model's price is not known.
     """
-    layers = _Layers(config.model_copy(update={"batch": False}), None, every_model=False)
-    if budget is not None:
-        layers.budget = budget
+    layers = Layers(config.model_copy(update={"batch": False}), None, budget)
     return layers.around(chat, retried=True)
 
 
-class _Layers:
-    """The wrappers around each model of one ranker.
+class Layers:
+    """The wrappers around each model of one ranker or pipeline.
 
     Outermost first: the ledger, so that what is known costs nothing; the budget, so that a call
     that is repeated counts once; retries; and inside them the limits, so that each try waits for
     a place, and none is held by a call that sleeps. Batches need neither of the last two.
+
+    Args:
+        config: the limits of calls, time and money.
+        ledger: where answers are kept; `ChatModel` objects take part if it is named.
+        budget: instead of that of `config`.
+
+    Attributes:
+        ledger: what keeps the answers; None if nothing does.
+        budget: what all the models are paid from.
     """
 
-    def __init__(self, config: RankerConfig, ledger: Ledger | None, *, every_model: bool) -> None:
+    def __init__(
+        self, config: RankerConfig, ledger: LedgerSpec, budget: Budget | None = None
+    ) -> None:
         self._config = config
-        self._ledger = ledger
-        self._every_model = every_model
-        self.budget = Budget(max_calls=config.max_calls, max_cost=config.max_cost)
+        self._every_model = ledger is not None and ledger != "default"
+        self.ledger = as_ledger(ledger)
+        self.budget = budget or Budget(max_calls=config.max_calls, max_cost=config.max_cost)
+
+    def connect(
+        self,
+        specs: Mapping[str, ModelSpec],
+        main: ModelSpec,
+        *,
+        base_url: str | None,
+        api_key: str | None,
+        known: Mapping[object, ChatModel] = MappingProxyType({}),
+    ) -> dict[str, ChatModel]:
+        """Connect the model of each task; the same name or object in two of them is one model.
+
+        Args:
+            specs: task -> its model.
+            main: the model that `base_url` and `api_key` are for, and others with its prefix.
+            base_url: of a server.
+            api_key: instead of the environment's.
+            known: name, or `id` of an object -> that model, where it is connected already.
+
+        Raises:
+            ConfigError, AuthenticationFailed, ModelNotFound: as `connect` does.
+        """
+        config = self._config
+        made = dict(known)
+
+        def connected(spec: ModelSpec) -> ChatModel:
+            by_name = spec is None or isinstance(spec, str)
+            key: object = spec if by_name else id(spec)
+            if key not in made:
+                same = spec is main or (isinstance(spec, str) and _kind(spec) == _kind(main))
+                chat = connect(
+                    spec,
+                    base_url=base_url if same else None,
+                    api_key=api_key if same else None,
+                    concurrency=config.workers,
+                    timeout=config.timeout,
+                )
+                # A model of the user's own is taken as it is: its failures may be meant.
+                made[key] = self.around(chat, retried=by_name)
+            return made[key]
+
+        return {task: connected(spec) for task, spec in specs.items()}
 
     def around(self, chat: ChatModel, *, retried: bool) -> ChatModel:
+        """Put the layers around one model; `retried` if its calls may be sent again."""
         config = self._config
         limiter = RateLimiter(
             concurrency=config.concurrency,
@@ -240,24 +270,24 @@ class _Layers:
         if config.batch:
             from mcranker.llm.batch.batched import batched  # needed by few
 
-            model = batched(chat, self._batch_notes(), self._ledger)
+            model = batched(chat, self._batch_notes(), self.ledger)
         else:
             attempts = ATTEMPTS if retried else 1
             model = Retrying(chat, limiter, attempts=attempts, first_wait=FIRST_WAIT)
-        if self.budget.max_calls is not None or self.budget.max_cost is not None:
+        if self.budget.limited:
             model = Budgeted(model, self.budget)
-        if self._ledger is not None and (self._every_model or hasattr(chat, "endpoint")):
+        if self.ledger is not None and (self._every_model or hasattr(chat, "endpoint")):
             # Processes find each other's batches by their notes.
-            model = Ledgered(model, self._ledger, asked=chat, among_processes=not config.batch)
+            model = Ledgered(model, self.ledger, asked=chat, among_processes=not config.batch)
         return model
 
     def _batch_notes(self) -> Path:
-        if self._ledger is None:
+        if self.ledger is None:
             raise ConfigError(
                 "batch=True needs a ledger, beside which batches under way are noted; "
                 "leave out ledger=None"
             )
-        path = self._ledger.path.resolve()  # as its log and its locks, beside the file itself
+        path = self.ledger.path.resolve()  # as its log and its locks, beside the file itself
         return path.with_name(f"{path.name}.batches")
 
 

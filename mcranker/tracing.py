@@ -20,6 +20,7 @@ from typing import TYPE_CHECKING, Any
 from mcranker.llm.chat import ChatModel, ChatReply, ChatRequest, ReusesAnswers
 from mcranker.llm.wrapper import Wrapper
 from mcranker.models import ROLES
+from personas.ranking.types import Query
 
 if TYPE_CHECKING:
     from opentelemetry.trace import Span, Tracer
@@ -39,20 +40,13 @@ _SYSTEMS = ("openai", "anthropic")  # prefixes that are names of OpenInference's
 @contextmanager
 def ranking_span(ranker: str, job: Job) -> Iterator[tuple[Job, Callable[[Ranking], None]]]:
     """A span for what happens in the block: rank the job given there, and call with the ranking."""
-    span = tracer = None
-    # A program that sets a provider has imported this.
-    if (api := sys.modules.get("opentelemetry.trace")) is not None:
-        from mcranker import __version__
-
-        tracer = api.get_tracer("mcranker", __version__)
-        span = tracer.start_span("rank")
-    if span is None or tracer is None or not span.is_recording():
+    if (trace := _begun("rank")) is None:
         yield job, lambda _: None
         return
-    trace = _RankingTrace(tracer, span)
+    span = trace.span
     _set_documents(
         span,
-        "input",
+        "reranker.input_documents",
         [
             _document(each.id, each.text if trace.content else None)
             for each in job.passages[:LISTED]
@@ -79,6 +73,75 @@ def ranking_span(ranker: str, job: Job) -> Iterator[tuple[Job, Callable[[Ranking
         span.end()
 
 
+@contextmanager
+def answer_span(question: Query) -> Iterator[AnswerTrace]:
+    """A span for what happens in the block, from a question to its answer."""
+    if (trace := _begun("ask")) is None:
+        yield AnswerTrace(None)
+        return
+    try:
+        with _inside(trace.span):
+            yield AnswerTrace(trace)
+    finally:
+        trace.close()
+        facts = {"openinference.span.kind": "CHAIN", "mcranker.query_id": question.id}
+        if trace.content:
+            facts["input.value"] = question.text
+        trace.span.set_attributes(facts)
+        trace.span.end()
+
+
+class AnswerTrace:
+    """The spans of an answer; without a trace nothing happens."""
+
+    def __init__(self, trace: _RankingTrace | None) -> None:
+        self._trace = trace
+
+    def around(self, model: ChatModel) -> ChatModel:
+        """Return the model with a span around each call."""
+        return model if self._trace is None else _Traced(model, self._trace)
+
+    @contextmanager
+    def retrieval(self) -> Iterator[Callable[[Sequence[tuple[str, str, float | None]]], None]]:
+        """A span for a search; call with id, text and score of what it found."""
+        if (trace := self._trace) is None:
+            yield lambda _: None
+            return
+
+        def found(passages: Sequence[tuple[str, str, float | None]]) -> None:
+            documents = [
+                _document(name, text if trace.content else None, score)
+                for name, text, score in passages[:LISTED]
+            ]
+            _set_documents(span, "retrieval.documents", documents)
+
+        facts = {"openinference.span.kind": "RETRIEVER"}
+        span = trace.start("retrieval", trace.span, facts)
+        try:
+            with _inside(span):
+                yield found
+        finally:
+            span.end()
+
+    def end(self, text: str, facts: Mapping[str, str | bool | int]) -> None:
+        """Note what came of it."""
+        if self._trace is not None:
+            said = {"output.value": text} if self._trace.content else {}
+            self._trace.span.set_attributes({**facts, **said})
+
+
+def _begun(name: str) -> _RankingTrace | None:
+    """Begin a span; None in a program without a provider, or if it is not recorded."""
+    # A program that sets a provider has imported this.
+    if (api := sys.modules.get("opentelemetry.trace")) is None:
+        return None
+    from mcranker import __version__
+
+    tracer = api.get_tracer("mcranker", __version__)
+    span = tracer.start_span(name)
+    return _RankingTrace(tracer, span) if span.is_recording() else None
+
+
 class _Traced(Wrapper):
     """A model with a span around each call."""
 
@@ -96,12 +159,12 @@ class _Traced(Wrapper):
 
 
 class _RankingTrace:
-    """The spans of one ranking: its own, one for each stage, and one for each call below these."""
+    """A ranking's or answer's span, one for each stage, and one for each call below these."""
 
     def __init__(self, tracer: Tracer, span: Span) -> None:
         self.content = os.environ.get(CONTENT_VARIABLE, "").lower() in {"1", "true", "yes", "on"}
         self._tracer = tracer
-        self._span = span
+        self.span = span
         self._stages: dict[str, tuple[Span, int]] = {}
 
     @contextmanager
@@ -109,7 +172,7 @@ class _RankingTrace:
         """A span for one call."""
         tag = request.tag
         if tag.stage not in self._stages:
-            stage = self._start(tag.stage, self._span, {"openinference.span.kind": "CHAIN"})
+            stage = self.start(tag.stage, self.span, {"openinference.span.kind": "CHAIN"})
             self._stages[tag.stage] = stage, 0
         above, _ = self._stages[tag.stage]
         kind = "decision" if request.questions else "llm"
@@ -128,7 +191,7 @@ class _RankingTrace:
             facts["llm.invocation_parameters"] = json.dumps(asked)
         if self.content:
             facts |= _messages("llm.input_messages", request)
-        span = self._start(f"{tag.stage} call", above, facts)
+        span = self.start(f"{tag.stage} call", above, facts)
         try:
             with _inside(span):
                 yield lambda reply: span.set_attributes(self._answer(kind, reply))
@@ -142,7 +205,7 @@ class _RankingTrace:
             _document(hit.doc_id, hit.passage.text if self.content else None, hit.score)
             for hit in ranking[:LISTED]
         ]
-        _set_documents(self._span, "output", found)
+        _set_documents(self.span, "reranker.output_documents", found)
         facts: dict[str, Any] = {
             "mcranker.calls": ranking.calls.total.calls,
             "mcranker.ledger_hits": ranking.calls.reused.total.calls,
@@ -151,14 +214,15 @@ class _RankingTrace:
         }
         if ranking.failure:
             facts["mcranker.kept_first_stage"] = True
-        self._span.set_attributes(facts)
+        self.span.set_attributes(facts)
 
     def close(self) -> None:
         """End the stages, each when its last call ended."""
         for span, ended in self._stages.values():
             span.end(ended or None)
 
-    def _start(self, name: str, above: Span, facts: Mapping[str, Any]) -> Span:
+    def start(self, name: str, above: Span, facts: Mapping[str, Any]) -> Span:
+        """Begin a span below another one."""
         from opentelemetry.trace import set_span_in_context
 
         context = set_span_in_context(above)
@@ -213,10 +277,10 @@ def _document(
     return {f"document.{part}": value for part, value in parts.items() if value is not None}
 
 
-def _set_documents(span: Span, side: str, documents: Sequence[Mapping[str, str | float]]) -> None:
+def _set_documents(span: Span, name: str, documents: Sequence[Mapping[str, str | float]]) -> None:
     span.set_attributes(
         {
-            f"reranker.{side}_documents.{place}.{part}": value
+            f"{name}.{place}.{part}": value
             for place, document in enumerate(documents)
             for part, value in document.items()
         }

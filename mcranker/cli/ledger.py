@@ -23,7 +23,10 @@ from personas.format import counted, dollars, file_size
 if TYPE_CHECKING:
     from mcranker.llm.ledger.sqlite_store import SQLiteStore
 
-STAGES = ("recruit", "criteria", "score", "assess", "explain", "probe")
+STAGES = (
+    *("recruit", "criteria", "score", "assess", "explain"),
+    *("transform", "embed", "answer", "support", "probe"),
+)
 _SHOWN_PROBLEMS = 10
 
 

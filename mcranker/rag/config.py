@@ -171,7 +171,7 @@ class PipelineConfig(_Stage):
         try:
             return cls.model_validate(_merged(values, changes))
         except ValidationError as error:
-            raise ConfigError(f"{where}: {explain(error)}") from error
+            raise ConfigError(f"{where}: {explain(error, cls)}") from error
 
 
 def _shipped(preset: str) -> dict[str, Any]:
@@ -184,8 +184,9 @@ def _merged(values: Mapping[str, Any], changes: Mapping[str, Any]) -> dict[str, 
     merged = dict(values)
     for name, change in changes.items():
         old = merged.get(name)
-        both = isinstance(old, Mapping) and isinstance(change, Mapping)
-        if both and "ranker" in change and change["ranker"] != old.get("ranker"):
-            old = {key: value for key, value in old.items() if key != "options"}
-        merged[name] = {**old, **change} if both else change
+        if isinstance(old, Mapping) and isinstance(change, Mapping):
+            if "ranker" in change and change["ranker"] != old.get("ranker"):
+                old = {key: value for key, value in old.items() if key != "options"}
+            change = _merged(old, change)
+        merged[name] = change
     return merged

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import copy
 import inspect
 import math
 import time
@@ -19,6 +20,7 @@ from mcranker.config import RankerConfig
 from mcranker.errors import (
     BudgetExceeded,
     ConfigError,
+    MCRankerError,
     ModelError,
     ReplyError,
     UnsupportedCapability,
@@ -28,11 +30,20 @@ from mcranker.events import Emit, Event, RankingDone
 from mcranker.inputs import Docs, as_passages, as_query
 from mcranker.job import Job, Memory
 from mcranker.llm.chat import ChatModel
+from mcranker.llm.limits.budget import Budget
 from mcranker.logs import safe_logger
 from mcranker.method.team_plan import TeamPlan, as_team
-from mcranker.models import NO_MODELS, Models, Roles, connect_roles
+from mcranker.models import NO_MODELS, Models, Roles, connect_roles, limited
 from mcranker.options import CallOptions, EstimateOptions, RankerKeywords
-from mcranker.rankers.dispatch import FATAL_ERRORS, RankedQuery, Work, dispatch, each_of
+from mcranker.rankers.dispatch import (
+    FATAL_ERRORS,
+    RankedQuery,
+    Work,
+    dispatch,
+    each_of,
+    named,
+    note_failure,
+)
 from mcranker.ranking import Ranking, check_first_stage
 from mcranker.runtime.bridge import Bridge, Stream
 from mcranker.tracing import ranking_span
@@ -377,17 +388,7 @@ class Ranker(ABC):
         A query that fails is reported in its place; the others go on. `options` are those of
         `rank`, for each query.
         """
-        stream = self.arank_many(work, **options)
-        end = object()
-
-        async def following() -> RankedQuery | object:
-            return await anext(stream, end)
-
-        try:
-            while isinstance(item := self._bridge.call(following), RankedQuery):
-                yield item
-        finally:
-            self._bridge.leave(stream.aclose)
+        return self._bridge.items(self.arank_many(work, **options))
 
     def arank_many(
         self,
@@ -408,14 +409,21 @@ class Ranker(ABC):
         """
         self.check_reasons(reasons)
 
-        async def rank(query: str | Query, docs: Docs) -> Ranking:
-            ranking = await self._ranked(self._job(query, docs, options, emit))
+        async def rank(place: int, piece: tuple[str | Query, Docs]) -> RankedQuery:
+            known = named(piece[0])
             try:
-                return await self.aexplain(ranking, reasons) if reasons else ranking
+                ranking = await self._ranked(self._job(*piece, options, emit))
+            except MCRankerError as error:
+                note_failure(known, error, "was not ranked")
+                return RankedQuery(place, known, error=error)
+            try:
+                ranking = await self.aexplain(ranking, reasons) if reasons else ranking
             except (ModelError, BudgetExceeded) as error:
-                about = ranking.query.id or ranking.query.text[:80]
+                about = known.id or known.text[:80]
                 logger.warning("query %r: there are no reasons: %s", about, error)
-                return ranking
+            except MCRankerError as error:
+                return RankedQuery(place, known, error=error)
+            return RankedQuery(place, known, ranking=ranking)
 
         return dispatch(work, rank, self._queries_at_once())
 
@@ -467,6 +475,19 @@ class Ranker(ABC):
     def _fewest(self, passages: Sequence[Passage]) -> int | None:
         """Return the fewest answers about passages that a judge gives; None if all are counted."""
         return None
+
+    def within(self, budget: Budget) -> Self:
+        """Return this ranker with its calls paid from that budget besides its own.
+
+        Connections are those of this one, which is to be closed.
+
+        Raises:
+            ConfigError: the budget has a ``max_cost``, and a model's price is not known.
+        """
+        ranker = copy.copy(self)
+        if self.needs_model:
+            ranker.models = limited(self.models, budget)
+        return ranker
 
     def check_reasons(self, top: int) -> None:
         """Refuse to `explain` rankings without reasons; 0 passages are always allowed.

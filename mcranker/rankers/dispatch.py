@@ -1,11 +1,11 @@
-"""Many queries at once: each is ranked, or its error is reported in its place."""
+"""Many pieces of work at once: each is done, or its error is reported in its place."""
 
 from __future__ import annotations
 
 import logging
 from collections.abc import AsyncIterable, AsyncIterator, Awaitable, Callable, Iterable
 from dataclasses import dataclass
-from typing import TypeAlias
+from typing import TypeAlias, TypeVar
 
 import anyio
 from anyio.streams.memory import MemoryObjectReceiveStream
@@ -25,6 +25,9 @@ from mcranker.logs import safe_logger
 from mcranker.ranking import Ranking
 from mcranker.runtime.bridge import Stream, task_group
 from personas.ranking.types import Query
+
+T = TypeVar("T")
+R = TypeVar("R")
 
 logger = safe_logger("mcranker")
 
@@ -66,20 +69,21 @@ class RankedQuery:
 
 
 def dispatch(
-    work: Work, rank: Callable[[str | Query, Docs], Awaitable[Ranking]], at_once: int
-) -> Stream[RankedQuery]:
-    """Rank the queries, `at_once` at a time, and give each as it is done.
+    work: Iterable[T] | AsyncIterable[T], do: Callable[[int, T], Awaitable[R]], at_once: int
+) -> Stream[R]:
+    """Do the work, `at_once` pieces at a time, and give each result as it comes.
 
-    Leaving the stream cancels the others.
+    `work` is read no faster than that; `do` gets the place of each piece, from 0. Leaving the
+    stream cancels the others.
     """
 
-    async def produce(send: Callable[[RankedQuery], Awaitable[None]]) -> None:
-        jobs, queue = anyio.create_memory_object_stream[tuple[int, str | Query, Docs]](0)
+    async def produce(send: Callable[[R], Awaitable[None]]) -> None:
+        jobs, queue = anyio.create_memory_object_stream[tuple[int, T]](0)
 
-        async def serve(mailbox: MemoryObjectReceiveStream[tuple[int, str | Query, Docs]]) -> None:
+        async def serve(mailbox: MemoryObjectReceiveStream[tuple[int, T]]) -> None:
             async with mailbox:
-                async for place, query, docs in mailbox:
-                    await send(await _reported(place, query, rank(query, docs)))
+                async for place, piece in mailbox:
+                    await send(await do(place, piece))
                     await anyio.lowlevel.checkpoint()  # the reader may want no other
 
         async with task_group() as group, jobs:
@@ -87,9 +91,9 @@ def dispatch(
                 for _ in range(at_once):
                     group.start_soon(serve, queue.clone())
             place = 0
-            async for query, docs in each_of(work):
+            async for piece in each_of(work):
                 try:
-                    await jobs.send((place, query, docs))
+                    await jobs.send((place, piece))
                 except anyio.BrokenResourceError:
                     break  # the workers have failed; their error is raised instead
                 place += 1
@@ -97,8 +101,8 @@ def dispatch(
     return Stream(produce)
 
 
-async def each_of(work: Work) -> AsyncIterator[tuple[str | Query, Docs]]:
-    """The queries with their passages, wherever they come from."""
+async def each_of(work: Iterable[T] | AsyncIterable[T]) -> AsyncIterator[T]:
+    """The pieces of work, wherever they come from."""
     if isinstance(work, AsyncIterable):
         async for entry in work:
             yield entry
@@ -107,12 +111,13 @@ async def each_of(work: Work) -> AsyncIterator[tuple[str | Query, Docs]]:
             yield entry
 
 
-async def _reported(place: int, query: str | Query, ranking: Awaitable[Ranking]) -> RankedQuery:
-    known = query if isinstance(query, Query) else Query(query if isinstance(query, str) else "")
-    try:
-        return RankedQuery(place, known, ranking=await ranking)
-    except MCRankerError as error:
-        # Once the budget is spent, this is so for all that follow.
-        level = logging.INFO if isinstance(error, BudgetExceeded) else logging.WARNING
-        logger.log(level, "query %r was not ranked: %s", known.id or known.text[:80], error)
-        return RankedQuery(place, known, error=error)
+def named(query: str | Query) -> Query:
+    """A query to be named in a report, whatever was given; its text is empty if that is none."""
+    return query if isinstance(query, Query) else Query(query if isinstance(query, str) else "")
+
+
+def note_failure(query: Query, error: MCRankerError, what: str) -> None:
+    """Log that a query of many failed, as "was not ranked"."""
+    # Once the budget is spent, this is so for all that follow.
+    level = logging.INFO if isinstance(error, BudgetExceeded) else logging.WARNING
+    logger.log(level, "query %r %s: %s", query.id or query.text[:80], what, error)

@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+import copy
 import dataclasses
 import math
 import os
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any, ClassVar, Literal, TypeAlias, Unpack, cast
+from typing import Any, ClassVar, Literal, Self, TypeAlias, Unpack, cast
 
 import numpy as np
 
@@ -17,6 +18,7 @@ from mcranker.errors import ConfigError, InputError, ModelError
 from mcranker.estimate import Estimate
 from mcranker.events import Emit, Event, PassagesCompared, PassageScored, RankingStarted
 from mcranker.job import Job
+from mcranker.llm.limits.budget import Budget
 from mcranker.logs import safe_logger
 from mcranker.models import Models, joined, paid_from
 from mcranker.options import CallOptions, EstimateOptions, RankerKeywords
@@ -126,6 +128,14 @@ class FusedRanker(Ranker):
             for spec in options.get("members") or ()
         ]
         return any(kind in RANKERS.names and RANKERS.get(kind).needs_model for kind in kinds)
+
+    def within(self, budget: Budget) -> Self:
+        ranker = copy.copy(self)
+        ranker.members = tuple(
+            dataclasses.replace(each, ranker=each.ranker and each.ranker.within(budget))
+            for each in self.members
+        )
+        return ranker
 
     def hashes_for(self, config: RankerConfig) -> Mapping[str, str]:
         hashes: dict[str, str] = {}

@@ -130,6 +130,19 @@ class Bridge:
             with contextlib.suppress(_Ended, MCRankerError, RuntimeError):
                 loop.call(function)
 
+    def items(self, stream: Stream[T]) -> Iterator[T]:
+        """The items of a stream, which is left when the iterator is."""
+        end = object()
+
+        async def following() -> Any:
+            return await anext(stream, end)
+
+        try:
+            while (item := self.call(following)) is not end:
+                yield item
+        finally:
+            self.leave(stream.aclose)
+
     def end(self) -> None:
         """Cancel what is under way, clean up, and end the thread. A later call starts another.
 

@@ -25,7 +25,7 @@ from mcranker.llm.limits.budget import Budget
 from mcranker.llm.masking import HOST_MARK, without_hosts
 from mcranker.llm.wrapper import tokenizer_of
 from mcranker.logs import safe_logger
-from mcranker.models import MODEL_OPTIONS, ROLES, limited
+from mcranker.models import MODEL_OPTIONS, ROLES
 from mcranker.rankers import RANKERS, Ranker
 from mcranker.ranking import Ranking
 from mcranker.serve.metrics import Metrics
@@ -184,13 +184,10 @@ class ServedRanker:
         varied = self._variant(options)
         if max_calls is None and max_cost is None:
             return varied
-        budget, ranker = Budget(max_calls=max_calls, max_cost=max_cost), self._made(options)
         try:
-            for part in ranker.parts:
-                part.models = limited(part.models, budget)
+            return self._made(options).within(Budget(max_calls=max_calls, max_cost=max_cost))
         except ConfigError as error:
             raise Problem("invalid", str(error)) from error
-        return ranker
 
     def cutting(self, tokens: int) -> Ranker | None:
         """Return the ranker cut to `tokens` of a passage; None if it has no tokenizer."""

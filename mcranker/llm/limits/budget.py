@@ -50,6 +50,11 @@ class Budget:
         self.spent_calls = 0
         self.spent_cost = 0.0
 
+    @property
+    def limited(self) -> bool:
+        """True if there is a limit to keep."""
+        return self.max_calls is not None or self.max_cost is not None
+
     async def claim(self, most: float) -> None:
         """Set `most` US dollars aside for one call; wait until there is room for it.
 

@@ -1,0 +1,251 @@
+"""Search for passages: each query in each source, fused, diversified, united, each once."""
+
+from __future__ import annotations
+
+import inspect
+import math
+from collections.abc import Awaitable, Callable, Mapping, Sequence
+from dataclasses import dataclass
+from functools import partial
+from typing import Any, Literal, Protocol, TypeAlias, runtime_checkable
+
+import anyio
+import numpy as np
+from numpy.typing import NDArray
+
+from mcranker.errors import BudgetExceeded, ConfigError, ModelError
+from mcranker.rag.config import RetrievalStage
+from mcranker.rag.result import SentQuery, SourcePassage
+from mcranker.rankers.dispatch import FATAL_ERRORS
+from mcranker.retrieval.bm25 import Found
+from mcranker.retrieval.fusion import min_max, reciprocal_rank, summed
+from personas.ranking.usage import UsageTable
+
+Source = Literal["bm25", "dense"]
+Hits: TypeAlias = list[tuple[str, float]]
+"""Chunk id and score, best first."""
+
+
+class ChunkLike(Protocol):
+    """A piece of a document, as `mcranker.retrieval.chunks.Chunk` is one."""
+
+    @property
+    def id(self) -> str: ...
+    @property
+    def document(self) -> str: ...
+    @property
+    def title(self) -> str: ...
+    @property
+    def text(self) -> str: ...
+    @property
+    def start(self) -> int: ...
+    @property
+    def end(self) -> int: ...
+
+
+class TextRetriever(Protocol):
+    """A search of the user's own: a `mcranker.retrieval.bm25.Retriever` that has the texts."""
+
+    def retrieve(self, queries: Mapping[str, str], k: int) -> Found | Awaitable[Found]: ...
+
+    def chunk(self, name: str, /) -> ChunkLike: ...
+
+
+@runtime_checkable
+class SearchIndex(Protocol):
+    """What a pipeline asks of a `mcranker.retrieval.index.Index`."""
+
+    async def search(
+        self, queries: Sequence[str], k: int, by: Source, usage: UsageTable | None = None
+    ) -> list[Hits]: ...
+
+    def chunk(self, name: str, /) -> ChunkLike: ...
+
+    def vectors(self, ids: Sequence[str], /) -> NDArray[Any]: ...
+
+
+@dataclass(frozen=True, slots=True)
+class Retrieved:
+    """Passages that were found.
+
+    Attributes:
+        passages: in the order of retrieval, each once.
+        failure: why one of two searches gave nothing, so that the other's order counts alone.
+        notes: what else a reader should know.
+        partial: whether the deadline cut a search short.
+    """
+
+    passages: tuple[SourcePassage, ...]
+    failure: str = ""
+    notes: tuple[str, ...] = ()
+    partial: bool = False
+
+
+def check_index(index: object, stage: RetrievalStage) -> None:
+    """Refuse what a pipeline cannot search with.
+
+    Raises:
+        ConfigError: it is neither an index nor a retriever with texts, or it has no vectors and
+            the stage needs them.
+    """
+    if isinstance(index, SearchIndex):
+        return
+    for method in ("retrieve", "chunk"):
+        if not callable(getattr(index, method, None)):
+            raise ConfigError(
+                f"{index!r} has no {method}(); give an Index, or a retriever with "
+                "retrieve(queries, k) and chunk(id)"
+            )
+    if stage.mmr is not None:
+        raise ConfigError(
+            f"mmr={stage.mmr:g} compares vectors, and {type(index).__name__} is a retriever "
+            "without any; give an Index, or leave out mmr"
+        )
+
+
+async def search(
+    queries: Sequence[SentQuery],
+    stage: RetrievalStage,
+    index: SearchIndex | TextRetriever,
+    *,
+    usage: UsageTable,
+    deadline: float = math.inf,
+) -> Retrieved:
+    """Search with each query and return the passages of all, in query order.
+
+    Each of q queries brings ``max(1, int(documents / q))`` passages. With ``"hybrid"``, its score
+    of a passage is the sum of ``1 / (rrf_k + rank)`` over both searches, `per_source` deep; of
+    equal sums, what BM25 has comes first. With `mmr`, a query's first `per_source` passages are
+    chosen from by relevance and novelty. Of a passage that several queries find, or of a document
+    if that is what must be `unique`, the first stays.
+
+    If the search by meaning fails or is not there by the deadline, that by words counts alone.
+
+    Args:
+        queries: at least one.
+        stage: what to search with, and how deep.
+        index: where to search. A retriever of the user's own searches in its own way, and
+            ``stage.by`` does not count.
+        usage: where calls for the queries' vectors are counted.
+        deadline: on the clock of `anyio.current_time`.
+
+    Raises:
+        ModelError: the only search failed, or the error is one that others meet as well.
+        ConfigError, InputError, RunError: as the index or retriever says.
+    """
+    each = max(1, stage.documents // len(queries))
+    depth = max(each, stage.per_source if stage.by == "hybrid" or stage.mmr is not None else 0)
+    texts = [query.text for query in queries]
+    failure, partial_, notes = "", False, list[str]()
+    lists: dict[Source, list[Hits]] = {}
+    if isinstance(index, SearchIndex):
+        for by in ("bm25", "dense") if stage.by == "hybrid" else (stage.by,):
+            with anyio.move_on_after(deadline - anyio.current_time()) as scope:
+                try:
+                    lists[by] = await index.search(texts, depth, by, usage)
+                except (ModelError, BudgetExceeded) as error:
+                    if isinstance(error, FATAL_ERRORS) or stage.by != "hybrid":
+                        raise
+                    failure = f"the search by meaning failed, and that by words counts: {error}"
+            partial_ |= scope.cancelled_caught
+    else:
+        notes.append(f"{type(index).__name__} searched in its own way.")
+        with anyio.move_on_after(deadline - anyio.current_time()) as scope:
+            lists["bm25"] = await _retrieved(index, texts, each)
+        partial_ = scope.cancelled_caught
+    if partial_:
+        notes.append("The deadline came before all searches had ended.")
+    chosen: list[Hits] = []
+    for place in range(len(texts) if lists else 0):
+        fused = fuse([found[place] for found in lists.values()], stage.rrf_k)
+        if stage.mmr is not None and isinstance(index, SearchIndex) and fused:
+            fused = fused[: stage.per_source]
+            near = dict(fused) if stage.by == "dense" else min_max(dict(fused))
+            vectors = index.vectors(list(near))
+            best = diversified(list(near.values()), vectors, stage.mmr, each)
+            fused = [fused[place] for place in best]
+        chosen.append(fused[:each])
+    return Retrieved(united(chosen, index.chunk, stage.unique), failure, tuple(notes), partial_)
+
+
+def fuse(lists: Sequence[Hits], k: int) -> Hits:
+    """Return one list by reciprocal rank; a single list as it is."""
+    if len(lists) == 1:
+        return list(lists[0])
+    given = [
+        {name: reciprocal_rank(rank, k) for rank, (name, _) in enumerate(hits, 1)} for hits in lists
+    ]
+    scores = summed(given, dict.fromkeys(name for each in given for name in each))
+    return sorted(scores.items(), key=lambda hit: -hit[1])
+
+
+def diversified(
+    relevance: Sequence[float], vectors: NDArray[Any], share: float, count: int
+) -> list[int]:
+    """Return the places of up to `count` passages by maximal marginal relevance, as chosen.
+
+    Each time the passage with the highest ``share * relevance - (1 - share) * nearest`` is taken,
+    where nearest is the highest cosine with one that is taken already (Carbonell and Goldstein
+    1998).
+
+    Args:
+        relevance: of the candidates: the cosine with the query, or another measure up to 1.
+        vectors: theirs, of length 1, in the same order.
+        share: of relevance, 0 to 1.
+        count: how many to return.
+    """
+    directions = np.asarray(vectors, dtype=np.float64)
+    nearest = np.zeros(len(relevance))
+    left = np.ones(len(relevance), dtype=bool)
+    taken: list[int] = []
+    while len(taken) < min(count, len(relevance)):
+        worth = share * np.asarray(relevance) - (1 - share) * nearest
+        best = int(np.argmax(np.where(left, worth, -np.inf)))  # the first of equal ones
+        likeness = directions @ directions[best]
+        nearest = np.maximum(nearest, likeness) if taken else likeness
+        left[best] = False
+        taken.append(best)
+    return taken
+
+
+def united(
+    lists: Sequence[Hits], chunk: Callable[[str], ChunkLike], unique: Literal["chunk", "document"]
+) -> tuple[SourcePassage, ...]:
+    """Return the passages of all queries' lists in query order, each once."""
+    found_by: dict[str, list[int]] = {}
+    scores: dict[str, float] = {}
+    for query, hits in enumerate(lists):
+        for name, score in hits:
+            found_by.setdefault(name, []).append(query)
+            scores.setdefault(name, score)
+    passages: list[SourcePassage] = []
+    documents = set[str]()
+    for name, score in scores.items():
+        each = chunk(name)
+        if unique == "document" and each.document in documents:
+            continue
+        documents.add(each.document)
+        passages.append(
+            SourcePassage(
+                id=each.id,
+                document=each.document,
+                title=each.title,
+                text=each.text,
+                start=each.start,
+                end=each.end,
+                score=float(score),
+                found_by=tuple(dict.fromkeys(found_by[name])),
+            )
+        )
+    return tuple(passages)
+
+
+async def _retrieved(retriever: TextRetriever, texts: Sequence[str], k: int) -> list[Hits]:
+    """Return the lists of a retriever that blocks, or of one that is awaited."""
+    named = {str(place): text for place, text in enumerate(texts)}
+    if inspect.iscoroutinefunction(retriever.retrieve):
+        found = await retriever.retrieve(named, k)
+    else:
+        work = partial(retriever.retrieve, named, k)
+        found = await anyio.to_thread.run_sync(work, abandon_on_cancel=True)
+    return [list(found.get(name, ()))[:k] for name in named]

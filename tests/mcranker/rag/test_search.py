@@ -1,0 +1,122 @@
+"""Search, fusion, diversity and uniqueness, with numbers worked out by hand."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import pytest
+
+from mcranker import ConfigError, ConnectionFailed, UsageTable
+from mcranker.rag.config import RetrievalStage
+from mcranker.rag.result import SentQuery
+from mcranker.rag.search import Retrieved, check_index, diversified, fuse, search, united
+from tests.mcranker.rag.fakes import TEXTS, FakeIndex
+
+pytestmark = pytest.mark.anyio
+ONE = (SentQuery(text="masks", origin="question"),)
+TWO = (*ONE, SentQuery(text="respirators", origin="variant"))
+
+
+async def found(index: Any, queries: tuple[SentQuery, ...] = ONE, **options: Any) -> Retrieved:
+    return await search(queries, RetrievalStage(**options), index, usage=UsageTable())
+
+
+def ids(retrieved: Retrieved) -> list[str]:
+    return [each.id for each in retrieved.passages]
+
+
+def test_reciprocal_ranks_are_added_up() -> None:
+    fused = fuse([[("a", 9.0), ("b", 8.0)], [("b", 0.9), ("c", 0.8)]], 60)
+    # The first has 1/61, the second 1/62 + 1/61, the third 1/62.
+    assert fused == [("b", 0.032522474881), ("a", 0.016393442623), ("c", 0.016129032258)]
+
+
+def test_of_equal_sums_the_words_come_first() -> None:
+    assert [name for name, _ in fuse([[("w", 1.0)], [("m", 1.0)]], 60)] == ["w", "m"]
+    assert fuse([[("w", 3.5)]], 60) == [("w", 3.5)]
+
+
+def test_novel_passages_are_preferred() -> None:
+    vectors = np.array([(1, 0), (1, 0), (0, 1)])
+    # First 0. Then of share 0.5: 1 has 0.5·0.9 - 0.5·1 = -0.05, and 2 has 0.5·0.4 - 0.5·0 = 0.2.
+    assert diversified([1.0, 0.9, 0.4], vectors, 0.5, 3) == [0, 2, 1]
+    assert diversified([1.0, 0.9, 0.4], vectors, 1.0, 2) == [0, 1]
+
+
+def test_queries_are_united_in_their_order_and_documents_once() -> None:
+    lists = [[("a#2", 0.5), ("b#1", 0.4)], [("a#1", 0.9), ("b#1", 0.8), ("c#1", 0.7)]]
+    chunk = FakeIndex().chunk
+    chunks, documents = united(lists, chunk, "chunk"), united(lists, chunk, "document")
+    assert [(each.id, each.score, each.found_by) for each in chunks] == [
+        ("a#2", 0.5, (0,)),
+        ("b#1", 0.4, (0, 1)),
+        ("a#1", 0.9, (1,)),
+        ("c#1", 0.7, (1,)),
+    ]
+    assert [each.id for each in documents] == ["a#2", "b#1", "c#1"]
+
+
+async def test_each_query_brings_its_share() -> None:
+    assert ids(await found(FakeIndex(), by="bm25", documents=3)) == ["a#1", "a#2", "b#1"]
+    # Two queries: int(3 / 2) = 1 each, and both find the same one.
+    retrieved = await found(FakeIndex(), TWO, by="bm25", documents=3)
+    assert [(each.id, each.found_by) for each in retrieved.passages] == [("a#1", (0, 1))]
+    assert len((await found(FakeIndex(), TWO, by="bm25", documents=1)).passages) == 1
+
+
+async def test_both_searches_are_fused() -> None:
+    # Ranks by words and by meaning: a1 1 and 4, a2 2 and 3, b1 3 and 2, c1 4 and 1.
+    # 1/61 + 1/64 = 0.0320184 is more than 1/62 + 1/63 = 0.0320020.
+    retrieved = await found(FakeIndex(), documents=4)
+    assert ids(retrieved) == ["a#1", "c#1", "a#2", "b#1"]
+    assert retrieved.passages[0].score == pytest.approx(1 / 61 + 1 / 64)
+    assert retrieved.passages[0].start == 5
+
+
+async def test_diversity_chooses_among_the_first_of_each_query() -> None:
+    # By meaning c1 1.0, b1 0.9, a2 0.8, a1 0.7; cosines with c1: 0.8, 0.8, 0.
+    # Of share 0.5: b1 0.45 - 0.4 = 0.05, a2 0, a1 0.35. Then b1 0.45 - 0.4, a2 0.4 - 0.4.
+    retrieved = await found(FakeIndex(), by="dense", documents=3, mmr=0.5)
+    assert ids(retrieved) == ["c#1", "a#1", "b#1"]
+    few = await found(FakeIndex(), by="dense", documents=2, per_source=2, mmr=0.5)
+    assert ids(few) == ["c#1", "b#1"]
+
+
+async def test_without_one_search_the_other_counts() -> None:
+    broken = FakeIndex(fails=ConnectionFailed("no server"))
+    retrieved = await found(broken, documents=2)
+    assert ids(retrieved) == ["a#1", "a#2"]
+    assert "no server" in retrieved.failure
+    with pytest.raises(ConnectionFailed):
+        await found(broken, by="dense")
+
+
+class OwnRetriever:
+    """Of a user: knows ids and texts."""
+
+    def retrieve(self, queries: dict[str, str], k: int) -> dict[str, list[tuple[str, float]]]:
+        return {name: [(each, 1.0) for each in TEXTS] for name in queries}
+
+    def chunk(self, name: str, /) -> Any:
+        return FakeIndex().chunk(name)
+
+
+async def test_a_retriever_of_the_users_own_is_searched() -> None:
+    retrieved = await found(OwnRetriever(), documents=2)
+    assert ids(retrieved) == ["a#1", "a#2"]
+    assert retrieved.notes == ("OwnRetriever searched in its own way.",)
+
+
+@pytest.mark.parametrize(
+    ("index", "options", "said"),
+    [
+        (object(), {}, "has no retrieve"),
+        (OwnRetriever(), {"mmr": 0.5}, "a retriever without any"),
+    ],
+)
+def test_what_cannot_be_searched_is_refused(
+    index: object, options: dict[str, Any], said: str
+) -> None:
+    with pytest.raises(ConfigError, match=said):
+        check_index(index, RetrievalStage(**options))
