@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Callable, Iterable
+from collections.abc import Awaitable, Callable, Iterable, Mapping
 from typing import Any, Self
 
 import anyio
@@ -13,8 +13,11 @@ from mcranker.rag.events import AnswerDone, RAGEvent, StageDone, StageStarted
 from mcranker.rag.pipeline import AnsweredQuestion
 from mcranker.rag.result import Citation, RAGResult, Sentence, SourcePassage, StageRecord
 from mcranker.runtime.bridge import Stream
+from mcranker.serve import Settings
+from mcranker.serve.settings import AnswerSettings
 from personas.ranking.types import Query
 from personas.ranking.usage import Usage, UsageTable
+from tests.support import serving
 
 SENTENCE = "NSP is next sentence prediction."
 STAGES = (
@@ -120,3 +123,9 @@ class FakePipeline:
 
     async def __aexit__(self, *_: object) -> None:
         await self.aclose()
+
+
+def service(limits: Mapping[str, Any] | None = None, **others: Any) -> Settings:
+    """A service with an index."""
+    answer = AnswerSettings("papers.index", PipelineConfig.load("naive"))
+    return serving.settings(limits=limits, answer=answer, **others)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import AsyncIterator, Mapping
+from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from pathlib import Path
 from typing import Any
@@ -16,10 +16,10 @@ from mcp import Client
 from mcranker import ConfigError
 from mcranker.rag.config import PipelineConfig
 from mcranker.rag.result import RAGResult
-from mcranker.serve import Settings, create_app, hash_key
+from mcranker.serve import create_app, hash_key
 from mcranker.serve.mcp import mcp_server
-from mcranker.serve.settings import AnswerSettings, load_settings
-from tests.mcranker.rag.fake_pipeline import SENTENCE, FakePipeline
+from mcranker.serve.settings import load_settings
+from tests.mcranker.rag.fake_pipeline import SENTENCE, FakePipeline, service
 from tests.support import serving
 from tests.support.cli_support import invoke
 from tests.support.serving import KEY, until_so
@@ -27,12 +27,6 @@ from tests.support.serving import KEY, until_so
 QUESTION = {"question": "What does NSP stand for?"}
 
 pytestmark = pytest.mark.usefixtures("pipelines")
-
-
-def service(limits: Mapping[str, Any] | None = None, **others: Any) -> Settings:
-    """A service with an index."""
-    answer = AnswerSettings("papers.index", PipelineConfig.load("naive"))
-    return serving.settings(limits=limits, answer=answer, **others)
 
 
 @asynccontextmanager
