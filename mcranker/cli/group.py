@@ -37,6 +37,8 @@ from personas.sanitize import shown
 
 VERBS = {
     "rank": LazyVerb("mcranker.cli.rank", "Rank passages for a query."),
+    "ask": LazyVerb("mcranker.cli.ask", "Answer a question from an index, with sources."),
+    "rag": LazyVerb("mcranker.cli.rag", "See the pipelines that answer questions."),
     "recruit": LazyVerb("mcranker.cli.recruit", "Recruit a team that writes its criteria."),
     "index": LazyVerb("mcranker.cli.index", "Make an index of documents, or add to one."),
     "options": LazyVerb("mcranker.cli.option_list", "List the options of rankers."),

@@ -12,6 +12,7 @@ from mcranker.cli.failures import DONE
 from mcranker.cli.fetching import fetch_models
 from mcranker.cli.invocation import Invocation, say
 from mcranker.cli.options import option_flags
+from mcranker.cli.rag import pipeline_flags
 from mcranker.cli.serve import address_flags, given_settings, named_models
 from mcranker.cli.signals import run as run_loop
 from mcranker.cli.verb import Verb, flag, quiet_flag
@@ -84,13 +85,15 @@ command = Verb(
         *address_flags(
             TRANSPORT, "With --http: 127.0.0.1, localhost or ::1.", port="With --http. "
         ),
+        *pipeline_flags("Answers"),
         *option_flags(),
         quiet_flag(),
     ],
     help="""Serve rankers to language models' clients, by the Model Context Protocol.
 
-    Tools: rank, explain, compare, recruit_team. A client that starts the server by itself, such as
-    an editor or a chat program, is given the first of these commands.
+    Tools: rank, estimate, explain, compare, recruit_team, and with --index answer. A client that
+    starts the server by itself, such as an editor or a chat program, is given the first of these
+    commands.
 
     \b
       mcranker mcp --model openai:gpt-5-mini

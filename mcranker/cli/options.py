@@ -93,6 +93,7 @@ def given_options(
     default: str | None = "mcranker",
     own: Mapping[str, Key] | None = None,
     without: Collection[str] = (),
+    what: str = "a suite",
 ) -> Given:
     """Return the options of the file, the flags and ``-o``; of two that differ the later counts.
 
@@ -101,6 +102,7 @@ def given_options(
         default: the ranker if none is named; None for options of every ranker alone.
         own: keys of the verb itself.
         without: options that the verb does not take.
+        what: takes them if no ranker is named, in messages.
 
     Raises:
         click.UsageError, ConfigError: an option is unknown, or its value cannot be.
@@ -118,7 +120,7 @@ def given_options(
     rankers = (named,) if isinstance(named, str) else tuple(named or ())
     known = {name: key for name, key in keys_of(*rankers).items() if name not in without}
     known |= own
-    what = f"the ranker {' or '.join(map(repr, rankers))}" if rankers else "a suite"
+    what = f"the ranker {' or '.join(map(repr, rankers))}" if rankers else what
     try:
         options = read_options(table, known, what)
     except ConfigError as error:

@@ -122,25 +122,25 @@ class QueryTracker(Tracker):
             case events.TeamRecruited(personas=personas):
                 # Those who are on the team from the start may have begun to write, and to score.
                 if self.stage != "scoring":
-                    self._enter("writing criteria", len(personas), self._written)
+                    self.enter("writing criteria", len(personas), self._written)
             case events.RubricWritten():
                 self._written += 1
                 if self.stage == "writing criteria":
                     self.done = self._written
                     if self.done == self.total:
-                        self._enter("scoring", None)
+                        self.enter("scoring", None)
             case events.PassageScored(done=done, total=total):
-                self._enter("scoring", total, done)
+                self.enter("scoring", total, done)
                 if self.assessed and done == total:
-                    self._enter("assessing", None)
+                    self.enter("assessing", None)
             case events.PassageAssessed(done=done, total=total):
                 # The assessor works while scores are still coming.
                 if self.stage != "scoring":
-                    self._enter("assessing", total, done)
+                    self.enter("assessing", total, done)
             case events.PassagesCompared(done=done, total=total):
-                self._enter("comparing", total, done)
+                self.enter("comparing", total, done)
             case events.RankingDone() if self.reasons:
-                self._enter("asking for reasons", None)
+                self.enter("asking for reasons", None)
             case _:
                 pass
 
@@ -151,7 +151,8 @@ class QueryTracker(Tracker):
             return f"while {self.stage}"
         return f"while {self.stage}, {self.done:,} of {self.total:,} done"
 
-    def _enter(self, stage: str, total: int | None, done: int = 0) -> None:
+    def enter(self, stage: str, total: int | None = None, done: int = 0) -> None:
+        """Begin a stage."""
         self.stage, self.unit, self.done, self.total = stage, _UNITS.get(stage, ""), done, total
 
 

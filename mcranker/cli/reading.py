@@ -138,7 +138,7 @@ def _with_usual_keys(entry: str | dict[str, Any]) -> str | dict[str, Any]:
     """A query's record with its id and text under the names that passages have for them."""
     if isinstance(entry, str):
         return entry
-    names = {"qid": ID_KEYS, "query_id": ID_KEYS, "query": TEXT_KEYS}
+    names = {"qid": ID_KEYS, "query_id": ID_KEYS, "query": TEXT_KEYS, "question": TEXT_KEYS}
     return {
         usual[0] if (usual := names.get(key)) and not entry.keys() & set(usual) else key: value
         for key, value in entry.items()

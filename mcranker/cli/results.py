@@ -140,17 +140,32 @@ class Results:
         return code
 
     def _keep(self, name: str | None, write: Callable[[str], None]) -> None:
-        """Write a file besides the output; if that fails, the others are written all the same."""
-        if name is None:
-            return
-        try:
-            with saying_where(self.ledger):
-                write(name)
-        except OSError as error:
+        if entry := keep(name, write, self.ledger):
             self.unwritten = True
-            found = failure(error)
-            say(f"error: {found.message}")
-            self._errors.append(found.entry)
+            self._errors.append(entry)
+
+
+def keep(name: str | None, write: Callable[[str], None], ledger: str) -> dict[str, Any] | None:
+    """Write a file besides the output, if it has a name.
+
+    Args:
+        name: of the file, or None.
+        write: writes it.
+        ledger: the ledger's name, as ``--ledger`` takes it.
+
+    Returns:
+        The error, for an envelope, which is shown already; the rest is written all the same.
+    """
+    if name is None:
+        return None
+    try:
+        with saying_where(ledger):
+            write(name)
+    except OSError as error:
+        found = failure(error)
+        say(f"error: {found.message}")
+        return found.entry
+    return None
 
 
 @contextmanager

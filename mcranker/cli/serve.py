@@ -17,6 +17,7 @@ from mcranker.cli.files import print_line
 from mcranker.cli.invocation import Invocation, say
 from mcranker.cli.number_types import WholeNumber
 from mcranker.cli.options import given_flags, given_options, option_flags
+from mcranker.cli.rag import given_pipeline, pipeline_flags
 from mcranker.cli.signals import run as run_loop
 from mcranker.cli.verb import Verb, flag, quiet_flag
 from mcranker.errors import ConfigError
@@ -66,25 +67,39 @@ def given_settings(ctx: click.Context, extra: str, server: str) -> Settings:
     """Return the service that the file, or the flags, describe; it needs an extra."""
     _check_installed(extra, server)
     ctx.ensure_object(Invocation).doing("getting ready; nothing was sent")
+    from mcranker.rag.keys import stage_keys
     from mcranker.rankers import RANKERS
-    from mcranker.serve.settings import TABLES, RankerSettings, Settings, load_settings
+    from mcranker.serve.settings import (
+        TABLES,
+        AnswerSettings,
+        RankerSettings,
+        Settings,
+        load_settings,
+    )
 
     params = ctx.params
+    answer = None
     unscored = {"unscored": value} if (value := params.get("unscored")) else {}
     if params["config"] is not None and TABLES & read_toml(params["config"]).keys():
-        if flags := [*given_flags(ctx), *(f"--{name}" for name in unscored)]:
+        own = [name for name in ("index", "preset", "pipeline") if params[name] is not None]
+        if flags := [*given_flags(ctx), *(f"--{name}" for name in (*unscored, *own))]:
             raise click.UsageError(
                 f"{flags[0]} does not go with the tables of --config; write it in the file", ctx
             )
         settings = load_settings(params["config"])
     else:
-        given = given_options(ctx)
+        index = params["index"]
+        if index is None and (params["preset"] or params["pipeline"]):
+            raise click.UsageError("a pipeline needs documents; give --index as well", ctx)
+        given = given_options(ctx, own=stage_keys() if index else None)
+        if index is not None:
+            answer = AnswerSettings(index, *given_pipeline(ctx, given, params["ranker"]))
         # All who reach this machine's loopback may try another team in the playground.
         chosen = ("team",) if "team" in RANKERS.get(given.ranker).takes() else ()
         ranker = RankerSettings(
             given.ranker, given.ranker, given.options, ("*",), chosen, **unscored
         )
-        settings = Settings(rankers=(ranker,))
+        settings = Settings(rankers=(ranker,), answer=answer)
     changed = {name: params[name] for name in ("host", "port") if params[name] is not None}
     return replace(settings, **changed)
 
@@ -167,17 +182,20 @@ command = Verb(
             "numbers that fall with the rank (falling, the default), null, or an error.",
             type=click.Choice(["falling", "null", "error"]),
         ),
+        *pipeline_flags("Answers"),
         *option_flags(),
         quiet_flag(),
     ],
     help="""Serve rankers over HTTP, in the dialects of reranking clients.
 
     /v2/rerank and /v1/rerank for clients of Cohere, Jina, vLLM, Voyage, Pinecone and others, TEI's
-    /rerank, NVIDIA's /v1/ranking, and /v1/rank with everything that a ranking holds.
+    /rerank, NVIDIA's /v1/ranking, and /v1/rank with everything that a ranking holds. With --index
+    also /v1/answer: questions, answered from the index with checked citations.
 
     \b
       mcranker serve --model openai:gpt-5-mini
       mcranker serve --config serve.toml --port 9000
+      mcranker serve --index papers.index --preset rebel
       mcranker serve --new-key
 
     Ctrl-C and SIGTERM end it once the rankings under way are done; exit code 0. A second Ctrl-C

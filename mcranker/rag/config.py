@@ -174,9 +174,14 @@ class PipelineConfig(_Stage):
             raise ConfigError(f"{where}: {explain(error, cls)}") from error
 
 
-def _shipped(preset: str) -> dict[str, Any]:
+def preset_text(preset: str) -> str:
+    """Return a preset's TOML file."""
     file = resources.files("mcranker.rag") / "presets" / f"{preset}.toml"
-    return {"preset": preset, **tomllib.loads(file.read_text(encoding="utf-8"))}
+    return file.read_text(encoding="utf-8")
+
+
+def _shipped(preset: str) -> dict[str, Any]:
+    return {"preset": preset, **tomllib.loads(preset_text(preset))}
 
 
 def _merged(values: Mapping[str, Any], changes: Mapping[str, Any]) -> dict[str, Any]:

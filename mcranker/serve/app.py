@@ -25,8 +25,17 @@ from mcranker import __version__
 from mcranker.events import Emit, Event, RankingDone
 from mcranker.inputs import as_passages, as_query
 from mcranker.logs import safe_logger
+from mcranker.rag.events import RAGEvent
+from mcranker.rag.result import RAGResult
 from mcranker.ranking import Ranking
 from mcranker.serve import playground
+from mcranker.serve.answering import (
+    ANSWER,
+    Answering,
+    answer_event,
+    answer_headers,
+    public_answer,
+)
 from mcranker.serve.answers import NOT_ABSOLUTE, headers_of, meta_of, scores_of, warnings_of
 from mcranker.serve.bodies import ClientDisconnected, read_body, until_gone
 from mcranker.serve.dialects import (
@@ -38,11 +47,17 @@ from mcranker.serve.dialects import (
     dialect_of,
 )
 from mcranker.serve.events import CLIENT_GONE, EventQueue, EventStream, event_data
-from mcranker.serve.explanations import Explanations
+from mcranker.serve.explanations import Explanations, size_of
 from mcranker.serve.keys import holder_of
 from mcranker.serve.metrics import CONTENT_TYPE, Metrics
 from mcranker.serve.problems import Problem, problem_of
-from mcranker.serve.requests import RANK_FIELDS, RerankRequest, cut_to_bytes, read_fields
+from mcranker.serve.requests import (
+    QUESTION_FIELDS,
+    RANK_FIELDS,
+    RerankRequest,
+    cut_to_bytes,
+    read_fields,
+)
 from mcranker.serve.served import Job, ServedRanker, ServedRankers, public_form
 from mcranker.serve.settings import Settings
 from personas import library
@@ -60,7 +75,7 @@ _OPENED_BY_BROWSERS = {"/v1/explain/{id}", *playground.FILES}
 _ALIVE = ("/healthz", "/health", "/ping", "/v1/health/live")
 _READY = ("/readyz", "/v1/health/ready")
 _PROBES = {*_ALIVE, *_READY, "/metrics"}
-_OWN = ("/v1/rank", "/v1/rank/stream")
+_OWN = ("/v1/rank", "/v1/rank/stream", "/v1/answer", "/answer", "/v1/answer/stream")
 _HEADERS = {"Cache-Control": "no-store", "X-Content-Type-Options": "nosniff"}
 
 
@@ -110,7 +125,9 @@ class _Service:
         self._limits = settings.limits
         self._metrics = Metrics()
         self.rankers = ServedRankers(settings, self._metrics)
-        self._kept = Explanations(self._limits)
+        self._answering = Answering(settings, self._metrics)
+        # Answers as JSON.
+        self._kept = Explanations[Ranking | bytes](self._limits)
         self._began = int(time.time())
         self._ready = False
         self._under_way: set[anyio.CancelScope] = set()
@@ -130,10 +147,13 @@ class _Service:
         finally:
             self._ready = False
             await self.rankers.aclose()
+            await self._answering.aclose()
 
     def routes(self) -> list[Route]:
         posted = {path: self._endpoint(path, self._rerank) for path in ROUTES}
-        for path, handler in zip(_OWN, (self._rank, self._stream), strict=True):
+        answer = self._answer
+        own = (self._rank, self._stream, answer, answer, self._answer_stream)
+        for path, handler in zip(_OWN, own, strict=True):
             posted[path] = self._endpoint(path, handler)
         for each in DIALECTS:
             for path in (*each.routes, f"/{each.name}/{{rest:path}}"):
@@ -301,18 +321,49 @@ class _Service:
 
     async def _stream(self, call: _Call) -> Response:
         served, job = await self._job(call)
+
+        async def rank(queue: EventQueue) -> dict[str, Any]:
+            async def emit(event: Event) -> None:
+                if not isinstance(event, RankingDone):  # it is sent as a whole, with its reasons
+                    queue.put(*event_data(event))
+
+            ranked = await self._ranked(call, served, job, emit)
+            return await anyio.to_thread.run_sync(_whole, served, *ranked, job.reasons)
+
+        return self._streamed(call, rank, "ranking_done")
+
+    async def _answer(self, call: _Call) -> Response:
+        question, seconds = await self._question(call)
+        async with until_gone(call.request.receive):
+            result = await self._answering.answer(question, seconds)
+        name, form = await self._kept_answer(call, result)
+        return _json({"id": name, "answer": form}, headers=answer_headers(name, result))
+
+    async def _answer_stream(self, call: _Call) -> Response:
+        question, seconds = await self._question(call)
+
+        async def answer(queue: EventQueue) -> dict[str, Any]:
+            async def emit(event: RAGEvent) -> None:
+                if not isinstance(event, RankingDone):  # the answer has it
+                    queue.put(*answer_event(event))
+
+            result = await self._answering.answer(question, seconds, emit)
+            name, form = await self._kept_answer(call, result)
+            return {"id": name, "answer": form}
+
+        return self._streamed(call, answer, "answer_done")
+
+    def _streamed(
+        self, call: _Call, make: Callable[[EventQueue], Awaitable[dict[str, Any]]], last: str
+    ) -> Response:
+        """Stream what `make` puts into the queue, and its result as an event named `last`."""
         queue = EventQueue()
 
-        async def emit(event: Event) -> None:
-            if not isinstance(event, RankingDone):  # it is sent as a whole, with its reasons
-                queue.put(*event_data(event))
-
-        async def rank() -> None:
+        async def work() -> None:
             try:
                 with self._stoppable():
-                    ranked = await self._ranked(call, served, job, emit)
-                    whole = await anyio.to_thread.run_sync(_whole, served, *ranked, job.reasons)
-                queue.put("ranking_done", whole)
+                    whole = await make(queue)
+                queue.put(last, whole)
             except Exception as error:  # noqa: BLE001 - the reader gets it
                 refusal = self._refused(call, error)
                 if queue.begun:
@@ -323,7 +374,7 @@ class _Service:
                 queue.end()
 
         ended = partial(self._answered, call)
-        return EventStream(queue, rank, stalled=self._limits.reader, ended=ended)
+        return EventStream(queue, work, stalled=self._limits.reader, ended=ended)
 
     def _models(self, _: _Call) -> dict[str, Any]:
         data = [self._described(served, served.name) for served in self.rankers.all]
@@ -365,7 +416,8 @@ class _Service:
     async def _playground(self, _: _Call) -> Response:
         examples = await anyio.to_thread.run_sync(playground.examples)
         rankers = [playground.ranker_of(served) for served in self.rankers.all]
-        return _json({"rankers": rankers, "members": _members(), "examples": examples})
+        found = {"rankers": rankers, "members": _members(), "examples": examples}
+        return _json({**found, "answers": self._answering.pipeline is not None})
 
     async def _file(self, call: _Call) -> Response:
         _, kind = playground.FILES[call.route]
@@ -373,11 +425,14 @@ class _Service:
         return Response(playground.file_of(call.route), headers=headers, media_type=kind)
 
     async def _explain(self, call: _Call) -> Response:
-        ranking = self._kept.get(call.request.path_params["id"], call.holder)
-        page = await anyio.to_thread.run_sync(
-            lambda: render_inspection(public_form(ranking), footer=ReportFooter(__version__))
-        )
-        return HTMLResponse(page, headers=_HEADERS)
+        kept = self._kept.get(call.request.path_params["id"], call.holder)
+
+        def page() -> str:
+            if isinstance(kept, bytes):
+                return RAGResult.from_dict(orjson.loads(kept)).to_html()
+            return render_inspection(public_form(kept), footer=ReportFooter(__version__))
+
+        return HTMLResponse(await anyio.to_thread.run_sync(page), headers=_HEADERS)
 
     async def _show_metrics(self, _: _Call) -> Response:
         return Response(self._metrics.text(), headers=_HEADERS, media_type=CONTENT_TYPE)
@@ -422,7 +477,27 @@ class _Service:
             raise
         self._metrics.ranked(served.name, ranking)
         call.about.append(counted(ranking.usage.calls, "model call"))
-        return self._kept.put(ranking, call.holder), ranking
+        return self._kept.put(ranking, size_of(ranking), call.holder), ranking
+
+    # An answer
+
+    async def _question(self, call: _Call) -> tuple[Query, float]:
+        self._answering.ready()
+        call.about.append(ANSWER)
+
+        def read(body: dict[str, Any]) -> dict[str, Any]:
+            required = ("question",)
+            return read_fields(body, QUESTION_FIELDS, self._limits, strict=True, required=required)
+
+        found = await read_body(call.request, self._limits, read)
+        return as_query(found["question"]), self._seconds(call, found.get("timeout"))
+
+    async def _kept_answer(self, call: _Call, result: RAGResult) -> tuple[str, dict[str, Any]]:
+        """Keep an answer; return its id and its public form."""
+        call.about.append(counted(sum(stage.calls for stage in result.stages), "model call"))
+        form = await anyio.to_thread.run_sync(public_answer, result)
+        kept = orjson.dumps(form)
+        return self._kept.put(kept, len(kept), call.holder), form
 
 
 def _members() -> list[dict[str, Any]]:

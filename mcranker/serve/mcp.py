@@ -23,7 +23,6 @@ from starlette.applications import Starlette
 from mcranker import __version__
 from mcranker.errors import BudgetExceeded
 from mcranker.events import (
-    Event,
     PassageAssessed,
     PassagesCompared,
     PassageScored,
@@ -33,13 +32,16 @@ from mcranker.events import (
 )
 from mcranker.inputs import as_passages, as_query
 from mcranker.logs import safe_logger
+from mcranker.rag.events import RAGEvent, StageStarted
 from mcranker.rankers.mcranker import MCRanker
+from mcranker.ranking import Ranking
 from mcranker.runtime.bridge import task_group
+from mcranker.serve.answering import Answering, public_answer
 from mcranker.serve.answers import scores_of, warnings_of
-from mcranker.serve.explanations import Explanations
+from mcranker.serve.explanations import Explanations, size_of
 from mcranker.serve.mcp_wire import CheckedBodies, stdio
 from mcranker.serve.problems import Problem, problem_of
-from mcranker.serve.requests import RANK_FIELDS, read_fields
+from mcranker.serve.requests import QUESTION_FIELDS, RANK_FIELDS, read_fields
 from mcranker.serve.served import Job, ServedRanker, ServedRankers, discreet, public_form
 from mcranker.serve.settings import Limits, Settings
 from personas.format import counted
@@ -124,10 +126,13 @@ async def mcp_server(settings: Settings | None = None) -> AsyncIterator[MCPServe
     reads = ToolAnnotations(read_only_hint=True, open_world_hint=False)
     for tool in (tools.rank, tools.estimate, tools.explain, tools.compare, tools.recruit_team):
         server.add_tool(tool, annotations=reads)
+    if settings.answer is not None:
+        server.add_tool(tools.answer, annotations=reads)
     try:
         yield server
     finally:
         await tools.rankers.aclose()
+        await tools.answering.aclose()
 
 
 class _Server(MCPServer[Any]):
@@ -186,7 +191,8 @@ class _Tools:
     def __init__(self, settings: Settings) -> None:
         self._limits = settings.limits
         self.rankers = ServedRankers(settings)
-        self._kept = Explanations(self._limits)
+        self.answering = Answering(settings)
+        self._kept = Explanations[Ranking](self._limits)
 
     async def rank(
         self,
@@ -237,7 +243,7 @@ class _Tools:
             raise Problem("unavailable", f"{max_calls=}, {max_cost=}: {error}") from error
         scored = scores_of(ranking, "null")
         return {
-            "ranking_id": self._kept.put(ranking),
+            "ranking_id": self._kept.put(ranking, size_of(ranking)),
             "ranker": served.name,
             "judges": list(ranking.orders.personas if ranking.orders else ranking.personas),
             "relevance_is": scored.relevance,
@@ -269,6 +275,39 @@ class _Tools:
         given |= {"instruction": instruction, "reasons": reasons}
         found = await self._job(ranker, given)[1].estimate()
         return {key: getattr(found, name) for key, name in _ESTIMATED.items()}
+
+    async def answer(
+        self,
+        question: str,
+        context: Context[Any, Any],
+        deadline: Annotated[
+            float | None, Field(gt=0, description="seconds; then what is there is answered from")
+        ] = None,
+    ) -> dict[str, Any]:
+        """Answer a question from the indexed documents, with checked citations.
+
+        kind says what the answer is: answer (written by a model), extract (sentences of the
+        documents), abstained (nothing relevant was found) or none (failure says why). A citation's
+        quote was looked up without a model: only the verdict found means that its passage has it.
+        Numbers in the answer are those of passages. The tool explain takes the ranking_id, null
+        without a reranking.
+        """
+        asked = read_fields({"question": question}, QUESTION_FIELDS, self._limits)["question"]
+        seconds = min(deadline or math.inf, self._limits.deadline)
+        result = await self.answering.answer(asked, seconds, _Progress(context).emit)
+        form, ranking = public_answer(result), result.ranking
+        return {
+            "answer": form["text"],
+            **{name: form[name] for name in ("kind", "failure", "partial")},
+            "citations": form["all_citations"],
+            "passages": [
+                {name: getattr(each, name) for name in ("number", "id", "document", "title")}
+                for each in result.context
+            ],
+            "ranking_id": ranking and self._kept.put(ranking, size_of(ranking)),
+            "notes": form["warnings"],
+            "calls": sum(stage.calls for stage in result.stages),
+        }
 
     async def explain(self, ranking_id: str, document_id: str) -> dict[str, Any]:
         """Say why a document of an earlier ranking ranks where it does, judge by judge."""
@@ -363,12 +402,14 @@ class _Progress:
         self._latest = 0.0
         self._reached: tuple[float, float | None] = 0, None
 
-    async def emit(self, event: Event) -> None:
+    async def emit(self, event: RAGEvent) -> None:
         now, (done, total) = time.monotonic(), self._reached
         match event:
             case RankingDone():
                 await self._context.report_progress(done, total, "asking for reasons")
                 return
+            case StageStarted():
+                said = f"stage: {event.name}"
             case TeamRecruited():
                 said = f"the judges are {', '.join(each.name for each in event.personas)}"
             case RubricWritten():

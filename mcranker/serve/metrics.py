@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import replace
 from functools import partial
 from typing import TYPE_CHECKING
@@ -30,6 +30,11 @@ _COUNTERS: dict[str, tuple[str, tuple[str, ...]]] = {
         "Rankings, by what became of them: complete, missing (some scores), partial (deadline), "
         "first_stage (no model answered), failed, cancelled.",
         ("ranker", "outcome"),
+    ),
+    "answers": (
+        "Answers to questions, by what became of them: answer, extract, abstained, none (no model "
+        "answered), partial (deadline), failed, cancelled.",
+        ("outcome",),
     ),
     "passages": ("Passages of finished rankings.", ("ranker",)),
     "missing_scores": ("Scores that were asked for and did not come.", ("ranker",)),
@@ -92,8 +97,12 @@ class Metrics:
         self.add("rankings", ranker, outcome)
         self.add("passages", ranker, amount=len(ranking.passages))
         self.add("missing_scores", ranker, amount=len(ranking.missing))
-        for stage, seconds in ranking.seconds.items():
-            self._stages.labels(ranker, stage).observe(seconds)
+        self.staged(ranker, ranking.seconds)
+
+    def staged(self, ranker: str, seconds: Mapping[str, float]) -> None:
+        """Count the seconds of each stage."""
+        for stage, each in seconds.items():
+            self._stages.labels(ranker, stage).observe(each)
 
     def answered(self, labels: tuple[str, str, str], model: str, reply: ChatReply) -> None:
         """Count an answer of a model, or of the ledger; `labels` are those of `_CALL`."""

@@ -313,6 +313,12 @@ RANK_FIELDS: Fields = {
 }
 """Fields of ``/v1/rank`` and ``/v1/rank/stream``."""
 
+QUESTION_FIELDS: Fields = {
+    **dict.fromkeys(("question", "query"), ("question", _query)),
+    "timeout": _OF_ALL["timeout"],
+}
+"""Fields of ``/v1/answer`` and ``/v1/answer/stream``."""
+
 _NO_EFFECT = ("priority", "max_chunks_per_doc", "max_query_length", "rewrite_query", "latency")
 
 _NOT_OFFERED: Mapping[str, tuple[Callable[[Any], bool], str]] = {

@@ -38,7 +38,9 @@ from personas.ranking.weak_judges import judge_note
 logger = safe_logger("mcranker.serve")
 
 _MOST_VARIANTS = 64
-_SHORTEST = 0.001  # seconds
+SHORTEST = 0.001
+"""Seconds that a late ranking still gets."""
+
 _OF_NEW = 0.2  # share of the latest ranking in the mean of their seconds
 _ADDRESS = re.compile(
     r"(?<!\w)\w++://[^\s\"'>)]++|\[[0-9a-fA-F:]++\]:\d++|(?<![\w.-])[\w.-]++:\d{2,5}\b"
@@ -211,7 +213,7 @@ class ServedRanker:
         end = time.monotonic() + job.seconds
 
         def left() -> float:
-            return max(end - time.monotonic(), _SHORTEST)
+            return max(end - time.monotonic(), SHORTEST)
 
         try:
             async with self.places.one(within=job.seconds):
@@ -365,7 +367,11 @@ def team_of(value: object) -> Team:
 
 def public_form(ranking: Ranking) -> dict[str, Any]:
     """Everything a ranking holds, as JSON values, without paths and addresses of the operator's."""
-    form = ranking.to_dict()
+    return public(ranking.to_dict())
+
+
+def public(form: dict[str, Any]) -> dict[str, Any]:
+    """Take paths and addresses of the operator's out of what `Ranking.to_dict` gave."""
     form["models"] = {role: public_name(name) for role, name in form["models"].items()}
     if isinstance(prompts := form["config"].get("prompts"), str):
         form["config"]["prompts"] = PurePath(prompts).name

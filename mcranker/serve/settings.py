@@ -8,16 +8,21 @@ import re
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any, Literal
+from typing import TYPE_CHECKING, Any, Literal, get_args
 
 from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
 from mcranker.config import RankerConfig
 from mcranker.errors import ConfigError
+from mcranker.rag.config import PipelineConfig, Preset
+from mcranker.rag.keys import own_keys
 from mcranker.rankers import RANKERS
 from mcranker.rankers.keys import check_names, keys_of, located, read_options, read_toml
 from mcranker.serve.keys import check_hash
 from personas.errors import shown
+
+if TYPE_CHECKING:
+    from mcranker.rag.pipeline import RAGPipeline
 
 GRACE = 5.0
 """Seconds after a ranking's deadline for returning its partial results."""
@@ -90,8 +95,16 @@ class _RankerForm(_Form):
     unscored: Unscored = "falling"
 
 
+class _AnswerForm(_Form):
+    model_config = ConfigDict(extra="allow")
+
+    index: str
+    pipeline: str = "team"
+
+
 class _File(_Form):
     server: _ServerForm = _ServerForm()
+    answer: _AnswerForm | None = None
     limits: Limits = Limits()
     keys: dict[str, Any] = Field(default_factory=dict)
     rankers: dict[str, _RankerForm] = Field(default_factory=dict)
@@ -146,6 +159,32 @@ class RankerSettings:
 
 
 @dataclass(frozen=True, slots=True)
+class AnswerSettings:
+    """The pipeline that answers questions.
+
+    Attributes:
+        index: folder of the index.
+        pipeline: from question to answer.
+        options: what `RAGPipeline` takes, models and limits.
+    """
+
+    index: str
+    pipeline: PipelineConfig
+    options: Mapping[str, Any] = field(default_factory=dict)
+
+    def make(self) -> RAGPipeline:
+        """Open the index, and make the pipeline.
+
+        Raises:
+            MCRankerError, PersonasError: one of them cannot be used.
+        """
+        from mcranker.rag.pipeline import RAGPipeline
+        from mcranker.retrieval.index import Index
+
+        return RAGPipeline(Index.open(self.index), self.pipeline, **self.options)
+
+
+@dataclass(frozen=True, slots=True)
 class Settings:
     """The service.
 
@@ -157,6 +196,7 @@ class Settings:
         port: of it; 0 for any that is free.
         hosts: names by which clients address the service, besides `host`.
         open_metrics: whether ``/metrics`` needs no key.
+        answer: answers questions, if there is an index.
 
     Raises:
         ConfigError: there is no ranker, or two share a name.
@@ -169,6 +209,7 @@ class Settings:
     port: int = 8080
     hosts: tuple[str, ...] = ()
     open_metrics: bool = False
+    answer: AnswerSettings | None = None
 
     def __post_init__(self) -> None:
         names = [name for each in self.rankers for name in (each.name, *each.names)]
@@ -210,9 +251,24 @@ def load_settings(path: str | os.PathLike[str]) -> Settings:
             shared = {key: getattr(table, key) for key in _RankerForm.model_fields}
             rankers.append(RankerSettings(name, options=options, **shared))
         found = tuple(rankers) or (RankerSettings(names=("*",)),)
-        return Settings(found, form.limits, form.keys, **form.server.model_dump())
+        answer = _answer(form.answer, base) if form.answer else None
+        return Settings(found, form.limits, form.keys, answer=answer, **form.server.model_dump())
     except ConfigError as error:
         raise ConfigError(f"{path}: {error}") from error
+
+
+def _answer(form: _AnswerForm, base: Path) -> AnswerSettings:
+    """Read the table of the pipeline: its tables are stages, its other keys options of all."""
+    given = form.model_extra or {}
+    stages = {name: value for name, value in given.items() if isinstance(value, dict)}
+    own = {name: located(name, given[name], base) for name in given.keys() - stages.keys()}
+    named = form.pipeline
+    path = named if named in get_args(Preset) else base / Path(named).expanduser()
+    return AnswerSettings(
+        str(base / Path(form.index).expanduser()),
+        PipelineConfig.load(path, **stages),
+        read_options(own, own_keys(), "[answer]"),
+    )
 
 
 def _explain(error: ValidationError) -> str:

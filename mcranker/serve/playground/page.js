@@ -185,6 +185,7 @@ async function rank(team) {
     state.team = made.ranking.team?.members.length ? made.ranking.team : null;
     state.edited = structuredClone(state.team);
     state.editing.clear();
+    return ranked();
   });
   drawTeam();
   if (!failed) return;
@@ -199,17 +200,25 @@ async function sayWhy() {
   const options = from.chooses_team && from.has_team && ranking.team ? { options: { team: ranking.team } } : {};
   const failed = await work("Asking for reasons …", "No reasons", async (signal) => {
     Object.assign(made, await (await post("/v1/rank", { ...body, ...options, reasons: 10 }, signal)).json());
+    return ranked();
   });
   from.mute = failed?.status === 400 || failed?.status === 422;
   byId("why").hidden ||= from.mute;
 }
 
-// Do what can be cancelled and ends with a new ranking; the result is the error if it fails.
+// Show the last ranking; the result is its calls, and the answers that the ledger had.
+function ranked() {
+  drawRanking();
+  const { calls, reused } = state.done.at(-1).ranking.usage;
+  return [calls, reused.reduce((sum, each) => sum + each.calls, 0)];
+}
+
+// Do what can be cancelled and gives calls and known answers; the result is the error if it fails.
 async function work(status, failed, make) {
   const going = state.going = new AbortController(), began = performance.now();
   const busy = (is) => {
     byId("cancel").hidden = !is;
-    for (const id of ["add", "recruit", "why"]) byId(id).disabled = is;
+    for (const id of ["add", "recruit", "why", "answer"]) byId(id).disabled = is;
     byId("result").setAttribute("aria-busy", String(is));
     updateAgain();
   };
@@ -217,17 +226,14 @@ async function work(status, failed, make) {
   byId("status").textContent = status;
   busy(true);
   try {
-    await make(going.signal);
-    const { calls, reused } = state.done.at(-1).ranking.usage;
-    const kept = reused.reduce((sum, each) => sum + each.calls, 0);
+    const [calls, kept] = await make(going.signal);
     const parts = [`Done in ${((performance.now() - began) / 1000).toFixed(1)} s`, counted(calls, "call")];
     if (kept) parts.push(`${counted(kept, "answer")} from the ledger`);
     byId("status").textContent = `${parts.join(", ")}.`;
-    drawRanking();
     return null;
   } catch (error) {
     const stopped = going.signal.aborted;
-    byId("status").textContent = stopped ? "Cancelled. Scores that came are kept in the ledger." : "";
+    byId("status").textContent = stopped ? "Cancelled. What came is kept in the ledger." : "";
     if (!stopped) complain(`${failed}: ${error instanceof TypeError ? "the server cannot be reached" : error.message.replace(/\.$/, "")}.`);
     return error;
   } finally {
@@ -277,6 +283,61 @@ function complain(message, where) {
   problem.textContent = message;
   problem.hidden = !message;
   if (message && where) where.focus();
+}
+
+// Questions
+
+async function answer() {
+  const question = byId("question").value.trim();
+  if (!question) return complain("Write a question first.", byId("question"));
+  byId("answered").hidden = true;
+  await work("Sent …", "Not answered", async (signal) => {
+    let made = null;
+    for await (const [name, data] of events(await post("/v1/answer/stream", { question }, signal))) {
+      if (name === "error") throw new Error(data.error.message);
+      if (name === "answer_done") made = data;
+      else if (name === "stage_started") byId("status").textContent = `${STAGES[data.name] ?? data.name} …`;
+      else if (data.total) byId("status").textContent = `Ranking … ${data.done} of ${data.total}`;
+    }
+    if (!made) throw new Error("the connection was lost before the answer was done");
+    drawAnswer(made);
+    const sum = (key) => made.answer.stages.reduce((all, stage) => all + stage[key], 0);
+    return [sum("calls"), sum("reused")];
+  });
+}
+
+const STAGES = { query: "Writing queries", retrieval: "Searching", rerank: "Ranking", context: "Choosing passages", answer: "Writing the answer", citations: "Checking citations" };
+const KINDS = { extract: "Sentences of the documents; no model wrote an answer.", abstained: "The documents do not answer this." };
+
+function drawAnswer({ id, answer: made }) {
+  const failed = made.stages.filter((stage) => stage.failure).map((stage) => `${STAGES[stage.name]} failed: ${stage.failure}`);
+  const notes = [made.failure, ...made.warnings, ...failed].filter(Boolean).map((said) => [said, "warn"]);
+  if (KINDS[made.kind]) notes.push([KINDS[made.kind], "note"]);
+  byId("answer-notes").replaceChildren(...notes.map(([said, kind]) => element("li", { class: kind, dir: "auto" }, said)));
+  const cited = ({ verdict, passage }) => (verdict === "found"
+    ? element("a", { href: `#source-${passage}` }, `[${passage}]`)
+    : element("span", { class: "warn" }, `[quote ${verdict}]`));
+  byId("answer-text").replaceChildren(...made.sentences.flatMap((each) => [each.text, " ", ...each.citations.flatMap((place) => [cited(made.all_citations[place]), " "])]));
+  const shown = made.passages.filter((each) => each.number).sort((a, b) => a.number - b.number);
+  byId("sources").replaceChildren(...shown.map((each) => {
+    const quotes = made.all_citations.filter(({ verdict, passage }) => verdict === "found" && passage === each.number);
+    return element("li", { id: `source-${each.number}`, value: each.number },
+      element("details", { open: quotes.length > 0 }, element("summary", { dir: "auto" }, each.title || each.document), element("p", { dir: "auto" }, ...marked(each.text, quotes))));
+  }));
+  byId("answer-page").href = `/v1/explain/${id}`;
+  byId("answered").hidden = false;
+}
+
+// A text with its quotes marked; their places count characters, of which JavaScript's may be halves.
+function marked(text, quotes) {
+  const signs = [...text], parts = [];
+  let end = 0;
+  for (const quote of quotes.filter((each) => each.start !== null).sort((a, b) => a.start - b.start)) {
+    if (quote.start < end) continue;
+    parts.push(signs.slice(end, quote.start).join(""), element("mark", {}, signs.slice(quote.start, quote.end).join("")));
+    end = quote.end;
+  }
+  return [...parts, signs.slice(end).join("")];
 }
 
 // The team
@@ -616,6 +677,7 @@ async function begin() {
   const start = (team) => { if (!state.going) rank(team); };
   const chosen = () => (changed() && mayEdit() ? teamToSend() : null);
   byId("form").addEventListener("submit", (event) => { event.preventDefault(); start(chosen()); });
+  byId("question-form").addEventListener("submit", (event) => { event.preventDefault(); if (!state.going) answer(); });
   byId("cancel").addEventListener("click", () => state.going?.abort());
   byId("why").addEventListener("click", sayWhy);
   byId("query").addEventListener("input", own);
@@ -641,7 +703,7 @@ async function begin() {
     drawTeam();
   });
   document.addEventListener("keydown", (event) => {
-    if (event.key === "Enter" && (event.ctrlKey || event.metaKey)) { event.preventDefault(); start(chosen()); }
+    if (event.key === "Enter" && (event.ctrlKey || event.metaKey)) { event.preventDefault(); if (byId("questions").contains(event.target)) byId("question-form").requestSubmit(); else start(chosen()); }
     if (event.key === "Escape") state.going?.abort();
   });
   for (const name of ["dragover", "dragleave", "drop"]) {
@@ -656,6 +718,7 @@ async function begin() {
     const found = await (await ask("/playground.json")).json();
     state.rankers = found.rankers;
     state.examples = found.examples;
+    byId("questions").hidden = !found.answers;
     state.library = found.members.sort((a, b) => collator.compare(a.persona.name, b.persona.name));
   } catch (error) {
     return complain(`The page could not be set up: ${error.message}.`);

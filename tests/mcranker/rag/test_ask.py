@@ -1,0 +1,210 @@
+"""``mcranker ask`` and ``mcranker rag``."""
+
+from __future__ import annotations
+
+import json
+import sys
+from pathlib import Path
+from typing import Any
+
+import pytest
+from click.testing import Result
+
+from mcranker.rag.config import PipelineConfig
+from mcranker.rag.result import RAGResult
+from tests.mcranker.rag.fake_pipeline import SENTENCE, FakePipeline
+from tests.support.cli_support import invoke
+
+QUESTION = "What does NSP stand for?"
+
+
+@pytest.fixture
+def index(tmp_path: Path) -> Path:
+    folder = tmp_path / "papers.index"
+    folder.mkdir()
+    return folder
+
+
+@pytest.fixture
+def questions(tmp_path: Path) -> Path:
+    path = tmp_path / "questions.jsonl"
+    texts = ["none to be had", "fail at once", QUESTION]
+    lines = [{"id": f"q{n}", "question": text} for n, text in enumerate(texts)]
+    path.write_text("".join(f"{json.dumps(line)}\n" for line in lines))
+    return path
+
+
+def as_json(result: Result) -> dict[str, Any]:
+    found: dict[str, Any] = json.loads(result.stdout)
+    return found
+
+
+def test_an_answer_goes_to_standard_output(index: Path, pipelines: list[FakePipeline]) -> None:
+    result = invoke("ask", QUESTION, "--index", index, "--debug")
+    assert result.exit_code == 0, result.stderr
+    assert SENTENCE in result.stdout
+    assert pipelines[0].index == f"index {index}"
+    assert pipelines[0].closed
+
+
+def test_json_holds_the_whole_answer(index: Path, pipelines: list[FakePipeline]) -> None:
+    result = invoke("ask", QUESTION, "--index", index, "--output", "json")
+    body = as_json(result)
+    assert (body["status"], body["exit_code"], body["errors"]) == ("ok", 0, [])
+    assert RAGResult.from_dict(body["answer"]).question == QUESTION
+    assert "weak model" in result.stderr
+
+
+def test_options_of_stages_ranker_and_pipeline_reach_it(
+    index: Path, pipelines: list[FakePipeline]
+) -> None:
+    flags = ["-o", "answer.style=naive", "-o", "retrieval.documents=20", "-o", "max-calls=9"]
+    flags += ["--team-size", "4", "-o", "rerank.options.scale=5", "--model", "openai:x"]
+    assert invoke("ask", QUESTION, "--index", index, *flags).exit_code == 0
+    made = pipelines[0]
+    assert isinstance(made.config, PipelineConfig)
+    assert made.config.preset == "team"
+    assert (made.config.answer.style, made.config.retrieval.documents) == ("naive", 20)
+    assert made.config.rerank.options == {"team_size": 4, "scale": 5}
+    assert made.options == {"max_calls": 9, "model": "openai:x"}
+
+
+@pytest.mark.parametrize("named", [["--ranker", "setwise"], ["-o", "rerank.ranker=setwise"]])
+def test_another_ranker_leaves_the_options_of_the_presets(
+    index: Path, pipelines: list[FakePipeline], named: list[str]
+) -> None:
+    invoke("ask", QUESTION, "--index", index, "--preset", "rebel", "--no-answer", *named)
+    config = pipelines[0].config
+    assert isinstance(config, PipelineConfig)
+    assert (config.rerank.ranker, config.rerank.options) == ("setwise", {})
+    assert config.answer.style == "extract"
+
+
+def test_one_option_of_the_ranker_changes_and_the_presets_others_stay() -> None:
+    config = PipelineConfig.load("rebel", rerank={"options": {"top_n": 5}})
+    assert config.rerank.options["top_n"] == 5
+    assert config.rerank.options["variant"] == "two_turn"
+
+
+def test_a_shown_preset_is_a_pipeline(
+    tmp_path: Path, index: Path, pipelines: list[FakePipeline]
+) -> None:
+    shown = invoke("rag", "show", "mmr")
+    file = tmp_path / "mine.toml"
+    file.write_text(shown.stdout.replace("mmr = 0.5", "mmr = 0.25"))
+    assert invoke("ask", QUESTION, "--index", index, "--pipeline", file).exit_code == 0
+    config = pipelines[0].config
+    assert isinstance(config, PipelineConfig)
+    changed = PipelineConfig.load("mmr", preset="", retrieval={"mmr": 0.25})
+    assert config == changed
+
+
+def test_presets_are_listed() -> None:
+    found = as_json(invoke("rag", "presets", "--output", "json"))["presets"]
+    assert {"naive", "rebel", "rankrag", "team"} <= {each["name"] for each in found}
+    assert all(each["about"] for each in found)
+
+
+def test_documents_are_indexed_first(tmp_path: Path, pipelines: list[FakePipeline]) -> None:
+    result = invoke("ask", QUESTION, "--docs", tmp_path, "--embedder", "local:minilm")
+    assert result.exit_code == 0, result.stderr
+    assert pipelines[0].index == str(tmp_path)
+    assert pipelines[0].options == {"embedder": "local:minilm"}
+
+
+@pytest.mark.parametrize(
+    ("args", "said"),
+    [
+        (["--index", "."], "QUESTION"),
+        (["why"], "--index"),
+        (["why", "--index", ".", "--docs", "."], "--index"),
+        (["why", "--index", ".", "--embedder", "x"], "--embedder"),
+        (["why", "--index", ".", "--preset", "team", "--pipeline", "x.toml"], "--preset"),
+        (["why", "--index", ".", "-o", "answer.stile=extract"], "answer.style"),
+        (["why", "--index", ".", "-o", "answer.style=long"], "answer.style"),
+        (["why", "--index", ".", "-o", "retrieval.documents=0"], "retrieval.documents"),
+        (["why", "--index", ".", "--questions", "x"], "--questions"),
+        (["--index", ".", "--questions", "x", "--report", "why.html"], "--report"),
+    ],
+)
+def test_impossible_usage(args: list[str], said: str, pipelines: list[FakePipeline]) -> None:
+    result = invoke("ask", *args)
+    assert result.exit_code == 2
+    assert said in result.stderr
+    assert pipelines == []
+
+
+def test_no_answer_is_an_error_and_the_rest_is_shown(
+    index: Path, pipelines: list[FakePipeline]
+) -> None:
+    result = invoke("ask", "none of it", "--index", index, "--output", "json")
+    body = as_json(result)
+    assert (result.exit_code, body["status"]) == (1, "error")
+    assert body["errors"] == [{"code": "NoAnswer", "message": "no key", "retryable": True}]
+    assert len(body["answer"]["passages"]) == 2
+
+
+def test_a_failure_is_one_line_and_an_entry(index: Path, pipelines: list[FakePipeline]) -> None:
+    result = invoke("ask", "fail", "--index", index, "--output", "json")
+    assert result.exit_code == 1
+    assert [each["code"] for each in as_json(result)["errors"]] == ["ConnectionFailed"]
+    assert result.stderr.startswith("mcranker: error: ")
+    assert result.stderr.count("\n") == 1
+
+
+def test_many_answers_are_lines_in_order_with_errors_in_place(
+    index: Path, questions: Path, pipelines: list[FakePipeline]
+) -> None:
+    result = invoke("ask", "--questions", questions, "--index", index)
+    lines = [json.loads(line) for line in result.stdout.splitlines()]
+    assert [each["id"] for each in lines] == ["q0", "q1", "q2"]
+    assert lines[0]["kind"] == "none"
+    assert lines[1]["question"] == "fail at once"
+    assert lines[1]["error"]["code"] == "ConnectionFailed"
+    assert RAGResult.from_dict(lines[2]).kind == "answer"
+    assert result.exit_code == 1
+    assert "2 of 3 questions not answered; the first, 'q0': no key" in result.stderr
+
+
+def test_estimates_of_all_questions_add_up_and_nothing_is_asked(
+    index: Path, questions: Path, pipelines: list[FakePipeline], tmp_path: Path
+) -> None:
+    out = tmp_path / "out.jsonl"
+    flags = ["--questions", questions, "--index", index, "--dry-run", "--out", out]
+    result = invoke("ask", *flags)
+    assert "9 calls" in result.stdout  # 3 a question
+    assert not out.exists()
+    assert pipelines[0].deadlines == []
+
+
+def test_pages_and_records_are_written(
+    index: Path, tmp_path: Path, pipelines: list[FakePipeline]
+) -> None:
+    save, page, out = (tmp_path / name for name in ("a.json", "a.html", "a.txt"))
+    flags = ["--save", save, "--report", page, "--out", out]
+    result = invoke("ask", QUESTION, "--index", index, *flags)
+    assert (result.exit_code, result.stdout) == (0, "")
+    assert RAGResult.load(save).question == QUESTION
+    assert "next sentence" in page.read_text()
+    assert SENTENCE in out.read_text()
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="/dev/full")
+def test_a_full_disk_costs_one_file_alone(
+    index: Path, tmp_path: Path, pipelines: list[FakePipeline]
+) -> None:
+    full = tmp_path / "full.json"
+    full.symlink_to("/dev/full")
+    flags = ["--save", full, "--output", "json"]
+    result = invoke("ask", QUESTION, "--index", index, *flags)
+    body = as_json(result)
+    assert (result.exit_code, body["answer"]["kind"]) == (1, "answer")
+    assert [each["code"] for each in body["errors"]] == ["OSError"]
+
+
+def test_an_output_is_no_input(index: Path, questions: Path, pipelines: list[FakePipeline]) -> None:
+    flags = ["--questions", questions, "--out", questions]
+    result = invoke("ask", "--index", index, *flags)
+    assert result.exit_code == 2
+    assert "would replace an input" in result.stderr
+    assert pipelines == []
