@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from functools import partial
 from io import StringIO
 from typing import TYPE_CHECKING, Any
@@ -143,7 +143,7 @@ class _Answers:
     def add(self, answered: AnsweredQuestion) -> None:
         """Write one answer, or the error in its place."""
         self.taken += 1
-        question, result = answered.question, answered.result
+        question, result = answered.question, answered.answer
         if result is None:
             assert answered.error is not None
             entry = failure(answered.error).entry
@@ -173,7 +173,10 @@ class _Answers:
 def _written(params: Mapping[str, Any], result: RAGResult, write: Write, ledger: str) -> int:
     """Write an answer as it is wanted; return the exit code."""
     errors = list(_problems(result))
-    files = [(params["save"], result.save), (params["report"], result.to_html)]
+    files: list[tuple[str | None, Callable[[str], object]]] = [
+        (params["save"], result.save),
+        (params["report"], result.to_html),
+    ]
     unwritten = [entry for name, how in files if (entry := keep(name, how, ledger))]
     code = ERROR if unwritten or result.kind == "none" else MISSING_SCORES if errors else DONE
     if params["output"] == "json":

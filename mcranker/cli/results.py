@@ -145,7 +145,7 @@ class Results:
             self._errors.append(entry)
 
 
-def keep(name: str | None, write: Callable[[str], None], ledger: str) -> dict[str, Any] | None:
+def keep(name: str | None, write: Callable[[str], object], ledger: str) -> dict[str, Any] | None:
     """Write a file besides the output, if it has a name.
 
     Args:

@@ -11,8 +11,9 @@ from typing import TYPE_CHECKING, Any, TypeAlias
 from mcranker.documents import of_object, of_record
 from mcranker.errors import ConfigError, InputError
 from mcranker.integrations.reranking import KEY
-from mcranker.rag.result import SourcePassage as Chunk
+from mcranker.rag.search import ChunkLike
 from mcranker.retrieval.bm25 import Found
+from mcranker.retrieval.chunks import Chunk
 
 if TYPE_CHECKING:
     from mcranker.rag.result import RAGResult
@@ -113,7 +114,7 @@ class BorrowedRetriever:
                 return search(query)
 
 
-def found(index: Search, query: str, k: int) -> list[tuple[Chunk, float, dict[str, Any]]]:
+def found(index: Search, query: str, k: int) -> list[tuple[ChunkLike, float, dict[str, Any]]]:
     """Return the first `k` chunks for a query, with their scores and metadata."""
     hits = index.retrieve({"": query}, k)[""]
     return [(chunk := index.chunk(name), score, place_of(chunk)) for name, score in hits]

@@ -285,7 +285,7 @@ class _Writer:
         except ReplyError as error:
             # A small model that keeps no form has answered, after all.
             text = error.reply.strip()
-            if not text or "{" in text or len(text) > LONGEST:
+            if not any(map(str.isalnum, text)) or "{" in text or len(text) > LONGEST:
                 raise
             note = "The writer did not give its claims one by one, with a quote each."
             return replace(_of_text(text, len(passages)), notes=(note,))

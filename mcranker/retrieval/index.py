@@ -466,12 +466,9 @@ class Index:
                 shard.show(at, alive=True)
             if not isinstance(error, OSError):
                 raise
-            kept = f"{counted(len(self._places), 'document')} kept, and the same command goes on"
-            raise OSError(
-                error.errno,
-                f"{error.strerror}; {kept}",
-                error.filename or str(self.folder),
-            ) from error
+            stored = f"{counted(len(self._places), 'document')} kept, and the same command goes on"
+            where = error.filename or str(self.folder)
+            raise OSError(error.errno, f"{error.strerror}; {stored}", where) from error
         with self._searching:
             self._about, self._shards, self._bm25, self._hnsw = about, [*first, new], None, None
             self._places |= {document: (new, at) for at, document in enumerate(new.documents)}

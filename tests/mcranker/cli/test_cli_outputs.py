@@ -77,7 +77,7 @@ def test_every_verb_says_which_files_it_writes() -> None:
         for param in command.params
         if param.name in ("out", "save", "report", "html")
     }
-    folders = {("beir-eval run", "out"), ("personas report", "out")}
+    folders = {("beir-eval run", "out"), ("personas report", "out"), ("mcranker index", "out")}
     assert {key for key, kind in outputs.items() if not isinstance(kind, Writes)} == folders
 
 

@@ -11,12 +11,7 @@ import pytest
 
 from mcranker import Capabilities, ChatReply
 from mcranker.errors import BudgetExceeded, ContextTooLong, ServerFailed
-from mcranker.rag.answer import (
-    DONT_KNOW,
-    Answer,
-    check_support,
-    write_answer,
-)
+from mcranker.rag.answer import DONT_KNOW, Answer, check_support, write_answer
 from mcranker.rag.citations import Claim, check_citations
 from mcranker.rag.config import AnswerStage
 from mcranker.rag.context import Context

@@ -58,7 +58,14 @@ def test_json_holds_the_whole_answer(index: Path, pipelines: list[FakePipeline])
 def test_options_of_stages_ranker_and_pipeline_reach_it(
     index: Path, pipelines: list[FakePipeline]
 ) -> None:
-    flags = ["-o", "answer.style=naive", "-o", "retrieval.documents=20", "-o", "max-calls=9"]
+    flags: list[str | Path] = [
+        "-o",
+        "answer.style=naive",
+        "-o",
+        "retrieval.documents=20",
+        "-o",
+        "max-calls=9",
+    ]
     flags += ["--team-size", "4", "-o", "rerank.options.scale=5", "--model", "openai:x"]
     assert invoke("ask", QUESTION, "--index", index, *flags).exit_code == 0
     made = pipelines[0]
@@ -170,7 +177,15 @@ def test_estimates_of_all_questions_add_up_and_nothing_is_asked(
     index: Path, questions: Path, pipelines: list[FakePipeline], tmp_path: Path
 ) -> None:
     out = tmp_path / "out.jsonl"
-    flags = ["--questions", questions, "--index", index, "--dry-run", "--out", out]
+    flags: list[str | Path] = [
+        "--questions",
+        questions,
+        "--index",
+        index,
+        "--dry-run",
+        "--out",
+        out,
+    ]
     result = invoke("ask", *flags)
     assert "9 calls" in result.stdout  # 3 a question
     assert not out.exists()
@@ -181,7 +196,7 @@ def test_pages_and_records_are_written(
     index: Path, tmp_path: Path, pipelines: list[FakePipeline]
 ) -> None:
     save, page, out = (tmp_path / name for name in ("a.json", "a.html", "a.txt"))
-    flags = ["--save", save, "--report", page, "--out", out]
+    flags: list[str | Path] = ["--save", save, "--report", page, "--out", out]
     result = invoke("ask", QUESTION, "--index", index, *flags)
     assert (result.exit_code, result.stdout) == (0, "")
     assert RAGResult.load(save).question == QUESTION
@@ -195,7 +210,7 @@ def test_a_full_disk_costs_one_file_alone(
 ) -> None:
     full = tmp_path / "full.json"
     full.symlink_to("/dev/full")
-    flags = ["--save", full, "--output", "json"]
+    flags: list[str | Path] = ["--save", full, "--output", "json"]
     result = invoke("ask", QUESTION, "--index", index, *flags)
     body = as_json(result)
     assert (result.exit_code, body["answer"]["kind"]) == (1, "answer")
@@ -203,7 +218,7 @@ def test_a_full_disk_costs_one_file_alone(
 
 
 def test_an_output_is_no_input(index: Path, questions: Path, pipelines: list[FakePipeline]) -> None:
-    flags = ["--questions", questions, "--out", questions]
+    flags: list[str | Path] = ["--questions", questions, "--out", questions]
     result = invoke("ask", "--index", index, *flags)
     assert result.exit_code == 2
     assert "would replace an input" in result.stderr

@@ -65,7 +65,7 @@ class FakePipeline:
             yield SimpleNamespace(place=place, result=lambda result=result: result)
 
 
-INDEX, PIPELINE = FakeIndex(), cast("Any", FakePipeline())
+INDEX, PIPELINE = cast("Any", FakeIndex()), cast("Any", FakePipeline())
 ANSWER = "Next sentence prediction. {'deadline': 9}"
 
 

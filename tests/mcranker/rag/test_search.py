@@ -110,10 +110,7 @@ async def test_a_retriever_of_the_users_own_is_searched() -> None:
 
 @pytest.mark.parametrize(
     ("index", "options", "said"),
-    [
-        (object(), {}, "has no retrieve"),
-        (OwnRetriever(), {"mmr": 0.5}, "a retriever without any"),
-    ],
+    [(object(), {}, "has no retrieve"), (OwnRetriever(), {"mmr": 0.5}, "a retriever without any")],
 )
 def test_what_cannot_be_searched_is_refused(
     index: object, options: dict[str, Any], said: str

@@ -103,10 +103,7 @@ async def test_each_persona_drafts_from_its_own_order_and_one_call_joins_them() 
         for each in drafts
     ]
     assert shown[""] == rendered(
-        "rag_team_answer",
-        question=QUESTION,
-        context=entries(1, 2, 3),
-        drafts="\n\n".join(pieces),
+        "rag_team_answer", question=QUESTION, context=entries(1, 2, 3), drafts="\n\n".join(pieces)
     )
     assert (len(requests), answer.text, answer.notes) == (3, CLAIM["Claim"], ())
     assert [each.passage for each in answer.claims] == [2]

@@ -51,4 +51,5 @@ def _vectors(texts: Sequence[str]) -> NDArray[np.float32]:
     for row, text in zip(rows, texts, strict=True):
         for word in text.lower().split():
             row[zlib.crc32(word.encode()) % 64] += 1
-    return rows / np.maximum(np.linalg.norm(rows, axis=1, keepdims=True), 1e-9)
+    lengths = np.maximum(np.linalg.norm(rows, axis=1, keepdims=True), 1e-9)
+    return np.asarray(rows / lengths, np.float32)
