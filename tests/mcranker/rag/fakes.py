@@ -100,4 +100,4 @@ async def _main(ledger: str, calls: str, stage: str) -> None:
 
 
 if __name__ == "__main__":
-    anyio.run(_main, *sys.argv[1:])
+    anyio.run(_main, *sys.argv[1:4])
