@@ -100,4 +100,5 @@ async def _main(ledger: str, calls: str, stage: str) -> None:
 
 
 if __name__ == "__main__":
-    anyio.run(_main, *sys.argv[1:4])
+    _, its_ledger, its_calls, its_stage = sys.argv
+    anyio.run(_main, its_ledger, its_calls, its_stage)
