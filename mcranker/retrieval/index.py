@@ -99,6 +99,7 @@ class Index:
     def __init__(self, folder: Path, embedder: Embedder | None, *, hnsw: bool) -> None:
         self.folder = folder
         self._embedder = embedder
+        self._owned: list[Embedder] = []
         self._hnsw_wanted = hnsw
         self._temporary: tempfile.TemporaryDirectory[str] | None = None
         self._about: dict[str, Any] = {}
@@ -106,15 +107,11 @@ class Index:
         self._places: dict[str, tuple[Shard, int]] = {}
         self._bm25: BM25 | None = None
         self._hnsw: HNSW | None = None
-        self._bridge = Bridge(_nothing)
+        self._bridge = Bridge(partial(_close_all, self._owned))
         self._searching = threading.Lock()
         self._load()
-        if embedder is not None and embedder.mark != self._about["mark"]:
-            raise ConfigError(
-                f"the index {str(folder)!r} has vectors of {self._about['embedder']!r} "
-                f"(mark {self._about['mark']!r}), not of {embedder.name!r} (mark "
-                f"{embedder.mark!r}); open it with that embedder, or index the documents again"
-            )
+        if embedder is not None:
+            self._check_mark(embedder)
 
     @classmethod
     def create(
@@ -168,7 +165,13 @@ class Index:
         *,
         hnsw: bool = False,
     ) -> Self:
-        """Open the index in a folder; without an embedder, BM25 alone can search it.
+        """Open the index in a folder.
+
+        Args:
+            folder: of the index.
+            embedder: of your own, or one with limits. None to connect the one that made the
+                index, once something is searched for by meaning or added.
+            hnsw: search vectors by HNSW instead of exactly; needs faiss-cpu.
 
         Raises:
             InputError: there is none, or it is damaged.
@@ -193,7 +196,7 @@ class Index:
         self.close()
 
     def close(self) -> None:
-        """Free what the index holds. The embedder is its maker's to close."""
+        """Free what the index holds. An embedder that was given is its maker's to close."""
         self._bridge.close()
         self._shards, self._places, self._bm25, self._hnsw = [], {}, None, None
         if self._temporary is not None:
@@ -250,22 +253,17 @@ class Index:
             usage: counts the embedder's work.
 
         Raises:
-            ConfigError: `k` is below 1, there is no embedder, or a package is missing.
-            ModelError: the embedder failed.
+            ConfigError: `k` is below 1, or a package is missing.
+            ModelError: the embedder failed, or cannot be connected.
         """
         if k < 1:
             raise ConfigError(f"k={k!r} is out of range; give a whole number from 1")
         if by == "bm25":
             return await to_thread.run_sync(self._search_words, queries, k)
         if by == "dense":
-            if self._embedder is None:
-                raise ConfigError(
-                    f"the index {str(self.folder)!r} was opened without an embedder; open it with "
-                    f"{self._about['embedder']!r}"
-                )
             if not (queries and len(self)):
                 return [[] for _ in queries]
-            vectors = await self._embedder.embed_queries(queries, usage)
+            vectors = await self._connected().embed_queries(queries, usage)
             return await to_thread.run_sync(self._search_vectors, vectors, k)
         both = [
             await self.search(queries, max(k, DEPTH), each, usage) for each in ("bm25", "dense")
@@ -324,6 +322,31 @@ class Index:
                 found.append(list(zip(ids, best.tolist(), strict=True)))
             return found
 
+    def _connected(self) -> Embedder:
+        if self._embedder is None:
+            from mcranker.retrieval.embedders import connect_embedder
+
+            name = self._about["embedder"]
+            try:
+                made = connect_embedder(name)
+            except ConfigError as error:
+                raise ConfigError(
+                    f"the index {str(self.folder)!r} has vectors of {name!r}: {error}; open it "
+                    "with that embedder"
+                ) from error
+            self._check_mark(made)
+            self._owned.append(made)
+            self._embedder = made
+        return self._embedder
+
+    def _check_mark(self, embedder: Embedder) -> None:
+        if embedder.mark != self._about["mark"]:
+            raise ConfigError(
+                f"the index {str(self.folder)!r} has vectors of {self._about['embedder']!r} "
+                f"(mark {self._about['mark']!r}), not of {embedder.name!r} (mark "
+                f"{embedder.mark!r}); open it with that embedder, or index the documents again"
+            )
+
     def _id_of(self, shard: int, row: int) -> str:
         return self._shards[shard].id_of(row)
 
@@ -368,12 +391,10 @@ class Index:
 
         Raises:
             InputError: there is no such file or folder.
-            ConfigError: there is no embedder, or another process adds to this index.
+            ConfigError: another process adds to this index.
             ModelError: the embedder failed.
             OSError: the index cannot be written.
         """
-        if self._embedder is None:
-            raise ConfigError(f"open the index with {self._about['embedder']!r} to add documents")
         done = Added()
 
         def skip(skipped: Skipped) -> None:
@@ -402,8 +423,7 @@ class Index:
         return done
 
     def _batches(self, documents: Source, skip: OnSkip) -> Generator[Batch]:
-        embedder = self._embedder
-        assert embedder is not None
+        embedder = self._connected()
         kind = self._about["chunks"]
         tokenizer = getattr(embedder, "tokenizer", None)
         most = max(1, (embedder.max_tokens or SENTENCE_TOKENS) - _SPECIAL_TOKENS)
@@ -431,15 +451,15 @@ class Index:
         return None if place is None else place[0].digests[place[1]].decode()
 
     async def _embed(self, batch: Batch, usage: UsageTable | None) -> NDArray[np.float16]:
-        assert self._embedder is not None
+        embedder = self._connected()
         parts: list[NDArray[np.float16]] = []
         for start in range(0, len(batch.chunks), BATCH):
             texts = [embedded_text(chunk) for chunk in batch.chunks[start : start + BATCH]]
-            vectors = (await self._embedder.embed_passages(texts, usage)).astype(np.float16)
+            vectors = (await embedder.embed_passages(texts, usage)).astype(np.float16)
             wanted = len(texts), self._about["dimensions"] or vectors.shape[-1]
             if vectors.shape != wanted or not np.isfinite(vectors).all():
                 raise ConfigError(
-                    f"{self._embedder.name!r} gave vectors of shape {vectors.shape} instead of "
+                    f"{embedder.name!r} gave vectors of shape {vectors.shape} instead of "
                     f"{wanted}, or numbers that are not finite; use another embedder"
                 )
             parts.append(vectors)
@@ -567,5 +587,7 @@ def _digest(document: Document) -> str:
     return blake2b(text.encode("utf-8", "surrogatepass"), digest_size=16).hexdigest()
 
 
-async def _nothing() -> None:
-    """Clean up: nothing is open."""
+async def _close_all(owned: Sequence[Embedder]) -> None:
+    """Close what an index has connected; not the index's, which could not be dropped then."""
+    for each in owned:
+        await each.aclose()
