@@ -47,7 +47,6 @@ _STAGES = {
 def _ask(ctx: click.Context) -> int:
     params, invocation = ctx.params, ctx.ensure_object(Invocation)
     from mcranker.rag.pipeline import RAGPipeline
-    from mcranker.retrieval.index import Index
 
     many, quiet = params["questions"] is not None, params["quiet"]
     _check_usage(ctx, many=many)
@@ -62,7 +61,7 @@ def _ask(ctx: click.Context) -> int:
     with invocation.noting(live):
         invocation.doing("getting ready; nothing was sent")
         if params["index"] is not None:
-            pipeline = RAGPipeline(Index.open(params["index"]), config, **options)
+            pipeline = RAGPipeline(params["index"], config, **options)
         else:
             invocation.doing(f"indexing {params['docs']}")
             pipeline = RAGPipeline.from_documents(

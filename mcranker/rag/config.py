@@ -140,16 +140,19 @@ class PipelineConfig(_Stage):
     answer: AnswerStage = AnswerStage()
 
     @classmethod
-    def load(cls, preset_or_file: str | os.PathLike[str], **changes: Any) -> Self:
+    def load(cls, preset_or_file: PipelineConfig | str | os.PathLike[str], **changes: Any) -> Self:
         """Return a preset, or the pipeline of a TOML file, with some values changed.
 
         Args:
             preset_or_file: one of `Preset`, or a path; a file may name a ``preset`` to begin with.
+                Or a configuration that is there already.
             changes: stages with the values to change, such as ``answer={"style": "extract"}``.
 
         Raises:
             ConfigError: there is no such preset or file, or it cannot be read or used.
         """
+        if isinstance(preset_or_file, PipelineConfig):
+            return cls._of(preset_or_file.model_dump(), changes, "a pipeline")
         name = os.fspath(preset_or_file)
         if name in get_args(Preset):
             return cls._of(_shipped(name), changes, f"preset {name!r}")

@@ -78,9 +78,14 @@ logger = safe_logger("mcranker")
 _numbers = count(1)
 
 
-class PipelineLimits(TypedDict, total=False):
-    """Fields of `RankerConfig` that hold for all stages of a pipeline together."""
+class PipelineOptions(TypedDict, total=False):
+    """Values to change in the stages, and fields of `RankerConfig` for all stages together."""
 
+    query: Mapping[str, Any]
+    retrieval: Mapping[str, Any]
+    rerank: Mapping[str, Any]
+    context: Mapping[str, Any]
+    answer: Mapping[str, Any]
     max_calls: int | None
     max_cost: float | None
     deadline: float | None
@@ -130,8 +135,9 @@ class RAGPipeline:
     the others go on with what there is, and `RAGResult.stages` says so.
 
     Args:
-        index: where passages are searched for; or a retriever of your own, with
-            ``retrieve(queries, k)`` and ``chunk(id)``.
+        index: where passages are searched for; the folder of an index, which is opened and closed
+            by the pipeline; or a retriever of your own, with ``retrieve(queries, k)`` and
+            ``chunk(id)``.
         config: the stages: a preset, a TOML file, or a `PipelineConfig`.
         model: asked by all stages that have no model of their own. None for the default: with no
             API key the embedded encoder ranks and the small embedded model writes.
@@ -145,7 +151,8 @@ class RAGPipeline:
             writers the compact one.
         budget: what all calls are paid from, instead of ``max_calls`` and ``max_cost``; for an
             index whose embedder has the same.
-        limits: see `PipelineLimits`; each as in `RankerConfig`, for all stages together.
+        options: see `PipelineOptions`: a stage's values, such as ``answer={"style": "extract"}``,
+            or a limit, as in `RankerConfig`, for all stages together.
 
     Attributes:
         config: the stages.
@@ -162,7 +169,7 @@ class RAGPipeline:
 
     def __init__(
         self,
-        index: SearchIndex | TextRetriever,
+        index: SearchIndex | TextRetriever | str | os.PathLike[str],
         config: PipelineConfig | str | os.PathLike[str] = "team",
         *,
         model: ModelSpec = None,
@@ -174,25 +181,31 @@ class RAGPipeline:
         ledger: LedgerSpec = "default",
         prompts: str | os.PathLike[str] | None = None,
         budget: Budget | None = None,
-        **limits: Unpack[PipelineLimits],
+        **options: Unpack[PipelineOptions],
     ) -> None:
-        given = dict[str, Any](limits)
-        check_names(given, PipelineLimits.__annotations__, "a pipeline")
+        check_names(options, PipelineOptions.__annotations__, "a pipeline")
+        changes, given = _divided(options)
         if prompts is not None:
             given["prompts"] = prompts
-        self.config = config if isinstance(config, PipelineConfig) else PipelineConfig.load(config)
-        check_index(index, self.config.retrieval)
-        self.index = index
+        self.config = PipelineConfig.load(config, **changes)
         self._limits = RankerConfig(**given)
         self._layers = layers = Layers(self._limits, ledger, budget)
+        opened: list[_Closable] = []
+        if isinstance(index, str | os.PathLike):
+            index = Index.open(index)
+            opened.append(index)
+            if self.config.retrieval.by != "bm25":
+                opened.append(index.connect(config=self._limits, budget=layers.budget))
+        check_index(index, self.config.retrieval)
+        self.index = index
         where = {"base_url": base_url, "api_key": api_key}
         own = None
         known: dict[object, ChatModel] = {}
         if ranker is None and self.config.rerank.ranker is not None:
             for name in ("max_calls", "max_cost", "deadline"):
                 given.pop(name, None)
-            options = {"model": model, **where, "ledger": ledger, **given}
-            ranker, known = self._made(self.config.rerank.ranker, options)
+            shared = {"model": model, **where, "ledger": ledger, **given}
+            ranker, known = self._made(self.config.rerank.ranker, shared)
             own = ranker
         elif ranker is not None and layers.budget.limited:
             ranker = ranker.within(layers.budget)
@@ -208,6 +221,7 @@ class RAGPipeline:
         self._asking = {task: self._asked(task, chat) for task, chat in self.models.items()}
         self._owned: list[_Closable] = [*{id(each): each for each in self.models.values()}.values()]
         self._owned += [each for each in (own, layers.ledger) if each is not None]
+        self._owned += opened
         self._bridge = Bridge(partial(_close_all, self._owned))
 
     @classmethod
@@ -236,9 +250,10 @@ class RAGPipeline:
             OSError: the index cannot be written.
             ConfigError, ModelError, PersonasError: as the class, and as the embedder.
         """
-        config = preset if isinstance(preset, PipelineConfig) else PipelineConfig.load(preset)
-        names = {*PipelineLimits.__annotations__} & options.keys()
-        limits = RankerConfig(**{name: options[name] for name in names})
+        changes, rest = _divided(options)
+        config = PipelineConfig.load(preset, **changes)
+        names = PipelineOptions.__annotations__.keys() & rest.keys()
+        limits = RankerConfig(**{name: rest[name] for name in names})
         budget = Budget(max_calls=limits.max_calls, max_cost=limits.max_cost)
         connected = connect_embedder(embedder, config=limits, budget=budget)
         if index is None:
@@ -249,7 +264,7 @@ class RAGPipeline:
             index = cache_root() / "indexes" / key[:32]
         made = Index.create(index, embedder=connected, chunks=config.chunks)
         try:
-            pipeline = cls(made, config, budget=budget, **options)
+            pipeline = cls(made, config, budget=budget, **rest)
             pipeline._owned += [made, connected]
             pipeline._bridge.call(lambda: made.add(source, on_skip=_log_skipped))
             if not len(made):
@@ -672,6 +687,14 @@ class _Answering:
             )
         if ranked.ranking is not None and ranked.ranking.judge_note:
             yield ranked.ranking.judge_note
+
+
+def _divided(options: Mapping[str, Any]) -> tuple[dict[str, Any], dict[str, Any]]:
+    """Divide options into changes of stages and the others."""
+    stages = PipelineConfig.model_fields.keys() & options.keys()
+    return {name: options[name] for name in stages}, {
+        name: value for name, value in options.items() if name not in stages
+    }
 
 
 _FAILED: Mapping[StageName, str] = {

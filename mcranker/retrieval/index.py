@@ -263,7 +263,7 @@ class Index:
         if by == "dense":
             if not (queries and len(self)):
                 return [[] for _ in queries]
-            vectors = await self._connected().embed_queries(queries, usage)
+            vectors = await self.connect().embed_queries(queries, usage)
             return await to_thread.run_sync(self._search_vectors, vectors, k)
         both = [
             await self.search(queries, max(k, DEPTH), each, usage) for each in ("bm25", "dense")
@@ -322,13 +322,21 @@ class Index:
                 found.append(list(zip(ids, best.tolist(), strict=True)))
             return found
 
-    def _connected(self) -> Embedder:
+    def connect(self, **limits: Any) -> Embedder:
+        """Connect the embedder that made the index, unless there is one; with limits of calls.
+
+        Args:
+            limits: as `connect_embedder` takes them.
+
+        Raises:
+            ConfigError, ModelError: as `connect_embedder`, or it makes other vectors by now.
+        """
         if self._embedder is None:
             from mcranker.retrieval.embedders import connect_embedder
 
             name = self._about["embedder"]
             try:
-                made = connect_embedder(name)
+                made = connect_embedder(name, **limits)
             except ConfigError as error:
                 raise ConfigError(
                     f"the index {str(self.folder)!r} has vectors of {name!r}: {error}; open it "
@@ -423,7 +431,7 @@ class Index:
         return done
 
     def _batches(self, documents: Source, skip: OnSkip) -> Generator[Batch]:
-        embedder = self._connected()
+        embedder = self.connect()
         kind = self._about["chunks"]
         tokenizer = getattr(embedder, "tokenizer", None)
         most = max(1, (embedder.max_tokens or SENTENCE_TOKENS) - _SPECIAL_TOKENS)
@@ -451,7 +459,7 @@ class Index:
         return None if place is None else place[0].digests[place[1]].decode()
 
     async def _embed(self, batch: Batch, usage: UsageTable | None) -> NDArray[np.float16]:
-        embedder = self._connected()
+        embedder = self.connect()
         parts: list[NDArray[np.float16]] = []
         for start in range(0, len(batch.chunks), BATCH):
             texts = [embedded_text(chunk) for chunk in batch.chunks[start : start + BATCH]]

@@ -179,9 +179,8 @@ class AnswerSettings:
             MCRankerError, PersonasError: one of them cannot be used.
         """
         from mcranker.rag.pipeline import RAGPipeline
-        from mcranker.retrieval.index import Index
 
-        return RAGPipeline(Index.open(self.index), self.pipeline, **self.options)
+        return RAGPipeline(self.index, self.pipeline, **self.options)
 
 
 @dataclass(frozen=True, slots=True)

@@ -43,7 +43,7 @@ def test_an_answer_goes_to_standard_output(index: Path, pipelines: list[FakePipe
     result = invoke("ask", QUESTION, "--index", index, "--debug")
     assert result.exit_code == 0, result.stderr
     assert SENTENCE in result.stdout
-    assert pipelines[0].index == f"index {index}"
+    assert pipelines[0].index == str(index)
     assert pipelines[0].closed
 
 

@@ -169,7 +169,7 @@ def test_the_file_has_a_table_of_the_pipeline(
     create_app(settings)
     made = pipelines[0]
     assert isinstance(made.config, PipelineConfig)
-    assert made.index == f"index {tmp_path / 'papers.index'}"
+    assert made.index == str(tmp_path / "papers.index")
     assert (made.config.preset, made.config.answer.style) == ("rebel", "extract")
     assert made.options == {"max_calls": 50}
 
