@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import math
 import re
-from collections import Counter
 from collections.abc import Awaitable, Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any, Literal
@@ -29,6 +28,7 @@ from mcranker.ranking import Ranking
 from mcranker.replies.json import LONGEST, find, fold
 from mcranker.replies.loose_json import CUT, Unreadable, read_object
 from mcranker.replies.schemas import claims_schema
+from mcranker.retrieval.cover import Cover, statistics_of
 from mcranker.runtime.bridge import task_group
 from personas import PromptSet
 from personas.sanitize import encodable
@@ -48,6 +48,7 @@ REBEL_SENTENCES, REBEL_CHARACTERS = 2, 250
 _MOST_CLAIMS = 200
 _LONGEST_EXTRACT = 60  # words
 _MOST_CANDIDATES = 2_000  # sentences to choose extracts from
+_MOST_EMBEDDED = 50  # of them, those with the most of the question's words
 _LONGEST_ABSTENTION = 30  # words
 _FAILURES = (ModelError, BudgetExceeded)
 _NOT_KNOWN = re.compile(
@@ -95,7 +96,7 @@ async def write_answer(
         context: the passages.
         stage: style and limits.
         asking: the model that writes; not needed for style ``"extract"``.
-        embedder: chooses extracts; without one they are chosen by the words of the question.
+        embedder: chooses extracts, by `Cover` and cosine in equal parts; None for `Cover` alone.
     """
     passages = context.passages
     if stage.style == "extract":
@@ -475,7 +476,7 @@ async def _extract(
     asking: Asking | None,
     embedder: Embedder | None,
 ) -> Answer:
-    """The sentences of the passages that are nearest to the question."""
+    """The sentences of the passages that have most of the question's words and meaning."""
     candidates: dict[str, Claim] = {}
     for passage in passages:
         for start, end in _quotable(passage.text):
@@ -486,18 +487,21 @@ async def _extract(
     if not claims:
         return _abstained("No passage was left to answer from.")
     texts = [claim.text for claim in claims]
-    if embedder is None:
-        scores = _shared_words(question, texts)
-    else:
+    cover = Cover(question, statistics_of(question, texts))
+    scores = [cover.of(text) for text in texts] if cover.known else [0.0] * len(texts)
+    best = sorted(range(len(claims)), key=lambda place: -scores[place])[:_MOST_EMBEDDED]
+    notes: tuple[str, ...] = ()
+    if embedder is not None:
         usage = asking.usage if asking else None
         try:
             (query,) = await embedder.embed_queries([question], usage)
-            scores = ((await embedder.embed_passages(texts, usage)) @ query).tolist()
+            near = await embedder.embed_passages([texts[place] for place in best], usage) @ query
         except _FAILURES as error:
-            note = f"Sentences were chosen by their words: {error}"
-            answer = await _extract(question, passages, stage, asking, None)
-            return replace(answer, notes=(*answer.notes, note))
-    best = sorted(range(len(claims)), key=lambda place: -scores[place])
+            notes = (f"Sentences were chosen by their words: {error}",)
+        else:
+            for place, cosine in zip(best, near.tolist(), strict=True):
+                scores[place] += cosine
+            best.sort(key=lambda place: -scores[place])
     chosen: list[Claim] = []
     words = 0
     for place in best[:EXTRACTS]:
@@ -509,11 +513,11 @@ async def _extract(
     if not chosen:
         return _abstained("No sentence of the passages is about the question.")
     sentences = tuple(claim.text for claim in chosen)
-    return Answer(" ".join(sentences), "extract", sentences, tuple(chosen), len(passages))
+    return Answer(" ".join(sentences), "extract", sentences, tuple(chosen), len(passages), notes)
 
 
 def _quotable(text: str) -> Iterator[tuple[int, int]]:
-    """Where sentences are that can be quoted; longer ones in parts."""
+    """Yield start and end of each sentence that can be quoted; longer ones in parts."""
     for start, end in sentence_spans(text):
         words = [found.span() for found in re.finditer(r"\S+", text[start:end])]
         for first in range(0, len(words), _LONGEST_EXTRACT):
@@ -521,10 +525,3 @@ def _quotable(text: str) -> Iterator[tuple[int, int]]:
             if len(part) >= FEWEST_WORDS:
                 yield start + part[0][0], start + part[-1][1]
 
-
-def _shared_words(question: str, texts: Sequence[str]) -> list[float]:
-    """How much of the question's words each text has, rare ones counting more."""
-    asked = terms_of(question)
-    terms = [terms_of(text) & asked for text in texts]
-    counts = Counter(term for each in terms for term in each)
-    return [sum(math.log(1 + len(texts) / counts[term]) for term in each) for each in terms]

@@ -581,7 +581,8 @@ class _Answering:
     async def _answer(self, ranked: Reranked, context: Context) -> tuple[Answer, tuple[Draft, ...]]:
         stage, question = self._config.answer, self._query.text
         drafts: tuple[Draft, ...] = ()
-        embedder = getattr(self._pipeline.index, "embedder", None)
+        index = self._pipeline.index
+        embedder = index.connect() if isinstance(index, Index) else None
         async with self._stage("answer") as effort:
             asking = self._asking("answer", effort, self._moment(1))
             if self._moment(1) <= anyio.current_time() and asking is not None:
