@@ -50,6 +50,7 @@ _LONGEST_EXTRACT = 60  # words
 _MOST_CANDIDATES = 2_000  # sentences to choose extracts from
 _MOST_EMBEDDED = 50  # of them, those with the most of the question's words
 _LONGEST_ABSTENTION = 30  # words
+_MOST_OF_WEAK = 200  # tokens of a weak writer, which would go on for ever
 _FAILURES = (ModelError, BudgetExceeded)
 _NOT_KNOWN = re.compile(
     r"\W*(?:i'm |i am )?(?:sorry\W+)?(?:but )?i (?:don't|do not) know\b(?!.*\b(?:but|however)\b)",
@@ -210,7 +211,8 @@ class _Writer:
     ) -> Answer:
         """Write an answer in prose; its claims are the sentences with marks."""
         style = "cited" if prompt else self.stage.style
-        most = self.stage.max_tokens
+        weak = self.asking.model.capabilities.weak
+        most = min(self.stage.max_tokens, _MOST_OF_WEAK) if weak else self.stage.max_tokens
         text, cut = await self.asking.read(
             prompt or f"rag_answer_{style}",
             {**values, **self._values(passages, style)},
@@ -225,6 +227,9 @@ class _Writer:
                 f"{REBEL_CHARACTERS} characters."
             )
             text = short
+        if len(once := _once(text)) < len(text):
+            notes.append("The writer repeated itself; each sentence is shown once.")
+            text = once
         return replace(_of_text(text, len(passages)), notes=tuple(notes))
 
     async def draft(self, persona: str, description: str, order: Sequence[SourcePassage]) -> Draft:
@@ -241,8 +246,13 @@ class _Writer:
         return Draft(persona=persona, passages=numbers[: answer.seen], text=answer.text)
 
     async def cited(self, passages: Sequence[SourcePassage]) -> Answer:
-        """Write an answer in claims with quotes."""
-        return await self._claims(passages, "rag_answer_cited")
+        """Write an answer in claims with quotes; a weak writer answers in prose."""
+        if not self.asking.model.capabilities.weak:
+            return await self._claims(passages, "rag_answer_cited")
+        note = f"{self.asking.model.name} is too small for quotes, and was asked for prose."
+        prose = replace(self, stage=self.stage.model_copy(update={"style": "naive"}))
+        answer = await prose.plain(passages)
+        return replace(answer, notes=(note, *answer.notes))
 
     async def team(self, passages: Sequence[SourcePassage], drafts: Iterable[Draft]) -> Answer:
         """Write an answer in claims with quotes from drafts."""
@@ -428,6 +438,19 @@ def _rebel(text: str) -> str:
     return kept
 
 
+def _once(text: str) -> str:
+    """The text without the sentences that it has said before."""
+    said: set[str] = set()
+    parts: list[str] = []
+    before = 0
+    for start, end in sentence_spans(text):
+        if (sentence := text[start:end].casefold()) not in said:
+            parts.append(text[before:end])
+            said.add(sentence)
+        before = end
+    return "".join(parts).rstrip()
+
+
 def _own_orders(
     ranking: Ranking, passages: Sequence[SourcePassage]
 ) -> dict[str, list[SourcePassage]]:
@@ -524,4 +547,3 @@ def _quotable(text: str) -> Iterator[tuple[int, int]]:
             part = words[first : first + _LONGEST_EXTRACT]
             if len(part) >= FEWEST_WORDS:
                 yield start + part[0][0], start + part[-1][1]
-

@@ -326,3 +326,19 @@ async def test_a_judge_says_whether_quotes_support_their_claims() -> None:
     ((found, _), notes) = await check_support(QUESTION, citations, Asked(["Hm"] * 2).by)
     assert found.supports is None
     assert notes[0].startswith("1 citations were not judged")
+
+
+async def test_a_writer_that_repeats_itself_is_shown_once() -> None:
+    answer = await answered(
+        "One is right. Two follows.\n\nOne is right. Two\nfollows. ONE is right."
+    )
+    assert answer.text == "One is right. Two follows. Two\nfollows."
+    assert answer.notes == ("The writer repeated itself; each sentence is shown once.",)
+
+
+async def test_a_weak_writer_is_asked_for_prose() -> None:
+    asked = Asked(["A sentence [1]."], stage="answer", capabilities=Capabilities(weak=True))
+    answer = await write_answer(QUESTION, context(*TEXTS), stage("cited"), asked.by)
+    assert [each.max_tokens for each in asked.requests] == [200]
+    assert (answer.kind, [claim.passage for claim in answer.claims]) == ("answer", [1])
+    assert "too small for quotes" in answer.notes[0]
