@@ -279,10 +279,10 @@ command = Verb(
     help="""Answer a question from documents: search, rank, write, and check the citations.
 
     \b
-      mcranker ask "What does NSP stand for?" --docs papers/ --report why.html
+      mcranker ask "What is NSP?" --docs papers/ --report why.html
       mcranker index papers/ --out papers.index
-      mcranker ask "What does NSP stand for?" --index papers.index --preset rebel
-      mcranker ask "What does NSP stand for?" --index papers.index --no-answer \\
+      mcranker ask "What is NSP?" --index papers.index --preset rebel
+      mcranker ask "What is NSP?" --index papers.index --no-answer \\
           --ranker setwise --depth 20
       mcranker ask --questions questions.jsonl --index papers.index --out answers.jsonl
 

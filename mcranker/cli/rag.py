@@ -105,7 +105,7 @@ command = click.Group(
 
     \b
       mcranker rag show rebel > mine.toml
-      mcranker ask "What does NSP stand for?" --index papers.index --pipeline mine.toml
+      mcranker ask "What is NSP?" --index papers.index --pipeline mine.toml
     """,
         ),
         Verb("presets", _presets, params=[output_flag("presets")], help="List the presets."),

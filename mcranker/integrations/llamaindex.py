@@ -143,7 +143,7 @@ class MCRankerRetriever(BaseRetriever):
 class MCRankerQueryEngine(BaseQueryEngine):
     """Answers by a `RAGPipeline`.
 
-    >>> print(MCRankerQueryEngine(pipeline).query("What does NSP stand for?"))
+    >>> print(MCRankerQueryEngine(pipeline).query("What is NSP?"))
 
     The response's ``source_nodes`` are the passages that the writer saw, with the relevance as
     score and metadata as `mcranker.integrations.retrieving.sources` has it; its metadata has the

@@ -35,7 +35,7 @@ PREFIXES = {
 LONGEST = 8192  # tokens read of a text, whatever a model may do
 _LONGEST_CONFIG = 10_000_000  # bytes
 _HUB_FILES = ["*.json", "1_Pooling/*.json", "model.onnx*", "onnx/model.onnx*"]
-_HUB_NAME = re.compile(r"[\w.-]+/[\w.-]+", re.ASCII)
+_HUB_NAME = re.compile(r"\A[\w.-]+/[\w.-]+", re.ASCII)
 
 
 def is_encoder(name: str) -> bool:

@@ -160,6 +160,7 @@ class ScorePrompt:
         self._answer = answer or config.scoring_class(config, session.prompts, rubric)
         about = {"query": session.query.text, "answer": self._answer.instruction}
         self._template = template.bind({**about, "k": str(config.scale)})
+        self._in_markers = "passage_text" not in template.placeholders
 
     @classmethod
     def of_member(cls, member: Member, session: Session) -> ScorePrompt:
@@ -187,10 +188,10 @@ class ScorePrompt:
             ModelError: the model as such failed, not just this passage's request.
         """
         session = self._session
-        if "passage_text" in self._template.placeholders:
-            shown = {"passage_text": session.as_data(passage)}
-        else:
+        if self._in_markers:
             shown = {"passage": session.delimited(passage)}
+        else:
+            shown = {"passage_text": session.as_data(passage)}
         turns = self._template.render(shown)
         if self._answer.prefill:
             turns = (*turns, Turn("assistant", self._answer.prefill))

@@ -23,7 +23,7 @@ from mcranker.rag.citations import (
 )
 from mcranker.rag.config import AnswerStage
 from mcranker.rag.context import Context
-from mcranker.rag.result import Citation, Draft, SourcePassage
+from mcranker.rag.record import Citation, Draft, SourcePassage
 from mcranker.ranking import Ranking
 from mcranker.replies.json import LONGEST, find, fold
 from mcranker.replies.loose_json import CUT, Unreadable, read_object
@@ -53,11 +53,11 @@ _LONGEST_ABSTENTION = 30  # words
 _MOST_OF_WEAK = 200  # tokens of a weak writer, which would go on for ever
 _FAILURES = (ModelError, BudgetExceeded)
 _NOT_KNOWN = re.compile(
-    r"\W*(?:i'm |i am )?(?:sorry\W+)?(?:but )?i (?:don't|do not) know\b(?!.*\b(?:but|however)\b)",
+    r"\A\W*(?:i'm |i am )?(?:sorry\W+)?(?:but )?i (?:don't|do not) know\b(?!.*\b(?:but|however)\b)",
     re.IGNORECASE | re.DOTALL,
 )
 _ECHO = re.compile(r"\A(?:Question:[^\n]*+\s*+)?Answer:\s*+", re.IGNORECASE)
-_YES_NO = re.compile(r"\W*(yes|no)\b", re.IGNORECASE)
+_YES_NO = re.compile(r"\A\W*(yes|no)\b", re.IGNORECASE)
 
 
 @dataclass(frozen=True, slots=True)

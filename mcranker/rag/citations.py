@@ -15,7 +15,7 @@ from functools import cached_property, lru_cache
 from itertools import islice
 from typing import NamedTuple
 
-from mcranker.rag.result import Citation, Sentence, SourcePassage
+from mcranker.rag.record import Citation, Sentence, SourcePassage
 from mcranker.retrieval.tokens import STOP_WORDS, words
 
 FEWEST_WORDS = 3
@@ -53,7 +53,7 @@ _END = re.compile(
     r"|\n(?=[^\S\n]*+(?:\n|[-*\u2022]\s|\d{1,3}[.)]\s))",
     re.IGNORECASE,
 )
-_LAST_WORD = re.compile(r"\w+\Z")
+_LAST_WORD = re.compile(r"(?<!\w)\w{1,20}+\Z")
 _ABBREVIATED = {"al", "approx", "cf", "dr", "eq", "eqs", "fig", "figs", "mr", "mrs", "ms", "pp"}
 _ABBREVIATED |= {"prof", "sec", "vol", "vs"}
 
@@ -147,7 +147,7 @@ def sentence_spans(text: str) -> Iterator[tuple[int, int]]:
 
 
 def _ends(text: str, start: int, found: re.Match[str]) -> bool:
-    """Whether a full stop ends a sentence, and neither shortens a word nor numbers an entry."""
+    """True if a full stop ends a sentence, and neither shortens a word nor numbers an entry."""
     before = _LAST_WORD.search(text, max(start, found.start() - 20), found.start())
     word = before.group() if before else ""
     numbers = word.isdigit() and not text[start : found.start() - len(word)].strip()
@@ -201,7 +201,7 @@ class _Text:
         return None
 
     def _cuts(self, at: int, place: int) -> bool:
-        """Whether a word, a number or a letter with its accents goes on across a place."""
+        """True if a word, a number or a letter with its accents goes on across a place."""
         if 0 < at < len(self.folded) and (
             self.places[at - 1] == self.places[at] or unicodedata.combining(self.folded[at])
         ):
@@ -216,7 +216,7 @@ class _Text:
         return left.isdigit() and right in (".", ",") and self.text[place + 1 : place + 2].isdigit()
 
     def has_parts(self, quote: str) -> bool:
-        """Whether the text has all of the folded quote, in parts."""
+        """True if the text has all of the folded quote, in parts."""
         units = [found.span() for found in _UNIT.finditer(quote)]
         if len(units) > _LONGEST_STITCHED:
             return False

@@ -75,7 +75,7 @@ class RerankStage(_Stage):
         ranker: its name, or None to keep the order of retrieval.
         options: of the ranker, as ``-o KEY=VALUE`` names them.
         keep: passages that go on; None for all that the ranker leaves.
-        fallback: if the ranker leaves none, so many of the first retrieved go on.
+        fallback: first retrieved passages that go on if the ranker leaves none.
     """
 
     ranker: str | None = None

@@ -7,7 +7,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
 from mcranker.rag.config import ContextStage
-from mcranker.rag.result import SourcePassage
+from mcranker.rag.record import SourcePassage
 
 _WORD = re.compile(r"\S+")
 _BYTES_OF_A_TOKEN = 4

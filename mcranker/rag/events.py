@@ -7,7 +7,8 @@ from dataclasses import dataclass
 from typing import TypeAlias
 
 from mcranker.events import Event
-from mcranker.rag.result import RAGResult, StageName, StageRecord
+from mcranker.rag.record import StageName, StageRecord
+from mcranker.rag.result import RAGResult
 
 
 @dataclass(frozen=True, slots=True)

@@ -7,7 +7,7 @@ from typing import Any
 
 from markupsafe import Markup
 
-from mcranker.rag.result import Citation, RAGResult, SourcePassage
+from mcranker.rag.record import AnswerRecord, Citation, SourcePassage
 from personas.format import counted
 from personas.report.formats import cut
 from personas.report.markup import escaped
@@ -37,7 +37,7 @@ STAGES = {
 _AROUND = 200  # characters around a quote in a part of a passage that is cut otherwise
 
 
-def render_answer(result: RAGResult) -> str:
+def render_answer(result: AnswerRecord) -> str:
     """The answer as one HTML page that needs nothing else.
 
     The same result gives the same page, byte for byte. What is long is cut, with a note.
@@ -77,7 +77,7 @@ def render_answer(result: RAGResult) -> str:
     )
 
 
-def sources(result: RAGResult) -> list[tuple[SourcePassage, list[tuple[int, Citation]]]]:
+def sources(result: AnswerRecord) -> list[tuple[SourcePassage, list[tuple[int, Citation]]]]:
     """The passages that confirm the answer, by number, with their citations and the places."""
     found: dict[int, list[tuple[int, Citation]]] = {}
     for place, each in enumerate(result.all_citations):
@@ -86,7 +86,7 @@ def sources(result: RAGResult) -> list[tuple[SourcePassage, list[tuple[int, Cita
     return [(each, found[each.number]) for each in result.context if each.number in found]
 
 
-def doubtful(result: RAGResult) -> list[tuple[int, Citation, str]]:
+def doubtful(result: AnswerRecord) -> list[tuple[int, Citation, str]]:
     """The citations that no source confirms, with their places and what is wrong."""
     said = {
         "stitched": "its parts are in the passage, but not together",
@@ -105,8 +105,8 @@ def doubtful(result: RAGResult) -> list[tuple[int, Citation, str]]:
     ]
 
 
-def verdict(result: RAGResult) -> list[dict[str, str]]:
-    """What a reader should know first, the worst first: ``kind`` and ``sentence`` of each."""
+def verdict(result: AnswerRecord) -> list[dict[str, str]]:
+    """Notes for a reader, the worst first: ``kind`` and ``sentence`` of each."""
     said = []
     if result.kind == "none":
         said.append(("bad", f"There is no answer: {result.failure or 'no reason is known'}"))
@@ -126,7 +126,7 @@ def verdict(result: RAGResult) -> list[dict[str, str]]:
     return [{"kind": kind, "sentence": sentence} for kind, sentence in dict.fromkeys(said)]
 
 
-def totals(result: RAGResult) -> dict[str, Any]:
+def totals(result: AnswerRecord) -> dict[str, Any]:
     """Sums over all stages; the cost is None if one of theirs is."""
     names = ("calls", "reused", "input_tokens", "output_tokens", "seconds")
     sums: dict[str, Any] = {

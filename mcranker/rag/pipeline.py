@@ -39,16 +39,9 @@ from mcranker.rag.config import PipelineConfig
 from mcranker.rag.context import Context, context_of
 from mcranker.rag.events import AnswerDone, EmitAnswer, RAGEvent, StageDone, StageStarted
 from mcranker.rag.queries import Queries, queries_for
+from mcranker.rag.record import Citation, Draft, SentQuery, SourcePassage, StageName, StageRecord
 from mcranker.rag.rerank import Reranked, in_order, rerank
-from mcranker.rag.result import (
-    Citation,
-    Draft,
-    RAGResult,
-    SentQuery,
-    SourcePassage,
-    StageName,
-    StageRecord,
-)
+from mcranker.rag.result import RAGResult
 from mcranker.rag.search import Retrieved, SearchIndex, TextRetriever, check_index, search
 from mcranker.rankers import RANKERS, Ranker
 from mcranker.rankers.dispatch import dispatch, named, note_failure
@@ -128,7 +121,7 @@ class RAGPipeline:
     """Answers questions from an index: query transform, search, reranking, answer, citations.
 
     >>> pipeline = RAGPipeline.from_documents("papers/", preset="team")
-    >>> result = pipeline.answer("What does NSP stand for?")
+    >>> result = pipeline.answer("What is NSP?")
     >>> print(result.text, result.citations)
 
     Usable as ``with`` and ``async with``, from several threads and event loops. If a stage fails,

@@ -11,7 +11,7 @@ from mcranker.errors import ConfigError, ModelError, ReplyError
 from mcranker.llm.chat import ChatReply
 from mcranker.rag.asking import Asking, text_of
 from mcranker.rag.config import QueryStage
-from mcranker.rag.result import SentQuery
+from mcranker.rag.record import SentQuery
 from mcranker.rankers.dispatch import FATAL_ERRORS
 from mcranker.replies.loose_json import Unreadable
 from personas.sanitize import plain
@@ -25,7 +25,7 @@ _CLASS_TOKENS = 16
 _TOKENS_A_QUERY = 64
 # Behind a number, bullet or quotation mark, with or without a number of its own and emphasis.
 _QUERY = re.compile(
-    r"^[\W_]{0,10}(?:\d{1,3}[^\w\n]{1,10})?query(?:[ #]{0,2}\d{1,3})?[*_\"'` ]{0,4}:(.*)$",
+    r"^(?:[^\w\n]|_){0,10}(?:\d{1,3}[^\w\n]{1,10})?query(?:[ #]{0,2}\d{1,3})?[*_\"'` ]{0,4}:(.*)$",
     re.IGNORECASE | re.MULTILINE,
 )
 _AROUND = " \t\"'`*_\u2018\u2019\u201c\u201d"

@@ -9,7 +9,7 @@ from mcranker.errors import BudgetExceeded, ModelError
 from mcranker.events import Emit, RankingDone, RankingStarted
 from mcranker.options import CallOptions
 from mcranker.rag.config import RerankStage
-from mcranker.rag.result import SourcePassage
+from mcranker.rag.record import SourcePassage
 from mcranker.rankers.base import Ranker
 from mcranker.rankers.dispatch import FATAL_ERRORS
 from mcranker.ranking import Ranking

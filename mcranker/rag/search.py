@@ -15,7 +15,7 @@ from numpy.typing import NDArray
 
 from mcranker.errors import BudgetExceeded, ConfigError, ModelError
 from mcranker.rag.config import RetrievalStage
-from mcranker.rag.result import SentQuery, SourcePassage
+from mcranker.rag.record import SentQuery, SourcePassage
 from mcranker.rankers.dispatch import FATAL_ERRORS
 from mcranker.retrieval.bm25 import Found
 from mcranker.retrieval.fusion import min_max, reciprocal_rank, summed
@@ -53,7 +53,7 @@ class TextRetriever(Protocol):
 
 @runtime_checkable
 class SearchIndex(Protocol):
-    """What a pipeline asks of a `mcranker.retrieval.index.Index`."""
+    """Methods that a pipeline asks of a `mcranker.retrieval.index.Index`."""
 
     async def search(
         self, queries: Sequence[str], k: int, by: Source, usage: UsageTable | None = None

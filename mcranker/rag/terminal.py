@@ -7,7 +7,7 @@ from typing import TextIO
 from rich.text import Text
 
 from mcranker.rag.page import BOUNDS, KINDS, doubtful, sources, totals, verdict
-from mcranker.rag.result import RAGResult
+from mcranker.rag.record import AnswerRecord
 from personas.console import print_page
 from personas.format import counted, dollars, seconds
 from personas.report.terminal.screen import NOTE, Screen, clipped
@@ -16,12 +16,12 @@ from personas.report.terminal.summary import MARKS
 _QUOTE = 400  # characters
 
 
-def print_answer(result: RAGResult, file: TextIO | None = None) -> None:
+def print_answer(result: AnswerRecord, file: TextIO | None = None) -> None:
     """Print the answer: in colour on a terminal, as plain text anywhere else."""
     print_page(lambda console: show_answer(Screen(console), result), file)
 
 
-def show_answer(screen: Screen, result: RAGResult) -> None:
+def show_answer(screen: Screen, result: AnswerRecord) -> None:
     """Print warnings, the answer, its sources by number, and what it took."""
     for said in verdict(result):
         mark, style = MARKS[said["kind"]]
@@ -59,7 +59,7 @@ def show_answer(screen: Screen, result: RAGResult) -> None:
     screen.words(took, NOTE)
 
 
-def _cited(result: RAGResult, text: str, places: tuple[int, ...]) -> Text:
+def _cited(result: AnswerRecord, text: str, places: tuple[int, ...]) -> Text:
     said = Text(clipped(text, BOUNDS["text"]))
     for place in places[:20]:
         each = result.all_citations[place]

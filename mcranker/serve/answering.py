@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     from personas.ranking.types import Query
 
 ANSWER = "answer"
-"""Stands for the pipeline where metrics and the log name a ranker."""
+"""Name of the pipeline where metrics and the log name a ranker."""
 
 
 class Answering:

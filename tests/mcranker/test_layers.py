@@ -17,7 +17,7 @@ ONLY_IN: dict[str, set[str]] = {
     "anthropic": {"mcranker/llm/providers/anthropic_messages.py"},
     "xllamacpp": {"mcranker/llm/local/llama_local.py"},
     "onnxruntime": {"mcranker/retrieval/encoder.py"},
-    "tokenizers": {"mcranker/retrieval/encoder.py"},
+    "tokenizers": {"mcranker/retrieval/encoder.py", "mcranker/retrieval/chunks.py"},
     "transformers": {"mcranker/llm/local/cross_encoder.py"},
     "sentence_transformers": {
         "mcranker/llm/local/cross_encoder.py",
@@ -128,7 +128,7 @@ LAYERS = (
     ("llm",),
     ("replies",),
     ("config",),
-    ("options", "models", "retrieval.embedders"),
+    ("options", "models", "retrieval.embedders", "retrieval.index"),
     ("ranking",),
     ("events",),
     ("job", "tracing"),

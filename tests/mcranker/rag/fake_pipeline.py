@@ -11,7 +11,8 @@ from mcranker import ConnectionFailed, Estimate, MCRankerError
 from mcranker.rag.config import PipelineConfig
 from mcranker.rag.events import AnswerDone, RAGEvent, StageDone, StageStarted
 from mcranker.rag.pipeline import AnsweredQuestion
-from mcranker.rag.result import Citation, RAGResult, Sentence, SourcePassage, StageRecord
+from mcranker.rag.record import Citation, Sentence, SourcePassage, StageRecord
+from mcranker.rag.result import RAGResult
 from mcranker.runtime.bridge import Stream
 from mcranker.serve import Settings
 from mcranker.serve.settings import AnswerSettings

@@ -23,7 +23,7 @@ from mcranker import ChatRequest, ScriptedChat
 from mcranker.rag.config import PipelineConfig
 from mcranker.rag.events import AnswerDone, StageDone
 from mcranker.rag.pipeline import RAGPipeline
-from mcranker.rag.result import SourcePassage
+from mcranker.rag.record import SourcePassage
 from mcranker.rag.search import Hits, Source
 from personas.ranking.usage import UsageTable
 

@@ -15,10 +15,10 @@ from mcranker.rag.answer import DONT_KNOW, Answer, check_support, write_answer
 from mcranker.rag.citations import Claim, check_citations
 from mcranker.rag.config import AnswerStage
 from mcranker.rag.context import Context
-from mcranker.rag.result import SourcePassage
+from mcranker.rag.record import SourcePassage
 from tests.mcranker.rag.asked import PAPER, Asked, rendered
 
-QUESTION = "What does NSP stand for?"
+QUESTION = "What is NSP?"
 TEXTS = (
     "BERT has two objectives. NSP stands for next sentence prediction.",
     "RoBERTa drops NSP; it trains on more text.",

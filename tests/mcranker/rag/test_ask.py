@@ -15,7 +15,7 @@ from mcranker.rag.result import RAGResult
 from tests.mcranker.rag.fake_pipeline import SENTENCE, FakePipeline
 from tests.support.cli_support import invoke
 
-QUESTION = "What does NSP stand for?"
+QUESTION = "What is NSP?"
 
 
 @pytest.fixture

@@ -21,7 +21,7 @@ pytestmark = [pytest.mark.browser, pytest.mark.usefixtures("pipelines")]
 def test_the_playground_shows_the_answer_with_its_sources(browser: Windows) -> None:
     with opened(browser, service(port=0)) as seen:
         page = seen.page
-        page.get_by_label("Question").fill("What does NSP stand for?")
+        page.get_by_label("Question").fill("What is NSP?")
         page.get_by_role("button", name="Answer").click()
         page.locator("#answered").wait_for()
         assert page.locator("#answer-text").inner_text() == f"{SENTENCE} [1]"

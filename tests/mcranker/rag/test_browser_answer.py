@@ -6,7 +6,8 @@ from pathlib import Path
 
 import pytest
 
-from mcranker.rag.result import Draft, RAGResult, Sentence, SentQuery, StageRecord
+from mcranker.rag.record import Draft, Sentence, SentQuery, StageRecord
+from mcranker.rag.result import RAGResult
 from tests.mcranker.rag.test_result import answered
 from tests.personas.report.test_browser_safety import PAYLOADS, STRANGE
 from tests.support.browser_support import Visit, browser, visit

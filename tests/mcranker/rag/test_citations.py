@@ -16,7 +16,7 @@ from mcranker.rag.citations import (
     sentence_spans,
     sentences_of,
 )
-from mcranker.rag.result import Citation, SourcePassage
+from mcranker.rag.record import Citation, SourcePassage
 
 FIRST = "BERT has two objectives. It masks 15% of the tokens, and predicts the next sentence."
 SECOND = "RoBERTa drops next sentence prediction (NSP); it trains on 160 GB of text."

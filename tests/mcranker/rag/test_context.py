@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from mcranker.rag.config import ContextStage
 from mcranker.rag.context import Context, context_of
-from mcranker.rag.result import SourcePassage
+from mcranker.rag.record import SourcePassage
 
 
 def passage(name: str, text: str) -> SourcePassage:

@@ -11,9 +11,10 @@ import pytest
 from mcranker import ConfigError, InputError
 from mcranker.integrations import retrieving
 from mcranker.integrations.retrieving import BorrowedRetriever
-from mcranker.rag.result import Citation, RAGResult, SourcePassage
+from mcranker.rag.record import Citation, SourcePassage
+from mcranker.rag.result import RAGResult
 
-QUESTION = "What does NSP stand for?"
+QUESTION = "What is NSP?"
 CHUNKS = (
     SourcePassage(id="b#1", document="b", title="BERT", text="NSP is a task.", start=3, end=17),
     SourcePassage(id="p#1", document="p", title="PAL", text="Programs help.", start=0, end=14),

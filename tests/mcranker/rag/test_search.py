@@ -9,7 +9,7 @@ import pytest
 
 from mcranker import ConfigError, ConnectionFailed, UsageTable
 from mcranker.rag.config import RetrievalStage
-from mcranker.rag.result import SentQuery
+from mcranker.rag.record import SentQuery
 from mcranker.rag.search import Retrieved, check_index, diversified, fuse, search, united
 from tests.mcranker.rag.fakes import TEXTS, FakeIndex
 

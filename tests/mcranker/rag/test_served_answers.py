@@ -24,7 +24,7 @@ from tests.support import serving
 from tests.support.cli_support import invoke
 from tests.support.serving import KEY, until_so
 
-QUESTION = {"question": "What does NSP stand for?"}
+QUESTION = {"question": "What is NSP?"}
 
 pytestmark = pytest.mark.usefixtures("pipelines")
 

@@ -14,7 +14,7 @@ from mcranker.errors import ContextTooLong, ServerFailed
 from mcranker.rag.answer import Answer, write_team_answer
 from mcranker.rag.config import AnswerStage
 from mcranker.rag.context import Context
-from mcranker.rag.result import Draft, SourcePassage
+from mcranker.rag.record import Draft, SourcePassage
 from mcranker.ranking import Ranking
 from personas import Member, Persona, Team
 from personas.ranking.types import Orders, Passage, Query, ScoreMatrix

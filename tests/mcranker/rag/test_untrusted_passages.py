@@ -11,7 +11,7 @@ from mcranker.rag.answer import write_answer
 from mcranker.rag.citations import check_citations
 from mcranker.rag.config import AnswerStage
 from mcranker.rag.context import Context
-from mcranker.rag.result import SourcePassage
+from mcranker.rag.record import SourcePassage
 from tests.mcranker.rag.asked import PAPER, Asked
 
 QUESTION = "Is it safe?"
