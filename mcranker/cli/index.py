@@ -17,6 +17,7 @@ from mcranker.cli.progress import ProgressDisplay, Tracker, live_is_wanted
 from mcranker.cli.signals import run as run_loop
 from mcranker.cli.verb import Verb, flag, output_flag, quiet_flag
 from mcranker.config import RankerConfig
+from mcranker.errors import InputError
 from mcranker.llm.connect import DEFAULT_LOCAL
 from mcranker.retrieval.chunks import ChunkKind
 from mcranker.retrieval.embedders import connect_embedder
@@ -34,7 +35,9 @@ _LISTED = 10_000  # and in JSON
 def _index(ctx: click.Context) -> int:
     params, invocation = ctx.params, ctx.ensure_object(Invocation)
     invocation.doing("getting ready; nothing was written")
-    out = Path(params["out"]).expanduser()
+    out, source = Path(params["out"]).expanduser(), Path(params["source"]).expanduser()
+    if not source.exists():  # before there is an index
+        raise InputError(f"there is no file or folder {params['source']!r}; give an existing one")
     made: dict[str, Any] = {"embedder": DEFAULT_LOCAL, "chunks": "sentences"}
     if (out / "index.json").exists():
         with Index.open(out) as there:

@@ -177,6 +177,7 @@ def _of_files(files: Iterable[tuple[Path, str]], on_skip: OnSkip) -> Iterator[Do
                         heading := re.search(r"^#[ \t]+(\S.{0,200})", text, re.MULTILINE)
                     ):
                         title = heading[1].rstrip("# \t\r")
+                    text = text.replace("\ufffe", "")  # a PDF reader's mark in a divided word
                     yield Document(name or path.name, text, title)
             except (InputError, csv.Error) as error:
                 on_skip(_skipped(str(path), error))

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import resource
 import subprocess
 import sys
@@ -19,6 +20,7 @@ from mcranker.retrieval import shards
 from mcranker.retrieval.index import Added, Index
 from mcranker.retrieval.readers import Document, Skipped
 from tests.mcranker.retrieval.words_embedder import WordsEmbedder
+from tests.support.cli_support import invoke
 
 PETS = [
     Document("cats", "cats sleep all day"),
@@ -297,3 +299,40 @@ async def test_progress_counts_batches(tmp_path: Path, monkeypatch: pytest.Monke
 
     await make(tmp_path / "i").add(documents(), progress=lambda done: seen.append(done.added))
     assert seen == [2, 4, 5]
+
+
+# The command
+
+
+@pytest.fixture
+def papers(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    monkeypatch.setattr("mcranker.cli.index.connect_embedder", lambda *_, **__: WordsEmbedder())
+    monkeypatch.setattr("mcranker.cli.index.fetch_models", lambda *_, **__: None)
+    folder = tmp_path / "papers"
+    folder.mkdir()
+    (folder / "cats.txt").write_text("Cats sleep all day.")
+    (folder / "dogs.md").write_text("# Dogs\n\nDogs bark.")
+    (folder / "fish.txt").write_bytes(b"Fish \xff swim.")
+    return folder
+
+
+def test_the_command_adds_what_is_new_and_names_what_it_leaves_out(papers: Path) -> None:
+    out = papers.with_name("papers.index")
+    first = invoke("index", papers, "--out", out)
+    assert (first.exit_code, first.stdout.splitlines()[0]) == (
+        0, "documents: 2 added, 0 replaced, 0 unchanged, 1 left out",
+    )  # fmt: skip
+    assert "fish.txt: not UTF-8 (byte 6)" in first.stderr
+    (papers / "fish.txt").write_text("Fish swim.")
+    (papers / "cats.txt").write_text("Cats sleep.")
+    body = json.loads(invoke("index", papers, "--out", out, "--output", "json").stdout)
+    assert {key: body["index"][key] for key in ("added", "replaced", "unchanged", "skipped")} == {
+        "added": 1, "replaced": 1, "unchanged": 1, "skipped": 0,
+    }  # fmt: skip
+    assert (body["index"]["documents"], body["skipped"]) == (3, [])
+
+
+def test_a_source_that_is_not_there_leaves_no_index_behind(tmp_path: Path) -> None:
+    result = invoke("index", tmp_path / "papers", "--out", tmp_path / "papers.index")
+    assert (result.exit_code, (tmp_path / "papers.index").exists()) == (1, False)
+    assert "there is no file or folder" in result.stderr
