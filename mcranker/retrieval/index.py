@@ -310,7 +310,10 @@ class Index:
                 left, parts = IN_MEMORY, []
                 for shard in self._shards:
                     left -= shard.vectors.size * 4
-                    scores = vectors @ shard.matrix(keep=left >= 0).T
+                    matrix = shard.matrix(keep=left >= 0)
+                    # BLAS multiplies with a vector much faster than with a matrix of one row.
+                    alone = len(vectors) == 1
+                    scores = (matrix @ vectors[0])[None] if alone else vectors @ matrix.T
                     scores[:, ~shard.alive] = -np.inf
                     parts.append(scores)
                 pairs = [_best(scores, k) for scores in np.concatenate(parts, axis=1)]
