@@ -134,8 +134,10 @@ def test_an_answer_too_large_to_be_read_again_is_not_written(
 
 
 def test_the_page_leads_from_each_sentence_to_its_quote_and_its_rank(tmp_path: Path) -> None:
-    page = answered().to_html(tmp_path / "why.html")
-    assert (tmp_path / "why.html").read_text() == page == answered().to_html()
+    result = answered()
+    page = result.to_html(tmp_path / "why.html")
+    again = RAGResult.from_dict(result.to_dict()).to_html()
+    assert (tmp_path / "why.html").read_text() == page == again
     links, ids = set(re.findall(r'href="#([^"]+)"', page)), re.findall(r'\bid="([^"]+)"', page)
     assert links <= set(ids)
     assert len(ids) == len(set(ids))
@@ -198,18 +200,24 @@ def test_hostile_texts_are_escaped_and_bounded() -> None:
     assert "\u202e" not in file.getvalue()
 
 
-def test_a_terminal_shows_the_answer_with_numbered_sources() -> None:
+@pytest.mark.parametrize("columns", [40, 80, 200])
+def test_a_terminal_shows_the_answer_with_numbered_sources(
+    columns: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("COLUMNS", str(columns))
     file = io.StringIO()
     answered().show(file=file)
     lines = file.getvalue().splitlines()
     assert lines[0] == "! the writer is weak"
     assert "N95 masks filter best. [1]" in lines
-    assert "Cloth is good. [misattributed] [stitched]" in lines
-    assert "Nothing else is known. [no source]" in lines
     assert "[1] About n (n)" in lines
     assert "    “respirators filter”" in lines
-    took = " ".join(lines).rpartition("Answer: ")[2]
-    assert took.startswith("written by a model; 2 passages of 3 found; 4 calls, 1 answer from the")
+    assert max(map(len, lines)) <= columns
+    shown = " ".join(line.strip() for line in lines)
+    assert "Cloth is good. [misattributed] [stitched]" in shown
+    assert "Nothing else is known. [no source]" in shown
+    took = "written by a model; 2 passages of 3 found; 4 calls, 1 answer from the ledger, 39 tokens"
+    assert f"Answer: {took}, $0.50, 3.00 s" in shown
 
 
 @pytest.mark.parametrize("kind", ["none", "abstained", "extract"])
