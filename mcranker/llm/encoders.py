@@ -106,7 +106,7 @@ def open_encoder(
     if not is_encoder(name):
         if entry is not None:
             raise ConfigError(f"{spec!r} is a chat model and gives no vectors; use {FORMS}")
-        raise not_found(name)
+        raise not_found(name, encoders=True)
     folder = Path(name).expanduser()
     if not is_folder(folder):
         folder = _from_hub(name)
@@ -114,7 +114,8 @@ def open_encoder(
 
 
 def _is_hub_name(name: str) -> bool:
-    return bool(_HUB_NAME.fullmatch(name)) and not name.endswith(".gguf") and not is_file(name)
+    may_be = _HUB_NAME.fullmatch(name) and not name.startswith(".") and not name.endswith(".gguf")
+    return bool(may_be) and not is_file(name)
 
 
 def _of_folder(folder: Path, name: str, prefixes: tuple[str, str]) -> Encoder:

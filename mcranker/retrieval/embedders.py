@@ -72,24 +72,15 @@ class TextEmbedder:
     """An `Embedder` by an `Encoder`, whose user it is."""
 
     def __init__(self, encoder: Encoder) -> None:
+        self.name = encoder.name
+        self.mark = encoder.mark
+        self.max_tokens = encoder.max_tokens
         self._encoder = encoder
         self._lease = weakref.finalize(self, release_apart, encoder.release)
 
     @property
-    def name(self) -> str:
-        return self._encoder.name
-
-    @property
-    def mark(self) -> str:
-        return self._encoder.mark
-
-    @property
     def dimensions(self) -> int:
         return self._encoder.dimensions
-
-    @property
-    def max_tokens(self) -> int:
-        return self._encoder.max_tokens
 
     async def embed_queries(
         self, texts: Sequence[str], usage: UsageTable | None = None
@@ -110,19 +101,12 @@ class TextEmbedder:
     ) -> NDArray[np.float32]:
         found = await self._encoder.encode([prefix + text for text in texts])
         if usage is not None:
-            read: dict[bool, dict[str, int]] = {True: {}, False: {}}
-            for text, tokens, known in zip(texts, found.tokens, found.known, strict=True):
-                read[known][text] = tokens
-            if read[False]:
-                took = Usage(
-                    calls=found.usage.calls or 1,
-                    input_tokens=sum(read[False].values()),
-                    seconds=found.usage.seconds,
-                )
-                usage.add("embed", "", self.name, took)
-            if read[True]:
-                spared = Usage(input_tokens=sum(read[True].values()))
-                usage.add("embed", "", self.name, spared, reused=True)
+            read = set(zip(texts, found.tokens, found.known, strict=True))
+            for reused in sorted({known for _, _, known in read}):
+                took = Usage(input_tokens=sum(n for _, n, known in read if known is reused))
+                if not reused:
+                    took += Usage(calls=found.usage.calls or 1, seconds=found.usage.seconds)
+                usage.add("embed", "", self.name, took, reused=reused)
         return found.vectors
 
 
@@ -168,7 +152,7 @@ def connect_embedder(
         return spec
     config = config or RankerConfig()
     encoder = open_encoder(
-        spec or DEFAULT_LOCAL,
+        DEFAULT_LOCAL if spec is None else spec,
         prefixes=prefixes,
         base_url=base_url,
         api_key=api_key,

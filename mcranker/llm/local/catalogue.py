@@ -113,13 +113,16 @@ def find(name: str) -> CatalogueEntry | None:
     return None
 
 
-def not_found(name: str) -> ModelNotFound:
+def not_found(name: str, *, encoders: bool = False) -> ModelNotFound:
     """The error for a name that is neither a file nor in the catalogue, with suggestions."""
-    names = [entry.name for entry in catalogue()]
+    names = [entry.name for entry in catalogue() if entry.tokenizer is not None or not encoders]
+    kind, place, give = "model", "file", "a GGUF file"
+    if encoders:
+        kind, place, give = "encoder", "folder", "a folder with model.onnx"
     close = difflib.get_close_matches(name.casefold(), names, n=2, cutoff=0.6)
     hint = f" Did you mean {' or '.join(map(repr, close))}?" if close else ""
     return ModelNotFound(
-        f"No local model {name!r}: there is no such file, and the catalogue has no such name."
-        f"{hint} Give the path of a GGUF file or one of: {', '.join(names)}.",
+        f"No local {kind} {name!r}: there is no such {place}, and the catalogue has no such name."
+        f"{hint} Give the path of {give} or one of: {', '.join(names)}.",
         model=f"local:{name}",
     )

@@ -79,9 +79,7 @@ class EncoderJudge:
             prompts=False, reasons=False, max_questions=MAX_QUESTIONS, statistics=True
         )
         self._encoder = encoder
-        self._lease: weakref.finalize[..., EncoderJudge] | None = weakref.finalize(
-            self, release_apart, encoder.release
-        )
+        self._lease = weakref.finalize(self, release_apart, encoder.release)
 
     async def complete(self, request: ChatRequest) -> ChatReply:
         """Answer the questions.
@@ -106,8 +104,7 @@ class EncoderJudge:
 
     async def aclose(self) -> None:
         """Free the model if it has no other user, once what is new is in the cache of vectors."""
-        lease, self._lease = self._lease, None
-        if lease is not None and lease.detach() is not None:
+        if self._lease.detach() is not None:
             await anyio.to_thread.run_sync(partial(self._encoder.release, wait=True))
 
 
@@ -218,7 +215,7 @@ class _Reading:
     def answer(self, question: Question) -> Answer:
         if question.kind == "choice":
             nearest = [
-                max(self._alike(self._state.query, phrase) for phrase in phrases)
+                max(self._similarity(self._state.query, each, before=0) for each in phrases)
                 for phrases in _phrases(question)
             ]
             masses = [math.exp((each - max(nearest)) / CHOICE_WIDTH) for each in nearest]
@@ -245,15 +242,10 @@ class _Reading:
             return whole
         return (whole + max(self._similarity(view, part) for part in parts)) / 2
 
-    def _similarity(self, view: str, passage: str) -> float:
-        """The cosine of the angle between the vectors of a query and of a passage."""
-        before, before_passage = self._encoder.prefixes
-        return float(self._vectors[before + view] @ self._vectors[before_passage + passage])
-
-    def _alike(self, text: str, other: str) -> float:
-        """The cosine of the angle between the vectors of two queries."""
-        before, _ = self._encoder.prefixes
-        return float(self._vectors[before + text] @ self._vectors[before + other])
+    def _similarity(self, view: str, other: str, *, before: int = 1) -> float:
+        """The cosine of a query's vector and of a passage's; with `before` 0, another query's."""
+        prefixes = self._encoder.prefixes
+        return float(self._vectors[prefixes[0] + view] @ self._vectors[prefixes[before] + other])
 
     def _passages(self, question: Question) -> list[str]:
         passages = self._state.passages
