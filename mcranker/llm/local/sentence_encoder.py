@@ -69,7 +69,7 @@ class _Engine:
         found = self._model.encode(
             texts, batch_size=len(texts), show_progress_bar=False, convert_to_numpy=True
         )
-        read = self._model.tokenize(texts)["attention_mask"].sum(axis=1)
+        read = self._model.preprocess(texts)["attention_mask"].sum(axis=1)
         usage = Usage(seconds=time.perf_counter() - started)
         units = rounded(found)
         return [Vector(unit, int(n)) for unit, n in zip(units, read, strict=True)], usage

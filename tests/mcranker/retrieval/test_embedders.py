@@ -453,7 +453,7 @@ class _Sentences:
     def encode(self, texts: list[str], **_: Any) -> Any:
         return np.array([[float(len(text)), 1.0] for text in texts], np.float32)
 
-    def tokenize(self, texts: list[str]) -> dict[str, Any]:
+    def preprocess(self, texts: list[str]) -> dict[str, Any]:
         assert self.max_seq_length == 512
         return {"attention_mask": np.ones((len(texts), 7), int)}
 
