@@ -32,7 +32,11 @@ class _Record(BaseModel):
     @field_validator("*", mode="before")
     @classmethod
     def _encodable(cls, value: Any) -> Any:
-        return encodable(value) if isinstance(value, str) else value
+        if isinstance(value, str):
+            return encodable(value)
+        if isinstance(value, Mapping):
+            return {cls._encodable(key): cls._encodable(each) for key, each in value.items()}
+        return [*map(cls._encodable, value)] if isinstance(value, list | tuple) else value
 
 
 class SentQuery(_Record):

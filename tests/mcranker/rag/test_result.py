@@ -93,6 +93,18 @@ def test_a_saved_answer_is_read_as_it_was(tmp_path: Path) -> None:
     assert [each.quote for each in again.citations] == ["respirators filter"]
 
 
+def test_half_a_pair_of_surrogates_deep_in_an_answer_is_saved(tmp_path: Path) -> None:
+    half = "a \ud83d"
+    stage = StageRecord(name="query", notes=(half,))
+    config = {"rerank": {half: [half]}}
+    result = answered(warnings=(half,), models={half: half}, config=config, stages=(stage,))
+    result.save(tmp_path / "a.json")
+    assert RAGResult.load(tmp_path / "a.json") == result
+    assert result.warnings == ("a \ufffd",)
+    assert result.config == {"rerank": {"a \ufffd": ["a \ufffd"]}}
+    assert "a \ufffd" in result.to_html(tmp_path / "a.html")
+
+
 @pytest.mark.parametrize(
     ("change", "said"),
     [
@@ -171,6 +183,15 @@ def test_marks_that_overlap_are_one_and_far_quotes_are_shown_in_a_long_passage()
     assert page.count("a" * 20_000) == 1
     assert "a" * 20_001 not in page
     assert "… 9,800 more characters" in page  # 30,000 - 20,000 - 200 before the quote
+
+
+def test_a_long_draft_is_folded_to_its_beginning() -> None:
+    drafts = (Draft(persona="Nurse", text="n" * 601), Draft(persona="Cook", text="c" * 600))
+    page = answered(drafts=drafts).to_html()
+    assert f"<bdi>{'n' * 300}…</bdi></summary>" in page
+    assert page.count("n" * 601) == 1
+    assert page.count("c" * 600) == 1
+    assert f"{'c' * 300}…" not in page
 
 
 def test_hostile_texts_are_escaped_and_bounded() -> None:
