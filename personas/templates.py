@@ -199,6 +199,15 @@ OPTIONAL_PROMPTS: dict[str, dict[str, Placeholders]] = {
         "rag_passage_document": _placeholders("number", "title", "passage passage_text"),
         "rag_passage_numbered": _placeholders("number", "title", "passage passage_text"),
     },
+    # Judges of answers
+    "judging": {
+        "judge_similarity": _placeholders("question reference response"),
+        "judge_passage": _placeholders("question passage"),
+        "judge_relevance": _placeholders("question response reference context"),
+        "judge_faithfulness": _placeholders("question response context", "reference"),
+        "judge_nuggets": _placeholders("question reference", "most"),
+        "judge_nugget_support": _placeholders("question response nuggets"),
+    },
 }
 """Additions to the paper's prompts, by the folder that has the shipped ones; used where a folder
 of one's own leaves them out."""
@@ -214,7 +223,7 @@ _HEADING = re.compile(r"^([A-Za-z][\w -]{0,40}):", re.MULTILINE)
 _LETTERS = re.compile(r"[^\W\d_]{3}")
 _OF_OTHERS = {"query", "persona", "description", "dataset", "criterion", "others", "members"}
 _OF_OTHERS |= {"problem", "name", "explanation", "relevance"}
-_OF_OTHERS |= {"question", "components", "draft", "claim", "quote", "title", "passage_text"}
+_OF_OTHERS |= {"question", "components", "draft", "claim", "quote", "title", "passage_text", "nuggets"}
 """Placeholders whose values others wrote."""
 
 _NAMES = {"persona", "name", "title", "passage_text"}

@@ -18,6 +18,7 @@ Stage = Literal[
     "embed",
     "answer",
     "support",
+    "judge",
 ]
 
 

@@ -1,0 +1,121 @@
+"""Questions with their answers, as files of several projects have them.
+
+```json
+{"id": "a1", "question": "What is NSP?", "golden_answers": ["next sentence prediction"],
+ "metadata": {"type": "factoid"}, "documents": ["bert.txt"]}
+```
+
+That is FlashRAG's form with `documents`, those that support the answer, besides. LiveRAG's fields
+(``answer``, ``document_ids``, ``question_categories``) and BEIR's (``_id``, ``text``) are read too.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+from beir_eval.errors import DatasetError
+from personas.io.lines import parsed, read_lines
+
+LONGEST_LINE = 50_000_000
+"""Bytes of a question or of an answer."""
+
+_TEXT = ("question", "text", "query")
+_ID = ("id", "_id", "question_id", "qid")
+_GOLDEN = ("golden_answers", "answers", "answer", "reference")
+_DOCUMENTS = ("documents", "document_ids", "supporting_documents")
+
+
+@dataclass(frozen=True, slots=True)
+class Question:
+    """A question.
+
+    Attributes:
+        id: unique in its file.
+        text: as it is asked.
+        golden_answers: right answers in other words; empty if none is known.
+        metadata: what else is known of it, e.g. its type.
+        documents: ids of those that support the answer; empty if not known.
+    """
+
+    id: str
+    text: str
+    golden_answers: tuple[str, ...] = ()
+    metadata: Mapping[str, Any] = field(default_factory=dict)
+    documents: tuple[str, ...] = ()
+
+
+def read_questions(path: str | os.PathLike[str]) -> list[Question]:
+    """Read a JSONL file of questions; without an id the line's number from 1 is the id.
+
+    Raises:
+        DatasetError: it cannot be read, a line is no question, or an id is there twice; the
+            message names the line.
+    """
+    found: dict[str, Question] = {}
+    for place, record in records(path):
+        question = question_of(record, place, str(len(found) + 1))
+        if question.id in found:
+            raise DatasetError(f"{place}: the id {question.id!r} is there twice")
+        found[question.id] = question
+    if not found:
+        raise DatasetError(f"{os.fspath(path)}: holds no question")
+    return list(found.values())
+
+
+def records(path: str | os.PathLike[str]) -> Iterator[tuple[str, Mapping[str, Any]]]:
+    """Yield place and object of each line of a JSONL file that is not empty.
+
+    Raises:
+        DatasetError: as `read_questions`.
+    """
+    for place, _, content in read_lines(Path(path), DatasetError, longest=LONGEST_LINE):
+        if not content.strip():
+            continue
+        try:
+            text = content.decode("utf-8-sig")
+        except UnicodeDecodeError as error:
+            raise DatasetError(
+                f"{place}: not UTF-8 (byte {error.start + 1} of the line)"
+            ) from error
+        record = parsed(text, [place], DatasetError)
+        if not isinstance(record, Mapping):
+            raise DatasetError(f"{place}: holds a {type(record).__name__}; write an object")
+        yield place, record
+
+
+def question_of(record: Mapping[str, Any], place: str, number: str = "") -> Question:
+    """Return the question of a record; `number` is its id where it has none.
+
+    Raises:
+        DatasetError: it has no text, or a field holds something else than texts.
+    """
+    text = _first(record, _TEXT)
+    if not isinstance(text, str) or not text.strip():
+        raise DatasetError(f'{place}: there is no question; give it under "question"')
+    name = _first(record, _ID)
+    if name is not None and (isinstance(name, bool) or not isinstance(name, str | int)):
+        raise DatasetError(f'{place}: "id" holds {name!r}; write a text')
+    metadata = record.get("metadata", record.get("question_categories"))
+    return Question(
+        id=str(name) if name not in (None, "") else number,
+        text=text,
+        golden_answers=_texts(record, _GOLDEN, place),
+        metadata=dict(metadata) if isinstance(metadata, Mapping) else {},
+        documents=_texts(record, _DOCUMENTS, place),
+    )
+
+
+def _first(record: Mapping[str, Any], names: tuple[str, ...]) -> Any:
+    return next((record[name] for name in names if name in record), None)
+
+
+def _texts(record: Mapping[str, Any], names: tuple[str, ...], place: str) -> tuple[str, ...]:
+    found = _first(record, names)
+    entries = [] if found is None else [found] if isinstance(found, str) else found
+    if not isinstance(entries, list) or not all(isinstance(each, str) for each in entries):
+        raise DatasetError(f'{place}: "{names[0]}" holds {found!r:.80}; write a list of texts')
+    return tuple(each for each in entries if each.strip())
