@@ -108,7 +108,7 @@ def test_half_a_pair_of_surrogates_deep_in_an_answer_is_saved(tmp_path: Path) ->
 @pytest.mark.parametrize(
     ("change", "said"),
     [
-        ({"version": 2}, "version '2', and this program reads version 1"),
+        ({"version": 2}, "version 2, and this program reads version 1"),
         ({"question": None}, "question: "),
         ({"strange": 1}, "strange: "),
         ({"stored_ranking": {"version": 1}}, "no ranking"),
