@@ -230,6 +230,7 @@ def test_a_terminal_shows_the_answer_with_numbered_sources(
     answered().show(file=file)
     lines = file.getvalue().splitlines()
     assert lines[0] == "! the writer is weak"
+    assert lines[lines.index("N95 masks filter best. [1]") - 1] == ""
     assert "N95 masks filter best. [1]" in lines
     assert "[1] About n (n)" in lines
     assert "    “respirators filter”" in lines
