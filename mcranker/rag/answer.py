@@ -542,7 +542,11 @@ async def _extract(
 def _quotable(text: str) -> Iterator[tuple[int, int]]:
     """Yield start and end of each sentence that can be quoted; longer ones in parts."""
     for start, end in sentence_spans(text):
-        words = [found.span() for found in re.finditer(r"\S+", text[start:end])]
+        words = [
+            found.span()
+            for found in re.finditer(r"\S+", text[start:end])
+            if any(map(str.isalnum, found[0]))
+        ]
         for first in range(0, len(words), _LONGEST_EXTRACT):
             part = words[first : first + _LONGEST_EXTRACT]
             if len(part) >= FEWEST_WORDS:
