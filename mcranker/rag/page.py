@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from typing import Any
 
 from markupsafe import Markup
 
 from mcranker.rag.record import AnswerRecord, Citation, SourcePassage
 from personas.format import counted
-from personas.report.formats import cut
 from personas.report.markup import escaped
 from personas.report.page import render_page
 from personas.report.query.inspection_page import fair_limit, inspection_values
@@ -63,7 +62,6 @@ def render_answer(result: AnswerRecord) -> str:
             "kinds": KINDS,
             "stages": STAGES,
             "total": totals(result),
-            "settings": _flat(result.config),
             "ranks": ranks,
             "places": {each.id: place for place, each in enumerate(result.passages, 1)},
             "anchors": anchors,
@@ -129,12 +127,9 @@ def verdict(result: AnswerRecord) -> list[dict[str, str]]:
 def totals(result: AnswerRecord) -> dict[str, Any]:
     """Sums over all stages; the cost is None if one of theirs is."""
     names = ("calls", "reused", "input_tokens", "output_tokens", "seconds")
-    sums: dict[str, Any] = {
-        name: sum(getattr(each, name) for each in result.stages) for name in names
-    }
+    sums = {name: sum(getattr(each, name) for each in result.stages) for name in names}
     costs = [each.cost for each in result.stages]
-    known = [each for each in costs if each is not None]
-    return sums | {"cost": sum(known) if len(known) == len(costs) else None}
+    return {**sums, "cost": None if None in costs else sum(each or 0 for each in costs)}
 
 
 def _marked(
@@ -179,14 +174,3 @@ def _spans(passage: SourcePassage, citations: Sequence[Citation]) -> list[tuple[
             start, end = max(0, each.start), min(each.end, len(passage.text))
             found += [(start, end, place)] if start < end else []
     return sorted(found)
-
-
-def _flat(config: Mapping[str, Any], before: str = "") -> list[tuple[str, Any]]:
-    """``retrieval.by`` and the like with their values, tables within tables taken apart."""
-    found: list[tuple[str, Any]] = []
-    for name, value in config.items():
-        if isinstance(value, Mapping) and not before:
-            found += _flat(value, f"{name}.")
-        elif value not in (None, "", {}):
-            found.append((cut(before + str(name), 80), value))
-    return found

@@ -13,6 +13,7 @@ from pydantic import BaseModel, ConfigDict, Field, ValidationError, field_valida
 from mcranker.errors import InputError
 from personas.io.atomic import write_whole
 from personas.io.lines import megabytes, parsed, read_text
+from personas.ranking.stored import explain
 from personas.sanitize import encodable, json_text
 
 if TYPE_CHECKING:
@@ -23,7 +24,6 @@ Verdict = Literal["found", "misattributed", "stitched", "invented"]
 
 LONGEST_FILE = 100_000_000
 """Bytes of a saved answer."""
-_MOST_PROBLEMS = 5
 
 
 class _Record(BaseModel):
@@ -238,24 +238,10 @@ class AnswerRecord(_Record):
         Raises:
             InputError: it is no such record, or of another version.
         """
-        version = stored.get("version", 1) if isinstance(stored, Mapping) else 1
-        if version != 1:
-            raise InputError(
-                f"an answer of version {str(version)[:40]!r}, and this program reads version 1; "
-                "use the program that made it"
-            )
         try:
             result = cls.model_validate(stored)
         except ValidationError as error:
-            # Values are left out: they may be whole passages.
-            details = error.errors(include_url=False, include_input=False, include_context=False)
-            problems = [
-                f"{'.'.join(str(part)[:80] for part in each['loc']) or 'the whole'}: {each['msg']}"
-                for each in details[:_MOST_PROBLEMS]
-            ]
-            more = len(details) - _MOST_PROBLEMS
-            problems += [f"and {more} more"] if more > 0 else []
-            raise InputError(f"this is no stored answer: {'; '.join(problems)}") from error
+            raise InputError(explain(error, "an answer", "this is no stored answer")) from error
         _ = result.ranking  # an error if it is damaged
         return result
 

@@ -23,9 +23,12 @@ def print_answer(result: AnswerRecord, file: TextIO | None = None) -> None:
 
 def show_answer(screen: Screen, result: AnswerRecord) -> None:
     """Print warnings, the answer, its sources by number, and what it took."""
-    for said in verdict(result):
+    warnings = verdict(result)
+    for said in warnings:
         mark, style = MARKS[said["kind"]]
         screen.words(f"{mark} {clipped(said['sentence'], 800)}", style, hang=2)
+    if warnings:
+        screen.line()
     if result.all_citations:
         for sentence in result.sentences[: BOUNDS["rows"]]:
             screen.words(_cited(result, sentence.text, sentence.citations))

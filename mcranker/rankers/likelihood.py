@@ -42,10 +42,7 @@ from personas.untrusted import Cleaner
 DEFAULT_SCALE = 4
 """k of RG-S(0, k); the best of Zhuang et al."""
 
-_SCORING_BY = {
-    "raw": "peak",
-    "normalised": "expected",
-}  # of two answers, the likelihood of the last
+_SCORING_BY = {"raw": "peak", "normalised": "expected"}  # of two answers, that of the last
 _HEADINGS = ("Query", "Passage", "Output")
 _QG_HEADINGS = ("Passage", "Question")
 

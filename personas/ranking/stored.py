@@ -155,7 +155,7 @@ class StoredHead(_Stored):
                 return cls.model_validate_json(data)
             return cls.model_validate(data)
         except ValidationError as error:
-            raise SchemaError(plain(_explain(error), _LONGEST_ERROR)) from error
+            raise SchemaError(explain(error, "a ranking", _FORM)) from error
         except RecursionError as error:
             raise SchemaError(f"{_FORM}; its values nest too deep") from error
 
@@ -475,7 +475,8 @@ def check_plain(values: Mapping[str, Any]) -> None:
             )
 
 
-def _explain(error: ValidationError) -> str:
+def explain(error: ValidationError, what: str, form: str) -> str:
+    """Say why stored data are not `what`, which has that `form`, without the values in them."""
     # Values are left out: they may be whole passages.
     details = error.errors(include_url=False, include_input=False, include_context=False)
     first = details[0]
@@ -484,7 +485,7 @@ def _explain(error: ValidationError) -> str:
     if first["loc"] == ("version",) and first["type"] == "literal_error":
         found = repr(error.errors(include_url=False)[0]["input"])[:_LONGEST_NAME]
         return (
-            f"a ranking of version {found}, and this program reads version 1; use the program "
+            f"{what} of version {plain(found)}, and this program reads version 1; use the program "
             "that made it"
         )
     problems = [
@@ -492,4 +493,4 @@ def _explain(error: ValidationError) -> str:
         for detail in details[:_MOST_PROBLEMS]
     ]
     more = f"; and {len(details) - _MOST_PROBLEMS} more" if len(details) > _MOST_PROBLEMS else ""
-    return f"{_FORM}; {'; '.join(problems)}{more}"
+    return plain(f"{form}; {'; '.join(problems)}{more}", _LONGEST_ERROR)

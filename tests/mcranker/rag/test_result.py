@@ -108,7 +108,7 @@ def test_half_a_pair_of_surrogates_deep_in_an_answer_is_saved(tmp_path: Path) ->
 @pytest.mark.parametrize(
     ("change", "said"),
     [
-        ({"version": 2}, "version '2', and this program reads version 1"),
+        ({"version": 2}, "version 2, and this program reads version 1"),
         ({"question": None}, "question: "),
         ({"strange": 1}, "strange: "),
         ({"stored_ranking": {"version": 1}}, "no ranking"),
@@ -230,6 +230,7 @@ def test_a_terminal_shows_the_answer_with_numbered_sources(
     answered().show(file=file)
     lines = file.getvalue().splitlines()
     assert lines[0] == "! the writer is weak"
+    assert lines[lines.index("N95 masks filter best. [1]") - 1] == ""
     assert "N95 masks filter best. [1]" in lines
     assert "[1] About n (n)" in lines
     assert "    “respirators filter”" in lines
