@@ -18,6 +18,8 @@ VERBS = {
     "compare": COMPARE,
     "verify": LazyVerb("beir_eval.cli.verify", "See whether run folders are as they were written."),
     "evaluate": LazyVerb("beir_eval.cli.evaluate", "Measure TREC runs."),
+    "judge-answers": LazyVerb("beir_eval.cli.judge_answers", "Judge answers, whatever made them."),
+    "anova": LazyVerb("beir_eval.cli.anova", "Analyse the variance in a table of results."),
     "retrieve": LazyVerb("beir_eval.cli.retrieve", "Find passages by BM25: the first stage alone."),
     "fuse": LazyVerb("beir_eval.cli.fuse", "Make one TREC run of several."),
     "datasets": LazyVerb("beir_eval.cli.datasets", "List the data sets that can be named."),

@@ -19,7 +19,7 @@ from mcranker.runtime.bridge import task_group
 MOST_NUGGETS = 20
 """Facts that are taken of a golden answer; AutoNuggetizer (arXiv 2411.09607) takes as many."""
 
-_NUMBER = re.compile(r"\A\W*(\d{1,2}(?:\.\d{1,6})?)\W*\Z")
+_NUMBER = re.compile(r"\A[\s*\"'`]*(\d{1,2}(?:\.\d{1,6})?)[\s*\"'`.]*\Z")
 _TRUE_FALSE = re.compile(r"\A\W*(true|false)\W*\Z", re.IGNORECASE)
 _WORTH = {"support": 1.0, "partial": 0.5, "no": 0.0}
 

@@ -7,12 +7,13 @@ from dataclasses import dataclass, field
 from typing import Any, ClassVar
 
 from beir_eval.answers.questions import Question
-from mcranker.errors import BudgetExceeded, ModelError, ReplyError
+from mcranker.errors import BudgetExceeded, ModelError
 from mcranker.rag.asking import Asking
 from mcranker.rag.record import Citation
 from mcranker.rankers.dispatch import FATAL_ERRORS
-from personas.errors import shown
+from personas.sanitize import plain
 
+LONGEST_WHY = 1_000  # characters
 LONGEST_CONTEXT = 200_000
 """Characters of the passages that a judge is shown."""
 
@@ -96,8 +97,7 @@ class AnswerJudge:
         except FATAL_ERRORS:
             raise
         except (ModelError, BudgetExceeded) as error:
-            reason = shown(str(error)) if isinstance(error, ReplyError) else str(error)
-            return Judgement(None, reason)
+            return Judgement(None, plain(str(error), LONGEST_WHY))
 
     async def _judge(self, answered: Answered) -> Judgement:
         raise NotImplementedError

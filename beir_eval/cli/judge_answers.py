@@ -1,0 +1,171 @@
+"""``beir-eval judge-answers``: how good answers are, whatever made them."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from functools import partial
+from typing import TYPE_CHECKING, Any
+
+import click
+from rich.text import Text
+
+from beir_eval.answers.judges import JUDGES, judge_class, names_of
+from beir_eval.answers.judging import (
+    JudgedAnswer,
+    Summary,
+    cautions,
+    check_answers,
+    judged,
+    judges_of,
+    read_answers,
+    summed_up,
+)
+from beir_eval.answers.questions import read_questions
+from mcranker.cli.failures import DONE, MISSING_SCORES, print_json
+from mcranker.cli.files import Reads, Write, Writes, output, saying_where
+from mcranker.cli.invocation import Invocation, say
+from mcranker.cli.options import given_options, option_flags
+from mcranker.cli.progress import ProgressDisplay, Tracker, live_is_wanted
+from mcranker.cli.signals import run as run_loop
+from mcranker.cli.verb import Verb, flag, output_flag, quiet_flag
+from mcranker.rankers.keys import shared_keys
+from personas.console import names as name_column
+from personas.console import print_page, table
+from personas.format import counted
+from personas.ranking.usage import UsageTable
+from personas.sanitize import json_text, plain
+
+if TYPE_CHECKING:
+    from rich.console import Console
+
+    from beir_eval.answers.judging import AnswerFile
+
+DEFAULT = "exact_match,f1,accuracy"
+OPTIONS = (
+    *("model", "base_url", "ledger", "prompts", "max_calls", "max_cost", "timeout"),
+    *("concurrency", "requests_per_minute", "tokens_per_minute", "temperature", "cache_variant"),
+)
+
+
+def _judge_answers(ctx: click.Context) -> int:
+    params, invocation = ctx.params, ctx.ensure_object(Invocation)
+    names = names_of(params["judges"])
+    others = shared_keys().keys() - set(OPTIONS)
+    given = given_options(ctx, default=None, without=others, what="judges of answers")
+    invocation.doing("reading answers")
+    questions = read_questions(params["questions"]) if params["questions"] else None
+    file = read_answers(params["file"], questions)
+    check_answers(file, names)
+    usage = UsageTable()
+    with saying_where(given.ledger), output(params["out"]) as write:
+        rows, asked = run_loop(
+            partial(_all, file, names, dict(given.options), usage, invocation, params["quiet"])
+        )
+        if params["out"] is not None:
+            for row in rows:
+                _write(write, row)
+    summaries = [
+        summed_up([row.judgements[name] for row in rows], name, judge_class(name)[0].scale)
+        for name in names
+    ]
+    warned = [*cautions(summaries, len(rows), file.models, asked)]
+    code = MISSING_SCORES if any(each.missing for each in summaries) else DONE
+    if params["output"] == "json":
+        return print_json(
+            code,
+            judges=[each.to_dict() for each in summaries],
+            answers=len(rows),
+            model=asked,
+            calls=usage.total.calls,
+            warnings=warned,
+        )
+    print_page(lambda console: _show(console, summaries, len(rows)))
+    for each in warned:
+        say(f"warning: {each}")
+    return code
+
+
+async def _all(
+    file: AnswerFile,
+    names: Sequence[str],
+    options: dict[str, Any],
+    usage: UsageTable,
+    invocation: Invocation,
+    quiet: bool,
+) -> tuple[list[JudgedAnswer], str]:
+    rows: dict[int, JudgedAnswer] = {}
+    tracker = Tracker("judging", len(file.answers), unit="answers")
+    invocation.reached = lambda: f"after {tracker.done:,} of {counted(len(file.answers), 'answer')}"
+    async with judges_of(names, usage=usage, **options) as judges:
+        asking = next((each.asking for each in judges.values() if each.asking), None)
+        live = live_is_wanted(quiet=quiet)
+        with ProgressDisplay(tracker, wanted=live) as display, invocation.held():
+            async for place, row in judged(file.answers, judges):
+                rows[place] = row
+                tracker.count()
+                display.update()
+    return [rows[place] for place in sorted(rows)], asking.model.name if asking else ""
+
+
+def _write(write: Write, row: JudgedAnswer) -> None:
+    question = row.answered.question
+    values = {
+        name: {
+            "value": each.value,
+            **({} if each.value is not None else {"why": each.why, "undefined": each.undefined}),
+            **({"notes": each.notes} if each.notes else {}),
+            **({"parts": each.parts} if each.parts else {}),
+        }
+        for name, each in row.judgements.items()
+    }
+    write(f"{json_text({'id': question.id, 'question': question.text, 'judgements': values})}\n")
+
+
+def _show(console: Console, summaries: Sequence[Summary], answers: int) -> None:
+    rows = []
+    for each in summaries:
+        low, high = each.scale
+        mean = "" if each.mean is None else f"{each.mean:.4f}"
+        interval = each.interval
+        span = "" if interval is None else f"{interval.low:.4f} to {interval.high:.4f}"
+        spread = "" if each.spread is None else f"{each.spread:.4f}"
+        rows.append(
+            (
+                *(each.judge, f"{low:g} to {high:g}", mean, span, spread, f"{each.values:,}"),
+                *(f"{each.missing:,}", f"{each.undefined:,}"),
+            )
+        )
+    headings = ("scale", "mean", "95% interval", "SD", "values", "missing", "undefined")
+    console.print(table([name_column("judge"), *headings], rows))
+    console.print(Text(f"Of {counted(answers, 'answer')}; a missing value is in no mean."))
+    for each in summaries:
+        for why, number in [*each.reasons.items()][:3]:
+            line = Text(plain(f"{each.judge}: {counted(number, 'answer')}: {why}"))
+            console.print(line, style="yellow", soft_wrap=True)
+
+
+command = Verb(
+    "judge-answers",
+    _judge_answers,
+    keys=OPTIONS,
+    params=[
+        click.Argument(["file"], type=Reads(), metavar="FILE.jsonl"),
+        flag("--judges", f"Some of {', '.join(JUDGES)}.", default=DEFAULT, metavar="NAME,NAME,..."),
+        flag("--questions", "Questions with golden answers: JSONL, by id.", type=Reads()),
+        *option_flags(*OPTIONS),
+        output_flag("judges, answers, model, calls, warnings"),
+        flag("--out", "Write each answer's judgements there, a JSON line each.", type=Writes()),
+        quiet_flag(),
+    ],
+    help="""Judge answers that 'mcranker ask' or anything else made.
+
+    \b
+      mcranker ask --questions questions.jsonl --index papers.index --out answers.jsonl
+      beir-eval judge-answers answers.jsonl --questions questions.jsonl
+      beir-eval judge-answers answers.jsonl --judges answer_similarity,nuggets --model openai:gpt-5
+
+    A line of the file is an answer of 'mcranker ask', or an object with id, question, answer,
+    golden_answers and context. A verdict that cannot be read is missing: it is counted, and in
+    no mean. The same command asks nothing again that the ledger has.
+    """,
+)

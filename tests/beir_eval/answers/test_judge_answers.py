@@ -1,0 +1,149 @@
+"""Answers of a file judged: reading, sums, what a reader is told first, and the command."""
+
+from __future__ import annotations
+
+import json
+import math
+from pathlib import Path
+from typing import Any
+
+import pytest
+from click.testing import CliRunner
+
+from beir_eval.answers.judges import Judgement, names_of
+from beir_eval.answers.judging import cautions, check_answers, read_answers, summed_up
+from beir_eval.answers.questions import read_questions
+from beir_eval.cli.group import cli
+from beir_eval.errors import DatasetError, SettingError
+from mcranker import ScriptedChat
+from mcranker.rag.record import Citation, SourcePassage
+from mcranker.rag.result import RAGResult
+
+
+def lines(path: Path, *records: Any) -> Path:
+    path.write_text("".join(f"{json.dumps(each)}\n" for each in records))
+    return path
+
+
+def test_questions_of_several_projects_are_read(tmp_path: Path) -> None:
+    flash = {"id": "a", "question": "Who?", "golden_answers": ["x", "y"], "metadata": {"type": "f"}}
+    live = {
+        "question": "What?",
+        "answer": "z",
+        "document_ids": ["d1"],
+        "question_categories": {"p": 1},
+    }
+    beir = {"_id": "c", "text": "Why?"}
+    first, second, third = read_questions(lines(tmp_path / "q.jsonl", flash, live, beir))
+    assert (first.id, first.golden_answers, first.metadata) == ("a", ("x", "y"), {"type": "f"})
+    assert (second.id, second.golden_answers, second.documents) == ("2", ("z",), ("d1",))
+    assert (third.id, third.text, third.golden_answers) == ("c", "Why?", ())
+
+
+@pytest.mark.parametrize(
+    ("text", "said"),
+    [
+        ("", "holds no question"),
+        ('{"id": 1}\n', r"q\.jsonl:1: there is no question"),
+        ('{"question": "a", "id": 1}\n{"question": "b", "id": "1"}\n', r":2: the id '1' is there"),
+        ('{"question": "a", "answers": [7]}\n', r'"golden_answers" holds \[7\]'),
+        ("[1]\n", "holds a list"),
+        ("{\n", r"q\.jsonl:1"),
+    ],
+)
+def test_what_is_no_file_of_questions_is_refused(text: str, said: str, tmp_path: Path) -> None:
+    (tmp_path / "q.jsonl").write_text(text)
+    with pytest.raises(DatasetError, match=said):
+        read_questions(tmp_path / "q.jsonl")
+
+
+def result(**changes: Any) -> RAGResult:
+    values: dict[str, Any] = {
+        "question": "Who?",
+        "id": "q1",
+        "text": "The cat.",
+        "kind": "answer",
+        "all_citations": (Citation(claim="The cat.", passage=1, quote="cat", verdict="invented"),),
+        "passages": (
+            SourcePassage(id="b", document="b", text="second", rank=2),
+            SourcePassage(id="a", document="a", text="first", rank=1, number=1),
+        ),
+        "models": {"answer": "openai:writer"},
+    }
+    return RAGResult(**{**values, **changes})
+
+
+def test_answers_of_a_pipeline_and_of_others_are_read(tmp_path: Path) -> None:
+    own = result().to_dict()
+    failed = {"id": "q2", "question": "What?", "error": {"message": "no server"}}
+    other = {"id": "q3", "question": "Why?", "response": "So.", "context": ["one", {"text": "two"}]}
+    golden = lines(tmp_path / "q.jsonl", {"id": "q3", "question": "Why?", "golden_answers": ["so"]})
+    file = read_answers(lines(tmp_path / "a.jsonl", own, failed, other))
+    first, second, third = file.answers
+    assert (first.passages, first.retrieved) == (("first",), ("first", "second"))
+    assert (second.failure, third.passages) == ("no server", ("one", "two"))
+    assert file.models == {"openai:writer"}
+    (known,) = read_answers(lines(tmp_path / "b.jsonl", other), read_questions(golden)).answers
+    assert known.question.golden_answers == ("so",)
+    with pytest.raises(DatasetError, match="no question has the id 'q1'"):
+        read_answers(tmp_path / "a.jsonl", read_questions(golden))
+    with pytest.raises(SettingError, match="f1 needs golden answers, and no answer has any; give"):
+        check_answers(file, ["f1"])
+
+
+def test_missing_values_are_counted_and_in_no_mean() -> None:
+    values: list[Judgement] = [Judgement(value) for value in (1.0, 0.0, 0.5)]
+    values += [Judgement(None, "it is empty."), Judgement(None, "none", undefined=True)]
+    found = summed_up(values, "f1", (0, 1))
+    assert (found.mean, found.values, found.missing, found.undefined) == (0.5, 3, 1, 1)
+    assert found.spread == pytest.approx(0.5)  # √((0.25 + 0.25) / 2)
+    assert found.interval is not None
+    # Student's t of 0.975 on 2 degrees of freedom is 4.3027; 4.3027 · 0.5 / √3 = 1.2421.
+    assert found.interval.high == pytest.approx(0.5 + 4.302653 * 0.5 / math.sqrt(3), abs=1e-5)
+    assert dict(found.reasons) == {"it is empty.": 1, "none": 1}
+    empty = summed_up([Judgement(None, "none")], "f1", (0, 1))
+    assert (empty.mean, empty.spread, empty.interval) == (None, None, None)
+
+
+def test_a_reader_is_told_what_may_mislead() -> None:
+    summary = summed_up([Judgement(1.0)] * 50 + [Judgement(None, "no")], "f1", (0, 1))
+    said = list(cautions([summary], 51, ["m", "n"], "m"))
+    assert said == [
+        "m judged what it wrote itself; name another judge with judge_model.",
+        "One run: how much answers vary from run to run is not known.",
+        "f1: 1 of 51 values are missing (2%).",
+    ]
+    few = list(cautions([], 19, [], "", runs=3))
+    assert few == ["19 questions: with fewer than 20 a mean says little."]
+    assert not list(cautions([summed_up([Judgement(1.0)], "f1", (0, 1))], 20, ["m"], "n", runs=2))
+
+
+@pytest.mark.parametrize("text", ["", "f1,nope", "f1@3", "answer_recall@0"])
+def test_unknown_judges_are_refused(text: str) -> None:
+    with pytest.raises(SettingError):
+        names_of(text)
+
+
+def test_the_command_judges_a_file(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    replies = iter(["4", "many", "many"])
+    chat = ScriptedChat(lambda request: next(replies), name="openai:judge")
+    monkeypatch.setattr("mcranker.models.connect", lambda *_, **__: chat)
+    golden = {"question": "Who?", "golden_answers": ["cat"]}
+    answers = lines(
+        tmp_path / "a.jsonl",
+        {**golden, "id": "1", "answer": "The cat."},
+        {**golden, "id": "2", "answer": "A dog."},
+    )
+    # Golden answers come with the answers; "answer" is the answer here.
+    out = tmp_path / "out.jsonl"
+    flags = ["--judges", "exact_match,answer_similarity", "--model", "openai:judge", "--quiet"]
+    flags += ["--ledger", "none", "--output", "json", "--out", str(out)]
+    found = CliRunner().invoke(cli, ["judge-answers", str(answers), *flags])
+    assert found.exit_code == 3, found.stderr
+    body = json.loads(found.stdout)
+    means = {each["judge"]: (each["mean"], each["missing"]) for each in body["judges"]}
+    assert means == {"exact_match": (0.5, 0), "answer_similarity": (4.0, 1)}
+    assert (body["model"], body["calls"]) == ("openai:judge", 3)
+    kept = [json.loads(line)["judgements"] for line in out.read_text().splitlines()]
+    assert kept[0]["answer_similarity"] == {"value": 4.0}
+    assert "no number from 0 to 5" in kept[1]["answer_similarity"]["why"]

@@ -1,0 +1,114 @@
+"""The analysis of variance: a textbook table, statsmodels' own numbers, and G-RAG's table 2."""
+
+from __future__ import annotations
+
+import itertools
+from pathlib import Path
+
+import pandas
+import pytest
+import statsmodels.formula.api as smf
+from click.testing import CliRunner
+from statsmodels.stats.anova import anova_lm
+
+from beir_eval.cli.group import cli
+from beir_eval.errors import DatasetError, SettingError
+from beir_eval.measures.anova import anova, effect, read_table
+
+# Table 2 of arXiv 2506.14516: SS of some terms, their DF, F, p and partial omega squared; the
+# residual has an SS of 0.0978 on 77 degrees of freedom, and there are 96 configurations.
+PAPER = {
+    "augmentation": (0.3193, 2, 125.6920, 0.0000, 0.7571),
+    "variants x retrieval": (0.0062, 1, 4.9099, 0.0297, 0.0472),
+    "variants": (0.0030, 1, 2.3892, 0.1263, 0.0173),
+    "context": (0.0025, 1, 2.0052, 0.1608, 0.0126),
+    "answer": (0.0014, 1, 1.1061, 0.2962, 0.0013),
+    "context x augmentation": (0.0008, 2, 0.3261, 0.7227, -0.0171),
+    "documents": (0.0000, 1, 0.0118, 0.9137, -0.0127),
+}
+RESIDUAL = 0.0978, 77
+
+
+@pytest.mark.parametrize("term", PAPER)
+def test_p_and_omega_squared_of_the_paper_follow_from_its_f(term: str) -> None:
+    _, df, f, p, omega = PAPER[term]
+    row = effect(f * df * RESIDUAL[0] / RESIDUAL[1], df, *RESIDUAL, 96)
+    assert row.f == pytest.approx(f)
+    assert row.p == pytest.approx(p, abs=1e-4)
+    assert row.omega_one_way == pytest.approx(omega, abs=1e-4)
+
+
+def test_with_all_observations_omega_squared_is_smaller() -> None:
+    ss, df, f, _, _ = PAPER["augmentation"]
+    row = effect(ss, df, *RESIDUAL, 96)
+    assert row.f == pytest.approx(f, rel=1e-3)  # its SS has four digits
+    assert row.omega == pytest.approx(0.7220, abs=1e-3)  # 2 · 124.7 / (2 · 124.7 + 96)
+
+
+def test_a_table_worked_out_by_hand() -> None:
+    # Two by two with two observations a cell; the grand mean is 5. Means of a: 3 and 7, of b: 4
+    # and 6, of the cells 2, 4, 6, 8: SS(a) = 8 · 2² = 32, SS(b) = 8 · 1² = 8, the interaction 0,
+    # and within the cells each ± 1: 8 · 1² = 8 on 4 degrees of freedom.
+    rows = [
+        {"a": a, "b": b, "y": 5 + 2 * (2 * a - 1) + (2 * b - 1) + noise}
+        for a, b, noise in itertools.product((0, 1), (0, 1), (-1, 1))
+    ]
+    found = anova(rows, "y ~ C(a)*C(b)")
+    table = {row.term: row for row in found.rows}
+    assert [row.term for row in found.rows] == ["a", "b", "a:b", "Residual"]
+    assert table["a"].ss == pytest.approx(32)
+    assert table["a"].f == pytest.approx(16)
+    assert table["a"].p == pytest.approx(0.016130, abs=1e-6)  # of F(1, 4)
+    assert table["a"].omega == pytest.approx(15 / (15 + 8))
+    assert [table["b"].ss, table["b"].f] == pytest.approx([8, 4])
+    assert table["a:b"].ss == pytest.approx(0, abs=1e-12)
+    assert [table["Residual"].ss, table["Residual"].df] == pytest.approx([8, 4])
+    assert (found.observations, found.balanced) == (8, True)
+    assert found.means == {"a": {"0": 3, "1": 7}, "b": {"0": 4, "1": 6}}
+    assert found.interactions["a", "b"]["1", "0"] == 6
+
+
+def test_an_unbalanced_table_gives_the_sums_of_type_two() -> None:
+    values = [3.1, 2.9, 4.5, 4.4, 4.6, 5.0, 6.1, 6.3, 5.2, 7.0, 7.4]
+    levels = ["xp", "xp", "xq", "xq", "xq", "yp", "yp", "yq", "yp", "yq", "yq"]
+    rows = [{"a": each[0], "b": each[1], "y": y} for each, y in zip(levels, values, strict=True)]
+    found = anova([*rows, {"a": "x", "b": "p", "y": ""}], "y ~ C(a) + C(b)")
+    theirs = anova_lm(smf.ols("y ~ C(a, Sum) + C(b, Sum)", pandas.DataFrame(rows)).fit(), typ=2)
+    for row in found.rows[:-1]:
+        expected = theirs.loc[f"C({row.term}, Sum)"]
+        assert row.ss == pytest.approx(expected["sum_sq"], rel=1e-9)
+        assert row.p == pytest.approx(expected["PR(>F)"], rel=1e-9)
+    assert (found.balanced, found.observations) == (False, 11)
+
+
+@pytest.mark.parametrize(
+    ("formula", "said"),
+    [
+        ("y", "write one such as"),
+        ("y ~ a", "write one such as"),
+        ("y ~ C(a) + __import__('os')", "write one such as"),
+        ("y ~ C(c)", "no column 'c'"),
+        ("z ~ C(a)", "no column 'z'"),
+        ("y ~ C(one)", "has 1 level"),
+        ("b ~ C(a)", "is no number"),
+        ("y ~ C(a)*C(b)", "leaves no residual"),
+    ],
+)
+def test_what_cannot_be_analysed_is_refused(formula: str, said: str) -> None:
+    rows = [
+        {"a": a, "b": b, "one": 1, "y": y}
+        for a, b, y in [("x", "p", 1), ("x", "q", 2), ("y", "p", 3), ("y", "q", 5)]
+    ]
+    with pytest.raises(SettingError, match=said):
+        anova(rows, formula)
+
+
+def test_the_command_reads_a_table(tmp_path: Path) -> None:
+    file = tmp_path / "grid.csv"
+    file.write_text("a,b,y\nx,p,1\nx,q,2\ny,p,4\ny,q,5.5\n")
+    result = CliRunner().invoke(cli, ["anova", str(file), "--formula", "y ~ C(a) + C(b)"])
+    assert result.exit_code == 0, result.stderr
+    assert "4 observations, balanced" in result.stdout
+    file.write_text("a,b,y\nx,p\n")
+    with pytest.raises(DatasetError, match=r"grid\.csv:2: 2 cells instead of 3"):
+        read_table(file)
