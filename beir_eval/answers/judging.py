@@ -67,7 +67,8 @@ class Summary:
         scale: its lowest and highest value.
         mean: of the values that are there; None without any.
         spread: their standard deviation (n - 1); None for fewer than two.
-        interval: Student's 95% confidence interval of the mean; None for fewer than two.
+        interval: Student's 95% confidence interval of the mean, within the scale; None for fewer
+            than two.
         values: how many there are.
         missing: answers whose value is missing: a failed call, an unreadable verdict.
         undefined: answers for which the judge has no value, e.g. without a golden answer.
@@ -233,7 +234,8 @@ def summed_up(judgements: Iterable[Judgement], judge: str, scale: tuple[float, f
     spread = interval = None
     if mean is not None and count > 1:
         spread = math.sqrt(math.fsum((each - mean) ** 2 for each in values.values()) / (count - 1))
-        interval = confidence_intervals({judge: values})[judge]
+        found = confidence_intervals({judge: values})[judge]
+        interval = Interval(max(found.low, scale[0]), min(found.high, scale[1]))
     return Summary(
         judge, scale, mean, spread, interval, count, missing, undefined, dict(reasons.most_common())
     )

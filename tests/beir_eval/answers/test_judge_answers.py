@@ -98,8 +98,12 @@ def test_missing_values_are_counted_and_in_no_mean() -> None:
     assert (found.mean, found.values, found.missing, found.undefined) == (0.5, 3, 1, 1)
     assert found.spread == pytest.approx(0.5)  # √((0.25 + 0.25) / 2)
     assert found.interval is not None
-    # Student's t of 0.975 on 2 degrees of freedom is 4.3027; 4.3027 · 0.5 / √3 = 1.2421.
-    assert found.interval.high == pytest.approx(0.5 + 4.302653 * 0.5 / math.sqrt(3), abs=1e-5)
+    # Student's t of 0.975 on 2 degrees of freedom is 4.3027; 4.3027 · 0.5 / √3 = 1.2421, which
+    # goes beyond the scale of 0 to 1 in both directions, and not beyond one of -1 to 2.
+    assert (found.interval.low, found.interval.high) == (0, 1)
+    wide = summed_up(values, "relevance", (-1, 2)).interval
+    assert wide is not None
+    assert wide.high == pytest.approx(0.5 + 4.302653 * 0.5 / math.sqrt(3), abs=1e-5)
     assert dict(found.reasons) == {"it is empty.": 1, "none": 1}
     empty = summed_up([Judgement(None, "none")], "f1", (0, 1))
     assert (empty.mean, empty.spread, empty.interval) == (None, None, None)
