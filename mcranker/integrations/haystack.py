@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import replace
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from mcranker.integrations.reranking import (
     KEY,
@@ -15,7 +15,7 @@ from mcranker.integrations.reranking import (
     passages_of,
 )
 from mcranker.integrations.retrieving import Search, found, sources
-from mcranker.rag.result import RAGResult
+from mcranker.rag import RAGPipeline, RAGResult
 from mcranker.rankers.base import Ranker
 from mcranker.ranking import Ranking
 
@@ -23,9 +23,6 @@ try:
     from haystack import Document, GeneratedAnswer, component, default_from_dict, default_to_dict
 except ModuleNotFoundError as error:
     raise not_installed(__name__, "haystack", error) from error
-
-if TYPE_CHECKING:
-    from mcranker.rag.pipeline import RAGPipeline
 
 
 @component
@@ -185,11 +182,7 @@ def _output(documents: Sequence[Document], ranking: Ranking) -> dict[str, Any]:
 class MCRankerRetriever:
     """Searches an `Index`; connect an `MCRankerComponent` to rerank.
 
-    Meta has ``title``, ``document``, ``start`` and ``end``.
-
-    Args:
-        index: closed by its maker.
-        top_k: documents for a query.
+    Meta has ``title``, ``document``, ``start`` and ``end``. The index is closed by its maker.
     """
 
     def __init__(self, index: Search, top_k: int = 10) -> None:
@@ -205,15 +198,10 @@ class MCRankerRetriever:
 
 @component
 class MCRankerAnswerer:
-    """Answers by a `RAGPipeline`.
+    """Answers by a `RAGPipeline`, with the options of its `answer`.
 
-    The output ``answers`` has one answer, whose documents are the passages that the writer saw,
-    with meta as `mcranker.integrations.retrieving.sources` has it; ``result`` is the whole
-    `RAGResult`.
-
-    Args:
-        pipeline: closed by its maker.
-        options: of each `RAGPipeline.answer`.
+    The documents of an answer are the passages that the writer saw. The pipeline is closed by
+    its maker.
     """
 
     def __init__(self, pipeline: RAGPipeline, **options: Any) -> None:
@@ -222,7 +210,7 @@ class MCRankerAnswerer:
 
     @component.output_types(answers=list[GeneratedAnswer], result=RAGResult)
     def run(self, query: str) -> dict[str, Any]:
-        """Answer a question.
+        """Return ``answers``, a list of one, and ``result``, the `RAGResult`.
 
         Raises:
             InputError, ConfigError, ModelError, BudgetExceeded: as `RAGPipeline.answer`.

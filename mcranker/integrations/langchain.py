@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from mcranker.integrations.reranking import KEY, RerankingModel, explanation, not_installed
 from mcranker.integrations.retrieving import found, sources
+from mcranker.rag import RAGPipeline, RAGResult
 from mcranker.ranking import Ranking
 
 try:
@@ -17,10 +18,6 @@ try:
     from pydantic import ConfigDict, Field
 except ModuleNotFoundError as error:
     raise not_installed(__name__, "langchain", error) from error
-
-if TYPE_CHECKING:
-    from mcranker.rag.pipeline import RAGPipeline
-    from mcranker.rag.result import RAGResult
 
 
 class MCRankerCompressor(RerankingModel, BaseDocumentCompressor):
@@ -76,11 +73,8 @@ class MCRankerRetriever(BaseRetriever):
 
     >>> retriever = MCRankerRetriever(index=Index.open("papers.index"), k=50)
 
-    Metadata has ``title``, ``document``, ``start``, ``end`` and ``score``.
-
-    Args:
-        index: closed by its maker.
-        k: documents for a query.
+    Metadata has ``title``, ``document``, ``start``, ``end`` and ``score``. The index is closed
+    by its maker.
     """
 
     index: Any = Field(exclude=True)
@@ -96,18 +90,13 @@ class MCRankerRetriever(BaseRetriever):
 
 
 class MCRankerAnswerer(RunnableLambda[str | dict[str, Any], dict[str, Any]]):
-    """Answers a question by a `RAGPipeline`, as a step of a chain.
+    """Answers by a `RAGPipeline`, with the options of its `answer`, as a step of a chain.
 
     >>> chain = MCRankerAnswerer(pipeline) | (lambda answered: answered["answer"])
 
-    It takes a question, or a dictionary with it under ``input``, and returns what retrieval
-    chains return: ``input``, ``context`` (documents with metadata as
-    `mcranker.integrations.retrieving.sources` has it) and ``answer``; besides ``result``, the
-    whole `RAGResult`. It raises as `RAGPipeline.answer` does.
-
-    Args:
-        pipeline: closed by its maker.
-        options: of each `RAGPipeline.answer`.
+    Takes a question, or a dictionary with it under ``input``. Returns ``input``, ``context`` (the
+    passages that the writer saw) and ``answer``, as retrieval chains do, and the `RAGResult` as
+    ``result``. Raises as `RAGPipeline.answer` does. The pipeline is closed by its maker.
     """
 
     def __init__(self, pipeline: RAGPipeline, **options: Any) -> None:

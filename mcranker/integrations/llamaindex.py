@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import pickle
 from collections.abc import Sequence
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import anyio.to_thread
 
 from mcranker.errors import InputError
 from mcranker.integrations.reranking import KEY, RerankingModel, explanation, not_installed
 from mcranker.integrations.retrieving import Search, found, sources
+from mcranker.rag import RAGPipeline, RAGResult
 from mcranker.rankers.base import Ranker
 from mcranker.ranking import Ranking
 
@@ -24,10 +25,6 @@ try:
     from llama_index.core.schema import NodeWithScore, QueryBundle, TextNode
 except ModuleNotFoundError as error:
     raise not_installed(__name__, "llamaindex", error) from error
-
-if TYPE_CHECKING:
-    from mcranker.rag.pipeline import RAGPipeline
-    from mcranker.rag.result import RAGResult
 
 _dispatcher = get_dispatcher(__name__)
 
@@ -118,11 +115,7 @@ def _with(node: Any, why: dict[str, Any]) -> Any:
 class MCRankerRetriever(BaseRetriever):
     """Searches an `Index`, for example in a ``RetrieverQueryEngine``.
 
-    Metadata has ``title``, ``document``, ``start`` and ``end``.
-
-    Args:
-        index: closed by its maker.
-        k: nodes for a query.
+    Metadata has ``title``, ``document``, ``start`` and ``end``. The index is closed by its maker.
     """
 
     def __init__(self, index: Search, k: int = 10) -> None:
@@ -141,17 +134,12 @@ class MCRankerRetriever(BaseRetriever):
 
 
 class MCRankerQueryEngine(BaseQueryEngine):
-    """Answers by a `RAGPipeline`.
+    """Answers by a `RAGPipeline`, with the options of its `answer`.
 
     >>> print(MCRankerQueryEngine(pipeline).query("What is NSP?"))
 
-    The response's ``source_nodes`` are the passages that the writer saw, with the relevance as
-    score and metadata as `mcranker.integrations.retrieving.sources` has it; its metadata has the
-    `RAGResult` under ``mcranker``.
-
-    Args:
-        pipeline: closed by its maker.
-        options: of each `RAGPipeline.answer`.
+    A response's ``source_nodes`` are the passages that the writer saw; its metadata has the
+    `RAGResult` under ``mcranker``. The pipeline is closed by its maker.
     """
 
     def __init__(self, pipeline: RAGPipeline, **options: Any) -> None:

@@ -14,6 +14,7 @@ from mcranker.integrations.reranking import (
     not_installed,
 )
 from mcranker.integrations.retrieving import Search, place_of
+from mcranker.rag import RAGPipeline
 from mcranker.rankers.base import Ranker
 from mcranker.ranking import Ranking
 from personas.ranking.types import Passage, Query
@@ -25,8 +26,6 @@ except ModuleNotFoundError as error:
 
 if TYPE_CHECKING:
     from pandas import DataFrame
-
-    from mcranker.rag.pipeline import RAGPipeline
 
 
 class MCRankerTransformer(pt.Transformer):
@@ -147,11 +146,8 @@ class MCRankerRetriever(pt.Transformer):
     """Searches an `Index`; put an `MCRankerTransformer` behind it to rerank.
 
     Takes rows of ``qid`` and ``query``; gives a row for each chunk that is found, with ``docno``,
-    ``score``, ``rank`` from 0, ``text``, ``title``, ``document``, ``start`` and ``end``.
-
-    Args:
-        index: closed by its maker.
-        k: chunks for a query.
+    ``score``, ``rank`` from 0, ``text``, ``title``, ``document``, ``start`` and ``end``. The index
+    is closed by its maker.
     """
 
     def __init__(self, index: Search, k: int = 1000) -> None:
@@ -177,14 +173,10 @@ class MCRankerRetriever(pt.Transformer):
 
 
 class MCRankerAnswerer(pt.Transformer):
-    """Answers each query by a `RAGPipeline`.
+    """Answers by a `RAGPipeline`, with the options of its `answer_many`.
 
     Takes rows of ``qid`` and ``query``; gives ``qid``, ``query``, the answer as ``qanswer``, and
-    the whole `RAGResult` as ``mcranker``.
-
-    Args:
-        pipeline: closed by its maker.
-        options: of `RAGPipeline.answer_many`.
+    the `RAGResult` as ``mcranker``. The pipeline is closed by its maker.
     """
 
     def __init__(self, pipeline: RAGPipeline, **options: Any) -> None:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import hashlib
-import threading
 from collections import OrderedDict
 from collections.abc import Iterator, Mapping
 from typing import TYPE_CHECKING, Any, TypeAlias
@@ -35,7 +34,6 @@ class BorrowedRetriever:
         retriever: of LangChain or LlamaIndex, a component of Haystack that takes text, a
             transformer of PyTerrier that returns texts, or a function from a query to documents.
             It decides how deep it searches; its maker closes it.
-        title_key: the key of metadata that holds a title.
         document_key: the key of metadata that names the document of a chunk, such as
             ``"source"``; without it each chunk is a document.
 
@@ -43,9 +41,7 @@ class BorrowedRetriever:
         ConfigError: it is none of these.
     """
 
-    def __init__(
-        self, retriever: object, *, title_key: str = "title", document_key: str | None = None
-    ) -> None:
+    def __init__(self, retriever: object, *, document_key: str | None = None) -> None:
         names = ("invoke", "retrieve", "run", "search", "__call__")
         known = next((name for name in names if callable(getattr(retriever, name, None))), "")
         if not known:
@@ -55,10 +51,8 @@ class BorrowedRetriever:
             )
         self._retriever: Any = retriever
         self._method = known
-        self._title_key = title_key
         self._document_key = document_key
         self._chunks: OrderedDict[str, Chunk] = OrderedDict()
-        self._lock = threading.Lock()
 
     def retrieve(self, queries: Mapping[str, str], k: int) -> Found:
         """Return up to `k` chunks for each query, best first. Blocks.
@@ -74,10 +68,9 @@ class BorrowedRetriever:
         Raises:
             InputError: it was not among the last 100,000.
         """
-        with self._lock:
-            if (found := self._chunks.get(name)) is None:
-                raise InputError(f"{name!r} was not found by this retriever; search for it first")
-            return found
+        if (found := self._chunks.get(name)) is None:
+            raise InputError(f"{name!r} was not found by this retriever; search for it first")
+        return found
 
     def _search(self, query: str, k: int) -> Iterator[tuple[str, float]]:
         seen = set[str]()
@@ -89,15 +82,12 @@ class BorrowedRetriever:
             if name in seen:
                 continue
             seen.add(name)
-            title = str(parts["title"] or metadata.get(self._title_key) or "")
+            title = str(parts["title"] or metadata.get("title") or "")
             document = str(metadata.get(self._document_key) or name)
-            with self._lock:
-                self._chunks[name] = Chunk(
-                    id=name, document=document, title=title, text=text, start=0, end=len(text)
-                )
-                self._chunks.move_to_end(name)
-                if len(self._chunks) > LONGEST_MEMORY:
-                    self._chunks.popitem(last=False)
+            self._chunks.pop(name, None)
+            self._chunks[name] = Chunk(name, document, title, text, start=0, end=len(text))
+            if len(self._chunks) > LONGEST_MEMORY:
+                self._chunks.popitem(last=False)
             score = parts["score"]
             yield name, 1 / (place + 1) if score is None else float(score)
             if len(seen) == k:
