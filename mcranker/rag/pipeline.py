@@ -205,11 +205,10 @@ class RAGPipeline:
         self.ranker = ranker
         if model is None and choose_default(os.environ)[0] == DEFAULT_LOCAL:
             model = SMALL_WRITER
-        answers, specs = self.config.answer, dict[str, ModelSpec]()
-        if self.config.query.transform != "none":
-            specs["query"] = model if query_model is None else query_model
-        if answers.style != "extract" or answers.by_team or answers.check_support:
-            specs["answer"] = model if answer_model is None else answer_model
+        named = {"query": query_model, "answer": answer_model}
+        specs: dict[str, ModelSpec] = {
+            task: model if named[task] is None else named[task] for task in self.config.tasks
+        }
         self.models: Mapping[str, ChatModel] = layers.connect(specs, model, known=known, **where)
         self._asking = {task: self._asked(task, chat) for task, chat in self.models.items()}
         self._owned: list[_Closable] = [*{id(each): each for each in self.models.values()}.values()]
@@ -386,7 +385,11 @@ class RAGPipeline:
 
     async def aestimate(self, question: str | Query) -> Estimate:
         """`estimate` for callers with an event loop."""
-        query, config, estimator = as_query(question), self.config, Estimator(self._limits)
+        query, config, estimator = (
+            as_query(question, "question"),
+            self.config,
+            Estimator(self._limits),
+        )
         asked = {"recruiter": "query", "scoring": "answer"}
         chats: dict[str, Any] = {
             role: self.models[task] for role, task in asked.items() if task in self.models
@@ -450,7 +453,7 @@ class RAGPipeline:
     async def _answered(
         self, question: str | Query, deadline: float | None, emit: EmitAnswer | None = None
     ) -> RAGResult:
-        query = as_query(question)
+        query = as_query(question, "question")
         limits = self._limits if deadline is None else RankerConfig(deadline=deadline)
         return await _Answering(self, query, limits.deadline, emit).run()
 
@@ -677,7 +680,7 @@ class _Answering:
         if writer is not None and writer.capabilities.weak and answer.kind == "answer":
             yield (
                 f"{writer.name} wrote the answer, a model so small that it is often wrong; name a "
-                "stronger one with answer_model=, or use the style 'extract'."
+                "stronger one, or let the best sentences be cited instead (style 'extract')."
             )
         if ranked.ranking is not None and ranked.ranking.judge_note:
             yield ranked.ranking.judge_note
