@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from dataclasses import dataclass
 from functools import partial
 from io import StringIO
@@ -39,15 +39,14 @@ def _ask(ctx: click.Context) -> int:
     params, invocation = ctx.params, ctx.ensure_object(Invocation)
     _check_usage(ctx)
     config, options = given_pipeline(ctx)
+    ledger = options.get("ledger", "default") or "none"
     invocation.doing("reading questions")
-    many, quiet = params["questions"] is not None, params["quiet"]
-    questions = (
-        read_queries(params["questions"]) if many else [as_query(params["question"], "question")]
-    )
-    docs, live = params["docs"], live_is_wanted(quiet=quiet)
+    many, quiet, docs = params["questions"] is not None, params["quiet"], params["docs"]
+    text = params["question"]
+    questions = read_queries(params["questions"]) if many else [as_query(text, "question")]
     models = models_of(config, options)
     models += [params["embedder"] or DEFAULT_LOCAL] if docs is not None else []
-    with invocation.noting(live):
+    with invocation.noting(live_is_wanted(quiet=quiet)):
         invocation.doing("getting ready; nothing was sent")
         if params["dry_run"]:
             from mcranker.cli.estimate import check_local_models, show_estimate
@@ -66,29 +65,29 @@ def _ask(ctx: click.Context) -> int:
             invocation.doing("estimating; nothing was sent")
             with pipeline:
                 return show_estimate(ctx, sum(map(pipeline.estimate, questions), Estimate()))
-    ledger = options.get("ledger", "default") or "none"
     with saying_where(ledger), output(params["out"]) as write:
         if many:
             lines = _Lines(write)
-            run_loop(partial(_answer_many, pipeline, questions, lines, invocation, live=live))
+            run_loop(partial(_answer_many, ctx, pipeline, questions, lines))
             return lines.finish(len(questions))
-        result = run_loop(partial(_answer_one, pipeline, questions[0], invocation, live=live))
+        result = run_loop(partial(_answer_one, ctx, pipeline, questions[0]))
         invocation.doing("writing the answer")
-        code = _write(ctx, result, write, ledger)
-    if result.kind == "none" and params["output"] != "json":
+        code = _write(params, result, write, ledger)
+    if params["output"] == "json":
+        return code
+    if result.kind == "none":
         say(f"error: there is no answer: {result.failure}")
-    elif not quiet and params["output"] != "json":
+    elif not quiet:
         how = "for a page that shows why, ask again with --report why.html; answers are kept"
         report = params["report"]
         say(how if report is None else f"the page that shows why is {report}")
     return code
 
 
-async def _answer_one(
-    pipeline: RAGPipeline, question: Query, invocation: Invocation, *, live: bool
-) -> RAGResult:
-    tracker = QueryTracker("getting ready")
+async def _answer_one(ctx: click.Context, pipeline: RAGPipeline, question: Query) -> RAGResult:
+    invocation, tracker = ctx.ensure_object(Invocation), QueryTracker("getting ready")
     invocation.reached = lambda: tracker.reached
+    live = live_is_wanted(quiet=ctx.params["quiet"])
     async with pipeline, pipeline.astream(question) as events:
         with ProgressDisplay(tracker, wanted=live) as display, invocation.held():
             async for event in events:
@@ -99,16 +98,12 @@ async def _answer_one(
 
 
 async def _answer_many(
-    pipeline: RAGPipeline,
-    questions: list[Query],
-    lines: _Lines,
-    invocation: Invocation,
-    *,
-    live: bool,
+    ctx: click.Context, pipeline: RAGPipeline, questions: list[Query], lines: _Lines
 ) -> None:
     tracker = Tracker("answering", len(questions), unit="questions")
+    live = live_is_wanted(quiet=ctx.params["quiet"])
     async with pipeline, pipeline.aanswer_many(questions) as stream:
-        await in_order(stream, lines.add, tracker, invocation, live=live)
+        await in_order(stream, lines.add, tracker, ctx.ensure_object(Invocation), live=live)
 
 
 @dataclass(slots=True)
@@ -122,21 +117,20 @@ class _Lines:
 
     def add(self, found: AnsweredQuestion) -> None:
         """Write one answer, or the error in its place."""
-        question, result, why = found.question, found.answer, ""
+        question, result = found.question, found.answer
         if result is None:
             assert found.error is not None
             error = failure(found.error).entry
-            line, why = (
-                {"id": question.id, "question": question.text, "error": error},
-                error["message"],
-            )
+            line = {"id": question.id, "question": question.text, "error": error}
+            why = error["message"]
         else:
             line = result.to_dict()
             why = result.failure if result.kind == "none" else ""
             self.incomplete |= any(_problems(result))
-        self.answered += not why
-        if why and not self.first_error:
-            self.first_error = f"{question.id!r}: {why}"
+        if why:
+            self.first_error = self.first_error or f"{question.id!r}: {why}"
+        else:
+            self.answered += 1
         self.write(f"{json_text(line)}\n")
 
     def finish(self, total: int) -> int:
@@ -148,14 +142,12 @@ class _Lines:
         return MISSING_SCORES if self.incomplete else DONE
 
 
-def _write(ctx: click.Context, result: RAGResult, write: Write, ledger: str) -> int:
+def _write(params: dict[str, Any], result: RAGResult, write: Write, ledger: str) -> int:
     """Write an answer and its files; return the exit code."""
-    params, errors = ctx.params, list(_problems(result))
-    files: list[tuple[str | None, Callable[[str], object]]] = [
-        (params["save"], result.save),
-        (params["report"], result.to_html),
-    ]
-    unwritten = [entry for name, how in files if (entry := keep(name, how, ledger))]
+    errors = list(_problems(result))
+    saved = keep(params["save"], result.save, ledger)
+    shown = keep(params["report"], result.to_html, ledger)
+    unwritten = [entry for entry in (saved, shown) if entry]
     code = ERROR if unwritten or result.kind == "none" else MISSING_SCORES if errors else DONE
     if params["output"] == "json":
         for each in result.warnings:

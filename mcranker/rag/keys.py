@@ -20,24 +20,27 @@ SHARED = (
 )
 """Options of every ranker that `RAGPipeline` takes as well, for all of its stages together."""
 
-_MODELS = {
+_OWN = {
     "query_model": Key("query_model", help="Transforms queries, instead of model."),
     "answer_model": Key("answer_model", help="Writes the answer, instead of model."),
+    "embedder_url": Key(
+        "embedder_url", help="Address of the service whose vectors an index of embed:NAME has."
+    ),
 }
 
 
 def own_keys() -> dict[str, Key]:
     """Options of `RAGPipeline` that a text can name."""
     shared = shared_keys()
-    return _MODELS | {name: shared[name] for name in SHARED}
+    return _OWN | {name: shared[name] for name in SHARED}
 
 
 def stage_keys(*, of_rankers: bool = True) -> dict[str, Key]:
-    """Values of stages, as ``answer.style``, and the two models of `RAGPipeline` alone.
+    """Values of stages, as ``answer.style``, and the options of `RAGPipeline` alone.
 
     An option of the pipeline's ranker is ``rerank.options.NAME``.
     """
-    found = dict(_MODELS)
+    found = dict(_OWN)
     for stage, field in PipelineConfig.model_fields.items():
         kind = field.annotation
         if isinstance(kind, type) and issubclass(kind, BaseModel):
@@ -73,7 +76,7 @@ def divided(options: Mapping[str, Any]) -> tuple[dict[str, Any], dict[str, Any]]
     own: dict[str, Any] = {}
     changes: dict[str, Any] = {}
     for name, value in options.items():
-        if name in (*_MODELS, *SHARED):
+        if name in (*_OWN, *SHARED):
             own[name] = value
             continue
         path = name if "." in name else f"rerank.options.{name}"
