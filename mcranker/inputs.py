@@ -34,8 +34,10 @@ LARGEST_ID = 2**64 - 1
 logger = safe_logger("mcranker")
 
 
-def as_query(query: str | Query) -> Query:
+def as_query(query: str | Query, what: str = "query") -> Query:
     """The query, checked; halves of surrogate pairs in its text replaced by U+FFFD.
+
+    `what` names it in messages.
 
     Raises:
         InputError: not a string or `Query`, or empty; or an id that is not a string, or not
@@ -44,16 +46,16 @@ def as_query(query: str | Query) -> Query:
     if isinstance(query, str):
         query = Query(query)
     if not isinstance(query, Query):
-        raise InputError(f"the query is a {type(query).__name__}; give a string or a Query")
+        raise InputError(f"the {what} is a {type(query).__name__}; give a string or a Query")
     if not isinstance(query.text, str) or not query.text.strip():
-        raise InputError("the query is empty; give some text to rank for")
+        raise InputError(f"the {what} is empty; give some text")
     if not isinstance(query.id, str):
-        raise InputError(f"the query's id is a {type(query.id).__name__}; give a string")
-    _check_unicode(query.id, "the query's id")
+        raise InputError(f"the {what}'s id is a {type(query.id).__name__}; give a string")
+    _check_unicode(query.id, f"the {what}'s id")
     text = encodable(query.text)
     if text == query.text:
         return query
-    _note_replaced("the query")
+    _note_replaced(f"the {what}")
     return replace(query, text=text)
 
 

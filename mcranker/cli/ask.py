@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-import dataclasses
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Iterator
+from dataclasses import dataclass
 from functools import partial
 from io import StringIO
 from typing import TYPE_CHECKING, Any
@@ -11,190 +11,154 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from mcranker.cli.failures import DONE, ERROR, MISSING_SCORES, envelope, failure
+from mcranker.cli.fetching import fetch_models
 from mcranker.cli.files import Reads, Write, Writes, output, saying_where
 from mcranker.cli.invocation import Invocation, say
-from mcranker.cli.options import given_options, option_flags
-from mcranker.cli.progress import ProgressDisplay, QueryTracker, Tracker, live_is_wanted
+from mcranker.cli.options import option_flags
+from mcranker.cli.progress import ProgressDisplay, QueryTracker, Tracker, in_order, live_is_wanted
 from mcranker.cli.rag import given_pipeline, pipeline_flags
 from mcranker.cli.reading import read_queries
 from mcranker.cli.results import keep
 from mcranker.cli.signals import run as run_loop
 from mcranker.cli.verb import Verb, flag, quiet_flag
 from mcranker.estimate import Estimate
-from mcranker.rag.events import AnswerDone, StageDone, StageStarted
-from mcranker.rag.keys import SHARED, stage_keys
-from mcranker.rankers import FATAL_ERRORS, RANKERS
-from mcranker.rankers.keys import keys_of, shared_keys
+from mcranker.inputs import as_query
+from mcranker.llm.connect import DEFAULT_LOCAL
+from mcranker.rag.events import AnswerDone
+from mcranker.rag.keys import SHARED, models_of
 from personas.format import counted
 from personas.ranking.types import Query
-from personas.report.query.warnings import problems
 from personas.sanitize import json_text
 
 if TYPE_CHECKING:
     from mcranker.rag.pipeline import AnsweredQuestion, RAGPipeline
     from mcranker.rag.result import RAGResult
 
-_STAGES = {
-    "query": "writing queries",
-    "retrieval": "searching",
-    "rerank": "ranking",
-    "context": "choosing passages",
-    "answer": "writing the answer",
-    "citations": "checking citations",
-}
-
 
 def _ask(ctx: click.Context) -> int:
     params, invocation = ctx.params, ctx.ensure_object(Invocation)
-    from mcranker.rag.pipeline import RAGPipeline
-
-    many, quiet = params["questions"] is not None, params["quiet"]
-    _check_usage(ctx, many=many)
-    rankers = keys_of(*RANKERS.names)
-    own = {name: key for name, key in rankers.items() if name not in SHARED} | stage_keys()
-    others = shared_keys().keys() - SHARED
-    given = given_options(ctx, default=None, own=own, without=others, what="a pipeline")
-    config, options = given_pipeline(ctx, given, "".join(given.rankers))
+    _check_usage(ctx)
+    config, options = given_pipeline(ctx)
+    ledger = options.get("ledger", "default") or "none"
     invocation.doing("reading questions")
-    questions = read_queries(params["questions"]) if many else [Query(params["question"])]
-    live = live_is_wanted(quiet=quiet)
-    with invocation.noting(live):
+    many, quiet, docs = params["questions"] is not None, params["quiet"], params["docs"]
+    text = params["question"]
+    questions = read_queries(params["questions"]) if many else [as_query(text, "question")]
+    models = models_of(config, options)
+    models += [params["embedder"] or DEFAULT_LOCAL] if docs is not None else []
+    with invocation.noting(live_is_wanted(quiet=quiet)):
         invocation.doing("getting ready; nothing was sent")
-        if params["index"] is not None:
+        if params["dry_run"]:
+            from mcranker.cli.estimate import check_local_models, show_estimate
+
+            check_local_models(models)
+        fetch_models(models, quiet=quiet)
+        from mcranker.rag.pipeline import RAGPipeline
+
+        if docs is None:
             pipeline = RAGPipeline(params["index"], config, **options)
         else:
-            invocation.doing(f"indexing {params['docs']}")
-            pipeline = RAGPipeline.from_documents(
-                params["docs"], config, embedder=params["embedder"], **options
-            )
+            invocation.doing(f"indexing {docs}")
+            embedder = params["embedder"]
+            pipeline = RAGPipeline.from_documents(docs, config, embedder=embedder, **options)
         if params["dry_run"]:
-            from mcranker.cli.estimate import show_estimate
-
             invocation.doing("estimating; nothing was sent")
             with pipeline:
                 return show_estimate(ctx, sum(map(pipeline.estimate, questions), Estimate()))
-    with saying_where(given.ledger), output(params["out"]) as write:
+    with saying_where(ledger), output(params["out"]) as write:
         if many:
-            answers = _Answers(write, len(questions))
-            run_loop(partial(_answer_many, pipeline, questions, answers, invocation, live=live))
-            return answers.finish()
-        result = run_loop(partial(_answer_one, pipeline, questions[0], invocation, live=live))
+            lines = _Lines(write)
+            run_loop(partial(_answer_many, ctx, pipeline, questions, lines))
+            return lines.finish(len(questions))
+        result = run_loop(partial(_answer_one, ctx, pipeline, questions[0]))
         invocation.doing("writing the answer")
-        return _written(params, result, write, given.ledger)
+        code = _write(params, result, write, ledger)
+    if params["output"] == "json":
+        return code
+    if result.kind == "none":
+        say(f"error: there is no answer: {result.failure}")
+    elif not quiet:
+        how = "for a page that shows why, ask again with --report why.html; answers are kept"
+        report = params["report"]
+        say(how if report is None else f"the page that shows why is {report}")
+    return code
 
 
-async def _answer_one(
-    pipeline: RAGPipeline, question: Query, invocation: Invocation, *, live: bool
-) -> RAGResult:
-    tracker = QueryTracker("getting ready")
+async def _answer_one(ctx: click.Context, pipeline: RAGPipeline, question: Query) -> RAGResult:
+    invocation, tracker = ctx.ensure_object(Invocation), QueryTracker("getting ready")
     invocation.reached = lambda: tracker.reached
+    live = live_is_wanted(quiet=ctx.params["quiet"])
     async with pipeline, pipeline.astream(question) as events:
         with ProgressDisplay(tracker, wanted=live) as display, invocation.held():
             async for event in events:
-                if isinstance(event, StageStarted):
-                    tracker.enter(_STAGES[event.name])
-                elif not isinstance(event, StageDone | AnswerDone):
-                    tracker.take(event)
+                tracker.take(event)
                 display.update()
     assert isinstance(event, AnswerDone), "the last event of every answer"
     return event.result
 
 
 async def _answer_many(
-    pipeline: RAGPipeline,
-    questions: list[Query],
-    answers: _Answers,
-    invocation: Invocation,
-    *,
-    live: bool,
+    ctx: click.Context, pipeline: RAGPipeline, questions: list[Query], lines: _Lines
 ) -> None:
     tracker = Tracker("answering", len(questions), unit="questions")
-    whole = counted(len(questions), "question")
-    invocation.reached = lambda: f"after {tracker.done:,} of {whole}"
-    early: dict[int, AnsweredQuestion] = {}
-    with ProgressDisplay(tracker, wanted=live) as display:
-        async with pipeline, pipeline.aanswer_many(questions) as stream:
-            with invocation.held():
-                async for answered in stream:
-                    tracker.count()
-                    display.update()
-                    early[answered.place] = answered
-                    while answers.taken in early:
-                        with display.paused():
-                            answers.add(early.pop(answers.taken))
-                    if isinstance(answered.error, FATAL_ERRORS):
-                        break
-    for _, answered in sorted(early.items()):
-        answers.add(answered)
+    live = live_is_wanted(quiet=ctx.params["quiet"])
+    async with pipeline, pipeline.aanswer_many(questions) as stream:
+        await in_order(stream, lines.add, tracker, ctx.ensure_object(Invocation), live=live)
 
 
-@dataclasses.dataclass(slots=True)
-class _Answers:
-    """Writes answers to many questions, a JSON line each, in their order."""
+@dataclass(slots=True)
+class _Lines:
+    """Writes answers to many questions, a JSON line each."""
 
     write: Write
-    total: int
-    taken: int = 0
-    failed: int = 0
-    first: str = ""
-    code: int = DONE
+    answered: int = 0
+    incomplete: bool = False
+    first_error: str = ""
 
-    def add(self, answered: AnsweredQuestion) -> None:
+    def add(self, found: AnsweredQuestion) -> None:
         """Write one answer, or the error in its place."""
-        self.taken += 1
-        question, result = answered.question, answered.answer
+        question, result = found.question, found.answer
         if result is None:
-            assert answered.error is not None
-            entry = failure(answered.error).entry
-            line = {"id": question.id, "question": question.text, "error": entry}
-            self._failed(question, entry["message"])
+            assert found.error is not None
+            error = failure(found.error).entry
+            line = {"id": question.id, "question": question.text, "error": error}
+            why = error["message"]
         else:
             line = result.to_dict()
-            if result.kind == "none":
-                self._failed(question, result.failure)
-            elif any(_problems(result)):
-                self.code = MISSING_SCORES
+            why = result.failure if result.kind == "none" else ""
+            self.incomplete |= any(_problems(result))
+        if why:
+            self.first_error = self.first_error or f"{question.id!r}: {why}"
+        else:
+            self.answered += 1
         self.write(f"{json_text(line)}\n")
 
-    def _failed(self, question: Query, why: str) -> None:
-        self.failed += 1
-        self.first = self.first or f"{question.id!r}: {why}"
-
-    def finish(self) -> int:
-        """Report what failed on standard error; return the exit code."""
-        if lost := self.failed + self.total - self.taken:
-            questions = counted(self.total, "question")
-            say(f"error: {lost} of {questions} not answered; the first, {self.first}")
+    def finish(self, total: int) -> int:
+        """Report on standard error how many of `total` questions failed; return the exit code."""
+        if lost := total - self.answered:
+            questions = counted(total, "question")
+            say(f"error: {lost} of {questions} not answered; the first, {self.first_error}")
             return ERROR
-        return self.code
+        return MISSING_SCORES if self.incomplete else DONE
 
 
-def _written(params: Mapping[str, Any], result: RAGResult, write: Write, ledger: str) -> int:
-    """Write an answer as it is wanted; return the exit code."""
+def _write(params: dict[str, Any], result: RAGResult, write: Write, ledger: str) -> int:
+    """Write an answer and its files; return the exit code."""
     errors = list(_problems(result))
-    files: list[tuple[str | None, Callable[[str], object]]] = [
-        (params["save"], result.save),
-        (params["report"], result.to_html),
-    ]
-    unwritten = [entry for name, how in files if (entry := keep(name, how, ledger))]
+    saved = keep(params["save"], result.save, ledger)
+    shown = keep(params["report"], result.to_html, ledger)
+    unwritten = [entry for entry in (saved, shown) if entry]
     code = ERROR if unwritten or result.kind == "none" else MISSING_SCORES if errors else DONE
     if params["output"] == "json":
-        for each in (*result.warnings, *(entry["message"] for entry in errors)):
+        for each in result.warnings:
             say(f"warning: {each}")
         write(envelope(code, [*errors, *unwritten], answer=result.to_dict()))
-        return code
-    if params["out"] is None:
+    elif params["out"] is None:
         result.show()
     else:
         text = StringIO()
         result.show(file=text)
         write(text.getvalue())
-    if result.kind == "none":
-        say(f"error: there is no answer: {result.failure}")
-    elif not params["quiet"]:
-        report = params["report"]
-        where = f"is {report}" if report else "comes with --report why.html; answers are kept"
-        say(f"the page that shows why {where}")
     return code
 
 
@@ -206,30 +170,29 @@ def _problems(result: RAGResult) -> Iterator[dict[str, Any]]:
     ]
     if result.partial:
         found.append(("Deadline", "the deadline came before the answer was complete"))
-    if ranking := result.ranking:
-        found += [(each.code, each.sentence) for each in problems(ranking) if each.code]
-        if missing := len(ranking.missing):
-            found.append(("MissingScores", f"{counted(missing, 'score')} missing"))
+    if result.ranking and (missing := len(result.ranking.missing)):
+        found.append(("MissingScores", f"{counted(missing, 'score')} missing"))
     for code, message in found:
         yield {"code": code, "message": message, "retryable": True}
 
 
-def _check_usage(ctx: click.Context, *, many: bool) -> None:
-    given = ctx.params
+def _check_usage(ctx: click.Context) -> None:
+    given = {name for name, value in ctx.params.items() if value is not None}
+    many = "questions" in given
     wrong = [
-        (not many and given["question"] is None, "give QUESTION, or --questions FILE"),
-        (many and given["question"] is not None, "QUESTION does not go with --questions"),
+        (not given & {"question", "questions"}, "give QUESTION, or --questions FILE"),
+        (many and "question" in given, "QUESTION does not go with --questions"),
         (
-            (given["index"] is None) == (given["docs"] is None),
-            "give --index INDEX or --docs DIR, one of them",
+            len(given & {"index", "docs"}) != 1,
+            "give --index INDEX, as 'mcranker index' makes one, or --docs DIR",
         ),
         (
-            given["embedder"] is not None and given["docs"] is None,
+            "embedder" in given and "docs" not in given,
             "--embedder goes with --docs; an index keeps its own",
         ),
     ]
     wrong += [
-        (many and given[name] is not None, f"--{name} does not go with --questions; use --out")
+        (many and name in given, f"--{name} does not go with --questions; use --out")
         for name in ("report", "save", "output")
     ]
     for is_wrong, message in wrong:
@@ -254,7 +217,7 @@ command = Verb(
         ),
         into("--embedder", "Model that embeds --docs. Without: local:minilm.", metavar="NAME"),
         into("--questions", "Many questions: JSONL or TSV with an id.", type=Reads()),
-        *option_flags(without=("config",)),
+        *option_flags(),
         out(
             "--no-answer",
             "Cite the best sentences instead of writing an answer: no model is asked for one.",
@@ -287,6 +250,6 @@ command = Verb(
       mcranker ask --questions questions.jsonl --index papers.index --out answers.jsonl
 
     -o also takes every value of the pipeline as STAGE.KEY=VALUE, such as -o retrieval.documents=20;
-    'mcranker rag show' prints them. The same command does not ask again for what the ledger has.
+    'mcranker options' lists them. The same command does not ask again for what the ledger has.
     """,
 )

@@ -124,7 +124,8 @@ def as_flags(text: str) -> str:
         name, value = found[1], found["bare"] if found["text"] is None else found["text"]
         if name in NAMED:
             return f"--{name.replace('_', '-')} {value or ''}".rstrip()
-        known = name in {*RankerConfig.model_fields, *MODEL_OPTIONS, "with_criteria"}
+        own = ("with_criteria", "query_model", "answer_model", "embedder_url")
+        known = name in {*RankerConfig.model_fields, *MODEL_OPTIONS, *own}
         return f"-o {name}={'VALUE' if value is None else value}" if known else found[0]
 
     return _SETTING.sub(respelled, text.replace(" or pass api_key=", ""))

@@ -9,6 +9,7 @@ from mcranker.cli.files import print_line
 from mcranker.cli.rank import INPUT_KEYS
 from mcranker.cli.verb import Verb, output_flag
 from mcranker.config import WEAK_MODEL_DEFAULTS
+from mcranker.rag.keys import stage_keys
 from mcranker.rankers import RANKERS
 from mcranker.rankers.keys import Key, keys_of, own_keys, shared_keys
 
@@ -26,7 +27,9 @@ def sections(ranker: str | None) -> dict[str, list[Key]]:
         }
     found = {"Options of all rankers": list((keys_of("mcranker") | shared_keys()).values())}
     found |= {f"Options of {name} alone": own_keys(name) for name in RANKERS.names}
-    return found | {"Options of 'mcranker rank' alone": list(INPUT_KEYS.values())}
+    found["Options of 'mcranker rank' alone"] = list(INPUT_KEYS.values())
+    of_stages = stage_keys(of_rankers=False)
+    return found | {"Options of pipelines alone": list(of_stages.values())}
 
 
 def text(ranker: str | None = None) -> str:

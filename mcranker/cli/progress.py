@@ -8,12 +8,12 @@ from __future__ import annotations
 
 import math
 import sys
-from collections.abc import Callable, Iterator
+from collections.abc import AsyncIterable, Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Protocol, TypeVar
 
-from mcranker.cli.invocation import say
+from mcranker.cli.invocation import Invocation, say
 from personas.format import counted, dollars, file_size
 from personas.ranking.usage import UsageTable
 from personas.sanitize import plain
@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     from rich.console import Console
     from rich.progress import Progress
 
-    from mcranker.events import Event
+    from mcranker.rag.events import RAGEvent
     from mcranker.rankers import Ranker
 
 _UNITS = {
@@ -32,6 +32,16 @@ _UNITS = {
     "comparing": "comparisons",
 }
 """Stage of a query -> what is counted in it."""
+
+_STAGES = {
+    "query": "writing queries",
+    "retrieval": "searching",
+    "rerank": "ranking",
+    "context": "choosing passages",
+    "answer": "writing the answer",
+    "citations": "checking citations",
+}
+"""Stage of an answer -> the work in it."""
 
 
 @dataclass(slots=True)
@@ -65,7 +75,7 @@ class Tracker:
     @property
     def reached(self) -> str:
         """Progress in words."""
-        return f"after {self.done:,} of {counted(self.total or 0, 'query', 'queries')}"
+        return f"after {self.done:,} of {self.total or 0:,} {self.unit}"
 
     @property
     def used(self) -> str:
@@ -112,35 +122,38 @@ class QueryTracker(Tracker):
             first = "recruiting" if plan.recruits else "writing criteria"
         return cls(first, assessed=ranker.config.rule.ensemble.asks, reasons=reasons)
 
-    def take(self, event: Event) -> None:
+    def take(self, event: RAGEvent) -> None:
         """Count one event."""
         from mcranker import events
+        from mcranker.rag.events import StageStarted
 
         match event:
+            case StageStarted(name=name):
+                self._enter(_STAGES[name])
             case events.RankingStarted(query_id=query_id, usage=usage):
                 self.current[query_id] = usage
             case events.TeamRecruited(personas=personas):
                 # Those who are on the team from the start may have begun to write, and to score.
                 if self.stage != "scoring":
-                    self.enter("writing criteria", len(personas), self._written)
+                    self._enter("writing criteria", len(personas), self._written)
             case events.RubricWritten():
                 self._written += 1
                 if self.stage == "writing criteria":
                     self.done = self._written
                     if self.done == self.total:
-                        self.enter("scoring", None)
+                        self._enter("scoring", None)
             case events.PassageScored(done=done, total=total):
-                self.enter("scoring", total, done)
+                self._enter("scoring", total, done)
                 if self.assessed and done == total:
-                    self.enter("assessing", None)
+                    self._enter("assessing", None)
             case events.PassageAssessed(done=done, total=total):
                 # The assessor works while scores are still coming.
                 if self.stage != "scoring":
-                    self.enter("assessing", total, done)
+                    self._enter("assessing", total, done)
             case events.PassagesCompared(done=done, total=total):
-                self.enter("comparing", total, done)
+                self._enter("comparing", total, done)
             case events.RankingDone() if self.reasons:
-                self.enter("asking for reasons", None)
+                self._enter("asking for reasons", None)
             case _:
                 pass
 
@@ -151,8 +164,7 @@ class QueryTracker(Tracker):
             return f"while {self.stage}"
         return f"while {self.stage}, {self.done:,} of {self.total:,} done"
 
-    def enter(self, stage: str, total: int | None = None, done: int = 0) -> None:
-        """Begin a stage."""
+    def _enter(self, stage: str, total: int | None = None, done: int = 0) -> None:
         self.stage, self.unit, self.done, self.total = stage, _UNITS.get(stage, ""), done, total
 
 
@@ -201,6 +213,56 @@ class ProgressDisplay:
         finally:
             if self._progress is not None:
                 self._progress.start()
+
+
+class Finished(Protocol):
+    """A result among many."""
+
+    @property
+    def place(self) -> int:
+        """Its place in the order of writing, from 0."""
+
+    @property
+    def error(self) -> BaseException | None:
+        """What stopped it, if something did."""
+
+
+F = TypeVar("F", bound=Finished)
+
+
+async def in_order(
+    results: AsyncIterable[F],
+    write: Callable[[F], None],
+    tracker: Tracker,
+    invocation: Invocation,
+    *,
+    live: bool,
+    usage: Callable[[F], UsageTable | None] = lambda _: None,
+) -> None:
+    """Write results in the order of their places, each as soon as those before it are there.
+
+    After an error that all others would meet as well, the rest is given up, and what is there is
+    written.
+    """
+    from mcranker.rankers import FATAL_ERRORS
+
+    invocation.reached = lambda: tracker.reached
+    early: dict[int, F] = {}
+    place = 0
+    with ProgressDisplay(tracker, wanted=live) as display, invocation.held():
+        async for found in results:
+            tracker.count(usage(found))
+            display.update()
+            early[found.place] = found
+            while place in early:
+                with display.paused():
+                    write(early.pop(place))
+                place += 1
+            if isinstance(found.error, FATAL_ERRORS):
+                break
+    invocation.doing("writing the results")
+    for _, found in sorted(early.items()):
+        write(found)
 
 
 @contextmanager

@@ -9,10 +9,11 @@ import click
 
 from mcranker.cli.failures import DONE, print_json
 from mcranker.cli.files import Reads, print_line
-from mcranker.cli.options import Given
+from mcranker.cli.options import Given, given_options
 from mcranker.cli.verb import Verb, flag, output_flag, present
+from mcranker.errors import ConfigError
 from mcranker.rag.config import PipelineConfig, Preset, preset_text
-from mcranker.rag.keys import SHARED, divided
+from mcranker.rag.keys import SHARED, divided, stage_keys
 
 PRESETS: tuple[str, ...] = get_args(Preset)
 DEFAULT = "team"
@@ -39,38 +40,41 @@ def pipeline_flags(section: str) -> list[click.Parameter]:
 
 
 def given_pipeline(
-    ctx: click.Context, given: Given, ranker: str | None
+    ctx: click.Context, given: Given | None = None
 ) -> tuple[PipelineConfig, dict[str, Any]]:
     """Return the pipeline that flags and ``-o`` choose, and the options of `RAGPipeline`.
 
     Args:
         ctx: of a verb with `pipeline_flags`.
-        given: its options; those of a ranker are for the pipeline's, if it is the same one.
-        ranker: the pipeline's, if it was named.
+        given: options of a ranker beside the pipeline, which are the pipeline's as well if it has
+            the same one. None: all options are the pipeline's.
 
     Raises:
         click.UsageError: both a preset and a file are given.
-        ConfigError: as `PipelineConfig.load`.
+        ConfigError: as `given_options` and `PipelineConfig.load`; or no ranker takes an option.
     """
     preset, file = ctx.params["preset"], ctx.params["pipeline"]
     if preset and file:
         raise click.UsageError(
             "--preset does not go with --pipeline; write preset = NAME in the file", ctx
         )
-    shared = {name: value for name, value in given.options.items() if name in SHARED}
-    own, changes = divided({**shared, **given.own})
-    rerank = changes.setdefault("rerank", {})
-    if ranker:
-        rerank["ranker"] = ranker
+    config = PipelineConfig.load(file or preset or DEFAULT)
+    ranker = ctx.params["ranker"] or config.rerank.ranker
+    alone = given is None
+    if given is None:
+        given = given_options(ctx, default=ranker, own=stage_keys(), what="a pipeline")
+        ranker = given.ranker if given.rankers else None
+    ranker = given.own.get("rerank.ranker", ranker)
+    options = dict(given.options)
+    if ranker not in given.rankers:
+        options = {name: options[name] for name in SHARED if name in options}
+        if alone and (others := given.options.keys() - options):
+            raise ConfigError(f"{min(others)} is an option of a ranker; name one with --ranker")
+    values = {**options, **given.own, "rerank.ranker": ranker}
     if ctx.params.get("no_answer"):
-        changes.setdefault("answer", {})["style"] = "extract"
-    load = partial(PipelineConfig.load, file or preset or DEFAULT)
-    config = load(**changes)
-    more = {name: value for name, value in given.options.items() if name not in SHARED}
-    if more and config.rerank.ranker in given.rankers:
-        rerank["options"] = {**more, **rerank.get("options", {})}
-        config = load(**changes)
-    return config, own
+        values["answer.style"] = "extract"
+    own, changes = divided(values)
+    return PipelineConfig.load(config, **changes), own
 
 
 def _show(ctx: click.Context) -> int:
@@ -98,10 +102,14 @@ command = click.Group(
             "show",
             _show,
             params=[
-                click.Argument(["preset"], type=click.Choice(PRESETS)),
+                click.Argument(
+                    ["preset"], type=click.Choice(PRESETS), default=DEFAULT, metavar="[PRESET]"
+                ),
                 output_flag("pipeline", forms=("toml", "json")),
             ],
             help="""Print a preset as TOML, to be changed and given to --pipeline.
+
+    Values that it does not name are the defaults in 'mcranker options'.
 
     \b
       mcranker rag show rebel > mine.toml

@@ -16,7 +16,7 @@ from mcranker.cli.files import Reads, Writes
 from mcranker.cli.invocation import Invocation, say
 from mcranker.cli.number_types import WholeNumber
 from mcranker.cli.options import Given, given_options, option_flags
-from mcranker.cli.progress import ProgressDisplay, QueryTracker, Tracker, live_is_wanted
+from mcranker.cli.progress import ProgressDisplay, QueryTracker, Tracker, in_order, live_is_wanted
 from mcranker.cli.reading import Format, read_corpus, read_passages, read_queries
 from mcranker.cli.results import OUTPUTS, Results, opened
 from mcranker.cli.signals import run as run_loop
@@ -25,7 +25,7 @@ from mcranker.errors import BudgetExceeded, InputError, ModelError
 from mcranker.events import RankingDone
 from mcranker.llm.connect import DEFAULT_LOCAL, default_judge_note
 from mcranker.paths import is_file
-from mcranker.rankers import FATAL_ERRORS, RankedQuery, Ranker
+from mcranker.rankers import RankedQuery, Ranker
 from mcranker.rankers.keys import Key
 from mcranker.ranking import Ranking
 from mcranker.topics import TopicField
@@ -33,6 +33,7 @@ from mcranker.trec import can_be_named, read_trec
 from personas.format import counted
 from personas.io.lines import STDIN
 from personas.ranking.types import Passage, Query
+from personas.ranking.usage import UsageTable
 
 INPUT_KEYS = {
     "format": Key(
@@ -165,25 +166,12 @@ async def _rank_many(
 ) -> None:
     stage = "ranking and asking for reasons" if reasons else "ranking"
     tracker = Tracker(stage, len(job.queries))
-    invocation.reached = lambda: tracker.reached
-    early: dict[int, RankedQuery] = {}
-    place = 0
-    with ProgressDisplay(tracker, wanted=live) as display:
-        async with ranker, ranker.arank_many(job.work(), reasons=reasons) as stream:
-            with invocation.held():
-                async for ranked in stream:
-                    tracker.count(ranked.ranking.calls if ranked.ranking else None)
-                    display.update()
-                    early[ranked.place] = ranked
-                    while place in early:
-                        with display.paused():
-                            results.add(early.pop(place))
-                        place += 1
-                    if isinstance(ranked.error, FATAL_ERRORS):
-                        break
-    invocation.doing("writing the results")
-    for _, ranked in sorted(early.items()):
-        results.add(ranked)
+
+    def usage(ranked: RankedQuery) -> UsageTable | None:
+        return ranked.ranking.calls if ranked.ranking else None
+
+    async with ranker, ranker.arank_many(job.work(), reasons=reasons) as stream:
+        await in_order(stream, results.add, tracker, invocation, live=live, usage=usage)
 
 
 def _single_job(ctx: click.Context, given: Given) -> _Job:

@@ -93,7 +93,7 @@ def given_settings(ctx: click.Context, extra: str, server: str) -> Settings:
             raise click.UsageError("a pipeline needs documents; give --index as well", ctx)
         given = given_options(ctx, own=stage_keys() if index else None)
         if index is not None:
-            answer = AnswerSettings(index, *given_pipeline(ctx, given, params["ranker"]))
+            answer = AnswerSettings(index, *given_pipeline(ctx, given))
         # All who reach this machine's loopback may try another team in the playground.
         chosen = ("team",) if "team" in RANKERS.get(given.ranker).takes() else ()
         ranker = RankerSettings(

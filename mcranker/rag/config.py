@@ -7,7 +7,7 @@ import tomllib
 from collections.abc import Mapping
 from importlib import resources
 from pathlib import Path
-from typing import Annotated, Any, Literal, Self, get_args
+from typing import Any, Literal, Self, get_args
 
 from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
@@ -22,7 +22,6 @@ Preset = Literal[
     "naive", "hyde", "mmr", "rebel", "llm_rerank", "g_rag", "g_rag_champion", "rankrag", "team"
 ]
 Wording = Literal["naive", "medium", "advanced"]
-Share = Annotated[float, Field(ge=0, le=1)]
 
 
 class _Stage(BaseModel):
@@ -35,8 +34,8 @@ class QueryStage(_Stage):
     Attributes:
         transform: ``"none"``: the question; ``"hyde"``: a hypothetical answer; ``"variants"``:
             other wordings; ``"decomposition"``: sub-queries, or variants of a simple question.
-        wording: of the prompt for variants.
-        variants: how many are asked for.
+        wording: the prompt for variants.
+        variants: wordings asked for.
         keep_question: whether the question is sent besides.
     """
 
@@ -65,14 +64,14 @@ class RetrievalStage(_Stage):
     per_source: int = Field(100, ge=1, le=10_000)
     rrf_k: int = Field(60, ge=1)
     unique: Literal["chunk", "document"] = "chunk"
-    mmr: Share | None = None
+    mmr: float | None = Field(None, ge=0, le=1)
 
 
 class RerankStage(_Stage):
     """Reranking by any ranker.
 
     Attributes:
-        ranker: its name, or None to keep the order of retrieval.
+        ranker: the name of one, or None to keep the order of retrieval.
         options: of the ranker, as ``-o KEY=VALUE`` names them.
         keep: passages that go on; None for all that the ranker leaves.
         fallback: first retrieved passages that go on if the ranker leaves none.
@@ -88,7 +87,7 @@ class ContextStage(_Stage):
     """Passages shown to the writer of the answer: whole ones, until the next would pass `limit`.
 
     Attributes:
-        limit: of all texts together; a first passage that is longer is cut.
+        limit: length of all texts together; a first passage that is longer is cut.
         unit: ``"words"`` (white space), or ``"tokens"`` (of the model if it counts them here,
             else four bytes each).
     """
@@ -104,8 +103,8 @@ class AnswerStage(_Stage):
         style: the prompt: ``"cited"`` asks for claims with passage numbers and verbatim quotes;
             ``"naive"``, ``"medium"`` and ``"advanced"`` are G-RAG's, ``"rebel"`` and ``"rankrag"``
             those of their papers; ``"extract"`` asks no model and cites the best sentences.
-        max_tokens: of the reply.
-        max_words: above which one more call shortens the answer; None never.
+        max_tokens: longest reply.
+        max_words: longest answer, above which one more call shortens the answer; None never.
         abstain: answer "I don't know" without a call if no passage is left.
         by_team: each persona of the ranking's team drafts an answer from its own order, and the
             answer names where they differ.
@@ -138,6 +137,14 @@ class PipelineConfig(_Stage):
     rerank: RerankStage = RerankStage()
     context: ContextStage = ContextStage()
     answer: AnswerStage = AnswerStage()
+
+    @property
+    def tasks(self) -> tuple[Literal["query", "answer"], ...]:
+        """The tasks besides reranking for which a model is asked."""
+        answer = self.answer
+        writes = answer.style != "extract" or answer.by_team or answer.check_support
+        query = ("query",) if self.query.transform != "none" else ()
+        return (*query, *(("answer",) if writes else ()))
 
     @classmethod
     def load(cls, preset_or_file: PipelineConfig | str | os.PathLike[str], **changes: Any) -> Self:

@@ -2,46 +2,68 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Mapping
 from typing import Any
 
 from pydantic import BaseModel
 
+from mcranker.llm.connect import DEFAULT_LOCAL, choose_default
 from mcranker.rag.config import PipelineConfig
 from mcranker.rankers import RANKERS
-from mcranker.rankers.keys import Key, keys_of, shared_keys
+from mcranker.rankers.keys import Key, keys_of, needed_models, sentences_of, shared_keys
 
 SHARED = (
     *("model", "base_url", "ledger", "prompts", "max_calls", "max_cost", "deadline", "batch"),
     *("concurrency", "query_concurrency", "timeout", "requests_per_minute", "tokens_per_minute"),
+    *("temperature", "seed", "cache_variant", "repair_attempts"),
 )
 """Options of every ranker that `RAGPipeline` takes as well, for all of its stages together."""
 
-_MODELS = ("query_model", "answer_model")
+_OWN = {
+    "query_model": Key("query_model", help="Transforms queries, instead of model."),
+    "answer_model": Key("answer_model", help="Writes the answer, instead of model."),
+    "embedder_url": Key(
+        "embedder_url", help="Address of the service whose vectors an index of embed:NAME has."
+    ),
+}
 
 
 def own_keys() -> dict[str, Key]:
     """Options of `RAGPipeline` that a text can name."""
     shared = shared_keys()
-    return {name: Key(name) for name in _MODELS} | {name: shared[name] for name in SHARED}
+    return _OWN | {name: shared[name] for name in SHARED}
 
 
-def stage_keys() -> dict[str, Key]:
-    """Values of stages, as ``answer.style``, and the two models of `RAGPipeline` alone.
+def stage_keys(*, of_rankers: bool = True) -> dict[str, Key]:
+    """Values of stages, as ``answer.style``, and the options of `RAGPipeline` alone.
 
     An option of the pipeline's ranker is ``rerank.options.NAME``.
     """
-    found = {name: Key(name) for name in _MODELS}
+    found = dict(_OWN)
     for stage, field in PipelineConfig.model_fields.items():
         kind = field.annotation
         if isinstance(kind, type) and issubclass(kind, BaseModel):
+            sentences = sentences_of(kind)
             for name, value in kind.model_fields.items():
-                key = f"{stage}.{name}"
-                limits = tuple(value.metadata)
-                found[key] = Key(key, value.annotation, value.default, limits=limits)
+                key, limits = f"{stage}.{name}", tuple(value.metadata)
+                found[key] = Key(key, value.annotation, value.default, sentences[name], limits)
     del found["rerank.options"]
-    of_rankers = keys_of(*RANKERS.names)
-    return found | {f"rerank.options.{name}": key for name, key in of_rankers.items()}
+    own = keys_of(*RANKERS.names) if of_rankers else {}
+    return found | {f"rerank.options.{name}": key for name, key in own.items()}
+
+
+def models_of(config: PipelineConfig, options: Mapping[str, Any]) -> list[str]:
+    """Return the models that a pipeline with these options of `RAGPipeline` asks."""
+    from mcranker.rag.pipeline import SMALL_WRITER
+
+    ranker, default = config.rerank.ranker, choose_default(os.environ)[0]
+    found = needed_models([(ranker, {**options, **config.rerank.options})] if ranker else ())
+    writer = SMALL_WRITER if default == DEFAULT_LOCAL else default
+    specs = [
+        options.get(f"{task}_model") or options.get("model") or writer for task in config.tasks
+    ]
+    return [each for each in dict.fromkeys([*found, *specs]) if isinstance(each, str)]
 
 
 def divided(options: Mapping[str, Any]) -> tuple[dict[str, Any], dict[str, Any]]:
@@ -54,7 +76,7 @@ def divided(options: Mapping[str, Any]) -> tuple[dict[str, Any], dict[str, Any]]
     own: dict[str, Any] = {}
     changes: dict[str, Any] = {}
     for name, value in options.items():
-        if name in (*_MODELS, *SHARED):
+        if name in (*_OWN, *SHARED):
             own[name] = value
             continue
         path = name if "." in name else f"rerank.options.{name}"

@@ -110,7 +110,9 @@ def verdict(result: AnswerRecord) -> list[dict[str, str]]:
         said.append(("bad", f"There is no answer: {result.failure or 'no reason is known'}"))
     if result.partial and not any("deadline" in each for each in result.warnings):
         said.append(("bad", "The deadline came before all was done; this is what was there."))
-    said += [("warn", each) for each in result.warnings]
+    # Of the stage that should have answered it is said already.
+    known = [result.failure] if result.kind == "none" and result.failure else []
+    said += [("warn", each) for each in result.warnings if not any(map(each.endswith, known))]
     for stage in result.stages:
         if stage.failure and not any(stage.failure in each for each in result.warnings):
             said.append(("warn", f"{STAGES[stage.name]}: {stage.failure}"))

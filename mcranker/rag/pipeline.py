@@ -142,6 +142,7 @@ class RAGPipeline:
         ledger: the file that keeps every answer of a model, as for `Ranker`.
         prompts: wording of all prompts, as for `Ranker`; None for the usual one, and for weak
             writers the compact one.
+        embedder_url: address of the service whose vectors an index has that is opened here.
         budget: what all calls are paid from, instead of ``max_calls`` and ``max_cost``; for an
             index whose embedder has the same.
         options: see `PipelineOptions`: a stage's values, such as ``answer={"style": "extract"}``,
@@ -173,6 +174,7 @@ class RAGPipeline:
         api_key: str | None = None,
         ledger: LedgerSpec = "default",
         prompts: str | os.PathLike[str] | None = None,
+        embedder_url: str | None = None,
         budget: Budget | None = None,
         **options: Unpack[PipelineOptions],
     ) -> None:
@@ -188,7 +190,8 @@ class RAGPipeline:
             index = Index.open(index)
             opened.append(index)
             if self.config.retrieval.by != "bm25":
-                opened.append(index.connect(config=self._limits, budget=layers.budget))
+                limits = {"config": self._limits, "budget": layers.budget}
+                opened.append(index.connect(base_url=embedder_url, **limits))
         check_index(index, self.config.retrieval)
         self.index = index
         where = {"base_url": base_url, "api_key": api_key}
@@ -205,11 +208,10 @@ class RAGPipeline:
         self.ranker = ranker
         if model is None and choose_default(os.environ)[0] == DEFAULT_LOCAL:
             model = SMALL_WRITER
-        answers, specs = self.config.answer, dict[str, ModelSpec]()
-        if self.config.query.transform != "none":
-            specs["query"] = model if query_model is None else query_model
-        if answers.style != "extract" or answers.by_team or answers.check_support:
-            specs["answer"] = model if answer_model is None else answer_model
+        named = {"query": query_model, "answer": answer_model}
+        specs: dict[str, ModelSpec] = {
+            task: model if named[task] is None else named[task] for task in self.config.tasks
+        }
         self.models: Mapping[str, ChatModel] = layers.connect(specs, model, known=known, **where)
         self._asking = {task: self._asked(task, chat) for task, chat in self.models.items()}
         self._owned: list[_Closable] = [*{id(each): each for each in self.models.values()}.values()]
@@ -224,6 +226,7 @@ class RAGPipeline:
         preset: PipelineConfig | str | os.PathLike[str] = "team",
         *,
         embedder: str | Embedder | None = None,
+        embedder_url: str | None = None,
         index: str | os.PathLike[str] | None = None,
         **options: Any,
     ) -> Self:
@@ -233,6 +236,7 @@ class RAGPipeline:
             source: a file, a folder, or documents, as `Index.add` takes them.
             preset: the stages, as `config` of the class; its ``chunks`` divide the documents.
             embedder: makes the vectors, as `connect_embedder` takes it.
+            embedder_url: of a service; the address before ``/embeddings``.
             index: folder of the index, for more than fits into memory; documents that it has from
                 before stay in it. None for one in the user's cache folder, named by the content,
                 so that the same documents are indexed once.
@@ -248,7 +252,7 @@ class RAGPipeline:
         names = PipelineOptions.__annotations__.keys() & rest.keys()
         limits = RankerConfig(**{name: rest[name] for name in names})
         budget = Budget(max_calls=limits.max_calls, max_cost=limits.max_cost)
-        connected = connect_embedder(embedder, config=limits, budget=budget)
+        connected = connect_embedder(embedder, base_url=embedder_url, config=limits, budget=budget)
         if index is None:
             with closing(read_documents(source, on_skip=_log_skipped)) as read:
                 source = documents = list(read)
@@ -386,7 +390,11 @@ class RAGPipeline:
 
     async def aestimate(self, question: str | Query) -> Estimate:
         """`estimate` for callers with an event loop."""
-        query, config, estimator = as_query(question), self.config, Estimator(self._limits)
+        query, config, estimator = (
+            as_query(question, "question"),
+            self.config,
+            Estimator(self._limits),
+        )
         asked = {"recruiter": "query", "scoring": "answer"}
         chats: dict[str, Any] = {
             role: self.models[task] for role, task in asked.items() if task in self.models
@@ -450,7 +458,7 @@ class RAGPipeline:
     async def _answered(
         self, question: str | Query, deadline: float | None, emit: EmitAnswer | None = None
     ) -> RAGResult:
-        query = as_query(question)
+        query = as_query(question, "question")
         limits = self._limits if deadline is None else RankerConfig(deadline=deadline)
         return await _Answering(self, query, limits.deadline, emit).run()
 
@@ -574,8 +582,8 @@ class _Answering:
     async def _answer(self, ranked: Reranked, context: Context) -> tuple[Answer, tuple[Draft, ...]]:
         stage, question = self._config.answer, self._query.text
         drafts: tuple[Draft, ...] = ()
-        index = self._pipeline.index
-        embedder = index.connect() if isinstance(index, Index) else None
+        index, dense = self._pipeline.index, self._config.retrieval.by != "bm25"
+        embedder = index.connect() if dense and isinstance(index, Index) else None
         async with self._stage("answer") as effort:
             asking = self._asking("answer", effort, self._moment(1))
             if self._moment(1) <= anyio.current_time() and asking is not None:
@@ -677,7 +685,7 @@ class _Answering:
         if writer is not None and writer.capabilities.weak and answer.kind == "answer":
             yield (
                 f"{writer.name} wrote the answer, a model so small that it is often wrong; name a "
-                "stronger one with answer_model=, or use the style 'extract'."
+                "stronger one, or let the best sentences be cited instead (style 'extract')."
             )
         if ranked.ranking is not None and ranked.ranking.judge_note:
             yield ranked.ranking.judge_note

@@ -58,7 +58,7 @@ _VALUES = {
     "ledger": "FILE|none",
 }
 _TEAM_FILES = {".yaml", ".yml", ".json"}
-_ENTRY = re.compile(r"^    (\w+): (.+(?:\n {8}.+)*)", re.MULTILINE)  # of a docstring's Args
+_ENTRY = re.compile(r"^    (\w+): (.+(?:\n {8}.+)*)", re.MULTILINE)  # of a docstring's list
 _NUMBERS = {int: "N", float: "X", bool: "true|false"}
 
 
@@ -248,6 +248,13 @@ def located(name: str, value: Any, base: Path) -> Any:
     return value
 
 
+def sentences_of(kind: type) -> dict[str, str]:
+    """Return what a class's docstring says of its arguments or attributes, by name."""
+    found = dict(_ENTRY.findall(inspect.getdoc(kind) or ""))
+    texts = {name: " ".join(text.replace("`", "").split()) for name, text in found.items()}
+    return {name: f"{text[:1].upper()}{text[1:]}" for name, text in texts.items()}
+
+
 def needed_models(rankers: Iterable[tuple[str, Mapping[str, Any]]]) -> list[str]:
     """Return the models that rankers with these options ask, the default one included."""
     from mcranker.llm.connect import choose_default
@@ -276,6 +283,5 @@ def _own_key(kind: type, name: str, default: Any) -> Key:
         if annotation is Any and name in inspect.signature(init).parameters:
             with contextlib.suppress(NameError):  # a type that is known to type checkers only
                 annotation = get_type_hints(init).get(name, Any)
-        text = dict(_ENTRY.findall(inspect.getdoc(owner) or "")).get(name, "")
-        sentence = sentence or " ".join(text.replace("`", "").split())
-    return Key(name, annotation, default, f"{sentence[:1].upper()}{sentence[1:]}")
+        sentence = sentence or sentences_of(owner).get(name, "")
+    return Key(name, annotation, default, sentence)

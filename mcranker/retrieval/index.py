@@ -341,9 +341,11 @@ class Index:
             try:
                 made = connect_embedder(name, **limits)
             except ConfigError as error:
+                why = str(error)
+                if name.startswith("embed:") and not limits.get("base_url"):
+                    why = "give the address of that service with embedder_url=URL"
                 raise ConfigError(
-                    f"the index {str(self.folder)!r} has vectors of {name!r}: {error}; open it "
-                    "with that embedder"
+                    f"the index {str(self.folder)!r} has vectors of {name!r}: {why}"
                 ) from error
             self._check_mark(made)
             self._owned.append(made)

@@ -490,7 +490,7 @@ class _Service:
             return read_fields(body, QUESTION_FIELDS, self._limits, strict=True, required=required)
 
         found = await read_body(call.request, self._limits, read)
-        return as_query(found["question"]), self._seconds(call, found.get("timeout"))
+        return as_query(found["question"], "question"), self._seconds(call, found.get("timeout"))
 
     async def _kept_answer(self, call: _Call, result: RAGResult) -> tuple[str, dict[str, Any]]:
         """Keep an answer; return its id and its public form."""

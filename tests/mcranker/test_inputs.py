@@ -217,7 +217,7 @@ def test_queries_that_are_taken(query: str | Query, checked: Query) -> None:
 @pytest.mark.parametrize(
     ("query", "message"),
     [
-        ("", "the query is empty; give some text to rank for"),
+        ("", "the query is empty; give some text"),
         (" \n\t", "the query is empty"),
         (Query(""), "the query is empty"),
         (Query(7), "the query is empty"),  # type: ignore[arg-type]  # wrong on purpose

@@ -217,7 +217,7 @@ async def test_another_embedder_or_kind_of_chunks_is_refused(tmp_path: Path) -> 
         make(tmp_path / "j", chunks="pages")
     without = Index.open(tmp_path / "i")
     assert await ids(without, "dogs", "bm25") == ["dogs#1"]
-    with pytest.raises(ConfigError, match=r"vectors of 'words'.*open it with that"):
+    with pytest.raises(ConfigError, match=r"vectors of 'words'.*names no embedder"):
         await without.search(["dogs"], 1, "dense")
 
 
