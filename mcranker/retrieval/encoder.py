@@ -154,15 +154,19 @@ class Encoder:
         abandon(self._reader, self._workers, self._engine, self._waiting)
         self._begin()
 
-    async def encode(self, texts: Sequence[str]) -> Encoded:
+    async def encode(self, texts: Sequence[str], *, keep: bool = True) -> Encoded:
         """The vectors of texts. The event loop goes on meanwhile.
+
+        Args:
+            texts: any number.
+            keep: write new ones to the user's cache. Those that cost money are always written.
 
         Raises:
             ConfigError: onnxruntime or tokenizers is missing or does not load.
             ModelFileError: the model's files cannot be loaded or run.
         """
         loop = asyncio.get_running_loop()
-        call = _Call(loop, loop.create_future())
+        call = _Call(loop, loop.create_future(), keep)
         with self._lock:
             for text in dict.fromkeys(texts):
                 if text in self._remembered:
@@ -258,11 +262,14 @@ class Encoder:
         encoded = dict(zip(texts, vectors, strict=True))
         if self._paid:
             self._keep(encoded.items())
+        with self._lock:
+            calls = {text: self._waiting.get(text, ()) for text in texts}
+            kept = [text for text in texts if any(call.keep for call in calls[text])]
         self._settle(encoded, known=False, usage=usage)
         if self._paid or self._store is None:
             return
         with self._lock:
-            self._unwritten += encoded.items()
+            self._unwritten += [(text, encoded[text]) for text in kept]
             write = len(self._unwritten) >= TOGETHER or not self._waiting
         if write:
             self._reader.submit(self._write)
@@ -419,6 +426,7 @@ class _Call:
 
     loop: asyncio.AbstractEventLoop
     done: asyncio.Future[None]
+    keep: bool
     found: dict[str, tuple[Vector, bool]] = field(default_factory=dict)
     missing: int = 0
     usage: Usage = field(default_factory=Usage)
