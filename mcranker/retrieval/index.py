@@ -7,8 +7,8 @@
     INDEX/lock              held by the one process that adds documents
 
 Files grow or are added, and what counts does not change. So a build that is killed, or runs out
-of disk, loses its last few hundred chunks at most, and none of their vectors; the next one goes
-on. Readers keep what they have opened, and see what was added once they open it again.
+of disk, loses the work on its last few hundred chunks at most, and the next one goes on. Readers
+keep what they have opened, and see what was added once they open it again.
 """
 
 from __future__ import annotations
@@ -103,10 +103,10 @@ class Index:
     Any number of processes may search; one at a time may add.
     """
 
-    def __init__(self, folder: Path, embedder: Embedder | None, *, hnsw: bool) -> None:
+    def __init__(self, folder: Path, embedder: Embedder | None, *, hnsw: bool, owned: bool) -> None:
         self.folder = folder
         self._embedder = embedder
-        self._owned: list[Embedder] = []
+        self._owned = [embedder] if owned and embedder is not None else []
         self._hnsw_wanted = hnsw
         self._temporary: tempfile.TemporaryDirectory[str] | None = None
         self._about: dict[str, Any]
@@ -126,7 +126,7 @@ class Index:
         cls,
         folder: str | os.PathLike[str],
         *,
-        embedder: Embedder,
+        embedder: Embedder | str | None = None,
         chunks: str = "sentences",
         hnsw: bool = False,
     ) -> Self:
@@ -134,7 +134,8 @@ class Index:
 
         Args:
             folder: of the index; those above it are made.
-            embedder: makes the vectors.
+            embedder: makes the vectors; a name is connected, and closed with the index. None for
+                the embedded encoder.
             chunks: kind of chunks, see `mcranker.retrieval.chunks.chunks_of`.
             hnsw: search vectors by HNSW instead of exactly; needs faiss-cpu.
 
@@ -146,17 +147,17 @@ class Index:
             raise ConfigError(
                 f"chunks={chunks!r} is unknown; give one of {', '.join(get_args(ChunkKind))}"
             )
-        path = Path(folder).expanduser()
+        path, made = Path(folder).expanduser(), connect_embedder(embedder)
         if not (path / "index.json").exists():
             path.mkdir(parents=True, exist_ok=True)
             if any(not each.name.startswith(".") for each in path.iterdir()):
                 raise ConfigError(
                     f"{str(path)!r} holds something else than an index; name another folder"
                 )
-            values: list[Any] = [embedder.name, embedder.mark, 0, chunks, _new_name(), {}]
+            values: list[Any] = [made.name, made.mark, 0, chunks, _new_name(), {}]
             about = dict(zip(_KEYS, values, strict=True))
             write_whole(path / "index.json", orjson.dumps({"version": _VERSION, **about}))
-        index = cls(path, embedder, hnsw=hnsw)
+        index = cls(path, made, hnsw=hnsw, owned=made is not embedder)
         if (there := index._about["chunks"]) != chunks:
             raise ConfigError(
                 f"the index {str(path)!r} has chunks={there!r}, not {chunks!r}; name another folder"
@@ -167,7 +168,7 @@ class Index:
     def open(
         cls,
         folder: str | os.PathLike[str],
-        embedder: Embedder | None = None,
+        embedder: Embedder | str | None = None,
         *,
         hnsw: bool = False,
     ) -> Self:
@@ -175,19 +176,25 @@ class Index:
 
         Args:
             folder: of the index.
-            embedder: of your own, or one with limits. None to connect the one that made the
-                index, once something is searched for by meaning or added.
+            embedder: the one that made the index, with limits or in another place, or its name.
+                None to connect it by the name in the index, once something is searched for by
+                meaning or added. What was connected by a name is closed with the index.
             hnsw: search vectors by HNSW instead of exactly; needs faiss-cpu.
 
         Raises:
             InputError: there is none, or it is damaged.
             ConfigError: it was made with another embedder.
         """
-        return cls(Path(folder).expanduser(), embedder, hnsw=hnsw)
+        made = None if embedder is None else connect_embedder(embedder)
+        return cls(Path(folder).expanduser(), made, hnsw=hnsw, owned=made is not embedder)
 
     @classmethod
     def in_memory(
-        cls, *, embedder: Embedder, chunks: str = "sentences", hnsw: bool = False
+        cls,
+        *,
+        embedder: Embedder | str | None = None,
+        chunks: str = "sentences",
+        hnsw: bool = False,
     ) -> Self:
         """Make an index in a temporary folder, which goes when it is closed or dropped."""
         temporary = tempfile.TemporaryDirectory(prefix="mcranker-index-")
@@ -237,8 +244,8 @@ class Index:
         Raises:
             InputError: there is no such chunk, or its vector is missing.
         """
-        rows = np.array([*map(self._row, ids)], np.int64)
-        return self._gather(rows) if self._matrix is None else self._matrix[rows]
+        rows, matrix = np.array([*map(self._row, ids)], np.int64), self._matrix
+        return self._gather(rows) if matrix is None else matrix[rows]
 
     # --- search -------------------------------------------------------------------------
 

@@ -18,7 +18,7 @@ from numpy.typing import NDArray
 
 from mcranker.errors import ConfigError, InputError
 from mcranker.retrieval import index as index_module
-from mcranker.retrieval.embedders import Embedder, connect_embedder
+from mcranker.retrieval.embedders import Embedder
 from mcranker.retrieval.index import Added, Index
 from mcranker.retrieval.readers import Document, Skipped
 from mcranker.retrieval.vectors import vectors_in
@@ -137,11 +137,11 @@ async def test_vectors_are_kept_in_the_index_and_not_in_the_cache_as_well(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv("MCRANKER_VECTORS", str(tmp_path / "cache"))
-    embedder = connect_embedder("local:minilm")
-    with make(tmp_path / "i", embedder) as index:
+    with Index.create(tmp_path / "i", embedder="local:minilm") as index:
         await index.add(PETS)
-        await index.search(["cold water"], 1, "dense")
-    await embedder.aclose()
+    for embedder in (None, "local:minilm"):
+        with Index.open(tmp_path / "i", embedder) as index:
+            assert await ids(index, "cold water", "dense", 1) == ["fish#1"]
     assert vectors_in(tmp_path / "i/vectors") == 3
     assert vectors_in(tmp_path / "cache") == 1  # the query
 
