@@ -75,6 +75,7 @@ class TextEmbedder:
         self.name = encoder.name
         self.mark = encoder.mark
         self.max_tokens = encoder.max_tokens
+        self.tokenizer = encoder.tokenizer  # passages are measured with it, if there is one
         self._encoder = encoder
         self._lease = weakref.finalize(self, release_apart, encoder.release)
 

@@ -96,6 +96,7 @@ class Encoder:
         max_tokens: read of a text.
         dimensions: of a vector; 0 where the first one will show them.
         prefixes: put before each query, and before each passage.
+        tokenizer: the model's ``tokenizer.json``, if it has one.
         threads: that encode at once.
         paid: vectors cost money: each is on the disk before it is used.
         refusals: errors of a batch that may be due to one of its texts; it is then halved.
@@ -114,6 +115,7 @@ class Encoder:
         max_tokens: int = MAX_TOKENS,
         dimensions: int = 0,
         prefixes: tuple[str, str] = ("", ""),
+        tokenizer: Path | None = None,
         threads: int | None = None,
         paid: bool = False,
         refusals: tuple[type[Exception], ...] = (),
@@ -125,6 +127,7 @@ class Encoder:
         self.max_tokens = max_tokens
         self.dimensions = dimensions
         self.prefixes = prefixes
+        self.tokenizer = tokenizer
         self.users = 1
         self.shared_as: Hashable = None
         self._load = load
@@ -402,6 +405,7 @@ def onnx_encoder(
             max_tokens=max_tokens,
             dimensions=dimensions,
             prefixes=prefixes,
+            tokenizer=tokenizer,
         ),
     )
 

@@ -68,7 +68,9 @@ are read from the disk for every search; use HNSW by then."""
 DEPTH = 100
 """Chunks of each search, at least, that a hybrid one fuses."""
 
-_VERSION = 2
+VERSION = 2
+"""The form of an index's files, and of the chunks in them."""
+
 _KEYS = "embedder", "mark", "dimensions", "chunks", "folder", "sizes"
 _SPECIAL_TOKENS = 2  # that an encoder adds to a text
 _BLOCK = 65_536  # vectors that are read at a time
@@ -156,7 +158,7 @@ class Index:
                 )
             values: list[Any] = [made.name, made.mark, 0, chunks, _new_name(), {}]
             about = dict(zip(_KEYS, values, strict=True))
-            write_whole(path / "index.json", orjson.dumps({"version": _VERSION, **about}))
+            write_whole(path / "index.json", orjson.dumps({"version": VERSION, **about}))
         index = cls(path, made, hnsw=hnsw, owned=made is not embedder)
         if (there := index._about["chunks"]) != chunks:
             raise ConfigError(
@@ -459,7 +461,7 @@ class Index:
     def _batches(self, documents: Source, skip: OnSkip) -> Generator[_Batch]:
         embedder = self.connect()
         kind = self._about["chunks"]
-        tokenizer = getattr(embedder, "tokenizer", None)
+        tokenizer = embedder.tokenizer if isinstance(embedder, TextEmbedder) else None
         most = max(1, (embedder.max_tokens or SENTENCE_TOKENS) - _SPECIAL_TOKENS)
         batch = _Batch()
         with closing(read_documents(documents, on_skip=skip)) as found:
@@ -524,7 +526,7 @@ class Index:
         """Let what was written count."""
         about = {**self._about, "dimensions": self._vectors.dimensions}
         about |= {"folder": chunks.folder.name, "sizes": sizes}
-        write_whole(self.folder / "index.json", orjson.dumps({"version": _VERSION, **about}))
+        write_whole(self.folder / "index.json", orjson.dumps({"version": VERSION, **about}))
         with self._searching:
             chunks.grow(sizes)
             self._about = about
@@ -554,7 +556,7 @@ class Index:
         path = self.folder / "index.json"
         try:
             about = orjson.loads(path.read_bytes())
-            if (version := about["version"]) == _VERSION:
+            if (version := about["version"]) == VERSION:
                 return {key: about[key] for key in _KEYS}
         except FileNotFoundError as error:
             raise InputError(

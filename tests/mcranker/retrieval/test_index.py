@@ -15,6 +15,7 @@ import anyio
 import numpy as np
 import pytest
 from numpy.typing import NDArray
+from tokenizers import Tokenizer
 
 from mcranker.errors import ConfigError, InputError
 from mcranker.retrieval import index as index_module
@@ -22,6 +23,7 @@ from mcranker.retrieval.embedders import Embedder
 from mcranker.retrieval.index import Added, Index
 from mcranker.retrieval.readers import Document, Skipped
 from mcranker.retrieval.vectors import vectors_in
+from personas.ranking.usage import UsageTable
 from tests.mcranker.retrieval.words_embedder import WordsEmbedder
 from tests.support.cli_support import invoke
 
@@ -144,6 +146,21 @@ async def test_vectors_are_kept_in_the_index_and_not_in_the_cache_as_well(
             assert await ids(index, "cold water", "dense", 1) == ["fish#1"]
     assert vectors_in(tmp_path / "i/vectors") == 3
     assert vectors_in(tmp_path / "cache") == 1  # the query
+
+
+async def test_an_encoder_reads_every_token_of_its_passages(tmp_path: Path) -> None:
+    text = " ".join(f"{n * 7919} §{n}." for n in range(400))  # a token has two characters or so
+    with Index.create(tmp_path / "i", embedder="local:minilm") as index:
+        usage = UsageTable()
+        await index.add([text], usage=usage)
+        ids_ = [index.chunk(f"0#{n}") for n in range(1, len(index) + 1)]
+        path = index.connect().tokenizer  # type: ignore[attr-defined]  # of a TextEmbedder
+    tokenizer = Tokenizer.from_file(str(path))
+    tokenizer.no_truncation()
+    tokenizer.no_padding()
+    tokens = [len(tokenizer.encode(each.text).ids) for each in ids_]
+    assert max(tokens) <= 256
+    assert usage.total.input_tokens == sum(tokens)
 
 
 @pytest.mark.parametrize("damage", ["cut", "gone"])
