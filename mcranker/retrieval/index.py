@@ -474,7 +474,12 @@ class Index:
                     batch.unchanged += 1
                 else:
                     batch.replaced += known is not None
-                    chunks = list(chunks_of(document, kind, tokenizer=tokenizer, max_tokens=most))
+                    chunks, until = [], batch.until
+                    for chunk in chunks_of(document, kind, tokenizer=tokenizer, max_tokens=most):
+                        chunks.append(chunk)
+                        if time.monotonic() > until:  # of a long document
+                            yield _Batch()
+                            until = time.monotonic() + SECONDS
                     batch.documents[document.id] = Divided(document.id, digest, chunks)
                     batch.chunks += len(chunks)
                 if batch.chunks >= BATCH or time.monotonic() > batch.until:

@@ -444,6 +444,7 @@ def test_the_command_adds_what_is_new_and_names_what_it_leaves_out(papers: Path)
         "added": 1, "replaced": 1, "unchanged": 1, "skipped": 0,
     }  # fmt: skip
     assert (body["index"]["documents"], body["skipped"]) == (3, [])
+    assert (body["index"]["chunks"], body["index"]["new_passages"]) == ("sentences", 2)
 
 
 def test_a_source_that_is_not_there_leaves_no_index_behind(tmp_path: Path) -> None:
