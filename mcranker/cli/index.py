@@ -52,7 +52,8 @@ def _index(ctx: click.Context) -> int:
         about = index.describe()
     if params["output"] == "json":
         return print_json(
-            index={**about, **done._asdict()}, skipped=[each._asdict() for each in left_out]
+            index={**done._asdict(), "new_passages": done.chunks, **about},
+            skipped=[each._asdict() for each in left_out],
         )
     parts = [f"{getattr(done, what):,} {what}" for what in ("added", "replaced", "unchanged")]
     if done.skipped:

@@ -48,7 +48,7 @@ from mcranker.rankers.dispatch import dispatch, named, note_failure
 from mcranker.rankers.keys import check_names, keys_of
 from mcranker.retrieval.cache import digest_of, key_of
 from mcranker.retrieval.embedders import Embedder, connect_embedder
-from mcranker.retrieval.index import Index
+from mcranker.retrieval.index import VERSION, Index
 from mcranker.retrieval.readers import Skipped, Source, read_documents
 from mcranker.runtime.bridge import Bridge, Stream
 from mcranker.tracing import answer_span
@@ -257,7 +257,8 @@ class RAGPipeline:
             with closing(read_documents(source, on_skip=_log_skipped)) as read:
                 source = documents = list(read)
             rows = ((each.id, each.title, each.text) for each in documents)
-            key = key_of({"mark": connected.mark, "chunks": config.chunks, "of": digest_of(rows)})
+            made_as = {"version": VERSION, "mark": connected.mark, "chunks": config.chunks}
+            key = key_of({**made_as, "of": digest_of(rows)})
             index = cache_root() / "indexes" / key[:32]
         made = Index.create(index, embedder=connected, chunks=config.chunks)
         try:

@@ -75,6 +75,7 @@ class TextEmbedder:
         self.name = encoder.name
         self.mark = encoder.mark
         self.max_tokens = encoder.max_tokens
+        self.tokenizer = encoder.tokenizer  # passages are measured with it, if there is one
         self._encoder = encoder
         self._lease = weakref.finalize(self, release_apart, encoder.release)
 
@@ -88,18 +89,19 @@ class TextEmbedder:
         return await self._embed(self._encoder.prefixes[0], texts, usage)
 
     async def embed_passages(
-        self, texts: Sequence[str], usage: UsageTable | None = None
+        self, texts: Sequence[str], usage: UsageTable | None = None, *, keep: bool = True
     ) -> NDArray[np.float32]:
-        return await self._embed(self._encoder.prefixes[1], texts, usage)
+        """As an `Embedder`; `keep` is that of `Encoder.encode`."""
+        return await self._embed(self._encoder.prefixes[1], texts, usage, keep=keep)
 
     async def aclose(self) -> None:
         if self._lease.detach() is not None:
             await anyio.to_thread.run_sync(partial(self._encoder.release, wait=True))
 
     async def _embed(
-        self, prefix: str, texts: Sequence[str], usage: UsageTable | None
+        self, prefix: str, texts: Sequence[str], usage: UsageTable | None, *, keep: bool = True
     ) -> NDArray[np.float32]:
-        found = await self._encoder.encode([prefix + text for text in texts])
+        found = await self._encoder.encode([prefix + text for text in texts], keep=keep)
         if usage is not None:
             read = set(zip(texts, found.tokens, found.known, strict=True))
             for reused in sorted({known for _, _, known in read}):

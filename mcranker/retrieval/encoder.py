@@ -96,6 +96,7 @@ class Encoder:
         max_tokens: read of a text.
         dimensions: of a vector; 0 where the first one will show them.
         prefixes: put before each query, and before each passage.
+        tokenizer: the model's ``tokenizer.json``, if it has one.
         threads: that encode at once.
         paid: vectors cost money: each is on the disk before it is used.
         refusals: errors of a batch that may be due to one of its texts; it is then halved.
@@ -114,6 +115,7 @@ class Encoder:
         max_tokens: int = MAX_TOKENS,
         dimensions: int = 0,
         prefixes: tuple[str, str] = ("", ""),
+        tokenizer: Path | None = None,
         threads: int | None = None,
         paid: bool = False,
         refusals: tuple[type[Exception], ...] = (),
@@ -125,6 +127,7 @@ class Encoder:
         self.max_tokens = max_tokens
         self.dimensions = dimensions
         self.prefixes = prefixes
+        self.tokenizer = tokenizer
         self.users = 1
         self.shared_as: Hashable = None
         self._load = load
@@ -154,15 +157,19 @@ class Encoder:
         abandon(self._reader, self._workers, self._engine, self._waiting)
         self._begin()
 
-    async def encode(self, texts: Sequence[str]) -> Encoded:
+    async def encode(self, texts: Sequence[str], *, keep: bool = True) -> Encoded:
         """The vectors of texts. The event loop goes on meanwhile.
+
+        Args:
+            texts: any number.
+            keep: write new ones to the user's cache. Those that cost money are always written.
 
         Raises:
             ConfigError: onnxruntime or tokenizers is missing or does not load.
             ModelFileError: the model's files cannot be loaded or run.
         """
         loop = asyncio.get_running_loop()
-        call = _Call(loop, loop.create_future())
+        call = _Call(loop, loop.create_future(), keep)
         with self._lock:
             for text in dict.fromkeys(texts):
                 if text in self._remembered:
@@ -258,11 +265,14 @@ class Encoder:
         encoded = dict(zip(texts, vectors, strict=True))
         if self._paid:
             self._keep(encoded.items())
+        with self._lock:
+            calls = {text: self._waiting.get(text, ()) for text in texts}
+            kept = [text for text in texts if any(call.keep for call in calls[text])]
         self._settle(encoded, known=False, usage=usage)
         if self._paid or self._store is None:
             return
         with self._lock:
-            self._unwritten += encoded.items()
+            self._unwritten += [(text, encoded[text]) for text in kept]
             write = len(self._unwritten) >= TOGETHER or not self._waiting
         if write:
             self._reader.submit(self._write)
@@ -395,6 +405,7 @@ def onnx_encoder(
             max_tokens=max_tokens,
             dimensions=dimensions,
             prefixes=prefixes,
+            tokenizer=tokenizer,
         ),
     )
 
@@ -419,6 +430,7 @@ class _Call:
 
     loop: asyncio.AbstractEventLoop
     done: asyncio.Future[None]
+    keep: bool
     found: dict[str, tuple[Vector, bool]] = field(default_factory=dict)
     missing: int = 0
     usage: Usage = field(default_factory=Usage)

@@ -1,13 +1,14 @@
 """An index of documents on disk: their chunks, BM25 and the vectors of an embedder.
 
-    INDEX/index.json        embedder, kind of chunks, and the shards that count; replaced last
-    INDEX/shards/NAME/      chunks.jsonl, offsets.npy (of its lines), vectors.npy, documents.json
-    INDEX/derived/          BM25 and HNSW, made from the shards when they are first needed
+    INDEX/index.json        embedder, kind of chunks, and the sizes that count; replaced last
+    INDEX/chunks-NAME/      files of chunks, see `mcranker.retrieval.chunk_log`
+    INDEX/vectors/          vectors by content, see `mcranker.retrieval.vectors`
+    INDEX/derived/          BM25 and HNSW, made from these when they are first needed
     INDEX/lock              held by the one process that adds documents
 
-A shard is written, renamed and never changed; small ones are merged into the next. So a build
-that is killed, or runs out of disk, loses its last few hundred chunks at most, and the next one
-goes on. Readers keep what they have opened, and see what was added once they open it again.
+Files grow or are added, and what counts does not change. So a build that is killed, or runs out
+of disk, loses the work on its last few hundred chunks at most, and the next one goes on. Readers
+keep what they have opened, and see what was added once they open it again.
 """
 
 from __future__ import annotations
@@ -15,16 +16,16 @@ from __future__ import annotations
 import math
 import os
 import shutil
-import sys
 import tempfile
 import threading
 import time
 from collections.abc import Callable, Generator, Iterator, Mapping, Sequence
-from contextlib import closing, contextmanager, suppress
+from contextlib import closing, contextmanager
+from dataclasses import dataclass, field
 from functools import partial
 from hashlib import blake2b
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Literal, NamedTuple, Self, TypeVar, get_args
+from typing import TYPE_CHECKING, Any, Literal, NamedTuple, Self, TypeAlias, TypeVar, get_args
 
 import numpy as np
 import orjson
@@ -35,37 +36,45 @@ from mcranker.errors import ConfigError, InputError
 from mcranker.logs import safe_logger
 from mcranker.retrieval import bm25, cache
 from mcranker.retrieval.bm25 import BM25, Found
+from mcranker.retrieval.chunk_log import ChunkLog, Divided, embedded_text
 from mcranker.retrieval.chunks import SENTENCE_TOKENS, Chunk, ChunkKind, chunks_of
+from mcranker.retrieval.embedders import Embedder, TextEmbedder, connect_embedder
 from mcranker.retrieval.fusion import reciprocal_rank, summed
 from mcranker.retrieval.hnsw import HNSW
 from mcranker.retrieval.readers import Document, OnSkip, Skipped, Source, read_documents
-from mcranker.retrieval.shards import Batch, Shard, Vectors, embedded_text, write_shard
+from mcranker.retrieval.vectors import Vector, VectorStore
 from mcranker.runtime.bridge import Bridge
+from mcranker.runtime.locks import locked
 from personas.format import counted
 from personas.io.atomic import write_whole
 
 if TYPE_CHECKING:
-    from mcranker.retrieval.embedders import Embedder
     from personas.ranking.usage import UsageTable
 
 By = Literal["bm25", "dense", "hybrid"]
 T = TypeVar("T", BM25, HNSW)
+Vectors: TypeAlias = NDArray[np.float32]
 
 BATCH = 512
-"""Chunks that are embedded and written at a time; of a longer document, all of its chunks."""
+"""Chunks that are embedded at a time, and written; of a longer document, all of its chunks."""
 
-SHARD = 16_384
-"""Chunks of a shard that no other one is merged with."""
+SECONDS = 0.5
+"""After which a batch ends, so that an interrupt is heard."""
 
 IN_MEMORY = 2_000_000_000
-"""Bytes of vectors that are kept in memory, in single precision, for exact search. Shards beyond
+"""Bytes of vectors that are kept in memory, in single precision, for exact search. More of them
 are read from the disk for every search; use HNSW by then."""
 
 DEPTH = 100
 """Chunks of each search, at least, that a hybrid one fuses."""
 
-_VERSION = 1
+VERSION = 2
+"""The form of an index's files, and of the chunks in them."""
+
+_KEYS = "embedder", "mark", "dimensions", "chunks", "folder", "sizes"
 _SPECIAL_TOKENS = 2  # that an encoder adds to a text
+_BLOCK = 65_536  # vectors that are read at a time
+_UNIT = 0.01  # how far from 1 the length of a vector may be
 
 _log = safe_logger("mcranker.retrieval.index")
 
@@ -96,15 +105,16 @@ class Index:
     Any number of processes may search; one at a time may add.
     """
 
-    def __init__(self, folder: Path, embedder: Embedder | None, *, hnsw: bool) -> None:
+    def __init__(self, folder: Path, embedder: Embedder | None, *, hnsw: bool, owned: bool) -> None:
         self.folder = folder
         self._embedder = embedder
-        self._owned: list[Embedder] = []
+        self._owned = [embedder] if owned and embedder is not None else []
         self._hnsw_wanted = hnsw
         self._temporary: tempfile.TemporaryDirectory[str] | None = None
-        self._about: dict[str, Any] = {}
-        self._shards: list[Shard] = []
-        self._places: dict[str, tuple[Shard, int]] = {}
+        self._about: dict[str, Any]
+        self._chunks: ChunkLog
+        self._vectors: VectorStore
+        self._matrix: Vectors | None = None
         self._bm25: BM25 | None = None
         self._hnsw: HNSW | None = None
         self._bridge = Bridge(partial(_close_all, self._owned))
@@ -118,7 +128,7 @@ class Index:
         cls,
         folder: str | os.PathLike[str],
         *,
-        embedder: Embedder,
+        embedder: Embedder | str | None = None,
         chunks: str = "sentences",
         hnsw: bool = False,
     ) -> Self:
@@ -126,7 +136,8 @@ class Index:
 
         Args:
             folder: of the index; those above it are made.
-            embedder: makes the vectors.
+            embedder: makes the vectors; a name is connected, and closed with the index. None for
+                the embedded encoder.
             chunks: kind of chunks, see `mcranker.retrieval.chunks.chunks_of`.
             hnsw: search vectors by HNSW instead of exactly; needs faiss-cpu.
 
@@ -138,19 +149,17 @@ class Index:
             raise ConfigError(
                 f"chunks={chunks!r} is unknown; give one of {', '.join(get_args(ChunkKind))}"
             )
-        path = Path(folder).expanduser()
+        path, made = Path(folder).expanduser(), connect_embedder(embedder)
         if not (path / "index.json").exists():
             path.mkdir(parents=True, exist_ok=True)
             if any(not each.name.startswith(".") for each in path.iterdir()):
                 raise ConfigError(
                     f"{str(path)!r} holds something else than an index; name another folder"
                 )
-            about = {"version": _VERSION, "embedder": embedder.name, "mark": embedder.mark}
-            write_whole(
-                path / "index.json",
-                orjson.dumps({**about, "dimensions": 0, "chunks": chunks, "shards": []}),
-            )
-        index = cls(path, embedder, hnsw=hnsw)
+            values: list[Any] = [made.name, made.mark, 0, chunks, _new_name(), {}]
+            about = dict(zip(_KEYS, values, strict=True))
+            write_whole(path / "index.json", orjson.dumps({"version": VERSION, **about}))
+        index = cls(path, made, hnsw=hnsw, owned=made is not embedder)
         if (there := index._about["chunks"]) != chunks:
             raise ConfigError(
                 f"the index {str(path)!r} has chunks={there!r}, not {chunks!r}; name another folder"
@@ -161,7 +170,7 @@ class Index:
     def open(
         cls,
         folder: str | os.PathLike[str],
-        embedder: Embedder | None = None,
+        embedder: Embedder | str | None = None,
         *,
         hnsw: bool = False,
     ) -> Self:
@@ -169,19 +178,25 @@ class Index:
 
         Args:
             folder: of the index.
-            embedder: of your own, or one with limits. None to connect the one that made the
-                index, once something is searched for by meaning or added.
+            embedder: the one that made the index, with limits or in another place, or its name.
+                None to connect it by the name in the index, once something is searched for by
+                meaning or added. What was connected by a name is closed with the index.
             hnsw: search vectors by HNSW instead of exactly; needs faiss-cpu.
 
         Raises:
             InputError: there is none, or it is damaged.
             ConfigError: it was made with another embedder.
         """
-        return cls(Path(folder).expanduser(), embedder, hnsw=hnsw)
+        made = None if embedder is None else connect_embedder(embedder)
+        return cls(Path(folder).expanduser(), made, hnsw=hnsw, owned=made is not embedder)
 
     @classmethod
     def in_memory(
-        cls, *, embedder: Embedder, chunks: str = "sentences", hnsw: bool = False
+        cls,
+        *,
+        embedder: Embedder | str | None = None,
+        chunks: str = "sentences",
+        hnsw: bool = False,
     ) -> Self:
         """Make an index in a temporary folder, which goes when it is closed or dropped."""
         temporary = tempfile.TemporaryDirectory(prefix="mcranker-index-")
@@ -198,13 +213,13 @@ class Index:
     def close(self) -> None:
         """Free what the index holds. An embedder that was given is its maker's to close."""
         self._bridge.close()
-        self._shards, self._places, self._bm25, self._hnsw = [], {}, None, None
+        self._open(ChunkLog(self.folder, {}))
         if self._temporary is not None:
             self._temporary.cleanup()
 
     def __len__(self) -> int:
         """The number of chunks."""
-        return sum(int(shard.alive.sum()) for shard in self._shards)
+        return len(self._chunks) - self._chunks.dead
 
     def describe(self) -> dict[str, Any]:
         """Path, embedder, kind of chunks, and the numbers of documents, chunks and bytes."""
@@ -212,7 +227,7 @@ class Index:
         return {
             "path": str(self.folder),
             **{key: self._about[key] for key in ("embedder", "mark", "dimensions", "chunks")},
-            "documents": len(self._places),
+            "documents": len(self._chunks.documents),
             "passages": len(self),
             "bytes": sum(path.stat().st_size for path in files),
         }
@@ -223,18 +238,16 @@ class Index:
         Raises:
             InputError: there is none.
         """
-        shard, row = self._place(id)
-        return shard.chunk(row)
+        return self._chunks.chunk(self._row(id))
 
     def vectors(self, ids: Sequence[str]) -> Vectors:
         """The vectors of chunks, of shape (ids, dimensions).
 
         Raises:
-            InputError: there is no such chunk.
+            InputError: there is no such chunk, or its vector is missing.
         """
-        places = [self._place(each) for each in ids]
-        rows = [shard.vectors[row] for shard, row in places]
-        return np.array(rows, np.float32).reshape(len(ids), self._about["dimensions"])
+        rows, matrix = np.array([*map(self._row, ids)], np.int64), self._matrix
+        return self._gather(rows) if matrix is None else matrix[rows]
 
     # --- search -------------------------------------------------------------------------
 
@@ -284,12 +297,10 @@ class Index:
         return dict(zip(queries, found, strict=True))
 
     def _search_words(self, queries: Sequence[str], k: int) -> Scored:
-        if not self._shards:
-            return [[] for _ in queries]
         with self._searching:
             if self._bm25 is None:
-                chunks = (chunk for shard in self._shards for chunk in shard.chunks())
-                texts = ((chunk.id, embedded_text(chunk)) for chunk in chunks)
+                rows = np.flatnonzero(self._chunks.alive).tolist()
+                texts = ((each.id, embedded_text(each)) for each in map(self._chunks.chunk, rows))
                 self._bm25 = self._derive("bm25", bm25.versions(), BM25.load, lambda: BM25(texts))
             return [self._bm25.search(query, k) for query in queries]
 
@@ -302,28 +313,46 @@ class Index:
         with self._searching:
             if self._hnsw_wanted:
                 if self._hnsw is None:
-                    blocks = ((shard.matrix(keep=False), shard.alive) for shard in self._shards)
-                    make = partial(HNSW.of, blocks, self._about["dimensions"])
+                    make = partial(HNSW.of, self._blocks(keep=False), vectors.shape[1])
                     self._hnsw = self._derive("hnsw", HNSW.settings(), HNSW.load, make)
                 pairs = self._hnsw.search(vectors, k)
             else:
-                left, parts = IN_MEMORY, []
-                for shard in self._shards:
-                    left -= shard.vectors.size * 4
-                    matrix = shard.matrix(keep=left >= 0)
+                parts = []
+                for block, alive in self._blocks(keep=True):
                     # BLAS multiplies with a vector much faster than with a matrix of one row.
                     alone = len(vectors) == 1
-                    scores = (matrix @ vectors[0])[None] if alone else vectors @ matrix.T
-                    scores[:, ~shard.alive] = -np.inf
+                    scores = (block @ vectors[0])[None] if alone else vectors @ block.T
+                    scores[:, ~alive] = -np.inf
                     parts.append(scores)
                 pairs = [_best(scores, k) for scores in np.concatenate(parts, axis=1)]
-            starts = np.cumsum([0, *map(len, self._shards)])
-            found: Scored = []
-            for rows, best in pairs:
-                places = np.searchsorted(starts, rows, side="right") - 1
-                ids = map(self._id_of, places.tolist(), (rows - starts[places]).tolist())
-                found.append(list(zip(ids, best.tolist(), strict=True)))
-            return found
+            return [
+                list(zip(map(self._chunks.id_of, rows.tolist()), best.tolist(), strict=True))
+                for rows, best in pairs
+            ]
+
+    def _blocks(self, *, keep: bool) -> Iterator[tuple[Vectors, NDArray[np.bool_]]]:
+        """The vectors in the order of the index, and of each whether it may be found."""
+        if self._matrix is None:
+            rows, dimensions = len(self._chunks), self._about["dimensions"]
+            parts = [slice(start, start + _BLOCK) for start in range(0, rows, _BLOCK)]
+            if not keep or rows * dimensions * 4 > IN_MEMORY:
+                yield from ((self._gather(part), self._chunks.alive[part]) for part in parts)
+                return
+            matrix = np.empty((rows, dimensions), np.float32)
+            for part in parts:
+                matrix[part] = self._gather(part)
+            self._matrix = matrix
+        yield self._matrix, self._chunks.alive
+
+    def _gather(self, rows: slice | NDArray[np.int64]) -> Vectors:
+        found = self._vectors.matrix(self._chunks.keys[rows])
+        if missing := int((self._chunks.alive[rows] & ~found.found).sum()):
+            raise InputError(
+                f"the index {str(self.folder)!r} misses the vectors of "
+                f"{counted(missing, 'passage')}: a file is damaged, or another process has "
+                "replaced them; open the index again, or add to it, which makes them"
+            )
+        return found.values.astype(np.float32)
 
     def connect(self, **limits: Any) -> Embedder:
         """Connect the embedder that made the index, unless there is one; with limits of calls.
@@ -335,8 +364,6 @@ class Index:
             ConfigError, ModelError: as `connect_embedder`, or it makes other vectors by now.
         """
         if self._embedder is None:
-            from mcranker.retrieval.embedders import connect_embedder
-
             name = self._about["embedder"]
             try:
                 made = connect_embedder(name, **limits)
@@ -360,19 +387,13 @@ class Index:
                 f"{embedder.mark!r}); open it with that embedder, or index the documents again"
             )
 
-    def _id_of(self, shard: int, row: int) -> str:
-        return self._shards[shard].id_of(row)
-
-    @property
-    def _names(self) -> list[str]:
-        return [shard.folder.name for shard in self._shards]
-
     def _derive(
         self, kind: str, settings: Any, load: Callable[[Path], T], make: Callable[[], T]
     ) -> T:
-        """Load what was made of these shards, or make and keep it; what was of others goes."""
+        """Load what was made of these chunks, or make and keep it; what was of others goes."""
         root = self.folder / "derived"
-        key = cache.key_of({"settings": settings, "shards": self._names})
+        of = [self._chunks.folder.name, self._chunks.sizes]
+        key = cache.key_of({"settings": settings, "of": of})
         if folder := cache.find(root, kind, key):
             return load(folder)
         made = make()
@@ -420,169 +441,199 @@ class Index:
 
         with self._writing(), closing(self._batches(documents, skip)) as batches:
             await to_thread.run_sync(self._refresh)
+            await self._mend(usage)
             while batch := await to_thread.run_sync(next, batches, None):
                 if batch.documents:
-                    vectors = await self._embed(batch, usage)
-                    await to_thread.run_sync(self._commit, batch, vectors)
+                    chunks = [chunk for each in batch.documents.values() for chunk in each.chunks]
+                    await self._embed([embedded_text(chunk) for chunk in chunks], usage)
+                    await to_thread.run_sync(self._commit, batch)
                 done = Added(
                     done.added + len(batch.documents) - batch.replaced,
                     done.replaced + batch.replaced,
                     done.unchanged + batch.unchanged,
                     done.skipped,
-                    done.chunks + len(batch.chunks),
+                    done.chunks + batch.chunks,
                 )
                 if progress is not None:
                     progress(done)
+            if self._chunks.dead > max(len(self), BATCH):
+                await to_thread.run_sync(self._compact)
         return done
 
-    def _batches(self, documents: Source, skip: OnSkip) -> Generator[Batch]:
+    def _batches(self, documents: Source, skip: OnSkip) -> Generator[_Batch]:
         embedder = self.connect()
         kind = self._about["chunks"]
-        tokenizer = getattr(embedder, "tokenizer", None)
+        tokenizer = embedder.tokenizer if isinstance(embedder, TextEmbedder) else None
         most = max(1, (embedder.max_tokens or SENTENCE_TOKENS) - _SPECIAL_TOKENS)
-        batch = Batch()
+        batch = _Batch()
         with closing(read_documents(documents, on_skip=skip)) as found:
             for document in found:
                 if document.id in batch.documents:
                     yield batch
-                    batch = Batch()
+                    batch = _Batch()
                 digest = _digest(document)
-                if (known := self._known(document.id)) == digest:
+                if (known := self._chunks.digest(document.id)) == digest:
                     batch.unchanged += 1
                 else:
                     batch.replaced += known is not None
-                    chunks = list(chunks_of(document, kind, tokenizer=tokenizer, max_tokens=most))
-                    batch.documents[document.id] = digest, len(chunks)
-                    batch.chunks += chunks
-                if len(batch.chunks) >= BATCH or time.monotonic() > batch.until:
+                    chunks, until = [], batch.until
+                    for chunk in chunks_of(document, kind, tokenizer=tokenizer, max_tokens=most):
+                        chunks.append(chunk)
+                        if time.monotonic() > until:  # of a long document
+                            yield _Batch()
+                            until = time.monotonic() + SECONDS
+                    batch.documents[document.id] = Divided(document.id, digest, chunks)
+                    batch.chunks += len(chunks)
+                if batch.chunks >= BATCH or time.monotonic() > batch.until:
                     yield batch
-                    batch = Batch()
+                    batch = _Batch()
         yield batch
 
-    def _known(self, document: str) -> str | None:
-        place = self._places.get(document)
-        return None if place is None else place[0].digests[place[1]].decode()
-
-    async def _embed(self, batch: Batch, usage: UsageTable | None) -> NDArray[np.float16]:
-        embedder = self.connect()
-        parts: list[NDArray[np.float16]] = []
-        for start in range(0, len(batch.chunks), BATCH):
-            texts = [embedded_text(chunk) for chunk in batch.chunks[start : start + BATCH]]
-            vectors = (await embedder.embed_passages(texts, usage)).astype(np.float16)
-            wanted = len(texts), self._about["dimensions"] or vectors.shape[-1]
-            if vectors.shape != wanted or not np.isfinite(vectors).all():
+    async def _embed(self, texts: Sequence[str], usage: UsageTable | None) -> None:
+        """Make and keep the vectors of texts that are not there."""
+        embedder, store = self.connect(), self._vectors
+        embed = embedder.embed_passages
+        if isinstance(embedder, TextEmbedder):  # no second copy in the user's cache
+            embed = partial(embedder.embed_passages, keep=False)
+        for start in range(0, len(texts), BATCH):
+            part = texts[start : start + BATCH]
+            there = await to_thread.run_sync(store.find, part)
+            new = [text for text in dict.fromkeys(part) if text not in there]
+            if not new:
+                continue
+            rows = await embed(new, usage)
+            wanted = len(new), store.dimensions or rows.shape[-1]
+            if rows.shape != wanted or not (abs(np.linalg.norm(rows, axis=1) - 1) < _UNIT).all():
                 raise ConfigError(
-                    f"{embedder.name!r} gave vectors of shape {vectors.shape} instead of "
-                    f"{wanted}, or numbers that are not finite; use another embedder"
+                    f"{embedder.name!r} gave vectors of shape {rows.shape} instead of {wanted}, "
+                    "or some that are not of length 1; use another embedder"
                 )
-            parts.append(vectors)
-        return np.concatenate(parts)
+            kept = [Vector(row, 0) for row in rows.astype(np.float16)]
+            with self._explained():
+                await to_thread.run_sync(store.keep, [*zip(new, kept, strict=True)])
 
-    def _commit(self, batch: Batch, vectors: NDArray[np.float16]) -> None:
-        """Write a shard with the batch and the small shards before it, then count it."""
-        kept, size = len(self._shards), len(vectors)
-        while kept and len(before := self._shards[kept - 1]) <= min(2 * size, SHARD - size):
-            kept, size = kept - 1, size + len(before)
-        first, old = self._shards[:kept], self._shards[kept:]
-        replaced = [place for each in batch.documents if (place := self._places.get(each))]
-        for shard, at in replaced:
-            shard.show(at, alive=False)
-        folder = self.folder / "shards" / f"{time.time_ns():020}-{os.urandom(4).hex()}"
-        try:
-            write_shard(folder, old, batch, vectors)
-            new = Shard.open(folder)
-            names = [shard.folder.name for shard in (*first, new)]
-            about = {**self._about, "dimensions": vectors.shape[1], "shards": names}
-            write_whole(self.folder / "index.json", orjson.dumps(about))
-        except BaseException as error:
-            for shard, at in replaced:
-                shard.show(at, alive=True)
-            if not isinstance(error, OSError):
-                raise
-            stored = f"{counted(len(self._places), 'document')} kept, and the same command goes on"
-            where = error.filename or str(self.folder)
-            raise OSError(error.errno, f"{error.strerror}; {stored}", where) from error
+    async def _mend(self, usage: UsageTable | None) -> None:
+        """Make the vectors again whose files were damaged or removed."""
+
+        def missing() -> list[str]:
+            rows: list[int] = []
+            for start in range(0, len(self._chunks), _BLOCK):
+                found = self._vectors.matrix(self._chunks.keys[start : start + _BLOCK]).found
+                alive = self._chunks.alive[start : start + _BLOCK]
+                rows += (start + np.flatnonzero(alive & ~found)).tolist()
+            return [embedded_text(self._chunks.chunk(row)) for row in rows]
+
+        await self._embed(await to_thread.run_sync(missing), usage)
+
+    def _commit(self, batch: _Batch) -> None:
+        with self._explained():
+            self._count(self._chunks, self._chunks.write([*batch.documents.values()]))
+
+    def _count(self, chunks: ChunkLog, sizes: Mapping[str, int]) -> None:
+        """Let what was written count."""
+        about = {**self._about, "dimensions": self._vectors.dimensions}
+        about |= {"folder": chunks.folder.name, "sizes": sizes}
+        write_whole(self.folder / "index.json", orjson.dumps({"version": VERSION, **about}))
         with self._searching:
-            self._about, self._shards, self._bm25, self._hnsw = about, [*first, new], None, None
-            self._places |= {document: (new, at) for at, document in enumerate(new.documents)}
-        for shard in old:
-            shutil.rmtree(shard.folder, ignore_errors=True)
+            chunks.grow(sizes)
+            self._about = about
+            self._open(chunks)
+
+    def _compact(self) -> None:
+        """Write the chunks that count to files of their own, and drop the others."""
+        old, new = self._chunks, ChunkLog(self.folder / _new_name(), {})
+        part: list[Divided] = []
+        with self._explained():
+            for each in old.divided():
+                part.append(each)
+                if sum(len(document.chunks) for document in part) >= BATCH:
+                    new.grow(new.write(part))
+                    part = []
+            self._count(new, new.write(part))
+            self._vectors.retain(new.keys)
+        shutil.rmtree(old.folder, ignore_errors=True)
 
     # --- files --------------------------------------------------------------------------
 
-    def _load(self) -> None:
-        """Open the shards that count by now."""
+    def _open(self, chunks: ChunkLog) -> None:
+        self._chunks = chunks
+        self._matrix, self._bm25, self._hnsw = None, None, None
+
+    def _read(self) -> dict[str, Any]:
         path = self.folder / "index.json"
+        try:
+            about = orjson.loads(path.read_bytes())
+            if (version := about["version"]) == VERSION:
+                return {key: about[key] for key in _KEYS}
+        except FileNotFoundError as error:
+            raise InputError(
+                f"there is no index in {str(self.folder)!r}; make one with 'mcranker index'"
+            ) from error
+        except (ValueError, KeyError, TypeError) as error:
+            raise InputError(f"{str(path)!r} is damaged: {error}; make the index again") from error
+        raise InputError(f"{str(path)!r} is of version {version!r}; make the index again")
+
+    def _load(self) -> None:
+        """Open what counts by now."""
         for again in (True, True, False):
+            self._about = self._read()
             try:
-                about = orjson.loads(path.read_bytes())
-                version, names = about["version"], about["shards"]
-            except FileNotFoundError as error:
-                raise InputError(
-                    f"there is no index in {str(self.folder)!r}; make one with 'mcranker index'"
-                ) from error
-            except (ValueError, KeyError, TypeError) as error:
-                raise InputError(
-                    f"{str(path)!r} is damaged: {error}; make the index again"
-                ) from error
-            if version != _VERSION:
-                raise InputError(f"{str(path)!r} is of version {version!r}; make the index again")
-            try:
-                shards = [Shard.open(self.folder / "shards" / name) for name in names]
+                chunks = ChunkLog(self.folder / self._about["folder"], self._about["sizes"])
                 break
             except FileNotFoundError as error:
-                if not again:  # not merged by a writer meanwhile
+                if not again:  # not compacted by a writer meanwhile
                     raise InputError(
                         f"the index misses {error.filename!r}; make it again"
                     ) from error
-        self._about = about
-        self._shards = shards
-        self._places, self._bm25, self._hnsw = {}, None, None
-        for shard in shards:
-            for at, document in enumerate(shard.documents):
-                if before := self._places.get(document):
-                    before[0].show(before[1], alive=False)
-                self._places[document] = shard, at
+        self._vectors = VectorStore(
+            self.folder / "vectors", mark=self._about["mark"], dimensions=self._about["dimensions"]
+        )
+        self._open(chunks)
 
-    def _place(self, chunk: str) -> tuple[Shard, int]:
-        document, _, number = chunk.rpartition("#")
-        if (place := self._places.get(document)) is not None and number.isdecimal():
-            shard, at = place
-            row = int(shard.starts[at]) + int(number) - 1
-            if shard.starts[at] <= row < shard.starts[at + 1]:
-                return shard, row
-        raise InputError(f"there is no chunk {chunk!r} in the index {str(self.folder)!r}")
+    def _row(self, chunk: str) -> int:
+        if (row := self._chunks.row(chunk)) is None:
+            raise InputError(f"there is no chunk {chunk!r} in the index {str(self.folder)!r}")
+        return row
 
     @contextmanager
     def _writing(self) -> Iterator[None]:
         """Hold the lock of the writer."""
-        with (self.folder / "lock").open("a+b") as file:
-            try:
-                if sys.platform == "win32":
-                    import msvcrt
+        try:
+            with locked(self.folder / "lock", wait=False):
+                yield
+        except BlockingIOError as error:
+            raise ConfigError(
+                f"another process adds to the index {str(self.folder)!r}; wait until it is done"
+            ) from error
 
-                    msvcrt.locking(file.fileno(), msvcrt.LK_NBLCK, 1)
-                else:
-                    import fcntl
-
-                    fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
-            except (BlockingIOError, PermissionError) as error:
-                raise ConfigError(
-                    f"another process adds to the index {str(self.folder)!r}; wait until it is done"
-                ) from error
-            except OSError as error:
-                _log.debug("this file system has no locks: %s", error)
+    @contextmanager
+    def _explained(self) -> Iterator[None]:
+        """Let errors of the disk say what is kept."""
+        try:
             yield
+        except OSError as error:
+            kept = counted(len(self._chunks.documents), "document")
+            reason = f"{error.strerror}; {kept} kept, and the same command goes on"
+            raise OSError(error.errno, reason, error.filename or str(self.folder)) from error
 
     def _refresh(self) -> None:
         """Open what others have added, and remove what writers left that were killed."""
-        stored = orjson.loads((self.folder / "index.json").read_bytes())["shards"]
-        if stored != self._names:
+        if self._read() != self._about:
             self._load()
-        with suppress(FileNotFoundError):
-            for path in (self.folder / "shards").iterdir():
-                if path.name not in stored:
-                    shutil.rmtree(path, ignore_errors=True)
+        for path in self.folder.glob("chunks-*"):
+            if path != self._chunks.folder:
+                shutil.rmtree(path, ignore_errors=True)
+
+
+@dataclass(slots=True)
+class _Batch:
+    """Documents to be written, by id, and the numbers that `Added` counts."""
+
+    documents: dict[str, Divided] = field(default_factory=dict)
+    chunks: int = 0
+    replaced: int = 0
+    unchanged: int = 0
+    until: float = field(default_factory=lambda: time.monotonic() + SECONDS)
 
 
 def _best(scores: Vectors, k: int) -> tuple[NDArray[np.int64], Vectors]:
@@ -593,6 +644,10 @@ def _best(scores: Vectors, k: int) -> tuple[NDArray[np.int64], Vectors]:
     rows = rows[np.argsort(-scores[rows], kind="stable")][:k]
     rows = rows[scores[rows] > -math.inf]
     return rows, scores[rows]
+
+
+def _new_name() -> str:
+    return f"chunks-{os.urandom(4).hex()}"
 
 
 def _digest(document: Document) -> str:

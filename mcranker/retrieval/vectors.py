@@ -32,7 +32,9 @@ MOST_VECTORS = 500_000
 TOGETHER = 16  # shards of about the same size that are merged into one
 LARGEST = 2**28  # bytes of a shard; numpy's limit for one is 2**31
 
-_KEY_BYTES = 16
+KEYS = "S16"
+"""The type of keys in arrays."""
+
 # What numpy raises about a header besides ValueError.
 _BROKEN = (EOFError, KeyError, OverflowError, RecursionError, SyntaxError, TokenError, TypeError)
 _UNIT = 0.01  # how far from 1 the length of a sound vector may be; rounding is a tenth of that
@@ -110,21 +112,20 @@ class VectorStore:
         Raises:
             OSError: the folder cannot be read.
         """
-        values, tokens, found = self.matrix(texts)
+        values, tokens, found = self.matrix(keys_of(texts))
         return {
             text: Vector(values[at], int(tokens[at])) for at, text in enumerate(texts) if found[at]
         }
 
-    def matrix(self, texts: Sequence[str]) -> Matrix:
-        """Return the vectors of texts as one array. Blocks.
+    def matrix(self, keys: NDArray[np.bytes_]) -> Matrix:
+        """Return the vectors of texts, by their keys, as one array. Blocks.
 
         Raises:
             OSError: the folder cannot be read.
         """
         shards = self._open()
-        keys = np.array([_key(text) for text in texts], dtype=f"S{_KEY_BYTES}")
-        values = np.zeros((len(texts), self.dimensions), np.float16)
-        tokens, found = np.zeros(len(texts), np.int32), np.zeros(len(texts), bool)
+        values = np.zeros((len(keys), self.dimensions), np.float16)
+        tokens, found = np.zeros(len(keys), np.int32), np.zeros(len(keys), bool)
         for shard in shards.values():
             wanted = np.flatnonzero(~found)
             if not wanted.size:
@@ -147,17 +148,18 @@ class VectorStore:
         Raises:
             OSError: they cannot be written; what was there is untouched.
         """
-        rows = sorted((_key(text), vector) for text, vector in dict(vectors).items())
+        rows = dict(vectors)
         if not rows:
             return
-        self.dimensions = self.dimensions or len(rows[0][1].values)
-        self.folder.mkdir(parents=True, exist_ok=True)
-        keys, kept = zip(*rows, strict=True)
+        keys, kept = keys_of(rows), rows.values()
+        order = np.argsort(keys)
         whole = _Shard(
-            np.array(keys, f"S{_KEY_BYTES}"),
-            np.array([each.tokens for each in kept], "<i4"),
-            np.array([each.values for each in kept], "<f2"),
+            keys[order],
+            np.array([each.tokens for each in kept], "<i4")[order],
+            np.array([each.values for each in kept], "<f2")[order],
         )
+        self.dimensions = self.dimensions or whole.values.shape[1]
+        self.folder.mkdir(parents=True, exist_ok=True)
         if whole.values.shape[1:] != (self.dimensions,):
             raise ValueError(f"the store holds vectors of {self.dimensions} numbers")
         for start in range(0, len(rows), self._largest):
@@ -167,10 +169,24 @@ class VectorStore:
             with locked(self.folder / ".lock"):
                 self._tidy()
 
+    def retain(self, keys: NDArray[np.bytes_]) -> None:
+        """Drop the vectors of all other texts. Blocks.
+
+        Raises:
+            OSError: those that remain of a shard cannot be written.
+        """
+        with locked(self.folder / ".lock"):
+            for name, shard in self._open().items():
+                wanted = np.flatnonzero(np.isin(shard.keys, keys))
+                if 0 < len(wanted) < len(shard.keys):
+                    self._write(int(name.partition("-")[0]), shard, wanted)
+                if len(wanted) < len(shard.keys):
+                    self._drop([name])
+
     @property
     def _largest(self) -> int:
         """Rows of a shard, at most; a quarter of all, so that little goes with the oldest."""
-        rows = max(LARGEST // (2 * self.dimensions + _KEY_BYTES + 4), 1)
+        rows = max(LARGEST // (2 * self.dimensions + np.dtype(KEYS).itemsize + 4), 1)
         return rows if self._most is None else max(min(rows, self._most // 4), 1)
 
     def _beyond(self, shards: dict[str, _Shard]) -> list[str]:
@@ -291,7 +307,7 @@ def _shard(path: Path) -> _Shard:
     shard = _Shard(*(np.asarray(record[name][0]) for name in _Shard._fields))
     rows = len(shard.keys)
     kinds = tuple(each.dtype.str for each in shard)
-    if kinds != (f"|S{_KEY_BYTES}", "<i4", "<f2") or not rows:
+    if kinds != (f"|{KEYS}", "<i4", "<f2") or not rows:
         raise ValueError(f"it holds {kinds}")
     if shard.tokens.shape != (rows,) or shard.values.ndim != 2 or len(shard.values) != rows:
         raise ValueError("it has not as many vectors as keys")
@@ -310,5 +326,8 @@ def _crowded(shards: dict[str, _Shard], largest: int) -> list[str]:
     return []
 
 
-def _key(text: str) -> bytes:
-    return blake2b(text.encode("utf-8", "surrogatepass"), digest_size=_KEY_BYTES).digest()
+def keys_of(texts: Iterable[str]) -> NDArray[np.bytes_]:
+    """Return the keys of texts: digests of their contents."""
+    encoded = (text.encode("utf-8", "surrogatepass") for text in texts)
+    size = np.dtype(KEYS).itemsize
+    return np.array([blake2b(each, digest_size=size).digest() for each in encoded], KEYS)

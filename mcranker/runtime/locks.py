@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Iterator
-from contextlib import contextmanager, suppress
+from contextlib import contextmanager
 from pathlib import Path
 
 from mcranker.logs import safe_logger
@@ -13,25 +13,33 @@ _log = safe_logger("mcranker.runtime.locks")
 
 
 @contextmanager
-def locked(path: Path) -> Iterator[None]:
+def locked(path: Path, *, wait: bool = True) -> Iterator[None]:
     """Hold the lock of a file, which is made; it is free once the block or the process ends.
 
     On a file system without locks there is none.
+
+    Raises:
+        BlockingIOError: another one holds it, and this one is not to `wait`.
     """
     with path.open("a+b") as file:
         if sys.platform == "win32":
             import msvcrt
 
             while True:
-                with suppress(OSError):
-                    msvcrt.locking(file.fileno(), msvcrt.LK_LOCK, 1)
+                try:
+                    msvcrt.locking(file.fileno(), msvcrt.LK_LOCK if wait else msvcrt.LK_NBLCK, 1)
                     break
+                except OSError as error:
+                    if not wait:
+                        raise BlockingIOError(*error.args) from error
         else:
             import fcntl
 
             try:
                 fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
             except BlockingIOError:
+                if not wait:
+                    raise
                 _log.info("another process holds %s; waiting for it", path)
                 fcntl.flock(file, fcntl.LOCK_EX)
             except OSError as error:

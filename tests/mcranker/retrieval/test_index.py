@@ -8,17 +8,22 @@ import subprocess
 import sys
 import textwrap
 from collections.abc import Iterator
+from functools import partial
 from pathlib import Path
 
 import anyio
 import numpy as np
 import pytest
+from numpy.typing import NDArray
+from tokenizers import Tokenizer
 
 from mcranker.errors import ConfigError, InputError
 from mcranker.retrieval import index as index_module
-from mcranker.retrieval import shards
+from mcranker.retrieval.embedders import Embedder
 from mcranker.retrieval.index import Added, Index
 from mcranker.retrieval.readers import Document, Skipped
+from mcranker.retrieval.vectors import vectors_in
+from personas.ranking.usage import UsageTable
 from tests.mcranker.retrieval.words_embedder import WordsEmbedder
 from tests.support.cli_support import invoke
 
@@ -32,10 +37,10 @@ PETS = [
 @pytest.fixture(autouse=True)
 def _by_count(monkeypatch: pytest.MonkeyPatch) -> None:
     """Batches end by their size alone, on however slow a machine."""
-    monkeypatch.setattr(shards, "SECONDS", 1e9)
+    monkeypatch.setattr(index_module, "SECONDS", 1e9)
 
 
-def make(folder: Path, embedder: WordsEmbedder | None = None, **options: object) -> Index:
+def make(folder: Path, embedder: Embedder | None = None, **options: object) -> Index:
     return Index.create(
         folder,
         embedder=embedder or WordsEmbedder(),
@@ -112,12 +117,112 @@ async def test_many_small_additions_leave_few_shards_and_every_chunk(tmp_path: P
     index = make(tmp_path / "i")
     for number in range(40):
         await index.add([Document(f"d{number}", f"text number{number}")])
-    assert len(list((tmp_path / "i/shards").iterdir())) <= 7  # sizes at least double
+    # 40 files of vectors: twice 16 became one.
+    assert len(list((tmp_path / "i/vectors").rglob("*.npy"))) == 10
     reopened = Index.open(tmp_path / "i", WordsEmbedder())
     assert {reopened.chunk(f"d{n}#1").text for n in range(40)} == {
         f"text number{n}" for n in range(40)
     }
     assert await ids(reopened, "number17", "bm25") == ["d17#1"]
+
+
+async def test_a_text_is_embedded_once_however_often_it_comes(tmp_path: Path) -> None:
+    embedder = WordsEmbedder()
+    index = make(tmp_path / "i", embedder)
+    await index.add([Document("a", "red car"), Document("b", "red car"), Document("c", "sky")])
+    await index.add([Document("a", "sky"), Document("d", "red car")])
+    assert embedder.texts == ["red car", "sky"]
+    assert [name for name, _ in (await index.search(["sky"], 2, "dense"))[0]] == ["c#1", "a#1"]
+
+
+async def test_vectors_are_kept_in_the_index_and_not_in_the_cache_as_well(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("MCRANKER_VECTORS", str(tmp_path / "cache"))
+    with Index.create(tmp_path / "i", embedder="local:minilm") as index:
+        await index.add(PETS)
+    for embedder in (None, "local:minilm"):
+        with Index.open(tmp_path / "i", embedder) as index:
+            assert await ids(index, "cold water", "dense", 1) == ["fish#1"]
+    assert vectors_in(tmp_path / "i/vectors") == 3
+    assert vectors_in(tmp_path / "cache") == 1  # the query
+
+
+async def test_an_encoder_reads_every_token_of_its_passages(tmp_path: Path) -> None:
+    text = " ".join(f"{n * 7919} §{n}." for n in range(400))  # a token has two characters or so
+    with Index.create(tmp_path / "i", embedder="local:minilm") as index:
+        usage = UsageTable()
+        await index.add([text], usage=usage)
+        ids_ = [index.chunk(f"0#{n}") for n in range(1, len(index) + 1)]
+        path = index.connect().tokenizer  # type: ignore[attr-defined]  # of a TextEmbedder
+    tokenizer = Tokenizer.from_file(str(path))
+    tokenizer.no_truncation()
+    tokenizer.no_padding()
+    tokens = [len(tokenizer.encode(each.text).ids) for each in ids_]
+    assert max(tokens) <= 256
+    assert usage.total.input_tokens == sum(tokens)
+
+
+@pytest.mark.parametrize("damage", ["cut", "gone"])
+async def test_vectors_that_are_lost_are_made_again(tmp_path: Path, damage: str) -> None:
+    await make(tmp_path / "i").add(PETS)
+    (path,) = (tmp_path / "i/vectors").rglob("*.npy")
+    path.unlink() if damage == "gone" else path.write_bytes(path.read_bytes()[:-100])
+    reader = Index.open(tmp_path / "i", WordsEmbedder())
+    for look in (partial(reader.search, ["cats"], 1, "dense"), partial(_vector, reader, "cats#1")):
+        with pytest.raises(InputError, match=r"vectors? of \d passages?: a file is damaged"):
+            await look()
+    assert await ids(reader, "cats", "bm25", 1) == ["cats#1"]
+    embedder = WordsEmbedder()
+    assert (await make(tmp_path / "i", embedder).add(PETS)).unchanged == 3
+    assert len(embedder.texts) == 3
+    assert await ids(reader, "cats sleep", "dense", 1) == ["cats#1"]
+
+
+async def _vector(index: Index, chunk: str) -> None:
+    index.vectors([chunk])
+
+
+async def test_texts_that_were_replaced_go_once_they_are_the_greater_part(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(index_module, "BATCH", 2)
+    index = make(tmp_path / "i")
+    await index.add([*PETS, Document("same", "stays")])
+    reader = Index.open(tmp_path / "i", WordsEmbedder())
+    await ids(reader, "cats", "dense")
+    for turn in range(3):  # 3, 6 and 9 dead ones to 4: twice more than 4
+        await index.add([Document(pet.id, f"turn{turn} {pet.text}") for pet in PETS])
+    (folder,) = (tmp_path / "i").glob("chunks-*")
+    # After the second turn 4 chunks are left; the third one adds 3 to them.
+    assert len((folder / "chunks.jsonl").read_text().splitlines()) == 7
+    assert vectors_in(tmp_path / "i/vectors") == 7
+    for each in (index, Index.open(tmp_path / "i", WordsEmbedder())):
+        assert await ids(each, "turn2 cats sleep", "dense", 1) == ["cats#1"]
+        assert each.chunk("dogs#1").text == "turn2 dogs bark at night"
+        assert await ids(each, "stays", "bm25") == ["same#1"]
+        assert len(each) == 4
+    assert reader.chunk("cats#1").text == PETS[0].text  # of files that are gone
+    assert await ids(reader, "cats sleep", "dense", 1) == ["cats#1"]
+
+
+@pytest.mark.parametrize(
+    "rows", [np.ones((1, 64)), np.full((1, 64), np.nan), np.ones((1, 3)) / 3**0.5]
+)
+async def test_vectors_that_cannot_be_are_refused(
+    tmp_path: Path, rows: NDArray[np.float32], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    embedder = WordsEmbedder()
+    index = make(tmp_path / "i", embedder)
+    await index.add(PETS)
+
+    async def wrong(texts: object, usage: object = None) -> NDArray[np.float32]:
+        return rows
+
+    monkeypatch.setattr(embedder, "embed_passages", wrong)
+    with pytest.raises(ConfigError, match=r"gave vectors of shape \(1, .*another embedder"):
+        await index.add([Document("x", "another")])
+    assert len(index) == 3
 
 
 async def test_a_build_that_fails_goes_on_where_it_stopped(
@@ -141,14 +246,14 @@ async def test_a_build_that_fails_goes_on_where_it_stopped(
 def test_a_killed_build_goes_on_and_leaves_nothing_behind(tmp_path: Path) -> None:
     script = """
         import anyio, os, sys
-        from mcranker.retrieval import index, shards
+        from mcranker.retrieval import index
         from mcranker.retrieval.readers import Document
         from tests.mcranker.retrieval.words_embedder import WordsEmbedder
-        index.BATCH, shards.SECONDS = 2, 1e9
+        index.BATCH, index.SECONDS = 2, 1e9
         seen, write = [], index.write_whole
         def die(path, content):
             seen.append(path)
-            if len(seen) == 4:  # made, then the third shard, written and not yet counted
+            if len(seen) == 4:  # made, then the third batch, written and not yet counted
                 os.kill(os.getpid(), 9)
             write(path, content)
         index.write_whole = die
@@ -157,12 +262,16 @@ def test_a_killed_build_goes_on_and_leaves_nothing_behind(tmp_path: Path) -> Non
     """
     command = [sys.executable, "-c", textwrap.dedent(script), str(tmp_path / "i")]
     assert subprocess.run(command, check=False).returncode == -9
-    index = make(tmp_path / "i")
+    embedder = WordsEmbedder()
+    index = make(tmp_path / "i", embedder)
     assert len(index) == 4
     done = anyio.run(index.add, [Document(f"d{n}", f"word{n}") for n in range(9)])
+    assert embedder.texts == ["word6", "word7", "word8"]  # the vectors of 4 and 5 were kept
     assert (done.added, done.unchanged, len(index)) == (5, 4, 9)
-    left = {path.name for path in (tmp_path / "i/shards").iterdir()}
-    assert left == {shard.folder.name for shard in index._shards}
+    lines = next((tmp_path / "i").glob("chunks-*")) / "chunks.jsonl"
+    assert [json.loads(line)[1] for line in lines.read_text().splitlines()] == [
+        f"d{n}" for n in range(9)
+    ]
 
 
 @pytest.mark.parametrize("room", [0, 60, 200, 400])
@@ -181,14 +290,13 @@ async def test_a_full_disk_says_so_and_loses_nothing(tmp_path: Path, room: int) 
         assert await ids(each, "cats sleep", "dense", 1) == ["cats#1"]
         assert each.chunk("cats#1").text == PETS[0].text
     assert (await index.add(PETS)) == Added(added=1, unchanged=2, chunks=1)
-    assert len(list((tmp_path / "i/shards").iterdir())) == 1
 
 
 async def test_a_reader_keeps_what_it_opened_while_another_adds(tmp_path: Path) -> None:
     writer = make(tmp_path / "i")
     await writer.add(PETS[:1])
     reader = Index.open(tmp_path / "i", WordsEmbedder())
-    await writer.add(PETS[1:])  # merges the shard that the reader has open
+    await writer.add(PETS[1:])
     assert await ids(reader, "cats sleep", "dense") == ["cats#1"]
     assert reader.chunk("cats#1").text == PETS[0].text
 
@@ -229,16 +337,22 @@ async def test_what_is_no_index_or_is_damaged_is_an_error_and_stays(tmp_path: Pa
     with pytest.raises(ConfigError, match="something else"):
         make(tmp_path / "mine")
     await make(tmp_path / "i").add(PETS)
-    (shard,) = (tmp_path / "i/shards").iterdir()
-    for name in ("chunks.jsonl", "vectors.npy", "documents.json", "offsets.npy"):
-        whole = (shard / name).read_bytes()
-        (shard / name).write_bytes(whole[: len(whole) // 2])
+    (folder,) = (tmp_path / "i").glob("chunks-*")
+    for name in ("chunks.jsonl", "rows.bin", "documents.jsonl"):
+        whole = (folder / name).read_bytes()
+        (folder / name).write_bytes(whole[: len(whole) // 2])
         with pytest.raises(InputError, match="damaged"):
             Index.open(tmp_path / "i")
-        (shard / name).write_bytes(whole)
-    (tmp_path / "i/index.json").write_text('{"version": 2, "shards": []}')
-    with pytest.raises(InputError, match="version 2"):
-        Index.open(tmp_path / "i")
+        (folder / name).write_bytes(whole)
+    for content, match in (
+        ('{"version": 3}', "version 3"),
+        ('{"version": 2}', "damaged: 'embedder'"),
+        ("[2]", "damaged"),
+        ("", "damaged"),
+    ):
+        (tmp_path / "i/index.json").write_text(content)
+        with pytest.raises(InputError, match=match):
+            Index.open(tmp_path / "i")
 
 
 async def test_unknown_chunks_and_no_documents(tmp_path: Path) -> None:
@@ -330,6 +444,7 @@ def test_the_command_adds_what_is_new_and_names_what_it_leaves_out(papers: Path)
         "added": 1, "replaced": 1, "unchanged": 1, "skipped": 0,
     }  # fmt: skip
     assert (body["index"]["documents"], body["skipped"]) == (3, [])
+    assert (body["index"]["chunks"], body["index"]["new_passages"]) == ("sentences", 2)
 
 
 def test_a_source_that_is_not_there_leaves_no_index_behind(tmp_path: Path) -> None:

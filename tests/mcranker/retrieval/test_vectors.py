@@ -9,7 +9,13 @@ import numpy as np
 import pytest
 
 from mcranker.retrieval import vectors as module
-from mcranker.retrieval.vectors import Vector, VectorStore, default_vectors_path, vectors_in
+from mcranker.retrieval.vectors import (
+    Vector,
+    VectorStore,
+    default_vectors_path,
+    keys_of,
+    vectors_in,
+)
 
 DIMENSIONS = 4
 TURNS = 20
@@ -56,7 +62,7 @@ def test_a_matrix_has_a_row_for_each_text(folder: Path) -> None:
     held = store(folder)
     keep(held, [1, 2])
     keep(held, [2, 3])
-    values, tokens, found = held.matrix(["3", "9", "1", "3"])
+    values, tokens, found = held.matrix(keys_of(["3", "9", "1", "3"]))
     assert values.tolist() == [[0, 0, 0, 1], [0, 0, 0, 0], [0, 1, 0, 0], [0, 0, 0, 1]]
     assert tokens.tolist() == [3, 0, 1, 3]
     assert found.tolist() == [True, False, True, True]
