@@ -223,7 +223,16 @@ _HEADING = re.compile(r"^([A-Za-z][\w -]{0,40}):", re.MULTILINE)
 _LETTERS = re.compile(r"[^\W\d_]{3}")
 _OF_OTHERS = {"query", "persona", "description", "dataset", "criterion", "others", "members"}
 _OF_OTHERS |= {"problem", "name", "explanation", "relevance"}
-_OF_OTHERS |= {"question", "components", "draft", "claim", "quote", "title", "passage_text", "nuggets"}
+_OF_OTHERS |= {
+    "question",
+    "components",
+    "draft",
+    "claim",
+    "quote",
+    "title",
+    "passage_text",
+    "nuggets",
+}
 """Placeholders whose values others wrote."""
 
 _NAMES = {"persona", "name", "title", "passage_text"}

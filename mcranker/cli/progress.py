@@ -224,7 +224,7 @@ class Finished(Protocol):
 
     @property
     def error(self) -> BaseException | None:
-        """What stopped it, if something did."""
+        """The failure that stopped it, if any."""
 
 
 F = TypeVar("F", bound=Finished)
