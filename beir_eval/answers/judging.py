@@ -20,6 +20,7 @@ from beir_eval.errors import DatasetError, SettingError
 from beir_eval.measures.significance import Interval, confidence_intervals
 from mcranker import MCRanker, RankerConfig
 from mcranker.errors import InputError
+from mcranker.llm.limits.budget import Budget
 from mcranker.models import Layers, LedgerSpec, ModelSpec
 from mcranker.rag.asking import Asking
 from mcranker.rag.record import AnswerRecord
@@ -150,6 +151,7 @@ async def judges_of(
     api_key: str | None = None,
     ledger: LedgerSpec = "default",
     usage: UsageTable | None = None,
+    budget: Budget | None = None,
     **options: Any,
 ) -> AsyncIterator[dict[str, AnswerJudge]]:
     """Make judges by name, for the time of the block.
@@ -161,6 +163,7 @@ async def judges_of(
         api_key: instead of the environment's.
         ledger: keeps the answers.
         usage: counts the calls of all but the team.
+        budget: what all calls are paid from, instead of ``max_calls`` and ``max_cost``.
         options: fields of `RankerConfig`: limits, prompts, temperature.
 
     Raises:
@@ -170,7 +173,7 @@ async def judges_of(
     kinds = {name: judge_class(name) for name in names}
     made: dict[str, AnswerJudge] = {}
     config = RankerConfig(**options)
-    layers = Layers(config, ledger)
+    layers = Layers(config, ledger, budget)
     where: dict[str, Any] = {"base_url": base_url, "api_key": api_key}
     closing: list[Any] = [] if layers.ledger is None else [layers.ledger]
     asking = None
@@ -186,7 +189,7 @@ async def judges_of(
                 shared: dict[str, Any] = {"instruction": INSTRUCTION, **where, **options}
                 ranker = MCRanker(model=model, ledger=layers.ledger, **shared)
                 closing.insert(0, ranker)
-                made[name] = TeamJudge(ranker)
+                made[name] = TeamJudge(ranker if budget is None else ranker.within(budget))
                 continue
             judge = kind(asking)
             if isinstance(judge, AnswerRecall) and k is not None:
@@ -215,6 +218,30 @@ async def judged(
     async with dispatch(answers, one, at_once) as stream:
         async for each in stream:
             yield each
+
+
+def row_of(row: JudgedAnswer) -> dict[str, Any]:
+    """Return an answer's judgements as plain values, which `judgements_of` reads."""
+    question = row.answered.question
+    values = {
+        name: {
+            "value": each.value,
+            **({} if each.value is not None else {"why": each.why, "undefined": each.undefined}),
+            **({"notes": each.notes} if each.notes else {}),
+            **({"parts": each.parts} if each.parts else {}),
+        }
+        for name, each in row.judgements.items()
+    }
+    return {"id": question.id, "question": question.text, "judgements": values}
+
+
+def judgements_of(record: Mapping[str, Any]) -> dict[str, Judgement]:
+    """Read what `row_of` gave.
+
+    Raises:
+        KeyError, TypeError, AttributeError: it is something else.
+    """
+    return {name: Judgement(**values) for name, values in record["judgements"].items()}
 
 
 def summed_up(judgements: Iterable[Judgement], judge: str, scale: tuple[float, float]) -> Summary:

@@ -22,10 +22,11 @@ SMALLEST_P = 0.0001
 def _anova(ctx: click.Context) -> int:
     params = ctx.params
     found = anova(read_table(params["file"]), params["formula"])
-    return present(ctx, lambda console: _show(console, found), anova=found.to_dict())
+    return present(ctx, lambda console: show_anova(console, found), anova=found.to_dict())
 
 
-def _show(console: Console, found: Anova) -> None:
+def show_anova(console: Console, found: Anova) -> None:
+    """Print the table of an analysis, and the mean of each level."""
     rows = []
     for each in found.rows:
         p = "" if each.p is None else f"{each.p:.4f}" if each.p >= SMALLEST_P else f"<{SMALLEST_P}"

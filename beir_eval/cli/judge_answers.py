@@ -18,11 +18,12 @@ from beir_eval.answers.judging import (
     judged,
     judges_of,
     read_answers,
+    row_of,
     summed_up,
 )
 from beir_eval.answers.questions import read_questions
 from mcranker.cli.failures import DONE, MISSING_SCORES, print_json
-from mcranker.cli.files import Reads, Write, Writes, output, saying_where
+from mcranker.cli.files import Reads, Writes, output, saying_where
 from mcranker.cli.invocation import Invocation, say
 from mcranker.cli.options import given_options, option_flags
 from mcranker.cli.progress import ProgressDisplay, Tracker, live_is_wanted
@@ -63,7 +64,7 @@ def _judge_answers(ctx: click.Context) -> int:
         )
         if params["out"] is not None:
             for row in rows:
-                _write(write, row)
+                write(f"{json_text(row_of(row))}\n")
     summaries = [
         summed_up([row.judgements[name] for row in rows], name, judge_class(name)[0].scale)
         for name in names
@@ -105,20 +106,6 @@ async def _all(
                 tracker.count()
                 display.update()
     return [rows[place] for place in sorted(rows)], asking.model.name if asking else ""
-
-
-def _write(write: Write, row: JudgedAnswer) -> None:
-    question = row.answered.question
-    values = {
-        name: {
-            "value": each.value,
-            **({} if each.value is not None else {"why": each.why, "undefined": each.undefined}),
-            **({"notes": each.notes} if each.notes else {}),
-            **({"parts": each.parts} if each.parts else {}),
-        }
-        for name, each in row.judgements.items()
-    }
-    write(f"{json_text({'id': question.id, 'question': question.text, 'judgements': values})}\n")
 
 
 def _show(console: Console, summaries: Sequence[Summary], answers: int) -> None:

@@ -11,6 +11,7 @@ import click
 from rich.table import Column
 from rich.text import Text
 
+from beir_eval.answers.suite import is_answer_suite
 from beir_eval.cli.run_plan import RUN_KEYS, given_experiment, run_flags
 from beir_eval.cli.tracking import Display
 from beir_eval.experiment.run import CellResult, Experiment
@@ -40,6 +41,14 @@ _WARNINGS = ("MissingScores", "Unsupported")
 def _run(ctx: click.Context) -> int:
     given, invocation = ctx.params, ctx.ensure_object(Invocation)
     invocation.doing("getting ready; nothing was sent")
+    if given["suite"] is not None and is_answer_suite(given["suite"]):
+        from beir_eval.cli.run_answers import run_pipelines
+
+        return run_pipelines(ctx)
+    for name in ("questions", "docs", "index_folder", "judge_model", "runs"):
+        if given[name]:
+            flag = name.replace("_folder", "").replace("_", "-")
+            raise click.UsageError(f"--{flag} goes with a suite of pipelines", ctx)
     experiment = given_experiment(ctx)
     quiet, out = given["quiet"], Path(experiment.plan.out)
     asking = [(spec.ranker, spec.options) for spec in experiment.rankers if not spec.run]
@@ -219,6 +228,7 @@ command = Verb(
     the ledger. Options hold for all rankers of the suite, but not before what one sets itself.
     -o dataset=TEXT says what the collection is, -o topic_field=desc which field of TREC topics is
     the query; -o k1=X, b=X, index=... and fields=... are as in 'beir-eval retrieve'.
+    A suite of pipelines answers questions, and judges say how good the answers are.
 
     \b
       beir-eval run smoke
@@ -226,5 +236,6 @@ command = Verb(
       beir-eval run table4 --dataset nfcorpus --limit 50 --model openai:NAME --max-cost 5
       beir-eval run --dataset ./my_folder --ranker mcranker --ranker direct --model openai:NAME \\
           -o temperature=0
+      beir-eval run rebel_fig1 --questions questions.jsonl --docs papers/ --limit 20
     """,
 )

@@ -18,6 +18,7 @@ from beir_eval.experiment.run import Experiment, Plan
 from beir_eval.experiment.suite import DatasetSpec, RankerSpec, Suite, load_suite
 from beir_eval.experiment.suite_form import folder_name
 from beir_eval.measures.metrics import measure_names
+from mcranker.cli.files import Reads
 from mcranker.cli.number_types import WholeNumber
 from mcranker.cli.options import Given, given_options, option_flags
 from mcranker.cli.verb import flag, output_flag, quiet_flag
@@ -165,6 +166,7 @@ def _query_ids(ctx: click.Context, given: str | None) -> tuple[str, ...]:
 def run_flags() -> list[click.Parameter]:
     """Every parameter, in the order of the help."""
     what, out = partial(flag, section=WHAT), partial(flag, section=OUTPUT)
+    pipelines = partial(flag, section="Suites of pipelines")
     whole = WholeNumber(min=1)
     return [
         click.Argument(["suite"], required=False),
@@ -210,6 +212,16 @@ def run_flags() -> list[click.Parameter]:
             multiple=True,
             metavar="NAME=MODEL",
         ),
+        pipelines("--questions", "Questions with golden answers, JSONL.", type=Reads()),
+        pipelines("--docs", "Documents to index.", type=Reads(), metavar="DIR"),
+        pipelines(
+            "--index index_folder",
+            "Folder that 'mcranker index' made.",
+            type=Reads(),
+            metavar="INDEX",
+        ),
+        pipelines("--judge-model", "Asked by the judges, apart from the writers.", metavar="MODEL"),
+        pipelines("--runs", "Repetitions of every answer.", type=whole, metavar="N"),
         out("--out", "Where run folders go (runs/SUITE).", metavar="FOLDER"),
         output_flag("results", section=OUTPUT),
         out(

@@ -102,6 +102,11 @@ class AnswerJudge:
     async def _judge(self, answered: Answered) -> Judgement:
         raise NotImplementedError
 
+    @property
+    def asked_model(self) -> str:
+        """The name of the model that it asks; empty if it asks none."""
+        return "" if self.asking is None else self.asking.model.name
+
     def _texts(self, answered: Answered, *names: str) -> dict[str, str]:
         """The question, and of an answer those that are named, between markers."""
         question, prompts = answered.question.text, self._asked().prompts

@@ -1,0 +1,153 @@
+"""Sums over the answers of a pipeline: quality by judge, beside calls, tokens, cost and time."""
+
+from __future__ import annotations
+
+import math
+import statistics
+from collections import Counter
+from collections.abc import Iterable, Mapping, Sequence
+
+from pydantic import BaseModel, ConfigDict
+
+from beir_eval.answers.judges import Judgement
+from mcranker.rag.record import AnswerRecord
+
+METRICS = "metrics.json"
+FAILED = "there is no answer"
+
+
+class JudgeMetrics(BaseModel):
+    """A judge's values.
+
+    Attributes:
+        mean: over questions, of each one's mean over runs; None without a value.
+        run_means: mean of each run over its questions; None for a run without a value.
+        questions: question id -> mean over runs.
+        values: how many there are, over all runs.
+        missing: values that could not be had.
+        undefined: answers for which the judge has no value.
+        reasons: why values are missing or undefined, with their numbers.
+    """
+
+    model_config = ConfigDict(frozen=True)
+
+    mean: float | None
+    run_means: tuple[float | None, ...]
+    questions: dict[str, float]
+    values: int
+    missing: int = 0
+    undefined: int = 0
+    reasons: dict[str, int] = {}
+
+    @property
+    def run_spread(self) -> float | None:
+        """Standard deviation (n - 1) of the means of runs; None for fewer than two."""
+        means = [each for each in self.run_means if each is not None]
+        return statistics.stdev(means) if len(means) > 1 else None
+
+
+class AnswerMetrics(BaseModel):
+    """The sums of a pipeline over all questions and runs.
+
+    Attributes:
+        judges: name -> values.
+        questions: how many were asked in each run.
+        runs: how often.
+        answers: how many there are, over all runs.
+        failed: run and question -> why there is no answer.
+        calls: of models, those whose replies the ledger had included.
+        input_tokens: of calls that were sent.
+        output_tokens: of calls that were sent.
+        cost: US dollars of calls that were sent; None if a price is not known.
+        seconds: median of an answer, of those that needed nothing from the ledger; None without.
+        characters_per_second: characters of those answers by their time (REBEL's speed).
+        abstained: answers that say that they do not know.
+        writers: models that wrote, ranked or transformed.
+    """
+
+    model_config = ConfigDict(frozen=True)
+
+    judges: dict[str, JudgeMetrics]
+    questions: int
+    runs: int
+    answers: int
+    failed: dict[str, str] = {}
+    calls: int = 0
+    input_tokens: int = 0
+    output_tokens: int = 0
+    cost: float | None = 0.0
+    seconds: float | None = None
+    characters_per_second: float | None = None
+    abstained: int = 0
+    writers: tuple[str, ...] = ()
+
+
+def metrics_of(
+    runs: Sequence[Sequence[tuple[AnswerRecord, Mapping[str, Judgement]]]],
+    judges: Iterable[str],
+    failed: Mapping[str, str],
+    questions: Sequence[str],
+) -> AnswerMetrics:
+    """Sum up answers and judgements of all runs.
+
+    Args:
+        runs: for each run its answers with their judgements by judge.
+        judges: names.
+        failed: run and question -> why there is no answer.
+        questions: ids of all questions.
+    """
+    answers = [answer for run in runs for answer, _ in run]
+    stages = [stage for answer in answers for stage in answer.stages]
+    costs = [stage.cost for stage in stages]
+    timed = [
+        (len(answer.text), sum(stage.seconds for stage in answer.stages))
+        for answer in answers
+        if not any(stage.reused for stage in answer.stages)
+    ]
+    seconds = math.fsum(taken for _, taken in timed)
+    return AnswerMetrics(
+        judges={name: _judge_metrics(runs, name) for name in judges},
+        questions=len(questions),
+        runs=len(runs),
+        answers=len(answers),
+        failed=dict(failed),
+        calls=sum(stage.calls + stage.reused for stage in stages),
+        input_tokens=sum(stage.input_tokens for stage in stages),
+        output_tokens=sum(stage.output_tokens for stage in stages),
+        cost=None if None in costs else math.fsum(each or 0 for each in costs),
+        seconds=statistics.median(taken for _, taken in timed) if timed else None,
+        characters_per_second=sum(size for size, _ in timed) / seconds if seconds else None,
+        abstained=sum(answer.kind == "abstained" for answer in answers),
+        writers=tuple(sorted({name for answer in answers for name in answer.models.values()})),
+    )
+
+
+def _judge_metrics(
+    runs: Sequence[Sequence[tuple[AnswerRecord, Mapping[str, Judgement]]]], name: str
+) -> JudgeMetrics:
+    of_question: dict[str, list[float]] = {}
+    means: list[float | None] = []
+    reasons: Counter[str] = Counter()
+    missing = undefined = 0
+    for run in runs:
+        values = []
+        for answer, judgements in run:
+            found = judgements.get(name, Judgement(None, "it was not judged"))
+            if found.value is not None:
+                values.append(found.value)
+                of_question.setdefault(answer.id, []).append(found.value)
+                continue
+            undefined += found.undefined
+            missing += not found.undefined
+            reasons[found.why.partition(" The answer:")[0][:200]] += 1
+        means.append(math.fsum(values) / len(values) if values else None)
+    questions = {each: math.fsum(found) / len(found) for each, found in of_question.items()}
+    return JudgeMetrics(
+        mean=math.fsum(questions.values()) / len(questions) if questions else None,
+        run_means=tuple(means),
+        questions=questions,
+        values=sum(map(len, of_question.values())),
+        missing=missing,
+        undefined=undefined,
+        reasons=dict(reasons.most_common()),
+    )

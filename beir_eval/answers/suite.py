@@ -1,0 +1,352 @@
+"""Suites of pipelines: what answers which questions, and who judges, as a TOML file.
+
+```toml
+title = "REBEL's Figure 1"
+questions = "questions.jsonl"           # as `beir_eval.answers.questions` reads them
+documents = "papers"                    # a folder to index, or index = "papers.index"
+runs = 3                                # repetitions of every answer; 1 without
+limit = 20                              # only the first questions
+judges = ["retrieval_precision", "answer_similarity"]   # names of `JUDGES`
+judge_model = "openai:gpt-5"            # asked by the judges, apart from the writers
+
+[settings]                              # options of all pipelines
+model = "openai:gpt-5-mini"
+
+[[pipelines]]
+label = "Two-Turn"
+preset = "rebel"                        # or a pipeline's TOML file; "team" without
+theirs = {retrieval_precision = 0.944}  # a paper's values, shown beside
+"answer.style" = "cited"                # any value of a stage, and options as in [settings]
+
+[[factors]]                             # a grid: a pipeline for each combination of levels,
+name = "augmentation"                   # which has the options of [base] besides
+option = "query.transform"
+levels = ["none", "variants", "decomposition"]
+
+[anova]                                 # of a judge's mean for each point of the grid
+formula = "relevance ~ C(augmentation)"
+```
+
+Files are looked for beside the suite's file.
+"""
+
+from __future__ import annotations
+
+import os
+import re
+import tomllib
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, field
+from importlib import resources
+from itertools import product
+from pathlib import Path
+from typing import Annotated, Any
+
+from pydantic import BaseModel, ConfigDict, Field, ValidationError
+
+from beir_eval.answers.judges import judge_class
+from beir_eval.errors import SettingError, SuiteError
+from beir_eval.experiment.suite_form import folder_name, hint
+from mcranker.config import explain
+from mcranker.errors import ConfigError
+from mcranker.rag.config import PipelineConfig
+from mcranker.rag.keys import divided, own_keys
+from mcranker.rankers.keys import check_names, keys_of
+from personas.io.lines import read_text
+
+LONGEST = 4_000_000
+"""Bytes of a suite's file."""
+
+MOST_POINTS = 10_000
+"""Pipelines of a suite."""
+
+_NAME = re.compile(r"[A-Za-z_]\w*")
+_Words = Annotated[str, Field(min_length=1, max_length=200)]
+
+
+class _Form(BaseModel):
+    model_config = ConfigDict(frozen=True, extra="forbid", strict=True, str_strip_whitespace=True)
+
+
+class _PipelineForm(_Form):
+    model_config = ConfigDict(extra="allow")
+
+    label: _Words
+    preset: str = "team"
+    theirs: dict[str, float] = Field(default_factory=dict)
+
+
+class Factor(_Form):
+    """A factor of a grid.
+
+    Attributes:
+        name: a word, for formulas.
+        option: of the pipeline, such as ``"query.transform"``.
+        levels: its values, two or more.
+        ours: True if the paper does not name the levels.
+    """
+
+    name: _Words
+    option: _Words
+    levels: Annotated[list[str | int | float | bool], Field(min_length=2)]
+    ours: bool = False
+
+
+class _AnovaForm(_Form):
+    formula: _Words
+
+
+class _SuiteForm(_Form):
+    title: _Words
+    description: str = ""
+    questions: str = ""
+    documents: str = ""
+    index: str = ""
+    embedder: str = ""
+    runs: int = Field(1, ge=1, le=1_000)
+    limit: int | None = Field(None, ge=1)
+    judges: list[_Words] = Field(min_length=1)
+    judge_model: str = ""
+    settings: dict[str, Any] = Field(default_factory=dict)
+    pipelines: list[_PipelineForm] = Field(default_factory=list)
+    base: dict[str, Any] = Field(default_factory=dict)
+    factors: list[Factor] = Field(default_factory=list)
+    anova: _AnovaForm | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class PipelineSpec:
+    """A pipeline of a suite.
+
+    Attributes:
+        label: names its row; unique in the suite.
+        config: its stages.
+        options: of `RAGPipeline`, such as ``model``.
+        theirs: judge -> the value that a paper gives.
+        point: factor -> level, of a grid's point; empty for others.
+    """
+
+    label: str
+    config: PipelineConfig
+    options: Mapping[str, Any]
+    theirs: Mapping[str, float] = field(default_factory=dict)
+    point: Mapping[str, str | int | float | bool] = field(default_factory=dict)
+
+
+@dataclass(frozen=True, slots=True)
+class AnswerSuite:
+    """Pipelines that answer questions, and judges of the answers.
+
+    Attributes:
+        name: of the file, without ``.toml``.
+        title: heading of its report.
+        description: what it shows; may be empty.
+        questions: path of the questions; empty if the user names them.
+        documents: path of the documents to index; may be empty.
+        index: path of an index; may be empty.
+        embedder: of the documents; empty for the default.
+        runs: repetitions of every answer.
+        limit: how many of the first questions are asked; None for all.
+        judges: names.
+        judge_model: asked by the judges; empty for the default.
+        pipelines: in the order of the rows, points of the grid last.
+        factors: of the grid; may be empty.
+        formula: of the analysis of variance; empty for none.
+    """
+
+    name: str
+    title: str
+    description: str
+    questions: str
+    documents: str
+    index: str
+    embedder: str
+    runs: int
+    limit: int | None
+    judges: tuple[str, ...]
+    judge_model: str
+    pipelines: tuple[PipelineSpec, ...]
+    factors: tuple[Factor, ...] = ()
+    formula: str = ""
+
+
+def shipped_answer_suites() -> list[str]:
+    """Names of the suites of pipelines that come with the package, in alphabetical order."""
+    found = (Path(each.name) for each in _home().iterdir())
+    return sorted(each.stem for each in found if each.suffix == ".toml")
+
+
+def is_answer_suite(name_or_path: str | os.PathLike[str]) -> bool:
+    """Return whether it is a suite of pipelines: a shipped one, or a file with some."""
+    if name_or_path in shipped_answer_suites():
+        return True
+    path = Path(name_or_path).expanduser()
+    if not path.is_file():
+        return False
+    try:
+        keys = tomllib.loads(read_text(path, SuiteError, LONGEST)).keys()
+    except (tomllib.TOMLDecodeError, SuiteError, RecursionError, ValueError):
+        return False
+    return bool(keys & {"pipelines", "factors"})
+
+
+def load_answer_suite(
+    name_or_path: str | os.PathLike[str], *, changes: Mapping[str, Any] | None = None
+) -> AnswerSuite:
+    """Return the suite of that name, or in that file.
+
+    Args:
+        name_or_path: one of `shipped_answer_suites`, or the path of a TOML file.
+        changes: options for all pipelines, which go before ``[settings]`` and not before what a
+            pipeline sets itself.
+
+    Raises:
+        SuiteError: it cannot be read, a key or a value is wrong, two labels are the same, or an
+            option or a judge is unknown.
+    """
+    given = os.fspath(name_or_path)
+    base: Path | None = None
+    if given in shipped_answer_suites():
+        text, place = (_home() / f"{given}.toml").read_text(encoding="utf-8"), f"{given}.toml"
+    else:
+        path, place = Path(given).expanduser(), given
+        text, base = read_text(path, SuiteError, LONGEST), path.absolute().parent
+    try:
+        form = _SuiteForm.model_validate(tomllib.loads(text))
+    except tomllib.TOMLDecodeError as error:
+        raise SuiteError(f"{place}: not TOML: {error}") from error
+    except ValidationError as error:
+        raise SuiteError(f"{place}: {explain(error, _SuiteForm)}") from error
+    except (RecursionError, ValueError) as error:
+        raise SuiteError(f"{place}: TOML that cannot be used: {error}") from error
+    _check(form, place)
+    specs = [*_pipelines(form, changes or {}, place, base)]
+    folders: dict[str, str] = {}
+    for spec in specs:
+        folder = folder_name(spec.label)
+        if folder in folders:
+            raise SuiteError(
+                f"{place}: labels {folders[folder]!r} and {spec.label!r} give the same folder "
+                f"{folder!r}; change one of them"
+            )
+        folders[folder] = spec.label
+    return AnswerSuite(
+        name=Path(given).stem,
+        title=form.title,
+        description=form.description,
+        questions=_beside(form.questions, base),
+        documents=_beside(form.documents, base),
+        index=_beside(form.index, base),
+        embedder=form.embedder,
+        runs=form.runs,
+        limit=form.limit,
+        judges=tuple(dict.fromkeys(form.judges)),
+        judge_model=form.judge_model,
+        pipelines=tuple(specs),
+        factors=tuple(form.factors),
+        formula=form.anova.formula if form.anova else "",
+    )
+
+
+def _home() -> Any:
+    return resources.files("beir_eval") / "suites" / "answers"
+
+
+def _beside(name: str, base: Path | None) -> str:
+    return str(base / Path(name).expanduser()) if name and base is not None else name
+
+
+def _check(form: _SuiteForm, place: str) -> None:
+    if not form.pipelines and not form.factors:
+        raise SuiteError(f"{place}: there is no pipeline; add [[pipelines]] or [[factors]]")
+    if form.documents and form.index:
+        raise SuiteError(f"{place}: documents and index do not go together; leave one out")
+    if form.anova and not form.factors:
+        raise SuiteError(f"{place}: anova needs a grid; add [[factors]]")
+    for name in form.judges:
+        try:
+            judge_class(name)
+        except SettingError as error:
+            raise SuiteError(f"{place}: judges: {error}") from error
+    names = [each.name for each in form.factors]
+    for name in names:
+        if not _NAME.fullmatch(name):
+            raise SuiteError(f"{place}: factors: {name!r}: write one word of letters and digits")
+        if names.count(name) > 1:
+            raise SuiteError(f"{place}: factors: {name!r} is there twice")
+    count = 1
+    for each in form.factors:
+        count *= len(each.levels)
+    if count > MOST_POINTS:
+        raise SuiteError(f"{place}: the grid has {count:,} points; {MOST_POINTS:,} is the most")
+
+
+def _pipelines(
+    form: _SuiteForm, changes: Mapping[str, Any], place: str, base: Path | None
+) -> Iterator[PipelineSpec]:
+    shared = {**_flat(form.settings), **changes}
+    for entry in form.pipelines:
+        given = {**shared, **_flat(entry.model_extra or {})}
+        config, own = _made(entry.preset, given, f"{place}: pipeline {entry.label!r}", base)
+        yield PipelineSpec(entry.label, config, own, entry.theirs)
+    if not form.factors:
+        return
+    rest = _flat(form.base)
+    preset = str(rest.pop("preset", "team"))
+    for levels in product(*(each.levels for each in form.factors)):
+        point = {each.name: level for each, level in zip(form.factors, levels, strict=True)}
+        label = " ".join(f"{name}={level}" for name, level in point.items())
+        chosen = {each.option: level for each, level in zip(form.factors, levels, strict=True)}
+        config, own = _made(preset, {**shared, **rest, **chosen}, f"{place}: {label}", base)
+        yield PipelineSpec(label, config, own, point=point)
+
+
+def _made(
+    preset: str, given: Mapping[str, Any], where: str, base: Path | None
+) -> tuple[PipelineConfig, dict[str, Any]]:
+    """The stages, and the options of `RAGPipeline`."""
+    if base is not None and (base / preset).is_file():
+        preset = str(base / preset)
+    try:
+        if "ledger" in given:
+            raise ConfigError("one ledger serves all runs; give it as --ledger")
+        if "cache_variant" in given:
+            raise ConfigError("cache_variant numbers the runs; set runs = N instead")
+        own, changes = divided(given)
+        keys = own_keys()
+        check_names(own, keys, "a pipeline")
+        for name, value in own.items():
+            if isinstance(value, str):
+                own[name] = keys[name].read(value)
+        config = PipelineConfig.load(preset, **changes)
+        if config.rerank.options:
+            ranker = config.rerank.ranker
+            known = keys_of(ranker) if ranker else {}
+            check_names(config.rerank.options, known, f"the ranker {ranker!r}")
+    except ConfigError as error:
+        raise SuiteError(f"{where}: {error}") from error
+    return config, own
+
+
+def _flat(table: Mapping[str, Any], before: str = "") -> dict[str, Any]:
+    """Tables in tables as names with dots."""
+    found: dict[str, Any] = {}
+    for name, value in table.items():
+        if isinstance(value, Mapping):
+            found |= _flat(value, f"{before}{name}.")
+        else:
+            found[f"{before}{name}"] = value
+    return found
+
+
+def chosen_pipelines(suite: AnswerSuite, labels: tuple[str, ...]) -> tuple[PipelineSpec, ...]:
+    """The pipelines with these labels, or all if none is given.
+
+    Raises:
+        SettingError: a label is none of the suite's.
+    """
+    known = [each.label for each in suite.pipelines]
+    for label in labels:
+        if label not in known:
+            raise SettingError(f"suite {suite.name!r} has no {label!r}; {hint(label, known)}")
+    return tuple(each for each in suite.pipelines if not labels or each.label in labels)

@@ -1,0 +1,276 @@
+"""``beir-eval run`` of a suite of pipelines."""
+
+from __future__ import annotations
+
+import csv
+import io
+from collections.abc import Sequence
+from dataclasses import replace
+from functools import partial
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import click
+from rich.table import Column
+from rich.text import Text
+
+from beir_eval.answers.judging import FEWEST, MOST_MISSING
+from beir_eval.answers.questions import read_questions
+from beir_eval.answers.run import AnswerPlan, AnswersResult, run_answers
+from beir_eval.answers.suite import AnswerSuite, chosen_pipelines, load_answer_suite
+from beir_eval.cli.anova import show_anova
+from beir_eval.errors import SettingError
+from beir_eval.measures.anova import Anova, anova
+from mcranker.cli.failures import DONE, ERROR, MISSING_SCORES, Failure, failure, print_json
+from mcranker.cli.fetching import fetch_models
+from mcranker.cli.files import print_line, saying_where
+from mcranker.cli.invocation import Invocation, say
+from mcranker.cli.options import given_options
+from mcranker.cli.progress import ProgressDisplay, Tracker, live_is_wanted
+from mcranker.cli.signals import run as run_loop
+from mcranker.cli.verb import present
+from mcranker.estimate import Estimate
+from mcranker.rag.keys import SHARED, models_of
+from mcranker.rankers.keys import shared_keys
+from personas.console import numbers, print_page, table
+from personas.format import counted, dollars
+from personas.io.atomic import check_place, write_whole
+
+if TYPE_CHECKING:
+    from rich.console import Console
+
+    from beir_eval.answers.questions import Question
+
+GRID = "grid.csv"
+_LIMITS = ("max_calls", "max_cost", "concurrency", "timeout", "requests_per_minute")
+_OF_RANKERS = ("datasets", "split", "ranker", "label", "queries", "passages", "use")
+
+
+def run_pipelines(ctx: click.Context) -> int:
+    """Run a suite of pipelines with the flags of ``beir-eval run``; return the exit code.
+
+    Raises:
+        click.UsageError: a flag is of rankers.
+        BeirEvalError, MCRankerError: as `run_answers`.
+    """
+    params, invocation = ctx.params, ctx.ensure_object(Invocation)
+    for name in _OF_RANKERS:
+        if params.get(name):
+            flag = "depth" if name == "passages" else name.removesuffix("s")
+            raise click.UsageError(f"--{flag} does not go with a suite of pipelines", ctx)
+    others = shared_keys().keys() - set(SHARED)
+    given = given_options(ctx, default=None, without=others, what="a suite of pipelines")
+    options = dict(given.options)
+    ledger = options.pop("ledger", "default")
+    suite = load_answer_suite(params["suite"], changes=options)
+    changes = {name: params[name] for name in ("judge_model", "runs", "limit") if params[name]}
+    suite = replace(suite, **changes)
+    specs = chosen_pipelines(suite, params["only"])
+    questions = _questions(params["questions"] or suite.questions, suite)
+    own = bool(params["docs"] or params["index_folder"])
+    plan = AnswerPlan(
+        out=Path(params["out"] or Path("runs") / suite.name),
+        questions=questions,
+        documents=params["docs"] or ("" if own else suite.documents),
+        index=params["index_folder"] or ("" if own else suite.index),
+        ledger=ledger,
+        limits={name: options[name] for name in _LIMITS if options.get(name) is not None},
+    )
+    models = [name for spec in specs for name in models_of(spec.config, spec.options)]
+    quiet = params["quiet"]
+    with invocation.noting(live_is_wanted(quiet=quiet)), saying_where(ledger):
+        if params["dry_run"]:
+            return _dry_run(ctx, plan, specs)
+        fetch_models(list(dict.fromkeys(models)), quiet=quiet)
+        plan.out.mkdir(parents=True, exist_ok=True)
+        check_place(plan.out / "probe")
+        results = run_loop(partial(_all, suite, plan, specs, invocation, quiet))
+    return _show(ctx, suite, plan, results)
+
+
+def _questions(path: str, suite: AnswerSuite) -> list[Question]:
+    if not path:
+        raise SettingError(f"suite {suite.name!r} names no questions; give --questions FILE")
+    return read_questions(path)[: suite.limit]
+
+
+async def _all(
+    suite: AnswerSuite,
+    plan: AnswerPlan,
+    specs: Sequence[Any],
+    invocation: Invocation,
+    quiet: bool,
+) -> list[AnswersResult]:
+    tracker = Tracker("getting ready", 0, unit="questions")
+    invocation.reached = lambda: tracker.reached
+    with ProgressDisplay(tracker, wanted=live_is_wanted(quiet=quiet)) as display, invocation.held():
+
+        def note(what: str, count: int) -> None:
+            if what:
+                tracker.stage, tracker.total, tracker.done = what, count, 0
+            else:
+                tracker.count()
+            display.update()
+
+        return [each async for each in run_answers(suite, plan, specs, note)]
+
+
+def _dry_run(ctx: click.Context, plan: AnswerPlan, specs: Sequence[Any]) -> int:
+    from mcranker.rag.pipeline import RAGPipeline
+
+    rows: list[tuple[str, Estimate]] = []
+    for spec in specs:
+        where = {"ledger": plan.ledger, **spec.options}
+        if plan.index:
+            pipeline = RAGPipeline(plan.index, spec.config, **where)
+        else:
+            pipeline = RAGPipeline.from_documents(plan.documents, spec.config, **where)
+        with pipeline:
+            each = sum((pipeline.estimate(one.text) for one in plan.questions), Estimate())
+        rows.append((spec.label, each))
+    total = sum((each for _, each in rows), Estimate())
+
+    def show(console: Console) -> None:
+        figures = (
+            (label, f"{each.calls:,}", f"{each.reused:,}", _cost(each.cost))
+            for label, each in [*rows, ("all", total)]
+        )
+        console.print(table(["pipeline", *numbers("calls", "in ledger", "cost")], figures))
+        console.print(Text("Of one run, without the judges. Nothing was sent."))
+
+    listed = [{"label": label, **each.to_dict()} for label, each in rows]
+    return present(ctx, show, estimates=listed, total=total.to_dict())
+
+
+def _show(
+    ctx: click.Context, suite: AnswerSuite, plan: AnswerPlan, results: list[AnswersResult]
+) -> int:
+    code, errors = _outcome(results)
+    warned = [*_cautions(suite, plan, results)]
+    rows = _grid(results)
+    found = None
+    if rows:
+        write_whole(plan.out / GRID, _as_csv(rows))
+        finished = all(each.metrics for each in results)
+        if suite.formula and finished and len(results) == len(suite.pipelines):
+            found = anova(rows, suite.formula)
+    if ctx.params["output"] == "json":
+        listed = [
+            {
+                "label": each.spec.label,
+                "calls": each.calls,
+                "metrics": each.metrics.model_dump(mode="json") if each.metrics else None,
+            }
+            for each in results
+        ]
+        analysed = {} if found is None else {"anova": found.to_dict()}
+        return print_json(
+            code, [each.entry for each in errors], results=listed, warnings=warned, **analysed
+        )
+    print_page(lambda console: _show_table(console, suite, results, found))
+    for each in warned:
+        say(f"warning: {each}")
+    for error in errors:
+        say(f"{'warning' if code == MISSING_SCORES else 'error'}: {error.message}")
+    print_line(f"Answers and judgements are in {plan.out}")
+    return code
+
+
+def _outcome(results: list[AnswersResult]) -> tuple[int, list[Failure]]:
+    code, errors = DONE, []
+    for each in results:
+        label = each.spec.label
+        if each.stopped is not None:
+            code, found = ERROR, failure(each.stopped)
+            errors.append(replace(found, message=f"{label}: stopped: {found.message}"))
+        if each.metrics is None:
+            continue
+        if each.metrics.failed:
+            code = ERROR
+            where, why = next(iter(each.metrics.failed.items()))
+            message = f"{label}: {counted(len(each.metrics.failed), 'answer')} failed; the first, "
+            message += f"{where}: {why}; run it again to try them again"
+            errors.append(Failure("AnswersFailed", message, retryable=True))
+        for name, judge in each.metrics.judges.items():
+            if judge.missing:
+                code = code or MISSING_SCORES
+                why = next(iter(judge.reasons))
+                message = f"{label}: {name}: {counted(judge.missing, 'value')} missing, e.g. {why}"
+                errors.append(Failure("MissingScores", message))
+    return code, errors
+
+
+def _cautions(suite: AnswerSuite, plan: AnswerPlan, results: list[AnswersResult]) -> list[str]:
+    """What a reader must know before the numbers, a sentence each."""
+    said = []
+    judge = next((each.judge for each in results if each.judge), "")
+    writers = {name for each in results if each.metrics for name in each.metrics.writers}
+    if judge and judge in writers:
+        said.append(f"{judge} judged what it wrote itself; name another with --judge-model.")
+    if (asked := len(plan.questions)) < FEWEST:
+        said.append(f"{asked} questions: with fewer than {FEWEST} a mean says little.")
+    if suite.runs == 1:
+        said.append("One run: how much answers vary from run to run is not known.")
+    for each in results:
+        for name, found in each.metrics.judges.items() if each.metrics else ():
+            share = found.missing / max(found.values + found.missing, 1)
+            if share > MOST_MISSING:
+                said.append(f"{each.spec.label}: {share:.0%} of {name} is missing.")
+    return said
+
+
+def _show_table(
+    console: Console, suite: AnswerSuite, results: list[AnswersResult], found: Anova | None
+) -> None:
+    rows = []
+    for each in results:
+        if each.metrics is None:
+            rows.append((each.spec.label, *("stopped" for _ in suite.judges), *("-",) * 5))
+            continue
+        metrics, cells = each.metrics, []
+        for name in suite.judges:
+            judge = metrics.judges[name]
+            mean = "-" if judge.mean is None else f"{judge.mean:.3f}"
+            spread = "" if judge.run_spread is None else f" ± {judge.run_spread:.3f}"
+            theirs = each.spec.theirs.get(name)
+            cells.append(mean + spread + ("" if theirs is None else f" ({theirs:g})"))
+        missing = sum(judge.missing for judge in metrics.judges.values())
+        rows.append(
+            (
+                *(each.spec.label, *cells, f"{missing:,}", f"{metrics.calls:,}"),
+                *(f"{metrics.input_tokens + metrics.output_tokens:,}", _cost(metrics.cost)),
+                "-" if metrics.seconds is None else f"{metrics.seconds:.2f}",
+            )
+        )
+    headings = (*suite.judges, "missing", "calls", "tokens", "cost", "seconds")
+    narrow = [replace(each, no_wrap=False) for each in numbers(*headings)]
+    console.print(table([Column("pipeline", min_width=8, overflow="fold"), *narrow], rows))
+    console.print(Text("±: standard deviation of the runs' means. Missing values are in no mean."))
+    if any(each.spec.theirs for each in results):
+        console.print(Text("In brackets: the paper's value, of its own models and judges."))
+    if found is not None:
+        show_anova(console, found)
+        if ours := [each.name for each in suite.factors if each.ours]:
+            line = f"Levels of {', '.join(ours)} are not in the paper; they are ours."
+            console.print(Text(line))
+
+
+def _grid(results: list[AnswersResult]) -> list[dict[str, Any]]:
+    """A row for each point of the grid: its levels, and each judge's mean."""
+    return [
+        {**each.spec.point, **{name: judge.mean for name, judge in each.metrics.judges.items()}}
+        for each in results
+        if each.spec.point and each.metrics
+    ]
+
+
+def _as_csv(rows: list[dict[str, Any]]) -> str:
+    file = io.StringIO()
+    writer = csv.DictWriter(file, [*rows[0]], lineterminator="\n")
+    writer.writeheader()
+    writer.writerows(rows)
+    return file.getvalue()
+
+
+def _cost(cost: float | None) -> str:
+    return "-" if cost is None else dollars(cost)
