@@ -122,7 +122,7 @@ class _Requests(_Options):
     max_score_tokens: int = Field(1024, ge=1, le=LARGEST)
     """Longest answer to a scoring call, in tokens."""
     cache_variant: int = Field(0, ge=0, le=LARGEST)
-    """Sample to take where answers vary (temperature above 0); another number asks again."""
+    """Which of several samples of every answer to take; another number asks again."""
     repair_attempts: int = Field(1, ge=0, le=5)
     """Repetitions of a call whose answer is unreadable, with what is wrong."""
     resample: int = Field(0, ge=0, le=100)

@@ -54,7 +54,7 @@ LONGEST_LINE = 100_000_000  # bytes
 
 
 class AnswerManifest(BaseModel):
-    """What a folder's answers were made with.
+    """Everything that a folder's answers were made with.
 
     Attributes:
         label: of the pipeline.
@@ -307,7 +307,7 @@ class _PipelineRun:
         file = path / ANSWERS
         _cut_torn_line(file)
         done = {each.id for each in read_answers_of(file)}
-        waiting = [Query(each.id, each.text) for each in self.plan.questions if each.id not in done]
+        waiting = [Query(each.text, each.id) for each in self.plan.questions if each.id not in done]
         failed: dict[str, str] = {}
         in_a_row = 0
         self.note(f"{self.spec.label}, {path.name}: answering", len(waiting))

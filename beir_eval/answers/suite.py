@@ -21,7 +21,7 @@ theirs = {retrieval_precision = 0.944}  # a paper's values, shown beside
 [[factors]]                             # a grid: a pipeline for each combination of levels,
 name = "augmentation"                   # which has the options of [base] besides
 option = "query.transform"
-levels = ["none", "variants", "decomposition"]
+levels = ["none", "variants", "decomposition"]  # in order, they are the points' labels
 
 [anova]                                 # of a judge's mean for each point of the grid
 formula = "relevance ~ C(augmentation)"
@@ -295,7 +295,7 @@ def _pipelines(
     preset = str(rest.pop("preset", "team"))
     for levels in product(*(each.levels for each in form.factors)):
         point = {each.name: level for each, level in zip(form.factors, levels, strict=True)}
-        label = " ".join(f"{name}={level}" for name, level in point.items())
+        label = " / ".join(map(str, levels))
         chosen = {each.option: level for each, level in zip(form.factors, levels, strict=True)}
         config, own = _made(preset, {**shared, **rest, **chosen}, f"{place}: {label}", base)
         yield PipelineSpec(label, config, own, point=point)
@@ -312,7 +312,9 @@ def _made(
             raise ConfigError("one ledger serves all runs; give it as --ledger")
         if "cache_variant" in given:
             raise ConfigError("cache_variant numbers the runs; set runs = N instead")
-        own, changes = divided(given)
+        own, changes = divided({name: given[name] for name in given if name != "chunks"})
+        if "chunks" in given:
+            changes["chunks"] = given["chunks"]
         keys = own_keys()
         check_names(own, keys, "a pipeline")
         for name, value in own.items():

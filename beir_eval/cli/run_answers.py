@@ -152,8 +152,16 @@ def _show(
     if rows:
         write_whole(plan.out / GRID, _as_csv(rows))
         finished = all(each.metrics for each in results)
-        if suite.formula and finished and len(results) == len(suite.pipelines):
-            found = anova(rows, suite.formula)
+        if (
+            suite.formula
+            and finished
+            and all(None not in row.values() for row in rows)
+            and len(results) == len(suite.pipelines)
+        ):
+            try:
+                found = anova(rows, suite.formula)
+            except SettingError as refused:  # the answers are there all the same
+                warned.append(f"no analysis of variance: {refused}")
     if ctx.params["output"] == "json":
         listed = [
             {
@@ -201,7 +209,7 @@ def _outcome(results: list[AnswersResult]) -> tuple[int, list[Failure]]:
 
 
 def _cautions(suite: AnswerSuite, plan: AnswerPlan, results: list[AnswersResult]) -> list[str]:
-    """What a reader must know before the numbers, a sentence each."""
+    """Notes for a reader before the numbers, a sentence each."""
     said = []
     judge = next((each.judge for each in results if each.judge), "")
     writers = {name for each in results if each.metrics for name in each.metrics.writers}
@@ -242,7 +250,14 @@ def _show_table(
                 "-" if metrics.seconds is None else f"{metrics.seconds:.2f}",
             )
         )
-    headings = (*suite.judges, "missing", "calls", "tokens", "cost", "seconds")
+    headings = (
+        *(each.replace("_", " ") for each in suite.judges),
+        "missing",
+        "calls",
+        "tokens",
+        "cost",
+        "seconds",
+    )
     narrow = [replace(each, no_wrap=False) for each in numbers(*headings)]
     console.print(table([Column("pipeline", min_width=8, overflow="fold"), *narrow], rows))
     console.print(Text("±: standard deviation of the runs' means. Missing values are in no mean."))

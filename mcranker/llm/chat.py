@@ -203,7 +203,7 @@ class ChatRequest:
         temperature: 0 for the most likely reply; None for the provider's default.
         max_tokens: limit of the reply, in tokens.
         seed: for providers that take one.
-        sample: which of several answers is wanted where they vary; another number is another
+        sample: which of several answers is wanted; another number is another
             question to the ledger. Never sent.
         continuation: if not empty, nothing is to be written: how likely each token of this text is
             as the reply is wanted (`ChatReply.continuation_logprobs`). It neither begins nor ends

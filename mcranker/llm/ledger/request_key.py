@@ -16,8 +16,7 @@ def request_key(model: ChatModel, request: ChatRequest) -> bytes:
     """SHA-256 of everything that the answer depends on: who is asked, and what.
 
     Who is asked is the model's name and its ``endpoint``, where it has one. `ChatRequest.tag`
-    and `Message.shared` take no part; `ChatRequest.sample` does where answers vary, which is at
-    any temperature but 0.
+    and `Message.shared` take no part.
 
     Returns:
         32 bytes; equal for equal questions, in every process and on every machine.
@@ -35,7 +34,7 @@ def request_key(model: ChatModel, request: ChatRequest) -> bytes:
         None if temperature is None else float(temperature) + 0.0,  # -0.0 is 0.0
         request.max_tokens,
         request.seed,
-        0 if temperature == 0 else request.sample,
+        request.sample,
     ]
     if request.state is not None:
         state = request.state

@@ -132,10 +132,10 @@ def test_who_is_asked_takes_part() -> None:
     assert request_key(plain, REQUEST) == key(endpoint="")
 
 
-@pytest.mark.parametrize(("temperature", "different"), [(0.0, 1), (0.7, 2), (None, 2)])
-def test_samples_differ_where_answers_vary(temperature: float | None, different: int) -> None:
+@pytest.mark.parametrize("temperature", [0.0, 0.7, None])
+def test_samples_differ(temperature: float | None) -> None:
     keys = {key(changed(temperature=temperature, sample=sample)) for sample in (0, 1)}
-    assert len(keys) == different
+    assert len(keys) == 2
 
 
 def test_lone_surrogates_have_keys_of_their_own() -> None:

@@ -1,0 +1,261 @@
+"""Suites of pipelines: the file, and runs that are cut short, resumed and summed up."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+from click.testing import CliRunner, Result
+
+from beir_eval.answers.judges import Judgement
+from beir_eval.answers.metrics import AnswerMetrics, metrics_of
+from beir_eval.answers.suite import load_answer_suite, shipped_answer_suites
+from beir_eval.cli.group import cli
+from beir_eval.errors import SuiteError
+from mcranker.errors import ModelError
+from mcranker.llm.chat import ChatRequest
+from mcranker.rag.record import AnswerRecord, StageRecord
+from tests.support.cli_support import Connected, scripted
+
+GRID = """
+title = "A grid"
+questions = "q.jsonl"
+documents = "docs"
+judges = ["relevance", "f1"]
+judge_model = "openai:judge"
+[base]
+preset = "naive"
+"answer.style" = "naive"
+"retrieval.by" = "bm25"
+[[factors]]
+name = "documents"
+option = "retrieval.documents"
+levels = [1, 2]
+[[factors]]
+name = "words"
+option = "context.limit"
+levels = [100, 200]
+ours = true
+[anova]
+formula = "f1 ~ C(documents) + C(words)"
+"""
+
+
+@pytest.fixture
+def place(tmp_path: Path) -> Path:
+    docs = tmp_path / "docs"
+    docs.mkdir()
+    (docs / "a.txt").write_text("Cats purr when they are content.")
+    (docs / "b.txt").write_text("Dogs bark at strangers, and cats do not.")
+    questions = [
+        {"id": "q1", "question": "What do cats do?", "golden_answers": ["purr"]},
+        {"id": "q2", "question": "What do dogs do?", "golden_answers": ["bark loudly"]},
+    ]
+    (tmp_path / "q.jsonl").write_text("".join(f"{json.dumps(each)}\n" for each in questions))
+    (tmp_path / "grid.toml").write_text(GRID)
+    return tmp_path
+
+
+@pytest.fixture
+def model(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Connected:
+    connected = scripted(monkeypatch, tmp_path)
+    connected.answer = by_rote
+    return connected
+
+
+def by_rote(request: ChatRequest) -> str:
+    if request.tag.stage == "judge":
+        return json.dumps({"evaluation_notes": "n", "relevance_score": 1})
+    return "purr" if "What do cats do?" in str(request.messages) else "bark"
+
+
+def run(place: Path, *args: str) -> Result:
+    out = ("--out", str(place / "out"), "-q", "--output", "json", "--ledger", str(place / "l.db"))
+    return CliRunner().invoke(cli, ["run", str(place / "grid.toml"), *out, *args])
+
+
+def test_a_grid_is_run_judged_and_analysed(place: Path, model: Connected) -> None:
+    found = run(place)
+    said = json.loads(found.stdout)
+    assert found.exit_code == 0, found.output
+    assert [each["label"] for each in said["results"]] == [
+        *("1 / 100", "1 / 200", "2 / 100", "2 / 200")
+    ]
+    metrics = said["results"][0]["metrics"]
+    assert metrics["judges"]["relevance"]["mean"] == 1
+    assert metrics["judges"]["f1"]["questions"] == {"q1": 1, "q2": pytest.approx(2 / 3)}
+    assert any("One run" in each for each in said["warnings"])
+    assert any("fewer than 20" in each for each in said["warnings"])
+    lines = (place / "out" / "grid.csv").read_text().splitlines()
+    assert lines[0] == "documents,words,relevance,f1"
+    assert [each.split(",")[:2] for each in lines[1:]] == [
+        *(["1", "100"], ["1", "200"], ["2", "100"], ["2", "200"])
+    ]
+
+
+def test_points_share_answers_and_a_second_run_asks_nothing(place: Path, model: Connected) -> None:
+    run(place)
+    # Contexts of 100 and of 200 words are the same here. So are those of 1 and 2 documents for the
+    # second question, whose words are in one document.
+    writing = [each for each in model.requests if each.tag.stage == "answer"]
+    assert len(writing) == 3
+    # What is judged is the question, the answer and the passages.
+    assert len(model.requests) - len(writing) == 3
+    before = len(model.requests)
+    assert run(place).exit_code == 0
+    assert len(model.requests) == before
+
+
+def test_repeats_are_asked_apart(place: Path, model: Connected) -> None:
+    said = json.loads(run(place, "--runs", "3", "--only", "1 / 100").stdout)
+    metrics = said["results"][0]["metrics"]
+    assert (metrics["answers"], metrics["runs"]) == (6, 3)
+    assert len(metrics["judges"]["f1"]["run_means"]) == 3
+    assert len([each for each in model.requests if each.tag.stage == "answer"]) == 6
+    assert not any("One run" in each for each in said["warnings"])
+
+
+def test_a_torn_line_and_lost_judgements_are_made_again(place: Path, model: Connected) -> None:
+    whole = json.loads(run(place, "--only", "1 / 100").stdout)["results"][0]["metrics"]
+    path = place / "out" / "1-100" / "run-1"
+    answers = (path / "answers.jsonl").read_bytes()
+    (path / "answers.jsonl").write_bytes(answers[: len(answers) - 20])
+    (path / "judgements.jsonl").write_bytes(b'{"id": "q1", "judg')
+    before = len(model.requests)
+    again = json.loads(run(place, "--only", "1 / 100").stdout)["results"][0]["metrics"]
+    assert len(model.requests) == before
+    for each in (whole, again):
+        del each["seconds"], each["characters_per_second"]
+        del each["input_tokens"], each["output_tokens"]
+    assert again == whole
+
+
+def test_an_unreadable_verdict_is_missing_and_asked_again(place: Path, model: Connected) -> None:
+    model.answer = lambda request: "?" if request.tag.stage == "judge" else by_rote(request)
+    found = run(place, "--only", "1 / 100")
+    said = json.loads(found.stdout)
+    relevance = said["results"][0]["metrics"]["judges"]["relevance"]
+    assert found.exit_code == 3
+    assert (relevance["mean"], relevance["values"], relevance["missing"]) == (None, 0, 2)
+    assert any("100% of relevance is missing" in each for each in said["warnings"])
+
+
+def test_an_answer_that_fails_is_tried_again(place: Path, model: Connected) -> None:
+    def refuses(request: ChatRequest) -> str:
+        if request.tag.stage == "answer" and "dogs do?" in str(request.messages):
+            raise ModelError("no", model="openai:test")
+        return by_rote(request)
+
+    model.answer = refuses
+    found = run(place, "--only", "1 / 100")
+    metrics = json.loads(found.stdout)["results"][0]["metrics"]
+    assert found.exit_code == 1, found.output
+    assert (list(metrics["failed"]), metrics["answers"]) == (["run 1, q2"], 1)
+    model.answer = by_rote
+    metrics = json.loads(run(place, "--only", "1 / 100").stdout)["results"][0]["metrics"]
+    assert (metrics["failed"], metrics["answers"]) == ({}, 2)
+
+
+def test_other_questions_need_another_folder(place: Path, model: Connected) -> None:
+    run(place, "--only", "1 / 100")
+    found = run(place, "--only", "1 / 100", "--limit", "1")
+    assert found.exit_code == 1
+    assert "begun with other questions" in found.output
+
+
+def test_the_budget_is_of_all_pipelines_and_judges(place: Path, model: Connected) -> None:
+    found = run(place, "-o", "max_calls=3")
+    assert found.exit_code == 1
+    assert len(model.requests) == 3
+    assert run(place).exit_code == 0
+    assert len(model.requests) == 6
+
+
+def test_a_judge_that_wrote_the_answers_is_named(place: Path, model: Connected) -> None:
+    said = json.loads(run(place, "--judge-model", "openai:default", "--only", "1 / 100").stdout)
+    assert (
+        "openai:default judged what it wrote itself; name another with --judge-model."
+        in (said["warnings"])
+    )
+
+
+@pytest.mark.parametrize(
+    ("old", "new", "said"),
+    [
+        ('judges = ["relevance", "f1"]', 'judges = ["rouge"]', "judges: "),
+        ('title = "A grid"', "", "title"),
+        ("levels = [1, 2]", "levels = [1]", "at least 2 items"),
+        ("levels = [1, 2]", "levels = [1, 0]", "documents=0"),
+        ('name = "words"', 'name = "documents"', "is there twice"),
+        ('name = "words"', 'name = "two words"', "write one word"),
+        ('preset = "naive"', 'preset = "nave"', "no preset and no file 'nave'"),
+        ('"retrieval.by" = "bm25"', '"retrieval.bye" = "bm25"', "retrieval.bye"),
+        ('"retrieval.by" = "bm25"', "cache_variant = 2", "set runs = N"),
+        ('documents = "docs"', 'documents = "docs"\nindex = "i"', "do not go together"),
+        ("title", "title [", "not TOML"),
+    ],
+)
+def test_what_is_wrong_with_a_suite_is_said(place: Path, old: str, new: str, said: str) -> None:
+    (place / "grid.toml").write_text(GRID.replace(old, new, 1))
+    with pytest.raises(SuiteError) as caught:
+        load_answer_suite(place / "grid.toml")
+    assert said in str(caught.value)
+
+
+@pytest.mark.parametrize(
+    ("args", "said"),
+    [
+        (("--ranker", "direct"), "--ranker does not go with a suite of pipelines"),
+        (("--only", "3 / 100"), "has no '3 / 100'"),
+        (("--questions", "none.jsonl"), "none.jsonl"),
+    ],
+)
+def test_wrong_flags_are_refused(
+    place: Path, model: Connected, args: tuple[str, ...], said: str
+) -> None:
+    found = run(place, *args)
+    assert found.exit_code != 0
+    assert said in found.output
+    assert not model.requests
+
+
+def test_flags_of_pipelines_are_refused_for_rankers(model: Connected) -> None:
+    found = CliRunner().invoke(cli, ["run", "smoke", "--runs", "2"])
+    assert (found.exit_code, "--runs goes with a suite of pipelines" in found.output) == (2, True)
+
+
+def test_shipped_suites_are_those_of_the_papers() -> None:
+    sizes = {name: len(load_answer_suite(name).pipelines) for name in shipped_answer_suites()}
+    assert sizes == {"g_rag": 96, "rebel_fig1": 8}
+    ours = [each.name for each in load_answer_suite("g_rag").factors if each.ours]
+    assert "augmentation" not in ours
+    assert len(ours) == 5
+
+
+def test_sums_by_hand() -> None:
+    def answer(name: str, text: str, seconds: float, reused: int = 0) -> AnswerRecord:
+        stage = StageRecord(name="answer", seconds=seconds, calls=1, reused=reused, cost=0.5)
+        return AnswerRecord(question="?", id=name, text=text, kind="answer", stages=(stage,))
+
+    def value(found: float | None, **more: Any) -> dict[str, Judgement]:
+        return {"f1": Judgement(found, **more)}
+
+    first = [(answer("a", "1234", 2.0), value(1.0)), (answer("b", "12", 1.0), value(0.0))]
+    second = [
+        (answer("a", "123456", 9.0, reused=1), value(0.5)),
+        (answer("b", "x", 3.0), value(None, why="no golden answer", undefined=True)),
+    ]
+    found = metrics_of([first, second], ["f1"], {"run 2, c": "no"}, ["a", "b", "c"])
+    judge = found.judges["f1"]
+    assert judge.questions == {"a": 0.75, "b": 0.0}
+    assert judge.mean == 0.375
+    assert judge.run_means == (0.5, 0.5)
+    assert judge.run_spread == 0
+    assert (judge.values, judge.missing, judge.undefined) == (3, 0, 1)
+    assert judge.reasons == {"no golden answer": 1}
+    assert (found.calls, found.cost, found.answers) == (5, 2.0, 4)
+    assert found.seconds == 2.0  # the median of 2, 1 and 3: one answer was in the ledger
+    assert found.characters_per_second == 7 / 6
+    assert AnswerMetrics.model_validate_json(found.model_dump_json()) == found
