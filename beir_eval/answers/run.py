@@ -74,6 +74,7 @@ class AnswerManifest(BaseModel):
         description: of the suite.
         formula: of the suite's analysis of variance.
         ours: factors whose levels the paper does not name.
+        golden: question id -> golden answers.
     """
 
     model_config = ConfigDict(frozen=True)
@@ -95,6 +96,7 @@ class AnswerManifest(BaseModel):
     description: str = ""
     formula: str = ""
     ours: tuple[str, ...] = ()
+    golden: dict[str, tuple[str, ...]] = {}
 
 
 @dataclass(frozen=True, slots=True)
@@ -283,6 +285,7 @@ class _PipelineRun:
             description=self.suite.description,
             formula=self.suite.formula,
             ours=tuple(each.name for each in self.suite.factors if each.ours),
+            golden={each.id: each.golden_answers for each in self.plan.questions},
         )
         path = self.folder / MANIFEST
         if path.exists():

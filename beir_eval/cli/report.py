@@ -9,6 +9,11 @@ from typing import TYPE_CHECKING
 
 import click
 
+from beir_eval.answers.report import (
+    build_answer_report,
+    is_answer_folder,
+    render_answer_report,
+)
 from beir_eval.cli.flags import STATISTICS, statistics_flags
 from beir_eval.experiment.run_folder import find_runs
 from beir_eval.report.as_json import render_json
@@ -46,6 +51,8 @@ def _report(ctx: click.Context) -> int:
             f"{', '.join(_SUFFIXES)}",
             ctx,
         )
+    if len(given["runs"]) == 1 and is_answer_folder(given["runs"][0]):
+        return _report_answers(ctx, given["runs"][0])
     names = ("measure", "baseline", "correction", "level", "margin", "provider_prices")
     report = build_report(find_runs(given["runs"]), **{name: given[name] for name in names})
     unfinished = [place for section in report.sections for place in section.unfinished]
@@ -62,6 +69,24 @@ def _report(ctx: click.Context) -> int:
     written = _write_folder(ctx, Path(out), report, [form] if form else [*_SUFFIXES.values()])
     if not given["quiet"]:
         say(f"wrote {', '.join(written)} to {out!r}")
+    return DONE
+
+
+def _report_answers(ctx: click.Context, folder: str) -> int:
+    """Write the page of a suite of pipelines."""
+    out = ctx.params["out"]
+    if ctx.params["format"] not in (None, "html"):
+        raise click.UsageError(
+            "the report of a suite of pipelines is html; leave --format out", ctx
+        )
+    page = render_answer_report(build_answer_report(folder), footer=footer(ctx))
+    file = out if out is None or Path(out).suffix else str(Path(out) / f"{NAME}.html")
+    if file is not None:
+        Path(file).parent.mkdir(parents=True, exist_ok=True)
+    with output(file) as write:
+        write(page)
+    if file is not None and not ctx.params["quiet"]:
+        say(f"wrote {file!r}")
     return DONE
 
 

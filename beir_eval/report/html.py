@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import base64
 from functools import cache
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from markupsafe import Markup
 
@@ -44,32 +44,34 @@ def render_html(report: Report, *, footer: ReportFooter = NO_FOOTER) -> str:
     ]
     rows = [row for section in report.sections for row in section.rows]
     data = base64.b64encode(render_json(report).encode()).decode()
-    page = (
-        _environment()
-        .get_template("templates/evaluation.html")
-        .render(
-            report=report,
-            sections=[
-                {
-                    "section": section,
-                    "charts": [_chart(report, section, p) for p in range(len(section.columns))],
-                    "tables": section_tables(report, section),
-                    "svg": section.figure
-                    and render_svg(section.figure, measure=report.measure, embedded=True),
-                    "points": section.figure and figure_table(report, section.figure),
-                }
-                for section in report.sections
-            ],
-            datasets=sorted({section.columns[place].name for section, place in columns}),
-            rankers=len({row.label for row in rows}),
-            models=sorted({row.models for row in rows if row.models}),
-            by_lot=any(section.by_lot(place) for section, place in columns),
-            verdict=warnings(report),
-            download=Markup(f"data:application/json;base64,{data}"),  # noqa: S704
-            footer=footer,
-        )
+    return rendered(
+        "evaluation.html",
+        report=report,
+        sections=[
+            {
+                "section": section,
+                "charts": [_chart(report, section, p) for p in range(len(section.columns))],
+                "tables": section_tables(report, section),
+                "svg": section.figure
+                and render_svg(section.figure, measure=report.measure, embedded=True),
+                "points": section.figure and figure_table(report, section.figure),
+            }
+            for section in report.sections
+        ],
+        datasets=sorted({section.columns[place].name for section, place in columns}),
+        rankers=len({row.label for row in rows}),
+        models=sorted({row.models for row in rows if row.models}),
+        by_lot=any(section.by_lot(place) for section, place in columns),
+        verdict=warnings(report),
+        download=Markup(f"data:application/json;base64,{data}"),  # noqa: S704
+        footer=footer,
     )
-    return formats.printable(page)
+
+
+def rendered(template: str, **values: Any) -> str:
+    """Return the page that a template of this folder makes of the values."""
+    made = _environment().get_template(f"templates/{template}")
+    return formats.printable(made.render(values))
 
 
 def _chart(report: Report, section: Section, place: int) -> str:

@@ -11,9 +11,10 @@ from click.testing import CliRunner, Result
 
 from beir_eval.answers.judges import Judgement
 from beir_eval.answers.metrics import AnswerMetrics, metrics_of
+from beir_eval.answers.report import build_answer_report, render_answer_report
 from beir_eval.answers.suite import load_answer_suite, shipped_answer_suites
 from beir_eval.cli.group import cli
-from beir_eval.errors import SuiteError
+from beir_eval.errors import RunFolderError, SuiteError
 from mcranker.errors import ModelError
 from mcranker.llm.chat import ChatRequest
 from mcranker.rag.record import AnswerRecord, StageRecord
@@ -259,3 +260,65 @@ def test_sums_by_hand() -> None:
     assert found.seconds == 2.0  # the median of 2, 1 and 3: one answer was in the ledger
     assert found.characters_per_second == 7 / 6
     assert AnswerMetrics.model_validate_json(found.model_dump_json()) == found
+
+
+def test_the_report_says_what_was_found(place: Path, model: Connected) -> None:
+    run(place, "--judge-model", "openai:default")
+    found = CliRunner().invoke(
+        cli, ["report", str(place / "out"), "--out", str(place / "page.html")]
+    )
+    assert found.exit_code == 0, found.output
+    page = (place / "page.html").read_text()
+    for said in (
+        "openai:default judged what it wrote itself.",
+        "with fewer than 20 a mean says little",
+        "One run: how much answers vary",
+        "Worst answers of",
+        "What do dogs do?",
+        "bark loudly",
+    ):
+        assert said in page
+    report = build_answer_report(place / "out")
+    assert [row.label for row in report.rows] == ["1 / 100", "1 / 200", "2 / 100", "2 / 200"]
+    assert report.analysis is None  # the points do not differ
+    assert {each.ties for each in report.compared.values()} == {2}
+    assert report.worst[0].golden in ("purr", "bark loudly")
+    assert render_answer_report(report) == render_answer_report(report)
+
+
+def test_the_best_is_compared_with_each_other(place: Path, model: Connected) -> None:
+    def worse_with_one(request: ChatRequest) -> str:
+        if request.tag.stage == "judge":
+            score = 1 if "Cats purr" in str(request.messages) else -1
+            return json.dumps({"evaluation_notes": "seen", "relevance_score": score})
+        return by_rote(request)
+
+    model.answer = worse_with_one
+    run(place)
+    report = build_answer_report(place / "out")
+    # Only two passages for the first question have the sentence.
+    assert report.rows[0].metrics.judges["relevance"].questions == {"q1": -1, "q2": -1}
+    assert report.best is not None
+    assert report.best.label == "2 / 100"
+    assert report.best.metrics.judges["relevance"].questions == {"q1": 1, "q2": -1}
+    wins = {label: (each.wins, each.losses) for label, each in report.compared.items()}
+    assert wins == {"1 / 100": (1, 0), "1 / 200": (1, 0), "2 / 200": (0, 0)}
+    assert report.compared["1 / 100"].difference == 1
+    assert [each.value for each in report.worst] == [-1, 1]
+    assert report.worst[0].notes == "seen"
+    assert report.unfinished == ()
+
+
+def test_text_from_models_is_shown_as_text(place: Path, model: Connected) -> None:
+    model.answer = lambda request: (
+        by_rote(request) if request.tag.stage == "judge" else "<script>alert(1)</script>"
+    )
+    run(place, "--only", "1 / 100")
+    page = render_answer_report(build_answer_report(place / "out"))
+    assert "<script>alert" not in page
+    assert "&lt;script&gt;alert" in page
+
+
+def test_a_folder_without_finished_pipelines_is_refused(tmp_path: Path) -> None:
+    with pytest.raises(RunFolderError, match="holds no finished pipeline"):
+        build_answer_report(tmp_path)

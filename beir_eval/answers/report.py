@@ -1,0 +1,325 @@
+"""The page of a suite of pipelines: which is best, by how much, at what price, and why."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from beir_eval.answers.judges import judge_class
+from beir_eval.answers.judging import FEWEST, MOST_MISSING
+from beir_eval.answers.metrics import METRICS, AnswerMetrics
+from beir_eval.answers.run import (
+    ANSWERS,
+    JUDGEMENTS,
+    MANIFEST,
+    AnswerManifest,
+    read_answers_of,
+    read_judgements,
+)
+from beir_eval.errors import RunFolderError, SettingError
+from beir_eval.files import read_form
+from beir_eval.measures.anova import Anova, anova
+from beir_eval.measures.significance import (
+    Comparison,
+    Interval,
+    compare_runs,
+    confidence_intervals,
+)
+from personas.format import counted
+from personas.report.site import NO_FOOTER, ReportFooter
+
+WORST = 10
+"""Questions that are shown with their answers."""
+SIGNIFICANT = 0.05
+MOST_DOTS = 24
+"""Pipelines above which there is no figure."""
+
+
+@dataclass(frozen=True, slots=True)
+class PipelineRow:
+    """A pipeline of a report.
+
+    Attributes:
+        manifest: what answered.
+        metrics: its sums.
+        folder: where its answers are.
+        intervals: judge -> 95% interval of its mean over questions; of two questions or more.
+    """
+
+    manifest: AnswerManifest
+    metrics: AnswerMetrics
+    folder: Path
+    intervals: Mapping[str, Interval]
+
+    @property
+    def label(self) -> str:
+        """Its name."""
+        return self.manifest.label
+
+    def mean(self, judge: str) -> float | None:
+        """Its mean over questions; None without a value."""
+        found = self.metrics.judges.get(judge)
+        return None if found is None else found.mean
+
+
+@dataclass(frozen=True, slots=True)
+class WorstAnswer:
+    """An answer that a judge found worst."""
+
+    question: str
+    text: str
+    golden: str
+    value: float
+    notes: str
+
+
+@dataclass(frozen=True, slots=True)
+class AnswerReport:
+    """Pipelines of a suite, compared.
+
+    Attributes:
+        title: of the suite.
+        description: of the suite.
+        judges: names; the first heads the tables.
+        rows: in the order of the suite.
+        best: the row with the highest mean by the first judge; None without a value.
+        compared: label -> the best one less this one, by the first judge, over the questions that
+            both have a value for; p-values by Holm.
+        analysis: of a grid; None without.
+        worst: answers of the best pipeline with the lowest values.
+        unfinished: labels of folders that have no sums yet.
+    """
+
+    title: str
+    description: str
+    judges: tuple[str, ...]
+    rows: tuple[PipelineRow, ...]
+    best: PipelineRow | None
+    compared: Mapping[str, Comparison]
+    analysis: Anova | None
+    worst: tuple[WorstAnswer, ...]
+    unfinished: tuple[str, ...]
+
+    @property
+    def judge(self) -> str:
+        """The model that judged; empty if none did."""
+        return self.rows[0].manifest.judge if self.rows else ""
+
+
+def is_answer_folder(path: str | os.PathLike[str]) -> bool:
+    """Return whether the folder holds answers of pipelines."""
+    return any(Path(path).glob(f"*/run-1/{ANSWERS}"))
+
+
+def build_answer_report(folder: str | os.PathLike[str]) -> AnswerReport:
+    """Read the run folders of a suite of pipelines and compare them.
+
+    Raises:
+        RunFolderError: there are none, or one cannot be read.
+    """
+    rows, unfinished = [], []
+    for path in sorted(Path(folder).glob(f"*/{MANIFEST}")):
+        manifest = read_form(path, AnswerManifest)
+        if not (path.parent / METRICS).exists():
+            unfinished.append(manifest.label)
+            continue
+        metrics = read_form(path.parent / METRICS, AnswerMetrics)
+        spans = {
+            name: _interval(name, judge.questions)
+            for name, judge in metrics.judges.items()
+            if len(judge.questions) > 1
+        }
+        rows.append(PipelineRow(manifest, metrics, path.parent, spans))
+    if not rows:
+        raise RunFolderError(f"{os.fspath(folder)}: holds no finished pipeline")
+    rows.sort(key=lambda row: row.manifest.place)
+    first = rows[0].manifest
+    judge = first.judges[0]
+    means = [(mean, row) for row in rows if (mean := row.mean(judge)) is not None]
+    best = max(means, key=lambda found: found[0])[1] if means else None
+    return AnswerReport(
+        title=first.title,
+        description=" ".join(first.description.split()),
+        judges=first.judges,
+        rows=tuple(rows),
+        best=best,
+        compared={} if best is None else dict(_compared(best, rows, judge)),
+        analysis=_analysed(rows, first),
+        worst=() if best is None else tuple(_worst(best, judge)),
+        unfinished=tuple(unfinished),
+    )
+
+
+def render_answer_report(report: AnswerReport, *, footer: ReportFooter = NO_FOOTER) -> str:
+    """Return the report as one HTML page. The same report gives the same page."""
+    from beir_eval.report.html import rendered
+
+    return rendered(
+        "answers.html",
+        report=report,
+        verdict=[*_verdict(report)],
+        plot=_plot(report),
+        head=report.judges[0],
+        footer=footer,
+    )
+
+
+def _interval(judge: str, values: Mapping[str, float]) -> Interval:
+    low, high = judge_class(judge)[0].scale
+    found = confidence_intervals({judge: values})[judge]
+    return Interval(max(found.low, low), min(found.high, high))
+
+
+def _compared(
+    best: PipelineRow, rows: Sequence[PipelineRow], judge: str
+) -> Iterator[tuple[str, Comparison]]:
+    of_best = best.metrics.judges[judge].questions
+    pairs: dict[str, dict[str, Mapping[str, float]]] = {}
+    for row in rows:
+        values = row.metrics.judges[judge].questions
+        both = [each for each in of_best if each in values]
+        if row is not best and len(both) > 1:
+            pairs[row.label] = {
+                row.label: {each: values[each] for each in both},
+                best.label: {each: of_best[each] for each in both},
+            }
+    low, high = judge_class(judge)[0].scale
+    # A pair each, since two pipelines may have values for different questions.
+    for label, found in compare_runs_of(pairs, high - low).items():
+        yield label, found[best.label]
+
+
+def compare_runs_of(
+    pairs: Mapping[str, Mapping[str, Mapping[str, float]]], farthest: float
+) -> Mapping[str, Mapping[str, Comparison]]:
+    """Compare pairs of runs whose baseline is the key, as one family."""
+    renamed = {
+        key: {"": runs[key], **{label: runs[label] for label in runs if label != key}}
+        for key, runs in pairs.items()
+    }
+    return compare_runs(renamed, "", farthest=farthest)
+
+
+def _analysed(rows: Sequence[PipelineRow], first: AnswerManifest) -> Anova | None:
+    points = [row for row in rows if row.manifest.point]
+    if not first.formula or not points:
+        return None
+    table = [
+        {**row.manifest.point, **{name: row.mean(name) for name in first.judges}} for row in points
+    ]
+    try:
+        return anova(table, first.formula)
+    except SettingError:  # a part of the grid, or no variance
+        return None
+
+
+def _worst(best: PipelineRow, judge: str) -> Iterator[WorstAnswer]:
+    path = best.folder / "run-1"
+    answers = {each.id: each for each in read_answers_of(path / ANSWERS)}
+    values = best.metrics.judges[judge].questions
+    judged = dict(read_judgements(path / JUDGEMENTS))
+    for name in sorted(values, key=lambda each: (values[each], each))[:WORST]:
+        answer = answers.get(name)
+        if answer is None:
+            continue
+        found = judged.get(name, {}).get(judge)
+        golden = "; ".join(best.manifest.golden.get(name, ()))
+        notes = "" if found is None else found.notes
+        yield WorstAnswer(answer.question, answer.text, golden, values[name], notes)
+
+
+def _verdict(report: AnswerReport) -> Iterator[dict[str, str]]:
+    """Notes for a reader, the worst first: ``kind`` and ``sentence`` of each."""
+    judge, rows = report.judges[0], report.rows
+    writers = {name for row in rows for name in row.metrics.writers}
+    if report.judge and report.judge in writers:
+        yield {"kind": "bad", "sentence": f"{report.judge} judged what it wrote itself."}
+    for row in rows:
+        for name, found in row.metrics.judges.items():
+            share = found.missing / max(found.values + found.missing, 1)
+            if share > MOST_MISSING:
+                sentence = f"{row.label}: {share:.0%} of {name} is missing, and in no mean."
+                yield {"kind": "bad", "sentence": sentence}
+        if row.metrics.failed:
+            lost = counted(len(row.metrics.failed), "answer")
+            yield {"kind": "bad", "sentence": f"{row.label}: {lost} failed, and in no mean."}
+    asked, runs = rows[0].metrics.questions, rows[0].metrics.runs
+    if asked < FEWEST:
+        sentence = f"{counted(asked, 'question')}: with fewer than {FEWEST} a mean says little."
+        yield {"kind": "warn", "sentence": sentence}
+    if runs == 1:
+        sentence = "One run: how much answers vary from run to run is not known."
+        yield {"kind": "warn", "sentence": sentence}
+    if report.unfinished:
+        sentence = f"Not finished and left out: {', '.join(report.unfinished[:10])}."
+        yield {"kind": "warn", "sentence": sentence}
+    if report.best is not None and report.compared:
+        yield {"kind": "note", "sentence": _who_is_best(report, report.best, judge)}
+
+
+def _who_is_best(report: AnswerReport, best: PipelineRow, judge: str) -> str:
+    name = judge.replace("_", " ")
+    worse = [x for x in report.compared if report.compared[x].p_adjusted < SIGNIFICANT]
+    said = f"{best.label} has the highest {name}, {best.mean(judge):.3f}"
+    if len(worse) == len(report.compared):
+        said += "; the difference to every other is significant"
+    elif worse:
+        said += f"; significantly above {', '.join(worse[:5])}, not above the others"
+    else:
+        said += ", but above none of the others significantly"
+    cheapest = min(report.rows, key=lambda row: row.metrics.calls)
+    if best.metrics.calls > cheapest.metrics.calls > 0:
+        times = best.metrics.calls / cheapest.metrics.calls
+        said += f". It takes {times:.1f} times the calls of {cheapest.label}"
+    return f"{said}."
+
+
+def _plot(report: AnswerReport) -> dict[str, Any] | None:
+    """Places of the pipelines by the first judge and the next one that differs, or by calls."""
+    from beir_eval.report.figures import scaled, spread
+
+    judge = report.judges[0]
+    rows = [row for row in report.rows if row.mean(judge) is not None]
+    if not 2 <= len(rows) <= MOST_DOTS:
+        return None
+    other, ys = "", [float(row.metrics.calls) for row in rows]
+    for name in report.judges[1:]:
+        found = [mean for row in rows if (mean := row.mean(name)) is not None]
+        if len(found) == len(rows) and min(found) < max(found):
+            other, ys = name, found
+            break
+    xs = [row.mean(judge) or 0.0 for row in rows]
+    across, up = (min(xs), max(xs)), (min(ys), max(ys))
+
+    def x_of(value: float) -> float:
+        return round(scaled(value, across, (76, 560)), 1) if across[0] < across[1] else 310.0
+
+    def y_of(value: float) -> float:
+        return round(scaled(value, up, (324, 24)), 1) if up[0] < up[1] else 174.0
+
+    dots: list[dict[str, Any]] = []
+    for row, x, y in zip(rows, xs, ys, strict=True):
+        wide = row.metrics.judges[judge].run_spread or 0.0
+        high = (row.metrics.judges[other].run_spread or 0.0) if other else 0.0
+        dots.append(
+            {
+                "label": row.label,
+                "x": x_of(x),
+                "y": y_of(y),
+                "x_value": x,
+                "y_value": y,
+                "left": x_of(x - wide),
+                "right": x_of(x + wide),
+                "low": y_of(y - high),
+                "high": y_of(y + high),
+            }
+        )
+    heights = spread([dot["y"] + 4 for dot in dots], 13, 20, 330)
+    for dot, height in zip(dots, heights, strict=True):
+        dot["label_y"] = round(height, 1)
+    names = {"x": judge.replace("_", " "), "y": other.replace("_", " ") or "calls"}
+    ends = [f"{each:.3f}" if other else f"{each:,.0f}" for each in up]
+    return {**names, "dots": dots, "x_ends": across, "y_ends": ends}
