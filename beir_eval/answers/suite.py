@@ -107,6 +107,7 @@ class _SuiteForm(_Form):
     limit: int | None = Field(None, ge=1)
     judges: list[_Words] = Field(min_length=1)
     judge_model: str = ""
+    judge_base_url: str = ""
     settings: dict[str, Any] = Field(default_factory=dict)
     pipelines: list[_PipelineForm] = Field(default_factory=list)
     base: dict[str, Any] = Field(default_factory=dict)
@@ -149,6 +150,7 @@ class AnswerSuite:
         limit: how many of the first questions are asked; None for all.
         judges: names.
         judge_model: asked by the judges; empty for the default.
+        judge_base_url: of its server; empty for the default, or ``--base-url``.
         pipelines: in the order of the rows, points of the grid last.
         factors: of the grid; may be empty.
         formula: of the analysis of variance; empty for none.
@@ -165,6 +167,7 @@ class AnswerSuite:
     limit: int | None
     judges: tuple[str, ...]
     judge_model: str
+    judge_base_url: str
     pipelines: tuple[PipelineSpec, ...]
     factors: tuple[Factor, ...] = ()
     formula: str = ""
@@ -242,6 +245,7 @@ def load_answer_suite(
         limit=form.limit,
         judges=tuple(dict.fromkeys(form.judges)),
         judge_model=form.judge_model,
+        judge_base_url=form.judge_base_url,
         pipelines=tuple(specs),
         factors=tuple(form.factors),
         formula=form.anova.formula if form.anova else "",

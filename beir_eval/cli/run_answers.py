@@ -74,6 +74,7 @@ def run_pipelines(ctx: click.Context) -> int:
         documents=params["docs"] or ("" if own else suite.documents),
         index=params["index_folder"] or ("" if own else suite.index),
         ledger=ledger,
+        base_url=suite.judge_base_url or options.get("base_url"),
         limits={name: options[name] for name in _LIMITS if options.get(name) is not None},
     )
     models = [name for spec in specs for name in models_of(spec.config, spec.options)]
