@@ -55,10 +55,10 @@ class AnswerMetrics(BaseModel):
         runs: how often.
         answers: how many there are, over all runs.
         failed: run and question -> why there is no answer.
-        calls: of models, those whose replies the ledger had included.
-        input_tokens: of calls that were sent.
-        output_tokens: of calls that were sent.
-        cost: US dollars of calls that were sent; None if a price is not known.
+        calls: of models that transform, rank and write, whether sent or in the ledger.
+        input_tokens: of these calls.
+        output_tokens: of these calls.
+        cost: of these calls, in US dollars; None if a price is not known.
         seconds: median of an answer, of those that needed nothing from the ledger; None without.
         characters_per_second: characters of those answers by their time (REBEL's speed).
         abstained: answers that say that they do not know.
@@ -97,8 +97,9 @@ def metrics_of(
         questions: ids of all questions.
     """
     answers = [answer for run in runs for answer, _ in run]
-    stages = [stage for answer in answers for stage in answer.stages]
-    costs = [stage.cost for stage in stages]
+    # A vector that is there already is no call, so those of retrieval depend on what ran before.
+    stages = [stage for answer in answers for stage in answer.stages if stage.name != "retrieval"]
+    costs = [each for stage in stages for each in (stage.cost, stage.reused_cost)]
     timed = [
         (len(answer.text), sum(stage.seconds for stage in answer.stages))
         for answer in answers
@@ -112,8 +113,8 @@ def metrics_of(
         answers=len(answers),
         failed=dict(failed),
         calls=sum(stage.calls + stage.reused for stage in stages),
-        input_tokens=sum(stage.input_tokens for stage in stages),
-        output_tokens=sum(stage.output_tokens for stage in stages),
+        input_tokens=sum(stage.input_tokens + stage.reused_tokens[0] for stage in stages),
+        output_tokens=sum(stage.output_tokens + stage.reused_tokens[1] for stage in stages),
         cost=None if None in costs else math.fsum(each or 0 for each in costs),
         seconds=statistics.median(taken for _, taken in timed) if timed else None,
         characters_per_second=sum(size for size, _ in timed) / seconds if seconds else None,

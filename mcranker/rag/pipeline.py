@@ -711,20 +711,26 @@ _FAILED: Mapping[StageName, str] = {
 
 
 def _record(name: StageName, effort: _Effort, seconds: float) -> StageRecord:
-    usage = effort.usage
-    costs = [cost(model, each) for (_, _, model), each in usage.items()]
-    known = [each for each in costs if each is not None]
+    total, reused = effort.usage.total, effort.usage.reused.total
     return StageRecord(
         name=name,
         seconds=seconds,
-        calls=usage.total.calls,
-        reused=usage.reused.total.calls,
-        input_tokens=usage.total.input_tokens,
-        output_tokens=usage.total.output_tokens,
-        cost=math.fsum(known) if len(known) == len(costs) else None,
+        calls=total.calls,
+        reused=reused.calls,
+        input_tokens=total.input_tokens,
+        output_tokens=total.output_tokens,
+        reused_tokens=(reused.input_tokens, reused.output_tokens),
+        cost=_cost(effort.usage),
+        reused_cost=_cost(effort.usage.reused),
         failure=effort.failure,
         notes=effort.notes,
     )
+
+
+def _cost(usage: UsageTable) -> float | None:
+    costs = [cost(model, each) for (_, _, model), each in usage.items()]
+    known = [each for each in costs if each is not None]
+    return math.fsum(known) if len(known) == len(costs) else None
 
 
 def _with_numbers(

@@ -136,7 +136,11 @@ class StageRecord(_Record):
         seconds: from its beginning to its end.
         calls: of models, the ledger's answers left out.
         reused: answers that the ledger had.
-        cost: US dollars; None if a price is not known.
+        input_tokens: of `calls`.
+        output_tokens: of `calls`.
+        reused_tokens: of `reused`, in and out.
+        cost: of `calls`, in US dollars; None if a price is not known.
+        reused_cost: paid once for `reused`; None if a price is not known.
         failure: why it did not do its work, so that the pipeline went on without it; empty if it
             did.
         notes: what a reader should know, one sentence each.
@@ -148,7 +152,9 @@ class StageRecord(_Record):
     reused: int = 0
     input_tokens: int = 0
     output_tokens: int = 0
+    reused_tokens: tuple[int, int] = (0, 0)
     cost: float | None = 0.0
+    reused_cost: float | None = 0.0
     failure: str = ""
     notes: tuple[str, ...] = ()
 

@@ -129,7 +129,6 @@ def test_a_torn_line_and_lost_judgements_are_made_again(place: Path, model: Conn
     assert len(model.requests) == before
     for each in (whole, again):
         del each["seconds"], each["characters_per_second"]
-        del each["input_tokens"], each["output_tokens"]
     assert again == whole
 
 
@@ -237,8 +236,19 @@ def test_shipped_suites_are_those_of_the_papers() -> None:
 
 def test_sums_by_hand() -> None:
     def answer(name: str, text: str, seconds: float, reused: int = 0) -> AnswerRecord:
-        stage = StageRecord(name="answer", seconds=seconds, calls=1, reused=reused, cost=0.5)
-        return AnswerRecord(question="?", id=name, text=text, kind="answer", stages=(stage,))
+        stage = StageRecord(
+            name="answer",
+            seconds=seconds,
+            calls=1,
+            input_tokens=10,
+            reused=reused,
+            reused_tokens=(100 * reused, 7 * reused),
+            cost=0.5,
+            reused_cost=0.25 * reused,
+        )
+        vectors = StageRecord(name="retrieval", calls=9, input_tokens=9)
+        stages = (vectors, stage)
+        return AnswerRecord(question="?", id=name, text=text, kind="answer", stages=stages)
 
     def value(found: float | None, **more: Any) -> dict[str, Judgement]:
         return {"f1": Judgement(found, **more)}
@@ -256,7 +266,8 @@ def test_sums_by_hand() -> None:
     assert judge.run_spread == 0
     assert (judge.values, judge.missing, judge.undefined) == (3, 0, 1)
     assert judge.reasons == {"no golden answer": 1}
-    assert (found.calls, found.cost, found.answers) == (5, 2.0, 4)
+    assert (found.calls, found.cost, found.answers) == (5, 2.25, 4)
+    assert (found.input_tokens, found.output_tokens) == (140, 7)
     assert found.seconds == 2.0  # the median of 2, 1 and 3: one answer was in the ledger
     assert found.characters_per_second == 7 / 6
     assert AnswerMetrics.model_validate_json(found.model_dump_json()) == found
