@@ -194,6 +194,7 @@ OPTIONAL_PROMPTS: dict[str, dict[str, Placeholders]] = {
         "rag_support": _placeholders("claim quote", "question"),
         "rag_p_yes": _placeholders("query passage_text"),
         "rag_rankrag_rank": _placeholders("query passage_text"),
+        "rag_rankrag_retrieve": _placeholders("question context"),
         # An entry of {{drafts}}, and of {{context}}: as G-RAG and as RankRAG have it
         "rag_team_draft": _placeholders("draft", _PERSON),
         "rag_passage_document": _placeholders("number", "title", "passage passage_text"),
@@ -207,6 +208,9 @@ OPTIONAL_PROMPTS: dict[str, dict[str, Placeholders]] = {
         "judge_faithfulness": _placeholders("question response context", "reference"),
         "judge_nuggets": _placeholders("question reference", "most"),
         "judge_nugget_support": _placeholders("question response nuggets"),
+        # Questions written for a test, and checked
+        "question_write": _placeholders("passages properties"),
+        "question_check": _placeholders("passages question reference"),
     },
 }
 """Additions to the paper's prompts, by the folder that has the shipped ones; used where a folder

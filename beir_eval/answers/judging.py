@@ -283,7 +283,8 @@ def cautions(
     if judge and judge in set(writers):
         yield f"{judge} judged what it wrote itself; name another judge with judge_model."
     if questions < FEWEST:
-        yield f"{questions} questions: with fewer than {FEWEST} a mean says little."
+        noun = "question" if questions == 1 else "questions"
+        yield f"{questions} {noun}: with fewer than {FEWEST} a mean says little."
     if runs == 1:
         yield "One run: how much answers vary from run to run is not known."
     for each in summaries:

@@ -7,6 +7,7 @@
 
 That is FlashRAG's form with `documents`, those that support the answer, besides. LiveRAG's fields
 (``answer``, ``document_ids``, ``question_categories``) and BEIR's (``_id``, ``text``) are read too.
+A line with ``"keep": false`` is passed over.
 """
 
 from __future__ import annotations
@@ -57,6 +58,8 @@ def read_questions(path: str | os.PathLike[str]) -> list[Question]:
     """
     found: dict[str, Question] = {}
     for place, record in records(path):
+        if record.get("keep") is False:
+            continue
         question = question_of(record, place, str(len(found) + 1))
         if question.id in found:
             raise DatasetError(f"{place}: the id {question.id!r} is there twice")

@@ -6,8 +6,17 @@ import os
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
 
+from beir_eval.answers.figures import (
+    THEIRS,
+    Mark,
+    Trend,
+    boxes,
+    effects,
+    product_spread,
+    read_runs,
+    scatter,
+)
 from beir_eval.answers.judges import judge_class
 from beir_eval.answers.judging import FEWEST, MOST_MISSING
 from beir_eval.answers.metrics import METRICS, AnswerMetrics
@@ -19,6 +28,7 @@ from beir_eval.answers.run import (
     read_answers_of,
     read_judgements,
 )
+from beir_eval.answers.suite import Line, others_runs
 from beir_eval.errors import RunFolderError, SettingError
 from beir_eval.files import read_form
 from beir_eval.measures.anova import Anova, anova
@@ -28,6 +38,7 @@ from beir_eval.measures.significance import (
     compare_runs,
     confidence_intervals,
 )
+from mcranker.rag.record import AnswerRecord
 from personas.format import counted
 from personas.report.site import NO_FOOTER, ReportFooter
 
@@ -74,6 +85,7 @@ class WorstAnswer:
     golden: str
     value: float
     notes: str
+    record: AnswerRecord
 
 
 @dataclass(frozen=True, slots=True)
@@ -153,16 +165,29 @@ def build_answer_report(folder: str | os.PathLike[str]) -> AnswerReport:
     )
 
 
-def render_answer_report(report: AnswerReport, *, footer: ReportFooter = NO_FOOTER) -> str:
-    """Return the report as one HTML page. The same report gives the same page."""
+def render_answer_report(
+    report: AnswerReport,
+    *,
+    footer: ReportFooter = NO_FOOTER,
+    pages: Mapping[str, str] | None = None,
+) -> str:
+    """Return the report as one HTML page. The same report gives the same page.
+
+    Args:
+        report: what is shown.
+        footer: version, date and command for the last line.
+        pages: question id -> address of the page of an answer among the worst.
+    """
     from beir_eval.report.html import rendered
 
     return rendered(
         "answers.html",
         report=report,
         verdict=[*_verdict(report)],
-        plot=_plot(report),
+        figures=[*_figures(report)],
+        effects=effects(report.analysis) if report.analysis else "",
         head=report.judges[0],
+        pages=pages or {},
         footer=footer,
     )
 
@@ -228,7 +253,7 @@ def _worst(best: PipelineRow, judge: str) -> Iterator[WorstAnswer]:
         found = judged.get(name, {}).get(judge)
         golden = "; ".join(best.manifest.golden.get(name, ()))
         notes = "" if found is None else found.notes
-        yield WorstAnswer(answer.question, answer.text, golden, values[name], notes)
+        yield WorstAnswer(answer.question, answer.text, golden, values[name], notes, answer)
 
 
 def _verdict(report: AnswerReport) -> Iterator[dict[str, str]]:
@@ -270,6 +295,7 @@ def _who_is_best(report: AnswerReport, best: PipelineRow, judge: str) -> str:
         said += f"; significantly above {', '.join(worse[:5])}, not above the others"
     else:
         said += ", but above none of the others significantly"
+    said += _sign_test(report)
     cheapest = min(report.rows, key=lambda row: row.metrics.calls)
     if best.metrics.calls > cheapest.metrics.calls > 0:
         times = best.metrics.calls / cheapest.metrics.calls
@@ -277,49 +303,93 @@ def _who_is_best(report: AnswerReport, best: PipelineRow, judge: str) -> str:
     return f"{said}."
 
 
-def _plot(report: AnswerReport) -> dict[str, Any] | None:
-    """Places of the pipelines by the first judge and the next one that differs, or by calls."""
-    from beir_eval.report.figures import scaled, spread
+def _sign_test(report: AnswerReport) -> str:
+    """The best one against the next, question by question."""
+    from scipy.stats import binomtest
 
-    judge = report.judges[0]
-    rows = [row for row in report.rows if row.mean(judge) is not None]
-    if not 2 <= len(rows) <= MOST_DOTS:
+    means = {row.label: row.mean(report.judges[0]) or 0.0 for row in report.rows}
+    second = max(report.compared, key=lambda label: means[label])
+    found = report.compared[second]
+    said = f". Against {second}, the next, {found.wins} better, {found.ties} equal, "
+    said += f"{found.losses} worse"
+    if not found.wins + found.losses:
+        return said
+    p = binomtest(found.wins, found.wins + found.losses).pvalue
+    return f"{said} (sign test, p = {p:.2g})"
+
+
+def _figures(report: AnswerReport) -> Iterator[dict[str, str]]:
+    """Figures with the words under them: ``name``, ``svg`` and ``note`` of each."""
+    rows, form = report.rows, report.rows[0].manifest.figure
+    two = form.quality or report.judges[:2]
+    if len(two) == 2 and 2 <= len(rows) <= MOST_DOTS:
+        x, y = two
+        marks = {row.label: mark for row in rows if (mark := _mark(row, x, y)) is not None}
+        theirs = {
+            row.label: Mark(f"{row.label} (paper)", given[x], given[y], series=THEIRS)
+            for row in rows
+            if {x, y} <= (given := row.manifest.theirs).keys()
+        }
+        trends = [
+            Trend(line.name, [of[each] for each in line.through if each in of], series + number)
+            for of, series in ((marks, 1), (theirs, THEIRS + 1))
+            for number, line in enumerate(form.lines)
+        ]
+        names = _words(x), _words(y)
+        note = "Thin whiskers: 95% interval over questions; thick ones: standard deviation of the "
+        note += "means of runs."
+        if theirs:
+            note += " Hollow: the paper's, of its own models and judges."
+        if form.lines:
+            note += f" Lines: least squares through {_listed(form.lines)}; dashed: the paper's."
+        if marks:
+            drawn = scatter([*marks.values(), *theirs.values()], *names, trends)
+            yield {"name": f"{names[1]} against {names[0]}", "svg": drawn, "note": note}
+        fast = [mark for row in rows if (mark := _speed_mark(row, x, y)) is not None]
+        if form.quality and len(fast) > 1:
+            note = f"Quality is {names[0]} times {names[1]}, its whisker the standard deviation of "
+            note += "that product over runs. Speed: characters of answers by their time, where "
+            note += "nothing came from the ledger."
+            drawn = scatter(fast, "characters a second", "quality")
+            yield {"name": "quality against speed", "svg": drawn, "note": note}
+    others = read_runs(others_runs(form.runs)) if form.runs else {}
+    for judge in report.judges if len(rows) <= MOST_DOTS else ():
+        means = {
+            row.label: values
+            for row in rows
+            if (found := row.metrics.judges.get(judge)) is not None
+            and len(values := [each for each in found.run_means if each is not None]) > 1
+        }
+        if means:
+            known = others.get(judge, {})
+            drawn = boxes({**means, **known}, _words(judge), theirs=len(known))
+            note = "Means of runs: whiskers to the lowest and the highest, a box from the first "
+            note += f"to the third quartile.{f' Grey: {form.source}.' if known else ''}"
+            yield {"name": f"{_words(judge)} over runs", "svg": drawn, "note": note}
+
+
+def _mark(row: PipelineRow, x: str, y: str) -> Mark | None:
+    across, up = row.metrics.judges.get(x), row.metrics.judges.get(y)
+    if across is None or up is None or across.mean is None or up.mean is None:
         return None
-    other, ys = "", [float(row.metrics.calls) for row in rows]
-    for name in report.judges[1:]:
-        found = [mean for row in rows if (mean := row.mean(name)) is not None]
-        if len(found) == len(rows) and min(found) < max(found):
-            other, ys = name, found
-            break
-    xs = [row.mean(judge) or 0.0 for row in rows]
-    across, up = (min(xs), max(xs)), (min(ys), max(ys))
+    spans = [(s.low, s.high) if (s := row.intervals.get(each)) else None for each in (x, y)]
+    spreads = across.run_spread, up.run_spread
+    return Mark(row.label, across.mean, up.mean, *spreads, spans[0], spans[1])
 
-    def x_of(value: float) -> float:
-        return round(scaled(value, across, (76, 560)), 1) if across[0] < across[1] else 310.0
 
-    def y_of(value: float) -> float:
-        return round(scaled(value, up, (324, 24)), 1) if up[0] < up[1] else 174.0
+def _speed_mark(row: PipelineRow, x: str, y: str) -> Mark | None:
+    mark, speed = _mark(row, x, y), row.metrics.characters_per_second
+    if mark is None or speed is None:
+        return None
+    sd = None
+    if mark.x_sd is not None and mark.y_sd is not None:
+        sd = product_spread(mark.x, mark.x_sd, mark.y, mark.y_sd)
+    return Mark(row.label, speed, mark.x * mark.y, y_sd=sd)
 
-    dots: list[dict[str, Any]] = []
-    for row, x, y in zip(rows, xs, ys, strict=True):
-        wide = row.metrics.judges[judge].run_spread or 0.0
-        high = (row.metrics.judges[other].run_spread or 0.0) if other else 0.0
-        dots.append(
-            {
-                "label": row.label,
-                "x": x_of(x),
-                "y": y_of(y),
-                "x_value": x,
-                "y_value": y,
-                "left": x_of(x - wide),
-                "right": x_of(x + wide),
-                "low": y_of(y - high),
-                "high": y_of(y + high),
-            }
-        )
-    heights = spread([dot["y"] + 4 for dot in dots], 13, 20, 330)
-    for dot, height in zip(dots, heights, strict=True):
-        dot["label_y"] = round(height, 1)
-    names = {"x": judge.replace("_", " "), "y": other.replace("_", " ") or "calls"}
-    ends = [f"{each:.3f}" if other else f"{each:,.0f}" for each in up]
-    return {**names, "dots": dots, "x_ends": across, "y_ends": ends}
+
+def _listed(lines: Sequence[Line]) -> str:
+    return "; ".join(f"{', '.join(each.through)} ({each.name})" for each in lines)
+
+
+def _words(judge: str) -> str:
+    return judge.replace("_", " ")

@@ -26,7 +26,7 @@ from beir_eval.answers.judging import (
 )
 from beir_eval.answers.metrics import METRICS, AnswerMetrics, metrics_of
 from beir_eval.answers.questions import Question
-from beir_eval.answers.suite import AnswerSuite, PipelineSpec
+from beir_eval.answers.suite import AnswerSuite, FigureForm, PipelineSpec
 from beir_eval.errors import RunFolderError, SettingError
 from beir_eval.experiment.suite_form import folder_name
 from beir_eval.files import append_whole, read_form, write_form
@@ -75,6 +75,7 @@ class AnswerManifest(BaseModel):
         formula: of the suite's analysis of variance.
         ours: factors whose levels the paper does not name.
         golden: question id -> golden answers.
+        figure: what the suite's report draws besides.
     """
 
     model_config = ConfigDict(frozen=True)
@@ -97,6 +98,7 @@ class AnswerManifest(BaseModel):
     formula: str = ""
     ours: tuple[str, ...] = ()
     golden: dict[str, tuple[str, ...]] = {}
+    figure: FigureForm = FigureForm()
 
 
 @dataclass(frozen=True, slots=True)
@@ -185,21 +187,27 @@ async def run_answers(
             )
         )
         judge = next((each.asked_model for each in judges.values() if each.asks), "")
+        for spec in specs:  # one that cannot be made is an error before anything is asked
+            made = RAGPipeline(indexes.of(spec.config.chunks), spec.config, **_own(spec, layers))
+            await made.aclose()
         for spec in specs:
             index = indexes.of(spec.config.chunks)
-            options = {**spec.options}
-            for name in ("max_calls", "max_cost"):
-                options.pop(name, None)
             folder = plan.out / folder_name(spec.label)
             run = _PipelineRun(folder, spec, suite, plan, judges, judge, places[spec.label], note)
             with locked(folder):
                 before = usage.total.calls
-                found = await run.go(index, layers.ledger, budget, options)
+                found = await run.go(index, budget, _own(spec, layers))
             yield AnswersResult(
                 spec, found, run.calls + usage.total.calls - before, run.stopped, judge
             )
             if isinstance(run.stopped, (BudgetExceeded, *FATAL_ERRORS)):
                 return
+
+
+def _own(spec: PipelineSpec, layers: Layers) -> dict[str, Any]:
+    """The options of `RAGPipeline`; all pipelines share one budget and one ledger."""
+    own = {key: spec.options[key] for key in spec.options if key not in ("max_calls", "max_cost")}
+    return {**own, "ledger": layers.ledger}
 
 
 @dataclass(slots=True)
@@ -218,22 +226,22 @@ class _PipelineRun:
     stopped: Exception | None = None
 
     async def go(
-        self, index: Index, ledger: LedgerSpec, budget: Budget, options: Mapping[str, Any]
+        self, index: Index, budget: Budget, options: Mapping[str, Any]
     ) -> AnswerMetrics | None:
         failed: dict[str, str] = {}
         for number in range(self.suite.runs):
             # The first run shares its answers with what the user asked before.
             repeat = {"cache_variant": number} if number else {}
-            pipeline = RAGPipeline(
-                index, self.spec.config, ledger=ledger, budget=budget, **{**options, **repeat}
-            )
+            pipeline = RAGPipeline(index, self.spec.config, budget=budget, **{**options, **repeat})
             async with pipeline:
                 if not number:
                     self._begin(pipeline, index)
                 path = self.folder / f"run-{number + 1}"
                 path.mkdir(exist_ok=True)
-                why = await self._answer(path, pipeline)
+                why, count = await self._answer(path, pipeline)
             failed |= {f"run {number + 1}, {question}": text for question, text in why.items()}
+            if not count and self.stopped is None and why:
+                self.stopped = ModelError(next(iter(why.values())))
             if self.stopped is None:
                 try:
                     await self._judge(path)
@@ -285,6 +293,7 @@ class _PipelineRun:
             description=self.suite.description,
             formula=self.suite.formula,
             ours=tuple(each.name for each in self.suite.factors if each.ours),
+            figure=self.suite.figure,
             golden={each.id: each.golden_answers for each in self.plan.questions},
         )
         path = self.folder / MANIFEST
@@ -305,8 +314,8 @@ class _PipelineRun:
                     each.unlink()
         write_form(path, manifest)
 
-    async def _answer(self, path: Path, pipeline: RAGPipeline) -> dict[str, str]:
-        """Answer the open questions; return why some were not."""
+    async def _answer(self, path: Path, pipeline: RAGPipeline) -> tuple[dict[str, str], int]:
+        """Answer the open questions; return why some were not, and how many answers there are."""
         file = path / ANSWERS
         _cut_torn_line(file)
         done = {each.id for each in read_answers_of(file)}
@@ -331,7 +340,7 @@ class _PipelineRun:
                 if isinstance(error, (BudgetExceeded, *FATAL_ERRORS)) or in_a_row == GIVE_UP:
                     self.stopped = error
                     break
-        return failed
+        return failed, len(self.plan.questions) - len(failed)
 
     async def _judge(self, path: Path) -> None:
         """Judge what has no value yet; what was missing is asked again."""

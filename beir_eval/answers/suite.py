@@ -96,6 +96,29 @@ class _AnovaForm(_Form):
     formula: _Words
 
 
+class Line(_Form):
+    """A least-squares line through some pipelines of a figure, as REBEL's figure 1 has them."""
+
+    name: _Words
+    through: Annotated[list[_Words], Field(min_length=2)]
+
+
+class FigureForm(_Form):
+    """Figures that a suite's report has besides.
+
+    Attributes:
+        quality: two judges, whose values' product is drawn against characters a second.
+        lines: in the figure of the first two judges.
+        runs: name of a shipped table of others' runs, ``system,run,JUDGE,…``.
+        source: of that table, a few words.
+    """
+
+    quality: list[_Words] = Field(default_factory=list, max_length=2)
+    lines: list[Line] = Field(default_factory=list)
+    runs: str = ""
+    source: str = ""
+
+
 class _SuiteForm(_Form):
     title: _Words
     description: str = ""
@@ -113,6 +136,7 @@ class _SuiteForm(_Form):
     base: dict[str, Any] = Field(default_factory=dict)
     factors: list[Factor] = Field(default_factory=list)
     anova: _AnovaForm | None = None
+    figure: FigureForm = FigureForm()
 
 
 @dataclass(frozen=True, slots=True)
@@ -154,6 +178,7 @@ class AnswerSuite:
         pipelines: in the order of the rows, points of the grid last.
         factors: of the grid; may be empty.
         formula: of the analysis of variance; empty for none.
+        figure: what its report draws besides.
     """
 
     name: str
@@ -171,12 +196,20 @@ class AnswerSuite:
     pipelines: tuple[PipelineSpec, ...]
     factors: tuple[Factor, ...] = ()
     formula: str = ""
+    figure: FigureForm = field(default_factory=FigureForm)
 
 
-def shipped_answer_suites() -> list[str]:
-    """Names of the suites of pipelines that come with the package, in alphabetical order."""
-    found = (Path(each.name) for each in _home().iterdir())
-    return sorted(each.stem for each in found if each.suffix == ".toml")
+def shipped_answer_suites() -> dict[str, str]:
+    """Name -> title of every suite of pipelines of the package, in alphabetical order."""
+    found = sorted(Path(each.name).stem for each in _home().iterdir() if ".toml" in each.name)
+    return {name: tomllib.loads(_shipped_text(name))["title"] for name in found}
+
+
+def answer_suite_text(name_or_path: str | os.PathLike[str]) -> str:
+    """The TOML text of a suite of pipelines, as `load_answer_suite` finds it."""
+    if name_or_path in shipped_answer_suites():
+        return _shipped_text(os.fspath(name_or_path))
+    return read_text(Path(name_or_path).expanduser(), SuiteError, LONGEST)
 
 
 def is_answer_suite(name_or_path: str | os.PathLike[str]) -> bool:
@@ -209,11 +242,11 @@ def load_answer_suite(
     """
     given = os.fspath(name_or_path)
     base: Path | None = None
+    text, place = answer_suite_text(given), given
     if given in shipped_answer_suites():
-        text, place = (_home() / f"{given}.toml").read_text(encoding="utf-8"), f"{given}.toml"
+        place = f"{given}.toml"
     else:
-        path, place = Path(given).expanduser(), given
-        text, base = read_text(path, SuiteError, LONGEST), path.absolute().parent
+        base = Path(given).expanduser().absolute().parent
     try:
         form = _SuiteForm.model_validate(tomllib.loads(text))
     except tomllib.TOMLDecodeError as error:
@@ -249,11 +282,21 @@ def load_answer_suite(
         pipelines=tuple(specs),
         factors=tuple(form.factors),
         formula=form.anova.formula if form.anova else "",
+        figure=form.figure,
     )
 
 
 def _home() -> Any:
     return resources.files("beir_eval") / "suites" / "answers"
+
+
+def others_runs(name: str) -> str:
+    """The text of a shipped table of others' runs."""
+    return str((_home() / f"{name}.csv").read_text(encoding="utf-8"))
+
+
+def _shipped_text(name: str) -> str:
+    return str((_home() / f"{name}.toml").read_text(encoding="utf-8"))
 
 
 def _beside(name: str, base: Path | None) -> str:
@@ -267,6 +310,10 @@ def _check(form: _SuiteForm, place: str) -> None:
         raise SuiteError(f"{place}: documents and index do not go together; leave one out")
     if form.anova and not form.factors:
         raise SuiteError(f"{place}: anova needs a grid; add [[factors]]")
+    if form.figure.quality and not {*form.figure.quality} <= {*form.judges}:
+        raise SuiteError(f"{place}: figure: quality must name two of the judges")
+    if form.figure.runs and not (_home() / f"{form.figure.runs}.csv").is_file():
+        raise SuiteError(f"{place}: figure: there is no table of runs {form.figure.runs!r}")
     for name in form.judges:
         try:
             judge_class(name)

@@ -18,6 +18,9 @@ VERBS = {
     "compare": COMPARE,
     "verify": LazyVerb("beir_eval.cli.verify", "See whether run folders are as they were written."),
     "evaluate": LazyVerb("beir_eval.cli.evaluate", "Measure TREC runs."),
+    "questions": LazyVerb(
+        "beir_eval.cli.questions", "Write questions with answers about documents."
+    ),
     "judge-answers": LazyVerb("beir_eval.cli.judge_answers", "Judge answers, whatever made them."),
     "anova": LazyVerb("beir_eval.cli.anova", "Analyse the variance in a table of results."),
     "retrieve": LazyVerb("beir_eval.cli.retrieve", "Find passages by BM25: the first stage alone."),
@@ -30,6 +33,9 @@ VERBS = {
 # Verbs of `mcranker` and of `personas` that need this package; entry points name them.
 DEMO = LazyVerb(
     "beir_eval.cli.demo", "Rank a small collection that comes with it, and see how good that is."
+)
+RANKRAG = LazyVerb(
+    "beir_eval.cli.rankrag", "Make RankRAG's training examples, and train a model with them."
 )
 INSPECT = LazyVerb(
     "beir_eval.cli.inspect", "Show why passages of a saved ranking rank where they do."

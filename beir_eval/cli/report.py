@@ -25,6 +25,7 @@ from mcranker.cli.footer import footer
 from mcranker.cli.invocation import say
 from mcranker.cli.number_types import RealNumber
 from mcranker.cli.verb import Verb, flag, quiet_flag
+from mcranker.rag.page import render_answer
 from personas.format import counted
 
 if TYPE_CHECKING:
@@ -79,10 +80,17 @@ def _report_answers(ctx: click.Context, folder: str) -> int:
         raise click.UsageError(
             "the report of a suite of pipelines is html; leave --format out", ctx
         )
-    page = render_answer_report(build_answer_report(folder), footer=footer(ctx))
+    report = build_answer_report(folder)
     file = out if out is None or Path(out).suffix else str(Path(out) / f"{NAME}.html")
+    pages: dict[str, str] = {}
     if file is not None:
-        Path(file).parent.mkdir(parents=True, exist_ok=True)
+        beside = Path(file).with_suffix("")  # a page for each of the worst answers
+        beside.mkdir(parents=True, exist_ok=True)
+        for number, each in enumerate(report.worst, 1):
+            pages[each.record.id] = f"{beside.name}/{number}.html"
+            with output(str(beside / f"{number}.html")) as write:
+                write(render_answer(each.record))
+    page = render_answer_report(report, footer=footer(ctx), pages=pages)
     with output(file) as write:
         write(page)
     if file is not None and not ctx.params["quiet"]:

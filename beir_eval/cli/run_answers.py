@@ -14,6 +14,7 @@ import click
 from rich.table import Column
 from rich.text import Text
 
+from beir_eval.answers.judges import judge_class
 from beir_eval.answers.judging import FEWEST, MOST_MISSING
 from beir_eval.answers.questions import read_questions
 from beir_eval.answers.run import AnswerPlan, AnswersResult, run_answers
@@ -30,7 +31,7 @@ from mcranker.cli.progress import ProgressDisplay, Tracker, live_is_wanted
 from mcranker.cli.signals import run as run_loop
 from mcranker.cli.verb import present
 from mcranker.estimate import Estimate
-from mcranker.rag.keys import SHARED, models_of
+from mcranker.rag.keys import SHARED, default_writer, models_of
 from mcranker.rankers.keys import shared_keys
 from personas.console import numbers, print_page, table
 from personas.format import counted, dollars
@@ -65,6 +66,8 @@ def run_pipelines(ctx: click.Context) -> int:
     suite = load_answer_suite(params["suite"], changes=options)
     changes = {name: params[name] for name in ("judge_model", "runs", "limit") if params[name]}
     suite = replace(suite, **changes)
+    if not suite.judge_model:
+        suite = replace(suite, judge_model=options.get("model") or default_writer())
     specs = chosen_pipelines(suite, params["only"])
     questions = _questions(params["questions"] or suite.questions, suite)
     own = bool(params["docs"] or params["index_folder"])
@@ -77,7 +80,11 @@ def run_pipelines(ctx: click.Context) -> int:
         base_url=suite.judge_base_url or options.get("base_url"),
         limits={name: options[name] for name in _LIMITS if options.get(name) is not None},
     )
+    if not plan.documents and not plan.index:
+        raise SettingError(f"suite {suite.name!r} names no documents; give --docs or --index")
     models = [name for spec in specs for name in models_of(spec.config, spec.options)]
+    if any(judge_class(name)[0].asks for name in suite.judges):
+        models.append(suite.judge_model)
     quiet = params["quiet"]
     with invocation.noting(live_is_wanted(quiet=quiet)), saying_where(ledger):
         if params["dry_run"]:
@@ -217,7 +224,7 @@ def _cautions(suite: AnswerSuite, plan: AnswerPlan, results: list[AnswersResult]
     if judge and judge in writers:
         said.append(f"{judge} judged what it wrote itself; name another with --judge-model.")
     if (asked := len(plan.questions)) < FEWEST:
-        said.append(f"{asked} questions: with fewer than {FEWEST} a mean says little.")
+        said.append(f"{counted(asked, 'question')}: with fewer than {FEWEST} a mean says little.")
     if suite.runs == 1:
         said.append("One run: how much answers vary from run to run is not known.")
     for each in results:

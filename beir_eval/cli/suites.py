@@ -6,6 +6,12 @@ import tomllib
 
 import click
 
+from beir_eval.answers.suite import (
+    answer_suite_text,
+    is_answer_suite,
+    load_answer_suite,
+    shipped_answer_suites,
+)
 from beir_eval.experiment.suite import load_suite, shipped_suites, suite_text
 from mcranker.cli.failures import DONE, print_json
 from mcranker.cli.files import output
@@ -16,12 +22,16 @@ from personas.console import names, table
 def _suites(ctx: click.Context) -> int:
     name = ctx.params["name"]
     if name is None:
-        titles = shipped_suites()
+        titles = {**shipped_suites(), **shipped_answer_suites()}
         entries = [{"name": name, "title": title} for name, title in titles.items()]
         made = table([names("name"), ""], titles.items())
         return present(ctx, lambda console: console.print(made), suites=entries)
-    load_suite(name)  # a file that cannot be used is an error
-    text = suite_text(name)
+    if is_answer_suite(name):
+        load_answer_suite(name)  # a file that cannot be used is an error
+        text = answer_suite_text(name)
+    else:
+        load_suite(name)
+        text = suite_text(name)
     if ctx.params["output"] == "json":
         return print_json(suite=tomllib.loads(text))
     with output(None) as write:

@@ -50,7 +50,7 @@ def render_svg(
         width: of the drawing, in pixels.
         embedded: for a page that has ``figure.css`` and says what the whiskers are.
     """
-    drawing = _Drawing(width)
+    drawing = Drawing(width)
     size = _TITLE if width >= WIDTH else _NAME
     top = EDGE + size
     for line in wrapped(figure.note.title, (width - 2 * EDGE) / _BOLD, size, 3):
@@ -74,7 +74,7 @@ def render_svg(
     return drawing.finished(bottom + EDGE, label, embedded=embedded)
 
 
-class _Drawing:
+class Drawing:
     """Paths in the order in which they are painted, and the words over them; in pixels."""
 
     def __init__(self, width: float) -> None:
@@ -130,7 +130,7 @@ class _Drawing:
         )
 
 
-def _draw_rows(drawing: _Drawing, groups: Lines, top: float, scale: str, x_label: str) -> float:
+def _draw_rows(drawing: Drawing, groups: Lines, top: float, scale: str, x_label: str) -> float:
     """Draw a row for each point, group under group; return where the drawing ends."""
     every = [point for _, points in groups for point in points]
     names = list(dict.fromkeys(_at(point) for point in every))
@@ -174,7 +174,7 @@ def _draw_rows(drawing: _Drawing, groups: Lines, top: float, scale: str, x_label
     return y + 33
 
 
-def _draw_lines(drawing: _Drawing, lines: Lines, top: float, scale: str, x_label: str) -> float:
+def _draw_lines(drawing: Drawing, lines: Lines, top: float, scale: str, x_label: str) -> float:
     """Draw values over numbers; return where the drawing ends."""
     drawing.text(EDGE, top + 4, cut_to(scale, drawing.width / 2, _TICK), size=_TICK)
     every = [point for _, points in lines for point in points]

@@ -55,15 +55,20 @@ def stage_keys(*, of_rankers: bool = True) -> dict[str, Key]:
 
 def models_of(config: PipelineConfig, options: Mapping[str, Any]) -> list[str]:
     """Return the models that a pipeline with these options of `RAGPipeline` asks."""
-    from mcranker.rag.pipeline import SMALL_WRITER
-
-    ranker, default = config.rerank.ranker, choose_default(os.environ)[0]
+    ranker, writer = config.rerank.ranker, default_writer()
     found = needed_models([(ranker, {**options, **config.rerank.options})] if ranker else ())
-    writer = SMALL_WRITER if default == DEFAULT_LOCAL else default
     specs = [
         options.get(f"{task}_model") or options.get("model") or writer for task in config.tasks
     ]
     return [each for each in dict.fromkeys([*found, *specs]) if isinstance(each, str)]
+
+
+def default_writer() -> str:
+    """Return the model that writes where none is named; the embedded encoder cannot."""
+    from mcranker.rag.pipeline import SMALL_WRITER
+
+    default = choose_default(os.environ)[0]
+    return SMALL_WRITER if default == DEFAULT_LOCAL else default
 
 
 def divided(options: Mapping[str, Any]) -> tuple[dict[str, Any], dict[str, Any]]:

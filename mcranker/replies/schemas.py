@@ -85,6 +85,39 @@ def _object(properties: dict[str, Any]) -> dict[str, Any]:
     }
 
 
+def verdict_schema(key: str, options: Sequence[str | float], notes: str = "") -> ReplySchema:
+    """One of the options under `key`; with notes before it under the name `notes`, if given."""
+    before = {notes: _STRING} if notes else {}
+    return ReplySchema(key, _object({**before, key: _one_of(options)}))
+
+
+def support_schema(count: int, options: Sequence[str]) -> ReplySchema:
+    """Under ``Support``, one of the options for each number of a fact, from 1."""
+    each = {str(number): _one_of(options) for number in range(1, count + 1)}
+    return ReplySchema("support", _object({"Support": _object(each)}))
+
+
+def _one_of(options: Sequence[str | float]) -> dict[str, Any]:
+    kinds: dict[type, str] = {bool: "boolean", int: "integer", float: "number", str: "string"}
+    return {"type": kinds[type(options[0])], "enum": list(options)}
+
+
+NUGGETS_SCHEMA = ReplySchema(
+    "nuggets",
+    _object(
+        {
+            "Nuggets": {
+                "type": "array",
+                "items": _object({"Nugget": _STRING, "Importance": _one_of(("vital", "okay"))}),
+            }
+        }
+    ),
+)
+"""The facts of an answer, each vital or okay."""
+
+QUESTION_SCHEMA = ReplySchema("question", _object({"question": _STRING, "answer": _STRING}))
+"""A question for a test, and its answer."""
+
 TEAM_SCHEMA = _team(_STRING)
 """Identities of any kind, and the reason for them (App. D.1)."""
 

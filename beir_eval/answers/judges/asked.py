@@ -14,13 +14,17 @@ from mcranker.rag.asking import text_of
 from mcranker.rankers.dispatch import FATAL_ERRORS
 from mcranker.replies.json import find
 from mcranker.replies.loose_json import Unreadable
+from mcranker.replies.schemas import NUGGETS_SCHEMA, support_schema, verdict_schema
 from mcranker.runtime.bridge import task_group
 
 MOST_NUGGETS = 20
 """Facts that are taken of a golden answer; AutoNuggetizer (arXiv 2411.09607) takes as many."""
 
+# The one word that the papers ask for is read as well as the object.
 _NUMBER = re.compile(r"\A[\s*\"'`]*(\d{1,2}(?:\.\d{1,6})?)[\s*\"'`.]*\Z")
 _TRUE_FALSE = re.compile(r"\A\W*(true|false)\W*\Z", re.IGNORECASE)
+_SIMILARITY = verdict_schema("similarity", [half / 2 for half in range(11)])
+_RELEVANT = verdict_schema("relevant", [True, False])
 _WORTH = {"support": 1.0, "partial": 0.5, "no": 0.0}
 
 
@@ -38,7 +42,9 @@ class AnswerSimilarity(AnswerJudge):
     async def _judge(self, answered: Answered) -> Judgement:
         values = self._texts(answered, "reference", "response")
         return Judgement(
-            await self._asked().read("judge_similarity", values, _read_number, max_tokens=16)
+            await self._asked().read(
+                "judge_similarity", values, _read_number, max_tokens=32, schema=_SIMILARITY
+            )
         )
 
 
@@ -65,7 +71,7 @@ class RetrievalPrecision(AnswerJudge):
             values = {"question": question, "passage": shown}
             try:
                 verdicts[place] = await asking.read(
-                    "judge_passage", values, _read_true, max_tokens=8
+                    "judge_passage", values, _read_true, max_tokens=32, schema=_RELEVANT
                 )
             except FATAL_ERRORS:
                 raise
@@ -101,7 +107,11 @@ class _Graded(AnswerJudge):
                 raise Unreadable(f'"{self.key}" must be a whole number from {low:g} to {high:g}.')
             return float(grade), str(found.record.get("evaluation_notes", ""))
 
-        grade, notes = await self._asked().read(self.prompt, values, read, max_tokens=400)
+        grades = range(int(low), int(high) + 1)
+        schema = verdict_schema(self.key, grades, "evaluation_notes")
+        grade, notes = await self._asked().read(
+            self.prompt, values, read, max_tokens=400, schema=schema
+        )
         return Judgement(grade, notes=notes)
 
 
@@ -140,11 +150,17 @@ class Nuggets(AnswerJudge):
     async def _judge(self, answered: Answered) -> Judgement:
         asking = self._asked()
         values = {**self._texts(answered, "reference"), "most": str(MOST_NUGGETS)}
-        nuggets = await asking.read("judge_nuggets", values, _read_nuggets, max_tokens=2000)
+        nuggets = await asking.read(
+            "judge_nuggets", values, _read_nuggets, max_tokens=2000, schema=NUGGETS_SCHEMA
+        )
         listed = "\n".join(f"{place}. {text}" for place, (text, _) in enumerate(nuggets, 1))
         values = {**self._texts(answered, "response"), "nuggets": listed}
         support = await asking.read(
-            "judge_nugget_support", values, _support_of(len(nuggets)), max_tokens=800
+            "judge_nugget_support",
+            values,
+            _support_of(len(nuggets)),
+            max_tokens=800,
+            schema=support_schema(len(nuggets), [*_WORTH]),
         )
         measures = nugget_measures([vital for _, vital in nuggets], support)
         rows = [
@@ -183,15 +199,23 @@ def nugget_measures(vital: Sequence[bool], support: Sequence[str]) -> dict[str, 
 
 
 def _read_number(reply: ChatReply) -> float:
-    if (said := _NUMBER.match(text_of(reply))) is None or not 0 <= float(said[1]) <= 5:
-        raise Unreadable("it is no number from 0 to 5.")
-    return float(said[1])
+    text = text_of(reply)
+    if (said := _NUMBER.match(text)) is not None:
+        found: Any = float(said[1])
+    else:
+        found = find(text, "similarity").value
+    if isinstance(found, bool) or not isinstance(found, (int, float)) or not 0 <= found <= 5:
+        raise Unreadable('"similarity" must be a number from 0 to 5.')
+    return float(found)
 
 
 def _read_true(reply: ChatReply) -> bool:
-    if (said := _TRUE_FALSE.match(text_of(reply))) is None:
-        raise Unreadable('it is neither "true" nor "false".')
-    return said[1].lower() == "true"
+    text = text_of(reply)
+    if (said := _TRUE_FALSE.match(text)) is not None:
+        return said[1].lower() == "true"
+    if not isinstance(found := find(text, "relevant").value, bool):
+        raise Unreadable('"relevant" must be true or false.')
+    return found
 
 
 def _read_nuggets(reply: ChatReply) -> list[tuple[str, bool]]:

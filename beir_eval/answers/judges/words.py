@@ -69,7 +69,7 @@ class Accuracy(AnswerJudge):
 
     async def _judge(self, answered: Answered) -> Judgement:
         golden = answered.question.golden_answers
-        return Judgement(float(_is_in(golden, answered.text)))
+        return Judgement(float(is_in(golden, answered.text)))
 
 
 class AnswerRecall(AnswerJudge):
@@ -85,7 +85,7 @@ class AnswerRecall(AnswerJudge):
     async def _judge(self, answered: Answered) -> Judgement:
         found = (answered.retrieved or ())[: self.k]
         golden = answered.question.golden_answers
-        return Judgement(float(any(_is_in(golden, each) for each in found)))
+        return Judgement(float(any(is_in(golden, each) for each in found)))
 
 
 class CitationPrecision(AnswerJudge):
@@ -129,6 +129,7 @@ class Abstention(AnswerJudge):
         return Judgement(float(answered.abstained))
 
 
-def _is_in(golden: Sequence[str], text: str) -> bool:
+def is_in(golden: Sequence[str], text: str) -> bool:
+    """Return whether a golden answer is in the text, both normalised, word by word."""
     words = f" {normalised(text)} "
     return any((each := normalised(one)) and f" {each} " in words for one in golden)

@@ -333,3 +333,58 @@ def test_text_from_models_is_shown_as_text(place: Path, model: Connected) -> Non
 def test_a_folder_without_finished_pipelines_is_refused(tmp_path: Path) -> None:
     with pytest.raises(RunFolderError, match="holds no finished pipeline"):
         build_answer_report(tmp_path)
+
+
+def test_shipped_suites_are_listed_printed_and_checked(tmp_path: Path) -> None:
+    listed = json.loads(CliRunner().invoke(cli, ["suites", "--output", "json"]).stdout)["suites"]
+    titles = {each["name"]: each["title"] for each in listed}
+    for name in shipped_answer_suites():
+        assert titles[name] == load_answer_suite(name).title
+        assert CliRunner().invoke(cli, ["suites", name]).stdout.startswith("title = ")
+    wrong = tmp_path / "wrong.toml"
+    wrong.write_text('title = "x"\njudges = ["fame"]\n[[pipelines]]\nlabel = "a"\n')
+    found = CliRunner().invoke(cli, ["suites", str(wrong)])
+    assert found.exit_code == 1
+    assert "fame" in found.stderr
+
+
+def test_without_documents_nothing_is_asked(place: Path, model: Connected) -> None:
+    text = GRID.replace('documents = "docs"\n', "", 1)
+    (place / "grid.toml").write_text(text)
+    found = run(place)
+    assert found.exit_code == 1
+    assert "names no documents" in found.stdout
+    assert not model.requests
+
+
+def test_one_pipeline_that_cannot_be_made_and_nothing_is_asked(
+    place: Path, model: Connected
+) -> None:
+    extra = '[[pipelines]]\nlabel = "late"\n"rerank.ranker" = "likelihood"\n[base]'
+    (place / "grid.toml").write_text(GRID.replace("[base]", extra))
+    found = run(place)
+    assert found.exit_code != 0
+    assert not model.requests
+
+
+def test_a_pipeline_that_answers_nothing_is_stopped(place: Path, model: Connected) -> None:
+    def refuses(request: ChatRequest) -> str:
+        raise ModelError("no", model="openai:test")
+
+    model.answer = refuses
+    said = json.loads(run(place, "--runs", "2").stdout)
+    assert [each["metrics"] for each in said["results"]] == [None] * 4
+    assert "stopped: no" in said["errors"][0]["message"]
+
+
+def test_the_page_links_the_worst_answers_and_draws_runs(place: Path, model: Connected) -> None:
+    run(place, "--runs", "3")
+    page = place / "page.html"
+    found = CliRunner().invoke(cli, ["report", str(place / "out"), "--out", str(page)])
+    assert found.exit_code == 0, found.output
+    text = page.read_text()
+    assert 'href="page/1.html"' in text
+    assert "What do cats do?" in (place / "page" / "1.html").read_text()
+    assert "Relevance over runs" in text
+    assert "median 1.000, 3 runs" in text
+    assert "sign test" in text or "equal" in text

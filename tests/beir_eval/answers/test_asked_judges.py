@@ -27,12 +27,14 @@ def judge(name: str, replies: Iterable[Any]) -> AnswerJudge:
     return JUDGES[name](Asked(replies, stage="judge").by)
 
 
-@pytest.mark.parametrize(("reply", "value"), [("4", 4), ("3.5", 3.5), (" 0. ", 0), ("5", 5)])
+@pytest.mark.parametrize(
+    ("reply", "value"), [("4", 4), ("3.5", 3.5), (" 0. ", 0), ('{"similarity": 4.5}', 4.5)]
+)
 async def test_similarity_is_a_number_from_0_to_5(reply: str, value: float) -> None:
     assert (await judge("answer_similarity", [reply]).judge(ANSWER)).value == value
 
 
-@pytest.mark.parametrize("reply", ["6", "-1", "about 4", "", "4/5", "nan", "4 or 5"])
+@pytest.mark.parametrize("reply", ["6", "-1", "", "4/5", "nan", "4 or 5", '{"similarity": true}'])
 async def test_what_is_no_such_number_is_missing_and_never_a_value(reply: str) -> None:
     found = await judge("answer_similarity", [reply, reply]).judge(ANSWER)
     assert (found.value, found.undefined) == (None, False)
@@ -40,7 +42,7 @@ async def test_what_is_no_such_number_is_missing_and_never_a_value(reply: str) -
 
 
 async def test_precision_asks_for_each_passage() -> None:
-    asked = Asked(["true", "False."], stage="judge")
+    asked = Asked(['{"relevant": true}', "False."], stage="judge")
     found = await JUDGES["retrieval_precision"](asked.by).judge(ANSWER)
     assert (found.value, found.parts) == (0.5, {"passages": [True, False]})
     texts = ["".join(text for _, text in each) for each in asked.shown]

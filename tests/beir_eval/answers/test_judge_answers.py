@@ -150,4 +150,4 @@ def test_the_command_judges_a_file(tmp_path: Path, monkeypatch: pytest.MonkeyPat
     assert (body["model"], body["calls"]) == ("openai:judge", 3)
     kept = [json.loads(line)["judgements"] for line in out.read_text().splitlines()]
     assert kept[0]["answer_similarity"] == {"value": 4.0}
-    assert "no number from 0 to 5" in kept[1]["answer_similarity"]["why"]
+    assert "not one JSON object" in kept[1]["answer_similarity"]["why"]

@@ -1,0 +1,131 @@
+"""``mcranker rankrag``: training examples by RankRAG's recipe, and training with them."""
+
+from __future__ import annotations
+
+from collections import Counter
+from pathlib import Path
+
+import click
+
+from beir_eval.rankrag.data import build_examples, read_recipe
+from beir_eval.rankrag.train import Training, train
+from mcranker.cli.failures import DONE, print_json
+from mcranker.cli.files import Reads, output, print_line
+from mcranker.cli.invocation import Invocation, say
+from mcranker.cli.verb import Verb, flag, output_flag, present, quiet_flag
+from mcranker.retrieval.readers import Skipped
+from personas import PromptSet
+from personas.console import names, numbers, table
+from personas.format import counted
+from personas.sanitize import json_text
+
+
+def _data(ctx: click.Context) -> int:
+    params, out = ctx.params, Path(ctx.params["out"])
+    ctx.ensure_object(Invocation).doing("reading data sets; nothing was written")
+
+    def skip(each: Skipped) -> None:
+        if not params["quiet"]:
+            say(f"left out: {each.path}: {each.reason}")
+
+    recipe = read_recipe(params["recipe"])
+    built = build_examples(recipe, PromptSet.load(params["prompts"]), on_skip=skip)
+    out.mkdir(parents=True, exist_ok=True)
+    for name, examples in (("stage1.jsonl", built.stage1), ("stage2.jsonl", built.stage2)):
+        if examples:
+            with output(str(out / name)) as write:
+                for each in examples:
+                    write(f"{json_text(each)}\n")
+    counts = [
+        {
+            "source": each.name,
+            "kind": each.kind,
+            "made": built.made[each.name],
+            "drawn": built.drawn[each.name],
+            "left_out": dict(built.left_out[each.name]),
+        }
+        for each in recipe.sources
+    ]
+    columns = [names("source"), names("kind"), *numbers("examples", "in stage II", "left out")]
+    rows = [
+        (
+            *(each.name, each.kind, f"{built.made[each.name]:,}", f"{built.drawn[each.name]:,}"),
+            f"{built.left_out[each.name].total():,}",
+        )
+        for each in recipe.sources
+    ]
+    code = present(ctx, lambda console: console.print(table(columns, rows)), sources=counts)
+    if params["output"] != "json":
+        reasons: Counter[str] = sum(built.left_out.values(), Counter())
+        for why, number in reasons.items():
+            print_line(f"{counted(number, 'question')} left out: {why}")
+        print_line(f"{len(built.stage1):,} and {len(built.stage2):,} examples are in {out}")
+    return code
+
+
+def _train(ctx: click.Context) -> int:
+    params, invocation = ctx.params, ctx.ensure_object(Invocation)
+    invocation.doing("training; no model was saved")
+    given = {name: params[name] for name in Training.__dataclass_fields__ if name in params}
+    about = train(Training(**given))
+    if params["output"] == "json":
+        return print_json(training=about)
+    losses = [*about["losses"].values()]
+    spoken = f"; loss {losses[0]:.3f} at first, {losses[-1]:.3f} at last" if losses else ""
+    print_line(f"{params['out']}: {counted(about['steps'], 'step')}{spoken}")
+    return DONE
+
+
+_number = click.IntRange(min=1)
+command = click.Group(
+    "rankrag",
+    help="Make training examples by RankRAG's recipe, and train a model that ranks and answers.",
+    commands=[
+        Verb(
+            "data",
+            _data,
+            params=[
+                click.Argument(["recipe"], type=Reads(), metavar="RECIPE.toml"),
+                flag("--out", "Folder for stage1.jsonl and stage2.jsonl.", required=True),
+                flag("--prompts", "Folder with other wording.", metavar="DIR", default="paper"),
+                output_flag("sources"),
+                quiet_flag(),
+            ],
+            help="""Make the examples of both stages from data sets that you have.
+
+            \b
+              mcranker rankrag data recipe.toml --out data/
+
+            The recipe names data sets with their kind and weight; see the documentation.
+            Questions of its test files are left out, and counted.
+            """,
+        ),
+        Verb(
+            "train",
+            _train,
+            params=[
+                click.Argument(["data"], type=Reads(), metavar="EXAMPLES.jsonl"),
+                flag("--model", "Folder or hub name of a chat model.", required=True),
+                flag("--out", "Folder for the trained model.", required=True),
+                flag("--stage", "Whose values hold.", type=click.IntRange(1, 2), default=2),
+                flag("--steps", "Steps, instead of the stage's.", type=_number),
+                flag("--batch", "Examples a step, instead of the stage's.", type=_number),
+                flag("--at-once", "Of them in memory at a time.", type=_number, default=1),
+                flag("--learning-rate", "Instead of the stage's.", type=float),
+                flag("--max-tokens", "Of an example.", type=_number, default=4096),
+                flag("--lora", "Rank; 0 trains all weights.", type=click.IntRange(0), default=0),
+                flag("--seed", "Of the order.", type=int, default=0),
+                output_flag("training"),
+            ],
+            help="""Train a model on examples; needs pip install "mcranker[train]".
+
+            \b
+              mcranker rankrag train data/stage2.jsonl --model meta-llama/Llama-3.1-8B-Instruct \\
+                  --out rankrag-8b --lora 16 --at-once 2
+              vllm serve rankrag-8b
+              mcranker ask "…" --preset rankrag --model openai:rankrag-8b \\
+                  --base-url http://localhost:8000/v1 --index papers.index
+            """,
+        ),
+    ],
+)

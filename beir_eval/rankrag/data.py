@@ -1,0 +1,363 @@
+"""Training examples of RankRAG (arXiv 2407.02485, section 4, appendix B) from a user's data.
+
+A recipe is a TOML file:
+
+```toml
+size = 211_200                          # examples of stage II; each one once without
+seed = 0
+test = ["nq_test.jsonl"]                # questions that must not be trained on
+
+[[sources]]
+name = "squad"
+kind = "answer"                         # answer, retrieve, rank or chat
+questions = "squad.jsonl"               # as `beir_eval.answers.questions` reads them
+passages = "wikipedia"                  # a folder or file, in passages of 150 words
+relevant = "documents"                  # or "answer", or "overlap"
+weight = 0.09
+negatives = 1                           # of "rank": passages that are not relevant, a question
+
+[[sources]]
+name = "dolly"
+kind = "chat"                           # {"messages": […]} a line: stage I, and part of stage II
+file = "dolly.jsonl"
+weight = 0.2
+```
+
+Files are looked for beside the recipe. An example is trl's: ``{"prompt": [messages], "completion":
+[message], "source": …, "kind": …}``.
+"""
+
+from __future__ import annotations
+
+import random
+import tomllib
+from collections import Counter
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Annotated, Any, Literal, TypeAlias
+
+from pydantic import BaseModel, ConfigDict, Field, ValidationError
+
+from beir_eval.answers.judges.words import is_in, normalised
+from beir_eval.answers.questions import Question, read_questions, records
+from beir_eval.errors import DatasetError, SettingError
+from mcranker.config import explain
+from mcranker.retrieval.bm25 import BM25
+from mcranker.retrieval.chunks import Chunk, chunks_of
+from mcranker.retrieval.readers import Skipped, read_documents
+from personas import PromptSet
+from personas.io.lines import read_text
+
+Example: TypeAlias = dict[str, Any]
+
+PASSAGES = 5
+"""Passages of an example's context."""
+RELEVANT, NOT_RELEVANT = 0.5, 0.1
+"""Share of an answer's 4-grams above which a passage is relevant, and below which it is not."""
+
+_DEPTH = 100  # passages that are looked at for one with the answer
+_GRAM = 4
+
+
+class Source(BaseModel):
+    """A data set of a recipe.
+
+    Attributes:
+        name: in counts and examples.
+        kind: ``"answer"`` from a context, ``"retrieve"`` the numbers of all relevant passages,
+            ``"rank"`` one passage True or False, or ``"chat"``.
+        questions: path.
+        passages: path.
+        file: of chats.
+        relevant: a passage that is one of the question's documents and, if one of those passages
+            has a golden answer, has it; one among the first by BM25 that has a golden answer; or
+            one of either with more than half of the 4-grams of a golden answer.
+        weight: its share in stage II, divided by the sum of all.
+        negatives: not relevant ones for each relevant passage, of ``"rank"``. The paper is silent.
+    """
+
+    model_config = ConfigDict(frozen=True, extra="forbid")
+
+    name: Annotated[str, Field(min_length=1)]
+    kind: Literal["answer", "retrieve", "rank", "chat"]
+    questions: str = ""
+    passages: str = ""
+    file: str = ""
+    relevant: Literal["documents", "answer", "overlap"] = "documents"
+    weight: float = Field(1.0, gt=0)
+    negatives: int = Field(1, ge=1, le=100)
+
+
+class Recipe(BaseModel):
+    """Sources with their weights; see the module."""
+
+    model_config = ConfigDict(frozen=True, extra="forbid")
+
+    sources: list[Source] = Field(min_length=1)
+    size: int | None = Field(None, ge=1)
+    seed: int = 0
+    test: list[str] = Field(default_factory=list)
+
+
+@dataclass(slots=True)
+class Built:
+    """Examples of both stages, with counts.
+
+    Attributes:
+        stage1: chats, shuffled.
+        stage2: the blend, shuffled.
+        made: source -> different examples.
+        drawn: source -> examples in stage II.
+        left_out: source -> reason -> questions.
+    """
+
+    stage1: list[Example] = field(default_factory=list)
+    stage2: list[Example] = field(default_factory=list)
+    made: dict[str, int] = field(default_factory=dict)
+    drawn: dict[str, int] = field(default_factory=dict)
+    left_out: dict[str, Counter[str]] = field(default_factory=dict)
+
+
+def read_recipe(path: str | Path) -> Recipe:
+    """Read a recipe; its paths become paths from here.
+
+    Raises:
+        SettingError: it cannot be read, or a key or a value is wrong.
+    """
+    place = Path(path).expanduser()
+    try:
+        recipe = Recipe.model_validate(tomllib.loads(read_text(place, SettingError, 1_000_000)))
+    except tomllib.TOMLDecodeError as error:
+        raise SettingError(f"{path}: not TOML: {error}") from error
+    except ValidationError as error:
+        raise SettingError(f"{path}: {explain(error, Recipe)}") from error
+    for each in recipe.sources:
+        needed = ("file",) if each.kind == "chat" else ("questions", "passages")
+        for name in needed:
+            if not getattr(each, name):
+                raise SettingError(f"{path}: source {each.name!r} of kind {each.kind!r}: no {name}")
+    names = [each.name for each in recipe.sources]
+    if len({*names}) < len(names):
+        raise SettingError(f"{path}: two sources have the same name")
+
+    def beside(name: str) -> str:
+        return str(place.parent / Path(name).expanduser()) if name else ""
+
+    paths = ("questions", "passages", "file")
+    sources = [
+        each.model_copy(update={name: beside(getattr(each, name)) for name in paths})
+        for each in recipe.sources
+    ]
+    return recipe.model_copy(update={"sources": sources, "test": [*map(beside, recipe.test)]})
+
+
+def build_examples(
+    recipe: Recipe,
+    prompts: PromptSet,
+    *,
+    on_skip: Callable[[Skipped], None] = lambda each: None,
+) -> Built:
+    """Make the examples of both stages. The same recipe and files give the same examples.
+
+    A question whose normalised text is that of a test question is left out, as the paper's check.
+
+    Args:
+        recipe: what to take.
+        prompts: the wording of ``rag_answer_rankrag``, ``rag_rankrag_rank``,
+            ``rag_rankrag_retrieve`` and ``rag_passage_numbered``; those that a pipeline asks with.
+        on_skip: is given documents that are left out.
+
+    Raises:
+        DatasetError: a file cannot be read, or a source gives no example.
+        InputError: there are no such passages.
+    """
+    held_out = {normalised(each.text) for path in recipe.test for each in read_questions(path)}
+    corpora: dict[str, _Passages] = {}
+    built, pools = Built(), {}
+    for source in recipe.sources:
+        left_out: Counter[str] = Counter()
+        if source.kind == "chat":
+            pool = [*_chats(source, held_out, left_out)]
+            built.stage1 += pool
+        else:
+            if source.passages not in corpora:
+                documents = read_documents(source.passages, on_skip=on_skip)
+                corpora[source.passages] = _Passages(
+                    [chunk for one in documents for chunk in chunks_of(one, "words")]
+                )
+            maker = _Maker(source, corpora[source.passages], prompts, recipe.seed)
+            pool = []
+            for question in read_questions(source.questions):
+                if normalised(question.text) in held_out:
+                    left_out["in the test questions"] += 1
+                    continue
+                made = maker.examples(question)
+                if isinstance(made, str):
+                    left_out[made] += 1
+                else:
+                    pool += made
+        built.left_out[source.name] = left_out
+        built.made[source.name] = len(pool)
+        if not pool:
+            why = ", ".join(f"{number} {reason}" for reason, number in left_out.items())
+            raise DatasetError(f"source {source.name!r} gives no example: {why or 'it is empty'}")
+        pools[source.name] = pool
+    total = sum(each.weight for each in recipe.sources)
+    for source in recipe.sources:
+        pool, draw = pools[source.name], _draw(recipe.seed, source.name)
+        count = len(pool)
+        if recipe.size is not None:
+            count = round(recipe.size * source.weight / total)
+        built.drawn[source.name] = count
+        while count > 0:  # each one once before one is there twice
+            built.stage2 += draw.sample(pool, min(count, len(pool)))
+            count -= len(pool)
+    _draw(recipe.seed, "stage 1").shuffle(built.stage1)
+    _draw(recipe.seed, "stage 2").shuffle(built.stage2)
+    return built
+
+
+def gram_recall(answer: str, passage: str) -> float:
+    """Return the share of the answer's 4-grams that the passage has.
+
+    An answer of fewer words is one gram.
+    """
+    words, of = normalised(answer).split(), normalised(passage).split()
+    size = min(_GRAM, len(words))
+    if not size:
+        return 0.0
+    grams = [tuple(words[at : at + size]) for at in range(len(words) - size + 1)]
+    there = {tuple(of[at : at + size]) for at in range(len(of) - size + 1)}
+    return sum(each in there for each in grams) / len(grams)
+
+
+class _Passages:
+    """Passages of one corpus, searched by words."""
+
+    def __init__(self, chunks: Sequence[Chunk]) -> None:
+        if not chunks:
+            raise DatasetError("there is no passage")
+        self.chunks = {each.id: each for each in chunks}
+        self.of_document: dict[str, list[Chunk]] = {}
+        for each in chunks:
+            self.of_document.setdefault(each.document, []).append(each)
+        self._words = BM25({each.id: each.text for each in chunks})
+
+    def found(self, query: str) -> Iterator[Chunk]:
+        """The passages that are most like the query, best first."""
+        for name, _ in self._words.search(query, _DEPTH):
+            yield self.chunks[name]
+
+
+@dataclass(frozen=True, slots=True)
+class _Maker:
+    """Makes the examples of one source."""
+
+    source: Source
+    passages: _Passages
+    prompts: PromptSet
+    seed: int
+
+    def examples(self, question: Question) -> list[Example] | str:
+        """Return the examples of a question, or why there is none."""
+        needed = self.source.kind == "answer" or self.source.relevant != "documents"
+        if needed and not question.golden_answers:
+            return "without a golden answer"
+        gold, others = self._divided(question)
+        if not gold:
+            return "without a relevant passage"
+        draw = _draw(self.seed, f"{self.source.name} {question.id}")
+        if self.source.kind == "rank":
+            if not others:
+                return "without a passage that is not relevant"
+            chosen = [(gold[0], "True")]
+            chosen += [(each, "False") for each in others[: self.source.negatives]]
+            return [self._ranked(question, each, verdict) for each, verdict in chosen]
+        context = [*gold[: PASSAGES if self.source.kind == "retrieve" else 1], *others][:PASSAGES]
+        draw.shuffle(context)
+        entries = [
+            self.prompts.piece(
+                "rag_passage_numbered",
+                {
+                    "number": str(number),
+                    "title": each.title,
+                    "passage": self.prompts.passage(each.text, query=question.text),
+                    "passage_text": each.text,
+                },
+            )
+            for number, each in enumerate(context, 1)
+        ]
+        values = {"question": question.text, "context": "\n".join(entries)}
+        if self.source.kind == "answer":
+            return [self._example("rag_answer_rankrag", values, question.golden_answers[0])]
+        relevant = {each.id for each in gold}
+        named = [f"Passage {n}" for n, each in enumerate(context, 1) if each.id in relevant]
+        return [self._example("rag_rankrag_retrieve", values, ", ".join(named))]
+
+    def _divided(self, question: Question) -> tuple[list[Chunk], list[Chunk]]:
+        """Relevant passages, and those that are not though they are like the question."""
+        golden, kind = question.golden_answers, self.source.relevant
+        found = [*self.passages.found(question.text)]
+        own = [
+            chunk
+            for name in question.documents
+            for chunk in self.passages.of_document.get(name, ())
+        ]
+        if kind == "answer":
+            gold = [each for each in found if is_in(golden, each.text)]
+        elif kind == "overlap":
+            near = own or found
+            recall = {each.id: max(gram_recall(one, each.text) for one in golden) for each in near}
+            gold = sorted(
+                (each for each in near if recall[each.id] > RELEVANT),
+                key=lambda each: -recall[each.id],
+            )
+            return gold, [each for each in near if recall[each.id] < NOT_RELEVANT]
+        else:
+            gold = [each for each in own if is_in(golden, each.text)] or own
+        taken = {each.id for each in (*gold, *own)}
+        others = [each for each in found if each.id not in taken and not is_in(golden, each.text)]
+        return gold, others
+
+    def _ranked(self, question: Question, chunk: Chunk, verdict: str) -> Example:
+        values = {"query": question.text, "passage_text": chunk.text}
+        return self._example("rag_rankrag_rank", values, verdict)
+
+    def _example(self, prompt: str, values: Mapping[str, str], completion: str) -> Example:
+        turns = self.prompts[prompt].render(values)
+        return {
+            "prompt": [{"role": each.role, "content": each.text} for each in turns],
+            "completion": [{"role": "assistant", "content": completion}],
+            "source": self.source.name,
+            "kind": self.source.kind,
+        }
+
+
+def _chats(source: Source, held_out: set[str], left_out: Counter[str]) -> Iterator[Example]:
+    for place, record in records(source.file):
+        messages = record.get("messages")
+        if (
+            not isinstance(messages, list)
+            or len(messages) < 2
+            or not all(
+                isinstance(each, Mapping)
+                and each.get("role") in ("system", "user", "assistant")
+                and isinstance(each.get("content"), str)
+                for each in messages
+            )
+            or messages[-1]["role"] != "assistant"
+        ):
+            raise DatasetError(
+                f'{place}: "messages" must be a list of role and content, the assistant\'s last'
+            )
+        if any(normalised(each["content"]) in held_out for each in messages[:-1]):
+            left_out["in the test questions"] += 1
+            continue
+        turns = [{"role": each["role"], "content": each["content"]} for each in messages]
+        about = {"source": source.name, "kind": source.kind}
+        yield {"prompt": turns[:-1], "completion": turns[-1:], **about}
+
+
+def _draw(seed: int, what: str) -> random.Random:
+    return random.Random(f"{what} {seed}")  # noqa: S311 - no secret

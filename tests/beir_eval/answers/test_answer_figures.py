@@ -1,0 +1,81 @@
+"""Figures of pipelines, by the numbers that a pointer and a screen reader are given."""
+
+from __future__ import annotations
+
+import math
+import re
+from xml.etree import ElementTree
+
+import pytest
+
+from beir_eval.answers.figures import (
+    THEIRS,
+    Mark,
+    Trend,
+    boxes,
+    effects,
+    product_spread,
+    read_runs,
+    scatter,
+)
+from beir_eval.answers.suite import load_answer_suite, others_runs
+from beir_eval.measures.anova import anova
+
+
+def test_spread_of_a_product_is_rebels_formula() -> None:
+    # √(0.1²·0.2² + 0.9²·0.2² + 4²·0.1²) = √(0.0004 + 0.0324 + 0.16)
+    assert product_spread(0.9, 0.1, 4.0, 0.2) == pytest.approx(math.sqrt(0.1928))
+    assert product_spread(0.9, 0.0, 4.0, 0.0) == 0
+
+
+def test_a_line_is_the_least_squares_line() -> None:
+    marks = [Mark("a", 0, 0), Mark("b", 1, 2), Mark("c", 2, 1)]  # y = 0.5 + 0.5 x
+    drawn = scatter(marks, "x", "y", [Trend("all", marks, THEIRS + 1)])
+    line = re.search(r'd="M([\d.]+) ([\d.]+)L([\d.]+) ([\d.]+)" class="line s1 dashed"', drawn)
+    assert line is not None
+    x0, y0, x1, y1 = map(float, line.groups())
+    dots = re.findall(r'<circle cx="([\d.]+)" cy="([\d.]+)"', drawn)
+    (ax, ay), _, (cx, cy) = [(float(x), float(y)) for x, y in dots]
+    assert (x0, x1) == (ax, cx)
+    one = (ay - cy) / 1  # pixels of one on the y axis
+    assert y0 == pytest.approx(ay - 0.5 * one, abs=0.2)
+    assert y1 == pytest.approx(ay - 1.5 * one, abs=0.2)
+
+
+def test_a_figure_is_xml_and_says_its_numbers() -> None:
+    marks = [
+        Mark("a < b", 0.5, 4, 0.01, 0.1, (0.4, 0.6), (3.5, 4.5)),
+        Mark("theirs", 0.9, 4.2, series=THEIRS),
+    ]
+    drawn = scatter(marks, "precision", "similarity")
+    label = ElementTree.fromstring(drawn).get("aria-label") or ""
+    assert "similarity against precision. a < b 0.500, 4.000; theirs 0.900, 4.200." in label
+    assert drawn.count("hollow") == 1
+
+
+def test_boxes_have_the_median_of_the_runs() -> None:
+    drawn = boxes({"ours": [1.0, 2.0, 3.0, 10.0], "theirs": [4.0, 4.0]}, "score", theirs=1)
+    assert "ours: median 2.500, 4 runs; theirs: median 4.000, 2 runs" in drawn
+    assert 'class="line s0"' in drawn
+    assert 'class="line s5"' in drawn
+
+
+def test_effects_show_the_means_by_level() -> None:
+    pytest.importorskip("statsmodels")
+    table = [
+        {"a": a, "b": b, "y": y}
+        for a, b, y in (("l", "p", 1.0), ("l", "q", 2.0), ("m", "p", 3.0), ("m", "q", 7.0)) * 2
+    ]
+    table[0]["y"] = 1.2
+    drawn = effects(anova(table, "y ~ C(a)*C(b)"))
+    label = ElementTree.fromstring(drawn).get("aria-label") or ""
+    assert "a: l 1.550, m 5.000" in label
+    assert "l / p 1.100, m / p 3.000, l / q 2.000, m / q 7.000" in label
+
+
+def test_aragogs_runs_come_with_the_suite() -> None:
+    found = read_runs(others_runs(load_answer_suite("rebel_fig1").figure.runs))
+    assert {*found} == {"retrieval_precision", "answer_similarity"}
+    for systems in found.values():
+        assert len(systems) == 16
+        assert {len(values) for values in systems.values()} == {10}
