@@ -107,7 +107,7 @@ READERS: dict[str, tuple[Callable[[Path, bytes], object], bytes]] = {
     "suite": (_file(load_suite, "s.toml"), SUITE),
     "packed": (
         _file(lambda path: list(read_texts(path, DatasetError)), "c.jsonl.gz"),
-        gzip.compress(CORPUS),
+        gzip.compress(CORPUS, mtime=0),
     ),
 }
 
