@@ -8,17 +8,14 @@ from __future__ import annotations
 
 import asyncio
 import datetime
-import logging
 import os
-import queue
-import secrets
 import socket
 import sqlite3
 import sys
 import threading
 import time
 import weakref
-from collections import defaultdict, deque
+from collections import defaultdict
 from collections.abc import AsyncIterator, Collection, Iterator, Sequence
 from contextlib import closing, contextmanager
 from pathlib import Path
@@ -28,7 +25,8 @@ import anyio.to_thread
 
 from mcranker.errors import LedgerError
 from mcranker.llm.chat import ChatReply
-from mcranker.llm.ledger.rows import COLUMNS, Damaged, Row, Unkeepable, reply_of, row_of
+from mcranker.llm.ledger.group_commit import GroupCommit, Write
+from mcranker.llm.ledger.rows import COLUMNS, Damaged, Row, reply_of
 from mcranker.llm.ledger.sqlite_file import (
     CLAIMS,
     FAILURES,
@@ -38,9 +36,8 @@ from mcranker.llm.ledger.sqlite_file import (
     lack_of_room,
     opened,
 )
-from mcranker.llm.ledger.store import LEASE, MOST_KEYS, KeptAnswer, NewAnswer, Selection, Share
+from mcranker.llm.ledger.store import LEASE, KeptAnswer, NewAnswer, Selection, Share
 from mcranker.logs import safe_logger
-from mcranker.runtime.forks import abandon
 from personas.ranking.usage import Usage
 
 _ROOM = 2**24  # bytes, for the answers until the next check and those of the calls in flight
@@ -80,19 +77,6 @@ _MARK = "UPDATE replies SET unusable = 1 WHERE key IN "
 logger = safe_logger("mcranker.llm")
 
 
-class _Write:
-    """Rows or keys to write, and the future of the caller, whose result is a set of keys."""
-
-    __slots__ = ("future", "keys", "kind", "result", "rows")
-
-    def __init__(self, kind: str, keys: Collection[bytes], rows: Sequence[Row] = ()) -> None:
-        self.kind = kind
-        self.keys = keys
-        self.rows = rows
-        self.result: set[bytes] | Exception = set()
-        self.future: asyncio.Future[set[bytes]] = asyncio.get_running_loop().create_future()
-
-
 class SQLiteStore:
     """A `LedgerStore` in a file, which is opened, and made where there is none, at the first use.
 
@@ -120,25 +104,19 @@ class SQLiteStore:
         return found
 
     def claim_many(self, keys: Collection[bytes]) -> asyncio.Future[set[bytes]]:
-        return self._writer.put(_Write("claim", keys))
+        return self._writer.put(Write("claim", keys))
 
     def complete_many(self, answers: Sequence[NewAnswer]) -> asyncio.Future[set[bytes]]:
-        rows = []
-        for key, reply, model, stage in answers:
-            try:
-                rows.append(row_of(key, reply, model=model, stage=stage))
-            except Unkeepable as problem:
-                self._writer.note_unkeepable(model, problem)
-        return self._writer.put(_Write("complete", [answer.key for answer in answers], rows))
+        return self._writer.put_answers(answers)
 
     def renew(self, keys: Collection[bytes]) -> asyncio.Future[set[bytes]]:
-        return self._writer.put(_Write("renew", keys))
+        return self._writer.put(Write("renew", keys))
 
     def release(self, keys: Collection[bytes]) -> asyncio.Future[set[bytes]]:
-        return self._writer.put(_Write("release", keys))
+        return self._writer.put(Write("release", keys))
 
     def mark_unusable(self, key: bytes) -> asyncio.Future[set[bytes]]:
-        return self._writer.put(_Write("mark", [key]))
+        return self._writer.put(Write("mark", [key]))
 
     async def aclose(self) -> None:
         await anyio.to_thread.run_sync(self._writer.close)
@@ -214,7 +192,7 @@ class SQLiteStore:
             raise explained(self.path, error) from error
 
 
-class _Writer:
+class _Writer(GroupCommit):
     """The thread that writes, and the connections of this process.
 
     Both connections are closed together where the file is not the one it was: SQLite keeps what
@@ -222,21 +200,15 @@ class _Writer:
     """
 
     def __init__(self, path: Path, lease: float) -> None:
+        super().__init__(os.fspath(path))
         self._path = path
         self._lease = lease
-        self._process: int | None = None  # that has used the store
         self._damage: LedgerError | None = None  # found in the file
         self._reading = threading.Lock()
         self._reader: sqlite3.Connection | None = None
-        self._owner = ""
-        self._lock = threading.Lock()
-        self._writes: queue.SimpleQueue[_Write | None] = queue.SimpleQueue()
-        self._thread: threading.Thread | None = None
         self._connection: sqlite3.Connection | None = None
         self._files: dict[str, object] = {}
         self._answers_with_room = 0  # by the last check
-        self._damaged: set[bytes] = set()
-        self._any_unkeepable = False
 
     def read(self, statement: str, values: tuple[Any, ...]) -> list[Row]:
         """Return the rows of a query.
@@ -253,107 +225,12 @@ class _Writer:
         except FAILURES as error:
             raise self._explained(error) from error
 
-    def put(self, write: _Write) -> asyncio.Future[set[bytes]]:
-        """Write soon; the caller may wait for the result or not."""
-        self._check_process()
-        with self._lock:
-            if self._thread is None:
-                self._thread = threading.Thread(
-                    target=self._run, name="mcranker ledger", daemon=True
-                )
-                self._thread.start()
-            self._writes.put(write)
-        return write.future
-
     def close(self) -> None:
         """Write what waits, end the thread, and close the file."""
-        if self._process is None:
+        if not self._end():
             return
-        if self._process != os.getpid():
-            abandon(self)  # to close a parent's connections would harm its file
-            return
-        with self._lock:
-            thread, self._thread = self._thread, None
-            if thread is not None:
-                self._writes.put(None)
-                if thread is not threading.current_thread():  # where a finalizer may run
-                    thread.join()
         self._close_reader()
         self._answers_with_room, self._damage = 0, None
-
-    def note_damaged(self, key: bytes) -> None:
-        """Note that the answer for a key is damaged. It is removed when it is asked for again."""
-        if not self._damaged:
-            logger.warning(
-                "an answer in the ledger %r is damaged and is asked for again; "
-                "'mcranker ledger verify' checks them all",
-                os.fspath(self._path),
-            )
-        self._damaged.add(key)
-
-    def note_unkeepable(self, model: str, problem: Exception) -> None:
-        """Log that a model's answer cannot be kept."""
-        logger.log(
-            logging.DEBUG if self._any_unkeepable else logging.WARNING,
-            "an answer of %s cannot be kept in the ledger %r, and is asked for again when it is "
-            "needed again: %s",
-            model,
-            os.fspath(self._path),
-            problem,
-        )
-        self._any_unkeepable = True
-
-    def _check_process(self) -> None:
-        process = os.getpid()
-        if self._process is None:
-            self._process = process
-            self._owner = f"{process} {secrets.token_hex(8)} {socket.gethostname()}"
-        elif self._process != process:
-            raise LedgerError(
-                f"the ledger {os.fspath(self._path)!r} was used before this process was forked; "
-                "make the ranker in the child process, or use none before the fork"
-            )
-
-    def _run(self) -> None:
-        waiting: deque[_Write | None] = deque()
-        while True:
-            if not waiting:
-                waiting.append(self._writes.get())
-            while not self._writes.empty():
-                waiting.append(self._writes.get())
-            batch: list[_Write] = []
-            keys: set[bytes] = set()
-            while waiting and (write := waiting[0]) and len(keys) < MOST_KEYS:
-                if not keys.isdisjoint(write.keys):
-                    break  # writes for one key keep their order
-                batch.append(write)
-                keys.update(write.keys)
-                waiting.popleft()
-            if not batch:  # the end
-                break
-            self._write(batch, keys)
-        self._drop()
-
-    def _write(self, batch: list[_Write], keys: set[bytes]) -> None:
-        """Commit a batch and wake its callers, each in its own event loop."""
-        try:
-            self._commit(batch, keys)
-        except Exception as error:  # noqa: BLE001 - the callers get it
-            self._drop()
-            self._answers_with_room = 0
-            problem = self._explained(error)
-            for write in batch:
-                write.result = problem
-        loops: dict[asyncio.AbstractEventLoop, list[_Write]] = {}
-        for write in batch:
-            loops.setdefault(write.future.get_loop(), []).append(write)
-        for loop, writes in loops.items():
-            try:
-                loop.call_soon_threadsafe(_settle, writes)
-            except RuntimeError:  # the loop is closed, and no caller waits any more
-                for write in writes:
-                    if isinstance(write.result, Exception):
-                        logger.warning("%s", write.result)
 
     def _explained(self, error: Exception) -> LedgerError:
         """Convert an error to words; damage is remembered, so that nothing more is paid for."""
@@ -368,7 +245,7 @@ class _Writer:
             self._damage = problem
         return problem
 
-    def _commit(self, batch: list[_Write], keys: set[bytes]) -> None:
+    def _commit(self, batch: list[Write], keys: set[bytes]) -> None:
         connection = self._open()
         of = defaultdict[str, list[bytes]](list)
         for write in batch:
@@ -432,6 +309,7 @@ class _Writer:
     def _drop(self) -> None:
         """Close the writing connection; a transaction that is open is undone."""
         connection, self._connection = self._connection, None
+        self._answers_with_room = 0
         if connection is not None:
             connection.close()
 
@@ -453,20 +331,6 @@ def _drop_claims_of_ended_processes(connection: sqlite3.Connection) -> None:
                 connection.execute("DELETE FROM claims WHERE owner = ?", (owner.decode(),))
             except OSError:
                 continue
-
-
-def _settle(writes: list[_Write]) -> None:
-    for write in writes:
-        future, result = write.future, write.result
-        if isinstance(result, set):
-            if not future.done():
-                future.set_result(result)
-        elif future.done() or write.kind in {"renew", "release"}:  # whose callers do not wait
-            logger.warning("%s", result)
-            if not future.done():
-                future.set_result(set())
-        else:
-            future.set_exception(result)
 
 
 def _add(connection: sqlite3.Connection, rows: list[Row]) -> set[bytes]:
