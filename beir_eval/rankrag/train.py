@@ -53,7 +53,7 @@ class Training:
     seed: int = 0
 
     def value(self, name: str) -> float:
-        """What is given, or the stage's."""
+        """The given value, else that of the stage."""
         given = getattr(self, name)
         return float(STAGES[self.stage][name] if given is None else given)
 
