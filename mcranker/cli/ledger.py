@@ -5,7 +5,6 @@ from __future__ import annotations
 import json
 import math
 from functools import partial
-from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import anyio
@@ -21,7 +20,7 @@ from mcranker.errors import LedgerError
 from personas.format import counted, dollars, file_size
 
 if TYPE_CHECKING:
-    from mcranker.llm.ledger.sqlite_store import SQLiteStore
+    from mcranker.llm.ledger.store import LedgerStore, Share
 
 STAGES = (
     *("recruit", "criteria", "score", "assess", "explain"),
@@ -35,12 +34,11 @@ def _stats(ctx: click.Context) -> int:
     from rich.table import Column
     from rich.text import Text
 
-    from mcranker.llm.ledger.sqlite_file import file_bytes
     from personas.console import numbers, table
     from personas.sanitize import plain
 
     store = _store(ctx)
-    shares = anyio.run(store.stats)
+    shares, size, wasted = anyio.run(_sums, store)
     costs = [share.cost for share in shares if share.cost is not None]
     oldest = min((share.oldest for share in shares), default=None)
     newest = max((share.newest for share in shares), default=None)
@@ -59,10 +57,11 @@ def _stats(ctx: click.Context) -> int:
         for share in shares
     ]
     record: dict[str, Any] = {
-        "path": str(store.path),
-        "bytes": file_bytes(store.path),
+        "path": store.name,
+        "bytes": size,
         "answers": sum(share.answers for share in shares),
         "unusable": sum(share.unusable for share in shares),
+        **({} if wasted is None else {"paid_twice": wasted}),
         "cost": math.fsum(costs) if len(costs) == len(shares) else None,
         "oldest": oldest and oldest.isoformat(),
         "newest": newest and newest.isoformat(),
@@ -73,6 +72,8 @@ def _stats(ctx: click.Context) -> int:
         console.print(Text(plain(record["path"])), soft_wrap=True)
         parts = [counted(record["answers"], "answer"), file_size(record["bytes"])]
         parts.append(dollars(record["cost"]))
+        if wasted:
+            parts.append(f"{counted(wasted, 'answer')} paid for twice")
         if oldest and newest:
             parts.append(f"{oldest:%Y-%m-%d} to {newest:%Y-%m-%d}")
         console.print(Text(", ".join(parts)))
@@ -94,11 +95,65 @@ def _stats(ctx: click.Context) -> int:
     return present(ctx, show, ledger=record)
 
 
+async def _sums(store: LedgerStore) -> tuple[list[Share], int, int | None]:
+    from mcranker.llm.ledger.postgres_store import PostgresStore
+
+    wasted = await store.wasted() if isinstance(store, PostgresStore) else None
+    return await store.stats(), await store.size(), wasted
+
+
+def _copy(ctx: click.Context) -> int:
+    from mcranker.llm.ledger.ledger import store_of
+
+    source, target = (store_of(ctx.params[each]) for each in ("source", "target"))
+    copied, there, lost = anyio.run(_copied, source, target)
+    if ctx.params["output"] == "json":
+        print_json(copied=copied, there=there, damaged=lost)
+    else:
+        print_line(f"{counted(copied, 'answer')} copied; {there:,} were there already")
+    if lost:
+        say(f"error: {counted(lost, 'answer')} of {source.name!r} damaged and not copied")
+    return ERROR if lost else DONE
+
+
+async def _copied(source: LedgerStore, target: LedgerStore) -> tuple[int, int, int]:
+    """Return how many answers were copied, were there already, and are damaged."""
+    from mcranker.llm.ledger.store import MOST_KEYS, NewAnswer
+
+    read = there = lost = 0
+    waiting: list[NewAnswer] = []
+    unusable: list[bytes] = []
+
+    async def send() -> None:
+        nonlocal there
+        there += len(await target.complete_many(waiting))
+        for key in unusable:
+            await target.mark_unusable(key)
+        waiting.clear()
+        unusable.clear()
+
+    try:
+        async for each in source.iterate():
+            read += 1
+            if each.reply is None:
+                lost += 1
+                continue
+            created = int(each.created.timestamp())
+            waiting.append(NewAnswer(each.key, each.reply, each.model, each.stage, created))
+            unusable += [each.key] * each.unusable
+            if len(waiting) == MOST_KEYS:
+                await send()
+        await send()
+    finally:
+        await target.aclose()
+    return read - lost - there, there, lost
+
+
 def _export(ctx: click.Context) -> int:
     return anyio.run(_exported, _store(ctx), ctx.params["out"])
 
 
-async def _exported(store: SQLiteStore, out: str | None) -> int:
+async def _exported(store: LedgerStore, out: str | None) -> int:
     answers = store.iterate()
     answer = await anext(answers, None)  # an error comes before anything is written
     saved = lost = 0
@@ -117,7 +172,7 @@ async def _exported(store: SQLiteStore, out: str | None) -> int:
     if not lost and not rest:
         return DONE
     say(
-        f"error: the ledger {str(store.path)!r} is damaged: {counted(saved, 'answer')} saved, "
+        f"error: the ledger {store.name!r} is damaged: {counted(saved, 'answer')} saved, "
         f"{lost:,} lost{rest}"
     )
     return ERROR
@@ -143,7 +198,7 @@ def _verify(ctx: click.Context) -> int:
     store = _store(ctx)
     answers, problems = anyio.run(store.verify)
     advice = (
-        f"the ledger {str(store.path)!r} is damaged; damaged answers are asked for again when they "
+        f"the ledger {store.name!r} is damaged; damaged answers are asked for again when they "
         "are needed; if the file itself is damaged, save the rest with 'mcranker ledger export' "
         "or SQLite's .recover, and move it away"
     )
@@ -163,30 +218,28 @@ def _verify(ctx: click.Context) -> int:
     return code
 
 
-def _store(ctx: click.Context) -> SQLiteStore:
-    from mcranker.llm.ledger.ledger import default_ledger_path
-    from mcranker.llm.ledger.sqlite_store import SQLiteStore
+def _store(ctx: click.Context) -> LedgerStore:
+    from mcranker.llm.ledger.ledger import default_ledger_path, store_of
 
-    named = ctx.params["ledger"]
-    path = Path(named).expanduser() if named else default_ledger_path()
-    if path is None:
+    place = ctx.params["ledger"] or default_ledger_path()
+    if place is None:
         raise click.UsageError("MCRANKER_LEDGER says to keep no ledger; name one by --ledger", ctx)
-    return SQLiteStore(path)
+    return store_of(place)
 
 
 _LEDGER = flag(
     "--ledger",
     "The ledger. Without: MCRANKER_LEDGER, else the file in the user's cache folder.",
     type=Reads(ledger_files),
-    metavar="FILE",
+    metavar="FILE|URL",
 )
 
 command = click.Group(
     "ledger",
     help="""See, save, thin out and check the answers that are kept.
 
-    Every answer of a model is kept in one file, the ledger, so that the same question is not
-    paid for twice. None of these verbs makes a ledger; a ranking does.
+    Every answer of a model is kept in one file or database, the ledger, so that the same question
+    is not paid for twice. None of these verbs makes a ledger; a ranking does.
     """,
     commands=[
         Verb(
@@ -206,6 +259,23 @@ command = click.Group(
             "\n\nDamaged answers are left out, and the exit code is 1. If the file itself is "
             "damaged, the answers before the damage are written; the command .recover of the "
             "sqlite3 program may find more.",
+        ),
+        Verb(
+            "copy",
+            _copy,
+            params=[
+                click.Argument(["source"], metavar="FROM"),
+                click.Argument(["target"], metavar="TO"),
+                output_flag("copied, there, damaged"),
+            ],
+            help="""Copy all answers of a ledger into another, which keeps what it has.
+
+            \b
+              mcranker ledger copy ledger.sqlite postgresql://me@db.example.org/ledger
+
+            Each is a file or the URL of a PostgreSQL database. The same command goes on after a
+            stop.
+            """,
         ),
         Verb(
             "prune",

@@ -48,14 +48,14 @@ _SHARED = {
     "first passages of rankgpt in order again.",
     "base_url": "Address of an OpenAI- or Anthropic-compatible server.",
     "team": "A saved team or ranking, or a team of the library; several: personas by name.",
-    "ledger": "File that keeps every answer, so that none is paid for twice; none for no file.",
+    "ledger": "File or postgresql:// URL that keeps every answer; none for no ledger.",
 }
 _NAMES = ("require", "forbid", "team")  # lists of names, which may hold a comma
 _VALUES = {
     **dict.fromkeys(("require", "forbid", *MODEL_OPTIONS), "NAME"),
     "base_url": "URL",
     "team": "FILE|NAME",
-    "ledger": "FILE|none",
+    "ledger": "FILE|URL|none",
 }
 _TEAM_FILES = {".yaml", ".yml", ".json"}
 _ENTRY = re.compile(r"^    (\w+): (.+(?:\n {8}.+)*)", re.MULTILINE)  # of a docstring's list
@@ -239,7 +239,7 @@ def located(name: str, value: Any, base: Path) -> Any:
 
     file = beside(value)
     is_team = name == "team" and file.suffix.lower() in _TEAM_FILES
-    is_ledger = name == "ledger" and value not in ("default", "none")
+    is_ledger = name == "ledger" and value not in ("default", "none") and "://" not in value
     if is_team or is_ledger or (name == "prompts" and is_folder(file)):
         return str(file)
     if name in MODEL_OPTIONS and value.startswith("local:"):

@@ -318,7 +318,7 @@ class ServedRankers:
             name = public_name(chat.name)
             note = judge_note(chat.capabilities.weak_judge, name)
             names.append(note.removeprefix("Judged by ").rstrip(".") or name)
-        kept = [str(each.ledger.path) if each.ledger else "none" for each in models]
+        kept = [each.ledger.name if each.ledger else "none" for each in models]
         return (
             f"model: {'; '.join(dict.fromkeys(names))}",
             f"ledger: {', '.join(dict.fromkeys(kept))}",

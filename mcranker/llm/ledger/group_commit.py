@@ -76,9 +76,9 @@ class GroupCommit:
     def put_answers(self, answers: Sequence[NewAnswer]) -> asyncio.Future[set[bytes]]:
         """Keep those answers that a row can restore, soon; a warning is logged of the others."""
         rows = []
-        for key, reply, model, stage in answers:
+        for key, reply, model, stage, created in answers:
             try:
-                rows.append(row_of(key, reply, model=model, stage=stage))
+                rows.append(row_of(key, reply, model=model, stage=stage, created=created))
             except Unkeepable as problem:
                 logger.log(
                     logging.DEBUG if self._any_unkeepable else logging.WARNING,

@@ -19,15 +19,16 @@ import platformdirs
 from mcranker.errors import ConfigError
 from mcranker.llm.chat import ChatReply
 from mcranker.llm.ledger.in_flight import RequestsInFlight
+from mcranker.llm.ledger.postgres_store import SCHEMES, PostgresStore, shown_url
 from mcranker.llm.ledger.sqlite_store import SQLiteStore
-from mcranker.llm.ledger.store import NewAnswer
+from mcranker.llm.ledger.store import LedgerStore, NewAnswer
 
 
-def default_ledger_path() -> Path | None:
-    """Return the ledger's default path: MCRANKER_LEDGER, else in the user's cache.
+def default_ledger_path() -> Path | str | None:
+    """Return the ledger's default path or URL: MCRANKER_LEDGER, else a path in the user's cache.
 
-    The variable is a path, or ``none`` or ``off`` for no ledger. The cache is MCRANKER_CACHE or
-    the user's cache folder, and the file in it ``ledger.sqlite``.
+    The variable is a path, a database's URL, or ``none`` or ``off`` for no ledger. The cache is
+    MCRANKER_CACHE or the user's cache folder, and the file in it ``ledger.sqlite``.
 
     Raises:
         ConfigError: a path begins with the home of a user that does not exist.
@@ -35,6 +36,8 @@ def default_ledger_path() -> Path | None:
     named = os.environ.get("MCRANKER_LEDGER", "").strip()
     if named.lower() in {"none", "off"}:
         return None
+    if named.startswith(SCHEMES):
+        return named
     if named:
         return _expanded(named)
     root = os.environ.get("MCRANKER_CACHE")
@@ -49,10 +52,11 @@ class Ledger:
     share what they have open.
 
     Args:
-        path: the file.
+        path: the file, or the URL of a PostgreSQL database: ``"postgresql://USER@HOST/DATABASE"``.
 
     Attributes:
-        path: the file.
+        path: the file; None for a database.
+        name: the path, or the URL without its password.
         store: the answers in it.
         in_flight: the requests that are being made.
 
@@ -61,8 +65,12 @@ class Ledger:
     """
 
     def __init__(self, path: str | os.PathLike[str]) -> None:
-        self.path = _as_path(path)
-        self.in_flight = _shared(self.path)
+        self.path: Path | None = None
+        if isinstance(path, str) and path.startswith(SCHEMES):
+            self.name, self.in_flight = shown_url(path), _shared(path)
+        else:
+            self.path = _as_path(path)
+            self.name, self.in_flight = os.fspath(self.path), _shared(self.path)
         self.store = self.in_flight.store
 
     async def find(self, key: bytes) -> ChatReply | None:
@@ -99,14 +107,25 @@ _files = weakref.WeakValueDictionary()
 _files_lock = threading.Lock()
 
 
-def _shared(path: Path) -> RequestsInFlight:
-    """Return what the ledgers of a file share in this process."""
-    real = os.getpid(), os.path.realpath(path)
+def _shared(place: Path | str) -> RequestsInFlight:
+    """Return what the ledgers of a file or of a database's URL share in this process."""
+    real = os.getpid(), place if isinstance(place, str) else os.path.realpath(place)
     with _files_lock:
         shared = _files.get(real)
         if shared is None:
-            shared = _files[real] = RequestsInFlight(SQLiteStore(path.absolute()))
+            shared = _files[real] = RequestsInFlight(store_of(place))
         return shared
+
+
+def store_of(place: str | Path) -> LedgerStore:
+    """Return a store of a ledger's path or URL, shared with no other.
+
+    Raises:
+        ConfigError: a URL's package is not installed, or the path is none.
+    """
+    if isinstance(place, str) and place.startswith(SCHEMES):
+        return PostgresStore(place)
+    return SQLiteStore(_as_path(place).absolute())
 
 
 def _as_path(path: object) -> Path:

@@ -37,7 +37,9 @@ class Unkeepable(ValueError):
     """A reply that breaks the form of a `ChatReply`, so that no row could restore it."""
 
 
-def row_of(key: bytes, reply: ChatReply, *, model: str, stage: str) -> Row:
+def row_of(
+    key: bytes, reply: ChatReply, *, model: str, stage: str, created: int | None = None
+) -> Row:
     """Return the row for a new `reply`.
 
     Raises:
@@ -50,7 +52,7 @@ def row_of(key: bytes, reply: ChatReply, *, model: str, stage: str) -> Row:
             key,
             model.encode(errors="backslashreplace"),
             stage.encode(),
-            int(time.time()),
+            int(time.time()) if created is None else created,
             _count(usage.calls),
             _count(usage.input_tokens),
             _count(usage.cached_input_tokens),

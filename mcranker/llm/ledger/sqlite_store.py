@@ -31,6 +31,7 @@ from mcranker.llm.ledger.sqlite_file import (
     CLAIMS,
     FAILURES,
     explained,
+    file_bytes,
     identity,
     is_damage,
     lack_of_room,
@@ -120,6 +121,13 @@ class SQLiteStore:
 
     async def aclose(self) -> None:
         await anyio.to_thread.run_sync(self._writer.close)
+
+    @property
+    def name(self) -> str:
+        return os.fspath(self.path)
+
+    async def size(self) -> int:
+        return file_bytes(self.path)
 
     async def stats(self) -> list[Share]:
         with self._connected() as connection:

@@ -22,12 +22,16 @@ MOST_KEYS = 1000
 
 
 class NewAnswer(NamedTuple):
-    """An answer to keep: the key of the request, the model as the user names it, and the stage."""
+    """An answer to keep: the key of the request, the model as the user names it, and the stage.
+
+    It came at `created`, in seconds since 1970; now if that is None.
+    """
 
     key: bytes
     reply: ChatReply
     model: str
     stage: str
+    created: int | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -121,10 +125,14 @@ class LedgerStore(Protocol):
 
     Attributes:
         lease: seconds that a claim lasts unless it is renewed.
+        name: of the file or database, for messages.
     """
 
     @property
     def lease(self) -> float: ...
+
+    @property
+    def name(self) -> str: ...
 
     async def get_many(self, keys: Collection[bytes]) -> dict[bytes, ChatReply]:
         """Return the answers that are kept, with `ChatReply.reused` set. Damaged ones are not."""
@@ -159,6 +167,9 @@ class LedgerStore(Protocol):
 
     async def stats(self) -> list[Share]:
         """Return sums by model and stage."""
+
+    async def size(self) -> int:
+        """Return the bytes that it takes."""
 
     def iterate(self) -> AsyncIterator[KeptAnswer]:
         """Return all answers in the order in which they came."""

@@ -146,6 +146,7 @@ async def test_an_error_is_shared_and_not_kept(ledger: Ledger, error: Exception)
         group.start_soon(_let_go, paced)
     assert (paced.calls, caught) == (1, [error] * 3)
     keys = [request_key(chat, request())]
+    assert ledger.path is not None
     other = SQLiteStore(ledger.path)
     assert await other.claim_many(keys) == {*keys}  # another process may ask at once
     await other.release(keys)
@@ -298,6 +299,7 @@ async def test_locks_by_name(ledger: Ledger) -> None:
     async with anyio.create_task_group() as group:
         for name in "aab":
             group.start_soon(enter, name)
+    assert ledger.path is not None
     assert await SQLiteStore(ledger.path).claim_many([hashlib.sha256(b"a").digest()])
 
 

@@ -178,7 +178,7 @@ def test_the_default_place(
     monkeypatch.delenv("MCRANKER_CACHE")
     monkeypatch.delenv("MCRANKER_LEDGER")
     by_default = default_ledger_path()
-    assert by_default is not None
+    assert isinstance(by_default, Path)
     assert by_default.parts[-2:] == ("mcranker", "ledger.sqlite")
 
 

@@ -17,12 +17,14 @@ import anyio
 import pytest
 
 from mcranker.errors import ConfigError
+from mcranker.llm.ledger import postgres_store, sqlite_store
 from mcranker.llm.ledger import rows as ledger_rows
-from mcranker.llm.ledger import sqlite_store
+from mcranker.llm.ledger.postgres_store import PostgresStore
 from mcranker.llm.ledger.sqlite_store import SQLiteStore
 from mcranker.llm.ledger.store import LedgerStore, NewAnswer, Selection
 from personas.ranking.usage import Usage
 from tests.support.ledger_support import MODEL, key, reply
+from tests.support.postgres import database_of
 from tests.support.typed_answers import answers as typed
 
 pytestmark = pytest.mark.anyio
@@ -44,15 +46,20 @@ def sqlite(folder: Path) -> LedgerStore:
     return SQLiteStore(folder / "ledger.sqlite")
 
 
+def postgres(folder: Path) -> LedgerStore:
+    return PostgresStore(database_of(folder))
+
+
 @pytest.fixture
 def clock(monkeypatch: pytest.MonkeyPatch) -> Clock:
     clock = Clock()
     for module in (ledger_rows, sqlite_store):
         monkeypatch.setattr(module, "time", SimpleNamespace(time=clock.time))
+    monkeypatch.setattr(postgres_store, "_now", lambda: f"{clock.now}::float8")
     return clock
 
 
-@pytest.fixture(params=[sqlite])
+@pytest.fixture(params=[sqlite, postgres])
 def opened(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Open]:
     stores: list[LedgerStore] = []
 

@@ -1,0 +1,224 @@
+"""A ledger in PostgreSQL: outages, several processes, copies, the command line."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import sqlite3
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+import pytest
+from click.testing import CliRunner
+
+from mcranker.cli.group import cli
+from mcranker.errors import LedgerError
+from mcranker.llm.ledger import postgres_store
+from mcranker.llm.ledger.ledger import Ledger, default_ledger_path
+from mcranker.llm.ledger.postgres_store import PostgresStore, shown_url
+from mcranker.llm.ledger.store import NewAnswer
+from tests.support.ledger_support import MODEL, key, reply
+from tests.support.postgres import Relay, database_of
+
+pytestmark = pytest.mark.anyio
+
+
+@pytest.fixture
+def url(tmp_path: Path) -> str:
+    return database_of(tmp_path)
+
+
+def answers(*numbers: int) -> list[NewAnswer]:
+    return [NewAnswer(key(number), reply(str(number)), MODEL, "score") for number in numbers]
+
+
+async def sql(url: str, statement: str, *values: Any) -> Any:
+    import asyncpg
+
+    connection = await asyncpg.connect(url)
+    try:
+        return await connection.fetchval(statement, *values)
+    finally:
+        await connection.close()
+
+
+async def test_connections_that_the_server_ends_are_made_again(url: str) -> None:
+    store = PostgresStore(url)
+    await store.claim_many([key(1)])
+    await store.get_many([key(1)])
+    ended = (
+        "SELECT count(pg_terminate_backend(pid)) FROM pg_stat_activity "
+        "WHERE datname = current_database() AND pid <> pg_backend_pid()"
+    )
+    assert await sql(url, ended) == 2
+    assert await store.complete_many(answers(1)) == set()
+    assert await store.get_many([key(1)]) == {key(1): reply("1", reused=True)}
+    assert await store.claim_many([key(1)]) == set()
+    await store.aclose()
+
+
+async def test_an_answer_waits_for_a_network_that_is_cut(url: str) -> None:
+    async with Relay(url) as relay:
+        store = PostgresStore(relay.url)
+        assert await store.claim_many([key(1)]) == {key(1)}
+        relay.cut()
+        kept = asyncio.ensure_future(asyncio.wait_for(store.complete_many(answers(1)), 20))
+        await asyncio.sleep(0.5)
+        assert not kept.done()
+        relay.mend()
+        assert await kept == set()
+        await store.aclose()
+    other = PostgresStore(url)
+    assert [*await other.get_many([key(1)])] == [key(1)]
+    await other.aclose()
+
+
+async def test_a_database_that_stays_away_is_an_error(
+    url: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(postgres_store, "PATIENCE", 0.3)
+    async with Relay(url) as relay:
+        store = PostgresStore(relay.url)
+        await store.claim_many([key(1)])
+        relay.cut()
+        with pytest.raises(LedgerError, match="cannot be reached"):
+            await store.complete_many(answers(1))
+        relay.mend()
+        assert await store.complete_many(answers(1)) == set()
+        await store.aclose()
+
+
+async def test_one_that_was_never_reached_is_an_error_at_once() -> None:
+    pytest.importorskip("asyncpg")
+    store = PostgresStore("postgresql://me:secret@127.0.0.1:1/none")
+    with pytest.raises(LedgerError, match="cannot be reached") as caught:
+        await store.get_many([key(1)])
+    assert "secret" not in str(caught.value)
+    await store.aclose()
+
+
+async def test_answers_paid_for_twice_are_counted(url: str) -> None:
+    first, second = PostgresStore(url), PostgresStore(url)
+    await first.complete_many(answers(1, 2))
+    assert await second.complete_many(answers(2, 3)) == {key(2)}
+    assert await second.wasted() == 1
+    for each in (first, second):
+        await each.aclose()
+
+
+async def test_an_answer_between_look_and_claim_ends_the_claim(url: str) -> None:
+    store = PostgresStore(url)
+    await store.complete_many(answers(1))
+    # As another transaction would have it whose look came before the answer.
+    add = "INSERT INTO mcranker_claims VALUES ($1, 'x', 0, 1) RETURNING 1"
+    await sql(url, add, key(1))
+    undo = postgres_store._UNDO
+    assert await sql(url, undo, [key(1)]) == key(1)
+    assert await sql(url, "SELECT count(*) FROM mcranker_claims") == 0
+    await store.aclose()
+
+
+async def test_a_later_schema_is_refused(url: str) -> None:
+    store = PostgresStore(url)
+    await store.get_many([key(1)])
+    await store.aclose()
+    await sql(url, "INSERT INTO mcranker_ledger VALUES (99)")
+    with pytest.raises(LedgerError, match="later version"):
+        await store.get_many([key(1)])
+    await store.aclose()
+
+
+async def test_many_processes_make_the_tables_once(url: str) -> None:
+    stores = [PostgresStore(url) for _ in range(8)]
+    await asyncio.gather(*(each.claim_many([key(1)]) for each in stores))
+    assert await sql(url, "SELECT count(*) FROM mcranker_ledger") == 1
+    for each in stores:
+        await each.aclose()
+
+
+PROCESS = """
+import asyncio, sys
+from mcranker.llm.ledger.ledger import Ledger
+from mcranker.llm.ledger.ledgered import Ledgered
+from tests.support.ledger_support import request
+from mcranker.llm.scripted import ScriptedChat
+
+async def main():
+    ledger = Ledger(sys.argv[1])
+    asked = []
+    async def answer(request):
+        asked.append(request)
+        await asyncio.sleep(0.05)
+        return "7"
+    chat = ScriptedChat(answer)
+    model = Ledgered(chat, ledger)
+    async with asyncio.TaskGroup() as group:
+        for number in range(40):
+            group.create_task(model.complete(request(f"How good is {number}?")))
+    await ledger.aclose()
+    print(len(asked))
+
+asyncio.run(main())
+"""
+
+
+def test_processes_pay_for_an_answer_once(url: str) -> None:
+    root = Path(__file__).parents[4]
+    running = [
+        subprocess.Popen([sys.executable, "-c", PROCESS, url], stdout=subprocess.PIPE, cwd=root)
+        for _ in range(3)
+    ]
+    paid = [int(each.communicate(timeout=60)[0]) for each in running]
+    assert sum(paid) == 40
+
+
+def test_a_ledger_is_named_by_its_url(url: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    assert Ledger(url).in_flight is Ledger(url).in_flight
+    assert Ledger(url).path is None
+    monkeypatch.setenv("MCRANKER_LEDGER", url)
+    assert default_ledger_path() == url
+    assert (
+        shown_url("postgresql://me:p%40ss@host:5432/db?a=b") == "postgresql://me@host:5432/db?a=b"
+    )
+
+
+def run(*args: str) -> Any:
+    found = CliRunner().invoke(cli, ["ledger", *args, "--output", "json"])
+    assert found.exit_code == 0, found.output
+    return json.loads(found.stdout)
+
+
+def test_a_ledger_is_copied_both_ways(url: str, tmp_path: Path) -> None:
+    file, back = tmp_path / "a.sqlite", tmp_path / "b.sqlite"
+
+    async def fill() -> None:
+        ledger = Ledger(file)
+        await ledger.store.complete_many(answers(*range(1200)))
+        await ledger.store.mark_unusable(key(7))
+        await ledger.aclose()
+
+    asyncio.run(fill())
+    assert run("copy", str(file), url)["copied"] == 1200
+    assert run("copy", str(file), url)["there"] == 1200
+    assert run("copy", url, str(back))["copied"] == 1200
+    dump = "SELECT key, model, stage, created, reply, checksum, unusable FROM replies ORDER BY id"
+    rows = [sqlite3.connect(each).execute(dump).fetchall() for each in (file, back)]
+    assert rows[0] == rows[1]
+    assert len(rows[0]) == 1200
+    shown = run("stats", "--ledger", url)["ledger"]
+    assert (shown["answers"], shown["unusable"]) == (1200, 1)
+    assert run("verify", "--ledger", url)["answers"] == 1200
+    assert run("prune", "--ledger", url, "--unusable")["removed"] == 1
+
+
+def test_a_ranking_keeps_its_answers_there(url: str, tmp_path: Path) -> None:
+    args = ["rank", "what do cats do?", "Cats purr.", "Dogs bark.", "--ledger", url, "-q"]
+    args += ["--output", "json"]
+    counts = []
+    for _ in range(2):
+        found = CliRunner().invoke(cli, args)
+        assert found.exit_code == 0, found.output
+        counts.append(run("stats", "--ledger", url)["ledger"]["answers"])
+    assert counts[0] == counts[1] > 0
