@@ -83,6 +83,21 @@ WEAK_MODEL_DEFAULTS: Mapping[str, Any] = MappingProxyType(
 _Count = Annotated[int | None, Field(ge=1, le=LARGEST)]
 
 
+HOW_NOT_WHAT = frozenset(
+    {
+        "concurrency",
+        "query_concurrency",
+        "timeout",
+        "requests_per_minute",
+        "tokens_per_minute",
+        "max_calls",
+        "max_cost",
+        "batch",
+    }
+)
+"""Fields of the configuration that concern calls and change no score."""
+
+
 class _Options(BaseModel):
     model_config = ConfigDict(frozen=True, extra="forbid", use_attribute_docstrings=True)
 

@@ -26,6 +26,7 @@ from mcranker.cli.invocation import Invocation, say
 from mcranker.cli.progress import live_is_wanted
 from mcranker.cli.signals import run as run_loop
 from mcranker.cli.verb import Verb, present
+from mcranker.cli.worker import Worker
 from mcranker.estimate import Estimate
 from mcranker.rankers.keys import needed_models
 from personas.console import numbers, print_page, table
@@ -60,6 +61,10 @@ def _run(ctx: click.Context) -> int:
             rows = list(experiment.estimate())
             return _dry_run(ctx, rows)
         fetch_models(models, quiet=quiet)
+    if given["worker"]:
+        worker = Worker(experiment.queries())
+        run_loop(partial(worker.take, experiment.work(), invocation, live=not quiet))
+        return worker.finish()
     # An error before anything is paid for if nothing can be written.
     out.mkdir(parents=True, exist_ok=True)
     check_place(out / "probe")

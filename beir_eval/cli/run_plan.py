@@ -22,6 +22,7 @@ from mcranker.cli.files import Reads
 from mcranker.cli.number_types import WholeNumber
 from mcranker.cli.options import Given, given_options, option_flags
 from mcranker.cli.verb import flag, output_flag, quiet_flag
+from mcranker.cli.worker import worker_flag
 from mcranker.config import RankerConfig
 from mcranker.errors import InputError
 from mcranker.models import MODEL_OPTIONS
@@ -229,6 +230,7 @@ def run_flags() -> list[click.Parameter]:
             "Show calls, tokens and cost instead; nothing is sent, no file is written.",
             is_flag=True,
         ),
+        worker_flag(),
         no_cache_flag(),
         quiet_flag(),
     ]

@@ -26,6 +26,7 @@ from beir_eval.experiment.run_folder import (
 )
 from beir_eval.files import append_whole, write_form
 from beir_eval.measures.ties import Tied, measured
+from mcranker.config import HOW_NOT_WHAT
 from mcranker.llm.masking import shown_url
 from mcranker.logs import safe_logger
 from mcranker.models import MODEL_OPTIONS
@@ -46,21 +47,6 @@ _log = safe_logger("mcranker.beir_eval.cell")
 
 ELSEWHERE = {*MODEL_OPTIONS, "base_url", "api_key", "ledger", "team", "with_criteria"}
 """Options of rankers that a manifest keeps under models, team and prompts."""
-
-HOW_NOT_WHAT = frozenset(
-    {
-        "concurrency",
-        "query_concurrency",
-        "timeout",
-        "requests_per_minute",
-        "tokens_per_minute",
-        "max_calls",
-        "max_cost",
-        "batch",
-    }
-)
-"""Fields of the configuration that concern calls and change no score."""
-
 
 LONGEST_REASON = 120
 _OF_SCORES = ("score", "assess")

@@ -16,7 +16,9 @@ that share a ledger share answers, so that three ensembles of the same scores co
 from __future__ import annotations
 
 from collections.abc import AsyncIterator, Callable, Iterator, Mapping
+from contextlib import aclosing
 from dataclasses import dataclass, field, replace
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -38,6 +40,7 @@ if TYPE_CHECKING:
     from mcranker.estimate import Estimate
     from mcranker.events import Event
     from mcranker.rankers import RankedQuery, Ranker
+    from personas.ranking.types import Passage, Query
 
 GIVE_UP = 5
 """Queries that fail one after the other, before a run is stopped: the model is out of reach."""
@@ -290,6 +293,34 @@ class Experiment:
                 if result.stopped is not None and not result.of_this_cell:
                     return
 
+    def queries(self) -> int:
+        """Number of queries of all cells that rank; data sets are read for it."""
+        prepared = [self.prepared(dataset) for dataset in self.datasets]
+        return sum(len(p.queries) * sum(not s.run for s in self.rankers) for p in prepared)
+
+    async def work(self) -> AsyncIterator[RankedQuery]:
+        """Rank queries of all cells that no other process over the same ledger has taken.
+
+        No run folder is read or written: `run` takes the replies from the ledger.
+
+        Raises:
+            BeirEvalError, MCRankerError: as `run`.
+        """
+        from mcranker.rankers.sharing import run_name, shared_work
+
+        for dataset in self.datasets:
+            prepared = self.prepared(dataset)
+            for spec in self.rankers:
+                if spec.run:
+                    continue
+                async with _make_ranker(spec.ranker, spec.options) as ranker:
+                    about = run_name(ranker.name, ranker.models.names.values(), ranker.config)
+                    name = partial(_piece_name, f"{about} {prepared.manifest.dataset}")
+                    work = shared_work(prepared.work(), ranker.models.ledger, name)
+                    async with aclosing(work), ranker.arank_many(work) as stream:
+                        async for ranked in stream:
+                            yield ranked
+
     def estimate(self) -> Iterator[tuple[str, str, Estimate]]:
         """Yield data set, label, and the estimate of each cell; nothing is sent or written.
 
@@ -358,6 +389,10 @@ def run_suite(
         return results
 
     return anyio.run(collect)
+
+
+def _piece_name(run: str, piece: tuple[Query, list[Passage]]) -> str:
+    return f"{run} {piece[0].id} {len(piece[1])}"
 
 
 def _keep_foreign(cell: RunJob, first_stage: Metrics) -> CellResult:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from contextlib import aclosing
 from dataclasses import dataclass
 from functools import partial
 from io import StringIO
@@ -21,11 +22,13 @@ from mcranker.cli.reading import read_queries
 from mcranker.cli.results import keep
 from mcranker.cli.signals import run as run_loop
 from mcranker.cli.verb import Verb, flag, quiet_flag
+from mcranker.cli.worker import Worker, worker_flag
 from mcranker.estimate import Estimate
 from mcranker.inputs import as_query
 from mcranker.llm.connect import DEFAULT_LOCAL
 from mcranker.rag.events import AnswerDone
 from mcranker.rag.keys import SHARED, models_of
+from mcranker.rankers.sharing import shared_work
 from personas.format import counted
 from personas.ranking.types import Query
 from personas.sanitize import json_text
@@ -65,6 +68,10 @@ def _ask(ctx: click.Context) -> int:
             invocation.doing("estimating; nothing was sent")
             with pipeline:
                 return show_estimate(ctx, sum(map(pipeline.estimate, questions), Estimate()))
+    if params["worker"]:
+        worker = Worker(len(questions), noun="question", plural="questions")
+        run_loop(partial(_work, ctx, pipeline, questions, worker))
+        return worker.finish()
     with saying_where(ledger), output(params["out"]) as write:
         if many:
             lines = _Lines(write)
@@ -104,6 +111,18 @@ async def _answer_many(
     live = live_is_wanted(quiet=ctx.params["quiet"])
     async with pipeline, pipeline.aanswer_many(questions) as stream:
         await in_order(stream, lines.add, tracker, ctx.ensure_object(Invocation), live=live)
+
+
+async def _work(
+    ctx: click.Context, pipeline: RAGPipeline, questions: list[Query], worker: Worker
+) -> None:
+    names = [chat.name for chat in pipeline.models.values()]
+    names += [] if pipeline.ranker is None else pipeline.ranker.models.names.values()
+    run = f"{sorted(set(names))} {pipeline.config.model_dump_json()}"
+    work = shared_work(questions, pipeline.ledger, lambda each: f"{run} {each.id} {each.text}")
+    live = live_is_wanted(quiet=ctx.params["quiet"])
+    async with pipeline, aclosing(work), pipeline.aanswer_many(work) as stream:
+        await worker.take(stream, ctx.ensure_object(Invocation), live=live)
 
 
 @dataclass(slots=True)
@@ -191,6 +210,7 @@ def _check_usage(ctx: click.Context) -> None:
             "--embedder goes with --docs; an index keeps its own",
         ),
     ]
+    wrong += [(ctx.params["worker"] and not many, "--worker goes with --questions FILE")]
     wrong += [
         (many and name in given, f"--{name} does not go with --questions; use --out")
         for name in ("report", "save", "output")
@@ -230,6 +250,7 @@ command = Verb(
             type=click.Choice(["text", "json"]),
         ),
         out("--out", "Write the output there instead.", type=Writes()),
+        worker_flag(),
         out("--save", "Keep the whole answer as JSON.", type=Writes()),
         out("--report", "Write an HTML page from question to answer.", type=Writes()),
         out(

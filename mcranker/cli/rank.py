@@ -5,6 +5,7 @@ from __future__ import annotations
 import shlex
 import sys
 from collections.abc import Iterator, Mapping
+from contextlib import aclosing
 from dataclasses import dataclass, replace
 from functools import partial
 from typing import Any
@@ -21,12 +22,14 @@ from mcranker.cli.reading import Format, read_corpus, read_passages, read_querie
 from mcranker.cli.results import OUTPUTS, Results, opened
 from mcranker.cli.signals import run as run_loop
 from mcranker.cli.verb import Verb, flag, quiet_flag
+from mcranker.cli.worker import Worker, worker_flag
 from mcranker.errors import BudgetExceeded, InputError, ModelError
 from mcranker.events import RankingDone
 from mcranker.llm.connect import DEFAULT_LOCAL, default_judge_note
 from mcranker.paths import is_file
 from mcranker.rankers import RankedQuery, Ranker
 from mcranker.rankers.keys import Key
+from mcranker.rankers.sharing import run_name, shared_work
 from mcranker.ranking import Ranking
 from mcranker.topics import TopicField
 from mcranker.trec import can_be_named, read_trec
@@ -104,6 +107,10 @@ def _rank(ctx: click.Context) -> int:
         fetch_models(given.models, quiet=quiet)
         ranker = given.make()
     ranker.check_reasons(reasons)
+    if params["worker"]:
+        worker = Worker(len(job.queries))
+        run_loop(partial(_work, ranker, job, worker, invocation, live=live))
+        return worker.finish()
     if not quiet and not given.options.get("model") and given.models == [DEFAULT_LOCAL]:
         say(default_judge_note())
     with opened(params, many=many, ledger=given.ledger) as results:
@@ -153,6 +160,19 @@ async def _rank_one(
                 with display.paused():
                     say(f"warning: there are no reasons: {error}")
                 return event.ranking
+
+
+async def _work(
+    ranker: Ranker, job: _Job, worker: Worker, invocation: Invocation, *, live: bool
+) -> None:
+    run = run_name(ranker.name, ranker.models.names.values(), ranker.config)
+    work = shared_work(
+        job.work(),
+        ranker.models.ledger,
+        lambda piece: f"{run} {piece[0].id} {piece[0].text} {len(piece[1])}",
+    )
+    async with ranker, aclosing(work), ranker.arank_many(work) as stream:
+        await worker.take(stream, invocation, live=live)
 
 
 async def _rank_many(
@@ -224,6 +244,7 @@ def _check_usage(ctx: click.Context) -> None:
     many, pages = given["queries"] is not None, "'mcranker inspect FILE --query ID --html PAGE'"
     leave = "leave it out"
     wrong = [
+        (given["worker"] and not many, "--worker goes with --queries FILE"),
         (
             not many and given["run"] is not None,
             "--run goes with --queries FILE; give that as well",
@@ -277,6 +298,7 @@ command = Verb(
             default="table",
         ),
         out("--out", "Write the output there instead.", type=Writes()),
+        worker_flag(),
         out("--top", "Passages listed in a table.", type=WholeNumber(min=1), default=20),
         out("--save", "Keep the whole ranking as JSON; a line a query.", type=Writes()),
         out("--report", "Write an HTML page that shows why.", type=Writes()),

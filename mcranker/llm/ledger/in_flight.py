@@ -118,11 +118,32 @@ class RequestsInFlight:
         except BaseException:  # a claim may be on its way
             store.release(keys)
             raise
+        self._hold(request)
+        return None
+
+    @asynccontextmanager
+    async def taken(self, key: bytes) -> AsyncIterator[bool]:
+        """Acquire a lock by key unless another has it; give whether it was acquired."""
+        request, new = self.join(key, self)
+        if not new:
+            yield False
+            return
+        try:
+            if not await self.store.claim_many((key,)):
+                yield False
+                return
+            self._hold(request)
+            yield True
+        finally:
+            self.store.release((key,))
+            self.complete(request)
+
+    def _hold(self, request: InFlight) -> None:
+        """Renew a claim as long as its request is in flight."""
         request.claimed = True
         if request.loop not in self._renewing:
             self._renewing.add(request.loop)
-            request.loop.call_later(store.lease / _RENEWALS, self._renew, request.loop)
-        return None
+            request.loop.call_later(self.store.lease / _RENEWALS, self._renew, request.loop)
 
     @asynccontextmanager
     async def alone(self, key: bytes) -> AsyncIterator[None]:

@@ -1,0 +1,53 @@
+"""Work of many queries, divided among the processes that share a ledger."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from collections.abc import AsyncGenerator, AsyncIterable, Callable, Iterable
+from contextlib import AsyncExitStack
+from typing import TypeVar
+
+from mcranker.config import HOW_NOT_WHAT, RankerConfig
+from mcranker.errors import ConfigError
+from mcranker.llm.ledger.ledger import Ledger
+from mcranker.rankers.dispatch import each_of
+
+T = TypeVar("T")
+
+
+async def shared_work(
+    work: Iterable[T] | AsyncIterable[T], ledger: Ledger | None, name: Callable[[T], str]
+) -> AsyncGenerator[T, None]:
+    """Yield the pieces of work that no other process has taken.
+
+    A piece is taken by a claim in the ledger, which is held until the iterator is closed. That of
+    a process which was killed ends with its lease; replies that it had are in the ledger. Each
+    process goes through all pieces once.
+
+    Args:
+        work: the same for all processes.
+        ledger: that they share.
+        name: of a piece; pieces of different runs have different names.
+
+    Raises:
+        ConfigError: there is no ledger.
+        LedgerError: it cannot be used.
+    """
+    if ledger is None:
+        raise ConfigError("workers share a ledger; leave out ledger=None")
+    async with AsyncExitStack() as held:
+        async for piece in each_of(work):
+            key = hashlib.sha256(f"work {name(piece)}".encode(errors="surrogatepass")).digest()
+            taking = ledger.in_flight.taken(key)
+            if await taking.__aenter__():
+                held.push_async_exit(taking)
+                yield piece
+            else:
+                await taking.__aexit__(None, None, None)
+
+
+def run_name(ranker: str, models: Iterable[str], config: RankerConfig) -> str:
+    """Return the same name for runs that give the same results."""
+    what = {k: v for k, v in config.recorded().items() if k not in HOW_NOT_WHAT}
+    return json.dumps([ranker, sorted(set(models)), what], sort_keys=True)

@@ -1,0 +1,111 @@
+"""``--worker``: processes share queries over one ledger."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+import pytest
+from click.testing import CliRunner
+
+from mcranker.cli.group import cli
+from mcranker.llm.ledger.ledger import Ledger
+from mcranker.rankers.sharing import run_name, shared_work
+from tests.support.loopback import completion, serve_in_thread
+
+pytestmark = pytest.mark.anyio
+QUERIES = 8
+
+
+@pytest.fixture
+def files(tmp_path: Path) -> list[str]:
+    texts = [f"Cat number {n} purrs." for n in range(4)]
+    (tmp_path / "corpus.jsonl").write_text(
+        "".join(json.dumps({"_id": f"d{n}", "text": text}) + "\n" for n, text in enumerate(texts))
+    )
+    (tmp_path / "queries.jsonl").write_text(
+        "".join(json.dumps({"_id": f"q{n}", "text": f"cat {n}?"}) + "\n" for n in range(QUERIES))
+    )
+    (tmp_path / "run.trec").write_text(
+        "".join(f"q{q} Q0 d{d} {d + 1} {9 - d} bm25\n" for q in range(QUERIES) for d in range(4))
+    )
+    names = {"queries": "queries.jsonl", "run": "run.trec", "corpus": "corpus.jsonl"}
+    return [part for flag, name in names.items() for part in (f"--{flag}", str(tmp_path / name))]
+
+
+async def test_a_piece_is_given_to_one_process(tmp_path: Path) -> None:
+    first, second = Ledger(tmp_path / "l.sqlite"), Ledger(tmp_path / "l.sqlite")
+    one = shared_work(range(6), first, str)
+    got = [await anext(one), await anext(one)]
+    other = [each async for each in shared_work(range(6), second, lambda n: f"{n}")]
+    assert (got, other) == ([0, 1], [2, 3, 4, 5])
+    await one.aclose()  # which lets go of what it held
+    assert [each async for each in shared_work(range(2), second, str)] == [0, 1]
+    await first.aclose()
+
+
+def test_a_run_is_known_by_what_changes_its_results() -> None:
+    from mcranker.config import RankerConfig
+
+    name = run_name("direct", ["m"], RankerConfig(concurrency=3))
+    assert name == run_name("direct", ["m", "m"], RankerConfig(concurrency=9))
+    assert name != run_name("direct", ["m"], RankerConfig(team_size=4))
+
+
+def worker(url: str, ledger: Path, files: list[str], *more: str) -> list[str]:
+    given = ["rank", *files, "--ranker", "direct", "--model", "openai:m", "--base-url", url]
+    return [*given, "--ledger", str(ledger), "-q", *more]
+
+
+def test_workers_divide_the_queries_and_a_last_run_pays_nothing(
+    files: list[str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("OPENAI_API_KEY", "none")
+    calls: list[Any] = []
+
+    async def answer(body: Any) -> Any:
+        calls.append(body)
+        await asyncio.sleep(0.05)
+        return completion('{"Score": 7}')
+
+    ledger = tmp_path / "l.sqlite"
+    with serve_in_thread(answer) as server:
+        url = server.url
+        args = worker(url, ledger, files, "--worker")
+        running = [
+            subprocess.Popen([sys.executable, "-m", "mcranker", *args], stdout=subprocess.PIPE)
+            for _ in range(2)
+        ]
+        said = [each.communicate(timeout=60)[0].decode() for each in running]
+        done = [int(each.split()[0]) for each in said]
+        assert sum(done) >= QUERIES
+        assert len(calls) == QUERIES * 4
+        found = CliRunner().invoke(cli, worker(url, ledger, files, "--output", "trec"))
+    assert found.exit_code == 0, found.output
+    assert len(found.stdout.splitlines()) == QUERIES * 4
+    assert len(calls) == QUERIES * 4
+
+
+def test_a_worker_needs_queries_and_a_ledger(files: list[str], tmp_path: Path) -> None:
+    found = CliRunner().invoke(cli, ["rank", "cat?", "A cat.", "--worker"])
+    assert (found.exit_code, "--queries" in found.stderr) == (2, True)
+    args = ["rank", *files, "--worker", "--ledger", "none", "-q"]
+    assert "workers share a ledger" in CliRunner().invoke(cli, args).stderr
+
+
+def test_workers_of_an_experiment(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    from beir_eval.cli.group import cli as beir_eval
+
+    out = ["--out", str(tmp_path / "out"), "--ledger", str(tmp_path / "l.sqlite"), "-q"]
+    given = ["run", "--dataset", "mini", "--ranker", "direct", "--limit", "3", *out]
+    found = CliRunner().invoke(beir_eval, [*given, "--worker"])
+    assert found.exit_code == 0, found.output
+    assert "3 of 3 queries done here" in found.stdout
+    assert not (tmp_path / "out" / "mini" / "direct").exists()
+    found = CliRunner().invoke(beir_eval, [*given, "--output", "json"])
+    (result,) = json.loads(found.stdout)["results"]
+    assert result["calls"] == 0
