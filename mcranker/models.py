@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
+from functools import partial
 from pathlib import Path
 from types import MappingProxyType
 
@@ -14,6 +15,7 @@ from mcranker.llm.chat import Capabilities, ChatModel, ChatRequest
 from mcranker.llm.connect import connect
 from mcranker.llm.ledger.ledger import Ledger, default_ledger_path
 from mcranker.llm.ledger.ledgered import Ledgered
+from mcranker.llm.ledger.postgres_store import PostgresStore
 from mcranker.llm.limits.budget import Budget, Budgeted
 from mcranker.llm.limits.rate_controller import FIRST_PAUSE
 from mcranker.llm.limits.rate_limiter import RateLimiter
@@ -266,6 +268,10 @@ class Layers:
             tokens_per_minute=config.tokens_per_minute,
             first_pause=FIRST_PAUSE,
         )
+        if self.ledger is not None and isinstance(self.ledger.store, PostgresStore):
+            limits = config.requests_per_minute, config.tokens_per_minute
+            name = f"{chat.name} {getattr(chat, 'endpoint', '')} {limits}"
+            limiter.share(partial(self.ledger.store.beat, name))
         model: ChatModel
         if config.batch:
             from mcranker.llm.batch.batched import batched  # needed by few

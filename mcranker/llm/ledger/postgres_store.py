@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import asyncio
 import datetime
+import hashlib
 import time
 import weakref
 from collections import defaultdict
@@ -30,6 +31,9 @@ from personas.ranking.usage import Usage
 SCHEMES = ("postgresql://", "postgres://")
 PATIENCE = 120.0
 """Seconds for which a database that was reached before is waited for."""
+
+PRESENT = 5.0
+"""Seconds after which a process that does not call any more has no share of a limit."""
 
 _LEASE = 45.0  # longer than a short outage, in which no claim can be renewed
 _TIMEOUT = 20.0  # seconds of a statement
@@ -56,6 +60,10 @@ CREATE INDEX ON mcranker_replies (id);
 CREATE UNLOGGED TABLE mcranker_claims (
     key bytea PRIMARY KEY, owner text NOT NULL, lease_until double precision NOT NULL,
     attempt bigint NOT NULL
+);
+CREATE UNLOGGED TABLE mcranker_limits (
+    name text, owner text, seen double precision NOT NULL, paused_until double precision NOT NULL,
+    PRIMARY KEY (name, owner)
 );
 """,
 )
@@ -89,6 +97,16 @@ RETURNING mcranker_claims.key
 """
 _RENEW = "UPDATE mcranker_claims SET lease_until = $3 WHERE owner = $2 AND key = ANY($1)"
 _RELEASE = "DELETE FROM mcranker_claims WHERE owner = $2 AND key = ANY($1)"
+_BEAT = """
+INSERT INTO mcranker_limits AS known VALUES ($1, $2, $3, $3::float8 + $4::float8)
+ON CONFLICT (name, owner) DO UPDATE SET seen = excluded.seen,
+    paused_until = greatest(known.paused_until, excluded.paused_until)
+"""
+_OTHERS = """
+SELECT count(*), max(paused_until) - $2::float8 FROM mcranker_limits
+WHERE name = $1 AND seen > $2::float8 - $3::float8
+"""
+_FORGET = "DELETE FROM mcranker_limits WHERE seen < $1"
 _MARK = "UPDATE mcranker_replies SET unusable = true WHERE key = ANY($1)"
 _DELETE = "DELETE FROM mcranker_replies WHERE key = ANY($1)"
 _COUNTS = ("calls", "input_tokens", "cached_input_tokens", "output_tokens")
@@ -157,6 +175,16 @@ class PostgresStore:
 
     def mark_unusable(self, key: bytes) -> Awaitable[set[bytes]]:
         return self._writer.put(Write("mark", [key]))
+
+    def beat(self, name: str, paused: float) -> Awaitable[tuple[int, float]]:
+        """Note that this process keeps to a limit, and that its calls pause for some seconds.
+
+        Returns:
+            The number of processes that have noted so in the last `PRESENT` seconds, this one
+            included, and for how many seconds the longest pause of them still goes on.
+        """
+        key = hashlib.sha256(f"limit {name}".encode(errors="surrogatepass")).digest()
+        return self._writer.put(Write("beat", [key], [(name, paused)]))
 
     async def aclose(self) -> None:
         for each in (self._writer, self._reader):
@@ -293,7 +321,7 @@ class _Connection(GroupCommit):
         of = defaultdict[str, list[bytes]](list)
         for write in batch:
             of[write.kind] += write.keys
-        rows = [row for write in batch for row in write.rows]
+        rows = [row for write in batch if write.kind == "complete" for row in write.rows]
         do, owner = self._connection.execute, self._owner
         former: set[bytes] = set()
         claimed: set[bytes] = set()
@@ -313,6 +341,9 @@ class _Connection(GroupCommit):
                 await do(_RENEW, sorted(renewed), owner, now + self._lease)
             if marked := of["mark"]:
                 await do(_MARK, sorted(marked))
+            for write in batch:
+                if write.kind == "beat":
+                    write.result = await self._beat(*write.rows[0])
         self._damaged -= damaged
         for write in batch:
             if write.kind == "claim":
@@ -338,6 +369,13 @@ class _Connection(GroupCommit):
             gone = await self._connection.fetch(_UNDO, sorted(claimed))
             claimed -= {row[0] for row in gone}
         return claimed
+
+    async def _beat(self, name: str, paused: float) -> tuple[int, float]:
+        now = await self._connection.fetchval(f"SELECT {_now()}")
+        await self._connection.execute(_BEAT, name, self._owner, now, max(0.0, paused))
+        await self._connection.execute(_FORGET, now - _DAY)
+        found = await self._connection.fetchrow(_OTHERS, name, now, PRESENT)
+        return found[0], max(0.0, found[1])
 
     def _leave(self) -> None:
         connection, self._connection = self._connection, None

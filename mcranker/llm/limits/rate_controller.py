@@ -131,6 +131,7 @@ class RateController:
         self._full = False  # calls were refused with as many in flight as may be
         self._a_request = MINUTE / per_minute if per_minute else 0.0
         self._a_token = MINUTE / tokens_per_minute if tokens_per_minute else 0.0
+        self._alone = self._a_request, self._a_token
         self._requests_due = self._tokens_due = self._learned_due = -math.inf
         self.due = self.paused_until = -math.inf
         self._first_pause = limits.get("first_pause", FIRST_PAUSE)
@@ -160,6 +161,13 @@ class RateController:
         self._decided = 0.0  # when
         self._long = _Span(0, 0.0)  # since the rate was lowered
         self._span = _Span(0, 0.0)  # since the last decision
+
+    def share(self, processes: int, now: float, paused: float) -> None:
+        """Keep to the user's limits together with other processes, and to their pauses."""
+        self._a_request, self._a_token = (processes * each for each in self._alone)
+        if paused > 0:
+            self.paused_until = max(self.paused_until, now + paused)
+            self._settle()
 
     def start(self, now: float, tokens: float) -> float | None:
         """Count the start of a call with that many tokens; return `due` if it is too early."""

@@ -8,9 +8,9 @@ import os
 import threading
 import time
 from collections import OrderedDict
-from collections.abc import Callable
+from collections.abc import Awaitable, Callable
 from dataclasses import dataclass
-from typing import NamedTuple, Unpack
+from typing import NamedTuple, TypeAlias, Unpack
 from weakref import WeakKeyDictionary
 
 from mcranker.errors import MCRankerError, RateLimited
@@ -18,6 +18,9 @@ from mcranker.llm.chat import ChatRequest
 from mcranker.llm.limits.rate_controller import RateController, RateLimits
 from personas.ranking.usage import Usage
 
+Beat: TypeAlias = Callable[[float], Awaitable[tuple[int, float]]]
+BEAT = 1.0
+"""Seconds between two looks at other processes that keep to the same limits."""
 PATIENCE = 300.0
 """Seconds. A longer wait for a provider that refuses calls is an error instead."""
 BYTES_A_TOKEN = 4
@@ -83,6 +86,8 @@ class RateLimiter:
         **limits: Unpack[RateLimits],
     ) -> None:
         self._controller = RateController(**limits)
+        self._beat: Beat | None = None
+        self._next_beat = -math.inf
         self._counts_tokens = limits.get("tokens_per_minute") is not None
         self._patience = patience
         self._refusal = RateLimited("")
@@ -90,6 +95,30 @@ class RateLimiter:
         self._lock = threading.Lock()
         self._process = 0
         self._queues: WeakKeyDictionary[asyncio.AbstractEventLoop, LoopQueue] = WeakKeyDictionary()
+
+    def share(self, beat: Beat) -> None:
+        """Keep to the limits together with other processes.
+
+        Args:
+            beat: is given the seconds for which this one's calls pause; returns the number of
+                processes, and for how many seconds the longest pause of them goes on.
+        """
+        self._beat = beat
+
+    async def _take_part(self, now: float) -> None:
+        """Learn of the others; the first time before any call."""
+        assert self._beat is not None
+        first, self._next_beat = self._next_beat == -math.inf, now + BEAT
+        beat = asyncio.ensure_future(self._beat(self._controller.paused_until - now))
+        beat.add_done_callback(self._learn)
+        if first:
+            await asyncio.wait([beat])
+
+    def _learn(self, beat: asyncio.Future[tuple[int, float]]) -> None:
+        # Without an answer the last one holds; whether the ledger can be used, others see.
+        if not beat.cancelled() and beat.exception() is None:
+            with self._lock:
+                self._controller.share(beat.result()[0], self._clock(), beat.result()[1])
 
     async def acquire(self, request: ChatRequest) -> Slot:
         """Wait for a slot; the call is then to be made at once.
@@ -103,6 +132,9 @@ class RateLimiter:
         queue = self._queues.get(loop) or self._new_queue(loop)
         slot = Slot(queue, _estimated_tokens(request) if self._counts_tokens else 0.0)
         now = self._clock()
+        if self._beat is not None and now >= self._next_beat:
+            await self._take_part(now)
+            now = self._clock()
         if queue.idle_since is not None:
             with self._lock:
                 self._controller.idle(now - queue.idle_since)
