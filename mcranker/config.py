@@ -398,7 +398,8 @@ class RankerConfig(_Limits, _Requests, _Quirks, _Results, _Scoring, _Team):
         takes no more calls. Fields that a caller or a preset has set are kept, and fields that
         would contradict those are left at their plain defaults.
         """
-        config = self._for_weak() if capabilities.weak else self
+        in_one_text = (self.questions or self.passages_per_call) and not capabilities.max_questions
+        config = self._for_weak(integer=bool(in_one_text)) if capabilities.weak else self
         chosen: dict[str, Any] = {}
         if not capabilities.prompts and "scoring" not in config.model_fields_set:
             chosen["scoring"] = "expected"
@@ -422,10 +423,12 @@ class RankerConfig(_Limits, _Requests, _Quirks, _Results, _Scoring, _Team):
         }
         return RankerConfig.of(self, chosen) if chosen else self
 
-    def _for_weak(self) -> RankerConfig:
+    def _for_weak(self, *, integer: bool) -> RankerConfig:
         if self.preset == "reference":
             return self
         taken = set(self.model_fields_set)
+        if integer and "scoring" not in taken:  # one text has no probabilities
+            taken |= {"scoring", "labels"}
         if self.max_passage_tokens is not None:
             taken.add("max_passage_words")
         if self.top_k is not None:

@@ -226,6 +226,9 @@ def test_other_models_and_the_reference_keep_the_configuration() -> None:
         ({"scoring": "per_criterion"}, {"scoring": "per_criterion", "labels": ()}),
         ({"scale": 5}, {"scoring": "expected", "labels": (), "scale": 5}),
         ({"ensemble": "assessor"}, {"scoring": "expected", "labels": ()}),
+        # one reply for several passages has no probabilities
+        ({"passages_per_call": 10}, {"scoring": "integer", "labels": (), "scale": 10}),
+        ({"questions": "per_persona"}, {"scoring": "integer", "labels": ()}),
         ({"first_stage_weight": 0.0}, {"first_stage_weight": 0.0}),
         ({"top_k": 3}, {"top_k": 3, "first_stage_weight": 0.0, "scoring": "expected"}),
     ],
