@@ -363,9 +363,7 @@ def _made(
             raise ConfigError("one ledger serves all runs; give it as --ledger")
         if "cache_variant" in given:
             raise ConfigError("cache_variant numbers the runs; set runs = N instead")
-        own, changes = divided({name: given[name] for name in given if name != "chunks"})
-        if "chunks" in given:
-            changes["chunks"] = given["chunks"]
+        own, changes = divided(given)
         keys = own_keys()
         check_names(own, keys, "a pipeline")
         for name, value in own.items():

@@ -31,7 +31,7 @@ from mcranker.cli.progress import ProgressDisplay, Tracker, live_is_wanted
 from mcranker.cli.signals import run as run_loop
 from mcranker.cli.verb import present
 from mcranker.estimate import Estimate
-from mcranker.rag.keys import SHARED, default_writer, models_of
+from mcranker.rag.keys import SHARED, default_writer, models_of, stage_keys
 from mcranker.rankers.keys import shared_keys
 from personas.console import numbers, print_page, table
 from personas.format import counted, dollars
@@ -60,8 +60,10 @@ def run_pipelines(ctx: click.Context) -> int:
             flag = "depth" if name == "passages" else name.removesuffix("s")
             raise click.UsageError(f"--{flag} does not go with a suite of pipelines", ctx)
     others = shared_keys().keys() - set(SHARED)
-    given = given_options(ctx, default=None, without=others, what="a suite of pipelines")
-    options = dict(given.options)
+    given = given_options(
+        ctx, default=None, own=stage_keys(), without=others, what="a suite of pipelines"
+    )
+    options = {**given.options, **given.own}
     ledger = options.pop("ledger", "default")
     suite = load_answer_suite(params["suite"], changes=options)
     changes = {name: params[name] for name in ("judge_model", "runs", "limit") if params[name]}

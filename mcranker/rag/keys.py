@@ -28,6 +28,8 @@ _OWN = {
     ),
 }
 
+_CHUNKS = "chunks"
+
 
 def own_keys() -> dict[str, Key]:
     """Options of `RAGPipeline` that a text can name."""
@@ -41,8 +43,11 @@ def stage_keys(*, of_rankers: bool = True) -> dict[str, Key]:
     An option of the pipeline's ranker is ``rerank.options.NAME``.
     """
     found = dict(_OWN)
+    of_pipeline = sentences_of(PipelineConfig)
     for stage, field in PipelineConfig.model_fields.items():
         kind = field.annotation
+        if stage == _CHUNKS:
+            found[stage] = Key(stage, kind, field.default, of_pipeline[stage])
         if isinstance(kind, type) and issubclass(kind, BaseModel):
             sentences = sentences_of(kind)
             for name, value in kind.model_fields.items():
@@ -75,8 +80,8 @@ def divided(options: Mapping[str, Any]) -> tuple[dict[str, Any], dict[str, Any]]
     """Divide options of any of these names.
 
     Returns:
-        Those of `RAGPipeline`, and the changes that `PipelineConfig.load` takes: of a stage, or,
-        by a name without one, of the pipeline's ranker.
+        Those of `RAGPipeline`, and the changes that `PipelineConfig.load` takes: ``chunks``, of a
+        stage, or, by another name without one, of the pipeline's ranker.
     """
     own: dict[str, Any] = {}
     changes: dict[str, Any] = {}
@@ -84,7 +89,7 @@ def divided(options: Mapping[str, Any]) -> tuple[dict[str, Any], dict[str, Any]]
         if name in (*_OWN, *SHARED):
             own[name] = value
             continue
-        path = name if "." in name else f"rerank.options.{name}"
+        path = name if "." in name or name == _CHUNKS else f"rerank.options.{name}"
         *tables, last = path.split(".")
         table = changes
         for each in tables:

@@ -109,6 +109,16 @@ def test_points_share_answers_and_a_second_run_asks_nothing(place: Path, model: 
     assert len(model.requests) == before
 
 
+def test_options_of_stages_and_chunks_are_those_of_all_pipelines(
+    place: Path, model: Connected
+) -> None:
+    options = ("-o", "chunks=words", "-o", "answer.max_tokens=77")
+    assert run(place, "--only", "1 / 100", *options).exit_code == 0
+    config = json.loads(next((place / "out").glob("*/manifest.json")).read_text())["config"]
+    assert (config["chunks"], config["answer"]["max_tokens"]) == ("words", 77)
+    assert "sentence'" in run(place, "-o", "chunks=sentence").output
+
+
 def test_repeats_are_asked_apart(place: Path, model: Connected) -> None:
     said = json.loads(run(place, "--runs", "3", "--only", "1 / 100").stdout)
     metrics = said["results"][0]["metrics"]
