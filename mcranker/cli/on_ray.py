@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import logging
 import os
+import signal
 from collections.abc import AsyncIterator, Awaitable, Callable, Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -33,6 +34,7 @@ _QUIET = {
     "RAY_USAGE_STATS_ENABLED": "0",
     "RAY_DATA_LOG_LEVEL": "CRITICAL",
     "RAY_ACCEL_ENV_VAR_OVERRIDE_ON_ZERO": "0",
+    "RAY_ENABLE_AUTO_CONNECT": "0",  # a thread that is left behind would start another cluster
 }
 
 
@@ -123,6 +125,7 @@ def _joined(address: str, actors: int) -> Iterator[str]:
     ray_data()
     import ray
 
+    heard = {number: signal.getsignal(number) for number in (signal.SIGINT, signal.SIGTERM)}
     own = {"num_cpus": max(4, actors), "include_dashboard": False}
     try:
         ray.init(
@@ -134,6 +137,8 @@ def _joined(address: str, actors: int) -> Iterator[str]:
     except (OSError, RuntimeError, ValueError) as error:
         where = f"no Ray cluster at {address!r}" if address else "Ray does not start here"
         raise ClusterError(f"{where}: {error}; 'ray start --head' starts one") from error
+    for number, handler in heard.items():  # Ray's own would end the process at once
+        signal.signal(number, handler)
     context = ray.data.DataContext.get_current()
     context.enable_progress_bars = context.print_on_execution_start = False
     try:
