@@ -73,9 +73,10 @@ def rank_dataset(
     Returns:
         A row a query: ``query_id``, ``query``; ``doc_ids``, best first, and their ``scores``, null
         where there is none; ``error`` and ``message``, the class and text of what stopped it, or
-        null; ``calls``, ``input_tokens``, ``output_tokens`` and ``cost`` (US dollars, null if not
-        known) that were paid now; ``reused``, calls that the ledger had; ``ranking``, JSON that
-        `Ranking.from_dict` reads.
+        null; ``missing``, how many judges' scores did not come, in whose place ``missing_policy``
+        put others; ``calls``, ``input_tokens``, ``output_tokens`` and ``cost`` (US dollars, null
+        if not known) that were paid now; ``reused``, calls that the ledger had; ``ranking``, JSON
+        that `Ranking.from_dict` reads.
 
     Raises:
         ConfigError: Ray is not installed; a ranker or option is unknown, or does not go with
@@ -227,6 +228,7 @@ def _row(ranked: RankedQuery) -> dict[str, Any]:
         "scores": [hit.score for hit in ranking],
         "error": "ModelError" if ranking.failure else None,  # with on_failure="keep_order"
         "message": ranking.failure or None,
+        "missing": len(ranking.missing),
         "calls": ranking.usage.calls,
         "reused": ranking.reused.calls,
         "input_tokens": ranking.usage.input_tokens,
@@ -254,7 +256,7 @@ def _schema() -> pyarrow.Schema:
         "doc_ids": pyarrow.list_(text),
         "scores": pyarrow.list_(pyarrow.float64()),
         **dict.fromkeys(("error", "message"), text),
-        **dict.fromkeys(("calls", "reused", "input_tokens", "output_tokens"), number),
+        **dict.fromkeys(("missing", "calls", "reused", "input_tokens", "output_tokens"), number),
         "cost": pyarrow.float64(),
         "ranking": text,
     }

@@ -2,55 +2,40 @@
 
 from __future__ import annotations
 
-import logging
+import json
 import os
-import signal
-from collections.abc import AsyncIterator, Awaitable, Callable, Iterable, Iterator, Mapping
-from contextlib import contextmanager
-from dataclasses import dataclass
+import pickle
+import subprocess
+import sys
+from collections.abc import AsyncIterator, Iterable, Mapping
+from contextlib import aclosing, asynccontextmanager, suppress
 from functools import partial
 from typing import Any
 
 import anyio
 import click
+from anyio.abc import Process
+from anyio.streams.buffered import BufferedByteReceiveStream
 
-import mcranker.errors
+from mcranker import errors
 from mcranker.cli.invocation import Invocation, say
 from mcranker.cli.number_types import WholeNumber
+from mcranker.cli.ray_driver import Task
 from mcranker.cli.signals import run as run_loop
 from mcranker.cli.verb import flag
 from mcranker.cli.worker import Worker
 from mcranker.errors import ClusterError, MCRankerError
 from mcranker.rankers import FATAL_ERRORS, RankedQuery
-from mcranker.runtime.bridge import Stream, apart, task_group
-from mcranker.scale import rank_dataset, ray_data
+from mcranker.scale import ray_data
 from personas.ranking.types import Passage, Query
 
-_LOOK = 2.0  # seconds between looks for the head
-_MISSES = (
-    5  # looks without an answer, after which it is lost; Ray itself ends the process after 60 s
-)
-_QUIET = {
-    "RAY_USAGE_STATS_ENABLED": "0",
-    "RAY_DATA_LOG_LEVEL": "CRITICAL",
-    "RAY_ACCEL_ENV_VAR_OVERRIDE_ON_ZERO": "0",
-    "RAY_ENABLE_AUTO_CONNECT": "0",  # a thread that is left behind would start another cluster
-}
+_ENVIRONMENT = {"RAY_USAGE_STATS_ENABLED": "0", "RAY_DATA_LOG_LEVEL": "CRITICAL"}
+_LOOPBACK = {"RAY_ENABLE_WINDOWS_OR_OSX_CLUSTER": "0"}  # nothing listens on the network
+_PATIENCE = 10.0  # seconds for Ray to end
+_LONGEST = 2**26  # bytes of a line
 
-
-@dataclass(frozen=True, slots=True)
-class Part:
-    """Queries for one ranker.
-
-    Attributes:
-        ranker: its name.
-        options: of it, ``ledger`` among them if one was named.
-        work: queries with their passages in first-stage order.
-    """
-
-    ranker: str
-    options: Mapping[str, Any]
-    work: Iterable[tuple[Query, list[Passage]]]
+Part = tuple[str, Mapping[str, Any], Iterable[tuple[Query, list[Passage]]]]
+"""A ranker, its options, and queries with their passages in first-stage order."""
 
 
 def ray_flags() -> list[click.Parameter]:
@@ -90,7 +75,7 @@ def rank_on_ray(
 
     Raises:
         click.UsageError: ``--on`` names no Ray, or goes with ``--worker``.
-        ConfigError: as `rank_dataset`.
+        ConfigError, PersonasError: as `mcranker.scale.rank_dataset`.
         ClusterError: there is no such cluster, or it was lost.
     """
     place, _, address = ctx.params["on"].partition(":")
@@ -98,117 +83,81 @@ def rank_on_ray(
         raise click.UsageError(f"--on {ctx.params['on']!r}: write ray, or ray:ADDRESS", ctx)
     if ctx.params["worker"]:
         raise click.UsageError("--on does not go with --worker: its actors are the workers", ctx)
-    worker, actors = Worker(total), ctx.params["actors"]
+    ray_data()
     invocation.doing("starting Ray; nothing was sent")
-    with _joined(address, actors) as head:
-        work = Stream(partial(_rank_parts, parts, actors, head))
-        run_loop(partial(_take, worker, work, invocation, live=live))
+    rows = [
+        (ranker, options, [_row(query, passages) for query, passages in work])
+        for ranker, options, work in parts
+    ]
+    worker, task = Worker(total), Task(address, ctx.params["actors"], rows)
+    run_loop(partial(_take, worker, task, invocation, live=live))
     if worker.why is not None and not isinstance(worker.why, FATAL_ERRORS):
         noun = worker.noun if worker.failed == 1 else worker.plural
         say(f"warning: {worker.failed:,} {noun} failed on Ray and are tried again: {worker.why}")
 
 
-async def _take(
-    worker: Worker, work: Stream[RankedQuery], invocation: Invocation, *, live: bool
-) -> None:
-    async with work:
-        await worker.take(work, invocation, live=live)
+async def _take(worker: Worker, task: Task, invocation: Invocation, *, live: bool) -> None:
+    async with (
+        _driver(task, verbose=invocation.verbose) as process,
+        aclosing(_results(process)) as results,
+    ):
+        await worker.take(results, invocation, live=live)
 
 
-@contextmanager
-def _joined(address: str, actors: int) -> Iterator[str]:
-    """Join a cluster, or start one for no address; give the address of its head."""
-    for name, value in _QUIET.items():
-        os.environ.setdefault(name, value)
-    if not address:  # nothing listens on the network then
-        os.environ.setdefault("RAY_ENABLE_WINDOWS_OR_OSX_CLUSTER", "0")
-    ray_data()
-    import ray
-
-    heard = {number: signal.getsignal(number) for number in (signal.SIGINT, signal.SIGTERM)}
-    own = {"num_cpus": max(4, actors), "include_dashboard": False}
-    try:
-        ray.init(
-            address or "local",
-            logging_level=logging.ERROR,
-            log_to_driver=False,
-            **({} if address else own),
-        )
-    except (OSError, RuntimeError, ValueError) as error:
-        where = f"no Ray cluster at {address!r}" if address else "Ray does not start here"
-        raise ClusterError(f"{where}: {error}; 'ray start --head' starts one") from error
-    for number, handler in heard.items():  # Ray's own would end the process at once
-        signal.signal(number, handler)
-    context = ray.data.DataContext.get_current()
-    context.enable_progress_bars = context.print_on_execution_start = False
-    try:
-        yield ray.get_runtime_context().gcs_address
-    finally:
-        ray.shutdown()
-
-
-async def _rank_parts(
-    parts: Iterable[Part],
-    actors: int,
-    head: str,
-    send: Callable[[RankedQuery], Awaitable[None]],
-) -> None:
-    async with task_group() as group:
-        group.start_soon(_watch, head)
-        for part in parts:
-            async for ranked in _results(part, actors):
-                await send(ranked)
-        group.cancel_scope.cancel()
-
-
-async def _results(part: Part, actors: int) -> AsyncIterator[RankedQuery]:
-    import ray
-
-    options = dict(part.options)
-    ledger = options.pop("ledger", "default")
-    queries = ray.data.from_items([_row(*piece) for piece in part.work])
-    ranked = rank_dataset(queries, part.ranker, options, ledger=ledger, actors=actors)
-    place = 0
-    try:
-        rows = await apart(iter, ranked.select_columns(list(_SHOWN)).iter_rows())
-        while (row := await apart(next, rows, None)) is not None:
-            query = Query(row["query"], row["query_id"])
-            yield RankedQuery(place, query, error=_error(row["error"], row["message"]))
-            place += 1
-    except ray.exceptions.RayError as error:
-        why = str(error).strip().splitlines()[-1]
-        raise _lost(f"Ray failed: {why}") from error
-
-
-_SHOWN = ("query_id", "query", "error", "message")
-
-
-async def _watch(head: str) -> None:
-    """Raise an error when the head is gone."""
-    host, _, port = head.rpartition(":")
-    missed = 0
-    while True:
-        await anyio.sleep(_LOOK)
-        try:
-            async with await anyio.connect_tcp(host, int(port)):
-                missed = 0
-        except OSError as error:
-            missed += 1
-            if missed == _MISSES:
-                raise _lost(f"Ray's head at {head} does not answer") from error
-
-
-def _lost(why: str) -> ClusterError:
-    return ClusterError(
-        f"{why}; the replies that came are in the ledger, and the same command goes on from there"
+@asynccontextmanager
+async def _driver(task: Task, *, verbose: bool) -> AsyncIterator[Process]:
+    """Start the process that drives Ray; leaving ends it."""
+    process = await anyio.open_process(
+        [sys.executable, "-m", "mcranker.cli.ray_driver"],
+        stderr=None if verbose else subprocess.DEVNULL,
+        env={**_ENVIRONMENT, **({} if task.address else _LOOPBACK), **os.environ},
+        start_new_session=True,  # a Ctrl-C is for this process alone
     )
+    assert process.stdin is not None
+    try:
+        with suppress(anyio.BrokenResourceError):  # it has ended, as its output will show
+            await process.stdin.send(pickle.dumps(task))
+        yield process
+    finally:
+        with anyio.CancelScope(shield=True):
+            await process.stdin.aclose()
+            with anyio.move_on_after(_PATIENCE):
+                await process.wait()
+            if process.returncode is None:
+                process.kill()
+            await process.aclose()
+
+
+async def _results(process: Process) -> AsyncIterator[RankedQuery]:
+    """Yield what came of each query.
+
+    Raises:
+        MCRankerError: the driver ended before all were done, or says why it cannot do them.
+    """
+    assert process.stdout is not None
+    lines, place = BufferedByteReceiveStream(process.stdout), 0
+    while True:
+        try:
+            row = json.loads(await lines.receive_until(b"\n", _LONGEST))
+        except (anyio.IncompleteRead, anyio.EndOfStream) as ended:
+            raise ClusterError(
+                "Ray has ended: its head, or its part on this machine, was lost; the replies that "
+                "came are in the ledger, and the same command goes on from there"
+            ) from ended
+        error = _error(row["error"], row["message"])
+        if "last" in row:
+            if error is not None:
+                raise error
+            return
+        yield RankedQuery(place, Query(row["query"], row["query_id"]), error=error)
+        place += 1
 
 
 def _error(name: str | None, message: str) -> MCRankerError | None:
     """Return the error of a row."""
     if name is None:
         return None
-    kind = getattr(mcranker.errors, name, MCRankerError)
+    kind = getattr(errors, name, MCRankerError)
     return kind(message) if issubclass(kind, MCRankerError) else MCRankerError(message)
 
 

@@ -16,7 +16,7 @@ from mcranker.cli.fetching import fetch_models
 from mcranker.cli.files import Reads, Writes
 from mcranker.cli.invocation import Invocation, say
 from mcranker.cli.number_types import WholeNumber
-from mcranker.cli.on_ray import Part, rank_on_ray, ray_flags
+from mcranker.cli.on_ray import rank_on_ray, ray_flags
 from mcranker.cli.options import Given, given_options, option_flags
 from mcranker.cli.progress import ProgressDisplay, QueryTracker, Tracker, in_order, live_is_wanted
 from mcranker.cli.reading import Format, read_corpus, read_passages, read_queries
@@ -109,7 +109,7 @@ def _rank(ctx: click.Context) -> int:
         ranker = given.make()
     ranker.check_reasons(reasons)
     if params["on"] is not None:
-        part = Part(given.ranker, given.options, job.work())
+        part = given.ranker, given.options, job.work()
         rank_on_ray(ctx, [part], len(job.queries), invocation, live=live)
     if params["worker"]:
         worker = Worker(len(job.queries))
