@@ -7,7 +7,7 @@ import os
 import pickle
 import subprocess
 import sys
-from collections.abc import AsyncIterator, Iterable, Mapping
+from collections.abc import AsyncGenerator, AsyncIterator, Iterable, Mapping
 from contextlib import aclosing, asynccontextmanager, suppress
 from functools import partial
 from typing import Any
@@ -89,7 +89,7 @@ def rank_on_ray(
         (ranker, options, [_row(query, passages) for query, passages in work])
         for ranker, options, work in parts
     ]
-    worker, task = Worker(total), Task(address, ctx.params["actors"], rows)
+    worker, task = Worker(total), (address, ctx.params["actors"], rows)
     run_loop(partial(_take, worker, task, invocation, live=live))
     if worker.why is not None and not isinstance(worker.why, FATAL_ERRORS):
         noun = worker.noun if worker.failed == 1 else worker.plural
@@ -110,7 +110,7 @@ async def _driver(task: Task, *, verbose: bool) -> AsyncIterator[Process]:
     process = await anyio.open_process(
         [sys.executable, "-m", "mcranker.cli.ray_driver"],
         stderr=None if verbose else subprocess.DEVNULL,
-        env={**_ENVIRONMENT, **({} if task.address else _LOOPBACK), **os.environ},
+        env={**_ENVIRONMENT, **({} if task[0] else _LOOPBACK), **os.environ},
         start_new_session=True,  # a Ctrl-C is for this process alone
     )
     assert process.stdin is not None
@@ -128,7 +128,7 @@ async def _driver(task: Task, *, verbose: bool) -> AsyncIterator[Process]:
             await process.aclose()
 
 
-async def _results(process: Process) -> AsyncIterator[RankedQuery]:
+async def _results(process: Process) -> AsyncGenerator[RankedQuery, None]:
     """Yield what came of each query.
 
     Raises:

@@ -14,7 +14,6 @@ import pickle
 import sys
 import threading
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass
 from typing import Any
 
 from mcranker.errors import ClusterError, MCRankerError
@@ -25,19 +24,9 @@ SHOWN = ("query_id", "query", "error", "message")
 """Columns of `rank_dataset` that are written for each query."""
 
 
-@dataclass(frozen=True, slots=True)
-class Task:
-    """Queries to rank.
-
-    Attributes:
-        address: of the cluster; empty to start one.
-        actors: processes.
-        parts: ranker, options and rows, as `rank_dataset` takes them, one after the other.
-    """
-
-    address: str
-    actors: int
-    parts: list[tuple[str, Mapping[str, Any], list[dict[str, Any]]]]
+Task = tuple[str, int, list[tuple[str, Mapping[str, Any], list[dict[str, Any]]]]]
+"""Address of a cluster, empty to start one; number of actors; and parts, one after the other: ranker,
+options and rows as `rank_dataset` takes them."""
 
 
 def main() -> None:
@@ -56,29 +45,29 @@ def main() -> None:
 
 
 def _rank(task: Task) -> Iterator[dict[str, Any]]:
-    data = ray_data()
-    _join(task)
-    for ranker, options, rows in task.parts:
+    data, (address, actors, parts) = ray_data(), task
+    _join(address, actors)
+    for ranker, options, rows in parts:
         given = dict(options)
         ledger = given.pop("ledger", "default")
         queries = data.from_items(rows)
-        ranked = rank_dataset(queries, ranker, given, ledger=ledger, actors=task.actors)
+        ranked = rank_dataset(queries, ranker, given, ledger=ledger, actors=actors)
         yield from ranked.select_columns(list(SHOWN)).iter_rows()
 
 
-def _join(task: Task) -> None:
+def _join(address: str, actors: int) -> None:
     import ray
 
-    own = {"num_cpus": max(4, task.actors), "include_dashboard": False}
+    own = {"num_cpus": max(4, actors), "include_dashboard": False}
     try:
         ray.init(
-            task.address or "local",
+            address or "local",
             logging_level=logging.ERROR,
             log_to_driver=False,
-            **({} if task.address else own),
+            **({} if address else own),
         )
     except (OSError, RuntimeError, ValueError) as error:
-        where = f"no Ray cluster at {task.address!r}" if task.address else "Ray does not start here"
+        where = f"no Ray cluster at {address!r}" if address else "Ray does not start here"
         raise ClusterError(f"{where}: {error}; 'ray start --head' starts one") from error
     ray.data.DataContext.get_current().enable_progress_bars = False
 

@@ -24,7 +24,7 @@ from tests.support.postgres import database_of
 pytestmark = pytest.mark.anyio
 
 DOCS = [{"_id": f"d{n}", "text": f"Cat number {n} purrs.", "title": None} for n in range(3)]
-ROWS = [
+ROWS: list[dict[str, Any]] = [
     {"query_id": "good", "query": "cat?", "docs": DOCS},
     {"query_id": "refused", "query": "dog?", "docs": DOCS},
     {"query_id": "empty", "query": None, "docs": DOCS},
@@ -168,7 +168,7 @@ def test_an_actor_that_is_killed_loses_no_query_and_no_reply(
     ray: None, server: Loopback, files: list[str], tmp_path: Path
 ) -> None:
     """Two actors with 2 calls at a time: at most 2 are under way in the one that is killed."""
-    killed = []
+    killed: list[int] = []
     given = options(server, tmp_path / "l.sqlite")
     flags = [f"--{name.replace('_', '-')}={value}" for name, value in given.items()]
     args = [*COMMAND, *files, "--ranker=direct", *flags, "-o", "concurrency=2", "-q"]
