@@ -25,7 +25,7 @@ SHOWN = ("query_id", "query", "error", "message")
 
 
 Task = tuple[str, int, list[tuple[str, Mapping[str, Any], list[dict[str, Any]]]]]
-"""Address of a cluster, empty to start one; number of actors; and parts, one after the other: ranker,
+"""Address of a cluster, or empty to start one; number of actors; and parts, one by one: ranker,
 options and rows as `rank_dataset` takes them."""
 
 
