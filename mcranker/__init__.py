@@ -14,6 +14,7 @@ if TYPE_CHECKING:
     from mcranker.errors import (
         AuthenticationFailed,
         BudgetExceeded,
+        ClusterError,
         ConfigError,
         ConnectionFailed,
         ContentRefused,
@@ -136,9 +137,9 @@ _EXPORTS = {
     "mcranker.llm.providers.compatible_http": "CompatibleChat",
     "mcranker.llm.scripted": "ScriptedChat",
     "mcranker.errors": "MCRankerError ConfigError InputError RunError MissingScoreError "
-    "DownloadError LedgerError BudgetExceeded ModelError ConnectionFailed ModelTimeout "
-    "AuthenticationFailed ModelNotFound ModelFileError RateLimited ServerFailed RequestRejected "
-    "ContextTooLong ContentRefused UnsupportedCapability ReplyError FormNotKept",
+    "DownloadError LedgerError ClusterError BudgetExceeded ModelError ConnectionFailed "
+    "ModelTimeout AuthenticationFailed ModelNotFound ModelFileError RateLimited ServerFailed "
+    "RequestRejected ContextTooLong ContentRefused UnsupportedCapability ReplyError FormNotKept",
     "personas.ranking.usage": "Usage UsageTable",
     "personas.ranking.weak_judges": "WeakJudgeWarning",
 }
@@ -155,6 +156,7 @@ __all__ = [
     "ChatModel",
     "ChatReply",
     "ChatRequest",
+    "ClusterError",
     "ComparedRankings",
     "Comparisons",
     "CompatibleChat",

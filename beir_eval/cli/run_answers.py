@@ -44,7 +44,9 @@ if TYPE_CHECKING:
 
 GRID = "grid.csv"
 _LIMITS = ("max_calls", "max_cost", "concurrency", "timeout", "requests_per_minute")
-_OF_RANKERS = ("datasets", "split", "ranker", "label", "queries", "passages", "use", "worker")
+_OF_RANKERS = (
+    *("datasets", "split", "ranker", "label", "queries", "passages", "use", "worker", "on"),
+)
 
 
 def run_pipelines(ctx: click.Context) -> int:
