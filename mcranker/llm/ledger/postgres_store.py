@@ -67,6 +67,9 @@ RETURNING mcranker_claims.key
 """
 _RENEW = "UPDATE mcranker_claims SET lease_until = $3 WHERE owner = $2 AND key = ANY($1)"
 _RELEASE = "DELETE FROM mcranker_claims WHERE owner = $2 AND key = ANY($1)"
+_NEXT = f"""
+SELECT id, {COLUMNS}, unusable FROM mcranker_replies WHERE id > $1 ORDER BY id LIMIT {_PIECE}
+"""  # noqa: S608 - constants
 _MARK = "UPDATE mcranker_replies SET unusable = true WHERE key = ANY($1)"
 _DELETE = "DELETE FROM mcranker_replies WHERE key = ANY($1)"
 _COUNTS = ("calls", "input_tokens", "cached_input_tokens", "output_tokens")
@@ -167,15 +170,13 @@ class PostgresStore:
 
     async def iterate(self) -> AsyncIterator[KeptAnswer]:
         last = -1
-        async with self._connected() as connection:
-            while rows := await connection.fetch(
-                f"SELECT id, {COLUMNS}, unusable FROM mcranker_replies "  # noqa: S608 - constants
-                f"WHERE id > $1 ORDER BY id LIMIT {_PIECE}",
-                last,
-            ):
-                last = rows[-1][0]
-                for row in rows:
-                    yield _kept(row)
+        rows: list[Any] = [None]
+        while rows:
+            async with self._connected() as connection:
+                rows = await connection.fetch(_NEXT, last)
+            for row in rows:
+                last = row[0]
+                yield _kept(row)
 
     async def prune(self, selection: Selection, *, dry_run: bool = False) -> int:
         conditions, values = ["true"], []
@@ -211,11 +212,12 @@ class PostgresStore:
 
     @asynccontextmanager
     async def _connected(self) -> AsyncIterator[Any]:
-        """A connection of the caller's event loop, for maintenance."""
+        """A transaction of the caller's event loop, for maintenance."""
         try:
             connection = await schema.connect(self.url)
             try:
-                yield connection
+                async with connection.transaction():
+                    yield connection
             finally:
                 connection.terminate()
         except schema.failures() as error:

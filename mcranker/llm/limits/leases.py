@@ -197,8 +197,8 @@ class Leases:
         requests, tokens = self.requests, self.tokens
         return Ask(
             max(0.0, pause),
-            requests and requests.want(now, seconds, waiting, float(waiting > 0)),
-            tokens and tokens.want(now, seconds, waiting * first, first),
+            requests.want(now, seconds, waiting, float(waiting > 0)) if requests else None,
+            tokens.want(now, seconds, waiting * first, first) if tokens else None,
         )
 
     def give_back(self, now: float) -> Ask | None:
@@ -207,7 +207,8 @@ class Leases:
             return None
         self._asked = now
         requests, tokens = self.requests, self.tokens
-        return Ask(0.0, requests and requests.rest(), tokens and tokens.rest())
+        rest = (each.rest() if each else None for each in (requests, tokens))
+        return Ask(0.0, *rest)
 
     def add(self, lease: Lease, now: float) -> None:
         """Add what was leased."""

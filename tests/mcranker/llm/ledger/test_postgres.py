@@ -21,7 +21,7 @@ from mcranker.llm.ledger.postgres_schema import shown_url
 from mcranker.llm.ledger.postgres_store import PostgresStore
 from mcranker.llm.ledger.store import NewAnswer
 from tests.support.ledger_support import MODEL, key, reply
-from tests.support.postgres import Relay, database_of
+from tests.support.postgres import Relay, database_of, sql
 
 pytestmark = pytest.mark.anyio
 
@@ -33,16 +33,6 @@ def url(tmp_path: Path) -> str:
 
 def answers(*numbers: int) -> list[NewAnswer]:
     return [NewAnswer(key(number), reply(str(number)), MODEL, "score") for number in numbers]
-
-
-async def sql(url: str, statement: str, *values: Any) -> Any:
-    import asyncpg
-
-    connection = await asyncpg.connect(url)
-    try:
-        return await connection.fetchval(statement, *values)
-    finally:
-        await connection.close()
 
 
 async def test_connections_that_the_server_ends_are_made_again(url: str) -> None:
