@@ -69,8 +69,8 @@ async def lease(connection: Any, name: str, ask: Ask) -> Lease:
 async def book(connection: Any, run: bytes, owner: str, booking: Booking) -> Booked:
     """Note what a payer has spent and set aside, and set aside what there is room for.
 
-    All of a payer is written anew each time, so doing it twice changes nothing. In a transaction,
-    which is the only one of the run as far as calls are to be set aside.
+    A payer's sums are written as a whole, so doing it twice changes nothing. To be called in a
+    transaction; claims of one run take turns.
 
     Args:
         connection: to the database.

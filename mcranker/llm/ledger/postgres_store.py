@@ -1,8 +1,8 @@
 """A ledger in a PostgreSQL database, for the processes of any number of machines.
 
 Reads, writes, and the limits of a process go through one thread and one connection each; what has
-gathered is one transaction. Leases are in the server's time. All statements are in transactions
-and none is prepared beyond one, so a pooler in transaction mode may be in between.
+gathered is one transaction. Leases are in the server's time. All statements are in transactions,
+and behind a pooler none is prepared beyond one, so it may be in transaction mode.
 """
 
 from __future__ import annotations
@@ -52,11 +52,11 @@ _WASTED = "UPDATE mcranker_replies SET wasted = wasted + 1 WHERE key = ANY($1)"
 # A lease that ends later than it could is of a clock that has been set back since.
 _CLAIM = """
 INSERT INTO mcranker_claims AS held (key, owner, lease_until, attempt)
-SELECT _.key, $2, $3::float8 + $4::float8, 1 FROM unnest($1::bytea[]) AS _ (key)
+SELECT _.key, $2, {now} + $3::float8, 1 FROM unnest($1::bytea[]) AS _ (key)
 WHERE NOT EXISTS (SELECT 1 FROM mcranker_replies AS kept WHERE kept.key = _.key) ORDER BY _.key
 ON CONFLICT (key) DO UPDATE
 SET owner = excluded.owner, lease_until = excluded.lease_until, attempt = held.attempt + 1
-WHERE held.owner = excluded.owner OR held.lease_until NOT BETWEEN $3 AND $3 + 2 * $4
+WHERE held.owner = excluded.owner OR held.lease_until NOT BETWEEN {now} AND {now} + 2 * $3
 RETURNING key
 """
 # An answer that came between the look and the claim, whose claim was gone then.
@@ -65,7 +65,7 @@ DELETE FROM mcranker_claims USING mcranker_replies
 WHERE mcranker_claims.key = ANY($1) AND mcranker_replies.key = mcranker_claims.key
 RETURNING mcranker_claims.key
 """
-_RENEW = "UPDATE mcranker_claims SET lease_until = $3 WHERE owner = $2 AND key = ANY($1)"
+_RENEW = "UPDATE mcranker_claims SET lease_until = {now} + $3 WHERE owner = $2 AND key = ANY($1)"
 _RELEASE = "DELETE FROM mcranker_claims WHERE owner = $2 AND key = ANY($1)"
 _NEXT = f"""
 SELECT id, {COLUMNS}, unusable FROM mcranker_replies WHERE id > $1 ORDER BY id LIMIT {_PIECE}
@@ -233,6 +233,7 @@ class _Connection(GroupCommit):
         self._url = url
         self._lease = lease
         self._connection: Any = None
+        self._prepared: dict[str, Any] | None = None  # statements; None behind a pooler
         self._reached = False
         self._loop: asyncio.AbstractEventLoop | None = None
 
@@ -252,6 +253,10 @@ class _Connection(GroupCommit):
             try:
                 if self._connection is None:
                     self._connection = await schema.connect(self._url)
+                    pid = await self._connection.fetchval("SELECT pg_backend_pid()")
+                    # A pooler, which may change servers between transactions, has ids of its own.
+                    direct = pid == self._connection.get_server_pid()
+                    self._prepared = {} if direct else None
                     self._reached = True
                 work = {"get": self._read, "lease": self._book, "book": self._book}
                 await work.get(batch[0].kind, self._write_all)(batch, keys)
@@ -267,7 +272,7 @@ class _Connection(GroupCommit):
 
     async def _read(self, batch: list[Write], keys: set[bytes]) -> None:
         async with self._connection.transaction():
-            rows = await self._connection.fetch(_FIND, [*keys])
+            rows = await self._do(_FIND, [*keys])
         found = {row["key"]: _bytes_of(row) for row in rows}
         for write in batch:
             write.result = [found[key] for key in write.keys if key in found]
@@ -285,12 +290,12 @@ class _Connection(GroupCommit):
         for write in batch:
             of[write.kind] += write.keys
         rows = [row for write in batch if write.kind == "complete" for row in write.rows]
-        do, owner = self._connection.execute, self._owner
+        do, owner = self._do, self._owner
         former: set[bytes] = set()
         claimed: set[bytes] = set()
         async with self._connection.transaction():
             if not rows:  # a crash of the server may take claims, which end by themselves
-                await do("SET LOCAL synchronous_commit = off")
+                await self._connection.execute("SET LOCAL synchronous_commit = off")
             if damaged := keys & self._damaged:
                 await do(_DELETE, [*damaged])
             if rows:
@@ -300,8 +305,7 @@ class _Connection(GroupCommit):
             if claims := of["claim"]:
                 claimed = await self._claim(claims, owner)
             if renewed := of["renew"]:
-                now = await self._connection.fetchval(f"SELECT {schema.server_time()}")
-                await do(_RENEW, sorted(renewed), owner, now + self._lease)
+                await do(_timed(_RENEW), sorted(renewed), owner, self._lease)
             if marked := of["mark"]:
                 await do(_MARK, sorted(marked))
         self._damaged -= damaged
@@ -311,22 +315,29 @@ class _Connection(GroupCommit):
             elif write.kind == "complete":
                 write.result = former.intersection(write.keys)
 
+    async def _do(self, statement: str, *values: Any) -> list[Any]:
+        """Return the rows of a statement, which is prepared once where that is possible."""
+        if self._prepared is None:
+            return list(await self._connection.fetch(statement, *values))
+        if statement not in self._prepared:
+            self._prepared[statement] = await self._connection.prepare(statement)
+        return list(await self._prepared[statement].fetch(*values))
+
     async def _keep(self, rows: list[Row]) -> set[bytes]:
         """Add answers; return the keys that had one."""
         unique = {row[0]: row for row in reversed(rows)}  # the first of a key
         given = [row for row in rows if unique[row[0]] is row]
-        kept = await self._connection.fetch(_KEEP, *map(list, zip(*given, strict=True)))
+        kept = await self._do(_KEEP, *map(list, zip(*given, strict=True)))
         former = unique.keys() - {row[0] for row in kept}
         if former:
-            await self._connection.execute(_WASTED, sorted(former))
+            await self._do(_WASTED, sorted(former))
         return {*former}
 
     async def _claim(self, keys: list[bytes], owner: str) -> set[bytes]:
-        now = await self._connection.fetchval(f"SELECT {schema.server_time()}")
-        rows = await self._connection.fetch(_CLAIM, sorted(keys), owner, now, self._lease)
+        rows = await self._do(_timed(_CLAIM), sorted(keys), owner, self._lease)
         claimed = {row[0] for row in rows}
         if claimed:
-            gone = await self._connection.fetch(_UNDO, sorted(claimed))
+            gone = await self._do(_UNDO, sorted(claimed))
             claimed -= {row[0] for row in gone}
         return claimed
 
@@ -344,6 +355,10 @@ class _Connection(GroupCommit):
 
     def _explained(self, error: Exception) -> LedgerError:
         return schema.explained(self._name, error)
+
+
+def _timed(statement: str) -> str:
+    return statement.format(now=schema.server_time())
 
 
 def _hash(name: str) -> bytes:

@@ -41,7 +41,7 @@ class Sums(NamedTuple):
 
 
 class Booking(NamedTuple):
-    """What a payer has spent and set aside, and what it would set aside besides.
+    """Sums that a payer has spent and set aside, and claims that it would set aside besides.
 
     `claims` are the costs of calls, in order. A limit of None is none.
     """
@@ -55,7 +55,8 @@ class Booking(NamedTuple):
 
     def room(self, others: Sums) -> int:
         """Return the number of claims there is room for, beside what other payers have taken."""
-        taken = Sums(*map(sum, zip(self.spent, self.open, others, strict=True)))
+        sums = (self.spent, self.open, others)
+        taken = Sums(sum(each.calls for each in sums), sum(each.cost for each in sums))
         for number, most in enumerate(self.claims):
             taken = taken.plus(most)
             if (self.max_calls is not None and taken.calls > self.max_calls) or (

@@ -25,7 +25,7 @@ _TINY = 1e-6  # that sums of floats may be off
 
 
 class Want(NamedTuple):
-    """What a process asks of a bucket: `amount`, but not less than `least`.
+    """A wish of a process for `amount` of a bucket, but not less than `least`.
 
     A negative amount is given back. `rate` is the limit, a second.
     """
@@ -36,14 +36,14 @@ class Want(NamedTuple):
 
 
 class Grant(NamedTuple):
-    """What a process gets: `amount`, the first of it in `wait` seconds."""
+    """The answer to a `Want`: `amount`, the first of it in `wait` seconds."""
 
     amount: float
     wait: float
 
 
 class Ask(NamedTuple):
-    """What a process asks of all buckets of a model; None where there is no limit.
+    """The wishes of a process for the limits of a model; None where there is no limit.
 
     Its own calls pause for `pause` seconds.
     """
@@ -93,7 +93,7 @@ class Bucket:
 
 @dataclass(slots=True)
 class Account:
-    """What a process has of one limit.
+    """The part of one limit that a process has.
 
     Attributes:
         rate: the limit, a second.
@@ -141,7 +141,7 @@ class Account:
 
 
 class Leases:
-    """What a process has leased of the limits of a model, and when it asks for more.
+    """The parts of the limits of a model that a process has leased.
 
     It asks as soon as a call finds too little, before that when a quarter of a lease is left, and
     once a second in any case, so that it learns of pauses. It asks for what waits and as much as
