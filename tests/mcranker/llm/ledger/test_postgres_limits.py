@@ -134,5 +134,5 @@ async def test_a_limit_is_of_all_processes_together(url: str) -> None:
     assert 39 / 20 * 0.9 < starts[-1] - starts[0] < 39 / 20 * 1.5
     for each in models:
         await each.aclose()
-    for each in ledgers:
-        await each.store.aclose()
+    for ledger in ledgers:
+        await ledger.store.aclose()

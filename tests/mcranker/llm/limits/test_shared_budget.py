@@ -117,7 +117,7 @@ def test_a_cost_is_used_up_and_never_exceeded() -> None:
         refused = await all_of([spend(each, 60, cost, answered) for each in made])
         assert refused > 0
         assert 19.0 < sum(answered) <= 20.0
-        assert payers.total == Sums(len(answered), pytest.approx(sum(answered)))
+        assert payers.total == pytest.approx((len(answered), sum(answered)))
 
     simulate(main())
 
