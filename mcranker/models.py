@@ -269,9 +269,8 @@ class Layers:
             first_pause=FIRST_PAUSE,
         )
         if self.ledger is not None and isinstance(self.ledger.store, PostgresStore):
-            limits = config.requests_per_minute, config.tokens_per_minute
-            name = f"{chat.name} {getattr(chat, 'endpoint', '')} {limits}"
-            limiter.share(partial(self.ledger.store.beat, name))
+            name = f"{chat.name} {getattr(chat, 'endpoint', '')}"
+            limiter.share(partial(self.ledger.store.lease_limits, name))
         model: ChatModel
         if config.batch:
             from mcranker.llm.batch.batched import batched  # needed by few

@@ -23,7 +23,7 @@ from mcranker.documents import ID_KEYS, TEXT_KEYS
 from mcranker.errors import ConfigError, MCRankerError
 from mcranker.llm.connect import choose_default
 from mcranker.llm.ledger.ledger import default_ledger_path
-from mcranker.llm.ledger.postgres_store import SCHEMES
+from mcranker.llm.ledger.postgres_schema import SCHEMES
 from mcranker.method.team_plan import as_team
 from mcranker.rankers import RANKERS, RankedQuery, Ranker
 from personas.errors import PersonasError

@@ -45,6 +45,8 @@ if TYPE_CHECKING:
 GIVE_UP = 5
 """Queries that fail one after the other, before a run is stopped: the model is out of reach."""
 
+_LIMITS = ("max_calls", "max_cost")
+
 _log = safe_logger("mcranker.beir_eval.run")
 
 
@@ -263,8 +265,7 @@ class Experiment:
 
         listener = listener or ExperimentListener()
         options = self.plan.options
-        limits = ("max_calls", "max_cost")
-        left = {name: options[name] for name in limits if options.get(name) is not None}
+        left = {name: options[name] for name in _LIMITS if options.get(name) is not None}
         place = 0
         for number, dataset in enumerate(self.datasets, start=1):
             listener.dataset_begins(dataset)
@@ -314,20 +315,43 @@ class Experiment:
         Raises:
             BeirEvalError, MCRankerError: as `run`.
         """
-        from mcranker.rankers.sharing import run_name, shared_work
+        from mcranker.rankers.sharing import run_name, share_budget, shared_work
 
+        options = self.plan.options
+        left = {name: options[name] for name in _LIMITS if options.get(name) is not None}
         for dataset in self.datasets:
             prepared = self.prepared(dataset)
             for spec in self.rankers:
                 if spec.run:
                     continue
-                async with _make_ranker(spec.ranker, spec.options) as ranker:
+                async with _make_ranker(spec.ranker, {**spec.options, **left}) as ranker:
+                    models = ranker.models
+                    shared = share_budget(models.budget, models.ledger, self._name())
                     about = run_name(ranker.name, ranker.models.names.values(), ranker.config)
                     name = partial(_piece_name, f"{about} {prepared.manifest.dataset}")
                     work = shared_work(prepared.work(), ranker.models.ledger, name)
                     async with aclosing(work), ranker.arank_many(work) as stream:
                         async for ranked in stream:
                             yield ranked
+                    if not shared:
+                        _take_off(left, ranker)
+
+    def _name(self) -> str:
+        """Return the same name for the same work, whatever its limits."""
+        from mcranker.config import HOW_NOT_WHAT
+
+        plan, how = self.plan, {*HOW_NOT_WHAT, "ledger"}
+        rankers = [
+            (
+                spec.label,
+                spec.ranker,
+                sorted((k, repr(v)) for k, v in spec.options.items() if k not in how),
+            )
+            for spec in self.rankers
+        ]
+        return repr(
+            (self.datasets, rankers, plan.queries, plan.limit, plan.depth, plan.first_stage)
+        )
 
     def estimate(self) -> Iterator[tuple[str, str, Estimate]]:
         """Yield data set, label, and the estimate of each cell; nothing is sent or written.
@@ -429,7 +453,7 @@ async def _run_cell(
     failed_in_a_row = 0
     error: Exception | None = None
     stopped: Exception | None = None
-    options = {**cell.spec.options, **{name: max(0, value) for name, value in left.items()}}
+    options = {**cell.spec.options, **left}
     async with _make_ranker(cell.spec.ranker, options) as ranker:
         cell.begin(ranker)
         metrics = cell.finished()
@@ -459,10 +483,7 @@ async def _run_cell(
             with interruptible():
                 metrics = None if stopped else cell.finish()
         # Rankings say what they took; what a query took that failed, only the budget knows.
-        if (spent := ranker.models.budget) is not None:
-            for name, taken in (("max_calls", spent.spent_calls), ("max_cost", spent.spent_cost)):
-                if name in left:
-                    left[name] -= taken
+        _take_off(left, ranker)
     costs = [cost for _, cost in paid if cost is not None]
     return CellResult.of(
         cell,
@@ -473,6 +494,14 @@ async def _run_cell(
         reused=reused,
         stopped=stopped,
     )
+
+
+def _take_off(left: dict[str, Any], ranker: Ranker) -> None:
+    """Take what a ranker has spent off what is left."""
+    if (spent := ranker.models.budget) is not None:
+        for name, taken in zip(_LIMITS, (spent.spent_calls, spent.spent_cost), strict=True):
+            if name in left:
+                left[name] = max(0, left[name] - taken)
 
 
 def _make_ranker(name: str, options: Mapping[str, Any]) -> Ranker:

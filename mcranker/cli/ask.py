@@ -28,7 +28,7 @@ from mcranker.inputs import as_query
 from mcranker.llm.connect import DEFAULT_LOCAL
 from mcranker.rag.events import AnswerDone
 from mcranker.rag.keys import SHARED, models_of
-from mcranker.rankers.sharing import shared_work
+from mcranker.rankers.sharing import share_budget, shared_work
 from personas.format import counted
 from personas.ranking.types import Query
 from personas.sanitize import json_text
@@ -120,6 +120,8 @@ async def _work(
     names += [] if pipeline.ranker is None else pipeline.ranker.models.names.values()
     run = f"{sorted(set(names))} {pipeline.config.model_dump_json()}"
     work = shared_work(questions, pipeline.ledger, lambda each: f"{run} {each.id} {each.text}")
+    whole = f"{run} {[(each.id, each.text) for each in questions]}"
+    share_budget(pipeline.budget, pipeline.ledger, whole)
     live = live_is_wanted(quiet=ctx.params["quiet"])
     async with pipeline, aclosing(work), pipeline.aanswer_many(work) as stream:
         await worker.take(stream, ctx.ensure_object(Invocation), live=live)

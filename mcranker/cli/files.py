@@ -44,7 +44,7 @@ class Writes(Reads):
 def ledger_files(named: str | None) -> Iterator[str]:
     """The files of the ledger that ``--ledger`` names, even if they are still to come."""
     from mcranker.llm.ledger.ledger import default_ledger_path
-    from mcranker.llm.ledger.postgres_store import SCHEMES
+    from mcranker.llm.ledger.postgres_schema import SCHEMES
 
     path = default_ledger_path()
     if named is not None and named != "default":

@@ -30,7 +30,7 @@ from mcranker.llm.connect import DEFAULT_LOCAL, default_judge_note
 from mcranker.paths import is_file
 from mcranker.rankers import RankedQuery, Ranker
 from mcranker.rankers.keys import Key
-from mcranker.rankers.sharing import run_name, shared_work
+from mcranker.rankers.sharing import run_name, share_budget, shared_work
 from mcranker.ranking import Ranking
 from mcranker.topics import TopicField
 from mcranker.trec import can_be_named, read_trec
@@ -175,6 +175,8 @@ async def _work(
         ranker.models.ledger,
         lambda piece: f"{run} {piece[0].id} {piece[0].text} {len(piece[1])}",
     )
+    whole = f"{run} {[(query.id, query.text) for query in job.queries]}"
+    share_budget(ranker.models.budget, ranker.models.ledger, whole)
     async with ranker, aclosing(work), ranker.arank_many(work) as stream:
         await worker.take(stream, invocation, live=live)
 

@@ -77,7 +77,9 @@ def worker_flag() -> click.Parameter:
     """``--worker``."""
     return flag(
         "--worker",
-        "Do the queries that no other worker over the same ledger has taken; write no results.",
+        "Do the queries that no other worker over the same ledger has taken; write no results. "
+        "max_calls and max_cost hold for all workers together over PostgreSQL, and for each over a "
+        "file.",
         is_flag=True,
         section="Output",
     )

@@ -154,6 +154,7 @@ class RAGPipeline:
         ranker: None if the order of retrieval is kept.
         models: task -> the model that is asked, ``"query"`` and ``"answer"``, where one is.
         ledger: of the replies; None without.
+        budget: what all calls are paid from.
 
     Raises:
         ConfigError: an option is unknown or impossible, or does not go with another.
@@ -186,7 +187,7 @@ class RAGPipeline:
         self.config = PipelineConfig.load(config, **changes)
         self._limits = RankerConfig(**given)
         self._layers = layers = Layers(self._limits, ledger, budget)
-        self.ledger = layers.ledger
+        self.ledger, self.budget = layers.ledger, layers.budget
         opened: list[_Closable] = []
         if isinstance(index, str | os.PathLike):
             index = Index.open(index)

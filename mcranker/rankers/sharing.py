@@ -6,11 +6,14 @@ import hashlib
 import json
 from collections.abc import AsyncGenerator, AsyncIterable, Callable, Iterable
 from contextlib import AsyncExitStack
+from functools import partial
 from typing import TypeVar
 
 from mcranker.config import HOW_NOT_WHAT, RankerConfig
 from mcranker.errors import ConfigError
 from mcranker.llm.ledger.ledger import Ledger
+from mcranker.llm.ledger.postgres_store import PostgresStore
+from mcranker.llm.limits.budget import Budget
 from mcranker.rankers.dispatch import each_of
 
 T = TypeVar("T")
@@ -45,6 +48,15 @@ async def shared_work(
                 yield piece
             else:
                 await taking.__aexit__(None, None, None)
+
+
+def share_budget(budget: Budget | None, ledger: Ledger | None, run: str) -> bool:
+    """Keep a budget together with all processes of a run; False if the ledger is no database."""
+    if budget is None or ledger is None or not isinstance(ledger.store, PostgresStore):
+        return False
+    if budget.limited:
+        budget.share(partial(ledger.store.book, run))
+    return True
 
 
 def run_name(ranker: str, models: Iterable[str], config: RankerConfig) -> str:

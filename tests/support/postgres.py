@@ -11,6 +11,7 @@ import warnings
 from concurrent.futures import ThreadPoolExecutor
 from functools import cache
 from pathlib import Path
+from typing import Any
 from urllib.parse import urlsplit
 
 import pytest
@@ -36,6 +37,17 @@ def server() -> str:
     atexit.register(shutil.rmtree, folder, ignore_errors=True)
     atexit.register(running.cleanup)
     return str(running.get_uri())
+
+
+async def sql(url: str, statement: str, *values: Any) -> Any:
+    """Return the one value of a statement."""
+    import asyncpg
+
+    connection = await asyncpg.connect(url)
+    try:
+        return await connection.fetchval(statement, *values)
+    finally:
+        await connection.close()
 
 
 class Relay:

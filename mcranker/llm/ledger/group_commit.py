@@ -14,7 +14,7 @@ from collections.abc import Collection, Sequence
 from typing import Any
 
 from mcranker.errors import LedgerError
-from mcranker.llm.ledger.rows import Row, Unkeepable, row_of
+from mcranker.llm.ledger.rows import Unkeepable, row_of
 from mcranker.llm.ledger.store import MOST_KEYS, NewAnswer
 from mcranker.logs import safe_logger
 from mcranker.runtime.forks import abandon
@@ -26,15 +26,16 @@ class Write:
     """Rows or keys to write, and the future of the caller.
 
     Attributes:
-        kind: ``"claim"``, ``"complete"``, ``"renew"``, ``"release"``, ``"mark"`` or ``"get"``.
+        kind: ``"claim"``, ``"complete"``, ``"renew"``, ``"release"``, ``"mark"``, ``"get"``,
+            ``"lease"`` or ``"book"``.
         keys: that it concerns.
-        rows: to add.
+        rows: to add, or what is asked for.
         result: for the caller; an error is raised there.
     """
 
     __slots__ = ("future", "keys", "kind", "result", "rows")
 
-    def __init__(self, kind: str, keys: Collection[bytes], rows: Sequence[Row] = ()) -> None:
+    def __init__(self, kind: str, keys: Collection[bytes], rows: Sequence[Any] = ()) -> None:
         self.kind = kind
         self.keys = keys
         self.rows = rows
@@ -60,6 +61,12 @@ class GroupCommit:
         self._thread: threading.Thread | None = None
         self._damaged: set[bytes] = set()
         self._any_unkeepable = False
+
+    @property
+    def owner(self) -> str:
+        """Name of the process in its claims."""
+        self._check_process()
+        return self._owner
 
     def put(self, write: Write) -> asyncio.Future[Any]:
         """Write soon; the caller may wait for the result or not."""

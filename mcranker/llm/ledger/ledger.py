@@ -19,7 +19,8 @@ import platformdirs
 from mcranker.errors import ConfigError
 from mcranker.llm.chat import ChatReply
 from mcranker.llm.ledger.in_flight import RequestsInFlight
-from mcranker.llm.ledger.postgres_store import SCHEMES, PostgresStore, shown_url
+from mcranker.llm.ledger.postgres_schema import SCHEMES, shown_url
+from mcranker.llm.ledger.postgres_store import PostgresStore
 from mcranker.llm.ledger.sqlite_store import SQLiteStore
 from mcranker.llm.ledger.store import LedgerStore, NewAnswer
 

@@ -46,6 +46,7 @@ class Ledgered(Wrapper):
         self._store = ledger.store
         self._in_flight = ledger.in_flight
         self._among_processes = among_processes
+        self._new = False  # the last request asked for had no answer
 
     @property
     def endpoint(self) -> str:
@@ -83,11 +84,14 @@ class Ledgered(Wrapper):
     async def _ask(self, flight: InFlight, request: ChatRequest) -> ChatReply:
         store, keys = self._store, (flight.key,)
         try:
-            reply = (await store.get_many(keys)).get(flight.key)
+            reply = None
+            if not (self._new and self._among_processes):  # else a claim finds it out as well
+                reply = (await store.get_many(keys)).get(flight.key)
             if reply is None and self._among_processes:
                 reply = await self._in_flight.claim(flight)
             elif reply is None:
                 await store.claim_many(())  # can an answer be kept?
+            self._new = reply is None
             if reply is None:
                 reply = await self._model.complete(request)
                 answer = NewAnswer(flight.key, reply, self.name, request.tag.stage)

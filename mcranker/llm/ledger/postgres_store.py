@@ -1,8 +1,8 @@
 """A ledger in a PostgreSQL database, for the processes of any number of machines.
 
-Reads and writes of a process go through one thread and one connection each; what has gathered
-is one transaction. Leases are in the server's time. All statements are in transactions and none
-is prepared beyond one, so a pooler in transaction mode may be in between.
+Reads, writes, and the limits of a process go through one thread and one connection each; what has
+gathered is one transaction. Leases are in the server's time. All statements are in transactions,
+and behind a pooler none is prepared beyond one, so it may be in transaction mode.
 """
 
 from __future__ import annotations
@@ -16,59 +16,29 @@ from collections import defaultdict
 from collections.abc import AsyncIterator, Awaitable, Collection, Sequence
 from contextlib import asynccontextmanager
 from typing import Any
-from urllib.parse import urlsplit, urlunsplit
 
 import anyio.to_thread
 
-from mcranker.errors import ConfigError, LedgerError
+from mcranker.errors import LedgerError
 from mcranker.llm.chat import ChatReply
+from mcranker.llm.ledger import postgres_limits
+from mcranker.llm.ledger import postgres_schema as schema
 from mcranker.llm.ledger.group_commit import GroupCommit, Write
+from mcranker.llm.ledger.postgres_schema import shown_url
 from mcranker.llm.ledger.rows import COLUMNS, Damaged, Row, reply_of
 from mcranker.llm.ledger.store import KeptAnswer, NewAnswer, Selection, Share
+from mcranker.llm.limits.budget import Booked, Booking
+from mcranker.llm.limits.leases import Ask, Lease
 from mcranker.logs import safe_logger
 from personas.ranking.usage import Usage
 
-SCHEMES = ("postgresql://", "postgres://")
 PATIENCE = 120.0
 """Seconds for which a database that was reached before is waited for."""
 
-PRESENT = 5.0
-"""Seconds after which a process that does not call any more has no share of a limit."""
-
 _LEASE = 45.0  # longer than a short outage, in which no claim can be renewed
-_TIMEOUT = 20.0  # seconds of a statement
-_CONNECT_TIMEOUT = 10.0
-_LOCK = 0x6D6352616E6B  # of changes of the schema
 _PIECE = 10_000
 _DAY = 86_400
-_TYPES = (
-    *("bytea", "text", "text", "bigint", "bigint", "bigint", "bigint", "bigint"),
-    *("double precision", "text", "bigint"),
-)
-_NAMES = COLUMNS.split(", ")
-_ARRAYS = ", ".join(f"${place}::{kind}[]" for place, kind in enumerate(_TYPES, 1))
-_VERSIONS = (
-    f"""
-CREATE TABLE mcranker_replies (
-    id bigserial NOT NULL,
-    {", ".join(f"{name} {kind} NOT NULL" for name, kind in zip(_NAMES, _TYPES, strict=True))},
-    unusable boolean NOT NULL DEFAULT false,
-    wasted bigint NOT NULL DEFAULT 0,
-    PRIMARY KEY (key)
-);
-CREATE INDEX ON mcranker_replies (id);
-CREATE UNLOGGED TABLE mcranker_claims (
-    key bytea PRIMARY KEY, owner text NOT NULL, lease_until double precision NOT NULL,
-    attempt bigint NOT NULL
-);
-CREATE UNLOGGED TABLE mcranker_limits (
-    name text, owner text, seen double precision NOT NULL, paused_until double precision NOT NULL,
-    PRIMARY KEY (name, owner)
-);
-""",
-)
-"""Statements of each version of the schema; a database has the first ones."""
-
+_ARRAYS = ", ".join(f"${place}::{kind}[]" for place, kind in enumerate(schema.TYPES, 1))
 _FIND = f"SELECT {COLUMNS} FROM mcranker_replies WHERE key = ANY($1)"  # noqa: S608 - constants
 # Rows are locked in the order of their keys, so no two transactions wait for each other.
 _KEEP = f"""
@@ -82,11 +52,11 @@ _WASTED = "UPDATE mcranker_replies SET wasted = wasted + 1 WHERE key = ANY($1)"
 # A lease that ends later than it could is of a clock that has been set back since.
 _CLAIM = """
 INSERT INTO mcranker_claims AS held (key, owner, lease_until, attempt)
-SELECT _.key, $2, $3::float8 + $4::float8, 1 FROM unnest($1::bytea[]) AS _ (key)
+SELECT _.key, $2, {now} + $3::float8, 1 FROM unnest($1::bytea[]) AS _ (key)
 WHERE NOT EXISTS (SELECT 1 FROM mcranker_replies AS kept WHERE kept.key = _.key) ORDER BY _.key
 ON CONFLICT (key) DO UPDATE
 SET owner = excluded.owner, lease_until = excluded.lease_until, attempt = held.attempt + 1
-WHERE held.owner = excluded.owner OR held.lease_until NOT BETWEEN $3 AND $3 + 2 * $4
+WHERE held.owner = excluded.owner OR held.lease_until NOT BETWEEN {now} AND {now} + 2 * $3
 RETURNING key
 """
 # An answer that came between the look and the claim, whose claim was gone then.
@@ -95,18 +65,11 @@ DELETE FROM mcranker_claims USING mcranker_replies
 WHERE mcranker_claims.key = ANY($1) AND mcranker_replies.key = mcranker_claims.key
 RETURNING mcranker_claims.key
 """
-_RENEW = "UPDATE mcranker_claims SET lease_until = $3 WHERE owner = $2 AND key = ANY($1)"
+_RENEW = "UPDATE mcranker_claims SET lease_until = {now} + $3 WHERE owner = $2 AND key = ANY($1)"
 _RELEASE = "DELETE FROM mcranker_claims WHERE owner = $2 AND key = ANY($1)"
-_BEAT = """
-INSERT INTO mcranker_limits AS known VALUES ($1, $2, $3, $3::float8 + $4::float8)
-ON CONFLICT (name, owner) DO UPDATE SET seen = excluded.seen,
-    paused_until = greatest(known.paused_until, excluded.paused_until)
-"""
-_OTHERS = """
-SELECT count(*), max(paused_until) - $2::float8 FROM mcranker_limits
-WHERE name = $1 AND seen > $2::float8 - $3::float8
-"""
-_FORGET = "DELETE FROM mcranker_limits WHERE seen < $1"
+_NEXT = f"""
+SELECT id, {COLUMNS}, unusable FROM mcranker_replies WHERE id > $1 ORDER BY id LIMIT {_PIECE}
+"""  # noqa: S608 - constants
 _MARK = "UPDATE mcranker_replies SET unusable = true WHERE key = ANY($1)"
 _DELETE = "DELETE FROM mcranker_replies WHERE key = ANY($1)"
 _COUNTS = ("calls", "input_tokens", "cached_input_tokens", "output_tokens")
@@ -118,14 +81,6 @@ FROM mcranker_replies GROUP BY model, stage ORDER BY model COLLATE "C", stage CO
 """  # noqa: S608 - constants
 
 logger = safe_logger("mcranker.llm")
-
-
-def shown_url(url: str) -> str:
-    """Return a database's URL without its password."""
-    parts = urlsplit(url)
-    name, at, place = parts.netloc.rpartition("@")
-    user = name.partition(":")[0]
-    return urlunsplit(parts._replace(netloc=f"{user}{at}{place}"))
 
 
 class PostgresStore:
@@ -147,7 +102,9 @@ class PostgresStore:
         self.name = shown_url(url)
         self._writer = _Connection(url, self.lease)
         self._reader = _Connection(url, self.lease)
-        for each in (self._writer, self._reader):
+        self._booker = _Connection(url, self.lease)
+        self._connections = (self._booker, self._writer, self._reader)
+        for each in self._connections:
             weakref.finalize(self, each.close)
 
     async def get_many(self, keys: Collection[bytes]) -> dict[bytes, ChatReply]:
@@ -176,18 +133,17 @@ class PostgresStore:
     def mark_unusable(self, key: bytes) -> Awaitable[set[bytes]]:
         return self._writer.put(Write("mark", [key]))
 
-    def beat(self, name: str, paused: float) -> Awaitable[tuple[int, float]]:
-        """Note that this process keeps to a limit, and that its calls pause for some seconds.
+    def lease_limits(self, name: str, ask: Ask) -> Awaitable[Lease]:
+        """Lease from the limits of a name, which all processes share."""
+        return self._booker.put(Write("lease", [_hash(f"limit {name}")], [(name, ask)]))
 
-        Returns:
-            The number of processes that have noted so in the last `PRESENT` seconds, this one
-            included, and for how many seconds the longest pause of them still goes on.
-        """
-        key = hashlib.sha256(f"limit {name}".encode(errors="surrogatepass")).digest()
-        return self._writer.put(Write("beat", [key], [(name, paused)]))
+    def book(self, run: str, booking: Booking) -> Awaitable[Booked]:
+        """Keep to a budget that all processes of a run share, see `Budget.share`."""
+        key = _hash(f"run {run}")
+        return self._booker.put(Write("book", [key], [(key, self._writer.owner, booking)]))
 
     async def aclose(self) -> None:
-        for each in (self._writer, self._reader):
+        for each in self._connections:
             await anyio.to_thread.run_sync(each.close)
 
     async def stats(self) -> list[Share]:
@@ -214,20 +170,18 @@ class PostgresStore:
 
     async def iterate(self) -> AsyncIterator[KeptAnswer]:
         last = -1
-        async with self._connected() as connection:
-            while rows := await connection.fetch(
-                f"SELECT id, {COLUMNS}, unusable FROM mcranker_replies "  # noqa: S608 - constants
-                f"WHERE id > $1 ORDER BY id LIMIT {_PIECE}",
-                last,
-            ):
-                last = rows[-1][0]
-                for row in rows:
-                    yield _kept(row)
+        rows: list[Any] = [None]
+        while rows:
+            async with self._connected() as connection:
+                rows = await connection.fetch(_NEXT, last)
+            for row in rows:
+                last = row[0]
+                yield _kept(row)
 
     async def prune(self, selection: Selection, *, dry_run: bool = False) -> int:
         conditions, values = ["true"], []
         for text, value in (
-            (f"created < {_now()} - ${{}} * {_DAY}::float8", selection.older_than),
+            (f"created < {schema.server_time()} - ${{}} * {_DAY}::float8", selection.older_than),
             ("model = ${}", selection.model),
             ("stage = ${}", selection.stage),
         ):
@@ -258,15 +212,16 @@ class PostgresStore:
 
     @asynccontextmanager
     async def _connected(self) -> AsyncIterator[Any]:
-        """A connection of the caller's event loop, for maintenance."""
+        """A transaction of the caller's event loop, for maintenance."""
         try:
-            connection = await _connect(self.url)
+            connection = await schema.connect(self.url)
             try:
-                yield connection
+                async with connection.transaction():
+                    yield connection
             finally:
                 connection.terminate()
-        except _failures() as error:
-            raise _explained(self.name, error) from error
+        except schema.failures() as error:
+            raise schema.explained(self.name, error) from error
 
 
 class _Connection(GroupCommit):
@@ -274,10 +229,11 @@ class _Connection(GroupCommit):
 
     def __init__(self, url: str, lease: float) -> None:
         super().__init__(shown_url(url))
-        _asyncpg()
+        schema.failures()  # the package is installed
         self._url = url
         self._lease = lease
         self._connection: Any = None
+        self._prepared: dict[str, Any] | None = None  # statements; None behind a pooler
         self._reached = False
         self._loop: asyncio.AbstractEventLoop | None = None
 
@@ -296,11 +252,15 @@ class _Connection(GroupCommit):
         while True:
             try:
                 if self._connection is None:
-                    self._connection = await _connect(self._url)
+                    self._connection = await schema.connect(self._url)
+                    pid = await self._connection.fetchval("SELECT pg_backend_pid()")
+                    # A pooler, which may change servers between transactions, has ids of its own.
+                    direct = pid == self._connection.get_server_pid()
+                    self._prepared = {} if direct else None
                     self._reached = True
-                work = self._read if batch[0].kind == "get" else self._write_all
-                await work(batch, keys)
-            except _lost() as error:
+                work = {"get": self._read, "lease": self._book, "book": self._book}
+                await work.get(batch[0].kind, self._write_all)(batch, keys)
+            except schema.lost() as error:
                 self._leave()
                 if not self._reached or time.monotonic() > end:
                     raise
@@ -312,22 +272,30 @@ class _Connection(GroupCommit):
 
     async def _read(self, batch: list[Write], keys: set[bytes]) -> None:
         async with self._connection.transaction():
-            rows = await self._connection.fetch(_FIND, [*keys])
+            rows = await self._do(_FIND, [*keys])
         found = {row["key"]: _bytes_of(row) for row in rows}
         for write in batch:
             write.result = [found[key] for key in write.keys if key in found]
+
+    async def _book(self, batch: list[Write], _: set[bytes]) -> None:
+        # Rows are locked in one order: budgets, then limits.
+        async with self._connection.transaction():
+            await self._connection.execute("SET LOCAL synchronous_commit = off")
+            for write in sorted(batch, key=lambda each: (each.kind, *each.keys)):
+                do = postgres_limits.book if write.kind == "book" else postgres_limits.lease
+                write.result = await do(self._connection, *write.rows[0])
 
     async def _write_all(self, batch: list[Write], keys: set[bytes]) -> None:
         of = defaultdict[str, list[bytes]](list)
         for write in batch:
             of[write.kind] += write.keys
         rows = [row for write in batch if write.kind == "complete" for row in write.rows]
-        do, owner = self._connection.execute, self._owner
+        do, owner = self._do, self._owner
         former: set[bytes] = set()
         claimed: set[bytes] = set()
         async with self._connection.transaction():
             if not rows:  # a crash of the server may take claims, which end by themselves
-                await do("SET LOCAL synchronous_commit = off")
+                await self._connection.execute("SET LOCAL synchronous_commit = off")
             if damaged := keys & self._damaged:
                 await do(_DELETE, [*damaged])
             if rows:
@@ -337,13 +305,9 @@ class _Connection(GroupCommit):
             if claims := of["claim"]:
                 claimed = await self._claim(claims, owner)
             if renewed := of["renew"]:
-                now = await self._connection.fetchval(f"SELECT {_now()}")
-                await do(_RENEW, sorted(renewed), owner, now + self._lease)
+                await do(_timed(_RENEW), sorted(renewed), owner, self._lease)
             if marked := of["mark"]:
                 await do(_MARK, sorted(marked))
-            for write in batch:
-                if write.kind == "beat":
-                    write.result = await self._beat(*write.rows[0])
         self._damaged -= damaged
         for write in batch:
             if write.kind == "claim":
@@ -351,31 +315,31 @@ class _Connection(GroupCommit):
             elif write.kind == "complete":
                 write.result = former.intersection(write.keys)
 
+    async def _do(self, statement: str, *values: Any) -> list[Any]:
+        """Return the rows of a statement, which is prepared once where that is possible."""
+        if self._prepared is None:
+            return list(await self._connection.fetch(statement, *values))
+        if statement not in self._prepared:
+            self._prepared[statement] = await self._connection.prepare(statement)
+        return list(await self._prepared[statement].fetch(*values))
+
     async def _keep(self, rows: list[Row]) -> set[bytes]:
         """Add answers; return the keys that had one."""
         unique = {row[0]: row for row in reversed(rows)}  # the first of a key
         given = [row for row in rows if unique[row[0]] is row]
-        kept = await self._connection.fetch(_KEEP, *map(list, zip(*given, strict=True)))
+        kept = await self._do(_KEEP, *map(list, zip(*given, strict=True)))
         former = unique.keys() - {row[0] for row in kept}
         if former:
-            await self._connection.execute(_WASTED, sorted(former))
+            await self._do(_WASTED, sorted(former))
         return {*former}
 
     async def _claim(self, keys: list[bytes], owner: str) -> set[bytes]:
-        now = await self._connection.fetchval(f"SELECT {_now()}")
-        rows = await self._connection.fetch(_CLAIM, sorted(keys), owner, now, self._lease)
+        rows = await self._do(_timed(_CLAIM), sorted(keys), owner, self._lease)
         claimed = {row[0] for row in rows}
         if claimed:
-            gone = await self._connection.fetch(_UNDO, sorted(claimed))
+            gone = await self._do(_UNDO, sorted(claimed))
             claimed -= {row[0] for row in gone}
         return claimed
-
-    async def _beat(self, name: str, paused: float) -> tuple[int, float]:
-        now = await self._connection.fetchval(f"SELECT {_now()}")
-        await self._connection.execute(_BEAT, name, self._owner, now, max(0.0, paused))
-        await self._connection.execute(_FORGET, now - _DAY)
-        found = await self._connection.fetchrow(_OTHERS, name, now, PRESENT)
-        return found[0], max(0.0, found[1])
 
     def _leave(self) -> None:
         connection, self._connection = self._connection, None
@@ -390,83 +354,15 @@ class _Connection(GroupCommit):
             loop.close()
 
     def _explained(self, error: Exception) -> LedgerError:
-        return _explained(self._name, error)
+        return schema.explained(self._name, error)
 
 
-def _now() -> str:
-    """SQL for the server's time in seconds since 1970."""
-    return "extract(epoch FROM clock_timestamp())::float8"
+def _timed(statement: str) -> str:
+    return statement.format(now=schema.server_time())
 
 
-async def _connect(url: str) -> Any:
-    """Return a connection to a database that has the tables."""
-    connection = await _asyncpg().connect(
-        url,
-        statement_cache_size=0,
-        timeout=_CONNECT_TIMEOUT,
-        command_timeout=_TIMEOUT,
-    )
-    try:
-        async with connection.transaction():
-            if await connection.fetchval("SELECT to_regclass('mcranker_ledger')") is None:
-                await connection.execute("SELECT pg_advisory_xact_lock($1)", _LOCK)
-                await connection.execute("CREATE TABLE IF NOT EXISTS mcranker_ledger (version int)")
-            known = await connection.fetchval("SELECT max(version) FROM mcranker_ledger") or 0
-            if known < len(_VERSIONS):
-                await connection.execute("SELECT pg_advisory_xact_lock($1)", _LOCK)
-                known = await connection.fetchval("SELECT max(version) FROM mcranker_ledger") or 0
-                for number, statements in enumerate(_VERSIONS[known:], known + 1):
-                    await connection.execute(statements)
-                    await connection.execute("INSERT INTO mcranker_ledger VALUES ($1)", number)
-            elif known > len(_VERSIONS):
-                raise LedgerError(
-                    f"the ledger {shown_url(url)!r} is of a later version of mcranker; update it"
-                )
-    except BaseException:
-        connection.terminate()
-        raise
-    return connection
-
-
-def _asyncpg() -> Any:
-    try:
-        import asyncpg
-    except ImportError as missing:
-        raise ConfigError(
-            'a ledger in PostgreSQL needs asyncpg; run: pip install "mcranker[postgres]"'
-        ) from missing
-    return asyncpg
-
-
-def _failures() -> tuple[type[Exception], ...]:
-    found = _asyncpg()
-    return (found.PostgresError, found.InterfaceError, OSError, TimeoutError, ValueError)
-
-
-def _lost() -> tuple[type[Exception], ...]:
-    """Errors after which the same may succeed over another connection."""
-    found = _asyncpg().exceptions
-    return (
-        found.PostgresConnectionError,
-        found.OperatorInterventionError,
-        found.InterfaceError,
-        found.DeadlockDetectedError,
-        found.SerializationError,
-        OSError,
-        TimeoutError,
-    )
-
-
-def _explained(name: str, error: Exception) -> LedgerError:
-    if isinstance(error, LedgerError):
-        return error
-    if isinstance(error, OSError | TimeoutError):
-        text = f"the ledger {name!r} cannot be reached: {error or type(error).__name__}"
-        problem = LedgerError(f"{text}; is the database running, and is its address right?")
-    else:
-        problem = LedgerError(f"the ledger {name!r} cannot be used: {error}")
-    problem.__cause__ = error
-    return problem
+def _hash(name: str) -> bytes:
+    return hashlib.sha256(name.encode(errors="surrogatepass")).digest()
 
 
 def _bytes_of(row: Any) -> Row:

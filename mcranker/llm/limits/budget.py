@@ -4,9 +4,14 @@ from __future__ import annotations
 
 import asyncio
 import math
+import random
+import secrets
 import threading
 from collections import deque
+from collections.abc import Awaitable, Callable
 from concurrent.futures import Future
+from itertools import islice
+from typing import NamedTuple, TypeAlias
 
 import orjson
 
@@ -20,6 +25,60 @@ TOKENS_A_BYTE = 1 / 3  # more than plain text has in any script; English has a q
 TOKENS_A_MESSAGE = 8  # for what providers put around each message
 MARGIN = 1.1  # above the largest ratio of tokens to bytes seen
 
+_AT_ONCE = 256  # claims in a booking
+_LOOK = 0.5  # seconds until calls of other processes are looked for again, about
+
+
+class Sums(NamedTuple):
+    """Calls, and their US dollars."""
+
+    calls: int = 0
+    cost: float = 0.0
+
+    def plus(self, *calls: float) -> Sums:
+        """Add calls of these costs."""
+        return Sums(self.calls + len(calls), self.cost + sum(calls))
+
+
+class Booking(NamedTuple):
+    """Sums that a payer has spent and set aside, and claims that it would set aside besides.
+
+    `claims` are the costs of calls, in order. A limit of None is none.
+    """
+
+    payer: str
+    max_calls: int | None
+    max_cost: float | None
+    spent: Sums
+    open: Sums
+    claims: tuple[float, ...]
+
+    def room(self, others: Sums) -> int:
+        """Return the number of claims there is room for, beside what other payers have taken."""
+        sums = (self.spent, self.open, others)
+        taken = Sums(sum(each.calls for each in sums), sum(each.cost for each in sums))
+        for number, most in enumerate(self.claims):
+            taken = taken.plus(most)
+            if (self.max_calls is not None and taken.calls > self.max_calls) or (
+                self.max_cost is not None and taken.cost > self.max_cost
+            ):
+                return number
+        return len(self.claims)
+
+
+class Booked(NamedTuple):
+    """The number of claims that are granted; what other payers have spent and set aside.
+
+    `open_calls` of the calls that others have set aside for are still under way.
+    """
+
+    granted: int
+    others: Sums
+    open_calls: int
+
+
+Book: TypeAlias = Callable[[Booking], Awaitable[Booked]]
+
 
 class Budget:
     """Remaining budget, shared by all models of a ranker across threads and event loops.
@@ -30,6 +89,9 @@ class Budget:
     once none is. So whatever was sent is also received before anything is refused.
 
     Calls that fail without an answer are not counted, as if they had not been sent.
+
+    With `share` the limits are of several processes together. What one that was killed had set
+    aside counts as spent.
 
     Args:
         max_calls: calls that may be answered; None for any number.
@@ -49,6 +111,27 @@ class Budget:
         self._set_aside = 0.0
         self.spent_calls = 0
         self.spent_cost = 0.0
+        self._book: Book | None = None
+        self._payer = secrets.token_hex(16)
+        self._booking: asyncio.Future[Booked] | None = None  # that is not answered yet
+        self._noted = Sums(), Sums()  # spent and set aside, as others know
+        self._others = Sums()
+        self._timer: asyncio.TimerHandle | None = None
+
+    def share(self, book: Book) -> None:
+        """Keep to the limits together with other processes.
+
+        Args:
+            book: notes what this one has spent and set aside, and grants claims.
+        """
+        self._book = book
+
+    async def aclose(self) -> None:
+        """Wait until others know what was spent here."""
+        loop = asyncio.get_running_loop()
+        while self._booking is not None and self._booking.get_loop() is loop:
+            await asyncio.wait([self._booking])
+            await asyncio.sleep(0)  # for its callback
 
     @property
     def limited(self) -> bool:
@@ -63,6 +146,7 @@ class Budget:
         Raises:
             BudgetExceeded: the call would go beyond a limit, and nothing is under way that
                 could still turn out cheaper.
+            LedgerError: the limit is shared, and the ledger cannot be used.
         """
         granted: Future[bool] = Future()
         with self._lock:
@@ -72,7 +156,7 @@ class Budget:
             found = granted.result() if granted.done() else await asyncio.wrap_future(granted)
         except asyncio.CancelledError:
             with self._lock:
-                if not granted.cancel() and granted.result():
+                if not granted.cancel() and not granted.exception() and granted.result():
                     self._free(most)
                 self._serve()
             raise
@@ -93,12 +177,12 @@ class Budget:
                 self.spent_cost += paid
             self._serve()
 
-    def _has_room(self, most: float) -> bool:
-        calls = self.spent_calls + self._calls_under_way + 1
-        dollars = self.spent_cost + self._set_aside + most
-        return (self.max_calls is None or calls <= self.max_calls) and (
-            self.max_cost is None or dollars <= self.max_cost
+    def _now(self, *claims: float) -> Booking:
+        spent, open_ = (
+            Sums(self.spent_calls, self.spent_cost),
+            Sums(self._calls_under_way, self._set_aside),
         )
+        return Booking(self._payer, self.max_calls, self.max_cost, spent, open_, claims)
 
     def _free(self, most: float) -> None:
         self._calls_under_way -= 1
@@ -107,10 +191,13 @@ class Budget:
 
     def _serve(self) -> None:
         """Decide for waiting calls, in order, as far as possible now."""
+        if self._book is not None:
+            self._ask_others(self._book)
+            return
         while self._waiting:
             most, granted = self._waiting[0]
             if not granted.cancelled():
-                has_room = self._has_room(most)
+                has_room = bool(self._now(most).room(Sums()))
                 if not has_room and self._calls_under_way:
                     return
                 if has_room:
@@ -119,15 +206,76 @@ class Budget:
                 granted.set_result(has_room)
             self._waiting.popleft()
 
-    def _exceeded(self, most: float) -> BudgetExceeded:
-        if self.max_calls is not None and self.spent_calls >= self.max_calls:
-            what = f"max_calls={self.max_calls} is used up"
+    def _ask_others(self, book: Book) -> None:
+        """Book what has changed and what waits, unless a booking is under way."""
+        if self._booking is not None and not self._booking.get_loop().is_closed():
+            return
+        while self._waiting and self._waiting[0][1].cancelled():
+            self._waiting.popleft()
+        asked = [*islice(self._waiting, _AT_ONCE)]
+        booking = self._now(*(most for most, _ in asked))
+        if asked or self._noted != (booking.spent, booking.open):
+            self._booking = asyncio.ensure_future(book(booking))
+            self._booking.add_done_callback(lambda found: self._answered(found, booking, asked))
+
+    def _answered(
+        self,
+        found: asyncio.Future[Booked],
+        booking: Booking,
+        asked: list[tuple[float, Future[bool]]],
+    ) -> None:
+        """Grant what was booked; refuse the next call if nothing is under way anywhere."""
+        with self._lock:
+            self._booking = None
+            if found.cancelled():
+                return
+            if (error := found.exception()) is not None:
+                for each in asked:
+                    self._decide(each, error)
+                return
+            granted, self._others, open_calls = found.result()
+            self._noted = booking.spent, booking.open.plus(*booking.claims[:granted])
+            for each in asked[:granted]:
+                if self._decide(each, True):
+                    self._calls_under_way += 1
+                    self._set_aside += each[0]
+            if granted < len(asked) and not self._calls_under_way and not open_calls:
+                self._decide(asked[granted], False)
+            elif granted < len(asked) and self._noted == self._now()[3:5]:
+                pause = _LOOK * random.uniform(0.5, 1.5)  # noqa: S311 - no secret
+                if self._timer is not None:
+                    self._timer.cancel()
+                self._timer = found.get_loop().call_later(pause, self._look)
+                return
+            self._serve()
+
+    def _decide(self, each: tuple[float, Future[bool]], outcome: bool | BaseException) -> bool:
+        """Settle a claim; False if its caller was cancelled."""
+        self._waiting.remove(each)
+        if not each[1].set_running_or_notify_cancel():
+            return False
+        if isinstance(outcome, bool):
+            each[1].set_result(outcome)
         else:
-            left = max(0.0, (self.max_cost or 0.0) - self.spent_cost)
+            each[1].set_exception(outcome)
+        return True
+
+    def _look(self) -> None:
+        with self._lock:
+            self._serve()
+
+    def _exceeded(self, most: float) -> BudgetExceeded:
+        together = "" if self._book is None else " of all workers of this run together"
+        if self.max_calls is not None and self.spent_calls + self._others.calls >= self.max_calls:
+            what = f"max_calls={self.max_calls}{together} is used up"
+        else:
+            left = max(0.0, (self.max_cost or 0.0) - self.spent_cost - self._others.cost)
             what = (
-                f"max_cost={self.max_cost:g} leaves ${left:.2g}, "
+                f"max_cost={self.max_cost:g}{together} leaves ${left:.2g}, "
                 f"and the next call may cost up to ${most:.2g}"
             )
+        if self._book is not None and self._others.calls:
+            what += f" ({self._others.calls:,} calls of other processes count)"
         return BudgetExceeded(
             f"{what}; what was answered stays in the ledger, so a run with a higher limit "
             "goes on from there"
@@ -175,6 +323,10 @@ class Budgeted(Wrapper):
         finally:
             self.budget.settle(most, paid)
         return reply
+
+    async def aclose(self) -> None:
+        await self.budget.aclose()
+        await super().aclose()
 
     def _price(self, request: ChatRequest, usage: Usage) -> float:
         if self.budget.max_cost is None:

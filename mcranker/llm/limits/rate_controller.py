@@ -9,9 +9,9 @@ from typing import NotRequired, TypedDict, Unpack
 
 from mcranker.errors import ConnectionFailed, ModelTimeout, RateLimited, ServerFailed
 from mcranker.llm.limits.concurrency import FIRST, USED, LearnedConcurrency
+from mcranker.llm.limits.leases import CATCH_UP, Lease, Leases
 
 FIRST_PAUSE, LONGEST_PAUSE = 1.0, 60.0  # seconds, see `RateLimits`
-CATCH_UP = 0.1  # seconds of lateness that are made up for; event loops are late by milliseconds
 MINUTE = 60.0 + 2 * CATCH_UP  # seconds, so that making up never brings too many into 60 s
 AT_ONCE = 1e-6  # seconds that a timer may be early, or a sum of floats be off
 _FAILURES = (ConnectionFailed, ModelTimeout, ServerFailed)  # of a server in trouble
@@ -120,18 +120,19 @@ class RateController:
         paused_until: end of the provider's pause.
         pauses: number of times the provider paused all calls.
         number: number of calls started; identifies each.
+        leases: of limits that are shared with other processes; None if they are not.
     """
 
     def __init__(self, **limits: Unpack[RateLimits]) -> None:
         concurrency = limits["concurrency"]
         per_minute = limits.get("requests_per_minute")
         tokens_per_minute = limits.get("tokens_per_minute")
+        self.leases: Leases | None = None
         self._learned = LearnedConcurrency() if concurrency is None else None
         self.limit = FIRST if concurrency is None else concurrency
         self._full = False  # calls were refused with as many in flight as may be
         self._a_request = MINUTE / per_minute if per_minute else 0.0
         self._a_token = MINUTE / tokens_per_minute if tokens_per_minute else 0.0
-        self._alone = self._a_request, self._a_token
         self._requests_due = self._tokens_due = self._learned_due = -math.inf
         self.due = self.paused_until = -math.inf
         self._first_pause = limits.get("first_pause", FIRST_PAUSE)
@@ -162,15 +163,29 @@ class RateController:
         self._long = _Span(0, 0.0)  # since the rate was lowered
         self._span = _Span(0, 0.0)  # since the last decision
 
-    def share(self, processes: int, now: float, paused: float) -> None:
-        """Keep to the user's limits together with other processes, and to their pauses."""
-        self._a_request, self._a_token = (processes * each for each in self._alone)
-        if paused > 0:
-            self.paused_until = max(self.paused_until, now + paused)
-            self._settle()
+    def share(self) -> None:
+        """Keep to the user's limits together with other processes, by `leases`."""
+        distances = self._a_request, self._a_token
+        self.leases = Leases(*(1.0 / each if each else 0.0 for each in distances))
+
+    def leased(self, lease: Lease, now: float) -> None:
+        """Count what was leased, and keep to the pauses of others."""
+        assert self.leases is not None
+        self.leases.add(lease, now)
+        if lease.requests and lease.requests.amount > 0:
+            self._requests_due = max(self._requests_due, now + lease.requests.wait)
+        if lease.tokens and lease.tokens.amount > 0:
+            self._tokens_due = max(self._tokens_due, now + lease.tokens.wait)
+        if lease.pause > 0:
+            self.paused_until = max(self.paused_until, now + lease.pause)
+        self._settle()
 
     def start(self, now: float, tokens: float) -> float | None:
-        """Count the start of a call with that many tokens; return `due` if it is too early."""
+        """Count the start of a call with that many tokens.
+
+        Returns:
+            `due` if it is too early, and infinity if too little is leased.
+        """
         if self._resuming and self.due <= now + AT_ONCE:
             if self._resume(now) and self._full and self._learned is not None:
                 self._learned.back_off(now)
@@ -179,6 +194,8 @@ class RateController:
             self._settle()
         if self.due > now + AT_ONCE:
             return self.due
+        if self.leases is not None and not self.leases.take(tokens):
+            return math.inf
         self.number += 1
         self._row_started += 1
         if self._curve is not _Curve.TRIAL and self._span.answered >= CLEAN:
@@ -234,6 +251,8 @@ class RateController:
             self._span.answered += number > self._span.before
             if self._a_token:
                 self._tokens_due += extra_tokens * self._a_token
+                if self.leases is not None and self.leases.tokens is not None:
+                    self.leases.tokens.take(extra_tokens)
                 self._settle()
         failed = isinstance(error, _FAILURES)
         if self._learned is not None and (error is None or failed):

@@ -15,12 +15,11 @@ from weakref import WeakKeyDictionary
 
 from mcranker.errors import MCRankerError, RateLimited
 from mcranker.llm.chat import ChatRequest
+from mcranker.llm.limits.leases import BEAT, GRACE, Ask, Lease
 from mcranker.llm.limits.rate_controller import RateController, RateLimits
 from personas.ranking.usage import Usage
 
-Beat: TypeAlias = Callable[[float], Awaitable[tuple[int, float]]]
-BEAT = 1.0
-"""Seconds between two looks at other processes that keep to the same limits."""
+Lessor: TypeAlias = Callable[[Ask], Awaitable[Lease]]
 PATIENCE = 300.0
 """Seconds. A longer wait for a provider that refuses calls is an error instead."""
 BYTES_A_TOKEN = 4
@@ -86,8 +85,9 @@ class RateLimiter:
         **limits: Unpack[RateLimits],
     ) -> None:
         self._controller = RateController(**limits)
-        self._beat: Beat | None = None
-        self._next_beat = -math.inf
+        self._lessor: Lessor | None = None
+        self._asked: asyncio.Future[Lease] | None = None  # what others are asked now
+        self._told = -math.inf  # until when this process pauses, as others know
         self._counts_tokens = limits.get("tokens_per_minute") is not None
         self._patience = patience
         self._refusal = RateLimited("")
@@ -96,29 +96,21 @@ class RateLimiter:
         self._process = 0
         self._queues: WeakKeyDictionary[asyncio.AbstractEventLoop, LoopQueue] = WeakKeyDictionary()
 
-    def share(self, beat: Beat) -> None:
-        """Keep to the limits together with other processes.
+    def share(self, lessor: Lessor) -> None:
+        """Keep to the limits and pauses together with other processes.
 
         Args:
-            beat: is given the seconds for which this one's calls pause; returns the number of
-                processes, and for how many seconds the longest pause of them goes on.
+            lessor: leases from the buckets of all. While it does not answer, calls wait once what
+                is leased is used; if it fails, they get its error.
         """
-        self._beat = beat
+        self._lessor = lessor
+        self._controller.share()
 
-    async def _take_part(self, now: float) -> None:
-        """Learn of the others; the first time before any call."""
-        assert self._beat is not None
-        first, self._next_beat = self._next_beat == -math.inf, now + BEAT
-        beat = asyncio.ensure_future(self._beat(self._controller.paused_until - now))
-        beat.add_done_callback(self._learn)
-        if first:
-            await asyncio.wait([beat])
-
-    def _learn(self, beat: asyncio.Future[tuple[int, float]]) -> None:
-        # Without an answer the last one holds; whether the ledger can be used, others see.
-        if not beat.cancelled() and beat.exception() is None:
-            with self._lock:
-                self._controller.share(beat.result()[0], self._clock(), beat.result()[1])
+    def close(self) -> None:
+        """Give back what is leased and not used, soon."""
+        leases = self._controller.leases
+        if leases is not None and self._asked is None:
+            self._ask(leases.give_back(self._clock()))
 
     async def acquire(self, request: ChatRequest) -> Slot:
         """Wait for a slot; the call is then to be made at once.
@@ -132,9 +124,6 @@ class RateLimiter:
         queue = self._queues.get(loop) or self._new_queue(loop)
         slot = Slot(queue, _estimated_tokens(request) if self._counts_tokens else 0.0)
         now = self._clock()
-        if self._beat is not None and now >= self._next_beat:
-            await self._take_part(now)
-            now = self._clock()
         if queue.idle_since is not None:
             with self._lock:
                 self._controller.idle(now - queue.idle_since)
@@ -183,10 +172,14 @@ class RateLimiter:
                 extra_tokens=extra,
             )
         queue.in_flight -= 1
+        if self._controller.paused_until > self._told + BEAT:
+            self._question(now)
         if queue.waiters:
             self._admit(queue)
         elif not queue.in_flight:
             queue.idle_since = now
+            if self._lessor is not None:
+                asyncio.get_running_loop().call_later(GRACE, self._rest, queue, now)
 
     def statistics(self) -> RateLimiterStatistics:
         """Return the present limits."""
@@ -223,13 +216,72 @@ class RateLimiter:
         with self._lock:
             due = self._controller.start(now, slot.tokens)
             slot.number = self._controller.number
+        leases = self._controller.leases
         if due is None:
             slot.started = now
             slot.queue.in_flight += 1
+            if leases is not None and leases.wants(now):
+                self._question(now)
+        elif due == math.inf and leases is not None:
+            if now < leases.again:
+                return leases.again
+            self._question(now, slot)
         return due
 
-    def _admit(self, queue: LoopQueue) -> None:
-        """Start the calls that may start, by turns, and come back in time for the rest."""
+    def _question(self, now: float, first: Slot | None = None) -> None:
+        """Ask for more leases, and for pauses, if no answer is awaited; `first` waits for more."""
+        leases = self._controller.leases
+        if leases is None:
+            return
+        with self._lock:
+            if self._asked is not None and not self._asked.get_loop().is_closed():
+                return
+            queues = list(self._queues.values())
+            waiting = sum(len(each) for queue in queues for each in queue.waiters.values())
+            self._told = self._controller.paused_until
+            ask = leases.ask(
+                now,
+                pause=self._told - now,
+                waiting=max(waiting, first is not None),
+                first=first.tokens if first else 0.0,
+            )
+            self._ask(ask)
+
+    def _ask(self, ask: Ask | None) -> None:
+        if ask is not None and self._lessor is not None:
+            self._asked = asyncio.ensure_future(self._lessor(ask))
+            self._asked.add_done_callback(self._answered)
+
+    def _answered(self, asked: asyncio.Future[Lease]) -> None:
+        """Let calls start that have waited for a lease."""
+        error = None if asked.cancelled() else asked.exception()
+        with self._lock:
+            self._asked = None
+            queues = list(self._queues.items())
+            if not asked.cancelled() and error is None:
+                now = self._clock()
+                self._controller.leased(asked.result(), now)
+                self._told = max(self._told, now + asked.result().pause)
+        for loop, queue in queues:
+            if not queue.waiters:
+                continue
+            if loop is asked.get_loop():
+                self._admit(queue, error)
+            elif not loop.is_closed():
+                loop.call_soon_threadsafe(self._admit, queue, error)
+        if self._controller.paused_until > self._told + BEAT:
+            self._question(self._clock())
+
+    def _rest(self, queue: LoopQueue, since: float) -> None:
+        """Give back what is leased if no call came since then."""
+        if queue.idle_since == since:
+            self.close()
+
+    def _admit(self, queue: LoopQueue, error: BaseException | None = None) -> None:
+        """Start the calls that may start, by turns, and come back in time for the rest.
+
+        With an error, which is that of the limits, they get that.
+        """
         now = self._clock()
         while queue.waiters:
             ranking, waiting = next(iter(queue.waiters.items()))
@@ -237,7 +289,9 @@ class RateLimiter:
             if not waiter.cancelled():
                 pause = self._controller.paused_until - now
                 closed = self._controller.closed(now) if pause > 0 else 0.0
-                if pause > self._patience or closed > self._patience:
+                if error is not None:
+                    waiter.set_exception(error)
+                elif pause > self._patience or closed > self._patience:
                     waiter.set_exception(self._no_patience(pause, closed))
                 elif (due := self._start(slot, now)) is None:
                     waiter.set_result(None)

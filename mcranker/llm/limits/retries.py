@@ -119,6 +119,10 @@ class Retrying(Wrapper):
             spent += wait
             attempt += 1
 
+    async def aclose(self) -> None:
+        self._limiter.close()
+        await super().aclose()
+
     async def _try(self, request: ChatRequest, slot: Slot) -> ChatReply:
         number = self._outage.start()
         reply, failure = None, None

@@ -16,6 +16,7 @@ from mcranker.cli.group import cli
 from mcranker.llm.ledger.ledger import Ledger
 from mcranker.rankers.sharing import run_name, shared_work
 from tests.support.loopback import completion, serve_in_thread
+from tests.support.postgres import database_of
 
 pytestmark = pytest.mark.anyio
 QUERIES = 8
@@ -56,7 +57,7 @@ def test_a_run_is_known_by_what_changes_its_results() -> None:
     assert name != run_name("direct", ["m"], RankerConfig(team_size=4))
 
 
-def worker(url: str, ledger: Path, files: list[str], *more: str) -> list[str]:
+def worker(url: str, ledger: Path | str, files: list[str], *more: str) -> list[str]:
     given = ["rank", *files, "--ranker", "direct", "--model", "openai:m", "--base-url", url]
     return [*given, "--ledger", str(ledger), "-q", *more]
 
@@ -87,6 +88,35 @@ def test_workers_divide_the_queries_and_a_last_run_pays_nothing(
         found = CliRunner().invoke(cli, worker(url, ledger, files, "--output", "trec"))
     assert found.exit_code == 0, found.output
     assert len(found.stdout.splitlines()) == QUERIES * 4
+    assert len(calls) == QUERIES * 4
+
+
+def test_workers_over_a_database_share_a_budget(
+    files: list[str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("OPENAI_API_KEY", "none")
+    calls: list[Any] = []
+
+    async def answer(body: Any) -> Any:
+        calls.append(body)
+        await asyncio.sleep(0.05)
+        return completion('{"Score": 7}')
+
+    def work(most: int, count: int) -> list[tuple[int, bytes]]:
+        args = [*worker(server.url, url, files, "--worker"), "-o", f"max_calls={most}"]
+        command = [sys.executable, "-m", "mcranker", *args]
+        running = [subprocess.Popen(command, stderr=subprocess.PIPE) for _ in range(count)]
+        said = [each.communicate(timeout=60)[1] for each in running]
+        return [(each.returncode, text) for each, text in zip(running, said, strict=True)]
+
+    url = database_of(tmp_path)
+    with serve_in_thread(answer) as server:
+        found = work(10, 2)
+        assert len(calls) == 10
+        assert any(b"max_calls=10 of all workers of this run" in text for _, text in found)
+        (again,) = work(10, 1)
+        assert (len(calls), again[0] != 0) == (10, True)
+        assert work(1000, 1)[0][0] == 0
     assert len(calls) == QUERIES * 4
 
 

@@ -15,12 +15,13 @@ from click.testing import CliRunner
 
 from mcranker.cli.group import cli
 from mcranker.errors import LedgerError
-from mcranker.llm.ledger import postgres_store
+from mcranker.llm.ledger import postgres_schema, postgres_store
 from mcranker.llm.ledger.ledger import Ledger, default_ledger_path
-from mcranker.llm.ledger.postgres_store import PostgresStore, shown_url
+from mcranker.llm.ledger.postgres_schema import shown_url
+from mcranker.llm.ledger.postgres_store import PostgresStore
 from mcranker.llm.ledger.store import NewAnswer
 from tests.support.ledger_support import MODEL, key, reply
-from tests.support.postgres import Relay, database_of
+from tests.support.postgres import Relay, database_of, sql
 
 pytestmark = pytest.mark.anyio
 
@@ -32,16 +33,6 @@ def url(tmp_path: Path) -> str:
 
 def answers(*numbers: int) -> list[NewAnswer]:
     return [NewAnswer(key(number), reply(str(number)), MODEL, "score") for number in numbers]
-
-
-async def sql(url: str, statement: str, *values: Any) -> Any:
-    import asyncpg
-
-    connection = await asyncpg.connect(url)
-    try:
-        return await connection.fetchval(statement, *values)
-    finally:
-        await connection.close()
 
 
 async def test_connections_that_the_server_ends_are_made_again(url: str) -> None:
@@ -133,7 +124,7 @@ async def test_a_later_schema_is_refused(url: str) -> None:
 async def test_many_processes_make_the_tables_once(url: str) -> None:
     stores = [PostgresStore(url) for _ in range(8)]
     await asyncio.gather(*(each.claim_many([key(1)]) for each in stores))
-    assert await sql(url, "SELECT count(*) FROM mcranker_ledger") == 1
+    assert await sql(url, "SELECT count(*) FROM mcranker_ledger") == len(postgres_schema._VERSIONS)
     for each in stores:
         await each.aclose()
 
@@ -222,54 +213,3 @@ def test_a_ranking_keeps_its_answers_there(url: str, tmp_path: Path) -> None:
         assert found.exit_code == 0, found.output
         counts.append(run("stats", "--ledger", url)["ledger"]["answers"])
     assert counts[0] == counts[1] > 0
-
-
-async def test_processes_know_of_each_other_and_of_pauses(
-    url: str, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    first, second = PostgresStore(url), PostgresStore(url)
-    assert await first.beat("m", 0) == (1, 0)
-    count, paused = await second.beat("m", 30)
-    assert (count, round(paused)) == (2, 30)
-    assert round((await first.beat("m", -1))[1]) == 30
-    assert await first.beat("another", 0) == (1, 0)
-    monkeypatch.setattr(postgres_store, "PRESENT", 0.05)
-    await asyncio.sleep(0.1)
-    assert await first.beat("m", 0) == (1, 0)
-    for each in (first, second):
-        await each.aclose()
-
-
-async def test_a_limit_is_of_all_processes_together(url: str) -> None:
-    from mcranker.config import RankerConfig
-    from mcranker.llm.scripted import ScriptedChat
-    from mcranker.models import Layers
-    from tests.support.ledger_support import request
-
-    starts: list[float] = []
-
-    async def answer(_: Any) -> str:
-        starts.append(asyncio.get_running_loop().time())
-        return "7"
-
-    # Of one process, but each with a store of its own, as two processes have.
-    models, ledgers = [], []
-    for number in range(2):
-        ledger = Ledger(url)
-        ledger.store = PostgresStore(url)
-        config = RankerConfig(requests_per_minute=1200, concurrency=50)
-        models.append(Layers(config, ledger).around(ScriptedChat(answer, name="m"), retried=True))
-        ledgers.append((number, ledger))
-    await asyncio.gather(*(each.complete(request(f"first {n}")) for n, each in enumerate(models)))
-    await asyncio.sleep(1.1)  # both look again
-    await asyncio.gather(*(each.complete(request(f"second {n}")) for n, each in enumerate(models)))
-    await asyncio.sleep(0.2)
-    began = len(starts)
-    await asyncio.gather(
-        *(each.complete(request(f"{m} {n}")) for m, each in enumerate(models) for n in range(20))
-    )
-    taken = starts[-1] - starts[began]
-    assert len(starts) - began == 40
-    assert taken > 40 / 20.0 * 0.8  # 1200 a minute are 20 a second
-    for _, ledger in ledgers:
-        await ledger.store.aclose()

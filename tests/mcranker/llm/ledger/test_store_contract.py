@@ -17,7 +17,7 @@ import anyio
 import pytest
 
 from mcranker.errors import ConfigError
-from mcranker.llm.ledger import postgres_store, sqlite_store
+from mcranker.llm.ledger import postgres_schema, sqlite_store
 from mcranker.llm.ledger import rows as ledger_rows
 from mcranker.llm.ledger.postgres_store import PostgresStore
 from mcranker.llm.ledger.sqlite_store import SQLiteStore
@@ -55,7 +55,7 @@ def clock(monkeypatch: pytest.MonkeyPatch) -> Clock:
     clock = Clock()
     for module in (ledger_rows, sqlite_store):
         monkeypatch.setattr(module, "time", SimpleNamespace(time=clock.time))
-    monkeypatch.setattr(postgres_store, "_now", lambda: f"{clock.now}::float8")
+    monkeypatch.setattr(postgres_schema, "server_time", lambda: f"{clock.now}::float8")
     return clock
 
 

@@ -1,0 +1,143 @@
+"""The tables of a ledger in PostgreSQL, connections to it, and their errors."""
+
+from __future__ import annotations
+
+from typing import Any
+from urllib.parse import urlsplit, urlunsplit
+
+from mcranker.errors import ConfigError, LedgerError
+from mcranker.llm.ledger.rows import COLUMNS
+
+SCHEMES = ("postgresql://", "postgres://")
+
+_TIMEOUT = 20.0  # seconds of a statement
+_CONNECT_TIMEOUT = 10.0
+_LOCK = 0x6D6352616E6B  # of changes of the schema
+TYPES = (
+    *("bytea", "text", "text", "bigint", "bigint", "bigint", "bigint", "bigint"),
+    *("double precision", "text", "bigint"),
+)
+_NAMES = COLUMNS.split(", ")
+_VERSIONS = (
+    f"""
+CREATE TABLE mcranker_replies (
+    id bigserial NOT NULL,
+    {", ".join(f"{name} {kind} NOT NULL" for name, kind in zip(_NAMES, TYPES, strict=True))},
+    unusable boolean NOT NULL DEFAULT false,
+    wasted bigint NOT NULL DEFAULT 0,
+    PRIMARY KEY (key)
+);
+CREATE INDEX ON mcranker_replies (id);
+CREATE UNLOGGED TABLE mcranker_claims (
+    key bytea PRIMARY KEY, owner text NOT NULL, lease_until double precision NOT NULL,
+    attempt bigint NOT NULL
+);
+CREATE UNLOGGED TABLE mcranker_limits (
+    name text, owner text, seen double precision NOT NULL, paused_until double precision NOT NULL,
+    PRIMARY KEY (name, owner)
+);
+""",
+    """
+DROP TABLE mcranker_limits;
+CREATE UNLOGGED TABLE mcranker_buckets (
+    name text, kind text, due double precision NOT NULL, at double precision NOT NULL,
+    PRIMARY KEY (name, kind)
+) WITH (fillfactor = 50);
+CREATE TABLE mcranker_budgets (
+    run bytea, payer text, owner text NOT NULL, spent_calls bigint NOT NULL,
+    spent_cost double precision NOT NULL, open_calls bigint NOT NULL,
+    open_cost double precision NOT NULL, PRIMARY KEY (run, payer)
+) WITH (fillfactor = 50);
+""",
+)
+"""Statements of each version of the schema; a database has the first ones."""
+
+
+def shown_url(url: str) -> str:
+    """Return a database's URL without its password."""
+    parts = urlsplit(url)
+    name, at, place = parts.netloc.rpartition("@")
+    user = name.partition(":")[0]
+    return urlunsplit(parts._replace(netloc=f"{user}{at}{place}"))
+
+
+def server_time() -> str:
+    """SQL for the server's time in seconds since 1970."""
+    return "extract(epoch FROM clock_timestamp())::float8"
+
+
+async def connect(url: str) -> Any:
+    """Return a connection to a database that has the tables."""
+    connection = await _asyncpg().connect(
+        url,
+        statement_cache_size=0,
+        timeout=_CONNECT_TIMEOUT,
+        command_timeout=_TIMEOUT,
+    )
+    try:
+        async with connection.transaction():
+            if await connection.fetchval("SELECT to_regclass('mcranker_ledger')") is None:
+                await connection.execute("SELECT pg_advisory_xact_lock($1)", _LOCK)
+                await connection.execute("CREATE TABLE IF NOT EXISTS mcranker_ledger (version int)")
+            known = await connection.fetchval("SELECT max(version) FROM mcranker_ledger") or 0
+            if known < len(_VERSIONS):
+                await connection.execute("SELECT pg_advisory_xact_lock($1)", _LOCK)
+                known = await connection.fetchval("SELECT max(version) FROM mcranker_ledger") or 0
+                for number, statements in enumerate(_VERSIONS[known:], known + 1):
+                    await connection.execute(statements)
+                    await connection.execute("INSERT INTO mcranker_ledger VALUES ($1)", number)
+            elif known > len(_VERSIONS):
+                raise LedgerError(
+                    f"the ledger {shown_url(url)!r} is of a later version of mcranker; update it"
+                )
+    except BaseException:
+        connection.terminate()
+        raise
+    return connection
+
+
+def _asyncpg() -> Any:
+    try:
+        import asyncpg
+    except ImportError as missing:
+        raise ConfigError(
+            'a ledger in PostgreSQL needs asyncpg; run: pip install "mcranker[postgres]"'
+        ) from missing
+    return asyncpg
+
+
+def failures() -> tuple[type[Exception], ...]:
+    """Return the errors of a connection.
+
+    Raises:
+        ConfigError: asyncpg is not installed.
+    """
+    found = _asyncpg()
+    return (found.PostgresError, found.InterfaceError, OSError, TimeoutError, ValueError)
+
+
+def lost() -> tuple[type[Exception], ...]:
+    """Errors after which the same may succeed over another connection."""
+    found = _asyncpg().exceptions
+    return (
+        found.PostgresConnectionError,
+        found.OperatorInterventionError,
+        found.InterfaceError,
+        found.DeadlockDetectedError,
+        found.SerializationError,
+        OSError,
+        TimeoutError,
+    )
+
+
+def explained(name: str, error: Exception) -> LedgerError:
+    """Convert an error to words."""
+    if isinstance(error, LedgerError):
+        return error
+    if isinstance(error, OSError | TimeoutError):
+        text = f"the ledger {name!r} cannot be reached: {error or type(error).__name__}"
+        problem = LedgerError(f"{text}; is the database running, and is its address right?")
+    else:
+        problem = LedgerError(f"the ledger {name!r} cannot be used: {error}")
+    problem.__cause__ = error
+    return problem
