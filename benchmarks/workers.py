@@ -62,7 +62,7 @@ def command(files: Sequence[str], port: int, ledger: str, at_once: int, *more: s
 def measured(
     workers: int, files: Sequence[str], ledger: str, *, latency: float, at_once: int
 ) -> dict[str, Any]:
-    """Run so many workers and the last command; return seconds, calls and the run."""
+    """Run workers, and the last command; return seconds, calls and the run."""
     with serving(latency) as port:
         began = time.perf_counter()
         running = [
