@@ -181,7 +181,7 @@ class Fleet:
         self.workers: list[Worker] = []
 
     def begin(self, run: Run, workers: int) -> None:
-        """Begin a run with so many workers of its own."""
+        """Begin a run with workers of its own."""
         run.began = self.now
         for _ in range(workers):
             self.workers.append(Worker(run, self._controller()))
