@@ -87,17 +87,16 @@ async def test_it_is_not_ready_while_the_database_is_away(
         async def status(path: str) -> int:
             return (await http.get(path)).status_code
 
-        assert await status("/readyz") == 200
+        async def ready() -> bool:
+            return await status("/readyz") == 200
+
+        await until_so(ready)
         relay.cut()
         found = await http.get("/readyz")
         assert (found.status_code, found.json()) == (503, {"status": "no ledger"})
         assert await status("/v1/health/ready") == 503
         assert await status("/healthz") == 200
         relay.mend()
-
-        async def ready() -> bool:
-            return await status("/readyz") == 200
-
         await until_so(ready)
         assert (await http.post("/v2/rerank", json=ASKED)).status_code == 200
 
