@@ -1,12 +1,12 @@
-"""A loopback server that gives every request the same answer after a fixed time.
+"""A loopback server that answers every request after a fixed time.
 
     python benchmarks/fixed_latency_server.py --latency 0.2 --refused 0.05 --rate 100
 
-It prints its port, answers ``/v1/chat/completions`` and ``/v1/messages`` with a score from 0
-to 10, says under ``/count`` how many it has answered, and ends when its standard input is
-closed. A share of the requests by chance, and those that come faster than the rate (with a burst
-of one second), are refused at once, with 429 and without Retry-After. It reads no more of a
-request than path and length, so that what is measured through it is the client.
+It prints its port, answers ``/v1/chat/completions`` and ``/v1/messages`` with a score from 0 to 10
+that depends on the body, says under ``/count`` how many it has answered, and ends when its standard
+input is closed. A share of the requests by chance, and those that come faster than the rate (with a
+burst of one second), are refused at once, with 429 and without Retry-After. It reads no more of a
+request than path, length and a checksum, so that what is measured through it is the client.
 """
 
 from __future__ import annotations
@@ -20,6 +20,7 @@ import re
 import subprocess
 import sys
 import time
+import zlib
 from collections.abc import Callable, Iterator
 from contextlib import closing, contextmanager
 from http.client import HTTPConnection
@@ -72,10 +73,11 @@ class FixedLatency(asyncio.Protocol):
             if len(received) < end:
                 return
             path = bytes(received[: received.find(b" HTTP/")])
+            body = zlib.crc32(received[received.find(_END_OF_HEAD) : end])
             del received[:end]
-            self._answer(path)
+            self._answer(path, body)
 
-    def _answer(self, path: bytes) -> None:
+    def _answer(self, path: bytes, body: int) -> None:
         if path.endswith(b"/count"):
             self._transport.write(_response({"requests": FixedLatency.requests}))
             return
@@ -83,7 +85,7 @@ class FixedLatency(asyncio.Protocol):
             self._transport.write(_REFUSED)
             return
         kind = _MESSAGES if path.endswith(b"/messages") else _COMPLETIONS
-        answer = kind[FixedLatency.requests % _SCORES]
+        answer = kind[body % _SCORES]
         FixedLatency.requests += 1
         self._loop.call_later(self._latency, self._transport.write, answer)
 

@@ -59,7 +59,8 @@ async def _serve_http(server: MCPServer, settings: Settings, *, quiet: bool) -> 
     from mcranker.serve.server import address_of, listen, serve
 
     app = server.streamable_http_app()
-    app.state.give_up = int  # the session manager cancels what is under way
+    # The session manager cancels what is under way.
+    app.state.drain = app.state.give_up = int
     # Clients keep streams open for as long as there is a server.
     briefly = replace(settings, limits=settings.limits.model_copy(update={"stop": 0}))
     with listen(settings) as bound:

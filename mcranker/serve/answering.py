@@ -16,6 +16,7 @@ from mcranker.serve.served import SHORTEST, Places, discreet, public, public_nam
 from mcranker.serve.settings import GRACE, Settings
 
 if TYPE_CHECKING:
+    from mcranker.llm.ledger.ledger import Ledger
     from mcranker.rag.events import EmitAnswer, RAGEvent
     from mcranker.rag.pipeline import RAGPipeline
     from mcranker.rag.result import RAGResult
@@ -43,6 +44,11 @@ class Answering:
         self._metrics = metrics
         if metrics is not None and self.pipeline is not None:
             metrics.watch(ANSWER, self._places.limiter)
+
+    @property
+    def ledger(self) -> Ledger | None:
+        """The ledger of the pipeline's own calls, if it has one."""
+        return self.pipeline.ledger if self.pipeline is not None else None
 
     def ready(self) -> RAGPipeline:
         """The pipeline.

@@ -51,6 +51,7 @@ from mcranker.serve.explanations import Explanations, size_of
 from mcranker.serve.keys import holder_of
 from mcranker.serve.metrics import CONTENT_TYPE, Metrics
 from mcranker.serve.problems import Problem, problem_of
+from mcranker.serve.readiness import LedgerProbe
 from mcranker.serve.requests import (
     QUESTION_FIELDS,
     RANK_FIELDS,
@@ -103,8 +104,9 @@ def create_app(settings: Settings | None = None) -> Starlette:
         settings: what it offers; None for one MCRanker with its defaults.
 
     Returns:
-        The application. Its ``state.give_up()`` cancels all requests, answers their clients, and
-        returns how many there were.
+        The application. Its ``state.drain()`` refuses requests that come from now on, and returns
+        how many are under way, health checks not counted; ``state.give_up()`` cancels all requests,
+        answers their clients, and returns how many there were.
 
     Raises:
         MCRankerError, PersonasError: a ranker cannot be made as it is set up.
@@ -115,7 +117,8 @@ def create_app(settings: Settings | None = None) -> Starlette:
         exception_handlers={HTTPException: service.no_route},
         lifespan=service.lifespan,
     )
-    app.state.give_up, app.state.described = service.give_up, service.rankers.described
+    app.state.drain, app.state.give_up = service.drain, service.give_up
+    app.state.described = service.rankers.described
     return app
 
 
@@ -129,8 +132,14 @@ class _Service:
         # Answers as JSON.
         self._kept = Explanations[Ranking | bytes](self._limits)
         self._began = int(time.time())
-        self._ready = False
+        self._ledgers = LedgerProbe([*self.rankers.ledgers, self._answering.ledger])
+        self._ready = self._draining = False
         self._under_way: set[anyio.CancelScope] = set()
+        self._probed = 0  # of these, health checks
+
+    def drain(self) -> int:
+        self._draining = True
+        return len(self._under_way) - self._probed
 
     def give_up(self) -> int:
         scopes = list(self._under_way)
@@ -219,10 +228,12 @@ class _Service:
             finally:
                 self._under_way.discard(scope)
         if scope.cancelled_caught:
-            raise Problem("unavailable", "the service stops; try again elsewhere", retry_after=1.0)
+            raise _stopping()
 
     def _admit(self, call: _Call) -> None:
         settings, headers = self._settings, call.request.headers
+        if self._draining:
+            raise _stopping()
         if len(self._under_way) > (most := self._limits.connections):
             said = f"{most} requests are being served, the most; try again later"
             raise Problem("unavailable", said, retry_after=1.0)
@@ -438,7 +449,14 @@ class _Service:
         return Response(self._metrics.text(), headers=_HEADERS, media_type=CONTENT_TYPE)
 
     async def _readiness(self, _: _Call) -> Response:
-        return _json({"status": "ready"}) if self._ready else _json({"status": "stopping"}, 503)
+        if not self._ready or self._draining:
+            return _json({"status": "stopping"}, 503)
+        self._probed += 1
+        try:
+            writable = await self._ledgers.writable()
+        finally:
+            self._probed -= 1
+        return _json({"status": "ready"}) if writable else _json({"status": "no ledger"}, 503)
 
     # A ranking
 
@@ -498,6 +516,10 @@ class _Service:
         form = await anyio.to_thread.run_sync(public_answer, result)
         kept = orjson.dumps(form)
         return self._kept.put(kept, len(kept), call.holder), form
+
+
+def _stopping() -> Problem:
+    return Problem("unavailable", "the service stops; try again elsewhere", retry_after=1.0)
 
 
 def _members() -> list[dict[str, Any]]:

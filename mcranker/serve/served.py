@@ -21,6 +21,7 @@ from pydantic import ValidationError
 from mcranker.errors import BudgetExceeded, ConfigError, ModelError, UnsupportedCapability
 from mcranker.estimate import Estimate
 from mcranker.events import Emit, RankingDone
+from mcranker.llm.ledger.ledger import Ledger
 from mcranker.llm.limits.budget import Budget
 from mcranker.llm.masking import HOST_MARK, without_hosts
 from mcranker.llm.wrapper import tokenizer_of
@@ -318,11 +319,16 @@ class ServedRankers:
             name = public_name(chat.name)
             note = judge_note(chat.capabilities.weak_judge, name)
             names.append(note.removeprefix("Judged by ").rstrip(".") or name)
-        kept = [each.ledger.name if each.ledger else "none" for each in models]
+        kept = [each.name if each else "none" for each in self.ledgers]
         return (
             f"model: {'; '.join(dict.fromkeys(names))}",
             f"ledger: {', '.join(dict.fromkeys(kept))}",
         )
+
+    @property
+    def ledgers(self) -> list[Ledger | None]:
+        """The ledger of each ranker, None for one without."""
+        return [part.models.ledger for served in self.all for part in served.ranker.parts]
 
     def find(self, name: str | None) -> ServedRanker:
         """The ranker of that name; the first one for None.

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import math
 import signal
 import socket
 import threading
@@ -70,6 +71,7 @@ async def serve(
 ) -> int:
     """Serve until a signal asks to end (SIGINT, SIGTERM), and then finish what is under way.
 
+    Meanwhile new requests are refused with 503, and health checks are answered: alive, not ready.
     What takes longer than ``limits.stop`` seconds, or is under way at a second signal, is cancelled
     and answered; answers of models that have come by then are in the ledger. A third signal ends
     everything at once.
@@ -112,13 +114,17 @@ class Server(uvicorn.Server):
         self._limits = limits
         self._on_start = started
         self._asked_to_end = list[float]()
+        self._last = math.inf
 
     async def startup(self, sockets: list[socket.socket] | None = None) -> None:
         await super().startup(sockets)
         self._on_start()
 
     async def on_tick(self, counter: int) -> bool:
-        """Close connections without a request: old ones, and the oldest of too many."""
+        """Close connections without a request, old ones and the oldest of too many.
+
+        Return True when the sockets are to be closed, which is once requests are finished.
+        """
         connections = cast("set[_Connection]", self.server_state.connections)
         surplus = len(connections) - self._limits.connections
         idle = (each for each in connections if each.idle)
@@ -128,7 +134,14 @@ class Server(uvicorn.Server):
                 connection.transport.abort()
             elif seconds > _IDLE:
                 connection.transport.close()
-        return await super().on_tick(counter)
+        return await super().on_tick(counter) and not self._draining()
+
+    def _draining(self) -> bool:
+        """True as long as requests are waited for, from the first look on."""
+        now = time.monotonic()
+        self._last = min(self._last, now + self._limits.stop)
+        under_way = self._app.state.drain()
+        return under_way > 0 and len(self._asked_to_end) < 2 and now < self._last
 
     async def shutdown(self, sockets: list[socket.socket] | None = None) -> None:
         async with task_group() as group:
@@ -146,9 +159,8 @@ class Server(uvicorn.Server):
         self.force_exit = len(self._asked_to_end) > 2
 
     async def _give_up(self) -> None:
-        end = time.monotonic() + self._limits.stop
         # A signal's handler can wake no task.
-        while len(self._asked_to_end) < 2 and time.monotonic() < end:  # noqa: ASYNC110
+        while len(self._asked_to_end) < 2 and time.monotonic() < self._last:  # noqa: ASYNC110
             await anyio.sleep(min(0.05, self._limits.stop))
         self.given_up = self._app.state.give_up()
 

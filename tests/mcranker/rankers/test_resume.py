@@ -31,7 +31,7 @@ def calls_of(count: int, *, passages: int) -> int:
     return count * (1 + TEAM + TEAM * passages)
 
 
-def start(server: Chaos, ledger: Path, *args: object) -> subprocess.Popen[str]:
+def start(server: Chaos, ledger: Path | str, *args: object) -> subprocess.Popen[str]:
     command = [sys.executable, "-m", "tests.support.ranking_process", server.url, ledger, *args]
     return subprocess.Popen(
         [str(part) for part in command],

@@ -90,6 +90,19 @@ async def test_one_that_was_never_reached_is_an_error_at_once() -> None:
     await store.aclose()
 
 
+async def test_claims_that_a_crash_took_are_renewed_and_those_of_others_are_not(url: str) -> None:
+    first, second = PostgresStore(url), PostgresStore(url)
+    await first.claim_many([key(1), key(2)])
+    await sql(url, "DELETE FROM mcranker_claims RETURNING 1")  # an unlogged table after a crash
+    assert await second.claim_many([key(2)]) == {key(2)}
+    await first.complete_many(answers(3))
+    await first.renew([key(1), key(2), key(3)])
+    assert await second.claim_many([key(1), key(2)]) == {key(2)}
+    assert await sql(url, "SELECT count(*) FROM mcranker_claims") == 2  # none of an answered key
+    for each in (first, second):
+        await each.aclose()
+
+
 async def test_answers_paid_for_twice_are_counted(url: str) -> None:
     first, second = PostgresStore(url), PostgresStore(url)
     await first.complete_many(answers(1, 2))
