@@ -35,9 +35,8 @@ from dataclasses import dataclass, field
 from itertools import count, pairwise
 from typing import Any
 
-from mcranker.llm.limits.leases import BEAT, Ask, Bucket, Lease
-
 from mcranker.errors import RateLimited, ServerFailed
+from mcranker.llm.limits.leases import BEAT, Ask, Bucket, Lease
 from mcranker.llm.limits.rate_controller import RateController
 from mcranker.llm.limits.retries import ATTEMPTS, FIRST_WAIT
 
