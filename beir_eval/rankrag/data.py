@@ -13,6 +13,7 @@ kind = "answer"                         # answer, retrieve, rank or chat
 questions = "squad.jsonl"               # as `beir_eval.answers.questions` reads them
 passages = "wikipedia"                  # a folder or file, in passages of 150 words
 relevant = "documents"                  # or "answer", or "overlap"
+instruction = "short"                   # or "full", "number", "either", of kind "answer"
 weight = 0.09
 negatives = 1                           # of "rank": passages that are not relevant, a question
 
@@ -40,7 +41,7 @@ from typing import Annotated, Any, Literal, TypeAlias
 from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
 from beir_eval.answers.judges.words import is_in, normalised
-from beir_eval.answers.questions import Question, read_questions, records
+from beir_eval.answers.questions import Question, messages_of, read_questions, records
 from beir_eval.errors import DatasetError, SettingError
 from mcranker.config import explain
 from mcranker.retrieval.bm25 import BM25
@@ -56,6 +57,10 @@ PASSAGES = 5
 RELEVANT, NOT_RELEVANT = 0.5, 0.1
 """Share of an answer's 4-grams above which a passage is relevant, and below which it is not."""
 
+_ANSWERS = {
+    "short": "rag_answer_rankrag",
+    **{name: f"rag_answer_rankrag_{name}" for name in ("full", "number", "either")},
+}
 _DEPTH = 100  # passages that are looked at for one with the answer
 _GRAM = 4
 
@@ -73,6 +78,8 @@ class Source(BaseModel):
         relevant: a passage that is one of the question's documents and, if one of those passages
             has a golden answer, has it; one among the first by BM25 that has a golden answer; or
             one of either with more than half of the 4-grams of a golden answer.
+        instruction: of ``"answer"``: for a ``"short"`` phrase, ``"full"`` sentences, a ``"number"`` or
+            ``"either"`` of the first two. Without: full in a conversation, else short.
         weight: its share in stage II, divided by the sum of all.
         negatives: not relevant ones for each relevant passage, of ``"rank"``. The paper is silent.
     """
@@ -85,6 +92,7 @@ class Source(BaseModel):
     passages: str = ""
     file: str = ""
     relevant: Literal["documents", "answer", "overlap"] = "documents"
+    instruction: Literal["short", "full", "number", "either"] | None = None
     weight: float = Field(1.0, gt=0)
     negatives: int = Field(1, ge=1, le=100)
 
@@ -137,6 +145,8 @@ def read_recipe(path: str | Path) -> Recipe:
         for name in needed:
             if not getattr(each, name):
                 raise SettingError(f"{path}: source {each.name!r} of kind {each.kind!r}: no {name}")
+        if each.instruction and each.kind != "answer":
+            raise SettingError(f"{path}: source {each.name!r}: instruction is for kind 'answer'")
     names = [each.name for each in recipe.sources]
     if len({*names}) < len(names):
         raise SettingError(f"{path}: two sources have the same name")
@@ -164,15 +174,16 @@ def build_examples(
 
     Args:
         recipe: what to take.
-        prompts: the wording of ``rag_answer_rankrag``, ``rag_rankrag_rank``,
-            ``rag_rankrag_retrieve`` and ``rag_passage_numbered``; those that a pipeline asks with.
+        prompts: the wording, of ``rag_answer_rankrag`` and others; a pipeline asks with the same.
         on_skip: is given documents that are left out.
 
     Raises:
         DatasetError: a file cannot be read, or a source gives no example.
         InputError: there are no such passages.
     """
-    held_out = {normalised(each.text) for path in recipe.test for each in read_questions(path)}
+    held_out = {
+        normalised(each.conversation) for path in recipe.test for each in read_questions(path)
+    }
     corpora: dict[str, _Passages] = {}
     built, pools = Built(), {}
     for source in recipe.sources:
@@ -189,7 +200,7 @@ def build_examples(
             maker = _Maker(source, corpora[source.passages], prompts, recipe.seed)
             pool = []
             for question in read_questions(source.questions):
-                if normalised(question.text) in held_out:
+                if normalised(question.conversation) in held_out:
                     left_out["in the test questions"] += 1
                     continue
                 made = maker.examples(question)
@@ -288,9 +299,11 @@ class _Maker:
             )
             for number, each in enumerate(context, 1)
         ]
-        values = {"question": question.text, "context": "\n".join(entries)}
+        shown = "\n\n".join(filter(None, ("\n".join(entries), self._turns(question))))
+        values = {"question": question.text, "context": shown}
         if self.source.kind == "answer":
-            return [self._example("rag_answer_rankrag", values, question.golden_answers[0])]
+            wanted = self.source.instruction or ("full" if question.turns else "short")
+            return [self._example(_ANSWERS[wanted], values, question.golden_answers[0])]
         relevant = {each.id for each in gold}
         named = [f"Passage {n}" for n, each in enumerate(context, 1) if each.id in relevant]
         return [self._example("rag_rankrag_retrieve", values, ", ".join(named))]
@@ -298,7 +311,7 @@ class _Maker:
     def _divided(self, question: Question) -> tuple[list[Chunk], list[Chunk]]:
         """Relevant passages, and those that are not though they are like the question."""
         golden, kind = question.golden_answers, self.source.relevant
-        found = [*self.passages.found(question.text)]
+        found = [*self.passages.found(question.conversation)]
         own = [
             chunk
             for name in question.documents
@@ -321,8 +334,18 @@ class _Maker:
         return gold, others
 
     def _ranked(self, question: Question, chunk: Chunk, verdict: str) -> Example:
-        values = {"query": question.text, "passage_text": chunk.text}
-        return self._example("rag_rankrag_rank", values, verdict)
+        turns = self._turns(question)
+        values = {"query": question.text, "passage_text": chunk.text, "turns": turns}
+        prompt = "rag_rankrag_rank_turns" if turns else "rag_rankrag_rank"
+        return self._example(prompt, values, verdict)
+
+    def _turns(self, question: Question) -> str:
+        return "\n\n".join(
+            self.prompts.piece(
+                "rag_rankrag_turn", {"speaker": each["role"].title(), "turn": each["content"]}
+            )
+            for each in question.turns
+        )
 
     def _example(self, prompt: str, values: Mapping[str, str], completion: str) -> Example:
         turns = self.prompts[prompt].render(values)
@@ -336,25 +359,12 @@ class _Maker:
 
 def _chats(source: Source, held_out: set[str], left_out: Counter[str]) -> Iterator[Example]:
     for place, record in records(source.file):
-        messages = record.get("messages")
-        if (
-            not isinstance(messages, list)
-            or len(messages) < 2
-            or not all(
-                isinstance(each, Mapping)
-                and each.get("role") in ("system", "user", "assistant")
-                and isinstance(each.get("content"), str)
-                for each in messages
-            )
-            or messages[-1]["role"] != "assistant"
-        ):
-            raise DatasetError(
-                f'{place}: "messages" must be a list of role and content, the assistant\'s last'
-            )
-        if any(normalised(each["content"]) in held_out for each in messages[:-1]):
+        turns = messages_of(record, place, last="assistant")
+        if len(turns) < 2:
+            raise DatasetError(f'{place}: "messages" has a reply and nothing that it replies to')
+        if any(normalised(each["content"]) in held_out for each in turns[:-1]):
             left_out["in the test questions"] += 1
             continue
-        turns = [{"role": each["role"], "content": each["content"]} for each in messages]
         about = {"source": source.name, "kind": source.kind}
         yield {"prompt": turns[:-1], "completion": turns[-1:], **about}
 
