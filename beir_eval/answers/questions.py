@@ -7,8 +7,8 @@
 
 That is FlashRAG's form with `documents`, those that support the answer, besides. LiveRAG's fields
 (``answer``, ``document_ids``, ``question_categories``) and BEIR's (``_id``, ``text``) are read too.
-The ``"messages"`` of a conversation, the last of which is the user's, are a question as well. A line
-with ``"keep": false`` is passed over.
+The ``"messages"`` of a conversation, the last of which is the user's, are a question as well.
+A line with ``"keep": false`` is passed over.
 """
 
 from __future__ import annotations

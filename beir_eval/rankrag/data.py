@@ -31,19 +31,18 @@ Files are looked for beside the recipe. An example is trl's: ``{"prompt": [messa
 from __future__ import annotations
 
 import random
-import tomllib
 from collections import Counter
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Annotated, Any, Literal, TypeAlias
 
-from pydantic import BaseModel, ConfigDict, Field, ValidationError
+from pydantic import BaseModel, ConfigDict, Field
 
 from beir_eval.answers.judges.words import is_in, normalised
 from beir_eval.answers.questions import Question, messages_of, read_questions, records
 from beir_eval.errors import DatasetError, SettingError
-from mcranker.config import explain
+from beir_eval.files import read_toml
 from mcranker.retrieval.bm25 import BM25
 from mcranker.retrieval.chunks import Chunk, chunks_of
 from mcranker.retrieval.readers import Skipped, read_documents
@@ -78,8 +77,8 @@ class Source(BaseModel):
         relevant: a passage that is one of the question's documents and, if one of those passages
             has a golden answer, has it; one among the first by BM25 that has a golden answer; or
             one of either with more than half of the 4-grams of a golden answer.
-        instruction: of ``"answer"``: for a ``"short"`` phrase, ``"full"`` sentences, a ``"number"`` or
-            ``"either"`` of the first two. Without: full in a conversation, else short.
+        instruction: of ``"answer"``, to give a ``"short"`` phrase, ``"full"`` sentences, a
+            ``"number"`` or ``"either"`` of the first two; None: full in a conversation, else short.
         weight: its share in stage II, divided by the sum of all.
         negatives: not relevant ones for each relevant passage, of ``"rank"``. The paper is silent.
     """
@@ -108,23 +107,32 @@ class Recipe(BaseModel):
     test: list[str] = Field(default_factory=list)
 
 
-@dataclass(slots=True)
-class Built:
-    """Examples of both stages, with counts.
+@dataclass(frozen=True, slots=True)
+class SourceCounts:
+    """Counts of one source.
 
     Attributes:
-        stage1: chats, shuffled.
-        stage2: the blend, shuffled.
-        made: source -> different examples.
-        drawn: source -> examples in stage II.
-        left_out: source -> reason -> questions.
+        source: its name.
+        kind: of its examples.
+        made: different examples.
+        drawn: examples in stage II.
+        left_out: reason -> questions.
     """
+
+    source: str
+    kind: str
+    made: int
+    drawn: int
+    left_out: dict[str, int]
+
+
+@dataclass(slots=True)
+class Built:
+    """Examples of both stages, shuffled, with counts; the first are chats, the second the blend."""
 
     stage1: list[Example] = field(default_factory=list)
     stage2: list[Example] = field(default_factory=list)
-    made: dict[str, int] = field(default_factory=dict)
-    drawn: dict[str, int] = field(default_factory=dict)
-    left_out: dict[str, Counter[str]] = field(default_factory=dict)
+    counts: list[SourceCounts] = field(default_factory=list)
 
 
 def read_recipe(path: str | Path) -> Recipe:
@@ -134,12 +142,8 @@ def read_recipe(path: str | Path) -> Recipe:
         SettingError: it cannot be read, or a key or a value is wrong.
     """
     place = Path(path).expanduser()
-    try:
-        recipe = Recipe.model_validate(tomllib.loads(read_text(place, SettingError, 1_000_000)))
-    except tomllib.TOMLDecodeError as error:
-        raise SettingError(f"{path}: not TOML: {error}") from error
-    except ValidationError as error:
-        raise SettingError(f"{path}: {explain(error, Recipe)}") from error
+    text = read_text(place, SettingError, 1_000_000)
+    recipe = read_toml(text, Recipe, str(path), SettingError)
     for each in recipe.sources:
         needed = ("file",) if each.kind == "chat" else ("questions", "passages")
         for name in needed:
@@ -185,7 +189,8 @@ def build_examples(
         normalised(each.conversation) for path in recipe.test for each in read_questions(path)
     }
     corpora: dict[str, _Passages] = {}
-    built, pools = Built(), {}
+    built = Built()
+    total = sum(each.weight for each in recipe.sources)
     for source in recipe.sources:
         left_out: Counter[str] = Counter()
         if source.kind == "chat":
@@ -200,27 +205,22 @@ def build_examples(
             maker = _Maker(source, corpora[source.passages], prompts, recipe.seed)
             pool = []
             for question in read_questions(source.questions):
-                if normalised(question.conversation) in held_out:
-                    left_out["in the test questions"] += 1
-                    continue
-                made = maker.examples(question)
+                made: list[Example] | str = "in the test questions"
+                if normalised(question.conversation) not in held_out:
+                    made = maker.examples(question)
                 if isinstance(made, str):
                     left_out[made] += 1
                 else:
                     pool += made
-        built.left_out[source.name] = left_out
-        built.made[source.name] = len(pool)
         if not pool:
             why = ", ".join(f"{number} {reason}" for reason, number in left_out.items())
             raise DatasetError(f"source {source.name!r} gives no example: {why or 'it is empty'}")
-        pools[source.name] = pool
-    total = sum(each.weight for each in recipe.sources)
-    for source in recipe.sources:
-        pool, draw = pools[source.name], _draw(recipe.seed, source.name)
-        count = len(pool)
+        count, draw = len(pool), _draw(recipe.seed, source.name)
         if recipe.size is not None:
             count = round(recipe.size * source.weight / total)
-        built.drawn[source.name] = count
+        built.counts.append(
+            SourceCounts(source.name, source.kind, len(pool), count, dict(left_out))
+        )
         while count > 0:  # each one once before one is there twice
             built.stage2 += draw.sample(pool, min(count, len(pool)))
             count -= len(pool)

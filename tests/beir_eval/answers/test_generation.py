@@ -107,7 +107,8 @@ def test_where_each_call_fails_it_stops(place: Path, model: Connected) -> None:
     model.answer = lambda request: "no JSON"
     found = write(place)
     assert found.exit_code == 1
-    assert "0 questions written" in found.stderr
+    assert "it is not one JSON object" in found.stderr
+    assert not (place / "out.jsonl").exists()
     assert len(model.requests) == 8  # one round, and a repair turn each
 
     def refuses(request: ChatRequest) -> str:

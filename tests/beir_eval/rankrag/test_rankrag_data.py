@@ -59,8 +59,9 @@ def parts(example: dict[str, Any]) -> tuple[str, str]:
 
 def test_an_answer_has_five_passages_with_the_gold_one(place: Path) -> None:
     built = build(place, source("answer"))
-    assert built.made == {"answer": 3}
-    assert built.left_out["answer"] == {"without a golden answer": 1}
+    (counts,) = built.counts
+    assert (counts.source, counts.made, counts.drawn) == ("answer", 3, 3)
+    assert counts.left_out == {"without a golden answer": 1}
     for example in built.stage2:
         asked, answer = parts(example)
         assert asked.count("flows through") in (5, 6)  # a question has the words as well
@@ -199,7 +200,7 @@ def test_overlap_is_by_four_grams() -> None:
 def test_questions_of_a_test_set_are_left_out(place: Path) -> None:
     (place / "test.jsonl").write_text('{"question": "where does the NILE end"}\n')
     built = build(place, source("rank"), 'test = ["test.jsonl"]')
-    assert built.left_out["rank"]["in the test questions"] == 1
+    assert built.counts[0].left_out["in the test questions"] == 1
     assert not any("the Nile end" in parts(each)[0] for each in built.stage2)
 
 
@@ -210,7 +211,7 @@ def test_the_blend_has_its_weights_and_repeats_evenly(place: Path) -> None:
     chat = '[[sources]]\nname = "chat"\nkind = "chat"\nfile = "chat.jsonl"\nweight = 1\n'
     text = chat + source("answer", weight=3)
     built = build(place, text, "size = 40")
-    assert built.drawn == {"chat": 10, "answer": 30}
+    assert [each.drawn for each in built.counts] == [10, 30]
     assert len(built.stage1) == 4
     counts = [sum(one == other for other in built.stage2) for one in built.stage1]
     assert sorted(counts) == [2, 2, 3, 3]
