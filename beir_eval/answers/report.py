@@ -32,6 +32,7 @@ from beir_eval.errors import RunFolderError, SettingError
 from beir_eval.files import read_form
 from beir_eval.measures.anova import Anova, anova
 from beir_eval.measures.significance import SIGNIFICANT, Comparison, Interval, compare_runs
+from beir_eval.report.numbers import anova_cells
 from mcranker.rag.record import AnswerRecord
 from personas.format import counted
 from personas.report.site import NO_FOOTER, ReportFooter
@@ -174,6 +175,7 @@ def render_answer_report(
         figures=[*_figures(report)],
         effects=effects(report.analysis) if report.analysis else "",
         head=report.judges[0],
+        cells=anova_cells,
         pages=pages or {},
         footer=footer,
     )
@@ -249,7 +251,9 @@ def _verdict(report: AnswerReport) -> Iterator[tuple[str, str]]:
 def _who_is_best(report: AnswerReport, best: PipelineRow, judge: str) -> str:
     name = judge.replace("_", " ")
     worse = [x for x in report.compared if report.compared[x].p_adjusted < SIGNIFICANT]
-    said = f"{best.label} has the highest {name}, {best.mean(judge):.3f}"
+    others = [row.label for row in report.rows if row.mean(judge) == best.mean(judge)]
+    said = f"{', '.join(others[:5])} {'have' if len(others) > 1 else 'has'} the highest {name}, "
+    said += f"{best.mean(judge):.3f}"
     if len(worse) == len(report.compared):
         said += "; the difference to every other is significant"
     elif worse:
@@ -321,8 +325,8 @@ def _figures(report: AnswerReport) -> Iterator[dict[str, str]]:
             if (found := row.metrics.judges.get(judge)) is not None
             and len(values := [each for each in found.run_means if each is not None]) > 1
         }
-        if means:
-            known = others.get(judge, {})
+        known = others.get(judge, {})
+        if means and (known or any(len({*values}) > 1 for values in means.values())):
             drawn = boxes({**means, **known}, _words(judge), theirs=len(known))
             note = "Means of runs: whiskers to the lowest and the highest, a box from the first "
             note += f"to the third quartile.{f' Grey: {form.source}.' if known else ''}"

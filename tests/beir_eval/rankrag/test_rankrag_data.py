@@ -73,8 +73,8 @@ def test_an_answer_has_five_passages_with_the_gold_one(place: Path) -> None:
 
 SYSTEM = (
     "A user talks with an AI assistant. The assistant answers the user's questions from the "
-    "context: helpfully, politely and in detail. If the answer is not in the context, the assistant "
-    "says so."
+    "context: helpfully, politely and in detail. If the answer is not in the context, the "
+    "assistant says so."
 )
 TURNS = [
     {"role": "user", "content": "Tell me of the Nile."},
@@ -91,7 +91,8 @@ TURNS = [
         ("full", "Answer the above question in full sentences, and completely."),
         (
             "number",
-            "Answer the above question with a number from the context, or calculate it with + - * /.",
+            "Answer the above question with a number from the context, or calculate it with "
+            "+ - * /.",
         ),
         (
             "either",
