@@ -49,6 +49,7 @@ from beir_eval.answers.judges import judge_class
 from beir_eval.errors import SettingError, SuiteError
 from beir_eval.experiment.suite_form import folder_name, hint
 from beir_eval.files import read_toml
+from beir_eval.measures.anova import parsed
 from mcranker.errors import ConfigError
 from mcranker.rag.config import PipelineConfig
 from mcranker.rag.keys import divided, own_keys
@@ -287,6 +288,15 @@ def _check(form: SuiteForm, place: str) -> None:
     count = math.prod(len(each.levels) for each in form.factors)
     if count > MOST_POINTS:
         raise SuiteError(f"{place}: the grid has {count:,} points; {MOST_POINTS:,} is the most")
+    if form.anova.formula:
+        try:
+            response, factors, _ = parsed(form.anova.formula)
+        except SettingError as error:
+            raise SuiteError(f"{place}: anova: {error}") from error
+        if unknown := {response} - {*form.judges} | {*factors} - {
+            each.name for each in form.factors
+        }:
+            raise SuiteError(f"{place}: anova: {min(unknown)!r} is no judge and no factor")
 
 
 def _pipelines(

@@ -107,7 +107,7 @@ async def _all(
     quiet: bool,
 ) -> list[AnswersResult]:
     tracker = Tracker("getting ready", 0, unit="questions")
-    invocation.reached = lambda: tracker.reached
+    invocation.reached = lambda: f"{tracker.stage}, {tracker.reached}; run it again to go on"
     with ProgressDisplay(tracker, wanted=live_is_wanted(quiet=quiet)) as display, invocation.held():
 
         def note(what: str, count: int) -> None:

@@ -133,11 +133,8 @@ def anova(
             factor has one level; the response is no number.
         ExtraMissing: statsmodels is not installed.
     """
-    said = _FORMULA.match(formula)
-    factors = list(dict.fromkeys(_TERM.findall(formula)))
-    if said is None or not factors:
-        raise SettingError(f"formula={formula!r}: write one such as 'y ~ C(a)*C(b) + C(c)'")
-    y = response or said[1]
+    y, factors, right = parsed(formula)
+    y = response or y
     rows = _checked(table, factors, y)
     try:
         import pandas
@@ -145,7 +142,7 @@ def anova(
         from statsmodels.stats.anova import anova_lm
     except ImportError as missing:
         raise ExtraMissing("statsmodels", "an analysis of variance", extra="anova") from missing
-    terms = _TERM.sub(r"C(\1, Sum)", said[2])
+    terms = _TERM.sub(r"C(\1, Sum)", right)
     frame = pandas.DataFrame(rows)
     try:
         model = smf.ols(f"{y} ~ {terms}", frame).fit()
@@ -184,6 +181,19 @@ def anova(
         },
         {(a, b): _means(rows, y, [a, b]) for a, b in pairs},
     )
+
+
+def parsed(formula: str) -> tuple[str, list[str], str]:
+    """Return a formula's response, its factors, and what is right of ``~``.
+
+    Raises:
+        SettingError: it is no formula.
+    """
+    said = _FORMULA.match(formula)
+    factors = list(dict.fromkeys(_TERM.findall(formula)))
+    if said is None or not factors:
+        raise SettingError(f"formula={formula!r}: write one such as 'y ~ C(a)*C(b) + C(c)'")
+    return said[1], factors, said[2]
 
 
 def read_table(path: str | os.PathLike[str]) -> list[dict[str, str]]:

@@ -202,6 +202,9 @@ def test_a_judge_that_wrote_the_answers_is_named(place: Path, model: Connected) 
         ('"retrieval.by" = "bm25"', "cache_variant = 2", "set runs = N"),
         ('documents = "docs"', 'documents = "docs"\nindex = "i"', "do not go together"),
         ("title", "title [", "not TOML"),
+        ("C(words)", "C(pages)", "anova: 'pages' is no judge and no factor"),
+        ("f1 ~", "rouge ~", "anova: 'rouge' is no judge and no factor"),
+        ("f1 ~", "f1 =", "anova: formula="),
     ],
 )
 def test_what_is_wrong_with_a_suite_is_said(place: Path, old: str, new: str, said: str) -> None:

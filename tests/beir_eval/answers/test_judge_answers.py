@@ -98,6 +98,14 @@ def summed_up(values: list[Judgement], judge: str) -> JudgeMetrics:
     )
 
 
+def test_an_id_that_is_there_twice_is_an_error(tmp_path: Path) -> None:
+    row = {"id": "a", "question": "Who?", "answer": "so"}
+    with pytest.raises(DatasetError, match=r"a\.jsonl:2: the id 'a' is there twice"):
+        read_answers(lines(tmp_path / "a.jsonl", row, row))
+    del row["id"]
+    assert len(read_answers(lines(tmp_path / "b.jsonl", row, row)).answers) == 2
+
+
 def test_missing_values_are_counted_and_in_no_mean() -> None:
     values: list[Judgement] = [Judgement(value) for value in (1.0, 0.0, 0.5)]
     values += [Judgement(None, "it is empty."), Judgement(None, "none", undefined=True)]
