@@ -388,6 +388,10 @@ def test_a_pipeline_that_answers_nothing_is_stopped(place: Path, model: Connecte
 
 
 def test_the_page_links_the_worst_answers_and_draws_runs(place: Path, model: Connected) -> None:
+    # Each answer is longer than the one before, so that runs differ by F1, and not by relevance.
+    model.answer = lambda request: (
+        by_rote(request) + ("" if request.tag.stage == "judge" else " x" * len(model.requests))
+    )
     run(place, "--runs", "3")
     page = place / "page.html"
     found = CliRunner().invoke(cli, ["report", str(place / "out"), "--out", str(page)])
@@ -395,6 +399,7 @@ def test_the_page_links_the_worst_answers_and_draws_runs(place: Path, model: Con
     text = page.read_text()
     assert 'href="page/1.html"' in text
     assert "What do cats do?" in (place / "page" / "1.html").read_text()
-    assert "Relevance over runs" in text
-    assert "median 1.000, 3 runs" in text
+    assert "F1 over runs" in text
+    assert "3 runs" in text
+    assert "Relevance over runs" not in text
     assert "sign test" in text or "equal" in text
