@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import os
+import tomllib
 from collections.abc import Iterator
 from pathlib import Path
 from typing import TypeVar
@@ -10,8 +12,9 @@ from pydantic import BaseModel, ValidationError
 from pydantic_core import PydanticSerializationError
 
 from beir_eval.errors import RunFolderError
+from mcranker.config import explain
 from personas.io.atomic import write_whole
-from personas.io.lines import read_whole
+from personas.io.lines import LONGEST_RANKING, read_lines, read_whole
 from personas.sanitize import can_be_encoded
 
 Form = TypeVar("Form", bound=BaseModel)
@@ -30,6 +33,23 @@ def append_whole(path: Path, line: bytes) -> None:
         raise OSError(failure.errno, failure.strerror, str(path)) from failure
 
 
+def cut_torn_line(path: Path) -> bool:
+    """Take off a last line that was not written to its end; return whether there was one.
+
+    Raises:
+        RunFolderError: the file is there and cannot be read.
+    """
+    if not path.exists():
+        return False
+    size = torn = 0
+    for line in read_lines(path, RunFolderError, longest=LONGEST_RANKING):
+        size += len(line.content)
+        torn = 0 if line.content.endswith(b"\n") else len(line.content)
+    if torn:
+        os.truncate(path, size - torn)
+    return bool(torn)
+
+
 def write_form(path: Path, form: BaseModel) -> None:
     """Write a manifest or metrics.
 
@@ -45,6 +65,22 @@ def write_form(path: Path, form: BaseModel) -> None:
             f"{path}: cannot hold {odd!r}, which is not UTF-8; rename what is called so"
         ) from failure
     write_whole(path, f"{text}\n")
+
+
+def read_toml(text: str, form: type[Form], place: str, error: type[Exception]) -> Form:
+    """Read a TOML text that a person wrote.
+
+    Raises:
+        error: it is not TOML, or not of that form; the message begins with `place`.
+    """
+    try:
+        return form.model_validate(tomllib.loads(text))
+    except tomllib.TOMLDecodeError as failure:
+        raise error(f"{place}: not TOML: {failure}") from failure
+    except ValidationError as failure:
+        raise error(f"{place}: {explain(failure, form)}") from failure
+    except (RecursionError, ValueError) as failure:
+        raise error(f"{place}: TOML that cannot be used: {failure}") from failure
 
 
 def _texts(value: object) -> Iterator[str]:

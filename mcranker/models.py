@@ -205,6 +205,7 @@ class Layers:
         budget: instead of that of `config`.
 
     Attributes:
+        config: as given.
         ledger: what keeps the answers; None if nothing does.
         budget: what all the models are paid from.
     """
@@ -212,7 +213,7 @@ class Layers:
     def __init__(
         self, config: RankerConfig, ledger: LedgerSpec, budget: Budget | None = None
     ) -> None:
-        self._config = config
+        self.config = config
         self._every_model = ledger is not None and ledger != "default"
         self.ledger = as_ledger(ledger)
         self.budget = budget or Budget(max_calls=config.max_calls, max_cost=config.max_cost)
@@ -238,7 +239,7 @@ class Layers:
         Raises:
             ConfigError, AuthenticationFailed, ModelNotFound: as `connect` does.
         """
-        config = self._config
+        config = self.config
         made = dict(known)
 
         def connected(spec: ModelSpec) -> ChatModel:
@@ -261,7 +262,7 @@ class Layers:
 
     def around(self, chat: ChatModel, *, retried: bool) -> ChatModel:
         """Put the layers around one model; `retried` if its calls may be sent again."""
-        config = self._config
+        config = self.config
         limiter = RateLimiter(
             concurrency=config.concurrency,
             requests_per_minute=config.requests_per_minute,

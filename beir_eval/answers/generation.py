@@ -75,7 +75,7 @@ class Generated:
     Attributes:
         questions: in the order of their numbers.
         refused: reason -> how many.
-        faults: texts of the errors, the first of each kind of reason "failed".
+        faults: why questions are refused as "failed".
         stopped: the error that ended it early, or None.
     """
 

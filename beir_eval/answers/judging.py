@@ -4,10 +4,9 @@ from __future__ import annotations
 
 import math
 import os
-from collections import Counter
-from collections.abc import AsyncIterator, Iterable, Iterator, Mapping, Sequence
-from contextlib import asynccontextmanager
-from dataclasses import asdict, dataclass, field, replace
+from collections.abc import AsyncIterator, Iterable, Mapping, Sequence
+from contextlib import AsyncExitStack, asynccontextmanager
+from dataclasses import dataclass, replace
 from typing import Any
 
 import anyio
@@ -17,7 +16,6 @@ from beir_eval.answers.judges.team import INSTRUCTION, TeamJudge
 from beir_eval.answers.judges.words import AnswerRecall
 from beir_eval.answers.questions import Question, question_of, records
 from beir_eval.errors import DatasetError, SettingError
-from beir_eval.measures.significance import Interval, confidence_intervals
 from mcranker import MCRanker, RankerConfig
 from mcranker.errors import InputError
 from mcranker.llm.limits.budget import Budget
@@ -27,12 +25,6 @@ from mcranker.rag.record import AnswerRecord
 from mcranker.rankers.dispatch import dispatch
 from personas import PromptSet
 from personas.ranking.usage import UsageTable
-
-FEWEST = 20
-"""Questions below which a mean says little."""
-
-MOST_MISSING = 0.01
-"""Share of missing values above which a mean may mislead."""
 
 _ANSWER = ("text", "answer", "response", "prediction", "pred", "output")
 _PASSAGES = ("context", "contexts", "passages", "retrieved_contexts")
@@ -53,42 +45,12 @@ class AnswerFile:
 
 @dataclass(frozen=True, slots=True)
 class JudgedAnswer:
-    """One answer with its judgements, by judge."""
+    """One answer with its judgements, by judge, and its place among all of them, from 0."""
 
+    place: int
     answered: Answered
     judgements: Mapping[str, Judgement]
-
-
-@dataclass(frozen=True, slots=True)
-class Summary:
-    """A judge's values over all answers.
-
-    Attributes:
-        judge: its name.
-        scale: its lowest and highest value.
-        mean: of the values that are there; None without any.
-        spread: their standard deviation (n - 1); None for fewer than two.
-        interval: Student's 95% confidence interval of the mean, within the scale; None for fewer
-            than two.
-        values: how many there are.
-        missing: answers whose value is missing: a failed call, an unreadable verdict.
-        undefined: answers for which the judge has no value, e.g. without a golden answer.
-        reasons: why values are missing or undefined, with their numbers, the most frequent first.
-    """
-
-    judge: str
-    scale: tuple[float, float]
-    mean: float | None
-    spread: float | None
-    interval: Interval | None
-    values: int
-    missing: int = 0
-    undefined: int = 0
-    reasons: Mapping[str, int] = field(default_factory=dict)
-
-    def to_dict(self) -> dict[str, Any]:
-        """Everything, as plain values."""
-        return asdict(self)
+    error: None = None
 
 
 def read_answers(
@@ -105,14 +67,14 @@ def read_answers(
         questions: with golden answers, found by id, else by text.
 
     Raises:
-        DatasetError: it cannot be read, a line is no answer, or an answer has no question among
-            `questions`; the message names the line.
+        DatasetError: it cannot be read, a line is no answer, an id is there twice, or an answer has
+            no question among `questions`; the message names the line.
     """
     given = list(questions or ())
     by_id = {each.id: each for each in given}
     by_text = {each.text: each for each in given}
     found: list[Answered] = []
-    models = set[str]()
+    models, ids = set[str](), set[str]()
     for place, record in records(path):
         answered, names = _answer_of(record, place)
         models |= names
@@ -122,6 +84,12 @@ def read_answers(
             if known is None:
                 raise DatasetError(f"{place}: no question has the id {own.id!r} or this text")
             answered = replace(answered, question=known)
+        if answered.question.id in ids:
+            raise DatasetError(
+                f"{place}: the id {answered.question.id!r} is there twice; give each repetition a "
+                "file of its own"
+            )
+        ids |= {answered.question.id} - {""}
         found.append(answered)
     if not found:
         raise DatasetError(f"{os.fspath(path)}: holds no answer")
@@ -171,49 +139,65 @@ async def judges_of(
         ConfigError, ModelError: the model cannot be had, or an option is impossible.
     """
     kinds = {name: judge_class(name) for name in names}
-    made: dict[str, AnswerJudge] = {}
-    config = RankerConfig(**options)
-    layers = Layers(config, ledger, budget)
+    layers = Layers(RankerConfig(**options), ledger, budget)
     where: dict[str, Any] = {"base_url": base_url, "api_key": api_key}
-    closing: list[Any] = [] if layers.ledger is None else [layers.ledger]
-    asking = None
-    if any(kind.asks and kind is not TeamJudge for kind, _ in kinds.values()):
-        chat = layers.connect({"judge": model}, model, **where)["judge"]
-        closing.insert(0, chat)
-        prompts = PromptSet.load(config.prompts)
-        table = UsageTable() if usage is None else usage
-        asking = Asking(model=chat, config=config, prompts=prompts, usage=table, stage="judge")
+    stack = AsyncExitStack()
     try:
+        if layers.ledger is not None:
+            stack.push_async_callback(layers.ledger.aclose)
+        asking = None
+        if any(kind.asks and kind is not TeamJudge for kind, _ in kinds.values()):
+            asking = asking_of(layers, model, UsageTable() if usage is None else usage, **where)
+            stack.push_async_callback(asking.model.aclose)
+        made: dict[str, AnswerJudge] = {}
         for name, (kind, k) in kinds.items():
             if kind is TeamJudge:
                 shared: dict[str, Any] = {"instruction": INSTRUCTION, **where, **options}
                 ranker = MCRanker(model=model, ledger=layers.ledger, **shared)
-                closing.insert(0, ranker)
-                made[name] = TeamJudge(ranker if budget is None else ranker.within(budget))
+                stack.push_async_callback(ranker.aclose)
+                made[name] = TeamJudge(ranker.within(layers.budget))
                 continue
-            judge = kind(asking)
+            made[name] = judge = kind(asking)
             if isinstance(judge, AnswerRecall) and k is not None:
                 judge.k = k
-            made[name] = judge
         yield made
     finally:
         with anyio.CancelScope(shield=True):
-            for each in closing:
-                await each.aclose()
+            await stack.aclose()
+
+
+def asking_of(
+    layers: Layers,
+    model: ModelSpec,
+    usage: UsageTable,
+    *,
+    base_url: str | None,
+    api_key: str | None,
+) -> Asking:
+    """Return what judges and writers of questions ask; its model is closed by the caller.
+
+    Raises:
+        ConfigError, ModelError: the model cannot be had.
+    """
+    made = layers.connect({"judge": model}, model, base_url=base_url, api_key=api_key)
+    prompts = PromptSet.load(layers.config.prompts)
+    return Asking(
+        model=made["judge"], config=layers.config, prompts=prompts, usage=usage, stage="judge"
+    )
 
 
 async def judged(
     answers: Iterable[Answered], judges: Mapping[str, AnswerJudge], *, at_once: int = 16
-) -> AsyncIterator[tuple[int, JudgedAnswer]]:
-    """Yield place and judgements of each answer, as they come; `at_once` answers at a time.
+) -> AsyncIterator[JudgedAnswer]:
+    """Yield the judgements of each answer, as they come; `at_once` answers at a time.
 
     Raises:
         ModelError, LedgerError: one that all answers would meet, such as a wrong key.
     """
 
-    async def one(place: int, answered: Answered) -> tuple[int, JudgedAnswer]:
+    async def one(place: int, answered: Answered) -> JudgedAnswer:
         found = {name: await judge.judge(answered) for name, judge in judges.items()}
-        return place, JudgedAnswer(answered, found)
+        return JudgedAnswer(place, answered, found)
 
     async with dispatch(answers, one, at_once) as stream:
         async for each in stream:
@@ -242,56 +226,6 @@ def judgements_of(record: Mapping[str, Any]) -> dict[str, Judgement]:
         KeyError, TypeError, AttributeError: it is something else.
     """
     return {name: Judgement(**values) for name, values in record["judgements"].items()}
-
-
-def summed_up(judgements: Iterable[Judgement], judge: str, scale: tuple[float, float]) -> Summary:
-    """Return a judge's values over all answers; what is missing is counted and never a value."""
-    values: dict[str, float] = {}
-    reasons: Counter[str] = Counter()
-    missing = undefined = 0
-    for place, each in enumerate(judgements):
-        if each.value is not None:
-            values[str(place)] = each.value
-            continue
-        undefined += each.undefined
-        missing += not each.undefined
-        reasons[each.why.partition(" The answer:")[0][:200]] += 1
-    count = len(values)
-    mean = math.fsum(values.values()) / count if count else None
-    spread = interval = None
-    if mean is not None and count > 1:
-        spread = math.sqrt(math.fsum((each - mean) ** 2 for each in values.values()) / (count - 1))
-        found = confidence_intervals({judge: values})[judge]
-        interval = Interval(max(found.low, scale[0]), min(found.high, scale[1]))
-    return Summary(
-        judge, scale, mean, spread, interval, count, missing, undefined, dict(reasons.most_common())
-    )
-
-
-def cautions(
-    summaries: Iterable[Summary], questions: int, writers: Iterable[str], judge: str, runs: int = 1
-) -> Iterator[str]:
-    """Yield what a reader must know before the numbers, a sentence each.
-
-    Args:
-        summaries: of all judges.
-        questions: how many were answered.
-        writers: models that wrote answers.
-        judge: the model that judged; empty if none did.
-        runs: repetitions of every answer.
-    """
-    if judge and judge in set(writers):
-        yield f"{judge} judged what it wrote itself; name another judge with judge_model."
-    if questions < FEWEST:
-        noun = "question" if questions == 1 else "questions"
-        yield f"{questions} {noun}: with fewer than {FEWEST} a mean says little."
-    if runs == 1:
-        yield "One run: how much answers vary from run to run is not known."
-    for each in summaries:
-        counted = each.values + each.missing
-        if counted and each.missing / counted > MOST_MISSING:
-            share = each.missing / counted
-            yield f"{each.judge}: {each.missing} of {counted} values are missing ({share:.0%})."
 
 
 def _answer_of(record: Mapping[str, Any], place: str) -> tuple[Answered, set[str]]:

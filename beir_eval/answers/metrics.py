@@ -5,15 +5,22 @@ from __future__ import annotations
 import math
 import statistics
 from collections import Counter
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from typing import Any
 
 from pydantic import BaseModel, ConfigDict
 
-from beir_eval.answers.judges import Judgement
+from beir_eval.answers.judges import Judgement, judge_class
+from beir_eval.measures.significance import Interval, confidence_intervals
 from mcranker.rag.record import AnswerRecord
+from personas.format import counted
 
 METRICS = "metrics.json"
-FAILED = "there is no answer"
+FEWEST = 20
+"""Questions below which a mean says little."""
+
+MOST_MISSING = 0.01
+"""Share of missing values above which a mean may mislead."""
 
 
 class JudgeMetrics(BaseModel):
@@ -44,6 +51,18 @@ class JudgeMetrics(BaseModel):
         """Standard deviation (n - 1) of the means of runs; None for fewer than two."""
         means = [each for each in self.run_means if each is not None]
         return statistics.stdev(means) if len(means) > 1 else None
+
+    @property
+    def spread(self) -> float | None:
+        """Standard deviation (n - 1) over questions; None for fewer than two."""
+        return statistics.stdev(self.questions.values()) if len(self.questions) > 1 else None
+
+    def interval(self, judge: str) -> Interval | None:
+        """Student's 95% interval of the mean, within the judge's scale; None for one question."""
+        low, high = judge_class(judge)[0].scale
+        if len(self.questions) < 2:
+            return None
+        return confidence_intervals({judge: self.questions}, low=low, high=high)[judge]
 
 
 class AnswerMetrics(BaseModel):
@@ -107,7 +126,10 @@ def metrics_of(
     ]
     seconds = math.fsum(taken for _, taken in timed)
     return AnswerMetrics(
-        judges={name: _judge_metrics(runs, name) for name in judges},
+        judges={
+            name: judge_metrics([[(each.id, found) for each, found in run] for run in runs], name)
+            for name in judges
+        },
         questions=len(questions),
         runs=len(runs),
         answers=len(answers),
@@ -123,20 +145,26 @@ def metrics_of(
     )
 
 
-def _judge_metrics(
-    runs: Sequence[Sequence[tuple[AnswerRecord, Mapping[str, Judgement]]]], name: str
+def judge_metrics(
+    runs: Iterable[Iterable[tuple[str, Mapping[str, Judgement]]]], judge: str
 ) -> JudgeMetrics:
+    """Sum up a judge's values; what is missing is counted and never a value.
+
+    Args:
+        runs: for each run question ids, with judgements by judge.
+        judge: its name.
+    """
     of_question: dict[str, list[float]] = {}
     means: list[float | None] = []
     reasons: Counter[str] = Counter()
     missing = undefined = 0
     for run in runs:
         values = []
-        for answer, judgements in run:
-            found = judgements.get(name, Judgement(None, "it was not judged"))
+        for question, judgements in run:
+            found = judgements.get(judge, Judgement(None, "it was not judged"))
             if found.value is not None:
                 values.append(found.value)
-                of_question.setdefault(answer.id, []).append(found.value)
+                of_question.setdefault(question, []).append(found.value)
                 continue
             undefined += found.undefined
             missing += not found.undefined
@@ -152,3 +180,39 @@ def _judge_metrics(
         undefined=undefined,
         reasons=dict(reasons.most_common()),
     )
+
+
+def grid_row(point: Mapping[str, Any], metrics: AnswerMetrics) -> dict[str, Any]:
+    """A point of a grid as a row of a table: its levels, and each judge's mean."""
+    return {**point, **{name: judge.mean for name, judge in metrics.judges.items()}}
+
+
+def cautions(
+    judges: Iterable[tuple[str, JudgeMetrics]],
+    *,
+    questions: int,
+    runs: int,
+    judge: str,
+    writers: Collection[str],
+) -> Iterator[tuple[str, str]]:
+    """Yield what a reader must know before the numbers: ``"bad"`` or ``"warn"``, and a sentence.
+
+    Args:
+        judges: name of a judge, and of its pipeline if there are several; and its values.
+        questions: how many were answered.
+        runs: repetitions of every answer.
+        judge: the model that judged; empty if none did.
+        writers: models that wrote answers.
+    """
+    if judge and judge in writers:
+        yield "bad", f"{judge} judged what it wrote itself; let another model judge."
+    for name, found in judges:
+        total = found.values + found.missing
+        if found.missing > MOST_MISSING * total:
+            share = f"{found.missing / total:.0%}"
+            yield "bad", f"{name}: {found.missing} of {total} values are missing ({share})."
+    if questions < FEWEST:
+        noun = counted(questions, "question")
+        yield "warn", f"{noun}: with fewer than {FEWEST} a mean says little."
+    if runs == 1:
+        yield "warn", "One run: how much answers vary from run to run is not known."

@@ -7,6 +7,7 @@
 
 That is FlashRAG's form with `documents`, those that support the answer, besides. LiveRAG's fields
 (``answer``, ``document_ids``, ``question_categories``) and BEIR's (``_id``, ``text``) are read too.
+The ``"messages"`` of a conversation, the last of which is the user's, are a question as well.
 A line with ``"keep": false`` is passed over.
 """
 
@@ -16,10 +17,10 @@ import os
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeAlias
 
 from beir_eval.errors import DatasetError
-from personas.io.lines import parsed, read_lines
+from personas.io.lines import parsed, read_texts
 
 LONGEST_LINE = 50_000_000
 """Bytes of a question or of an answer."""
@@ -28,6 +29,9 @@ _TEXT = ("question", "text", "query")
 _ID = ("id", "_id", "question_id", "qid")
 _GOLDEN = ("golden_answers", "answers", "answer", "reference")
 _DOCUMENTS = ("documents", "document_ids", "supporting_documents")
+
+Message: TypeAlias = dict[str, str]
+"""``{"role": "user", "content": "…"}``; the role may also be ``assistant`` or ``system``."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -40,6 +44,7 @@ class Question:
         golden_answers: right answers in other words; empty if none is known.
         metadata: what else is known of it, e.g. its type.
         documents: ids of those that support the answer; empty if not known.
+        turns: earlier messages of the conversation.
     """
 
     id: str
@@ -47,6 +52,12 @@ class Question:
     golden_answers: tuple[str, ...] = ()
     metadata: Mapping[str, Any] = field(default_factory=dict)
     documents: tuple[str, ...] = ()
+    turns: tuple[Message, ...] = ()
+
+    @property
+    def conversation(self) -> str:
+        """The texts of all turns, the question last."""
+        return " ".join((*(each["content"] for each in self.turns), self.text))
 
 
 def read_questions(path: str | os.PathLike[str]) -> list[Question]:
@@ -75,15 +86,7 @@ def records(path: str | os.PathLike[str]) -> Iterator[tuple[str, Mapping[str, An
     Raises:
         DatasetError: as `read_questions`.
     """
-    for place, _, content in read_lines(Path(path), DatasetError, longest=LONGEST_LINE):
-        if not content.strip():
-            continue
-        try:
-            text = content.decode("utf-8-sig")
-        except UnicodeDecodeError as error:
-            raise DatasetError(
-                f"{place}: not UTF-8 (byte {error.start + 1} of the line)"
-            ) from error
+    for place, text in read_texts(Path(path), DatasetError, longest=LONGEST_LINE):
         record = parsed(text, [place], DatasetError)
         if not isinstance(record, Mapping):
             raise DatasetError(f"{place}: holds a {type(record).__name__}; write an object")
@@ -96,7 +99,10 @@ def question_of(record: Mapping[str, Any], place: str, number: str = "") -> Ques
     Raises:
         DatasetError: it has no text, or a field holds something else than texts.
     """
-    text = _first(record, _TEXT)
+    text, turns = _first(record, _TEXT), []
+    if text is None and "messages" in record:
+        *turns, asked = messages_of(record, place, last="user")
+        text = asked["content"]
     if not isinstance(text, str) or not text.strip():
         raise DatasetError(f'{place}: there is no question; give it under "question"')
     name = _first(record, _ID)
@@ -109,7 +115,28 @@ def question_of(record: Mapping[str, Any], place: str, number: str = "") -> Ques
         golden_answers=_texts(record, _GOLDEN, place),
         metadata=dict(metadata) if isinstance(metadata, Mapping) else {},
         documents=_texts(record, _DOCUMENTS, place),
+        turns=tuple(turns),
     )
+
+
+def messages_of(record: Mapping[str, Any], place: str, *, last: str) -> list[Message]:
+    """Return the messages of a conversation, of which the last has that role.
+
+    Raises:
+        DatasetError: they are something else.
+    """
+    found = record.get("messages")
+    entries = found if isinstance(found, list) else []
+    messages = [
+        {"role": each["role"], "content": each["content"]}
+        for each in entries
+        if isinstance(each, Mapping)
+        and each.get("role") in ("system", "user", "assistant")
+        and isinstance(each.get("content"), str)
+    ]
+    if not messages or len(messages) < len(entries) or messages[-1]["role"] != last:
+        raise DatasetError(f'{place}: "messages" must be role and content each, the last of {last}')
+    return messages
 
 
 def _first(record: Mapping[str, Any], names: tuple[str, ...]) -> Any:

@@ -18,8 +18,7 @@ from beir_eval.answers.figures import (
     scatter,
 )
 from beir_eval.answers.judges import judge_class
-from beir_eval.answers.judging import FEWEST, MOST_MISSING
-from beir_eval.answers.metrics import METRICS, AnswerMetrics
+from beir_eval.answers.metrics import METRICS, AnswerMetrics, cautions, grid_row
 from beir_eval.answers.run import (
     ANSWERS,
     JUDGEMENTS,
@@ -32,19 +31,14 @@ from beir_eval.answers.suite import Line, others_runs
 from beir_eval.errors import RunFolderError, SettingError
 from beir_eval.files import read_form
 from beir_eval.measures.anova import Anova, anova
-from beir_eval.measures.significance import (
-    Comparison,
-    Interval,
-    compare_runs,
-    confidence_intervals,
-)
+from beir_eval.measures.significance import SIGNIFICANT, Comparison, Interval, compare_runs
+from beir_eval.report.numbers import anova_cells
 from mcranker.rag.record import AnswerRecord
 from personas.format import counted
 from personas.report.site import NO_FOOTER, ReportFooter
 
 WORST = 10
 """Questions that are shown with their answers."""
-SIGNIFICANT = 0.05
 MOST_DOTS = 24
 """Pipelines above which there is no figure."""
 
@@ -57,13 +51,13 @@ class PipelineRow:
         manifest: what answered.
         metrics: its sums.
         folder: where its answers are.
-        intervals: judge -> 95% interval of its mean over questions; of two questions or more.
+        intervals: judge -> 95% interval of its mean over questions.
     """
 
     manifest: AnswerManifest
     metrics: AnswerMetrics
     folder: Path
-    intervals: Mapping[str, Interval]
+    intervals: Mapping[str, Interval | None]
 
     @property
     def label(self) -> str:
@@ -78,14 +72,12 @@ class PipelineRow:
 
 @dataclass(frozen=True, slots=True)
 class WorstAnswer:
-    """An answer that a judge found worst."""
+    """An answer that a judge found worst, with the golden ones and the judge's value and notes."""
 
-    question: str
-    text: str
+    record: AnswerRecord
     golden: str
     value: float
     notes: str
-    record: AnswerRecord
 
 
 @dataclass(frozen=True, slots=True)
@@ -139,11 +131,7 @@ def build_answer_report(folder: str | os.PathLike[str]) -> AnswerReport:
             unfinished.append(manifest.label)
             continue
         metrics = read_form(path.parent / METRICS, AnswerMetrics)
-        spans = {
-            name: _interval(name, judge.questions)
-            for name, judge in metrics.judges.items()
-            if len(judge.questions) > 1
-        }
+        spans = {name: judge.interval(name) for name, judge in metrics.judges.items()}
         rows.append(PipelineRow(manifest, metrics, path.parent, spans))
     if not rows:
         raise RunFolderError(f"{os.fspath(folder)}: holds no finished pipeline")
@@ -187,15 +175,10 @@ def render_answer_report(
         figures=[*_figures(report)],
         effects=effects(report.analysis) if report.analysis else "",
         head=report.judges[0],
+        cells=anova_cells,
         pages=pages or {},
         footer=footer,
     )
-
-
-def _interval(judge: str, values: Mapping[str, float]) -> Interval:
-    low, high = judge_class(judge)[0].scale
-    found = confidence_intervals({judge: values})[judge]
-    return Interval(max(found.low, low), min(found.high, high))
 
 
 def _compared(
@@ -208,35 +191,23 @@ def _compared(
         both = [each for each in of_best if each in values]
         if row is not best and len(both) > 1:
             pairs[row.label] = {
-                row.label: {each: values[each] for each in both},
+                "": {each: values[each] for each in both},
                 best.label: {each: of_best[each] for each in both},
             }
     low, high = judge_class(judge)[0].scale
     # A pair each, since two pipelines may have values for different questions.
-    for label, found in compare_runs_of(pairs, high - low).items():
+    for label, found in compare_runs(pairs, "", farthest=high - low).items():
         yield label, found[best.label]
-
-
-def compare_runs_of(
-    pairs: Mapping[str, Mapping[str, Mapping[str, float]]], farthest: float
-) -> Mapping[str, Mapping[str, Comparison]]:
-    """Compare pairs of runs whose baseline is the key, as one family."""
-    renamed = {
-        key: {"": runs[key], **{label: runs[label] for label in runs if label != key}}
-        for key, runs in pairs.items()
-    }
-    return compare_runs(renamed, "", farthest=farthest)
 
 
 def _analysed(rows: Sequence[PipelineRow], first: AnswerManifest) -> Anova | None:
     points = [row for row in rows if row.manifest.point]
     if not first.formula or not points:
         return None
-    table = [
-        {**row.manifest.point, **{name: row.mean(name) for name in first.judges}} for row in points
-    ]
     try:
-        return anova(table, first.formula)
+        return anova(
+            [grid_row(each.manifest.point, each.metrics) for each in points], first.formula
+        )
     except SettingError:  # a part of the grid, or no variance
         return None
 
@@ -253,42 +224,36 @@ def _worst(best: PipelineRow, judge: str) -> Iterator[WorstAnswer]:
         found = judged.get(name, {}).get(judge)
         golden = "; ".join(best.manifest.golden.get(name, ()))
         notes = "" if found is None else found.notes
-        yield WorstAnswer(answer.question, answer.text, golden, values[name], notes, answer)
+        yield WorstAnswer(answer, golden, values[name], notes)
 
 
-def _verdict(report: AnswerReport) -> Iterator[dict[str, str]]:
-    """Notes for a reader, the worst first: ``kind`` and ``sentence`` of each."""
+def _verdict(report: AnswerReport) -> Iterator[tuple[str, str]]:
+    """Kind and sentence of what a reader must know, the worst first."""
     judge, rows = report.judges[0], report.rows
-    writers = {name for row in rows for name in row.metrics.writers}
-    if report.judge and report.judge in writers:
-        yield {"kind": "bad", "sentence": f"{report.judge} judged what it wrote itself."}
+    known = cautions(
+        ((f"{row.label}: {name}", one) for row in rows for name, one in row.metrics.judges.items()),
+        questions=rows[0].metrics.questions,
+        runs=rows[0].metrics.runs,
+        judge=report.judge,
+        writers={name for row in rows for name in row.metrics.writers},
+    )
     for row in rows:
-        for name, found in row.metrics.judges.items():
-            share = found.missing / max(found.values + found.missing, 1)
-            if share > MOST_MISSING:
-                sentence = f"{row.label}: {share:.0%} of {name} is missing, and in no mean."
-                yield {"kind": "bad", "sentence": sentence}
         if row.metrics.failed:
             lost = counted(len(row.metrics.failed), "answer")
-            yield {"kind": "bad", "sentence": f"{row.label}: {lost} failed, and in no mean."}
-    asked, runs = rows[0].metrics.questions, rows[0].metrics.runs
-    if asked < FEWEST:
-        sentence = f"{counted(asked, 'question')}: with fewer than {FEWEST} a mean says little."
-        yield {"kind": "warn", "sentence": sentence}
-    if runs == 1:
-        sentence = "One run: how much answers vary from run to run is not known."
-        yield {"kind": "warn", "sentence": sentence}
+            yield "bad", f"{row.label}: {lost} failed, and in no mean."
+    yield from known
     if report.unfinished:
-        sentence = f"Not finished and left out: {', '.join(report.unfinished[:10])}."
-        yield {"kind": "warn", "sentence": sentence}
+        yield "warn", f"Not finished and left out: {', '.join(report.unfinished[:10])}."
     if report.best is not None and report.compared:
-        yield {"kind": "note", "sentence": _who_is_best(report, report.best, judge)}
+        yield "note", _who_is_best(report, report.best, judge)
 
 
 def _who_is_best(report: AnswerReport, best: PipelineRow, judge: str) -> str:
     name = judge.replace("_", " ")
     worse = [x for x in report.compared if report.compared[x].p_adjusted < SIGNIFICANT]
-    said = f"{best.label} has the highest {name}, {best.mean(judge):.3f}"
+    others = [row.label for row in report.rows if row.mean(judge) == best.mean(judge)]
+    said = f"{', '.join(others[:5])} {'have' if len(others) > 1 else 'has'} the highest {name}, "
+    said += f"{best.mean(judge):.3f}"
     if len(worse) == len(report.compared):
         said += "; the difference to every other is significant"
     elif worse:
@@ -360,8 +325,8 @@ def _figures(report: AnswerReport) -> Iterator[dict[str, str]]:
             if (found := row.metrics.judges.get(judge)) is not None
             and len(values := [each for each in found.run_means if each is not None]) > 1
         }
-        if means:
-            known = others.get(judge, {})
+        known = others.get(judge, {})
+        if means and (known or any(len({*values}) > 1 for values in means.values())):
             drawn = boxes({**means, **known}, _words(judge), theirs=len(known))
             note = "Means of runs: whiskers to the lowest and the highest, a box from the first "
             note += f"to the third quartile.{f' Grey: {form.source}.' if known else ''}"

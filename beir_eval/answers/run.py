@@ -6,7 +6,6 @@ line, ``judgements.jsonl`` beside it the judges' values, and ``OUT/LABEL/metrics
 
 from __future__ import annotations
 
-import os
 import platform
 from collections.abc import AsyncIterator, Callable, Iterator, Mapping, Sequence
 from contextlib import AsyncExitStack
@@ -17,19 +16,13 @@ from typing import Any
 from pydantic import BaseModel, ConfigDict
 
 from beir_eval.answers.judges import AnswerJudge, Judgement
-from beir_eval.answers.judging import (
-    answered_of,
-    judged,
-    judgements_of,
-    judges_of,
-    row_of,
-)
+from beir_eval.answers.judging import answered_of, judged, judgements_of, judges_of, row_of
 from beir_eval.answers.metrics import METRICS, AnswerMetrics, metrics_of
 from beir_eval.answers.questions import Question
 from beir_eval.answers.suite import AnswerSuite, FigureForm, PipelineSpec
 from beir_eval.errors import RunFolderError, SettingError
 from beir_eval.experiment.suite_form import folder_name
-from beir_eval.files import append_whole, read_form, write_form
+from beir_eval.files import append_whole, cut_torn_line, read_form, write_form
 from beir_eval.lock import locked
 from mcranker import RankerConfig
 from mcranker.errors import BudgetExceeded, InputError, ModelError
@@ -41,7 +34,7 @@ from mcranker.rag.record import AnswerRecord
 from mcranker.rankers import FATAL_ERRORS
 from mcranker.retrieval.cache import digest_of
 from mcranker.retrieval.index import Index
-from personas.io.lines import parsed, read_lines
+from personas.io.lines import read_records
 from personas.ranking.types import Query
 from personas.ranking.usage import UsageTable
 from personas.sanitize import json_text
@@ -49,8 +42,6 @@ from personas.sanitize import json_text
 MANIFEST, ANSWERS, JUDGEMENTS = "manifest.json", "answers.jsonl", "judgements.jsonl"
 GIVE_UP = 5
 """Failures in a row after which a pipeline is given up."""
-
-LONGEST_LINE = 100_000_000  # bytes
 
 
 class AnswerManifest(BaseModel):
@@ -70,12 +61,9 @@ class AnswerManifest(BaseModel):
         theirs: judge -> the value that a paper gives.
         point: factor -> level, of a grid's point.
         place: of the pipeline in its suite, from 0.
-        title: of the suite.
-        description: of the suite.
-        formula: of the suite's analysis of variance.
+        title, description, formula, figure: of the suite's file.
         ours: factors whose levels the paper does not name.
         golden: question id -> golden answers.
-        figure: what the suite's report draws besides.
     """
 
     model_config = ConfigDict(frozen=True)
@@ -177,8 +165,8 @@ async def run_answers(
         usage = UsageTable()
         judges = await stack.enter_async_context(
             judges_of(
-                suite.judges,
-                model=suite.judge_model or None,
+                suite.form.judges,
+                model=suite.form.judge_model or None,
                 base_url=plan.base_url,
                 ledger=layers.ledger,
                 usage=usage,
@@ -186,7 +174,7 @@ async def run_answers(
                 **{k: v for k, v in plan.limits.items() if k not in ("max_calls", "max_cost")},
             )
         )
-        judge = next((each.asked_model for each in judges.values() if each.asks), "")
+        judge = next(filter(None, (each.asked_model for each in judges.values())), "")
         for spec in specs:  # one that cannot be made is an error before anything is asked
             made = RAGPipeline(indexes.of(spec.config.chunks), spec.config, **_own(spec, layers))
             await made.aclose()
@@ -229,7 +217,7 @@ class _PipelineRun:
         self, index: Index, budget: Budget, options: Mapping[str, Any]
     ) -> AnswerMetrics | None:
         failed: dict[str, str] = {}
-        for number in range(self.suite.runs):
+        for number in range(self.suite.form.runs):
             # The first run shares its answers with what the user asked before.
             repeat = {"cache_variant": number} if number else {}
             pipeline = RAGPipeline(index, self.spec.config, budget=budget, **{**options, **repeat})
@@ -250,14 +238,17 @@ class _PipelineRun:
             if self.stopped is not None:
                 return None
         metrics = metrics_of(
-            [*self._runs()], self.suite.judges, failed, [each.id for each in self.plan.questions]
+            [*self._runs()],
+            self.suite.form.judges,
+            failed,
+            [each.id for each in self.plan.questions],
         )
         write_form(self.folder / METRICS, metrics)
         return metrics
 
     def _runs(self) -> Iterator[list[tuple[AnswerRecord, Mapping[str, Judgement]]]]:
         """Answers and judgements of each run, in the order of the questions."""
-        for number in range(self.suite.runs):
+        for number in range(self.suite.form.runs):
             path = self.folder / f"run-{number + 1}"
             answers = {each.id: each for each in read_answers_of(path / ANSWERS)}
             judgements = dict(read_judgements(path / JUDGEMENTS))
@@ -270,7 +261,7 @@ class _PipelineRun:
     def _begin(self, pipeline: RAGPipeline, index: Index) -> None:
         from mcranker import __version__
 
-        about = index.describe()
+        about, form = index.describe(), self.suite.form
         ranker = {} if pipeline.ranker is None else dict(pipeline.ranker.models.names)
         rows = (
             (each.id, each.text, json_text(each.golden_answers)) for each in self.plan.questions
@@ -283,17 +274,17 @@ class _PipelineRun:
             documents={key: about[key] for key in ("mark", "chunks", "documents", "passages")},
             questions=digest_of(rows),
             judge=self.judge,
-            judges=self.suite.judges,
-            runs=self.suite.runs,
+            judges=tuple(form.judges),
+            runs=form.runs,
             versions={"mcranker": __version__, "python": platform.python_version()},
             theirs=dict(self.spec.theirs),
             point=dict(self.spec.point),
             place=self.place,
-            title=self.suite.title,
-            description=self.suite.description,
-            formula=self.suite.formula,
-            ours=tuple(each.name for each in self.suite.factors if each.ours),
-            figure=self.suite.figure,
+            title=form.title,
+            description=form.description,
+            formula=form.anova.formula,
+            ours=tuple(each.name for each in form.factors if each.ours),
+            figure=form.figure,
             golden={each.id: each.golden_answers for each in self.plan.questions},
         )
         path = self.folder / MANIFEST
@@ -317,7 +308,7 @@ class _PipelineRun:
     async def _answer(self, path: Path, pipeline: RAGPipeline) -> tuple[dict[str, str], int]:
         """Answer the open questions; return why some were not, and how many answers there are."""
         file = path / ANSWERS
-        _cut_torn_line(file)
+        cut_torn_line(file)
         done = {each.id for each in read_answers_of(file)}
         waiting = [Query(each.text, each.id) for each in self.plan.questions if each.id not in done]
         failed: dict[str, str] = {}
@@ -345,14 +336,14 @@ class _PipelineRun:
     async def _judge(self, path: Path) -> None:
         """Judge what has no value yet; what was missing is asked again."""
         file = path / JUDGEMENTS
-        _cut_torn_line(file)
+        cut_torn_line(file)
         known = dict(read_judgements(file))
         whole = {
             name
             for name, values in known.items()
             if all(
                 judge in values and (values[judge].value is not None or values[judge].undefined)
-                for judge in self.suite.judges
+                for judge in self.suite.form.judges
             )
         }
         questions = {each.id: each for each in self.plan.questions}
@@ -362,7 +353,7 @@ class _PipelineRun:
             if each.id in questions and each.id not in whole
         ]
         self.note(f"{self.spec.label}, {path.name}: judging", len(answers))
-        async for _, row in judged(answers, self.judges):
+        async for row in judged(answers, self.judges):
             append_whole(file, f"{json_text(row_of(row))}\n".encode())
             self.note("", 1)
 
@@ -389,7 +380,7 @@ class _Indexes:
             raise SettingError("there are no documents; give --docs DIR or --index INDEX")
         if chunks not in self.made:
             config = PipelineConfig.load("naive", chunks=chunks, answer={"style": "extract"})
-            embedder = self.suite.embedder or None
+            embedder = self.suite.form.embedder or None
             keeper = RAGPipeline.from_documents(
                 plan.documents, config, embedder=embedder, ledger=plan.ledger
             )
@@ -405,11 +396,11 @@ def read_answers_of(path: Path) -> Iterator[AnswerRecord]:
     Raises:
         RunFolderError: a line is no answer.
     """
-    for place, record in _lines(path):
+    for line, record in read_records(path, RunFolderError) if path.exists() else ():
         try:
             yield AnswerRecord.from_dict(record)
         except InputError as error:
-            raise RunFolderError(f"{place}: {error}") from error
+            raise RunFolderError(f"{line.place}: {error}") from error
 
 
 def read_judgements(path: Path) -> Iterator[tuple[str, dict[str, Judgement]]]:
@@ -418,27 +409,8 @@ def read_judgements(path: Path) -> Iterator[tuple[str, dict[str, Judgement]]]:
     Raises:
         RunFolderError: a line holds no judgements.
     """
-    for place, record in _lines(path):
+    for line, record in read_records(path, RunFolderError) if path.exists() else ():
         try:
             yield str(record["id"]), judgements_of(record)
         except (KeyError, TypeError, AttributeError) as error:
-            raise RunFolderError(f"{place}: holds no judgements") from error
-
-
-def _lines(path: Path) -> Iterator[tuple[str, Any]]:
-    if not path.exists():
-        return
-    for place, _, content in read_lines(path, RunFolderError, longest=LONGEST_LINE):
-        yield place, parsed(content.decode("utf-8", "replace"), [place], RunFolderError)
-
-
-def _cut_torn_line(path: Path) -> None:
-    """Take off a last line that was not written to its end."""
-    if not path.exists():
-        return
-    size = path.stat().st_size
-    with path.open("rb") as file:
-        file.seek(max(0, size - LONGEST_LINE))
-        tail = file.read()
-    if tail and not tail.endswith(b"\n"):
-        os.truncate(path, size - len(tail) + tail.rfind(b"\n") + 1)
+            raise RunFolderError(f"{line.place}: holds no judgements") from error

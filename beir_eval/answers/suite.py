@@ -32,6 +32,7 @@ Files are looked for beside the suite's file.
 
 from __future__ import annotations
 
+import math
 import os
 import re
 import tomllib
@@ -42,12 +43,13 @@ from itertools import product
 from pathlib import Path
 from typing import Annotated, Any
 
-from pydantic import BaseModel, ConfigDict, Field, ValidationError
+from pydantic import BaseModel, ConfigDict, Field
 
 from beir_eval.answers.judges import judge_class
 from beir_eval.errors import SettingError, SuiteError
 from beir_eval.experiment.suite_form import folder_name, hint
-from mcranker.config import explain
+from beir_eval.files import read_toml
+from beir_eval.measures.anova import parsed
 from mcranker.errors import ConfigError
 from mcranker.rag.config import PipelineConfig
 from mcranker.rag.keys import divided, own_keys
@@ -93,7 +95,7 @@ class Factor(_Form):
 
 
 class _AnovaForm(_Form):
-    formula: _Words
+    formula: _Words = ""
 
 
 class Line(_Form):
@@ -119,7 +121,13 @@ class FigureForm(_Form):
     source: str = ""
 
 
-class _SuiteForm(_Form):
+class SuiteForm(_Form):
+    """The content of the file; the keys are explained above.
+
+    Paths are those of the file until `load_answer_suite` makes them paths from here. Empty texts
+    are what the user has to name, or defaults.
+    """
+
     title: _Words
     description: str = ""
     questions: str = ""
@@ -135,7 +143,7 @@ class _SuiteForm(_Form):
     pipelines: list[_PipelineForm] = Field(default_factory=list)
     base: dict[str, Any] = Field(default_factory=dict)
     factors: list[Factor] = Field(default_factory=list)
-    anova: _AnovaForm | None = None
+    anova: _AnovaForm = _AnovaForm()
     figure: FigureForm = FigureForm()
 
 
@@ -164,39 +172,13 @@ class AnswerSuite:
 
     Attributes:
         name: of the file, without ``.toml``.
-        title: heading of its report.
-        description: what it shows; may be empty.
-        questions: path of the questions; empty if the user names them.
-        documents: path of the documents to index; may be empty.
-        index: path of an index; may be empty.
-        embedder: of the documents; empty for the default.
-        runs: repetitions of every answer.
-        limit: how many of the first questions are asked; None for all.
-        judges: names.
-        judge_model: asked by the judges; empty for the default.
-        judge_base_url: of its server; empty for the default, or ``--base-url``.
+        form: its content.
         pipelines: in the order of the rows, points of the grid last.
-        factors: of the grid; may be empty.
-        formula: of the analysis of variance; empty for none.
-        figure: what its report draws besides.
     """
 
     name: str
-    title: str
-    description: str
-    questions: str
-    documents: str
-    index: str
-    embedder: str
-    runs: int
-    limit: int | None
-    judges: tuple[str, ...]
-    judge_model: str
-    judge_base_url: str
+    form: SuiteForm
     pipelines: tuple[PipelineSpec, ...]
-    factors: tuple[Factor, ...] = ()
-    formula: str = ""
-    figure: FigureForm = field(default_factory=FigureForm)
 
 
 def shipped_answer_suites() -> dict[str, str]:
@@ -247,14 +229,7 @@ def load_answer_suite(
         place = f"{given}.toml"
     else:
         base = Path(given).expanduser().absolute().parent
-    try:
-        form = _SuiteForm.model_validate(tomllib.loads(text))
-    except tomllib.TOMLDecodeError as error:
-        raise SuiteError(f"{place}: not TOML: {error}") from error
-    except ValidationError as error:
-        raise SuiteError(f"{place}: {explain(error, _SuiteForm)}") from error
-    except (RecursionError, ValueError) as error:
-        raise SuiteError(f"{place}: TOML that cannot be used: {error}") from error
+    form = read_toml(text, SuiteForm, place, SuiteError)
     _check(form, place)
     specs = [*_pipelines(form, changes or {}, place, base)]
     folders: dict[str, str] = {}
@@ -266,24 +241,9 @@ def load_answer_suite(
                 f"{folder!r}; change one of them"
             )
         folders[folder] = spec.label
-    return AnswerSuite(
-        name=Path(given).stem,
-        title=form.title,
-        description=form.description,
-        questions=_beside(form.questions, base),
-        documents=_beside(form.documents, base),
-        index=_beside(form.index, base),
-        embedder=form.embedder,
-        runs=form.runs,
-        limit=form.limit,
-        judges=tuple(dict.fromkeys(form.judges)),
-        judge_model=form.judge_model,
-        judge_base_url=form.judge_base_url,
-        pipelines=tuple(specs),
-        factors=tuple(form.factors),
-        formula=form.anova.formula if form.anova else "",
-        figure=form.figure,
-    )
+    paths = {key: _beside(getattr(form, key), base) for key in ("questions", "documents", "index")}
+    judges = {"judges": [*dict.fromkeys(form.judges)]}
+    return AnswerSuite(Path(given).stem, form.model_copy(update={**paths, **judges}), tuple(specs))
 
 
 def _home() -> Any:
@@ -303,12 +263,12 @@ def _beside(name: str, base: Path | None) -> str:
     return str(base / Path(name).expanduser()) if name and base is not None else name
 
 
-def _check(form: _SuiteForm, place: str) -> None:
+def _check(form: SuiteForm, place: str) -> None:
     if not form.pipelines and not form.factors:
         raise SuiteError(f"{place}: there is no pipeline; add [[pipelines]] or [[factors]]")
     if form.documents and form.index:
         raise SuiteError(f"{place}: documents and index do not go together; leave one out")
-    if form.anova and not form.factors:
+    if form.anova.formula and not form.factors:
         raise SuiteError(f"{place}: anova needs a grid; add [[factors]]")
     if form.figure.quality and not {*form.figure.quality} <= {*form.judges}:
         raise SuiteError(f"{place}: figure: quality must name two of the judges")
@@ -325,15 +285,22 @@ def _check(form: _SuiteForm, place: str) -> None:
             raise SuiteError(f"{place}: factors: {name!r}: write one word of letters and digits")
         if names.count(name) > 1:
             raise SuiteError(f"{place}: factors: {name!r} is there twice")
-    count = 1
-    for each in form.factors:
-        count *= len(each.levels)
+    count = math.prod(len(each.levels) for each in form.factors)
     if count > MOST_POINTS:
         raise SuiteError(f"{place}: the grid has {count:,} points; {MOST_POINTS:,} is the most")
+    if form.anova.formula:
+        try:
+            response, factors, _ = parsed(form.anova.formula)
+        except SettingError as error:
+            raise SuiteError(f"{place}: anova: {error}") from error
+        if unknown := {response} - {*form.judges} | {*factors} - {
+            each.name for each in form.factors
+        }:
+            raise SuiteError(f"{place}: anova: {min(unknown)!r} is no judge and no factor")
 
 
 def _pipelines(
-    form: _SuiteForm, changes: Mapping[str, Any], place: str, base: Path | None
+    form: SuiteForm, changes: Mapping[str, Any], place: str, base: Path | None
 ) -> Iterator[PipelineSpec]:
     shared = {**_flat(form.settings), **changes}
     for entry in form.pipelines:

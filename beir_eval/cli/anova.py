@@ -8,6 +8,7 @@ import click
 from rich.text import Text
 
 from beir_eval.measures.anova import Anova, anova, read_table
+from beir_eval.report.numbers import anova_cells
 from mcranker.cli.files import Reads
 from mcranker.cli.verb import Verb, flag, output_flag, present
 from personas.console import names, table
@@ -15,8 +16,6 @@ from personas.format import counted
 
 if TYPE_CHECKING:
     from rich.console import Console
-
-SMALLEST_P = 0.0001
 
 
 def _anova(ctx: click.Context) -> int:
@@ -27,12 +26,7 @@ def _anova(ctx: click.Context) -> int:
 
 def show_anova(console: Console, found: Anova) -> None:
     """Print the table of an analysis, and the mean of each level."""
-    rows = []
-    for each in found.rows:
-        p = "" if each.p is None else f"{each.p:.4f}" if each.p >= SMALLEST_P else f"<{SMALLEST_P}"
-        sizes = ("" if size is None else f"{size:.4f}" for size in (each.omega, each.omega_one_way))
-        f = "" if each.f is None else f"{each.f:.4f}"
-        rows.append((each.term, f"{each.ss:.4f}", f"{each.df}", f"{each.ms:.4f}", f, p, *sizes))
+    rows = [(each.term, *anova_cells(each)) for each in found.rows]
     headings = ("SS", "DF", "MS", "F", "p", "partial ω²", "one-way")
     console.print(table([names("term"), *headings], rows))
     shape = "balanced" if found.balanced else "not balanced: sums of squares are of type II"

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
+from dataclasses import asdict
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
@@ -12,21 +13,19 @@ from rich.text import Text
 from beir_eval.answers.judges import JUDGES, judge_class, names_of
 from beir_eval.answers.judging import (
     JudgedAnswer,
-    Summary,
-    cautions,
     check_answers,
     judged,
     judges_of,
     read_answers,
     row_of,
-    summed_up,
 )
+from beir_eval.answers.metrics import JudgeMetrics, cautions, judge_metrics
 from beir_eval.answers.questions import read_questions
 from mcranker.cli.failures import DONE, MISSING_SCORES, print_json
 from mcranker.cli.files import Reads, Writes, output, saying_where
 from mcranker.cli.invocation import Invocation, say
 from mcranker.cli.options import given_options, option_flags
-from mcranker.cli.progress import ProgressDisplay, Tracker, live_is_wanted
+from mcranker.cli.progress import Tracker, in_order, live_is_wanted
 from mcranker.cli.signals import run as run_loop
 from mcranker.cli.verb import Verb, flag, output_flag, quiet_flag
 from mcranker.rankers.keys import shared_keys
@@ -65,22 +64,25 @@ def _judge_answers(ctx: click.Context) -> int:
         if params["out"] is not None:
             for row in rows:
                 write(f"{json_text(row_of(row))}\n")
-    summaries = [
-        summed_up([row.judgements[name] for row in rows], name, judge_class(name)[0].scale)
-        for name in names
+    judged_by = [(str(place), row.judgements) for place, row in enumerate(rows)]
+    found = {name: judge_metrics([judged_by], name) for name in names}
+    warned = [
+        sentence
+        for _, sentence in cautions(
+            found.items(), questions=len(rows), runs=1, judge=asked, writers=file.models
+        )
     ]
-    warned = [*cautions(summaries, len(rows), file.models, asked)]
-    code = MISSING_SCORES if any(each.missing for each in summaries) else DONE
+    code = MISSING_SCORES if any(each.missing for each in found.values()) else DONE
     if params["output"] == "json":
         return print_json(
             code,
-            judges=[each.to_dict() for each in summaries],
+            judges=[_as_dict(name, each) for name, each in found.items()],
             answers=len(rows),
             model=asked,
             calls=usage.total.calls,
             warnings=warned,
         )
-    print_page(lambda console: _show(console, summaries, len(rows)))
+    print_page(lambda console: _show(console, found, len(rows)))
     for each in warned:
         say(f"warning: {each}")
     return code
@@ -94,40 +96,41 @@ async def _all(
     invocation: Invocation,
     quiet: bool,
 ) -> tuple[list[JudgedAnswer], str]:
-    rows: dict[int, JudgedAnswer] = {}
+    rows: list[JudgedAnswer] = []
     tracker = Tracker("judging", len(file.answers), unit="answers")
-    invocation.reached = lambda: f"after {tracker.done:,} of {counted(len(file.answers), 'answer')}"
     async with judges_of(names, usage=usage, **options) as judges:
-        asking = next((each.asking for each in judges.values() if each.asking), None)
-        live = live_is_wanted(quiet=quiet)
-        with ProgressDisplay(tracker, wanted=live) as display, invocation.held():
-            async for place, row in judged(file.answers, judges):
-                rows[place] = row
-                tracker.count()
-                display.update()
-    return [rows[place] for place in sorted(rows)], asking.model.name if asking else ""
+        found, live = judged(file.answers, judges), live_is_wanted(quiet=quiet)
+        await in_order(found, rows.append, tracker, invocation, live=live)
+        asked = next(filter(None, (each.asked_model for each in judges.values())), "")
+    return rows, asked
 
 
-def _show(console: Console, summaries: Sequence[Summary], answers: int) -> None:
+def _as_dict(name: str, found: JudgeMetrics) -> dict[str, Any]:
+    interval = found.interval(name)
+    return {
+        "judge": name,
+        "scale": judge_class(name)[0].scale,
+        "spread": found.spread,
+        "interval": None if interval is None else asdict(interval),
+        **found.model_dump(exclude={"run_means", "questions"}),
+    }
+
+
+def _show(console: Console, found: Mapping[str, JudgeMetrics], answers: int) -> None:
     rows = []
-    for each in summaries:
-        low, high = each.scale
-        mean = "" if each.mean is None else f"{each.mean:.4f}"
-        interval = each.interval
+    for name, each in found.items():
+        low, high = judge_class(name)[0].scale
+        interval = each.interval(name)
         span = "" if interval is None else f"{interval.low:.4f} to {interval.high:.4f}"
-        spread = "" if each.spread is None else f"{each.spread:.4f}"
-        rows.append(
-            (
-                *(each.judge, f"{low:g} to {high:g}", mean, span, spread, f"{each.values:,}"),
-                *(f"{each.missing:,}", f"{each.undefined:,}"),
-            )
-        )
+        mean, spread = ("" if x is None else f"{x:.4f}" for x in (each.mean, each.spread))
+        counts = (f"{number:,}" for number in (each.values, each.missing, each.undefined))
+        rows.append((name, f"{low:g} to {high:g}", mean, span, spread, *counts))
     headings = ("scale", "mean", "95% interval", "SD", "values", "missing", "undefined")
     console.print(table([name_column("judge"), *headings], rows))
     console.print(Text(f"Of {counted(answers, 'answer')}; a missing value is in no mean."))
-    for each in summaries:
+    for name, each in found.items():
         for why, number in [*each.reasons.items()][:3]:
-            line = Text(plain(f"{each.judge}: {counted(number, 'answer')}: {why}"))
+            line = Text(plain(f"{name}: {counted(number, 'answer')}: {why}"))
             console.print(line, style="yellow", soft_wrap=True)
 
 

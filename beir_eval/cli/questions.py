@@ -2,13 +2,17 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from functools import partial
+from pathlib import Path
 from typing import Any
 
 import click
 
 from beir_eval.answers.generation import Generated, QuestionWriter
+from beir_eval.answers.judging import asking_of
 from beir_eval.answers.questions import Question
+from beir_eval.cli.judge_answers import OPTIONS
 from mcranker.cli.failures import DONE, ERROR, failure, print_json
 from mcranker.cli.fetching import fetch_models
 from mcranker.cli.files import Writes, output, print_line, saying_where
@@ -20,25 +24,24 @@ from mcranker.cli.verb import Verb, flag, output_flag, quiet_flag
 from mcranker.config import RankerConfig
 from mcranker.errors import InputError
 from mcranker.models import Layers
-from mcranker.rag.asking import Asking
 from mcranker.rag.keys import default_writer
 from mcranker.rankers.keys import shared_keys
 from mcranker.retrieval.chunks import Chunk, chunks_of
 from mcranker.retrieval.readers import Skipped, read_documents
-from personas import PromptSet
 from personas.format import counted
 from personas.ranking.usage import UsageTable
 from personas.sanitize import json_text
-
-OPTIONS = (
-    *("model", "base_url", "ledger", "prompts", "max_calls", "max_cost", "timeout"),
-    *("concurrency", "requests_per_minute", "tokens_per_minute", "temperature", "cache_variant"),
-)
 
 
 def _questions(ctx: click.Context) -> int:
     params, invocation = ctx.params, ctx.ensure_object(Invocation)
     invocation.doing("reading documents; nothing was sent")
+    if params["out"] is not None and Path(params["out"]).is_file():
+        raise click.UsageError(
+            f"--out {params['out']!r} is there already, and may have been edited; name "
+            "another file, or delete it (the ledger keeps the replies)",
+            ctx,
+        )
     others = shared_keys().keys() - set(OPTIONS)
     given = given_options(ctx, default=None, without=others, what="a writer of questions")
     options = {"model": default_writer(), **given.options}
@@ -46,20 +49,18 @@ def _questions(ctx: click.Context) -> int:
     fetch_models([options["model"]], quiet=params["quiet"])
     with saying_where(given.ledger), output(params["out"]) as write:
         made = run_loop(partial(_all, ctx, chunks, options))
+        if not made.questions:  # a file that is there stays as it is
+            raise made.stopped or InputError(f"no question was written: {'; '.join(_said(made))}")
         lines = [f"{json_text(_line(each, chunks))}\n" for each in made.questions]
         if params["output"] != "json" or params["out"] is not None:
             write("".join(lines))
-    count, code = len(made.questions), DONE
-    said = [f"{counted(number, 'question')} refused: {why}" for why, number in made.refused.items()]
-    errors = []
+    count, code, errors = len(made.questions), DONE, []
+    said = [*_said(made)]
     if count < params["count"]:
         code = ERROR
-        why = made.stopped or InputError(
-            f"{params['count']} questions were wanted; add documents, or name a larger model"
-        )
-        found = failure(why)
-        errors.append(found)
-        said.append(f"error: {counted(count, 'question')} written. {found.message}")
+        errors.append(failure(made.stopped or InputError("add documents, or name a larger model")))
+        wanted = f"{count:,} of {counted(params['count'], 'question')} written"
+        said.append(f"error: {wanted}. {errors[0].message}")
     if params["output"] == "json":
         listed = [_line(each, chunks) for each in made.questions]
         entries = [each.entry for each in errors]
@@ -69,6 +70,13 @@ def _questions(ctx: click.Context) -> int:
     if params["out"] is not None:
         print_line(f"{counted(count, 'question')} in {params['out']}; read them before use")
     return code
+
+
+def _said(made: Generated) -> Iterator[str]:
+    """Yield how many questions were refused for which reason."""
+    for why, number in made.refused.items():
+        more = f", e.g. {made.faults[0]}" if why == "failed" and made.faults else ""
+        yield f"{counted(number, 'question')} refused: {why}{more}"
 
 
 def _chunks(source: str, quiet: bool) -> dict[str, Chunk]:
@@ -95,13 +103,10 @@ def _line(question: Question, chunks: dict[str, Chunk]) -> dict[str, Any]:
 
 async def _all(ctx: click.Context, chunks: dict[str, Chunk], options: dict[str, Any]) -> Generated:
     params, invocation = ctx.params, ctx.ensure_object(Invocation)
-    where = {"base_url": options.pop("base_url", None), "api_key": None}
-    model, ledger = options.pop("model"), options.pop("ledger", "default")
-    config = RankerConfig(**options)
-    layers, usage = Layers(config, ledger), UsageTable()
-    chat = layers.connect({"judge": model}, model, **where)["judge"]
-    prompts = PromptSet.load(config.prompts)
-    asking = Asking(model=chat, config=config, prompts=prompts, usage=usage, stage="judge")
+    model, base_url = options.pop("model"), options.pop("base_url", None)
+    ledger = options.pop("ledger", "default")
+    layers = Layers(RankerConfig(**options), ledger)
+    asking = asking_of(layers, model, UsageTable(), base_url=base_url, api_key=None)
     writer = QuestionWriter(asking, list(chunks.values()), seed=params["seed"])
     tracker, made = Tracker("writing", params["count"], unit="questions"), Generated()
     invocation.reached = lambda: f"after {counted(len(made.questions), 'question')}"
@@ -112,7 +117,7 @@ async def _all(ctx: click.Context, chunks: dict[str, Chunk], options: dict[str, 
                 tracker.done = len(made.questions)
                 display.update()
     finally:
-        await chat.aclose()
+        await asking.model.aclose()
         if layers.ledger is not None:
             await layers.ledger.aclose()
     return made

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
+from dataclasses import asdict
 from pathlib import Path
 
 import click
@@ -36,27 +37,15 @@ def _data(ctx: click.Context) -> int:
             with output(str(out / name)) as write:
                 for each in examples:
                     write(f"{json_text(each)}\n")
-    counts = [
-        {
-            "source": each.name,
-            "kind": each.kind,
-            "made": built.made[each.name],
-            "drawn": built.drawn[each.name],
-            "left_out": dict(built.left_out[each.name]),
-        }
-        for each in recipe.sources
-    ]
     columns = [names("source"), names("kind"), *numbers("examples", "in stage II", "left out")]
     rows = [
-        (
-            *(each.name, each.kind, f"{built.made[each.name]:,}", f"{built.drawn[each.name]:,}"),
-            f"{built.left_out[each.name].total():,}",
-        )
-        for each in recipe.sources
+        (one.source, one.kind, f"{one.made:,}", f"{one.drawn:,}", f"{sum(one.left_out.values()):,}")
+        for one in built.counts
     ]
+    counts = [asdict(each) for each in built.counts]
     code = present(ctx, lambda console: console.print(table(columns, rows)), sources=counts)
     if params["output"] != "json":
-        reasons: Counter[str] = sum(built.left_out.values(), Counter())
+        reasons: Counter[str] = sum((Counter(each.left_out) for each in built.counts), Counter())
         for why, number in reasons.items():
             print_line(f"{counted(number, 'question')} left out: {why}")
         print_line(f"{len(built.stage1):,} and {len(built.stage2):,} examples are in {out}")

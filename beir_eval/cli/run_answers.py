@@ -15,7 +15,7 @@ from rich.table import Column
 from rich.text import Text
 
 from beir_eval.answers.judges import judge_class
-from beir_eval.answers.judging import FEWEST, MOST_MISSING
+from beir_eval.answers.metrics import cautions, grid_row
 from beir_eval.answers.questions import read_questions
 from beir_eval.answers.run import AnswerPlan, AnswersResult, run_answers
 from beir_eval.answers.suite import AnswerSuite, chosen_pipelines, load_answer_suite
@@ -40,7 +40,6 @@ from personas.io.atomic import check_place, write_whole
 if TYPE_CHECKING:
     from rich.console import Console
 
-    from beir_eval.answers.questions import Question
 
 GRID = "grid.csv"
 _LIMITS = ("max_calls", "max_cost", "concurrency", "timeout", "requests_per_minute")
@@ -69,26 +68,28 @@ def run_pipelines(ctx: click.Context) -> int:
     ledger = options.pop("ledger", "default")
     suite = load_answer_suite(params["suite"], changes=options)
     changes = {name: params[name] for name in ("judge_model", "runs", "limit") if params[name]}
-    suite = replace(suite, **changes)
-    if not suite.judge_model:
-        suite = replace(suite, judge_model=options.get("model") or default_writer())
+    if not (suite.form.judge_model or params["judge_model"]):
+        changes["judge_model"] = options.get("model") or default_writer()
+    suite = replace(suite, form=(form := suite.form.model_copy(update=changes)))
     specs = chosen_pipelines(suite, params["only"])
-    questions = _questions(params["questions"] or suite.questions, suite)
+    if not (path := params["questions"] or form.questions):
+        raise SettingError(f"suite {suite.name!r} names no questions; give --questions FILE")
+    questions = read_questions(path)[: form.limit]
     own = bool(params["docs"] or params["index_folder"])
     plan = AnswerPlan(
         out=Path(params["out"] or Path("runs") / suite.name),
         questions=questions,
-        documents=params["docs"] or ("" if own else suite.documents),
-        index=params["index_folder"] or ("" if own else suite.index),
+        documents=params["docs"] or ("" if own else form.documents),
+        index=params["index_folder"] or ("" if own else form.index),
         ledger=ledger,
-        base_url=suite.judge_base_url or options.get("base_url"),
+        base_url=form.judge_base_url or options.get("base_url"),
         limits={name: options[name] for name in _LIMITS if options.get(name) is not None},
     )
     if not plan.documents and not plan.index:
         raise SettingError(f"suite {suite.name!r} names no documents; give --docs or --index")
     models = [name for spec in specs for name in models_of(spec.config, spec.options)]
-    if any(judge_class(name)[0].asks for name in suite.judges):
-        models.append(suite.judge_model)
+    if any(judge_class(name)[0].asks for name in form.judges):
+        models.append(form.judge_model)
     quiet = params["quiet"]
     with invocation.noting(live_is_wanted(quiet=quiet)), saying_where(ledger):
         if params["dry_run"]:
@@ -100,12 +101,6 @@ def run_pipelines(ctx: click.Context) -> int:
     return _show(ctx, suite, plan, results)
 
 
-def _questions(path: str, suite: AnswerSuite) -> list[Question]:
-    if not path:
-        raise SettingError(f"suite {suite.name!r} names no questions; give --questions FILE")
-    return read_questions(path)[: suite.limit]
-
-
 async def _all(
     suite: AnswerSuite,
     plan: AnswerPlan,
@@ -114,7 +109,7 @@ async def _all(
     quiet: bool,
 ) -> list[AnswersResult]:
     tracker = Tracker("getting ready", 0, unit="questions")
-    invocation.reached = lambda: tracker.reached
+    invocation.reached = lambda: f"{tracker.stage}, {tracker.reached}; run it again to go on"
     with ProgressDisplay(tracker, wanted=live_is_wanted(quiet=quiet)) as display, invocation.held():
 
         def note(what: str, count: int) -> None:
@@ -159,19 +154,15 @@ def _show(
 ) -> int:
     code, errors = _outcome(results)
     warned = [*_cautions(suite, plan, results)]
-    rows = _grid(results)
+    points = [each for each in results if each.spec.point]
+    rows = [grid_row(each.spec.point, each.metrics) for each in points if each.metrics]
     found = None
     if rows:
         write_whole(plan.out / GRID, _as_csv(rows))
-        finished = all(each.metrics for each in results)
-        if (
-            suite.formula
-            and finished
-            and all(None not in row.values() for row in rows)
-            and len(results) == len(suite.pipelines)
-        ):
+        whole = len(results) == len(suite.pipelines) and len(rows) == len(points)
+        if suite.form.anova.formula and whole:
             try:
-                found = anova(rows, suite.formula)
+                found = anova(rows, suite.form.anova.formula)
             except SettingError as refused:  # the answers are there all the same
                 warned.append(f"no analysis of variance: {refused}")
     if ctx.params["output"] == "json":
@@ -221,22 +212,19 @@ def _outcome(results: list[AnswersResult]) -> tuple[int, list[Failure]]:
 
 
 def _cautions(suite: AnswerSuite, plan: AnswerPlan, results: list[AnswersResult]) -> list[str]:
-    """Notes for a reader before the numbers, a sentence each."""
-    said = []
-    judge = next((each.judge for each in results if each.judge), "")
-    writers = {name for each in results if each.metrics for name in each.metrics.writers}
-    if judge and judge in writers:
-        said.append(f"{judge} judged what it wrote itself; name another with --judge-model.")
-    if (asked := len(plan.questions)) < FEWEST:
-        said.append(f"{counted(asked, 'question')}: with fewer than {FEWEST} a mean says little.")
-    if suite.runs == 1:
-        said.append("One run: how much answers vary from run to run is not known.")
-    for each in results:
-        for name, found in each.metrics.judges.items() if each.metrics else ():
-            share = found.missing / max(found.values + found.missing, 1)
-            if share > MOST_MISSING:
-                said.append(f"{each.spec.label}: {share:.0%} of {name} is missing.")
-    return said
+    finished = [(each.spec.label, each.metrics) for each in results if each.metrics]
+    found = cautions(
+        (
+            (f"{label}: {name}", one)
+            for label, all_ in finished
+            for name, one in all_.judges.items()
+        ),
+        questions=len(plan.questions),
+        runs=suite.form.runs,
+        judge=next((each.judge for each in results if each.judge), ""),
+        writers={name for _, metrics in finished for name in metrics.writers},
+    )
+    return [sentence for _, sentence in found]
 
 
 def _show_table(
@@ -245,10 +233,10 @@ def _show_table(
     rows = []
     for each in results:
         if each.metrics is None:
-            rows.append((each.spec.label, *("stopped" for _ in suite.judges), *("-",) * 5))
+            rows.append((each.spec.label, *("stopped" for _ in suite.form.judges), *("-",) * 5))
             continue
         metrics, cells = each.metrics, []
-        for name in suite.judges:
+        for name in suite.form.judges:
             judge = metrics.judges[name]
             mean = "-" if judge.mean is None else f"{judge.mean:.3f}"
             spread = "" if judge.run_spread is None else f" ± {judge.run_spread:.3f}"
@@ -263,7 +251,7 @@ def _show_table(
             )
         )
     headings = (
-        *(each.replace("_", " ") for each in suite.judges),
+        *(each.replace("_", " ") for each in suite.form.judges),
         "missing",
         "calls",
         "tokens",
@@ -277,18 +265,9 @@ def _show_table(
         console.print(Text("In brackets: the paper's value, of its own models and judges."))
     if found is not None:
         show_anova(console, found)
-        if ours := [each.name for each in suite.factors if each.ours]:
+        if ours := [each.name for each in suite.form.factors if each.ours]:
             line = f"Levels of {', '.join(ours)} are not in the paper; they are ours."
             console.print(Text(line))
-
-
-def _grid(results: list[AnswersResult]) -> list[dict[str, Any]]:
-    """A row for each point of the grid: its levels, and each judge's mean."""
-    return [
-        {**each.spec.point, **{name: judge.mean for name, judge in each.metrics.judges.items()}}
-        for each in results
-        if each.spec.point and each.metrics
-    ]
 
 
 def _as_csv(rows: list[dict[str, Any]]) -> str:

@@ -24,7 +24,7 @@ from beir_eval.experiment.run_folder import (
     ScoreCounts,
     digests,
 )
-from beir_eval.files import append_whole, write_form
+from beir_eval.files import append_whole, cut_torn_line, write_form
 from beir_eval.measures.ties import Tied, measured
 from mcranker.config import HOW_NOT_WHAT
 from mcranker.llm.masking import shown_url
@@ -33,7 +33,6 @@ from mcranker.models import MODEL_OPTIONS
 from mcranker.trec import write_trec
 from personas.ensembles import find_ensemble
 from personas.io.atomic import replacing
-from personas.io.lines import LONGEST_RANKING, read_lines
 from personas.ranking.record import RankingRecord
 from personas.ranking.usage import UsageTable
 
@@ -92,8 +91,8 @@ class RunJob:
         """
         # Another program may have ranked some since they were counted.
         vars(self).pop("done", None)
-        if self._rankings.exists():
-            _cut_torn_line(self._rankings)
+        if cut_torn_line(self._rankings):
+            _log.warning("%s: the last ranking was torn; it is made again", self._rankings)
         manifest = self._manifest(ranker)
         if (self.path / "manifest.json").exists():
             known = RunFolder.open(self.path).manifest
@@ -245,17 +244,6 @@ def _plain(value: Any) -> Any:
     if isinstance(value, os.PathLike):
         return os.fspath(value)
     return str(getattr(value, "name", type(value).__name__))
-
-
-def _cut_torn_line(path: Path) -> None:
-    """Take off a last line that was not written to its end."""
-    size = torn = 0
-    for line in read_lines(path, RunFolderError, longest=LONGEST_RANKING):
-        size += len(line.content)
-        torn = 0 if line.content.endswith(b"\n") else len(line.content)
-    if torn:
-        _log.warning("%s: the last ranking was not written whole; it is made again", path)
-        os.truncate(path, size - torn)
 
 
 def _keep_lines(path: Path, offsets: Iterable[int]) -> None:

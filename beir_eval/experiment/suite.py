@@ -242,6 +242,9 @@ def _find(name_or_path: str | os.PathLike[str]) -> tuple[Traversable, str, Path 
         return _home() / f"{given}{_SUFFIX}", given + _SUFFIX, None
     path = Path(given).expanduser()
     if not is_file(path):
+        from beir_eval.answers.suite import shipped_answer_suites
+
+        names += shipped_answer_suites()
         raise SuiteError(
             f"no suite {given!r}: neither a file nor one that comes with the package; "
             f"{hint(given, names)}"

@@ -12,13 +12,14 @@ import csv
 import math
 import os
 import re
+from collections import Counter
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
-from itertools import product
+from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
 
 from beir_eval.errors import DatasetError, ExtraMissing, SettingError
+from beir_eval.measures.significance import f_above
 from personas.io.lines import read_text
 
 LONGEST_FILE = 50_000_000
@@ -74,7 +75,7 @@ class Anova:
     observations: int
     balanced: bool
     means: Mapping[str, Mapping[str, float]]
-    interactions: Mapping[tuple[str, str], Mapping[tuple[str, str], float]]
+    interactions: Mapping[tuple[str, str], Mapping[tuple[str, ...], float]]
 
     def to_dict(self) -> dict[str, Any]:
         """Everything, as plain values that JSON can hold."""
@@ -82,13 +83,7 @@ class Anova:
             "formula": self.formula,
             "observations": self.observations,
             "balanced": self.balanced,
-            "rows": [
-                {
-                    name: getattr(row, name)
-                    for name in ("term", "ss", "df", "ms", "f", "p", "omega", "omega_one_way")
-                }
-                for row in self.rows
-            ],
+            "rows": [asdict(row) for row in self.rows],
             "means": {factor: dict(levels) for factor, levels in self.means.items()},
             "interactions": {
                 ":".join(pair): {" / ".join(levels): mean for levels, mean in cells.items()}
@@ -116,7 +111,7 @@ def effect(
         df,
         ss / df,
         f,
-        float(_stats().f.sf(f, df, residual_df)),
+        f_above(f, df, residual_df),
         above / (above + observations),
         above / (above + residual_df + df + 1),
     )
@@ -138,11 +133,8 @@ def anova(
             factor has one level; the response is no number.
         ExtraMissing: statsmodels is not installed.
     """
-    said = _FORMULA.match(formula)
-    factors = list(dict.fromkeys(_TERM.findall(formula)))
-    if said is None or not factors:
-        raise SettingError(f"formula={formula!r}: write one such as 'y ~ C(a)*C(b) + C(c)'")
-    y = response or said[1]
+    y, factors, right = parsed(formula)
+    y = response or y
     rows = _checked(table, factors, y)
     try:
         import pandas
@@ -150,7 +142,7 @@ def anova(
         from statsmodels.stats.anova import anova_lm
     except ImportError as missing:
         raise ExtraMissing("statsmodels", "an analysis of variance", extra="anova") from missing
-    terms = _TERM.sub(r"C(\1, Sum)", said[2])
+    terms = _TERM.sub(r"C(\1, Sum)", right)
     frame = pandas.DataFrame(rows)
     try:
         model = smf.ols(f"{y} ~ {terms}", frame).fit()
@@ -175,22 +167,33 @@ def anova(
     tested.sort(key=lambda row: -(row.f or 0))
     left = float(residual["sum_sq"]), int(residual["df"])
     tested.append(AnovaRow("Residual", *left, left[0] / left[1]))
-    pairs = [tuple(row.term.split(":")) for row in tested if row.term.count(":") == 1]
-    counts = [
-        sum(
-            all(str(row[f]) == level for f, level in zip(factors, cell, strict=True))
-            for row in rows
-        )
-        for cell in product(*(_levels(rows, factor) for factor in factors))
-    ]
+    counts = Counter(tuple(row[factor] for factor in factors) for row in rows)
+    cells = math.prod(len(_levels(rows, factor)) for factor in factors)
+    pairs = [row.term.split(":") for row in tested if row.term.count(":") == 1]
     return Anova(
         formula,
         tuple(tested),
         len(rows),
-        len(set(counts)) == 1,
-        {factor: _means(rows, y, factor) for factor in factors},
-        {(a, b): _pair_means(rows, y, a, b) for a, b in pairs},
+        len(counts) == cells and len({*counts.values()}) == 1,
+        {
+            factor: {level: mean for (level,), mean in _means(rows, y, [factor]).items()}
+            for factor in factors
+        },
+        {(a, b): _means(rows, y, [a, b]) for a, b in pairs},
     )
+
+
+def parsed(formula: str) -> tuple[str, list[str], str]:
+    """Return a formula's response, its factors, and what is right of ``~``.
+
+    Raises:
+        SettingError: it is no formula.
+    """
+    said = _FORMULA.match(formula)
+    factors = list(dict.fromkeys(_TERM.findall(formula)))
+    if said is None or not factors:
+        raise SettingError(f"formula={formula!r}: write one such as 'y ~ C(a)*C(b) + C(c)'")
+    return said[1], factors, said[2]
 
 
 def read_table(path: str | os.PathLike[str]) -> list[dict[str, str]]:
@@ -206,6 +209,8 @@ def read_table(path: str | os.PathLike[str]) -> list[dict[str, str]]:
         heading = next(reader, None)
         if heading is None:
             raise DatasetError(f"{name}: is empty; the first line names the columns")
+        if twice := [each for each, count in Counter(heading).items() if count > 1]:
+            raise DatasetError(f"{name}: two columns have the name {twice[0]!r}")
         rows = []
         for row in reader:
             if not row:
@@ -247,29 +252,11 @@ def _levels(rows: Sequence[Mapping[str, Any]], factor: str) -> list[str]:
     return list(dict.fromkeys(row[factor] for row in rows))
 
 
-def _mean(values: Sequence[float]) -> float:
-    return math.fsum(values) / len(values)
-
-
-def _means(rows: Sequence[Mapping[str, Any]], y: str, factor: str) -> dict[str, float]:
-    return {
-        level: _mean([row[y] for row in rows if row[factor] == level])
-        for level in _levels(rows, factor)
-    }
-
-
-def _pair_means(
-    rows: Sequence[Mapping[str, Any]], y: str, a: str, b: str
-) -> dict[tuple[str, str], float]:
-    cells: dict[tuple[str, str], list[float]] = {}
+def _means(
+    rows: Sequence[Mapping[str, Any]], y: str, factors: Sequence[str]
+) -> dict[tuple[str, ...], float]:
+    """Mean of the response for each combination of levels."""
+    cells: dict[tuple[str, ...], list[float]] = {}
     for row in rows:
-        cells.setdefault((row[a], row[b]), []).append(row[y])
-    return {cell: _mean(values) for cell, values in cells.items()}
-
-
-def _stats() -> Any:
-    try:
-        from scipy import stats
-    except ImportError as missing:
-        raise ExtraMissing("scipy", "a test of an effect") from missing
-    return stats
+        cells.setdefault(tuple(row[factor] for factor in factors), []).append(row[y])
+    return {cell: math.fsum(values) / len(values) for cell, values in cells.items()}

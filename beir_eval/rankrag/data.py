@@ -13,6 +13,7 @@ kind = "answer"                         # answer, retrieve, rank or chat
 questions = "squad.jsonl"               # as `beir_eval.answers.questions` reads them
 passages = "wikipedia"                  # a folder or file, in passages of 150 words
 relevant = "documents"                  # or "answer", or "overlap"
+instruction = "short"                   # or "full", "number", "either", of kind "answer"
 weight = 0.09
 negatives = 1                           # of "rank": passages that are not relevant, a question
 
@@ -30,19 +31,18 @@ Files are looked for beside the recipe. An example is trl's: ``{"prompt": [messa
 from __future__ import annotations
 
 import random
-import tomllib
 from collections import Counter
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Annotated, Any, Literal, TypeAlias
 
-from pydantic import BaseModel, ConfigDict, Field, ValidationError
+from pydantic import BaseModel, ConfigDict, Field
 
 from beir_eval.answers.judges.words import is_in, normalised
-from beir_eval.answers.questions import Question, read_questions, records
+from beir_eval.answers.questions import Question, messages_of, read_questions, records
 from beir_eval.errors import DatasetError, SettingError
-from mcranker.config import explain
+from beir_eval.files import read_toml
 from mcranker.retrieval.bm25 import BM25
 from mcranker.retrieval.chunks import Chunk, chunks_of
 from mcranker.retrieval.readers import Skipped, read_documents
@@ -56,6 +56,10 @@ PASSAGES = 5
 RELEVANT, NOT_RELEVANT = 0.5, 0.1
 """Share of an answer's 4-grams above which a passage is relevant, and below which it is not."""
 
+_ANSWERS = {
+    "short": "rag_answer_rankrag",
+    **{name: f"rag_answer_rankrag_{name}" for name in ("full", "number", "either")},
+}
 _DEPTH = 100  # passages that are looked at for one with the answer
 _GRAM = 4
 
@@ -73,6 +77,8 @@ class Source(BaseModel):
         relevant: a passage that is one of the question's documents and, if one of those passages
             has a golden answer, has it; one among the first by BM25 that has a golden answer; or
             one of either with more than half of the 4-grams of a golden answer.
+        instruction: of ``"answer"``, to give a ``"short"`` phrase, ``"full"`` sentences, a
+            ``"number"`` or ``"either"`` of the first two; None: full in a conversation, else short.
         weight: its share in stage II, divided by the sum of all.
         negatives: not relevant ones for each relevant passage, of ``"rank"``. The paper is silent.
     """
@@ -85,6 +91,7 @@ class Source(BaseModel):
     passages: str = ""
     file: str = ""
     relevant: Literal["documents", "answer", "overlap"] = "documents"
+    instruction: Literal["short", "full", "number", "either"] | None = None
     weight: float = Field(1.0, gt=0)
     negatives: int = Field(1, ge=1, le=100)
 
@@ -100,23 +107,32 @@ class Recipe(BaseModel):
     test: list[str] = Field(default_factory=list)
 
 
-@dataclass(slots=True)
-class Built:
-    """Examples of both stages, with counts.
+@dataclass(frozen=True, slots=True)
+class SourceCounts:
+    """Counts of one source.
 
     Attributes:
-        stage1: chats, shuffled.
-        stage2: the blend, shuffled.
-        made: source -> different examples.
-        drawn: source -> examples in stage II.
-        left_out: source -> reason -> questions.
+        source: its name.
+        kind: of its examples.
+        made: different examples.
+        drawn: examples in stage II.
+        left_out: reason -> questions.
     """
+
+    source: str
+    kind: str
+    made: int
+    drawn: int
+    left_out: dict[str, int]
+
+
+@dataclass(slots=True)
+class Built:
+    """Examples of both stages, shuffled, with counts; the first are chats, the second the blend."""
 
     stage1: list[Example] = field(default_factory=list)
     stage2: list[Example] = field(default_factory=list)
-    made: dict[str, int] = field(default_factory=dict)
-    drawn: dict[str, int] = field(default_factory=dict)
-    left_out: dict[str, Counter[str]] = field(default_factory=dict)
+    counts: list[SourceCounts] = field(default_factory=list)
 
 
 def read_recipe(path: str | Path) -> Recipe:
@@ -126,17 +142,15 @@ def read_recipe(path: str | Path) -> Recipe:
         SettingError: it cannot be read, or a key or a value is wrong.
     """
     place = Path(path).expanduser()
-    try:
-        recipe = Recipe.model_validate(tomllib.loads(read_text(place, SettingError, 1_000_000)))
-    except tomllib.TOMLDecodeError as error:
-        raise SettingError(f"{path}: not TOML: {error}") from error
-    except ValidationError as error:
-        raise SettingError(f"{path}: {explain(error, Recipe)}") from error
+    text = read_text(place, SettingError, 1_000_000)
+    recipe = read_toml(text, Recipe, str(path), SettingError)
     for each in recipe.sources:
         needed = ("file",) if each.kind == "chat" else ("questions", "passages")
         for name in needed:
             if not getattr(each, name):
                 raise SettingError(f"{path}: source {each.name!r} of kind {each.kind!r}: no {name}")
+        if each.instruction and each.kind != "answer":
+            raise SettingError(f"{path}: source {each.name!r}: instruction is for kind 'answer'")
     names = [each.name for each in recipe.sources]
     if len({*names}) < len(names):
         raise SettingError(f"{path}: two sources have the same name")
@@ -164,17 +178,19 @@ def build_examples(
 
     Args:
         recipe: what to take.
-        prompts: the wording of ``rag_answer_rankrag``, ``rag_rankrag_rank``,
-            ``rag_rankrag_retrieve`` and ``rag_passage_numbered``; those that a pipeline asks with.
+        prompts: the wording, of ``rag_answer_rankrag`` and others; a pipeline asks with the same.
         on_skip: is given documents that are left out.
 
     Raises:
         DatasetError: a file cannot be read, or a source gives no example.
         InputError: there are no such passages.
     """
-    held_out = {normalised(each.text) for path in recipe.test for each in read_questions(path)}
+    held_out = {
+        normalised(each.conversation) for path in recipe.test for each in read_questions(path)
+    }
     corpora: dict[str, _Passages] = {}
-    built, pools = Built(), {}
+    built = Built()
+    total = sum(each.weight for each in recipe.sources)
     for source in recipe.sources:
         left_out: Counter[str] = Counter()
         if source.kind == "chat":
@@ -189,27 +205,22 @@ def build_examples(
             maker = _Maker(source, corpora[source.passages], prompts, recipe.seed)
             pool = []
             for question in read_questions(source.questions):
-                if normalised(question.text) in held_out:
-                    left_out["in the test questions"] += 1
-                    continue
-                made = maker.examples(question)
+                made: list[Example] | str = "in the test questions"
+                if normalised(question.conversation) not in held_out:
+                    made = maker.examples(question)
                 if isinstance(made, str):
                     left_out[made] += 1
                 else:
                     pool += made
-        built.left_out[source.name] = left_out
-        built.made[source.name] = len(pool)
         if not pool:
             why = ", ".join(f"{number} {reason}" for reason, number in left_out.items())
             raise DatasetError(f"source {source.name!r} gives no example: {why or 'it is empty'}")
-        pools[source.name] = pool
-    total = sum(each.weight for each in recipe.sources)
-    for source in recipe.sources:
-        pool, draw = pools[source.name], _draw(recipe.seed, source.name)
-        count = len(pool)
+        count, draw = len(pool), _draw(recipe.seed, source.name)
         if recipe.size is not None:
             count = round(recipe.size * source.weight / total)
-        built.drawn[source.name] = count
+        built.counts.append(
+            SourceCounts(source.name, source.kind, len(pool), count, dict(left_out))
+        )
         while count > 0:  # each one once before one is there twice
             built.stage2 += draw.sample(pool, min(count, len(pool)))
             count -= len(pool)
@@ -288,9 +299,11 @@ class _Maker:
             )
             for number, each in enumerate(context, 1)
         ]
-        values = {"question": question.text, "context": "\n".join(entries)}
+        shown = "\n\n".join(filter(None, ("\n".join(entries), self._turns(question))))
+        values = {"question": question.text, "context": shown}
         if self.source.kind == "answer":
-            return [self._example("rag_answer_rankrag", values, question.golden_answers[0])]
+            wanted = self.source.instruction or ("full" if question.turns else "short")
+            return [self._example(_ANSWERS[wanted], values, question.golden_answers[0])]
         relevant = {each.id for each in gold}
         named = [f"Passage {n}" for n, each in enumerate(context, 1) if each.id in relevant]
         return [self._example("rag_rankrag_retrieve", values, ", ".join(named))]
@@ -298,7 +311,7 @@ class _Maker:
     def _divided(self, question: Question) -> tuple[list[Chunk], list[Chunk]]:
         """Relevant passages, and those that are not though they are like the question."""
         golden, kind = question.golden_answers, self.source.relevant
-        found = [*self.passages.found(question.text)]
+        found = [*self.passages.found(question.conversation)]
         own = [
             chunk
             for name in question.documents
@@ -321,8 +334,18 @@ class _Maker:
         return gold, others
 
     def _ranked(self, question: Question, chunk: Chunk, verdict: str) -> Example:
-        values = {"query": question.text, "passage_text": chunk.text}
-        return self._example("rag_rankrag_rank", values, verdict)
+        turns = self._turns(question)
+        values = {"query": question.text, "passage_text": chunk.text, "turns": turns}
+        prompt = "rag_rankrag_rank_turns" if turns else "rag_rankrag_rank"
+        return self._example(prompt, values, verdict)
+
+    def _turns(self, question: Question) -> str:
+        return "\n\n".join(
+            self.prompts.piece(
+                "rag_rankrag_turn", {"speaker": each["role"].title(), "turn": each["content"]}
+            )
+            for each in question.turns
+        )
 
     def _example(self, prompt: str, values: Mapping[str, str], completion: str) -> Example:
         turns = self.prompts[prompt].render(values)
@@ -336,25 +359,12 @@ class _Maker:
 
 def _chats(source: Source, held_out: set[str], left_out: Counter[str]) -> Iterator[Example]:
     for place, record in records(source.file):
-        messages = record.get("messages")
-        if (
-            not isinstance(messages, list)
-            or len(messages) < 2
-            or not all(
-                isinstance(each, Mapping)
-                and each.get("role") in ("system", "user", "assistant")
-                and isinstance(each.get("content"), str)
-                for each in messages
-            )
-            or messages[-1]["role"] != "assistant"
-        ):
-            raise DatasetError(
-                f'{place}: "messages" must be a list of role and content, the assistant\'s last'
-            )
-        if any(normalised(each["content"]) in held_out for each in messages[:-1]):
+        turns = messages_of(record, place, last="assistant")
+        if len(turns) < 2:
+            raise DatasetError(f'{place}: "messages" has a reply and nothing that it replies to')
+        if any(normalised(each["content"]) in held_out for each in turns[:-1]):
             left_out["in the test questions"] += 1
             continue
-        turns = [{"role": each["role"], "content": each["content"]} for each in messages]
         about = {"source": source.name, "kind": source.kind}
         yield {"prompt": turns[:-1], "completion": turns[-1:], **about}
 

@@ -6,7 +6,7 @@ import contextlib
 import json
 import sys
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
 
@@ -117,14 +117,11 @@ def train(training: Training) -> dict[str, Any]:
     trainer.processing_class.save_pretrained(training.out)
     losses = {each["step"]: each["loss"] for each in trainer.state.log_history if "loss" in each}
     about = {
-        "model": training.model,
-        "stage": training.stage,
+        **asdict(training),
         "examples": len(rows),
         "steps": steps,
         "batch": batch,
-        "learning_rate": training.value("learning_rate"),
-        "lora": training.lora,
-        "seed": training.seed,
+        "learning_rate": config.learning_rate,
         "losses": losses,
     }
     Path(training.out, "training.json").write_text(json.dumps(about, indent=1), encoding="utf-8")
@@ -136,5 +133,4 @@ def _lora(rank: int) -> dict[str, Any]:
         return {}
     from peft import LoraConfig
 
-    targets = "all-linear"
-    return {"peft_config": LoraConfig(r=rank, lora_alpha=2 * rank, target_modules=targets)}
+    return {"peft_config": LoraConfig(r=rank, lora_alpha=2 * rank, target_modules="all-linear")}

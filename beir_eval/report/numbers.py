@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from beir_eval.measures.anova import AnovaRow
 from personas import format as formatting
 from personas.format import fixed
 
@@ -56,3 +57,16 @@ def rate(part: int, whole: int) -> str:
     if 0.9995 * whole <= part < whole:
         return ">99.9%"
     return f"{100 * part / whole:.1f}%"
+
+
+def anova_cells(row: AnovaRow) -> tuple[str, ...]:
+    """SS, DF, MS, F, p and both effect sizes of a term as texts; empty where there is none."""
+    p = "" if row.p is None else "<0.0001" if row.p < 0.0001 else f"{row.p:.4f}"
+    f, omega, one_way = (
+        "" if each is None else f"{each:.4f}" for each in (row.f, row.omega, row.omega_one_way)
+    )
+    return _small(row.ss), f"{row.df}", _small(row.ms), f, p, omega, one_way
+
+
+def _small(value: float) -> str:
+    return f"{value:.1e}" if 0 < value < 0.001 else f"{value:.4f}"

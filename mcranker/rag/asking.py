@@ -51,11 +51,13 @@ class Asking:
 
     def __post_init__(self) -> None:
         if not self.model.capabilities.prompts:
-            option = "query_model=" if self.stage == "transform" else "answer_model="
+            what, how = {
+                "transform": ("this pipeline asks for queries", "with query_model="),
+                "judge": ("it is asked for verdicts or questions", "as the judge, or with --model"),
+            }.get(self.stage, ("this pipeline asks for answers", "with answer_model="))
             raise UnsupportedCapability(
-                f"{self.model.name} answers no prompts, and this pipeline asks for "
-                f"{'queries' if self.stage == 'transform' else 'answers'} in words; name a model "
-                f"that does with {option}, such as 'local:smollm2-135m'",
+                f"{self.model.name} answers no prompts, and {what} in words; name a model that "
+                f"does {how}, such as 'local:smollm2-135m'",
                 model=self.model.name,
             )
 

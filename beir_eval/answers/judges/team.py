@@ -31,6 +31,11 @@ class TeamJudge(AnswerJudge):
         super().__init__()
         self._ranker = ranker
 
+    @property
+    def asked_model(self) -> str:
+        """The name of the model that scores."""
+        return self._ranker.models.names["scoring"]
+
     async def _judge(self, answered: Answered) -> Judgement:
         question = answered.question
         text = question.text

@@ -74,7 +74,7 @@ def test_effects_show_the_means_by_level() -> None:
 
 
 def test_aragogs_runs_come_with_the_suite() -> None:
-    found = read_runs(others_runs(load_answer_suite("rebel_fig1").figure.runs))
+    found = read_runs(others_runs(load_answer_suite("rebel_fig1").form.figure.runs))
     assert {*found} == {"retrieval_precision", "answer_similarity"}
     for systems in found.values():
         assert len(systems) == 16

@@ -107,7 +107,7 @@ def test_where_each_call_fails_it_stops(place: Path, model: Connected) -> None:
     model.answer = lambda request: "no JSON"
     found = write(place)
     assert found.exit_code == 1
-    assert "0 questions written" in found.stderr
+    assert "it is not one JSON object" in found.stderr
     assert len(model.requests) == 8  # one round, and a repair turn each
 
     def refuses(request: ChatRequest) -> str:
@@ -115,6 +115,17 @@ def test_where_each_call_fails_it_stops(place: Path, model: Connected) -> None:
 
     model.answer = refuses
     assert "wrong key" in write(place, "--seed", "5").stderr
+
+
+def test_a_file_that_may_have_been_edited_is_not_replaced(place: Path, model: Connected) -> None:
+    (place / "q.jsonl").write_text('{"keep": false}\n')
+    found = write(place, "--out", str(place / "q.jsonl"))
+    assert found.exit_code == 2
+    assert "is there already, and may have been edited" in found.stderr
+    assert not model.requests
+    model.answer = lambda request: "no JSON"
+    assert write(place, "--out", str(place / "new.jsonl")).exit_code == 1
+    assert not (place / "new.jsonl").exists()
 
 
 def test_no_documents_is_an_error(place: Path, model: Connected) -> None:

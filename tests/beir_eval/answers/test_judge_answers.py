@@ -11,7 +11,8 @@ import pytest
 from click.testing import CliRunner
 
 from beir_eval.answers.judges import Judgement, names_of
-from beir_eval.answers.judging import cautions, check_answers, read_answers, summed_up
+from beir_eval.answers.judging import check_answers, read_answers
+from beir_eval.answers.metrics import JudgeMetrics, cautions, judge_metrics
 from beir_eval.answers.questions import read_questions
 from beir_eval.cli.group import cli
 from beir_eval.errors import DatasetError, SettingError
@@ -91,35 +92,59 @@ def test_answers_of_a_pipeline_and_of_others_are_read(tmp_path: Path) -> None:
         check_answers(file, ["f1"])
 
 
+def summed_up(values: list[Judgement], judge: str) -> JudgeMetrics:
+    return judge_metrics(
+        [[(str(place), {judge: each}) for place, each in enumerate(values)]], judge
+    )
+
+
+def test_an_id_that_is_there_twice_is_an_error(tmp_path: Path) -> None:
+    row = {"id": "a", "question": "Who?", "answer": "so"}
+    with pytest.raises(DatasetError, match=r"a\.jsonl:2: the id 'a' is there twice"):
+        read_answers(lines(tmp_path / "a.jsonl", row, row))
+    del row["id"]
+    assert len(read_answers(lines(tmp_path / "b.jsonl", row, row)).answers) == 2
+
+
 def test_missing_values_are_counted_and_in_no_mean() -> None:
     values: list[Judgement] = [Judgement(value) for value in (1.0, 0.0, 0.5)]
     values += [Judgement(None, "it is empty."), Judgement(None, "none", undefined=True)]
-    found = summed_up(values, "f1", (0, 1))
+    found = summed_up(values, "f1")
     assert (found.mean, found.values, found.missing, found.undefined) == (0.5, 3, 1, 1)
     assert found.spread == pytest.approx(0.5)  # √((0.25 + 0.25) / 2)
-    assert found.interval is not None
+    interval = found.interval("f1")
+    assert interval is not None
     # Student's t of 0.975 on 2 degrees of freedom is 4.3027; 4.3027 · 0.5 / √3 = 1.2421, which
     # goes beyond the scale of 0 to 1 in both directions, and not beyond one of -1 to 2.
-    assert (found.interval.low, found.interval.high) == (0, 1)
-    wide = summed_up(values, "relevance", (-1, 2)).interval
+    assert (interval.low, interval.high) == (0, 1)
+    wide = summed_up(values, "relevance").interval("relevance")
     assert wide is not None
     assert wide.high == pytest.approx(0.5 + 4.302653 * 0.5 / math.sqrt(3), abs=1e-5)
     assert dict(found.reasons) == {"it is empty.": 1, "none": 1}
-    empty = summed_up([Judgement(None, "none")], "f1", (0, 1))
-    assert (empty.mean, empty.spread, empty.interval) == (None, None, None)
+    empty = summed_up([Judgement(None, "none")], "f1")
+    assert (empty.mean, empty.spread, empty.interval("f1")) == (None, None, None)
 
 
 def test_a_reader_is_told_what_may_mislead() -> None:
-    summary = summed_up([Judgement(1.0)] * 50 + [Judgement(None, "no")], "f1", (0, 1))
-    said = list(cautions([summary], 51, ["m", "n"], "m"))
-    assert said == [
-        "m judged what it wrote itself; name another judge with judge_model.",
-        "One run: how much answers vary from run to run is not known.",
+    def said(values: list[Judgement], questions: int, writer: str, runs: int) -> list[str]:
+        found = cautions(
+            [("f1", summed_up(values, "f1"))],
+            questions=questions,
+            runs=runs,
+            judge="m",
+            writers=[writer],
+        )
+        return [sentence for _, sentence in found]
+
+    # One of 51 is 2%, one of 101 less than 1%.
+    assert said([Judgement(1.0)] * 50 + [Judgement(None, "no")], 51, "m", 1) == [
+        "m judged what it wrote itself; let another model judge.",
         "f1: 1 of 51 values are missing (2%).",
+        "One run: how much answers vary from run to run is not known.",
     ]
-    few = list(cautions([], 19, [], "", runs=3))
-    assert few == ["19 questions: with fewer than 20 a mean says little."]
-    assert not list(cautions([summed_up([Judgement(1.0)], "f1", (0, 1))], 20, ["m"], "n", runs=2))
+    assert said([Judgement(1.0)] * 100 + [Judgement(None, "no")], 20, "n", 2) == []
+    few = ["19 questions: with fewer than 20 a mean says little."]
+    assert said([Judgement(None, "none", undefined=True)], 19, "n", 2) == few
 
 
 @pytest.mark.parametrize("text", ["", "f1,nope", "f1@3", "answer_recall@0"])

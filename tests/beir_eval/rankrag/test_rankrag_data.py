@@ -59,8 +59,9 @@ def parts(example: dict[str, Any]) -> tuple[str, str]:
 
 def test_an_answer_has_five_passages_with_the_gold_one(place: Path) -> None:
     built = build(place, source("answer"))
-    assert built.made == {"answer": 3}
-    assert built.left_out["answer"] == {"without a golden answer": 1}
+    (counts,) = built.counts
+    assert (counts.source, counts.made, counts.drawn) == ("answer", 3, 3)
+    assert counts.left_out == {"without a golden answer": 1}
     for example in built.stage2:
         asked, answer = parts(example)
         assert asked.count("flows through") in (5, 6)  # a question has the words as well
@@ -68,6 +69,100 @@ def test_an_answer_has_five_passages_with_the_gold_one(place: Path) -> None:
         assert asked.endswith("Answer the above question with a short phrase.\n\nAssistant:")
         assert "Passage 5: " in asked
         assert "Passage 6: " not in asked
+
+
+SYSTEM = (
+    "A user talks with an AI assistant. The assistant answers the user's questions from the "
+    "context: helpfully, politely and in detail. If the answer is not in the context, the "
+    "assistant says so."
+)
+TURNS = [
+    {"role": "user", "content": "Tell me of the Nile."},
+    {"role": "assistant", "content": "It flows through Egypt."},
+    {"role": "user", "content": "Where does it end?"},
+]
+
+
+@pytest.mark.parametrize(
+    ("instruction", "sentence"),
+    [
+        (None, "Answer the above question with a short phrase."),
+        ("short", "Answer the above question with a short phrase."),
+        ("full", "Answer the above question in full sentences, and completely."),
+        (
+            "number",
+            "Answer the above question with a number from the context, or calculate it with "
+            "+ - * /.",
+        ),
+        (
+            "either",
+            "Answer the above question with a short phrase, or in full sentences where it takes "
+            "them.",
+        ),
+    ],
+)
+def test_the_instruction_is_the_data_sets(
+    place: Path, instruction: str | None, sentence: str
+) -> None:
+    more = {} if instruction is None else {"instruction": instruction}
+    for example in build(place, source("answer", **more)).stage2:
+        question = next(text for text, _ in ASKED.values() if text in parts(example)[0])
+        assert parts(example)[0].endswith(f"\n\nUser: {question} {sentence}\n\nAssistant:")
+
+
+@pytest.mark.parametrize(
+    ("kind", "expected", "replies"),
+    [
+        (
+            "answer",
+            "Passage 1: {nile}\n\nUser: Tell me of the Nile.\n\nAssistant: It flows through Egypt."
+            "\n\nUser: Where does it end? Answer the above question in full sentences, and "
+            "completely.\n\nAssistant:",
+            ["In the Mediterranean Sea."],
+        ),
+        (
+            "retrieve",
+            "Passage 1: {nile}\n\nUser: Tell me of the Nile.\n\nAssistant: It flows through Egypt."
+            "\n\nUser: For the question Where does it end?, find all the passages from the context "
+            "that are relevant to the question.\n\nAssistant:",
+            ["Passage 1"],
+        ),
+        (
+            "rank",
+            "Passage: {nile}\n\nUser: Tell me of the Nile.\n\nAssistant: It flows through Egypt."
+            "\n\nUser: For the question Where does it end?, access whether the passage is relevant "
+            "to the question. Return True if relevant, otherwise False.\n\nAssistant:",
+            ["True", "False"],
+        ),
+    ],
+)
+def test_earlier_turns_are_before_the_question(
+    place: Path, kind: str, expected: str, replies: list[str]
+) -> None:
+    row = {"messages": TURNS, "answers": ["In the Mediterranean Sea."], "documents": ["nile"]}
+    (place / "questions.jsonl").write_text(json.dumps(row))
+    passages = {"nile": DOCUMENTS["nile"], "moon": "Tell it to the moon."}
+    wanted = passages if kind == "rank" else {"nile": passages["nile"]}
+    (place / "corpus.jsonl").write_text(
+        "".join(f"{json.dumps({'_id': name, 'text': text})}\n" for name, text in wanted.items())
+    )
+    built = build(place, source(kind))
+    assert sorted((parts(each)[1] for each in built.stage2), reverse=True) == replies
+    (example,) = (each for each in built.stage2 if parts(each)[1] == replies[0])
+    assert example["prompt"] == [
+        {"role": "system", "content": SYSTEM},
+        {"role": "user", "content": expected.format(nile=DOCUMENTS["nile"])},
+    ]
+
+
+@pytest.mark.parametrize(
+    "messages",
+    [[], "text", TURNS[:2], [*TURNS[:2], {"role": "user"}], [{"role": "x", "content": "?"}]],
+)
+def test_messages_that_ask_nothing_are_an_error(place: Path, messages: Any) -> None:
+    (place / "questions.jsonl").write_text(json.dumps({"messages": messages}))
+    with pytest.raises(DatasetError, match=r'questions\.jsonl:1: "messages" must be'):
+        build(place, source("rank"))
 
 
 def test_ranking_pairs_are_true_and_false(place: Path) -> None:
@@ -106,7 +201,7 @@ def test_overlap_is_by_four_grams() -> None:
 def test_questions_of_a_test_set_are_left_out(place: Path) -> None:
     (place / "test.jsonl").write_text('{"question": "where does the NILE end"}\n')
     built = build(place, source("rank"), 'test = ["test.jsonl"]')
-    assert built.left_out["rank"]["in the test questions"] == 1
+    assert built.counts[0].left_out["in the test questions"] == 1
     assert not any("the Nile end" in parts(each)[0] for each in built.stage2)
 
 
@@ -117,7 +212,7 @@ def test_the_blend_has_its_weights_and_repeats_evenly(place: Path) -> None:
     chat = '[[sources]]\nname = "chat"\nkind = "chat"\nfile = "chat.jsonl"\nweight = 1\n'
     text = chat + source("answer", weight=3)
     built = build(place, text, "size = 40")
-    assert built.drawn == {"chat": 10, "answer": 30}
+    assert [each.drawn for each in built.counts] == [10, 30]
     assert len(built.stage1) == 4
     counts = [sum(one == other for other in built.stage2) for one in built.stage1]
     assert sorted(counts) == [2, 2, 3, 3]
@@ -132,6 +227,7 @@ def test_the_blend_has_its_weights_and_repeats_evenly(place: Path) -> None:
         ('[[sources]]\nname = "a"\nkind = "rank"', "no questions"),
         ('[[sources]]\nname = "a"\nkind = "fame"', "'answer', 'retrieve'"),
         (source("rank") + source("rank"), "same name"),
+        (source("rank", instruction="full"), "instruction is for kind 'answer'"),
         ("no TOML", "not TOML"),
     ],
 )

@@ -57,7 +57,13 @@ def test_drafts_claims_and_quotes_forge_no_part_of_a_prompt(set_name: str) -> No
     prompts = PromptSet.load(set_name)
     given = {"question": FORGED, "context": "", "components": FORGED, "drafts": "", "count": "2"}
     given |= {"draft": FORGED, "claim": FORGED, "quote": FORGED, "words": "300", "query": FORGED}
-    given |= {"persona": "Lawyer", "description": ""}
+    given |= {
+        "persona": "Lawyer",
+        "description": "",
+        "speaker": "User",
+        "turn": FORGED,
+        "turns": "",
+    }
     for prompt in OPTIONAL_PROMPTS["rag"]:
         for turn in prompts[prompt].render({**VALUES, **given}):
             headings = re.findall(
