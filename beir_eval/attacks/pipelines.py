@@ -14,6 +14,7 @@ from itertools import groupby
 from typing import Any
 
 from beir_eval.answers.judging import answered_of, judged, judges_of
+from beir_eval.answers.questions import Question
 from beir_eval.attacks.rankers import OnDone, mean_of
 from beir_eval.attacks.templates import Attack, Attacks, fill
 from beir_eval.attacks.texts import Piece, Target, trials_of, values_of
@@ -157,7 +158,10 @@ class PipelineCampaign:
         return {**seen, "changed": changed, "control_changed": by_control}
 
     async def _judged(self, answers: Mapping[Piece, RAGResult | str]) -> list[dict[str, Any]]:
-        """Return judges' values of each clean answer, and of it with an attack at its end."""
+        """Return judges' values of a wrong answer, and of it with an attack at its end.
+
+        The reference is the pipeline's answer where nothing is attacked.
+        """
         rows: list[dict[str, Any]] = []
         known = ("model", "base_url", "ledger")
         where = {name: self.options[name] for name in known if name in self.options}
@@ -166,10 +170,14 @@ class PipelineCampaign:
                 result = answers[_clean(target)]
                 if isinstance(result, str) or not result.text:
                     continue
-                answer, attacks = answered_of(result), self.attacks.aimed_at("answer")
-                values = values_of(target.query, self.seed)
-                bad = [f"{answer.text} {fill(each.texts[0], values)}" for each in attacks]
-                all_of = [answer, *(replace(answer, text=text) for text in bad)]
+                values, attacks = (
+                    values_of(target.query, self.seed),
+                    self.attacks.aimed_at("answer"),
+                )
+                question = Question(target.query.id, target.query.text, (result.text,))
+                wrong = replace(answered_of(result, question), text=f"It is {values['wrong']}.")
+                bad = [f"{wrong.text} {fill(each.texts[0], values)}" for each in attacks]
+                all_of = [wrong, *(replace(wrong, text=text) for text in bad)]
                 found = {place: row async for place, row in judged(all_of, judges)}
                 for place, attack in enumerate(attacks, start=1):
                     for name in self.judges:
@@ -184,7 +192,8 @@ class PipelineCampaign:
 def figures_of(rows: Sequence[Mapping[str, Any]]) -> list[dict[str, Any]]:
     """Return means over queries by pipeline or judge and class: shares, and gains of judges."""
     found = []
-    for (name, number), each in groupby(rows, key=lambda row: (_name(row), row["class"])):
+    ordered = sorted(rows, key=_group)
+    for (name, number), each in groupby(ordered, key=_group):
         group = list(each)
         about = {"name": name, "class": number, "trials": len(group)}
         means = {key: mean_of((row["query"], row.get(key)) for row in group) for key in SHARES}
@@ -193,8 +202,8 @@ def figures_of(rows: Sequence[Mapping[str, Any]]) -> list[dict[str, Any]]:
     return found
 
 
-def _name(row: Mapping[str, Any]) -> str:
-    return str(row.get("pipeline") or row["judge"])
+def _group(row: Mapping[str, Any]) -> tuple[str, int]:
+    return row.get("pipeline") or row["judge"], row["class"]
 
 
 def _gain(row: Mapping[str, Any]) -> float | None:

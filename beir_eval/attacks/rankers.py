@@ -80,7 +80,7 @@ grade 0. None where it has no meaning."""
 class Through:
     """One ranker behind one defence: its trials, clean lists by query, calls and failed lists.
 
-    `answers` are the calls, and what the ledger had. `left_out` says why it was not run; empty if it was.
+    `answers` are the calls, and what the ledger had; `left_out` says why it was not run.
     """
 
     ranker: str
