@@ -29,7 +29,7 @@ OnDone = Callable[[str, int], None]
 
 @dataclass(frozen=True, slots=True)
 class Attacked:
-    """What an attack did to one passage: its ranks, from 1, and relevances, 0 to 1.
+    """One trial: ranks of the passage, from 1, and relevances, 0 to 1.
 
     ``clean_`` is of the passage as it is, ``control_`` of the one with harmless words; None where
     there is none. `grade` is people's, `missing` why a reply about the passage is missing.
