@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import tempfile
 from collections.abc import AsyncIterator, Callable, Mapping, Sequence
 from contextlib import AsyncExitStack, asynccontextmanager
@@ -105,16 +106,17 @@ class Defended:
                 self._count(ranking)
                 found[each.place] = Seen.of(ranking)
         if self.defence == "erase_and_check":
-            halves = zip(pieces, found, found[len(pieces) :], strict=False)
-            return [one and two and _lower(piece, one, two) for piece, one, two in halves]
+            again = found[len(pieces) :]
+            both = zip(pieces, found[: len(pieces)], again, strict=True)
+            return [one and two and _lower(piece, one, two) for piece, one, two in both]
         if self.guard is None:
             return found
         said = await self.guard.arank(*_for_guard(pieces))
         self._count(said)
         flagged = {hit.text for hit in said.hits if (hit.relevance or 0) >= FLAGGED}
         unread = {hit.text for hit in said.hits if hit.missing}
-        halves = zip(pieces, found, strict=True)
-        return [one and _last(piece, one, flagged, unread) for piece, one in halves]
+        pairs = zip(pieces, found, strict=True)
+        return [one and _last(piece, one, flagged, unread) for piece, one in pairs]
 
     async def estimate(self, pieces: Sequence[Piece]) -> Estimate:
         """Estimate `rank` without sending anything; requests that are equal count once."""
@@ -182,13 +184,14 @@ def _lower(piece: Piece, one: Seen, two: Seen) -> Seen:
     """Return the list by the lower of both scores; a passage without both goes last."""
 
     def lower(a: Mapping[str, float | None], b: Mapping[str, float | None]) -> dict[str, Any]:
-        both = {each.id: (a[each.id], b[each.id]) for each in piece[1]}
-        return {key: None if None in pair else min(pair, key=float) for key, pair in both.items()}
+        found: dict[str, float | None] = {}
+        for key in (each.id for each in piece[1]):
+            first, second = a[key], b[key]
+            found[key] = None if first is None or second is None else min(first, second)
+        return found
 
     scores = lower(one.scores, two.scores)
-    known = [key for key, value in scores.items() if value is not None]
-    order = sorted(known, key=lambda key: -scores[key])
-    order += [key for key, value in scores.items() if value is None]
+    order = sorted(scores, key=lambda key: math.inf if scores[key] is None else -scores[key])
     relevance, missing = lower(one.relevance, two.relevance), {**two.missing, **one.missing}
     return replace(one, order=tuple(order), scores=scores, relevance=relevance, missing=missing)
 

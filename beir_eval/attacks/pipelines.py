@@ -98,9 +98,8 @@ class PipelineCampaign:
         for target, attack, attacked, control in self._trials():
             results = [answers[each] for each in (_clean(target), attacked, control)]
             about = {"class": attack.number, "attack": attack.id, "query": target.query.id}
-            rows.append(
-                {"pipeline": self.pipeline, **about, **self._seen(target, attack, *results)}
-            )
+            seen = self._seen(target, attack, *results)
+            rows.append({"pipeline": self.pipeline, **about, **seen})
         return rows + (await self._judged(answers) if self.judges else [])
 
     async def estimate(self) -> Estimate:
@@ -165,15 +164,13 @@ class PipelineCampaign:
         rows: list[dict[str, Any]] = []
         known = ("model", "base_url", "ledger")
         where = {name: self.options[name] for name in known if name in self.options}
+        attacks = self.attacks.aimed_at("answer")
         async with judges_of(self.judges, budget=self.budget, **where) as judges:
             for target in self.targets:
                 result = answers[_clean(target)]
                 if isinstance(result, str) or not result.text:
                     continue
-                values, attacks = (
-                    values_of(target.query, self.seed),
-                    self.attacks.aimed_at("answer"),
-                )
+                values = values_of(target.query, self.seed)
                 question = Question(target.query.id, target.query.text, (result.text,))
                 wrong = replace(answered_of(result, question), text=f"It is {values['wrong']}.")
                 bad = [f"{wrong.text} {fill(each.texts[0], values)}" for each in attacks]

@@ -64,23 +64,19 @@ def _attack(ctx: click.Context) -> int:
     shared = {k: v for k, v in options.options.items() if k not in ("max_calls", "max_cost")}
     limits = {key: options.options.get(key) for key in ("max_calls", "max_cost")}
     budget, seed, quiet = Budget(**limits), given["seed"], given["quiet"]
-    plan = Plan(
-        "", (DatasetSpec(given["dataset"], given["split"] or "test"),), depth=given["passages"]
-    )
-    prepared = Experiment(Suite("", "", "", (), ()), plan).prepared(plan.datasets[0])
+    data = DatasetSpec(given["dataset"], given["split"])
+    plan = Plan("", (data,), depth=given["passages"])
+    prepared = Experiment(Suite("", "", "", (), ()), plan).prepared(data)
     targets = targets_of(prepared, given["queries"], seed)
     campaign = Campaign(prepared, targets, attacks, shared, seed, budget)
     models, through = options.models, None
     if given["pipeline"]:
         own, changes = divided({k: v for k, v in shared.items() if k in SHARED} | {**options.own})
-        config = PipelineConfig.load(given["pipeline"], **changes)
-        through = PipelineCampaign(
-            targets, attacks, given["pipeline"], {**own, **changes}, seed, budget, judges
-        )
-        models = [*models, *models_of(config, own)]
-    pairs = [
-        (name, each) for name in options.rankers for each in dict.fromkeys(["none", *defences])
-    ]
+        name, made = given["pipeline"], {**own, **changes}
+        through = PipelineCampaign(targets, attacks, name, made, seed, budget, judges)
+        models = [*models, *models_of(PipelineConfig.load(name, **changes), own)]
+    behind = dict.fromkeys(["none", *defences])
+    pairs = [(name, each) for name in options.rankers for each in behind]
     if given["dry_run"]:
         check_local_models(models)
         return _dry_run(ctx, campaign, pairs, through)
@@ -130,11 +126,7 @@ def _dry_run(
 
     def show(console: Console) -> None:
         lines = (
-            (
-                name,
-                defence,
-                *((f"{each.calls:,}", f"{each.reused:,}") if each else ("left out", "")),
-            )
+            (name, defence, *(_counts(each) if each else ("left out", "")))
             for name, defence, each in rows
         )
         console.print(table(["ranker", "defence", *numbers("calls", "in ledger")], lines))
@@ -156,11 +148,14 @@ def _show(
     drift = [each.drift(without[each.ranker], qrels) for each in found]
     of_answers = figures_of(answers)
     missing = sum(row["missing"] for row in figures) + sum(row["failed"] for row in of_answers)
+    failed = [why for each in found for why in each.failed]
     message = f"{counted(missing, 'trial')} with a missing reply; counted, and in no mean"
-    errors = [Failure("MissingScores", message)] if missing else []
+    if failed:
+        message += f"; {counted(len(failed), 'list')} not ranked, the first: {failed[0]}"
+    errors = [Failure("MissingScores", message)] if missing or failed else []
     said = [f"left out: {name}: {why}" for name, why in attacks.left_out.items()]
     said += [f"left out: {e.ranker}, {e.defence}: {e.left_out}" for e in found if e.left_out]
-    code = MISSING_SCORES if missing else DONE
+    code = MISSING_SCORES if errors else DONE
     if ctx.params["output"] == "json":
         results = {"figures": figures, "drift": drift, "answers": of_answers, "left_out": said}
         return print_json(code, [each.entry for each in errors], **results)
@@ -193,7 +188,7 @@ def _tables(
         console.print(Text(plain(", ".join(key))))
         console.print(table(["class", *numbers(*headings, "missing")], lines))
     headings = ("nDCG@10", "change", "95%", "moved", "answers", "failed")
-    lines = (
+    of_defences = (
         (
             *(row["ranker"], row["defence"], optional(row["ndcg"]["mean"], 3)),
             *_mean(row["change"], 3),
@@ -203,17 +198,17 @@ def _tables(
         if not row["left_out"]
     )
     console.print(Text("Nothing attacked:"))
-    console.print(table(["ranker", "defence", *numbers(*headings)], lines))
+    console.print(table(["ranker", "defence", *numbers(*headings)], of_defences))
     if answers:
         headings = ("trials", "in context", "changed", "by words", "wrong", "gain", "failed")
-        lines = (
+        through = (
             (
                 *(row["name"], *_class(row, attacks), *(_share(row[name]) for name in SHARES)),
                 *(_signed(row["gain"], 2), f"{row['failed']:,}"),
             )
             for row in answers
         )
-        console.print(table(["pipeline or judge", "class", *numbers(*headings)], lines))
+        console.print(table(["pipeline or judge", "class", *numbers(*headings)], through))
     console.print(Text(_NOTE))
 
 
