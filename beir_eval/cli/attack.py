@@ -187,7 +187,7 @@ def _tables(
         )
         console.print(Text(plain(", ".join(key))))
         console.print(table(["class", *numbers(*headings, "missing")], lines))
-    headings = ("nDCG@10", "change", "95%", "moved", "answers", "failed")
+    clean = numbers("nDCG@10", "change", "95%", "moved", "answers", "failed")
     of_defences = (
         (
             *(row["ranker"], row["defence"], optional(row["ndcg"]["mean"], 3)),
@@ -198,9 +198,9 @@ def _tables(
         if not row["left_out"]
     )
     console.print(Text("Nothing attacked:"))
-    console.print(table(["ranker", "defence", *numbers(*headings)], of_defences))
+    console.print(table(["ranker", "defence", *clean], of_defences))
     if answers:
-        headings = ("trials", "in context", "changed", "by words", "wrong", "gain", "failed")
+        names = ("trials", "in context", "changed", "by words", "wrong", "gain", "failed")
         through = (
             (
                 *(row["name"], *_class(row, attacks), *(_share(row[name]) for name in SHARES)),
@@ -208,7 +208,7 @@ def _tables(
             )
             for row in answers
         )
-        console.print(table(["pipeline or judge", "class", *numbers(*headings)], through))
+        console.print(table(["pipeline or judge", "class", *numbers(*names)], through))
     console.print(Text(_NOTE))
 
 
