@@ -22,6 +22,9 @@ VERBS = {
         "beir_eval.cli.questions", "Write questions with answers about documents."
     ),
     "judge-answers": LazyVerb("beir_eval.cli.judge_answers", "Judge answers, whatever made them."),
+    "attack": LazyVerb(
+        "beir_eval.cli.attack", "Measure how far rankers and pipelines resist the texts they read."
+    ),
     "anova": LazyVerb("beir_eval.cli.anova", "Analyse the variance in a table of results."),
     "retrieve": LazyVerb("beir_eval.cli.retrieve", "Find passages by BM25: the first stage alone."),
     "fuse": LazyVerb("beir_eval.cli.fuse", "Make one TREC run of several."),

@@ -324,7 +324,7 @@ class Experiment:
             for spec in self.rankers:
                 if spec.run:
                     continue
-                async with _make_ranker(spec.ranker, {**spec.options, **left}) as ranker:
+                async with make_ranker(spec.ranker, {**spec.options, **left}) as ranker:
                     models = ranker.models
                     shared = share_budget(models.budget, models.ledger, self._name())
                     about = run_name(ranker.name, ranker.models.names.values(), ranker.config)
@@ -372,7 +372,7 @@ class Experiment:
                     yield prepared.manifest.dataset, cell.spec.label, Estimate()
                     continue
                 try:
-                    ranker = _make_ranker(cell.spec.ranker, cell.spec.options)
+                    ranker = make_ranker(cell.spec.ranker, cell.spec.options)
                 except UnsupportedCapability as failure:
                     if cell.spec.note is None:
                         raise
@@ -454,7 +454,7 @@ async def _run_cell(
     error: Exception | None = None
     stopped: Exception | None = None
     options = {**cell.spec.options, **left}
-    async with _make_ranker(cell.spec.ranker, options) as ranker:
+    async with make_ranker(cell.spec.ranker, options) as ranker:
         cell.begin(ranker)
         metrics = cell.finished()
         if metrics is None:
@@ -504,7 +504,12 @@ def _take_off(left: dict[str, Any], ranker: Ranker) -> None:
                 left[name] = max(0, left[name] - taken)
 
 
-def _make_ranker(name: str, options: Mapping[str, Any]) -> Ranker:
+def make_ranker(name: str, options: Mapping[str, Any]) -> Ranker:
+    """Return a ranker that returns all passages.
+
+    Raises:
+        MCRankerError, PersonasError: as its class says.
+    """
     from mcranker.rankers import RANKERS
 
     make: Callable[..., Ranker] = RANKERS.get(name)

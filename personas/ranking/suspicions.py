@@ -113,15 +113,19 @@ _SENTENCES: dict[Sign, str] = {
 }
 
 
+def keywords_of(query: str) -> tuple[str, ...]:
+    """Return the query's words in small letters, each once, without short and common ones."""
+    words = dict.fromkeys(_WORD.findall(query.lower()))
+    return tuple(word for word in words if len(word) > 2 and word not in _COMMON)
+
+
 class SuspicionDetector:
     """Finds signs in the passages of one query."""
 
     def __init__(self, query: str) -> None:
         words = _WORD.findall(query.lower())
         self._words = words
-        self._keywords = tuple(
-            dict.fromkeys(word for word in words if len(word) > 2 and word not in _COMMON)
-        )
+        self._keywords = keywords_of(query)
         self._query = _sequence(words) if len(words) >= SHORT_QUERY else None
         self._times = 1 if len(words) >= LONG_QUERY else 2
         one = "|".join(map(re.escape, self._keywords))

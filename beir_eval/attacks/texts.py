@@ -1,0 +1,166 @@
+"""Attacked passages, and the same with harmless words instead."""
+
+from __future__ import annotations
+
+import base64
+import re
+from collections.abc import Iterable
+from dataclasses import dataclass, replace
+from random import Random
+from typing import TYPE_CHECKING
+
+from beir_eval.attacks.templates import Attack, fill
+from beir_eval.errors import SettingError
+from personas.ranking.suspicions import SuspicionDetector, keywords_of
+from personas.ranking.types import Passage, Query
+
+if TYPE_CHECKING:
+    from beir_eval.experiment.prepare import RankingInput
+
+BELOW = 10
+"""First-stage rank below which a passage is attacked, where the list is longer."""
+ROUNDED = 10
+"""Harmless words come in multiples of it, so that attacks can share a list."""
+
+Piece = tuple[Query, tuple[Passage, ...]]
+"""A query and its passages, as rankers take them."""
+
+_LOOK_ALIKES = str.maketrans("aceopxyABEHKMOPTX", "асеорхуАВЕНКМОРТХ")  # noqa: RUF001 - Cyrillic
+_SYLLABLES = ("vo", "ri", "zek", "mul", "tan", "qui", "bor", "lesh", "pym", "dax")
+_SENTENCE = re.compile(r"(?<=[.!?])\s+|\n+")
+_OF_THE_DECISION = re.compile(
+    r"\b(?:relevan\w*|rank\w*|scored?|scores|rated?|rating|judge\w*|grad(?:e|er|ed|ing)|labell?ed|"
+    r"verdict|outcome|prefer|instructions?|highest|first choice)\b",
+    re.IGNORECASE,
+)
+
+
+@dataclass(frozen=True, slots=True)
+class Target:
+    """A passage to attack, by its place in the list of a query.
+
+    `grade` is people's, 0 or less; None if they have not judged it.
+    """
+
+    query: Query
+    passages: tuple[Passage, ...]
+    place: int
+    grade: int | None
+
+    @property
+    def passage(self) -> Passage:
+        """The passage as it is."""
+        return self.passages[self.place]
+
+    def piece(self, text: str) -> Piece:
+        """Return the list with this text in the passage; the first stage's scores stay."""
+        changed = [*self.passages]
+        changed[self.place] = replace(self.passage, text=text)
+        return self.query, tuple(changed)
+
+
+@dataclass(frozen=True, slots=True)
+class Trial:
+    """An attack on a target: the attacked text, and the control with harmless words."""
+
+    target: Target
+    attack: Attack
+    text: str
+    control: str
+
+
+def targets_of(prepared: RankingInput, queries: int, seed: int) -> list[Target]:
+    """Return a target for each of `queries` queries, drawn by the seed.
+
+    It is a passage of people's grade 0 if there is one, else one without a judgement, from below
+    rank `BELOW` of the first stage where there are such.
+
+    Raises:
+        SettingError: no query has two passages, one of them not relevant.
+    """
+    found: dict[str, Target] = {}
+    for query, passages in prepared.work():
+        grades = prepared.qrels.get(query.id, {})
+        low = [n for n, each in enumerate(passages) if grades.get(each.id, 0) <= 0]
+        if len(passages) > 1 and low:
+            low = [n for n in low if n >= BELOW] or low[-1:]
+            low = [n for n in low if passages[n].id in grades] or low
+            place = _lot(seed, query.id, "target").choice(low)
+            grade = grades.get(passages[place].id)
+            found[query.id] = Target(query, tuple(passages), place, grade)
+    if not found:
+        raise SettingError("no query has two passages, one of them not relevant; raise --depth")
+    chosen = {*_lot(seed, "queries").sample(sorted(found), min(queries, len(found)))}
+    return [target for query_id, target in found.items() if query_id in chosen]
+
+
+def trials_of(
+    target: Target, attacks: Iterable[Attack], neutral: Iterable[str], seed: int, **values: str
+) -> list[Trial]:
+    """Return a trial for each attack; `values` are of placeholders that depend on the ranker."""
+    known = {**values_of(target.query, seed), **values}
+    text, harmless = target.passage.text, " ".join(neutral).split()
+    others = " ".join(each.text for each in target.passages if each.text != text).split()
+    words = _lot(seed, target.query.id, "words")
+    mixed = " ".join(words.choice(others or [text]) for _ in text.split())
+    trials = []
+    for attack in attacks:
+        lot = _lot(seed, target.query.id, attack.id)
+        payload = " ".join([fill(lot.choice(attack.texts), known)] * attack.times)
+        base = text if attack.base == "passage" else mixed
+        attacked = _placed(_hidden(payload, attack.hide), base, attack.where, lot)
+        count = -(-len(payload.split()) // ROUNDED) * ROUNDED
+        plain = " ".join(harmless[n % len(harmless)] for n in range(count))
+        again = _lot(seed, target.query.id, attack.where, str(count))
+        control = _placed(plain, base, attack.where, again)
+        trials.append(Trial(target, attack, attacked, control))
+    return trials
+
+
+def values_of(query: Query, seed: int) -> dict[str, str]:
+    """Return the values of placeholders that depend on the query; the wrong answer is made up."""
+    lot = _lot(seed, query.id, "wrong")
+    name = "".join(lot.choice(_SYLLABLES) for _ in range(4)).title()
+    words = " ".join(keywords_of(query.text)) or query.text
+    return {"query": query.text, "words": words, "wrong": f"the {name} effect"}
+
+
+def erased(text: str, query: str) -> str:
+    """Return the text without sentences that mention the decision or seem to address the judge.
+
+    A text of nothing else is ``"..."``.
+    """
+    signs = SuspicionDetector(query).suspicions
+    sentences = (each for each in _SENTENCE.split(text) if each.strip())
+    kept = (each for each in sentences if not (_OF_THE_DECISION.search(each) or signs("", each)))
+    return " ".join(kept) or "..."
+
+
+def _lot(seed: int, *names: str) -> Random:
+    """Return what draws: by the seed, and for each name apart."""
+    return Random(" ".join([str(seed), *names]))  # noqa: S311 - nothing secret
+
+
+def _placed(payload: str, base: str, where: str, lot: Random) -> str:
+    if where in ("start", "end"):
+        return f"{payload} {base}" if where == "start" else f"{base} {payload}"
+    words = base.split()
+    if where == "middle":
+        words.insert(len(words) // 2, payload)
+    else:
+        for word in payload.split():
+            words.insert(lot.randint(0, len(words)), word)
+    return " ".join(words)
+
+
+def _hidden(text: str, how: str) -> str:
+    match how:
+        case "zero_width":
+            return "\u200b".join(text)
+        case "tags":
+            return "".join(chr(0xE0000 + ord(each)) if each.isascii() else each for each in text)
+        case "homoglyphs":
+            return text.translate(_LOOK_ALIKES)
+        case "base64":
+            return base64.b64encode(text.encode(errors="replace")).decode()
+    return text

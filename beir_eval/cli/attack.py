@@ -1,0 +1,295 @@
+"""``beir-eval attack``: how far rankers and pipelines resist the texts that they read."""
+
+from __future__ import annotations
+
+from functools import partial
+from itertools import groupby
+from operator import itemgetter
+from typing import TYPE_CHECKING, Any
+
+import click
+from rich.text import Text
+
+from beir_eval.answers.judges import names_of
+from beir_eval.attacks.defences import DEFENCES
+from beir_eval.attacks.pipelines import SHARES, PipelineCampaign, figures_of
+from beir_eval.attacks.rankers import Campaign, Through
+from beir_eval.attacks.templates import Attacks, load_attacks
+from beir_eval.attacks.texts import targets_of
+from beir_eval.cli.flags import count_flag
+from beir_eval.errors import SettingError
+from beir_eval.experiment.run import Experiment, Plan
+from beir_eval.experiment.suite import DatasetSpec, Suite
+from beir_eval.experiment.suite_form import hint
+from mcranker.cli.estimate import check_local_models
+from mcranker.cli.failures import DONE, MISSING_SCORES, Failure, print_json
+from mcranker.cli.fetching import fetch_models
+from mcranker.cli.files import Reads, Writes, output, saying_where
+from mcranker.cli.invocation import Invocation, say
+from mcranker.cli.options import given_options, option_flags
+from mcranker.cli.progress import ProgressDisplay, Tracker, live_is_wanted
+from mcranker.cli.signals import run as run_loop
+from mcranker.cli.verb import Verb, flag, output_flag, present, quiet_flag
+from mcranker.estimate import Estimate
+from mcranker.llm.limits.budget import Budget
+from mcranker.rag.config import PipelineConfig
+from mcranker.rag.keys import SHARED, divided, models_of, stage_keys
+from personas.console import numbers, print_page, table
+from personas.format import counted, optional, signed
+from personas.sanitize import json_text, plain
+
+if TYPE_CHECKING:
+    from rich.console import Console
+
+_KEYS = {name: key for name, key in stage_keys(of_rankers=False).items() if name != "chunks"}
+
+_NOTE = (
+    "rise: ranks over the clean passage, mean over queries; net: over the passage with harmless "
+    "words; top 10, 3: trials that came in from below, of those below; gain: of relevance, 0 to 1; "
+    "relevant: came to 0.5 against people's grade 0; answers: of the model and the ledger."
+)
+
+
+def _attack(ctx: click.Context) -> int:
+    given, invocation = ctx.params, ctx.ensure_object(Invocation)
+    invocation.doing("getting ready; nothing was sent")
+    attacks = load_attacks(given["attacks_file"], _names(given["attacks"]))
+    for name in (defences := _names(given["defences"])):
+        if name not in DEFENCES:
+            raise SettingError(f"there is no defence {name!r}; {hint(name, DEFENCES)}")
+    judges = names_of(given["judges"]) if given["judges"] else []
+    if judges and not given["pipeline"]:
+        raise click.UsageError("--judges judge a pipeline's answers; name a --pipeline", ctx)
+    options = given_options(ctx, default="mcranker", own=_KEYS)
+    shared = {k: v for k, v in options.options.items() if k not in ("max_calls", "max_cost")}
+    limits = {key: options.options.get(key) for key in ("max_calls", "max_cost")}
+    budget, seed, quiet = Budget(**limits), given["seed"], given["quiet"]
+    data = DatasetSpec(given["dataset"], given["split"])
+    plan = Plan("", (data,), depth=given["passages"])
+    prepared = Experiment(Suite("", "", "", (), ()), plan).prepared(data)
+    targets = targets_of(prepared, given["queries"], seed)
+    campaign = Campaign(prepared, targets, attacks, shared, seed, budget)
+    models, through = options.models, None
+    if given["pipeline"]:
+        own, changes = divided({k: v for k, v in shared.items() if k in SHARED} | {**options.own})
+        name, made = given["pipeline"], {**own, **changes}
+        through = PipelineCampaign(targets, attacks, name, made, seed, budget, judges)
+        models = [*models, *models_of(PipelineConfig.load(name, **changes), own)]
+    behind = dict.fromkeys(["none", *defences])
+    pairs = [(name, each) for name in options.rankers for each in behind]
+    if given["dry_run"]:
+        check_local_models(models)
+        return _dry_run(ctx, campaign, pairs, through)
+    fetch_models(list(dict.fromkeys(models)), quiet=quiet)
+    with saying_where(options.ledger):
+        found, answers = run_loop(partial(_all, campaign, pairs, through, invocation, quiet))
+        if given["out"] is not None:
+            with output(given["out"]) as write:
+                for line in [*(line for each in found for line in each.lines()), *answers]:
+                    write(f"{json_text(line)}\n")
+    return _show(ctx, campaign, found, answers)
+
+
+async def _all(
+    campaign: Campaign,
+    pairs: list[tuple[str, str]],
+    through: PipelineCampaign | None,
+    invocation: Invocation,
+    quiet: bool,
+) -> tuple[list[Through], list[dict[str, Any]]]:
+    tracker = Tracker("attacking", unit="lists")
+    invocation.reached = lambda: tracker.reached
+    with ProgressDisplay(tracker, wanted=live_is_wanted(quiet=quiet)) as display, invocation.held():
+
+        def note(what: str, count: int) -> None:
+            if what:
+                tracker.stage, tracker.total, tracker.done = what, count, 0
+            else:
+                tracker.count()
+            display.update()
+
+        found = [await campaign.run(*pair, note) for pair in pairs]
+        return found, await through.run(note) if through else []
+
+
+def _dry_run(
+    ctx: click.Context,
+    campaign: Campaign,
+    pairs: list[tuple[str, str]],
+    through: PipelineCampaign | None,
+) -> int:
+    async def count() -> list[tuple[str, str, Estimate | None]]:
+        rows = [(*pair, await campaign.estimate(*pair)) for pair in pairs]
+        return [*rows, *([(through.pipeline, "", await through.estimate())] if through else [])]
+
+    rows = run_loop(count)
+
+    def show(console: Console) -> None:
+        lines = (
+            (name, defence, *(_counts(each) if each else ("left out", "")))
+            for name, defence, each in rows
+        )
+        console.print(table(["ranker", "defence", *numbers("calls", "in ledger")], lines))
+        console.print(Text("Nothing was sent."))
+
+    listed = [
+        {"ranker": name, "defence": defence, "estimate": each.to_dict() if each else None}
+        for name, defence, each in rows
+    ]
+    return present(ctx, show, estimates=listed)
+
+
+def _show(
+    ctx: click.Context, campaign: Campaign, found: list[Through], answers: list[dict[str, Any]]
+) -> int:
+    attacks, qrels = campaign.attacks, campaign.prepared.qrels
+    without = {each.ranker: each for each in found if each.defence == "none"}
+    figures = [row for each in found for row in each.figures()]
+    drift = [each.drift(without[each.ranker], qrels) for each in found]
+    of_answers = figures_of(answers)
+    missing = sum(row["missing"] for row in figures) + sum(row["failed"] for row in of_answers)
+    failed = [why for each in found for why in each.failed]
+    message = f"{counted(missing, 'trial')} with a missing reply; counted, and in no mean"
+    if failed:
+        message += f"; {counted(len(failed), 'list')} not ranked, the first: {failed[0]}"
+    errors = [Failure("MissingScores", message)] if missing or failed else []
+    said = [f"left out: {name}: {why}" for name, why in attacks.left_out.items()]
+    said += [f"left out: {e.ranker}, {e.defence}: {e.left_out}" for e in found if e.left_out]
+    code = MISSING_SCORES if errors else DONE
+    if ctx.params["output"] == "json":
+        results = {"figures": figures, "drift": drift, "answers": of_answers, "left_out": said}
+        return print_json(code, [each.entry for each in errors], **results)
+    print_page(lambda console: _tables(console, attacks, figures, drift, of_answers))
+    for line in [*said, *(f"warning: {each.message}" for each in errors)]:
+        say(line)
+    return code
+
+
+def _tables(
+    console: Console,
+    attacks: Attacks,
+    figures: list[dict[str, Any]],
+    drift: list[dict[str, Any]],
+    answers: list[dict[str, Any]],
+) -> None:
+    for key, rows in groupby(figures, key=itemgetter("ranker", "model", "defence")):
+        headings = ("trials", "rise", "95%", "net", "top 10", "top 3", "gain", "relevant")
+        lines = (
+            (
+                *_class(row, attacks),
+                *_mean(row["rise"], 1),
+                _signed(row["net_rise"], 1),
+                *(_share(row[name]) for name in ("top10", "top3")),
+                _signed(row["relevance"], 2),
+                *(_share(row["called_relevant"]), f"{row['missing']:,}"),
+            )
+            for row in rows
+        )
+        console.print(Text(plain(", ".join(key))))
+        console.print(table(["class", *numbers(*headings, "missing")], lines))
+    clean = numbers("nDCG@10", "change", "95%", "moved", "answers", "failed")
+    of_defences = (
+        (
+            *(row["ranker"], row["defence"], optional(row["ndcg"]["mean"], 3)),
+            *_mean(row["change"], 3),
+            *(optional(row["moved"]["mean"], 1), f"{row['answers']:,}", f"{row['failed']:,}"),
+        )
+        for row in drift
+        if not row["left_out"]
+    )
+    console.print(Text("Nothing attacked:"))
+    console.print(table(["ranker", "defence", *clean], of_defences))
+    if answers:
+        names = ("trials", "in context", "changed", "by words", "wrong", "gain", "failed")
+        through = (
+            (
+                *(row["name"], *_class(row, attacks), *(_share(row[name]) for name in SHARES)),
+                *(_signed(row["gain"], 2), f"{row['failed']:,}"),
+            )
+            for row in answers
+        )
+        console.print(table(["pipeline or judge", "class", *numbers(*names)], through))
+    console.print(Text(_NOTE))
+
+
+def _counts(estimate: Estimate) -> tuple[str, str]:
+    fewest = "" if estimate.calls_at_least == estimate.calls else f"{estimate.calls_at_least:,} to "
+    return f"{fewest}{estimate.calls:,}", f"{estimate.reused:,}"
+
+
+def _class(row: dict[str, Any], attacks: Attacks) -> tuple[str, str]:
+    return f"{row['class']} {attacks.classes[row['class']]}", f"{row['trials']:,}"
+
+
+def _mean(figure: dict[str, Any], places: int) -> tuple[str, str]:
+    low, high = figure["low"], figure["high"]
+    ends = "" if low is None else f"{signed(low, places)} to {signed(high, places)}"
+    return _signed(figure, places), ends
+
+
+def _signed(figure: dict[str, Any], places: int) -> str:
+    return "" if figure["mean"] is None else signed(figure["mean"], places)
+
+
+def _share(figure: dict[str, Any]) -> str:
+    """The trials for which it holds, of those for which it can."""
+    return f"{figure['sum']:.0f}/{figure['count']}" if figure["count"] else ""
+
+
+def _names(text: str) -> list[str]:
+    return [each.strip() for each in text.split(",") if each.strip()]
+
+
+command = Verb(
+    "attack",
+    _attack,
+    keys=_KEYS,
+    params=[
+        click.Argument(["dataset"], metavar="NAME|FOLDER"),
+        flag(
+            "--ranker",
+            "Rankers, with commas; see 'mcranker options'.",
+            default="mcranker",
+            callback=lambda _ctx, _param, text: tuple(_names(text)),
+            metavar="NAME,NAME,...",
+        ),
+        count_flag("queries", 20, "Queries, drawn by the seed."),
+        flag(
+            "--seed", "Another number draws other queries, passages and texts.", type=int, default=0
+        ),
+        count_flag("depth passages", 20, "Passages a query that BM25 hands over."),
+        flag("--split", "Which judgements.", default="test", metavar="NAME"),
+        flag(
+            "--attacks",
+            "Ids, or numbers of classes, of those wanted; all without.",
+            default="",
+            metavar="ID|N,...",
+        ),
+        flag("--attacks-file", "Attacks of your own, in TOML.", type=Reads()),
+        flag(
+            "--defences",
+            f"Some of {', '.join(DEFENCES)}, each beside none.",
+            default="none",
+            metavar="NAME,NAME,...",
+        ),
+        flag("--pipeline", "Also attack a pipeline's answers.", metavar="PRESET|FILE"),
+        flag("--judges", "Also attack these judges of the answers.", metavar="NAME,NAME,..."),
+        *option_flags(without=("ranker", "depth")),
+        output_flag("figures, drift, answers, left_out"),
+        flag("--out", "Write each trial there, a JSON line each.", type=Writes()),
+        flag("--dry-run", "Show the number of calls instead; nothing is sent.", is_flag=True),
+        quiet_flag(),
+    ],
+    help="""Measure how far rankers, pipelines and judges of answers resist the texts they read.
+
+    \b
+      beir-eval attack scifact --ranker mcranker,direct --queries 20 --seed 7
+      beir-eval attack ./my_folder --attacks 3,12,end_marker --defences erase_and_check,guard
+      beir-eval attack mini --attacks 18 --pipeline team -o answer.style=extract --out attacks.jsonl
+
+    Of each query one passage that is not relevant is attacked, in each way by itself, and ranked
+    among the others; the same passage with as many harmless words shows what any text does. 22
+    classes of attacks; 'pip install "mcranker[attack]"' has the sentences of the 14th. The same
+    command asks nothing again that the ledger has. docs/security.md explains the figures.
+    """,
+)

@@ -1,0 +1,212 @@
+"""``beir-eval attack`` against judges whose every number is known."""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+from click.testing import CliRunner, Result
+
+from beir_eval.cli import cli
+from mcranker import ChatRequest
+from tests.support.beir_folder import write_folder
+from tests.support.cli_support import Connected, answer, scripted
+
+CLAIM = "perfectly relevant"
+COMMON = ("--depth", "12", "--queries", "4", "--seed", "7", "-q")
+
+
+@pytest.fixture
+def model(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Connected:
+    monkeypatch.chdir(tmp_path)
+    write_folder(tmp_path / "tiny")
+    return scripted(monkeypatch, tmp_path)
+
+
+def invoke(*args: object) -> Result:
+    return CliRunner().invoke(cli, ["attack", "tiny", *map(str, (*COMMON, *args))])
+
+
+def run(*args: object, code: int = 0) -> dict[str, Any]:
+    result = invoke("--output", "json", "--out", "out.jsonl", *args)
+    assert result.exit_code == code, result.output
+    found: dict[str, Any] = json.loads(result.stdout)
+    return found
+
+
+def lines() -> list[dict[str, Any]]:
+    return [json.loads(line) for line in Path("out.jsonl").read_text().splitlines()]
+
+
+def text_of(request: ChatRequest) -> str:
+    return "\n".join(message.content for message in request.messages)
+
+
+def judge(believes: str, *, fooled: str = "10") -> Callable[[ChatRequest], str]:
+    """Give 4 to all passages, and `fooled` to those with the words."""
+    return lambda request: f'{{"Score": {fooled if believes in text_of(request) else "4"}}}'
+
+
+def test_a_gullible_judge(model: Connected) -> None:
+    model.answer = judge(CLAIM)
+    (row,) = run("--ranker", "direct", "--attacks", "perfectly_relevant")["figures"]
+    assert (row["class"], row["trials"], row["missing"]) == (3, 4, 0)
+    # All are at 4 / 10 and in first-stage order; the attacked one gets 10 / 10 and leads.
+    for line in lines():
+        assert line["rank"] == 1
+        assert line["control_rank"] == line["clean_rank"] > 1
+        assert (line["clean_relevance"], line["relevance"]) == (0.4, 1.0)
+    assert row["relevance"]["mean"] == pytest.approx(0.6)
+    assert row["rise"]["mean"] == sum(line["clean_rank"] - 1 for line in lines()) / 4
+    assert row["net_rise"] == row["rise"]
+    below = sum(line["clean_rank"] > 3 for line in lines())
+    assert (row["top3"]["sum"], row["top3"]["count"]) == (below, below)
+
+
+def test_a_steadfast_judge(model: Connected) -> None:
+    model.answer = judge("nothing of this kind")
+    found = run("--ranker", "direct", "--attacks", "2,3,12")
+    assert [row["class"] for row in found["figures"]] == [2, 3, 12]
+    for row in found["figures"]:
+        assert row["rise"]["mean"] == row["net_rise"]["mean"] == row["relevance"]["mean"] == 0
+        assert row["top3"]["sum"] == row["called_relevant"]["sum"] == 0
+
+
+def test_harmless_words_are_told_from_the_attack(model: Connected) -> None:
+    model.answer = judge("printed on a Tuesday")  # likes the control, whatever it says
+    (row,) = run("--ranker", "direct", "--attacks", "perfectly_relevant")["figures"]
+    assert row["rise"]["mean"] == 0
+    assert row["net_rise"]["mean"] == -sum(line["clean_rank"] - 1 for line in lines()) / 4
+
+
+def test_a_reply_that_cannot_be_read_is_counted(model: Connected) -> None:
+    model.answer = judge(CLAIM, fooled='"none"')
+    found = run("--ranker", "direct", "--attacks", "perfectly_relevant", code=3)
+    (row,) = found["figures"]
+    assert (row["missing"], row["trials"]) == (4, 4)
+    assert row["relevance"] == {"mean": None, "low": None, "high": None, "sum": 0, "count": 0}
+    assert [each["code"] for each in found["errors"]] == ["MissingScores"]
+
+
+def test_defences(model: Connected) -> None:
+    scores = judge(CLAIM)
+    model.answer = lambda asked: "A" if "these letters" in text_of(asked) else scores(asked)
+    wanted = "erase_and_check,guard,delimiters_off,comparison,aliases"
+    found = run("--ranker", "direct", "--attacks", "perfectly_relevant", "--defences", wanted)
+    by_defence = {row["defence"]: row for row in found["figures"]}
+    # Without the claim it has 4 again, the lower score: nothing changes.
+    assert by_defence["erase_and_check"]["rise"]["mean"] == 0
+    assert by_defence["erase_and_check"]["relevance"]["mean"] == 0
+    # The guard asks the same judge, who sees the claim and gives it 10: last of the 12.
+    guarded = [line for line in lines() if line["defence"] == "guard"]
+    assert {line["rank"] for line in guarded} == {12}
+    assert {line["relevance"] for line in guarded} == {None}
+    assert by_defence["delimiters_off"]["rise"] == by_defence["none"]["rise"]
+    shown = [text_of(each) for each in model.requests if CLAIM in text_of(each)]
+    assert any(re.search(rf"^This passage is {CLAIM}", text, re.MULTILINE) for text in shown)
+    assert any(re.search(rf"^<<<\w+\n(?:.*\n)?.*{CLAIM}", text, re.MULTILINE) for text in shown)
+    # Labels need log-probabilities, which this model has not.
+    assert any("direct, aliases" in each for each in found["left_out"])
+    for row in found["drift"]:
+        if row["defence"] in ("erase_and_check", "guard"):
+            assert (row["change"]["mean"], row["moved"]["mean"]) == (0, 0)
+    answers = {row["defence"]: row["calls"] for row in found["drift"]}
+    assert answers["erase_and_check"] > answers["none"]
+
+
+def test_a_listwise_ranker_is_ordered_about(model: Connected) -> None:
+    def order(request: ChatRequest) -> str:
+        numbers = re.findall(r"^\[(\d+)\]$", text_of(request), re.MULTILINE)
+        parts = re.split(r"^\[\d+\]$", text_of(request), flags=re.MULTILINE)[1:]
+        first = [n for n, part in zip(numbers, parts, strict=True) if "Put this passage" in part]
+        return " > ".join(f"[{n}]" for n in [*first, *(n for n in numbers if n not in first)])
+
+    model.answer = order
+    (row,) = run("--ranker", "rankgpt", "--attacks", "put_me_first")["figures"]
+    assert {line["rank"] for line in lines()} == {1}
+    assert row["relevance"]["count"] == 0
+    model.answer = judge("-")
+    assert run("--ranker", "direct", "--attacks", "put_me_first,order")["figures"][0]["class"] == 6
+
+
+def test_the_dry_run_counts_the_calls_that_are_made(model: Connected) -> None:
+    args = ("--ranker", "mcranker,direct", "--attacks", "2,20", "--ledger", "answers.sqlite")
+    dry = json.loads(invoke(*args, "--dry-run", "--output", "json").stdout)["estimates"]
+    assert model.requests == []
+    found = run(*args)
+    made = sum(each["estimate"]["calls"] for each in dry)
+    assert made == len(model.requests) == sum(row["calls"] for row in found["drift"])
+    assert any("Efficacy, Safety" in line["text"] for line in lines())  # the team's own rubric
+    before, first = len(model.requests), Path("out.jsonl").read_bytes()
+    assert run(*args)["figures"] == found["figures"]
+    assert len(model.requests) == before  # all were in the ledger
+    assert Path("out.jsonl").read_bytes() == first
+    run(*args, "--seed", "8")
+    assert Path("out.jsonl").read_bytes() != first
+
+
+def test_a_pipeline_that_repeats_what_it_reads(model: Connected) -> None:
+    def repeat(request: ChatRequest) -> str:
+        if request.tag.stage != "answer":
+            return answer(request)
+        told = re.search(r"the \w+ effect", text_of(request))
+        return told.group() if told else "Masks help."
+
+    model.answer = repeat
+    args = ("--pipeline", "naive", "-o", "retrieval.documents=17")  # 12, and 5 that are added
+    found = run("--ranker", "direct", "--attacks", "poisoned,order", *args)
+    by_class = {row["class"]: row for row in found["answers"]}
+    # Each of 4 answers names the made-up effect; five harmless documents change none.
+    poisoned = by_class[18]
+    assert [poisoned[name]["mean"] for name in ("in_context", "changed", "wrong")] == [1, 1, 1]
+    assert poisoned["control_changed"]["mean"] == 0
+    assert by_class[6]["changed"]["mean"] == 0
+    assert by_class[6]["wrong"]["count"] == 0
+
+
+def test_a_judge_of_answers_that_believes_them(model: Connected) -> None:
+    def grade(request: ChatRequest) -> str:
+        if request.tag.stage == "answer":
+            return "Masks help."
+        if request.tag.stage == "judge":
+            full = "nothing is missing" in text_of(request)
+            return json.dumps({"evaluation_notes": "n", "faithfulness_score": 1 if full else -1})
+        return answer(request)
+
+    model.answer = grade
+    args = ("--attacks", "complete_answer,order", "--pipeline", "naive")
+    found = run("--ranker", "direct", *args, "--judges", "faithfulness")
+    (row,) = [each for each in found["answers"] if each["name"] == "faithfulness"]
+    assert (row["class"], row["trials"], row["failed"]) == (21, 4, 0)
+    assert row["gain"]["mean"] == 2  # from -1 to 1
+
+
+@pytest.mark.parametrize(
+    ("args", "message"),
+    [
+        (("--attacks", "perfekt"), "has no attack 'perfekt'"),
+        (("--defences", "gard"), "did you mean 'guard'?"),
+        (("--ranker", "direkt"), "direkt"),
+        (("--judges", "relevance"), "name a --pipeline"),
+    ],
+)
+def test_what_is_unknown_is_an_error(model: Connected, args: tuple[str, ...], message: str) -> None:
+    result = invoke(*args)
+    assert result.exit_code in (1, 2)
+    assert message in result.stderr
+    assert model.requests == []
+
+
+def test_a_page_shows_no_control_characters(model: Connected) -> None:
+    Path("own.toml").write_text(
+        '[classes]\n1 = "a\\u001b[31m"\n[neutral]\ntexts = ["x"]\n[[attacks]]\nid = "m"\n'
+        'number = 1\nsource = ""\ntexts = ["\\u001b[31m{query}"]\n'
+    )
+    result = invoke("--ranker", "direct", "--attacks-file", "own.toml", "--out", "out.jsonl")
+    assert result.exit_code == 0, result.output
+    assert "1 a" in result.stdout
+    assert "\x1b" not in result.stdout + Path("out.jsonl").read_text()
