@@ -102,6 +102,11 @@ def _one_of(options: Sequence[str | float]) -> dict[str, Any]:
     return {"type": kinds[type(options[0])], "enum": list(options)}
 
 
+UMBRELA_SCHEMA = ReplySchema(
+    "grade", _object({"Intent": _STRING, **dict.fromkeys(("Match", "Trust", "Score"), _integers(3))})
+)
+"""The intent of a query, and three grades of a passage, the last of which is final."""
+
 NUGGETS_SCHEMA = ReplySchema(
     "nuggets",
     _object(
