@@ -114,9 +114,8 @@ def _pairs(ctx: click.Context, dataset: Dataset, systems: Sequence[System]) -> t
     if strange := [each for each in pairs if each not in dataset.queries]:
         queries = counted(len(strange), "query is", "queries are")
         raise click.UsageError(f"{queries} not in {dataset.name}, e.g. {strange[0]!r}", ctx)
-    check = {}
-    if given["check"]:
-        check = judged_pairs(dataset.qrels, given["sample"], seed=given["seed"])
+    people = dataset.qrels if given["check"] else {}
+    check = judged_pairs(people, given["sample"], seed=given["seed"])
     # The order of systems by the judge alone takes all that they found.
     wanted = given["out"] or not given["check"] or given["sample"] is None
     return holes(pairs, dataset.qrels) if wanted else {}, check
@@ -177,7 +176,7 @@ def _show(console: Console, record: Mapping[str, Any], out: str | None) -> None:
         rows = [(str(grade), *map(str, row)) for grade, row in found["confusion"].items()]
         console.print(table(["people's grade", *(f"judge's {each}" for each in range(4))], rows))
         mapped = ", ".join(f"{theirs} as {ours}" for theirs, ours in found["mapping"].items())
-        line(f"People's {mapped}; relevant is {found['relevant']} or more, of the judge 2 or more.")
+        line(f"People's {mapped}. Relevant is {found['relevant']} or more, the judge's 2 or more.")
         pairs = f"{found['pairs']:,} pairs of {found['queries']:,} queries"
         names = ("kappa", "weighted_kappa", "binary_kappa", "false_positives", "recall")
         figures += [(each.replace("_", " "), found[each], pairs) for each in names]
