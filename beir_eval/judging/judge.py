@@ -83,6 +83,8 @@ def make_judge(name: str, **options: Any) -> Ranker:
     """
     if unfit := UNFIT & options.keys():
         raise SettingError(f"a judge of a collection takes no {min(unfit)}; leave it out")
+    if options.get("scoring") == "peak":
+        raise SettingError('scoring="peak" gives a likelihood and no grade; use "expected"')
     if name == JUDGES[0]:
         return UmbrelaRanker(**options)
     return MCRanker(**{**options, "scale": HIGHEST, "first_stage_weight": 0.0})
