@@ -52,7 +52,7 @@ class Agreement:
     confusion: Mapping[int, Sequence[int]]  # people's grade -> pairs that the judge gave 0, 1, 2, 3
     kappa: Figure  # Cohen's, of the four grades; undefined if people say no more than yes and no
     weighted_kappa: Figure  # the same with quadratic weights
-    binary_kappa: Figure  # Cohen's, of relevant or not
+    binary_kappa: Figure  # Cohen's, of relevant or not; undefined if people say only one of these
     false_positives: Figure  # of people's 0 or less, the share that the judge finds relevant
     recall: Figure  # of what people find relevant, the share that the judge does
 
@@ -144,6 +144,7 @@ def agreement(
         )
 
     graded, undefined = max(rows) > 1, Figure(None)
+    two_sides = halve.any(axis=1).all()  # else kappa is 0, however the judge judges
     total = counts.sum(axis=0).astype(int)
     return Agreement(
         int(total.sum()),
@@ -153,7 +154,7 @@ def agreement(
         dict(zip(rows, total.tolist(), strict=True)),
         kappa=figure(lambda t: kappa(place @ t)) if graded else undefined,
         weighted_kappa=figure(lambda t: kappa(place @ t, quadratic=True)) if graded else undefined,
-        binary_kappa=figure(lambda t: kappa(halve @ t @ ours)),
+        binary_kappa=figure(lambda t: kappa(halve @ t @ ours)) if two_sides else undefined,
         false_positives=found(theirs <= 0),
         recall=found(theirs >= relevant),
     )

@@ -67,6 +67,7 @@ def test_interval_is_of_queries_and_not_of_pairs() -> None:
     assert (found.recall.value, found.recall.interval) == (0.5, Interval(0.0, 1.0))
     assert found.false_positives.value is None, "people gave no 0"
     assert found.kappa.value is None, "people say no more than yes and no"
+    assert found.binary_kappa.value is None, "people only say yes"
     assert agreement({"q1": people["q1"]}, judge).recall.interval is None
 
 
