@@ -44,6 +44,9 @@ if TYPE_CHECKING:
         load_suite,
         shipped_suites,
     )
+    from beir_eval.judging.agreement import Agreement, SystemOrder, agreement, system_order
+    from beir_eval.judging.judge import Grade, Judged, judge_pairs, make_judge
+    from beir_eval.judging.pairs import System, judged_pairs, pooled, read_systems
     from beir_eval.measures.fusion import fuse
     from beir_eval.measures.metrics import Evaluation, evaluate
     from beir_eval.measures.significance import (
@@ -71,6 +74,9 @@ _EXPORTS = {
     "beir_eval.experiment.run": "CellResult Experiment Plan ExperimentListener run_suite",
     "beir_eval.experiment.run_folder": "DataFolder RunFolder find_runs",
     "beir_eval.experiment.suite": "DatasetSpec RankerSpec Suite load_suite shipped_suites",
+    "beir_eval.judging.agreement": "Agreement SystemOrder agreement system_order",
+    "beir_eval.judging.judge": "Grade Judged judge_pairs make_judge",
+    "beir_eval.judging.pairs": "System judged_pairs pooled read_systems",
     "beir_eval.measures.fusion": "fuse",
     "beir_eval.measures.metrics": "Evaluation evaluate",
     "beir_eval.measures.significance": "Comparison Interval compare_runs confidence_intervals",
@@ -91,6 +97,7 @@ __all__ = [
     "BM25",
     "CATALOGUE",
     "COLLECTIONS",
+    "Agreement",
     "BeirEvalError",
     "CellResult",
     "Comparison",
@@ -104,7 +111,9 @@ __all__ = [
     "ExperimentListener",
     "ExtraMissing",
     "FirstStage",
+    "Grade",
     "Interval",
+    "Judged",
     "MeasureError",
     "PersonaReport",
     "Plan",
@@ -116,6 +125,9 @@ __all__ = [
     "SettingError",
     "Suite",
     "SuiteError",
+    "System",
+    "SystemOrder",
+    "agreement",
     "build_report",
     "compare_runs",
     "confidence_intervals",
@@ -123,8 +135,13 @@ __all__ = [
     "find",
     "find_runs",
     "fuse",
+    "judge_pairs",
+    "judged_pairs",
     "load",
     "load_suite",
+    "make_judge",
+    "pooled",
+    "read_systems",
     "read_trec",
     "render_html",
     "render_latex",
@@ -132,6 +149,7 @@ __all__ = [
     "retrieve",
     "run_suite",
     "shipped_suites",
+    "system_order",
     "tie_bounds",
     "tokenize",
     "write_persona_report",

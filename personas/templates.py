@@ -206,6 +206,11 @@ OPTIONAL_PROMPTS: dict[str, dict[str, Placeholders]] = {
         "rag_passage_document": _placeholders("number", "title", "passage passage_text"),
         "rag_passage_numbered": _placeholders("number", "title", "passage passage_text"),
     },
+    # A grade of a passage, 0 to 3, and how to answer: put in for {{answer}}
+    "umbrela": {
+        "umbrela": _placeholders("query passage answer"),
+        "answer_umbrela": _placeholders(),
+    },
     # Judges of answers
     "judging": {
         "judge_similarity": _placeholders("question reference response"),

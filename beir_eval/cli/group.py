@@ -25,6 +25,9 @@ VERBS = {
     "attack": LazyVerb(
         "beir_eval.cli.attack", "Measure how far rankers and pipelines resist the texts they read."
     ),
+    "judge": LazyVerb(
+        "beir_eval.cli.judge", "Judge passages by a model, and compare it with people."
+    ),
     "anova": LazyVerb("beir_eval.cli.anova", "Analyse the variance in a table of results."),
     "retrieve": LazyVerb("beir_eval.cli.retrieve", "Find passages by BM25: the first stage alone."),
     "fuse": LazyVerb("beir_eval.cli.fuse", "Make one TREC run of several."),

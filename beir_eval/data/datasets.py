@@ -12,12 +12,12 @@ as TREC writes them, in four columns, as ``qrels/SPLIT.txt``, ``.qrels`` or ``.t
 from __future__ import annotations
 
 import re
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, TypeVar
 
 from pydantic import BaseModel, Field, ValidationError
 
-from beir_eval.data.qrels import check_id, read_qrels
+from beir_eval.data.qrels import check_id, note_of_model, read_qrels
 from beir_eval.errors import DatasetError
 from mcranker.errors import InputError
 from mcranker.logs import safe_logger
@@ -193,7 +193,8 @@ _Line = TypeVar("_Line", _CorpusLine, _QueryLine)
 def load_folder(folder: Traversable, wanted: Wanted) -> Dataset:
     """The data set of a folder in BEIR format."""
     # Small files first: a wrong split is noticed before a large corpus has been read.
-    judgements = _read_qrels(folder, wanted.split)
+    file = _qrels_file(folder, wanted.split)
+    judgements = read_qrels(file, tabs=file.name.endswith(".tsv"))
     queries = _read_queries(folder, wanted.topic_field)
     corpus = {
         line.id: Document(line.id, line.title or "", line.text)
@@ -202,7 +203,8 @@ def load_folder(folder: Traversable, wanted: Wanted) -> Dataset:
     dataset = assemble(wanted, corpus, queries, judgements)
     absent = sum(doc_id not in corpus for grades in judgements.values() for doc_id in grades)
     log_absent(wanted.name, absent)
-    return dataset
+    note = note_of_model(file, judgements)
+    return replace(dataset, description=f"{dataset.description}; {note}") if note else dataset
 
 
 def _read_queries(folder: Traversable, topic_field: TopicField) -> dict[str, str]:
@@ -240,19 +242,19 @@ def _read_jsonl(folder: Traversable, name: str, form: type[_Line]) -> Iterator[_
     return distinct(entries(), DatasetError)
 
 
-def _read_qrels(folder: Traversable, split: str) -> dict[str, dict[str, int]]:
+def _qrels_file(folder: Traversable, split: str) -> Traversable:
     if split != re.split(r"[/\\]", split)[-1]:
         raise DatasetError(f"split {split!r} is no name of a file in {folder / 'qrels'}")
     file = folder / "qrels" / f"{split}.tsv"
     for suffix in _TREC_QRELS:
         as_trec = folder / "qrels" / f"{split}{suffix}"
         if as_trec.is_file() and not file.is_file():
-            return read_qrels(as_trec)
+            return as_trec
     if not file.is_file():
         others = _splits(folder)
         found = f"there is {', '.join(others)}" if others else "there is no qrels/*.tsv at all"
         raise DatasetError(f"{file}: no judgements of split {split!r}; {found}")
-    return read_qrels(file, tabs=True)
+    return file
 
 
 def _splits(folder: Traversable) -> list[str]:

@@ -9,16 +9,23 @@ from typing import TYPE_CHECKING
 
 from beir_eval.errors import DatasetError
 from mcranker.grades import HIGHEST_GRADE
+from mcranker.logs import safe_logger
+from mcranker.paths import is_file
 from mcranker.trec import columns
-from personas.io.lines import read_texts
+from personas.io.lines import read_records, read_texts
 
 if TYPE_CHECKING:
+    from collections.abc import Mapping
     from importlib.resources.abc import Traversable
 
 _FORMS = {3: (0, 1, 2), 4: (0, 2, 3)}  # columns -> where query, document and grade stand
 BLANK = " \t\n\r\x0b\f"
 _ID = re.compile(f"[^{BLANK}\0]+")  # tools in C end a text at a zero byte
+MARKS = ".judge.jsonl"
+"""Ending of the file beside judgements that marks those of a model, see `beir_eval.judging`."""
 _WHOLE = re.compile(r"[+-]?[0-9]{1,30}")
+
+_log = safe_logger("mcranker.beir_eval.qrels")
 
 
 def read_qrels(
@@ -28,7 +35,7 @@ def read_qrels(
 
     A line has three columns parted by white space (query id, document id, grade; BEIR's form,
     whose line of headings may be missing) or four (query id, a column that is not looked at,
-    document id, grade; TREC's). Blank lines are skipped.
+    document id, grade; TREC's). Blank lines are skipped. A warning is logged if some are a model's.
 
     Args:
         path: the file, plain or packed by gzip (``.gz``).
@@ -73,7 +80,28 @@ def read_qrels(
             )
     if not found:
         raise DatasetError(f"{path}: no judgement in it")
+    if note := note_of_model(path, found):
+        _log.warning("%s: %s", path, note)
     return found
+
+
+def note_of_model(
+    path: str | os.PathLike[str] | Traversable, qrels: Mapping[str, Mapping[str, int]]
+) -> str:
+    """Say how many judgements of a file are a model's, by the file beside it; empty if none is."""
+    marks = Path(f"{path}{MARKS}")
+    if not is_file(marks):
+        return ""
+    records = [each for _, each in read_records(marks, DatasetError)]
+    made = [each for each in records[1:] if each.get("grade") is not None]
+    count = sum(
+        qrels.get(str(each.get("query")), {}).get(str(each.get("document"))) == each["grade"]
+        for each in made
+    )
+    total = sum(map(len, qrels.values()))
+    return (
+        f"{count:,} of {total:,} judgements are a model's, {made[0].get('model')}" if count else ""
+    )
 
 
 def check_id(value: str, what: str, place: str) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import replace
 from typing import Any, ClassVar, Unpack
 
@@ -18,6 +19,7 @@ from mcranker.rankers.base import refuse
 from mcranker.rankers.pointwise import PointwiseRanker
 from mcranker.ranking import Ranking
 from mcranker.runtime.actor import Actor
+from personas import Member
 
 JUDGE = "DIRECT"
 
@@ -46,7 +48,8 @@ class DirectRanker(PointwiseRanker):
 
     def __init__(self, *, with_criteria: bool = False, **shared: Unpack[RankerKeywords]) -> None:
         self.with_criteria = self.by_team = with_criteria or shared.get("team") is not None
-        self.prompt = "direct_with_criteria" if self.with_criteria else "direct"
+        if self.with_criteria:
+            self.prompt = "direct_with_criteria"
         super().__init__(**shared)
 
     def _prepare(self, config: RankerConfig) -> RankerConfig:
@@ -71,7 +74,7 @@ class DirectRanker(PointwiseRanker):
         members = await assemble(session) if self.with_criteria else []
         judges = members or judge_without_team(session.config.instruction)
         if session.config.questions is None:
-            prompt = ScorePrompt.direct(judges, session)
+            prompt = self._score_prompt(judges, session)
             scored = await score_by_judge(
                 session, JUDGE, lambda ensembler: DirectJudge(prompt, JUDGE, session, ensembler)
             )
@@ -81,6 +84,9 @@ class DirectRanker(PointwiseRanker):
                 session, JUDGE, lambda ensembler: BatchJudge(sheet, [None], session, ensembler)
             )
         return self.build_ranking(session, replace(scored, members=members))
+
+    def _score_prompt(self, judges: Sequence[Member], session: Session) -> ScorePrompt:
+        return ScorePrompt.direct(judges, session)
 
 
 class DirectJudge(Actor[ScorePassages]):

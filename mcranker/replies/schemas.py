@@ -102,6 +102,10 @@ def _one_of(options: Sequence[str | float]) -> dict[str, Any]:
     return {"type": kinds[type(options[0])], "enum": list(options)}
 
 
+_GRADES = dict.fromkeys(("Match", "Trust", "Score"), _integers(3))
+UMBRELA_SCHEMA = ReplySchema("grade", _object({"Intent": _STRING, **_GRADES}))
+"""The intent of a query, and three grades of a passage, the last of which is final."""
+
 NUGGETS_SCHEMA = ReplySchema(
     "nuggets",
     _object(

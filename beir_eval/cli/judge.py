@@ -1,0 +1,241 @@
+"""``beir-eval judge``: a model as the judge of a collection, and its agreement with people."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import asdict
+from functools import partial
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import click
+from rich.text import Text
+
+from beir_eval.cli.flags import count_flag
+from beir_eval.data.load import load
+from beir_eval.data.qrels import MARKS, read_qrels
+from beir_eval.judging.agreement import FEWEST_SYSTEMS, agreement, system_order
+from beir_eval.judging.filled import write_filled
+from beir_eval.judging.judge import JUDGES, UNFIT, Judged, judge_pairs, make_judge, work_of
+from beir_eval.judging.pairs import Pairs, holes, judged_pairs, pooled, read_systems, together
+from mcranker.cli.estimate import check_local_models, show_estimate
+from mcranker.cli.failures import DONE, MISSING_SCORES, print_json
+from mcranker.cli.fetching import fetch_models
+from mcranker.cli.files import Reads, Writes, saying_where
+from mcranker.cli.invocation import Invocation, say
+from mcranker.cli.number_types import WholeNumber
+from mcranker.cli.options import Given, given_options, option_flags
+from mcranker.cli.progress import ProgressDisplay, Tracker, live_is_wanted
+from mcranker.cli.signals import run as run_loop
+from mcranker.cli.verb import Verb, flag, output_flag, quiet_flag
+from personas.console import print_page, table
+from personas.format import counted
+from personas.ranking.weak_judges import judge_note
+from personas.sanitize import plain
+
+if TYPE_CHECKING:
+    from rich.console import Console
+
+    from beir_eval.data.datasets import Dataset
+    from beir_eval.judging.pairs import System
+    from mcranker.rankers import RankedQuery
+
+
+def _judge(ctx: click.Context) -> int:
+    given, invocation = ctx.params, ctx.ensure_object(Invocation)
+    options, mapping = _options(ctx), _mapping(ctx)
+    invocation.doing("reading; nothing was sent")
+    with invocation.noting(live_is_wanted(quiet=given["quiet"])):
+        dataset = load(given["dataset"], split=given["split"], judged_only=False)
+        systems = read_systems(given["runs"])
+        fill, check = _pairs(ctx, dataset, systems)
+        pairs = together(fill, check)
+        if given["dry_run"]:
+            check_local_models(options.models)
+            with make_judge(given["judge"], **options.options) as judge:
+                return show_estimate(ctx, judge.estimate_many(work_of(dataset, pairs)))
+        fetch_models(options.models, quiet=given["quiet"])
+    with saying_where(options.ledger):
+        judged = run_loop(partial(_all, ctx, dataset, pairs, systems, options.options))
+        head = write_filled(given["out"], dataset.qrels, judged, fill) if given["out"] else {}
+    reasons = judged.reasons(pairs)
+    record: dict[str, Any] = {"judge": judged.judge, "model": judged.models["scoring"]}
+    record |= {"pairs": sum(map(len, pairs.values())), "missing": sum(reasons.values())}
+    record |= {"reasons": reasons, "same_model": judged.own}
+    record |= {key: head[key] for key in ("people", "filled") if head}
+    people, seed = dataset.qrels, given["seed"]
+    if check:
+        about = {"mapping": mapping, "relevant": given["relevant"], "seed": seed}
+        record["agreement"] = asdict(agreement(people, judged.qrels_of(check), **about))
+    if check and len(systems) > 1 and given["sample"] is None and given["pairs"] is None:
+        depth = min(10, given["passages"])
+        order = system_order(systems, people, judged.qrels_of(pairs), depth=depth, seed=seed)
+        record["systems"] = asdict(order)
+    record["warnings"] = [*_warnings(record, judged, systems)]
+    code = MISSING_SCORES if reasons else DONE
+    if given["output"] == "json":
+        return print_json(code, judging=record)
+    print_page(lambda console: _show(console, record, given["out"]))
+    for each in record["warnings"]:
+        say(f"warning: {each}")
+    return code
+
+
+def _options(ctx: click.Context) -> Given:
+    given, out = ctx.params, ctx.params["out"]
+    if not (out or given["check"] or given["dry_run"]):
+        raise click.UsageError("give --out FILE to fill holes, --check to compare, or both", ctx)
+    if not (given["check"] or given["runs"] or given["pairs"]):
+        raise click.UsageError("give runs whose holes are filled, or --pairs FILE", ctx)
+    if out and Path(out).exists() and not Path(f"{out}{MARKS}").exists():
+        raise click.UsageError(
+            f"--out {out!r} would replace people's judgements; name another", ctx
+        )
+    if given["judge"] == JUDGES[0]:
+        kept_out = {*UNFIT, "team", "with_criteria", "instruction"}
+        return given_options(ctx, default="direct", without=kept_out)
+    return given_options(ctx, without=UNFIT)
+
+
+def _mapping(ctx: click.Context) -> dict[int, int] | None:
+    text = ctx.params["map"]
+    try:
+        pairs = [each.split(":") for each in text.split(",")] if text else []
+        return {int(theirs): int(ours) for theirs, ours in pairs} or None
+    except ValueError as failure:
+        raise click.UsageError(f"--map {text!r}: write e.g. 0:0,1:2,2:3", ctx) from failure
+
+
+def _pairs(ctx: click.Context, dataset: Dataset, systems: Sequence[System]) -> tuple[Pairs, Pairs]:
+    """Holes to be judged, and pairs that people have judged and the judge judges again."""
+    given, pairs = ctx.params, pooled(systems, ctx.params["passages"])
+    if given["pairs"] is not None:
+        pairs = {key: list(grades) for key, grades in read_qrels(given["pairs"]).items()}
+    if strange := [each for each in pairs if each not in dataset.queries]:
+        queries = counted(len(strange), "query is", "queries are")
+        raise click.UsageError(f"{queries} not in {dataset.name}, e.g. {strange[0]!r}", ctx)
+    people = dataset.qrels if given["check"] else {}
+    check = judged_pairs(people, given["sample"], seed=given["seed"])
+    # The order of systems by the judge alone takes all that they found.
+    wanted = given["out"] or not given["check"] or given["sample"] is None
+    return holes(pairs, dataset.qrels) if wanted else {}, check
+
+
+async def _all(
+    ctx: click.Context,
+    dataset: Dataset,
+    pairs: Pairs,
+    systems: Sequence[System],
+    options: Mapping[str, Any],
+) -> Judged:
+    given, invocation = ctx.params, ctx.ensure_object(Invocation)
+    tracker = Tracker("judging", len(pairs))
+    invocation.reached = lambda: f"{tracker.reached}; run it again to go on"
+    live = live_is_wanted(quiet=given["quiet"])
+    async with make_judge(given["judge"], **options) as judge:
+        with ProgressDisplay(tracker, wanted=live) as display, invocation.held():
+
+            def done(ranked: RankedQuery) -> None:
+                tracker.count(ranked.ranking.calls if ranked.ranking else None)
+                display.update()
+
+            more = {"systems": systems, "same_model": given["same_model"], "done": done}
+            return await judge_pairs(judge, dataset, pairs, **more)
+
+
+def _warnings(
+    record: Mapping[str, Any], judged: Judged, systems: Sequence[System]
+) -> Iterator[str]:
+    model = record["model"]
+    if judged.weak_judge:
+        note = judge_note(judged.weak_judge, model)
+        yield f"A weak judge, whose grades do not replace people's. {note}"
+    if judged.own:
+        yield f"{model} judged runs that it made itself: {', '.join(judged.own)}"
+    if unknown := [each.label for each in systems if each.models is None]:
+        yield f"see that {model} made none of these runs, whose models are not known: " + ", ".join(
+            unknown
+        )
+    count = len(record["systems"]["means"]) if "systems" in record else FEWEST_SYSTEMS
+    if count < FEWEST_SYSTEMS:
+        yield f"{count} systems: with fewer than {FEWEST_SYSTEMS}, Kendall's tau says little"
+
+
+def _show(console: Console, record: Mapping[str, Any], out: str | None) -> None:
+    def line(text: str) -> None:
+        console.print(Text(plain(text)), soft_wrap=True)
+
+    judge = f"{record['judge']} by {record['model']}"
+    line(f"{judge}: {counted(record['pairs'], 'pair')}, {record['missing']:,} without a grade")
+    for why, count in [*record["reasons"].items()][:3]:
+        line(f"  {counted(count, 'pair')}: {why}")
+    if out is not None:
+        line(f"{out}: {record['people']:,} judgements by people, {record['filled']:,} by the model")
+    figures = []
+    if found := record.get("agreement"):
+        rows = [(str(grade), *map(str, row)) for grade, row in found["confusion"].items()]
+        console.print(table(["people's grade", *(f"judge's {each}" for each in range(4))], rows))
+        mapped = ", ".join(f"{theirs} as {ours}" for theirs, ours in found["mapping"].items())
+        line(f"People's {mapped}. Relevant is {found['relevant']} or more, the judge's 2 or more.")
+        pairs = f"{found['pairs']:,} pairs of {found['queries']:,} queries"
+        names = ("kappa", "weighted_kappa", "binary_kappa", "false_positives", "recall")
+        figures += [(each.replace("_", " "), found[each], pairs) for each in names]
+    if order := record.get("systems"):
+        rows = [
+            (label, *(f"{each:.4f}" for each in both)) for label, both in order["means"].items()
+        ]
+        console.print(table([order["measure"], "by people", "by the judge"], rows))
+        for of, count in (("tau", len(order["means"])), ("top_tau", order["top"])):
+            which = "all" if of == "tau" else "best"
+            figures.append(("Kendall's tau-b", order[of], f"{which} {counted(count, 'system')}"))
+    if figures:
+        shown = [(name, *_figure(**figure), of) for name, figure, of in figures]
+        console.print(table(["agreement", "value", "95% interval", "of"], shown))
+
+
+def _figure(value: float | None, interval: Mapping[str, float] | None) -> tuple[str, str]:
+    span = "" if interval is None else f"{interval['low']:.3f} to {interval['high']:.3f}"
+    return "not defined" if value is None else f"{value:.3f}", span
+
+
+command = Verb(
+    "judge",
+    _judge,
+    params=[
+        click.Argument(["dataset"], metavar="DATASET"),
+        click.Argument(["runs"], type=Reads(), nargs=-1, metavar="[RUN...]"),
+        flag(
+            "--judge",
+            "One prompt in the manner of UMBRELA, or a team of personas.",
+            type=click.Choice(JUDGES),
+            default=JUDGES[0],
+        ),
+        flag("--out", "Write people's judgements and the model's for holes.", type=Writes()),
+        flag("--check", "Judge what people have judged too, and compare.", is_flag=True),
+        count_flag("depth passages", 10, "Documents of each run and query that are judged."),
+        flag("--pairs", "Judge these instead: judgements, whatever their grades.", type=Reads()),
+        count_flag("sample", None, "Compare about N pairs, of each grade its share."),
+        flag("--seed", "Of the sample and of the intervals.", type=WholeNumber(min=0), default=0),
+        flag("--map", "People's grades as 0 to 3. Without: in proportion.", metavar="0:0,1:2,..."),
+        count_flag("relevant", 1, "People's lowest grade that counts as relevant."),
+        flag("--split", "Which judgements.", default="test", metavar="NAME"),
+        flag("--same-model", "Judge runs that the judge's model made itself.", is_flag=True),
+        flag("--dry-run", "Show calls, tokens and cost instead; nothing is sent.", is_flag=True),
+        *option_flags(without=("ranker", "depth", "ensemble")),
+        output_flag("judging"),
+        quiet_flag(),
+    ],
+    help="""Let a model judge passages from 0 to 3, and see how it agrees with people.
+
+    DATASET is as for 'beir-eval retrieve'. RUN is a run folder of 'beir-eval run', a folder that
+    holds some, or a TREC file.
+
+    \b
+      beir-eval judge scifact runs/ bm25.trec --model openai:NAME --check
+      beir-eval judge ./mine bm25.trec --model openai:NAME --out mine/qrels/filled.tsv
+
+    With --out, people's judgements stay as they are; the first documents of the runs that have
+    none get the model's. OUT.judge.jsonl beside it marks these, and says what gave them. A grade
+    that cannot be had stays a hole. The same command goes on where it was stopped.
+    """,
+)

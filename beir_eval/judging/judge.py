@@ -1,0 +1,172 @@
+"""A model that grades pairs of query and passage from 0 to 3: a team, or UMBRELA's prompt."""
+
+from __future__ import annotations
+
+import math
+from collections import Counter
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from beir_eval.errors import SettingError
+from beir_eval.experiment.run import GIVE_UP
+from beir_eval.judging.pairs import Pairs, System
+from beir_eval.judging.umbrela import HIGHEST, UmbrelaRanker
+from mcranker import MCRanker
+from mcranker.config import HOW_NOT_WHAT
+from mcranker.errors import BudgetExceeded
+from mcranker.rankers.dispatch import FATAL_ERRORS
+from personas.ranking.types import Passage, Query
+from personas.ranking.weak_judges import WeakJudge
+
+if TYPE_CHECKING:
+    from beir_eval.data.datasets import Dataset
+    from mcranker.rankers import RankedQuery, Ranker
+
+JUDGES = ("umbrela", "team")
+UNFIT = frozenset(
+    {
+        *("deadline", "depth", "ensemble", "first_stage_weight", "labels", "min_relevance"),
+        *("missing_constant", "missing_policy", "on_failure", "scale", "top_k", "top_n"),
+    }
+)
+"""Options of rankers that a judge does not take: they say what becomes of scores."""
+
+_LONGEST_REASON = 200  # characters
+
+
+@dataclass(frozen=True, slots=True)
+class Grade:
+    """The judge's grade of a pair."""
+
+    value: int | None  # 0 to 3; None if there is none
+    score: float | None = None  # 0 to 3, of which it is the nearest whole number, halves up
+    reason: str = ""  # why there is none; empty if there is one
+
+
+@dataclass(frozen=True, slots=True)
+class Judged:
+    """Grades, and what gave them."""
+
+    judge: str  # one of `JUDGES`
+    models: Mapping[str, str]  # role -> name; the grades are those of "scoring"
+    config: Mapping[str, Any]  # choices in effect, as a run folder's manifest has them
+    prompt_hashes: Mapping[str, str]  # prompt -> SHA-256 of its text
+    weak_judge: WeakJudge  # why the model is weak; empty if it is not known to be
+    own: Sequence[str] = ()  # labels of the judged runs that this model made itself
+    # Query id -> document id -> grade, of every pair that was to be judged.
+    grades: dict[str, dict[str, Grade]] = field(default_factory=dict)
+
+    def qrels_of(self, pairs: Pairs) -> dict[str, dict[str, int]]:
+        """Query id -> document id -> grade, of those pairs that have one."""
+        found: dict[str, dict[str, int]] = {}
+        for query_id, doc_ids in pairs.items():
+            for doc_id in doc_ids:
+                if (grade := self.grades[query_id][doc_id].value) is not None:
+                    found.setdefault(query_id, {})[doc_id] = grade
+        return found
+
+    def reasons(self, pairs: Pairs) -> dict[str, int]:
+        """Why grades of those pairs are missing -> how many, the most frequent first."""
+        found = (self.grades[query_id][key].reason for query_id in pairs for key in pairs[query_id])
+        return dict(Counter(filter(None, found)).most_common())
+
+
+def make_judge(name: str, **options: Any) -> Ranker:
+    """Return the judge of that name; `options` are those of `UmbrelaRanker` or `MCRanker`.
+
+    Raises:
+        SettingError: a judge does not take one of them.
+        ConfigError, ModelError, PersonasError: as `mcranker.Ranker`.
+    """
+    if unfit := UNFIT & options.keys():
+        raise SettingError(f"a judge of a collection takes no {min(unfit)}; leave it out")
+    if options.get("scoring") == "peak":
+        raise SettingError('scoring="peak" gives a likelihood and no grade; use "expected"')
+    if name == JUDGES[0]:
+        return UmbrelaRanker(**options)
+    return MCRanker(**{**options, "scale": HIGHEST, "first_stage_weight": 0.0})
+
+
+async def judge_pairs(
+    judge: Ranker,
+    dataset: Dataset,
+    pairs: Pairs,
+    *,
+    systems: Sequence[System] = (),
+    same_model: bool = False,
+    done: Callable[[RankedQuery], None] = lambda _: None,
+) -> Judged:
+    """Grade every pair. A grade that cannot be had is missing with its reason, never 0.
+
+    A team's score is the mean of its personas' scores; if one is missing, so is the grade. With a
+    ledger, a judge that was stopped goes on where it was. A budget that is spent leaves the other
+    grades missing.
+
+    Args:
+        judge: as `make_judge` returns it.
+        dataset: with the texts.
+        pairs: to be judged, of the data set's queries.
+        systems: the runs that the pairs are from.
+        same_model: judge runs that the judge's own model made; `Judged.own` names them.
+        done: called with each query that was judged.
+
+    Raises:
+        SettingError: the judge's model made one of the systems, and `same_model` is false.
+        MCRankerError: one that all queries would meet, or that many met one after the other.
+    """
+    model = judge.models.names["scoring"]
+    own = [each.label for each in systems if model in (each.models or ())]
+    if own and not same_model:
+        raise SettingError(
+            f"{model!r} made the run {own[0]!r}, and a model prefers what it ranked itself; judge "
+            "with another model, or give --same-model (same_model=True), which the output states"
+        )
+    recorded = judge.config.recorded().items()
+    config = {key: value for key, value in recorded if key not in HOW_NOT_WHAT}
+    name = JUDGES[not isinstance(judge, UmbrelaRanker)]
+    weak = judge.models.scoring.capabilities.weak_judge
+    judged = Judged(name, dict(judge.models.names), config, dict(judge.prompt_hashes), weak, own)
+    absent = Grade(None, reason="its text is not in the corpus")
+    judged.grades.update({key: dict.fromkeys(doc_ids, absent) for key, doc_ids in pairs.items()})
+    failed = 0
+    async with judge.arank_many(work_of(dataset, pairs)) as stream:
+        async for ranked in stream:
+            done(ranked)
+            grades = judged.grades[ranked.query.id]
+            if ranked.error is None:
+                grades |= _grades_in(ranked)
+                failed = 0
+                continue
+            spent = isinstance(ranked.error, BudgetExceeded)
+            failed += not spent
+            if isinstance(ranked.error, FATAL_ERRORS) or failed == GIVE_UP:
+                raise ranked.error
+            why = "the budget was spent" if spent else str(ranked.error)[:_LONGEST_REASON]
+            grades |= {key: Grade(None, reason=why) for key in grades if key in dataset.corpus}
+    return judged
+
+
+def work_of(dataset: Dataset, pairs: Pairs) -> Iterator[tuple[Query, list[Passage]]]:
+    """Yield the queries of `pairs`, each with those of its passages that the corpus holds."""
+    for query_id, doc_ids in pairs.items():
+        found = [dataset.corpus[each] for each in doc_ids if each in dataset.corpus]
+        if found:
+            passages = [Passage(each.id, each.text, each.title) for each in found]
+            yield Query(dataset.queries[query_id], query_id), passages
+
+
+def _grades_in(ranked: RankedQuery) -> dict[str, Grade]:
+    ranking, found = ranked.result(), {}
+    whys = {row: why for (row, _), why in ranking.matrix.reasons.items()}
+    for row, (passage, scores) in enumerate(
+        zip(ranking.passages, ranking.matrix.values, strict=True)
+    ):
+        if np.isfinite(scores).all():
+            mean = math.fsum(scores) / len(scores)
+            found[passage.id] = Grade(math.floor(mean + 0.5), mean)
+        else:
+            found[passage.id] = Grade(None, reason=whys[row][:_LONGEST_REASON])
+    return found

@@ -1,0 +1,191 @@
+"""``beir-eval judge``: holes filled and marked, agreement, and what is refused."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import anyio
+import pytest
+from click.testing import CliRunner, Result
+
+from beir_eval import load
+from beir_eval.cli import cli
+from beir_eval.data.qrels import read_qrels
+from beir_eval.judging.judge import Grade, judge_pairs, make_judge
+from mcranker import ChatRequest
+from tests.support.beir_folder import GRADES, write_folder
+from tests.support.cli_support import Connected, scripted
+from tests.support.scripted import scripted as team_model
+
+RUN = """\
+q1 Q0 d3 1 9 x
+q1 Q0 d1 2 8 x
+q1 Q0 d2 3 7 x
+q2 Q0 d4 1 9 x
+"""
+PEOPLE = "".join(
+    f"{q}\t{d}\t{grade}\n" for q, known in GRADES.items() for d, grade in known.items()
+)
+
+
+@pytest.fixture
+def model(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Connected:
+    monkeypatch.chdir(tmp_path)
+    write_folder(tmp_path / "tiny")
+    (tmp_path / "one.trec").write_text(RUN)
+    (tmp_path / "two.trec").write_text(RUN.replace("d3 1 9", "d3 1 1"))
+    connected = scripted(monkeypatch, tmp_path)
+    connected.answer = graded
+    return connected
+
+
+def graded(request: ChatRequest) -> str:
+    """People's grades, 2 for what they have not judged; d2 cannot be read."""
+    if request.tag.doc_id == "d2" and request.tag.query_id == "q1":
+        return "perhaps"
+    grade = GRADES[request.tag.query_id].get(request.tag.doc_id, 2)
+    return json.dumps({"Intent": "to know", "Match": 1, "Trust": 3, "Score": grade})
+
+
+def invoke(*args: str) -> Result:
+    return CliRunner().invoke(cli, ["judge", "tiny", *args])
+
+
+def marks(path: str) -> list[dict[str, Any]]:
+    return [json.loads(line) for line in Path(f"{path}.judge.jsonl").read_text().splitlines()]
+
+
+def test_holes_are_filled_and_marked_and_people_are_kept(model: Connected) -> None:
+    args = ("one.trec", "--out", "filled.tsv", "--ledger", "kept.sqlite")
+    result = invoke(*args)
+    assert result.exit_code == 3, result.output
+    # Of the run's four pairs, two are holes; one of them has no grade and is none.
+    people, filled = PEOPLE.splitlines(), Path("filled.tsv").read_text().splitlines()[1:]
+    assert set(people) < set(filled)
+    assert set(filled) - set(people) == {"q1\td1\t2"}
+    head, *pairs = marks("filled.tsv")
+    assert (head["people"], head["filled"], head["missing"]) == (12, 1, 1)
+    assert (head["judge"], head["models"]["scoring"]) == ("umbrela", "openai:default")
+    assert head["config"]["scale"] == 3
+    assert "umbrela" in head["prompt_hashes"]
+    assert sum(head["reasons"].values()) == 1
+    by_document = {each["document"]: each for each in pairs}
+    assert by_document["d1"]["grade"] == 2
+    assert by_document["d1"]["score"] == 2.0
+    assert by_document["d2"]["grade"] is None
+    assert by_document["d2"]["reason"]
+    asked = [request.tag.doc_id for request in model.requests]
+    assert asked.count("d1") == 1
+    assert "d3" not in asked, "people have judged it"
+
+    assert invoke(*args).exit_code == 3
+    again = [request.tag.doc_id for request in model.requests[len(asked) :]]
+    assert "d1" not in again, "its answer is in the ledger"
+
+
+def test_judgements_of_a_model_are_said_wherever_they_are_read(
+    model: Connected, caplog: pytest.LogCaptureFixture
+) -> None:
+    assert invoke("one.trec", "--out", "tiny/qrels/filled.tsv").exit_code == 3
+    evaluate = ["evaluate", "one.trec", "--qrels", "tiny/qrels/filled.tsv"]
+    result = CliRunner().invoke(cli, evaluate)
+    note = "1 of 13 judgements are a model's, openai:default"
+    assert result.exit_code == 0
+    assert f"warning: tiny/qrels/filled.tsv: {note}" in " ".join(result.stderr.split())
+    assert load("tiny", split="filled").description.endswith(note)
+    # A judgement that people have changed since is theirs.
+    path = Path("tiny/qrels/filled.tsv")
+    path.write_text(path.read_text().replace("q1\td1\t2", "q1\td1\t0"))
+    caplog.clear()
+    assert read_qrels(path)["q1"]["d1"] == 0
+    assert not caplog.records
+
+
+def test_agreement_and_order_are_in_the_envelope(model: Connected) -> None:
+    result = invoke("one.trec", "two.trec", "--check", "--output", "json")
+    found = json.loads(result.stdout)["judging"]
+    # People's 0, 1 and 2 count as 0, 2 and 3; the judge gave 0, 1 and 2.
+    assert found["agreement"]["confusion"] == {
+        "0": [2, 0, 0, 0],
+        "1": [0, 6, 0, 0],
+        "2": [0, 0, 4, 0],
+    }
+    # 2 of 12 agree; by chance (2 · 2 + 6 · 4) / 144.
+    chance = 28 / 144
+    assert found["agreement"]["kappa"]["value"] == pytest.approx((2 / 12 - chance) / (1 - chance))
+    assert found["agreement"]["recall"]["value"] == pytest.approx(4 / 10)
+    assert found["agreement"]["false_positives"]["value"] == 0
+    assert {*found["systems"]["means"]} == {"one", "two"}
+    assert found["missing"] == 1
+    said = " ".join(found["warnings"])
+    assert "2 systems: with fewer than 5" in said
+    assert "models are not known: one, two" in said
+    table = invoke("one.trec", "two.trec", "--check", "--map", "0:0,1:1,2:2")
+    assert "kappa" in table.stdout
+    assert "1.000" in table.stdout
+
+
+def test_model_does_not_judge_what_it_ranked(model: Connected) -> None:
+    model.answer = lambda request: '{"Score": 1}'
+    made = ["run", "--dataset", "tiny", "--ranker", "direct", "--out", "runs", "--depth", "4"]
+    assert CliRunner().invoke(cli, [*made, "--limit", "1"]).exit_code == 0
+    model.requests.clear()
+    refused = invoke("runs", "--out", "filled.tsv")
+    assert refused.exit_code == 1
+    assert not model.requests
+    assert not Path("filled.tsv").exists()
+    assert "'openai:default' made the run 'DIRECT(0,10)'" in refused.stderr
+    forced = invoke("runs", "--out", "filled.tsv", "--same-model")
+    assert forced.exit_code == 0
+    assert "made itself: DIRECT(0,10)" in forced.stderr
+    assert marks("filled.tsv")[0]["own"] == ["DIRECT(0,10)"]
+    assert invoke("runs", "--out", "other.tsv", "--model", "openai:other").exit_code == 0
+
+
+@pytest.mark.parametrize(
+    ("args", "said"),
+    [
+        (("one.trec",), "give --out FILE"),
+        (("--out", "f.tsv"), "give runs whose holes"),
+        (("one.trec", "--out", "tiny/qrels/test.tsv"), "would replace people's judgements"),
+        (("one.trec", "--check", "--map", "0=1"), "write e.g. 0:0"),
+        (("strange.trec", "--check"), "'q9'"),
+        (("one.trec", "--check", "-o", "top_k=3"), "top_k"),
+        (("one.trec", "--check", "--team", "medicine"), "team"),
+    ],
+)
+def test_what_makes_no_sense_is_refused(args: tuple[str, ...], said: str, model: Connected) -> None:
+    Path("strange.trec").write_text("q9 Q0 d1 1 9 x\n")
+    before = Path("tiny/qrels/test.tsv").read_bytes()
+    result = invoke(*args)
+    assert result.exit_code == 2
+    assert said in result.stderr
+    assert not model.requests
+    assert Path("tiny/qrels/test.tsv").read_bytes() == before
+
+
+def test_dry_run_counts_a_call_a_pair(model: Connected) -> None:
+    result = invoke("one.trec", "--dry-run", "--output", "json")
+    assert json.loads(result.stdout)["estimate"]["calls"] == 2
+    assert not model.requests
+
+
+def test_team_grades_by_the_mean_of_its_scores(tmp_path: Path) -> None:
+    def score(request: ChatRequest) -> str:
+        if request.tag.doc_id == "d2" and request.tag.persona == "Virologist":
+            return "perhaps"
+        return json.dumps({"Score": 1 if request.tag.persona == "Virologist" else 2})
+
+    dataset = load(write_folder(tmp_path / "tiny"))
+    pairs = {"q1": ["d1", "d2", "gone"]}
+    with make_judge("team", model=team_model(score), ledger=None, team_size=2) as judge:
+        judged = anyio.run(lambda: judge_pairs(judge, dataset, pairs))
+    grades = judged.grades["q1"]
+    assert grades["d1"] == Grade(2, 1.5)  # halves up
+    assert grades["d2"].value is None
+    assert grades["d2"].reason
+    assert grades["gone"] == Grade(None, reason="its text is not in the corpus")
+    assert judged.judge == "team"
+    assert judged.qrels_of(pairs) == {"q1": {"d1": 2}}
