@@ -122,7 +122,7 @@ def _totals(queries: ScoredQueries, weights: Weights) -> tuple[Numbers, Numbers]
 
 
 def _first_stage(queries: ScoredQueries, present: Weights) -> Numbers:
-    """What the first stage adds to sums of scores, at the range they have by present weights."""
+    """The first stage's part in sums of scores, at the range they have by present weights."""
     share = queries.rule.first_stage_weight
     units = np.nan_to_num(queries.first_units)
     if not share:
