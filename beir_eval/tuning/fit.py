@@ -129,4 +129,4 @@ def _first_stage(queries: ScoredQueries, present: Weights) -> Numbers:
         return units * 0.0
     totals = np.where(queries.scored, _totals(queries, present)[0], np.nan)
     spreads = np.nanmax(totals, axis=1) - np.nanmin(totals, axis=1)
-    return share / (1 - share) * spreads[:, None] * units
+    return np.asarray(share / (1 - share) * spreads[:, None] * units)

@@ -59,7 +59,7 @@ class Weights:
     def part(self, group: int) -> Numbers:
         """Proportions within a group, with the sum 1."""
         found = self.flat[self.groups[group]]
-        return found / found.sum()
+        return np.asarray(found / found.sum())
 
     def on(self, team: Team) -> Team:
         """The team with these weights, rounded as files hold them."""
@@ -143,9 +143,8 @@ class ScoredQueries:
     def take(self, rows: NDArray[np.intp]) -> ScoredQueries:
         """Some of the queries."""
         criteria = tuple(None if each is None else each[rows] for each in self.criteria)
-        arrays = (self.judged, self.first_stage, self.gains, self.best)
-        judged, *others = (each[rows] for each in arrays)
-        return ScoredQueries(self.rule, self.values[rows], criteria, judged, *others)
+        others = (each[rows] for each in (self.first_stage, self.gains, self.best))
+        return ScoredQueries(self.rule, self.values[rows], criteria, self.judged[rows], *others)
 
     @property
     def scored(self) -> NDArray[np.bool_]:
@@ -177,8 +176,8 @@ class ScoredQueries:
     @property
     def first_units(self) -> Numbers:
         """The first stage's scores from 0 to 1 a query; NaN where it did not score all of them."""
-        whole = ~(self.judged & np.isnan(self.first_stage)).any(axis=1)
-        return np.where(whole[:, None], _unit_ranges(self.first_stage, self.scored), np.nan)
+        whole = ~(self.judged & np.isnan(self.first_stage)).any(axis=1, keepdims=True)
+        return np.where(whole, _unit_ranges(self.first_stage, self.scored), np.nan)
 
     def ndcg(self, weights: Weights) -> Numbers:
         """NDCG@10 of each query; equal final scores keep first-stage order."""
@@ -211,4 +210,6 @@ def _unit_ranges(scores: Numbers, where: NDArray[np.bool_]) -> Numbers:
     low = np.where(where, scores, np.inf).min(axis=1, keepdims=True)
     high = np.where(where, scores, -np.inf).max(axis=1, keepdims=True)
     spread = high - low
-    return np.divide(scores - low, spread, out=np.zeros(scores.shape), where=where & (spread > 0))
+    shares = np.zeros(scores.shape)
+    np.divide(scores - low, spread, out=shares, where=where & (spread > 0))
+    return shares

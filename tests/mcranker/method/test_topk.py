@@ -46,8 +46,9 @@ class Case:
 
     def full_scoring(self) -> tuple[list[int], Matrix]:
         """Places best first and their sums, by the arithmetic of a ranking without top_k."""
-        options = {"constant": self.constant, "weights": self.weights}
-        filled = fill_missing(self.values, self.policy, **options)
+        filled = fill_missing(
+            self.values, self.policy, constant=self.constant, weights=self.weights
+        )
         sums = score_sum(filled * (self.weights or 1.0))
         if self.policy != "constant":
             sums[np.isnan(self.values).all(axis=1)] = -math.inf  # behind all others
@@ -86,7 +87,9 @@ def random_case(rng: np.random.Generator) -> Case:
         constant=float(rng.choice([0.0, top / 2, 2 * top])),
         order=tuple(rng.permutation(judges).tolist()),
         # In every second case the personas differ in weight.
-        weights=Rule(SUM).weighted(rng.integers(1, 9, judges) * float(rng.integers(2))).weights,
+        weights=Rule(SUM)
+        .weighted(rng.integers(1, 9 if rng.integers(2) else 2, judges).tolist())
+        .weights,
     )
 
 
