@@ -68,10 +68,12 @@ def _show(screen: Screen, tuned: TunedTeam) -> None:
         Text(f"  {clipped(criterion, _NAME)}" if criterion else clipped(persona, _NAME))
         for persona, criterion, *_ in found
     ]
-    columns = [Column(("weights",), names, right=False)]
-    for heading, place in (("before", 2), ("after", 3)):
-        columns.append(Column((heading,), [Text(weight(each[place])) for each in found]))
-    columns.append(Column(("change",), [Text(signed(each[3] - each[2], 1)) for each in found]))
+    columns = [
+        Column(("weights",), names, right=False),
+        Column(("before",), [Text(weight(old)) for *_, old, _ in found]),
+        Column(("after",), [Text(weight(new)) for *_, new in found]),
+        Column(("change",), [Text(signed(new - old, 1)) for *_, old, new in found]),
+    ]
     screen.cells(columns, 2)
     screen.line()
     gain, count = tuned.gain, len(tuned.per_query)
