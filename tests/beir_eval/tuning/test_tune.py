@@ -76,7 +76,7 @@ class Simulated:
             values[lost] = np.nan
             matrix = ScoreMatrix(
                 values,
-                {(i, j): "no score" for i, j in np.argwhere(lost).tolist()},
+                dict.fromkeys(((i, j) for i, j in np.argwhere(lost).tolist()), "no score"),
                 {(i, j): tuple(given[i, j].tolist()) for i, j in np.argwhere(~lost).tolist()},
             )
             final = Rule.of(CONFIG).final(values, np.arange(20), [None] * 20)
