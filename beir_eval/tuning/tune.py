@@ -215,6 +215,8 @@ def _notes(gain: Gain, few: str, count: int) -> tuple[str, ...]:
         )
     if gain.is_shown:
         return ()
+    if not gain.wins + gain.losses:
+        return ("No gain is shown: the fitted weights change no query.",)
     return (
         "No gain is shown: the interval of the held-out gain is not above 0. A gain of "
         f"{fixed(gain.detectable, 4)} would be found in 80% of such experiments.",
