@@ -120,7 +120,8 @@ class Ranking(RankingRecord):
                 f"a ranking by {self.ranker!r} has no personas' scores or orders to be combined; "
                 "rank by a team, such as with MCRanker, or fuse it with others"
             )
-        rule = Rule.of(config)
+        members = self.team.members if self.team else ()
+        rule = Rule.of(config).for_columns(members, self.judges)
         if not rule.ensemble.ranks:
             config.pop("rank_ties", None)
         if rule.ensemble.asks:

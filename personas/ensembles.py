@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Hashable, Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import partial
 from typing import TYPE_CHECKING, Any, Literal, TypeAlias
 
@@ -18,6 +18,8 @@ from personas.registry import Registry
 if TYPE_CHECKING:
     import numpy as np
     from numpy.typing import NDArray
+
+    from personas.schema import Member
 
     Matrix: TypeAlias = NDArray[np.float64]
 
@@ -86,12 +88,14 @@ class Rule:
 
     Attributes:
         ensemble: combines the personas' scores.
-        missing_policy: the imputed score of a passage: the mean of its others, 0, `constant`.
+        missing_policy: the imputed score of a passage: the mean of its others (by weight), 0,
+            `constant`.
         constant: the imputed score with ``missing_policy="constant"``.
         first_stage_weight: share of the first stage, 0 to 1, where it scored all passages.
         top: the highest score that a persona can give.
         rank_ties: the rank of equal scores, where `ensemble` ranks.
         assessor_top: the highest score that the assessor can give.
+        weights: of the personas, by column, with the mean 1; empty where all count alike.
     """
 
     ensemble: Ensemble
@@ -101,6 +105,7 @@ class Rule:
     top: float = 0.0
     rank_ties: RankTies = "average"
     assessor_top: float = 0.0
+    weights: tuple[float, ...] = ()
 
     @classmethod
     def of(cls, config: Mapping[str, Any]) -> Rule:
@@ -116,6 +121,29 @@ class Rule:
             top=highest_score(config) or 0.0,
             rank_ties=_RANK_TIES.get(str(config.get("rank_ties")), "ordinal"),
             assessor_top=_number(config.get("scale")),
+        )
+
+    def for_columns(self, members: Iterable[Member], names: Sequence[str]) -> Rule:
+        """The rule for the columns of these names, with the weights of the team's members."""
+        weights = {member.name: member.weight for member in members}
+        return self.weighted([weights.get(name, 1.0) for name in names])
+
+    def weighted(self, weights: Sequence[float]) -> Rule:
+        """The rule with these weights of its columns, brought to the mean 1."""
+        highest = max(weights, default=0.0)
+        if min(weights, default=0.0) == highest:
+            return replace(self, weights=())
+        mean = math.fsum(each / highest for each in weights) / len(weights)
+        return replace(self, weights=tuple(each / highest / mean for each in weights))
+
+    @property
+    def weights_problem(self) -> str:
+        """The reason why the ensemble cannot take the weights; empty if it can."""
+        if not self.weights or self.ensemble.name == SUM.name:
+            return ""
+        return (
+            f"the personas' weights differ, and the ensemble {self.ensemble.name!r} counts all "
+            'alike; use ensemble="sum", or give all members of the team the same weight'
         )
 
     @property
@@ -164,7 +192,8 @@ class Rule:
     def relevance(self, values: Matrix, assessed: Matrix | None = None) -> Matrix:
         """The mean judge's score by k, 0 to 1, of each row; the assessor's, where there was one.
 
-        It does not depend on other passages, on the ensemble or on the first stage.
+        The mean is by weight. It does not depend on other passages, on the ensemble or on the
+        first stage.
         """
         import numpy as np
 
@@ -173,7 +202,7 @@ class Rule:
         if not (self.top and scored.any()):
             return found
         filled = self.filled(values[scored])
-        means = score_sum(filled) / max(filled.shape[1], 1) / self.top
+        means = score_sum(self.weigh(filled)) / max(filled.shape[1], 1) / self.top
         if assessed is not None:
             given = assessed[scored]
             instead = means
@@ -231,8 +260,10 @@ class Rule:
 
         if not values.size:
             return np.zeros(len(values))
+        if self.weights_problem:
+            raise PersonasError(self.weights_problem)
         options = {"rank_ties": self.rank_ties} if self.ensemble.ranks else {}
-        found = self.ensemble.combine(self.filled(values), **options)
+        found = self.ensemble.combine(self.weigh(self.filled(values)), **options)
         combined = np.asarray(found, dtype=np.float64)
         if combined.shape != (len(values),) or not np.isfinite(combined).all():
             raise PersonasError(
@@ -244,7 +275,12 @@ class Rule:
 
     def filled(self, values: Matrix) -> Matrix:
         """The scores, with substitutes for missing ones."""
-        return fill_missing(values, self.missing_policy, constant=self.constant)
+        weights = self.weights if values.shape[1] == len(self.weights) else ()
+        return fill_missing(values, self.missing_policy, constant=self.constant, weights=weights)
+
+    def weigh(self, filled: Matrix) -> Matrix:
+        """Scores times the weights of their columns."""
+        return filled * self.weights if self.weights else filled
 
 
 def find_ensemble(config: Mapping[str, Any]) -> Ensemble | None:
@@ -276,9 +312,13 @@ def distinct(contents: Iterable[Hashable]) -> tuple[list[int], NDArray[np.intp]]
 
 
 def fill_missing(
-    values: Matrix, policy: MissingPolicy = "mean_of_team", *, constant: float = 0.0
+    values: Matrix,
+    policy: MissingPolicy = "mean_of_team",
+    *,
+    constant: float = 0.0,
+    weights: Sequence[float] = (),
 ) -> Matrix:
-    """The matrix without NaN; `policy` and `constant` as in `Rule`."""
+    """The matrix without NaN; the options as in `Rule`. The mean of the others is by weight."""
     import numpy as np
 
     # Rows that lie apart in memory would be added up in another order.
@@ -290,8 +330,8 @@ def fill_missing(
         return np.where(gaps, constant, values)
     if policy == "lowest":
         return np.where(gaps, 0.0, values)
-    known = (~gaps).sum(axis=1)
-    sums = score_sum(np.where(gaps, 0.0, values))
+    known = (~gaps * weights if weights else ~gaps).sum(axis=1)
+    sums = score_sum(np.where(gaps, 0.0, values * weights if weights else values))
     means = np.divide(sums, known, out=np.zeros(len(values)), where=known > 0)
     return np.where(gaps, means[:, None], values)
 

@@ -5,6 +5,7 @@ All are immutable, refuse unknown keys, and are compared by value.
 
 from __future__ import annotations
 
+import math
 import operator
 from collections.abc import Mapping
 from typing import Annotated, Any, Literal
@@ -117,6 +118,8 @@ class Member(_Record):
             `personas.provenance.sealed`; what a person changes no longer agrees with its own.
         rubric_examples: names of the library's members whose rubrics the model saw that wrote this
             one, closest first.
+        weight: counts this much beside the other members, with the ensemble ``"sum"``; a member
+            with 0 is not asked.
     """
 
     persona: Persona
@@ -126,6 +129,7 @@ class Member(_Record):
         default=(), max_length=_MOST_MEMBERS, exclude_if=operator.not_
     )
     by_model: tuple[_Digest, ...] = ()
+    weight: float = Field(default=1.0, ge=0, allow_inf_nan=False, exclude_if=lambda each: each == 1)
 
     @property
     def name(self) -> str:
@@ -143,6 +147,7 @@ class Team(_Record):
         description: what the team is for.
         query: the query it was recruited for, if any.
         locked: a locked team is used as it is; nothing is recruited or rewritten.
+        weights_from: the origin of weights that were fitted to judgements; empty for others.
     """
 
     members: tuple[Member, ...] = Field(min_length=1, max_length=_MOST_MEMBERS)
@@ -150,11 +155,29 @@ class Team(_Record):
     description: _Text = ""
     query: _Text = ""
     locked: bool = Field(default=False, strict=True)
+    weights_from: _Text = Field(default="", exclude_if=operator.not_)
 
     @model_validator(mode="after")
     def _distinct(self) -> Team:
         _refuse_repeated([member.name for member in self.members], "persona")
+        if not any(member.weight for member in self.members):
+            raise ValueError("every member has the weight 0; give one of them a positive weight")
         return self
+
+    @property
+    def shares(self) -> dict[str, float]:
+        """Persona -> percent that it counts, together 100; empty where all count alike."""
+        weights = {member.name: member.weight for member in self.members}
+        highest = max(weights.values())  # the sum of very large ones would overflow
+        if len(set(weights.values())) == 1:
+            return {}
+        total = math.fsum(each / highest for each in weights.values())
+        return {name: 100 * (each / highest) / total for name, each in weights.items()}
+
+    @property
+    def counted(self) -> Team:
+        """The team without the members of weight 0."""
+        return self.model_copy(update={"members": tuple(m for m in self.members if m.weight)})
 
     @property
     def names(self) -> tuple[str, ...]:

@@ -73,6 +73,7 @@ class MemberDiff(_Diff):
     whole_rubric: Changed[Rubric | None] | None
     rubric: RubricDiff | None
     by_model: Changed[tuple[str, ...]] | None
+    weight: Changed[float] | None
 
 
 @dataclass(frozen=True, slots=True)
@@ -90,6 +91,7 @@ class TeamDiff(_Diff):
     description: Changed[str] | None
     query: Changed[str] | None
     locked: Changed[bool] | None
+    weights_from: Changed[str] | None
 
 
 def diff_teams(before: Team, after: Team) -> TeamDiff:
@@ -103,6 +105,7 @@ def diff_teams(before: Team, after: Team) -> TeamDiff:
         description=_changed(before.description, after.description),
         query=_changed(before.query, after.query),
         locked=_changed(before.locked, after.locked),
+        weights_from=_changed(before.weights_from, after.weights_from),
     )
 
 
@@ -120,6 +123,7 @@ def diff_members(before: Member, after: Member) -> MemberDiff:
         whole_rubric=None if both else _changed(before.rubric, after.rubric),
         rubric=(diff_rubrics(*both) or None) if both else None,
         by_model=_changed(before.by_model, after.by_model),
+        weight=_changed(before.weight, after.weight),
     )
 
 

@@ -79,7 +79,7 @@ class Tied:
             texts: document id -> title and text; equal passages were judged as one.
         """
         rows = ranking.order.tolist()
-        rule = Rule.of(ranking.config)
+        rule = ranking.rule
         again: Callable[[Places], Numbers] | None = None
         # Of orders the final scores tell the ties: what a persona has sorted is no tie of its own.
         if not ranking.orders and rule.keeps_order and find_ensemble(ranking.config) is not None:

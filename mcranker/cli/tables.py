@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import TYPE_CHECKING
 
 from rich.text import Text
@@ -26,7 +27,7 @@ def show_ranking(console: Console, ranking: Ranking, top: int) -> None:
     screen = Screen(console)
     screen.words(clipped(ranking.query.text, _MOST), "bold")
     for place, member in enumerate(ranking.team.members if ranking.team else ()):
-        _show_member(screen, letter(place), member)
+        _show_member(screen, letter(place), member, ranking.team.shares if ranking.team else {})
     screen.line()
     hits = ranking[:top]
     if hits:
@@ -46,8 +47,10 @@ def show_ranking(console: Console, ranking: Ranking, top: int) -> None:
     show_missing(screen, ranking)
 
 
-def _show_member(screen: Screen, mark: str, member: Member) -> None:
+def _show_member(screen: Screen, mark: str, member: Member, shares: Mapping[str, float]) -> None:
     text = Text(f"  {mark}  ").append(clipped(member.name, _MOST), style="cyan")
+    if member.name in shares:
+        text.append(f" counts {weight(shares[member.name])}")
     if why := member.persona.reason or member.persona.description:
         text.append(f": {clipped(why, _MOST)}", style=NOTE)
     screen.line(text)

@@ -31,9 +31,11 @@ def show_record(console: Console, record: Record) -> None:
             screen.words(plain(record.description))
         locked = ", locked: nothing is recruited or rewritten" if record.locked else ""
         screen.line(f"{counted(len(record.members), 'member')}{locked}", NOTE)
+        if record.weights_from:
+            screen.words(plain(f"weights from {record.weights_from}"), NOTE)
         for member in record.members:
             screen.line()
-            _show_member(screen, member)
+            _show_member(screen, member, record.shares.get(member.name))
     elif isinstance(record, Member):
         _show_member(screen, record)
     elif isinstance(record, Persona):
@@ -43,9 +45,11 @@ def show_record(console: Console, record: Record) -> None:
         _show_rubric(screen, record)
 
 
-def _show_member(screen: Screen, member: Member) -> None:
+def _show_member(screen: Screen, member: Member, share: float | None = None) -> None:
     found = provenance(member)
     title = Text(plain(member.name), style="bold cyan")
+    if share is not None:
+        title.append(f"  counts {weight(share)}", style="not bold")
     style = "not bold yellow" if found.edited else "not bold dim"
     screen.words(title.append(f"  {written(member, found)}", style=style))
     _show_about(screen, member.persona)

@@ -28,10 +28,14 @@ _SPARE = 8
 
 @dataclass(frozen=True, slots=True)
 class TeamKnown:
-    """To the ensembler: the number of judges, and of columns of the score matrix."""
+    """To the ensembler: the number of judges, and of columns of the score matrix.
+
+    `weights` are those of the columns; empty where all count alike.
+    """
 
     columns: int
     judges: int
+    weights: tuple[float, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -133,6 +137,7 @@ class Ensembler(Actor[TeamKnown | Ready | Scores | Assessed]):
 
     def _take_team(self, team: TeamKnown) -> None:
         session, self._team = self._session, team
+        self._rule = self._rule.weighted(team.weights)
         self.matrix.values = self.matrix.values[:, : team.columns]
         self._unasked = self._unasked[:, : team.columns]
         top_k = session.config.top_k

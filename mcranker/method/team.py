@@ -74,7 +74,8 @@ async def score_by_team(session: Session) -> Scored:
                 panel = BatchJudge.of_team(members, session, ensembler)
                 group.start_soon(panel.run)
                 names = {column: member.name for column, member in enumerate(members)}
-                await ensembler.tell(TeamKnown(len(names), judges=1))
+                weights = tuple(member.weight for member in members)
+                await ensembler.tell(TeamKnown(len(names), judges=1, weights=weights))
                 await ensembler.tell(Ready(0, panel, names, panel.at_once))
             await ensembler.complete.wait()
             for actor in (*annotators, panel, ensembler.assessor, ensembler):
@@ -185,6 +186,7 @@ async def _seat(
         if plan.recruits:
             sit_down(await recruit(session))
         if announce is not None:
-            await announce.tell(TeamKnown(len(annotators), len(annotators)))
+            count, weights = len(annotators), tuple(each.member.weight for each in annotators)
+            await announce.tell(TeamKnown(count, count, weights))
         personas = tuple(annotator.member.persona for annotator in annotators)
         await session.emit(TeamRecruited(session.query.id, personas))

@@ -154,7 +154,7 @@ class Ranker(ABC):
         config = given["config"]
         known = getattr(config, "model_fields_set", ())
         unset = {name: value for name, value in self.defaults.items() if name not in known}
-        self.team = None if given.get("team") is None else as_team(given["team"])
+        self.team = None if given.get("team") is None else as_team(given["team"]).counted
         config = RankerConfig.of(config, {**unset, **options})
         self._share_is_given = "first_stage_weight" in config.model_fields_set
         self.config = self._prepare(config)

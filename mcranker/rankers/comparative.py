@@ -60,7 +60,7 @@ class ComparativeRanker(JudgeRanker):
         own: the ranker's own options, as rankings keep them.
     """
 
-    takes_team = takes_instruction = True
+    takes_team = takes_instruction = by_personas = True
     roles: ClassVar[tuple[str, ...]] = ("recruiter", "criteria")
     own: Mapping[str, Any]
 
@@ -312,7 +312,9 @@ class ComparativeRanker(JudgeRanker):
         fields: dict[str, Any] = {}
         if len(left_out) < len(sortings):
             known = ranks[:-1, [name not in left_out for name in names]]
-            rule = rule_of_points(session.config.rule, len(known))
+            counted = [name for name in names if name not in left_out]
+            rule = session.config.rule.for_columns(members, counted)
+            rule = rule_of_points(rule, len(known))
             fields = combined(rule, ScoreMatrix(points(known)), row_of, session.job.passages)
         return dataclasses.replace(
             ranking,

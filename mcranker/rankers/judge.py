@@ -4,8 +4,10 @@ from __future__ import annotations
 
 from abc import abstractmethod
 from collections.abc import Sequence
+from typing import ClassVar
 
 from mcranker.config import RankerConfig
+from mcranker.errors import ConfigError
 from mcranker.events import RankingStarted
 from mcranker.job import Job
 from mcranker.logs import safe_logger
@@ -32,6 +34,9 @@ class JudgeRanker(Ranker):
     keeps_deadline = True  # the session does, and so what has come by then
     by_team: bool = False
 
+    by_personas: ClassVar[bool] = False
+    """True if each persona gives a score, or an order, of its own."""
+
     prompt: str
     """The file of its prompt, without ``.txt``."""
 
@@ -40,6 +45,15 @@ class JudgeRanker(Ranker):
             config = RankerConfig.of(config, {"team_size": len(self.team.members)})
         # Before any model: a team or a folder that cannot be used needs none to be found out.
         self.plan = TeamPlan.of(config, self.team) if self.by_team else TeamPlan()
+        if self.team is not None and self.team.shares:
+            if not self.by_personas:
+                raise ConfigError(
+                    f"the members of the team differ in weight, and {self.name} combines no scores "
+                    "of personas; give them the same weight, or rank with MCRanker"
+                )
+            rule = config.rule.for_columns(self.team.members, self.team.names)
+            if rule.weights_problem:
+                raise ConfigError(rule.weights_problem)
         self.prompts = PromptSet.load(config.prompts)
         return config
 

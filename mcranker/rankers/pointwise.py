@@ -5,7 +5,7 @@ from __future__ import annotations
 import dataclasses
 from collections.abc import Collection, Mapping
 from types import MappingProxyType
-from typing import Any, ClassVar
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -30,8 +30,6 @@ class PointwiseRanker(JudgeRanker):
 
     absolute = True
     prompt = "direct"
-    by_personas: ClassVar[bool] = False
-    """True if each persona gives a score of its own."""
 
     def _prepare(self, config: RankerConfig) -> RankerConfig:
         self.writes_rubrics = self.by_team
@@ -90,7 +88,7 @@ class PointwiseRanker(JudgeRanker):
         job, config, rows = session.job, session.config, session.row_of
         matrix, assessed = scored.matrix, scored.assessed
         judged = np.where(np.isin(rows, list(left_out)), -1, rows)
-        rule = rule or config.rule
+        rule = (rule or config.rule).for_columns(scored.members, scored.names)
         refuse_missing = config.missing_policy == "fail"
         fields = combined(
             rule, matrix, judged, job.passages, assessed=assessed, refuse_missing=refuse_missing

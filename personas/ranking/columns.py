@@ -203,7 +203,8 @@ class RankingColumns:
     @cached_property
     def _points_and_rule(self) -> tuple[Mapping[int, Mapping[str, float]], Rule]:
         """Row -> persona -> its points, where a team compared passages; and the rule for them."""
-        rule = Rule.of(self.config)
+        members = self.team.members if self.team else ()
+        rule = Rule.of(self.config).for_columns(members, self.judges)
         if self.orders is None or not self.judges:
             return {}, rule
         import numpy as np
@@ -242,15 +243,18 @@ class RankingColumns:
         values = marks[[asked[row] for row in rows]]
         first_stage = [self.passages[row].score for row in asked]
 
-        def ranks(values: NDArray[np.float64]) -> list[int]:
-            order = descending(self.rule.final(values, group_of, first_stage))
+        members = self.team.members if self.team else ()
+
+        def ranks(columns: Sequence[int]) -> list[int]:
+            rule = self.rule.for_columns(members, [names[place] for place in columns])
+            order = descending(rule.final(values[:, columns], group_of, first_stage))
             return [int(place) + 1 for place in np.argsort(order)]
 
-        left_out = names if len(names) > 1 else ()
-        without = [ranks(np.delete(values, place, axis=1)) for place in range(len(left_out))]
+        left_out, every = names if len(names) > 1 else (), range(len(names))
+        without = [ranks([each for each in every if each != place]) for place in every if left_out]
         return {
             row: (of_all, dict(zip(left_out, others, strict=True)))
-            for row, of_all, *others in zip(asked, ranks(values), *without, strict=True)
+            for row, of_all, *others in zip(asked, ranks(every), *without, strict=True)
         }
 
     @cached_property

@@ -25,6 +25,7 @@ from personas.ranking.effectiveness import ndcg
 from personas.ranking.hit import Hit
 from personas.ranking.orders import rule_of_points
 from personas.ranking.record import RankingRecord
+from personas.schema import Member
 from personas.team_diff import TeamDiff, diff_teams
 
 NOT_ON_TEAM = "not on the team"
@@ -362,6 +363,16 @@ class _Effects:
         former = [judged[hit.doc_id] for hit in self._hits]
         self.known = not _without_scores(before, after)
         old_rule, self._rule = Rule.of(before.config), Rule.of(after.config)
+        now, then = (
+            {each.name: each for each in side.team.members} if side.team else {}
+            for side in (after, before)
+        )
+        self._members = list({**then, **now}.values())
+        weights = {new: then[old].weight for old, new in self.pairs if old in then}
+        old_members = [
+            each.model_copy(update={"weight": weights.get(each.name, each.weight)})
+            for each in self._members
+        ]
         if after.by_rank:
             count = len({hit.passage.content for hit in after.hits if hit.ranks})
             old_rule, self._rule = (rule_of_points(each, count) for each in (old_rule, self._rule))
@@ -398,8 +409,8 @@ class _Effects:
                 del changed[new]
             if changed:
                 self.by_pair[old, new] = self._against(changed, self._rule)
-        if old_rule != self._rule:
-            self.combining = self._against(columns, old_rule)
+        if old_rule != self._rule or old_members != self._members:
+            self.combining = self._against(columns, old_rule, old_members)
 
     def causes(self, was: Hit | None, now: Hit | None) -> tuple[PersonaChange, ...]:
         """Personas with a change of this passage, the one that moved it most first."""
@@ -431,12 +442,16 @@ class _Effects:
         found.sort(key=lambda each: (-sign * each.effect, -abs(each.change or 0.0)))
         return tuple(found)
 
-    def _against(self, columns: _Columns, rule: Rule) -> dict[str, int]:
+    def _against(
+        self, columns: _Columns, rule: Rule, members: Sequence[Member] | None = None
+    ) -> dict[str, int]:
         """Document id -> by how many ranks it is better now than by these scores and this rule."""
-        then = self._ranks(columns, rule)
+        then = self._ranks(columns, rule, members)
         return {doc_id: then[doc_id] - rank for doc_id, rank in self._now.items()}
 
-    def _ranks(self, columns: _Columns, rule: Rule) -> dict[str, int]:
+    def _ranks(
+        self, columns: _Columns, rule: Rule, members: Sequence[Member] | None = None
+    ) -> dict[str, int]:
         """Document id -> rank by these scores among the passages that both rankings judged."""
         hits = self._hits
         if not hits or not columns:
@@ -445,6 +460,7 @@ class _Effects:
         judged = zip(hits, values.tolist(), strict=True)
         rows, group_of = distinct((*hit.passage.content, *map(repr, row)) for hit, row in judged)
         first_stage = [hit.first_stage_score for hit in hits]
+        rule = rule.for_columns(self._members if members is None else members, list(columns))
         order = descending(rule.final(values[rows], group_of, first_stage))
         return {hits[place].doc_id: rank for rank, place in enumerate(order.tolist(), start=1)}
 

@@ -30,11 +30,12 @@ def ndcg(
     known = sorted(all_grades, reverse=True)
     if not known:
         return None
-    best = _discounted(known[:depth])
-    return _discounted(ranked_grades[:depth]) / best if best else 0.0
+    best = discounted(known[:depth])
+    return discounted(ranked_grades[:depth]) / best if best else 0.0
 
 
-def _discounted(grades: Sequence[int | None]) -> float:
+def discounted(grades: Sequence[int | None]) -> float:
+    """Sum of the grades above 0, each divided by log2(rank + 1)."""
     return sum(
         grade / math.log2(rank + 1)
         for rank, grade in enumerate(grades, start=1)

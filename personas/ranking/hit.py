@@ -10,7 +10,6 @@ from dataclasses import dataclass
 from functools import cached_property
 from typing import TYPE_CHECKING, Any, TypeVar
 
-from personas.ensembles import Rule
 from personas.format import exact
 from personas.ranking.columns import OtherPlace, RankingColumns
 from personas.ranking.types import ASSESSOR, Passage, Reason
@@ -313,10 +312,18 @@ class Hit:
 
     @property
     def formula(self) -> str:
-        """Formula of the final score by `shares`, with its numbers; empty if it has none."""
-        if self.shares is None or self.score is None:
+        """Formula of the final score by `shares`, or by weights; empty if it has none."""
+        rule = self.ranking.rule
+        if self.score is None or (self.shares is None and not rule.weights):
             return ""
-        weight, (own, first) = Rule.of(self.ranking.config).first_stage_weight, self.shares
+        if self.shares is None:
+            import numpy as np
+
+            filled = rule.filled(np.array([list(self.marks.values())], dtype=np.float64))[0]
+            pairs = zip(rule.weights, filled.tolist(), strict=True)
+            terms = " + ".join(f"{weight:.3g} × {exact(each)}" for weight, each in pairs)  # noqa: RUF001
+            return f"{terms} = {exact(self.score)}"
+        weight, (own, first) = rule.first_stage_weight, self.shares
         return f"{1 - weight:.2f} × {own:.2f} + {weight:.2f} × {first:.2f} = {self.score:.3f}"  # noqa: RUF001
 
     def to_dict(self, *, texts: bool = True) -> dict[str, Any]:

@@ -336,7 +336,8 @@ def _relevance_of_scores(
     """The relevance of a ranking that was saved when it was scaled over the query's passages."""
     import numpy as np
 
-    rule = Rule.of(form.config)
+    members = form.team.members if form.team else ()
+    rule = Rule.of(form.config).for_columns(members, form.personas)
     if not (form.personas and rule.top) or form.members or form.ranker == "qg":
         return False, {}
     asks = rule.ensemble.asks and not rule.first_stage_weight

@@ -6,7 +6,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import Literal, TypeAlias
 
-from personas.format import weight
+from personas.format import exact, weight
 from personas.provenance import ORIGINS
 from personas.schema import Criterion, Member, Rubric
 from personas.team_diff import Changed, MemberDiff, RubricDiff, TeamDiff
@@ -33,6 +33,7 @@ def diff_lines(diff: TeamDiff) -> Iterator[DiffLine]:
     if diff.locked:
         said = "locked: no → yes" if diff.locked.after else "locked: yes → no"
         yield DiffLine("~", said, 0)
+    yield from _texts("weights from", diff.weights_from, 0)
     whole: tuple[tuple[Mark, Sequence[Member]], ...] = (("+", diff.added), ("-", diff.removed))
     for mark, members in whole:
         for each in members:
@@ -54,6 +55,9 @@ def _member(diff: MemberDiff) -> Iterator[DiffLine]:
     if diff.origin:
         before, after = ORIGINS[diff.origin.before], ORIGINS[diff.origin.after]
         yield DiffLine("~", f"{before} → {after}", 1)
+    if diff.weight:
+        said = f"weight: {exact(diff.weight.before)} → {exact(diff.weight.after)}"
+        yield DiffLine("~", said, 1)
     if diff.whole_rubric:
         yield from _criteria("-", diff.whole_rubric.before)
         yield from _criteria("+", diff.whole_rubric.after)

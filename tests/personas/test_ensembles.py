@@ -290,3 +290,30 @@ def test_a_first_stage_weight_above_1_is_1_and_scores_fit_single_precision() -> 
 )
 def test_first_stage_order_can_count_beyond_final_ties(name: str, ties: str, keeps: bool) -> None:
     assert Rule.of({"ensemble": name, "rank_ties": ties}).keeps_order is keeps
+
+
+def test_weights_by_hand() -> None:
+    # 3 and 1 with the mean 1: 1.5 and 0.5. 1.5 * 7 + 0.5 * 3 = 12; 1.5 * 9 + 0.5 * 0 = 13.5.
+    rule = Rule(ENSEMBLES.get("sum"), top=10.0).weighted([3, 1])
+    assert rule.weights == (1.5, 0.5)
+    values = np.array([[7.0, 3.0], [9.0, 0.0], [10.0, 10.0]])
+    rows = np.arange(3)
+    assert rule.final(values, rows, [None] * 3).tolist() == [12, 13.5, 20]
+    # Of 2 * 10: 0.6, 0.675, 1.
+    assert rule.relevance(values).tolist() == pytest.approx([0.6, 0.675, 1.0], abs=1e-15)
+    # A missing score is the mean of the others by weight, here of 9 by 2 and 3 by 1: 21 / 3 = 7.
+    three = Rule(ENSEMBLES.get("sum"), top=10.0).weighted([2, 1, 3])
+    assert three.filled(np.array([[9.0, 3.0, NAN]])).tolist() == [[9, 3, 7]]
+    assert three.final(np.array([[9.0, 3.0, NAN]]), np.arange(1), [None]).tolist() == [3 * 7]
+
+
+def test_equal_weights_change_nothing() -> None:
+    rule = Rule(ENSEMBLES.get("sum"), top=10.0)
+    assert rule.weighted([0.3, 0.3, 0.3]) == rule
+    assert rule.weighted([]) == rule
+
+
+def test_weights_are_for_sums() -> None:
+    rule = Rule(ENSEMBLES.get("rrf"), top=10.0).weighted([3, 1])
+    with pytest.raises(PersonasError, match='ensemble="sum", or give all members'):
+        rule.final(np.ones((2, 2)), np.arange(2), [None, None])

@@ -27,7 +27,12 @@ COMMANDS = {
     ),
     "beir-eval": Verbs("beir-eval", EVAL_VERBS),
     "personas": Verbs(
-        "personas", {**PERSONAS_VERBS, "report": LazyVerb("beir_eval.cli.persona_report", "")}
+        "personas",
+        {
+            **PERSONAS_VERBS,
+            "report": LazyVerb("beir_eval.cli.persona_report", ""),
+            "tune": LazyVerb("beir_eval.cli.tune", ""),
+        },
     ),
 }
 """With the verbs that entry points add, whatever is installed."""

@@ -7,6 +7,7 @@ import random
 from typing import Any
 
 from mcranker import Capabilities, ChatReply, ChatRequest, MCRanker, Passage, Ranking, ScriptedChat
+from personas import Member, Persona
 
 __all__ = ["MEDIAN", "POLICIES", "Judged"]
 
@@ -23,9 +24,15 @@ _NAMES = [f"Judge {number}" for number in range(12)]
 
 
 class Judged:
-    """Passages with known scores, judged by a team with or without some of its members."""
+    """Passages with known scores, judged by a team with or without some of its members.
 
-    def __init__(self, seed: int) -> None:
+    Args:
+        seed: of everything that is by chance.
+        weighted: members have the weights 1, 2, 3 and so on.
+    """
+
+    def __init__(self, seed: int, *, weighted: bool = False) -> None:
+        self.weighted = weighted
         draws = random.Random(seed)
         self.names = _NAMES[: draws.randint(2, len(_NAMES))]
         contents = [f"text {number}" for number in range(draws.randint(2, 9))]
@@ -52,7 +59,11 @@ class Judged:
 
     def rank(self, *left_out: str, docs: list[Passage] | None = None, **options: Any) -> Ranking:
         model = ScriptedChat(self._answer, capabilities=Capabilities(label_logprobs=True))
-        team = [name for name in self.names if name not in left_out]
+        team = [
+            Member(persona=Persona(name=name), weight=place if self.weighted else 1)
+            for place, name in enumerate(self.names, start=1)
+            if name not in left_out
+        ]
         config = {**self.config, **options}
         scoring: dict[str, Any] = {
             "criteria": "none",

@@ -275,6 +275,8 @@ def _ensemble(inspection: RankingRecord) -> str:
         name = cut(str(inspection.config["ensemble"]), 80)
         return f"That of the ensemble “{name}”, which is not installed here."
     said = inspection.ensemble.description
+    if inspection.rule.weights:
+        said += " Each persona’s counts by its weight."  # noqa: RUF001
     if inspection.by_rank and not inspection.ensemble.ranks:
         said = f"A persona’s score is here how many passages it ranks lower (Borda). {said}"  # noqa: RUF001
     weight = Rule.of(inspection.config).first_stage_weight

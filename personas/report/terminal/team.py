@@ -31,14 +31,18 @@ def show_team(screen: Screen, inspection: RankingRecord) -> None:
     screen.words(title)
     if team.description:
         screen.words(clipped(team.description, _MOST_WORDS), NOTE)
+    if team.weights_from:
+        screen.words(f"Weights from {clipped(team.weights_from, _MOST_WORDS)}", NOTE)
     for place, member in enumerate(team.members):
-        _show_member(screen, letter(place), member)
+        _show_member(screen, letter(place), member, team.shares.get(member.name))
 
 
-def _show_member(screen: Screen, mark: str, member: Member) -> None:
+def _show_member(screen: Screen, mark: str, member: Member, share: float | None) -> None:
     hands = provenance(member)
     head = Text(f"{mark:<{_INDENT}}", style="bold")
     head.append(clipped(member.name, 200), style="bold cyan")
+    if share is not None:
+        head.append(f"  counts {weight(share)}", style="not bold")
     by_person = hands.by_human or hands.edited
     style = "not bold yellow" if by_person else "not bold"
     head.append(f"  {written(member, hands)}", style=style)

@@ -49,6 +49,18 @@ def test_it_is_ranking_once_more_without_the_persona(seed: int) -> None:
     assert without(inspection, name) == [each for each in again.ids if each in known]
 
 
+@pytest.mark.parametrize("seed", range(12))
+def test_it_is_so_with_weights(seed: int) -> None:
+    judged = Judged(seed, weighted=True)
+    inspection = RankingRecord.of(judged.rank(ensemble="sum").to_dict())
+    assert inspection.leave_one_out_exact
+    assert inspection.rule.weights
+    name = random.Random(seed).choice(judged.names)
+    again = judged.rank(name, ensemble="sum")
+    known = {hit.doc_id for hit in inspection.judged}
+    assert without(inspection, name) == [each for each in again.ids if each in known]
+
+
 def near_ties(rng: np.random.Generator) -> np.ndarray:
     """Rows of the same numbers in other orders, and some of them missing."""
     rows, personas = int(rng.integers(2, 7)), int(rng.integers(8, 21))

@@ -36,16 +36,20 @@ class Case:
     policy: MissingPolicy
     constant: float
     order: tuple[int, ...]
+    weights: tuple[float, ...]
 
     def bounds(self, open_calls: NDArray[np.bool_], rows: slice = slice(None)) -> list[float]:
         opened = open_calls[rows]
         seen = np.where(opened, NAN, self.values[rows])
-        rule = Rule(SUM, self.policy, self.constant, top=self.top)
+        rule = Rule(SUM, self.policy, self.constant, top=self.top, weights=self.weights)
         return [float(bound) for bound in rule.reach(seen, opened)]
 
     def full_scoring(self) -> tuple[list[int], Matrix]:
         """Places best first and their sums, by the arithmetic of a ranking without top_k."""
-        sums = score_sum(fill_missing(self.values, self.policy, constant=self.constant))
+        filled = fill_missing(
+            self.values, self.policy, constant=self.constant, weights=self.weights
+        )
+        sums = score_sum(filled * (self.weights or 1.0))
         if self.policy != "constant":
             sums[np.isnan(self.values).all(axis=1)] = -math.inf  # behind all others
         return descending(sums[self.row_of]).tolist(), sums[self.row_of]
@@ -82,6 +86,10 @@ def random_case(rng: np.random.Generator) -> Case:
         policy=POLICIES[rng.integers(3)],
         constant=float(rng.choice([0.0, top / 2, 2 * top])),
         order=tuple(rng.permutation(judges).tolist()),
+        # In every second case the personas differ in weight.
+        weights=Rule(SUM)
+        .weighted(rng.integers(1, 9 if rng.integers(2) else 2, judges).tolist())
+        .weights,
     )
 
 
