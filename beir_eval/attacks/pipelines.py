@@ -175,7 +175,7 @@ class PipelineCampaign:
                 wrong = replace(answered_of(result, question), text=f"It is {values['wrong']}.")
                 bad = [f"{wrong.text} {fill(each.texts[0], values)}" for each in attacks]
                 all_of = [wrong, *(replace(wrong, text=text) for text in bad)]
-                found = {place: row async for place, row in judged(all_of, judges)}
+                found = {row.place: row async for row in judged(all_of, judges)}
                 for place, attack in enumerate(attacks, start=1):
                     for name in self.judges:
                         clean, now = (found[n].judgements[name] for n in (0, place))
