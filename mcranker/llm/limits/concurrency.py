@@ -15,7 +15,9 @@ KEPT = 0.95  # of the throughput, for fewer calls at once to be kept
 BOLD, CAREFUL = 1.5, 1.25  # factors from one limit to the next: before, and after a first check
 REST, BRIEF_REST = 4, 2  # windows without a trial: once no trial is better, after a back-off
 FAILING = 0.2  # of the calls, for the model to be overloaded
+SPREAD = 3.0  # standard deviations above that, so that it is not by chance
 BACK_OFF = 0.7
+WELL = 8  # answers in a row after which failures are taken to be over
 AT_FIRST = 3  # more calls at once for each answer, to begin with
 NOT_SLOWER = 1.9  # times the fastest of the first answers, for an answer to count for that
 STALLED = 1.5  # the least growth in a round of answers that goes on with it
@@ -38,10 +40,12 @@ class LearnedConcurrency:
       more: a server with four slots, where further calls only wait longer, ends near four;
     - where neither is, the limit rests for 4 windows, and later trials are by 1.25.
 
-    A window with fewer calls in flight than allowed (0.9) changes nothing. If more than 0.2 of a
-    window failed, or `back_off` is called, the limit falls to 0.7 of itself, at most once for the
-    calls in flight (as in https://www.rfc-editor.org/rfc/rfc5681), and rests before it grows with
-    the careful factor. Throughput is compared, not latency, because servers that answer many calls
+    A window with fewer calls in flight than allowed (0.9) changes nothing. If clearly more than 0.2
+    of a window failed (by three standard deviations, 11 of 24), or `back_off` is called, the limit
+    falls to 0.7 of itself, at most once for the calls in flight (as in
+    https://www.rfc-editor.org/rfc/rfc5681), and rests before it grows with the careful factor.
+    After failures, 8 answers in a row begin another slow start, which ends at 0.7 of the limit
+    from before them. Throughput is compared, not latency, because servers that answer many calls
     together are a little slower with each.
 
     Not safe for several threads; `RateLimiter` guards it.
@@ -58,6 +62,9 @@ class LearnedConcurrency:
         self._fastest = math.inf  # seconds, of the first answers
         self._first = 0  # answers looked at for that
         self._round = self._round_limit = 0  # answers, and the limit before them
+        self._most = MOST_LEARNED  # of a slow start
+        self._troubled = False  # failures have lowered the limit, and it is not back at `_most`
+        self._well = 0  # answers in a row since
         self._open(-math.inf)
 
     def finished(self, now: float, started: float, in_flight: int, *, failed: bool) -> None:
@@ -73,17 +80,21 @@ class LearnedConcurrency:
             if self._grow(now - started, in_flight, failed=failed):
                 return
             self._starting = False
-            if self.limit > FIRST:
+            if self.limit > FIRST or self._troubled:
                 self._open(now)
+            self._troubled &= self.limit < self._most
         if started < self._opened:
             return
+        self._well = 0 if failed else self._well + 1
         if failed:
             self._failed += 1
         else:
             self._answered += 1
             self._seconds += now - started
             self._in_flight += in_flight
-        if self._answered + self._failed >= max(FEWEST, self.limit):
+        if self._troubled and self._well >= WELL:
+            self._restart()
+        elif self._answered + self._failed >= max(FEWEST, self.limit):
             self._close(now)
 
     def back_off(self, now: float) -> None:
@@ -108,10 +119,11 @@ class LearnedConcurrency:
             self._first += 1
             self._fastest = min(self._fastest, seconds)
         if seconds <= NOT_SLOWER * self._fastest:
-            self.limit = self._base = min(MOST_LEARNED, self.limit + AT_FIRST)
-        if self.limit == MOST_LEARNED:
-            # Whether as many are worth it has not been seen: fewer are tried next.
-            self._upwards = False
+            self.limit = self._base = min(self._most, self.limit + AT_FIRST)
+        if self.limit == self._most:
+            # Whether as many are worth it has not been seen: of the most there can be, fewer are
+            # tried next.
+            self._upwards = self._most < MOST_LEARNED
             return False
         if self._round < max(FEWEST, self._round_limit):
             return True
@@ -123,13 +135,23 @@ class LearnedConcurrency:
         self.limit = self._base = min(self.limit, max(FIRST, math.ceil(BOLD * slots)))
         return False
 
+    def _restart(self) -> None:
+        """Begin another slow start, unless the limit is back already."""
+        self._well = 0
+        self._troubled = self._starting = self.limit < self._most
+        self._fastest, self._first, self._round = math.inf, 0, 0
+
     def _open(self, now: float) -> None:
         self._opened = now
         self._answered = self._failed = self._in_flight = 0
         self._seconds = 0.0
 
     def _close(self, now: float) -> None:
-        if self._failed > FAILING * (self._answered + self._failed):
+        count = self._answered + self._failed
+        if self._failed > FAILING * count + SPREAD * math.sqrt(FAILING * (1 - FAILING) * count):
+            if not self._troubled:
+                self._troubled, self._most = True, max(1, int(self.limit * BACK_OFF))
+            self._well = 0
             self.back_off(now)
             return
         if self._in_flight >= USED * self.limit * self._answered:

@@ -98,8 +98,9 @@ def test_a_provider_is_used_well(name: str) -> None:
         (Chance(0.1), 3.0),
         (Chance(0.2), 6.0),
         (Chance(0.01, error=lambda: ServerFailed("503")), 1.5),
+        (Chance(0.1, error=lambda: ServerFailed("503")), 2.0),
     ],
-    ids=["1%", "10%", "20%", "1% failures"],
+    ids=["1%", "10%", "20%", "1% failures", "10% failures"],
 )
 def test_chance_does_not_starve_a_run(
     chance: Chance, times: float, concurrency: int | None
@@ -158,6 +159,13 @@ def test_the_limit_does_not_grow_while_it_is_not_used() -> None:
     assert run(lambda: provider, seconds=60.0, workers=FIRST - 2).limit == FIRST
 
 
+@pytest.mark.parametrize("share", [0.4, 0.75, 1.0])
+def test_calls_are_as_many_as_before_soon_after_a_storm_of_failures(share: float) -> None:
+    storm = Chance(share, begin=60.0, end=90.0, error=lambda: ServerFailed("500"))
+    outcome = run(lambda: SimulatedProvider([storm], 1.0), seconds=180.0, workers=256)
+    assert outcome.answered(120.0, 180.0) >= 0.95 * outcome.answered(30.0, 60.0)
+
+
 def test_failures_of_many_calls_lower_the_limit_and_of_few_do_not() -> None:
     learned = LearnedConcurrency()
     for number in range(24):
@@ -167,7 +175,12 @@ def test_failures_of_many_calls_lower_the_limit_and_of_few_do_not() -> None:
     learned = LearnedConcurrency()
     for number in range(24):
         learned.finished(1.0, 0.0, FIRST, failed=number % 4 == 0)
-    assert learned.limit == int(0.7 * FIRST)
+    assert learned.limit >= FIRST  # 6 of 24 may be by chance where 10% fail
+
+    learned = LearnedConcurrency()
+    for number in range(24):
+        learned.finished(1.0, 0.0, FIRST, failed=number % 2 == 0)
+    assert learned.limit == int(0.7 * FIRST)  # 12 > 0.2 * 24 + 3 * sqrt(0.2 * 0.8 * 24) = 10.7
     # Those in flight meanwhile say nothing new.
     for _ in range(100):
         learned.finished(1.5, 0.9, FIRST, failed=True)
