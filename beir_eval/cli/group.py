@@ -43,6 +43,7 @@ DEMO = LazyVerb(
 RANKRAG = LazyVerb(
     "beir_eval.cli.rankrag", "Make RankRAG's training examples, and train a model with them."
 )
+DISTIL = LazyVerb("beir_eval.cli.distil", "Train a small cross-encoder on a team's scores.")
 INSPECT = LazyVerb(
     "beir_eval.cli.inspect", "Show why passages of a saved ranking rank where they do."
 )

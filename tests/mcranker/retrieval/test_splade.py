@@ -2,17 +2,16 @@
 
 from __future__ import annotations
 
-import json
-import math
 from collections.abc import Sequence
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
 
 from beir_eval import Dataset, Document
 from beir_eval.data.first_stage import FirstStage, find
-from mcranker.errors import ConfigError, ModelNotFound
+from mcranker.errors import ConfigError, ModelNotFound, UnsupportedCapability
 from mcranker.retrieval import splade
 from mcranker.retrieval.splade import Splade, SpladeModel, Terms
 
@@ -34,10 +33,10 @@ class ByHand:
     mark = "by hand"
 
     def __init__(self) -> None:
-        self.seen: list[tuple[tuple[str, ...], bool]] = []
+        self.seen: list[tuple[str, ...]] = []
 
-    def weigh(self, texts: Sequence[str], *, queries: bool) -> Terms:
-        self.seen.append((tuple(texts), queries))
+    def weigh(self, texts: Sequence[str], /) -> Terms:
+        self.seen.append(tuple(texts))
         pairs = [pair for text in texts for pair in WEIGHTS[text.strip()].items()]
         counts = np.array([len(WEIGHTS[text.strip()]) for text in texts])
         ids, weights = zip(*pairs, strict=True) if pairs else ((), ())
@@ -64,10 +63,10 @@ def test_what_was_stopped_goes_on(tmp_path: Path, monkeypatch: pytest.MonkeyPatc
     monkeypatch.setattr(splade, "PART", 2)
     model = ByHand()
     first = Splade(dict([*DOCUMENTS.items()][:3]), model, cache=tmp_path)
-    assert [texts for texts, _ in model.seen] == [("cat", "dog"), ("",)]
+    assert model.seen == [("cat", "dog"), ("",)]
     again = Splade(DOCUMENTS, model, cache=tmp_path)
     # The first two were kept; the third is not together with the same documents any more.
-    assert [texts for texts, _ in model.seen[2:]] == [("", "cat")]
+    assert model.seen[2:] == [("", "cat")]
     assert again.retrieve({"q": "pets"}, 2) == {"q": [("d1", 2.0), ("d4", 2.0)]}
     assert len(first) == 3
     other = ByHand()
@@ -84,7 +83,7 @@ def test_a_data_set_is_searched_by_it(tmp_path: Path, monkeypatch: pytest.Monkey
     stage = FirstStage("splade", depth=2, model=str(tmp_path))
     for _ in range(2):  # the second time its run was kept
         assert find(pets, stage, cache=tmp_path)["q"] == [("d1", 2.0), ("d4", 2.0)]
-    assert [queries for _, queries in model.seen] == [False, True]
+    assert model.seen == [(" cat", " dog", " ", " cat"), ("pets",)]
     note = stage.note()
     assert note.name == "SPLADE"
     assert note.settings == {"engine": "splade", "model": tmp_path.name}
@@ -96,48 +95,60 @@ def test_a_missing_package_or_folder_is_named(monkeypatch: pytest.MonkeyPatch) -
         SpladeModel("naver/splade-v3")
 
 
-@pytest.fixture
-def tiny(tmp_path: Path) -> Path:
-    """A masked language model whose logits are a table: layers, and all biases but one, are 0."""
-    pytest.importorskip("sentence_transformers", reason="the extra crossencoder is not installed")
+# --- the model, where PyTorch is there
+
+
+def write_model(folder: Path, kind: str) -> Any:
+    """A BERT of 8 tokens by chance, whose logits are far enough from 0."""
+    pytest.importorskip("transformers", reason="the extra crossencoder is not installed")
     import torch
     import transformers
 
     words = ["[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]", "cat", "dog", "pet"]
     vocabulary = {word: place for place, word in enumerate(words)}
-    transformers.BertTokenizerFast(vocab=vocabulary, model_max_length=16).save_pretrained(tmp_path)
+    transformers.BertTokenizerFast(vocab=vocabulary, model_max_length=16).save_pretrained(folder)
     config = transformers.BertConfig(
         vocab_size=8, hidden_size=4, num_hidden_layers=1, num_attention_heads=1,
         intermediate_size=4, max_position_embeddings=16,
     )  # fmt: skip
-    model = transformers.BertForMaskedLM(config)
-    for name, values in model.named_parameters():
-        values.data.fill_(1.0 if name.endswith("LayerNorm.weight") else 0.0)
-    # All logits are the bias then, whatever the text.
-    bias = torch.tensor([0.0, 0.0, 0.0, -1.0, 0.0, math.e - 1, 3.0, 0.5])
-    model.cls.predictions.bias.data = bias
-    model.cls.predictions.decoder.bias = model.cls.predictions.bias
-    model.save_pretrained(tmp_path)
-    return tmp_path
+    torch.manual_seed(3)
+    model = getattr(transformers, kind)(config).eval()
+    for values in model.parameters():
+        values.data += torch.randn(values.shape)
+    model.save_pretrained(folder)
+    return model
 
 
 @pytest.mark.filterwarnings("default")  # of transformers and torch about themselves
-def test_weights_of_a_model_by_the_formula(tiny: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    model = SpladeModel(str(tiny))
-    terms = model.weigh(["cat", "dog dog"], queries=False)
-    # log(1 + e - 1) = 1, log(1 + 3) = 1.3863, log(1 + 0.5) = 0.4055; logits of 0 or less give 0.
-    assert terms.counts.tolist() == [3, 3]
-    found = dict(zip(terms.ids[:3].tolist(), terms.weights[:3].tolist(), strict=True))
-    assert found == pytest.approx({5: 1.0, 6: math.log(4), 7: math.log(1.5)}, abs=1e-3)
-    assert terms.weights.dtype == np.float16
+@pytest.mark.parametrize("at_once", [1, 3])
+def test_weights_of_a_model_by_the_formula(
+    at_once: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    plain = write_model(tmp_path, "BertForMaskedLM")
+    import torch
+
+    monkeypatch.setattr(splade, "_BLOCK", 3)  # of 8, so that there are three blocks
+    monkeypatch.setattr(splade, "_AT_ONCE", {"cpu": at_once, "cuda": at_once})
     monkeypatch.setattr(splade, "MOST_TERMS", 2)
-    assert sorted(model.weigh(["cat"], queries=True).ids.tolist()) == [5, 6]
+    words = [[2, 5, 6, 5, 7, 3], [2, 6, 3], [2, 7, 3]]
+    terms = SpladeModel(str(tmp_path)).weigh(["cat dog cat pet", "dog", "pet"])
+    found = list(zip(terms.ids.tolist(), terms.weights.tolist(), strict=True))
+    assert terms.weights.dtype == np.float16
+    expected = []
+    for ids in words:
+        logits = plain(torch.tensor([ids])).logits[0]
+        highest = torch.log1p(torch.relu(logits)).amax(0).tolist()
+        order = sorted(range(8), key=lambda token: -highest[token])[:2]
+        expected += [(token, highest[token]) for token in order if highest[token]]
+    assert len(expected) > 3
+    assert [token for token, _ in found] == [token for token, _ in expected]
+    assert [w for _, w in found] == pytest.approx([w for _, w in expected], rel=1e-3)
 
 
-def test_a_folder_that_is_none(tmp_path: Path) -> None:
-    pytest.importorskip("sentence_transformers", reason="the extra crossencoder is not installed")
+@pytest.mark.filterwarnings("default")
+def test_what_is_no_masked_language_model_is_refused(tmp_path: Path) -> None:
+    write_model(tmp_path, "BertForSequenceClassification")
+    with pytest.raises(UnsupportedCapability, match="no masked language model"):
+        SpladeModel(str(tmp_path)).weigh(["cat"])
     with pytest.raises(ModelNotFound, match="no folder"):
         SpladeModel(str(tmp_path / "none"))
-    (tmp_path / "config.json").write_text(json.dumps({"model_type": "no such"}))
-    with pytest.raises(Exception, match="splade:"):
-        SpladeModel(str(tmp_path)).weigh(["a"], queries=False)
