@@ -31,27 +31,25 @@ def _distil(ctx: click.Context) -> int:
 
 
 def _show(console: Console, *, out: str, record: Mapping[str, Any]) -> None:
-    judged = record["judgements"].get("figures", {})
-    columns = ("tau", BY_TEACHER, "Pearson", "MSE", *([MEASURE] if judged else []))
+    judged, counts = record["judgements"], record["counts"]
+    figures = {TEACHER: {}, **record["agreement"]}
     rows = []
-    for name in (TEACHER, *record["agreement"]):
-        found = record["agreement"].get(name, {})
-        figures = [found.get(each) for each in ("tau", BY_TEACHER, "pearson", "mse")]
-        figures += [judged[name]] if judged else []
-        rows.append((name, *("" if each is None else f"{each['mean']:.3f}" for each in figures)))
-    console.print(table([names(""), *numbers(*columns)], rows))
-    counts = record["counts"]
+    for name, found in figures.items():
+        row = [found.get(each) for each in ("tau", BY_TEACHER, "pearson", "mse")]
+        row += [judged["figures"][name]] if judged else []
+        rows.append((name, *(f"{each['mean']:.3f}" if each else "" for each in row)))
+    columns = numbers("tau", BY_TEACHER, "Pearson", "MSE", *([MEASURE] if judged else []))
+    console.print(table([names(""), *columns], rows))
     reached = "reached" if record["bar_reached"] else "not reached"
-    lines = [
+    worse = judged and not better(judged["student_against"][FIRST])
+    for line in (
         f"Learned from {counts['queries']:,} queries; the figures are of "
         f"{counts['held_out_queries']:,} others.",
         f"The bar, {BY_TEACHER} within {BAR} of the teacher's 1, is {reached}.",
         *(f"Left out: {number:,}, {why}" for why, number in counts["left_out"].items()),
-    ]
-    if judged and not better(record["judgements"]["student_against"][FIRST]):
-        lines.append("By judgements the student is not better than the first stage.")
-    lines.append(f"{out}: use it as crossencoder:{out}, with --ranker rerank")
-    for line in lines:
+        *(["By judgements the student is not better than the first stage."] if worse else []),
+        f"{out}: use it as crossencoder:{out}, with --ranker rerank",
+    ):
         console.print(Text(plain(line)), soft_wrap=True)
 
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping, Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import asdict
 from typing import Any, TypeAlias
 
 from beir_eval.distil.data import TaughtQuery
@@ -15,45 +15,30 @@ from personas.ranking.agreement import kendall_tau
 BAR = 0.02
 """Most that a student may fall behind its teacher on the teacher's own order."""
 
-DEPTH = 10
-MEASURE = f"nDCG@{DEPTH}"
+MEASURE = "nDCG@10"
 BY_TEACHER = f"{MEASURE} by teacher"
 STUDENT, TEACHER, UNTRAINED, FIRST = "student", "teacher", "untrained", "first stage"
 
 Scores: TypeAlias = Mapping[str, Sequence[float]]
 """Query's key -> a score a passage, in their order."""
+Figure: TypeAlias = dict[str, float]
+"""Mean over the queries with a value, ends of Student's 95% interval, number of these queries."""
 
 
-@dataclass(frozen=True, slots=True)
-class Figure:
-    """A mean over queries, with Student's 95% interval.
-
-    Attributes:
-        mean: of the queries for which the measure is defined.
-        low: end of the interval.
-        high: the other end.
-        queries: how many those are.
-    """
-
-    mean: float
-    low: float
-    high: float
-    queries: int
-
-
-def agreement(queries: Sequence[TaughtQuery], scores: Scores, *, relevance: bool) -> dict[str, Any]:
+def agreement(
+    queries: Sequence[TaughtQuery], scores: Scores, *, relevance: bool
+) -> dict[str, Figure | None]:
     """Compare scores with the teacher's, query by query.
 
     Args:
         queries: with the teacher's scores.
         scores: of the others.
-        relevance: these are relevances, 0 to 1, so that Pearson's correlation and the mean squared
-            error are given too.
+        relevance: these are relevances, 0 to 1.
 
     Returns:
-        ``tau`` (Kendall's tau-b), ``nDCG@10 by teacher``, and perhaps ``pearson`` and ``mse``, a
-        `Figure` each; None where no query has a value. A measure is undefined for a query whose
-        scores are all equal, and nDCG where the teacher gives 0 to all.
+        ``tau`` (Kendall's tau-b), ``nDCG@10 by teacher``, and of relevances ``pearson`` and
+        ``mse``; None where no query has a value. Correlations are undefined where scores are all
+        equal, and nDCG where the teacher gives 0 to all.
     """
     values: dict[str, dict[str, float | None]] = {}
     for query in queries:
@@ -64,11 +49,8 @@ def agreement(queries: Sequence[TaughtQuery], scores: Scores, *, relevance: bool
             found |= {"pearson": _pearson(given, teacher), "mse": squares / len(given)}
         for name, value in found.items():
             values.setdefault(name, {})[query.key] = value
-    below_0 = ("tau", "pearson")
-    return {
-        name: figure(of_queries, low=-1 if name in below_0 else 0)
-        for name, of_queries in values.items()
-    }
+    lowest = {"tau": -1, "pearson": -1}
+    return {name: _figure(each, low=lowest.get(name, 0)) for name, each in values.items()}
 
 
 def ndcg_by_scores(given: Sequence[float], gains: Sequence[float]) -> float | None:
@@ -77,13 +59,12 @@ def ndcg_by_scores(given: Sequence[float], gains: Sequence[float]) -> float | No
     Of equal scores the order that came counts. None where all gains are 0.
     """
 
-    def dcg(order: Sequence[int]) -> float:
-        first = enumerate(order[:DEPTH], start=2)
-        return math.fsum(gains[place] / math.log2(rank) for rank, place in first)
+    def dcg(scores: Sequence[float]) -> float:
+        order = sorted(range(len(gains)), key=lambda place: -scores[place])[:10]
+        return math.fsum(gains[each] / math.log2(rank) for rank, each in enumerate(order, start=2))
 
-    best = dcg(sorted(range(len(gains)), key=lambda place: -gains[place]))
-    ranked = sorted(range(len(gains)), key=lambda place: -given[place])
-    return dcg(ranked) / best if best > 0 else None
+    best = dcg(gains)
+    return dcg(given) / best if best > 0 else None
 
 
 def judged(queries: Sequence[TaughtQuery], systems: Mapping[str, Scores]) -> dict[str, Any]:
@@ -97,32 +78,24 @@ def judged(queries: Sequence[TaughtQuery], systems: Mapping[str, Scores]) -> dic
     graded = [each for each in queries if each.grades]
     if not graded:
         return {}
-    qrels = {each.key: each.grades for each in graded}
     values: dict[str, dict[str, float]] = {}
     for name, scores in systems.items():
-        run = {
-            each.key: sorted(
-                zip(each.documents, scores[each.key], strict=True), key=lambda pair: -pair[1]
-            )
-            for each in graded
-        }
-        values[name] = evaluate(run, qrels, (MEASURE,)).per_query[MEASURE]
+        run = {}
+        for each in graded:
+            pairs = zip(each.documents, scores[each.key], strict=True)
+            run[each.key] = sorted(pairs, key=lambda pair: -pair[1])
+        grades = {each.key: each.grades for each in graded}
+        values[name] = evaluate(run, grades, (MEASURE,)).per_query[MEASURE]
     against = {
-        name: {STUDENT: values[STUDENT], TEACHER: others}
+        name: {STUDENT: values[STUDENT], "other": others}
         for name, others in values.items()
         if name != STUDENT
     }
-    tests = compare_runs(against, TEACHER, farthest=1)
+    tests = compare_runs(against, "other", farthest=1)
     return {
-        "figures": {name: figure(of_queries) for name, of_queries in values.items()},
+        "figures": {name: _figure(of_queries) for name, of_queries in values.items()},
         "student_against": {name: asdict(found[STUDENT]) for name, found in tests.items()},
     }
-
-
-def reached(figures: Mapping[str, Figure | None]) -> bool:
-    """True if the student is within `BAR` of its teacher by the teacher's own scores."""
-    found = figures[BY_TEACHER]
-    return found is not None and found.mean >= 1 - BAR
 
 
 def better(test: Mapping[str, Any]) -> bool:
@@ -130,13 +103,13 @@ def better(test: Mapping[str, Any]) -> bool:
     return bool(test["difference"] > 0 and test["p_adjusted"] < SIGNIFICANT)
 
 
-def figure(values: Mapping[str, float | None], *, low: float = 0) -> Figure | None:
-    """The mean of the values that are there, from `low` to 1; None if none is."""
+def _figure(values: Mapping[str, float | None], *, low: float = 0) -> Figure | None:
     known = {key: value for key, value in values.items() if value is not None}
     if not known:
         return None
     ends = confidence_intervals({"": known}, low=low, high=1)[""]
-    return Figure(math.fsum(known.values()) / len(known), ends.low, ends.high, len(known))
+    mean = math.fsum(known.values()) / len(known)
+    return {"mean": mean, "low": ends.low, "high": ends.high, "queries": len(known)}
 
 
 def _pearson(one: Sequence[float], other: Sequence[float]) -> float | None:

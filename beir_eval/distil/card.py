@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
-from beir_eval.distil.agreement import BAR, BY_TEACHER, DEPTH, FIRST, MEASURE, STUDENT, better
+from beir_eval.distil.agreement import BAR, BY_TEACHER, FIRST, MEASURE, STUDENT, better
 from beir_eval.report.texts import escaped_markdown
 
 
@@ -21,30 +21,19 @@ def model_card(record: Mapping[str, Any], name: str) -> str:
     made = Environment(  # noqa: S701 - no HTML: `e` escapes Markdown
         loader=PackageLoader("beir_eval", "distil"), trim_blocks=True, lstrip_blocks=True
     )
-    made.filters.update(e=lambda text: escaped_markdown(str(text)), figure=_figure, signed=_signed)
+    made.filters.update(e=lambda text: escaped_markdown(str(text)), figure=_figure)
     against = record["judgements"].get("student_against", {})
+    names = {"by_teacher": BY_TEACHER, "measure": MEASURE, "student": STUDENT, "bar": BAR}
     text = made.get_template("card.md").render(
-        record,
+        **record,
+        **names,
         name=name,
-        bar=BAR,
-        by_teacher=BY_TEACHER,
-        depth=DEPTH,
-        measure=MEASURE,
-        first_stages=sorted(
-            {each["first_stage"] for each in (*record["data"], *record["held_out_data"])}
-        ),
-        student=STUDENT,
+        first_stages=", ".join(sorted({each["first_stage"] for each in record["data"]})),
         against=against,
         better=bool(against) and better(against[FIRST]),
     )
-    return text.rstrip("\n") + "\n"
+    return f"{text.rstrip()}\n"
 
 
 def _figure(figure: Mapping[str, float] | None) -> str:
-    if not figure:
-        return ""
-    return f"{figure['mean']:.3f} [{figure['low']:.3f}, {figure['high']:.3f}]"
-
-
-def _signed(value: float) -> str:
-    return f"{value:+.3f}"
+    return f"{figure['mean']:.3f} [{figure['low']:.3f}, {figure['high']:.3f}]" if figure else ""

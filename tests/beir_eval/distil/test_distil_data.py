@@ -14,7 +14,7 @@ from click.testing import CliRunner
 from beir_eval.cli.distil import command
 from beir_eval.distil.agreement import agreement, better, judged, ndcg_by_scores
 from beir_eval.distil.card import model_card
-from beir_eval.distil.data import TaughtQuery, examples, read_taught, split, teacher_runs
+from beir_eval.distil.data import TaughtQuery, examples, read_taught
 from beir_eval.errors import RunFolderError
 from tests.support.run_folders import make_run_folders
 
@@ -33,7 +33,9 @@ def query(key: str, *scores: float, text: str = "", **grades: int) -> TaughtQuer
 
 def test_scores_of_a_run_with_faults(tmp_path: Path) -> None:
     runs = make_run_folders(tmp_path, labels=(TEAM,), queries=6, passages=5, faults=True)
-    taught = read_taught(teacher_runs([runs]))
+    taught = read_taught([str(runs)], dev=0.5)
+    queries = [*taught.train, *taught.held_out]
+    assert len(taught.train) == len(taught.held_out) == 2
     rankings = [
         json.loads(line) for line in next(runs.rglob("rankings.jsonl")).read_text().splitlines()
     ]
@@ -45,16 +47,16 @@ def test_scores_of_a_run_with_faults(tmp_path: Path) -> None:
     }
     found = {
         (each.key.removeprefix("1:"), doc_id): score
-        for each in taught.queries
+        for each in queries
         for doc_id, score in zip(each.documents, each.scores, strict=True)
     }
     assert found == whole
-    assert taught.pairs == len(whole) < 20
+    assert len(whole) < 20
     # Of 6 queries the first was not ranked, and the last found nothing; 4 have 5 passages each.
     counts = dict(taught.left_out)
     assert counts.pop("query: not ranked") == counts.pop("query: no passage with a score") == 1
     assert list(counts.values()) == [20 - len(whole)]
-    one = taught.queries[0]
+    one = queries[0]
     assert one.passages[0].splitlines()[0] == f"Title {one.documents[0]}"
     assert one.text == f"what is known about {one.key[2:]}"
     assert set(one.grades) == {f"{one.key[2:]}-d{place}" for place in range(1, 6)}
@@ -65,24 +67,39 @@ def test_scores_of_a_run_with_faults(tmp_path: Path) -> None:
 def test_two_teachers_or_one_twice_are_refused(tmp_path: Path) -> None:
     runs = make_run_folders(tmp_path / "a", labels=(TEAM, "DIRECT(0,10)"))
     with pytest.raises(RunFolderError, match="rank the same data"):
-        teacher_runs([runs])
+        read_taught([str(runs)])
     other = make_run_folders(tmp_path / "b", datasets=("news",), labels=("DIRECT(0,10)",))
     with pytest.raises(RunFolderError, match="of two teachers, with ranker 'mcranker' and 'dir"):
-        teacher_runs([runs / "scifact" / "MC_2_recruits", other])
+        read_taught([str(runs / "scifact" / "MC_2_recruits")], [str(other)])
     unfinished = make_run_folders(tmp_path / "c", labels=(TEAM,), unfinished=[("scifact", TEAM)])
     with pytest.raises(RunFolderError, match="not finished"):
-        read_taught(teacher_runs([unfinished]))
+        read_taught([str(unfinished)])
 
 
-def test_equal_queries_are_held_out_together() -> None:
-    queries = [query(str(n), 0.1, text=f"same {n // 2}") for n in range(20)]
-    train, held_out = split(queries, 0.3, 5)
-    # 10 texts, of which 3 are held out, two queries each.
-    assert (len(train), len(held_out)) == (14, 6)
-    assert not {each.text for each in train} & {each.text for each in held_out}
-    assert split(queries, 0.3, 5) == (train, held_out)
-    assert split(queries, 0.3, 6) != (train, held_out)
-    assert len(split(queries, 0.001, 0)[1]) == 2  # one text at least
+def test_queries_are_held_out_by_their_text(tmp_path: Path) -> None:
+    runs = make_run_folders(tmp_path / "a", labels=(TEAM,), queries=10)
+    data = runs / "scifact" / "data" / "queries.jsonl"
+    lines = [json.loads(line) for line in data.read_text().splitlines()]
+    for place, line in enumerate(lines):
+        line["text"] = f"same {place // 2}"
+    data.write_text("".join(f"{json.dumps(each)}\n" for each in lines))
+
+    def drawn(seed: int) -> tuple[set[str], set[str]]:
+        taught = read_taught([str(runs)], dev=0.4, seed=seed)
+        # 5 texts, of which 2 are held out, two queries each.
+        assert (len(taught.train), len(taught.held_out)) == (6, 4)
+        return {each.text for each in taught.train}, {each.text for each in taught.held_out}
+
+    assert not set.intersection(*drawn(0))
+    assert drawn(0) == drawn(0)
+    assert any(drawn(0) != drawn(seed) for seed in range(1, 4))
+    # A run to evaluate on takes its texts from the training: "same 0", and 2 queries with it.
+    other = make_run_folders(tmp_path / "b", datasets=("news",), labels=(TEAM,), queries=1)
+    (other / "news" / "data" / "queries.jsonl").write_text('{"_id": "news-q1", "text": "same 0"}\n')
+    taught = read_taught([str(runs)], [str(other)])
+    assert ([each.key for each in taught.held_out], len(taught.train)) == (["2:news-q1"], 8)
+    assert taught.left_out == {"query: held out as well": 2}
+    assert [each["used"] for each in taught.data] == ["training", "held out"]
 
 
 # --- examples
@@ -114,12 +131,12 @@ def test_agreement_by_hand() -> None:
     queries = [query("1", 1.0, 0.5, 0.0), query("2", 0.5, 0.5)]
     found = agreement(queries, {"1": [0.8, 0.9, 0.1], "2": [0.1, 0.2]}, relevance=True)
     # One of three pairs is discordant: (2 - 1) / 3; of query 2 the teacher tells none apart.
-    assert (found["tau"].mean, found["tau"].queries) == (pytest.approx(1 / 3), 1)
-    assert found["nDCG@10 by teacher"].mean == pytest.approx((0.859719 + 1) / 2, abs=1e-6)
+    assert (found["tau"]["mean"], found["tau"]["queries"]) == (pytest.approx(1 / 3), 1)
+    assert found["nDCG@10 by teacher"]["mean"] == pytest.approx((0.859719 + 1) / 2, abs=1e-6)
     # (0.04 + 0.16 + 0.01) / 3 = 0.07, and (0.16 + 0.09) / 2 = 0.125
-    assert found["mse"].mean == pytest.approx((0.07 + 0.125) / 2)
+    assert found["mse"]["mean"] == pytest.approx((0.07 + 0.125) / 2)
     # Deviations (0.5, 0, -0.5) and (0.2, 0.3, -0.5): 0.35 / sqrt(0.5 * 0.38)
-    assert found["pearson"].mean == pytest.approx(0.35 / math.sqrt(0.5 * 0.38))
+    assert found["pearson"]["mean"] == pytest.approx(0.35 / math.sqrt(0.5 * 0.38))
     assert set(agreement(queries, {"1": [3, 2, 1], "2": [2, 1]}, relevance=False)) == {
         "tau",
         "nDCG@10 by teacher",
@@ -146,7 +163,7 @@ def test_judgements_by_hand() -> None:
     )
     # The relevant one in second place is 1 / log2(3) = 0.63093; query 4 is not judged.
     low = 1 / math.log2(3)
-    means = {name: each.mean for name, each in found["figures"].items()}
+    means = {name: each["mean"] for name, each in found["figures"].items()}
     assert means == pytest.approx(
         {"student": (2 + low) / 3, "teacher": 1.0, "first stage": (1 + 2 * low) / 3}
     )
@@ -167,7 +184,14 @@ def record(**changed: Any) -> dict[str, Any]:
     rows = {"tau": number, "nDCG@10 by teacher": number}
     ends = {"low": -0.1, "high": 0.3}
     test = {"difference": 0.1, "interval": ends, "p_adjusted": 0.2}
-    data = {"dataset": "news", "split": "test", "queries": 9, "first_stage": "BM25", "depth": 20}
+    data: dict[str, Any] = {
+        "dataset": "news",
+        "split": "test",
+        "queries": 9,
+        "first_stage": "BM25",
+        "depth": 20,
+    }
+    data["used"] = "training"
     return {
         "teacher": {
             "label": "MC|x",
@@ -178,7 +202,6 @@ def record(**changed: Any) -> dict[str, Any]:
             "weak_judge": "",
         },
         "data": [data],
-        "held_out_data": [],
         "counts": {
             "queries": 7, "passages": 1400, "examples": 1400, "held_out_queries": 2,
             "held_out_passages": 40, "left_out": {"query: not ranked": 1},
@@ -208,7 +231,7 @@ def test_the_card_says_what_was_found() -> None:
         "4,386,561 parameters",
         "MC\\|x",
         "| SHA-256 of prompt score | abc |",
-        "| news | test | 9 | BM25 | 20 | training, and a part held out |",
+        "| news | test | 9 | BM25 | 20 | training |",
         "- Left out: 1, query: not ranked",
         "| student | 0.500 [0.400, 0.600] | 0.500 [0.400, 0.600] |  | 0.500 [0.400, 0.600] |",
         "**not reached**",
@@ -236,7 +259,7 @@ def test_errors_come_before_the_work(tmp_path: Path, monkeypatch: pytest.MonkeyP
 
     monkeypatch.setitem(__import__("sys").modules, "accelerate", None)
     assert 'pip install "mcranker[train]"' in distil()
-    assert "0 queries are left to train with" in distil("--dev", "0.999")
+    assert "0 examples of 0 queries are left to train with" in distil("--dev", "0.999")
     assert not out.exists()
     out.mkdir()
     (out / "thesis.txt").write_text("mine")

@@ -100,7 +100,7 @@ def test_a_run_apart_is_held_out(runs: Path, student: Path, tmp_path: Path) -> N
     result = distil(runs, student, tmp_path / "out", "--steps", "1", "--held-out", str(other))
     assert result.exception is None, result.output
     found: dict[str, Any] = json.loads(result.stdout)["distillation"]
-    assert [each["dataset"] for each in found["held_out_data"]] == ["news"]
+    assert [each["used"] for each in found["data"]] == ["training", "held out"]
     assert (found["counts"]["queries"], found["counts"]["held_out_queries"]) == (30, 3)
     # The teacher is a scripted model: by chance, and better than that by the judgements.
     assert set(found["judgements"]["figures"]) == {"student", "teacher", "untrained", "first stage"}
