@@ -23,12 +23,14 @@ def trainer_arguments(
     """
     import torch
 
+    gpu = torch.cuda.is_available()
     return {
         "output_dir": fspath(out),
         "max_steps": steps,
         "per_device_train_batch_size": batch,
         "learning_rate": learning_rate,
-        "bf16": torch.cuda.is_available() and torch.cuda.is_bf16_supported(),
+        "bf16": gpu and torch.cuda.is_bf16_supported(),
+        "dataloader_pin_memory": gpu,
         "logging_steps": max(1, steps // 100),
         "save_strategy": "no",
         "report_to": [],

@@ -17,13 +17,13 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from importlib import metadata
 from itertools import islice
 from pathlib import Path
-from typing import Any, NamedTuple, Protocol
+from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
 
 from mcranker.errors import RunError, UnsupportedCapability
-from mcranker.llm.local.cross_encoder import AT_ONCE, loading, source_of
+from mcranker.llm.local.cross_encoder import loading, source_of
 from mcranker.llm.local.engine import check_installed
 from mcranker.logs import safe_logger
 from mcranker.retrieval import cache as stored
@@ -39,7 +39,7 @@ PACKAGE = "transformers"
 LONGEST_TEXT = 20_000  # characters read of a text
 PART = 512  # documents that are weighted and kept together
 _FILE = "terms.npz"
-_AT_ONCE = {"cpu": 1, "cuda": AT_ONCE}  # texts evaluated together; a processor gains nothing
+_NOTHING = np.zeros(0, np.int64), np.zeros(0, np.float16)
 _BLOCK = 2048  # tokens of the vocabulary whose logits are computed together
 
 _log = safe_logger("mcranker.retrieval.splade")
@@ -57,20 +57,6 @@ class Terms(NamedTuple):
     counts: NDArray[Any]
     ids: NDArray[Any]
     weights: NDArray[np.float16]
-
-
-class TermModel(Protocol):
-    """Weighs the tokens of texts, as `SpladeModel` does.
-
-    Attributes:
-        mark: tells its weights from those of other models.
-    """
-
-    mark: str
-
-    def weigh(self, texts: Sequence[str], /) -> Terms:
-        """The weights of texts, queries or documents. Blocks."""
-        ...
 
 
 class SpladeModel:
@@ -94,7 +80,7 @@ class SpladeModel:
         version = metadata.version(PACKAGE)
         self.mark = f"{PACKAGE} {version} {files or self._source} {MAX_TOKENS} {MOST_TERMS}"
         self._lock = threading.Lock()
-        self._weigh: Callable[[Sequence[str]], Terms] | None = None
+        self._weigh: Callable[[str], tuple[NDArray[Any], NDArray[np.float16]]] | None = None
 
     def weigh(self, texts: Sequence[str], /) -> Terms:
         """The weights of texts, queries or documents. Blocks.
@@ -104,17 +90,18 @@ class SpladeModel:
             UnsupportedCapability: it is no masked language model.
             RunError: it fails on these texts.
         """
-        read = [text[:LONGEST_TEXT].encode("utf-8", "replace").decode() for text in texts]
+        read = (text[:LONGEST_TEXT].encode("utf-8", "replace").decode() for text in texts)
         with self._lock:
             if self._weigh is None:
                 with loading(self.name, "a SPLADE model"):
                     self._weigh = self._load()
             try:
-                return self._weigh(read)
+                ids, weights = zip(_NOTHING, *map(self._weigh, read), strict=True)
             except (RuntimeError, ValueError, IndexError) as error:
                 raise RunError(f"{self.name} fails on {len(texts)} texts: {error}") from error
+        return Terms(np.array([*map(len, ids)][1:]), np.concatenate(ids), np.concatenate(weights))
 
-    def _load(self) -> Callable[[Sequence[str]], Terms]:
+    def _load(self) -> Callable[[str], tuple[NDArray[Any], NDArray[np.float16]]]:
         import torch
         from transformers import AutoModelForMaskedLM, AutoTokenizer
 
@@ -126,62 +113,42 @@ class SpladeModel:
                 "one such as 'naver/splade-v3'",
                 model=self.name,
             )
-        output = model.get_output_embeddings()
-
-        class Highest(torch.nn.Module):
-            """The highest logit of each token of the vocabulary over a text's places.
-
-            A block of the vocabulary at a time stays in the processor's cache, which makes this
-            three times as fast as all logits, to the same last digit.
-            """
-
-            def __init__(self) -> None:
-                super().__init__()
-                self.weight, self.bias = output.weight, output.bias
-                self.read: Any = None
-
-            def forward(self, hidden: Any) -> Any:
-                # Padding has the first place's logits, which changes no maximum.
-                hidden = torch.where(self.read[..., None], hidden, hidden[:, :1])
-                blocks = self.weight.split(_BLOCK)
-                found = torch.cat([(hidden @ each.T).amax(1) for each in blocks], dim=1)
-                return (found if self.bias is None else found + self.bias)[:, None]
-
-        highest = Highest()
-        model.set_output_embeddings(highest)
+        model.set_output_embeddings(_highest(model.get_output_embeddings()))
         device = "cuda" if torch.cuda.is_available() else "cpu"
         model.to(device).eval()
-        at_once = _AT_ONCE[device]
         longest = min(tokenizer.model_max_length, MAX_TOKENS)
 
-        def weigh(texts: Sequence[str]) -> Terms:
-            order = sorted(range(len(texts)), key=lambda place: len(texts[place]))
-            found: dict[int, tuple[NDArray[Any], NDArray[np.float16]]] = {}
-            for start in range(0, len(order), at_once):
-                places = order[start : start + at_once]
-                given = tokenizer(
-                    [texts[place] for place in places],
-                    padding=True,
-                    truncation=True,
-                    max_length=longest,
-                    return_tensors="pt",
-                ).to(device)
-                highest.read = given["attention_mask"].bool()
-                with torch.inference_mode():
-                    weights = torch.log1p(torch.relu(model(**given).logits[:, 0]))
-                    best = weights.topk(min(MOST_TERMS, weights.shape[1]))
-                values = best.values.cpu().numpy().astype(np.float16)
-                for place, ids, row in zip(places, best.indices.cpu().numpy(), values, strict=True):
-                    held = row > 0  # and not so small that half precision has none
-                    found[place] = ids[held], row[held]
-            pairs = [found[place] for place in range(len(texts))]
-            return Terms(
-                np.array([len(ids) for ids, _ in pairs], dtype=np.int64),
-                np.concatenate([np.zeros(0, np.int64), *(ids for ids, _ in pairs)]),
-                np.concatenate([np.zeros(0, np.float16), *(row for _, row in pairs)]),
-            )
+        def weigh(text: str) -> tuple[NDArray[Any], NDArray[np.float16]]:
+            read = tokenizer(text, truncation=True, max_length=longest, return_tensors="pt")
+            with torch.inference_mode():
+                logits = model(**read.to(device)).logits[0]
+                best = torch.log1p(torch.relu(logits)).topk(min(MOST_TERMS, len(logits)))
+            weights = best.values.cpu().numpy().astype(np.float16)
+            held = weights > 0  # and not so small that half precision has none
+            return best.indices.cpu().numpy()[held], weights[held]
 
         return weigh
+
+
+def _highest(output: Any) -> Any:
+    """The highest logit of each token of the vocabulary, instead of that at each of the places.
+
+    Of one text. A block of the vocabulary at a time stays in the processor's cache, which makes it
+    three times as fast as all logits, to the same last digit.
+    """
+    import torch
+
+    class Highest(torch.nn.Module):
+        def __init__(self) -> None:
+            super().__init__()
+            self.weight, self.bias = output.weight, output.bias
+
+        def forward(self, hidden: Any) -> Any:
+            blocks = self.weight.split(_BLOCK)
+            found = torch.cat([(hidden @ each.T).amax(1) for each in blocks], dim=1)
+            return found if self.bias is None else found + self.bias
+
+    return Highest()
 
 
 class Splade:
@@ -202,7 +169,7 @@ class Splade:
     def __init__(
         self,
         texts: Mapping[str, str] | Iterable[tuple[str, str]],
-        model: TermModel,
+        model: SpladeModel,
         *,
         cache: str | os.PathLike[str] | None = None,
     ) -> None:
@@ -210,8 +177,7 @@ class Splade:
         self._doc_ids: list[str] = []
         started = time.perf_counter()
         pairs = iter(texts.items() if isinstance(texts, Mapping) else texts)
-        parts = [Terms(*(np.zeros(0, kind) for kind in (np.int64, np.int32, np.float16)))]
-        parts += self._parts(pairs)
+        parts = [Terms(np.zeros(0, np.int64), *_NOTHING), *self._parts(pairs)]
         counts, ids, weights = map(np.concatenate, zip(*parts, strict=True))
         # A column a token, as BM25's: the weights, their documents' places, and where each starts.
         order = np.argsort(ids, kind="stable")
