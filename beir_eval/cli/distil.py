@@ -97,7 +97,7 @@ command = Verb(
       beir-eval run --dataset scifact --split train --ranker mcranker --out runs
       mcranker distil runs/scifact/mcranker --model microsoft/MiniLM-L12-H384-uncased \\
           --out student
-      mcranker rank "…" passages.jsonl --ranker rerank --model crossencoder:student
+      mcranker rank "…" --docs passages.jsonl --ranker rerank --model crossencoder:student
 
     RUN is a finished run of 'beir-eval run'. The student is compared with its teacher and, where
     there are judgements, with the first stage; figures are in OUT/distil.json and OUT/README.md.
