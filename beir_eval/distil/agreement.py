@@ -78,7 +78,7 @@ def judged(queries: Sequence[TaughtQuery], systems: Mapping[str, Scores]) -> dic
     graded = [each for each in queries if each.grades]
     if not graded:
         return {}
-    values: dict[str, dict[str, float]] = {}
+    values: dict[str, Mapping[str, float]] = {}
     for name, scores in systems.items():
         run = {}
         for each in graded:

@@ -182,7 +182,8 @@ def _queries(run: RunFolder, number: int, left_out: Counter[str]) -> Iterator[Ta
             kept.append((hit.doc_id, shown, hit.relevance))
         if kept:
             key, query = f"{number}:{ranking.query.id}", clean(texts[ranking.query.id])
-            columns = zip(*kept, strict=True)
-            yield TaughtQuery(key, query, *columns, grades.get(ranking.query.id, {}))
+            documents, shown_texts, scores = zip(*kept, strict=True)
+            judged = grades.get(ranking.query.id, {})
+            yield TaughtQuery(key, query, documents, shown_texts, scores, judged)
         else:
             left_out["query: no passage with a score"] += 1

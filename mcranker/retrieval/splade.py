@@ -138,7 +138,7 @@ def _highest(output: Any) -> Any:
     """
     import torch
 
-    class Highest(torch.nn.Module):
+    class Highest(torch.nn.Module):  # type: ignore[misc]  # PyTorch may be absent
         def __init__(self) -> None:
             super().__init__()
             self.weight, self.bias = output.weight, output.bias

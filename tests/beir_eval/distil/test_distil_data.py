@@ -129,7 +129,7 @@ def test_agreement_by_hand() -> None:
     assert ndcg_by_scores([1.0, 2.0], [0.0, 0.0]) is None
     assert ndcg_by_scores([0.0] * 11 + [1.0], [0.0] * 11 + [1.0]) == 1.0
     queries = [query("1", 1.0, 0.5, 0.0), query("2", 0.5, 0.5)]
-    found = agreement(queries, {"1": [0.8, 0.9, 0.1], "2": [0.1, 0.2]}, relevance=True)
+    found: Any = agreement(queries, {"1": [0.8, 0.9, 0.1], "2": [0.1, 0.2]}, relevance=True)
     # One of three pairs is discordant: (2 - 1) / 3; of query 2 the teacher tells none apart.
     assert (found["tau"]["mean"], found["tau"]["queries"]) == (pytest.approx(1 / 3), 1)
     assert found["nDCG@10 by teacher"]["mean"] == pytest.approx((0.859719 + 1) / 2, abs=1e-6)
