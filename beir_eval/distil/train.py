@@ -173,6 +173,7 @@ def _trainer(
         losses,
     )
     from torch.nn import Sigmoid
+    from transformers import PrinterCallback
 
     arguments = trainer_arguments(
         folder, steps=steps, batch=task.batch, learning_rate=task.learning_rate, seed=task.seed
@@ -183,7 +184,7 @@ def _trainer(
         "margin_mse": lambda: losses.MarginMSELoss(model, activation_fn=Sigmoid()),
         "lambda": lambda: losses.LambdaLoss(model, mini_batch_size=AT_ONCE),
     }[task.loss]()
-    return CrossEncoderTrainer(
+    trainer = CrossEncoderTrainer(
         model=model,
         args=CrossEncoderTrainingArguments(
             **arguments, warmup_steps=math.ceil(_WARMUP * steps), disable_tqdm=quiet
@@ -191,6 +192,9 @@ def _trainer(
         train_dataset=Dataset.from_list(rows),
         loss=loss,
     )
+    if quiet:
+        trainer.remove_callback(PrinterCallback)  # takes the place of the bar
+    return trainer
 
 
 def _scores(model: Any, queries: Sequence[TaughtQuery]) -> dict[str, list[float]]:
