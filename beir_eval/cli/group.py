@@ -29,7 +29,7 @@ VERBS = {
         "beir_eval.cli.judge", "Judge passages by a model, and compare it with people."
     ),
     "anova": LazyVerb("beir_eval.cli.anova", "Analyse the variance in a table of results."),
-    "retrieve": LazyVerb("beir_eval.cli.retrieve", "Find passages by BM25: the first stage alone."),
+    "retrieve": LazyVerb("beir_eval.cli.retrieve", "Find passages: the first stage alone."),
     "fuse": LazyVerb("beir_eval.cli.fuse", "Make one TREC run of several."),
     "datasets": LazyVerb("beir_eval.cli.datasets", "List the data sets that can be named."),
     "suites": LazyVerb("beir_eval.cli.suites", "List the suites that come with the package."),
@@ -43,6 +43,7 @@ DEMO = LazyVerb(
 RANKRAG = LazyVerb(
     "beir_eval.cli.rankrag", "Make RankRAG's training examples, and train a model with them."
 )
+DISTIL = LazyVerb("beir_eval.cli.distil", "Train a small cross-encoder on a team's scores.")
 INSPECT = LazyVerb(
     "beir_eval.cli.inspect", "Show why passages of a saved ranking rank where they do."
 )

@@ -8,6 +8,7 @@ from pathlib import Path
 
 import click
 
+from beir_eval.cli.flags import count_flag, training_flags
 from beir_eval.rankrag.data import build_examples, read_recipe
 from beir_eval.rankrag.train import Training, train
 from mcranker.cli.failures import DONE, print_json
@@ -65,7 +66,6 @@ def _train(ctx: click.Context) -> int:
     return DONE
 
 
-_number = click.IntRange(min=1)
 command = click.Group(
     "rankrag",
     help="Make training examples by RankRAG's recipe, and train a model that ranks and answers.",
@@ -97,13 +97,9 @@ command = click.Group(
                 flag("--model", "Folder or hub name of a chat model.", required=True),
                 flag("--out", "Folder for the trained model.", required=True),
                 flag("--stage", "Whose values hold.", type=click.IntRange(1, 2), default=2),
-                flag("--steps", "Steps, instead of the stage's.", type=_number),
-                flag("--batch", "Examples a step, instead of the stage's.", type=_number),
-                flag("--at-once", "Of them in memory at a time.", type=_number, default=1),
-                flag("--learning-rate", "Instead of the stage's.", type=float),
-                flag("--max-tokens", "Of an example.", type=_number, default=4096),
+                count_flag("at-once", 1, "Examples in memory at a time."),
                 flag("--lora", "Rank; 0 trains all weights.", type=click.IntRange(0), default=0),
-                flag("--seed", "Of the order.", type=int, default=0),
+                *training_flags("stage's", max_tokens=4096),
                 output_flag("training"),
             ],
             help="""Train a model on examples; needs pip install "mcranker[train]".

@@ -36,7 +36,6 @@ if TYPE_CHECKING:
 
 
 MEASURES = "nDCG@10,R@100"
-TAG = "BM25"
 
 
 def _retrieve(ctx: click.Context) -> int:
@@ -45,7 +44,7 @@ def _retrieve(ctx: click.Context) -> int:
         if given["engine"] != "pyserini" and given[name] is not None:
             raise click.UsageError(f"--{name} goes with --engine pyserini; give both", ctx)
     stage = FirstStage(
-        **{name: given[name] for name in ("engine", "depth", "k1", "b")},
+        **{name: given[name] for name in ("engine", "depth", "k1", "b", "model")},
         index=given["index"] or "corpus",
         fields=given["fields"] or "flat",
     )
@@ -64,9 +63,9 @@ def _retrieve(ctx: click.Context) -> int:
         clock.append(time.perf_counter())
         evaluation = evaluate(run, dataset.qrels, measures)
         clock.append(time.perf_counter())
-    write_trec(run, given["out"], TAG)
-    spent = (after - before for before, after in pairwise(clock))
     note = stage.note()
+    write_trec(run, given["out"], note.name.split()[0])
+    spent = (after - before for before, after in pairwise(clock))
     record = {
         "dataset": dataset.name,
         "run": given["out"],
@@ -118,9 +117,16 @@ command = Verb(
         count_flag("limit", None, "Only the first N queries."),
         flag(
             "--engine",
-            "bm25s is built in; pyserini is Lucene, whose figures are published.",
-            type=click.Choice(["bm25s", "pyserini"]),
+            "bm25s is built in; pyserini is Lucene, whose figures are published; splade searches "
+            "by a model's weights of words.",
+            type=click.Choice(["bm25s", "pyserini", "splade"]),
             default="bm25s",
+            section=FIRST_STAGE,
+        ),
+        flag(
+            "--model",
+            "For splade: its folder, or name on the Hugging Face hub.",
+            metavar="FOLDER|NAME",
             section=FIRST_STAGE,
         ),
         count_flag("depth", 100, "Documents a query.", section=FIRST_STAGE),

@@ -1,4 +1,4 @@
-"""The first stage: what finds the documents that the rankers get. BM25, or any run."""
+"""The first stage: what finds the documents that the rankers get. BM25, SPLADE, or any run."""
 
 from __future__ import annotations
 
@@ -16,16 +16,18 @@ from beir_eval.errors import SettingError
 from beir_eval.ranges import check_number, check_whole
 from mcranker.errors import RunError
 from mcranker.logs import safe_logger
+from mcranker.paths import is_folder
 from mcranker.retrieval import cache as stored
-from mcranker.retrieval.bm25 import BM25, Found, versions
+from mcranker.retrieval.bm25 import BM25, Found, Retriever, versions
 from mcranker.retrieval.lucene import Lucene, LuceneBM25
+from mcranker.retrieval.splade import PACKAGE, Splade, SpladeModel
 from mcranker.trec import read_trec
 
 if TYPE_CHECKING:
     from beir_eval.data.datasets import Dataset, Document
     from beir_eval.experiment.run_folder import FirstStageNote
 
-Engine: TypeAlias = Literal["bm25s", "pyserini", "file"]
+Engine: TypeAlias = Literal["bm25s", "pyserini", "splade", "file"]
 Index: TypeAlias = Literal["corpus", "prebuilt"]
 Fields: TypeAlias = Literal["flat", "multifield"]
 DEEPEST = 2**31 - 1
@@ -42,10 +44,12 @@ class FirstStage:
         FirstStage(depth=20, k1=1.2, b=0.75)
         FirstStage("pyserini")                          Lucene's BM25 over the given corpus
         FirstStage("pyserini", index="prebuilt")        over pyserini's index of the data set
-        FirstStage("file", run="splade.trec")           a run from elsewhere
+        FirstStage("splade", model="naver/splade-v3")
+        FirstStage("file", run="fused.trec")            a run from elsewhere
 
     Attributes:
-        engine: ``"bm25s"``: built in; ``"pyserini"``: Lucene; ``"file"``: a TREC run.
+        engine: ``"bm25s"``: built in; ``"pyserini"``: Lucene; ``"splade"``: a model's weights of
+            words, see `mcranker.retrieval.splade`; ``"file"``: a TREC run.
         depth: documents a query, from 1.
         k1: of BM25, from 0.
         b: of BM25, 0 to 1.
@@ -54,6 +58,7 @@ class FirstStage:
             ``"prebuilt"`` takes the one that pyserini offers for it, downloaded once.
         fields: for ``"pyserini"``: title and text searched as one (``"flat"``), or apart with
             their scores added (``"multifield"``).
+        model: folder or hub name, for ``"splade"`` only.
 
     Raises:
         SettingError: a value is out of its range, or two do not go together.
@@ -66,6 +71,7 @@ class FirstStage:
     run: str | os.PathLike[str] | None = None
     index: Index = "corpus"
     fields: Fields = "flat"
+    model: str | None = None
 
     def __post_init__(self) -> None:
         for name, kind in (("engine", Engine), ("index", Index), ("fields", Fields)):
@@ -79,15 +85,21 @@ class FirstStage:
         check_number("b", self.b, 0, 1, example=0.4)
         if self.engine == "file" and self.run is None:
             raise SettingError("engine='file' needs a run; give run= the path of a TREC run")
-        if self.engine != "file" and self.run is not None:
-            raise SettingError(
-                f"run={os.fspath(self.run)!r} goes with engine='file', not {self.engine!r}"
-            )
-        for name, usual in (("index", "corpus"), ("fields", "flat")):
-            value = getattr(self, name)
-            if self.engine != "pyserini" and value != usual:
+        if self.engine == "splade" and not self.model:
+            raise SettingError("engine='splade' needs a model; give model= a folder or a hub name")
+        run = None if self.run is None else os.fspath(self.run)
+        bm25 = self.engine if self.engine in ("bm25s", "pyserini") else "bm25s"
+        for name, value, usual, engine in (
+            ("run", run, None, "file"),
+            ("model", self.model, None, "splade"),
+            ("k1", self.k1, 0.9, bm25),
+            ("b", self.b, 0.4, bm25),
+            ("index", self.index, "corpus", "pyserini"),
+            ("fields", self.fields, "flat", "pyserini"),
+        ):
+            if self.engine != engine and value != usual:
                 raise SettingError(
-                    f"{name}={value!r} goes with engine='pyserini', not {self.engine!r}"
+                    f"{name}={value!r} goes with engine={engine!r}, not {self.engine!r}"
                 )
 
     def note(self) -> FirstStageNote:
@@ -97,14 +109,15 @@ class FirstStage:
         if self.run is not None:
             path = Path(self.run)
             return FirstStageNote(name=path.stem, settings={"engine": "file", "run": path.name})
-        settings: dict[str, Any] = {"engine": self.engine, "k1": self.k1, "b": self.b}
+        if self.model is not None:
+            model = Path(self.model).name if is_folder(self.model) else self.model
+            settings: dict[str, Any] = {"engine": self.engine, "model": model}
+            return FirstStageNote(name="SPLADE", settings=settings, versions=_installed(PACKAGE))
+        settings = {"engine": self.engine, "k1": self.k1, "b": self.b}
         if self.engine == "pyserini":
             settings |= {"index": self.index, "fields": self.fields}
-        installed: dict[str, str] = {}
-        with contextlib.suppress(PackageNotFoundError):
-            installed[self.engine] = version(self.engine)
         name = "BM25" if self.engine == "bm25s" else "BM25 (Lucene)"
-        return FirstStageNote(name=name, settings=settings, versions=installed)
+        return FirstStageNote(name=name, settings=settings, versions=_installed(self.engine))
 
 
 def find(dataset: Dataset, stage: FirstStage, *, cache: Path | bool | None = None) -> Found:
@@ -127,22 +140,26 @@ def find(dataset: Dataset, stage: FirstStage, *, cache: Path | bool | None = Non
             of the queries; or Lucene failed.
         DatasetError: the corpus cannot be read from disk.
         mcranker.errors.ConfigError: a package of the engine is not installed.
+        mcranker.errors.ModelError: the model of SPLADE cannot be had, or not be loaded.
     """
     if stage.run is not None:
         return _from_file(dataset, stage, Path(stage.run))
     root = stored.default_store() if cache is True else cache or None
     started = time.perf_counter()
     lucene = Lucene.here() if stage.engine == "pyserini" else None
+    splade = SpladeModel(stage.model) if stage.model is not None else None
     prebuilt = _prebuilt(dataset, stage.fields) if stage.index == "prebuilt" else ""
     index_key = run_key = ""
     run = None
     if root is not None:
-        bm25 = {"k1": float(stage.k1), "b": float(stage.b)}
+        bm25 = {} if splade else {"k1": float(stage.k1), "b": float(stage.b)}
         index_key = stored.key_of(
             {
                 **(
                     {"engine": lucene.jar.name, "fields": stage.fields}
                     if lucene is not None
+                    else {"engine": splade.mark}
+                    if splade is not None
                     else {"engine": "bm25s", **bm25, **versions()}
                 ),
                 **(
@@ -161,18 +178,16 @@ def find(dataset: Dataset, stage: FirstStage, *, cache: Path | bool | None = Non
         _log.info("%s: these queries were searched before; their run was kept", dataset.name)
     else:
         with tempfile.TemporaryDirectory(prefix="mcranker-index-") as scratch:
-            retriever = (
-                _bm25(dataset, stage, root, index_key)
-                if lucene is None
-                else LuceneBM25(
-                    lucene,
-                    prebuilt
-                    or _lucene_index(dataset, stage, lucene, root, index_key, Path(scratch)),
-                    stage.k1,
-                    stage.b,
-                    stage.fields,
+            retriever: Retriever
+            if splade is not None:
+                retriever = Splade(_texts(dataset), splade, cache=root)
+            elif lucene is not None:
+                index = prebuilt or _lucene_index(
+                    dataset, stage, lucene, root, index_key, Path(scratch)
                 )
-            )
+                retriever = LuceneBM25(lucene, index, stage.k1, stage.b, stage.fields)
+            else:
+                retriever = _bm25(dataset, stage, root, index_key)
             run = retriever.retrieve(dataset.queries, stage.depth)
         if root is not None:
             stored.keep_run(root, run_key, run)
@@ -194,12 +209,18 @@ def retrieve(dataset: Dataset, depth: int = 100, *, k1: float = 0.9, b: float = 
     return find(dataset, FirstStage(depth=depth, k1=k1, b=b))
 
 
+def _installed(package: str) -> dict[str, str]:
+    """The package and its version; empty where it is not installed."""
+    with contextlib.suppress(PackageNotFoundError):
+        return {package: version(package)}
+    return {}
+
+
 def _bm25(dataset: Dataset, stage: FirstStage, root: Path | None, key: str) -> BM25:
     kept = stored.find(root, "bm25s", key) if root else None
     if kept is not None:
         return BM25.load(kept)
-    texts = ((doc_id, f"{title} {text}") for doc_id, title, text in _documents(dataset))
-    index = BM25(texts, k1=stage.k1, b=stage.b)
+    index = BM25(_texts(dataset), k1=stage.k1, b=stage.b)
     if root:
         stored.keep(root, "bm25s", key, index.save)
     return index
@@ -219,6 +240,10 @@ def _lucene_index(
 
 def _documents(dataset: Dataset) -> Iterator[tuple[str, str, str]]:
     return ((each.id, each.title, each.text) for each in dataset.corpus.values())
+
+
+def _texts(dataset: Dataset) -> Iterator[tuple[str, str]]:
+    return ((doc_id, f"{title} {text}") for doc_id, title, text in _documents(dataset))
 
 
 def _prebuilt(dataset: Dataset, fields: str) -> str:

@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-import contextlib
 import json
-import sys
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass
 from pathlib import Path
@@ -12,6 +10,8 @@ from typing import Any
 
 from beir_eval.answers.questions import records
 from beir_eval.errors import DatasetError, ExtraMissing, SettingError
+from beir_eval.training import train as run
+from beir_eval.training import trainer_arguments
 
 STAGES: Mapping[int, Mapping[str, float]] = {
     1: {"batch": 128, "steps": 1_000, "learning_rate": 5e-6},
@@ -80,7 +80,6 @@ def train(training: Training) -> dict[str, Any]:
     if not rows:
         raise DatasetError(f"{training.data}: holds no example")
     try:
-        import torch
         from datasets import Dataset
         from trl import SFTConfig, SFTTrainer
 
@@ -89,18 +88,16 @@ def train(training: Training) -> dict[str, Any]:
         raise ExtraMissing("trl", "training", extra="train") from missing
     steps = int(training.value("steps"))
     config = SFTConfig(
-        output_dir=training.out,
-        max_steps=steps,
-        per_device_train_batch_size=training.at_once,
+        **trainer_arguments(
+            training.out,
+            steps=steps,
+            batch=training.at_once,
+            learning_rate=training.value("learning_rate"),
+            seed=training.seed,
+        ),
         gradient_accumulation_steps=batch // training.at_once,
-        learning_rate=training.value("learning_rate"),
         max_length=training.max_tokens,
         completion_only_loss=True,
-        bf16=torch.cuda.is_available() and torch.cuda.is_bf16_supported(),
-        logging_steps=max(1, steps // 100),
-        save_strategy="no",
-        report_to=[],
-        seed=training.seed,
         **_ADAM,
     )
     try:
@@ -109,13 +106,11 @@ def train(training: Training) -> dict[str, Any]:
         )
     except OSError as error:
         raise SettingError(f"model {training.model!r} cannot be loaded: {error}") from error
-    with contextlib.redirect_stdout(sys.stderr):  # trl prints its losses
-        trainer.train()
+    losses = run(trainer)
     if lora:
         trainer.model = trainer.model.merge_and_unload()  # a server needs no adapter then
     trainer.save_model(training.out)
     trainer.processing_class.save_pretrained(training.out)
-    losses = {each["step"]: each["loss"] for each in trainer.state.log_history if "loss" in each}
     about = {
         **asdict(training),
         "examples": len(rows),

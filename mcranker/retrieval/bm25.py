@@ -17,7 +17,7 @@ import unicodedata
 from collections.abc import Iterable, Iterator, Mapping
 from importlib import metadata, resources
 from pathlib import Path
-from typing import TYPE_CHECKING, Protocol, TypeAlias
+from typing import TYPE_CHECKING, Any, Protocol, TypeAlias
 
 import orjson
 
@@ -41,7 +41,7 @@ _log = safe_logger("mcranker.retrieval.bm25")
 
 
 class Retriever(Protocol):
-    """A search over a corpus: `BM25`, and `mcranker.retrieval.lucene.LuceneBM25`."""
+    """A search over a corpus: `BM25`, and in files beside, `LuceneBM25` and `Splade`."""
 
     def retrieve(self, queries: Mapping[str, str], k: int) -> Found:
         """Return up to `k` documents for each query, in the order of the queries. Blocks.
@@ -137,8 +137,7 @@ class BM25:
         Raises:
             ConfigError: `depth` is below 1.
         """
-        if depth < 1:
-            raise ConfigError(f"depth={depth!r} is out of range; give a whole number from 1")
+        check_depth(depth)
         terms = [self._terms[term] for term in tokenize(query) if term in self._terms]
         if not terms:
             return []
@@ -149,18 +148,35 @@ class BM25:
         for term in terms:
             column = slice(starts[term], starts[term + 1])
             scores[places[column]] += weights[column]  # a document is once in a column
-        found = np.flatnonzero(scores > 0)
-        if len(found) > depth:
-            # Everything that reaches the depth-th best score, so that the sort sees all ties.
-            bar = np.partition(scores[found], -depth)[-depth]
-            found = found[scores[found] >= bar]
-        order = np.argsort(-scores[found], kind="stable")[:depth]
-        return [(self._doc_ids[place], float(scores[place])) for place in found[order]]
+        rows = best(scores, depth).tolist()
+        return [(self._doc_ids[row], float(scores[row])) for row in rows]
 
     def _noting_ids(self, pairs: Iterable[tuple[str, str]]) -> Iterator[str]:
         for doc_id, text in pairs:
             self._doc_ids.append(doc_id)
             yield text
+
+
+def check_depth(depth: int) -> None:
+    """Refuse a number of documents below 1.
+
+    Raises:
+        ConfigError: it is one.
+    """
+    if depth < 1:
+        raise ConfigError(f"depth={depth!r} is out of range; give a whole number from 1")
+
+
+def best(scores: NDArray[Any], depth: int) -> NDArray[np.int64]:
+    """Return the places of the `depth` highest scores above 0; equal ones in their order."""
+    import numpy as np
+
+    found = np.flatnonzero(scores > 0)
+    if len(found) > depth:
+        # Everything that reaches the depth-th best score, so that the sort sees all ties.
+        bar = np.partition(scores[found], -depth)[-depth]
+        found = found[scores[found] >= bar]
+    return found[np.argsort(-scores[found], kind="stable")][:depth]
 
 
 def versions() -> dict[str, str]:

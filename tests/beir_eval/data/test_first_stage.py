@@ -45,12 +45,15 @@ def test_title_and_text_are_searched_and_every_query_has_its_list() -> None:
 @pytest.mark.parametrize(
     ("options", "message"),
     [
-        ({"engine": "lucene"}, r"engine='lucene' is unknown; give 'bm25s' or 'pyserini' or 'file'"),
+        ({"engine": "lucene"}, r"engine='lucene' is unknown; give 'bm25s' or 'pyserini'"),
         ({"k1": -0.1}, r"k1=-0\.1 is out of range"),
         ({"engine": "file"}, r"engine='file' needs a run"),
         ({"run": "a.trec"}, r"run='a\.trec' goes with engine='file', not 'bm25s'"),
         ({"index": "prebuilt"}, r"index='prebuilt' goes with engine='pyserini', not 'bm25s'"),
         ({"fields": "multifield"}, r"fields='multifield' goes with engine='pyserini'"),
+        ({"engine": "splade"}, r"engine='splade' needs a model"),
+        ({"model": "m"}, r"model='m' goes with engine='splade', not 'bm25s'"),
+        ({"engine": "splade", "model": "m", "b": 0.5}, r"b=0\.5 goes with engine='bm25s'"),
     ],
 )
 def test_impossible_first_stages(options: dict[str, Any], message: str) -> None:

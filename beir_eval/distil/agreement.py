@@ -1,0 +1,120 @@
+"""Agreement of a student with its teacher, and of both with judgements."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping, Sequence
+from dataclasses import asdict
+from typing import Any, TypeAlias
+
+from beir_eval.distil.data import TaughtQuery
+from beir_eval.measures.metrics import evaluate
+from beir_eval.measures.significance import SIGNIFICANT, compare_runs, confidence_intervals
+from personas.ranking.agreement import kendall_tau
+
+BAR = 0.02
+"""Most that a student may fall behind its teacher on the teacher's own order."""
+
+MEASURE = "nDCG@10"
+BY_TEACHER = f"{MEASURE} by teacher"
+STUDENT, TEACHER, UNTRAINED, FIRST = "student", "teacher", "untrained", "first stage"
+
+Scores: TypeAlias = Mapping[str, Sequence[float]]
+"""Query's key -> a score a passage, in their order."""
+Figure: TypeAlias = dict[str, float]
+"""Mean over the queries with a value, ends of Student's 95% interval, number of these queries."""
+
+
+def agreement(
+    queries: Sequence[TaughtQuery], scores: Scores, *, relevance: bool
+) -> dict[str, Figure | None]:
+    """Compare scores with the teacher's, query by query.
+
+    Args:
+        queries: with the teacher's scores.
+        scores: of the others.
+        relevance: these are relevances, 0 to 1.
+
+    Returns:
+        ``tau`` (Kendall's tau-b), ``nDCG@10 by teacher``, and of relevances ``pearson`` and
+        ``mse``; None where no query has a value. Correlations are undefined where scores are all
+        equal, and nDCG where the teacher gives 0 to all.
+    """
+    values: dict[str, dict[str, float | None]] = {}
+    for query in queries:
+        given, teacher = list(scores[query.key]), query.scores
+        found = {"tau": kendall_tau(given, teacher), BY_TEACHER: ndcg_by_scores(given, teacher)}
+        if relevance:
+            squares = math.fsum((a - b) ** 2 for a, b in zip(given, teacher, strict=True))
+            found |= {"pearson": _pearson(given, teacher), "mse": squares / len(given)}
+        for name, value in found.items():
+            values.setdefault(name, {})[query.key] = value
+    lowest = {"tau": -1, "pearson": -1}
+    return {name: _figure(each, low=lowest.get(name, 0)) for name, each in values.items()}
+
+
+def ndcg_by_scores(given: Sequence[float], gains: Sequence[float]) -> float | None:
+    """nDCG@10 of the order by `given`, with the teacher's scores as gains.
+
+    Of equal scores the order that came counts. None where all gains are 0.
+    """
+
+    def dcg(scores: Sequence[float]) -> float:
+        order = sorted(range(len(gains)), key=lambda place: -scores[place])[:10]
+        return math.fsum(gains[each] / math.log2(rank) for rank, each in enumerate(order, start=2))
+
+    best = dcg(gains)
+    return dcg(given) / best if best > 0 else None
+
+
+def judged(queries: Sequence[TaughtQuery], systems: Mapping[str, Scores]) -> dict[str, Any]:
+    """nDCG@10 of each system by judgements, and paired t-tests of the student against the others.
+
+    The p-values are corrected by Holm for all of them. Empty where no query is judged.
+
+    Raises:
+        ExtraMissing: ir-measures or scipy is not installed.
+    """
+    graded = [each for each in queries if each.grades]
+    if not graded:
+        return {}
+    values: dict[str, Mapping[str, float]] = {}
+    for name, scores in systems.items():
+        run = {}
+        for each in graded:
+            pairs = zip(each.documents, scores[each.key], strict=True)
+            run[each.key] = sorted(pairs, key=lambda pair: -pair[1])
+        grades = {each.key: each.grades for each in graded}
+        values[name] = evaluate(run, grades, (MEASURE,)).per_query[MEASURE]
+    against = {
+        name: {STUDENT: values[STUDENT], "other": others}
+        for name, others in values.items()
+        if name != STUDENT
+    }
+    tests = compare_runs(against, "other", farthest=1)
+    return {
+        "figures": {name: _figure(of_queries) for name, of_queries in values.items()},
+        "student_against": {name: asdict(found[STUDENT]) for name, found in tests.items()},
+    }
+
+
+def better(test: Mapping[str, Any]) -> bool:
+    """True if a paired test of `judged` finds the student better."""
+    return bool(test["difference"] > 0 and test["p_adjusted"] < SIGNIFICANT)
+
+
+def _figure(values: Mapping[str, float | None], *, low: float = 0) -> Figure | None:
+    known = {key: value for key, value in values.items() if value is not None}
+    if not known:
+        return None
+    ends = confidence_intervals({"": known}, low=low, high=1)[""]
+    mean = math.fsum(known.values()) / len(known)
+    return {"mean": mean, "low": ends.low, "high": ends.high, "queries": len(known)}
+
+
+def _pearson(one: Sequence[float], other: Sequence[float]) -> float | None:
+    import numpy as np
+
+    if len({*one}) < 2 or len({*other}) < 2:
+        return None
+    return float(np.corrcoef(one, other)[0, 1])
