@@ -11,7 +11,7 @@ from rich.console import Console
 from rich.text import Text
 
 from beir_eval.cli.flags import training_flags
-from beir_eval.distil.agreement import BAR, BY_TEACHER, FIRST, MEASURE, TEACHER, better
+from beir_eval.distil.agreement import BAR, BY_TEACHER, FIRST, MEASURE, TEACHER, verdict
 from beir_eval.distil.data import LOSSES
 from beir_eval.distil.train import Distillation, distil
 from mcranker.cli.files import Reads
@@ -41,13 +41,13 @@ def _show(console: Console, *, out: str, record: Mapping[str, Any]) -> None:
     columns = numbers("tau", BY_TEACHER, "Pearson", "MSE", *([MEASURE] if judged else []))
     console.print(table([names(""), *columns], rows))
     reached = "reached" if record["bar_reached"] else "not reached"
-    worse = judged and not better(judged["student_against"][FIRST])
+    found = verdict(judged["student_against"][FIRST]) if judged else ""
     for line in (
         f"Learned from {counts['queries']:,} queries; the figures are of "
         f"{counts['held_out_queries']:,} others.",
         f"The bar, {BY_TEACHER} within {BAR} of the teacher's 1, is {reached}.",
         *(f"Left out: {number:,}, {why}" for why, number in counts["left_out"].items()),
-        *(["By judgements the student is not better than the first stage."] if worse else []),
+        *([f"By judgements the student is {found} than the first stage."] if found else []),
         f"{out}: use it as crossencoder:{out}, with --ranker rerank",
     ):
         console.print(Text(plain(line)), soft_wrap=True)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict
-from typing import Any, TypeAlias
+from typing import Any, Literal, TypeAlias
 
 from beir_eval.distil.data import TaughtQuery
 from beir_eval.measures.metrics import evaluate
@@ -98,9 +98,11 @@ def judged(queries: Sequence[TaughtQuery], systems: Mapping[str, Scores]) -> dic
     }
 
 
-def better(test: Mapping[str, Any]) -> bool:
-    """True if a paired test of `judged` finds the student better."""
-    return bool(test["difference"] > 0 and test["p_adjusted"] < SIGNIFICANT)
+def verdict(test: Mapping[str, Any]) -> Literal["better", "worse", "not better"]:
+    """Return how the student ranks by a paired test of `judged`."""
+    if test["p_adjusted"] >= SIGNIFICANT:
+        return "not better"
+    return "better" if test["difference"] > 0 else "worse"
 
 
 def _figure(values: Mapping[str, float | None], *, low: float = 0) -> Figure | None:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
-from beir_eval.distil.agreement import BAR, BY_TEACHER, FIRST, MEASURE, STUDENT, better
+from beir_eval.distil.agreement import BAR, BY_TEACHER, FIRST, MEASURE, STUDENT, verdict
 from beir_eval.report.texts import escaped_markdown
 
 
@@ -30,7 +30,7 @@ def model_card(record: Mapping[str, Any], name: str) -> str:
         name=name,
         first_stages=", ".join(sorted({each["first_stage"] for each in record["data"]})),
         against=against,
-        better=bool(against) and better(against[FIRST]),
+        verdict=verdict(against[FIRST]) if against else "",
     )
     return f"{text.rstrip()}\n"
 

@@ -12,7 +12,7 @@ import pytest
 from click.testing import CliRunner
 
 from beir_eval.cli.distil import command
-from beir_eval.distil.agreement import agreement, better, judged, ndcg_by_scores
+from beir_eval.distil.agreement import agreement, judged, ndcg_by_scores, verdict
 from beir_eval.distil.card import model_card
 from beir_eval.distil.data import TaughtQuery, examples, read_taught
 from beir_eval.errors import RunFolderError
@@ -172,7 +172,7 @@ def test_judgements_by_hand() -> None:
     # d = 1 - low, 0, 0: t = mean / (sd / sqrt(3)) = 1, so p = 0.4226 of 2 degrees of freedom.
     assert against["first stage"]["p_value"] == pytest.approx(0.42265, abs=1e-5)
     assert against["first stage"]["p_adjusted"] == pytest.approx(0.84530, abs=1e-5)
-    assert not better(against["first stage"])
+    assert verdict(against["first stage"]) == "not better"
     assert judged(queries[3:], {}) == {}
 
 
@@ -245,6 +245,8 @@ def test_the_card_says_what_was_found() -> None:
     good = model_card(record(judgements=judgements, bar_reached=True), "student")
     assert "It ranks better than BM25" in good
     assert "**reached**" in good
+    test["difference"] = -0.1
+    assert "**It is worse than BM25**" in model_card(record(judgements=judgements), "s")
     assert "not known whether it ranks better than BM25" in model_card(record(judgements={}), "s")
 
 
