@@ -68,7 +68,8 @@ class Models:
     async def aclose(self) -> None:
         """Close every model once, and the ledger."""
         closed: set[int] = set()
-        for model in (getattr(self, role) for role in ROLES):
+        for role in ROLES:
+            model = getattr(self, role)
             if id(model) not in closed:
                 closed.add(id(model))
                 await model.aclose()

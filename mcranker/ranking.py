@@ -388,8 +388,11 @@ def relevances_of(
 
     by_row = rule.relevance(matrix.values, None if assessed is None else assessed.values[:, 0])
     by_row[matrix.unasked.any(axis=1)] = np.nan
-    found = ((place, float(by_row[row])) for place, row in enumerate(row_of.tolist()) if row >= 0)
-    return {place: value for place, value in found if not math.isnan(value)}
+    return {
+        place: float(by_row[row])
+        for place, row in enumerate(row_of.tolist())
+        if row >= 0 and not math.isnan(by_row[row])
+    }
 
 
 def _left_out(config: Mapping[str, Any]) -> str:

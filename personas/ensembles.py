@@ -125,7 +125,12 @@ class Rule:
 
     def for_columns(self, members: Iterable[Member], names: Sequence[str]) -> Rule:
         """The rule for the columns of these names, with the weights of the team's members."""
-        weights = {member.name: member.weight for member in members}
+        weights: dict[str, float] = {}
+        for member in members:  # which mostly weigh 1
+            if member.weight != 1.0:
+                weights[member.name] = member.weight
+        if not weights and not self.weights:
+            return self
         return self.weighted([weights.get(name, 1.0) for name in names])
 
     def weighted(self, weights: Sequence[float]) -> Rule:
@@ -202,7 +207,8 @@ class Rule:
         if not (self.top and scored.any()):
             return found
         filled = self.filled(values[scored])
-        means = score_sum(self.weigh(filled)) / max(filled.shape[1], 1) / self.top
+        weighed = self.weigh(filled) if self.weights else filled
+        means = score_sum(weighed) / max(filled.shape[1], 1) / self.top
         if assessed is not None:
             given = assessed[scored]
             instead = means
@@ -260,10 +266,13 @@ class Rule:
 
         if not values.size:
             return np.zeros(len(values))
-        if self.weights_problem:
-            raise PersonasError(self.weights_problem)
+        filled = self.filled(values)
+        if self.weights:
+            if self.weights_problem:
+                raise PersonasError(self.weights_problem)
+            filled = self.weigh(filled)
         options = {"rank_ties": self.rank_ties} if self.ensemble.ranks else {}
-        found = self.ensemble.combine(self.weigh(self.filled(values)), **options)
+        found = self.ensemble.combine(filled, **options)
         combined = np.asarray(found, dtype=np.float64)
         if combined.shape != (len(values),) or not np.isfinite(combined).all():
             raise PersonasError(

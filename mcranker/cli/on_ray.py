@@ -43,14 +43,14 @@ def ray_flags() -> list[click.Parameter]:
     return [
         flag(
             "--on",
-            "Let actors of Ray do the queries first, over the same ledger: ray starts one on this "
-            "machine, ray:ADDRESS or ray:auto joins a cluster.",
+            "Let workers on Ray do the queries: ray starts one here, ray:ADDRESS or ray:auto joins "
+            "a cluster.",
             section="Output",
             metavar="ray[:ADDRESS]",
         ),
         flag(
             "--actors",
-            "Processes with --on ray, each with the given concurrency.",
+            "Workers of --on ray.",
             type=WholeNumber(min=1),
             default=2,
             metavar="N",

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Collection, Hashable, Mapping, Set
+from collections.abc import Collection, Hashable, Mapping, Sequence, Set
 from contextlib import suppress
 from dataclasses import dataclass
 from typing import Any
@@ -35,7 +35,7 @@ class TeamKnown:
 
     columns: int
     judges: int
-    weights: tuple[float, ...] = ()
+    weights: Sequence[float] = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -137,7 +137,8 @@ class Ensembler(Actor[TeamKnown | Ready | Scores | Assessed]):
 
     def _take_team(self, team: TeamKnown) -> None:
         session, self._team = self._session, team
-        self._rule = self._rule.weighted(team.weights)
+        if len(set(team.weights)) > 1:
+            self._rule = self._rule.weighted(team.weights)
         self.matrix.values = self.matrix.values[:, : team.columns]
         self._unasked = self._unasked[:, : team.columns]
         top_k = session.config.top_k

@@ -75,6 +75,9 @@ class RateLimiter:
             longer, those who wait get an error.
         clock: the time in seconds; tests replace it.
         limits: see `RateController`.
+
+    Attributes:
+        shared: whether other processes keep to the same limits.
     """
 
     def __init__(
@@ -85,6 +88,7 @@ class RateLimiter:
         **limits: Unpack[RateLimits],
     ) -> None:
         self._controller = RateController(**limits)
+        self.shared = False
         self._lessor: Lessor | None = None
         self._asked: asyncio.Future[Lease] | None = None  # what others are asked now
         self._told = -math.inf  # until when this process pauses, as others know
@@ -103,7 +107,7 @@ class RateLimiter:
             lessor: leases from the buckets of all. While it does not answer, calls wait once what
                 is leased is used; if it fails, they get its error.
         """
-        self._lessor = lessor
+        self._lessor, self.shared = lessor, True
         self._controller.share()
 
     def close(self) -> None:

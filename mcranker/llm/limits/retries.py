@@ -120,7 +120,8 @@ class Retrying(Wrapper):
             attempt += 1
 
     async def aclose(self) -> None:
-        self._limiter.close()
+        if self._limiter.shared:
+            self._limiter.close()
         await super().aclose()
 
     async def _try(self, request: ChatRequest, slot: Slot) -> ChatReply:

@@ -52,6 +52,7 @@ def answered(question: str, query_id: str = "", **changes: Any) -> RAGResult:
 class FakePipeline:
     """Answers what the question's first word says: ``none``, ``fail``, ``wait`` or an answer."""
 
+    ledger = None
     made: list[FakePipeline]
     """Those that were made since a test began."""
 
