@@ -35,7 +35,7 @@ def show_record(console: Console, record: Record) -> None:
             screen.words(plain(f"weights from {record.weights_from}"), NOTE)
         for member in record.members:
             screen.line()
-            _show_member(screen, member, record.shares.get(member.name))
+            _show_member(screen, member, record)
     elif isinstance(record, Member):
         _show_member(screen, record)
     elif isinstance(record, Persona):
@@ -45,13 +45,15 @@ def show_record(console: Console, record: Record) -> None:
         _show_rubric(screen, record)
 
 
-def _show_member(screen: Screen, member: Member, share: float | None = None) -> None:
+def _show_member(screen: Screen, member: Member, team: Team | None = None) -> None:
+    share = team.shares.get(member.name) if team else None
+    fitted = bool(team and team.weights_from)
     found = provenance(member)
     title = Text(plain(member.name), style="bold cyan")
     if share is not None:
         title.append(f"  counts {weight(share)}", style="not bold")
     style = "not bold yellow" if found.edited else "not bold dim"
-    screen.words(title.append(f"  {written(member, found)}", style=style))
+    screen.words(title.append(f"  {written(member, found, fitted=fitted)}", style=style))
     _show_about(screen, member.persona)
     if member.rubric is None:
         screen.line("no criteria", NOTE)

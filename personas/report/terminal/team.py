@@ -9,7 +9,7 @@ from personas.format import weight
 from personas.provenance import Provenance, provenance, written
 from personas.ranking.record import RankingRecord
 from personas.report.terminal.screen import NOTE, Screen, clipped
-from personas.schema import Member, Rubric
+from personas.schema import Member, Rubric, Team
 
 _INDENT = 3
 _MOST_WORDS = 400
@@ -34,10 +34,11 @@ def show_team(screen: Screen, inspection: RankingRecord) -> None:
     if team.weights_from:
         screen.words(f"Weights from {clipped(team.weights_from, _MOST_WORDS)}", NOTE)
     for place, member in enumerate(team.members):
-        _show_member(screen, letter(place), member, team.shares.get(member.name))
+        _show_member(screen, letter(place), member, team)
 
 
-def _show_member(screen: Screen, mark: str, member: Member, share: float | None) -> None:
+def _show_member(screen: Screen, mark: str, member: Member, team: Team) -> None:
+    share = team.shares.get(member.name)
     hands = provenance(member)
     head = Text(f"{mark:<{_INDENT}}", style="bold")
     head.append(clipped(member.name, 200), style="bold cyan")
@@ -45,7 +46,7 @@ def _show_member(screen: Screen, mark: str, member: Member, share: float | None)
         head.append(f"  counts {weight(share)}", style="not bold")
     by_person = hands.by_human or hands.edited
     style = "not bold yellow" if by_person else "not bold"
-    head.append(f"  {written(member, hands)}", style=style)
+    head.append(f"  {written(member, hands, fitted=bool(team.weights_from))}", style=style)
     screen.words(head, hang=_INDENT)
     notes = [
         ("", member.persona.description),
