@@ -48,9 +48,7 @@ def _judge(ctx: click.Context) -> int:
     with invocation.noting(live_is_wanted(quiet=given["quiet"])):
         dataset = load(given["dataset"], split=given["split"], judged_only=False)
         systems = read_systems(given["runs"])
-        fill, check = _pairs(ctx, dataset, systems)
-        # No pair is in both: holes have no judgement.
-        pairs = {each: [*fill.get(each, ()), *check.get(each, ())] for each in {**fill, **check}}
+        pairs = _pairs(ctx, dataset, systems)
         if given["dry_run"]:
             check_local_models(options.models)
             with make_judge(given["judge"], **options.options) as judge:
@@ -65,12 +63,12 @@ def _judge(ctx: click.Context) -> int:
     record |= {"reasons": reasons, "same_model": judged.own}
     record |= {key: head[key] for key in ("people", "filled") if head}
     both, seed = (dataset.qrels, judged.qrels), given["seed"]
-    if check:
+    if given["check"]:
         found = agreement(*both, mapping=mapping, relevant=given["relevant"], seed=seed)
         record["agreement"] = asdict(found)
-    if check and len(systems) > 1 and given["sample"] is None and given["pairs"] is None:
-        order = system_order(systems, *both, depth=min(10, given["passages"]), seed=seed)
-        record["systems"] = asdict(order)
+        if len(systems) > 1 and given["sample"] is None and given["pairs"] is None:
+            order = system_order(systems, *both, depth=min(10, given["passages"]), seed=seed)
+            record["systems"] = asdict(order)
     record["warnings"] = [*_warnings(record, judged, systems)]
     code = MISSING_SCORES if reasons else DONE
     return present(ctx, lambda page: _show(page, record, given["out"]), code, judging=record)
@@ -101,7 +99,7 @@ def _mapping(ctx: click.Context) -> dict[int, int] | None:
         raise click.UsageError(f"--map {text!r}: write e.g. 0:0,1:2,2:3", ctx) from failure
 
 
-def _pairs(ctx: click.Context, dataset: Dataset, systems: list[System]) -> tuple[Pairs, Pairs]:
+def _pairs(ctx: click.Context, dataset: Dataset, systems: list[System]) -> Pairs:
     """Holes to be judged, and pairs that people have judged and the judge judges again."""
     given, pairs = ctx.params, pooled(systems, ctx.params["passages"])
     if given["pairs"] is not None:
@@ -113,7 +111,8 @@ def _pairs(ctx: click.Context, dataset: Dataset, systems: list[System]) -> tuple
     check = judged_pairs(people, given["sample"], seed=given["seed"])
     # The order of systems by the judge alone takes all that they found.
     wanted = given["out"] or not given["check"] or given["sample"] is None
-    return holes(pairs, dataset.qrels) if wanted else {}, check
+    fill = holes(pairs, dataset.qrels) if wanted else {}
+    return {each: [*fill.get(each, ()), *check.get(each, ())] for each in {**fill, **check}}
 
 
 async def _all(

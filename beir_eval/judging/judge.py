@@ -20,7 +20,6 @@ from beir_eval.experiment.run import GIVE_UP
 from beir_eval.judging.pairs import Pairs, Qrels, System, holes
 from beir_eval.judging.umbrela import HIGHEST, UmbrelaRanker
 from mcranker import MCRanker
-from mcranker.config import HOW_NOT_WHAT
 from mcranker.errors import BudgetExceeded
 from mcranker.rankers.dispatch import FATAL_ERRORS
 from personas.io.atomic import write_whole
@@ -166,9 +165,7 @@ async def judge_pairs(
             f"{model!r} made the run {own[0]!r}, and a model prefers what it ranked itself; judge "
             "with another model, or give --same-model (same_model=True), which the output states"
         )
-    recorded = judge.config.recorded().items()
-    config = {key: value for key, value in recorded if key not in HOW_NOT_WHAT}
-    name = JUDGES[not isinstance(judge, UmbrelaRanker)]
+    name, config = JUDGES[not isinstance(judge, UmbrelaRanker)], judge.config.recorded(how=False)
     weak = judge.models.scoring.capabilities.weak_judge
     judged = Judged(name, dict(judge.models.names), config, dict(judge.prompt_hashes), weak, own)
     absent = Grade(None, reason="its text is not in the corpus")
