@@ -472,12 +472,13 @@ class RankerConfig(_Limits, _Requests, _Quirks, _Results, _Scoring, _Team):
         by_team = stage in ("recruit", "criteria")
         return self.resample if by_team and self.temperature != 0 else 0
 
-    def recorded(self) -> dict[str, Any]:
+    def recorded(self, *, how: bool = True) -> dict[str, Any]:
         """Return all fields as plain values, as rankings and run folders keep them.
 
-        ``scale`` is what the scoring scheme makes of it; ``rank_ties`` was once an option.
+        ``scale`` is what the scoring scheme makes of it; ``rank_ties`` was once an option. Without
+        `how`, fields of `HOW_NOT_WHAT` are left out.
         """
-        values = self.model_dump(mode="json")
+        values = self.model_dump(mode="json", exclude=None if how else {*HOW_NOT_WHAT})
         values["missing_constant"] = self.rule.constant
         if self.rule.ensemble.ranks:
             values["rank_ties"] = RANK_TIES

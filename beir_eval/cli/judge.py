@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping
 from dataclasses import asdict
 from functools import partial
 from pathlib import Path
@@ -15,11 +15,11 @@ from beir_eval.cli.flags import count_flag
 from beir_eval.data.load import load
 from beir_eval.data.qrels import MARKS, read_qrels
 from beir_eval.judging.agreement import FEWEST_SYSTEMS, agreement, system_order
-from beir_eval.judging.filled import write_filled
 from beir_eval.judging.judge import JUDGES, UNFIT, Judged, judge_pairs, make_judge, work_of
-from beir_eval.judging.pairs import Pairs, holes, judged_pairs, pooled, read_systems, together
+from beir_eval.judging.pairs import Pairs, holes, judged_pairs, pooled, read_systems
+from beir_eval.report.numbers import interval, measure_text
 from mcranker.cli.estimate import check_local_models, show_estimate
-from mcranker.cli.failures import DONE, MISSING_SCORES, print_json
+from mcranker.cli.failures import DONE, MISSING_SCORES
 from mcranker.cli.fetching import fetch_models
 from mcranker.cli.files import Reads, Writes, saying_where
 from mcranker.cli.invocation import Invocation, say
@@ -27,8 +27,8 @@ from mcranker.cli.number_types import WholeNumber
 from mcranker.cli.options import Given, given_options, option_flags
 from mcranker.cli.progress import ProgressDisplay, Tracker, live_is_wanted
 from mcranker.cli.signals import run as run_loop
-from mcranker.cli.verb import Verb, flag, output_flag, quiet_flag
-from personas.console import print_page, table
+from mcranker.cli.verb import Verb, flag, output_flag, present, quiet_flag
+from personas.console import table
 from personas.format import counted
 from personas.ranking.weak_judges import judge_note
 from personas.sanitize import plain
@@ -48,8 +48,7 @@ def _judge(ctx: click.Context) -> int:
     with invocation.noting(live_is_wanted(quiet=given["quiet"])):
         dataset = load(given["dataset"], split=given["split"], judged_only=False)
         systems = read_systems(given["runs"])
-        fill, check = _pairs(ctx, dataset, systems)
-        pairs = together(fill, check)
+        pairs = _pairs(ctx, dataset, systems)
         if given["dry_run"]:
             check_local_models(options.models)
             with make_judge(given["judge"], **options.options) as judge:
@@ -57,28 +56,22 @@ def _judge(ctx: click.Context) -> int:
         fetch_models(options.models, quiet=given["quiet"])
     with saying_where(options.ledger):
         judged = run_loop(partial(_all, ctx, dataset, pairs, systems, options.options))
-        head = write_filled(given["out"], dataset.qrels, judged, fill) if given["out"] else {}
+        head = judged.write(given["out"], dataset.qrels) if given["out"] else {}
     reasons = judged.reasons(pairs)
     record: dict[str, Any] = {"judge": judged.judge, "model": judged.models["scoring"]}
     record |= {"pairs": sum(map(len, pairs.values())), "missing": sum(reasons.values())}
     record |= {"reasons": reasons, "same_model": judged.own}
     record |= {key: head[key] for key in ("people", "filled") if head}
-    people, seed = dataset.qrels, given["seed"]
-    if check:
-        about = {"mapping": mapping, "relevant": given["relevant"], "seed": seed}
-        record["agreement"] = asdict(agreement(people, judged.qrels_of(check), **about))
-    if check and len(systems) > 1 and given["sample"] is None and given["pairs"] is None:
-        depth = min(10, given["passages"])
-        order = system_order(systems, people, judged.qrels_of(pairs), depth=depth, seed=seed)
-        record["systems"] = asdict(order)
+    both, seed = (dataset.qrels, judged.qrels), given["seed"]
+    if given["check"]:
+        found = agreement(*both, mapping=mapping, relevant=given["relevant"], seed=seed)
+        record["agreement"] = asdict(found)
+        if len(systems) > 1 and given["sample"] is None and given["pairs"] is None:
+            order = system_order(systems, *both, depth=min(10, given["passages"]), seed=seed)
+            record["systems"] = asdict(order)
     record["warnings"] = [*_warnings(record, judged, systems)]
     code = MISSING_SCORES if reasons else DONE
-    if given["output"] == "json":
-        return print_json(code, judging=record)
-    print_page(lambda console: _show(console, record, given["out"]))
-    for each in record["warnings"]:
-        say(f"warning: {each}")
-    return code
+    return present(ctx, lambda page: _show(page, record, given["out"]), code, judging=record)
 
 
 def _options(ctx: click.Context) -> Given:
@@ -91,10 +84,10 @@ def _options(ctx: click.Context) -> Given:
         raise click.UsageError(
             f"--out {out!r} would replace people's judgements; name another", ctx
         )
-    if given["judge"] == JUDGES[0]:
-        kept_out = {*UNFIT, "team", "with_criteria", "instruction"}
-        return given_options(ctx, default="direct", without=kept_out)
-    return given_options(ctx, without=UNFIT)
+    if given["judge"] == "team":
+        return given_options(ctx, without=UNFIT)
+    of_teams = ("team", "with_criteria", "instruction")
+    return given_options(ctx, default="direct", without=UNFIT.union(of_teams))
 
 
 def _mapping(ctx: click.Context) -> dict[int, int] | None:
@@ -106,11 +99,11 @@ def _mapping(ctx: click.Context) -> dict[int, int] | None:
         raise click.UsageError(f"--map {text!r}: write e.g. 0:0,1:2,2:3", ctx) from failure
 
 
-def _pairs(ctx: click.Context, dataset: Dataset, systems: Sequence[System]) -> tuple[Pairs, Pairs]:
+def _pairs(ctx: click.Context, dataset: Dataset, systems: list[System]) -> Pairs:
     """Holes to be judged, and pairs that people have judged and the judge judges again."""
     given, pairs = ctx.params, pooled(systems, ctx.params["passages"])
     if given["pairs"] is not None:
-        pairs = {key: list(grades) for key, grades in read_qrels(given["pairs"]).items()}
+        pairs = read_qrels(given["pairs"])
     if strange := [each for each in pairs if each not in dataset.queries]:
         queries = counted(len(strange), "query is", "queries are")
         raise click.UsageError(f"{queries} not in {dataset.name}, e.g. {strange[0]!r}", ctx)
@@ -118,14 +111,15 @@ def _pairs(ctx: click.Context, dataset: Dataset, systems: Sequence[System]) -> t
     check = judged_pairs(people, given["sample"], seed=given["seed"])
     # The order of systems by the judge alone takes all that they found.
     wanted = given["out"] or not given["check"] or given["sample"] is None
-    return holes(pairs, dataset.qrels) if wanted else {}, check
+    fill = holes(pairs, dataset.qrels) if wanted else {}
+    return {each: [*fill.get(each, ()), *check.get(each, ())] for each in {**fill, **check}}
 
 
 async def _all(
     ctx: click.Context,
     dataset: Dataset,
     pairs: Pairs,
-    systems: Sequence[System],
+    systems: list[System],
     options: Mapping[str, Any],
 ) -> Judged:
     given, invocation = ctx.params, ctx.ensure_object(Invocation)
@@ -143,21 +137,15 @@ async def _all(
             return await judge_pairs(judge, dataset, pairs, **more)
 
 
-def _warnings(
-    record: Mapping[str, Any], judged: Judged, systems: Sequence[System]
-) -> Iterator[str]:
-    model = record["model"]
-    if judged.weak_judge:
-        note = judge_note(judged.weak_judge, model)
+def _warnings(record: dict[str, Any], judged: Judged, systems: list[System]) -> Iterator[str]:
+    model, count = record["model"], len(systems)
+    if note := judge_note(judged.weak_judge, model):
         yield f"A weak judge, whose grades do not replace people's. {note}"
     if judged.own:
         yield f"{model} judged runs that it made itself: {', '.join(judged.own)}"
-    if unknown := [each.label for each in systems if each.models is None]:
-        yield f"see that {model} made none of these runs, whose models are not known: " + ", ".join(
-            unknown
-        )
-    count = len(record["systems"]["means"]) if "systems" in record else FEWEST_SYSTEMS
-    if count < FEWEST_SYSTEMS:
+    if unknown := ", ".join(each.label for each in systems if each.models is None):
+        yield f"see that {model} made none of these runs, whose models are not known: {unknown}"
+    if "systems" in record and count < FEWEST_SYSTEMS:
         yield f"{count} systems: with fewer than {FEWEST_SYSTEMS}, Kendall's tau says little"
 
 
@@ -181,21 +169,20 @@ def _show(console: Console, record: Mapping[str, Any], out: str | None) -> None:
         names = ("kappa", "weighted_kappa", "binary_kappa", "false_positives", "recall")
         figures += [(each.replace("_", " "), found[each], pairs) for each in names]
     if order := record.get("systems"):
-        rows = [
-            (label, *(f"{each:.4f}" for each in both)) for label, both in order["means"].items()
-        ]
+        means = order["means"].items()
+        rows = [(label, f"{people:.4f}", f"{judge:.4f}") for label, (people, judge) in means]
         console.print(table([order["measure"], "by people", "by the judge"], rows))
-        for of, count in (("tau", len(order["means"])), ("top_tau", order["top"])):
-            which = "all" if of == "tau" else "best"
-            figures.append(("Kendall's tau-b", order[of], f"{which} {counted(count, 'system')}"))
-    if figures:
-        shown = [(name, *_figure(**figure), of) for name, figure, of in figures]
-        console.print(table(["agreement", "value", "95% interval", "of"], shown))
-
-
-def _figure(value: float | None, interval: Mapping[str, float] | None) -> tuple[str, str]:
-    span = "" if interval is None else f"{interval['low']:.3f} to {interval['high']:.3f}"
-    return "not defined" if value is None else f"{value:.3f}", span
+        for key, which, count in (("tau", "all", len(rows)), ("top_tau", "best", order["top"])):
+            figures.append(("Kendall's tau-b", order[key], f"{which} {counted(count, 'system')}"))
+    rows = []
+    for name, figure, of in figures:
+        value, ends = figure["value"], figure["interval"]
+        span = "" if ends is None else interval(**ends)
+        rows.append((name, "not defined" if value is None else measure_text(value), span, of))
+    if rows:
+        console.print(table(["agreement", "value", "95% interval", "of"], rows))
+    for each in record["warnings"]:
+        say(f"warning: {each}")
 
 
 command = Verb(

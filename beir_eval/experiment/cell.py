@@ -154,12 +154,7 @@ class RunJob:
     def _manifest(self, ranker: Ranker) -> RunManifest:
         from mcranker import __version__
 
-        config = {
-            name: value
-            for name, value in ranker.config.recorded().items()
-            if name not in HOW_NOT_WHAT
-        }
-        defaults = type(ranker).takes()
+        config, defaults = ranker.config.recorded(how=False), type(ranker).takes()
         config |= {
             name: _plain(value)
             for name, value in self.spec.options.items()

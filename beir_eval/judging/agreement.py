@@ -63,9 +63,7 @@ class SystemOrder:
 
     measure: str  # of the means
     queries: int  # that people and the judge have judged
-    means: Mapping[
-        str, tuple[float, float]
-    ]  # label -> by people, by the judge; people's best first
+    means: Mapping[str, Sequence[float]]  # label -> by people, by judge; people's best first
     tau: Figure  # of all systems
     top: int  # systems in the better half by people, rounded up
     top_tau: Figure  # of these
@@ -192,9 +190,7 @@ def system_order(
     means = values.mean(axis=2)
     best = np.argsort(-means[0], kind="stable").tolist()
     top = math.ceil(len(systems) / 2)
-    by_label = {
-        systems[each].label: (float(means[0, each]), float(means[1, each])) for each in best
-    }
+    by_label = {systems[each].label: means[:, each].tolist() for each in best}
     return SystemOrder(measure, len(common), by_label, tau(best), top, tau(best[:top]))
 
 

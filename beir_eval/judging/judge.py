@@ -1,25 +1,31 @@
-"""A model that grades pairs of query and passage from 0 to 3: a team, or UMBRELA's prompt."""
+"""A model that grades pairs of query and passage from 0 to 3: a team, or UMBRELA's prompt.
+
+Its grades fill the holes of judgements by people in BEIR's form, which any tool reads. Beside them
+lies ``NAME.judge.jsonl``: an object about the judge in the first line, then a line for each pair
+that it judged or could not.
+"""
 
 from __future__ import annotations
 
 import math
 from collections import Counter
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import asdict, dataclass, field
+from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Any
 
-import numpy as np
-
+from beir_eval.data.qrels import MARKS
 from beir_eval.errors import SettingError
 from beir_eval.experiment.run import GIVE_UP
-from beir_eval.judging.pairs import Pairs, System
+from beir_eval.judging.pairs import Pairs, Qrels, System, holes
 from beir_eval.judging.umbrela import HIGHEST, UmbrelaRanker
 from mcranker import MCRanker
-from mcranker.config import HOW_NOT_WHAT
 from mcranker.errors import BudgetExceeded
 from mcranker.rankers.dispatch import FATAL_ERRORS
+from personas.io.atomic import write_whole
 from personas.ranking.types import Passage, Query
 from personas.ranking.weak_judges import WeakJudge
+from personas.sanitize import json_text
 
 if TYPE_CHECKING:
     from beir_eval.data.datasets import Dataset
@@ -59,19 +65,54 @@ class Judged:
     # Query id -> document id -> grade, of every pair that was to be judged.
     grades: dict[str, dict[str, Grade]] = field(default_factory=dict)
 
-    def qrels_of(self, pairs: Pairs) -> dict[str, dict[str, int]]:
-        """Query id -> document id -> grade, of those pairs that have one."""
-        found: dict[str, dict[str, int]] = {}
-        for query_id, doc_ids in pairs.items():
-            for doc_id in doc_ids:
-                if (grade := self.grades[query_id][doc_id].value) is not None:
-                    found.setdefault(query_id, {})[doc_id] = grade
-        return found
+    @property
+    def qrels(self) -> Qrels:
+        """Query id -> document id -> grade, of the pairs that have one."""
+        return {
+            query_id: {key: each.value for key, each in grades.items() if each.value is not None}
+            for query_id, grades in self.grades.items()
+        }
 
     def reasons(self, pairs: Pairs) -> dict[str, int]:
         """Why grades of those pairs are missing -> how many, the most frequent first."""
         found = (self.grades[query_id][key].reason for query_id in pairs for key in pairs[query_id])
         return dict(Counter(filter(None, found)).most_common())
+
+    def write(self, path: str, people: Qrels) -> dict[str, Any]:
+        """Write people's judgements, and the judge's of those pairs that have none.
+
+        Returns:
+            The first line of the file beside it.
+
+        Raises:
+            OSError: a file cannot be written.
+        """
+        fill = holes(self.grades, people)
+        known = {query_id: dict(grades) for query_id, grades in people.items()}
+        marks = []
+        for query_id, doc_id in ((each, key) for each in fill for key in fill[each]):
+            grade = self.grades[query_id][doc_id]
+            if grade.value is not None:
+                known.setdefault(query_id, {})[doc_id] = grade.value
+            about = {"grade": grade.value, "score": grade.score, "reason": grade.reason}
+            about |= {"judge": self.judge, "model": self.models["scoring"]}
+            marks.append({"query": query_id, "document": doc_id, **about})
+        head = asdict(self)
+        del head["grades"]
+        head |= {
+            "date": datetime.now(UTC).isoformat(timespec="seconds"),
+            "people": sum(map(len, people.values())),
+            "filled": sum(each["grade"] is not None for each in marks),
+            "missing": sum(each["grade"] is None for each in marks),
+            "reasons": self.reasons(fill),
+        }
+        text = "".join(f"{json_text(each)}\n" for each in (head, *marks))
+        write_whole(f"{path}{MARKS}", text)  # first: no model's judgements are without it
+        lines = ["query-id\tcorpus-id\tscore\n"]
+        for query_id, grades in known.items():
+            lines += [f"{query_id}\t{doc_id}\t{grade}\n" for doc_id, grade in grades.items()]
+        write_whole(path, "".join(lines))
+        return head
 
 
 def make_judge(name: str, **options: Any) -> Ranker:
@@ -124,9 +165,7 @@ async def judge_pairs(
             f"{model!r} made the run {own[0]!r}, and a model prefers what it ranked itself; judge "
             "with another model, or give --same-model (same_model=True), which the output states"
         )
-    recorded = judge.config.recorded().items()
-    config = {key: value for key, value in recorded if key not in HOW_NOT_WHAT}
-    name = JUDGES[not isinstance(judge, UmbrelaRanker)]
+    name, config = JUDGES[not isinstance(judge, UmbrelaRanker)], judge.config.recorded(how=False)
     weak = judge.models.scoring.capabilities.weak_judge
     judged = Judged(name, dict(judge.models.names), config, dict(judge.prompt_hashes), weak, own)
     absent = Grade(None, reason="its text is not in the corpus")
@@ -161,12 +200,12 @@ def work_of(dataset: Dataset, pairs: Pairs) -> Iterator[tuple[Query, list[Passag
 def _grades_in(ranked: RankedQuery) -> dict[str, Grade]:
     ranking, found = ranked.result(), {}
     whys = {row: why for (row, _), why in ranking.matrix.reasons.items()}
-    for row, (passage, scores) in enumerate(
-        zip(ranking.passages, ranking.matrix.values, strict=True)
-    ):
-        if np.isfinite(scores).all():
-            mean = math.fsum(scores) / len(scores)
-            found[passage.id] = Grade(math.floor(mean + 0.5), mean)
-        else:
-            found[passage.id] = Grade(None, reason=whys[row][:_LONGEST_REASON])
+    for row, passage in enumerate(ranking.passages):
+        scores = ranking.matrix.values[row]
+        mean = math.fsum(scores) / len(scores)  # NaN if one is missing
+        found[passage.id] = (
+            Grade(None, reason=whys[row][:_LONGEST_REASON])
+            if math.isnan(mean)
+            else Grade(math.floor(mean + 0.5), mean)
+        )
     return found

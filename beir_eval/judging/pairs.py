@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 import random
 from collections import Counter, defaultdict
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import zip_longest
 from pathlib import Path
@@ -17,7 +17,7 @@ from beir_eval.experiment.run_folder import find_runs
 from mcranker.paths import is_folder
 from mcranker.trec import Run, read_trec
 
-Pairs: TypeAlias = Mapping[str, Sequence[str]]
+Pairs: TypeAlias = Mapping[str, Collection[str]]
 """Query id -> ids of the documents to be judged for it, each once."""
 Qrels: TypeAlias = Mapping[str, Mapping[str, int]]
 """Query id -> document id -> grade."""
@@ -89,11 +89,3 @@ def judged_pairs(qrels: Qrels, sample: int | None = None, *, seed: int = 0) -> P
         for query_id, doc_id in drawn.sample(pairs, min(count, len(pairs))):
             chosen[query_id].append(doc_id)
     return {query_id: sorted(chosen[query_id]) for query_id in qrels if query_id in chosen}
-
-
-def together(*many: Pairs) -> Pairs:
-    """Return the pairs of all, each once; those of a query in this order."""
-    return {
-        query_id: list(dict.fromkeys(key for pairs in many for key in pairs.get(query_id, ())))
-        for query_id in dict.fromkeys(each for pairs in many for each in pairs)
-    }

@@ -108,14 +108,16 @@ def quiet_flag() -> click.Parameter:
     return flag("-q --quiet", "No live display and no notes.", is_flag=True)
 
 
-def present(ctx: click.Context, show: Callable[[Console], None], **results: Any) -> int:
+def present(
+    ctx: click.Context, show: Callable[[Console], None], code: int = DONE, /, **results: Any
+) -> int:
     """Print what a verb found as ``--output`` says: a page, or an envelope; the exit code."""
     if ctx.params["output"] == "json":
-        return print_json(**results)
+        return print_json(code, **results)
     from personas.console import print_page
 
     print_page(show)
-    return DONE
+    return code
 
 
 def refuse_page(ctx: click.Context, *names: str) -> None:

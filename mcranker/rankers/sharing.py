@@ -9,7 +9,7 @@ from contextlib import AsyncExitStack
 from functools import partial
 from typing import TypeVar
 
-from mcranker.config import HOW_NOT_WHAT, RankerConfig
+from mcranker.config import RankerConfig
 from mcranker.errors import ConfigError
 from mcranker.llm.ledger.ledger import Ledger
 from mcranker.llm.ledger.postgres_store import PostgresStore
@@ -61,5 +61,5 @@ def share_budget(budget: Budget | None, ledger: Ledger | None, run: str) -> bool
 
 def run_name(ranker: str, models: Iterable[str], config: RankerConfig) -> str:
     """Return the same name for runs that give the same results."""
-    what = {k: v for k, v in config.recorded().items() if k not in HOW_NOT_WHAT}
+    what = config.recorded(how=False)
     return json.dumps([ranker, sorted(set(models)), what], sort_keys=True)

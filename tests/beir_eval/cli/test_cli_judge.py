@@ -188,4 +188,4 @@ def test_team_grades_by_the_mean_of_its_scores(tmp_path: Path) -> None:
     assert grades["d2"].reason
     assert grades["gone"] == Grade(None, reason="its text is not in the corpus")
     assert judged.judge == "team"
-    assert judged.qrels_of(pairs) == {"q1": {"d1": 2}}
+    assert judged.qrels == {"q1": {"d1": 2}}
