@@ -18,10 +18,15 @@ ONLY_IN: dict[str, set[str]] = {
     "xllamacpp": {"mcranker/llm/local/llama_local.py"},
     "onnxruntime": {"mcranker/retrieval/encoder.py"},
     "tokenizers": {"mcranker/retrieval/encoder.py", "mcranker/retrieval/chunks.py"},
-    "transformers": {"mcranker/llm/local/cross_encoder.py"},
+    "transformers": {
+        "mcranker/llm/local/cross_encoder.py",
+        "mcranker/retrieval/splade.py",
+        "beir_eval/distil/train.py",
+    },
     "sentence_transformers": {
         "mcranker/llm/local/cross_encoder.py",
         "mcranker/llm/local/sentence_encoder.py",
+        "beir_eval/distil/train.py",
     },
 }
 
@@ -128,7 +133,7 @@ LAYERS = (
     ("llm",),
     ("replies",),
     ("config",),
-    ("options", "models", "retrieval.embedders", "retrieval.index"),
+    ("options", "models", "retrieval.embedders", "retrieval.index", "retrieval.splade"),
     ("ranking",),
     ("events",),
     ("job", "tracing"),
