@@ -240,7 +240,7 @@ def _verdict(report: AnswerReport) -> Iterator[tuple[str, str]]:
     for row in rows:
         if row.metrics.failed:
             lost = counted(len(row.metrics.failed), "answer")
-            yield "bad", f"{row.label}: {lost} failed, and in no mean."
+            yield "bad", f"{row.label}: {lost} failed, counted in no mean."
     yield from known
     if report.unfinished:
         yield "warn", f"Not finished and left out: {', '.join(report.unfinished[:10])}."
