@@ -21,6 +21,8 @@ from mcranker.cli.verb import Verb, flag, output_flag, present, quiet_flag
 from personas.console import names, numbers, table
 from personas.sanitize import plain
 
+_SHARE, _ABOVE_0 = RealNumber(0, 1, min_open=True, max_open=True), RealNumber(0, min_open=True)
+
 
 def _distil(ctx: click.Context) -> int:
     params = ctx.params
@@ -32,9 +34,8 @@ def _distil(ctx: click.Context) -> int:
 
 def _show(console: Console, *, out: str, record: Mapping[str, Any]) -> None:
     judged, counts = record["judgements"], record["counts"]
-    figures = {TEACHER: {}, **record["agreement"]}
     rows = []
-    for name, found in figures.items():
+    for name, found in {TEACHER: {}, **record["agreement"]}.items():
         row = [found.get(each) for each in ("tau", BY_TEACHER, "pearson", "mse")]
         row += [judged["figures"][name]] if judged else []
         rows.append((name, *(f"{each['mean']:.3f}" if each else "" for each in row)))
@@ -67,13 +68,7 @@ command = Verb(
             type=Reads(),
             metavar="RUN",
         ),
-        flag(
-            "--dev",
-            "Share of queries to evaluate on.",
-            type=RealNumber(0, 1, min_open=True, max_open=True),
-            default=0.2,
-            metavar="X",
-        ),
+        flag("--dev", "Share of queries to evaluate on.", type=_SHARE, default=0.2, metavar="X"),
         flag(
             "--loss",
             "mse: each relevance; margin_mse: differences within a query; lambda: the order.",
@@ -81,11 +76,7 @@ command = Verb(
             default="mse",
         ),
         flag(
-            "--epochs",
-            "How often each example is seen.",
-            type=RealNumber(0, min_open=True),
-            default=1.0,
-            metavar="X",
+            "--epochs", "How often each example is seen.", type=_ABOVE_0, default=1.0, metavar="X"
         ),
         *training_flags("epochs", batch=16, learning_rate=2e-5, max_tokens=256),
         output_flag("distillation"),

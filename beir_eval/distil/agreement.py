@@ -2,15 +2,15 @@
 
 from __future__ import annotations
 
-import math
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict
+from statistics import correlation, fmean
 from typing import Any, Literal, TypeAlias
 
 from beir_eval.distil.data import TaughtQuery
-from beir_eval.measures.metrics import evaluate
 from beir_eval.measures.significance import SIGNIFICANT, compare_runs, confidence_intervals
 from personas.ranking.agreement import kendall_tau
+from personas.ranking.effectiveness import ndcg
 
 BAR = 0.02
 """Most that a student may fall behind its teacher on the teacher's own order."""
@@ -42,11 +42,12 @@ def agreement(
     """
     values: dict[str, dict[str, float | None]] = {}
     for query in queries:
-        given, teacher = list(scores[query.key]), query.scores
-        found = {"tau": kendall_tau(given, teacher), BY_TEACHER: ndcg_by_scores(given, teacher)}
+        given, teacher = scores[query.key], query.scores
+        tau = kendall_tau(given, teacher)
+        found = {"tau": tau, BY_TEACHER: ndcg_by_scores(given, teacher)}
         if relevance:
-            squares = math.fsum((a - b) ** 2 for a, b in zip(given, teacher, strict=True))
-            found |= {"pearson": _pearson(given, teacher), "mse": squares / len(given)}
+            found["pearson"] = None if tau is None else correlation(given, teacher)
+            found["mse"] = fmean((a - b) ** 2 for a, b in zip(given, teacher, strict=True))
         for name, value in found.items():
             values.setdefault(name, {})[query.key] = value
     lowest = {"tau": -1, "pearson": -1}
@@ -58,13 +59,7 @@ def ndcg_by_scores(given: Sequence[float], gains: Sequence[float]) -> float | No
 
     Of equal scores the order that came counts. None where all gains are 0.
     """
-
-    def dcg(scores: Sequence[float]) -> float:
-        order = sorted(range(len(gains)), key=lambda place: -scores[place])[:10]
-        return math.fsum(gains[each] / math.log2(rank) for rank, each in enumerate(order, start=2))
-
-    best = dcg(gains)
-    return dcg(given) / best if best > 0 else None
+    return ndcg(_ordered(gains, given), gains) if any(gains) else None
 
 
 def judged(queries: Sequence[TaughtQuery], systems: Mapping[str, Scores]) -> dict[str, Any]:
@@ -73,24 +68,20 @@ def judged(queries: Sequence[TaughtQuery], systems: Mapping[str, Scores]) -> dic
     The p-values are corrected by Holm for all of them. Empty where no query is judged.
 
     Raises:
-        ExtraMissing: ir-measures or scipy is not installed.
+        ExtraMissing: scipy is not installed.
     """
-    graded = [each for each in queries if each.grades]
-    if not graded:
+    values: dict[str, dict[str, float]] = {name: {} for name in systems}
+    for query in queries:
+        grades = [query.grades.get(each) for each in query.documents]
+        for name, scores in systems.items():
+            found = ndcg(_ordered(grades, scores[query.key]), query.grades.values())
+            if found is not None:
+                values[name][query.key] = found
+    if not any(values.values()):
         return {}
-    values: dict[str, Mapping[str, float]] = {}
-    for name, scores in systems.items():
-        run = {}
-        for each in graded:
-            pairs = zip(each.documents, scores[each.key], strict=True)
-            run[each.key] = sorted(pairs, key=lambda pair: -pair[1])
-        grades = {each.key: each.grades for each in graded}
-        values[name] = evaluate(run, grades, (MEASURE,)).per_query[MEASURE]
-    against = {
-        name: {STUDENT: values[STUDENT], "other": others}
-        for name, others in values.items()
-        if name != STUDENT
-    }
+    student = values[STUDENT]
+    others = {name: each for name, each in values.items() if name != STUDENT}
+    against = {name: {STUDENT: student, "other": each} for name, each in others.items()}
     tests = compare_runs(against, "other", farthest=1)
     return {
         "figures": {name: _figure(of_queries) for name, of_queries in values.items()},
@@ -110,13 +101,8 @@ def _figure(values: Mapping[str, float | None], *, low: float = 0) -> Figure | N
     if not known:
         return None
     ends = confidence_intervals({"": known}, low=low, high=1)[""]
-    mean = math.fsum(known.values()) / len(known)
-    return {"mean": mean, "low": ends.low, "high": ends.high, "queries": len(known)}
+    return {"mean": fmean(known.values()), **asdict(ends), "queries": len(known)}
 
 
-def _pearson(one: Sequence[float], other: Sequence[float]) -> float | None:
-    import numpy as np
-
-    if len({*one}) < 2 or len({*other}) < 2:
-        return None
-    return float(np.corrcoef(one, other)[0, 1])
+def _ordered(gains: Sequence[float | None], scores: Sequence[float]) -> list[float | None]:
+    return [gains[each] for each in sorted(range(len(gains)), key=lambda each: -scores[each])]

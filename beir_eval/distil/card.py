@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
-from beir_eval.distil.agreement import BAR, BY_TEACHER, FIRST, MEASURE, STUDENT, verdict
+from beir_eval.distil import agreement as agree
 from beir_eval.report.texts import escaped_markdown
 
 
@@ -23,14 +23,13 @@ def model_card(record: Mapping[str, Any], name: str) -> str:
     )
     made.filters.update(e=lambda text: escaped_markdown(str(text)), figure=_figure)
     against = record["judgements"].get("student_against", {})
-    names = {"by_teacher": BY_TEACHER, "measure": MEASURE, "student": STUDENT, "bar": BAR}
     text = made.get_template("card.md").render(
         **record,
-        **names,
+        agree=agree,
         name=name,
         first_stages=", ".join(sorted({each["first_stage"] for each in record["data"]})),
         against=against,
-        verdict=verdict(against[FIRST]) if against else "",
+        verdict=agree.verdict(against[agree.FIRST]) if against else "",
     )
     return f"{text.rstrip()}\n"
 

@@ -78,36 +78,36 @@ def read_taught(
     """
     runs, own = find_runs([*paths, *held_out]), {each.path for each in find_runs(paths)}
     _check_one_teacher(runs)
-    queries: dict[bool, list[TaughtQuery]] = {True: [], False: []}
+    train, evaluated = list[TaughtQuery](), list[TaughtQuery]()
     data, left_out = [], Counter[str]()
     for number, run in enumerate(runs, start=1):
         left_out["query: not ranked"] += len(run.metrics().failed)
         found = list(_queries(run, number, left_out))
-        queries[run.path in own] += found
+        (train if run.path in own else evaluated).extend(found)
         about = run.data().manifest
-        names = ("dataset", "split", "content", "depth")
         data.append(
             {
-                **{name: getattr(about, name) for name in names},
+                **about.model_dump(include={"dataset", "split", "content", "depth"}),
                 "first_stage": about.first_stage.name,
                 "queries": len(found),
                 "used": "training" if run.path in own else "held out",
             }
         )
+    if not held_out:
+        texts = sorted({each.text for each in train})
+        random.Random(seed).shuffle(texts)  # noqa: S311 - no secret
+        drawn = {*texts[: max(1, round(dev * len(texts)))]}
+        evaluated = [each for each in train if each.text in drawn]
+    texts_held_out = {each.text for each in evaluated}
     if held_out:
-        texts = {each.text for each in queries[False]}
-    else:
-        texts = _drawn({each.text for each in queries[True]}, dev, seed)
-        queries[False] = [each for each in queries[True] if each.text in texts]
-    train = [each for each in queries[True] if each.text not in texts]
-    if held_out:
-        left_out["query: held out as well"] = len(queries[True]) - len(train)
+        left_out["query: held out as well"] = sum(each.text in texts_held_out for each in train)
+    train = [each for each in train if each.text not in texts_held_out]
     manifest = runs[0].manifest
     teacher = {
-        **{name: getattr(manifest, name) for name in ("label", *_OF_TEACHER, "weak_judge")},
+        **manifest.model_dump(include={"label", *_OF_TEACHER, "weak_judge"}),
         "settings": {name: manifest.config.get(name) for name in _SETTINGS},
     }
-    return Taught(teacher, data, train, queries[False], +left_out)
+    return Taught(teacher, data, train, evaluated, +left_out)
 
 
 def examples(queries: Iterable[TaughtQuery], loss: str, seed: int) -> Iterator[dict[str, Any]]:
@@ -124,16 +124,16 @@ def examples(queries: Iterable[TaughtQuery], loss: str, seed: int) -> Iterator[d
     """
     draws = random.Random(seed)  # noqa: S311 - no secret
     for query in queries:
-        pairs = list(zip(query.scores, query.passages, strict=True))
+        text, pairs = query.text, list(zip(query.scores, query.passages, strict=True))
         if loss == "lambda":
-            passages, scores = list(query.passages), list(query.scores)
-            yield {"query": query.text, "passages": passages, "labels": scores}
-        for one in pairs if loss != "lambda" else ():
+            yield {"query": text, "passages": [*query.passages], "labels": [*query.scores]}
+            continue
+        for one in pairs:
             if loss == "mse":
-                yield {"query": query.text, "passage": one[1], "label": one[0]}
+                yield {"query": text, "passage": one[1], "label": one[0]}
             elif others := [each for each in pairs if each[0] != one[0]]:
                 (less, low), (more, high) = sorted((one, draws.choice(others)))
-                yield {"query": query.text, "higher": high, "lower": low, "label": more - less}
+                yield {"query": text, "higher": high, "lower": low, "label": more - less}
 
 
 def _check_one_teacher(runs: Sequence[RunFolder]) -> None:
@@ -144,25 +144,17 @@ def _check_one_teacher(runs: Sequence[RunFolder]) -> None:
                 f"{other.path} and {run.path} rank the same data; give the folder of one run"
             )
         for name in _OF_TEACHER:
-            values = [getattr(each.manifest, name) for each in (runs[0], run)]
-            if values[0] != values[1]:
+            first, own = (getattr(each.manifest, name) for each in (runs[0], run))
+            if first != own:
                 raise RunFolderError(
                     f"{runs[0].path} and {run.path} are of two teachers, with {name} "
-                    f"{values[0]!r} and {values[1]!r}; give runs of one"
+                    f"{first!r} and {own!r}; give runs of one"
                 )
 
 
-def _drawn(texts: Iterable[str], share: float, seed: int) -> set[str]:
-    """Draw a share of texts; one at least."""
-    ordered = sorted(texts)
-    random.Random(seed).shuffle(ordered)  # noqa: S311 - no secret
-    return {*ordered[: max(1, round(share * len(ordered)))]}
-
-
 def _queries(run: RunFolder, number: int, left_out: Counter[str]) -> Iterator[TaughtQuery]:
-    data = run.data()
+    data, config = run.data(), RankerConfig()
     texts, grades, passages = data.queries(), data.qrels(), data.passages()
-    config = RankerConfig()
     clean = PromptSet.load(config.prompts).cleaner.text
     for ranking in run.rankings():
         if ranking.hits and not ranking.absolute:
@@ -181,9 +173,9 @@ def _queries(run: RunFolder, number: int, left_out: Counter[str]) -> Iterator[Ta
             shown = without_tokens(passage_text(Passage(hit.doc_id, text, title), text, config))
             kept.append((hit.doc_id, shown, hit.relevance))
         if kept:
-            key, query = f"{number}:{ranking.query.id}", clean(texts[ranking.query.id])
-            documents, shown_texts, scores = zip(*kept, strict=True)
-            judged = grades.get(ranking.query.id, {})
+            query_id, (documents, shown_texts, scores) = ranking.query.id, zip(*kept, strict=True)
+            key, query = f"{number}:{query_id}", clean(texts[query_id])
+            judged = grades.get(query_id, {})
             yield TaughtQuery(key, query, documents, shown_texts, scores, judged)
         else:
             left_out["query: no passage with a score"] += 1

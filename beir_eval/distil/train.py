@@ -24,7 +24,6 @@ from personas.io.atomic import replacing_folder
 
 RECORD = "distil.json"
 _RECORDED = ("loss", "batch", "learning_rate", "max_tokens", "seed")
-_WARMUP = 0.1  # of the steps, in which the learning rate rises from 0
 
 
 @dataclass(frozen=True, slots=True)
@@ -98,16 +97,18 @@ def distil(task: Distillation, *, quiet: bool = False) -> dict[str, Any]:
         started = time.perf_counter()
         model = _student(task)
         untrained = _scores(model, held_out)
-        steps = task.steps or max(1, math.ceil(task.epochs * len(rows) / task.batch))
-        losses = train(_trainer(task, model, rows, steps, folder, quiet=quiet))
+        trainer = _trainer(task, model, rows, folder, quiet=quiet)
+        losses = train(trainer)
         systems: dict[str, agree.Scores] = {
             agree.STUDENT: _scores(model, held_out),
             agree.UNTRAINED: untrained,
             agree.FIRST: {each.key: range(0, -len(each.scores), -1) for each in held_out},
+            agree.TEACHER: {each.key: each.scores for each in held_out},
         }
         agreed = {
             name: agree.agreement(held_out, scores, relevance=name != agree.FIRST)
             for name, scores in systems.items()
+            if name != agree.TEACHER
         }
         found = agreed[agree.STUDENT][agree.BY_TEACHER]
         record = {
@@ -127,16 +128,13 @@ def distil(task: Distillation, *, quiet: bool = False) -> dict[str, Any]:
                 "model": Path(task.model).name if is_folder(task.model) else task.model,
                 "parameters": sum(each.numel() for each in model.parameters()),
                 **{name: getattr(task, name) for name in _RECORDED},
-                "steps": steps,
+                "steps": trainer.args.max_steps,
                 "losses": losses,
                 "seconds": time.perf_counter() - started,
             },
             "agreement": agreed,
             "bar_reached": found is not None and found["mean"] >= 1 - agree.BAR,
-            "judgements": agree.judged(
-                held_out,
-                {**systems, agree.TEACHER: {each.key: each.scores for each in held_out}},
-            ),
+            "judgements": agree.judged(held_out, systems),
             "versions": {each: metadata.version(each) for each in (PACKAGE, "transformers")},
         }
         content = orjson.dumps(record, option=orjson.OPT_INDENT_2 | orjson.OPT_NON_STR_KEYS)
@@ -158,23 +156,15 @@ def _student(task: Distillation) -> Any:
 
 
 def _trainer(
-    task: Distillation,
-    model: Any,
-    rows: list[dict[str, Any]],
-    steps: int,
-    folder: Path,
-    *,
-    quiet: bool,
+    task: Distillation, model: Any, rows: list[dict[str, Any]], folder: Path, *, quiet: bool
 ) -> Any:
     from datasets import Dataset
-    from sentence_transformers.cross_encoder import (
-        CrossEncoderTrainer,
-        CrossEncoderTrainingArguments,
-        losses,
-    )
+    from sentence_transformers import cross_encoder
+    from sentence_transformers.cross_encoder import losses
     from torch.nn import Sigmoid
     from transformers import PrinterCallback
 
+    steps = task.steps or max(1, math.ceil(task.epochs * len(rows) / task.batch))
     arguments = trainer_arguments(
         folder, steps=steps, batch=task.batch, learning_rate=task.learning_rate, seed=task.seed
     )
@@ -184,13 +174,11 @@ def _trainer(
         "margin_mse": lambda: losses.MarginMSELoss(model, activation_fn=Sigmoid()),
         "lambda": lambda: losses.LambdaLoss(model, mini_batch_size=AT_ONCE),
     }[task.loss]()
-    trainer = CrossEncoderTrainer(
-        model=model,
-        args=CrossEncoderTrainingArguments(
-            **arguments, warmup_steps=math.ceil(_WARMUP * steps), disable_tqdm=quiet
-        ),
-        train_dataset=Dataset.from_list(rows),
-        loss=loss,
+    args = cross_encoder.CrossEncoderTrainingArguments(
+        **arguments, warmup_steps=math.ceil(steps / 10), disable_tqdm=quiet
+    )
+    trainer = cross_encoder.CrossEncoderTrainer(
+        model=model, args=args, train_dataset=Dataset.from_list(rows), loss=loss
     )
     if quiet:
         trainer.remove_callback(PrinterCallback)  # takes the place of the bar
@@ -198,12 +186,10 @@ def _trainer(
 
 
 def _scores(model: Any, queries: Sequence[TaughtQuery]) -> dict[str, list[float]]:
-    """The relevance of each passage, as `crossencoder:` gives it."""
-    import numpy as np
-
+    """The relevance of each passage, as `crossencoder:` gives it: the logistic of its logit."""
     pairs = [(each.text, passage) for each in queries for passage in each.passages]
     logits = model.predict(
         pairs, batch_size=AT_ONCE, activation_fn=lambda each: each, show_progress_bar=False
     )
-    relevance = iter((0.5 * (1 + np.tanh(0.5 * np.asarray(logits, dtype=np.float64)))).tolist())
+    relevance = (0.5 + 0.5 * math.tanh(0.5 * each) for each in logits.tolist())
     return {each.key: [next(relevance) for _ in each.passages] for each in queries}

@@ -13,7 +13,7 @@ from __future__ import annotations
 import os
 import threading
 import time
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from importlib import metadata
 from itertools import islice
 from pathlib import Path
@@ -38,7 +38,6 @@ MAX_TOKENS = 256
 PACKAGE = "transformers"
 LONGEST_TEXT = 20_000  # characters read of a text
 PART = 512  # documents that are weighted and kept together
-_FILE = "terms.npz"
 _NOTHING = np.zeros(0, np.int64), np.zeros(0, np.float16)
 _BLOCK = 2048  # tokens of the vocabulary whose logits are computed together
 
@@ -113,7 +112,16 @@ class SpladeModel:
                 "one such as 'naver/splade-v3'",
                 model=self.name,
             )
-        model.set_output_embeddings(_highest(model.get_output_embeddings()))
+        output = model.get_output_embeddings()
+
+        # The highest logit of each token instead of that at each place. A block of the vocabulary
+        # at a time stays in the processor's cache, three times as fast and equal to the last digit.
+        def highest(hidden: Any) -> Any:
+            blocks = output.weight.split(_BLOCK)
+            found = torch.cat([(hidden @ each.T).amax(1) for each in blocks], dim=1)
+            return found if output.bias is None else found + output.bias
+
+        output.forward = highest
         device = "cuda" if torch.cuda.is_available() else "cpu"
         model.to(device).eval()
         longest = min(tokenizer.model_max_length, MAX_TOKENS)
@@ -128,27 +136,6 @@ class SpladeModel:
             return best.indices.cpu().numpy()[held], weights[held]
 
         return weigh
-
-
-def _highest(output: Any) -> Any:
-    """The highest logit of each token of the vocabulary, instead of that at each of the places.
-
-    Of one text. A block of the vocabulary at a time stays in the processor's cache, which makes it
-    three times as fast as all logits, to the same last digit.
-    """
-    import torch
-
-    class Highest(torch.nn.Module):  # type: ignore[misc]  # PyTorch may be absent
-        def __init__(self) -> None:
-            super().__init__()
-            self.weight, self.bias = output.weight, output.bias
-
-        def forward(self, hidden: Any) -> Any:
-            blocks = self.weight.split(_BLOCK)
-            found = torch.cat([(hidden @ each.T).amax(1) for each in blocks], dim=1)
-            return found if self.bias is None else found + self.bias
-
-    return Highest()
 
 
 class Splade:
@@ -177,7 +164,11 @@ class Splade:
         self._doc_ids: list[str] = []
         started = time.perf_counter()
         pairs = iter(texts.items() if isinstance(texts, Mapping) else texts)
-        parts = [Terms(np.zeros(0, np.int64), *_NOTHING), *self._parts(pairs)]
+        parts = [Terms(np.zeros(0, np.int64), *_NOTHING)]
+        while part := list(islice(pairs, PART)):
+            self._doc_ids += [doc_id for doc_id, _ in part]
+            parts.append(self._weigh([text for _, text in part]))
+            _log.info("%d documents have their weights", len(self))
         counts, ids, weights = map(np.concatenate, zip(*parts, strict=True))
         # A column a token, as BM25's: the weights, their documents' places, and where each starts.
         order = np.argsort(ids, kind="stable")
@@ -200,40 +191,33 @@ class Splade:
             ModelError, RunError: as the model says.
         """
         check_depth(k)
-        terms, found, start = self._model.weigh([*queries.values()]), {}, 0
+        terms, found = self._model.weigh([*queries.values()]), {}
+        weighted = zip(terms.ids.tolist(), terms.weights.astype(np.float32), strict=True)
         for query_id, count in zip(queries, terms.counts.tolist(), strict=True):
             scores = np.zeros(len(self), dtype=np.float32)
-            for place in range(start, start + count):
-                token = int(terms.ids[place])
+            for token, weight in islice(weighted, count):
                 if token + 1 < len(self._starts):
                     column = slice(self._starts[token], self._starts[token + 1])
                     weights = self._weights[column].astype(np.float32)
-                    scores[self._places[column]] += np.float32(terms.weights[place]) * weights
-            start += count
+                    scores[self._places[column]] += weight * weights
             rows = best(scores, k).tolist()
             found[query_id] = [(self._doc_ids[row], float(scores[row])) for row in rows]
         return found
 
-    def _parts(self, pairs: Iterator[tuple[str, str]]) -> Iterator[Terms]:
-        while part := list(islice(pairs, PART)):
-            self._doc_ids += [doc_id for doc_id, _ in part]
-            yield self._part([text for _, text in part])
-            _log.info("%d documents have their weights", len(self))
-
-    def _part(self, texts: list[str]) -> Terms:
+    def _weigh(self, texts: list[str]) -> Terms:
         if self._cache is None:
             return self._model.weigh(texts)
         digest = stored.digest_of((text,) for text in texts)
         key = stored.key_of({"splade": self._model.mark, "texts": digest})
         if kept := stored.find(self._cache, "splade", key):
-            with np.load(kept / _FILE) as arrays:
-                return Terms(*(arrays[name] for name in Terms._fields))
-        counts, ids, weights = self._model.weigh(texts)
-        smallest = np.min_scalar_type(ids.max(initial=0))
-        terms = Terms(counts, ids.astype(smallest), weights)
+            with np.load(kept / "terms.npz") as arrays:
+                return Terms(**arrays)
+        terms = self._model.weigh(texts)
+        smallest = np.min_scalar_type(terms.ids.max(initial=0))
+        terms = terms._replace(ids=terms.ids.astype(smallest))
 
         def write(folder: Path) -> None:
-            np.savez(folder / _FILE, **terms._asdict())
+            np.savez(folder / "terms.npz", **terms._asdict())
 
         stored.keep(self._cache, "splade", key, write)
         return terms

@@ -7,7 +7,7 @@ from collections.abc import Iterable, Sequence
 
 
 def ndcg(
-    ranked_grades: Sequence[int | None], all_grades: Iterable[int], depth: int = 10
+    ranked_grades: Sequence[float | None], all_grades: Iterable[float], depth: int = 10
 ) -> float | None:
     """NDCG at `depth` of one ranking, 0 to 1, as trec_eval and ir-measures compute it.
 
@@ -34,7 +34,7 @@ def ndcg(
     return discounted(ranked_grades[:depth]) / best if best else 0.0
 
 
-def discounted(grades: Sequence[int | None]) -> float:
+def discounted(grades: Sequence[float | None]) -> float:
     """Sum of the grades above 0, each divided by log2(rank + 1)."""
     return sum(
         grade / math.log2(rank + 1)
