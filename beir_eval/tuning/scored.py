@@ -138,8 +138,8 @@ class ScoredQueries:
     def take(self, rows: NDArray[np.intp]) -> ScoredQueries:
         """Some of the queries."""
         criteria = tuple(each[rows] for each in self.criteria)
-        others = (each[rows] for each in (self.scored, self.first_units, self.gains))
-        return ScoredQueries(self.rule, self.values[rows], criteria, *others)
+        others = (self.first_units[rows], self.gains[rows])
+        return ScoredQueries(self.rule, self.values[rows], criteria, self.scored[rows], *others)
 
     def weights(self, team: Team) -> Weights:
         """The weights of their team that can be fitted to them."""
@@ -167,7 +167,8 @@ class ScoredQueries:
         """NDCG@10 of each query; equal final scores keep first-stage order."""
         order = np.argsort(-self.finals(weights), axis=1, kind="stable")[:, :DEPTH]
         gains = np.take_along_axis(self.gains, order, axis=1)
-        return np.asarray(gains @ (1 / np.log2(np.arange(order.shape[1]) + 2)))
+        found = gains @ (1 / np.log2(np.arange(order.shape[1]) + 2))
+        return np.asarray(found.round(12))  # so that the best order has 1
 
 
 def why_unfit(ranking: RankingRecord, first: RankingRecord) -> str:

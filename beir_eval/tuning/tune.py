@@ -201,8 +201,7 @@ def _gain(differences: Numbers, seed: int) -> Gain:
 
 def _notes(gain: Gain, few: str, count: int) -> tuple[str, ...]:
     if few:
-        wanted = math.ceil(count * (gain.detectable / MARGIN) ** 2)
-        wanted = max(wanted, FEWEST_QUERIES)
+        wanted = max(FEWEST_QUERIES, math.ceil(count * (gain.detectable / MARGIN) ** 2))
         return (
             f"Nothing is shown: {few}, and to find a gain of {MARGIN:g} at the spread of these "
             f"takes {wanted:,} (80% power).",
@@ -249,7 +248,7 @@ def _read(
                 raise RunFolderError(f"{run.path}: query {query_id!r} {problem}")
             if known.get(query_id) and ranking.passages:
                 label = f"{dataset}: {query_id}" if len(runs) > 1 else query_id
-                judged[label] = ranking, known[query_id]
+                judged.setdefault(label, (ranking, known[query_id]))
     if not judged:
         raise RunFolderError(f"{runs[0].path}: no ranked query has judgements; give their --qrels")
     return judged, sources
