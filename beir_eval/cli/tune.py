@@ -7,9 +7,10 @@ from dataclasses import asdict
 import click
 from rich.text import Text
 
+from beir_eval.cli.flags import qrels_flag
 from beir_eval.tuning.page import render_tuned, weights
 from beir_eval.tuning.tune import MEASURE, TunedTeam, tune
-from mcranker.cli.files import Reads, Writes
+from mcranker.cli.files import Writes
 from mcranker.cli.footer import footer, today
 from mcranker.cli.invocation import say
 from mcranker.cli.number_types import WholeNumber
@@ -63,13 +64,12 @@ def _tune(ctx: click.Context) -> int:
 def _show(screen: Screen, tuned: TunedTeam) -> None:
     for note in tuned.notes:
         screen.words(note, "bold yellow")
-    found = list(weights(tuned.before, tuned.team))
+    found = list(weights(tuned))
     names = [
-        Text(f"  {clipped(criterion, _NAME)}" if criterion else clipped(persona, _NAME))
-        for persona, criterion, *_ in found
+        f"  {clipped(each, _NAME)}" if each else clipped(name, _NAME) for name, each, *_ in found
     ]
     columns = [
-        Column(("weights",), names, right=False),
+        Column(("weights",), [Text(each) for each in names], right=False),
         Column(("before",), [Text(weight(old)) for *_, old, _ in found]),
         Column(("after",), [Text(weight(new)) for *_, new in found]),
         Column(("change",), [Text(signed(new - old, 1)) for *_, old, new in found]),
@@ -90,12 +90,7 @@ command = Verb(
     _tune,
     params=[
         click.Argument(["runs"], nargs=-1, required=True, metavar="RUNS..."),
-        flag(
-            "--qrels",
-            "Judgements, instead of those in the run folder.",
-            type=Reads(),
-            metavar="FILE",
-        ),
+        qrels_flag(" Run folders have their own."),
         flag("--out", "Write the team with the new weights.", type=Writes(), metavar="TEAM.yaml"),
         flag("--html", "Write a page: weights, gain and queries, before and after.", type=Writes()),
         flag("--folds", "Parts of the queries.", type=WholeNumber(2, 20), default=5),

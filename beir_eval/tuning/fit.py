@@ -41,15 +41,17 @@ def listwise(queries: ScoredQueries, present: Weights) -> Weights:
         from scipy.optimize import minimize
     except ImportError as missing:
         raise ExtraMissing("scipy", "fitting weights", extra="eval") from missing
-    known = queries.scored & (queries.gains.sum(axis=1, keepdims=True) > 0)
-    gains = np.where(known, queries.gains, 0.0)
-    rows = np.flatnonzero(gains.sum(axis=1))
+    rows = np.flatnonzero((queries.gains * queries.scored).any(axis=1))
     if not len(rows):
         return present
-    queries, known, gains = queries.take(rows), known[rows], gains[rows]
-    targets, count = gains / gains.sum(axis=1, keepdims=True), len(rows)
+    queries, count = queries.take(rows), len(rows)
+    known, share = queries.scored, queries.rule.first_stage_weight
+    gains = np.where(known, queries.gains, 0.0)
+    targets = gains / gains.sum(axis=1, keepdims=True)
     size = (queries.rule.top or 1.0) * queries.values.shape[2]
-    offset = _first_stage(queries, present)
+    totals = np.where(known, _totals(queries, present)[0], np.nan)
+    spreads = np.nanmax(totals, axis=1) - np.nanmin(totals, axis=1)
+    offset = share / (1 - share) * spreads[:, None] * np.nan_to_num(queries.first_units)
 
     def loss(parameters: Numbers) -> tuple[float, Numbers]:
         logs, sharpness = parameters[:-1], np.exp(parameters[-1]) / size
@@ -75,19 +77,10 @@ def listwise(queries: ScoredQueries, present: Weights) -> Weights:
 def ascent(queries: ScoredQueries, present: Weights) -> Weights:
     """Raise mean nDCG@10 weight by weight, from the present ones, until none of `FACTORS` does."""
     best, weights = float(queries.ndcg(present).mean()), present
-    free = [
-        place
-        for group in present.groups
-        if group.stop - group.start > 1
-        for place in range(group.start, group.stop)
-        if present.flat[place]
-    ]
     for _ in range(PASSES):
         before = best
-        for place in free:
-            logs = np.zeros((len(FACTORS), len(present.flat)))
-            logs[:, place] = np.log(FACTORS)
-            for tried in [weights.times(each) for each in logs]:
+        for unit in np.eye(len(present.flat)):
+            for tried in [weights.times(np.log(factor) * unit) for factor in FACTORS]:
                 value = float(queries.ndcg(tried).mean())
                 if value > best + _LEAST_GAIN:
                     best, weights = value, tried
@@ -102,31 +95,15 @@ FITS: Mapping[str, Fit] = MappingProxyType({"listwise": listwise, "ascent": asce
 
 def _totals(queries: ScoredQueries, weights: Weights) -> tuple[Numbers, Numbers]:
     """Sums of weighed scores, and their slopes by each weight's logarithm (the last axis)."""
-    scores, personas = queries.scores(weights), weights.part(0)
-    count = len(personas)
-    rule = queries.rule.weighted(personas.tolist())
-    filled = rule.filled(scores.reshape(-1, count)).reshape(scores.shape)
-    means = filled @ personas
-    present = ~np.isnan(scores)
+    filled, personas = queries.filled(weights), weights.part(0)
+    means, count = filled @ personas, len(personas)
     counted = np.ones(means.shape)
-    if rule.missing_policy == "mean_of_team":
-        counted = np.maximum(present @ personas, np.finfo(float).tiny)
+    if queries.rule.missing_policy == "mean_of_team":
+        counted = np.maximum(~np.isnan(queries.values) @ personas, np.finfo(float).tiny)
     slopes = np.zeros((*means.shape, len(weights.flat)))
     slopes[:, :, weights.groups[0]] = personas * (filled - means[:, :, None])
     for column, by_criterion in enumerate(queries.criteria):
-        if by_criterion is not None:
-            apart = np.nan_to_num(by_criterion - scores[:, :, column, None])
-            part = weights.part(column + 1)
-            slopes[:, :, weights.groups[column + 1]] = personas[column] * part * apart
+        apart = np.nan_to_num(by_criterion - filled[:, :, column, None])
+        part = weights.part(column + 1)
+        slopes[:, :, weights.groups[column + 1]] = personas[column] * part * apart
     return count * means, count * slopes / counted[:, :, None]
-
-
-def _first_stage(queries: ScoredQueries, present: Weights) -> Numbers:
-    """The first stage's part in sums of scores, at the range they have by present weights."""
-    share = queries.rule.first_stage_weight
-    units = np.nan_to_num(queries.first_units)
-    if not share:
-        return units * 0.0
-    totals = np.where(queries.scored, _totals(queries, present)[0], np.nan)
-    spreads = np.nanmax(totals, axis=1) - np.nanmin(totals, axis=1)
-    return np.asarray(share / (1 - share) * spreads[:, None] * units)

@@ -6,7 +6,6 @@ import math
 import os
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass
-from typing import TypeAlias
 
 import numpy as np
 from numpy.typing import NDArray
@@ -14,7 +13,7 @@ from numpy.typing import NDArray
 from beir_eval.data.qrels import read_qrels
 from beir_eval.errors import RunFolderError, SettingError
 from beir_eval.experiment.rankings import RANKINGS, judged_by_team
-from beir_eval.experiment.run_folder import RunFolder, find_runs
+from beir_eval.experiment.run_folder import find_runs
 from beir_eval.measures.significance import (
     MARGIN,
     SIGNIFICANT,
@@ -22,6 +21,7 @@ from beir_eval.measures.significance import (
     compare_runs,
     paired_bootstrap,
 )
+from beir_eval.ranges import check_whole
 from beir_eval.tuning.fit import FITS
 from beir_eval.tuning.scored import DEPTH, Numbers, ScoredQueries, Weights, why_unfit
 from mcranker import __version__
@@ -37,8 +37,6 @@ FEWEST_QUERIES = 50
 
 _INNER_FOLDS = 3
 _MOST_FOLDS = 20
-
-_Rows: TypeAlias = NDArray[np.intp]
 
 
 @dataclass(frozen=True, slots=True)
@@ -129,43 +127,40 @@ def tune(
         DatasetError: `qrels` cannot be read.
         ExtraMissing: scipy is not installed.
     """
-    if not 2 <= folds <= _MOST_FOLDS:
-        raise SettingError(f"folds={folds!r} is out of range; give 2 to {_MOST_FOLDS}")
-    rankings, grades, sources = _read(paths, qrels)
-    count, (first, *_) = len(rankings), rankings.values()
+    check_whole("folds", folds, 2, _MOST_FOLDS)
+    judged, sources = _read(paths, qrels)
+    rankings, grades = zip(*judged.values(), strict=True)
+    count, before, enough = len(judged), rankings[0].team, len(judged) >= FEWEST_QUERIES
+    assert before is not None, "checked as it was read"
     few = f"{counted(count, 'judged query', 'judged queries')}; a claim takes {FEWEST_QUERIES}"
     if count < 2 * folds:
         raise RunFolderError(f"{few}, and a fit {2 * folds}; judge more of them")
-    data = ScoredQueries.of(list(rankings.values()), grades, Rule.of(first.config))
-    before = first.team
-    assert before is not None, "checked as it was read"
-    by_criterion = [each is not None for each in data.criteria]
-    present = Weights.of(before, by_criterion)
+    data = ScoredQueries.of(rankings, grades, Rule.of(rankings[0].config))
+    present = data.weights(before)
     held_out = {name: np.zeros(count) for name in ("", *FITS)}
-    for number, (train, test) in enumerate(_folds(count, folds, seed)):
-        part, rest = data.take(train), data.take(test)
-        for name, fit in FITS.items():
-            held_out[name][test] = rest.ndcg(fit(part, present))
-        held_out[""][test] = held_out[_best_method(part, present, seed)][test]
+    for done, (part, test, found) in enumerate(_folds(data, present, folds, seed), 1):
+        for name in FITS:
+            held_out[name][test] = found[name]
+        held_out[""][test] = found[_best_method(part, present, seed)]
         if progress is not None:
-            progress(number + 1, folds + 1)
+            progress(done, folds + 1)
     values = data.ndcg(present)
     gain, *others = (_gain(each - values, seed) for each in held_out.values())
-    notes = _notes(gain, few if count < FEWEST_QUERIES else "", count)
-    if count < FEWEST_QUERIES and not anyway:
+    notes = _notes(gain, "" if enough else few, count)
+    if not (enough or anyway):
         raise RunFolderError(
             f"{notes[0]} Judge more queries, or give --anyway (anyway=True) for weights that "
             "nothing speaks for"
         )
     method = _best_method(data, present, seed)
     team = FITS[method](data, present).on(before)
-    claim = f"held-out gain {gain}" if count >= FEWEST_QUERIES else "nothing is shown"
-    weak = "; no gain is shown" if count >= FEWEST_QUERIES and not gain.is_shown else ""
+    weak = "" if gain.is_shown else "; no gain is shown"
+    claim = f"held-out gain {gain}{weak}" if enough else "nothing is shown"
     origin = (
         f"personas tune of MCRanker {__version__}{' on ' * bool(date)}{date}: {MEASURE} of {count} "
-        f"judged queries of {'; '.join(sources)}; {folds} folds: {claim}{weak}"
+        f"judged queries of {'; '.join(sources)}; {folds} folds: {claim}"
     )
-    texts = (each.query.text for each in rankings.values())
+    texts = (each.query.text for each in rankings)
     rows = zip(texts, values.tolist(), held_out[""].tolist(), strict=True)
     return TunedTeam(
         before,
@@ -173,27 +168,26 @@ def tune(
         method,
         gain,
         dict(zip(FITS, others, strict=True)),
-        dict(zip(rankings, rows, strict=True)),
-        float(data.ndcg(Weights.of(team, by_criterion)).mean()),
+        dict(zip(judged, rows, strict=True)),
+        float(data.ndcg(data.weights(team)).mean()),
         notes,
     )
 
 
 def _best_method(data: ScoredQueries, present: Weights, seed: int) -> str:
     """The method with the highest mean over inner folds of these queries."""
-    sums = dict.fromkeys(FITS, 0.0)
-    for train, test in _folds(len(data.best), _INNER_FOLDS, seed + 1):
-        part, rest = data.take(train), data.take(test)
-        for name, fit in FITS.items():
-            sums[name] += float(rest.ndcg(fit(part, present)).sum())
-    return max(sums, key=sums.__getitem__)
+    found = [each for *_, each in _folds(data, present, _INNER_FOLDS, seed + 1)]
+    return max(FITS, key=lambda name: sum(float(each[name].sum()) for each in found))
 
 
-def _folds(count: int, folds: int, seed: int) -> Iterator[tuple[_Rows, _Rows]]:
-    """Split queries at random: those to fit to, and those held out, fold by fold."""
-    order = np.random.default_rng(seed).permutation(count)
+def _folds(
+    data: ScoredQueries, present: Weights, folds: int, seed: int
+) -> Iterator[tuple[ScoredQueries, NDArray[np.intp], dict[str, Numbers]]]:
+    """Fold by fold: queries to fit to, places of the held-out ones, and their nDCG by method."""
+    order = np.random.default_rng(seed).permutation(len(data.gains))
     for test in np.array_split(order, folds):
-        yield np.setdiff1d(order, test), np.sort(test)
+        part, rest = data.take(np.setdiff1d(order, test)), data.take(test)
+        yield part, test, {name: rest.ndcg(fit(part, present)) for name, fit in FITS.items()}
 
 
 def _gain(differences: Numbers, seed: int) -> Gain:
@@ -207,8 +201,7 @@ def _gain(differences: Numbers, seed: int) -> Gain:
 
 def _notes(gain: Gain, few: str, count: int) -> tuple[str, ...]:
     if few:
-        wanted = math.ceil(count * (gain.detectable / MARGIN) ** 2)
-        wanted = max(wanted, FEWEST_QUERIES)
+        wanted = max(FEWEST_QUERIES, math.ceil(count * (gain.detectable / MARGIN) ** 2))
         return (
             f"Nothing is shown: {few}, and to find a gain of {MARGIN:g} at the spread of these "
             f"takes {wanted:,} (80% power).",
@@ -225,8 +218,8 @@ def _notes(gain: Gain, few: str, count: int) -> tuple[str, ...]:
 
 def _read(
     paths: Iterable[str | os.PathLike[str]], qrels: str | os.PathLike[str] | None
-) -> tuple[dict[str, RankingRecord], list[Mapping[str, int]], list[str]]:
-    """Judged rankings by query, their judgements, and a name of each run."""
+) -> tuple[dict[str, tuple[RankingRecord, Mapping[str, int]]], list[str]]:
+    """Judged rankings and their judgements, by query; and a name of each run."""
     found = find_runs(paths)
     with_rankings = [each for each in found if (each.path / RANKINGS).is_file()]
     runs = [each for each in with_rankings if judged_by_team(each.path / RANKINGS)]
@@ -241,41 +234,21 @@ def _read(
         raise RunFolderError(
             f"{runs[0].path}: several runs of a team over the same queries; give one of them"
         )
-    rankings: dict[str, RankingRecord] = {}
-    grades: list[Mapping[str, int]] = []
-    first: RankingRecord | None = None
+    judged: dict[str, tuple[RankingRecord, Mapping[str, int]]] = {}
+    sources, first = [], None
     for run in runs:
-        known = run.data().qrels() if qrels is None else read_qrels(qrels)
+        data = run.data()
+        known = data.qrels() if qrels is None else read_qrels(qrels)
+        dataset = data.manifest.dataset
+        model = run.manifest.models.get("scoring", "an unknown model")
+        sources.append(f"{dataset} ({data.manifest.split}), {run.manifest.label} by {model}")
         for ranking in run.rankings():
-            first = first or ranking
-            _check(run, ranking, first)
-            query_id = ranking.query.id
+            first, query_id = first or ranking, ranking.query.id
+            if problem := why_unfit(ranking, first):
+                raise RunFolderError(f"{run.path}: query {query_id!r} {problem}")
             if known.get(query_id) and ranking.passages:
-                dataset = f"{run.data().manifest.dataset}: " if len(runs) > 1 else ""
-                rankings[f"{dataset}{query_id}"] = ranking
-                grades.append(known[query_id])
-    if not rankings:
+                label = f"{dataset}: {query_id}" if len(runs) > 1 else query_id
+                judged.setdefault(label, (ranking, known[query_id]))
+    if not judged:
         raise RunFolderError(f"{runs[0].path}: no ranked query has judgements; give their --qrels")
-    return rankings, grades, [_source(run) for run in runs]
-
-
-def _source(run: RunFolder) -> str:
-    data, model = run.data().manifest, run.manifest.models.get("scoring", "an unknown model")
-    return f"{data.dataset} ({data.split}), {run.manifest.label} by {model}"
-
-
-def _check(run: RunFolder, ranking: RankingRecord, first: RankingRecord) -> None:
-    """Refuse a ranking that weights cannot be fitted to, or not together with the first one."""
-    where = f"{run.path}: query {ranking.query.id!r}"
-    if problem := why_unfit(ranking):
-        raise RunFolderError(f"{where} {problem}")
-    if ranking.team is None or first.team is None or ranking.team.members != first.team.members:
-        raise RunFolderError(
-            f"{where} has another team than {first.query.id!r}, and weights belong to one team; "
-            "rank all queries with --team FILE or --team NAME ('personas list --teams' lists them)"
-        )
-    if Rule.of(ranking.config) != Rule.of(first.config):
-        raise RunFolderError(
-            f"{where} combines scores by other settings than {first.query.id!r}, such as the scale "
-            "or first_stage_weight; tune the runs apart"
-        )
+    return judged, sources
