@@ -62,8 +62,8 @@ class Seen:
             missing = dict.fromkeys(order, ranking.comparisons.reason)
         scores = {key: hit.score for key, hit in hits.items()}
         known = {key: hit.relevance for key, hit in hits.items()} if ranking.absolute else {}
-        rubrics = (each.rubric for each in (ranking.team.members if ranking.team else ()))
-        names = (each.name for rubric in rubrics if rubric for each in rubric.criteria)
+        team = ranking.team.members if ranking.team else ()
+        names = (each.name for member in team if member.rubric for each in member.rubric.criteria)
         return cls(order, scores, known, missing, tuple(dict.fromkeys(names)))
 
 
@@ -173,7 +173,8 @@ def _lower(one: Seen, two: Seen) -> Seen:
     """Return the list by the lower of both scores; a passage without both goes last."""
 
     def lower(a: Mapping[str, float | None], b: Mapping[str, float | None]) -> dict[str, Any]:
-        return {key: None if None in (a[key], b[key]) else min(a[key], b[key]) for key in a}
+        both = ((key, first, b[key]) for key, first in a.items())
+        return {key: None if x is None or y is None else min(x, y) for key, x, y in both}
 
     scores, relevance = lower(one.scores, two.scores), lower(one.relevance, two.relevance)
     order = sorted(scores, key=lambda key: math.inf if scores[key] is None else -scores[key])

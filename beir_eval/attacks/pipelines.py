@@ -14,9 +14,9 @@ from typing import Any
 
 from beir_eval.answers.judging import answered_of, judged, judges_of
 from beir_eval.answers.questions import Question
-from beir_eval.attacks.rankers import Campaign, OnDone, means_of
+from beir_eval.attacks.rankers import Campaign, OnDone, less, means_of
 from beir_eval.attacks.templates import fill
-from beir_eval.attacks.texts import ADDED, Piece, Trial, lists_of, trials_of, values_of
+from beir_eval.attacks.texts import ADDED, Piece, Trial, lists_of, values_of
 from mcranker.errors import BudgetExceeded, MCRankerError
 from mcranker.estimate import Estimate
 from mcranker.rag.pipeline import RAGPipeline
@@ -70,8 +70,7 @@ class PipelineCampaign:
         Raises:
             MCRankerError, PersonasError: as `RAGPipeline`; an error that all questions would meet.
         """
-        trials = self._trials()
-        pieces = self._lists(trials)
+        trials, pieces = self._trials()
         on_done(self.pipeline, len(pieces))
         answers: dict[Piece, RAGResult | str] = {}
         async with self._made() as made:
@@ -91,18 +90,17 @@ class PipelineCampaign:
                     on_done("", 0)
         rows = []
         for trial in trials:
-            lists = trial.target.clean, trial.attacked_list, trial.control_list
-            about = {"class": trial.attack.number, "attack": trial.attack.id}
-            about["query"] = trial.target.query.id
-            seen = self._seen(trial, *(answers[each] for each in lists))
-            rows.append({"pipeline": self.pipeline, **about, **seen})
+            attack, query = trial.attack, trial.target.query.id
+            about = {"class": attack.number, "attack": attack.id, "query": query}
+            results = (answers[each] for each in (trial.target.clean, *trial.lists))
+            rows.append({"pipeline": self.pipeline, **about, **self._seen(trial, *results)})
         return rows + (await self._judged(answers) if self.judges else [])
 
     async def estimate(self) -> Estimate:
         """Estimate `run` without the judges; requests that are equal count each time."""
         total = Estimate()
         async with self._made() as made:
-            for query, passages in self._lists(self._trials()):
+            for query, passages in self._trials()[1]:
                 _searched.set(passages)
                 total += await made.aestimate(query)
         return total
@@ -111,16 +109,13 @@ class PipelineCampaign:
         budget = self.campaign.budget
         return RAGPipeline(PoolRetriever(), self.pipeline, budget=budget, **self.options)
 
-    def _trials(self) -> list[Trial]:
-        of, attacks = self.campaign, self.campaign.attacks
-        chosen = attacks.aimed_at("ranker", "pipeline")
-        both = (trials_of(each, chosen, attacks.neutral, of.seed, top="10") for each in of.targets)
-        return [trial for trials in both for trial in trials]
-
-    def _lists(self, trials: Iterable[Trial]) -> list[Piece]:
-        """Return what is answered, each list once."""
-        clean = (each.clean for each in self.campaign.targets)
-        return list(dict.fromkeys([*clean, *lists_of(trials)]))
+    def _trials(self) -> tuple[list[Trial], list[Piece]]:
+        """Return trials, and the lists for which answers are needed, each once."""
+        of, aims = self.campaign, ("ranker", "pipeline")
+        trials = [trial for each in of.targets for trial in of.trials(each, *aims, top="10")]
+        return trials, list(
+            dict.fromkeys([*(each.clean for each in of.targets), *lists_of(trials)])
+        )
 
     def _seen(
         self, trial: Trial, clean: RAGResult | str, now: RAGResult | str, control: RAGResult | str
@@ -177,16 +172,14 @@ def figures_of(rows: Iterable[Mapping[str, Any]]) -> list[dict[str, Any]]:
             (row.get("pipeline") or row["judge"], row["class"]),
             row["query"],
             row["failure"],
-            {**{key: row.get(key) for key in SHARES}, "gain": _gain(row)},
+            {
+                **{key: row.get(key) for key in SHARES},
+                "gain": less(row.get("attacked"), row.get("clean")),
+            },
         )
         for row in rows
     )
     return means_of(trials, ("name", "class"), "failed")
-
-
-def _gain(row: Mapping[str, Any]) -> float | None:
-    clean, now = row.get("clean"), row.get("attacked")
-    return None if clean is None or now is None else float(now - clean)
 
 
 def _differ(one: RAGResult | str, two: RAGResult | str) -> float | None:

@@ -72,17 +72,16 @@ class Target:
 
 @dataclass(frozen=True, slots=True)
 class Trial:
-    """An attack on a target: the attacked text, the control with harmless words, and their lists.
+    """An attack on a target: the attacked text, the control with harmless words, and both lists.
 
-    An attack on a pipeline changes no passage and adds documents to the lists.
+    Lists of an attack on a pipeline have documents besides instead of a changed passage.
     """
 
     target: Target
     attack: Attack
     text: str
     control: str
-    attacked_list: Piece
-    control_list: Piece
+    lists: tuple[Piece, Piece]
 
 
 def targets_of(prepared: RankingInput, queries: int, seed: int) -> list[Target]:
@@ -138,14 +137,13 @@ def trials_of(
         if attack.target == "pipeline":
             bad = [fill(each, known) for each in attack.texts]
             lists = target.extended(bad), target.extended(neutral[: len(bad)])
-        trials.append(Trial(target, attack, attacked, control, *lists))
+        trials.append(Trial(target, attack, attacked, control, lists))
     return trials
 
 
 def lists_of(trials: Iterable[Trial]) -> list[Piece]:
     """Return the lists of trials and of their controls, each once."""
-    both = (each for trial in trials for each in (trial.attacked_list, trial.control_list))
-    return list(dict.fromkeys(both))
+    return list(dict.fromkeys(each for trial in trials for each in trial.lists))
 
 
 def values_of(query: Query, seed: int) -> dict[str, str]:

@@ -128,9 +128,8 @@ def _dry_run(ctx: click.Context, work: _Work) -> int:
     estimates = run_loop(count)
 
     def show(console: Console) -> None:
-        columns = ["ranker", "defence", *numbers("calls", "in ledger")]
         lines = ((row["ranker"], row["defence"], *_counts(row["estimate"])) for row in estimates)
-        console.print(table(columns, lines))
+        console.print(table(["ranker", "defence", *numbers("calls", "in ledger")], lines))
         console.print(Text("Nothing was sent."))
 
     return present(ctx, show, estimates=estimates)
@@ -139,10 +138,10 @@ def _dry_run(ctx: click.Context, work: _Work) -> int:
 def _counts(estimate: dict[str, Any] | None) -> tuple[str, str]:
     if estimate is None:
         return "left out", ""
-    fewest, calls = estimate["calls_at_least"], f"{estimate['calls']:,}"
-    return calls if fewest == estimate[
-        "calls"
-    ] else f"{fewest:,} to {calls}", f"{estimate['reused']:,}"
+    calls, fewest = f"{estimate['calls']:,}", estimate["calls_at_least"]
+    if fewest < estimate["calls"]:
+        calls = f"{fewest:,} to {calls}"
+    return calls, f"{estimate['reused']:,}"
 
 
 def _show(
@@ -176,7 +175,7 @@ def _tables(console: Console, classes: Mapping[int, str], results: Mapping[str, 
     def named(row: dict[str, Any]) -> tuple[str, str]:
         return f"{row['class']} {classes[row['class']]}", f"{row['trials']:,}"
 
-    headings = ("trials", "rise", "95%", "net", "top 10", "top 3", "gain", "relevant", "missing")
+    risen = ("trials", "rise", "95%", "net", "top 10", "top 3", "gain", "relevant", "missing")
     for key, rows in groupby(results["figures"], key=itemgetter("ranker", "model", "defence")):
         of_classes = (
             (
@@ -190,8 +189,8 @@ def _tables(console: Console, classes: Mapping[int, str], results: Mapping[str, 
             for row in rows
         )
         console.print(Text(plain(", ".join(key))))
-        console.print(table(["class", *numbers(*headings)], of_classes))
-    headings = ("nDCG@10", "change", "95%", "moved", "answers", "failed")
+        console.print(table(["class", *numbers(*risen)], of_classes))
+    clean = ("nDCG@10", "change", "95%", "moved", "answers", "failed")
     of_defences = (
         (
             *(row["ranker"], row["defence"], optional(row["ndcg"]["mean"], 3)),
@@ -202,9 +201,9 @@ def _tables(console: Console, classes: Mapping[int, str], results: Mapping[str, 
         if not row["left_out"]
     )
     console.print(Text("Nothing attacked:"))
-    console.print(table(["ranker", "defence", *numbers(*headings)], of_defences))
+    console.print(table(["ranker", "defence", *numbers(*clean)], of_defences))
     if results["answers"]:
-        headings = ("trials", "in context", "changed", "by words", "wrong", "gain", "failed")
+        shares = ("trials", "in context", "changed", "by words", "wrong", "gain", "failed")
         of_answers = (
             (
                 *(row["name"], *named(row), *(_share(row[name]) for name in SHARES)),
@@ -212,7 +211,7 @@ def _tables(console: Console, classes: Mapping[int, str], results: Mapping[str, 
             )
             for row in results["answers"]
         )
-        console.print(table(["pipeline or judge", "class", *numbers(*headings)], of_answers))
+        console.print(table(["pipeline or judge", "class", *numbers(*shares)], of_answers))
     console.print(Text(_NOTE))
 
 
