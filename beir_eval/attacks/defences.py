@@ -61,7 +61,7 @@ class Seen:
         if ranking.comparisons is not None and ranking.comparisons.failed:
             missing = dict.fromkeys(order, ranking.comparisons.reason)
         scores = {key: hit.score for key, hit in hits.items()}
-        known = {key: hit.relevance for key, hit in hits.items()} if ranking.absolute else {}
+        known = {key: hit.relevance for key, hit in hits.items()}
         team = ranking.team.members if ranking.team else ()
         names = (each.name for member in team if member.rubric for each in member.rubric.criteria)
         return cls(order, scores, known, missing, tuple(dict.fromkeys(names)))

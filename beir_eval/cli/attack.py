@@ -61,8 +61,8 @@ class _Work:
 
 
 def _attack(ctx: click.Context) -> int:
-    given, invocation = ctx.params, ctx.ensure_object(Invocation)
-    invocation.doing("getting ready; nothing was sent")
+    given = ctx.params
+    ctx.ensure_object(Invocation).doing("getting ready; nothing was sent")
     attacks = load_attacks(given["attacks_file"], given["attacks"])
     for name in given["defences"]:
         if name not in DEFENCES:
@@ -89,7 +89,7 @@ def _attack(ctx: click.Context) -> int:
         return _dry_run(ctx, work)
     fetch_models(list(dict.fromkeys(models)), quiet=given["quiet"])
     with saying_where(options.ledger):
-        found, answers = run_loop(partial(_all, work, invocation, quiet=given["quiet"]))
+        found, answers = run_loop(partial(_all, ctx, work))
         if given["out"] is not None:
             with output(given["out"]) as write:
                 for line in [*(line for each in found for line in each.lines()), *answers]:
@@ -97,12 +97,11 @@ def _attack(ctx: click.Context) -> int:
     return _show(ctx, campaign, found, answers)
 
 
-async def _all(
-    work: _Work, invocation: Invocation, *, quiet: bool
-) -> tuple[list[Through], list[dict[str, Any]]]:
+async def _all(ctx: click.Context, work: _Work) -> tuple[list[Through], list[dict[str, Any]]]:
+    invocation, live = ctx.ensure_object(Invocation), live_is_wanted(quiet=ctx.params["quiet"])
     tracker = Tracker("attacking", unit="lists")
     invocation.reached = lambda: tracker.reached
-    with ProgressDisplay(tracker, wanted=live_is_wanted(quiet=quiet)) as display, invocation.held():
+    with ProgressDisplay(tracker, wanted=live) as display, invocation.held():
 
         def note(what: str, count: int) -> None:
             if what:
