@@ -116,7 +116,8 @@ class Through:
         nDCG@10, its difference, and how many ranks a passage moves, up or down, on average.
         """
         both = self.clean.keys() & without.clean.keys()
-        now, before = (_ndcg(each.clean, both, qrels) for each in (self, without))
+        judged = {key: grades for key, grades in qrels.items() if key in both and grades}
+        now, before = (_ndcg(each.clean, judged) for each in (self, without))
         moved = (
             (key, float(abs(rank - without.clean[key].order.index(doc_id))))
             for key in both
@@ -277,12 +278,9 @@ def _row(trial: Trial, clean: Seen, now: Seen | None, control: Seen | None) -> A
     )
 
 
-def _ndcg(
-    clean: Mapping[str, Seen], queries: Iterable[str], qrels: Mapping[str, Mapping[str, int]]
-) -> Mapping[str, float]:
-    run = {
-        key: [(doc_id, -float(place)) for place, doc_id in enumerate(clean[key].order)]
-        for key in queries
-    }
-    judged = {key: grades for key, grades in qrels.items() if key in run and grades}
-    return Evaluator(judged, ["nDCG@10"]).per_query(run)["nDCG@10"] if judged else {}
+def _ndcg(clean: Mapping[str, Seen], qrels: Mapping[str, Mapping[str, int]]) -> Mapping[str, float]:
+    if not qrels:
+        return {}
+    order = {key: enumerate(clean[key].order) for key in qrels}
+    run = {key: [(doc_id, -float(n)) for n, doc_id in each] for key, each in order.items()}
+    return Evaluator(qrels, ["nDCG@10"]).per_query(run)["nDCG@10"]
