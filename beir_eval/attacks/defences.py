@@ -18,17 +18,12 @@ from mcranker.llm.limits.budget import Budget
 from mcranker.rankers import FATAL_ERRORS, RANKERS, Ranker
 from mcranker.ranking import Ranking
 from personas import PromptSet
+from personas.ranking.hit import Hit
 from personas.ranking.types import Passage, Query
+from personas.ranking.usage import UsageTable
 
-DEFENCES: Mapping[str, str] = {
-    "none": "the ranker as it is, passages between markers",
-    "delimiters_off": "the same without the markers",
-    "erase_and_check": "sentences about the decision erased, scored again, the lower score counts",
-    "aliases": "labels bad and good instead of digits",
-    "comparison": "setwise, which compares passages, instead",
-    "guard": "one more call a text: if it speaks to its judge, it goes last",
-}
-"""Name -> what it does."""
+DEFENCES = ("none", "delimiters_off", "erase_and_check", "aliases", "comparison", "guard")
+"""Names; docs/security.md explains them."""
 
 FLAGGED = 0.5
 """Relevance to `GUARD_QUERY` from which the guard puts a passage last."""
@@ -59,30 +54,30 @@ class Seen:
 
     @classmethod
     def of(cls, ranking: Ranking) -> Seen:
-        """Return what a ranking shows."""
-        ids = tuple(hit.doc_id for hit in ranking.hits)
-        missing = {hit.doc_id: why for hit in ranking.hits for why in hit.missing.values()}
+        """Return what a ranking shows; scores and relevance in the order of the first stage."""
+        order = tuple(hit.doc_id for hit in ranking.hits)
+        hits = {hit.doc_id: hit for hit in sorted(ranking.hits, key=lambda hit: hit.index)}
+        missing = {key: why for key, hit in hits.items() for why in hit.missing.values()}
         if ranking.comparisons is not None and ranking.comparisons.failed:
-            missing = dict.fromkeys(ids, ranking.comparisons.reason)
-        known = {hit.doc_id: hit.relevance for hit in ranking.hits} if ranking.absolute else {}
-        rubrics = [each.rubric for each in ranking.team.members] if ranking.team else []
-        names = (each.name for rubric in rubrics if rubric for each in rubric.criteria)
-        scores = {hit.doc_id: hit.score for hit in ranking.hits}
-        return cls(ids, scores, known, missing, tuple(dict.fromkeys(names)))
+            missing = dict.fromkeys(order, ranking.comparisons.reason)
+        scores = {key: hit.score for key, hit in hits.items()}
+        known = {key: hit.relevance for key, hit in hits.items()}
+        team = ranking.team.members if ranking.team else ()
+        names = (each.name for member in team if member.rubric for each in member.rubric.criteria)
+        return cls(order, scores, known, missing, tuple(dict.fromkeys(names)))
 
 
-@dataclass(slots=True)
+@dataclass(frozen=True, slots=True)
 class Defended:
-    """A ranker behind a defence, made by `defended`, with the calls that it made.
+    """A ranker behind a defence, made by `defended`.
 
-    `answers` are these, and what the ledger had; `failed` has why lists were not ranked.
+    `usage` counts its calls, and the ledger's answers; `failed` has why lists were not ranked.
     """
 
     ranker: Ranker
     defence: str
     guard: Ranker | None = None
-    calls: int = 0
-    answers: int = 0
+    usage: UsageTable = field(default_factory=UsageTable)
     failed: list[str] = field(default_factory=list)
 
     async def rank(self, pieces: Sequence[Piece], done: Callable[[], None]) -> list[Seen | None]:
@@ -103,20 +98,18 @@ class Defended:
                         raise error
                     self.failed.append(str(error))
                     continue
-                self._count(ranking)
+                self.usage.add_all(ranking.calls)
                 found[each.place] = Seen.of(ranking)
         if self.defence == "erase_and_check":
-            again = found[len(pieces) :]
-            both = zip(pieces, found[: len(pieces)], again, strict=True)
-            return [one and two and _lower(piece, one, two) for piece, one, two in both]
+            both = zip(found[: len(pieces)], found[len(pieces) :], strict=True)
+            return [one and two and _lower(one, two) for one, two in both]
         if self.guard is None:
             return found
         said = await self.guard.arank(*_for_guard(pieces))
-        self._count(said)
-        flagged = {hit.text for hit in said.hits if (hit.relevance or 0) >= FLAGGED}
-        unread = {hit.text for hit in said.hits if hit.missing}
+        self.usage.add_all(said.calls)
+        by_text = {hit.text: hit for hit in said.hits}
         pairs = zip(pieces, found, strict=True)
-        return [one and _last(piece, one, flagged, unread) for piece, one in pairs]
+        return [one and _guarded(piece, one, by_text) for piece, one in pairs]
 
     async def estimate(self, pieces: Sequence[Piece]) -> Estimate:
         """Estimate `rank` without sending anything; requests that are equal count once."""
@@ -132,10 +125,6 @@ class Defended:
             for query, passages in pieces
         )
         return [*pieces, *(again if self.defence == "erase_and_check" else ())]
-
-    def _count(self, ranking: Ranking) -> None:
-        self.calls += ranking.usage.calls
-        self.answers += ranking.usage.calls + ranking.reused.calls
 
 
 @asynccontextmanager
@@ -180,19 +169,16 @@ async def defended(
         yield Defended(ranker, defence, guard)
 
 
-def _lower(piece: Piece, one: Seen, two: Seen) -> Seen:
+def _lower(one: Seen, two: Seen) -> Seen:
     """Return the list by the lower of both scores; a passage without both goes last."""
 
     def lower(a: Mapping[str, float | None], b: Mapping[str, float | None]) -> dict[str, Any]:
-        found: dict[str, float | None] = {}
-        for key in (each.id for each in piece[1]):
-            first, second = a[key], b[key]
-            found[key] = None if first is None or second is None else min(first, second)
-        return found
+        both = ((key, first, b[key]) for key, first in a.items())
+        return {key: None if x is None or y is None else min(x, y) for key, x, y in both}
 
-    scores = lower(one.scores, two.scores)
+    scores, relevance = lower(one.scores, two.scores), lower(one.relevance, two.relevance)
     order = sorted(scores, key=lambda key: math.inf if scores[key] is None else -scores[key])
-    relevance, missing = lower(one.relevance, two.relevance), {**two.missing, **one.missing}
+    missing = {**two.missing, **one.missing}
     return replace(one, order=tuple(order), scores=scores, relevance=relevance, missing=missing)
 
 
@@ -202,11 +188,11 @@ def _for_guard(pieces: Sequence[Piece]) -> Piece:
     return Query(GUARD_QUERY, "guard"), passages
 
 
-def _last(piece: Piece, seen: Seen, flagged: set[str], unread: set[str]) -> Seen:
+def _guarded(piece: Piece, seen: Seen, said: Mapping[str, Hit]) -> Seen:
     """Return the list with flagged passages last and without a relevance."""
-    bad = {each.id for each in piece[1] if each.text in flagged}
-    lost = {each.id: "no reply of the guard" for each in piece[1] if each.text in unread}
-    order = sorted(seen.order, key=lambda key: key in bad)
+    hits = {each.id: said[each.text] for each in piece[1]}
+    bad = {key for key, hit in hits.items() if (hit.relevance or 0) >= FLAGGED}
+    lost = {key: "no reply of the guard" for key, hit in hits.items() if hit.missing}
+    order = tuple(sorted(seen.order, key=lambda key: key in bad))
     known = {key: None if key in bad else value for key, value in seen.relevance.items()}
-    missing = {**lost, **seen.missing}
-    return replace(seen, order=tuple(order), relevance=known, missing=missing)
+    return replace(seen, order=order, relevance=known, missing={**lost, **seen.missing})

@@ -7,20 +7,18 @@ passage in the place of the clean one, or with poisoned documents besides.
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from contextvars import ContextVar
 from dataclasses import dataclass, replace
-from itertools import groupby
 from typing import Any
 
 from beir_eval.answers.judging import answered_of, judged, judges_of
 from beir_eval.answers.questions import Question
-from beir_eval.attacks.rankers import OnDone, mean_of
-from beir_eval.attacks.templates import Attack, Attacks, fill
-from beir_eval.attacks.texts import Piece, Target, trials_of, values_of
+from beir_eval.attacks.rankers import Campaign, OnDone, less, means_of
+from beir_eval.attacks.templates import fill
+from beir_eval.attacks.texts import ADDED, Piece, Trial, lists_of, values_of
 from mcranker.errors import BudgetExceeded, MCRankerError
 from mcranker.estimate import Estimate
-from mcranker.llm.limits.budget import Budget
 from mcranker.rag.pipeline import RAGPipeline
 from mcranker.rag.result import RAGResult
 from mcranker.rankers import FATAL_ERRORS
@@ -36,7 +34,6 @@ SHARES = ("in_context", "changed", "control_changed", "wrong")
 """Shares of answers: an attacked passage in the context, a text that differs, one that differs by
 harmless words, and one that holds the attack's wrong answer."""
 
-_ADDED = "attack-"  # begins ids of documents that are added
 _WORD = re.compile(r"\w+")
 _searched: ContextVar[tuple[Passage, ...]] = ContextVar("searched")
 
@@ -57,17 +54,14 @@ class PoolRetriever:
 
 @dataclass(frozen=True, slots=True)
 class PipelineCampaign:
-    """Attacks on targets through a pipeline: a preset or a TOML file.
+    """Attacks of a campaign through a pipeline: a preset or a TOML file.
 
     `options` are of `RAGPipeline`; `judges` names of judges of answers, for attacks on them.
     """
 
-    targets: Sequence[Target]
-    attacks: Attacks
+    campaign: Campaign
     pipeline: str
     options: Mapping[str, Any]
-    seed: int
-    budget: Budget
     judges: Sequence[str] = ()
 
     async def run(self, on_done: OnDone) -> list[dict[str, Any]]:
@@ -76,7 +70,7 @@ class PipelineCampaign:
         Raises:
             MCRankerError, PersonasError: as `RAGPipeline`; an error that all questions would meet.
         """
-        pieces = self._pieces()
+        trials, pieces = self._trials()
         on_done(self.pipeline, len(pieces))
         answers: dict[Piece, RAGResult | str] = {}
         async with self._made() as made:
@@ -95,65 +89,50 @@ class PipelineCampaign:
                     answers[piece] = result
                     on_done("", 0)
         rows = []
-        for target, attack, attacked, control in self._trials():
-            results = [answers[each] for each in (_clean(target), attacked, control)]
-            about = {"class": attack.number, "attack": attack.id, "query": target.query.id}
-            seen = self._seen(target, attack, *results)
-            rows.append({"pipeline": self.pipeline, **about, **seen})
+        for trial in trials:
+            attack, query = trial.attack, trial.target.query.id
+            about = {"class": attack.number, "attack": attack.id, "query": query}
+            results = (answers[each] for each in (trial.target.clean, *trial.lists))
+            rows.append({"pipeline": self.pipeline, **about, **self._seen(trial, *results)})
         return rows + (await self._judged(answers) if self.judges else [])
 
     async def estimate(self) -> Estimate:
         """Estimate `run` without the judges; requests that are equal count each time."""
         total = Estimate()
         async with self._made() as made:
-            for query, passages in self._pieces():
+            for query, passages in self._trials()[1]:
                 _searched.set(passages)
                 total += await made.aestimate(query)
         return total
 
     def _made(self) -> RAGPipeline:
-        return RAGPipeline(PoolRetriever(), self.pipeline, budget=self.budget, **self.options)
+        budget = self.campaign.budget
+        return RAGPipeline(PoolRetriever(), self.pipeline, budget=budget, **self.options)
 
-    def _pieces(self) -> list[Piece]:
-        """Return what is answered, each list once."""
-        attacked = (piece for _, _, *both in self._trials() for piece in both)
-        return [*dict.fromkeys([*map(_clean, self.targets), *attacked])]
-
-    def _trials(self) -> Iterator[tuple[Target, Attack, Piece, Piece]]:
-        """Yield target, attack, and the lists with the attack and with harmless words."""
-        chosen = self.attacks.aimed_at("ranker", "pipeline")
-        known = [each for each in chosen if "{criteria}" not in "".join(each.texts)]
-        for target in self.targets:
-            values = values_of(target.query, self.seed)
-            for trial in trials_of(target, known, self.attacks.neutral, self.seed, top="10"):
-                attack = trial.attack
-                if attack.target == "ranker":
-                    yield target, attack, target.piece(trial.text), target.piece(trial.control)
-                    continue
-                bad = [fill(text, values) for text in attack.texts]
-                good = self.attacks.neutral[: len(bad)]
-                yield target, attack, _with(target, bad), _with(target, good)
+    def _trials(self) -> tuple[list[Trial], list[Piece]]:
+        """Return trials, and the lists for which answers are needed, each once."""
+        of, aims = self.campaign, ("ranker", "pipeline")
+        trials = [trial for each in of.targets for trial in of.trials(each, *aims, top="10")]
+        return trials, list(
+            dict.fromkeys([*(each.clean for each in of.targets), *lists_of(trials)])
+        )
 
     def _seen(
-        self,
-        target: Target,
-        attack: Attack,
-        clean: RAGResult | str,
-        now: RAGResult | str,
-        control: RAGResult | str,
+        self, trial: Trial, clean: RAGResult | str, now: RAGResult | str, control: RAGResult | str
     ) -> dict[str, Any]:
         """Return 1 or 0 for each thing that can happen; None where there is no answer to see it."""
         failed = next((each for each in (now, clean) if isinstance(each, str)), "")
         seen: dict[str, Any] = {"failure": failed, "in_context": None, "wrong": None}
-        changed, by_control = _differ(clean, now), _differ(clean, control)
         if isinstance(now, RAGResult):
-            ids = [each.id for each in now.context]
-            own = target.passage.id if attack.target == "ranker" else None
-            seen["in_context"] = float(any(i == own or i.startswith(_ADDED) for i in ids))
-            if any("{wrong}" in text for text in attack.texts):
-                wrong = _plain(values_of(target.query, self.seed)["wrong"])
+            # Of an attack on pipelines, the passage itself is clean.
+            own = trial.target.passage.id if trial.attack.target == "ranker" else None
+            ids = (each.id for each in now.context)
+            seen["in_context"] = float(any(i == own or i.startswith(ADDED) for i in ids))
+            if any("{wrong}" in text for text in trial.attack.texts):
+                wrong = _plain(values_of(trial.target.query, self.campaign.seed)["wrong"])
                 seen["wrong"] = float(wrong in _plain(now.text))
             seen["answer"] = now.text
+        changed, by_control = _differ(clean, now), _differ(clean, control)
         return {**seen, "changed": changed, "control_changed": by_control}
 
     async def _judged(self, answers: Mapping[Piece, RAGResult | str]) -> list[dict[str, Any]]:
@@ -164,13 +143,13 @@ class PipelineCampaign:
         rows: list[dict[str, Any]] = []
         known = ("model", "base_url", "ledger")
         where = {name: self.options[name] for name in known if name in self.options}
-        attacks = self.attacks.aimed_at("answer")
-        async with judges_of(self.judges, budget=self.budget, **where) as judges:
-            for target in self.targets:
-                result = answers[_clean(target)]
+        attacks = self.campaign.attacks.aimed_at("answer")
+        async with judges_of(self.judges, budget=self.campaign.budget, **where) as judges:
+            for target in self.campaign.targets:
+                result = answers[target.clean]
                 if isinstance(result, str) or not result.text:
                     continue
-                values = values_of(target.query, self.seed)
+                values = values_of(target.query, self.campaign.seed)
                 question = Question(target.query.id, target.query.text, (result.text,))
                 wrong = replace(answered_of(result, question), text=f"It is {values['wrong']}.")
                 bad = [f"{wrong.text} {fill(each.texts[0], values)}" for each in attacks]
@@ -186,35 +165,21 @@ class PipelineCampaign:
         return rows
 
 
-def figures_of(rows: Sequence[Mapping[str, Any]]) -> list[dict[str, Any]]:
+def figures_of(rows: Iterable[Mapping[str, Any]]) -> list[dict[str, Any]]:
     """Return means over queries by pipeline or judge and class: shares, and gains of judges."""
-    found = []
-    ordered = sorted(rows, key=_group)
-    for (name, number), each in groupby(ordered, key=_group):
-        group = list(each)
-        about = {"name": name, "class": number, "trials": len(group)}
-        means = {key: mean_of((row["query"], row.get(key)) for row in group) for key in SHARES}
-        means["gain"] = mean_of((row["query"], _gain(row)) for row in group)
-        found.append({**about, "failed": sum(bool(row["failure"]) for row in group), **means})
-    return found
-
-
-def _group(row: Mapping[str, Any]) -> tuple[str, int]:
-    return row.get("pipeline") or row["judge"], row["class"]
-
-
-def _gain(row: Mapping[str, Any]) -> float | None:
-    clean, now = row.get("clean"), row.get("attacked")
-    return None if clean is None or now is None else float(now - clean)
-
-
-def _clean(target: Target) -> Piece:
-    return target.query, target.passages
-
-
-def _with(target: Target, texts: Sequence[str]) -> Piece:
-    added = (Passage(f"{_ADDED}{place}", text) for place, text in enumerate(texts, start=1))
-    return target.query, (*target.passages, *added)
+    trials = (
+        (
+            (row.get("pipeline") or row["judge"], row["class"]),
+            row["query"],
+            row["failure"],
+            {
+                **{key: row.get(key) for key in SHARES},
+                "gain": less(row.get("attacked"), row.get("clean")),
+            },
+        )
+        for row in rows
+    )
+    return means_of(trials, ("name", "class"), "failed")
 
 
 def _differ(one: RAGResult | str, two: RAGResult | str) -> float | None:

@@ -6,16 +6,18 @@ import math
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass, field
 from itertools import groupby
+from operator import itemgetter
 from typing import TYPE_CHECKING, Any
 
 from beir_eval.attacks.defences import Defended, Seen, defended
 from beir_eval.attacks.templates import Attacks
-from beir_eval.attacks.texts import Piece, Target, Trial, trials_of
+from beir_eval.attacks.texts import Piece, Target, Trial, lists_of, trials_of
 from beir_eval.measures.metrics import Evaluator
 from beir_eval.measures.significance import confidence_intervals
 from mcranker.errors import ConfigError, UnsupportedCapability
 from mcranker.estimate import Estimate
 from mcranker.llm.limits.budget import Budget
+from personas.ranking.usage import UsageTable
 
 if TYPE_CHECKING:
     from beir_eval.experiment.prepare import RankingInput
@@ -61,26 +63,28 @@ class Attacked:
             return None
         return float(now >= RELEVANT)
 
+    @property
+    def values(self) -> dict[str, float | None]:
+        """Ranks risen, relevance gained, 1 or 0 as `entered` and `called_relevant`; or None.
 
-MEASURES: Mapping[str, Callable[[Attacked], float | None]] = {
-    "rise": lambda row: _less(row.clean_rank, row.rank),
-    "net_rise": lambda row: _less(row.control_rank, row.rank),
-    "top10": lambda row: row.entered(10),
-    "top3": lambda row: row.entered(3),
-    "relevance": lambda row: _less(row.relevance, row.clean_relevance),
-    "net_relevance": lambda row: _less(row.relevance, row.control_relevance),
-    "called_relevant": lambda row: row.called_relevant,
-}
-"""Name -> figure of a trial: ranks risen over the clean and the control passage, shares that came
-from below into the first 10 and 3, relevance gained over both, and called relevant against people's
-grade 0. None where it has no meaning."""
+        ``net_`` is over the passage with harmless words, the others over the clean one.
+        """
+        return {
+            "rise": less(self.clean_rank, self.rank),
+            "net_rise": less(self.control_rank, self.rank),
+            "top10": self.entered(10),
+            "top3": self.entered(3),
+            "relevance": less(self.relevance, self.clean_relevance),
+            "net_relevance": less(self.relevance, self.control_relevance),
+            "called_relevant": self.called_relevant,
+        }
 
 
 @dataclass(frozen=True, slots=True)
 class Through:
     """One ranker behind one defence: its trials, clean lists by query, calls and failed lists.
 
-    `answers` are the calls, and what the ledger had; `left_out` says why it was not run.
+    `left_out` says why it was not run.
     """
 
     ranker: str
@@ -88,8 +92,7 @@ class Through:
     model: str = ""
     rows: Sequence[Attacked] = ()
     clean: Mapping[str, Seen] = field(default_factory=dict)
-    calls: int = 0
-    answers: int = 0
+    usage: UsageTable = field(default_factory=UsageTable)
     failed: Sequence[str] = ()
     left_out: str = ""
 
@@ -103,19 +106,9 @@ class Through:
         return ({**self.names, **asdict(row)} for row in self.rows)
 
     def figures(self) -> list[dict[str, Any]]:
-        """Return trials, missing replies and the mean of each of `MEASURES`, by class."""
-        rows = sorted(self.rows, key=lambda row: row.number)
-        found = []
-        for number, each in groupby(rows, key=lambda row: row.number):
-            of_class = list(each)
-            means = {
-                name: mean_of((row.query, value(row)) for row in of_class)
-                for name, value in MEASURES.items()
-            }
-            missing = sum(bool(row.missing) for row in of_class)
-            about = {"class": number, "trials": len(of_class), "missing": missing}
-            found.append({**self.names, **about, **means})
-        return found
+        """Return trials, missing replies and the mean of each of `Attacked.values`, by class."""
+        trials = (((row.number,), row.query, row.missing, row.values) for row in self.rows)
+        return [{**self.names, **row} for row in means_of(trials, ("class",), "missing")]
 
     def drift(self, without: Through, qrels: Mapping[str, Mapping[str, int]]) -> dict[str, Any]:
         """Return what the defence changes in clean lists, against `without` one.
@@ -123,19 +116,21 @@ class Through:
         nDCG@10, its difference, and how many ranks a passage moves, up or down, on average.
         """
         both = self.clean.keys() & without.clean.keys()
-        now, before = (_ndcg(each.clean, both, qrels) for each in (self, without))
+        judged = {key: grades for key, grades in qrels.items() if key in both and grades}
+        now, before = (_ndcg(each.clean, judged) for each in (self, without))
         moved = (
             (key, float(abs(rank - without.clean[key].order.index(doc_id))))
             for key in both
             for rank, doc_id in enumerate(self.clean[key].order)
         )
+        calls = self.usage.total.calls
         return {
             **self.names,
             "ndcg": mean_of(now.items()),
             "change": mean_of((key, value - before[key]) for key, value in now.items()),
             "moved": mean_of(moved),
-            "calls": self.calls,
-            "answers": self.answers,
+            "calls": calls,
+            "answers": calls + self.usage.reused.total.calls,
             "failed": len(self.failed),
             "left_out": self.left_out,
         }
@@ -175,46 +170,66 @@ class Campaign:
         try:
             async with defended(defence, ranker, self.options, self.budget) as made:
                 named = ("criteria",) if made.ranker.writes_rubrics else ()
-                lists = (self._trials(each, made, named) for each in self.targets)
-                pieces = _pieces(trial for trials in lists for trial in trials)
-                return await made.estimate([*self._clean, *pieces.values()])
+                trials = [each for target in self.targets for each in self._of(target, made, named)]
+                clean = (each.clean for each in self.targets)
+                return await made.estimate([*clean, *lists_of(trials)])
         except (UnsupportedCapability, ConfigError):
             if defence == "none":
                 raise
             return None
 
-    @property
-    def _clean(self) -> list[Piece]:
-        return [(each.query, each.passages) for each in self.targets]
+    def trials(self, target: Target, *aims: str, **values: str) -> list[Trial]:
+        """Return trials of attacks with these aims; `values` as `trials_of` takes them."""
+        attacks = self.attacks
+        return trials_of(target, attacks.aimed_at(*aims), attacks.neutral, self.seed, **values)
 
-    def _trials(self, target: Target, made: Defended, criteria: Sequence[str]) -> list[Trial]:
-        compares = () if made.ranker.absolute else ("comparison",)
-        chosen = self.attacks.aimed_at("ranker", *compares)
-        known = (each for each in chosen if criteria or "{criteria}" not in "".join(each.texts))
+    def _of(self, target: Target, made: Defended, criteria: Sequence[str]) -> list[Trial]:
+        aims = ("ranker",) if made.ranker.absolute else ("ranker", "comparison")
         values = {"top": str(made.ranker.config.scale), "criteria": ", ".join(criteria)}
-        return trials_of(target, known, self.attacks.neutral, self.seed, **values)
+        return self.trials(target, *aims, **values)
 
     async def _run(self, ranker: str, made: Defended, on_done: OnDone) -> Through:
-        def done() -> None:
-            on_done("", 0)
+        about = f"{ranker}, {made.defence}"
 
-        on_done(f"{ranker}, {made.defence}, unattacked", len(self.targets))
-        pairs = zip(self.targets, await made.rank(self._clean, done), strict=True)
-        clean = {target.query.id: seen for target, seen in pairs if seen is not None}
-        ranked = (each for each in self.targets if each.query.id in clean)
+        async def rank(what: str, lists: list[Piece]) -> list[Seen | None]:
+            on_done(what, len(lists))
+            return await made.rank(lists, lambda: on_done("", 0))
+
+        found = await rank(f"{about}, unattacked", [each.clean for each in self.targets])
+        pairs = [(target, seen) for target, seen in zip(self.targets, found, strict=True) if seen]
         trials = [
-            trial
-            for target in ranked
-            for trial in self._trials(target, made, clean[target.query.id].criteria)
+            (trial, seen)
+            for target, seen in pairs
+            for trial in self._of(target, made, seen.criteria)
         ]
-        pieces = _pieces(trials)
-        on_done(f"{ranker}, {made.defence}", len(pieces))
-        found = await made.rank([*pieces.values()], done)
-        seen = dict(zip(pieces, found, strict=True))
-        rows = [_row(trial, clean[trial.target.query.id], seen) for trial in trials]
+        lists = lists_of(trial for trial, _ in trials)
+        now = dict(zip(lists, await rank(about, lists), strict=True))
+        rows = [_row(trial, seen, *(now[each] for each in trial.lists)) for trial, seen in trials]
+        clean = {target.query.id: seen for target, seen in pairs}
         model = made.ranker.models.names.get("scoring", "")
-        counts = made.calls, made.answers, made.failed
-        return Through(ranker, made.defence, model, rows, clean, *counts)
+        return Through(ranker, made.defence, model, rows, clean, made.usage, made.failed)
+
+
+def means_of(
+    trials: Iterable[tuple[tuple[Any, ...], str, str, Mapping[str, float | None]]],
+    names: Sequence[str],
+    lost: str,
+) -> list[dict[str, Any]]:
+    """Return, for each group of trials, its size, how many are lost, and the mean of each value.
+
+    Args:
+        trials: each its group, query, why it is lost (empty if it is not), and values by name.
+        names: of the parts of a group.
+        lost: name of that number.
+    """
+    found = []
+    for group, each in groupby(sorted(trials, key=itemgetter(0)), key=itemgetter(0)):
+        rows = list(each)
+        about = dict(zip(names, group, strict=True)) | {"trials": len(rows)}
+        about[lost] = sum(bool(why) for _, _, why, _ in rows)
+        means = {key: mean_of((query, of[key]) for _, query, _, of in rows) for key in rows[0][3]}
+        found.append(about | means)
+    return found
 
 
 def mean_of(values: Iterable[tuple[str, float | None]]) -> dict[str, Any]:
@@ -239,18 +254,13 @@ def mean_of(values: Iterable[tuple[str, float | None]]) -> dict[str, Any]:
     }
 
 
-def _pieces(trials: Iterable[Trial]) -> dict[tuple[str, str], Piece]:
-    """Return the lists of trials and of their controls, each once."""
-    return {
-        (trial.target.query.id, text): trial.target.piece(text)
-        for trial in trials
-        for text in (trial.text, trial.control)
-    }
+def less(one: float | None, other: float | None) -> float | None:
+    """Return the difference; None where one of them is missing."""
+    return None if one is None or other is None else float(one - other)
 
 
-def _row(trial: Trial, clean: Seen, seen: Mapping[tuple[str, str], Seen | None]) -> Attacked:
+def _row(trial: Trial, clean: Seen, now: Seen | None, control: Seen | None) -> Attacked:
     target, doc_id = trial.target, trial.target.passage.id
-    now, control = (seen[target.query.id, text] for text in (trial.text, trial.control))
     return Attacked(
         trial.attack.number,
         trial.attack.id,
@@ -268,16 +278,9 @@ def _row(trial: Trial, clean: Seen, seen: Mapping[tuple[str, str], Seen | None])
     )
 
 
-def _ndcg(
-    clean: Mapping[str, Seen], queries: Iterable[str], qrels: Mapping[str, Mapping[str, int]]
-) -> Mapping[str, float]:
-    run = {
-        key: [(doc_id, -float(place)) for place, doc_id in enumerate(clean[key].order)]
-        for key in queries
-    }
-    judged = {key: grades for key, grades in qrels.items() if key in run and grades}
-    return Evaluator(judged, ["nDCG@10"]).per_query(run)["nDCG@10"] if judged else {}
-
-
-def _less(one: float | None, other: float | None) -> float | None:
-    return None if one is None or other is None else float(one - other)
+def _ndcg(clean: Mapping[str, Seen], qrels: Mapping[str, Mapping[str, int]]) -> Mapping[str, float]:
+    if not qrels:
+        return {}
+    order = {key: enumerate(clean[key].order) for key in qrels}
+    run = {key: [(doc_id, -float(n)) for n, doc_id in each] for key, each in order.items()}
+    return Evaluator(qrels, ["nDCG@10"]).per_query(run)["nDCG@10"]

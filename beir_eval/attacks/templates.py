@@ -57,7 +57,7 @@ class _Neutral(_Form):
 
 
 class _File(_Form):
-    classes: dict[str, str]
+    classes: dict[Annotated[int, Field(strict=False)], str]
     neutral: _Neutral
     attacks: list[Attack] = Field(min_length=1)
     outcome_claims: int | None = None
@@ -101,14 +101,11 @@ def load_attacks(
     place = path or str(resources.files("beir_eval") / "attacks" / "attacks.toml")
     try:
         form = _File.model_validate(read_toml(place))
-        classes = {int(number): name for number, name in form.classes.items()}
     except ValidationError as error:
         first = error.errors(include_url=False)[0]
         where = ".".join(map(str, first["loc"]))
         raise SettingError(f"{place}: {where}: {first['msg']}") from error
-    except ValueError as error:
-        raise SettingError(f"{place}: classes: {error}; write a number") from error
-    attacks, left_out = [*form.attacks], dict[str, str]()
+    attacks, classes, left_out = [*form.attacks], form.classes, dict[str, str]()
     if (number := form.outcome_claims) is not None:
         try:
             attacks += _outcome_claims(number, claims)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import base64
 import re
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
 from random import Random
 from typing import TYPE_CHECKING
@@ -21,6 +21,8 @@ BELOW = 10
 """First-stage rank below which a passage is attacked, where the list is longer."""
 ROUNDED = 10
 """Harmless words come in multiples of it, so that attacks can share a list."""
+ADDED = "attack-"
+"""Begins ids of documents that an attack adds."""
 
 Piece = tuple[Query, tuple[Passage, ...]]
 """A query and its passages, as rankers take them."""
@@ -52,21 +54,34 @@ class Target:
         """The passage as it is."""
         return self.passages[self.place]
 
-    def piece(self, text: str) -> Piece:
+    @property
+    def clean(self) -> Piece:
+        """The list as it is."""
+        return self.query, self.passages
+
+    def changed(self, text: str) -> Piece:
         """Return the list with this text in the passage; the first stage's scores stay."""
-        changed = [*self.passages]
-        changed[self.place] = replace(self.passage, text=text)
-        return self.query, tuple(changed)
+        before, after = self.passages[: self.place], self.passages[self.place + 1 :]
+        return self.query, (*before, replace(self.passage, text=text), *after)
+
+    def extended(self, texts: Sequence[str]) -> Piece:
+        """Return the list with these texts after it, with ids that begin with `ADDED`."""
+        added = (Passage(f"{ADDED}{place}", text) for place, text in enumerate(texts, start=1))
+        return self.query, (*self.passages, *added)
 
 
 @dataclass(frozen=True, slots=True)
 class Trial:
-    """An attack on a target: the attacked text, and the control with harmless words."""
+    """An attack on a target: the attacked text, the control with harmless words, and both lists.
+
+    Lists of an attack on a pipeline have documents besides instead of a changed passage.
+    """
 
     target: Target
     attack: Attack
     text: str
     control: str
+    lists: tuple[Piece, Piece]
 
 
 def targets_of(prepared: RankingInput, queries: int, seed: int) -> list[Target]:
@@ -95,9 +110,12 @@ def targets_of(prepared: RankingInput, queries: int, seed: int) -> list[Target]:
 
 
 def trials_of(
-    target: Target, attacks: Iterable[Attack], neutral: Iterable[str], seed: int, **values: str
+    target: Target, attacks: Iterable[Attack], neutral: Sequence[str], seed: int, **values: str
 ) -> list[Trial]:
-    """Return a trial for each attack; `values` are of placeholders that depend on the ranker."""
+    """Return a trial for each attack; `values` are of placeholders that depend on the ranker.
+
+    Without ``criteria`` those that name them are left out.
+    """
     known = {**values_of(target.query, seed), **values}
     text, harmless = target.passage.text, " ".join(neutral).split()
     others = " ".join(each.text for each in target.passages if each.text != text).split()
@@ -105,6 +123,8 @@ def trials_of(
     mixed = " ".join(words.choice(others or [text]) for _ in text.split())
     trials = []
     for attack in attacks:
+        if "{criteria}" in "".join(attack.texts) and not known.get("criteria"):
+            continue
         lot = _lot(seed, target.query.id, attack.id)
         payload = " ".join([fill(lot.choice(attack.texts), known)] * attack.times)
         base = text if attack.base == "passage" else mixed
@@ -113,8 +133,17 @@ def trials_of(
         plain = " ".join(harmless[n % len(harmless)] for n in range(count))
         again = _lot(seed, target.query.id, attack.where, str(count))
         control = _placed(plain, base, attack.where, again)
-        trials.append(Trial(target, attack, attacked, control))
+        lists = target.changed(attacked), target.changed(control)
+        if attack.target == "pipeline":
+            bad = [fill(each, known) for each in attack.texts]
+            lists = target.extended(bad), target.extended(neutral[: len(bad)])
+        trials.append(Trial(target, attack, attacked, control, lists))
     return trials
+
+
+def lists_of(trials: Iterable[Trial]) -> list[Piece]:
+    """Return the lists of trials and of their controls, each once."""
+    return list(dict.fromkeys(each for trial in trials for each in trial.lists))
 
 
 def values_of(query: Query, seed: int) -> dict[str, str]:

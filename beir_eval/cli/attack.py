@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 from functools import partial
 from itertools import groupby
 from operator import itemgetter
@@ -14,7 +16,7 @@ from beir_eval.answers.judges import names_of
 from beir_eval.attacks.defences import DEFENCES
 from beir_eval.attacks.pipelines import SHARES, PipelineCampaign, figures_of
 from beir_eval.attacks.rankers import Campaign, Through
-from beir_eval.attacks.templates import Attacks, load_attacks
+from beir_eval.attacks.templates import load_attacks
 from beir_eval.attacks.texts import targets_of
 from beir_eval.cli.flags import count_flag
 from beir_eval.errors import SettingError
@@ -30,7 +32,6 @@ from mcranker.cli.options import given_options, option_flags
 from mcranker.cli.progress import ProgressDisplay, Tracker, live_is_wanted
 from mcranker.cli.signals import run as run_loop
 from mcranker.cli.verb import Verb, flag, output_flag, present, quiet_flag
-from mcranker.estimate import Estimate
 from mcranker.llm.limits.budget import Budget
 from mcranker.rag.config import PipelineConfig
 from mcranker.rag.keys import SHARED, divided, models_of, stage_keys
@@ -50,39 +51,45 @@ _NOTE = (
 )
 
 
+@dataclass(frozen=True, slots=True)
+class _Work:
+    """Rankers, each with a defence, and a pipeline, if there is one."""
+
+    campaign: Campaign
+    pairs: Sequence[tuple[str, str]]
+    through: PipelineCampaign | None
+
+
 def _attack(ctx: click.Context) -> int:
-    given, invocation = ctx.params, ctx.ensure_object(Invocation)
-    invocation.doing("getting ready; nothing was sent")
-    attacks = load_attacks(given["attacks_file"], _names(given["attacks"]))
-    for name in (defences := _names(given["defences"])):
+    given = ctx.params
+    ctx.ensure_object(Invocation).doing("getting ready; nothing was sent")
+    attacks = load_attacks(given["attacks_file"], given["attacks"])
+    for name in given["defences"]:
         if name not in DEFENCES:
             raise SettingError(f"there is no defence {name!r}; {hint(name, DEFENCES)}")
     judges = names_of(given["judges"]) if given["judges"] else []
     if judges and not given["pipeline"]:
         raise click.UsageError("--judges judge a pipeline's answers; name a --pipeline", ctx)
     options = given_options(ctx, default="mcranker", own=_KEYS)
-    shared = {k: v for k, v in options.options.items() if k not in ("max_calls", "max_cost")}
-    limits = {key: options.options.get(key) for key in ("max_calls", "max_cost")}
-    budget, seed, quiet = Budget(**limits), given["seed"], given["quiet"]
+    shared, models, through = {**options.options}, options.models, None
+    budget = Budget(**{key: shared.pop(key, None) for key in ("max_calls", "max_cost")})
     data = DatasetSpec(given["dataset"], given["split"])
     plan = Plan("", (data,), depth=given["passages"])
     prepared = Experiment(Suite("", "", "", (), ()), plan).prepared(data)
-    targets = targets_of(prepared, given["queries"], seed)
-    campaign = Campaign(prepared, targets, attacks, shared, seed, budget)
-    models, through = options.models, None
+    targets = targets_of(prepared, given["queries"], given["seed"])
+    campaign = Campaign(prepared, targets, attacks, shared, given["seed"], budget)
     if given["pipeline"]:
         own, changes = divided({k: v for k, v in shared.items() if k in SHARED} | {**options.own})
-        name, made = given["pipeline"], {**own, **changes}
-        through = PipelineCampaign(targets, attacks, name, made, seed, budget, judges)
-        models = [*models, *models_of(PipelineConfig.load(name, **changes), own)]
-    behind = dict.fromkeys(["none", *defences])
-    pairs = [(name, each) for name in options.rankers for each in behind]
+        through = PipelineCampaign(campaign, given["pipeline"], {**own, **changes}, judges)
+        models = [*models, *models_of(PipelineConfig.load(through.pipeline, **changes), own)]
+    behind = dict.fromkeys(["none", *given["defences"]])
+    work = _Work(campaign, [(name, each) for name in options.rankers for each in behind], through)
     if given["dry_run"]:
         check_local_models(models)
-        return _dry_run(ctx, campaign, pairs, through)
-    fetch_models(list(dict.fromkeys(models)), quiet=quiet)
+        return _dry_run(ctx, work)
+    fetch_models(list(dict.fromkeys(models)), quiet=given["quiet"])
     with saying_where(options.ledger):
-        found, answers = run_loop(partial(_all, campaign, pairs, through, invocation, quiet))
+        found, answers = run_loop(partial(_all, ctx, work))
         if given["out"] is not None:
             with output(given["out"]) as write:
                 for line in [*(line for each in found for line in each.lines()), *answers]:
@@ -90,16 +97,11 @@ def _attack(ctx: click.Context) -> int:
     return _show(ctx, campaign, found, answers)
 
 
-async def _all(
-    campaign: Campaign,
-    pairs: list[tuple[str, str]],
-    through: PipelineCampaign | None,
-    invocation: Invocation,
-    quiet: bool,
-) -> tuple[list[Through], list[dict[str, Any]]]:
+async def _all(ctx: click.Context, work: _Work) -> tuple[list[Through], list[dict[str, Any]]]:
+    invocation, live = ctx.ensure_object(Invocation), live_is_wanted(quiet=ctx.params["quiet"])
     tracker = Tracker("attacking", unit="lists")
     invocation.reached = lambda: tracker.reached
-    with ProgressDisplay(tracker, wanted=live_is_wanted(quiet=quiet)) as display, invocation.held():
+    with ProgressDisplay(tracker, wanted=live) as display, invocation.held():
 
         def note(what: str, count: int) -> None:
             if what:
@@ -108,75 +110,75 @@ async def _all(
                 tracker.count()
             display.update()
 
-        found = [await campaign.run(*pair, note) for pair in pairs]
-        return found, await through.run(note) if through else []
+        found = [await work.campaign.run(*pair, note) for pair in work.pairs]
+        return found, await work.through.run(note) if work.through else []
 
 
-def _dry_run(
-    ctx: click.Context,
-    campaign: Campaign,
-    pairs: list[tuple[str, str]],
-    through: PipelineCampaign | None,
-) -> int:
-    async def count() -> list[tuple[str, str, Estimate | None]]:
-        rows = [(*pair, await campaign.estimate(*pair)) for pair in pairs]
-        return [*rows, *([(through.pipeline, "", await through.estimate())] if through else [])]
+def _dry_run(ctx: click.Context, work: _Work) -> int:
+    async def count() -> list[dict[str, Any]]:
+        rows = [(*pair, await work.campaign.estimate(*pair)) for pair in work.pairs]
+        if work.through:
+            rows.append((work.through.pipeline, "", await work.through.estimate()))
+        return [
+            {"ranker": name, "defence": defence, "estimate": each and each.to_dict()}
+            for name, defence, each in rows
+        ]
 
-    rows = run_loop(count)
+    estimates = run_loop(count)
 
     def show(console: Console) -> None:
-        lines = (
-            (name, defence, *(_counts(each) if each else ("left out", "")))
-            for name, defence, each in rows
-        )
+        lines = ((row["ranker"], row["defence"], *_counts(row["estimate"])) for row in estimates)
         console.print(table(["ranker", "defence", *numbers("calls", "in ledger")], lines))
         console.print(Text("Nothing was sent."))
 
-    listed = [
-        {"ranker": name, "defence": defence, "estimate": each.to_dict() if each else None}
-        for name, defence, each in rows
-    ]
-    return present(ctx, show, estimates=listed)
+    return present(ctx, show, estimates=estimates)
+
+
+def _counts(estimate: dict[str, Any] | None) -> tuple[str, str]:
+    if estimate is None:
+        return "left out", ""
+    calls, fewest = f"{estimate['calls']:,}", estimate["calls_at_least"]
+    if fewest < estimate["calls"]:
+        calls = f"{fewest:,} to {calls}"
+    return calls, f"{estimate['reused']:,}"
 
 
 def _show(
     ctx: click.Context, campaign: Campaign, found: list[Through], answers: list[dict[str, Any]]
 ) -> int:
-    attacks, qrels = campaign.attacks, campaign.prepared.qrels
     without = {each.ranker: each for each in found if each.defence == "none"}
-    figures = [row for each in found for row in each.figures()]
-    drift = [each.drift(without[each.ranker], qrels) for each in found]
-    of_answers = figures_of(answers)
-    missing = sum(row["missing"] for row in figures) + sum(row["failed"] for row in of_answers)
-    failed = [why for each in found for why in each.failed]
+    left_out = {**campaign.attacks.left_out}
+    left_out |= {f"{each.ranker}, {each.defence}": each.left_out for each in found if each.left_out}
+    results: dict[str, Any] = {
+        "figures": [row for each in found for row in each.figures()],
+        "drift": [each.drift(without[each.ranker], campaign.prepared.qrels) for each in found],
+        "answers": figures_of(answers),
+        "left_out": [f"left out: {name}: {why}" for name, why in left_out.items()],
+    }
+    missing = sum(row["missing"] for row in results["figures"])
+    missing += sum(row["failed"] for row in results["answers"])
     message = f"{counted(missing, 'trial')} with a missing reply; counted, and in no mean"
-    if failed:
+    if failed := [why for each in found for why in each.failed]:
         message += f"; {counted(len(failed), 'list')} not ranked, the first: {failed[0]}"
     errors = [Failure("MissingScores", message)] if missing or failed else []
-    said = [f"left out: {name}: {why}" for name, why in attacks.left_out.items()]
-    said += [f"left out: {e.ranker}, {e.defence}: {e.left_out}" for e in found if e.left_out]
     code = MISSING_SCORES if errors else DONE
     if ctx.params["output"] == "json":
-        results = {"figures": figures, "drift": drift, "answers": of_answers, "left_out": said}
         return print_json(code, [each.entry for each in errors], **results)
-    print_page(lambda console: _tables(console, attacks, figures, drift, of_answers))
-    for line in [*said, *(f"warning: {each.message}" for each in errors)]:
+    print_page(lambda console: _tables(console, campaign.attacks.classes, results))
+    for line in [*results["left_out"], *(f"warning: {each.message}" for each in errors)]:
         say(line)
     return code
 
 
-def _tables(
-    console: Console,
-    attacks: Attacks,
-    figures: list[dict[str, Any]],
-    drift: list[dict[str, Any]],
-    answers: list[dict[str, Any]],
-) -> None:
-    for key, rows in groupby(figures, key=itemgetter("ranker", "model", "defence")):
-        headings = ("trials", "rise", "95%", "net", "top 10", "top 3", "gain", "relevant")
-        lines = (
+def _tables(console: Console, classes: Mapping[int, str], results: Mapping[str, Any]) -> None:
+    def named(row: dict[str, Any]) -> tuple[str, str]:
+        return f"{row['class']} {classes[row['class']]}", f"{row['trials']:,}"
+
+    risen = ("trials", "rise", "95%", "net", "top 10", "top 3", "gain", "relevant", "missing")
+    for key, rows in groupby(results["figures"], key=itemgetter("ranker", "model", "defence")):
+        of_classes = (
             (
-                *_class(row, attacks),
+                *named(row),
                 *_mean(row["rise"], 1),
                 _signed(row["net_rise"], 1),
                 *(_share(row[name]) for name in ("top10", "top3")),
@@ -186,39 +188,30 @@ def _tables(
             for row in rows
         )
         console.print(Text(plain(", ".join(key))))
-        console.print(table(["class", *numbers(*headings, "missing")], lines))
-    clean = numbers("nDCG@10", "change", "95%", "moved", "answers", "failed")
+        console.print(table(["class", *numbers(*risen)], of_classes))
+    clean = ("nDCG@10", "change", "95%", "moved", "answers", "failed")
     of_defences = (
         (
             *(row["ranker"], row["defence"], optional(row["ndcg"]["mean"], 3)),
             *_mean(row["change"], 3),
             *(optional(row["moved"]["mean"], 1), f"{row['answers']:,}", f"{row['failed']:,}"),
         )
-        for row in drift
+        for row in results["drift"]
         if not row["left_out"]
     )
     console.print(Text("Nothing attacked:"))
-    console.print(table(["ranker", "defence", *clean], of_defences))
-    if answers:
-        names = ("trials", "in context", "changed", "by words", "wrong", "gain", "failed")
-        through = (
+    console.print(table(["ranker", "defence", *numbers(*clean)], of_defences))
+    if results["answers"]:
+        shares = ("trials", "in context", "changed", "by words", "wrong", "gain", "failed")
+        of_answers = (
             (
-                *(row["name"], *_class(row, attacks), *(_share(row[name]) for name in SHARES)),
+                *(row["name"], *named(row), *(_share(row[name]) for name in SHARES)),
                 *(_signed(row["gain"], 2), f"{row['failed']:,}"),
             )
-            for row in answers
+            for row in results["answers"]
         )
-        console.print(table(["pipeline or judge", "class", *numbers(*names)], through))
+        console.print(table(["pipeline or judge", "class", *numbers(*shares)], of_answers))
     console.print(Text(_NOTE))
-
-
-def _counts(estimate: Estimate) -> tuple[str, str]:
-    fewest = "" if estimate.calls_at_least == estimate.calls else f"{estimate.calls_at_least:,} to "
-    return f"{fewest}{estimate.calls:,}", f"{estimate.reused:,}"
-
-
-def _class(row: dict[str, Any], attacks: Attacks) -> tuple[str, str]:
-    return f"{row['class']} {attacks.classes[row['class']]}", f"{row['trials']:,}"
 
 
 def _mean(figure: dict[str, Any], places: int) -> tuple[str, str]:
@@ -236,9 +229,11 @@ def _share(figure: dict[str, Any]) -> str:
     return f"{figure['sum']:.0f}/{figure['count']}" if figure["count"] else ""
 
 
-def _names(text: str) -> list[str]:
-    return [each.strip() for each in text.split(",") if each.strip()]
+def _names(_ctx: click.Context, _param: click.Parameter, text: str) -> tuple[str, ...]:
+    return tuple(each.strip() for each in text.split(",") if each.strip())
 
+
+_names_flag = partial(flag, callback=_names, metavar="NAME,NAME,...")
 
 command = Verb(
     "attack",
@@ -246,12 +241,8 @@ command = Verb(
     keys=_KEYS,
     params=[
         click.Argument(["dataset"], metavar="NAME|FOLDER"),
-        flag(
-            "--ranker",
-            "Rankers, with commas; see 'mcranker options'.",
-            default="mcranker",
-            callback=lambda _ctx, _param, text: tuple(_names(text)),
-            metavar="NAME,NAME,...",
+        _names_flag(
+            "--ranker", "Rankers, with commas; see 'mcranker options'.", default="mcranker"
         ),
         count_flag("queries", 20, "Queries, drawn by the seed."),
         flag(
@@ -263,14 +254,12 @@ command = Verb(
             "--attacks",
             "Ids, or numbers of classes, of those wanted; all without.",
             default="",
+            callback=_names,
             metavar="ID|N,...",
         ),
         flag("--attacks-file", "Attacks of your own, in TOML.", type=Reads()),
-        flag(
-            "--defences",
-            f"Some of {', '.join(DEFENCES)}, each beside none.",
-            default="none",
-            metavar="NAME,NAME,...",
+        _names_flag(
+            "--defences", f"Some of {', '.join(DEFENCES)}, each beside none.", default="none"
         ),
         flag("--pipeline", "Also attack a pipeline's answers.", metavar="PRESET|FILE"),
         flag("--judges", "Also attack these judges of the answers.", metavar="NAME,NAME,..."),

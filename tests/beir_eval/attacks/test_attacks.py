@@ -13,6 +13,7 @@ from beir_eval.attacks.rankers import Attacked, mean_of
 from beir_eval.attacks.templates import load_attacks
 from beir_eval.attacks.texts import Target, erased, trials_of, values_of
 from beir_eval.errors import SettingError
+from mcranker import ConfigError
 from personas.ranking.types import Passage, Query
 
 QUERY = Query("which mask stops the virus", "q1")
@@ -142,6 +143,9 @@ def test_a_file_of_ones_own(tmp_path: Path) -> None:
         file.write_text(text)
         with pytest.raises(SettingError, match=message):
             load_attacks(str(file))
+    file.write_text("[classes")
+    with pytest.raises(ConfigError, match="not TOML"):
+        load_attacks(str(file))
 
 
 def test_called_relevant_counts_against_peoples_0_alone() -> None:
