@@ -105,6 +105,7 @@ class Account:
     left: float = 0.0
     low: float = 0.0
     _used: float = 0.0  # since the last question
+    _wait: float = 0.0  # seconds until the last lease began, for which the next one has to do too
     _until: float = -math.inf  # end of the lease
 
     def take(self, amount: float) -> None:
@@ -121,7 +122,8 @@ class Account:
             waiting: what the calls that wait will take.
             first: what the first of them will take.
         """
-        need = waiting + max(0.0, self._used) * LEASE / max(seconds, _SHORT)
+        lasts = LEASE + self._wait
+        need = waiting + max(0.0, self._used) * lasts / max(seconds, _SHORT)
         need = max(first, min(need, LEASE * self.rate))
         self._used = 0.0
         enough = self.left >= max(first, self.low) and now <= self._until
@@ -136,7 +138,7 @@ class Account:
         self.left += grant.amount
         if grant.amount <= 0:
             return
-        self.low = LOW * self.left
+        self.low, self._wait = LOW * self.left, max(0.0, grant.wait)
         self._until = now + max(0.0, grant.wait) + max(0.0, self.left) / self.rate + GRACE
 
 
@@ -144,9 +146,9 @@ class Leases:
     """The parts of the limits of a model that a process has leased.
 
     It asks as soon as a call finds too little, before that when a quarter of a lease is left, and
-    once a second in any case, so that it learns of pauses. It asks for what waits and as much as
-    it used of late, at most for one second. Tokens are taken by the estimate for a call, and
-    corrected by what it took.
+    once a second in any case, so that it learns of pauses. It asks for what waits and for as much
+    as it uses in a second, and until the lease begins; at most for one second of the limit. Tokens
+    are taken by the estimate for a call, and corrected by what it took.
 
     Not safe for several threads; `RateLimiter` guards it.
 
