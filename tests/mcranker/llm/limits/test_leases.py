@@ -8,7 +8,7 @@ import anyio
 import pytest
 
 from mcranker import RateLimited
-from mcranker.llm.limits.leases import Bucket, Grant, Want
+from mcranker.llm.limits.leases import Account, Bucket, Grant, Want
 from mcranker.llm.limits.rate_limiter import RateLimiter
 from personas.ranking.usage import Usage
 from tests.support.buckets import Buckets
@@ -77,6 +77,14 @@ def test_a_bucket_leases_the_time_that_is_free() -> None:
     assert bucket.lease(Want(16, 1, 1), 200.0) == pytest.approx((0, 70), abs=0.1)
     # A clock that is set back takes the schedule with it.
     assert bucket.lease(Want(16, 1, 1), 180.0).wait == pytest.approx(70, abs=0.1)
+
+
+def test_a_lease_has_to_do_until_the_next_one_begins() -> None:
+    account = Account(rate=100.0)
+    account.add(Grant(10.0, 3.0), now=0.0)
+    account.take(10.0)
+    # 10 used in 4 s are 2.5 a second, for the second that a lease lasts and 3 s until it begins.
+    assert account.want(4.0, 4.0, waiting=5.0, first=1.0).amount == 5.0 + 2.5 * (1.0 + 3.0)
 
 
 def test_one_that_works_beside_idle_ones_has_the_whole_limit() -> None:
