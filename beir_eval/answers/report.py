@@ -214,9 +214,9 @@ def _analysed(rows: Sequence[PipelineRow], first: AnswerManifest) -> Anova | Non
 
 def _worst(best: PipelineRow, judge: str) -> Iterator[WorstAnswer]:
     path = best.folder / "run-1"
-    answers = {each.id: each for each in read_answers_of(path / ANSWERS)}
+    answers = read_answers_of(path / ANSWERS)
     values = best.metrics.judges[judge].questions
-    judged = dict(read_judgements(path / JUDGEMENTS))
+    judged = read_judgements(path / JUDGEMENTS)
     for name in sorted(values, key=lambda each: (values[each], each))[:WORST]:
         answer = answers.get(name)
         if answer is None:

@@ -10,8 +10,9 @@ import platform
 from collections.abc import AsyncIterator, Callable, Iterator, Mapping, Sequence
 from contextlib import AsyncExitStack
 from dataclasses import dataclass, field
+from functools import cache, partial
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeVar
 
 from pydantic import BaseModel, ConfigDict
 
@@ -20,12 +21,14 @@ from beir_eval.answers.judging import answered_of, judged, judgements_of, judges
 from beir_eval.answers.metrics import METRICS, AnswerMetrics, metrics_of
 from beir_eval.answers.questions import Question
 from beir_eval.answers.suite import AnswerSuite, FigureForm, PipelineSpec
-from beir_eval.errors import RunFolderError, SettingError
+from beir_eval.errors import RunFolderError
+from beir_eval.experiment.run import GIVE_UP
 from beir_eval.experiment.suite_form import folder_name
 from beir_eval.files import append_whole, cut_torn_line, read_form, write_form
 from beir_eval.lock import locked
 from mcranker import RankerConfig
 from mcranker.errors import BudgetExceeded, InputError, ModelError
+from mcranker.estimate import Estimate
 from mcranker.llm.limits.budget import Budget
 from mcranker.models import Layers, LedgerSpec
 from mcranker.rag.config import PipelineConfig
@@ -40,8 +43,9 @@ from personas.ranking.usage import UsageTable
 from personas.sanitize import json_text
 
 MANIFEST, ANSWERS, JUDGEMENTS = "manifest.json", "answers.jsonl", "judgements.jsonl"
-GIVE_UP = 5
-"""Failures in a row after which a pipeline is given up."""
+BUDGETS = ("max_calls", "max_cost")
+T = TypeVar("T")
+_OF_SUITE = ("judges", "runs", "title", "description", "figure")
 
 
 class AnswerManifest(BaseModel):
@@ -150,15 +154,13 @@ async def run_answers(
         A result for each pipeline; none after one that stopped for a reason that all share.
 
     Raises:
-        SettingError: there are no documents.
         RunFolderError: a folder was begun with other choices, or another program writes to it.
         MCRankerError: a pipeline or a judge cannot be made.
         OSError: something cannot be written.
     """
     budget = Budget(max_calls=plan.limits.get("max_calls"), max_cost=plan.limits.get("max_cost"))
-    places = {each.label: place for place, each in enumerate(suite.pipelines)}
     async with AsyncExitStack() as stack:
-        indexes = _Indexes(suite, plan, stack)
+        index = _indexes(suite, plan, stack)
         layers = Layers(RankerConfig(), plan.ledger)
         if layers.ledger is not None:
             stack.push_async_callback(layers.ledger.aclose)
@@ -171,31 +173,68 @@ async def run_answers(
                 ledger=layers.ledger,
                 usage=usage,
                 budget=budget,
-                **{k: v for k, v in plan.limits.items() if k not in ("max_calls", "max_cost")},
+                **{k: v for k, v in plan.limits.items() if k not in BUDGETS},
             )
         )
         judge = next(filter(None, (each.asked_model for each in judges.values())), "")
+        made = {}
         for spec in specs:  # one that cannot be made is an error before anything is asked
-            made = RAGPipeline(indexes.of(spec.config.chunks), spec.config, **_own(spec, layers))
-            await made.aclose()
+            own = {key: spec.options[key] for key in spec.options if key not in BUDGETS}
+            options = {**own, "ledger": layers.ledger, "budget": budget}
+            made[spec.label] = partial(
+                RAGPipeline, index(spec.config.chunks), spec.config, **options
+            )
+            await made[spec.label]().aclose()
         for spec in specs:
-            index = indexes.of(spec.config.chunks)
             folder = plan.out / folder_name(spec.label)
-            run = _PipelineRun(folder, spec, suite, plan, judges, judge, places[spec.label], note)
+            run = _PipelineRun(folder, spec, suite, plan, made[spec.label], judges, judge, note)
             with locked(folder):
                 before = usage.total.calls
-                found = await run.go(index, budget, _own(spec, layers))
-            yield AnswersResult(
-                spec, found, run.calls + usage.total.calls - before, run.stopped, judge
-            )
+                found = await run.go()
+            calls = run.calls + usage.total.calls - before
+            yield AnswersResult(spec, found, calls, run.stopped, judge)
             if isinstance(run.stopped, (BudgetExceeded, *FATAL_ERRORS)):
                 return
 
 
-def _own(spec: PipelineSpec, layers: Layers) -> dict[str, Any]:
-    """The options of `RAGPipeline`; all pipelines share one budget and one ledger."""
-    own = {key: spec.options[key] for key in spec.options if key not in ("max_calls", "max_cost")}
-    return {**own, "ledger": layers.ledger}
+async def estimate_answers(
+    suite: AnswerSuite, plan: AnswerPlan, specs: Sequence[PipelineSpec]
+) -> list[tuple[str, Estimate]]:
+    """Return label and estimate of one run of each pipeline, without judges; nothing is sent.
+
+    Raises:
+        MCRankerError: a pipeline cannot be made.
+    """
+    found = []
+    async with AsyncExitStack() as stack:
+        index = _indexes(suite, plan, stack)
+        for spec in specs:
+            options = {"ledger": plan.ledger, **spec.options}
+            async with RAGPipeline(index(spec.config.chunks), spec.config, **options) as pipeline:
+                each = [await pipeline.aestimate(one.text) for one in plan.questions]
+            found.append((spec.label, sum(each, Estimate())))
+    return found
+
+
+def _indexes(suite: AnswerSuite, plan: AnswerPlan, stack: AsyncExitStack) -> Callable[[str], Index]:
+    """Return what opens or makes the index for a kind of chunks, once; the stack closes it."""
+
+    @cache
+    def index(chunks: str) -> Index:
+        if plan.index:
+            opened = Index.open(plan.index)
+            stack.callback(opened.close)
+            stack.push_async_callback(opened.connect().aclose)
+            return opened
+        config = PipelineConfig.load("naive", chunks=chunks, answer={"style": "extract"})
+        keeper = RAGPipeline.from_documents(
+            plan.documents, config, embedder=suite.form.embedder or None, ledger=None
+        )
+        stack.push_async_callback(keeper.aclose)
+        assert isinstance(keeper.index, Index)
+        return keeper.index
+
+    return index
 
 
 @dataclass(slots=True)
@@ -206,62 +245,42 @@ class _PipelineRun:
     spec: PipelineSpec
     suite: AnswerSuite
     plan: AnswerPlan
+    make: Callable[..., RAGPipeline]
     judges: Mapping[str, AnswerJudge]
     judge: str
-    place: int
     note: Callable[[str, int], None]
     calls: int = 0
     stopped: Exception | None = None
 
-    async def go(
-        self, index: Index, budget: Budget, options: Mapping[str, Any]
-    ) -> AnswerMetrics | None:
+    async def go(self) -> AnswerMetrics | None:
         failed: dict[str, str] = {}
+        runs = []
         for number in range(self.suite.form.runs):
             # The first run shares its answers with what the user asked before.
-            repeat = {"cache_variant": number} if number else {}
-            pipeline = RAGPipeline(index, self.spec.config, budget=budget, **{**options, **repeat})
-            async with pipeline:
+            async with self.make(**({"cache_variant": number} if number else {})) as pipeline:
                 if not number:
-                    self._begin(pipeline, index)
+                    self._begin(pipeline)
                 path = self.folder / f"run-{number + 1}"
                 path.mkdir(exist_ok=True)
-                why, count = await self._answer(path, pipeline)
+                why = await self._answer(path, pipeline)
             failed |= {f"run {number + 1}, {question}": text for question, text in why.items()}
-            if not count and self.stopped is None and why:
-                self.stopped = ModelError(next(iter(why.values())))
             if self.stopped is None:
                 try:
-                    await self._judge(path)
+                    runs.append(await self._judge(path))
                 except (ModelError, BudgetExceeded) as error:
                     self.stopped = error
             if self.stopped is not None:
                 return None
-        metrics = metrics_of(
-            [*self._runs()],
-            self.suite.form.judges,
-            failed,
-            [each.id for each in self.plan.questions],
-        )
+        ids = [each.id for each in self.plan.questions]
+        metrics = metrics_of(runs, self.suite.form.judges, failed, ids)
         write_form(self.folder / METRICS, metrics)
         return metrics
 
-    def _runs(self) -> Iterator[list[tuple[AnswerRecord, Mapping[str, Judgement]]]]:
-        """Answers and judgements of each run, in the order of the questions."""
-        for number in range(self.suite.form.runs):
-            path = self.folder / f"run-{number + 1}"
-            answers = {each.id: each for each in read_answers_of(path / ANSWERS)}
-            judgements = dict(read_judgements(path / JUDGEMENTS))
-            yield [
-                (answers[each.id], judgements.get(each.id, {}))
-                for each in self.plan.questions
-                if each.id in answers
-            ]
-
-    def _begin(self, pipeline: RAGPipeline, index: Index) -> None:
+    def _begin(self, pipeline: RAGPipeline) -> None:
         from mcranker import __version__
 
-        about, form = index.describe(), self.suite.form
+        assert isinstance(pipeline.index, Index)
+        about, form = pipeline.index.describe(), self.suite.form
         ranker = {} if pipeline.ranker is None else dict(pipeline.ranker.models.names)
         rows = (
             (each.id, each.text, json_text(each.golden_answers)) for each in self.plan.questions
@@ -274,17 +293,13 @@ class _PipelineRun:
             documents={key: about[key] for key in ("mark", "chunks", "documents", "passages")},
             questions=digest_of(rows),
             judge=self.judge,
-            judges=tuple(form.judges),
-            runs=form.runs,
             versions={"mcranker": __version__, "python": platform.python_version()},
             theirs=dict(self.spec.theirs),
             point=dict(self.spec.point),
-            place=self.place,
-            title=form.title,
-            description=form.description,
+            place=self.suite.pipelines.index(self.spec),
             formula=form.anova.formula,
             ours=tuple(each.name for each in form.factors if each.ours),
-            figure=form.figure,
+            **{name: getattr(form, name) for name in _OF_SUITE},
             golden={each.id: each.golden_answers for each in self.plan.questions},
         )
         path = self.folder / MANIFEST
@@ -305,19 +320,20 @@ class _PipelineRun:
                     each.unlink()
         write_form(path, manifest)
 
-    async def _answer(self, path: Path, pipeline: RAGPipeline) -> tuple[dict[str, str], int]:
-        """Answer the open questions; return why some were not, and how many answers there are."""
+    async def _answer(self, path: Path, pipeline: RAGPipeline) -> dict[str, str]:
+        """Answer the open questions; return why some were not."""
         file = path / ANSWERS
         cut_torn_line(file)
-        done = {each.id for each in read_answers_of(file)}
+        done = read_answers_of(file)
         waiting = [Query(each.text, each.id) for each in self.plan.questions if each.id not in done]
+        error: Exception | None = None
         failed: dict[str, str] = {}
         in_a_row = 0
         self.note(f"{self.spec.label}, {path.name}: answering", len(waiting))
         async with pipeline.aanswer_many(waiting) as stream:
             async for each in stream:
                 self.note("", 1)
-                error: Exception | None = each.error
+                error = each.error
                 if each.answer is not None:
                     self.calls += sum(stage.calls for stage in each.answer.stages)
                     if each.answer.kind != "none":
@@ -331,86 +347,55 @@ class _PipelineRun:
                 if isinstance(error, (BudgetExceeded, *FATAL_ERRORS)) or in_a_row == GIVE_UP:
                     self.stopped = error
                     break
-        return failed, len(self.plan.questions) - len(failed)
+        if len(failed) == len(self.plan.questions):
+            self.stopped = self.stopped or error  # nothing is left to judge
+        return failed
 
-    async def _judge(self, path: Path) -> None:
-        """Judge what has no value yet; what was missing is asked again."""
+    async def _judge(self, path: Path) -> list[tuple[AnswerRecord, Mapping[str, Judgement]]]:
+        """Judge what has no value yet, and return all answers in the order of the questions."""
         file = path / JUDGEMENTS
         cut_torn_line(file)
-        known = dict(read_judgements(file))
-        whole = {
-            name
-            for name, values in known.items()
-            if all(
-                judge in values and (values[judge].value is not None or values[judge].undefined)
-                for judge in self.suite.form.judges
-            )
-        }
-        questions = {each.id: each for each in self.plan.questions}
+        there = read_answers_of(path / ANSWERS)
+        known: dict[str, Mapping[str, Judgement]] = {**read_judgements(file)}
         answers = [
-            answered_of(each, questions[each.id])
-            for each in read_answers_of(path / ANSWERS)
-            if each.id in questions and each.id not in whole
+            answered_of(there[each.id], each)
+            for each in self.plan.questions
+            if each.id in there and not self._is_judged(known.get(each.id, {}))
         ]
         self.note(f"{self.spec.label}, {path.name}: judging", len(answers))
         async for row in judged(answers, self.judges):
             append_whole(file, f"{json_text(row_of(row))}\n".encode())
+            known[row.answered.question.id] = row.judgements
             self.note("", 1)
+        ids = [each.id for each in self.plan.questions if each.id in there]
+        return [(there[name], known.get(name, {})) for name in ids]
+
+    def _is_judged(self, values: Mapping[str, Judgement]) -> bool:
+        found = [values.get(name) for name in self.suite.form.judges]
+        return all(each and (each.value is not None or each.undefined) for each in found)
 
 
-@dataclass(slots=True)
-class _Indexes:
-    """Opens an index, or makes one for each kind of chunks; all are closed in the end."""
-
-    suite: AnswerSuite
-    plan: AnswerPlan
-    stack: AsyncExitStack
-    made: dict[str, Index] = field(default_factory=dict)
-
-    def of(self, chunks: str) -> Index:
-        plan = self.plan
-        if plan.index:
-            if not self.made:
-                index = Index.open(plan.index)
-                self.stack.callback(index.close)
-                self.stack.push_async_callback(index.connect().aclose)
-                self.made[""] = index
-            return self.made[""]
-        if not plan.documents:
-            raise SettingError("there are no documents; give --docs DIR or --index INDEX")
-        if chunks not in self.made:
-            config = PipelineConfig.load("naive", chunks=chunks, answer={"style": "extract"})
-            embedder = self.suite.form.embedder or None
-            keeper = RAGPipeline.from_documents(
-                plan.documents, config, embedder=embedder, ledger=plan.ledger
-            )
-            self.stack.push_async_callback(keeper.aclose)
-            assert isinstance(keeper.index, Index)
-            self.made[chunks] = keeper.index
-        return self.made[chunks]
-
-
-def read_answers_of(path: Path) -> Iterator[AnswerRecord]:
-    """Yield the answers of a run; none if there is no file.
+def read_answers_of(path: Path) -> dict[str, AnswerRecord]:
+    """Return the answers of a run by question id; none if there is no file.
 
     Raises:
         RunFolderError: a line is no answer.
     """
-    for line, record in read_records(path, RunFolderError) if path.exists() else ():
-        try:
-            yield AnswerRecord.from_dict(record)
-        except InputError as error:
-            raise RunFolderError(f"{line.place}: {error}") from error
+    return {each.id: each for each in _read(path, AnswerRecord.from_dict)}
 
 
-def read_judgements(path: Path) -> Iterator[tuple[str, dict[str, Judgement]]]:
-    """Yield question id and judgements of each line; a later line of the same id goes before.
+def read_judgements(path: Path) -> dict[str, dict[str, Judgement]]:
+    """Return the judgements of a run by question id; the last line of an id counts.
 
     Raises:
         RunFolderError: a line holds no judgements.
     """
+    return dict(_read(path, lambda record: (str(record["id"]), judgements_of(record))))
+
+
+def _read(path: Path, read: Callable[[dict[str, Any]], T]) -> Iterator[T]:
     for line, record in read_records(path, RunFolderError) if path.exists() else ():
         try:
-            yield str(record["id"]), judgements_of(record)
-        except (KeyError, TypeError, AttributeError) as error:
-            raise RunFolderError(f"{line.place}: holds no judgements") from error
+            yield read(record)
+        except (InputError, KeyError, TypeError, AttributeError) as error:
+            raise RunFolderError(f"{line.place}: is no line of such a file: {error}") from error

@@ -38,26 +38,23 @@ import re
 import tomllib
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
-from importlib import resources
+from importlib.resources.abc import Traversable
 from itertools import product
 from pathlib import Path
 from typing import Annotated, Any
 
 from pydantic import BaseModel, ConfigDict, Field
 
-from beir_eval.answers.judges import judge_class
+from beir_eval.answers.judges import names_of
 from beir_eval.errors import SettingError, SuiteError
-from beir_eval.experiment.suite_form import folder_name, hint
+from beir_eval.experiment.suite import SUITES, found_suite, suite_text
+from beir_eval.experiment.suite_form import check_labels
 from beir_eval.files import read_toml
 from beir_eval.measures.anova import parsed
 from mcranker.errors import ConfigError
 from mcranker.rag.config import PipelineConfig
 from mcranker.rag.keys import divided, own_keys
 from mcranker.rankers.keys import check_names, keys_of
-from personas.io.lines import read_text
-
-LONGEST = 4_000_000
-"""Bytes of a suite's file."""
 
 MOST_POINTS = 10_000
 """Pipelines of a suite."""
@@ -181,28 +178,10 @@ class AnswerSuite:
     pipelines: tuple[PipelineSpec, ...]
 
 
-def shipped_answer_suites() -> dict[str, str]:
-    """Name -> title of every suite of pipelines of the package, in alphabetical order."""
-    found = sorted(Path(each.name).stem for each in _home().iterdir() if ".toml" in each.name)
-    return {name: tomllib.loads(_shipped_text(name))["title"] for name in found}
-
-
-def answer_suite_text(name_or_path: str | os.PathLike[str]) -> str:
-    """The TOML text of a suite of pipelines, as `load_answer_suite` finds it."""
-    if name_or_path in shipped_answer_suites():
-        return _shipped_text(os.fspath(name_or_path))
-    return read_text(Path(name_or_path).expanduser(), SuiteError, LONGEST)
-
-
 def is_answer_suite(name_or_path: str | os.PathLike[str]) -> bool:
     """Return whether it is a suite of pipelines: a shipped one, or a file with some."""
-    if name_or_path in shipped_answer_suites():
-        return True
-    path = Path(name_or_path).expanduser()
-    if not path.is_file():
-        return False
     try:
-        keys = tomllib.loads(read_text(path, SuiteError, LONGEST)).keys()
+        keys = tomllib.loads(suite_text(name_or_path)).keys()
     except (tomllib.TOMLDecodeError, SuiteError, RecursionError, ValueError):
         return False
     return bool(keys & {"pipelines", "factors"})
@@ -214,7 +193,7 @@ def load_answer_suite(
     """Return the suite of that name, or in that file.
 
     Args:
-        name_or_path: one of `shipped_answer_suites`, or the path of a TOML file.
+        name_or_path: one of ``shipped_suites("answers")``, or the path of a TOML file.
         changes: options for all pipelines, which go before ``[settings]`` and not before what a
             pipeline sets itself.
 
@@ -222,41 +201,23 @@ def load_answer_suite(
         SuiteError: it cannot be read, a key or a value is wrong, two labels are the same, or an
             option or a judge is unknown.
     """
-    given = os.fspath(name_or_path)
-    base: Path | None = None
-    text, place = answer_suite_text(given), given
-    if given in shipped_answer_suites():
-        place = f"{given}.toml"
-    else:
-        base = Path(given).expanduser().absolute().parent
+    text, place, base = found_suite(name_or_path)
     form = read_toml(text, SuiteForm, place, SuiteError)
     _check(form, place)
     specs = [*_pipelines(form, changes or {}, place, base)]
-    folders: dict[str, str] = {}
-    for spec in specs:
-        folder = folder_name(spec.label)
-        if folder in folders:
-            raise SuiteError(
-                f"{place}: labels {folders[folder]!r} and {spec.label!r} give the same folder "
-                f"{folder!r}; change one of them"
-            )
-        folders[folder] = spec.label
+    check_labels((each.label for each in specs), place)
     paths = {key: _beside(getattr(form, key), base) for key in ("questions", "documents", "index")}
-    judges = {"judges": [*dict.fromkeys(form.judges)]}
-    return AnswerSuite(Path(given).stem, form.model_copy(update={**paths, **judges}), tuple(specs))
-
-
-def _home() -> Any:
-    return resources.files("beir_eval") / "suites" / "answers"
+    changed = form.model_copy(update={**paths, "judges": names_of(form.judges)})
+    return AnswerSuite(Path(name_or_path).stem, changed, tuple(specs))
 
 
 def others_runs(name: str) -> str:
     """The text of a shipped table of others' runs."""
-    return str((_home() / f"{name}.csv").read_text(encoding="utf-8"))
+    return _others(name).read_text(encoding="utf-8")
 
 
-def _shipped_text(name: str) -> str:
-    return str((_home() / f"{name}.toml").read_text(encoding="utf-8"))
+def _others(name: str) -> Traversable:
+    return SUITES / "answers" / f"{name}.csv"
 
 
 def _beside(name: str, base: Path | None) -> str:
@@ -272,13 +233,8 @@ def _check(form: SuiteForm, place: str) -> None:
         raise SuiteError(f"{place}: anova needs a grid; add [[factors]]")
     if form.figure.quality and not {*form.figure.quality} <= {*form.judges}:
         raise SuiteError(f"{place}: figure: quality must name two of the judges")
-    if form.figure.runs and not (_home() / f"{form.figure.runs}.csv").is_file():
+    if form.figure.runs and not _others(form.figure.runs).is_file():
         raise SuiteError(f"{place}: figure: there is no table of runs {form.figure.runs!r}")
-    for name in form.judges:
-        try:
-            judge_class(name)
-        except SettingError as error:
-            raise SuiteError(f"{place}: judges: {error}") from error
     names = [each.name for each in form.factors]
     for name in names:
         if not _NAME.fullmatch(name):
@@ -288,15 +244,16 @@ def _check(form: SuiteForm, place: str) -> None:
     count = math.prod(len(each.levels) for each in form.factors)
     if count > MOST_POINTS:
         raise SuiteError(f"{place}: the grid has {count:,} points; {MOST_POINTS:,} is the most")
-    if form.anova.formula:
-        try:
+    unknown: set[str] = set()
+    try:
+        judges = names_of(form.judges)
+        if form.anova.formula:
             response, factors, _ = parsed(form.anova.formula)
-        except SettingError as error:
-            raise SuiteError(f"{place}: anova: {error}") from error
-        if unknown := {response} - {*form.judges} | {*factors} - {
-            each.name for each in form.factors
-        }:
-            raise SuiteError(f"{place}: anova: {min(unknown)!r} is no judge and no factor")
+            unknown = {response} - {*judges} | {*factors} - {*names}
+    except SettingError as error:
+        raise SuiteError(f"{place}: {error}") from error
+    if unknown:
+        raise SuiteError(f"{place}: anova: {min(unknown)!r} is no judge and no factor")
 
 
 def _pipelines(
@@ -355,16 +312,3 @@ def _flat(table: Mapping[str, Any], before: str = "") -> dict[str, Any]:
         else:
             found[f"{before}{name}"] = value
     return found
-
-
-def chosen_pipelines(suite: AnswerSuite, labels: tuple[str, ...]) -> tuple[PipelineSpec, ...]:
-    """The pipelines with these labels, or all if none is given.
-
-    Raises:
-        SettingError: a label is none of the suite's.
-    """
-    known = [each.label for each in suite.pipelines]
-    for label in labels:
-        if label not in known:
-            raise SettingError(f"suite {suite.name!r} has no {label!r}; {hint(label, known)}")
-    return tuple(each for each in suite.pipelines if not labels or each.label in labels)

@@ -35,9 +35,12 @@ from personas.format import counted, dollars
 from personas.io.atomic import check_place
 
 if TYPE_CHECKING:
+    from collections.abc import Mapping, Sequence
+
     from rich.console import Console
 
 _WARNINGS = ("MissingScores", "Unsupported")
+_SHARED = "A call whose answer the ledger will have from an earlier row is counted there."
 
 
 def _run(ctx: click.Context) -> int:
@@ -59,8 +62,8 @@ def _run(ctx: click.Context) -> int:
         if given["dry_run"]:
             invocation.doing("estimating; nothing was sent")
             check_local_models(models)
-            rows = list(experiment.estimate())
-            return _dry_run(ctx, rows)
+            rows = [({"dataset": a, "label": b}, each) for a, b, each in experiment.estimate()]
+            return show_estimates(ctx, ["data set", "ranker"], rows, _SHARED)
         fetch_models(models, quiet=quiet)
     if given["on"] is not None:
         rank_on_ray(ctx, experiment.parts(), experiment.queries(), invocation, live=not quiet)
@@ -85,20 +88,6 @@ async def _run_all(
         watch.close()
 
 
-def _dry_run(ctx: click.Context, rows: list[tuple[str, str, Estimate]]) -> int:
-    total = sum((estimate for _, _, estimate in rows), start=Estimate())
-    listed = [
-        {"dataset": dataset, "label": label, **estimate.to_dict()}
-        for dataset, label, estimate in rows
-    ]
-    return present(
-        ctx,
-        lambda console: _show_estimates(console, rows, total),
-        estimates=listed,
-        total=total.to_dict(),
-    )
-
-
 def _show(ctx: click.Context, out: Path, results: list[CellResult]) -> int:
     code, errors = _verdict(results)
     if ctx.params["output"] == "json":
@@ -116,27 +105,39 @@ def _show(ctx: click.Context, out: Path, results: list[CellResult]) -> int:
     return code
 
 
-def _show_estimates(
-    console: Console, rows: list[tuple[str, str, Estimate]], total: Estimate
-) -> None:
-    """A row for each cell, and the sum."""
+def show_estimates(
+    ctx: click.Context,
+    headings: Sequence[str],
+    rows: Sequence[tuple[Mapping[str, str], Estimate]],
+    note: str,
+) -> int:
+    """Print estimates, a row each, and their sum; return the exit code.
+
+    Args:
+        ctx: of the verb.
+        headings: of the names of a row.
+        rows: names as JSON has them, and the estimate.
+        note: sentence below.
+    """
+    total = sum((estimate for _, estimate in rows), start=Estimate())
 
     def figures(each: Estimate) -> list[str]:
         fewest = f"{each.calls_at_least:,} to " if each.calls_at_least < each.calls else ""
         counts = (each.reused, each.input_tokens, each.output_tokens)
-        costs = (_cost(each.cost), _cost(each.cost_at_most))
+        costs = (cost_text(each.cost), cost_text(each.cost_at_most))
         return [f"{fewest}{each.calls:,}", *(f"{count:,}" for count in counts), *costs]
 
-    columns = numbers("calls", "in ledger", "tokens in", "tokens out", "cost", "at most")
-    made = table(
-        ["data set", "ranker", *columns],
-        ((dataset, label, *figures(each)) for dataset, label, each in rows),
-    )
-    made.add_section()
-    made.add_row("all", "", *figures(total))
-    console.print(made)
-    note = "A call whose answer the ledger will have from an earlier row is counted there."
-    console.print(Text(f"{note} Nothing was sent."))
+    def show(console: Console) -> None:
+        columns = numbers("calls", "in ledger", "tokens in", "tokens out", "cost", "at most")
+        cells = ((*names.values(), *figures(each)) for names, each in rows)
+        made = table([*headings, *columns], cells)
+        made.add_section()
+        made.add_row("all", *[""] * (len(headings) - 1), *figures(total))
+        console.print(made)
+        console.print(Text(f"{note} Nothing was sent."))
+
+    listed = [{**names, **estimate.to_dict()} for names, estimate in rows]
+    return present(ctx, show, estimates=listed, total=total.to_dict())
 
 
 def _verdict(results: list[CellResult]) -> tuple[int, list[Failure]]:
@@ -200,7 +201,7 @@ def _show_results(console: Console, results: list[CellResult]) -> None:
             measure_text(result.first_stage.means[measure]),
             *(f"{result.calls:,}", f"{result.reused:,}"),
             f"{metrics.scores.missing:,}" if metrics and metrics.scores else "-",
-            _cost(result.cost),
+            cost_text(result.cost),
         )
         for result in results
         for metrics in [result.metrics]
@@ -220,7 +221,8 @@ def _measured(result: CellResult, measure: str) -> tuple[str, str]:
     return measure_text(result.metrics.means[measure]), by_lot
 
 
-def _cost(cost: float | None) -> str:
+def cost_text(cost: float | None) -> str:
+    """Return US dollars as tables show them."""
     return "-" if cost is None else dollars(cost)
 
 

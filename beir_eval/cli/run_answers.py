@@ -17,10 +17,12 @@ from rich.text import Text
 from beir_eval.answers.judges import judge_class
 from beir_eval.answers.metrics import cautions, grid_row
 from beir_eval.answers.questions import read_questions
-from beir_eval.answers.run import AnswerPlan, AnswersResult, run_answers
-from beir_eval.answers.suite import AnswerSuite, chosen_pipelines, load_answer_suite
+from beir_eval.answers.run import AnswerPlan, AnswersResult, estimate_answers, run_answers
+from beir_eval.answers.suite import AnswerSuite, load_answer_suite
 from beir_eval.cli.anova import show_anova
+from beir_eval.cli.run import cost_text, show_estimates
 from beir_eval.errors import SettingError
+from beir_eval.experiment.suite import chosen
 from beir_eval.measures.anova import Anova, anova
 from mcranker.cli.failures import DONE, ERROR, MISSING_SCORES, Failure, failure, print_json
 from mcranker.cli.fetching import fetch_models
@@ -29,12 +31,10 @@ from mcranker.cli.invocation import Invocation, say
 from mcranker.cli.options import given_options
 from mcranker.cli.progress import ProgressDisplay, Tracker, live_is_wanted
 from mcranker.cli.signals import run as run_loop
-from mcranker.cli.verb import present
-from mcranker.estimate import Estimate
 from mcranker.rag.keys import SHARED, default_writer, models_of, stage_keys
 from mcranker.rankers.keys import shared_keys
 from personas.console import numbers, print_page, table
-from personas.format import counted, dollars
+from personas.format import counted
 from personas.io.atomic import check_place, write_whole
 
 if TYPE_CHECKING:
@@ -71,7 +71,7 @@ def run_pipelines(ctx: click.Context) -> int:
     if not (suite.form.judge_model or params["judge_model"]):
         changes["judge_model"] = options.get("model") or default_writer()
     suite = replace(suite, form=(form := suite.form.model_copy(update=changes)))
-    specs = chosen_pipelines(suite, params["only"])
+    specs = chosen(suite.pipelines, params["only"], suite.name)
     if not (path := params["questions"] or form.questions):
         raise SettingError(f"suite {suite.name!r} names no questions; give --questions FILE")
     questions = read_questions(path)[: form.limit]
@@ -93,7 +93,9 @@ def run_pipelines(ctx: click.Context) -> int:
     quiet = params["quiet"]
     with invocation.noting(live_is_wanted(quiet=quiet)), saying_where(ledger):
         if params["dry_run"]:
-            return _dry_run(ctx, plan, specs)
+            estimates = run_loop(partial(estimate_answers, suite, plan, specs))
+            rows = [({"label": label}, each) for label, each in estimates]
+            return show_estimates(ctx, ["pipeline"], rows, "Of one run, without the judges.")
         fetch_models(list(dict.fromkeys(models)), quiet=quiet)
         plan.out.mkdir(parents=True, exist_ok=True)
         check_place(plan.out / "probe")
@@ -120,33 +122,6 @@ async def _all(
             display.update()
 
         return [each async for each in run_answers(suite, plan, specs, note)]
-
-
-def _dry_run(ctx: click.Context, plan: AnswerPlan, specs: Sequence[Any]) -> int:
-    from mcranker.rag.pipeline import RAGPipeline
-
-    rows: list[tuple[str, Estimate]] = []
-    for spec in specs:
-        where = {"ledger": plan.ledger, **spec.options}
-        if plan.index:
-            pipeline = RAGPipeline(plan.index, spec.config, **where)
-        else:
-            pipeline = RAGPipeline.from_documents(plan.documents, spec.config, **where)
-        with pipeline:
-            each = sum((pipeline.estimate(one.text) for one in plan.questions), Estimate())
-        rows.append((spec.label, each))
-    total = sum((each for _, each in rows), Estimate())
-
-    def show(console: Console) -> None:
-        figures = (
-            (label, f"{each.calls:,}", f"{each.reused:,}", _cost(each.cost))
-            for label, each in [*rows, ("all", total)]
-        )
-        console.print(table(["pipeline", *numbers("calls", "in ledger", "cost")], figures))
-        console.print(Text("Of one run, without the judges. Nothing was sent."))
-
-    listed = [{"label": label, **each.to_dict()} for label, each in rows]
-    return present(ctx, show, estimates=listed, total=total.to_dict())
 
 
 def _show(
@@ -246,7 +221,7 @@ def _show_table(
         rows.append(
             (
                 *(each.spec.label, *cells, f"{missing:,}", f"{metrics.calls:,}"),
-                *(f"{metrics.input_tokens + metrics.output_tokens:,}", _cost(metrics.cost)),
+                *(f"{metrics.input_tokens + metrics.output_tokens:,}", cost_text(metrics.cost)),
                 "-" if metrics.seconds is None else f"{metrics.seconds:.2f}",
             )
         )
@@ -276,7 +251,3 @@ def _as_csv(rows: list[dict[str, Any]]) -> str:
     writer.writeheader()
     writer.writerows(rows)
     return file.getvalue()
-
-
-def _cost(cost: float | None) -> str:
-    return "-" if cost is None else dollars(cost)

@@ -6,12 +6,7 @@ import tomllib
 
 import click
 
-from beir_eval.answers.suite import (
-    answer_suite_text,
-    is_answer_suite,
-    load_answer_suite,
-    shipped_answer_suites,
-)
+from beir_eval.answers.suite import is_answer_suite, load_answer_suite
 from beir_eval.experiment.suite import load_suite, shipped_suites, suite_text
 from mcranker.cli.failures import DONE, print_json
 from mcranker.cli.files import output
@@ -22,16 +17,13 @@ from personas.console import names, table
 def _suites(ctx: click.Context) -> int:
     name = ctx.params["name"]
     if name is None:
-        titles = {**shipped_suites(), **shipped_answer_suites()}
+        titles = {**shipped_suites(), **shipped_suites("answers")}
         entries = [{"name": name, "title": title} for name, title in titles.items()]
         made = table([names("name"), ""], titles.items())
         return present(ctx, lambda console: console.print(made), suites=entries)
-    if is_answer_suite(name):
-        load_answer_suite(name)  # a file that cannot be used is an error
-        text = answer_suite_text(name)
-    else:
-        load_suite(name)
-        text = suite_text(name)
+    load = load_answer_suite if is_answer_suite(name) else load_suite
+    load(name)  # a file that cannot be used is an error
+    text = suite_text(name)
     if ctx.params["output"] == "json":
         return print_json(suite=tomllib.loads(text))
     with output(None) as write:

@@ -26,7 +26,7 @@ from beir_eval.data.first_stage import FirstStage
 from beir_eval.errors import SettingError
 from beir_eval.experiment.cell import RunJob, judges
 from beir_eval.experiment.prepare import RankingInput, chosen_queries, keep_data, prepare
-from beir_eval.experiment.suite import DatasetSpec, RankerSpec, Suite
+from beir_eval.experiment.suite import DatasetSpec, RankerSpec, Suite, chosen
 from beir_eval.experiment.suite_form import dataset_folder_name, folder_name
 from beir_eval.lock import locked
 from beir_eval.ranges import check_whole
@@ -178,13 +178,7 @@ class Experiment:
         for name in ("limit", "depth"):
             if (value := getattr(self.plan, name)) is not None:
                 check_whole(name, value, 1)
-        labels = [spec.label for spec in self.suite.rankers]
-        for label in self.plan.rankers:
-            if label not in labels:
-                raise SettingError(
-                    f"suite {self.suite.name!r} has no ranker {label!r}; it has "
-                    + ", ".join(map(repr, labels))
-                )
+        chosen(self.suite.rankers, self.plan.rankers, self.suite.name)
         if not self.datasets:
             raise SettingError("no data set is named; name one or more")
 
@@ -196,12 +190,8 @@ class Experiment:
     @property
     def rankers(self) -> tuple[RankerSpec, ...]:
         """The rankers, in order, with the plan's options."""
-        wanted = self.plan.rankers or tuple(spec.label for spec in self.suite.rankers)
-        return tuple(
-            replace(spec, options=self._options(spec))
-            for spec in self.suite.rankers
-            if spec.label in wanted
-        )
+        wanted = chosen(self.suite.rankers, self.plan.rankers, self.suite.name)
+        return tuple(replace(spec, options=self._options(spec)) for spec in wanted)
 
     def _options(self, spec: RankerSpec) -> dict[str, Any]:
         own = {name: value for name, value in spec.options.items() if name in spec.own}

@@ -49,27 +49,37 @@ of a foreign run is the data set's name; the file may be packed (``.gz``).
 from __future__ import annotations
 
 import os
+import tomllib
 from dataclasses import dataclass, field
 from importlib import resources
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Literal, Protocol, TypeVar
 
-from beir_eval.errors import SuiteError
+from beir_eval.errors import SettingError, SuiteError
 from beir_eval.experiment.run_folder import FOREIGN, SuiteNote
 from beir_eval.experiment.suite_form import SuiteForm, hint, read_form
 from mcranker.paths import is_file, is_folder
 from personas.io.lines import read_text
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Collection, Mapping, Sequence
     from importlib.resources.abc import Traversable
 
     from beir_eval.experiment.run_folder import FigureNote
     from mcranker.topics import TopicField
 
+SUITES = resources.files("beir_eval") / "suites"
 _SUFFIX = ".toml"
 LONGEST = 4_000_000
 """Bytes of a suite's file."""
+
+
+class _Labelled(Protocol):
+    @property
+    def label(self) -> str: ...
+
+
+Spec = TypeVar("Spec", bound=_Labelled)
 
 
 @dataclass(frozen=True, slots=True)
@@ -138,15 +148,17 @@ class Suite:
     figure: FigureNote | None = None
 
 
-def shipped_suites() -> dict[str, str]:
-    """Name -> title of every suite that comes with the package, in alphabetical order."""
-    return {name: read_form(suite_text(name), name + _SUFFIX).title for name in _shipped()}
+def shipped_suites(folder: Literal["", "answers"] = "") -> dict[str, str]:
+    """Name -> title of every suite that comes with the package, in alphabetical order.
+
+    Those of pipelines are in the folder ``"answers"``.
+    """
+    return {name: tomllib.loads(_text(file))["title"] for name, file in _shipped(folder).items()}
 
 
 def suite_text(name_or_path: str | os.PathLike[str]) -> str:
     """The TOML text of a suite, as `load_suite` finds it."""
-    file, _, _ = _find(name_or_path)
-    return _text(file)
+    return found_suite(name_or_path)[0]
 
 
 def load_suite(
@@ -166,8 +178,8 @@ def load_suite(
     """
     from beir_eval.experiment.suite_options import Options, beside
 
-    source, place, base = _find(name_or_path)
-    form = read_form(_text(source), place)
+    text, place, base = found_suite(name_or_path)
+    form = read_form(text, place)
     options = Options(base, form.settings, _models(form, place, base, models or {}))
     name = Path(name_or_path).name.removesuffix(_SUFFIX)
     rankers = []
@@ -225,31 +237,45 @@ def _with_labels(own: Mapping[str, Any], form: SuiteForm, place: str) -> dict[st
     return {**own, "members": [table(each) for each in members]}
 
 
-def _home() -> Traversable:
-    return resources.files("beir_eval") / "suites"
+def _shipped(folder: str) -> dict[str, Traversable]:
+    files = {each.name: each for each in (SUITES / folder).iterdir()}
+    names = sorted(name for name in files if name.endswith(_SUFFIX))
+    return {name.removesuffix(_SUFFIX): files[name] for name in names}
 
 
-def _shipped() -> list[str]:
-    files = (each.name for each in _home().iterdir() if each.name.endswith(_SUFFIX))
-    return sorted(name.removesuffix(_SUFFIX) for name in files)
+def found_suite(name_or_path: str | os.PathLike[str]) -> tuple[str, str, Path | None]:
+    """Find a suite of rankers or of pipelines.
 
+    Returns:
+        Its text, a name for messages, and the folder that its paths start from, if it has one.
 
-def _find(name_or_path: str | os.PathLike[str]) -> tuple[Traversable, str, Path | None]:
-    """The file, what messages call it, and the folder that its paths start from."""
+    Raises:
+        SuiteError: there is no such suite or file, or it cannot be read.
+    """
     given = os.fspath(name_or_path)
-    names = _shipped()
-    if isinstance(name_or_path, str) and given in names:
-        return _home() / f"{given}{_SUFFIX}", given + _SUFFIX, None
+    shipped = {**_shipped(""), **_shipped("answers")}
+    if isinstance(name_or_path, str) and given in shipped:
+        return _text(shipped[given]), given + _SUFFIX, None
     path = Path(given).expanduser()
     if not is_file(path):
-        from beir_eval.answers.suite import shipped_answer_suites
-
-        names += shipped_answer_suites()
         raise SuiteError(
             f"no suite {given!r}: neither a file nor one that comes with the package; "
-            f"{hint(given, names)}"
+            f"{hint(given, shipped)}"
         )
-    return path, given, path.absolute().parent
+    return _text(path), given, path.absolute().parent
+
+
+def chosen(specs: Sequence[Spec], labels: Collection[str], suite: str) -> tuple[Spec, ...]:
+    """Return the rankers or pipelines with these labels, or all if none is given.
+
+    Raises:
+        SettingError: a label is none of the suite's.
+    """
+    known = [each.label for each in specs]
+    for label in labels:
+        if label not in known:
+            raise SettingError(f"suite {suite!r} has no {label!r}; {hint(label, known)}")
+    return tuple(each for each in specs if not labels or each.label in labels)
 
 
 def _text(file: Traversable) -> str:

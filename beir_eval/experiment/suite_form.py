@@ -138,7 +138,11 @@ def read_form(text: str, place: str) -> SuiteForm:
         raise SuiteError(f"{place}: its lists or tables nest too deep") from failure
     except ValueError as failure:  # a number of thousands of digits
         raise SuiteError(f"{place}: TOML that cannot be used: {failure}") from failure
-    _check_labels(form, place)
+    labels = check_labels((each.label for each in form.rankers), place)
+    if form.baseline is not None and form.baseline not in labels:
+        raise SuiteError(
+            f"{place}: baseline={form.baseline!r} is no label; {hint(form.baseline, labels)}"
+        )
     _check_foreign(form, place)
     _check_paper(form, place)
     _check_figure(form, place)
@@ -175,26 +179,27 @@ def _explain(failure: ValidationError) -> str:
     return f"{place}{key}={shown(first['input'])}: {why}"
 
 
-def _check_labels(form: SuiteForm, place: str) -> None:
+def check_labels(labels: Iterable[str], place: str) -> list[str]:
+    """Return the labels of a suite, each of which has a folder of its own.
+
+    Raises:
+        SuiteError: two have the same folder, or one gives no folder's name.
+    """
     folders: dict[str, str] = {}
-    for entry in form.rankers:
+    for label in labels:
         try:
-            folder = folder_name(entry.label)
+            folder = folder_name(label)
         except SuiteError as failure:
             raise SuiteError(f"{place}: {failure}") from failure
-        if entry.label == folders.get(folder):
-            raise SuiteError(f"{place}: label {entry.label!r} appears twice; change one of them")
+        if label == folders.get(folder):
+            raise SuiteError(f"{place}: label {label!r} appears twice; change one of them")
         if folder in folders:
             raise SuiteError(
-                f"{place}: labels {folders[folder]!r} and {entry.label!r} give the same folder "
+                f"{place}: labels {folders[folder]!r} and {label!r} give the same folder "
                 f"{folder!r}; change one of them"
             )
-        folders[folder] = entry.label
-    labels = list(folders.values())
-    if form.baseline is not None and form.baseline not in labels:
-        raise SuiteError(
-            f"{place}: baseline={form.baseline!r} is no label; {hint(form.baseline, labels)}"
-        )
+        folders[folder] = label
+    return list(folders.values())
 
 
 def _check_foreign(form: SuiteForm, place: str) -> None:

@@ -12,7 +12,8 @@ from click.testing import CliRunner, Result
 from beir_eval.answers.judges import Judgement
 from beir_eval.answers.metrics import AnswerMetrics, metrics_of
 from beir_eval.answers.report import build_answer_report, render_answer_report
-from beir_eval.answers.suite import load_answer_suite, shipped_answer_suites
+from beir_eval.answers.suite import load_answer_suite
+from beir_eval.experiment.suite import shipped_suites
 from beir_eval.cli.group import cli
 from beir_eval.errors import RunFolderError, SuiteError
 from mcranker.errors import ModelError
@@ -191,7 +192,7 @@ def test_a_judge_that_wrote_the_answers_is_named(place: Path, model: Connected) 
 @pytest.mark.parametrize(
     ("old", "new", "said"),
     [
-        ('judges = ["relevance", "f1"]', 'judges = ["rouge"]', "judges: "),
+        ('judges = ["relevance", "f1"]', 'judges = ["rouge"]', "there is no judge 'rouge'"),
         ('title = "A grid"', "", "title"),
         ("levels = [1, 2]", "levels = [1]", "at least 2 items"),
         ("levels = [1, 2]", "levels = [1, 0]", "documents=0"),
@@ -204,7 +205,7 @@ def test_a_judge_that_wrote_the_answers_is_named(place: Path, model: Connected) 
         ("title", "title [", "not TOML"),
         ("C(words)", "C(pages)", "anova: 'pages' is no judge and no factor"),
         ("f1 ~", "rouge ~", "anova: 'rouge' is no judge and no factor"),
-        ("f1 ~", "f1 =", "anova: formula="),
+        ("f1 ~", "f1 =", "formula="),
     ],
 )
 def test_what_is_wrong_with_a_suite_is_said(place: Path, old: str, new: str, said: str) -> None:
@@ -237,7 +238,7 @@ def test_flags_of_pipelines_are_refused_for_rankers(model: Connected) -> None:
 
 
 def test_shipped_suites_are_those_of_the_papers() -> None:
-    sizes = {name: len(load_answer_suite(name).pipelines) for name in shipped_answer_suites()}
+    sizes = {name: len(load_answer_suite(name).pipelines) for name in shipped_suites("answers")}
     assert sizes == {"g_rag": 96, "rankrag_table2": 5, "rebel_fig1": 8}
     ours = [each.name for each in load_answer_suite("g_rag").form.factors if each.ours]
     assert "augmentation" not in ours
@@ -348,7 +349,7 @@ def test_a_folder_without_finished_pipelines_is_refused(tmp_path: Path) -> None:
 def test_shipped_suites_are_listed_printed_and_checked(tmp_path: Path) -> None:
     listed = json.loads(CliRunner().invoke(cli, ["suites", "--output", "json"]).stdout)["suites"]
     titles = {each["name"]: each["title"] for each in listed}
-    for name in shipped_answer_suites():
+    for name in shipped_suites("answers"):
         assert titles[name] == load_answer_suite(name).form.title
         assert CliRunner().invoke(cli, ["suites", name]).stdout.startswith("title = ")
     wrong = tmp_path / "wrong.toml"
