@@ -126,7 +126,7 @@ def anova(table: Sequence[Mapping[str, Any]], formula: str) -> Anova:
     tests.insert(2, "ms", tests["sum_sq"] / tests["df"])
     *terms, (residual, ss, df, ms, *_) = tests.astype({"df": int}).itertuples()
     tested = [
-        AnovaRow(*row, *omega_squared(row.F, row.df, df, len(rows)))
+        AnovaRow(*(row + omega_squared(row.F, row.df, df, len(rows))))
         for row in sorted(terms, key=lambda row: -row.F)
     ]
 

@@ -13,14 +13,15 @@ kind = "answer"                 # from a context; "retrieve": the numbers of all
                                 # "rank": one passage True or False
 questions = "squad.jsonl"       # as `beir_eval.answers.questions` reads them
 passages = "wikipedia"          # a folder or file, in passages of 150 words
-relevant = "documents"          # those of the question's documents, if some have a golden answer
-                                # only these; "answer": with one among the first by BM25;
-                                # "overlap": of either, with over half of an answer's 4-grams
+relevant = "documents"          # passages of the question's documents: those with a golden answer,
+                                # if there are some; "answer": those with one among the first by
+                                # BM25; "overlap": of the documents, or without any of the first,
+                                # those with more than half of a golden answer's 4-grams
 instruction = "short"           # of "answer", a phrase; "full" sentences; a "number"; "either" of
                                 # the first two; without: full in a conversation, else short
 weight = 0.09                   # its share in stage II, divided by the sum of all
-negatives = 1                   # of "rank", not relevant ones for each relevant passage; the paper
-                                # is silent
+negatives = 1                   # of "rank", for each relevant passage; the paper is silent
+
 [[sources]]
 name = "dolly"
 kind = "chat"                   # {"messages": […]} a line: stage I, and part of stage II
@@ -124,7 +125,7 @@ class Built:
 
 
 def read_recipe(path: str | Path) -> Recipe:
-    """Read a recipe; its paths become paths from here.
+    """Read a recipe; its paths become whole paths.
 
     Raises:
         SettingError: it cannot be read, or a key or a value is wrong.
