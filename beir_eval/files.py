@@ -83,6 +83,11 @@ def read_toml(text: str, form: type[Form], place: str, error: type[Exception]) -
         raise error(f"{place}: TOML that cannot be used: {failure}") from failure
 
 
+def beside(name: str, base: Path) -> str:
+    """The whole path of a file that `base` holds, or that is somewhere else by its own path."""
+    return os.path.abspath(base / Path(name).expanduser())  # noqa: PTH100 - links stay
+
+
 def _texts(value: object) -> Iterator[str]:
     if isinstance(value, str):
         yield value

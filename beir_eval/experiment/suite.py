@@ -58,6 +58,7 @@ from typing import TYPE_CHECKING, Any, Literal, Protocol, TypeVar
 from beir_eval.errors import SettingError, SuiteError
 from beir_eval.experiment.run_folder import FOREIGN, SuiteNote
 from beir_eval.experiment.suite_form import SuiteForm, hint, read_form
+from beir_eval.files import beside
 from mcranker.paths import is_file, is_folder
 from personas.io.lines import read_text
 
@@ -176,7 +177,7 @@ def load_suite(
             unknown, misses or has a wrong value; a label appears twice; a ranker or an option is
             unknown; the ranker refuses its options; a name of `models` is none of the file's.
     """
-    from beir_eval.experiment.suite_options import Options, beside
+    from beir_eval.experiment.suite_options import Options
 
     text, place, base = found_suite(name_or_path)
     form = read_form(text, place)
@@ -304,7 +305,6 @@ def _models(
 def _datasets(form: SuiteForm, place: str, base: Path | None) -> tuple[DatasetSpec, ...]:
     from beir_eval.data.catalogue import known
     from beir_eval.data.datasets import COLLECTIONS
-    from beir_eval.experiment.suite_options import beside
 
     found: dict[str, DatasetSpec] = {}
     for entry in form.datasets:

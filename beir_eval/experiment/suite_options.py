@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 import difflib
-import os
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, cast
 
 from beir_eval.errors import SuiteError
+from beir_eval.files import beside
 from mcranker.config import MOST_IN_A_CALL, RankerConfig
 from mcranker.errors import ConfigError, MCRankerError, UnsupportedCapability
 from mcranker.llm.chat import Capabilities
@@ -86,11 +86,6 @@ class Options:
                 path = beside(name, self.base) if self.base else name
                 members.append(path if is_file(path) else name)
         return members
-
-
-def beside(name: str, base: Path) -> str:
-    """The whole path of a file that `base` holds, or that is somewhere else by its own path."""
-    return os.path.abspath(base / Path(name).expanduser())  # noqa: PTH100 - links stay
 
 
 def checked_model(model: str, where: str, names: Mapping[str, str] | None = None) -> str:

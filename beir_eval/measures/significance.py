@@ -295,11 +295,6 @@ def chance_above(t_value: float, degrees: int) -> float:
     return float(_scipy().stdtr(degrees, -t_value))
 
 
-def f_above(value: float, degrees: int, residual_degrees: int) -> float:
-    """The probability that Fisher's F is above a value."""
-    return float(_scipy().fdtrc(degrees, residual_degrees, value))
-
-
 def _tested(differences: Numbers, margin: float) -> tuple[float, float, float]:
     """P of no difference, of worse by the margin or more, and of that or better by as much."""
     mean, spread = _mean_and_spread(differences)

@@ -3,23 +3,28 @@
 A recipe is a TOML file:
 
 ```toml
-size = 211_200                          # examples of stage II; each one once without
+size = 211_200                  # examples of stage II; each one once without
 seed = 0
-test = ["nq_test.jsonl"]                # questions that must not be trained on
+test = ["nq_test.jsonl"]        # questions that must not be trained on
 
-[[sources]]
-name = "squad"
-kind = "answer"                         # answer, retrieve, rank or chat
-questions = "squad.jsonl"               # as `beir_eval.answers.questions` reads them
-passages = "wikipedia"                  # a folder or file, in passages of 150 words
-relevant = "documents"                  # or "answer", or "overlap"
-instruction = "short"                   # or "full", "number", "either", of kind "answer"
-weight = 0.09
-negatives = 1                           # of "rank": passages that are not relevant, a question
+[[sources]]                     # a data set
+name = "squad"                  # in counts and examples
+kind = "answer"                 # from a context; "retrieve": the numbers of all relevant passages;
+                                # "rank": one passage True or False
+questions = "squad.jsonl"       # as `beir_eval.answers.questions` reads them
+passages = "wikipedia"          # a folder or file, in passages of 150 words
+relevant = "documents"          # passages of the question's documents: those with a golden answer,
+                                # if there are some; "answer": those with one among the first by
+                                # BM25; "overlap": of the documents, or without any of the first,
+                                # those with more than half of a golden answer's 4-grams
+instruction = "short"           # of "answer", a phrase; "full" sentences; a "number"; "either" of
+                                # the first two; without: full in a conversation, else short
+weight = 0.09                   # its share in stage II, divided by the sum of all
+negatives = 1                   # of "rank", for each relevant passage; the paper is silent
 
 [[sources]]
 name = "dolly"
-kind = "chat"                           # {"messages": […]} a line: stage I, and part of stage II
+kind = "chat"                   # {"messages": […]} a line: stage I, and part of stage II
 file = "dolly.jsonl"
 weight = 0.2
 ```
@@ -32,8 +37,10 @@ from __future__ import annotations
 
 import random
 from collections import Counter
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
+from functools import cache
+from itertools import chain
 from pathlib import Path
 from typing import Annotated, Any, Literal, TypeAlias
 
@@ -42,10 +49,11 @@ from pydantic import BaseModel, ConfigDict, Field
 from beir_eval.answers.judges.words import is_in, normalised
 from beir_eval.answers.questions import Question, messages_of, read_questions, records
 from beir_eval.errors import DatasetError, SettingError
-from beir_eval.files import read_toml
+from beir_eval.files import beside, read_toml
+from mcranker.rag.answer import context_text
 from mcranker.retrieval.bm25 import BM25
 from mcranker.retrieval.chunks import Chunk, chunks_of
-from mcranker.retrieval.readers import Skipped, read_documents
+from mcranker.retrieval.readers import OnSkip, read_documents
 from personas import PromptSet
 from personas.io.lines import read_text
 
@@ -56,32 +64,13 @@ PASSAGES = 5
 RELEVANT, NOT_RELEVANT = 0.5, 0.1
 """Share of an answer's 4-grams above which a passage is relevant, and below which it is not."""
 
-_ANSWERS = {
-    "short": "rag_answer_rankrag",
-    **{name: f"rag_answer_rankrag_{name}" for name in ("full", "number", "either")},
-}
+_IN_TEST = "in the test questions"
 _DEPTH = 100  # passages that are looked at for one with the answer
 _GRAM = 4
 
 
 class Source(BaseModel):
-    """A data set of a recipe.
-
-    Attributes:
-        name: in counts and examples.
-        kind: ``"answer"`` from a context, ``"retrieve"`` the numbers of all relevant passages,
-            ``"rank"`` one passage True or False, or ``"chat"``.
-        questions: path.
-        passages: path.
-        file: of chats.
-        relevant: a passage that is one of the question's documents and, if one of those passages
-            has a golden answer, has it; one among the first by BM25 that has a golden answer; or
-            one of either with more than half of the 4-grams of a golden answer.
-        instruction: of ``"answer"``, to give a ``"short"`` phrase, ``"full"`` sentences, a
-            ``"number"`` or ``"either"`` of the first two; None: full in a conversation, else short.
-        weight: its share in stage II, divided by the sum of all.
-        negatives: not relevant ones for each relevant passage, of ``"rank"``. The paper is silent.
-    """
+    """A data set of a recipe; the keys are explained above."""
 
     model_config = ConfigDict(frozen=True, extra="forbid")
 
@@ -97,7 +86,7 @@ class Source(BaseModel):
 
 
 class Recipe(BaseModel):
-    """Sources with their weights; see the module."""
+    """Sources with their weights; the keys are explained above."""
 
     model_config = ConfigDict(frozen=True, extra="forbid")
 
@@ -136,7 +125,7 @@ class Built:
 
 
 def read_recipe(path: str | Path) -> Recipe:
-    """Read a recipe; its paths become paths from here.
+    """Read a recipe; its paths become whole paths.
 
     Raises:
         SettingError: it cannot be read, or a key or a value is wrong.
@@ -144,33 +133,28 @@ def read_recipe(path: str | Path) -> Recipe:
     place = Path(path).expanduser()
     text = read_text(place, SettingError, 1_000_000)
     recipe = read_toml(text, Recipe, str(path), SettingError)
+    sources = []
     for each in recipe.sources:
+        where = f"{path}: source {each.name!r}"
         needed = ("file",) if each.kind == "chat" else ("questions", "passages")
         for name in needed:
             if not getattr(each, name):
-                raise SettingError(f"{path}: source {each.name!r} of kind {each.kind!r}: no {name}")
+                raise SettingError(f"{where} of kind {each.kind!r}: no {name}")
         if each.instruction and each.kind != "answer":
-            raise SettingError(f"{path}: source {each.name!r}: instruction is for kind 'answer'")
-    names = [each.name for each in recipe.sources]
-    if len({*names}) < len(names):
+            raise SettingError(f"{where}: instruction is for kind 'answer'")
+        paths = {name: beside(getattr(each, name), place.parent) for name in needed}
+        sources.append(each.model_copy(update=paths))
+    if len({each.name for each in sources}) < len(sources):
         raise SettingError(f"{path}: two sources have the same name")
-
-    def beside(name: str) -> str:
-        return str(place.parent / Path(name).expanduser()) if name else ""
-
-    paths = ("questions", "passages", "file")
-    sources = [
-        each.model_copy(update={name: beside(getattr(each, name)) for name in paths})
-        for each in recipe.sources
-    ]
-    return recipe.model_copy(update={"sources": sources, "test": [*map(beside, recipe.test)]})
+    test = [beside(each, place.parent) for each in recipe.test]
+    return recipe.model_copy(update={"sources": sources, "test": test})
 
 
 def build_examples(
     recipe: Recipe,
     prompts: PromptSet,
     *,
-    on_skip: Callable[[Skipped], None] = lambda each: None,
+    on_skip: OnSkip = lambda each: None,
 ) -> Built:
     """Make the examples of both stages. The same recipe and files give the same examples.
 
@@ -188,7 +172,7 @@ def build_examples(
     held_out = {
         normalised(each.conversation) for path in recipe.test for each in read_questions(path)
     }
-    corpora: dict[str, _Passages] = {}
+    corpora = cache(lambda path: _Passages(path, on_skip))
     built = Built()
     total = sum(each.weight for each in recipe.sources)
     for source in recipe.sources:
@@ -197,17 +181,9 @@ def build_examples(
             pool = [*_chats(source, held_out, left_out)]
             built.stage1 += pool
         else:
-            if source.passages not in corpora:
-                documents = read_documents(source.passages, on_skip=on_skip)
-                corpora[source.passages] = _Passages(
-                    [chunk for one in documents for chunk in chunks_of(one, "words")]
-                )
-            maker = _Maker(source, corpora[source.passages], prompts, recipe.seed)
+            maker = _Maker(source, corpora(source.passages), prompts, recipe.seed, held_out)
             pool = []
-            for question in read_questions(source.questions):
-                made: list[Example] | str = "in the test questions"
-                if normalised(question.conversation) not in held_out:
-                    made = maker.examples(question)
+            for made in map(maker.examples, read_questions(source.questions)):
                 if isinstance(made, str):
                     left_out[made] += 1
                 else:
@@ -215,12 +191,11 @@ def build_examples(
         if not pool:
             why = ", ".join(f"{number} {reason}" for reason, number in left_out.items())
             raise DatasetError(f"source {source.name!r} gives no example: {why or 'it is empty'}")
-        count, draw = len(pool), _draw(recipe.seed, source.name)
-        if recipe.size is not None:
-            count = round(recipe.size * source.weight / total)
+        count = round(recipe.size * source.weight / total) if recipe.size else len(pool)
         built.counts.append(
             SourceCounts(source.name, source.kind, len(pool), count, dict(left_out))
         )
+        draw = _draw(recipe.seed, source.name)
         while count > 0:  # each one once before one is there twice
             built.stage2 += draw.sample(pool, min(count, len(pool)))
             count -= len(pool)
@@ -246,19 +221,18 @@ def gram_recall(answer: str, passage: str) -> float:
 class _Passages:
     """Passages of one corpus, searched by words."""
 
-    def __init__(self, chunks: Sequence[Chunk]) -> None:
+    def __init__(self, path: str, on_skip: OnSkip) -> None:
+        documents = read_documents(path, on_skip=on_skip)
+        self.of_document = {each.id: [*chunks_of(each, "words")] for each in documents}
+        chunks = [*chain.from_iterable(self.of_document.values())]
         if not chunks:
-            raise DatasetError("there is no passage")
-        self.chunks = {each.id: each for each in chunks}
-        self.of_document: dict[str, list[Chunk]] = {}
-        for each in chunks:
-            self.of_document.setdefault(each.document, []).append(each)
-        self._words = BM25({each.id: each.text for each in chunks})
+            raise DatasetError(f"{path}: there is no passage")
+        self._chunks = {each.id: each for each in chunks}
+        self._words = BM25((each.id, each.text) for each in chunks)
 
-    def found(self, query: str) -> Iterator[Chunk]:
+    def found(self, query: str) -> list[Chunk]:
         """The passages that are most like the query, best first."""
-        for name, _ in self._words.search(query, _DEPTH):
-            yield self.chunks[name]
+        return [self._chunks[name] for name, _ in self._words.search(query, _DEPTH)]
 
 
 @dataclass(frozen=True, slots=True)
@@ -269,83 +243,63 @@ class _Maker:
     passages: _Passages
     prompts: PromptSet
     seed: int
+    held_out: set[str]
 
     def examples(self, question: Question) -> list[Example] | str:
         """Return the examples of a question, or why there is none."""
-        needed = self.source.kind == "answer" or self.source.relevant != "documents"
+        kind = self.source.kind
+        if normalised(question.conversation) in self.held_out:
+            return _IN_TEST
+        needed = kind == "answer" or self.source.relevant != "documents"
         if needed and not question.golden_answers:
             return "without a golden answer"
         gold, others = self._divided(question)
         if not gold:
             return "without a relevant passage"
-        draw = _draw(self.seed, f"{self.source.name} {question.id}")
-        if self.source.kind == "rank":
-            if not others:
-                return "without a passage that is not relevant"
-            chosen = [(gold[0], "True")]
-            chosen += [(each, "False") for each in others[: self.source.negatives]]
-            return [self._ranked(question, each, verdict) for each, verdict in chosen]
-        context = [*gold[: PASSAGES if self.source.kind == "retrieve" else 1], *others][:PASSAGES]
-        draw.shuffle(context)
-        entries = [
-            self.prompts.piece(
-                "rag_passage_numbered",
-                {
-                    "number": str(number),
-                    "title": each.title,
-                    "passage": self.prompts.passage(each.text, query=question.text),
-                    "passage_text": each.text,
-                },
-            )
-            for number, each in enumerate(context, 1)
-        ]
-        shown = "\n\n".join(filter(None, ("\n".join(entries), self._turns(question))))
-        values = {"question": question.text, "context": shown}
-        if self.source.kind == "answer":
-            wanted = self.source.instruction or ("full" if question.turns else "short")
-            return [self._example(_ANSWERS[wanted], values, question.golden_answers[0])]
-        relevant = {each.id for each in gold}
-        named = [f"Passage {n}" for n, each in enumerate(context, 1) if each.id in relevant]
-        return [self._example("rag_rankrag_retrieve", values, ", ".join(named))]
-
-    def _divided(self, question: Question) -> tuple[list[Chunk], list[Chunk]]:
-        """Relevant passages, and those that are not though they are like the question."""
-        golden, kind = question.golden_answers, self.source.relevant
-        found = [*self.passages.found(question.conversation)]
-        own = [
-            chunk
-            for name in question.documents
-            for chunk in self.passages.of_document.get(name, ())
-        ]
-        if kind == "answer":
-            gold = [each for each in found if is_in(golden, each.text)]
-        elif kind == "overlap":
-            near = own or found
-            recall = {each.id: max(gram_recall(one, each.text) for one in golden) for each in near}
-            gold = sorted(
-                (each for each in near if recall[each.id] > RELEVANT),
-                key=lambda each: -recall[each.id],
-            )
-            return gold, [each for each in near if recall[each.id] < NOT_RELEVANT]
-        else:
-            gold = [each for each in own if is_in(golden, each.text)] or own
-        taken = {each.id for each in (*gold, *own)}
-        others = [each for each in found if each.id not in taken and not is_in(golden, each.text)]
-        return gold, others
-
-    def _ranked(self, question: Question, chunk: Chunk, verdict: str) -> Example:
-        turns = self._turns(question)
-        values = {"query": question.text, "passage_text": chunk.text, "turns": turns}
-        prompt = "rag_rankrag_rank_turns" if turns else "rag_rankrag_rank"
-        return self._example(prompt, values, verdict)
-
-    def _turns(self, question: Question) -> str:
-        return "\n\n".join(
+        turns = "\n\n".join(
             self.prompts.piece(
                 "rag_rankrag_turn", {"speaker": each["role"].title(), "turn": each["content"]}
             )
             for each in question.turns
         )
+        if kind == "rank":
+            if not others:
+                return "without a passage that is not relevant"
+            prompt = "rag_rankrag_rank_turns" if turns else "rag_rankrag_rank"
+            values = {"query": question.text, "turns": turns}
+            return [
+                self._example(prompt, {**values, "passage_text": each.text}, f"{each is gold[0]}")
+                for each in (gold[0], *others[: self.source.negatives])
+            ]
+        context = [*gold[: PASSAGES if kind == "retrieve" else 1], *others][:PASSAGES]
+        _draw(self.seed, f"{self.source.name} {question.id}").shuffle(context)
+        shown = context_text(enumerate(context, 1), question.text, "rankrag", self.prompts)
+        values = {"question": question.text, "context": "\n\n".join(filter(None, (shown, turns)))}
+        if kind == "answer":
+            wanted = self.source.instruction or ("full" if turns else "short")
+            prompt = "rag_answer_rankrag" + ("" if wanted == "short" else f"_{wanted}")
+            return [self._example(prompt, values, question.golden_answers[0])]
+        named = [f"Passage {number}" for number, each in enumerate(context, 1) if each in gold]
+        return [self._example("rag_rankrag_retrieve", values, ", ".join(named))]
+
+    def _divided(self, question: Question) -> tuple[list[Chunk], list[Chunk]]:
+        """Relevant passages, and those that are not though they are like the question."""
+        golden, of_document = question.golden_answers, self.passages.of_document
+        found = self.passages.found(question.conversation)
+        own = [each for name in question.documents for each in of_document.get(name, ())]
+        if self.source.relevant == "overlap":
+            near = own or found
+            recall = {each.id: max(gram_recall(one, each.text) for one in golden) for each in near}
+            best = sorted(near, key=lambda each: -recall[each.id])
+            gold = [each for each in best if recall[each.id] > RELEVANT]
+            return gold, [each for each in near if recall[each.id] < NOT_RELEVANT]
+        with_answer = [each for each in found if is_in(golden, each.text)]
+        if self.source.relevant == "answer":
+            gold = with_answer
+        else:
+            gold = [each for each in own if is_in(golden, each.text)] or own
+        taken = [*own, *with_answer]
+        return gold, [each for each in found if each not in taken]
 
     def _example(self, prompt: str, values: Mapping[str, str], completion: str) -> Example:
         turns = self.prompts[prompt].render(values)
@@ -363,7 +317,7 @@ def _chats(source: Source, held_out: set[str], left_out: Counter[str]) -> Iterat
         if len(turns) < 2:
             raise DatasetError(f'{place}: "messages" has a reply and nothing that it replies to')
         if any(normalised(each["content"]) in held_out for each in turns[:-1]):
-            left_out["in the test questions"] += 1
+            left_out[_IN_TEST] += 1
             continue
         about = {"source": source.name, "kind": source.kind}
         yield {"prompt": turns[:-1], "completion": turns[-1:], **about}

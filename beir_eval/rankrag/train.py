@@ -13,13 +13,11 @@ from beir_eval.errors import DatasetError, ExtraMissing, SettingError
 from beir_eval.training import train as run
 from beir_eval.training import trainer_arguments
 
-STAGES: Mapping[int, Mapping[str, float]] = {
+STAGES: Mapping[int, Mapping[str, Any]] = {
     1: {"batch": 128, "steps": 1_000, "learning_rate": 5e-6},
     2: {"batch": 64, "steps": 3_300, "learning_rate": 3e-7},
 }
 """The paper's values for 8 billion weights; for 70 billion it takes 2e-7 in stage II."""
-
-_ADAM = {"adam_beta1": 0.9, "adam_beta2": 0.98}
 
 
 @dataclass(frozen=True, slots=True)
@@ -52,11 +50,6 @@ class Training:
     lora: int = 0
     seed: int = 0
 
-    def value(self, name: str) -> float:
-        """The given value, else that of the stage."""
-        given = getattr(self, name)
-        return float(STAGES[self.stage][name] if given is None else given)
-
 
 def train(training: Training) -> dict[str, Any]:
     """Train and save a model with its tokenizer; loss is that of the completions alone.
@@ -65,11 +58,13 @@ def train(training: Training) -> dict[str, Any]:
         Model, examples, steps, and the losses by step; they are in ``training.json`` as well.
 
     Raises:
-        ExtraMissing: trl, or for LoRA peft, is not installed.
+        ExtraMissing: trl or peft is not installed.
         SettingError: the batch cannot be divided, or the model cannot be loaded.
         DatasetError: there is no example, or a line is none.
     """
-    batch = int(training.value("batch"))
+    about = asdict(training)
+    about |= {name: each for name, each in STAGES[training.stage].items() if about[name] is None}
+    batch, steps = about["batch"], about["steps"]
     if batch % training.at_once:
         raise SettingError(f"at_once={training.at_once} must divide batch={batch}")
     rows = []
@@ -81,28 +76,31 @@ def train(training: Training) -> dict[str, Any]:
         raise DatasetError(f"{training.data}: holds no example")
     try:
         from datasets import Dataset
+        from peft import LoraConfig
         from trl import SFTConfig, SFTTrainer
-
-        lora = _lora(training.lora)
     except ImportError as missing:
         raise ExtraMissing("trl", "training", extra="train") from missing
-    steps = int(training.value("steps"))
     config = SFTConfig(
         **trainer_arguments(
             training.out,
             steps=steps,
             batch=training.at_once,
-            learning_rate=training.value("learning_rate"),
+            learning_rate=about["learning_rate"],
             seed=training.seed,
         ),
         gradient_accumulation_steps=batch // training.at_once,
         max_length=training.max_tokens,
         completion_only_loss=True,
-        **_ADAM,
+        adam_beta1=0.9,
+        adam_beta2=0.98,
     )
+    lora = None
+    if rank := training.lora:
+        lora = LoraConfig(r=rank, lora_alpha=2 * rank, target_modules="all-linear")
+    data = Dataset.from_list(rows)
     try:
         trainer = SFTTrainer(
-            model=training.model, args=config, train_dataset=Dataset.from_list(rows), **lora
+            model=training.model, args=config, train_dataset=data, peft_config=lora
         )
     except OSError as error:
         raise SettingError(f"model {training.model!r} cannot be loaded: {error}") from error
@@ -111,21 +109,6 @@ def train(training: Training) -> dict[str, Any]:
         trainer.model = trainer.model.merge_and_unload()  # a server needs no adapter then
     trainer.save_model(training.out)
     trainer.processing_class.save_pretrained(training.out)
-    about = {
-        **asdict(training),
-        "examples": len(rows),
-        "steps": steps,
-        "batch": batch,
-        "learning_rate": config.learning_rate,
-        "losses": losses,
-    }
+    about |= {"examples": len(rows), "losses": losses}
     Path(training.out, "training.json").write_text(json.dumps(about, indent=1), encoding="utf-8")
     return about
-
-
-def _lora(rank: int) -> dict[str, Any]:
-    if not rank:
-        return {}
-    from peft import LoraConfig
-
-    return {"peft_config": LoraConfig(r=rank, lora_alpha=2 * rank, target_modules="all-linear")}

@@ -24,6 +24,7 @@ from mcranker.rag.citations import (
 from mcranker.rag.config import AnswerStage
 from mcranker.rag.context import Context
 from mcranker.rag.record import Citation, Draft, SourcePassage
+from mcranker.rag.search import ChunkLike
 from mcranker.ranking import Ranking
 from mcranker.replies.json import LONGEST, find, fold
 from mcranker.replies.loose_json import CUT, Unreadable, read_object
@@ -310,9 +311,9 @@ class _Writer:
         return Answer(" ".join(sentences), "answer", sentences, tuple(claims), len(passages), notes)
 
     def _values(self, passages: Sequence[SourcePassage], style: str) -> dict[str, str]:
-        entries = [_entry(each, self.question, style, self.asking.prompts) for each in passages]
-        joint = "\n" if style == "rankrag" else "\n\n"
-        return {"question": self.question, "context": joint.join(entries)}
+        numbered = ((each.number, each) for each in passages)
+        context = context_text(numbered, self.question, style, self.asking.prompts)
+        return {"question": self.question, "context": context}
 
 
 async def _with_room(
@@ -338,21 +339,25 @@ async def _with_room(
         return replace(answer, notes=(*answer.notes, note))
 
 
-def _entry(passage: SourcePassage, question: str, style: str, prompts: PromptSet) -> str:
-    """A passage as the prompt of a style shows it."""
-    number = str(passage.number)
-    values = {
-        "number": number,
-        "name": number,
-        "title": passage.title,
-        "passage": prompts.passage(passage.text, query=question),
-        "passage_text": passage.text,
-    }
-    if style == "cited":
-        return prompts.piece("compared_passage", values)
-    return prompts.piece(
-        "rag_passage_numbered" if style == "rankrag" else "rag_passage_document", values
-    )
+def context_text(
+    numbered: Iterable[tuple[int, ChunkLike]], question: str, style: str, prompts: PromptSet
+) -> str:
+    """Return passages with their numbers as the prompt of a style shows them."""
+    pieces = {"cited": "compared_passage", "rankrag": "rag_passage_numbered"}
+    entries = [
+        prompts.piece(
+            pieces.get(style, "rag_passage_document"),
+            {
+                "number": str(number),
+                "name": str(number),
+                "title": passage.title,
+                "passage": prompts.passage(passage.text, query=question),
+                "passage_text": passage.text,
+            },
+        )
+        for number, passage in numbered
+    ]
+    return ("\n" if style == "rankrag" else "\n\n").join(entries)
 
 
 def _of_text(text: str, seen: int) -> Answer:
