@@ -7,7 +7,7 @@ import math
 import statistics
 from collections.abc import Mapping, Sequence
 from functools import partial
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 from beir_eval.measures.anova import Anova
 from beir_eval.measures.significance import Interval
@@ -204,7 +204,6 @@ def _draw_panel(
 def read_runs(text: str) -> dict[str, dict[str, list[float]]]:
     """Read measure -> system -> value of each run, from a table ``system,run,MEASURE,…``."""
     found: dict[str, dict[str, list[float]]] = {}
-    row: Mapping[str, Any]
     for row in csv.DictReader(text.splitlines()):
         for name in row.keys() - {"system", "run"}:
             found.setdefault(name, {}).setdefault(row["system"], []).append(float(row[name]))

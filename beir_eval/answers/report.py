@@ -99,24 +99,22 @@ def build_answer_report(folder: str | os.PathLike[str]) -> AnswerReport:
         if not (path.parent / METRICS).exists():
             unfinished.append(manifest.label)
             continue
-        rows.append(
-            PipelineRow(manifest, read_form(path.parent / METRICS, AnswerMetrics), path.parent)
-        )
+        metrics = read_form(path.parent / METRICS, AnswerMetrics)
+        rows.append(PipelineRow(manifest, metrics, path.parent))
     if not rows:
         raise RunFolderError(f"{os.fspath(folder)}: holds no finished pipeline")
     rows.sort(key=lambda row: row.manifest.place)
     suite = rows[0].manifest
     judge = suite.judges[0]
     means = {row.label: found.mean for row in rows if (found := row.value(judge))}
-    best = max(
-        (row for row in rows if row.label in means), key=lambda row: means[row.label], default=None
-    )
+    valued = [row for row in rows if row.label in means]
+    best = max(valued, key=lambda row: means[row.label], default=None)
     return AnswerReport(
         suite=suite,
         rows=tuple(rows),
         means=means,
         best=best,
-        compared={} if best is None else dict(_compared(best, rows, judge)),
+        compared={} if best is None else dict(_compared(best, valued, judge)),
         analysis=_analysed(rows, suite.formula),
         worst=() if best is None else tuple(_worst(best, judge)),
         unfinished=tuple(unfinished),

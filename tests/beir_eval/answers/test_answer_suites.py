@@ -332,6 +332,19 @@ def test_the_best_is_compared_with_each_other(place: Path, model: Connected) -> 
     assert report.unfinished == ()
 
 
+def test_a_pipeline_without_the_first_judge_is_compared_with_none(
+    place: Path, model: Connected
+) -> None:
+    run(place)
+    suite = place / "grid.toml"
+    suite.write_text(GRID.replace('["relevance", "f1"]', '["f1"]'))
+    run(place, "--only", "2 / 200")
+    report = build_answer_report(place / "out")
+    assert [*report.means] == ["1 / 100", "1 / 200", "2 / 100"]
+    assert [*report.compared] == ["1 / 200", "2 / 100"]
+    assert "2 / 200" in render_answer_report(report)
+
+
 def test_text_from_models_is_shown_as_text(place: Path, model: Connected) -> None:
     model.answer = lambda request: (
         by_rote(request) if request.tag.stage == "judge" else "<script>alert(1)</script>"
