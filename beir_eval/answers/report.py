@@ -7,16 +7,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from beir_eval.answers.figures import (
-    THEIRS,
-    Mark,
-    Trend,
-    boxes,
-    effects,
-    product_spread,
-    read_runs,
-    scatter,
-)
+from beir_eval.answers.figures import THEIRS, Mark, Value, boxes, effects, read_runs, scatter
 from beir_eval.answers.judges import judge_class
 from beir_eval.answers.metrics import METRICS, AnswerMetrics, cautions, grid_row
 from beir_eval.answers.run import (
@@ -27,11 +18,11 @@ from beir_eval.answers.run import (
     read_answers_of,
     read_judgements,
 )
-from beir_eval.answers.suite import Line, others_runs
+from beir_eval.answers.suite import others_runs
 from beir_eval.errors import RunFolderError, SettingError
 from beir_eval.files import read_form
 from beir_eval.measures.anova import Anova, anova
-from beir_eval.measures.significance import SIGNIFICANT, Comparison, Interval, compare_runs
+from beir_eval.measures.significance import SIGNIFICANT, Comparison, compare_runs
 from beir_eval.report.numbers import anova_cells
 from mcranker.rag.record import AnswerRecord
 from personas.format import counted
@@ -45,39 +36,23 @@ MOST_DOTS = 24
 
 @dataclass(frozen=True, slots=True)
 class PipelineRow:
-    """A pipeline of a report.
-
-    Attributes:
-        manifest: what answered.
-        metrics: its sums.
-        folder: where its answers are.
-        intervals: judge -> 95% interval of its mean over questions.
-    """
+    """A pipeline of a report: what answered, its sums, and the folder of its answers."""
 
     manifest: AnswerManifest
     metrics: AnswerMetrics
     folder: Path
-    intervals: Mapping[str, Interval | None]
 
     @property
     def label(self) -> str:
         """Its name."""
         return self.manifest.label
 
-    def mean(self, judge: str) -> float | None:
-        """Its mean over questions; None without a value."""
+    def value(self, judge: str) -> Value | None:
+        """Its mean by a judge with the spreads; None without a value."""
         found = self.metrics.judges.get(judge)
-        return None if found is None else found.mean
-
-
-@dataclass(frozen=True, slots=True)
-class WorstAnswer:
-    """An answer that a judge found worst, with the golden ones and the judge's value and notes."""
-
-    record: AnswerRecord
-    golden: str
-    value: float
-    notes: str
+        if found is None or found.mean is None:
+            return None
+        return Value(found.mean, found.run_spread, found.interval(judge))
 
 
 @dataclass(frozen=True, slots=True)
@@ -85,32 +60,26 @@ class AnswerReport:
     """Pipelines of a suite, compared.
 
     Attributes:
-        title: of the suite.
-        description: of the suite.
-        judges: names; the first heads the tables.
+        suite: the first row's manifest, which says the suite's title, judges and figures; the first
+            judge heads the tables.
         rows: in the order of the suite.
-        best: the row with the highest mean by the first judge; None without a value.
+        means: label -> mean by the first judge, of the rows that have one.
+        best: the row with the highest mean; None without a value.
         compared: label -> the best one less this one, by the first judge, over the questions that
             both have a value for; p-values by Holm.
         analysis: of a grid; None without.
-        worst: answers of the best pipeline with the lowest values.
+        worst: answers of the best pipeline with the lowest values, each with the judge's notes.
         unfinished: labels of folders that have no sums yet.
     """
 
-    title: str
-    description: str
-    judges: tuple[str, ...]
+    suite: AnswerManifest
     rows: tuple[PipelineRow, ...]
+    means: Mapping[str, float]
     best: PipelineRow | None
     compared: Mapping[str, Comparison]
     analysis: Anova | None
-    worst: tuple[WorstAnswer, ...]
+    worst: tuple[tuple[AnswerRecord, str], ...]
     unfinished: tuple[str, ...]
-
-    @property
-    def judge(self) -> str:
-        """The model that judged; empty if none did."""
-        return self.rows[0].manifest.judge if self.rows else ""
 
 
 def is_answer_folder(path: str | os.PathLike[str]) -> bool:
@@ -131,23 +100,22 @@ def build_answer_report(folder: str | os.PathLike[str]) -> AnswerReport:
             unfinished.append(manifest.label)
             continue
         metrics = read_form(path.parent / METRICS, AnswerMetrics)
-        spans = {name: judge.interval(name) for name, judge in metrics.judges.items()}
-        rows.append(PipelineRow(manifest, metrics, path.parent, spans))
+        rows.append(PipelineRow(manifest, metrics, path.parent))
     if not rows:
         raise RunFolderError(f"{os.fspath(folder)}: holds no finished pipeline")
     rows.sort(key=lambda row: row.manifest.place)
-    first = rows[0].manifest
-    judge = first.judges[0]
-    means = [(mean, row) for row in rows if (mean := row.mean(judge)) is not None]
-    best = max(means, key=lambda found: found[0])[1] if means else None
+    suite = rows[0].manifest
+    judge = suite.judges[0]
+    means = {row.label: found.mean for row in rows if (found := row.value(judge))}
+    valued = [row for row in rows if row.label in means]
+    best = max(valued, key=lambda row: means[row.label], default=None)
     return AnswerReport(
-        title=first.title,
-        description=" ".join(first.description.split()),
-        judges=first.judges,
+        suite=suite,
         rows=tuple(rows),
+        means=means,
         best=best,
-        compared={} if best is None else dict(_compared(best, rows, judge)),
-        analysis=_analysed(rows, first),
+        compared={} if best is None else dict(_compared(best, valued, judge)),
+        analysis=_analysed(rows, suite.formula),
         worst=() if best is None else tuple(_worst(best, judge)),
         unfinished=tuple(unfinished),
     )
@@ -174,7 +142,7 @@ def render_answer_report(
         verdict=[*_verdict(report)],
         figures=[*_figures(report)],
         effects=effects(report.analysis) if report.analysis else "",
-        head=report.judges[0],
+        head=report.suite.judges[0],
         cells=anova_cells,
         pages=pages or {},
         footer=footer,
@@ -200,160 +168,139 @@ def _compared(
         yield label, found[best.label]
 
 
-def _analysed(rows: Sequence[PipelineRow], first: AnswerManifest) -> Anova | None:
-    points = [row for row in rows if row.manifest.point]
-    if not first.formula or not points:
-        return None
+def _analysed(rows: Sequence[PipelineRow], formula: str) -> Anova | None:
+    points = [grid_row(each.manifest.point, each.metrics) for each in rows if each.manifest.point]
     try:
-        return anova(
-            [grid_row(each.manifest.point, each.metrics) for each in points], first.formula
-        )
+        return anova(points, formula) if formula and points else None
     except SettingError:  # a part of the grid, or no variance
         return None
 
 
-def _worst(best: PipelineRow, judge: str) -> Iterator[WorstAnswer]:
+def _worst(best: PipelineRow, judge: str) -> Iterator[tuple[AnswerRecord, str]]:
     path = best.folder / "run-1"
     answers = read_answers_of(path / ANSWERS)
     values = best.metrics.judges[judge].questions
     judged = read_judgements(path / JUDGEMENTS)
     for name in sorted(values, key=lambda each: (values[each], each))[:WORST]:
-        answer = answers.get(name)
-        if answer is None:
-            continue
-        found = judged.get(name, {}).get(judge)
-        golden = "; ".join(best.manifest.golden.get(name, ()))
-        notes = "" if found is None else found.notes
-        yield WorstAnswer(answer, golden, values[name], notes)
+        if name in answers:
+            found = judged.get(name, {}).get(judge)
+            yield answers[name], found.notes if found else ""
 
 
 def _verdict(report: AnswerReport) -> Iterator[tuple[str, str]]:
     """Kind and sentence of what a reader must know, the worst first."""
-    judge, rows = report.judges[0], report.rows
-    known = cautions(
-        ((f"{row.label}: {name}", one) for row in rows for name, one in row.metrics.judges.items()),
-        questions=rows[0].metrics.questions,
-        runs=rows[0].metrics.runs,
-        judge=report.judge,
-        writers={name for row in rows for name in row.metrics.writers},
-    )
+    rows = report.rows
     for row in rows:
         if row.metrics.failed:
             lost = counted(len(row.metrics.failed), "answer")
             yield "bad", f"{row.label}: {lost} failed, counted in no mean."
-    yield from known
+    yield from cautions(
+        ((f"{row.label}: {name}", one) for row in rows for name, one in row.metrics.judges.items()),
+        questions=rows[0].metrics.questions,
+        runs=rows[0].metrics.runs,
+        judge=report.suite.judge,
+        writers={name for row in rows for name in row.metrics.writers},
+    )
     if report.unfinished:
         yield "warn", f"Not finished and left out: {', '.join(report.unfinished[:10])}."
     if report.best is not None and report.compared:
-        yield "note", _who_is_best(report, report.best, judge)
+        yield "note", f"{'. '.join(_who_is_best(report, report.best))}."
 
 
-def _who_is_best(report: AnswerReport, best: PipelineRow, judge: str) -> str:
-    name = judge.replace("_", " ")
-    worse = [x for x in report.compared if report.compared[x].p_adjusted < SIGNIFICANT]
-    others = [row.label for row in report.rows if row.mean(judge) == best.mean(judge)]
-    said = f"{', '.join(others[:5])} {'have' if len(others) > 1 else 'has'} the highest {name}, "
-    said += f"{best.mean(judge):.3f}"
-    if len(worse) == len(report.compared):
-        said += "; the difference to every other is significant"
+def _who_is_best(report: AnswerReport, best: PipelineRow) -> Iterator[str]:
+    """Yield the best by significance, by sign test against the next, and by its price."""
+    from scipy.stats import binomtest
+
+    means, compared = report.means, report.compared
+    worse = [label for label, each in compared.items() if each.p_adjusted < SIGNIFICANT]
+    first = [label for label, mean in means.items() if mean == means[best.label]]
+    said = f"{', '.join(first[:5])} {'have' if len(first) > 1 else 'has'} the highest "
+    said += f"{_words(report.suite.judges[0])}, {means[best.label]:.3f}"
+    if len(worse) == len(compared):
+        yield f"{said}; the difference to every other is significant"
     elif worse:
-        said += f"; significantly above {', '.join(worse[:5])}, not above the others"
+        yield f"{said}; significantly above {', '.join(worse[:5])}, not above the others"
     else:
-        said += ", but above none of the others significantly"
-    said += _sign_test(report)
+        yield f"{said}, but above none of the others significantly"
+    second = max(compared, key=lambda label: means[label])
+    than = compared[second]
+    said = f"Against {second}, the next, {than.wins} better, {than.ties} equal, {than.losses} worse"
+    if decided := than.wins + than.losses:
+        said += f" (sign test, p = {binomtest(than.wins, decided).pvalue:.2g})"
+    yield said
     cheapest = min(report.rows, key=lambda row: row.metrics.calls)
     if best.metrics.calls > cheapest.metrics.calls > 0:
         times = best.metrics.calls / cheapest.metrics.calls
-        said += f". It takes {times:.1f} times the calls of {cheapest.label}"
-    return f"{said}."
+        yield f"It takes {times:.1f} times the calls of {cheapest.label}"
 
 
-def _sign_test(report: AnswerReport) -> str:
-    """The best one against the next, question by question."""
-    from scipy.stats import binomtest
-
-    means = {row.label: row.mean(report.judges[0]) or 0.0 for row in report.rows}
-    second = max(report.compared, key=lambda label: means[label])
-    found = report.compared[second]
-    said = f". Against {second}, the next, {found.wins} better, {found.ties} equal, "
-    said += f"{found.losses} worse"
-    if not found.wins + found.losses:
-        return said
-    p = binomtest(found.wins, found.wins + found.losses).pvalue
-    return f"{said} (sign test, p = {p:.2g})"
+def _figures(report: AnswerReport) -> Iterator[tuple[str, str, str]]:
+    """Yield title, SVG, and the words under it, of each figure."""
+    if len(report.rows) <= MOST_DOTS:
+        yield from _scatters(report.rows, report.suite)
+        yield from _boxes(report.rows, report.suite)
 
 
-def _figures(report: AnswerReport) -> Iterator[dict[str, str]]:
-    """Figures with the words under them: ``name``, ``svg`` and ``note`` of each."""
-    rows, form = report.rows, report.rows[0].manifest.figure
-    two = form.quality or report.judges[:2]
-    if len(two) == 2 and 2 <= len(rows) <= MOST_DOTS:
-        x, y = two
-        marks = {row.label: mark for row in rows if (mark := _mark(row, x, y)) is not None}
-        theirs = {
-            row.label: Mark(f"{row.label} (paper)", given[x], given[y], series=THEIRS)
-            for row in rows
-            if {x, y} <= (given := row.manifest.theirs).keys()
-        }
-        trends = [
-            Trend(line.name, [of[each] for each in line.through if each in of], series + number)
-            for of, series in ((marks, 1), (theirs, THEIRS + 1))
-            for number, line in enumerate(form.lines)
-        ]
-        names = _words(x), _words(y)
-        note = "Thin whiskers: 95% interval over questions; thick ones: standard deviation of the "
-        note += "means of runs."
-        if theirs:
-            note += " Hollow: the paper's, of its own models and judges."
-        if form.lines:
-            note += f" Lines: least squares through {_listed(form.lines)}; dashed: the paper's."
-        if marks:
-            drawn = scatter([*marks.values(), *theirs.values()], *names, trends)
-            yield {"name": f"{names[1]} against {names[0]}", "svg": drawn, "note": note}
-        fast = [mark for row in rows if (mark := _speed_mark(row, x, y)) is not None]
-        if form.quality and len(fast) > 1:
-            note = f"Quality is {names[0]} times {names[1]}, its whisker the standard deviation of "
-            note += "that product over runs. Speed: characters of answers by their time, where "
-            note += "nothing came from the ledger."
-            drawn = scatter(fast, "characters a second", "quality")
-            yield {"name": "quality against speed", "svg": drawn, "note": note}
+def _scatters(rows: Sequence[PipelineRow], suite: AnswerManifest) -> Iterator[tuple[str, str, str]]:
+    form = suite.figure
+    two = form.quality or suite.judges[:2]
+    if len(two) < 2 or len(rows) < 2:
+        return
+    x, y = two
+    marks = {
+        row.label: Mark(row.label, across, up)
+        for row in rows
+        if (across := row.value(x)) and (up := row.value(y))
+    }
+    theirs = {
+        row.label: Mark(f"{row.label} (paper)", Value(given[x]), Value(given[y]), THEIRS)
+        for row in rows
+        if {x, y} <= (given := row.manifest.theirs).keys()
+    }
+    trends = [
+        (series + number, [of[each] for each in line.through if each in of])
+        for of, series in ((marks, 1), (theirs, THEIRS + 1))
+        for number, line in enumerate(form.lines)
+    ]
+    note = "Thin whiskers: 95% interval over questions; thick ones: standard deviation of the "
+    note += "means of runs."
+    if theirs:
+        note += " Hollow: the paper's, of its own models and judges."
+    if form.lines:
+        lines = "; ".join(f"{', '.join(each.through)} ({each.name})" for each in form.lines)
+        note += f" Lines: least squares through {lines}; dashed: the paper's."
+    if marks:
+        svg = scatter([*marks.values(), *theirs.values()], _words(x), _words(y), trends)
+        yield f"{_words(y)} against {_words(x)}", svg, note
+    fast = [
+        Mark(row.label, Value(speed), mark.x.times(mark.y))
+        for row in rows
+        if (mark := marks.get(row.label))
+        and (speed := row.metrics.characters_per_second) is not None
+    ]
+    if form.quality and len(fast) > 1:
+        note = f"Quality is {_words(x)} times {_words(y)}, its whisker the standard deviation of "
+        note += "that product over runs. Speed: characters of answers by their time, where "
+        note += "nothing came from the ledger."
+        yield "quality against speed", scatter(fast, "characters a second", "quality"), note
+
+
+def _boxes(rows: Sequence[PipelineRow], suite: AnswerManifest) -> Iterator[tuple[str, str, str]]:
+    form = suite.figure
     others = read_runs(others_runs(form.runs)) if form.runs else {}
-    for judge in report.judges if len(rows) <= MOST_DOTS else ():
+    for judge in suite.judges:
+        values = {row.label: found for row in rows if (found := row.metrics.judges.get(judge))}
         means = {
-            row.label: values
-            for row in rows
-            if (found := row.metrics.judges.get(judge)) is not None
-            and len(values := [each for each in found.run_means if each is not None]) > 1
+            label: [each for each in found.run_means if each is not None]
+            for label, found in values.items()
+            if found.run_spread is not None
         }
         known = others.get(judge, {})
-        if means and (known or any(len({*values}) > 1 for values in means.values())):
-            drawn = boxes({**means, **known}, _words(judge), theirs=len(known))
+        if means and (known or any(found.run_spread for found in values.values())):
+            svg = boxes({**means, **known}, _words(judge), theirs=len(known))
             note = "Means of runs: whiskers to the lowest and the highest, a box from the first "
             note += f"to the third quartile.{f' Grey: {form.source}.' if known else ''}"
-            yield {"name": f"{_words(judge)} over runs", "svg": drawn, "note": note}
-
-
-def _mark(row: PipelineRow, x: str, y: str) -> Mark | None:
-    across, up = row.metrics.judges.get(x), row.metrics.judges.get(y)
-    if across is None or up is None or across.mean is None or up.mean is None:
-        return None
-    spans = [(s.low, s.high) if (s := row.intervals.get(each)) else None for each in (x, y)]
-    spreads = across.run_spread, up.run_spread
-    return Mark(row.label, across.mean, up.mean, *spreads, spans[0], spans[1])
-
-
-def _speed_mark(row: PipelineRow, x: str, y: str) -> Mark | None:
-    mark, speed = _mark(row, x, y), row.metrics.characters_per_second
-    if mark is None or speed is None:
-        return None
-    sd = None
-    if mark.x_sd is not None and mark.y_sd is not None:
-        sd = product_spread(mark.x, mark.x_sd, mark.y, mark.y_sd)
-    return Mark(row.label, speed, mark.x * mark.y, y_sd=sd)
-
-
-def _listed(lines: Sequence[Line]) -> str:
-    return "; ".join(f"{', '.join(each.through)} ({each.name})" for each in lines)
+            yield f"{_words(judge)} over runs", svg, note
 
 
 def _words(judge: str) -> str:

@@ -86,10 +86,10 @@ def _report_answers(ctx: click.Context, folder: str) -> int:
     if file is not None:
         beside = Path(file).with_suffix("")  # a page for each of the worst answers
         beside.mkdir(parents=True, exist_ok=True)
-        for number, each in enumerate(report.worst, 1):
-            pages[each.record.id] = f"{beside.name}/{number}.html"
+        for number, (answer, _) in enumerate(report.worst, 1):
+            pages[answer.id] = f"{beside.name}/{number}.html"
             with output(str(beside / f"{number}.html")) as write:
-                write(render_answer(each.record))
+                write(render_answer(answer))
     page = render_answer_report(report, footer=footer(ctx), pages=pages)
     with output(file) as write:
         write(page)

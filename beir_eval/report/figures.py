@@ -7,8 +7,8 @@ from __future__ import annotations
 
 import math
 import unicodedata
-from collections.abc import Sequence
-from functools import lru_cache
+from collections.abc import Callable, Collection, Sequence
+from functools import lru_cache, partial
 from itertools import accumulate, pairwise, takewhile
 from typing import Any
 
@@ -105,6 +105,23 @@ class Drawing:
         way = "L".join(f"{_n(x)} {_n(y)}" for x, y in points)
         self.paths.append({"d": f"M{way}", "kind": kind})
 
+    def rules(
+        self,
+        ticks: Sequence[float],
+        at: Callable[[float], float],
+        ends: tuple[float, float],
+        *,
+        size: float = _TICK,
+        upright: bool = False,
+    ) -> None:
+        """Add a rule at each tick, from one end to the other, and its number before or below."""
+        for tick in ticks:
+            start, end = ((at(tick), each) if upright else (each, at(tick)) for each in ends)
+            self.path([start, end], "rule")
+            x, y = (end[0], end[1] + 18) if upright else (start[0] + 5 - size, start[1] + 4)
+            anchor = "middle" if upright else "end"
+            self.text(x, y, _number(tick), size=size, anchor=anchor, tone="muted")
+
     def whisker(self, start: tuple[float, float], end: tuple[float, float], series: int) -> None:
         """Add an interval with caps, horizontal or upright."""
         across, along = (0, 4) if start[1] == end[1] else (3, 0)
@@ -141,9 +158,7 @@ def _draw_rows(drawing: Drawing, groups: Lines, top: float, scale: str, x_label:
     lines_of = {name: wrapped(name, room, _NAME, _MOST_LINES) for name in names}
     heights = {name: max(_ROW, _LINE * len(lines) + 6) for name, lines in lines_of.items()}
 
-    def x(value: float) -> float:
-        return scaled(value, (ticks[0], ticks[-1]), (left, right))
-
+    x = partial(scaled, between=ticks, onto=(left, right))
     y = top - 6
     for group, points in groups:
         if group:
@@ -185,25 +200,19 @@ def _draw_lines(drawing: Drawing, lines: Lines, top: float, scale: str, x_label:
     right, top = names_at - _LEADER, top + 22
     bottom = top + max(_LEAST_HEIGHT, _NAMES_APART * len(lines))
     numbers = sorted({float(point.x) for point in every})
-
-    def y(value: float) -> float:
-        return scaled(value, (ticks[0], ticks[-1]), (bottom, top))
+    y = partial(scaled, between=ticks, onto=(bottom, top))
 
     def x(at: float) -> float:
         if len(numbers) == 1:
             return (left + right) / 2
         pad = min(40.0, (right - left) / 8)
-        return scaled(at, (numbers[0], numbers[-1]), (left + pad, right - pad))
+        return scaled(at, numbers, (left + pad, right - pad))
 
-    for tick in ticks:
-        drawing.path([(left, y(tick)), (right, y(tick))], "rule")
-        words = _number(tick)
-        drawing.text(left - 8, y(tick) + 4, words, size=_TICK, anchor="end", tone="muted")
+    drawing.rules(ticks, y, (left, right))
     drawing.path([(left, bottom), (right, bottom)], "axis")
     shown = numbers
     if len(numbers) > _MOST_TICKS_AT_VALUES:
-        low, high = numbers[0], numbers[-1]
-        shown = [tick for tick in nice_ticks(low, high, 9) if low <= tick <= high]
+        shown = [tick for tick in nice_ticks(numbers, 9) if numbers[0] <= tick <= numbers[-1]]
     taken = 0.0
     for tick in shown:
         half = width_of(_number(tick), _TICK) / 2
@@ -246,15 +255,16 @@ def _value_ticks(points: Sequence[Point], most: int = 7) -> list[float]:
     high = max(max(p.value, p.interval.high) for p in points)
     if high - low < 0.01:
         low, high = low - 0.005, high + 0.005
-    return nice_ticks(max(0.0, low), min(1.0, high), most)
+    return nice_ticks((max(0.0, low), min(1.0, high)), most)
 
 
-def nice_ticks(low: float, high: float, most: int = 7) -> list[float]:
-    """Return at most `most` round numbers, evenly apart, that enclose `low` and `high`.
+def nice_ticks(values: Collection[float], most: int = 7) -> list[float]:
+    """Return at most `most` round numbers, evenly apart, that enclose the values.
 
-    The step is 1, 2, 2.5 or 5 times a power of ten; ends that are all but equal are taken 1
-    apart.
+    The step is 1, 2, 2.5 or 5 times a power of ten; values that are all but equal are enclosed by
+    numbers 1 apart.
     """
+    low, high = min(values), max(values)
     if high - low < _LEAST_SPAN:
         low, high = low - 0.5, high + 0.5
     power = math.floor(math.log10((high - low) / (most - 1)))
@@ -267,9 +277,9 @@ def nice_ticks(low: float, high: float, most: int = 7) -> list[float]:
     return [low, high]
 
 
-def scaled(value: float, between: tuple[float, float], onto: tuple[float, float]) -> float:
-    """Map `value` from one range to the other."""
-    low, high = between
+def scaled(value: float, between: Sequence[float], onto: tuple[float, float]) -> float:
+    """Map `value` from the range of the first to the last of some numbers onto another one."""
+    low, high = between[0], between[-1]
     return onto[0] + (value - low) / (high - low) * (onto[1] - onto[0])
 
 

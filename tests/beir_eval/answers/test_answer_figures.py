@@ -8,29 +8,25 @@ from xml.etree import ElementTree
 
 import pytest
 
-from beir_eval.answers.figures import (
-    THEIRS,
-    Mark,
-    Trend,
-    boxes,
-    effects,
-    product_spread,
-    read_runs,
-    scatter,
-)
+from beir_eval.answers.figures import THEIRS, Mark, Value, boxes, effects, read_runs, scatter
 from beir_eval.answers.suite import load_answer_suite, others_runs
 from beir_eval.measures.anova import anova
+from beir_eval.measures.significance import Interval
 
 
 def test_spread_of_a_product_is_rebels_formula() -> None:
     # √(0.1²·0.2² + 0.9²·0.2² + 4²·0.1²) = √(0.0004 + 0.0324 + 0.16)
-    assert product_spread(0.9, 0.1, 4.0, 0.2) == pytest.approx(math.sqrt(0.1928))
-    assert product_spread(0.9, 0.0, 4.0, 0.0) == 0
+    found = Value(0.9, 0.1).times(Value(4.0, 0.2))
+    assert found.mean == pytest.approx(3.6)
+    assert found.sd == pytest.approx(math.sqrt(0.1928))
+    assert Value(0.9, 0.0).times(Value(4.0, 0.0)).sd == 0
+    assert Value(0.9, 0.1).times(Value(4.0)).sd is None
 
 
 def test_a_line_is_the_least_squares_line() -> None:
-    marks = [Mark("a", 0, 0), Mark("b", 1, 2), Mark("c", 2, 1)]  # y = 0.5 + 0.5 x
-    drawn = scatter(marks, "x", "y", [Trend("all", marks, THEIRS + 1)])
+    places = {"a": (0, 0), "b": (1, 2), "c": (2, 1)}  # y = 0.5 + 0.5 x
+    marks = [Mark(label, Value(x), Value(y)) for label, (x, y) in places.items()]
+    drawn = scatter(marks, "x", "y", [(THEIRS + 1, marks)])
     line = re.search(r'd="M([\d.]+) ([\d.]+)L([\d.]+) ([\d.]+)" class="line s1 dashed"', drawn)
     assert line is not None
     x0, y0, x1, y1 = map(float, line.groups())
@@ -44,13 +40,16 @@ def test_a_line_is_the_least_squares_line() -> None:
 
 def test_a_figure_is_xml_and_says_its_numbers() -> None:
     marks = [
-        Mark("a < b", 0.5, 4, 0.01, 0.1, (0.4, 0.6), (3.5, 4.5)),
-        Mark("theirs", 0.9, 4.2, series=THEIRS),
+        Mark("a < b", Value(0.5, 0.01, Interval(0.4, 0.6)), Value(4, 0.1, Interval(3.5, 4.5))),
+        Mark("theirs", Value(0.9), Value(4.2), THEIRS),
     ]
     drawn = scatter(marks, "precision", "similarity")
     label = ElementTree.fromstring(drawn).get("aria-label") or ""
     assert "similarity against precision. a < b 0.500, 4.000; theirs 0.900, 4.200." in label
     assert drawn.count("hollow") == 1
+    # An interval is a line and two caps, in both directions; a deviation is a line alone.
+    assert drawn.count('class="whisker s0"') == 6
+    assert drawn.count('class="line s0"') == 2
 
 
 def test_boxes_have_the_median_of_the_runs() -> None:
