@@ -20,6 +20,7 @@ from statistics import fmean
 from typing import Any
 
 from beir_eval.errors import DatasetError, ExtraMissing, SettingError
+from personas.format import counted
 from personas.io.lines import read_text
 
 LONGEST_FILE = 50_000_000
@@ -85,10 +86,14 @@ class Anova:
         return {**asdict(self), "interactions": interactions}
 
 
-def omega_squared(f: float, df: int, residual_df: int, observations: int) -> tuple[float, float]:
-    """Return a term's partial omega squared, and that of one-way designs, from its F."""
-    above = df * (f - 1)
-    return above / (above + observations), above / (above + residual_df + df + 1)
+def effect(term: str, ss: float, df: int, residual: AnovaRow, observations: int) -> AnovaRow:
+    """Return a term with F, p and effect sizes, from its sum of squares and the residual."""
+    from scipy.special import fdtrc
+
+    f = ss / df / residual.ms
+    p, above = float(fdtrc(df, residual.df, f)), df * (f - 1)
+    omegas = above / (above + observations), above / (above + residual.df + df + 1)
+    return AnovaRow(term, ss, df, ss / df, f, p, *omegas)
 
 
 def anova(table: Sequence[Mapping[str, Any]], formula: str) -> Anova:
@@ -105,14 +110,14 @@ def anova(table: Sequence[Mapping[str, Any]], formula: str) -> Anova:
         ExtraMissing: statsmodels is not installed.
     """
     y, factors, right = parsed(formula)
-    rows = _checked(table, factors, y)
+    values = _checked(table, factors, y)
     try:
         import pandas
         import statsmodels.formula.api as smf
         from statsmodels.stats.anova import anova_lm
     except ImportError as missing:
         raise ExtraMissing("statsmodels", "an analysis of variance", extra="anova") from missing
-    frame = pandas.DataFrame(rows)
+    frame = pandas.DataFrame(values)
     try:
         model = smf.ols(f"{y} ~ {_TERM.sub(_SUM, right)}", frame).fit()
         tests = anova_lm(model, typ=2) if model.df_resid >= 1 else None
@@ -123,23 +128,21 @@ def anova(table: Sequence[Mapping[str, Any]], formula: str) -> Anova:
             "the model leaves no residual to test against; leave interactions out of the formula"
         )
     tests.index = [":".join(_TERM.findall(name)) or name for name in tests.index]
-    tests.insert(2, "ms", tests["sum_sq"] / tests["df"])
-    *terms, (residual, ss, df, ms, *_) = tests.astype({"df": int}).itertuples()
-    tested = [
-        AnovaRow(*(row + omega_squared(row.F, row.df, df, len(rows))))
-        for row in sorted(terms, key=lambda row: -row.F)
-    ]
+    *terms, (name, ss, df, *_) = tests.astype({"df": int}).itertuples()
+    residual = AnovaRow(name, ss, df, ss / df)
+    rows = [effect(row.Index, row.sum_sq, row.df, residual, len(frame)) for row in terms]
+    rows.sort(key=lambda row: -(row.f or 0))
 
     def means(by: str | list[str]) -> dict[Any, float]:
-        return {level: fmean(values) for level, values in frame.groupby(by, sort=False)[y]}
+        return {level: fmean(of) for level, of in frame.groupby(by, sort=False)[y]}
 
     cells = frame.groupby(factors).size()
-    pairs = [row.term.split(":") for row in tested if row.term.count(":") == 1]
+    pairs = [row.term.split(":") for row in rows if row.term.count(":") == 1]
     return Anova(
         formula=formula,
-        observations=len(rows),
+        observations=len(frame),
         balanced=bool(len(cells) == frame[factors].nunique().prod() and cells.nunique() == 1),
-        rows=(*tested, AnovaRow(residual, ss, df, ms)),
+        rows=(*rows, residual),
         means={factor: means(factor) for factor in factors},
         interactions={(a, b): means([a, b]) for a, b in pairs},
     )
@@ -172,7 +175,7 @@ def read_table(path: str | os.PathLike[str]) -> list[dict[str, str]]:
         for row in filter(None, reader):
             heading = heading or row
             if len(row) != len(heading):
-                raise csv.Error(f"{len(row)} cells instead of {len(heading)}")
+                raise csv.Error(f"{counted(len(row), 'cell')} instead of {len(heading)}")
             rows.append(dict(zip(heading, row, strict=True)))
     except csv.Error as error:
         raise DatasetError(f"{path}:{reader.line_num}: {error}") from error
@@ -205,5 +208,7 @@ def _checked(
         rows.append({**{name: str(given[name]) for name in factors}, response: value})
     for factor in factors:
         if (count := len({row[factor] for row in rows})) < 2:
-            raise SettingError(f"the factor {factor!r} has {count} level; two are needed")
+            raise SettingError(
+                f"the factor {factor!r} has {counted(count, 'level')}; two are needed"
+            )
     return rows

@@ -13,9 +13,9 @@ from beir_eval.answers.judges import Judgement
 from beir_eval.answers.metrics import AnswerMetrics, metrics_of
 from beir_eval.answers.report import build_answer_report, render_answer_report
 from beir_eval.answers.suite import load_answer_suite
-from beir_eval.experiment.suite import shipped_suites
 from beir_eval.cli.group import cli
 from beir_eval.errors import RunFolderError, SuiteError
+from beir_eval.experiment.suite import shipped_suites
 from mcranker.errors import ModelError
 from mcranker.llm.chat import ChatRequest
 from mcranker.rag.record import AnswerRecord, StageRecord

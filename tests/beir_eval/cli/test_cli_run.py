@@ -238,7 +238,7 @@ def test_a_dry_run_writes_nothing(model: Connected, suite: Path, tmp_path: Path)
             ("--dataset", "tiny", "--ranker", "direct", "--ranker", "mcranker", "--label", "x"),
             "--label names one run",
         ),
-        (("scales.toml", "--only", "five"), "has no ranker 'five'; it has 'ten', 'twenty'"),
+        (("scales.toml", "--only", "five"), "has no 'five'; there are ten, twenty"),
         (("scale.toml",), "no suite 'scale.toml'"),
         (("scales.toml", "--dataset", "./nowhere"), "nowhere"),
         (("scales.toml", "--first-stage", "nowhere.trec"), "nowhere.trec"),

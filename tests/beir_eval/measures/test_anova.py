@@ -13,32 +13,36 @@ from statsmodels.stats.anova import anova_lm
 
 from beir_eval.cli.group import cli
 from beir_eval.errors import DatasetError, SettingError
-from beir_eval.measures.anova import anova, omega_squared, read_table
+from beir_eval.measures.anova import AnovaRow, anova, effect, read_table
 
-# Table 2 of arXiv 2506.14516: DF, F and partial omega squared of some terms; the residual has 77
-# degrees of freedom, and there are 96 configurations.
+# Table 2 of arXiv 2506.14516: SS of some terms, their DF, F, p and partial omega squared; the
+# residual has an SS of 0.0978 on 77 degrees of freedom, and there are 96 configurations.
 PAPER = {
-    "augmentation": (2, 125.6920, 0.7571),
-    "variants x retrieval": (1, 4.9099, 0.0472),
-    "variants": (1, 2.3892, 0.0173),
-    "context": (1, 2.0052, 0.0126),
-    "answer": (1, 1.1061, 0.0013),
-    "context x augmentation": (2, 0.3261, -0.0171),
-    "documents": (1, 0.0118, -0.0127),
+    "augmentation": (0.3193, 2, 125.6920, 0.0000, 0.7571),
+    "variants x retrieval": (0.0062, 1, 4.9099, 0.0297, 0.0472),
+    "variants": (0.0030, 1, 2.3892, 0.1263, 0.0173),
+    "context": (0.0025, 1, 2.0052, 0.1608, 0.0126),
+    "answer": (0.0014, 1, 1.1061, 0.2962, 0.0013),
+    "context x augmentation": (0.0008, 2, 0.3261, 0.7227, -0.0171),
+    "documents": (0.0000, 1, 0.0118, 0.9137, -0.0127),
 }
+RESIDUAL = AnovaRow("Residual", 0.0978, 77, 0.0978 / 77)
 
 
 @pytest.mark.parametrize("term", PAPER)
-def test_omega_squared_of_the_paper_follows_from_its_f(term: str) -> None:
-    df, f, omega = PAPER[term]
-    _, one_way = omega_squared(f, df, 77, 96)
-    assert one_way == pytest.approx(omega, abs=1e-4)
+def test_p_and_omega_squared_of_the_paper_follow_from_its_f(term: str) -> None:
+    _, df, f, p, omega = PAPER[term]
+    row = effect(term, f * df * RESIDUAL.ms, df, RESIDUAL, 96)
+    assert row.f == pytest.approx(f)
+    assert row.p == pytest.approx(p, abs=1e-4)
+    assert row.omega_one_way == pytest.approx(omega, abs=1e-4)
 
 
 def test_with_all_observations_omega_squared_is_smaller() -> None:
-    df, f, _ = PAPER["augmentation"]
-    omega, _ = omega_squared(f, df, 77, 96)
-    assert omega == pytest.approx(0.7220, abs=1e-4)  # 2 · 124.692 / (2 · 124.692 + 96)
+    ss, df, f, _, _ = PAPER["augmentation"]
+    row = effect("augmentation", ss, df, RESIDUAL, 96)
+    assert row.f == pytest.approx(f, rel=1e-3)  # its SS has four digits
+    assert row.omega == pytest.approx(0.7220, abs=1e-3)  # 2 · 124.7 / (2 · 124.7 + 96)
 
 
 def test_a_table_worked_out_by_hand() -> None:
