@@ -188,8 +188,10 @@ def _worst(best: PipelineRow, judge: str) -> Iterator[tuple[AnswerRecord, str]]:
 
 
 def _verdict(report: AnswerReport) -> Iterator[tuple[str, str]]:
-    """Kind and sentence of what a reader must know, the worst first."""
+    """Kind and sentence of what a reader must know: the result, and what may mislead."""
     rows = report.rows
+    if report.best is not None and report.compared:
+        yield "note", f"{'. '.join(_who_is_best(report, report.best))}."
     for row in rows:
         if row.metrics.failed:
             lost = counted(len(row.metrics.failed), "answer")
@@ -203,8 +205,6 @@ def _verdict(report: AnswerReport) -> Iterator[tuple[str, str]]:
     )
     if report.unfinished:
         yield "warn", f"Not finished and left out: {', '.join(report.unfinished[:10])}."
-    if report.best is not None and report.compared:
-        yield "note", f"{'. '.join(_who_is_best(report, report.best))}."
 
 
 def _who_is_best(report: AnswerReport, best: PipelineRow) -> Iterator[str]:
@@ -222,9 +222,11 @@ def _who_is_best(report: AnswerReport, best: PipelineRow) -> Iterator[str]:
         yield f"{said}; significantly above {', '.join(worse[:5])}, not above the others"
     else:
         yield f"{said}, but above none of the others significantly"
-    second = max(compared, key=lambda label: means[label])
+    second = min(compared, key=lambda label: compared[label].difference)
     than = compared[second]
-    said = f"Against {second}, the next, {than.wins} better, {than.ties} equal, {than.losses} worse"
+    low, high = than.interval.low, than.interval.high
+    said = f"Against {second}, the next, {than.difference:+.3f} ({low:+.3f} to {high:+.3f}): "
+    said += f"{than.wins} better, {than.ties} equal, {than.losses} worse"
     if decided := than.wins + than.losses:
         said += f" (sign test, p = {binomtest(than.wins, decided).pvalue:.2g})"
     yield said

@@ -113,7 +113,7 @@ class FigureForm(_Form):
     """
 
     quality: list[_Words] = Field(default_factory=list, max_length=2)
-    lines: list[Line] = Field(default_factory=list)
+    lines: list[Line] = Field(default_factory=list, max_length=6)
     runs: str = ""
     source: str = ""
 

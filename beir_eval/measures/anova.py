@@ -123,6 +123,11 @@ def anova(table: Sequence[Mapping[str, Any]], formula: str) -> Anova:
         tests = anova_lm(model, typ=2) if model.df_resid >= 1 else None
     except Exception as error:
         raise SettingError(f"formula={formula!r} cannot be fitted: {error}") from error
+    if model.df_model + 1 < model.model.exog.shape[1]:
+        raise SettingError(
+            "terms cannot be told apart: two factors go together, or combinations of levels have "
+            "no row; leave factors or interactions out of the formula"
+        )
     if tests is None or tests.at["Residual", "sum_sq"] <= 0:
         raise SettingError(
             "the model leaves no residual to test against; leave interactions out of the formula"
