@@ -17,7 +17,7 @@ from beir_eval.answers.figures import (
     read_runs,
     scatter,
 )
-from beir_eval.answers.judges import judge_class
+from beir_eval.answers.judges import judge_of
 from beir_eval.answers.metrics import METRICS, AnswerMetrics, cautions, grid_row
 from beir_eval.answers.run import (
     ANSWERS,
@@ -194,7 +194,7 @@ def _compared(
                 "": {each: values[each] for each in both},
                 best.label: {each: of_best[each] for each in both},
             }
-    low, high = judge_class(judge)[0].scale
+    low, high = judge_of(judge).scale
     # A pair each, since two pipelines may have values for different questions.
     for label, found in compare_runs(pairs, "", farthest=high - low).items():
         yield label, found[best.label]

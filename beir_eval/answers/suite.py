@@ -45,7 +45,7 @@ from typing import Annotated, Any
 
 from pydantic import BaseModel, ConfigDict, Field
 
-from beir_eval.answers.judges import judge_class
+from beir_eval.answers.judges import judge_of
 from beir_eval.errors import SettingError, SuiteError
 from beir_eval.experiment.suite_form import folder_name, hint
 from beir_eval.files import read_toml
@@ -276,7 +276,7 @@ def _check(form: SuiteForm, place: str) -> None:
         raise SuiteError(f"{place}: figure: there is no table of runs {form.figure.runs!r}")
     for name in form.judges:
         try:
-            judge_class(name)
+            judge_of(name)
         except SettingError as error:
             raise SuiteError(f"{place}: judges: {error}") from error
     names = [each.name for each in form.factors]

@@ -14,7 +14,7 @@ import click
 from rich.table import Column
 from rich.text import Text
 
-from beir_eval.answers.judges import judge_class
+from beir_eval.answers.judges import judge_of
 from beir_eval.answers.metrics import cautions, grid_row
 from beir_eval.answers.questions import read_questions
 from beir_eval.answers.run import AnswerPlan, AnswersResult, run_answers
@@ -88,7 +88,7 @@ def run_pipelines(ctx: click.Context) -> int:
     if not plan.documents and not plan.index:
         raise SettingError(f"suite {suite.name!r} names no documents; give --docs or --index")
     models = [name for spec in specs for name in models_of(spec.config, spec.options)]
-    if any(judge_class(name)[0].asks for name in form.judges):
+    if any(judge_of(name).asks for name in form.judges):
         models.append(form.judge_model)
     quiet = params["quiet"]
     with invocation.noting(live_is_wanted(quiet=quiet)), saying_where(ledger):
