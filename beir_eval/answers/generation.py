@@ -11,7 +11,7 @@ from collections import Counter
 from collections.abc import AsyncIterator, Mapping, Sequence
 from dataclasses import dataclass, field
 
-from beir_eval.answers.judges.asked import verdict
+from beir_eval.answers.judges.asked import verdict_of
 from beir_eval.answers.judges.words import token_f1
 from beir_eval.answers.questions import Question
 from beir_eval.errors import DatasetError
@@ -21,17 +21,21 @@ from mcranker.rag.asking import Asking, text_of
 from mcranker.rankers.dispatch import FATAL_ERRORS, dispatch
 from mcranker.replies.json import find
 from mcranker.replies.loose_json import Unreadable
-from mcranker.replies.schemas import QUESTION_SCHEMA
+from mcranker.replies.schemas import QUESTION_SCHEMA, verdict_schema
 from mcranker.retrieval.bm25 import BM25
 from mcranker.retrieval.chunks import Chunk
 
 ALIKE = 0.8
 """Token F1 from which two questions are taken as the same."""
 
+AT_ONCE = 8
+"""Questions in progress."""
+
 ATTEMPTS = 3
 """Questions that are written for one that is wanted, at most."""
 
 _VERDICTS = ("good", "not answerable", "wrong answer")
+_CHECK = verdict_schema("verdict", _VERDICTS, "evaluation_notes")
 
 CATEGORIES: Mapping[str, Mapping[str, tuple[float, str]]] = {
     "user": {
@@ -114,19 +118,16 @@ class QuestionWriter:
         self.seed = seed
         self._chunks = {each.id: each for each in chunks}
         self._ids = sorted(self._chunks)
-        self._documents = len({each.document for each in chunks})
         self._words = BM25({each.id: each.text for each in chunks})
 
     def passages(self, number: int, count: int) -> list[Chunk]:
         """Return passages of as many different documents, or of all if there are fewer."""
         first = self._chunks[_draw("passages", self.seed, number).choice(self._ids)]
+        alike = self._words.search(" ".join(first.text.split()[:60]), 200) if count > 1 else ()
         found = {first.document: first}
-        if count > 1:
-            for name, _ in self._words.search(" ".join(first.text.split()[:60]), 200):
-                if len(found) == count:
-                    break
-                found.setdefault(self._chunks[name].document, self._chunks[name])
-        return list(found.values())
+        for name, _ in alike:
+            found.setdefault(self._chunks[name].document, self._chunks[name])
+        return [*found.values()][:count]
 
     async def write(self, number: int) -> Question | str:
         """Write and check the question of that number; return it, or why it is refused.
@@ -151,16 +152,20 @@ class QuestionWriter:
         )
         reference = asking.prompts.passage(answer, query=text)
         values = {"passages": texts, "question": text, "reference": reference}
-        found, _ = await verdict(
-            asking, "question_check", values, "verdict", _VERDICTS, max_tokens=300
+        verdict, _ = await asking.read(
+            "question_check",
+            values,
+            verdict_of("verdict", _VERDICTS),
+            max_tokens=300,
+            schema=_CHECK,
         )
-        if found != "good":
-            return str(found)
+        if verdict != "good":
+            return str(verdict)
         about = {**categories, "passages": [each.id for each in chunks]}
         documents = tuple(each.document for each in chunks)
         return Question(f"g{self.seed}-{number}", text, (answer,), about, documents)
 
-    async def many(self, count: int, *, at_once: int = 8) -> AsyncIterator[Generated]:
+    async def many(self, count: int) -> AsyncIterator[Generated]:
         """Yield what there is after each round, until there are `count` questions.
 
         A question like one before it is refused. After `ATTEMPTS` questions for each that is
@@ -178,7 +183,7 @@ class QuestionWriter:
 
         while len(made.questions) < count and number < ATTEMPTS * count and not made.stopped:
             size = min(count - len(made.questions), ATTEMPTS * count - number)
-            async with dispatch(range(number, number + size), one, at_once) as stream:
+            async with dispatch(range(number, number + size), one, AT_ONCE) as stream:
                 rows = dict([each async for each in stream])
             number += size
             faults: list[Exception] = []

@@ -136,21 +136,8 @@ def nugget_measures(vital: Sequence[bool], support: Sequence[str]) -> dict[str, 
     return found
 
 
-async def verdict(
-    asking: Asking,
-    prompt: str,
-    values: Mapping[str, str],
-    key: str,
-    options: Sequence[Any],
-    *,
-    max_tokens: int,
-) -> tuple[Any, str]:
-    """Return which of the options is under `key` in the reply, and the notes before it.
-
-    Raises:
-        ReplyError: the last reply has none of them.
-        ModelError: the call failed.
-    """
+def verdict_of(key: str, options: Sequence[Any]) -> Callable[[ChatReply], tuple[Any, str]]:
+    """Return a reader of replies: which of the options is under `key`, and the notes beside it."""
 
     def read(reply: ChatReply) -> tuple[Any, str]:
         found = find(text_of(reply), key)
@@ -158,14 +145,14 @@ async def verdict(
             raise Unreadable(f'"{key}" must be one of {", ".join(map(str, options))}.')
         return found.value, str(found.record.get("evaluation_notes", ""))
 
-    schema = verdict_schema(key, options, "evaluation_notes")
-    return await asking.read(prompt, values, read, max_tokens=max_tokens, schema=schema)
+    return read
 
 
 async def _graded(answered: Answered, asking: Asking, name: str, grades: range) -> Judgement:
-    values = _texts(answered, asking, "reference", "response", "context")
-    grade, notes = await verdict(
-        asking, f"judge_{name}", values, f"{name}_score", grades, max_tokens=400
+    key, values = f"{name}_score", _texts(answered, asking, "reference", "response", "context")
+    schema = verdict_schema(key, grades, "evaluation_notes")
+    grade, notes = await asking.read(
+        f"judge_{name}", values, verdict_of(key, grades), max_tokens=400, schema=schema
     )
     return Judgement(float(grade), notes=notes)
 
