@@ -11,6 +11,7 @@ from collections import Counter
 from collections.abc import AsyncIterator, Mapping, Sequence
 from dataclasses import dataclass, field
 
+from beir_eval.answers.judges.asked import verdict_of
 from beir_eval.answers.judges.words import token_f1
 from beir_eval.answers.questions import Question
 from beir_eval.errors import DatasetError
@@ -26,6 +27,9 @@ from mcranker.retrieval.chunks import Chunk
 
 ALIKE = 0.8
 """Token F1 from which two questions are taken as the same."""
+
+AT_ONCE = 8
+"""Questions in progress."""
 
 ATTEMPTS = 3
 """Questions that are written for one that is wanted, at most."""
@@ -75,13 +79,13 @@ class Generated:
     Attributes:
         questions: in the order of their numbers.
         refused: reason -> how many.
-        faults: why questions are refused as "failed".
+        fault: why the first of those refused as "failed" is; empty without.
         stopped: the error that ended it early, or None.
     """
 
     questions: list[Question] = field(default_factory=list)
     refused: Counter[str] = field(default_factory=Counter)
-    faults: list[str] = field(default_factory=list)
+    fault: str = ""
     stopped: Exception | None = None
 
 
@@ -114,31 +118,27 @@ class QuestionWriter:
         self.seed = seed
         self._chunks = {each.id: each for each in chunks}
         self._ids = sorted(self._chunks)
-        self._documents = len({each.document for each in chunks})
         self._words = BM25({each.id: each.text for each in chunks})
 
     def passages(self, number: int, count: int) -> list[Chunk]:
         """Return passages of as many different documents, or of all if there are fewer."""
         first = self._chunks[_draw("passages", self.seed, number).choice(self._ids)]
+        alike = self._words.search(" ".join(first.text.split()[:60]), 200) if count > 1 else ()
         found = {first.document: first}
-        if count > 1:
-            for name, _ in self._words.search(" ".join(first.text.split()[:60]), 200):
-                if len(found) == count:
-                    break
-                found.setdefault(self._chunks[name].document, self._chunks[name])
-        return list(found.values())
+        for name, _ in alike:
+            found.setdefault(self._chunks[name].document, self._chunks[name])
+        return [*found.values()][:count]
 
-    async def write(self, number: int) -> tuple[Question | None, str]:
-        """Write and check the question of that number; return it, or None and why it is refused.
+    async def write(self, number: int) -> Question | str:
+        """Write and check the question of that number; return it, or why it is refused.
 
         Raises:
             ModelError: the call failed, or a reply cannot be read.
         """
-        categories = drawn_categories(self.seed, number)
-        chunks = self.passages(number, _NEEDED[categories["documents"]])
-        if len(chunks) < _NEEDED[categories["documents"]]:
-            return None, "too few documents"
-        asking = self.asking
+        categories, asking = drawn_categories(self.seed, number), self.asking
+        needed = _NEEDED[categories["documents"]]
+        if len(chunks := self.passages(number, needed)) < needed:
+            return "too few documents"
         texts = "\n\n".join(asking.prompts.passage(each.text, query="") for each in chunks)
         properties = "\n".join(
             f"- {CATEGORIES[key][value][1]}" for key, value in categories.items()
@@ -152,16 +152,20 @@ class QuestionWriter:
         )
         reference = asking.prompts.passage(answer, query=text)
         values = {"passages": texts, "question": text, "reference": reference}
-        verdict = await asking.read(
-            "question_check", values, _read_verdict, max_tokens=300, schema=_CHECK
+        verdict, _ = await asking.read(
+            "question_check",
+            values,
+            verdict_of("verdict", _VERDICTS),
+            max_tokens=300,
+            schema=_CHECK,
         )
         if verdict != "good":
-            return None, verdict
+            return str(verdict)
         about = {**categories, "passages": [each.id for each in chunks]}
         documents = tuple(each.document for each in chunks)
-        return Question(f"g{self.seed}-{number}", text, (answer,), about, documents), ""
+        return Question(f"g{self.seed}-{number}", text, (answer,), about, documents)
 
-    async def many(self, count: int, *, at_once: int = 8) -> AsyncIterator[Generated]:
+    async def many(self, count: int) -> AsyncIterator[Generated]:
         """Yield what there is after each round, until there are `count` questions.
 
         A question like one before it is refused. After `ATTEMPTS` questions for each that is
@@ -169,33 +173,34 @@ class QuestionWriter:
         """
         made, number = Generated(), 0
 
-        async def one(_: int, each: int) -> tuple[int, Question | None, str]:
+        async def one(_: int, each: int) -> tuple[int, Question | str | Exception]:
             try:
-                return (each, *await self.write(each))
+                return each, await self.write(each)
             except FATAL_ERRORS:
                 raise
             except (ModelError, BudgetExceeded) as error:
-                if isinstance(error, BudgetExceeded):
-                    made.stopped = error
-                made.faults.append(str(error))
-                return each, None, "failed"
+                return each, error
 
         while len(made.questions) < count and number < ATTEMPTS * count and not made.stopped:
             size = min(count - len(made.questions), ATTEMPTS * count - number)
-            async with dispatch(range(number, number + size), one, at_once) as stream:
-                rows = sorted([each async for each in stream], key=lambda row: row[0])
+            async with dispatch(range(number, number + size), one, AT_ONCE) as stream:
+                rows = dict([each async for each in stream])
             number += size
-            for _, question, why in rows:
-                if question is not None and any(
-                    token_f1(question.text, other.text) >= ALIKE for other in made.questions
-                ):
-                    question, why = None, "like another"
-                if question is None:
-                    made.refused[why] += 1
+            faults: list[Exception] = []
+            for _, found in sorted(rows.items()):
+                if isinstance(found, Exception):
+                    faults.append(found)
+                    made.refused["failed"] += 1
+                elif isinstance(found, str):
+                    made.refused[found] += 1
+                elif any(token_f1(found.text, each.text) >= ALIKE for each in made.questions):
+                    made.refused["like another"] += 1
                 else:
-                    made.questions.append(question)
-            if all(why == "failed" for _, _, why in rows):
-                made.stopped = made.stopped or ModelError(made.faults[-1])
+                    made.questions.append(found)
+            made.fault = made.fault or "".join(map(str, faults[:1]))
+            spent = [each for each in faults if isinstance(each, BudgetExceeded)]
+            if spent or len(faults) == size:
+                made.stopped = (spent or faults)[0]
             yield made
 
 
@@ -210,10 +215,3 @@ def _read_question(reply: ChatReply) -> tuple[str, str]:
         raise Unreadable('"question" and "answer" must be texts that are not empty.')
     question, answer = (" ".join(str(each).split()) for each in texts)
     return question, answer
-
-
-def _read_verdict(reply: ChatReply) -> str:
-    found = find(text_of(reply), "verdict").value
-    if found not in _VERDICTS:
-        raise Unreadable(f'"verdict" must be one of {", ".join(_VERDICTS)}.')
-    return str(found)

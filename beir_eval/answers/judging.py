@@ -1,25 +1,22 @@
-"""Answers judged: read from a file, judged concurrently, summed up with what is missing."""
+"""Answers judged: read from a file, judged concurrently, kept as plain values."""
 
 from __future__ import annotations
 
 import math
 import os
 from collections.abc import AsyncIterator, Iterable, Mapping, Sequence
-from contextlib import AsyncExitStack, asynccontextmanager
-from dataclasses import dataclass, replace
+from contextlib import AsyncExitStack, aclosing, asynccontextmanager
+from dataclasses import asdict, dataclass, replace
 from typing import Any
 
-import anyio
-
-from beir_eval.answers.judges import Answered, AnswerJudge, Judgement, judge_class
-from beir_eval.answers.judges.team import INSTRUCTION, TeamJudge
-from beir_eval.answers.judges.words import AnswerRecall
-from beir_eval.answers.questions import Question, question_of, records
+from beir_eval.answers.judges import Answered, AnswerJudge, Judgement, judge_of
+from beir_eval.answers.judges.team import INSTRUCTION
+from beir_eval.answers.questions import Question, first_of, question_of, records
 from beir_eval.errors import DatasetError, SettingError
 from mcranker import MCRanker, RankerConfig
 from mcranker.errors import InputError
 from mcranker.llm.limits.budget import Budget
-from mcranker.models import Layers, LedgerSpec, ModelSpec
+from mcranker.models import LedgerSpec, ModelSpec, Roles, connect_roles, limited
 from mcranker.rag.asking import Asking
 from mcranker.rag.record import AnswerRecord
 from mcranker.rankers.dispatch import dispatch
@@ -28,19 +25,6 @@ from personas.ranking.usage import UsageTable
 
 _ANSWER = ("text", "answer", "response", "prediction", "pred", "output")
 _PASSAGES = ("context", "contexts", "passages", "retrieved_contexts")
-
-
-@dataclass(frozen=True, slots=True)
-class AnswerFile:
-    """Answers of one file.
-
-    Attributes:
-        answers: in their order.
-        models: that wrote them, where the file says so.
-    """
-
-    answers: tuple[Answered, ...]
-    models: frozenset[str] = frozenset()
 
 
 @dataclass(frozen=True, slots=True)
@@ -54,8 +38,8 @@ class JudgedAnswer:
 
 
 def read_answers(
-    path: str | os.PathLike[str], questions: Iterable[Question] | None = None
-) -> AnswerFile:
+    path: str | os.PathLike[str], questions: Sequence[Question] = ()
+) -> list[Answered]:
     """Read a JSONL file of answers: `RAGResult`s, or objects with an answer and its question.
 
     ``{"id": "a1", "question": "What is NSP?", "answer": "…", "golden_answers": ["…"], "context":
@@ -70,15 +54,13 @@ def read_answers(
         DatasetError: it cannot be read, a line is no answer, an id is there twice, or an answer has
             no question among `questions`; the message names the line.
     """
-    given = list(questions or ())
-    by_id = {each.id: each for each in given}
-    by_text = {each.text: each for each in given}
+    by_id = {each.id: each for each in questions}
+    by_text = {each.text: each for each in questions}
     found: list[Answered] = []
-    models, ids = set[str](), set[str]()
+    ids = set[str]()
     for place, record in records(path):
-        answered, names = _answer_of(record, place)
-        models |= names
-        if given:
+        answered = _answer_of(record, place)
+        if questions:
             own = answered.question
             known = by_id.get(own.id) or by_text.get(own.text)
             if known is None:
@@ -93,7 +75,7 @@ def read_answers(
         found.append(answered)
     if not found:
         raise DatasetError(f"{os.fspath(path)}: holds no answer")
-    return AnswerFile(tuple(found), frozenset(models))
+    return found
 
 
 def answered_of(result: AnswerRecord, question: Question | None = None) -> Answered:
@@ -107,17 +89,27 @@ def answered_of(result: AnswerRecord, question: Question | None = None) -> Answe
         passages=tuple(each.text for each in result.context),
         retrieved=tuple(each.text for each in ranked),
         citations=result.all_citations,
+        models=frozenset(result.models.values()),
     )
+
+
+def check_answers(answers: Sequence[Answered], judges: Sequence[str]) -> None:
+    """Refuse judges that have a value for none of the answers.
+
+    Raises:
+        SettingError: a judge needs something that no answer has.
+    """
+    for name in judges:
+        lacking = {judge_of(name).lack(each) for each in answers}
+        if len(lacking) == 1 and (lack := lacking.pop()):
+            more = "; give --questions FILE" if lack == "golden answers" else ""
+            raise SettingError(f"{name} needs {lack}, and no answer has any{more}")
 
 
 @asynccontextmanager
 async def judges_of(
     names: Sequence[str],
     *,
-    model: ModelSpec = None,
-    base_url: str | None = None,
-    api_key: str | None = None,
-    ledger: LedgerSpec = "default",
     usage: UsageTable | None = None,
     budget: Budget | None = None,
     **options: Any,
@@ -126,64 +118,68 @@ async def judges_of(
 
     Args:
         names: as `JUDGES` has them.
-        model: asked by those that ask; None for the default.
-        base_url: of an OpenAI- or Anthropic-compatible server.
-        api_key: instead of the environment's.
-        ledger: keeps the answers.
         usage: counts the calls of all but the team.
         budget: what all calls are paid from, instead of ``max_calls`` and ``max_cost``.
-        options: fields of `RankerConfig`: limits, prompts, temperature.
+        options: of `asking_by`.
 
     Raises:
         SettingError: there is no such judge.
         ConfigError, ModelError: the model cannot be had, or an option is impossible.
     """
-    kinds = {name: judge_class(name) for name in names}
-    layers = Layers(RankerConfig(**options), ledger, budget)
-    where: dict[str, Any] = {"base_url": base_url, "api_key": api_key}
-    stack = AsyncExitStack()
-    try:
-        if layers.ledger is not None:
-            stack.push_async_callback(layers.ledger.aclose)
-        asking = None
-        if any(kind.asks and kind is not TeamJudge for kind, _ in kinds.values()):
-            asking = asking_of(layers, model, UsageTable() if usage is None else usage, **where)
-            stack.push_async_callback(asking.model.aclose)
-        made: dict[str, AnswerJudge] = {}
-        for name, (kind, k) in kinds.items():
-            if kind is TeamJudge:
-                shared: dict[str, Any] = {"instruction": INSTRUCTION, **where, **options}
-                ranker = MCRanker(model=model, ledger=layers.ledger, **shared)
+    made = {name: judge_of(name) for name in names}
+    if budget is None:
+        budget = Budget(**{key: options.get(key) for key in ("max_calls", "max_cost")})
+    async with AsyncExitStack() as stack:
+        asking: Asking | None = None
+        for name, judge in made.items():
+            if name == "team":
+                ranker = MCRanker(instruction=INSTRUCTION, **options)
                 stack.push_async_callback(ranker.aclose)
-                made[name] = TeamJudge(ranker.within(layers.budget))
-                continue
-            made[name] = judge = kind(asking)
-            if isinstance(judge, AnswerRecall) and k is not None:
-                judge.k = k
+                model = ranker.models.names["scoring"]
+                made[name] = replace(judge, by=ranker.within(budget), asked_model=model)
+            elif judge.asks:
+                if asking is None:
+                    connected = asking_by(usage=usage, budget=budget, **options)
+                    asking = await stack.enter_async_context(connected)
+                made[name] = replace(judge, by=asking, asked_model=asking.model.name)
         yield made
-    finally:
-        with anyio.CancelScope(shield=True):
-            await stack.aclose()
 
 
-def asking_of(
-    layers: Layers,
-    model: ModelSpec,
-    usage: UsageTable,
+@asynccontextmanager
+async def asking_by(
     *,
-    base_url: str | None,
-    api_key: str | None,
-) -> Asking:
-    """Return what judges and writers of questions ask; its model is closed by the caller.
+    model: ModelSpec = None,
+    base_url: str | None = None,
+    api_key: str | None = None,
+    ledger: LedgerSpec = "default",
+    usage: UsageTable | None = None,
+    budget: Budget | None = None,
+    **options: Any,
+) -> AsyncIterator[Asking]:
+    """Connect a model that judges or writes questions, for the time of the block.
+
+    Args:
+        model: None for the default.
+        base_url: of an OpenAI- or Anthropic-compatible server.
+        api_key: instead of the environment's.
+        ledger: keeps the answers.
+        usage: counts the calls.
+        budget: what calls are paid from besides ``max_calls`` and ``max_cost``.
+        options: fields of `RankerConfig`: limits, prompts, temperature.
 
     Raises:
-        ConfigError, ModelError: the model cannot be had.
+        ConfigError, ModelError: the model cannot be had, or an option is impossible.
     """
-    made = layers.connect({"judge": model}, model, base_url=base_url, api_key=api_key)
-    prompts = PromptSet.load(layers.config.prompts)
-    return Asking(
-        model=made["judge"], config=layers.config, prompts=prompts, usage=usage, stage="judge"
-    )
+    config = RankerConfig(**options)
+    where: dict[str, Any] = {"base_url": base_url, "api_key": api_key, "ledger": ledger}
+    async with aclosing(connect_roles(Roles(model), config=config, **where)) as models:
+        yield Asking(
+            model=(models if budget is None else limited(models, budget)).scoring,
+            config=config,
+            prompts=PromptSet.load(config.prompts),
+            usage=UsageTable() if usage is None else usage,
+            stage="judge",
+        )
 
 
 async def judged(
@@ -207,15 +203,10 @@ async def judged(
 def row_of(row: JudgedAnswer) -> dict[str, Any]:
     """Return an answer's judgements as plain values, which `judgements_of` reads."""
     question = row.answered.question
-    values = {
-        name: {
-            "value": each.value,
-            **({} if each.value is not None else {"why": each.why, "undefined": each.undefined}),
-            **({"notes": each.notes} if each.notes else {}),
-            **({"parts": each.parts} if each.parts else {}),
-        }
-        for name, each in row.judgements.items()
-    }
+    values = {}
+    for name, each in row.judgements.items():
+        always = ("value",) if each.value is not None else ("value", "why", "undefined")
+        values[name] = {key: x for key, x in asdict(each).items() if x or key in always}
     return {"id": question.id, "question": question.text, "judgements": values}
 
 
@@ -228,49 +219,24 @@ def judgements_of(record: Mapping[str, Any]) -> dict[str, Judgement]:
     return {name: Judgement(**values) for name, values in record["judgements"].items()}
 
 
-def _answer_of(record: Mapping[str, Any], place: str) -> tuple[Answered, set[str]]:
+def _answer_of(record: Mapping[str, Any], place: str) -> Answered:
     if "all_citations" in record and "stages" in record:
         try:
-            result = AnswerRecord.from_dict(record)
+            return answered_of(AnswerRecord.from_dict(record))
         except InputError as error:
             raise DatasetError(f"{place}: {error}") from error
-        golden = Question(result.id, result.question)
-        return answered_of(result, golden), set(result.models.values())
     if isinstance(failed := record.get("error"), Mapping):  # of a question that was not answered
-        question = question_of({**record, "text": record.get("question")}, place)
-        return Answered(question, "", failure=str(failed.get("message", "no reason"))), set()
-    question = question_of(
-        {key: record[key] for key in record if key not in ("text", "answer")}, place
-    )
-    text = next((record[name] for name in _ANSWER if name in record), None)
+        failure = str(failed.get("message", "no reason"))
+        return Answered(question_of(record, place), "", failure=failure)
+    asked = {key: value for key, value in record.items() if key not in ("text", "answer")}
+    question, text = question_of(asked, place), first_of(record, _ANSWER)
     if not isinstance(text, str):
         raise DatasetError(f'{place}: there is no answer; give it under "answer"')
-    passages = next((record[name] for name in _PASSAGES if name in record), None)
-    if isinstance(passages, str):
-        passages = [passages]
+    passages, model = first_of(record, _PASSAGES), record.get("model")
     if passages is not None:
         passages = tuple(
-            str(each.get("text", "")) if isinstance(each, Mapping) else str(each)
-            for each in passages
+            str(each.get("text", "") if isinstance(each, Mapping) else each)
+            for each in ([passages] if isinstance(passages, str) else passages)
         )
-    model = record.get("model")
-    answered = Answered(question, text, passages=passages, retrieved=passages)
-    return answered, {model} if isinstance(model, str) else set()
-
-
-def check_answers(file: AnswerFile, judges: Sequence[str]) -> None:
-    """Refuse judges that have a value for none of the answers.
-
-    Raises:
-        SettingError: a judge needs something that no answer has.
-    """
-    for name in judges:
-        kind, _ = judge_class(name)
-        for need in kind.needs:
-            if not any(
-                getattr(each.question if need == "golden_answers" else each, need)
-                for each in file.answers
-            ):
-                what = need.replace("_", " ")
-                more = "; give --questions FILE" if need == "golden_answers" else ""
-                raise SettingError(f"{name} needs {what}, and no answer has any{more}")
+    models = frozenset([model] if isinstance(model, str) else [])
+    return Answered(question, text, passages=passages, retrieved=passages, models=models)

@@ -10,7 +10,7 @@ from typing import Any
 
 from pydantic import BaseModel, ConfigDict
 
-from beir_eval.answers.judges import Judgement, judge_class
+from beir_eval.answers.judges import Judgement, judge_of
 from beir_eval.measures.significance import Interval, confidence_intervals
 from mcranker.rag.record import AnswerRecord
 from personas.format import counted
@@ -59,7 +59,7 @@ class JudgeMetrics(BaseModel):
 
     def interval(self, judge: str) -> Interval | None:
         """Student's 95% interval of the mean, within the judge's scale; None for one question."""
-        low, high = judge_class(judge)[0].scale
+        low, high = judge_of(judge).scale
         if len(self.questions) < 2:
             return None
         return confidence_intervals({judge: self.questions}, low=low, high=high)[judge]
@@ -156,27 +156,26 @@ def judge_metrics(
     """
     of_question: dict[str, list[float]] = {}
     means: list[float | None] = []
-    reasons: Counter[str] = Counter()
-    missing = undefined = 0
+    lacking: list[Judgement] = []
     for run in runs:
         values = []
         for question, judgements in run:
             found = judgements.get(judge, Judgement(None, "it was not judged"))
-            if found.value is not None:
+            if found.value is None:
+                lacking.append(found)
+            else:
                 values.append(found.value)
                 of_question.setdefault(question, []).append(found.value)
-                continue
-            undefined += found.undefined
-            missing += not found.undefined
-            reasons[found.why.partition(" The answer:")[0][:200]] += 1
-        means.append(math.fsum(values) / len(values) if values else None)
-    questions = {each: math.fsum(found) / len(found) for each, found in of_question.items()}
+        means.append(statistics.fmean(values) if values else None)
+    questions = {each: statistics.fmean(found) for each, found in of_question.items()}
+    undefined = sum(each.undefined for each in lacking)
+    reasons = Counter(each.why.partition(" The answer:")[0][:200] for each in lacking)
     return JudgeMetrics(
-        mean=math.fsum(questions.values()) / len(questions) if questions else None,
+        mean=statistics.fmean(questions.values()) if questions else None,
         run_means=tuple(means),
         questions=questions,
         values=sum(map(len, of_question.values())),
-        missing=missing,
+        missing=len(lacking) - undefined,
         undefined=undefined,
         reasons=dict(reasons.most_common()),
     )
@@ -216,3 +215,16 @@ def cautions(
         yield "warn", f"{noun}: with fewer than {FEWEST} a mean says little."
     if runs == 1:
         yield "warn", "One run: how much answers vary from run to run is not known."
+
+
+def suite_cautions(
+    rows: Sequence[tuple[str, AnswerMetrics]], judge: str
+) -> Iterator[tuple[str, str]]:
+    """Yield the `cautions` of a suite: of labels with their sums, and the model that judged."""
+    yield from cautions(
+        ((f"{label}: {name}", one) for label, of in rows for name, one in of.judges.items()),
+        questions=rows[0][1].questions,
+        runs=rows[0][1].runs,
+        judge=judge,
+        writers={name for _, of in rows for name in of.writers},
+    )

@@ -99,13 +99,13 @@ def question_of(record: Mapping[str, Any], place: str, number: str = "") -> Ques
     Raises:
         DatasetError: it has no text, or a field holds something else than texts.
     """
-    text, turns = _first(record, _TEXT), []
+    text, turns = first_of(record, _TEXT), []
     if text is None and "messages" in record:
         *turns, asked = messages_of(record, place, last="user")
         text = asked["content"]
     if not isinstance(text, str) or not text.strip():
         raise DatasetError(f'{place}: there is no question; give it under "question"')
-    name = _first(record, _ID)
+    name = first_of(record, _ID)
     if name is not None and (isinstance(name, bool) or not isinstance(name, str | int)):
         raise DatasetError(f'{place}: "id" holds {name!r}; write a text')
     metadata = record.get("metadata", record.get("question_categories"))
@@ -139,12 +139,13 @@ def messages_of(record: Mapping[str, Any], place: str, *, last: str) -> list[Mes
     return messages
 
 
-def _first(record: Mapping[str, Any], names: tuple[str, ...]) -> Any:
+def first_of(record: Mapping[str, Any], names: tuple[str, ...]) -> Any:
+    """Return the value of the first name that the record has; None if it has none."""
     return next((record[name] for name in names if name in record), None)
 
 
 def _texts(record: Mapping[str, Any], names: tuple[str, ...], place: str) -> tuple[str, ...]:
-    found = _first(record, names)
+    found = first_of(record, names)
     entries = [] if found is None else [found] if isinstance(found, str) else found
     if not isinstance(entries, list) or not all(isinstance(each, str) for each in entries):
         raise DatasetError(f'{place}: "{names[0]}" holds {found!r:.80}; write a list of texts')

@@ -8,8 +8,8 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from beir_eval.answers.figures import THEIRS, Mark, Value, boxes, effects, read_runs, scatter
-from beir_eval.answers.judges import judge_class
-from beir_eval.answers.metrics import METRICS, AnswerMetrics, cautions, grid_row
+from beir_eval.answers.judges import judge_of
+from beir_eval.answers.metrics import METRICS, AnswerMetrics, grid_row, suite_cautions
 from beir_eval.answers.run import (
     ANSWERS,
     JUDGEMENTS,
@@ -67,7 +67,7 @@ class AnswerReport:
         best: the row with the highest mean; None without a value.
         compared: label -> the best one less this one, by the first judge, over the questions that
             both have a value for; p-values by Holm.
-        analysis: of a grid; None without.
+        analysis: of a grid; its text says why there is none; empty without a grid.
         worst: answers of the best pipeline with the lowest values, each with the judge's notes.
         unfinished: labels of folders that have no sums yet.
     """
@@ -77,7 +77,7 @@ class AnswerReport:
     means: Mapping[str, float]
     best: PipelineRow | None
     compared: Mapping[str, Comparison]
-    analysis: Anova | None
+    analysis: Anova | str
     worst: tuple[tuple[AnswerRecord, str], ...]
     unfinished: tuple[str, ...]
 
@@ -141,7 +141,7 @@ def render_answer_report(
         report=report,
         verdict=[*_verdict(report)],
         figures=[*_figures(report)],
-        effects=effects(report.analysis) if report.analysis else "",
+        effects=effects(report.analysis) if isinstance(report.analysis, Anova) else "",
         head=report.suite.judges[0],
         cells=anova_cells,
         pages=pages or {},
@@ -162,18 +162,18 @@ def _compared(
                 "": {each: values[each] for each in both},
                 best.label: {each: of_best[each] for each in both},
             }
-    low, high = judge_class(judge)[0].scale
+    low, high = judge_of(judge).scale
     # A pair each, since two pipelines may have values for different questions.
     for label, found in compare_runs(pairs, "", farthest=high - low).items():
         yield label, found[best.label]
 
 
-def _analysed(rows: Sequence[PipelineRow], formula: str) -> Anova | None:
+def _analysed(rows: Sequence[PipelineRow], formula: str) -> Anova | str:
     points = [grid_row(each.manifest.point, each.metrics) for each in rows if each.manifest.point]
     try:
-        return anova(points, formula) if formula and points else None
-    except SettingError:  # a part of the grid, or no variance
-        return None
+        return anova(points, formula) if formula and points else ""
+    except SettingError as refused:  # a part of the grid, or no variance
+        return f"No analysis of variance: {refused}."
 
 
 def _worst(best: PipelineRow, judge: str) -> Iterator[tuple[AnswerRecord, str]]:
@@ -196,13 +196,9 @@ def _verdict(report: AnswerReport) -> Iterator[tuple[str, str]]:
         if row.metrics.failed:
             lost = counted(len(row.metrics.failed), "answer")
             yield "bad", f"{row.label}: {lost} failed, counted in no mean."
-    yield from cautions(
-        ((f"{row.label}: {name}", one) for row in rows for name, one in row.metrics.judges.items()),
-        questions=rows[0].metrics.questions,
-        runs=rows[0].metrics.runs,
-        judge=report.suite.judge,
-        writers={name for row in rows for name in row.metrics.writers},
-    )
+    yield from suite_cautions([(row.label, row.metrics) for row in rows], report.suite.judge)
+    if isinstance(report.analysis, str) and report.analysis:
+        yield "warn", report.analysis
     if report.unfinished:
         yield "warn", f"Not finished and left out: {', '.join(report.unfinished[:10])}."
 

@@ -207,7 +207,7 @@ def load_answer_suite(
     specs = [*_pipelines(form, changes or {}, place, base)]
     check_labels((each.label for each in specs), place)
     paths = {key: _beside(getattr(form, key), base) for key in ("questions", "documents", "index")}
-    changed = form.model_copy(update={**paths, "judges": names_of(form.judges)})
+    changed = form.model_copy(update={**paths, "judges": names_of(",".join(form.judges))})
     return AnswerSuite(Path(name_or_path).stem, changed, tuple(specs))
 
 
@@ -246,7 +246,7 @@ def _check(form: SuiteForm, place: str) -> None:
         raise SuiteError(f"{place}: the grid has {count:,} points; {MOST_POINTS:,} is the most")
     unknown: set[str] = set()
     try:
-        judges = names_of(form.judges)
+        judges = names_of(",".join(form.judges))
         if form.anova.formula:
             response, factors, _ = parsed(form.anova.formula)
             unknown = {response} - {*judges} | {*factors} - {*names}

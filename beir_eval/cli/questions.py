@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -10,26 +9,22 @@ from typing import Any
 import click
 
 from beir_eval.answers.generation import Generated, QuestionWriter
-from beir_eval.answers.judging import asking_of
+from beir_eval.answers.judging import asking_by
 from beir_eval.answers.questions import Question
-from beir_eval.cli.judge_answers import OPTIONS
+from beir_eval.cli.judge_answers import MODEL_FLAGS, model_options
 from mcranker.cli.failures import DONE, ERROR, failure, print_json
 from mcranker.cli.fetching import fetch_models
 from mcranker.cli.files import Writes, output, print_line, saying_where
 from mcranker.cli.invocation import Invocation, say
-from mcranker.cli.options import given_options, option_flags
+from mcranker.cli.options import option_flags
 from mcranker.cli.progress import ProgressDisplay, Tracker, live_is_wanted
 from mcranker.cli.signals import run as run_loop
 from mcranker.cli.verb import Verb, flag, output_flag, quiet_flag
-from mcranker.config import RankerConfig
 from mcranker.errors import InputError
-from mcranker.models import Layers
 from mcranker.rag.keys import default_writer
-from mcranker.rankers.keys import shared_keys
 from mcranker.retrieval.chunks import Chunk, chunks_of
 from mcranker.retrieval.readers import Skipped, read_documents
 from personas.format import counted
-from personas.ranking.usage import UsageTable
 from personas.sanitize import json_text
 
 
@@ -42,41 +37,50 @@ def _questions(ctx: click.Context) -> int:
             "another file, or delete it (the ledger keeps the replies)",
             ctx,
         )
-    others = shared_keys().keys() - set(OPTIONS)
-    given = given_options(ctx, default=None, without=others, what="a writer of questions")
+    given = model_options(ctx)
     options = {"model": default_writer(), **given.options}
     chunks = _chunks(params["corpus"], params["quiet"])
     fetch_models([options["model"]], quiet=params["quiet"])
     with saying_where(given.ledger), output(params["out"]) as write:
         made = run_loop(partial(_all, ctx, chunks, options))
+        said = [
+            f"{counted(number, 'question')} refused: {why}"
+            + (f", e.g. {made.fault}" if why == "failed" else "")
+            for why, number in made.refused.items()
+        ]
         if not made.questions:  # a file that is there stays as it is
-            raise made.stopped or InputError(f"no question was written: {'; '.join(_said(made))}")
-        lines = [f"{json_text(_line(each, chunks))}\n" for each in made.questions]
+            raise made.stopped or InputError(f"no question was written: {'; '.join(said)}")
+        lines = [_line(each, chunks) for each in made.questions]
         if params["output"] != "json" or params["out"] is not None:
-            write("".join(lines))
-    count, code, errors = len(made.questions), DONE, []
-    said = [*_said(made)]
-    if count < params["count"]:
-        code = ERROR
+            write("".join(f"{json_text(each)}\n" for each in lines))
+    errors = []
+    if len(lines) < params["count"]:
         errors.append(failure(made.stopped or InputError("add documents, or name a larger model")))
-        wanted = f"{count:,} of {counted(params['count'], 'question')} written"
+        wanted = f"{len(lines):,} of {counted(params['count'], 'question')} written"
         said.append(f"error: {wanted}. {errors[0].message}")
+    code = ERROR if errors else DONE
     if params["output"] == "json":
-        listed = [_line(each, chunks) for each in made.questions]
         entries = [each.entry for each in errors]
-        return print_json(code, entries, questions=listed, refused=dict(made.refused))
+        return print_json(code, entries, questions=lines, refused=dict(made.refused))
     for each in said:
         say(each)
     if params["out"] is not None:
-        print_line(f"{counted(count, 'question')} in {params['out']}; read them before use")
+        print_line(f"{counted(len(lines), 'question')} in {params['out']}; read them before use")
     return code
 
 
-def _said(made: Generated) -> Iterator[str]:
-    """Yield how many questions were refused for which reason."""
-    for why, number in made.refused.items():
-        more = f", e.g. {made.faults[0]}" if why == "failed" and made.faults else ""
-        yield f"{counted(number, 'question')} refused: {why}{more}"
+async def _all(ctx: click.Context, chunks: dict[str, Chunk], options: dict[str, Any]) -> Generated:
+    params, invocation = ctx.params, ctx.ensure_object(Invocation)
+    tracker, made = Tracker("writing", params["count"], unit="questions"), Generated()
+    invocation.reached = lambda: tracker.reached
+    live = live_is_wanted(quiet=params["quiet"])
+    async with asking_by(**options) as asking:
+        writer = QuestionWriter(asking, list(chunks.values()), seed=params["seed"])
+        with ProgressDisplay(tracker, wanted=live) as display, invocation.held():
+            async for made in writer.many(params["count"]):
+                tracker.done = len(made.questions)
+                display.update()
+    return made
 
 
 def _chunks(source: str, quiet: bool) -> dict[str, Chunk]:
@@ -89,7 +93,6 @@ def _chunks(source: str, quiet: bool) -> dict[str, Chunk]:
 
 
 def _line(question: Question, chunks: dict[str, Chunk]) -> dict[str, Any]:
-    evidence = [chunks[name].text for name in question.metadata["passages"]]
     return {
         "keep": True,
         "id": question.id,
@@ -97,41 +100,18 @@ def _line(question: Question, chunks: dict[str, Chunk]) -> dict[str, Any]:
         "golden_answers": question.golden_answers,
         "metadata": question.metadata,
         "documents": question.documents,
-        "evidence": evidence,
+        "evidence": [chunks[name].text for name in question.metadata["passages"]],
     }
-
-
-async def _all(ctx: click.Context, chunks: dict[str, Chunk], options: dict[str, Any]) -> Generated:
-    params, invocation = ctx.params, ctx.ensure_object(Invocation)
-    model, base_url = options.pop("model"), options.pop("base_url", None)
-    ledger = options.pop("ledger", "default")
-    layers = Layers(RankerConfig(**options), ledger)
-    asking = asking_of(layers, model, UsageTable(), base_url=base_url, api_key=None)
-    writer = QuestionWriter(asking, list(chunks.values()), seed=params["seed"])
-    tracker, made = Tracker("writing", params["count"], unit="questions"), Generated()
-    invocation.reached = lambda: f"after {counted(len(made.questions), 'question')}"
-    live = live_is_wanted(quiet=params["quiet"])
-    try:
-        with ProgressDisplay(tracker, wanted=live) as display, invocation.held():
-            async for made in writer.many(params["count"]):
-                tracker.done = len(made.questions)
-                display.update()
-    finally:
-        await asking.model.aclose()
-        if layers.ledger is not None:
-            await layers.ledger.aclose()
-    return made
 
 
 command = Verb(
     "questions",
     _questions,
-    keys=OPTIONS,
     params=[
         click.Argument(["corpus"], metavar="DIR|FILE"),
         flag("--count", "Questions that are wanted.", type=click.IntRange(1, 10_000), default=50),
         flag("--seed", "Another number gives other questions.", type=int, default=0),
-        *option_flags(*OPTIONS),
+        *option_flags(*MODEL_FLAGS),
         output_flag("questions, refused"),
         flag("--out", "Write the questions there, a JSON line each.", type=Writes()),
         quiet_flag(),

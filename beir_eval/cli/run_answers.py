@@ -14,8 +14,8 @@ import click
 from rich.table import Column
 from rich.text import Text
 
-from beir_eval.answers.judges import judge_class
-from beir_eval.answers.metrics import cautions, grid_row
+from beir_eval.answers.judges import judge_of
+from beir_eval.answers.metrics import grid_row, suite_cautions
 from beir_eval.answers.questions import read_questions
 from beir_eval.answers.run import AnswerPlan, AnswersResult, estimate_answers, run_answers
 from beir_eval.answers.suite import AnswerSuite, load_answer_suite
@@ -88,7 +88,7 @@ def run_pipelines(ctx: click.Context) -> int:
     if not plan.documents and not plan.index:
         raise SettingError(f"suite {suite.name!r} names no documents; give --docs or --index")
     models = [name for spec in specs for name in models_of(spec.config, spec.options)]
-    if any(judge_class(name)[0].asks for name in form.judges):
+    if any(judge_of(name).asks for name in form.judges):
         models.append(form.judge_model)
     quiet = params["quiet"]
     with invocation.noting(live_is_wanted(quiet=quiet)), saying_where(ledger):
@@ -128,7 +128,9 @@ def _show(
     ctx: click.Context, suite: AnswerSuite, plan: AnswerPlan, results: list[AnswersResult]
 ) -> int:
     code, errors = _outcome(results)
-    warned = [*_cautions(suite, plan, results)]
+    finished = [(each.spec.label, each.metrics) for each in results if each.metrics]
+    judge = next((each.judge for each in results), "")
+    warned = [sentence for _, sentence in suite_cautions(finished, judge)] if finished else []
     points = [each for each in results if each.spec.point]
     rows = [grid_row(each.spec.point, each.metrics) for each in points if each.metrics]
     found = None
@@ -184,22 +186,6 @@ def _outcome(results: list[AnswersResult]) -> tuple[int, list[Failure]]:
                 message = f"{label}: {name}: {counted(judge.missing, 'value')} missing, e.g. {why}"
                 errors.append(Failure("MissingScores", message))
     return code, errors
-
-
-def _cautions(suite: AnswerSuite, plan: AnswerPlan, results: list[AnswersResult]) -> list[str]:
-    finished = [(each.spec.label, each.metrics) for each in results if each.metrics]
-    found = cautions(
-        (
-            (f"{label}: {name}", one)
-            for label, all_ in finished
-            for name, one in all_.judges.items()
-        ),
-        questions=len(plan.questions),
-        runs=suite.form.runs,
-        judge=next((each.judge for each in results if each.judge), ""),
-        writers={name for _, metrics in finished for name in metrics.writers},
-    )
-    return [sentence for _, sentence in found]
 
 
 def _show_table(

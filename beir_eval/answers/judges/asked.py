@@ -5,18 +5,20 @@ from __future__ import annotations
 import math
 import re
 from collections.abc import Callable, Mapping, Sequence
-from typing import Any, ClassVar
+from typing import Any
 
-from beir_eval.answers.judges.base import Answered, AnswerJudge, Judgement
+from beir_eval.answers.judges.base import Answered, Judgement
 from mcranker.errors import BudgetExceeded, ModelError
 from mcranker.llm.chat import ChatReply
-from mcranker.rag.asking import text_of
+from mcranker.rag.asking import Asking, text_of
 from mcranker.rankers.dispatch import FATAL_ERRORS
 from mcranker.replies.json import find
 from mcranker.replies.loose_json import Unreadable
 from mcranker.replies.schemas import NUGGETS_SCHEMA, support_schema, verdict_schema
 from mcranker.runtime.bridge import task_group
 
+LONGEST_CONTEXT = 200_000
+"""Characters of the passages that a judge is shown."""
 MOST_NUGGETS = 20
 """Facts that are taken of a golden answer; AutoNuggetizer (arXiv 2411.09607) takes as many."""
 
@@ -25,185 +27,152 @@ _NUMBER = re.compile(r"\A[\s*\"'`]*(\d{1,2}(?:\.\d{1,6})?)[\s*\"'`.]*\Z")
 _TRUE_FALSE = re.compile(r"\A\W*(true|false)\W*\Z", re.IGNORECASE)
 _SIMILARITY = verdict_schema("similarity", [half / 2 for half in range(11)])
 _RELEVANT = verdict_schema("relevant", [True, False])
-_WORTH = {"support": 1.0, "partial": 0.5, "no": 0.0}
+_SUPPORT = ("support", "partial", "no")
 
 
-class AnswerSimilarity(AnswerJudge):
-    """Likeness with the golden answer, 0 to 5, as REBEL measures it (Tonic Validate's prompt form).
+async def answer_similarity(answered: Answered, asking: Asking) -> Judgement:
+    """Return likeness with the golden answer, 0 to 5, as REBEL has it (Tonic Validate's prompt).
 
     Of several golden answers all are shown as one reference. A number out of the range is missing.
     """
-
-    name: ClassVar[str] = "answer_similarity"
-    scale: ClassVar[tuple[float, float]] = (0.0, 5.0)
-    asks: ClassVar[bool] = True
-    needs: ClassVar[Sequence[str]] = ("golden_answers",)
-
-    async def _judge(self, answered: Answered) -> Judgement:
-        values = self._texts(answered, "reference", "response")
-        return Judgement(
-            await self._asked().read(
-                "judge_similarity", values, _read_number, max_tokens=32, schema=_SIMILARITY
-            )
-        )
+    values = _texts(answered, asking, "reference", "response")
+    found = await asking.read(
+        "judge_similarity", values, _read_number, max_tokens=32, schema=_SIMILARITY
+    )
+    return Judgement(found)
 
 
-class RetrievalPrecision(AnswerJudge):
-    """The share of the writer's passages that are relevant, one true/false call each (REBEL).
+async def retrieval_precision(answered: Answered, asking: Asking) -> Judgement:
+    """Return the share of relevant passages of the writer's, one true/false call each (REBEL).
 
     No passage, no precision; one unreadable verdict, and the value is missing.
     """
+    passages, question = answered.passages or (), answered.question.text
+    if not passages:
+        return Judgement(None, "no passage was left for the writer", undefined=True)
+    verdicts: list[bool | None] = [None] * len(passages)
+    faults: list[str] = []
 
-    name: ClassVar[str] = "retrieval_precision"
-    asks: ClassVar[bool] = True
-    needs: ClassVar[Sequence[str]] = ("passages",)
+    async def one(place: int, text: str) -> None:
+        shown = asking.prompts.passage(text, query=question)
+        values = {"question": question, "passage": shown}
+        try:
+            verdicts[place] = await asking.read(
+                "judge_passage", values, _read_true, max_tokens=32, schema=_RELEVANT
+            )
+        except FATAL_ERRORS:
+            raise
+        except (ModelError, BudgetExceeded) as error:
+            faults.append(str(error))
 
-    async def _judge(self, answered: Answered) -> Judgement:
-        asking, passages = self._asked(), answered.passages or ()
-        if not passages:
-            return Judgement(None, "no passage was left for the writer", undefined=True)
-        verdicts: list[bool | None] = [None] * len(passages)
-        faults: list[str] = []
-
-        async def one(place: int, text: str) -> None:
-            question = answered.question.text
-            shown = asking.prompts.passage(text, query=question)
-            values = {"question": question, "passage": shown}
-            try:
-                verdicts[place] = await asking.read(
-                    "judge_passage", values, _read_true, max_tokens=32, schema=_RELEVANT
-                )
-            except FATAL_ERRORS:
-                raise
-            except (ModelError, BudgetExceeded) as error:
-                faults.append(str(error))
-
-        async with task_group() as group:
-            for place, text in enumerate(passages):
-                group.start_soon(one, place, text)
-        parts = {"passages": verdicts}
-        if faults:
-            why = f"{len(faults)} of {len(passages)} verdicts are missing: {faults[0]}"
-            return Judgement(None, why, parts=parts)
-        return Judgement(sum(map(bool, verdicts)) / len(verdicts), parts=parts)
+    async with task_group() as group:
+        for place, text in enumerate(passages):
+            group.start_soon(one, place, text)
+    parts = {"passages": verdicts}
+    if faults:
+        why = f"{len(faults)} of {len(passages)} verdicts are missing: {faults[0]}"
+        return Judgement(None, why, parts=parts)
+    return Judgement(sum(map(bool, verdicts)) / len(verdicts), parts=parts)
 
 
-class _Graded(AnswerJudge):
-    """One grade with notes, of LiveRAG 2025 (G-RAG, arXiv 2506.14516)."""
+async def relevance(answered: Answered, asking: Asking) -> Judgement:
+    """Return LiveRAG 2025's grade of relevance, with notes (G-RAG, arXiv 2506.14516).
 
-    asks: ClassVar[bool] = True
-    needs: ClassVar[Sequence[str]] = ("golden_answers", "passages")
-    prompt: ClassVar[str]
-    key: ClassVar[str]
-
-    async def _judge(self, answered: Answered) -> Judgement:
-        values = self._texts(answered, "reference", "response", "context")
-        low, high = self.scale
-
-        def read(reply: ChatReply) -> tuple[float, str]:
-            found = find(text_of(reply), self.key)
-            grade = found.value
-            if isinstance(grade, bool) or not isinstance(grade, int) or not low <= grade <= high:
-                raise Unreadable(f'"{self.key}" must be a whole number from {low:g} to {high:g}.')
-            return float(grade), str(found.record.get("evaluation_notes", ""))
-
-        grades = range(int(low), int(high) + 1)
-        schema = verdict_schema(self.key, grades, "evaluation_notes")
-        grade, notes = await self._asked().read(
-            self.prompt, values, read, max_tokens=400, schema=schema
-        )
-        return Judgement(grade, notes=notes)
+    2: correct, and nothing else; 1: useful; 0: no answer given; -1: not answered.
+    """
+    return await _graded(answered, asking, "relevance", range(-1, 3))
 
 
-class Relevance(_Graded):
-    """2: correct, and nothing else; 1: useful; 0: no answer given; -1: not answered."""
-
-    name: ClassVar[str] = "relevance"
-    scale: ClassVar[tuple[float, float]] = (-1.0, 2.0)
-    prompt: ClassVar[str] = "judge_relevance"
-    key: ClassVar[str] = "relevance_score"
+async def faithfulness(answered: Answered, asking: Asking) -> Judgement:
+    """Return LiveRAG's grade of faithfulness: 1, all is in the passages; 0, a part; -1, nothing."""
+    return await _graded(answered, asking, "faithfulness", range(-1, 2))
 
 
-class Faithfulness(_Graded):
-    """1: all of it is in the passages; 0: a part; -1: none."""
-
-    name: ClassVar[str] = "faithfulness"
-    scale: ClassVar[tuple[float, float]] = (-1.0, 1.0)
-    prompt: ClassVar[str] = "judge_faithfulness"
-    key: ClassVar[str] = "faithfulness_score"
-
-
-class Nuggets(AnswerJudge):
-    """The share of the vital facts of the golden answers that the answer holds in full.
+async def nuggets(answered: Answered, asking: Asking) -> Judgement:
+    """Return the share of the vital facts of the golden answers that the answer holds in full.
 
     Two calls: one for the facts, each vital or okay, which all answers to a question share by the
     ledger; one for which of them the answer supports, in part, or not. `Judgement.parts` has
-    the measures of TREC RAG 2024 (arXiv 2411.09607): ``vital_strict``, which is the value,
-    ``vital``, ``all_strict``, ``all`` and ``weighted``, ``weighted_strict``, where a vital fact
-    counts 1 and another 0.5; "in part" counts 0.5, and 0 where strict.
+    the facts and `nugget_measures`; ``vital_strict`` is the value.
     """
-
-    name: ClassVar[str] = "nuggets"
-    asks: ClassVar[bool] = True
-    needs: ClassVar[Sequence[str]] = ("golden_answers",)
-
-    async def _judge(self, answered: Answered) -> Judgement:
-        asking = self._asked()
-        values = {**self._texts(answered, "reference"), "most": str(MOST_NUGGETS)}
-        nuggets = await asking.read(
-            "judge_nuggets", values, _read_nuggets, max_tokens=2000, schema=NUGGETS_SCHEMA
-        )
-        listed = "\n".join(f"{place}. {text}" for place, (text, _) in enumerate(nuggets, 1))
-        values = {**self._texts(answered, "response"), "nuggets": listed}
-        support = await asking.read(
-            "judge_nugget_support",
-            values,
-            _support_of(len(nuggets)),
-            max_tokens=800,
-            schema=support_schema(len(nuggets), [*_WORTH]),
-        )
-        measures = nugget_measures([vital for _, vital in nuggets], support)
-        rows = [
-            {"nugget": text, "vital": vital, "support": each}
-            for (text, vital), each in zip(nuggets, support, strict=True)
-        ]
-        value = measures["vital_strict"]
-        if value is None:
-            return Judgement(None, "no fact is vital", True, parts={"nuggets": rows, **measures})
-        return Judgement(value, parts={"nuggets": rows, **measures})
+    values = {**_texts(answered, asking, "reference"), "most": str(MOST_NUGGETS)}
+    facts = await asking.read(
+        "judge_nuggets", values, _read_nuggets, max_tokens=2000, schema=NUGGETS_SCHEMA
+    )
+    listed = "\n".join(f"{place}. {text}" for place, text in enumerate(facts, 1))
+    values = {**_texts(answered, asking, "response"), "nuggets": listed}
+    schema, read = support_schema(len(facts), _SUPPORT), _support_of(len(facts))
+    support = await asking.read("judge_nugget_support", values, read, max_tokens=800, schema=schema)
+    measures = nugget_measures([*facts.values()], support)
+    rows = [
+        {"nugget": text, "vital": vital, "support": each}
+        for (text, vital), each in zip(facts.items(), support, strict=True)
+    ]
+    value = measures["vital_strict"]
+    why = "no fact is vital" if value is None else ""
+    return Judgement(value, why, undefined=bool(why), parts={"nuggets": rows, **measures})
 
 
 def nugget_measures(vital: Sequence[bool], support: Sequence[str]) -> dict[str, float | None]:
-    """Return the measures of `Nuggets`; None where no fact counts.
+    """Return the measures of TREC RAG 2024 (arXiv 2411.09607); None where no fact counts.
+
+    The share of what counts that is supported: of vital facts in ``vital``, of all in ``all``; in
+    ``weighted`` a vital fact counts 1 and another 0.5. "partial" counts 0.5, and 0 in each of
+    ``vital_strict``, ``all_strict`` and ``weighted_strict``.
 
     Args:
         vital: of each fact, whether it is vital.
         support: of each fact "support", "partial" or "no".
     """
-    weights: Mapping[str, Callable[[bool], float]] = {
-        "vital": float,
-        "all": lambda _: 1.0,
-        "weighted": lambda is_vital: 1.0 if is_vital else 0.5,
-    }
     found: dict[str, float | None] = {}
-    for name, weight in weights.items():
-        total = math.fsum(map(weight, vital))
+    for name, of_vital, of_others in (("vital", 1, 0), ("all", 1, 1), ("weighted", 1, 0.5)):
+        weights = [of_vital if each else of_others for each in vital]
+        total = math.fsum(weights)
         for ending, half in (("", 0.5), ("_strict", 0.0)):
-            worth = {**_WORTH, "partial": half}
-            got = math.fsum(
-                weight(is_vital) * worth[each]
-                for is_vital, each in zip(vital, support, strict=True)
-            )
+            worth = {"support": 1.0, "partial": half, "no": 0.0}
+            pairs = zip(weights, support, strict=True)
+            got = math.fsum(weight * worth[each] for weight, each in pairs)
             found[f"{name}{ending}"] = got / total if total else None
     return found
 
 
+def verdict_of(key: str, options: Sequence[Any]) -> Callable[[ChatReply], tuple[Any, str]]:
+    """Return a reader of replies: which of the options is under `key`, and the notes beside it."""
+
+    def read(reply: ChatReply) -> tuple[Any, str]:
+        found = find(text_of(reply), key)
+        if type(found.value) is not type(options[0]) or found.value not in options:
+            raise Unreadable(f'"{key}" must be one of {", ".join(map(str, options))}.')
+        return found.value, str(found.record.get("evaluation_notes", ""))
+
+    return read
+
+
+async def _graded(answered: Answered, asking: Asking, name: str, grades: range) -> Judgement:
+    key, values = f"{name}_score", _texts(answered, asking, "reference", "response", "context")
+    schema = verdict_schema(key, grades, "evaluation_notes")
+    grade, notes = await asking.read(
+        f"judge_{name}", values, verdict_of(key, grades), max_tokens=400, schema=schema
+    )
+    return Judgement(float(grade), notes=notes)
+
+
+def _texts(answered: Answered, asking: Asking, *names: str) -> dict[str, str]:
+    """The question, and of an answer those that are named, between markers."""
+    question, prompts = answered.question.text, asking.prompts
+    texts = {
+        "response": answered.text,
+        "reference": "\n\n".join(answered.question.golden_answers),
+        "context": "\n\n".join(answered.passages or ())[:LONGEST_CONTEXT],
+    }
+    shown = {name: prompts.passage(texts[name], query=question) for name in names}
+    return {"question": question, **shown}
+
+
 def _read_number(reply: ChatReply) -> float:
     text = text_of(reply)
-    if (said := _NUMBER.match(text)) is not None:
-        found: Any = float(said[1])
-    else:
-        found = find(text, "similarity").value
+    said = _NUMBER.match(text)
+    found: Any = find(text, "similarity").value if said is None else float(said[1])
     if isinstance(found, bool) or not isinstance(found, (int, float)) or not 0 <= found <= 5:
         raise Unreadable('"similarity" must be a number from 0 to 5.')
     return float(found)
@@ -218,7 +187,8 @@ def _read_true(reply: ChatReply) -> bool:
     return found
 
 
-def _read_nuggets(reply: ChatReply) -> list[tuple[str, bool]]:
+def _read_nuggets(reply: ChatReply) -> dict[str, bool]:
+    """Fact -> whether it is vital."""
     entries = find(text_of(reply), "Nuggets").value
     found: dict[str, bool] = {}
     for entry in entries if isinstance(entries, list) else ():
@@ -229,7 +199,7 @@ def _read_nuggets(reply: ChatReply) -> list[tuple[str, bool]]:
         found.setdefault(" ".join(text.split()), importance == "vital")
     if not found:
         raise Unreadable('"Nuggets" must be a list of at least one.')
-    return list(found.items())[:MOST_NUGGETS]
+    return dict([*found.items()][:MOST_NUGGETS])
 
 
 def _support_of(count: int) -> Callable[[ChatReply], list[str]]:
@@ -238,7 +208,7 @@ def _support_of(count: int) -> Callable[[ChatReply], list[str]]:
         if not isinstance(under, Mapping) or {*under} != {str(n) for n in range(1, count + 1)}:
             raise Unreadable(f'"Support" must have the numbers 1 to {count}, each once.')
         support = [str(under[str(number)]).lower() for number in range(1, count + 1)]
-        if not {*support} <= _WORTH.keys():
+        if not {*support} <= {*_SUPPORT}:
             raise Unreadable('each must be "support", "partial" or "no".')
         return support
 

@@ -2,20 +2,17 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Awaitable, Callable, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Any, ClassVar
+from typing import Any
 
 from beir_eval.answers.questions import Question
 from mcranker.errors import BudgetExceeded, ModelError
-from mcranker.rag.asking import Asking
 from mcranker.rag.record import Citation
 from mcranker.rankers.dispatch import FATAL_ERRORS
 from personas.sanitize import plain
 
 LONGEST_WHY = 1_000  # characters
-LONGEST_CONTEXT = 200_000
-"""Characters of the passages that a judge is shown."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -31,6 +28,7 @@ class Answered:
         retrieved: texts that were found, best first, whether the writer saw them or not; None if
             not known.
         citations: checked ones; None if the answer makes none by its form.
+        models: that wrote it; empty if not known.
     """
 
     question: Question
@@ -40,6 +38,7 @@ class Answered:
     passages: tuple[str, ...] | None = None
     retrieved: tuple[str, ...] | None = None
     citations: tuple[Citation, ...] | None = None
+    models: frozenset[str] = frozenset()
 
 
 @dataclass(frozen=True, slots=True)
@@ -62,23 +61,25 @@ class Judgement:
     parts: Mapping[str, Any] = field(default_factory=dict)
 
 
+@dataclass(frozen=True, slots=True)
 class AnswerJudge:
-    """A judge; subclasses implement `_judge`.
+    """A judge; `dataclasses.replace` gives it what it asks.
 
     Attributes:
-        name: in reports and files.
+        find: gives the judgement of an answer that has what is needed; takes `by` too, if any.
+        needs: of an answer: "golden_answers", "passages", "retrieved", "citations".
         scale: lowest and highest value.
         asks: True if it asks a model.
-        needs: what an answer must have: "golden_answers", "passages", "retrieved", "citations".
+        by: an `Asking`, or the `MCRanker` of a team; None for a judge that asks nothing.
+        asked_model: the name of the model that it asks; empty if it asks none.
     """
 
-    name: ClassVar[str]
-    scale: ClassVar[tuple[float, float]] = (0.0, 1.0)
-    asks: ClassVar[bool] = False
-    needs: ClassVar[Sequence[str]] = ()
-
-    def __init__(self, asking: Asking | None = None) -> None:
-        self.asking = asking
+    find: Callable[..., Awaitable[Judgement]]
+    needs: Sequence[str] = ()
+    scale: tuple[float, float] = (0.0, 1.0)
+    asks: bool = False
+    by: Any = None
+    asked_model: str = ""
 
     async def judge(self, answered: Answered) -> Judgement:
         """Return the judgement; a reply that cannot be read is a missing value with its reason.
@@ -88,36 +89,19 @@ class AnswerJudge:
         """
         if answered.failure:
             return Judgement(None, f"there is no answer: {answered.failure}", undefined=True)
-        for need in self.needs:
-            there = getattr(answered.question if need == "golden_answers" else answered, need)
-            if there is None or (need == "golden_answers" and not there):
-                return Judgement(None, f"it has no {need.replace('_', ' ')}", undefined=True)
+        if lack := self.lack(answered):
+            return Judgement(None, f"it has no {lack}", undefined=True)
         try:
-            return await self._judge(answered)
+            return await self.find(answered, *([] if self.by is None else [self.by]))
         except FATAL_ERRORS:
             raise
         except (ModelError, BudgetExceeded) as error:
             return Judgement(None, plain(str(error), LONGEST_WHY))
 
-    async def _judge(self, answered: Answered) -> Judgement:
-        raise NotImplementedError
-
-    @property
-    def asked_model(self) -> str:
-        """The name of the model that it asks; empty if it asks none."""
-        return "" if self.asking is None else self.asking.model.name
-
-    def _texts(self, answered: Answered, *names: str) -> dict[str, str]:
-        """The question, and of an answer those that are named, between markers."""
-        question, prompts = answered.question.text, self._asked().prompts
-        texts = {
-            "response": answered.text,
-            "reference": "\n\n".join(answered.question.golden_answers),
-            "context": "\n\n".join(answered.passages or ())[:LONGEST_CONTEXT],
-        }
-        shown = {name: prompts.passage(texts[name], query=question) for name in names}
-        return {"question": question, **shown}
-
-    def _asked(self) -> Asking:
-        assert self.asking is not None, "a judge that asks is made with a model"
-        return self.asking
+    def lack(self, answered: Answered) -> str:
+        """Return what the judge needs and the answer has not; empty if it has everything."""
+        golden = answered.question.golden_answers or None
+        for need in self.needs:
+            if (golden if need == "golden_answers" else getattr(answered, need)) is None:
+                return need.replace("_", " ")
+        return ""

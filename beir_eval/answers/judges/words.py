@@ -6,9 +6,8 @@ import re
 import string
 from collections import Counter
 from collections.abc import Sequence
-from typing import ClassVar
 
-from beir_eval.answers.judges.base import Answered, AnswerJudge, Judgement
+from beir_eval.answers.judges.base import Answered, Judgement
 
 _ARTICLES = re.compile(r"\b(?:a|an|the)\b")
 _WITHOUT_PUNCTUATION = str.maketrans("", "", string.punctuation)
@@ -38,95 +37,55 @@ def token_f1(answer: str, golden: str) -> float:
     return 2 * precision * recall / (precision + recall)
 
 
-class ExactMatch(AnswerJudge):
-    """1 if the answer is one of the golden ones after `normalised`, else 0."""
-
-    name: ClassVar[str] = "exact_match"
-    needs: ClassVar[Sequence[str]] = ("golden_answers",)
-
-    async def _judge(self, answered: Answered) -> Judgement:
-        said = normalised(answered.text)
-        right = map(normalised, answered.question.golden_answers)
-        return Judgement(float(said in right))
+async def exact_match(answered: Answered) -> Judgement:
+    """Return 1 if the answer is one of the golden ones after `normalised`, else 0."""
+    right = map(normalised, answered.question.golden_answers)
+    return Judgement(float(normalised(answered.text) in right))
 
 
-class TokenF1(AnswerJudge):
-    """The highest `token_f1` with a golden answer."""
-
-    name: ClassVar[str] = "f1"
-    needs: ClassVar[Sequence[str]] = ("golden_answers",)
-
-    async def _judge(self, answered: Answered) -> Judgement:
-        golden = answered.question.golden_answers
-        return Judgement(max(token_f1(answered.text, each) for each in golden))
+async def f1(answered: Answered) -> Judgement:
+    """Return the highest `token_f1` with a golden answer."""
+    golden = answered.question.golden_answers
+    return Judgement(max(token_f1(answered.text, each) for each in golden))
 
 
-class Accuracy(AnswerJudge):
-    """1 if a golden answer is part of the answer, word by word after `normalised`, else 0."""
-
-    name: ClassVar[str] = "accuracy"
-    needs: ClassVar[Sequence[str]] = ("golden_answers",)
-
-    async def _judge(self, answered: Answered) -> Judgement:
-        golden = answered.question.golden_answers
-        return Judgement(float(is_in(golden, answered.text)))
+async def accuracy(answered: Answered) -> Judgement:
+    """Return 1 if a golden answer is part of the answer as `is_in` has it, else 0."""
+    return Judgement(float(is_in(answered.question.golden_answers, answered.text)))
 
 
-class AnswerRecall(AnswerJudge):
-    """Recall@k of the answer: 1 if a golden answer is in one of the first k passages found.
+async def answer_recall(answered: Answered, *, k: int = 5) -> Judgement:
+    """Return Recall@k: 1 if a golden answer is in one of the first k passages found, else 0.
 
-    It is the recall of RankRAG's table 6. `k` is 5, or that of a name such as ``answer_recall@20``.
+    It is the recall of RankRAG's table 6.
     """
-
-    name: ClassVar[str] = "answer_recall"
-    needs: ClassVar[Sequence[str]] = ("golden_answers", "retrieved")
-    k: int = 5
-
-    async def _judge(self, answered: Answered) -> Judgement:
-        found = (answered.retrieved or ())[: self.k]
-        golden = answered.question.golden_answers
-        return Judgement(float(any(is_in(golden, each) for each in found)))
+    golden, found = answered.question.golden_answers, answered.retrieved or ()
+    return Judgement(float(any(is_in(golden, each) for each in found[:k])))
 
 
-class CitationPrecision(AnswerJudge):
-    """The share of an answer's citations whose quote is in the passage that they name.
+async def citation_precision(answered: Answered) -> Judgement:
+    """Return the share of an answer's citations whose quote is in the passage that they name.
 
     An answer without citations has no precision.
     """
-
-    name: ClassVar[str] = "citation_precision"
-    needs: ClassVar[Sequence[str]] = ("citations",)
-
-    async def _judge(self, answered: Answered) -> Judgement:
-        citations = answered.citations or ()
-        if not citations:
-            return Judgement(None, "it cites nothing", undefined=True)
-        verdicts = Counter[str](each.verdict for each in citations)
-        return Judgement(verdicts["found"] / len(citations), parts=dict(verdicts))
+    verdicts = Counter[str](each.verdict for each in answered.citations or ())
+    if not verdicts:
+        return Judgement(None, "it cites nothing", undefined=True)
+    return Judgement(verdicts["found"] / verdicts.total(), parts=dict(verdicts))
 
 
-class CitationRecall(AnswerJudge):
-    """The share of an answer's claims that have a citation whose quote is found."""
-
-    name: ClassVar[str] = "citation_recall"
-    needs: ClassVar[Sequence[str]] = ("citations",)
-
-    async def _judge(self, answered: Answered) -> Judgement:
-        citations = answered.citations or ()
-        claims = {each.claim for each in citations}
-        if not claims:
-            return Judgement(None, "it makes no claim with a citation", undefined=True)
-        found = {each.claim for each in citations if each.verdict == "found"}
-        return Judgement(len(found) / len(claims))
+async def citation_recall(answered: Answered) -> Judgement:
+    """Return the share of an answer's claims that have a citation whose quote is found."""
+    claims = {each.claim for each in answered.citations or ()}
+    if not claims:
+        return Judgement(None, "it makes no claim with a citation", undefined=True)
+    found = {each.claim for each in answered.citations or () if each.verdict == "found"}
+    return Judgement(len(found) / len(claims))
 
 
-class Abstention(AnswerJudge):
-    """1 if the answer says that it does not know, else 0; by itself neither good nor bad."""
-
-    name: ClassVar[str] = "abstention"
-
-    async def _judge(self, answered: Answered) -> Judgement:
-        return Judgement(float(answered.abstained))
+async def abstention(answered: Answered) -> Judgement:
+    """Return 1 if the answer says that it does not know, else 0; neither is good by itself."""
+    return Judgement(float(answered.abstained))
 
 
 def is_in(golden: Sequence[str], text: str) -> bool:

@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterable
+from dataclasses import replace
 from typing import Any
 
 import pytest
 
 from beir_eval.answers.judges import JUDGES, Answered, AnswerJudge
 from beir_eval.answers.judges.asked import nugget_measures
-from beir_eval.answers.judges.team import INSTRUCTION, TeamJudge
+from beir_eval.answers.judges.team import INSTRUCTION
 from beir_eval.answers.questions import Question
 from mcranker import AuthenticationFailed, ConnectionFailed, MCRanker
 from tests.mcranker.rag.asked import Asked
@@ -24,7 +25,7 @@ ANSWER = Answered(
 
 
 def judge(name: str, replies: Iterable[Any]) -> AnswerJudge:
-    return JUDGES[name](Asked(replies, stage="judge").by)
+    return replace(JUDGES[name], by=Asked(replies, stage="judge").by)
 
 
 @pytest.mark.parametrize(
@@ -43,7 +44,7 @@ async def test_what_is_no_such_number_is_missing_and_never_a_value(reply: str) -
 
 async def test_precision_asks_for_each_passage() -> None:
     asked = Asked(['{"relevant": true}', "False."], stage="judge")
-    found = await JUDGES["retrieval_precision"](asked.by).judge(ANSWER)
+    found = await replace(JUDGES["retrieval_precision"], by=asked.by).judge(ANSWER)
     assert (found.value, found.parts) == (0.5, {"passages": [True, False]})
     texts = ["".join(text for _, text in each) for each in asked.shown]
     assert ["NSP is a task." in each for each in texts] == [True, False]
@@ -113,6 +114,6 @@ async def test_a_team_judges_by_criteria_for_the_question() -> None:
     async with MCRanker(
         model=scripted(lambda request: '{"Score": 7}'), ledger=None, instruction=INSTRUCTION
     ) as ranker:
-        found = await TeamJudge(ranker).judge(ANSWER)
+        found = await replace(JUDGES["team"], by=ranker).judge(ANSWER)
     assert found.value == pytest.approx(0.7)
     assert len(found.parts) == 3

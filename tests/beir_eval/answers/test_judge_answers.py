@@ -79,17 +79,17 @@ def test_answers_of_a_pipeline_and_of_others_are_read(tmp_path: Path) -> None:
     failed = {"id": "q2", "question": "What?", "error": {"message": "no server"}}
     other = {"id": "q3", "question": "Why?", "response": "So.", "context": ["one", {"text": "two"}]}
     golden = lines(tmp_path / "q.jsonl", {"id": "q3", "question": "Why?", "golden_answers": ["so"]})
-    file = read_answers(lines(tmp_path / "a.jsonl", own, failed, other))
-    first, second, third = file.answers
+    answers = read_answers(lines(tmp_path / "a.jsonl", own, failed, other))
+    first, second, third = answers
     assert (first.passages, first.retrieved) == (("first",), ("first", "second"))
     assert (second.failure, third.passages) == ("no server", ("one", "two"))
-    assert file.models == {"openai:writer"}
-    (known,) = read_answers(lines(tmp_path / "b.jsonl", other), read_questions(golden)).answers
+    assert [each.models for each in answers] == [{"openai:writer"}, set(), set()]
+    (known,) = read_answers(lines(tmp_path / "b.jsonl", other), read_questions(golden))
     assert known.question.golden_answers == ("so",)
     with pytest.raises(DatasetError, match="no question has the id 'q1'"):
         read_answers(tmp_path / "a.jsonl", read_questions(golden))
     with pytest.raises(SettingError, match="f1 needs golden answers, and no answer has any; give"):
-        check_answers(file, ["f1"])
+        check_answers(answers, ["f1"])
 
 
 def summed_up(values: list[Judgement], judge: str) -> JudgeMetrics:
@@ -103,7 +103,7 @@ def test_an_id_that_is_there_twice_is_an_error(tmp_path: Path) -> None:
     with pytest.raises(DatasetError, match=r"a\.jsonl:2: the id 'a' is there twice"):
         read_answers(lines(tmp_path / "a.jsonl", row, row))
     del row["id"]
-    assert len(read_answers(lines(tmp_path / "b.jsonl", row, row)).answers) == 2
+    assert len(read_answers(lines(tmp_path / "b.jsonl", row, row))) == 2
 
 
 def test_missing_values_are_counted_and_in_no_mean() -> None:

@@ -6,8 +6,8 @@ from typing import Any
 
 import pytest
 
-from beir_eval.answers.judges import JUDGES, Answered, Judgement
-from beir_eval.answers.judges.words import AnswerRecall, normalised, token_f1
+from beir_eval.answers.judges import Answered, Judgement, judge_of
+from beir_eval.answers.judges.words import normalised, token_f1
 from beir_eval.answers.questions import Question
 from mcranker.rag.record import Citation
 
@@ -17,7 +17,7 @@ def answered(text: str, *golden: str, **values: Any) -> Answered:
 
 
 async def judged(name: str, answer: Answered) -> Judgement:
-    return await JUDGES[name]().judge(answer)
+    return await judge_of(name).judge(answer)
 
 
 @pytest.mark.parametrize(
@@ -68,10 +68,8 @@ async def test_accuracy_is_by_whole_words() -> None:
 async def test_recall_looks_at_the_first_passages() -> None:
     found = ("one", "two", "three", "four", "five", "it is six")
     answer = answered("?", "Six", retrieved=found)
-    judge = AnswerRecall()
-    assert (await judge.judge(answer)).value == 0
-    judge.k = 6
-    assert (await judge.judge(answer)).value == 1
+    assert (await judged("answer_recall", answer)).value == 0  # the first 5
+    assert (await judged("answer_recall@6", answer)).value == 1
 
 
 def cited(*verdicts: tuple[str, Any]) -> tuple[Citation, ...]:
