@@ -12,6 +12,7 @@ import csv
 import math
 import os
 import re
+import warnings
 from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass
@@ -119,11 +120,13 @@ def anova(table: Sequence[Mapping[str, Any]], formula: str) -> Anova:
         raise ExtraMissing("statsmodels", "an analysis of variance", extra="anova") from missing
     frame = pandas.DataFrame(values)
     try:
-        model = smf.ols(f"{y} ~ {_TERM.sub(_SUM, right)}", frame).fit()
-        tests = anova_lm(model, typ=2) if model.df_resid >= 1 else None
+        with warnings.catch_warnings(action="ignore"):  # what they are about is refused below
+            model = smf.ols(f"{y} ~ {_TERM.sub(_SUM, right)}", frame).fit()
+            apart = model.model.rank == model.model.exog.shape[1]
+            tests = anova_lm(model, typ=2) if apart and model.df_resid >= 1 else None
     except Exception as error:
         raise SettingError(f"formula={formula!r} cannot be fitted: {error}") from error
-    if model.df_model + 1 < model.model.exog.shape[1]:
+    if not apart:
         raise SettingError(
             "terms cannot be told apart: two factors go together, or combinations of levels have "
             "no row; leave factors or interactions out of the formula"

@@ -17,6 +17,7 @@ from pathlib import Path
 import pytest
 
 from beir_eval.answers.report import build_answer_report, render_answer_report
+from beir_eval.measures.anova import Anova
 from tests.mcranker.cli.test_cli_process import environment
 from tests.support.loopback import Answer, Body, Reply, completion, openai_error, serve_in_thread
 
@@ -140,7 +141,7 @@ def page(folder: Path) -> str:
         )
         for row in report.rows
     ]
-    assert report.analysis is not None
+    assert isinstance(report.analysis, Anova)
     return render_answer_report(replace(report, rows=tuple(rows)))
 
 

@@ -302,7 +302,7 @@ def test_the_report_says_what_was_found(place: Path, model: Connected) -> None:
         assert said in page
     report = build_answer_report(place / "out")
     assert [row.label for row in report.rows] == ["1 / 100", "1 / 200", "2 / 100", "2 / 200"]
-    assert report.analysis is None  # the points do not differ
+    assert "No analysis of variance: the model leaves no residual" in page  # no point differs
     assert {each.ties for each in report.compared.values()} == {2}
     assert render_answer_report(report).count("bark loudly") == 1  # of one answer among the worst
     assert render_answer_report(report) == render_answer_report(report)
@@ -418,4 +418,4 @@ def test_the_page_links_the_worst_answers_and_draws_runs(place: Path, model: Con
     assert "F1 over runs" in text
     assert "3 runs" in text
     assert "Relevance over runs" not in text
-    assert "sign test" in text or "equal" in text
+    assert "the next, +0.000 (+0.000 to +0.000): 0 better, 2 equal, 0 worse" in text

@@ -92,11 +92,12 @@ def test_an_unbalanced_table_gives_the_sums_of_type_two() -> None:
         ("y ~ C(one)", "has 1 level"),
         ("b ~ C(a)", "is no number"),
         ("y ~ C(a)*C(b)", "leaves no residual"),
+        ("y ~ C(a) + C(same)", "two factors go together"),
     ],
 )
 def test_what_cannot_be_analysed_is_refused(formula: str, said: str) -> None:
     rows = [
-        {"a": a, "b": b, "one": 1, "y": y}
+        {"a": a, "b": b, "one": 1, "same": a.upper(), "y": y}
         for a, b, y in [("x", "p", 1), ("x", "q", 2), ("y", "p", 3), ("y", "q", 5)]
     ]
     with pytest.raises(SettingError, match=said):
