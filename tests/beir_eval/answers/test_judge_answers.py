@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import json
 import math
+import shutil
+from importlib import resources
 from pathlib import Path
 from typing import Any
 
@@ -17,6 +19,7 @@ from beir_eval.answers.questions import read_questions
 from beir_eval.cli.group import cli
 from beir_eval.errors import DatasetError, SettingError
 from mcranker import ScriptedChat
+from mcranker.llm.chat import ChatRequest
 from mcranker.rag.record import Citation, SourcePassage
 from mcranker.rag.result import RAGResult
 
@@ -155,7 +158,13 @@ def test_unknown_judges_are_refused(text: str) -> None:
 
 def test_the_command_judges_a_file(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     replies = iter(["4", "many", "many"])
-    chat = ScriptedChat(lambda request: next(replies), name="openai:judge")
+    asked: list[str] = []
+
+    def reply(request: ChatRequest) -> str:
+        asked.append(request.messages[0].content)
+        return next(replies)
+
+    chat = ScriptedChat(reply, name="openai:judge")
     monkeypatch.setattr("mcranker.models.connect", lambda *_, **__: chat)
     golden = {"question": "Who?", "golden_answers": ["cat"]}
     answers = lines(
@@ -167,12 +176,17 @@ def test_the_command_judges_a_file(tmp_path: Path, monkeypatch: pytest.MonkeyPat
     out = tmp_path / "out.jsonl"
     flags = ["--judges", "exact_match,answer_similarity", "--model", "openai:judge", "--quiet"]
     flags += ["--ledger", "none", "--output", "json", "--out", str(out)]
+    shutil.copytree(str(resources.files("personas") / "prompts" / "paper"), tmp_path / "own")
+    wording = "[user]\nLike {{question}}: {{reference}}, {{response}}? A number."
+    (tmp_path / "own" / "judge_similarity.txt").write_text(wording)
+    flags += ["-o", f"prompts={tmp_path / 'own'}"]
     found = CliRunner().invoke(cli, ["judge-answers", str(answers), *flags])
     assert found.exit_code == 3, found.stderr
     body = json.loads(found.stdout)
     means = {each["judge"]: (each["mean"], each["missing"]) for each in body["judges"]}
     assert means == {"exact_match": (0.5, 0), "answer_similarity": (4.0, 1)}
     assert (body["model"], body["calls"]) == ("openai:judge", 3)
+    assert all(each.startswith("Like Who?") for each in asked)
     kept = [json.loads(line)["judgements"] for line in out.read_text().splitlines()]
     assert kept[0]["answer_similarity"] == {"value": 4.0}
     assert "not one JSON object" in kept[1]["answer_similarity"]["why"]
