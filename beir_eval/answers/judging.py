@@ -11,7 +11,7 @@ from typing import Any
 
 from beir_eval.answers.judges import Answered, AnswerJudge, Judgement, judge_of
 from beir_eval.answers.judges.team import INSTRUCTION
-from beir_eval.answers.questions import Question, first_of, question_of, records
+from beir_eval.answers.questions import Question, first_of, question_of, records, texts_of
 from beir_eval.errors import DatasetError, SettingError
 from mcranker import MCRanker, RankerConfig
 from mcranker.errors import InputError
@@ -232,11 +232,10 @@ def _answer_of(record: Mapping[str, Any], place: str) -> Answered:
     question, text = question_of(asked, place), first_of(record, _ANSWER)
     if not isinstance(text, str):
         raise DatasetError(f'{place}: there is no answer; give it under "answer"')
-    passages, model = first_of(record, _PASSAGES), record.get("model")
-    if passages is not None:
-        passages = tuple(
-            str(each.get("text", "") if isinstance(each, Mapping) else each)
-            for each in ([passages] if isinstance(passages, str) else passages)
-        )
+    found, model = first_of(record, _PASSAGES), record.get("model")
+    if isinstance(found, list):
+        keys = ("text", "contents")
+        found = [first_of(each, keys) if isinstance(each, Mapping) else each for each in found]
+    passages = None if found is None else texts_of({"context": found}, ("context",), place)
     models = frozenset([model] if isinstance(model, str) else [])
     return Answered(question, text, passages=passages, retrieved=passages, models=models)

@@ -112,9 +112,9 @@ def question_of(record: Mapping[str, Any], place: str, number: str = "") -> Ques
     return Question(
         id=str(name) if name not in (None, "") else number,
         text=text,
-        golden_answers=_texts(record, _GOLDEN, place),
+        golden_answers=texts_of(record, _GOLDEN, place),
         metadata=dict(metadata) if isinstance(metadata, Mapping) else {},
-        documents=_texts(record, _DOCUMENTS, place),
+        documents=texts_of(record, _DOCUMENTS, place),
         turns=tuple(turns),
     )
 
@@ -144,7 +144,12 @@ def first_of(record: Mapping[str, Any], names: tuple[str, ...]) -> Any:
     return next((record[name] for name in names if name in record), None)
 
 
-def _texts(record: Mapping[str, Any], names: tuple[str, ...], place: str) -> tuple[str, ...]:
+def texts_of(record: Mapping[str, Any], names: tuple[str, ...], place: str) -> tuple[str, ...]:
+    """Return the texts under the first name that the record has, blank ones left out.
+
+    Raises:
+        DatasetError: it holds something else than texts.
+    """
     found = first_of(record, names)
     entries = [] if found is None else [found] if isinstance(found, str) else found
     if not isinstance(entries, list) or not all(isinstance(each, str) for each in entries):

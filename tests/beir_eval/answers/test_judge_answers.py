@@ -80,7 +80,12 @@ def result(**changes: Any) -> RAGResult:
 def test_answers_of_a_pipeline_and_of_others_are_read(tmp_path: Path) -> None:
     own = result().to_dict()
     failed = {"id": "q2", "question": "What?", "error": {"message": "no server"}}
-    other = {"id": "q3", "question": "Why?", "response": "So.", "context": ["one", {"text": "two"}]}
+    other = {
+        "id": "q3",
+        "question": "Why?",
+        "response": "So.",
+        "context": ["one", {"contents": "two"}],
+    }
     golden = lines(tmp_path / "q.jsonl", {"id": "q3", "question": "Why?", "golden_answers": ["so"]})
     answers = read_answers(lines(tmp_path / "a.jsonl", own, failed, other))
     first, second, third = answers
@@ -93,6 +98,13 @@ def test_answers_of_a_pipeline_and_of_others_are_read(tmp_path: Path) -> None:
         read_answers(tmp_path / "a.jsonl", read_questions(golden))
     with pytest.raises(SettingError, match="f1 needs golden answers, and no answer has any; give"):
         check_answers(answers, ["f1"])
+
+
+@pytest.mark.parametrize("context", [5, {"a": 1}, [["a"]], ["a", {"title": "b"}]])
+def test_a_context_that_holds_no_texts_is_refused(context: object, tmp_path: Path) -> None:
+    row = {"question": "Why?", "answer": "So.", "context": context}
+    with pytest.raises(DatasetError, match=r'a\.jsonl:1: "context" holds .*write a list of texts'):
+        read_answers(lines(tmp_path / "a.jsonl", row))
 
 
 def summed_up(values: list[Judgement], judge: str) -> JudgeMetrics:
