@@ -6,7 +6,7 @@ import difflib
 import os
 from collections.abc import Mapping
 from types import MappingProxyType
-from typing import Annotated, Any, Literal
+from typing import Annotated, Any, Literal, get_args
 
 from pydantic import (
     BaseModel,
@@ -510,13 +510,16 @@ def explain(error: ValidationError, model: type[BaseModel] = RankerConfig) -> st
     for detail in error.errors(include_url=False):
         names, owner = [], model
         for part in detail["loc"]:
-            names.append(str(part)[:100])
-            field = owner.model_fields.get(str(part))
-            if field is None or not isinstance(field.annotation, type):
+            if isinstance(part, int):  # the place in a list of tables
+                names[-1] += f" {part + 1}"
+                continue
+            names.append(part[:100])
+            field = owner.model_fields.get(part)
+            kind = field.annotation if field else None
+            kind = next(iter(get_args(kind)), kind)
+            if not isinstance(kind, type) or not issubclass(kind, BaseModel):
                 break
-            if not issubclass(field.annotation, BaseModel):
-                break
-            owner = field.annotation
+            owner = kind
         name = ".".join(names)
         why = str(detail["ctx"]["error"]) if detail["type"] == "value_error" else detail["msg"]
         if detail["type"] == "extra_forbidden":

@@ -221,7 +221,7 @@ def _who_is_best(report: AnswerReport, best: PipelineRow) -> Iterator[str]:
     second = min(compared, key=lambda label: compared[label].difference)
     than = compared[second]
     low, high = than.interval.low, than.interval.high
-    said = f"Against {second}, the next, {than.difference:+.3f} ({low:+.3f} to {high:+.3f}): "
+    said = f"Against {second}, the next, {than.difference:+.3f} (95%: {low:+.3f} to {high:+.3f}): "
     said += f"{than.wins} better, {than.ties} equal, {than.losses} worse"
     if decided := than.wins + than.losses:
         said += f" (sign test, p = {binomtest(than.wins, decided).pvalue:.2g})"

@@ -34,10 +34,12 @@ def _data(ctx: click.Context) -> int:
     built = build_examples(recipe, PromptSet.load(params["prompts"]), on_skip=skip)
     out.mkdir(parents=True, exist_ok=True)
     for name, examples in (("stage1.jsonl", built.stage1), ("stage2.jsonl", built.stage2)):
-        if examples:
-            with output(str(out / name)) as write:
-                for each in examples:
-                    write(f"{json_text(each)}\n")
+        if not examples:
+            (out / name).unlink(missing_ok=True)  # of another recipe
+            continue
+        with output(str(out / name)) as write:
+            for each in examples:
+                write(f"{json_text(each)}\n")
     columns = [names("source"), names("kind"), *numbers("examples", "in stage II", "left out")]
     rows = [
         (one.source, one.kind, f"{one.made:,}", f"{one.drawn:,}", f"{sum(one.left_out.values()):,}")

@@ -206,6 +206,7 @@ def test_a_judge_that_wrote_the_answers_is_named(place: Path, model: Connected) 
         ("C(words)", "C(pages)", "anova: 'pages' is no judge and no factor"),
         ("f1 ~", "rouge ~", "anova: 'rouge' is no judge and no factor"),
         ("f1 ~", "f1 =", "formula="),
+        ("ours = true", "our = true", "no option 'factors 2.our'; did you mean 'factors 2.ours'?"),
     ],
 )
 def test_what_is_wrong_with_a_suite_is_said(place: Path, old: str, new: str, said: str) -> None:
@@ -418,4 +419,4 @@ def test_the_page_links_the_worst_answers_and_draws_runs(place: Path, model: Con
     assert "F1 over runs" in text
     assert "3 runs" in text
     assert "Relevance over runs" not in text
-    assert "the next, +0.000 (+0.000 to +0.000): 0 better, 2 equal, 0 worse" in text
+    assert "the next, +0.000 (95%: +0.000 to +0.000): 0 better, 2 equal, 0 worse" in text
