@@ -24,7 +24,8 @@ from personas import PromptSet
 from personas.ranking.usage import UsageTable
 
 _ANSWER = ("text", "answer", "response", "prediction", "pred", "output")
-_PASSAGES = ("context", "contexts", "passages", "retrieved_contexts")
+_PASSAGES = ("context", "contexts", "passages", "retrieved_contexts", "retrieval_result")
+_OF_PASSAGE = ("text", "contents", "passage")
 
 
 @dataclass(frozen=True, slots=True)
@@ -44,7 +45,8 @@ def read_answers(
 
     ``{"id": "a1", "question": "What is NSP?", "answer": "…", "golden_answers": ["…"], "context":
     ["text of a passage", "…"]}``: the answer may also be under ``text``, ``response``,
-    ``prediction`` or ``output``, and golden answers in `questions`.
+    ``prediction`` or ``output``, and golden answers in `questions`. Files of FlashRAG, RAGAS and
+    LiveRAG are read as they are.
 
     Args:
         path: of the file.
@@ -228,14 +230,17 @@ def _answer_of(record: Mapping[str, Any], place: str) -> Answered:
     if isinstance(failed := record.get("error"), Mapping):  # of a question that was not answered
         failure = str(failed.get("message", "no reason"))
         return Answered(question_of(record, place), "", failure=failure)
+    if isinstance(output := record.get("output"), Mapping):  # FlashRAG's
+        record = {**{key: record[key] for key in record if key != "output"}, **output}
     asked = {key: value for key, value in record.items() if key not in ("text", "answer")}
     question, text = question_of(asked, place), first_of(record, _ANSWER)
     if not isinstance(text, str):
         raise DatasetError(f'{place}: there is no answer; give it under "answer"')
     found, model = first_of(record, _PASSAGES), record.get("model")
     if isinstance(found, list):
-        keys = ("text", "contents")
-        found = [first_of(each, keys) if isinstance(each, Mapping) else each for each in found]
+        found = [
+            first_of(each, _OF_PASSAGE) if isinstance(each, Mapping) else each for each in found
+        ]
     passages = None if found is None else texts_of({"context": found}, ("context",), place)
     models = frozenset([model] if isinstance(model, str) else [])
     return Answered(question, text, passages=passages, retrieved=passages, models=models)

@@ -6,7 +6,8 @@
 ```
 
 That is FlashRAG's form with `documents`, those that support the answer, besides. LiveRAG's fields
-(``answer``, ``document_ids``, ``question_categories``) and BEIR's (``_id``, ``text``) are read too.
+(``answer``, ``document_ids``, ``question_categories``), BEIR's (``_id``, ``text``) and RAGAS'
+(``user_input``, ``reference``) are read too, and so is an array of such objects.
 The ``"messages"`` of a conversation, the last of which is the user's, are a question as well.
 A line with ``"keep": false`` is passed over.
 """
@@ -16,16 +17,17 @@ from __future__ import annotations
 import os
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
+from itertools import chain
 from pathlib import Path
 from typing import Any, TypeAlias
 
 from beir_eval.errors import DatasetError
-from personas.io.lines import parsed, read_texts
+from personas.io.lines import joined, parsed, read_texts
 
 LONGEST_LINE = 50_000_000
 """Bytes of a question or of an answer."""
 
-_TEXT = ("question", "text", "query")
+_TEXT = ("question", "text", "query", "user_input")
 _ID = ("id", "_id", "question_id", "qid")
 _GOLDEN = ("golden_answers", "answers", "answer", "reference")
 _DOCUMENTS = ("documents", "document_ids", "supporting_documents")
@@ -81,16 +83,26 @@ def read_questions(path: str | os.PathLike[str]) -> list[Question]:
 
 
 def records(path: str | os.PathLike[str]) -> Iterator[tuple[str, Mapping[str, Any]]]:
-    """Yield place and object of each line of a JSONL file that is not empty.
+    """Yield place and object of each line of a JSONL file, or of each entry of a JSON array.
 
     Raises:
         DatasetError: as `read_questions`.
     """
-    for place, text in read_texts(Path(path), DatasetError, longest=LONGEST_LINE):
-        record = parsed(text, [place], DatasetError)
+    for place, record in _entries(os.fspath(path)):
         if not isinstance(record, Mapping):
-            raise DatasetError(f"{place}: holds a {type(record).__name__}; write an object")
+            raise DatasetError(f"{place}: holds {record!r:.80}; write an object")
         yield place, record
+
+
+def _entries(path: str) -> Iterator[tuple[str, Any]]:
+    lines = read_texts(Path(path), DatasetError, longest=LONGEST_LINE)
+    for place, text in lines:
+        if not text.startswith("["):
+            yield place, parsed(text, [place], DatasetError)
+            continue
+        whole, places = joined(chain([(place, text)], lines), path, DatasetError)
+        for number, entry in enumerate(parsed(whole, places, DatasetError), 1):
+            yield f"{path}: entry {number}", entry
 
 
 def question_of(record: Mapping[str, Any], place: str, number: str = "") -> Question:

@@ -51,7 +51,7 @@ def test_questions_of_several_projects_are_read(tmp_path: Path) -> None:
         ('{"id": 1}\n', r"q\.jsonl:1: there is no question"),
         ('{"question": "a", "id": 1}\n{"question": "b", "id": "1"}\n', r":2: the id '1' is there"),
         ('{"question": "a", "answers": [7]}\n', r'"golden_answers" holds \[7\]'),
-        ("[1]\n", "holds a list"),
+        ("[1]\n", "entry 1: holds 1; write"),
         ("{\n", r"q\.jsonl:1"),
     ],
 )
@@ -98,6 +98,31 @@ def test_answers_of_a_pipeline_and_of_others_are_read(tmp_path: Path) -> None:
         read_answers(tmp_path / "a.jsonl", read_questions(golden))
     with pytest.raises(SettingError, match="f1 needs golden answers, and no answer has any; give"):
         check_answers(answers, ["f1"])
+
+
+def test_answers_of_other_programs_are_read(tmp_path: Path) -> None:
+    flash = {
+        "id": "test_1",
+        "question": "Who?",
+        "golden_answers": ["cat"],
+        "output": {
+            "retrieval_result": [{"id": "0", "contents": "The cat."}],
+            "prompt": "Who?",
+            "pred": "A cat.",
+            "metric_score": {"em": 0.0},
+        },
+    }
+    (tmp_path / "intermediate_data.json").write_text(json.dumps([flash], indent=4))
+    (found,) = read_answers(tmp_path / "intermediate_data.json")
+    assert (found.question.golden_answers, found.text) == (("cat",), "A cat.")
+    assert (found.passages, found.retrieved) == (("The cat.",), ("The cat.",))
+    ragas = {"user_input": "Who?", "retrieved_contexts": ["b"], "response": "c", "reference": "d"}
+    live = {"id": 1, "question": "Who?", "passages": [{"passage": "b", "doc_IDs": ["x"]}]}
+    for each in read_answers(lines(tmp_path / "a.jsonl", ragas, {**live, "answer": "c"})):
+        assert (each.question.text, each.text, each.passages) == ("Who?", "c", ("b",))
+    (tmp_path / "a.json").write_text('[{"question": "Who?", "answer": "c"},\n 1]')
+    with pytest.raises(DatasetError, match="entry 2: holds 1; write an object"):
+        read_answers(tmp_path / "a.json")
 
 
 @pytest.mark.parametrize("context", [5, {"a": 1}, [["a"]], ["a", {"title": "b"}]])
