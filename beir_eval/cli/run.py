@@ -9,7 +9,6 @@ from typing import TYPE_CHECKING, Any
 
 import click
 from rich.table import Column
-from rich.text import Text
 
 from beir_eval.answers.suite import is_answer_suite
 from beir_eval.cli.run_plan import RUN_KEYS, given_experiment, run_flags
@@ -18,7 +17,7 @@ from beir_eval.experiment.run import CellResult, Experiment
 from beir_eval.experiment.run_folder import ScoreCounts
 from beir_eval.report.numbers import measure_text
 from beir_eval.report.warnings import measured_to
-from mcranker.cli.estimate import check_local_models
+from mcranker.cli.estimate import check_local_models, cost_text, show_estimates
 from mcranker.cli.failures import DONE, ERROR, MISSING_SCORES, Failure, failure, print_json
 from mcranker.cli.fetching import fetch_models
 from mcranker.cli.files import print_line
@@ -26,17 +25,14 @@ from mcranker.cli.invocation import Invocation, say
 from mcranker.cli.on_ray import rank_on_ray
 from mcranker.cli.progress import live_is_wanted
 from mcranker.cli.signals import run as run_loop
-from mcranker.cli.verb import Verb, present
+from mcranker.cli.verb import Verb
 from mcranker.cli.worker import Worker
-from mcranker.estimate import Estimate
 from mcranker.rankers.keys import needed_models
 from personas.console import numbers, print_page, table
-from personas.format import counted, dollars
+from personas.format import counted
 from personas.io.atomic import check_place
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping, Sequence
-
     from rich.console import Console
 
 _WARNINGS = ("MissingScores", "Unsupported")
@@ -103,41 +99,6 @@ def _show(ctx: click.Context, out: Path, results: list[CellResult]) -> int:
     if any(metrics.taken for metrics in finished):
         print_line(f"To see why: personas report {out} --out FOLDER")
     return code
-
-
-def show_estimates(
-    ctx: click.Context,
-    headings: Sequence[str],
-    rows: Sequence[tuple[Mapping[str, str], Estimate]],
-    note: str,
-) -> int:
-    """Print estimates, a row each, and their sum; return the exit code.
-
-    Args:
-        ctx: of the verb.
-        headings: of the names of a row.
-        rows: names as JSON has them, and the estimate.
-        note: sentence below.
-    """
-    total = sum((estimate for _, estimate in rows), start=Estimate())
-
-    def figures(each: Estimate) -> list[str]:
-        fewest = f"{each.calls_at_least:,} to " if each.calls_at_least < each.calls else ""
-        counts = (each.reused, each.input_tokens, each.output_tokens)
-        costs = (cost_text(each.cost), cost_text(each.cost_at_most))
-        return [f"{fewest}{each.calls:,}", *(f"{count:,}" for count in counts), *costs]
-
-    def show(console: Console) -> None:
-        columns = numbers("calls", "in ledger", "tokens in", "tokens out", "cost", "at most")
-        cells = ((*names.values(), *figures(each)) for names, each in rows)
-        made = table([*headings, *columns], cells)
-        made.add_section()
-        made.add_row("all", *[""] * (len(headings) - 1), *figures(total))
-        console.print(made)
-        console.print(Text(f"{note} Nothing was sent."))
-
-    listed = [{**names, **estimate.to_dict()} for names, estimate in rows]
-    return present(ctx, show, estimates=listed, total=total.to_dict())
 
 
 def _verdict(results: list[CellResult]) -> tuple[int, list[Failure]]:
@@ -219,11 +180,6 @@ def _measured(result: CellResult, measure: str) -> tuple[str, str]:
     ties = result.metrics.ties.get(measure)
     by_lot = "-" if ties is None or ties.by_lot is None else measure_text(ties.by_lot)
     return measure_text(result.metrics.means[measure]), by_lot
-
-
-def cost_text(cost: float | None) -> str:
-    """Return US dollars as tables show them."""
-    return "-" if cost is None else dollars(cost)
 
 
 command = Verb(

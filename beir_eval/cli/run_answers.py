@@ -20,10 +20,10 @@ from beir_eval.answers.questions import read_questions
 from beir_eval.answers.run import AnswerPlan, AnswersResult, estimate_answers, run_answers
 from beir_eval.answers.suite import AnswerSuite, load_answer_suite
 from beir_eval.cli.anova import show_anova
-from beir_eval.cli.run import cost_text, show_estimates
 from beir_eval.errors import SettingError
 from beir_eval.experiment.suite import chosen
 from beir_eval.measures.anova import Anova, anova
+from mcranker.cli.estimate import cost_text, show_estimates
 from mcranker.cli.failures import DONE, ERROR, MISSING_SCORES, Failure, failure, print_json
 from mcranker.cli.fetching import fetch_models
 from mcranker.cli.files import print_line, saying_where

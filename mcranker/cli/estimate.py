@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING
 
 from rich.text import Text
@@ -10,6 +10,7 @@ from rich.text import Text
 from mcranker.cli.fetching import is_here
 from mcranker.cli.verb import present
 from mcranker.errors import InputError
+from mcranker.estimate import Estimate
 from personas.console import numbers, table
 from personas.format import counted, dollars
 from personas.ranking.usage import Usage
@@ -19,7 +20,6 @@ if TYPE_CHECKING:
     import click
     from rich.console import Console
 
-    from mcranker.estimate import Estimate
     from personas.ranking.usage import Stage
 
 MOST_NAMED = 20  # personas of a stage with a row each
@@ -60,6 +60,46 @@ def show_estimate(ctx: click.Context, estimate: Estimate) -> int:
         console.print(Text(_summary(estimate)))
 
     return present(ctx, show, estimate=estimate.to_dict())
+
+
+def show_estimates(
+    ctx: click.Context,
+    headings: Sequence[str],
+    rows: Sequence[tuple[Mapping[str, str], Estimate]],
+    note: str,
+) -> int:
+    """Print estimates, a row each, and their sum; return the exit code.
+
+    Args:
+        ctx: of the verb.
+        headings: of the names of a row.
+        rows: names as JSON has them, and the estimate.
+        note: sentence below.
+    """
+    total = sum((estimate for _, estimate in rows), start=Estimate())
+
+    def figures(each: Estimate) -> list[str]:
+        fewest = f"{each.calls_at_least:,} to " if each.calls_at_least < each.calls else ""
+        counts = (each.reused, each.input_tokens, each.output_tokens)
+        costs = (cost_text(each.cost), cost_text(each.cost_at_most))
+        return [f"{fewest}{each.calls:,}", *(f"{count:,}" for count in counts), *costs]
+
+    def show(console: Console) -> None:
+        columns = numbers("calls", "in ledger", "tokens in", "tokens out", "cost", "at most")
+        cells = ((*names.values(), *figures(each)) for names, each in rows)
+        made = table([*headings, *columns], cells)
+        made.add_section()
+        made.add_row("all", *[""] * (len(headings) - 1), *figures(total))
+        console.print(made)
+        console.print(Text(f"{note} Nothing was sent."))
+
+    listed = [{**names, **estimate.to_dict()} for names, estimate in rows]
+    return present(ctx, show, estimates=listed, total=total.to_dict())
+
+
+def cost_text(cost: float | None) -> str:
+    """Return US dollars as tables show them."""
+    return "-" if cost is None else dollars(cost)
 
 
 def _models(estimate: Estimate) -> list[str]:
