@@ -386,6 +386,23 @@ def test_a_pipeline_without_the_first_judge_is_compared_with_none(
     assert "2 / 200" in render_answer_report(report)
 
 
+@pytest.mark.parametrize(
+    ("more", "said"),
+    [
+        (("--level", "0.99"), "--level does not go with a suite of pipelines"),
+        (("--per-query",), "--per-query does not go with a suite of pipelines"),
+        ((".",), "name one folder"),
+    ],
+)
+def test_what_a_page_of_pipelines_does_not_take_is_refused(
+    tmp_path: Path, more: tuple[str, ...], said: str
+) -> None:
+    (tmp_path / "a" / "run-1").mkdir(parents=True)
+    (tmp_path / "a" / "run-1" / "answers.jsonl").touch()
+    found = CliRunner().invoke(cli, ["report", str(tmp_path), *more])
+    assert (found.exit_code, said in found.output) == (2, True)
+
+
 def test_text_from_models_is_shown_as_text(place: Path, model: Connected) -> None:
     model.answer = lambda request: (
         by_rote(request) if request.tag.stage == "judge" else "<script>alert(1)</script>"
