@@ -508,7 +508,8 @@ def explain(error: ValidationError, model: type[BaseModel] = RankerConfig) -> st
     """Say what is wrong with the values for a model, one sentence for all."""
     problems = []
     for detail in error.errors(include_url=False):
-        names, owner = [], model
+        names: list[str] = []
+        owner = model
         for part in detail["loc"]:
             if isinstance(part, int):  # the place in a list of tables
                 names[-1] += f" {part + 1}"
@@ -527,6 +528,8 @@ def explain(error: ValidationError, model: type[BaseModel] = RankerConfig) -> st
             meant = ".".join([*names[:-1], *close])
             hint = f"did you mean {meant!r}?" if close else f"see {model.__name__} for all options"
             problems.append(f"there is no option {name!r}; {hint}")
+        elif detail["type"] == "missing":
+            problems.append(f"the key {name!r} is missing; add it")
         else:
             problems.append(f"{name}={shown(detail['input'])}: {why}" if name else why)
     return "; ".join(problems)

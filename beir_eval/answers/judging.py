@@ -7,6 +7,7 @@ import os
 from collections.abc import AsyncIterator, Iterable, Mapping, Sequence
 from contextlib import AsyncExitStack, aclosing, asynccontextmanager
 from dataclasses import asdict, dataclass, replace
+from functools import partial
 from typing import Any
 
 from beir_eval.answers.judges import Answered, AnswerJudge, Judgement, judge_of
@@ -120,7 +121,7 @@ async def judges_of(
 
     Args:
         names: as `JUDGES` has them.
-        usage: counts the calls of all but the team.
+        usage: counts the calls.
         budget: what all calls are paid from, instead of ``max_calls`` and ``max_cost``.
         options: of `asking_by`.
 
@@ -138,7 +139,9 @@ async def judges_of(
                 ranker = MCRanker(instruction=INSTRUCTION, **options)
                 stack.push_async_callback(ranker.aclose)
                 model = ranker.models.names["scoring"]
-                made[name] = replace(judge, by=ranker.within(budget), asked_model=model)
+                find = partial(judge.find, usage=usage)
+                by = ranker.within(budget)
+                made[name] = replace(judge, find=find, by=by, asked_model=model)
             elif judge.asks:
                 if asking is None:
                     connected = asking_by(usage=usage, budget=budget, **options)

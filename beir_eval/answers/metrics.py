@@ -81,6 +81,7 @@ class AnswerMetrics(BaseModel):
         seconds: median of an answer, of those that needed nothing from the ledger; None without.
         characters_per_second: characters of those answers by their time (REBEL's speed).
         abstained: answers that say that they do not know.
+        without: stage that failed, so that answers went on without it -> how many answers.
         writers: models that wrote, ranked or transformed.
     """
 
@@ -98,6 +99,7 @@ class AnswerMetrics(BaseModel):
     seconds: float | None = None
     characters_per_second: float | None = None
     abstained: int = 0
+    without: dict[str, int] = {}
     writers: tuple[str, ...] = ()
 
 
@@ -141,6 +143,9 @@ def metrics_of(
         seconds=statistics.median(taken for _, taken in timed) if timed else None,
         characters_per_second=sum(size for size, _ in timed) / seconds if seconds else None,
         abstained=sum(answer.kind == "abstained" for answer in answers),
+        without=dict(
+            Counter(stage.name for each in answers for stage in each.stages if stage.failure)
+        ),
         writers=tuple(sorted({name for answer in answers for name in answer.models.values()})),
     )
 
@@ -221,6 +226,10 @@ def suite_cautions(
     rows: Sequence[tuple[str, AnswerMetrics]], judge: str
 ) -> Iterator[tuple[str, str]]:
     """Yield the `cautions` of a suite: of labels with their sums, and the model that judged."""
+    for label, of in rows:
+        for stage, count in of.without.items():
+            answers = f"{counted(count, 'answer')} of {of.answers:,}"
+            yield "bad", f"{label}: {answers} went on without {stage}, which failed."
     yield from cautions(
         ((f"{label}: {name}", one) for label, of in rows for name, one in of.judges.items()),
         questions=rows[0][1].questions,

@@ -63,17 +63,17 @@ class Question:
 
 
 def read_questions(path: str | os.PathLike[str]) -> list[Question]:
-    """Read a JSONL file of questions; without an id the line's number from 1 is the id.
+    """Read a JSONL file of questions; without an id its number from 1 among all lines is the id.
 
     Raises:
         DatasetError: it cannot be read, a line is no question, or an id is there twice; the
             message names the line.
     """
     found: dict[str, Question] = {}
-    for place, record in records(path):
+    for number, (place, record) in enumerate(records(path), 1):
         if record.get("keep") is False:
             continue
-        question = question_of(record, place, str(len(found) + 1))
+        question = question_of(record, place, str(number))
         if question.id in found:
             raise DatasetError(f"{place}: the id {question.id!r} is there twice")
         found[question.id] = question

@@ -27,6 +27,7 @@ from beir_eval.experiment.suite_form import folder_name
 from beir_eval.files import append_whole, cut_torn_line, read_form, write_form
 from beir_eval.lock import locked
 from mcranker import RankerConfig
+from mcranker.config import HOW_NOT_WHAT
 from mcranker.errors import BudgetExceeded, InputError, ModelError
 from mcranker.estimate import Estimate
 from mcranker.llm.limits.budget import Budget
@@ -54,9 +55,9 @@ class AnswerManifest(BaseModel):
     Attributes:
         label: of the pipeline.
         suite: its title.
-        config: the stages.
+        config: the stages, and under ``"options"`` what else changes replies, e.g. temperature.
         models: role -> model name.
-        documents: what the index holds, as its mark and its numbers.
+        documents: what the index holds, as its mark, its numbers, and a digest of the documents.
         questions: digest of the questions.
         judge: the model that judges; empty if none does.
         judges: their names.
@@ -281,6 +282,15 @@ class _PipelineRun:
 
         assert isinstance(pipeline.index, Index)
         about, form = pipeline.index.describe(), self.suite.form
+        documents = {key: about[key] for key in ("mark", "chunks", "documents", "passages")}
+        if not self.plan.index:  # that of a folder is named by a digest of its documents
+            documents["digest"] = pipeline.index.folder.name
+        choices = {
+            name: value
+            for name, value in self.spec.options.items()
+            if name in RankerConfig.model_fields.keys() - HOW_NOT_WHAT
+            and value != RankerConfig.model_fields[name].default
+        }
         ranker = {} if pipeline.ranker is None else dict(pipeline.ranker.models.names)
         rows = (
             (each.id, each.text, json_text(each.golden_answers)) for each in self.plan.questions
@@ -288,9 +298,9 @@ class _PipelineRun:
         manifest = AnswerManifest(
             label=self.spec.label,
             suite=self.suite.name,
-            config=self.spec.config.model_dump(mode="json"),
+            config={**self.spec.config.model_dump(mode="json"), "options": choices},
             models={**ranker, **{task: chat.name for task, chat in pipeline.models.items()}},
-            documents={key: about[key] for key in ("mark", "chunks", "documents", "passages")},
+            documents=documents,
             questions=digest_of(rows),
             judge=self.judge,
             versions={"mcranker": __version__, "python": platform.python_version()},
@@ -308,7 +318,7 @@ class _PipelineRun:
             changed = [
                 name
                 for name in ("label", "config", "models", "documents", "questions")
-                if getattr(known, name) != getattr(manifest, name)
+                if _differ(getattr(known, name), getattr(manifest, name))
             ]
             if changed:
                 raise RunFolderError(
@@ -316,8 +326,8 @@ class _PipelineRun:
                     "--out, or delete the folder (answers stay in the ledger)"
                 )
             if known.judge != self.judge:  # values of two judges do not mix
-                for each in self.folder.glob(f"run-*/{JUDGEMENTS}"):
-                    each.unlink()
+                for each in (*self.folder.glob(f"run-*/{JUDGEMENTS}"), self.folder / METRICS):
+                    each.unlink(missing_ok=True)
         write_form(path, manifest)
 
     async def _answer(self, path: Path, pipeline: RAGPipeline) -> dict[str, str]:
@@ -373,6 +383,11 @@ class _PipelineRun:
     def _is_judged(self, values: Mapping[str, Judgement]) -> bool:
         found = [values.get(name) for name in self.suite.form.judges]
         return all(each and (each.value is not None or each.undefined) for each in found)
+
+
+def _differ(was: Any, now: Any) -> bool:
+    """Compare what both have: folders of former versions have fewer keys."""
+    return bool(was != ({key: now.get(key) for key in was} if isinstance(was, dict) else now))
 
 
 def read_answers_of(path: Path) -> dict[str, AnswerRecord]:

@@ -297,7 +297,8 @@ def _made(
         if config.rerank.options:
             ranker = config.rerank.ranker
             known = keys_of(ranker) if ranker else {}
-            check_names(config.rerank.options, known, f"the ranker {ranker!r}")
+            what = f"the ranker {ranker!r}" if ranker else "a pipeline without a ranker"
+            check_names(config.rerank.options, known, what)
     except ConfigError as error:
         raise SuiteError(f"{where}: {error}") from error
     return config, own

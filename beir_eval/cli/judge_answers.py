@@ -20,7 +20,7 @@ from beir_eval.answers.judging import (
 )
 from beir_eval.answers.metrics import JudgeMetrics, cautions, judge_metrics
 from beir_eval.answers.questions import read_questions
-from mcranker.cli.failures import DONE, MISSING_SCORES
+from mcranker.cli.failures import DONE, MISSING_SCORES, as_flags
 from mcranker.cli.fetching import fetch_models
 from mcranker.cli.files import Reads, Writes, output, saying_where
 from mcranker.cli.invocation import Invocation, say
@@ -115,7 +115,7 @@ def _show(
     console.print(Text(f"Of {counted(answers, 'answer')}; a missing value is in no mean."))
     for name, each in found.items():
         for why, number in [*each.reasons.items()][:3]:
-            line = Text(plain(f"{name}: {counted(number, 'answer')}: {why}"))
+            line = Text(plain(f"{name}: {counted(number, 'answer')}: {as_flags(why)}"))
             console.print(line, style="yellow", soft_wrap=True)
     for sentence in warned:
         say(f"warning: {sentence}")

@@ -12,7 +12,7 @@ from beir_eval.answers.generation import Generated, QuestionWriter
 from beir_eval.answers.judging import asking_by
 from beir_eval.answers.questions import Question
 from beir_eval.cli.judge_answers import MODEL_FLAGS, model_options
-from mcranker.cli.failures import DONE, ERROR, failure, print_json
+from mcranker.cli.failures import DONE, ERROR, as_flags, failure, print_json
 from mcranker.cli.fetching import fetch_models
 from mcranker.cli.files import Writes, output, print_line, saying_where
 from mcranker.cli.invocation import Invocation, say
@@ -45,7 +45,7 @@ def _questions(ctx: click.Context) -> int:
         made = run_loop(partial(_all, ctx, chunks, options))
         said = [
             f"{counted(number, 'question')} refused: {why}"
-            + (f", e.g. {made.fault}" if why == "failed" else "")
+            + (f", e.g. {as_flags(made.fault)}" if why == "failed" else "")
             for why, number in made.refused.items()
         ]
         if not made.questions:  # a file that is there stays as it is
@@ -57,7 +57,7 @@ def _questions(ctx: click.Context) -> int:
     if len(lines) < params["count"]:
         errors.append(failure(made.stopped or InputError("add documents, or name a larger model")))
         wanted = f"{len(lines):,} of {counted(params['count'], 'question')} written"
-        said.append(f"error: {wanted}. {errors[0].message}")
+        said.append(f"error: {wanted}: {errors[0].message}")
     code = ERROR if errors else DONE
     if params["output"] == "json":
         entries = [each.entry for each in errors]

@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 import click
+from click.core import ParameterSource
 
 from beir_eval.answers.report import (
     build_answer_report,
@@ -33,6 +34,7 @@ if TYPE_CHECKING:
 
 NAME = "report"
 
+_OF_RANKERS = ("measure", "baseline", "correction", "level", "margin", "provider_prices")
 _SUFFIXES = {".md": "md", ".html": "html", ".tex": "latex", ".json": "json"}
 
 
@@ -52,10 +54,9 @@ def _report(ctx: click.Context) -> int:
             f"{', '.join(_SUFFIXES)}",
             ctx,
         )
-    if len(given["runs"]) == 1 and is_answer_folder(given["runs"][0]):
-        return _report_answers(ctx, given["runs"][0])
-    names = ("measure", "baseline", "correction", "level", "margin", "provider_prices")
-    report = build_report(find_runs(given["runs"]), **{name: given[name] for name in names})
+    if any(map(is_answer_folder, given["runs"])):
+        return _report_answers(ctx)
+    report = build_report(find_runs(given["runs"]), **{name: given[name] for name in _OF_RANKERS})
     unfinished = [place for section in report.sections for place in section.unfinished]
     if unfinished and not given["quiet"]:
         dataset, label = unfinished[0]
@@ -73,13 +74,20 @@ def _report(ctx: click.Context) -> int:
     return DONE
 
 
-def _report_answers(ctx: click.Context, folder: str) -> int:
+def _report_answers(ctx: click.Context) -> int:
     """Write the page of a suite of pipelines."""
     out = ctx.params["out"]
     if ctx.params["format"] not in (None, "html"):
         raise click.UsageError(
             "the report of a suite of pipelines is html; leave --format out", ctx
         )
+    folder, *others = ctx.params["runs"]
+    if others:
+        raise click.UsageError("a suite of pipelines has a page of its own; name one folder", ctx)
+    for name in (*_OF_RANKERS, "per_query"):
+        if ctx.get_parameter_source(name) is ParameterSource.COMMANDLINE:
+            flag = name.replace("_", "-")
+            raise click.UsageError(f"--{flag} does not go with a suite of pipelines", ctx)
     report = build_answer_report(folder)
     file = out if out is None or Path(out).suffix else str(Path(out) / f"{NAME}.html")
     pages: dict[str, str] = {}

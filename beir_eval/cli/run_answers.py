@@ -24,7 +24,15 @@ from beir_eval.errors import SettingError
 from beir_eval.experiment.suite import chosen
 from beir_eval.measures.anova import Anova, anova
 from mcranker.cli.estimate import cost_text, show_estimates
-from mcranker.cli.failures import DONE, ERROR, MISSING_SCORES, Failure, failure, print_json
+from mcranker.cli.failures import (
+    DONE,
+    ERROR,
+    MISSING_SCORES,
+    Failure,
+    as_flags,
+    failure,
+    print_json,
+)
 from mcranker.cli.fetching import fetch_models
 from mcranker.cli.files import print_line, saying_where
 from mcranker.cli.invocation import Invocation, say
@@ -60,6 +68,8 @@ def run_pipelines(ctx: click.Context) -> int:
         if params.get(name):
             flag = "depth" if name == "passages" else name.removesuffix("s")
             raise click.UsageError(f"--{flag} does not go with a suite of pipelines", ctx)
+    if params["docs"] and params["index_folder"]:
+        raise click.UsageError("--docs and --index do not go together; leave one out", ctx)
     others = shared_keys().keys() - set(SHARED)
     given = given_options(
         ctx, default=None, own=stage_keys(), without=others, what="a suite of pipelines"
@@ -111,7 +121,7 @@ async def _all(
     quiet: bool,
 ) -> list[AnswersResult]:
     tracker = Tracker("getting ready", 0, unit="questions")
-    invocation.reached = lambda: f"{tracker.stage}, {tracker.reached}; run it again to go on"
+    invocation.reached = lambda: f"during {tracker.stage}, {tracker.reached}; run it again to go on"
     with ProgressDisplay(tracker, wanted=live_is_wanted(quiet=quiet)) as display, invocation.held():
 
         def note(what: str, count: int) -> None:
@@ -177,13 +187,14 @@ def _outcome(results: list[AnswersResult]) -> tuple[int, list[Failure]]:
             code = ERROR
             where, why = next(iter(each.metrics.failed.items()))
             message = f"{label}: {counted(len(each.metrics.failed), 'answer')} failed; the first, "
-            message += f"{where}: {why}; run it again to try them again"
+            message += f"{where}: {as_flags(why)}; run it again to try them again"
             errors.append(Failure("AnswersFailed", message, retryable=True))
         for name, judge in each.metrics.judges.items():
             if judge.missing:
                 code = code or MISSING_SCORES
                 why = next(iter(judge.reasons))
-                message = f"{label}: {name}: {counted(judge.missing, 'value')} missing, e.g. {why}"
+                message = f"{label}: {name}: {counted(judge.missing, 'value')} missing"
+                message += f", e.g. {as_flags(why)}"
                 errors.append(Failure("MissingScores", message))
     return code, errors
 

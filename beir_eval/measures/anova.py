@@ -133,7 +133,8 @@ def anova(table: Sequence[Mapping[str, Any]], formula: str) -> Anova:
         )
     if tests is None or tests.at["Residual", "sum_sq"] <= 0:
         raise SettingError(
-            "the model leaves no residual to test against; leave interactions out of the formula"
+            "the model leaves no residual to test against; leave interactions out of the formula, "
+            "unless no value differs"
         )
     tests.index = [":".join(_TERM.findall(name)) or name for name in tests.index]
     *terms, (name, ss, df, *_) = tests.astype({"df": int}).itertuples()

@@ -81,7 +81,7 @@ class Source(BaseModel):
     file: str = ""
     relevant: Literal["documents", "answer", "overlap"] = "documents"
     instruction: Literal["short", "full", "number", "either"] | None = None
-    weight: float = Field(1.0, gt=0)
+    weight: float = Field(1.0, gt=0, allow_inf_nan=False)
     negatives: int = Field(1, ge=1, le=100)
 
 

@@ -103,5 +103,5 @@ class AnswerJudge:
         golden = answered.question.golden_answers or None
         for need in self.needs:
             if (golden if need == "golden_answers" else getattr(answered, need)) is None:
-                return need.replace("_", " ")
+                return need.replace("_", " ").replace("retrieved", "passages")
         return ""

@@ -9,16 +9,18 @@ from personas.ranking.types import Passage, Query
 
 if TYPE_CHECKING:
     from mcranker.rankers import Ranker
+    from personas.ranking.usage import UsageTable
 
 INSTRUCTION = "The passage is an answer to the query: judge whether it is right and complete."
 """Option of the `MCRanker` that judges."""
 
 
-async def team(answered: Answered, ranker: Ranker) -> Judgement:
+async def team(answered: Answered, ranker: Ranker, *, usage: UsageTable | None = None) -> Judgement:
     """Return the relevance, 0 to 1, that a team gives the answer as its question's only passage.
 
     The team is recruited for the question and writes criteria for it, as `mcranker.MCRanker` does.
     It sees the first golden answer, if there is one. `Judgement.parts` has each persona's score.
+    `usage` counts the calls.
     """
     question = answered.question
     text = question.text
@@ -27,6 +29,8 @@ async def team(answered: Answered, ranker: Ranker) -> Judgement:
     ranking = await ranker.arank(
         Query(text, question.id), [Passage("answer", answered.text or "(no text)")]
     )
+    if usage is not None:
+        usage.add_all(ranking.calls)
     (hit,) = ranking.hits
     parts = {
         name: None if score != score else float(score)

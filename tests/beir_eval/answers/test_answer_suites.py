@@ -16,7 +16,7 @@ from beir_eval.answers.suite import load_answer_suite
 from beir_eval.cli.group import cli
 from beir_eval.errors import RunFolderError, SuiteError
 from beir_eval.experiment.suite import shipped_suites
-from mcranker.errors import ModelError
+from mcranker.errors import AuthenticationFailed, ModelError
 from mcranker.llm.chat import ChatRequest
 from mcranker.rag.record import AnswerRecord, StageRecord
 from tests.support.cli_support import Connected, scripted
@@ -176,6 +176,43 @@ def test_other_questions_need_another_folder(place: Path, model: Connected) -> N
     assert "begun with other questions" in found.output
 
 
+def test_options_that_change_answers_and_other_texts_need_another_folder(
+    place: Path, model: Connected
+) -> None:
+    run(place, "--only", "1 / 100")
+    found = run(place, "--only", "1 / 100", "-o", "temperature=1")
+    assert "begun with other config" in found.output
+    assert run(place, "--only", "1 / 100", "-o", "concurrency=1").exit_code == 0
+    (place / "docs" / "a.txt").write_text("Cats do purr when they are content.")
+    assert "begun with other documents" in run(place, "--only", "1 / 100").output
+
+
+def test_values_of_two_judges_are_not_shown_as_of_one(place: Path, model: Connected) -> None:
+    run(place)
+    run(place, "--only", "1 / 100", "--judge-model", "openai:other")
+    page = render_answer_report(build_answer_report(place / "out"))
+    assert "Pipelines have different judges: run the suite again with one for all." in page
+
+    def refuses(request: ChatRequest) -> str:
+        raise AuthenticationFailed("no", model="openai:third")
+
+    model.answer = refuses  # no value of the judge before is left
+    run(place, "--only", "1 / 100", "--judge-model", "openai:third")
+    assert build_answer_report(place / "out").unfinished == ("1 / 100",)
+
+
+def test_an_answer_without_a_stage_is_told(place: Path, model: Connected) -> None:
+    def refuses(request: ChatRequest) -> str:
+        if request.tag.stage == "transform":
+            raise ModelError("no", model="openai:test")
+        return by_rote(request)
+
+    model.answer = refuses
+    (place / "grid.toml").write_text(GRID.replace("[base]", '[base]\n"query.transform" = "hyde"'))
+    said = json.loads(run(place, "--only", "1 / 100").stdout)
+    assert said["warnings"][0] == "1 / 100: 2 answers of 2 went on without query, which failed."
+
+
 def test_the_budget_is_of_all_pipelines_and_judges(place: Path, model: Connected) -> None:
     found = run(place, "-o", "max_calls=3")
     assert found.exit_code == 1
@@ -193,7 +230,8 @@ def test_a_judge_that_wrote_the_answers_is_named(place: Path, model: Connected) 
     ("old", "new", "said"),
     [
         ('judges = ["relevance", "f1"]', 'judges = ["rouge"]', "there is no judge 'rouge'"),
-        ('title = "A grid"', "", "title"),
+        ('title = "A grid"', "", "toml: the key 'title' is missing; add it"),
+        ('"answer.style"', '"style"', "a pipeline without a ranker takes no option 'style'"),
         ("levels = [1, 2]", "levels = [1]", "at least 2 items"),
         ("levels = [1, 2]", "levels = [1, 0]", "documents=0"),
         ('name = "words"', 'name = "documents"', "is there twice"),
@@ -222,6 +260,7 @@ def test_what_is_wrong_with_a_suite_is_said(place: Path, old: str, new: str, sai
         (("--ranker", "direct"), "--ranker does not go with a suite of pipelines"),
         (("--only", "3 / 100"), "has no '3 / 100'"),
         (("--questions", "none.jsonl"), "none.jsonl"),
+        (("--docs", "docs", "--index", "i"), "--docs and --index do not go together"),
     ],
 )
 def test_wrong_flags_are_refused(
@@ -345,6 +384,23 @@ def test_a_pipeline_without_the_first_judge_is_compared_with_none(
     assert [*report.means] == ["1 / 100", "1 / 200", "2 / 100"]
     assert [*report.compared] == ["1 / 200", "2 / 100"]
     assert "2 / 200" in render_answer_report(report)
+
+
+@pytest.mark.parametrize(
+    ("more", "said"),
+    [
+        (("--level", "0.99"), "--level does not go with a suite of pipelines"),
+        (("--per-query",), "--per-query does not go with a suite of pipelines"),
+        ((".",), "name one folder"),
+    ],
+)
+def test_what_a_page_of_pipelines_does_not_take_is_refused(
+    tmp_path: Path, more: tuple[str, ...], said: str
+) -> None:
+    (tmp_path / "a" / "run-1").mkdir(parents=True)
+    (tmp_path / "a" / "run-1" / "answers.jsonl").touch()
+    found = CliRunner().invoke(cli, ["report", str(tmp_path), *more])
+    assert (found.exit_code, said in found.output) == (2, True)
 
 
 def test_text_from_models_is_shown_as_text(place: Path, model: Connected) -> None:

@@ -91,7 +91,7 @@ async def test_citations_are_counted_by_verdict_and_by_claim() -> None:
     [
         ("exact_match", answered("x"), "it has no golden answers"),
         ("f1", answered("", "x", failure="no model"), "there is no answer: no model"),
-        ("answer_recall", answered("x", "x"), "it has no retrieved"),
+        ("answer_recall", answered("x", "x"), "it has no passages"),
         ("citation_precision", answered("x", citations=()), "it cites nothing"),
         ("citation_recall", answered("x"), "it has no citations"),
         ("retrieval_precision", answered("x", passages=()), "no passage was left"),
