@@ -20,6 +20,7 @@ from tests.support.cli_support import Connected, Run
         (["rank"], 2, "there is no query"),
         (["rank", "q", "a", "--docs", "x"], 2, "not both"),
         (["rank", "q", "a", __file__], 2, "is a file; rank the passages in it with --docs /"),
+        (["rank", "q", "/dev/null"], 2, "is a file; rank the passages in it with --docs /dev"),
         (["rank", "q", "a", "--run", "x"], 2, "--run goes with --queries"),
         (["rank", "--queries", "x"], 2, "--queries needs --run FILE"),
         (["rank", "q", "--queries", "x", "--run", "x", "--corpus", "x"], 2, "QUERY does not go"),
