@@ -310,5 +310,8 @@ def test_the_same_documents_are_indexed_once(
         assert [each.document for each in result.passages] == ["a", "b"]
     # The third has other content, so it is an index of its own.
     assert len(embedder.read) == 4
-    with pytest.raises(InputError, match="no document"):
-        RAGPipeline.from_documents([], "naive", embedder=embedder, model=scripted())
+    (tmp_path / "empty.txt").touch()
+    with pytest.raises(InputError, match=r"empty.txt' holds no document"):
+        RAGPipeline.from_documents(
+            str(tmp_path / "empty.txt"), "naive", embedder=embedder, model=scripted()
+        )
