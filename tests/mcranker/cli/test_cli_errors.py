@@ -118,6 +118,7 @@ def test_verbose_before_and_after_the_verb(run: Run, models: Connected) -> None:
     [
         ('labels go with scoring="expected", not', "labels go with --scoring expected, not"),
         ("team_size=3, but", "--team-size 3, but"),
+        ("or use ledger=None", "or use --ledger none"),
         ("(with base_url= for", "(with --base-url for"),
         ("use model='local:PATH.gguf'", "use --model local:PATH.gguf"),
         (

@@ -206,6 +206,8 @@ def test_many_questions_are_answered_and_errors_are_in_their_place() -> None:
     assert [each.place for each in rest if each.error] == [3]
     with pytest.raises(InputError, match="empty"):
         next(each for each in rest if each.error).result()
+    with pipeline() as made, pytest.raises(InputError, match="give them as a list"):
+        list(made.answer_many(QUESTION))
 
 
 @pytest.mark.parametrize("killed", STAGES)
