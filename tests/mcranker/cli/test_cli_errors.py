@@ -23,6 +23,11 @@ from tests.support.cli_support import Connected, Run
         (["rank", "q", "/dev/null"], 2, "is a file; rank the passages in it with --docs /dev"),
         (["rank", "q", "a", "--run", "x"], 2, "--run goes with --queries"),
         (["rank", "--queries", "x"], 2, "--queries needs --run FILE"),
+        (
+            ["rank", "--queries", "-", "--run", "x", "--corpus", "-"],
+            2,
+            "--queries and --corpus cannot both be standard input; see",
+        ),
         (["rank", "q", "--queries", "x", "--run", "x", "--corpus", "x"], 2, "QUERY does not go"),
         (["rank", "q", "a", "--team-size", "99"], 2, "--team-size 99: Input should be"),
         (["rank", "q", "a", "--scoring", "maybe"], 2, "there is no scoring 'maybe'"),
