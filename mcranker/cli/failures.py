@@ -122,6 +122,7 @@ def as_flags(text: str) -> str:
 
     def respelled(found: re.Match[str]) -> str:
         name, value = found[1], found["bare"] if found["text"] is None else found["text"]
+        value = "none" if value == "None" else value
         if name in NAMED:
             return f"--{name.replace('_', '-')} {value or ''}".rstrip()
         own = ("with_criteria", "query_model", "answer_model", "embedder_url")

@@ -18,6 +18,7 @@ import click
 
 from mcranker.paths import is_file
 from personas.io.atomic import check_place, replacing
+from personas.io.lines import STDIN
 from personas.sanitize import shown
 
 Write = Callable[[str], None]
@@ -58,12 +59,18 @@ def ledger_files(named: str | None) -> Iterator[str]:
 def check_outputs(ctx: click.Context) -> None:
     """Refuse outputs that cannot be written, or are an input or another output as well.
 
+    Standard input can be one input alone.
+
     A file is known whatever it is called: by another path, through links, in another case.
 
     Raises:
-        click.UsageError: an output would replace an input, or two outputs are the same file.
+        click.UsageError: an output would replace an input, two outputs are the same file, or two
+            inputs are standard input.
         OSError: one is a folder, its folder is missing, or nothing can be written there.
     """
+    piped = [label for label, name in _named(ctx, writes=False) if name == STDIN]
+    if len(piped) > 1:
+        raise click.UsageError(f"{' and '.join(piped)} cannot both be standard input", ctx)
     outputs: dict[object, str] = {}
     for label, name in _named(ctx, writes=True):
         _check_place(name)

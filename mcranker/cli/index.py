@@ -50,6 +50,8 @@ def _index(ctx: click.Context) -> int:
         left_out: list[Skipped] = []
         done = run_loop(partial(_added, ctx, index, embedder, left_out))
         about = index.describe()
+    if not about["documents"]:
+        raise InputError(f"{params['source']!r} holds no document with a text")
     if params["output"] == "json":
         return print_json(
             index={**done._asdict(), "new_passages": done.chunks, **about},
@@ -87,7 +89,7 @@ async def _added(
         display.update()
 
     invocation.reached = lambda: (
-        f"while {tracker.stage}; these are kept, and the same command goes on"
+        f"while {tracker.stage}; what was done is kept, and the same command goes on"
     )
     try:
         live = live_is_wanted(quiet=quiet)

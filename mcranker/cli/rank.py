@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import shlex
 import sys
 from collections.abc import Iterator, Mapping
@@ -27,7 +28,7 @@ from mcranker.cli.worker import Worker, worker_flag
 from mcranker.errors import BudgetExceeded, InputError, ModelError
 from mcranker.events import RankingDone
 from mcranker.llm.connect import DEFAULT_LOCAL, default_judge_note
-from mcranker.paths import is_file
+from mcranker.paths import is_folder
 from mcranker.rankers import RankedQuery, Ranker
 from mcranker.rankers.keys import Key
 from mcranker.rankers.sharing import run_name, share_budget, shared_work
@@ -277,7 +278,9 @@ def _check_usage(ctx: click.Context) -> None:
     for is_wrong, message in wrong:
         if is_wrong:
             raise click.UsageError(message, ctx)
-    for text in filter(is_file, given["passages"]):
+    for text in given["passages"]:
+        if not os.path.exists(text) or is_folder(text):  # noqa: PTH110
+            continue
         raise click.UsageError(
             f"{text!r} is a file; rank the passages in it with --docs {shlex.quote(text)}", ctx
         )

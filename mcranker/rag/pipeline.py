@@ -256,9 +256,10 @@ class RAGPipeline:
         limits = RankerConfig(**{name: rest[name] for name in names})
         budget = Budget(max_calls=limits.max_calls, max_cost=limits.max_cost)
         connected = connect_embedder(embedder, base_url=embedder_url, config=limits, budget=budget)
+        added = source
         if index is None:
             with closing(read_documents(source, on_skip=_log_skipped)) as read:
-                source = documents = list(read)
+                added = documents = list(read)
             rows = ((each.id, each.title, each.text) for each in documents)
             made_as = {"version": VERSION, "mark": connected.mark, "chunks": config.chunks}
             key = key_of({**made_as, "of": digest_of(rows)})
@@ -267,7 +268,7 @@ class RAGPipeline:
         try:
             pipeline = cls(made, config, budget=budget, **rest)
             pipeline._owned += [made, connected]
-            pipeline._bridge.call(lambda: made.add(source, on_skip=_log_skipped))
+            pipeline._bridge.call(lambda: made.add(added, on_skip=_log_skipped))
             if not len(made):
                 raise InputError(f"{shown(source)} holds no document with a text")
         except BaseException:

@@ -43,6 +43,7 @@ from mcranker.rankers.dispatch import (
     each_of,
     named,
     note_failure,
+    pair_of,
 )
 from mcranker.ranking import Ranking, check_first_stage
 from mcranker.runtime.bridge import Bridge, Stream
@@ -410,9 +411,11 @@ class Ranker(ABC):
         self.check_reasons(reasons)
 
         async def rank(place: int, piece: tuple[str | Query, Docs]) -> RankedQuery:
-            known = named(piece[0])
+            known = named("")
             try:
-                ranking = await self._ranked(self._job(*piece, options, emit))
+                query, docs = pair_of(piece)
+                known = named(query)
+                ranking = await self._ranked(self._job(query, docs, options, emit))
             except MCRankerError as error:
                 note_failure(known, error, "was not ranked")
                 return RankedQuery(place, known, error=error)
@@ -458,8 +461,8 @@ class Ranker(ABC):
         self.check_reasons(reasons)
         estimator = Estimator(self.config, options.get("counted"))
         models, memory = estimator.models(self.models), self._memory.copy()
-        async for query, docs in each_of(work):
-            job = self._job(query, docs, for_call)
+        async for piece in each_of(work):
+            job = self._job(*pair_of(piece), for_call)
             if not (job.passages and self.needs_model):
                 continue
             config = job.config.model_copy(update=_WHILE_ESTIMATING)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import AsyncIterable, AsyncIterator, Awaitable, Callable, Iterable
+from collections.abc import AsyncIterable, AsyncIterator, Awaitable, Callable, Iterable, Mapping
 from dataclasses import dataclass
 from typing import TypeAlias, TypeVar
 
@@ -14,6 +14,7 @@ from mcranker.errors import (
     AuthenticationFailed,
     BudgetExceeded,
     ConfigError,
+    InputError,
     LedgerError,
     MCRankerError,
     ModelFileError,
@@ -24,6 +25,7 @@ from mcranker.inputs import Docs
 from mcranker.logs import safe_logger
 from mcranker.ranking import Ranking
 from mcranker.runtime.bridge import Stream, task_group
+from personas.errors import shown
 from personas.ranking.types import Query
 
 T = TypeVar("T")
@@ -102,13 +104,30 @@ def dispatch(
 
 
 async def each_of(work: Iterable[T] | AsyncIterable[T]) -> AsyncIterator[T]:
-    """The pieces of work, wherever they come from."""
+    """The pieces of work, wherever they come from.
+
+    Raises:
+        InputError: it is one text, whose characters are no pieces, or a mapping.
+    """
+    if isinstance(work, str | Mapping):
+        raise InputError(f"the queries are a {type(work).__name__}; give them as a list")
     if isinstance(work, AsyncIterable):
         async for entry in work:
             yield entry
     else:
         for entry in work:
             yield entry
+
+
+def pair_of(piece: tuple[str | Query, Docs]) -> tuple[str | Query, Docs]:
+    """A piece of `Work`, checked.
+
+    Raises:
+        InputError: it is something else, such as a query alone.
+    """
+    if isinstance(piece, tuple | list) and len(piece) == 2:
+        return piece[0], piece[1]
+    raise InputError(f"there is {shown(piece)}; give pairs of a query and its passages")
 
 
 def named(query: str | Query) -> Query:

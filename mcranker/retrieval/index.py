@@ -151,6 +151,8 @@ class Index:
             )
         path, made = Path(folder).expanduser(), connect_embedder(embedder)
         if not (path / "index.json").exists():
+            if path.exists() and not path.is_dir():
+                raise ConfigError(f"{str(path)!r} is no folder; name another")
             path.mkdir(parents=True, exist_ok=True)
             if any(not each.name.startswith(".") for each in path.iterdir()):
                 raise ConfigError(

@@ -21,6 +21,7 @@ from mcranker.documents import ID_KEYS
 from mcranker.errors import InputError
 from mcranker.inputs import Doc, Docs, as_passages
 from mcranker.retrieval.extract import Extractor
+from personas.format import counted
 from personas.io.lines import parsed, read_lines, read_whole
 
 LARGEST_FILE = 100_000_000
@@ -80,8 +81,8 @@ def read_documents(source: Source, *, on_skip: OnSkip) -> Generator[Document]:
     | others | a text, if it is UTF-8 (or UTF-16 with its mark) without a zero byte |
 
     A folder that holds ``corpus.jsonl`` is a BEIR folder, of which that file alone is read.
-    Another one is walked in sorted order; names that begin with a dot are passed over, links to
-    folders are reported and not followed. The names in one folder are in memory at a time.
+    Another one is walked in sorted order; names that begin with a dot are passed over, indexes and
+    links to folders are reported and not followed. The names in one folder are in memory at a time.
 
     Args:
         source: the documents.
@@ -152,6 +153,8 @@ def _walk(root: Path, on_skip: OnSkip) -> Iterator[str]:
                     on_skip(Skipped(str(path), "is no regular file"))
                 elif path.is_symlink():
                     on_skip(Skipped(str(path), "is a link to a folder; name the folder itself"))
+                elif all((path / each).is_file() for each in ("index.json", "lock")):
+                    on_skip(Skipped(str(path), "is an index"))
                 else:
                     inner.append(f"{relative}/")
         folders += reversed(inner)
@@ -263,8 +266,8 @@ def _table(text: str, name: str, suffix: str) -> Iterator[tuple[str, Any]]:
     for line, row in rows():
         if len(row) != len(columns):
             raise InputError(
-                f"{name}:{line}: {len(row)} columns instead of {len(columns)}; a first line names "
-                "the columns, such as id, title, text"
+                f"{name}:{line}: {counted(len(row), 'column')} instead of {len(columns)}; a first "
+                "line names the columns, such as id, title, text"
             )
     names = [
         each.lower() if each.lower() in ("title", "text", *ID_KEYS) else each for each in columns

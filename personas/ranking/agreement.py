@@ -99,9 +99,9 @@ class AlphaSums:
 
     @property
     def alpha(self) -> float | None:
-        """Alpha of all passages added; None without two scores of one, or if all are equal."""
+        """Alpha of all passages added; None without two of two scores, or if all are equal."""
         apart = self._count * self._squares - self._total**2
-        if not apart:
+        if not apart or self._count in self._within:  # one passage has all scores: Do = De
             return None
         within = sum(Fraction(each, count - 1) for count, each in self._within.items())
         return float(1 - (self._count - 1) * within / apart)

@@ -195,7 +195,7 @@ def _suspicious(inspection: RankingRecord) -> Iterator[Notice]:
 
 def _scores(inspection: RankingRecord) -> Iterator[Notice]:
     known = [score for hit in inspection.hits for score in hit.known_scores]
-    if known and not inspection.by_rank and not inspection.members:
+    if known and len(inspection.hits) > 1 and not (inspection.by_rank or inspection.members):
         low, high, places = min(known), max(known), decimals(known)
         least, most = fixed(low, places), fixed(high, places)
         span = f"from {least} to {most} on a scale of 0 to {exact(inspection.top)}"

@@ -119,7 +119,7 @@ def _show_agreement(screen: Screen, findings: QueryFindings, *, by_rank: bool) -
         else f"Kendall's tau-b {tau:.2f}{_pairs(findings)}"
     )
     screen.words(
-        "Krippendorff's alpha is not defined: no passage has two scores, or all are equal."
+        "Krippendorff's alpha is not defined: all scores are equal, or under two passages have two."
         if alpha is None
         else f"Krippendorff's alpha {alpha:.2f}: the personas {alpha_reading(alpha)}"
     )

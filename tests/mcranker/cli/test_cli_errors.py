@@ -20,8 +20,14 @@ from tests.support.cli_support import Connected, Run
         (["rank"], 2, "there is no query"),
         (["rank", "q", "a", "--docs", "x"], 2, "not both"),
         (["rank", "q", "a", __file__], 2, "is a file; rank the passages in it with --docs /"),
+        (["rank", "q", "/dev/null"], 2, "is a file; rank the passages in it with --docs /dev"),
         (["rank", "q", "a", "--run", "x"], 2, "--run goes with --queries"),
         (["rank", "--queries", "x"], 2, "--queries needs --run FILE"),
+        (
+            ["rank", "--queries", "-", "--run", "x", "--corpus", "-"],
+            2,
+            "--queries and --corpus cannot both be standard input; see",
+        ),
         (["rank", "q", "--queries", "x", "--run", "x", "--corpus", "x"], 2, "QUERY does not go"),
         (["rank", "q", "a", "--team-size", "99"], 2, "--team-size 99: Input should be"),
         (["rank", "q", "a", "--scoring", "maybe"], 2, "there is no scoring 'maybe'"),
@@ -117,6 +123,7 @@ def test_verbose_before_and_after_the_verb(run: Run, models: Connected) -> None:
     [
         ('labels go with scoring="expected", not', "labels go with --scoring expected, not"),
         ("team_size=3, but", "--team-size 3, but"),
+        ("or use ledger=None", "or use --ledger none"),
         ("(with base_url= for", "(with --base-url for"),
         ("use model='local:PATH.gguf'", "use --model local:PATH.gguf"),
         (

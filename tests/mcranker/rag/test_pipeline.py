@@ -206,6 +206,8 @@ def test_many_questions_are_answered_and_errors_are_in_their_place() -> None:
     assert [each.place for each in rest if each.error] == [3]
     with pytest.raises(InputError, match="empty"):
         next(each for each in rest if each.error).result()
+    with pipeline() as made, pytest.raises(InputError, match="give them as a list"):
+        list(made.answer_many(QUESTION))
 
 
 @pytest.mark.parametrize("killed", STAGES)
@@ -310,5 +312,8 @@ def test_the_same_documents_are_indexed_once(
         assert [each.document for each in result.passages] == ["a", "b"]
     # The third has other content, so it is an index of its own.
     assert len(embedder.read) == 4
-    with pytest.raises(InputError, match="no document"):
-        RAGPipeline.from_documents([], "naive", embedder=embedder, model=scripted())
+    (tmp_path / "empty.txt").touch()
+    with pytest.raises(InputError, match=r"empty.txt' holds no document"):
+        RAGPipeline.from_documents(
+            str(tmp_path / "empty.txt"), "naive", embedder=embedder, model=scripted()
+        )

@@ -158,6 +158,19 @@ def test_rank_many_reports_a_failed_query_in_its_place_and_goes_on() -> None:
     assert done[4].result().query.id == "4"
 
 
+def test_work_that_is_no_list_of_pairs_is_refused() -> None:
+    with MCRanker(model=scripted(str)) as ranker:
+        for piece in ("q", ("q", DOCS, 3)):
+            (done,) = ranker.rank_many([piece])  # type: ignore[list-item]  # wrong on purpose
+            with pytest.raises(InputError, match="give pairs of a query and its passages"):
+                done.result()
+            with pytest.raises(InputError, match="give pairs of a query and its passages"):
+                ranker.estimate_many([piece])  # type: ignore[list-item]  # wrong on purpose
+        for work in ("masks", {"masks": DOCS}):
+            with pytest.raises(InputError, match="give them as a list"):
+                list(ranker.rank_many(work))  # type: ignore[arg-type]  # wrong on purpose
+
+
 def test_rank_many_reads_its_work_no_faster_than_it_ranks() -> None:
     taken = 0
 

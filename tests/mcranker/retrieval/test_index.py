@@ -337,6 +337,8 @@ async def test_what_is_no_index_or_is_damaged_is_an_error_and_stays(tmp_path: Pa
         Index.open(tmp_path / "none")
     (tmp_path / "mine").mkdir()
     (tmp_path / "mine/thesis.txt").write_text("years of work")
+    with pytest.raises(ConfigError, match="is no folder"):
+        make(tmp_path / "mine/thesis.txt")
     with pytest.raises(ConfigError, match="something else"):
         make(tmp_path / "mine")
     await make(tmp_path / "i").add(PETS)
@@ -454,3 +456,9 @@ def test_a_source_that_is_not_there_leaves_no_index_behind(tmp_path: Path) -> No
     result = invoke("index", tmp_path / "papers", "--out", tmp_path / "papers.index")
     assert (result.exit_code, (tmp_path / "papers.index").exists()) == (1, False)
     assert "there is no file or folder" in result.stderr
+
+
+def test_a_source_without_a_text_is_an_error(papers: Path) -> None:
+    result = invoke("index", papers / "fish.txt", "--out", papers.with_name("papers.index"))
+    assert result.exit_code == 1
+    assert result.stderr.endswith("fish.txt' holds no document with a text\n")

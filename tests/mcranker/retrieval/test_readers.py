@@ -117,7 +117,7 @@ def test_a_pdf_is_read_with_words_whole() -> None:
         ("a.json", b"[1, 2", "not JSON"),
         ("a.json", b"[" * 100_000, "JSON"),
         ("a.json", b"3", "holds a int"),
-        ("a.csv", b"id,text\nx,one\ny\n", "1 columns instead of 2"),
+        ("a.csv", b"id,text\nx,one\ny\n", "1 column instead of 2"),
         ("a.csv", b'id,text\nx,"one', "unexpected end of data"),
         ("a.csv", b"id,text\nx," + b"a" * 140_000, "field limit"),
         ("a.pdf", b"no PDF", "no PDF that can be read"),
@@ -147,13 +147,16 @@ def test_a_bad_line_is_left_out_and_its_neighbours_are_not(tmp_path: Path) -> No
     assert [path.rpartition(":")[2] for path in skipped] == ["2", "3", "4", "5"]
 
 
-def test_links_pipes_and_files_that_vanish_are_reported(tmp_path: Path) -> None:
+def test_links_pipes_indexes_and_files_that_vanish_are_reported(tmp_path: Path) -> None:
     root = tmp_path / "root"
     (root / "sub").mkdir(parents=True)
     (root / "sub" / "up").symlink_to(root)
     (root / "self").symlink_to(root / "self")
     (root / "gone").symlink_to(root / "nothing")
     os.mkfifo(root / "pipe")
+    (root / "i").mkdir()
+    for name in ("index.json", "lock", "x.txt"):
+        (root / "i" / name).write_text("{}")
     (root / "a.txt").write_text("one")
     (root / "z.txt").write_text("vanishes")
     skipped: list[Skipped] = []
@@ -162,7 +165,7 @@ def test_links_pipes_and_files_that_vanish_are_reported(tmp_path: Path) -> None:
     (root / "z.txt").unlink()
     assert list(documents) == []
     reasons = {Path(path).name: reason for path, reason in skipped}
-    assert reasons.keys() == {"up", "self", "gone", "pipe", "z.txt"}
+    assert reasons.keys() == {"up", "self", "gone", "pipe", "i", "z.txt"}
     assert "link to a folder" in reasons["up"]
     assert "no regular file" in reasons["pipe"]
 

@@ -117,6 +117,10 @@ def test_scores_that_tell_little_apart(finals: list[float], kind: str, sentence:
     assert sentence not in said(of_scores([9, 5, 2, 0.5]))
 
 
+def test_one_passage_is_not_told_apart_from_others() -> None:
+    assert not warnings(RankingRecord.of(of_scores([5])))
+
+
 def test_missing_scores_and_what_stood_in_for_them() -> None:
     found = said(data_of())
     sentence = "1 of 12 scores is missing; what was imputed counts in the final scores marked *."
