@@ -105,7 +105,7 @@ command = Verb(
     criteria are fitted where scores by criterion are there. The gain in nDCG@10 is that on
     queries the weights were not fitted to; below 50 judged queries nothing is claimed.
 
-    \\b
+    \b
       beir-eval run --dataset scifact --ranker mcranker --team scientific_claims --out runs/s
       personas tune runs/s --out team.yaml --html tuned.html
       mcranker rank "do masks work" --docs passages.jsonl --team team.yaml
