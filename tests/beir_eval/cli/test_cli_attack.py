@@ -104,6 +104,13 @@ def test_a_reply_that_cannot_be_read_is_counted(model: Connected) -> None:
     assert (row["missing"], row["rise"], row["net_rise"]) == (4, none, none)
 
 
+def test_a_list_that_is_not_ranked_is_said(model: Connected) -> None:
+    model.answer = lambda asked: "perhaps"
+    found = run("--ranker", "direct,direct", "--attacks", "perfectly_relevant", code=3)
+    assert [row["failed"] for row in found["drift"]] == [4]
+    assert found["errors"][0]["message"].startswith("4 lists not ranked, the first: ")
+
+
 def test_defences(model: Connected) -> None:
     scores = judge(CLAIM)
     model.answer = lambda asked: "A" if "these letters" in text_of(asked) else scores(asked)
