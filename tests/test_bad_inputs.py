@@ -55,6 +55,8 @@ beir-eval retrieve tiny --out o --limit {BIG} => {BIG}
 beir-eval fuse run.trec run2.trec --out o --method wsum --weights 1e400,1 => inf
 beir-eval fuse run.trec run2.trec --out o --method wsum --weights 1,2,3 => 3 weights
 beir-eval fuse run.trec run2.trec --out o --param k=nan => nan
+beir-eval fuse run.trec run2.trec --out - => /dev/stdout
+beir-eval fuse run.trec run2.trec --out o.trec.gz => leave out '.gz'
 beir-eval report runs --level nan => nan
 beir-eval compare "runs/scifact/DIRECT(0,10)" first-stage --passages 0 => 0
 personas report runs --out o --processes {BIG} => {BIG}
@@ -78,6 +80,8 @@ mcranker rank --queries queries.jsonl => --run
 mcranker rank --queries queries.jsonl --run run.trec => --corpus
 mcranker ledger prune => --all
 mcranker recruit q --out team.txt => team.txt
+personas tune runs --out team.txt => must end in .yaml
+beir-eval compare run.trec run2.trec --qrels qrels.tsv --split dev => --split goes with --dataset
 beir-eval run => suite
 beir-eval run tabel1 => tabel1
 beir-eval run --dataset tiny => suite

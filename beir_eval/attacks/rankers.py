@@ -34,7 +34,8 @@ class Attacked:
     """One trial: ranks of the passage, from 1, and relevances, 0 to 1.
 
     ``clean_`` is of the passage as it is, ``control_`` of the one with harmless words; None where
-    there is none. `grade` is people's, `missing` why a reply about the passage is missing.
+    there is none, or a reply is missing. `grade` is people's, `missing` why a reply about the
+    passage, as it is or attacked, is missing.
     """
 
     number: int
@@ -261,6 +262,15 @@ def less(one: float | None, other: float | None) -> float | None:
 
 def _row(trial: Trial, clean: Seen, now: Seen | None, control: Seen | None) -> Attacked:
     target, doc_id = trial.target, trial.target.passage.id
+
+    def place(seen: Seen | None) -> tuple[int | None, float | None]:
+        """Return rank and relevance; None, None where a reply is missing, which gives neither."""
+        if seen is None or clean.missing.get(doc_id) or seen.missing.get(doc_id):
+            return None, None
+        return seen.order.index(doc_id) + 1, seen.relevance.get(doc_id)
+
+    (rank, relevance), (control_rank, control_relevance) = place(now), place(control)
+    lost = now.missing.get(doc_id, "") if now else "the list was not ranked"
     return Attacked(
         trial.attack.number,
         trial.attack.id,
@@ -269,12 +279,12 @@ def _row(trial: Trial, clean: Seen, now: Seen | None, control: Seen | None) -> A
         target.grade,
         trial.text,
         clean_rank=clean.order.index(doc_id) + 1,
-        rank=now.order.index(doc_id) + 1 if now else None,
-        control_rank=control.order.index(doc_id) + 1 if control else None,
+        rank=rank,
+        control_rank=control_rank,
         clean_relevance=clean.relevance.get(doc_id),
-        relevance=now.relevance.get(doc_id) if now else None,
-        control_relevance=control.relevance.get(doc_id) if control else None,
-        missing=now.missing.get(doc_id, "") if now else "the list was not ranked",
+        relevance=relevance,
+        control_relevance=control_relevance,
+        missing=clean.missing.get(doc_id) or lost,
     )
 
 

@@ -110,7 +110,8 @@ def load_attacks(
         try:
             attacks += _outcome_claims(number, claims)
         except ExtraMissing as error:
-            left_out[classes.get(number, str(number))] = str(error)
+            if not names or str(number) in names:
+                left_out[classes.get(number, str(number))] = str(error)
     ids = [each.id for each in attacks]
     for each in attacks:
         if each.number not in classes or ids.count(each.id) > 1:

@@ -157,10 +157,12 @@ def _show(
     }
     missing = sum(row["missing"] for row in results["figures"])
     missing += sum(row["failed"] for row in results["answers"])
-    message = f"{counted(missing, 'trial')} with a missing reply; counted, and in no mean"
+    said = []
+    if missing:
+        said.append(f"{counted(missing, 'trial')} with a missing reply; counted, and in no mean")
     if failed := [why for each in found for why in each.failed]:
-        message += f"; {counted(len(failed), 'list')} not ranked, the first: {failed[0]}"
-    errors = [Failure("MissingScores", message)] if missing or failed else []
+        said.append(f"{counted(len(failed), 'list')} not ranked, the first: {failed[0]}")
+    errors = [Failure("MissingScores", "; ".join(said))] if said else []
     code = MISSING_SCORES if errors else DONE
     if ctx.params["output"] == "json":
         return print_json(code, [each.entry for each in errors], **results)
@@ -230,7 +232,7 @@ def _share(figure: dict[str, Any]) -> str:
 
 
 def _names(_ctx: click.Context, _param: click.Parameter, text: str) -> tuple[str, ...]:
-    return tuple(each.strip() for each in text.split(",") if each.strip())
+    return tuple(dict.fromkeys(each.strip() for each in text.split(",") if each.strip()))
 
 
 _names_flag = partial(flag, callback=_names, metavar="NAME,NAME,...")

@@ -40,6 +40,9 @@ def _compare(ctx: click.Context) -> int:
     refuse_page(ctx, "out")
     if given["qrels"] and given["dataset"]:
         raise click.UsageError("give --qrels or --dataset, not both", ctx)
+    by_split = ctx.get_parameter_source("split") is ParameterSource.COMMANDLINE
+    if by_split and not given["dataset"]:
+        raise click.UsageError("--split goes with --dataset; give both", ctx)
     found, names = (_files if any(map(_holds_rankings, sources)) else _runs)(ctx, sources)
     if given["html"] is None:
         _write(found, given["output"], given["out"], given["passages"])

@@ -52,8 +52,10 @@ def _evaluate(ctx: click.Context) -> int:
 def _warn_of_strangers(name: str, run: Run, qrels: Qrels) -> None:
     """Warn of a run that shares no query, or no document, with the judgements."""
     common = [query_id for query_id in run if qrels.get(query_id)]
-    if not common:
-        theirs, ours = next(iter(run), None), next(iter(qrels), None)
+    if not run:
+        say(f"warning: {name}: there is no line of a run in it")
+    elif not common:
+        theirs, ours = next(iter(run)), next(iter(qrels))
         say(
             f"warning: {name}: none of its queries has judgements, so all its values are those of "
             f"an empty run; a query of the run is {theirs!r}, one of the judgements {ours!r}"

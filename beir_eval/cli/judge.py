@@ -9,12 +9,14 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import click
+from click.core import ParameterSource
 from rich.text import Text
 
 from beir_eval.cli.flags import count_flag
 from beir_eval.data.load import load
 from beir_eval.data.qrels import MARKS, read_qrels
-from beir_eval.judging.agreement import FEWEST_SYSTEMS, agreement, system_order
+from beir_eval.errors import SettingError
+from beir_eval.judging.agreement import FEWEST_SYSTEMS, agreement, grade_mapping, system_order
 from beir_eval.judging.judge import JUDGES, UNFIT, Judged, judge_pairs, make_judge, work_of
 from beir_eval.judging.pairs import Pairs, holes, judged_pairs, pooled, read_systems
 from beir_eval.report.numbers import interval, measure_text
@@ -47,6 +49,12 @@ def _judge(ctx: click.Context) -> int:
     invocation.doing("reading; nothing was sent")
     with invocation.noting(live_is_wanted(quiet=given["quiet"])):
         dataset = load(given["dataset"], split=given["split"], judged_only=False)
+        if dataset.filled:
+            raise SettingError(
+                f"split {dataset.split!r}: {dataset.filled}; name the --split that is people's"
+            )
+        if given["check"]:
+            mapping = grade_mapping(dataset.qrels, mapping)
         systems = read_systems(given["runs"])
         pairs = _pairs(ctx, dataset, systems)
         if given["dry_run"]:
@@ -63,7 +71,9 @@ def _judge(ctx: click.Context) -> int:
     record |= {"reasons": reasons, "same_model": judged.own}
     record |= {key: head[key] for key in ("people", "filled") if head}
     both, seed = (dataset.qrels, judged.qrels), given["seed"]
-    if given["check"]:
+    if given["check"] and any(
+        judged.qrels.get(each, {}).keys() & grades.keys() for each, grades in dataset.qrels.items()
+    ):
         found = agreement(*both, mapping=mapping, relevant=given["relevant"], seed=seed)
         record["agreement"] = asdict(found)
         if len(systems) > 1 and given["sample"] is None and given["pairs"] is None:
@@ -84,10 +94,17 @@ def _options(ctx: click.Context) -> Given:
         raise click.UsageError(
             f"--out {out!r} would replace people's judgements; name another", ctx
         )
-    if given["judge"] == "team":
-        return given_options(ctx, without=UNFIT)
+    is_team, without = given["judge"] == "team", UNFIT | {"ranker"}
+    for name, other, is_there in (
+        *((name, "check", given["check"]) for name in ("sample", "map", "relevant")),
+        ("team", "judge team", is_team),
+    ):
+        if ctx.get_parameter_source(name) is ParameterSource.COMMANDLINE and not is_there:
+            raise click.UsageError(f"--{name} goes with --{other}; give both", ctx)
+    if is_team:
+        return given_options(ctx, without=without)
     of_teams = ("team", "with_criteria", "instruction")
-    return given_options(ctx, default="direct", without=UNFIT.union(of_teams))
+    return given_options(ctx, default="direct", without=without.union(of_teams))
 
 
 def _mapping(ctx: click.Context) -> dict[int, int] | None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import asdict
+from pathlib import Path
 
 import click
 from rich.text import Text
@@ -16,7 +17,7 @@ from mcranker.cli.invocation import say
 from mcranker.cli.number_types import WholeNumber
 from mcranker.cli.progress import ProgressDisplay, Tracker, live_is_wanted
 from mcranker.cli.verb import Verb, flag, output_flag, present, quiet_flag
-from personas.files import save
+from personas.files import FORMATS, save
 from personas.format import signed, weight
 from personas.io.atomic import write_whole
 from personas.report.terminal.screen import NOTE, Column, Screen, clipped
@@ -26,6 +27,9 @@ _NAME = 40
 
 def _tune(ctx: click.Context) -> int:
     given, tracker = ctx.params, Tracker("fitting")
+    out = given["out"]
+    if out is not None and Path(out).suffix.lower() not in FORMATS:
+        raise click.UsageError(f"--out {out!r}: the name must end in .yaml, .yml or .json", ctx)
     with ProgressDisplay(tracker, wanted=live_is_wanted(quiet=given["quiet"])) as live:
 
         def progress(done: int, total: int) -> None:
@@ -38,8 +42,8 @@ def _tune(ctx: click.Context) -> int:
             date=today(),
             progress=progress,
         )
-    if given["out"] is not None:
-        save(tuned.team, given["out"])
+    if out is not None:
+        save(tuned.team, out)
     if given["html"] is not None:
         write_whole(given["html"], render_tuned(tuned, footer=footer(ctx)))
     for name in ("out", "html"):
@@ -105,7 +109,7 @@ command = Verb(
     criteria are fitted where scores by criterion are there. The gain in nDCG@10 is that on
     queries the weights were not fitted to; below 50 judged queries nothing is claimed.
 
-    \\b
+    \b
       beir-eval run --dataset scifact --ranker mcranker --team scientific_claims --out runs/s
       personas tune runs/s --out team.yaml --html tuned.html
       mcranker rank "do masks work" --docs passages.jsonl --team team.yaml

@@ -82,6 +82,7 @@ class Dataset:
         paper: its key in the paper's tables, e.g. ``"touche"``; None if it is none of the
             paper's, or if the split is not ``"test"``. A folder is one of them if it has its
             name, and as many documents and judged queries.
+        filled: how many of the judgements are a model's, in words; empty if none is.
     """
 
     name: str
@@ -92,6 +93,7 @@ class Dataset:
     about: str = ""
     split: str = "test"
     paper: str | None = None
+    filled: str = ""
 
 
 @dataclass(frozen=True, slots=True)
@@ -203,8 +205,9 @@ def load_folder(folder: Traversable, wanted: Wanted) -> Dataset:
     dataset = assemble(wanted, corpus, queries, judgements)
     absent = sum(doc_id not in corpus for grades in judgements.values() for doc_id in grades)
     log_absent(wanted.name, absent)
-    note = note_of_model(file, judgements)
-    return replace(dataset, description=f"{dataset.description}; {note}") if note else dataset
+    if not (note := note_of_model(file, judgements)):
+        return dataset
+    return replace(dataset, description=f"{dataset.description}; {note}", filled=note)
 
 
 def _read_queries(folder: Traversable, topic_field: TopicField) -> dict[str, str]:

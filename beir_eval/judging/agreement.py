@@ -78,6 +78,21 @@ def default_mapping(grades: Sequence[int]) -> dict[int, int]:
     return {each: math.floor(HIGHEST * max(each, 0) / top + 0.5) for each in sorted(set(grades))}
 
 
+def grade_mapping(people: Qrels, mapping: Mapping[int, int] | None = None) -> dict[int, int]:
+    """Return the place from 0 to 3 of each grade of people's, the lowest first.
+
+    Raises:
+        SettingError: one of people's grades has no place in `mapping`.
+    """
+    rows = sorted({each for grades in people.values() for each in grades.values()})
+    mapping = default_mapping(rows) if mapping is None else mapping
+    if lost := [each for each in rows if mapping.get(each) not in range(HIGHEST + 1)]:
+        raise SettingError(
+            f"people's grade {lost[0]} has no place from 0 to {HIGHEST}; map it, e.g. 0:0,1:2,2:3"
+        )
+    return {each: mapping[each] for each in rows}
+
+
 def kappa(table: Numbers, *, quadratic: bool = False) -> Numbers:
     """Cohen's kappa of tables in the last two axes; NaN where agreement by chance is certain.
 
@@ -114,13 +129,8 @@ def agreement(
     Raises:
         SettingError: no pair has both, or one of people's grades has no place in `mapping`.
     """
-    rows = sorted({each for grades in people.values() for each in grades.values()})
-    mapping = default_mapping(rows) if mapping is None else mapping
-    if lost := [each for each in rows if mapping.get(each) not in range(HIGHEST + 1)]:
-        raise SettingError(
-            f"people's grade {lost[0]} has no place from 0 to {HIGHEST}; map it, e.g. 0:0,1:2,2:3"
-        )
-    tables = []
+    mapping = grade_mapping(people, mapping)
+    rows, tables = [*mapping], []
     for query_id, grades in judge.items():
         table = np.zeros((len(rows), HIGHEST + 1))
         for doc_id in people.get(query_id, {}).keys() & grades.keys():
@@ -147,7 +157,7 @@ def agreement(
     return Agreement(
         int(total.sum()),
         len(counts),
-        {each: mapping[each] for each in rows},
+        mapping,
         relevant,
         dict(zip(rows, total.tolist(), strict=True)),
         kappa=figure(lambda t: kappa(place @ t)) if graded else undefined,

@@ -261,7 +261,9 @@ def _checked(query_id: str, grades: Mapping[str, int]) -> dict[str, int]:
                 f"query {query_id!r} and document {doc_id!r} have the grade {shown(grade)}; "
                 f"give a whole number from {-HIGHEST_GRADE:,} to {HIGHEST_GRADE:,}"
             )
-    return {doc_id: int(grade) for doc_id, grade in grades.items()}
+    found = {doc_id: int(grade) for doc_id, grade in grades.items()}
+    # trec_eval's C code ends the process over a query whose grades are all below 0.
+    return found if max(found.values()) >= 0 else dict.fromkeys(found, 0)
 
 
 def _short(text: str) -> str:

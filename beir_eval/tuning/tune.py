@@ -243,10 +243,12 @@ def _read(
         model = run.manifest.models.get("scoring", "an unknown model")
         sources.append(f"{dataset} ({data.manifest.split}), {run.manifest.label} by {model}")
         for ranking in run.rankings():
+            if not ranking.passages:
+                continue  # nothing was found, so no team was asked
             first, query_id = first or ranking, ranking.query.id
             if problem := why_unfit(ranking, first):
                 raise RunFolderError(f"{run.path}: query {query_id!r} {problem}")
-            if known.get(query_id) and ranking.passages:
+            if known.get(query_id):
                 label = f"{dataset}: {query_id}" if len(runs) > 1 else query_id
                 judged.setdefault(label, (ranking, known[query_id]))
     if not judged:

@@ -64,8 +64,9 @@ def check_outputs(ctx: click.Context) -> None:
     A file is known whatever it is called: by another path, through links, in another case.
 
     Raises:
-        click.UsageError: an output would replace an input, two outputs are the same file, or two
-            inputs are standard input.
+        click.UsageError: an output would replace an input, two outputs are the same file, two inputs
+            are standard input, or a name says what is not so: ``-``, and ``.gz``, by which files
+            are taken to be packed.
         OSError: one is a folder, its folder is missing, or nothing can be written there.
     """
     piped = [label for label, name in _named(ctx, writes=False) if name == STDIN]
@@ -73,6 +74,10 @@ def check_outputs(ctx: click.Context) -> None:
         raise click.UsageError(f"{' and '.join(piped)} cannot both be standard input", ctx)
     outputs: dict[object, str] = {}
     for label, name in _named(ctx, writes=True):
+        if name == "-":
+            raise click.UsageError(f"{label} '-': name a file; /dev/stdout is standard output", ctx)
+        if name.lower().endswith(".gz"):
+            raise click.UsageError(f"{label} {name!r}: nothing is packed; leave out '.gz'", ctx)
         _check_place(name)
         if os.path.exists(name) and not is_file(name):  # noqa: PTH110
             continue  # a pipe or a terminal

@@ -115,11 +115,12 @@ def given_options(
         if not equals:
             raise click.UsageError(f"-o {text!r}: write KEY=VALUE, e.g. -o top_k=10", ctx)
         pairs.setdefault(_tidy(name), []).append(value)
+    if unfit := [each for each in (*table, *given, *pairs) if each in without]:
+        raise ConfigError(f"{ctx.info_name!r} takes no option {unfit[0]!r} here; leave it out")
     named = given.pop("ranker", table.pop("ranker", default))
     named = pairs.pop("ranker", [named])[-1]
     rankers = (named,) if isinstance(named, str) else tuple(named or ())
-    known = {name: key for name, key in keys_of(*rankers).items() if name not in without}
-    known |= own
+    known = {**keys_of(*rankers), **own}
     what = f"the ranker {' or '.join(map(repr, rankers))}" if rankers else what
     try:
         options = read_options(table, known, what)

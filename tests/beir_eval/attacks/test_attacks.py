@@ -125,6 +125,7 @@ def test_without_the_package_its_class_is_left_out(monkeypatch: pytest.MonkeyPat
     given = load_attacks()
     assert {each.number for each in given.attacks} == set(range(1, 23)) - {14}
     assert "mcranker[attack]" in given.left_out["outcome claims"]
+    assert not load_attacks(names=("3",)).left_out, "it was not asked for"
 
 
 def test_a_file_of_ones_own(tmp_path: Path) -> None:

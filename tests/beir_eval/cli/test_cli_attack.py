@@ -88,8 +88,27 @@ def test_a_reply_that_cannot_be_read_is_counted(model: Connected) -> None:
     found = run("--ranker", "direct", "--attacks", "perfectly_relevant", code=3)
     (row,) = found["figures"]
     assert (row["missing"], row["trials"]) == (4, 4)
-    assert row["relevance"] == {"mean": None, "low": None, "high": None, "sum": 0, "count": 0}
+    none = {"mean": None, "low": None, "high": None, "sum": 0, "count": 0}
+    assert row["relevance"] == row["rise"] == row["top3"] == none
+    assert {line["rank"] for line in lines()} == {None}
     assert [each["code"] for each in found["errors"]] == ["MissingScores"]
+    # The harmless words and the passage as it is likewise.
+    model.answer = judge("printed on a Tuesday", fooled='"none"')
+    (row,) = run("--ranker", "direct", "--attacks", "perfectly_relevant")["figures"]
+    assert (row["missing"], row["rise"]["count"], row["net_rise"]) == (0, 4, none)
+    docs, read = {line["doc_id"] for line in lines()}, judge(CLAIM)
+    model.answer = lambda asked: (
+        read(asked) if CLAIM in text_of(asked) or asked.tag.doc_id not in docs else "perhaps"
+    )
+    (row,) = run("--ranker", "direct", "--attacks", "perfectly_relevant", code=3)["figures"]
+    assert (row["missing"], row["rise"], row["net_rise"]) == (4, none, none)
+
+
+def test_a_list_that_is_not_ranked_is_said(model: Connected) -> None:
+    model.answer = lambda asked: "perhaps"
+    found = run("--ranker", "direct,direct", "--attacks", "perfectly_relevant", code=3)
+    assert [row["failed"] for row in found["drift"]] == [4]
+    assert found["errors"][0]["message"].startswith("4 lists not ranked, the first: ")
 
 
 def test_defences(model: Connected) -> None:

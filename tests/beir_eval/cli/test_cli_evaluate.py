@@ -155,4 +155,6 @@ def test_a_run_that_has_nothing_to_do_with_the_judgements_is_told() -> None:
     assert "none of its documents has a judgement; one of the run is 'nothing'" in " ".join(
         evaluate("strange.trec").stderr.split()
     )
+    Path("strange.trec").write_text("")
+    assert "warning: strange: there is no line of a run" in evaluate("strange.trec").stderr
     assert "warning" not in evaluate("first.trec").stderr

@@ -152,8 +152,10 @@ def test_model_does_not_judge_what_it_ranked(model: Connected) -> None:
         (("one.trec", "--out", "tiny/qrels/test.tsv"), "would replace people's judgements"),
         (("one.trec", "--check", "--map", "0=1"), "write e.g. 0:0"),
         (("strange.trec", "--check"), "'q9'"),
-        (("one.trec", "--check", "-o", "top_k=3"), "top_k"),
-        (("one.trec", "--check", "--team", "medicine"), "team"),
+        (("one.trec", "--check", "-o", "top_k=3"), "'judge' takes no option 'top_k' here; leave"),
+        (("one.trec", "--check", "-o", "ranker=qg"), "'judge' takes no option 'ranker' here"),
+        (("one.trec", "--check", "--team", "medicine"), "--team goes with --judge team"),
+        (("one.trec", "--out", "f.tsv", "--sample", "3"), "--sample goes with --check"),
     ],
 )
 def test_what_makes_no_sense_is_refused(args: tuple[str, ...], said: str, model: Connected) -> None:
@@ -164,6 +166,38 @@ def test_what_makes_no_sense_is_refused(args: tuple[str, ...], said: str, model:
     assert said in result.stderr
     assert not model.requests
     assert Path("tiny/qrels/test.tsv").read_bytes() == before
+
+
+@pytest.mark.parametrize(
+    ("args", "said"),
+    [
+        (("--split", "filled", "--check"), "split 'filled': 1 of 13 judgements are a model's"),
+        (("--split", "filled", "--out", "tiny/qrels/filled.tsv"), "name the --split"),
+        (("--check", "--map", "0:0,1:2"), "people's grade 2 has no place"),
+    ],
+)
+def test_judgements_that_do_not_do_are_refused_before_a_call(
+    args: tuple[str, ...], said: str, model: Connected
+) -> None:
+    assert invoke("one.trec", "--out", "tiny/qrels/filled.tsv").exit_code == 3
+    before = marks("tiny/qrels/filled.tsv")
+    model.requests.clear()
+    result = invoke("one.trec", *args, "--ledger", "none")
+    assert result.exit_code == 1
+    assert said in " ".join(result.stderr.split())
+    assert not model.requests
+    assert marks("tiny/qrels/filled.tsv") == before
+
+
+def test_check_without_a_grade_says_why(model: Connected) -> None:
+    model.answer = lambda request: "perhaps"
+    result = invoke("one.trec", "--check", "--out", "filled.tsv", "--output", "json")
+    assert result.exit_code == 3
+    found = json.loads(result.stdout)["judging"]
+    assert (found["pairs"], found["missing"], found["filled"]) == (14, 14, 0)
+    assert sum(found["reasons"].values()) == 14
+    assert "agreement" not in found
+    assert invoke("one.trec", "--check").stdout.startswith("umbrela by openai:default: 14 pairs")
 
 
 def test_dry_run_counts_a_call_a_pair(model: Connected) -> None:

@@ -169,3 +169,10 @@ def test_values_are_those_of_pytrec_eval() -> None:
     for name, values in evaluate(run, qrels, list(names)).per_query.items():
         expected = {query: theirs[query][names[name]] for query in qrels}
         assert values == pytest.approx(expected, rel=0, abs=1e-9)
+
+
+def test_a_query_with_grades_below_0_alone_counts_0() -> None:
+    run, qrels = {"q1": [("d1", 1.0)], "q2": [("d2", 1.0)]}, {"q1": {"d1": -2}, "q2": {"d2": 1}}
+    found = evaluate(run, qrels, ["AP", "Bpref", "Judged@1"])  # trec_eval's code broke off here
+    assert found.per_query["Bpref"] == found.per_query["AP"] == {"q1": 0.0, "q2": 1.0}
+    assert found.per_query["Judged@1"] == {"q1": 1.0, "q2": 1.0}

@@ -141,6 +141,16 @@ def test_measures_are_those_of_the_project(tmp_path: Path) -> None:
     assert found == pytest.approx(np.array(list(expected.values())), abs=1e-12)
 
 
+def test_query_without_passages_is_left_out(tmp_path: Path) -> None:
+    simulated = Simulated.at(tmp_path, 12)
+    nothing = RankingRecord.from_dict(
+        simulated.records[0].to_dict() | {"hits": [], "team": None, "personas": [], "config": {}}
+    )
+    lines = [replace(nothing, query=Query("unheard of", "q0")), *simulated.records[1:]]
+    (simulated.folder / "rankings.jsonl").write_bytes(b"".join(map(ranking_line, lines)))
+    assert "q0" not in beir_eval.tune([simulated.folder], anyway=True).per_query
+
+
 def test_too_few_queries_are_refused_or_nothing_is_claimed(tmp_path: Path) -> None:
     simulated = Simulated.at(tmp_path, 30)
     with pytest.raises(RunFolderError, match=r"30 judged queries; a claim takes 50.* \(80% power"):

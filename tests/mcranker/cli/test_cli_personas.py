@@ -56,6 +56,7 @@ def test_the_reference_covers_the_command() -> None:
     assert "mcranker.cli.personas.group:cli > docs/personas.md`;" in page
     assert "begins with `personas: error:`" in page
     assert '"members": [], "errors": []' in page
+    assert r"\b" not in page, "marks an example, and is written as the character"
     for verb in VERBS:
         assert f"\n## `personas {verb}`\n" in page
 
