@@ -50,7 +50,9 @@ if TYPE_CHECKING:
 
 
 GRID = "grid.csv"
-_LIMITS = ("max_calls", "max_cost", "concurrency", "timeout", "requests_per_minute")
+_OF_JUDGES = (
+    *("max_calls", "max_cost", "concurrency", "timeout", "requests_per_minute", "prompts"),
+)
 _OF_RANKERS = (
     *("datasets", "split", "ranker", "label", "queries", "passages", "use", "worker", "on"),
 )
@@ -93,7 +95,7 @@ def run_pipelines(ctx: click.Context) -> int:
         index=params["index_folder"] or ("" if own else form.index),
         ledger=ledger,
         base_url=form.judge_base_url or options.get("base_url"),
-        limits={name: options[name] for name in _LIMITS if options.get(name) is not None},
+        limits={name: options[name] for name in _OF_JUDGES if options.get(name) is not None},
     )
     if not plan.documents and not plan.index:
         raise SettingError(f"suite {suite.name!r} names no documents; give --docs or --index")

@@ -64,9 +64,9 @@ def check_outputs(ctx: click.Context) -> None:
     A file is known whatever it is called: by another path, through links, in another case.
 
     Raises:
-        click.UsageError: an output would replace an input, two outputs are the same file, two inputs
-            are standard input, or a name says what is not so: ``-``, and ``.gz``, by which files
-            are taken to be packed.
+        click.UsageError: an output would replace an input, two outputs are the same file, two
+            inputs are standard input, or a name says what is not so: ``-``, and ``.gz``, by which
+            files are taken to be packed.
         OSError: one is a folder, its folder is missing, or nothing can be written there.
     """
     piped = [label for label, name in _named(ctx, writes=False) if name == STDIN]

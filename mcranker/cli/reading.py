@@ -79,7 +79,11 @@ def read_passages(
     """
     entries = _entries(source, format, lines)
     if what == "query":
-        entries = ((where, _with_usual_keys(entry)) for where, entry in entries)
+        entries = (
+            (where, _with_usual_keys(entry))
+            for where, entry in entries
+            if isinstance(entry, str) or entry.get("keep") is not False
+        )
     found = list(distinct(_passages(entries, named=what != "passage"), InputError))
     if not found:
         raise InputError(f"{named(source)}: there is no {what} in it")
@@ -90,7 +94,8 @@ def read_queries(source: str, topic_field: TopicField = "title") -> list[Query]:
     """The queries of a file with an id and a text each, in its order.
 
     It is JSONL, JSON or TSV as `read_passages` takes it, where ``qid`` and ``query`` are good names
-    as well; or topics or a table as `mcranker.topics.read_topics` takes them.
+    as well, and one with ``"keep": false`` is passed over; or topics or a table as
+    `mcranker.topics.read_topics` takes them.
 
     Args:
         source: the file.

@@ -111,6 +111,13 @@ def test_queries(make: Make) -> None:
         read_queries(make("q.jsonl", '{"text": "masks"}'))
 
 
+def test_a_question_that_is_not_kept_is_no_query(make: Make) -> None:
+    lines = (
+        '{"id": "1", "question": "a", "keep": false}\n{"id": "2", "question": "b", "keep": true}\n'
+    )
+    assert read_queries(make("q.jsonl", lines)) == [Query("b", "2")]
+
+
 def test_queries_of_pyterrier_and_trec(make: Make, monkeypatch: pytest.MonkeyPatch) -> None:
     expected = [Query("masks", "q1"), Query("gloves", "q2")]
     for name, content in (
