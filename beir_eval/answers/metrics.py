@@ -107,7 +107,7 @@ def metrics_of(
     runs: Sequence[Sequence[tuple[AnswerRecord, Mapping[str, Judgement]]]],
     judges: Iterable[str],
     failed: Mapping[str, str],
-    questions: Sequence[str],
+    questions: int,
 ) -> AnswerMetrics:
     """Sum up answers and judgements of all runs.
 
@@ -115,7 +115,7 @@ def metrics_of(
         runs: for each run its answers with their judgements by judge.
         judges: names.
         failed: run and question -> why there is no answer.
-        questions: ids of all questions.
+        questions: how many were asked in each run.
     """
     answers = [answer for run in runs for answer, _ in run]
     # A vector that is there already is no call, so those of retrieval depend on what ran before.
@@ -132,7 +132,7 @@ def metrics_of(
             name: judge_metrics([[(each.id, found) for each, found in run] for run in runs], name)
             for name in judges
         },
-        questions=len(questions),
+        questions=questions,
         runs=len(runs),
         answers=len(answers),
         failed=dict(failed),

@@ -272,8 +272,7 @@ class _PipelineRun:
                     self.stopped = error
             if self.stopped is not None:
                 return None
-        ids = [each.id for each in self.plan.questions]
-        metrics = metrics_of(runs, self.suite.form.judges, failed, ids)
+        metrics = metrics_of(runs, self.suite.form.judges, failed, len(self.plan.questions))
         write_form(self.folder / METRICS, metrics)
         return metrics
 
@@ -285,11 +284,11 @@ class _PipelineRun:
         documents = {key: about[key] for key in ("mark", "chunks", "documents", "passages")}
         if not self.plan.index:  # that of a folder is named by a digest of its documents
             documents["digest"] = pipeline.index.folder.name
+        given, fields = self.spec.options, RankerConfig.model_fields
         choices = {
-            name: value
-            for name, value in self.spec.options.items()
-            if name in RankerConfig.model_fields.keys() - HOW_NOT_WHAT
-            and value != RankerConfig.model_fields[name].default
+            name: given[name]
+            for name in sorted(given.keys() & fields.keys() - HOW_NOT_WHAT)
+            if given[name] != fields[name].default
         }
         ranker = {} if pipeline.ranker is None else dict(pipeline.ranker.models.names)
         rows = (

@@ -38,7 +38,6 @@ import re
 import tomllib
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
-from importlib.resources.abc import Traversable
 from itertools import product
 from pathlib import Path
 from typing import Annotated, Any
@@ -49,7 +48,7 @@ from beir_eval.answers.judges import names_of
 from beir_eval.errors import SettingError, SuiteError
 from beir_eval.experiment.suite import SUITES, found_suite, suite_text
 from beir_eval.experiment.suite_form import check_labels
-from beir_eval.files import read_toml
+from beir_eval.files import beside, read_toml
 from beir_eval.measures.anova import parsed
 from mcranker.errors import ConfigError
 from mcranker.rag.config import PipelineConfig
@@ -206,22 +205,16 @@ def load_answer_suite(
     _check(form, place)
     specs = [*_pipelines(form, changes or {}, place, base)]
     check_labels((each.label for each in specs), place)
-    paths = {key: _beside(getattr(form, key), base) for key in ("questions", "documents", "index")}
-    changed = form.model_copy(update={**paths, "judges": names_of(",".join(form.judges))})
-    return AnswerSuite(Path(name_or_path).stem, changed, tuple(specs))
+    found: dict[str, Any] = {"judges": names_of(",".join(form.judges))}
+    for key in ("questions", "documents", "index"):
+        if base and (name := getattr(form, key)):
+            found[key] = beside(name, base)
+    return AnswerSuite(Path(name_or_path).stem, form.model_copy(update=found), tuple(specs))
 
 
 def others_runs(name: str) -> str:
     """The text of a shipped table of others' runs."""
-    return _others(name).read_text(encoding="utf-8")
-
-
-def _others(name: str) -> Traversable:
-    return SUITES / "answers" / f"{name}.csv"
-
-
-def _beside(name: str, base: Path | None) -> str:
-    return str(base / Path(name).expanduser()) if name and base is not None else name
+    return (SUITES / "answers" / f"{name}.csv").read_text(encoding="utf-8")
 
 
 def _check(form: SuiteForm, place: str) -> None:
@@ -233,8 +226,8 @@ def _check(form: SuiteForm, place: str) -> None:
         raise SuiteError(f"{place}: anova needs a grid; add [[factors]]")
     if form.figure.quality and not {*form.figure.quality} <= {*form.judges}:
         raise SuiteError(f"{place}: figure: quality must name two of the judges")
-    if form.figure.runs and not _others(form.figure.runs).is_file():
-        raise SuiteError(f"{place}: figure: there is no table of runs {form.figure.runs!r}")
+    if (name := form.figure.runs) and not (SUITES / "answers" / f"{name}.csv").is_file():
+        raise SuiteError(f"{place}: figure: there is no table of runs {name!r}")
     names = [each.name for each in form.factors]
     for name in names:
         if not _NAME.fullmatch(name):

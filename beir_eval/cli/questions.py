@@ -15,7 +15,7 @@ from beir_eval.cli.judge_answers import MODEL_FLAGS, model_options
 from mcranker.cli.failures import DONE, ERROR, as_flags, failure, print_json
 from mcranker.cli.fetching import fetch_models
 from mcranker.cli.files import Writes, output, print_line, saying_where
-from mcranker.cli.invocation import Invocation, say
+from mcranker.cli.invocation import Invocation, say, skip_note
 from mcranker.cli.options import option_flags
 from mcranker.cli.progress import ProgressDisplay, Tracker, live_is_wanted
 from mcranker.cli.signals import run as run_loop
@@ -23,7 +23,7 @@ from mcranker.cli.verb import Verb, flag, output_flag, quiet_flag
 from mcranker.errors import InputError
 from mcranker.rag.keys import default_writer
 from mcranker.retrieval.chunks import Chunk, chunks_of
-from mcranker.retrieval.readers import Skipped, read_documents
+from mcranker.retrieval.readers import read_documents
 from personas.format import counted
 from personas.sanitize import json_text
 
@@ -84,11 +84,7 @@ async def _all(ctx: click.Context, chunks: dict[str, Chunk], options: dict[str, 
 
 
 def _chunks(source: str, quiet: bool) -> dict[str, Chunk]:
-    def skip(each: Skipped) -> None:
-        if not quiet:
-            say(f"left out: {each.path}: {each.reason}")
-
-    documents = read_documents(source, on_skip=skip)
+    documents = read_documents(source, on_skip=skip_note(quiet=quiet))
     return {each.id: each for one in documents for each in chunks_of(one, "sentences")}
 
 

@@ -13,9 +13,8 @@ from beir_eval.rankrag.data import build_examples, read_recipe
 from beir_eval.rankrag.train import Training, train
 from mcranker.cli.failures import DONE, print_json
 from mcranker.cli.files import Reads, output, print_line
-from mcranker.cli.invocation import Invocation, say
+from mcranker.cli.invocation import Invocation, skip_note
 from mcranker.cli.verb import Verb, flag, output_flag, present, quiet_flag
-from mcranker.retrieval.readers import Skipped
 from personas import PromptSet
 from personas.console import names, numbers, table
 from personas.format import counted
@@ -25,12 +24,7 @@ from personas.sanitize import json_text
 def _data(ctx: click.Context) -> int:
     params, out = ctx.params, Path(ctx.params["out"])
     ctx.ensure_object(Invocation).doing("reading data sets; nothing was written")
-
-    def skip(each: Skipped) -> None:
-        if not params["quiet"]:
-            say(f"left out: {each.path}: {each.reason}")
-
-    recipe = read_recipe(params["recipe"])
+    recipe, skip = read_recipe(params["recipe"]), skip_note(quiet=params["quiet"])
     built = build_examples(recipe, PromptSet.load(params["prompts"]), on_skip=skip)
     out.mkdir(parents=True, exist_ok=True)
     for name, examples in (("stage1.jsonl", built.stage1), ("stage2.jsonl", built.stage2)):
@@ -45,8 +39,8 @@ def _data(ctx: click.Context) -> int:
         (one.source, one.kind, f"{one.made:,}", f"{one.drawn:,}", f"{sum(one.left_out.values()):,}")
         for one in built.counts
     ]
-    counts = [asdict(each) for each in built.counts]
-    code = present(ctx, lambda console: console.print(table(columns, rows)), sources=counts)
+    sources = [asdict(each) for each in built.counts]
+    code = present(ctx, lambda console: console.print(table(columns, rows)), sources=sources)
     if params["output"] != "json":
         reasons: Counter[str] = sum((Counter(each.left_out) for each in built.counts), Counter())
         for why, number in reasons.items():

@@ -86,13 +86,14 @@ def run_pipelines(ctx: click.Context) -> int:
     specs = chosen(suite.pipelines, params["only"], suite.name)
     if not (path := params["questions"] or form.questions):
         raise SettingError(f"suite {suite.name!r} names no questions; give --questions FILE")
-    questions = read_questions(path)[: form.limit]
-    own = bool(params["docs"] or params["index_folder"])
+    documents, index = params["docs"], params["index_folder"]
+    if not (documents or index):
+        documents, index = form.documents, form.index
     plan = AnswerPlan(
         out=Path(params["out"] or Path("runs") / suite.name),
-        questions=questions,
-        documents=params["docs"] or ("" if own else form.documents),
-        index=params["index_folder"] or ("" if own else form.index),
+        questions=read_questions(path)[: form.limit],
+        documents=documents or "",
+        index=index or "",
         ledger=ledger,
         base_url=form.judge_base_url or options.get("base_url"),
         limits={name: options[name] for name in _OF_JUDGES if options.get(name) is not None},

@@ -11,7 +11,7 @@ import click
 from mcranker.cli.failures import DONE, print_json
 from mcranker.cli.fetching import fetch_models
 from mcranker.cli.files import print_line
-from mcranker.cli.invocation import Invocation, say
+from mcranker.cli.invocation import Invocation, say, skip_note
 from mcranker.cli.options import option_flags
 from mcranker.cli.progress import ProgressDisplay, Tracker, live_is_wanted
 from mcranker.cli.signals import run as run_loop
@@ -71,15 +71,15 @@ async def _added(
 ) -> Added:
     invocation, quiet = ctx.ensure_object(Invocation), ctx.params["quiet"]
     tracker = Tracker(stage="indexing")
-    done, skipped = Added(), 0
+    done, skipped, note = Added(), 0, skip_note(quiet=quiet)
 
     def skip(each: Skipped) -> None:
         nonlocal skipped
         skipped += 1
         if len(left_out) < _LISTED:
             left_out.append(each)
-        if skipped <= _SHOWN and not quiet:
-            say(f"left out: {each.path}: {each.reason}")
+        if skipped <= _SHOWN:
+            note(each)
 
     def count(now: Added) -> None:
         nonlocal done

@@ -9,12 +9,16 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from signal import SIGINT
+from typing import TYPE_CHECKING
 
 import click
 
 from mcranker.cli.failures import Interrupted
 from mcranker.cli.signals import Interrupts
 from personas.sanitize import one_line
+
+if TYPE_CHECKING:
+    from mcranker.retrieval.readers import Skipped
 
 _LOGGERS = ("mcranker", "personas")
 _LONGEST = 4_000  # characters of a line; an id may have millions
@@ -25,6 +29,11 @@ def say(message: str) -> None:
     """Print one line to standard error, after the program's name; a very long one is cut."""
     line = one_line(message)
     say_as_it_is(line if len(line) <= _LONGEST else f"{line[:_LONGEST]}...")
+
+
+def skip_note(*, quiet: bool) -> Callable[[Skipped], None]:
+    """Return what says that a document is left out, unless `quiet`."""
+    return lambda each: None if quiet else say(f"left out: {each.path}: {each.reason}")
 
 
 def say_as_it_is(message: str) -> None:

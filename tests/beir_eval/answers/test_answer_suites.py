@@ -309,7 +309,7 @@ def test_sums_by_hand() -> None:
         (answer("a", "123456", 9.0, reused=1), value(0.5)),
         (answer("b", "x", 3.0), value(None, why="no golden answer", undefined=True)),
     ]
-    found = metrics_of([first, second], ["f1"], {"run 2, c": "no"}, ["a", "b", "c"])
+    found = metrics_of([first, second], ["f1"], {"run 2, c": "no"}, 3)
     judge = found.judges["f1"]
     assert judge.questions == {"a": 0.75, "b": 0.0}
     assert judge.mean == 0.375
