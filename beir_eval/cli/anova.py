@@ -19,8 +19,7 @@ if TYPE_CHECKING:
 
 
 def _anova(ctx: click.Context) -> int:
-    params = ctx.params
-    found = anova(read_table(params["file"]), params["formula"])
+    found = anova(read_table(ctx.params["file"]), ctx.params["formula"])
     return present(ctx, lambda console: show_anova(console, found), anova=found.to_dict())
 
 
