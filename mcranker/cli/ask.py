@@ -215,8 +215,10 @@ def _check_usage(ctx: click.Context) -> None:
     wrong += [(ctx.params["worker"] and not many, "--worker goes with --questions FILE")]
     wrong += [
         (many and name in given, f"--{name} does not go with --questions; use --out")
-        for name in ("report", "save", "output")
+        for name in ("report", "save")
     ]
+    text = ctx.params["output"] == "text"
+    wrong += [(many and text, "--output text does not go with --questions: a JSON line each")]
     for is_wrong, message in wrong:
         if is_wrong:
             raise click.UsageError(message, ctx)

@@ -132,6 +132,7 @@ def test_documents_are_indexed_first(tmp_path: Path, pipelines: list[FakePipelin
         (["why", "--index", ".", "-o", "retrieval.documents=0"], "retrieval.documents"),
         (["why", "--index", ".", "--questions", "x"], "--questions"),
         (["--index", ".", "--questions", "x", "--report", "why.html"], "--report"),
+        (["--index", ".", "--questions", "x", "--output", "text"], "a JSON line each"),
     ],
 )
 def test_impossible_usage(args: list[str], said: str, pipelines: list[FakePipeline]) -> None:
@@ -162,7 +163,7 @@ def test_a_failure_is_one_line_and_an_entry(index: Path, pipelines: list[FakePip
 def test_many_answers_are_lines_in_order_with_errors_in_place(
     index: Path, questions: Path, pipelines: list[FakePipeline]
 ) -> None:
-    result = invoke("ask", "--questions", questions, "--index", index)
+    result = invoke("ask", "--questions", questions, "--index", index, "--output", "json")
     lines = [json.loads(line) for line in result.stdout.splitlines()]
     assert [each["id"] for each in lines] == ["q0", "q1", "q2"]
     assert lines[0]["kind"] == "none"
