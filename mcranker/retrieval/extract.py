@@ -146,7 +146,7 @@ def _pdf(path: Path) -> tuple[str, str]:
 def _html(path: Path) -> tuple[str, str]:
     _check_size(path, LARGEST_HTML)
     content = path.read_bytes()
-    declared = re.search(rb"(?i)<meta[^>]{0,200}charset=[\"']?([\w-]{1,40})", content[:2048])
+    declared = re.search(rb"(?i)<meta[^<>]{0,200}charset=[\"']?([\w-]{1,40})", content[:2048])
     coding = declared[1].decode() if declared else "utf-8-sig"
     if content[:2] in (b"\xff\xfe", b"\xfe\xff"):
         coding = "utf-16"
