@@ -291,9 +291,8 @@ class _PipelineRun:
             if given[name] != fields[name].default
         }
         ranker = {} if pipeline.ranker is None else dict(pipeline.ranker.models.names)
-        rows = (
-            (each.id, each.text, json_text(each.golden_answers)) for each in self.plan.questions
-        )
+        asked = self.plan.questions
+        rows = ((each.id, each.text, json_text(each.golden_answers)) for each in asked)
         manifest = AnswerManifest(
             label=self.spec.label,
             suite=self.suite.name,
@@ -309,7 +308,7 @@ class _PipelineRun:
             formula=form.anova.formula,
             ours=tuple(each.name for each in form.factors if each.ours),
             **{name: getattr(form, name) for name in _OF_SUITE},
-            golden={each.id: each.golden_answers for each in self.plan.questions},
+            golden={each.id: each.golden_answers for each in asked},
         )
         path = self.folder / MANIFEST
         if path.exists():

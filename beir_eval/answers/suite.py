@@ -205,7 +205,7 @@ def load_answer_suite(
     _check(form, place)
     specs = [*_pipelines(form, changes or {}, place, base)]
     check_labels((each.label for each in specs), place)
-    found: dict[str, Any] = {"judges": names_of(",".join(form.judges))}
+    found: dict[str, Any] = {"judges": names_of(form.judges)}
     for key in ("questions", "documents", "index"):
         if base and (name := getattr(form, key)):
             found[key] = beside(name, base)
@@ -239,7 +239,7 @@ def _check(form: SuiteForm, place: str) -> None:
         raise SuiteError(f"{place}: the grid has {count:,} points; {MOST_POINTS:,} is the most")
     unknown: set[str] = set()
     try:
-        judges = names_of(",".join(form.judges))
+        judges = names_of(form.judges)
         if form.anova.formula:
             response, factors, _ = parsed(form.anova.formula)
             unknown = {response} - {*judges} | {*factors} - {*names}

@@ -51,7 +51,7 @@ def model_options(ctx: click.Context) -> Given:
 
 def _judge_answers(ctx: click.Context) -> int:
     params, invocation = ctx.params, ctx.ensure_object(Invocation)
-    names, given = names_of(params["judges"]), model_options(ctx)
+    names, given = names_of(params["judges"].split(",")), model_options(ctx)
     invocation.doing("reading answers")
     questions = read_questions(params["questions"]) if params["questions"] else ()
     answers = read_answers(params["file"], questions)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from dataclasses import replace
 from functools import partial
 
@@ -46,13 +47,13 @@ def judge_of(name: str) -> AnswerJudge:
     raise SettingError(f"there is no judge {name!r}; name some of {', '.join(JUDGES)}")
 
 
-def names_of(text: str) -> list[str]:
-    """Return the judges that a text with commas names, each once.
+def names_of(names: Iterable[str]) -> list[str]:
+    """Return the judges that are named, each once.
 
     Raises:
         SettingError: there is no such judge, or none is named.
     """
-    found = list(dict.fromkeys(filter(None, map(str.strip, text.split(",")))))
+    found = list(dict.fromkeys(filter(None, map(str.strip, names))))
     for name in found:
         judge_of(name)
     if not found:

@@ -190,7 +190,7 @@ def test_a_reader_is_told_what_may_mislead() -> None:
 @pytest.mark.parametrize("text", ["", "f1,nope", "f1@3", "answer_recall@0"])
 def test_unknown_judges_are_refused(text: str) -> None:
     with pytest.raises(SettingError):
-        names_of(text)
+        names_of(text.split(","))
 
 
 def test_the_command_judges_a_file(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
