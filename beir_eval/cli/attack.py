@@ -67,7 +67,7 @@ def _attack(ctx: click.Context) -> int:
     for name in given["defences"]:
         if name not in DEFENCES:
             raise SettingError(f"there is no defence {name!r}; {hint(name, DEFENCES)}")
-    judges = names_of(given["judges"]) if given["judges"] else []
+    judges = names_of(given["judges"].split(",")) if given["judges"] else []
     if judges and not given["pipeline"]:
         raise click.UsageError("--judges judge a pipeline's answers; name a --pipeline", ctx)
     options = given_options(ctx, default="mcranker", own=_KEYS)
