@@ -152,12 +152,9 @@ class QuestionWriter:
         )
         reference = asking.prompts.passage(answer, query=text)
         values = {"passages": texts, "question": text, "reference": reference}
+        read = verdict_of("verdict", _VERDICTS)
         verdict, _ = await asking.read(
-            "question_check",
-            values,
-            verdict_of("verdict", _VERDICTS),
-            max_tokens=300,
-            schema=_CHECK,
+            "question_check", values, read, max_tokens=300, schema=_CHECK
         )
         if verdict != "good":
             return str(verdict)

@@ -229,7 +229,7 @@ def suite_cautions(
     for label, of in rows:
         for stage, count in of.without.items():
             answers = f"{counted(count, 'answer')} of {of.answers:,}"
-            yield "bad", f"{label}: {answers} went on without {stage}, which failed."
+            yield "bad", f"{label}: {answers} went on without {stage}, which failed; run it again."
     yield from cautions(
         ((f"{label}: {name}", one) for label, of in rows for name, one in of.judges.items()),
         questions=rows[0][1].questions,

@@ -190,11 +190,8 @@ def _worst(best: PipelineRow, judge: str) -> Iterator[tuple[AnswerRecord, str]]:
 def _verdict(report: AnswerReport) -> Iterator[tuple[str, str]]:
     """Kind and sentence of what a reader must know: the result, and what may mislead."""
     rows = report.rows
-    for name, what in (
-        ("judge", "judges"),
-        ("questions", "questions"),
-        ("runs", "numbers of runs"),
-    ):
+    apart = {"judge": "judges", "questions": "questions", "runs": "numbers of runs"}
+    for name, what in apart.items():
         if len({getattr(row.manifest, name) for row in rows}) > 1:
             yield "bad", f"Pipelines have different {what}: run the suite again with one for all."
     if report.best is not None and report.compared:

@@ -329,10 +329,12 @@ class _PipelineRun:
         write_form(path, manifest)
 
     async def _answer(self, path: Path, pipeline: RAGPipeline) -> dict[str, str]:
-        """Answer the open questions; return why some were not."""
-        file = path / ANSWERS
+        """Answer open questions, and those that a stage failed for; return why some were not."""
+        file, judgements = path / ANSWERS, path / JUDGEMENTS
         cut_torn_line(file)
-        done = read_answers_of(file)
+        cut_torn_line(judgements)
+        there = read_answers_of(file)
+        done = {each for each, answer in there.items() if not any(s.failure for s in answer.stages)}
         waiting = [Query(each.text, each.id) for each in self.plan.questions if each.id not in done]
         error: Exception | None = None
         failed: dict[str, str] = {}
@@ -345,12 +347,16 @@ class _PipelineRun:
                 if each.answer is not None:
                     self.calls += sum(stage.calls for stage in each.answer.stages)
                     if each.answer.kind != "none":
-                        append_whole(file, f"{json_text(each.answer.to_dict())}\n".encode())
+                        if each.question.id in there:  # its judgements are of the former answer
+                            none = {"id": each.question.id, "judgements": {}}
+                            append_whole(judgements, _line(none))
+                        append_whole(file, _line(each.answer.to_dict()))
                         in_a_row = 0
                         continue
                     error = ModelError(each.answer.failure)
                 assert error is not None, "each question has an answer or an error"
-                failed[each.question.id] = str(error)
+                if each.question.id not in there:
+                    failed[each.question.id] = str(error)
                 in_a_row += 1
                 if isinstance(error, (BudgetExceeded, *FATAL_ERRORS)) or in_a_row == GIVE_UP:
                     self.stopped = error
@@ -362,7 +368,6 @@ class _PipelineRun:
     async def _judge(self, path: Path) -> list[tuple[AnswerRecord, Mapping[str, Judgement]]]:
         """Judge what has no value yet, and return all answers in the order of the questions."""
         file = path / JUDGEMENTS
-        cut_torn_line(file)
         there = read_answers_of(path / ANSWERS)
         known: dict[str, Mapping[str, Judgement]] = {**read_judgements(file)}
         answers = [
@@ -372,7 +377,7 @@ class _PipelineRun:
         ]
         self.note(f"{self.spec.label}, {path.name}: judging", len(answers))
         async for row in judged(answers, self.judges):
-            append_whole(file, f"{json_text(row_of(row))}\n".encode())
+            append_whole(file, _line(row_of(row)))
             known[row.answered.question.id] = row.judgements
             self.note("", 1)
         ids = [each.id for each in self.plan.questions if each.id in there]
@@ -386,6 +391,10 @@ class _PipelineRun:
 def _differ(was: Any, now: Any) -> bool:
     """Compare what both have: folders of former versions have fewer keys."""
     return bool(was != ({key: now.get(key) for key in was} if isinstance(was, dict) else now))
+
+
+def _line(record: Mapping[str, Any]) -> bytes:
+    return f"{json_text(record)}\n".encode()
 
 
 def read_answers_of(path: Path) -> dict[str, AnswerRecord]:

@@ -240,6 +240,7 @@ def _check(form: SuiteForm, place: str) -> None:
     unknown: set[str] = set()
     try:
         judges = names_of(form.judges)
+        names_of([*judges, *(name for each in form.pipelines for name in each.theirs)])
         if form.anova.formula:
             response, factors, _ = parsed(form.anova.formula)
             unknown = {response} - {*judges} | {*factors} - {*names}

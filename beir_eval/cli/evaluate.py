@@ -42,7 +42,7 @@ def _evaluate(ctx: click.Context) -> int:
     qrels = _qrels(given)
     evaluations: dict[str, Evaluation] = {}
     for name, path in names.items():
-        run = read_trec(path)
+        run = read_trec(Path(path, "run.trec") if Path(path).is_dir() else path)
         evaluations[name] = evaluate(run, qrels, measures)
         _warn_of_strangers(name, run, qrels)
     record = _record(given, evaluations)

@@ -21,7 +21,7 @@ from beir_eval.judging.judge import JUDGES, UNFIT, Judged, judge_pairs, make_jud
 from beir_eval.judging.pairs import Pairs, holes, judged_pairs, pooled, read_systems
 from beir_eval.report.numbers import interval, measure_text
 from mcranker.cli.estimate import check_local_models, show_estimate
-from mcranker.cli.failures import DONE, MISSING_SCORES
+from mcranker.cli.failures import DONE, MISSING_SCORES, Failure
 from mcranker.cli.fetching import fetch_models
 from mcranker.cli.files import Reads, Writes, saying_where
 from mcranker.cli.invocation import Invocation, say
@@ -80,8 +80,12 @@ def _judge(ctx: click.Context) -> int:
             order = system_order(systems, *both, depth=min(10, given["passages"]), seed=seed)
             record["systems"] = asdict(order)
     record["warnings"] = [*_warnings(record, judged, systems)]
-    code = MISSING_SCORES if reasons else DONE
-    return present(ctx, lambda page: _show(page, record, given["out"]), code, judging=record)
+    code, errors = DONE, []
+    if reasons:
+        why = f"{counted(record['missing'], 'pair')} without a grade, e.g. {next(iter(reasons))}"
+        code, errors = MISSING_SCORES, [Failure("MissingScores", why, retryable=True).entry]
+    page = partial(_show, record=record, out=given["out"])
+    return present(ctx, page, code, errors, judging=record)
 
 
 def _options(ctx: click.Context) -> Given:

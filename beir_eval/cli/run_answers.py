@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import csv
 import io
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import replace
 from functools import partial
 from pathlib import Path
@@ -15,13 +15,15 @@ from rich.table import Column
 from rich.text import Text
 
 from beir_eval.answers.judges import judge_of
-from beir_eval.answers.metrics import grid_row, suite_cautions
+from beir_eval.answers.metrics import METRICS, AnswerMetrics, grid_row, suite_cautions
 from beir_eval.answers.questions import read_questions
 from beir_eval.answers.run import AnswerPlan, AnswersResult, estimate_answers, run_answers
 from beir_eval.answers.suite import AnswerSuite, load_answer_suite
 from beir_eval.cli.anova import show_anova
 from beir_eval.errors import SettingError
 from beir_eval.experiment.suite import chosen
+from beir_eval.experiment.suite_form import folder_name
+from beir_eval.files import read_form
 from beir_eval.measures.anova import Anova, anova
 from mcranker.cli.estimate import cost_text, show_estimates
 from mcranker.cli.failures import (
@@ -50,12 +52,8 @@ if TYPE_CHECKING:
 
 
 GRID = "grid.csv"
-_OF_JUDGES = (
-    *("max_calls", "max_cost", "concurrency", "timeout", "requests_per_minute", "prompts"),
-)
-_OF_RANKERS = (
-    *("datasets", "split", "ranker", "label", "queries", "passages", "use", "worker", "on"),
-)
+_OF_JUDGES = ["max_calls", "max_cost", "concurrency", "timeout", "requests_per_minute", "prompts"]
+_OF_RANKERS = ["datasets", "split", "ranker", "label", "queries", "passages", "use", "worker", "on"]
 
 
 def run_pipelines(ctx: click.Context) -> int:
@@ -144,13 +142,10 @@ def _show(
     finished = [(each.spec.label, each.metrics) for each in results if each.metrics]
     judge = next((each.judge for each in results), "")
     warned = [sentence for _, sentence in suite_cautions(finished, judge)] if finished else []
-    points = [each for each in results if each.spec.point]
-    rows = [grid_row(each.spec.point, each.metrics) for each in points if each.metrics]
-    found = None
+    found, rows = None, [*_grid(suite, plan.out)]
     if rows:
         write_whole(plan.out / GRID, _as_csv(rows))
-        whole = len(results) == len(suite.pipelines) and len(rows) == len(points)
-        if suite.form.anova.formula and whole:
+        if suite.form.anova.formula and len(rows) == sum(bool(x.point) for x in suite.pipelines):
             try:
                 found = anova(rows, suite.form.anova.formula)
             except SettingError as refused:  # the answers are there all the same
@@ -175,6 +170,13 @@ def _show(
         say(f"{'warning' if code == MISSING_SCORES else 'error'}: {error.message}")
     print_line(f"Answers and judgements are in {plan.out}")
     return code
+
+
+def _grid(suite: AnswerSuite, out: Path) -> Iterator[dict[str, Any]]:
+    """Yield the rows of all points that are finished, now or before."""
+    for spec in suite.pipelines:
+        if spec.point and (path := out / folder_name(spec.label) / METRICS).exists():
+            yield grid_row(spec.point, read_form(path, AnswerMetrics))
 
 
 def _outcome(results: list[AnswersResult]) -> tuple[int, list[Failure]]:
@@ -225,15 +227,9 @@ def _show_table(
                 "-" if metrics.seconds is None else f"{metrics.seconds:.2f}",
             )
         )
-    headings = (
-        *(each.replace("_", " ") for each in suite.form.judges),
-        "missing",
-        "calls",
-        "tokens",
-        "cost",
-        "seconds",
-    )
-    narrow = [replace(each, no_wrap=False) for each in numbers(*headings)]
+    judges = (each.replace("_", " ") for each in suite.form.judges)
+    headings = numbers(*judges, "missing", "calls", "tokens", "cost", "seconds")
+    narrow = [replace(each, no_wrap=False) for each in headings]
     console.print(table([Column("pipeline", min_width=8, overflow="fold"), *narrow], rows))
     console.print(Text("±: standard deviation of the runs' means. Missing values are in no mean."))
     if any(each.spec.theirs for each in results):

@@ -401,7 +401,7 @@ def find_runs(paths: Iterable[str | os.PathLike[str]]) -> list[RunFolder]:
     """Every run in or below `paths`, by path; each once.
 
     Raises:
-        RunFolderError: a path is not there, has no run, or a manifest cannot be read.
+        RunFolderError: a path is not there, has no run of a ranker, or a manifest cannot be read.
     """
     found: dict[Path, RunFolder] = {}
     for path in map(Path, paths):
@@ -413,6 +413,9 @@ def find_runs(paths: Iterable[str | os.PathLike[str]]) -> list[RunFolder]:
         if not manifests:
             raise RunFolderError(f"no run in {os.fspath(path)!r}; give folders of 'beir-eval run'")
         for manifest in manifests:
+            if (folder := manifest.parent).joinpath("run-1").is_dir():
+                shows = f"'beir-eval report {folder.parent}' shows them"
+                raise RunFolderError(f"{folder}: answers of a pipeline; {shows}")
             found.setdefault(manifest.parent.resolve(), RunFolder.open(manifest.parent))
     return list(found.values())
 

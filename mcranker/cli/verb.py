@@ -109,11 +109,16 @@ def quiet_flag() -> click.Parameter:
 
 
 def present(
-    ctx: click.Context, show: Callable[[Console], None], code: int = DONE, /, **results: Any
+    ctx: click.Context,
+    show: Callable[[Console], None],
+    code: int = DONE,
+    errors: Sequence[dict[str, Any]] = (),
+    /,
+    **results: Any,
 ) -> int:
     """Print what a verb found as ``--output`` says: a page, or an envelope; the exit code."""
     if ctx.params["output"] == "json":
-        return print_json(code, **results)
+        return print_json(code, errors, **results)
     from personas.console import print_page
 
     print_page(show)

@@ -120,6 +120,13 @@ def test_options_of_stages_and_chunks_are_those_of_all_pipelines(
     assert "sentence'" in run(place, "-o", "chunks=sentence").output
 
 
+def test_points_of_several_commands_are_one_grid(place: Path, model: Connected) -> None:
+    run(place, "--only", "1 / 200")
+    run(place, "--only", "1 / 100")
+    lines = (place / "out" / "grid.csv").read_text().splitlines()
+    assert [each.split(",")[:2] for each in lines[1:]] == [["1", "100"], ["1", "200"]]
+
+
 def test_repeats_are_asked_apart(place: Path, model: Connected) -> None:
     said = json.loads(run(place, "--runs", "3", "--only", "1 / 100").stdout)
     metrics = said["results"][0]["metrics"]
@@ -201,7 +208,7 @@ def test_values_of_two_judges_are_not_shown_as_of_one(place: Path, model: Connec
     assert build_answer_report(place / "out").unfinished == ("1 / 100",)
 
 
-def test_an_answer_without_a_stage_is_told(place: Path, model: Connected) -> None:
+def test_an_answer_without_a_stage_is_said_and_tried_again(place: Path, model: Connected) -> None:
     def refuses(request: ChatRequest) -> str:
         if request.tag.stage == "transform":
             raise ModelError("no", model="openai:test")
@@ -210,7 +217,15 @@ def test_an_answer_without_a_stage_is_told(place: Path, model: Connected) -> Non
     model.answer = refuses
     (place / "grid.toml").write_text(GRID.replace("[base]", '[base]\n"query.transform" = "hyde"'))
     said = json.loads(run(place, "--only", "1 / 100").stdout)
-    assert said["warnings"][0] == "1 / 100: 2 answers of 2 went on without query, which failed."
+    why = "1 / 100: 2 answers of 2 went on without query, which failed; run it again."
+    assert said["warnings"][0] == why
+    run(place, "--only", "1 / 100")  # what fails again leaves the answers that are there
+    assert list(build_answer_report(place / "out").rows[0].metrics.without) == ["query"]
+    model.answer = lambda request: "woof" if request.tag.stage == "answer" else by_rote(request)
+    metrics = json.loads(run(place, "--only", "1 / 100").stdout)["results"][0]["metrics"]
+    assert (metrics["without"], metrics["answers"]) == ({}, 2)
+    # The new answer was judged, not the former; q2 has the same passages, so the same answer.
+    assert metrics["judges"]["f1"]["questions"] == {"q1": 0, "q2": pytest.approx(2 / 3)}
 
 
 def test_the_budget_is_of_all_pipelines_and_judges(place: Path, model: Connected) -> None:
@@ -244,6 +259,7 @@ def test_a_judge_that_wrote_the_answers_is_named(place: Path, model: Connected) 
         ("C(words)", "C(pages)", "anova: 'pages' is no judge and no factor"),
         ("f1 ~", "rouge ~", "anova: 'rouge' is no judge and no factor"),
         ("f1 ~", "f1 =", "formula="),
+        ("[base]", '[[pipelines]]\nlabel = "A"\ntheirs = {rouge = 1.0}\n[base]', "judge 'rouge'"),
         ("ours = true", "our = true", "no option 'factors 2.our'; did you mean 'factors 2.ours'?"),
     ],
 )
