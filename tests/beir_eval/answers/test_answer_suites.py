@@ -127,6 +127,13 @@ def test_points_of_several_commands_are_one_grid(place: Path, model: Connected) 
     assert [each.split(",")[:2] for each in lines[1:]] == [["1", "100"], ["1", "200"]]
 
 
+def test_verbs_of_rankers_say_what_the_folder_holds(place: Path, model: Connected) -> None:
+    run(place, "--only", "1 / 100")
+    for verb, folder in (("report", place / "out" / "1-100"), ("verify", place / "out")):
+        found = CliRunner().invoke(cli, [verb, str(folder)])
+        assert f"answers of a pipeline; 'beir-eval report {place / 'out'}'" in found.output
+
+
 def test_repeats_are_asked_apart(place: Path, model: Connected) -> None:
     said = json.loads(run(place, "--runs", "3", "--only", "1 / 100").stdout)
     metrics = said["results"][0]["metrics"]

@@ -57,6 +57,13 @@ def test_means_and_missing_queries() -> None:
     assert "first: 1 judged query has no results (taken as an empty list): q4" in result.stdout
 
 
+def test_a_run_folder_is_its_run() -> None:
+    Path("folder").mkdir()
+    Path("first.trec").rename("folder/run.trec")
+    means = {each["run"]: each["means"] for each in evaluated("folder", "second.trec")["runs"]}
+    assert means["folder"]["nDCG@10"] == pytest.approx(0.5327, abs=1e-4)
+
+
 def test_json_has_everything() -> None:
     found = evaluated("first.trec", "second.trec", "--per-query", "--compare", "--intervals")
 

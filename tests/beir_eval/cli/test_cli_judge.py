@@ -193,7 +193,9 @@ def test_check_without_a_grade_says_why(model: Connected) -> None:
     model.answer = lambda request: "perhaps"
     result = invoke("one.trec", "--check", "--out", "filled.tsv", "--output", "json")
     assert result.exit_code == 3
-    found = json.loads(result.stdout)["judging"]
+    envelope = json.loads(result.stdout)
+    found, (error,) = envelope["judging"], envelope["errors"]
+    assert error["message"].startswith("14 pairs without a grade, e.g. ")
     assert (found["pairs"], found["missing"], found["filled"]) == (14, 14, 0)
     assert sum(found["reasons"].values()) == 14
     assert "agreement" not in found
