@@ -3,7 +3,7 @@
 A recipe is a TOML file:
 
 ```toml
-size = 211_200                  # examples of stage II; each one once without
+size = 211_200                  # examples of stage II, rounded by source; each one once without
 seed = 0
 test = ["nq_test.jsonl"]        # questions that must not be trained on
 
