@@ -218,7 +218,8 @@ def _show_table(
             mean = "-" if judge.mean is None else f"{judge.mean:.3f}"
             spread = "" if judge.run_spread is None else f" ± {judge.run_spread:.3f}"
             theirs = each.spec.theirs.get(name)
-            cells.append(mean + spread + ("" if theirs is None else f" ({theirs:g})"))
+            lacking = f", {judge.undefined:,} undefined" if judge.undefined else ""
+            cells.append(mean + spread + ("" if theirs is None else f" ({theirs:g})") + lacking)
         missing = sum(judge.missing for judge in metrics.judges.values())
         rows.append(
             (

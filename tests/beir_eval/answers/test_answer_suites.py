@@ -134,6 +134,21 @@ def test_verbs_of_rankers_say_what_the_folder_holds(place: Path, model: Connecte
         assert f"answers of a pipeline; 'beir-eval report {place / 'out'}'" in found.output
 
 
+def test_undefined_values_and_all_that_are_first_are_shown(place: Path, model: Connected) -> None:
+    form = GRID.replace('["relevance", "f1"]', '["retrieval_precision"]').partition("[anova]")[0]
+    (place / "grid.toml").write_text(form.replace("levels = [1, 2]", "levels = [1, 2, 3]"))
+    question = {"id": "q3", "question": "Xylophones?", "golden_answers": ["no"]}
+    with (place / "q.jsonl").open("a") as file:
+        file.write(f"{json.dumps(question)}\n")
+    model.answer = lambda request: (
+        '{"relevant": true}' if request.tag.stage == "judge" else by_rote(request)
+    )
+    assert "1.000, 1 undefined" in " ".join(run(place, "--output", "table").stdout.split())
+    page = render_answer_report(build_answer_report(place / "out"))
+    assert page.count("1 undefined") == 6
+    assert "and 1 more have the highest" in page
+
+
 def test_repeats_are_asked_apart(place: Path, model: Connected) -> None:
     said = json.loads(run(place, "--runs", "3", "--only", "1 / 100").stdout)
     metrics = said["results"][0]["metrics"]
