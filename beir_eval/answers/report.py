@@ -24,7 +24,7 @@ from beir_eval.files import read_form
 from beir_eval.measures.anova import Anova, anova
 from beir_eval.measures.significance import SIGNIFICANT, Comparison, compare_runs
 from beir_eval.report.numbers import anova_cells
-from beir_eval.report.warnings import named
+from beir_eval.report.warnings import some_of
 from mcranker.rag.record import AnswerRecord
 from personas.format import counted
 from personas.report.site import NO_FOOTER, ReportFooter
@@ -203,7 +203,7 @@ def _verdict(report: AnswerReport) -> Iterator[tuple[str, str]]:
     if isinstance(report.analysis, str) and report.analysis:
         yield "warn", report.analysis
     if report.unfinished:
-        yield "warn", f"Not finished and left out: {named(report.unfinished)}."
+        yield "warn", f"Not finished and left out: {some_of(report.unfinished)}."
 
 
 def _who_is_best(report: AnswerReport, best: PipelineRow) -> Iterator[str]:
@@ -213,12 +213,12 @@ def _who_is_best(report: AnswerReport, best: PipelineRow) -> Iterator[str]:
     means, compared = report.means, report.compared
     worse = [label for label, each in compared.items() if each.p_adjusted < SIGNIFICANT]
     first = [label for label, mean in means.items() if mean == means[best.label]]
-    said = f"{named(first)} {'have' if len(first) > 1 else 'has'} the highest "
+    said = f"{some_of(first)} {'have' if len(first) > 1 else 'has'} the highest "
     said += f"{_words(report.suite.judges[0])}, {means[best.label]:.3f}"
     if len(worse) == len(compared):
         yield f"{said}; the difference to every other is significant"
     elif worse:
-        yield f"{said}; significantly above {named(worse)}, not above the others"
+        yield f"{said}; significantly above {some_of(worse)}, not above the others"
     else:
         yield f"{said}, but above none of the others significantly"
     second = min(compared, key=lambda label: compared[label].difference)

@@ -139,7 +139,7 @@ def _judges(section: Section) -> Iterator[Notice]:
         return judge_note(row.weak_judge, ", ".join(dict.fromkeys(models)))
 
     for said, labels in _grouped((note(row), row.label) for row in ranked).items():
-        some = f"{named(labels)}: {said[:1].lower()}{plain(said[1:])}"
+        some = f"{some_of(labels)}: {said[:1].lower()}{plain(said[1:])}"
         if said:
             yield Notice("warn", some if len(labels) < len(ranked) else plain(said))
 
@@ -153,7 +153,7 @@ def _of_section(report: Report, section: Section) -> Iterator[Notice]:
             for row, column, cell in section.cells()
             if where(cell)
         ]
-        return named(found, 2 * _NAME)
+        return some_of(found, 2 * _NAME)
 
     def lost_share(cell: TableCell) -> str:
         scores = cell.metrics.scores
@@ -166,12 +166,12 @@ def _of_section(report: Report, section: Section) -> Iterator[Notice]:
 
     cells = list(section.cells())
     if section.changed:
-        yield Notice("bad", f"Files were changed after the run: {named(section.changed)}.")
+        yield Notice("bad", f"Files were changed after the run: {some_of(section.changed)}.")
     if section.unfinished:
         left_out = [f"{label} on {dataset}" for dataset, label in section.unfinished]
         yield Notice(
             "bad",
-            f"{counted(len(left_out), 'run')} not finished and left out: {named(left_out)}; the "
+            f"{counted(len(left_out), 'run')} not finished and left out: {some_of(left_out)}; the "
             "same 'beir-eval run' again finishes them.",
         )
     if lost := named(lambda cell: cell.metrics.failed or cell.metrics.missing_queries):
@@ -196,7 +196,9 @@ def _of_section(report: Report, section: Section) -> Iterator[Notice]:
         note = cell.manifest.foreign if cell.manifest else None
         unknown = note.unknown_documents if note else None
         if note and unknown:
-            said = f"{named([row.label])} on {named([column.name])}: {'; '.join(oddities(note))}"
+            said = (
+                f"{some_of([row.label])} on {some_of([column.name])}: {'; '.join(oddities(note))}"
+            )
             if unknown == note.documents:
                 said += ", which is all of them: see whether its ids are those of this collection"
             yield Notice("bad" if unknown == note.documents else "warn", f"{said}.")
@@ -205,10 +207,12 @@ def _of_section(report: Report, section: Section) -> Iterator[Notice]:
         yield Notice(
             "warn",
             "Tied passages keep the order of the first stage, and at least half of the lead over "
-            f"{named([section.baseline])} is due to that: {led}.",
+            f"{some_of([section.baseline])} is due to that: {led}.",
         )
     if few := [column.name for _, column, cell in cells if cell.queries < FEW_QUERIES]:
-        said = f"Fewer than {FEW_QUERIES} queries, so intervals and tests are rough: {named(few)}."
+        said = (
+            f"Fewer than {FEW_QUERIES} queries, so intervals and tests are rough: {some_of(few)}."
+        )
         yield Notice("warn", said)
 
 
@@ -224,14 +228,14 @@ def _comparisons(report: Report, section: Section) -> Iterator[Notice]:
         for row, column, cell in section.cells()
         if cell.comparison and cell.manifest and cell.sound and column.name in sound
     ]
-    baseline = named([section.baseline])
+    baseline = some_of([section.baseline])
     if len(compared) > _ONE_BY_ONE:
         kinds = [_decision(than)[0] for *_, than in compared]
         worse, better = kinds.count("bad"), kinds.count("good")
         yield Notice(
             "bad" if worse else "good" if better == len(kinds) else "warn",
             f"Of {counted(len(kinds), 'comparison')} with {baseline} in "
-            f"“{named([section.title])}”, {whole(worse)} {'is' if worse == 1 else 'are'} worse, "
+            f"“{some_of([section.title])}”, {whole(worse)} {'is' if worse == 1 else 'are'} worse, "
             f"{whole(len(kinds) - worse - better)} undecided, {whole(better)} better "
             f"(corrected p below {SIGNIFICANT}).",
         )
@@ -249,7 +253,7 @@ def _comparisons(report: Report, section: Section) -> Iterator[Notice]:
             shown = f"; so few queries show differences from {measure_text(than.detectable)} on"
         yield Notice(
             kind,
-            f"{named([row.label])} {words} {baseline} on {named([column.name])}: "
+            f"{some_of([row.label])} {words} {baseline} on {some_of([column.name])}: "
             f"{measure_text(cell.honest)}, {gain_text(than.difference)} "
             f"({100 * report.level:g}% interval {ends}, {corrected} {p_text(than.p_adjusted)})"
             f"{shown}.",
@@ -262,7 +266,7 @@ def _decision(than: Comparison) -> tuple[Kind, str]:
     return ("good", "is better than") if than.difference > 0 else ("bad", "is worse than")
 
 
-def named(names: Iterable[str], longest: int = _NAME) -> str:
+def some_of(names: Iterable[str], longest: int = _NAME) -> str:
     """Join names, each once; behind the first few, the number of the others."""
     unique = list(dict.fromkeys(names))
     more = len(unique) - _NAMED
