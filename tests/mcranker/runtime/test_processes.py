@@ -114,6 +114,11 @@ def rank():
     ranker.rank(query, docs)
     os.write(1, b"ranked\\n")  # print writes the end of a line by itself, after another thread's
 """
+# anyio 4.16 starts a coroutine from one of its own; if the loop ends in between, Python warns.
+LEFT = """\
+import warnings
+warnings.filterwarnings("ignore", "coroutine .* was never awaited", RuntimeWarning)
+"""
 ENDS = {
     "forgotten": ("rank()", ["ranked"]),
     "a daemon thread": (
@@ -126,18 +131,15 @@ ENDS = {
     ),
     "rank_many half way": ("ranked = ranker.rank_many(work); next(ranked); time.sleep(delay)", []),
     "a stream half way": (
-        "async def main():\n"
+        f"{LEFT}async def main():\n"
         "    async for event in ranker.astream(query, docs):\n"
         "        await asyncio.sleep(delay)\n"
         "        sys.exit()\n"
         "asyncio.run(main())",
         [],
     ),
-    # anyio 4.16 starts a coroutine from one of its own; if the loop ends in between, Python tells.
     "a task left behind": (
-        "import warnings\n"
-        "warnings.filterwarnings('ignore', 'coroutine .* was never awaited', RuntimeWarning)\n"
-        "async def main():\n"
+        f"{LEFT}async def main():\n"
         "    task = asyncio.create_task(ranker.arank(query, docs))\n"
         "    await asyncio.sleep(0.01 + delay)\n"
         "asyncio.run(main())",
