@@ -140,9 +140,7 @@ class QuestionWriter:
         if len(chunks := self.passages(number, needed)) < needed:
             return "too few documents"
         texts = "\n\n".join(asking.prompts.passage(each.text, query="") for each in chunks)
-        properties = "\n".join(
-            f"- {CATEGORIES[key][value][1]}" for key, value in categories.items()
-        )
+        properties = "\n".join(f"- {CATEGORIES[k][v][1]}" for k, v in categories.items())
         text, answer = await asking.read(
             "question_write",
             {"passages": texts, "properties": properties},

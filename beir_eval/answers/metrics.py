@@ -143,9 +143,7 @@ def metrics_of(
         seconds=statistics.median(taken for _, taken in timed) if timed else None,
         characters_per_second=sum(size for size, _ in timed) / seconds if seconds else None,
         abstained=sum(answer.kind == "abstained" for answer in answers),
-        without=dict(
-            Counter(stage.name for each in answers for stage in each.stages if stage.failure)
-        ),
+        without=dict(Counter(name for answer in answers for name in answer.without)),
         writers=tuple(sorted({name for answer in answers for name in answer.models.values()})),
     )
 

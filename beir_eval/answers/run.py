@@ -334,7 +334,7 @@ class _PipelineRun:
         cut_torn_line(file)
         cut_torn_line(judgements)
         there = read_answers_of(file)
-        done = {each for each, answer in there.items() if not any(s.failure for s in answer.stages)}
+        done = {each for each, answer in there.items() if not answer.without}
         waiting = [Query(each.text, each.id) for each in self.plan.questions if each.id not in done]
         error: Exception | None = None
         failed: dict[str, str] = {}
@@ -347,11 +347,12 @@ class _PipelineRun:
                 if each.answer is not None:
                     self.calls += sum(stage.calls for stage in each.answer.stages)
                     if each.answer.kind != "none":
-                        if each.question.id in there:  # its judgements are of the former answer
-                            none = {"id": each.question.id, "judgements": {}}
-                            append_whole(judgements, _line(none))
+                        in_a_row, name = 0, each.question.id
+                        if name in there and each.answer.without:
+                            continue  # no better than the former answer
+                        if name in there:  # the judgements are of the former answer
+                            append_whole(judgements, _line({"id": name, "judgements": {}}))
                         append_whole(file, _line(each.answer.to_dict()))
-                        in_a_row = 0
                         continue
                     error = ModelError(each.answer.failure)
                 assert error is not None, "each question has an answer or an error"

@@ -206,6 +206,8 @@ command = Verb(
     ],
     help="""Measure TREC runs by judgements, and test whether their differences may be chance.
 
+    RUN is a TREC file or a run folder of 'beir-eval run'.
+
     Documents of a query are ranked by score, those with equal scores by the rank in the file.
     A judged query without results counts as an empty list, which is 0 for nDCG; their number
     is shown.

@@ -142,7 +142,7 @@ def _show(
     finished = [(each.spec.label, each.metrics) for each in results if each.metrics]
     judge = next((each.judge for each in results), "")
     warned = [sentence for _, sentence in suite_cautions(finished, judge)] if finished else []
-    found, rows = None, [*_grid(suite, plan.out)]
+    found, rows = None, [*_grid(suite, plan)]
     if rows:
         write_whole(plan.out / GRID, _as_csv(rows))
         if suite.form.anova.formula and len(rows) == sum(bool(x.point) for x in suite.pipelines):
@@ -172,11 +172,14 @@ def _show(
     return code
 
 
-def _grid(suite: AnswerSuite, out: Path) -> Iterator[dict[str, Any]]:
-    """Yield the rows of all points that are finished, now or before."""
+def _grid(suite: AnswerSuite, plan: AnswerPlan) -> Iterator[dict[str, Any]]:
+    """Yield the rows of all points that are finished, now or by a former command like this."""
+    asked = suite.form.judges, suite.form.runs, len(plan.questions)
     for spec in suite.pipelines:
-        if spec.point and (path := out / folder_name(spec.label) / METRICS).exists():
-            yield grid_row(spec.point, read_form(path, AnswerMetrics))
+        if spec.point and (path := plan.out / folder_name(spec.label) / METRICS).exists():
+            of = read_form(path, AnswerMetrics)
+            if ([*of.judges], of.runs, of.questions) == asked:
+                yield grid_row(spec.point, of)
 
 
 def _outcome(results: list[AnswersResult]) -> tuple[int, list[Failure]]:

@@ -211,6 +211,11 @@ class AnswerRecord(_Record):
         """The passages that the writer saw, by their number."""
         return sorted((each for each in self.passages if each.number), key=lambda each: each.number)
 
+    @property
+    def without(self) -> list[StageName]:
+        """Stages that failed, so that the answer went on without them."""
+        return [stage.name for stage in self.stages if stage.failure]
+
     @cached_property
     def ranking(self) -> Ranking | None:
         """The reranking, with its personas, scores and reasons; None without one."""

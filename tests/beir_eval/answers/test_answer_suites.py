@@ -125,6 +125,11 @@ def test_points_of_several_commands_are_one_grid(place: Path, model: Connected) 
     run(place, "--only", "1 / 100")
     lines = (place / "out" / "grid.csv").read_text().splitlines()
     assert [each.split(",")[:2] for each in lines[1:]] == [["1", "100"], ["1", "200"]]
+    other = GRID.replace('["relevance", "f1"]', '["f1"]')
+    (place / "grid.toml").write_text(other)
+    assert run(place, "--only", "1 / 100").exit_code == 0
+    assert (place / "out" / "grid.csv").read_text().splitlines()[0] == "documents,words,f1"
+    assert len((place / "out" / "grid.csv").read_text().splitlines()) == 2
 
 
 def test_verbs_of_rankers_say_what_the_folder_holds(place: Path, model: Connected) -> None:
@@ -241,7 +246,10 @@ def test_an_answer_without_a_stage_is_said_and_tried_again(place: Path, model: C
     said = json.loads(run(place, "--only", "1 / 100").stdout)
     why = "1 / 100: 2 answers of 2 went on without query, which failed; run it again."
     assert said["warnings"][0] == why
+    path = place / "out" / "1-100" / "run-1" / "answers.jsonl"
+    before = path.read_bytes()
     run(place, "--only", "1 / 100")  # what fails again leaves the answers that are there
+    assert path.read_bytes() == before
     assert list(build_answer_report(place / "out").rows[0].metrics.without) == ["query"]
     model.answer = lambda request: "woof" if request.tag.stage == "answer" else by_rote(request)
     metrics = json.loads(run(place, "--only", "1 / 100").stdout)["results"][0]["metrics"]
