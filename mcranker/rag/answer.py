@@ -8,6 +8,7 @@ from collections.abc import Awaitable, Callable, Iterable, Iterator, Mapping, Se
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any, Literal
 
+from mcranker.config import NO_YES
 from mcranker.errors import BudgetExceeded, ContextTooLong, ModelError, ReplyError
 from mcranker.llm.chat import ChatReply
 from mcranker.rag.asking import Asking, text_of
@@ -29,6 +30,7 @@ from mcranker.ranking import Ranking
 from mcranker.replies.json import LONGEST, find, fold
 from mcranker.replies.loose_json import CUT, Unreadable, read_object
 from mcranker.replies.schemas import claims_schema
+from mcranker.replies.scoring import expected_value
 from mcranker.retrieval.cover import Cover, statistics_of
 from mcranker.runtime.bridge import task_group
 from personas import PromptSet
@@ -489,10 +491,8 @@ def _description(ranking: Ranking | None, persona: str) -> str:
 
 def _read_support(reply: ChatReply) -> float:
     if reply.label_logprobs is not None:
-        yes, no = (math.exp(reply.label_logprobs.get(each, -math.inf)) for each in ("Yes", "No"))
-        if yes + no > 0:
-            return yes / (yes + no)
-    elif said := _YES_NO.match(text_of(reply)):
+        return expected_value(reply.label_logprobs, NO_YES)
+    if said := _YES_NO.match(text_of(reply)):
         return float(said.group(1).lower() == "yes")
     raise Unreadable('it is neither "Yes" nor "No".')
 

@@ -248,7 +248,7 @@ class ComparativeRanker(JudgeRanker):
         def read(reply: ChatReply) -> ReadOrder:
             if by_probability:
                 sorting.made_up = sorting.worst and not reply.reused
-                return likeliest_first(reply.label_logprobs or {}, names)
+                return likeliest_first(reply.label_logprobs, names)
             return read_order(reply.text, len(rows), cut=reply.finish_reason == "length")
 
         shown = dict(zip(names, rows, strict=True))
@@ -270,7 +270,7 @@ class ComparativeRanker(JudgeRanker):
 
         def read(reply: ChatReply) -> int:
             if by_probability:
-                return likeliest_first(reply.label_logprobs or {}, tuple(shown)).places[0]
+                return likeliest_first(reply.label_logprobs, tuple(shown)).places[0]
             return read_choice(reply.text, tuple(shown), cut=reply.finish_reason == "length")
 
         place = await self._ask(sorting, shown, read, by_probability=by_probability)

@@ -6,7 +6,6 @@ put in for what it does not say. A reply in which two orders or choices stand ha
 
 from __future__ import annotations
 
-import math
 import re
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
@@ -14,6 +13,7 @@ from dataclasses import dataclass
 from mcranker.replies.json import LONGEST, without_thinking
 from mcranker.replies.loose_json import Unreadable
 from mcranker.replies.prose import is_example
+from mcranker.replies.scoring import label_masses
 
 _WORD = r"(?i:passages?|documents?|docs?|texts?|candidates?|identifiers?)[\s#:]++"
 _ITEM = (
@@ -105,7 +105,7 @@ def read_order(text: str, count: int, *, cut: bool = False) -> ReadOrder:
 
     There may be text around the list, and ``Passage`` before a number; brackets may be left out and
     numbers be bold. With other separators than ``>``, or one number a line, a list counts that has
-    a line or lines for itself, and each of the passages once.
+    a line or lines for itself, and each of the passages once. A list of all may count from 0.
 
     Args:
         text: of the reply.
@@ -114,7 +114,7 @@ def read_order(text: str, count: int, *, cut: bool = False) -> ReadOrder:
 
     Raises:
         Unreadable: there is no such list, there are several that differ, its separators do, or it
-            names no passage that was shown.
+            names no passage that was shown, or 0 beside others than 1 to `count` - 1.
     """
     body = _ARROW.sub(">", _MARKUP.sub("", _body(text)))
     alone = _ALONE.fullmatch(body)
@@ -127,7 +127,8 @@ def read_order(text: str, count: int, *, cut: bool = False) -> ReadOrder:
     if not lists:
         raise Unreadable("it has no list of numbers with > between them, as in [2] > [1].")
     (said,) = lists
-    known = [number - 1 for number in said if 1 <= number <= count]
+    first = first_number(said, count)
+    known = [number - first for number in said if 0 <= number - first < count]
     places = tuple(dict.fromkeys(known))
     if not places:
         raise Unreadable(f"none of its numbers is one of 1 to {count}.")
@@ -173,19 +174,21 @@ def read_choice(text: str, labels: Sequence[str], *, cut: bool = False) -> int:
     return labels.index(letter)
 
 
-def likeliest_first(logprobs: Mapping[str, float], labels: Sequence[str]) -> ReadOrder:
-    """Return the labels by falling probability, equal ones as they are; unlisted ones are missing.
-
-    Raises:
-        Unreadable: none of the labels is listed.
-    """
-    known = [logprobs.get(label, -math.inf) for label in labels]
-    # NaN is below nothing.
-    listed = [place for place, each in enumerate(known) if -math.inf < each < math.inf]
-    if not listed:
-        raise Unreadable(f"none of the letters {', '.join(labels)} is among the likely answers.")
-    places = tuple(sorted(listed, key=lambda place: -known[place]))
+def likeliest_first(logprobs: Mapping[str, float] | None, labels: Sequence[str]) -> ReadOrder:
+    """Return the labels by falling probability, equal ones as they are; unlisted ones are missing."""
+    masses = label_masses(logprobs, labels)
+    listed = [place for place, mass in enumerate(masses) if mass]
+    places = tuple(sorted(listed, key=lambda place: -masses[place]))
     return ReadOrder(places, missing=len(labels) - len(places), repeated=0, unknown=0)
+
+
+def first_number(numbers: Sequence[int], count: int) -> int:
+    """Return 0 if the numbers are 0 to `count` - 1, each once; 1 if there is no 0 among them."""
+    if 0 not in numbers:
+        return 1
+    if sorted(numbers) == list(range(count)):
+        return 0
+    raise Unreadable(f"it has the number 0, and the passages are 1 to {count}.")
 
 
 def _body(text: str) -> str:
@@ -204,7 +207,8 @@ def _chains(body: str, *, cut: bool) -> Iterator[tuple[int, ...]]:
         if len(between) > 1:
             raise Unreadable("its list has other separators than >; write > between all numbers.")
         numbers = _numbers(run.group())
-        doubtful = cut and run.end() == len(body) and body[-1].isdigit()
+        # No number begins with 0.
+        doubtful = cut and run.end() == len(body) and body[-1].isdigit() and numbers[-1]
         yield tuple(numbers[:-1] if doubtful else numbers)
 
 
@@ -232,8 +236,8 @@ def _unless_chain(run: re.Match[str]) -> str:
 
 
 def _if_complete(numbers: Sequence[int], count: int) -> list[tuple[int, ...]]:
-    complete = count > 1 and sorted(numbers) == list(range(1, count + 1))
-    return [tuple(numbers)] if complete else []
+    whole = (list(range(1, count + 1)), list(range(count)))
+    return [tuple(numbers)] if count > 1 and sorted(numbers) in whole else []
 
 
 def _numbers(text: str) -> list[int]:

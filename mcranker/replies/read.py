@@ -34,6 +34,7 @@ _WEIGHT_IN_TEXT = re.compile(
 _WEIGHT_SENTENCE = re.compile(
     rf"\bthe\s++weight\s++{_OF_THIS}{_GIVEN}(?:[.;,](?!\d)|(?=\n))", re.IGNORECASE
 )
+_DIGITS = re.compile(r"[0-9]{1,9}")
 _NUMBERED = re.compile(r"\(?(?:criterion\s++)?#?(\d{1,3})\s*+[.):]\s*+(?=[^\s\d])", re.IGNORECASE)
 _WEIGHT = re.compile(
     r"(?:about\s++|~\s*+)?(\d++(?:\.\d++)?|\.\d++)(?:\s*+(%|percent|points))?", re.IGNORECASE
@@ -94,8 +95,7 @@ def read_criterion_scores(text: str, *, count: int, top: int) -> tuple[int, ...]
     found = find(text, "Scores")
     scores = found.value
     if isinstance(scores, Mapping):
-        keys = [str(number) for number in range(1, count + 1)]
-        scores = [scores[key] for key in keys] if set(scores) == set(keys) else None
+        scores = by_number(scores, count)
     if not isinstance(scores, list) or len(scores) != count:
         raise Unreadable(f'"Scores" must hold {count} integers, under the keys "1" to "{count}".')
     counts = tuple(_in_range(score, top, "Scores") for score in scores)
@@ -103,11 +103,20 @@ def read_criterion_scores(text: str, *, count: int, top: int) -> tuple[int, ...]
     return counts
 
 
+def by_number(record: Mapping[str, Any], count: int) -> list[Any] | None:
+    """Return the values under the numbers 1 to `count`, or 0 to `count` - 1; None for others."""
+    for first in (1, 0):
+        keys = [str(number) for number in range(first, first + count)]
+        if set(record) == set(keys):
+            return [record[key] for key in keys]
+    return None
+
+
 def read_named_integers(text: str, tops: Mapping[str, int]) -> tuple[int | str, ...]:
     """The integer under each name, 0 to what `tops` has for it, or what is wrong with it.
 
     Raises:
-        Unreadable: none of the names is in the reply.
+        Unreadable: none of the names is in the reply, or some count from 0.
     """
     record: Mapping[str, Any] = {}
     for name in tops:
@@ -119,6 +128,11 @@ def read_named_integers(text: str, tops: Mapping[str, int]) -> tuple[int | str, 
             break
     else:
         raise first
+    asked = {fold(name) for name in tops}
+    shapes = {_DIGITS.sub("0", name) for name in asked}
+    for name in record.keys() - asked:
+        if "0" in _DIGITS.findall(name) and _DIGITS.sub("0", name) in shapes:
+            raise Unreadable("it counts from 0 in its names, and they count from 1.")
     return tuple(integer_under(record, name, top) for name, top in tops.items())
 
 

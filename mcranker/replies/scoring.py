@@ -20,6 +20,9 @@ from personas.registry import Registry
 TYPED_SCORINGS = ("integer", "expected", "per_criterion")
 """The schemes that answers to typed questions serve, see `mcranker.method.batch_judge`."""
 
+LEAST_MASS = 0.01
+"""Probability that all labels of an answer have together, at least; what has less is missing."""
+
 
 class ScaleOptions(Protocol):
     """The fields of `mcranker.RankerConfig` that a scheme reads."""
@@ -113,7 +116,7 @@ class ExpectedScoring(Scoring):
         self._take(prompts, "answer_label", labels=", ".join(self.labels))
 
     def read(self, reply: ChatReply) -> Score:
-        return Score(expected_value(reply.label_logprobs or {}, self.labels))
+        return Score(expected_value(reply.label_logprobs, self.labels))
 
     @classmethod
     def lack(cls, capabilities: Capabilities) -> str:
@@ -127,11 +130,8 @@ class PeakScoring(ExpectedScoring):
     """
 
     def read(self, reply: ChatReply) -> Score:
-        known = reply.label_logprobs or {}
-        expected_value(known, self.labels)  # unreadable without any of the labels
-        logprob = known.get(self.labels[-1], -math.inf)
-        likelihood = math.exp(min(logprob, 0.0)) if logprob < math.inf else 0.0
-        return Score(likelihood * (len(self.labels) - 1))
+        masses = label_masses(reply.label_logprobs, self.labels)
+        return Score(masses[-1] * (len(self.labels) - 1))
 
 
 class CriterionScoring(Scoring):
@@ -167,19 +167,26 @@ SCORINGS: Registry[type[Scoring]] = Registry(
 """Every scheme's class, by name."""
 
 
-def expected_value(logprobs: Mapping[str, float], labels: Sequence[str]) -> float:
-    """Sum over the labels of p(label) · place, places from 0, p normalised over the labels.
-
-    A label that the provider did not list, or whose number is none, counts as impossible.
+def label_masses(logprobs: Mapping[str, float] | None, labels: Sequence[str]) -> list[float]:
+    """Return the probability of each label, 0 if it is not listed; all rankers read them by this.
 
     Raises:
-        Unreadable: none of the labels is listed.
+        Unreadable: together they have less than `LEAST_MASS`, which is noise and no answer.
     """
-    known = {label: logprobs[label] for label in labels if logprobs.get(label, math.inf) < math.inf}
-    peak = max(known.values(), default=-math.inf)
-    if peak == -math.inf:
-        raise Unreadable(f"none of the labels {', '.join(labels)} is among the likely answers.")
-    masses = [math.exp(known[label] - peak) if label in known else 0.0 for label in labels]
+    known = [(logprobs or {}).get(label, -math.inf) for label in labels]
+    # NaN is below nothing.
+    masses = [math.exp(min(each, 0.0)) if each < math.inf else 0.0 for each in known]
+    if (total := math.fsum(masses)) < LEAST_MASS:
+        raise Unreadable(
+            f"none of the labels {', '.join(labels)} is among the likely answers: they have "
+            f"{total:.2g} of the probability together, and {LEAST_MASS} is the least."
+        )
+    return masses
+
+
+def expected_value(logprobs: Mapping[str, float] | None, labels: Sequence[str]) -> float:
+    """Return the sum of p(label) · place, places from 0, p normalised over the labels."""
+    masses = label_masses(logprobs, labels)
     expected = math.fsum(place * mass for place, mass in enumerate(masses)) / math.fsum(masses)
     # Rounding must not carry it off the scale.
     return min(expected, float(len(labels) - 1))

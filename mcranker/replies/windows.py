@@ -13,6 +13,7 @@ from typing import Any
 
 from mcranker.replies.json import find, fold
 from mcranker.replies.loose_json import Unreadable
+from mcranker.replies.orders import first_number
 from mcranker.replies.properties import RELEVANCE, TOP_PROPERTY, TOP_RELEVANCE
 from mcranker.replies.read import integer_under
 
@@ -142,11 +143,13 @@ def _by_place(text: str, count: int) -> tuple[dict[int, list[Mapping[str, Any]]]
     """Return the values of each passage shown, and the number of entries for other passages."""
     said: dict[int, list[Mapping[str, Any]]] = {}
     unknown = 0
-    for number, record in _entries(find(text, "Passages").value):
-        if number is None or not 1 <= number <= count:
+    entries = list(_entries(find(text, "Passages").value))
+    first = first_number([number for number, _ in entries if number is not None], count)
+    for number, record in entries:
+        if number is None or not 0 <= number - first < count:
             unknown += 1
         else:
-            said.setdefault(number - 1, []).append(record)
+            said.setdefault(number - first, []).append(record)
     return said, unknown
 
 

@@ -14,6 +14,7 @@ from mcranker.rag.asking import Asking, text_of
 from mcranker.rankers.dispatch import FATAL_ERRORS
 from mcranker.replies.json import find
 from mcranker.replies.loose_json import Unreadable
+from mcranker.replies.read import by_number
 from mcranker.replies.schemas import NUGGETS_SCHEMA, support_schema, verdict_schema
 from mcranker.runtime.bridge import task_group
 
@@ -205,9 +206,10 @@ def _read_nuggets(reply: ChatReply) -> dict[str, bool]:
 def _support_of(count: int) -> Callable[[ChatReply], list[str]]:
     def read(reply: ChatReply) -> list[str]:
         under: Any = find(text_of(reply), "Support").value
-        if not isinstance(under, Mapping) or {*under} != {str(n) for n in range(1, count + 1)}:
+        values = by_number(under, count) if isinstance(under, Mapping) else None
+        if values is None:
             raise Unreadable(f'"Support" must have the numbers 1 to {count}, each once.')
-        support = [str(under[str(number)]).lower() for number in range(1, count + 1)]
+        support = [str(value).lower() for value in values]
         if not {*support} <= {*_SUPPORT}:
             raise Unreadable('each must be "support", "partial" or "no".')
         return support

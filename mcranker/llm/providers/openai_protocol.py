@@ -7,7 +7,11 @@ probability of each label in the answer's log-probabilities.
 from __future__ import annotations
 
 import math
-from typing import TYPE_CHECKING, Any, Literal, NamedTuple, TypeGuard
+import re
+import unicodedata
+from collections.abc import Iterable, Mapping, Sequence
+from itertools import zip_longest
+from typing import Any, Literal, NamedTuple, TypeGuard
 
 from mcranker.errors import UnsupportedCapability
 from mcranker.llm.chat import Capabilities, ChatReply, ChatRequest, Message
@@ -21,13 +25,24 @@ from mcranker.llm.providers.http_errors import (
 )
 from mcranker.llm.providers.token_counts import usage_in
 
-if TYPE_CHECKING:
-    from collections.abc import Mapping, Sequence
-
-LABEL_TOKENS = 3  # a leading white space, and a label of two tokens such as "1", "0"
+LABEL_TOKENS = 8  # a mark or a key such as {"score":, and a label of two tokens such as "1", "0"
 LEAST = -1e4  # a log-probability: of 0, and where an integer is too large for a float
 ROUNDED = 0.01  # a log-probability, at most
 TOP_LOGPROBS = 20  # the most that OpenAI and vLLM list
+
+_MOST_TOKENS = 1000  # in which a label is looked for: thoughts may come before it
+_BYTE = re.compile(r"<0x([0-7][0-9A-F])>", re.IGNORECASE)
+_BLANKS = re.compile("\\A[\u2581\u0120\u010a\ufeff\u200b]+")  # as tokenizers write them
+_OPENING = "*_`#\"'\u201c\u2018()[]{}<>:="  # marks around a label
+_CLOSING = _OPENING + ".,;!\u201d\u2019"
+_THOUGHTS = re.compile(r"(?s).*(?:</think(?:ing)?>|\[/think\]|<\|channel\|>final<\|message\|>)")
+_THINKING = re.compile(r"<think(?:ing)?>|\[think\]|<\|channel\|>")
+_ANSWER = re.compile(  # what stands before a label, and its first character
+    r"(?s)(?:[\W_]*|\D*[:=>{*#|][\W_]*"
+    r"|\D*\b(?:answer|score|rating|relevance|label|grade|choice|letter)(?:\s+is)?[\W_]*"
+    r"|\D*\b(?:passage|document|text|option)[\W_]*(?=\D\Z))(?<![-\u2212.])."
+)
+_LONGEST_LEAD = 100  # characters before a label
 
 
 def chat_body(
@@ -101,7 +116,7 @@ def chat_reply(
         usage=usage_in(data, service),
         model=reported_model(data),
         finish_reason="length" if finish == "length" else "stop",
-        label_logprobs=_labels(choice, request, text, service) if request.labels else None,
+        label_logprobs=_labels(data, choice, request, text, service) if request.labels else None,
     )
 
 
@@ -127,9 +142,11 @@ def label_logprobs(
 ) -> dict[str, float]:
     """The natural logarithm of each label's probability, from the tokens the provider listed.
 
-    Counted is the first token that is more than white space: the probabilities of all its
-    listed alternatives whose text is the label are added, white space around them and case
-    aside (``" Yes"`` and ``"yes"`` both count for ``"Yes"``).
+    Counted is the token where the reply has its label, behind finished thoughts, marks and the key
+    of an object; in a reply without one, the first that is more than white space. The
+    probabilities of all its listed alternatives whose text is the label are added: white space and
+    marks around them, case, and other forms of a character aside (``" Yes"`` and ``"yes"`` both
+    count for ``"Yes"``, ``"\u25817"`` and ``"<0x37>"`` for ``"7"``).
 
     A label may be longer than a token. Where ``"1"`` is a label and also the beginning of
     ``"10"``, and the model did go on from that very token, its mass is split by the listed
@@ -138,21 +155,20 @@ def label_logprobs(
     with the label that equals the token, or goes to the only label that begins with it, or
     is left out if there are several.
 
-    `positions` are the ``content`` list of the choice's ``logprobs``, one entry a token; no two
+    `positions` are of the form of ``content`` in a choice's ``logprobs``, one entry a token; no two
     `labels` are equal apart from case. Only labels with some probability are returned.
     """
-    tokens = [_token(position) for position in positions]
-    start = next((i for i, token in enumerate(tokens) if token.text.strip()), None)
+    tokens = [_token(position) for position in positions[:_MOST_TOKENS]]
+    known = {_plain(label).strip(): label for label in labels}
+    start = _place_of_label(tokens, known)
     if start is None:
         return {}
-    folded = {label.strip().casefold(): label for label in labels}
-    mass = dict.fromkeys(folded, 0.0)
+    mass = dict.fromkeys(known, 0.0)
     for text, p in tokens[start].alternatives:
         sampled = text == tokens[start].text
-        beginning = text.strip().casefold()
-        if beginning:
+        if beginning := _part_of_label(text, known):
             _share(beginning, p, tokens[start + 1 :] if sampled else [], mass)
-    return {folded[key]: min(0.0, math.log(p)) for key, p in mass.items() if p > 0.0}
+    return {known[key]: min(0.0, math.log(p)) for key, p in mass.items() if p > 0.0}
 
 
 class _Token(NamedTuple):
@@ -162,14 +178,42 @@ class _Token(NamedTuple):
     alternatives: list[tuple[str, float]]
 
 
+def _place_of_label(tokens: Sequence[_Token], labels: Iterable[str]) -> int | None:
+    before, first = "", None
+    for place, token in enumerate(tokens):
+        text = _plain(token.text)
+        first = place if first is None and text.strip() else first
+        if part := _part_of_label(token.text, labels):
+            said = _THOUGHTS.sub("", before)
+            lead = said + text[: len(text) - len(text.lstrip())]
+            thinking = len(lead) > _LONGEST_LEAD or _THINKING.search(said)
+            if not thinking and _ANSWER.fullmatch(lead + part[0]):
+                return place
+        before += text
+    return first
+
+
+def _plain(text: str) -> str:
+    """Return a token's text, or a label, in the form in which they are compared."""
+    text = _BYTE.sub(lambda byte: chr(int(byte[1], 16)), text)
+    return unicodedata.normalize("NFKC", _BLANKS.sub(" ", text)).casefold()
+
+
+def _part_of_label(text: str, labels: Iterable[str], before: str = "") -> str:
+    """Return what a token adds to the part of a label `before` it; nothing if no label goes on."""
+    plain = _plain(text).rstrip() if before else _plain(text).strip()
+    bare = plain.rstrip(_CLOSING) if before else plain.lstrip(_OPENING).rstrip(_CLOSING).strip()
+    goes_on = (each for each in (plain, bare) if any(x.startswith(before + each) for x in labels))
+    return next(goes_on, "")
+
+
 def _share(beginning: str, p: float, following: list[_Token], mass: dict[str, float]) -> None:
     longer = [label for label in mass if label.startswith(beginning) and label != beginning]
     exact = beginning in mass
     if longer and following:
         taken = 0.0
         for text, q in following[0].alternatives:
-            added = text.rstrip().casefold()
-            if added and any(label.startswith(beginning + added) for label in longer):
+            if added := _part_of_label(text, longer, beginning):
                 taken += q
                 rest = following[1:] if text == following[0].text else []
                 _share(beginning + added, p * q, rest, mass)
@@ -182,18 +226,38 @@ def _share(beginning: str, p: float, following: list[_Token], mass: dict[str, fl
 
 def _token(position: Mapping[str, Any]) -> _Token:
     listed: dict[str, float] = {}
-    entries = position.get("top_logprobs")
+    names = ("top_logprobs", "top_probs", "probs")  # the last two are of llama.cpp's server
+    entries: Any = next((position[name] for name in names if position.get(name)), [])
+    if isinstance(entries, Mapping):
+        entries = [{"token": text, "logprob": value} for text, value in entries.items()]
     for entry in [*(entries if isinstance(entries, list) else []), position]:
-        if not isinstance(entry, dict):
+        if not isinstance(entry, Mapping):
             continue
-        text, logprob = entry.get("token"), entry.get("logprob")
-        if not isinstance(text, str) or not is_logprob(logprob):
-            continue
+        text, p = _text(entry), _probability(entry)
         # The generated token comes last, and counts only if it is not among the listed ones.
-        if entry is not position or text not in listed:
-            listed[text] = listed.get(text, 0.0) + math.exp(min(0.0, max(logprob, LEAST)))
-    text = position.get("token")
-    return _Token(text if isinstance(text, str) else "", list(listed.items()))
+        if text is not None and p is not None and (entry is not position or text not in listed):
+            listed[text] = listed.get(text, 0.0) + p
+    return _Token(_text(position) or "", list(listed.items()))
+
+
+def _text(entry: Mapping[str, Any]) -> str | None:
+    given = entry.get("bytes")
+    if isinstance(given, list) and given:
+        try:
+            return bytes(given).decode()
+        except (TypeError, ValueError):
+            pass  # of a part of a character, or odd
+    names = ("token", "tok_str", "content")  # the last two are of llama.cpp's server
+    return next((entry[name] for name in names if isinstance(entry.get(name), str)), None)
+
+
+def _probability(entry: Mapping[str, Any]) -> float | None:
+    logprob, p = entry.get("logprob"), entry.get("prob")
+    if is_logprob(logprob):
+        return math.exp(min(0.0, max(logprob, LEAST)))
+    if isinstance(p, int | float) and not isinstance(p, bool) and 0 <= p <= 1 + ROUNDED:
+        return min(p, 1.0)
+    return None
 
 
 def is_logprob(value: Any) -> TypeGuard[float]:
@@ -203,12 +267,15 @@ def is_logprob(value: Any) -> TypeGuard[float]:
 
 
 def _labels(
-    choice: Mapping[str, Any], request: ChatRequest, text: str, service: Service
+    data: Mapping[str, Any],
+    choice: Mapping[str, Any],
+    request: ChatRequest,
+    text: str,
+    service: Service,
 ) -> dict[str, float]:
-    logprobs = choice.get("logprobs")
-    content = logprobs.get("content") if isinstance(logprobs, dict) else None
-    if isinstance(content, list):
-        return label_logprobs([p for p in content if isinstance(p, dict)], request.labels)
+    positions = _positions(data, choice)
+    if positions is not None:
+        return label_logprobs([p for p in positions if isinstance(p, Mapping)], request.labels)
     if not text.strip():
         return {}
     raise UnsupportedCapability(
@@ -216,3 +283,18 @@ def _labels(
         'use scoring="integer" or another model',
         model=service.model,
     )
+
+
+def _positions(data: Mapping[str, Any], choice: Mapping[str, Any]) -> list[Any] | None:
+    """Return an entry a token, of the chat form, of llama.cpp's own, or of text completions."""
+    logprobs = choice.get("logprobs")
+    listed = logprobs if isinstance(logprobs, dict) else {}
+    name = "completion_probabilities"
+    for content in (listed.get("content"), choice.get(name), data.get(name)):
+        if isinstance(content, list):
+            return content
+    names = ("tokens", "token_logprobs", "top_logprobs")
+    columns = [each if isinstance(each := listed.get(name), list) else [] for name in names]
+    rows = zip_longest(*columns)
+    entries = [{"token": t, "logprob": value, "top_logprobs": top} for t, value, top in rows]
+    return entries if columns[0] else None

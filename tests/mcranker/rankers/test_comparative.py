@@ -113,10 +113,11 @@ def test_windows_of_the_paper_reach_the_first_passage(
     [
         ("[5] > [4]", "edabc", Comparisons(1, odd=1, missing=3)),
         ("[5] > [5] > [3] > [5] > [1] > [2] > [4]", "ecabd", Comparisons(1, odd=1, repeated=2)),
-        ("[6] > [2] > [0] > [1] > [3] > [4] > [5]", "bacde", Comparisons(1, odd=1, unknown=2)),
+        ("[6] > [2] > [7] > [1] > [3] > [4] > [5]", "bacde", Comparisons(1, odd=1, unknown=2)),
         ("3 > 1 > 2 > 5 > 4", "cabed", Comparisons(1)),
         ("<think>[1] > [2]</think>Ranking:\n[3]>[1]>[2]>[5]>[4].", "cabed", Comparisons(1)),
         ("[4]", "dabce", Comparisons(1, odd=1, missing=4)),
+        ("[4]>[3]>[2]>[1]>[0]", "edcba", Comparisons(1)),  # all of them, counted from 0
     ],
 )
 def test_a_reply_is_repaired_and_counted(reply: str, ids: str, counts: Comparisons) -> None:

@@ -521,7 +521,7 @@ LISTWISE = Capabilities(label_logprobs=True)
 
 def letters(request: ChatRequest) -> ChatReply:
     """The higher the number of a passage, the likelier its letter."""
-    return labelled({name: float(grade) - 9 for name, grade in grades_in(request).items()})
+    return labelled({name: (grade - 12) / 3 for name, grade in grades_in(request).items()})
 
 
 COMPARING: Mapping[str, tuple[str, Mapping[str, Any], Capabilities, Any]] = {

@@ -67,7 +67,7 @@ def test_rg_s_is_the_expected_answer() -> None:
             # Two answers of a half and a quarter: 2/3 and 1/3. (1 · 2 + 4 · 1) / 3 = 2
             "bread": {"1": 0.5, "4": 0.25},
             "masks": {"0": 0.1, "1": 0.1, "2": 0.1, "3": 0.1, "4": 0.4},  # (1 + 2 + 3 + 16) / 8
-            "viruses": {"3": 0.001},  # 3
+            "viruses": {"3": 0.02},  # 3
         }
     )
     ranking = RGSRanker(model=likely.model).rank("who helps?", DOCS)

@@ -59,13 +59,17 @@ def test_an_order_is_what_stands_in_the_reply() -> None:
     cases = scaled(1_000)
     for _ in range(cases):
         count = rng.randint(1, 20)
-        said = [rng.randint(0, count + 2) for _ in range(rng.randint(2, count + 3))]
+        said = [
+            rng.randint(0 if rng.random() < 0.1 else 1, count + 2)
+            for _ in range(rng.randint(2, count + 3))
+        ]
         around = rng.choice(["", "", "Here is the order: ", "So:\n\n"])
         text = (
             f"{around}{written(said, rng)}{rng.choice(['', '.', chr(10) + 'Passage 1 is best.'])}"
         )
-        known = [number - 1 for number in said if 1 <= number <= count]
-        if not known:
+        first = int(sorted(said) != list(range(count)))  # all are there, counted from 0
+        known = [number - first for number in said if 0 <= number - first < count]
+        if not known or (first and 0 in said):
             with pytest.raises(Unreadable):
                 read_order(text, count)
             continue
@@ -90,7 +94,8 @@ def test_noise_is_no_order_of_others() -> None:
         assert len(set(found.places)) == len(found.places) == 4 - found.missing
         assert set(found.places) <= {0, 1, 2, 3}
         numbers = [int(number) for number in re.findall("[0-9]+", text)]
-        assert {place + 1 for place in found.places} <= set(numbers), text
+        firsts = (1, 0) if 0 in numbers else (1,)
+        assert any({place + n for place in found.places} <= set(numbers) for n in firsts), text
         read += 1
     assert read > 10
 
@@ -129,12 +134,37 @@ def test_an_order_in_doubt_is_none(reply: str) -> None:
         read_order(reply, 4)
 
 
+@pytest.mark.parametrize(
+    "reply",
+    [
+        *("[3] > [0] > [2] > [1]", "3, 0, 2, 1", '{"ranking": [3, 0, 2, 1]}', "3\n0\n2\n1"),
+        *("1. [3]\n2. [0]\n3. [2]\n4. [1]", "Passage 3 > Passage 0 > Passage 2 > Passage 1"),
+    ],
+)
+def test_all_passages_may_be_counted_from_0(reply: str) -> None:
+    assert read_order(reply, 4).places == (3, 0, 2, 1)
+
+
+@pytest.mark.parametrize(
+    "reply",
+    [
+        *("[4]>[3]>[2]>[1]>[0]", "[4]>[3]>[2]>[0]", "[3]>[0]", "[2]>[1]>[0]", "[0]", "0"),
+        *("[3]>[2]>[1]>[0]>[0]", "[3]>[2]>[2]>[0]", "[3]>[2]>[1]>[0]>[5]", "3, 2, 0", "4, 3, 2, 0"),
+        *('{"ranking": [3, 0]}', "3\n2\n0", "[3]>[2]>[1]>[0]\n[4]>[3]>[2]>[1]"),
+    ],
+)
+def test_a_part_counted_from_0_is_no_order(reply: str) -> None:
+    with pytest.raises(Unreadable):
+        read_order(reply, 4)
+
+
 def test_a_number_that_may_lack_digits_does_not_count() -> None:
     assert read_order("3 > 2 > 1", 12, cut=True).places == (2, 1)
     assert read_order("3 > 2 > 1", 12).places == (2, 1, 0)
     assert read_order("[3] > [2] > [1", 12, cut=True).places == (2, 1)
     with pytest.raises(Unreadable):
         read_order("1", 12, cut=True)
+    assert read_order("2 > 1 > 0", 3, cut=True).places == (2, 1, 0)
 
 
 @pytest.mark.parametrize(

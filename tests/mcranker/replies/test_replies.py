@@ -15,7 +15,13 @@ from hypothesis import strategies as st
 
 from mcranker.replies.json import LONGEST
 from mcranker.replies.loose_json import Unreadable
-from mcranker.replies.read import read_criterion_scores, read_personas, read_rubric, read_score
+from mcranker.replies.read import (
+    read_criterion_scores,
+    read_named_integers,
+    read_personas,
+    read_rubric,
+    read_score,
+)
 from tests.support.reply_texts import any_text
 from tests.support.scale import scaled
 
@@ -205,7 +211,8 @@ def test_criterion_scores_that_are_read(reply: str, scores: tuple[int, ...]) -> 
         *("7, 10", "[7, 10]", '{"Scores": [7]}', '{"Scores": [7, 10, 3]}', '{"Scores": [7, 11]}'),
         *('{"Scores": [7, null]}', '{"Scores": [7, true]}', '{"Scores": [[7, 10]]}'),
         *('{"Scores": "7, 10"}', '{"Scores": 7}', '{"Scores": {}}'),
-        *('{"Scores": {"0": 7, "1": 10}}', '{"Scores": {"1": 7, "3": 10}}'),
+        *('{"Scores": {"0": 7, "2": 10}}', '{"Scores": {"0": 7, "1": 8, "2": 10}}'),
+        *('{"Scores": {"0": 7}}', '{"Scores": {"1": 7, "3": 10}}'),
         *('{"Scores": {"1": 7, "2": 10, "3": 1}}', '{"Scores": {"1": 7, "1": 8, "2": 10}}'),
         *('{"Scores": {"On topic": 7, "Recent": 10}}', '{"Scores": [7, 10]} {"Scores": [7, 9]}'),
         *("{'Scores': {'1': 7, '1': 8, '2': 10}}", "{'Scores': [7, 1", "{'Scores': [7, 10"),
@@ -221,6 +228,34 @@ def test_criterion_scores_that_are_read(reply: str, scores: tuple[int, ...]) -> 
 def test_criterion_scores_that_are_refused(reply: str) -> None:
     with pytest.raises(Unreadable):
         read_criterion_scores(reply, count=2, top=10)
+
+
+def test_all_criteria_may_be_counted_from_0() -> None:
+    assert read_criterion_scores('{"Scores": {"1": 10, "0": 7}}', count=2, top=10) == (7, 10)
+
+
+PASSAGES = ("passage_1", "passage_2", "passage_3")
+PAIRS = ("passage_1_judge_1", "passage_1_judge_2", "passage_2_judge_1", "passage_2_judge_2")
+
+
+@pytest.mark.parametrize(
+    ("names", "given"),
+    [
+        *(
+            (PASSAGES, ("passage_0", "passage_1", "passage_2")),
+            (PASSAGES, ("passage_0", "passage_1")),
+        ),
+        (PASSAGES, ("passage_0", *PASSAGES)),
+        (PAIRS, [name.replace("2", "0") for name in PAIRS]),
+        (PAIRS, [name.replace("judge_2", "judge_0") for name in PAIRS]),
+    ],
+)
+def test_names_that_count_from_0_are_asked_for_again(
+    names: tuple[str, ...], given: tuple[str, ...]
+) -> None:
+    with pytest.raises(Unreadable):
+        read_named_integers(json.dumps(dict.fromkeys(given, 5)), dict.fromkeys(names, 10))
+    assert read_named_integers('{"passage_2": 5}', dict.fromkeys(PASSAGES, 10))[1] == 5
 
 
 @pytest.mark.parametrize(

@@ -76,11 +76,17 @@ def test_each_score_is_that_of_its_own_number() -> None:
         rng.shuffle(given)
         entries = [(name, record(rng, keys)) for name in given]
         text = json.dumps({"Passages": [{**fields, "Passage": name} for name, fields in entries]})
+        numbers = [number for name in given if (number := number_of(name)) is not None]
+        first = int(sorted(numbers) != list(range(count)))  # all are there, counted from 0
+        if first and 0 in numbers:
+            with pytest.raises(Unreadable):
+                read_window(text, count=count, properties=len(keys), least=0)
+            continue
         said: dict[int, list[dict[str, Any]]] = {}
         for name, fields in entries:
             number = number_of(name)
-            if number is not None and 1 <= number <= count:
-                said.setdefault(number - 1, []).append(fields)
+            if number is not None and 0 <= number - first < count:
+                said.setdefault(number - first, []).append(fields)
         known = {}
         for place, records in said.items():
             relevance = whole(records[0].get("Relevance"), 10)
@@ -107,6 +113,24 @@ def test_each_score_is_that_of_its_own_number() -> None:
         assert found.unknown == len(entries) - sum(map(len, said.values()))
     assert cases / 2 < read
     assert odd > cases / 4
+
+
+@pytest.mark.parametrize(
+    ("numbers", "read"),
+    [
+        *(((0, 1, 2), True), ((2, 0, 1), True), ((0, 1), False), ((0, 1, 2, 3), False)),
+        *(((0, 1, 1), False), ((0, 2, 3), False), ((0,), False), ((0, 1, 2, 9), False)),
+    ],
+)
+def test_passages_are_counted_from_0_if_all_are(numbers: tuple[int, ...], read: bool) -> None:
+    listed = [{"Passage": number, "Relevance": number, "P1": 1} for number in numbers]
+    try:
+        found = read_window(json.dumps({"Passages": listed}), count=3, properties=1, least=0)
+    except Unreadable:
+        assert not read
+        return
+    assert read
+    assert {place: each.relevance for place, each in found.scores.items()} == {0: 0, 1: 1, 2: 2}
 
 
 def test_noise_is_no_score() -> None:

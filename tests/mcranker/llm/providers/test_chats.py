@@ -134,7 +134,7 @@ async def test_labels(name: str) -> None:
     assert set(reply.label_logprobs or {}) == {"Yes", "No"}
     sent = server.bodies[0]
     assert (sent["logprobs"], sent["top_logprobs"]) == (True, 20)
-    assert sent.get("max_tokens", sent.get("max_completion_tokens")) == 3
+    assert sent.get("max_tokens", sent.get("max_completion_tokens")) == 5
     assert not model.capabilities.label_logprobs
 
 

@@ -30,7 +30,7 @@ def ask(*messages: Message, **options: Any) -> ChatRequest:
 
 def test_labels_ask_for_few_tokens_and_their_probabilities() -> None:
     body = chat_body(ask(labels=("Yes", "No")), "m", capabilities=ALL)
-    assert (body["logprobs"], body["top_logprobs"], body["max_tokens"]) == (True, 20, 3)
+    assert (body["logprobs"], body["top_logprobs"], body["max_tokens"]) == (True, 20, 8)
     assert chat_body(ask(labels=("Yes",), max_tokens=1), "m", capabilities=ALL)["max_tokens"] == 1
 
 
@@ -128,6 +128,62 @@ MASSES: dict[str, tuple[list[dict[str, Any]], tuple[str, ...], dict[str, float]]
         [position(" ", **{" ": 0.9, "7": 0.1}), position("3", **{"3": 0.8, "4": 0.2})],
         SCORES,
         {"3": 0.8, "4": 0.2},
+    ),
+    "marks": (
+        [position("**"), position("7", **{"7": 0.9, "3": 0.1})],
+        SCORES,
+        {"7": 0.9, "3": 0.1},
+    ),
+    "a key": (
+        [position('{"'), position("score"), position('":'), position(" 7", **{" 7": 0.8})],
+        SCORES,
+        {"7": 0.8},
+    ),
+    "a fence": (
+        [position("```"), position("json"), position("\n"), position('{"score":'), ONE],
+        SCORES,
+        {"1": 0.6, "7": 0.4},
+    ),
+    "ten behind marks": (
+        [position("**"), ONE, position("0", **{"0": 0.5})],
+        SCORES,
+        {"1": 0.3, "7": 0.4, "10": 0.3},
+    ),
+    "quoted": ([position('"Yes"', **{'"Yes"': 0.6, "No.": 0.2})], YES_NO, {"Yes": 0.6, "No": 0.2}),
+    "thoughts": (
+        [position("<think>"), position("7"), position("</think>"), position("3", **{"3": 0.9})],
+        SCORES,
+        {"3": 0.9},
+    ),
+    "channels": (
+        [
+            *(position("<|channel|>"), position("analysis"), position("<|message|>"), ONE),
+            *(position("<|channel|>"), position("final"), position("<|message|>")),
+            position("3", **{"3": 0.9}),
+        ],
+        SCORES,
+        {"3": 0.9},
+    ),
+    "thoughts without an end": (
+        [position("<think>", **{"<think>": 0.9, "3": 1e-7}), position("7", **{"7": 0.9})],
+        SCORES,
+        {"3": 1e-7},
+    ),
+    "another number": (
+        [position("Passage", Passage=0.9), position(" 1", **{" 1": 0.9})],
+        SCORES,
+        {},
+    ),
+    "a letter": (
+        [position("Passage"), position(" B", **{" B": 0.7, " A": 0.2})],
+        ("A", "B"),
+        {"A": 0.2, "B": 0.7},
+    ),
+    "below zero": ([position("-"), position("1", **{"1": 0.9})], SCORES, {}),
+    "forms of a character": (
+        [position("7", **{"7": 0.1, "\uff17": 0.1, "\u25817": 0.1, "\u01207": 0.1, "<0x37>": 0.1})],
+        SCORES,
+        {"7": 0.5},
     ),
     "beyond the listed": (
         [position("Yes", No=0.5) | {"logprob": math.log(0.125)}],
