@@ -175,7 +175,7 @@ def read_choice(text: str, labels: Sequence[str], *, cut: bool = False) -> int:
 
 
 def likeliest_first(logprobs: Mapping[str, float] | None, labels: Sequence[str]) -> ReadOrder:
-    """Return the labels by falling probability, equal ones as they are; unlisted ones are missing."""
+    """Return the labels by falling probability, equal ones as they are, without unlisted ones."""
     masses = label_masses(logprobs, labels)
     listed = [place for place, mass in enumerate(masses) if mass]
     places = tuple(sorted(listed, key=lambda place: -masses[place]))

@@ -37,7 +37,7 @@ _OPENING = "*_`#\"'\u201c\u2018()[]{}<>:="  # marks around a label
 _CLOSING = _OPENING + ".,;!\u201d\u2019"
 _THOUGHTS = re.compile(r"(?s).*(?:</think(?:ing)?>|\[/think\]|<\|channel\|>final<\|message\|>)")
 _THINKING = re.compile(r"<think(?:ing)?>|\[think\]|<\|channel\|>")
-_ANSWER = re.compile(  # what stands before a label, and its first character
+_ANSWER = re.compile(  # the text before a label, and its first character
     r"(?s)(?:[\W_]*|\D*[:=>{*#|][\W_]*"
     r"|\D*\b(?:answer|score|rating|relevance|label|grade|choice|letter)(?:\s+is)?[\W_]*"
     r"|\D*\b(?:passage|document|text|option)[\W_]*(?=\D\Z))(?<![-\u2212.])."
