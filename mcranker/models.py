@@ -13,7 +13,7 @@ from mcranker.config import RankerConfig
 from mcranker.errors import ConfigError, UnsupportedCapability
 from mcranker.llm.chat import Capabilities, ChatModel, ChatRequest
 from mcranker.llm.connect import connect
-from mcranker.llm.ledger.ledger import Ledger, default_ledger_path
+from mcranker.llm.ledger.ledger import Ledger, place_of
 from mcranker.llm.ledger.ledgered import Ledgered
 from mcranker.llm.ledger.postgres_store import PostgresStore
 from mcranker.llm.limits.budget import Budget, Budgeted
@@ -174,8 +174,8 @@ def as_ledger(ledger: LedgerSpec) -> Ledger | None:
     """
     if isinstance(ledger, Ledger):
         return ledger
-    path = default_ledger_path() if ledger == "default" else ledger
-    return None if path is None else Ledger(path)
+    place = place_of(ledger)
+    return None if place is None else Ledger(place)
 
 
 def layered(chat: ChatModel, *, config: RankerConfig, budget: Budget | None = None) -> ChatModel:

@@ -15,14 +15,13 @@ from __future__ import annotations
 import os
 import socket
 from collections.abc import Callable, Iterable, Mapping
-from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from mcranker.config import RankerConfig
 from mcranker.documents import ID_KEYS, TEXT_KEYS
 from mcranker.errors import ConfigError, MCRankerError
 from mcranker.llm.connect import choose_default
-from mcranker.llm.ledger.ledger import default_ledger_path
+from mcranker.llm.ledger.ledger import place_of
 from mcranker.llm.ledger.postgres_schema import SCHEMES
 from mcranker.method.team_plan import as_team
 from mcranker.rankers import RANKERS, RankedQuery, Ranker
@@ -193,11 +192,10 @@ def _machines() -> set[str]:
 
 def _shared_ledger(ledger: str | os.PathLike[str] | None) -> str:
     """Return the URL or the absolute path of a ledger, the same for every process."""
-    place = default_ledger_path() if ledger == "default" else ledger
+    place = place_of(ledger)
     if place is None:
         raise ConfigError("actors share a ledger; leave out ledger=None")
-    named = os.fspath(place)
-    return named if named.startswith(SCHEMES) else str(Path(named).expanduser().absolute())
+    return place if isinstance(place, str) else str(place.absolute())
 
 
 def _piece(row: Mapping[str, Any]) -> tuple[Query, Any]:

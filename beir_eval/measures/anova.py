@@ -27,9 +27,7 @@ from personas.io.lines import read_text
 LONGEST_FILE = 50_000_000
 """Bytes of a table."""
 
-_TERM = re.compile(r"C\(\s*([A-Za-z_]\w*)(?:, Sum)?\s*\)")
-_SUM = r"C(\1, Sum)"
-_FORMULA = re.compile(r"\A\s*([A-Za-z_]\w*)\s*~\s*([\w\s+*:()-]+)\Z")
+_FACTOR = re.compile(r"\s*C\(((?:[^()]|\([^()]*\))++)\)\s*([+*:]|\Z)")
 
 
 @dataclass(frozen=True, slots=True)
@@ -103,15 +101,17 @@ def anova(table: Sequence[Mapping[str, Any]], formula: str) -> Anova:
     Args:
         table: rows of factors and the response; those without a response are left out.
         formula: such as ``"relevance ~ C(query)*C(documents) + C(prompt)"``: ``*`` for two factors
-            and their interactions, ``:`` for an interaction alone.
+            and their interactions, ``:`` for an interaction alone. The name of a column may hold
+            anything but parentheses that are not in pairs.
 
     Raises:
         SettingError: the formula is none, names no column, or has too many terms for the rows; a
             factor has one level; the response is no number.
         ExtraMissing: statsmodels is not installed.
     """
-    y, factors, right = parsed(formula)
-    values = _checked(table, factors, y)
+    response, factors, terms = parsed(formula)
+    values = _checked(table, factors, response)
+    columns = {f"x{place}": factor for place, factor in enumerate(factors)}
     try:
         import pandas
         import statsmodels.formula.api as smf
@@ -121,7 +121,7 @@ def anova(table: Sequence[Mapping[str, Any]], formula: str) -> Anova:
     frame = pandas.DataFrame(values)
     try:
         with warnings.catch_warnings(action="ignore"):  # what they are about is refused below
-            model = smf.ols(f"{y} ~ {_TERM.sub(_SUM, right)}", frame).fit()
+            model = smf.ols(f"y ~ {terms}", frame).fit()
             apart = model.model.rank == model.model.exog.shape[1]
             tests = anova_lm(model, typ=2) if apart and model.df_resid >= 1 else None
     except Exception as error:
@@ -136,38 +136,49 @@ def anova(table: Sequence[Mapping[str, Any]], formula: str) -> Anova:
             "the model leaves no residual to test against; leave interactions out of the formula, "
             "unless no value differs"
         )
-    tests.index = [":".join(_TERM.findall(name)) or name for name in tests.index]
-    *terms, (name, ss, df, *_) = tests.astype({"df": int}).itertuples()
+    tests = tests.sort_values("F", ascending=False, kind="stable").astype({"df": int})
+    used = [re.findall(r"x\d+", term) for term in tests.index]
+    tests.index = [":".join(columns[each] for each in term) or "Residual" for term in used]
+    *tested, (name, ss, df, *_) = tests.itertuples()
     residual = AnovaRow(name, ss, df, ss / df)
-    rows = [effect(row.Index, row.sum_sq, row.df, residual, len(frame)) for row in terms]
-    rows.sort(key=lambda row: -(row.f or 0))
 
     def means(by: str | list[str]) -> dict[Any, float]:
-        return {level: fmean(of) for level, of in frame.groupby(by, sort=False)[y]}
+        return {level: fmean(of) for level, of in frame.groupby(by, sort=False)["y"]}
 
-    cells = frame.groupby(factors).size()
-    pairs = [row.term.split(":") for row in rows if row.term.count(":") == 1]
+    cells = frame.groupby([*columns]).size()
     return Anova(
         formula=formula,
         observations=len(frame),
-        balanced=bool(len(cells) == frame[factors].nunique().prod() and cells.nunique() == 1),
-        rows=(*rows, residual),
-        means={factor: means(factor) for factor in factors},
-        interactions={(a, b): means([a, b]) for a, b in pairs},
+        balanced=bool(len(cells) == frame[[*columns]].nunique().prod() and cells.nunique() == 1),
+        rows=(
+            *(effect(row.Index, row.sum_sq, row.df, residual, len(frame)) for row in tested),
+            residual,
+        ),
+        means={factor: means(column) for column, factor in columns.items()},
+        interactions={
+            (columns[pair[0]], columns[pair[1]]): means(pair) for pair in used if len(pair) == 2
+        },
     )
 
 
 def parsed(formula: str) -> tuple[str, list[str], str]:
-    """Return a formula's response, its factors, and what is right of ``~``.
+    """Return a formula's response, its factors, and its terms with ``x0``, ``x1``, … for these.
+
+    So none of its names is left in what patsy evaluates.
 
     Raises:
         SettingError: it is no formula.
     """
-    said = _FORMULA.match(formula)
-    factors = list(dict.fromkeys(_TERM.findall(formula)))
-    if said is None or not factors:
-        raise SettingError(f"formula={formula!r}: write one such as 'y ~ C(a)*C(b) + C(c)'")
-    return said[1], factors, said[2]
+    response, _, right = formula.partition("~")
+    factors, terms, place = list[str](), list[str](), 0
+    while response.strip() and (found := _FACTOR.match(right, place)):
+        name, sign = found[1].strip(), found[2]
+        factors += [name] * (name not in factors)
+        terms.append(f"C(x{factors.index(name)}, Sum){sign}")
+        if not sign:
+            return response.strip(), factors, "".join(terms)
+        place = found.end()
+    raise SettingError(f"formula={formula!r}: write one such as 'y ~ C(a)*C(b) + C(c)'")
 
 
 def read_table(path: str | os.PathLike[str]) -> list[dict[str, str]]:
@@ -199,7 +210,7 @@ def read_table(path: str | os.PathLike[str]) -> list[dict[str, str]]:
 def _checked(
     table: Sequence[Mapping[str, Any]], factors: Sequence[str], response: str
 ) -> list[dict[str, Any]]:
-    """Levels as texts, and the response as a number."""
+    """Levels as texts in ``x0``, ``x1``, …, and the response as a number in ``y``."""
     rows: list[dict[str, Any]] = []
     for number, given in enumerate(table, 1):
         for name in (*factors, response):
@@ -214,9 +225,10 @@ def _checked(
             value = math.nan
         if not math.isfinite(value):
             raise SettingError(f"row {number}: {response}={given[response]!r} is no number")
-        rows.append({**{name: str(given[name]) for name in factors}, response: value})
-    for factor in factors:
-        if (count := len({row[factor] for row in rows})) < 2:
+        rows.append({f"x{place}": str(given[name]) for place, name in enumerate(factors)})
+        rows[-1]["y"] = value
+    for place, factor in enumerate(factors):
+        if (count := len({row[f"x{place}"] for row in rows})) < 2:
             raise SettingError(
                 f"the factor {factor!r} has {counted(count, 'level')}; two are needed"
             )

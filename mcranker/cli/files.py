@@ -44,14 +44,10 @@ class Writes(Reads):
 
 def ledger_files(named: str | None) -> Iterator[str]:
     """The files of the ledger that ``--ledger`` names, even if they are still to come."""
-    from mcranker.llm.ledger.ledger import default_ledger_path
-    from mcranker.llm.ledger.postgres_schema import SCHEMES
+    from mcranker.llm.ledger.ledger import place_of
 
-    path = default_ledger_path()
-    if named is not None and named != "default":
-        path = None if named.lower() == "none" else named
-    if path is not None and not str(path).startswith(SCHEMES):
-        path = Path(path).expanduser()
+    path = place_of("default" if named is None else named)
+    if isinstance(path, Path):
         for suffix in ("", "-wal", "-shm", "-journal"):
             yield f"{os.path.realpath(path)}{suffix}"
 

@@ -239,7 +239,11 @@ def located(name: str, value: Any, base: Path) -> Any:
 
     file = beside(value)
     is_team = name == "team" and file.suffix.lower() in _TEAM_FILES
-    is_ledger = name == "ledger" and value not in ("default", "none") and "://" not in value
+    is_ledger = False
+    if name == "ledger" and value != "default":
+        from mcranker.llm.ledger.ledger import place_of
+
+        is_ledger = isinstance(place_of(value), Path)
     if is_team or is_ledger or (name == "prompts" and is_folder(file)):
         return str(file)
     if name in MODEL_OPTIONS and value.startswith("local:"):

@@ -203,7 +203,8 @@ class _Connection(H11Protocol):
 
     def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]
         # A piece can be thousands of chunks of one byte.
-        transport.max_size = _PIECE  # type: ignore[attr-defined]  # of asyncio's own loops
+        with contextlib.suppress(AttributeError):  # uvloop has no such limit
+            transport.max_size = _PIECE  # type: ignore[attr-defined]  # of asyncio's own loops
         super().connection_made(transport)
         self.since = time.monotonic()
 

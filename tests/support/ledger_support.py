@@ -6,7 +6,7 @@ import asyncio
 import sqlite3
 import subprocess
 import sys
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
@@ -71,9 +71,14 @@ def locked(path: Path) -> Iterator[None]:
     connection.close()
 
 
-def start(code: str, *args: str | Path, **options: Any) -> subprocess.Popen[str]:
-    """Another Python process that runs `code`, with this module's names at hand."""
+def start(
+    code: str, *args: str | Path, within: Sequence[str] = (), **options: Any
+) -> subprocess.Popen[str]:
+    """Another Python process that runs `code`, with this module's names at hand.
+
+    It is started by the command `within`, such as one that makes a container of its own.
+    """
     whole = f"import asyncio, sys\nfrom tests.support.ledger_support import *\n{code}"
-    command = [sys.executable, "-W", "error", "-c", whole, *map(str, args)]
+    command = [*within, sys.executable, "-W", "error", "-c", whole, *map(str, args)]
     pipes = {"stdout": subprocess.PIPE, "stderr": subprocess.PIPE, "text": True}
     return subprocess.Popen(command, cwd=Path(__file__).parents[2], **(pipes | options))

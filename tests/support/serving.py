@@ -7,7 +7,7 @@ import threading
 import time
 from collections.abc import AsyncIterator, Awaitable, Callable, Iterator, Mapping
 from contextlib import asynccontextmanager, contextmanager
-from typing import Any
+from typing import Any, Literal
 
 import anyio
 import httpx
@@ -21,6 +21,7 @@ from tests.support.scripted import RECRUITS, RUBRIC
 
 KEY = "mcr_a-key-of-tests-only-0123456789"
 Score = Callable[[ChatRequest], str | Awaitable[str]]
+Loop = Literal["asyncio", "uvloop"]
 
 
 def by_place(request: ChatRequest) -> str:
@@ -79,12 +80,15 @@ async def client(service: Settings | None = None, **given: Any) -> AsyncIterator
 
 
 @contextmanager
-def serving(service: Settings | None = None, **given: Any) -> Iterator[str]:
+def serving(
+    service: Settings | None = None, *, loop: Loop = "asyncio", **given: Any
+) -> Iterator[str]:
     """The service on a port of its own, in a thread; its address."""
     service = service or settings(port=0, **given)
     ready = threading.Event()
     with listen(service) as bound:
         server = Server(create_app(service), service.limits, ready.set)
+        server.config.loop = loop
         thread = threading.Thread(target=server.run, args=([bound],), daemon=True)
         thread.start()
         assert ready.wait(20)

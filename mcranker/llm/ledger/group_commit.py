@@ -6,14 +6,13 @@ import asyncio
 import logging
 import os
 import queue
-import secrets
-import socket
 import threading
 from collections import deque
 from collections.abc import Collection, Sequence
 from typing import Any
 
 from mcranker.errors import LedgerError
+from mcranker.llm.ledger.owner import new_owner
 from mcranker.llm.ledger.rows import Unkeepable, row_of
 from mcranker.llm.ledger.store import MOST_KEYS, NewAnswer
 from mcranker.logs import safe_logger
@@ -138,8 +137,7 @@ class GroupCommit:
     def _check_process(self) -> None:
         process = os.getpid()
         if self._process is None:
-            self._process = process
-            self._owner = f"{process} {secrets.token_hex(8)} {socket.gethostname()}"
+            self._process, self._owner = process, new_owner()
         elif self._process != process:
             raise LedgerError(
                 f"the ledger {self._name!r} was used before this process was forked; "

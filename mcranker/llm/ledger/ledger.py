@@ -8,21 +8,32 @@ from __future__ import annotations
 
 import hashlib
 import os
+import re
 import threading
 import weakref
 from collections.abc import Awaitable
-from contextlib import AbstractAsyncContextManager
+from contextlib import AbstractAsyncContextManager, suppress
 from pathlib import Path
+from urllib.parse import urlsplit
 
 import platformdirs
 
 from mcranker.errors import ConfigError
 from mcranker.llm.chat import ChatReply
 from mcranker.llm.ledger.in_flight import RequestsInFlight
-from mcranker.llm.ledger.postgres_schema import SCHEMES, shown_url
+from mcranker.llm.ledger.postgres_schema import shown_url
 from mcranker.llm.ledger.postgres_store import PostgresStore
 from mcranker.llm.ledger.sqlite_store import SQLiteStore
 from mcranker.llm.ledger.store import LedgerStore, NewAnswer
+
+_HOST = r"(?:\[[^]@/?#]*\]|[^][:,@/?#]*)(?::\d*)?"
+_DATABASE = re.compile(
+    rf"(postgres(?:ql)?)(://(?:[^][@/?#]*@)?{_HOST}(?:,{_HOST})*(?:[/?][^@#]*)?)", re.IGNORECASE
+)
+# URLs, with one slash where a Path held them; SQLite's other addresses; libpq's list of values.
+_ADDRESS = re.compile(
+    r"[^/\\]{2}:/|\A\s*[a-z][\w+.-]+:.*@|:memory:|\A\s*file:|\bpassword\s*=", re.IGNORECASE
+)
 
 
 def default_ledger_path() -> Path | str | None:
@@ -32,18 +43,43 @@ def default_ledger_path() -> Path | str | None:
     MCRANKER_CACHE or the user's cache folder, and the file in it ``ledger.sqlite``.
 
     Raises:
-        ConfigError: a path begins with the home of a user that does not exist.
+        ConfigError: a path begins with the home of a user that does not exist, or an address is
+            neither a path nor a PostgreSQL URL.
     """
     named = os.environ.get("MCRANKER_LEDGER", "").strip()
-    if named.lower() in {"none", "off"}:
-        return None
-    if named.startswith(SCHEMES):
-        return named
-    if named:
-        return _expanded(named)
+    if named not in ("", "default"):
+        return place_of(named)
     root = os.environ.get("MCRANKER_CACHE")
     base = _expanded(root) if root else platformdirs.user_cache_path("mcranker")
     return base / "ledger.sqlite"
+
+
+def place_of(given: object) -> Path | str | None:
+    """Return the file that a text or path names, a database's URL, or None for ``none``.
+
+    Raises:
+        ConfigError: it is none of these, which is said without a password.
+    """
+    if given == "default":
+        return default_ledger_path()
+    if given is None:
+        return None
+    name = os.fspath(given) if isinstance(given, str | os.PathLike) else None
+    if not isinstance(name, str) or not name or "\0" in name:
+        raise ConfigError(f"ledger={given!r} is no path of a file; name one, or use ledger=None")
+    if name.strip().lower() in {"none", "off"}:
+        return None
+    with suppress(ValueError):
+        if (database := _DATABASE.fullmatch(name.strip())) and urlsplit(name):  # as asyncpg does
+            return database[1].lower() + database[2]
+    if _ADDRESS.search(name):
+        kind = re.match(r"[\w+.-]*:(memory:)?", name)
+        raise ConfigError(
+            f"ledger='{kind[0] if kind else ''}…' is no file and no PostgreSQL database; give the "
+            "path of a file, postgresql://USER:PASSWORD@HOST/DATABASE with @ : / ? # [ ] in a "
+            "password written as %40 %3A %2F %3F %23 %5B %5D, or none"
+        )
+    return _expanded(name)
 
 
 class Ledger:
@@ -66,12 +102,9 @@ class Ledger:
     """
 
     def __init__(self, path: str | os.PathLike[str]) -> None:
-        self.path: Path | None = None
-        if isinstance(path, str) and path.startswith(SCHEMES):
-            self.name, self.in_flight = shown_url(path), _shared(path)
-        else:
-            self.path = _as_path(path)
-            self.name, self.in_flight = os.fspath(self.path), _shared(self.path)
+        place = _chosen(path)
+        self.path = place if isinstance(place, Path) else None
+        self.name, self.in_flight = shown_url(os.fspath(place)), _shared(place)
         self.store = self.in_flight.store
 
     async def find(self, key: bytes) -> ChatReply | None:
@@ -124,16 +157,14 @@ def store_of(place: str | Path) -> LedgerStore:
     Raises:
         ConfigError: a URL's package is not installed, or the path is none.
     """
-    if isinstance(place, str) and place.startswith(SCHEMES):
-        return PostgresStore(place)
-    return SQLiteStore(_as_path(place).absolute())
+    chosen = _chosen(place)
+    return PostgresStore(chosen) if isinstance(chosen, str) else SQLiteStore(chosen.absolute())
 
 
-def _as_path(path: object) -> Path:
-    name = os.fspath(path) if isinstance(path, str | os.PathLike) else None
-    if not isinstance(name, str) or not name or "\0" in name:
-        raise ConfigError(f"ledger={path!r} is no path of a file; name one, or use ledger=None")
-    return _expanded(name)
+def _chosen(given: object) -> Path | str:
+    if (place := place_of(given)) is None:
+        raise ConfigError(f"ledger={given!r} keeps no answers; name a file or a database")
+    return place
 
 
 def _expanded(name: str) -> Path:

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
+import re
 from typing import Any
-from urllib.parse import urlsplit, urlunsplit
 
 from mcranker.errors import ConfigError, LedgerError
 from mcranker.llm.ledger.rows import COLUMNS
@@ -54,11 +54,8 @@ CREATE TABLE mcranker_budgets (
 
 
 def shown_url(url: str) -> str:
-    """Return a database's URL without its password."""
-    parts = urlsplit(url)
-    name, at, place = parts.netloc.rpartition("@")
-    user = name.partition(":")[0]
-    return urlunsplit(parts._replace(netloc=f"{user}{at}{place}"))
+    """Return a database's URL without its passwords."""
+    return re.sub(r"(?<=://)([^:@/?]*):.*(?=@)|(pass[^=&]*=)[^&]*", r"\1\2", url)
 
 
 def server_time() -> str:

@@ -9,9 +9,7 @@ from __future__ import annotations
 import asyncio
 import datetime
 import os
-import socket
 import sqlite3
-import sys
 import threading
 import time
 import weakref
@@ -26,6 +24,7 @@ import anyio.to_thread
 from mcranker.errors import LedgerError
 from mcranker.llm.chat import ChatReply
 from mcranker.llm.ledger.group_commit import GroupCommit, Write
+from mcranker.llm.ledger.owner import has_ended
 from mcranker.llm.ledger.rows import COLUMNS, Damaged, Row, reply_of
 from mcranker.llm.ledger.sqlite_file import (
     CLAIMS,
@@ -331,14 +330,8 @@ class _Writer(GroupCommit):
 def _drop_claims_of_ended_processes(connection: sqlite3.Connection) -> None:
     """Spare a program that is run again after ``kill -9`` the wait for its former claims."""
     for (owner,) in connection.execute("SELECT DISTINCT owner FROM claims").fetchall():
-        process, _, host = owner.decode().split(" ", 2)
-        if host == socket.gethostname() and sys.platform != "win32":
-            try:
-                os.kill(int(process), 0)  # which only asks
-            except ProcessLookupError:
-                connection.execute("DELETE FROM claims WHERE owner = ?", (owner.decode(),))
-            except OSError:
-                continue
+        if has_ended(owner.decode()):
+            connection.execute("DELETE FROM claims WHERE owner = ?", (owner.decode(),))
 
 
 def _add(connection: sqlite3.Connection, rows: list[Row]) -> set[bytes]:

@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+import csv
 import itertools
+import re
+from dataclasses import replace
 from pathlib import Path
 
 import pandas
@@ -87,6 +90,20 @@ def test_an_unbalanced_table_gives_the_sums_of_type_two() -> None:
         ("y", "write one such as"),
         ("y ~ a", "write one such as"),
         ("y ~ C(a) + __import__('os')", "write one such as"),
+        ("y ~ C(a) + eval(min(a))", "write one such as"),
+        ("y ~ C(a) + exit()", "write one such as"),
+        ("y ~ C(a) + I(a)", "write one such as"),
+        ("y ~ C(a) - 1", "write one such as"),
+        ("y ~ (C(a) + C(b))", "write one such as"),
+        ("y ~ C(a) C(b)", "write one such as"),
+        ("y ~ C(a) +", "write one such as"),
+        ("y ~ C()", "write one such as"),
+        ("~ C(a)", "write one such as"),
+        ("y ~ C(eval(min(a)))", "write one such as"),
+        ("y ~ C(exit())", "no column 'exit()'"),
+        ("y ~ C(a, Sum)", "no column 'a, Sum'"),
+        ("exit() ~ C(a)", "no column 'exit()'"),
+        ("y ~ C(a)\n + C(b) ~ y", "write one such as"),
         ("y ~ C(c)", "no column 'c'"),
         ("z ~ C(a)", "no column 'z'"),
         ("y ~ C(one)", "has 1 level"),
@@ -100,8 +117,45 @@ def test_what_cannot_be_analysed_is_refused(formula: str, said: str) -> None:
         {"a": a, "b": b, "one": 1, "same": a.upper(), "y": y}
         for a, b, y in [("x", "p", 1), ("x", "q", 2), ("y", "p", 3), ("y", "q", 5)]
     ]
-    with pytest.raises(SettingError, match=said):
+    with pytest.raises(SettingError, match=re.escape(said)):
         anova(rows, formula)
+
+
+@pytest.mark.parametrize(
+    "name",
+    [
+        *("two words", "it's", 'a "b"', "a-b", "a+b", "a:b", "size (MB)", "exit()", "{a}", "a\\"),
+        *("class", "C", "Q", "y", "x0", "x1", "Sum", "Residual", "Intercept", "np", "1", "`a`"),
+    ],
+)
+def test_a_column_may_have_any_name(name: str) -> None:
+    cells = [("p", "r", 1), ("p", "s", 2.5), ("q", "r", 4), ("q", "s", 5)]
+    cells += [(a, b, y + 1) for a, b, y in cells]
+    plain = anova([{"a": a, "b": b, "z": y} for a, b, y in cells], "z ~ C(a)*C(b)")
+    found = anova([{name: a, "b": b, "z": y} for a, b, y in cells], f"z ~ C( {name} )*C(b)")
+    terms = {"a": name, "b": "b", "a:b": f"{name}:b", "Residual": "Residual"}
+    assert found.rows == tuple(replace(row, term=terms[row.term]) for row in plain.rows)
+    assert found.means == {name: plain.means["a"], "b": plain.means["b"]}
+    assert found.interactions == {(name, "b"): plain.interactions["a", "b"]}
+    response = anova([{"a": a, "b": b, name: y} for a, b, y in cells], f"{name} ~ C(a)*C(b)")
+    assert response.rows == plain.rows
+
+
+def test_nothing_of_a_formula_or_a_table_is_run(tmp_path: Path) -> None:
+    mark, file = tmp_path / "ran", tmp_path / "grid.csv"
+    code = f"open({str(mark)!r}, 'w')"
+    heading = ["a", "y", code]
+    with file.open("w", newline="") as text:
+        csv.writer(text).writerows([heading, *[[code, n, n % 2] for n in range(4)]])
+    words = (code, "eval(min(a))", "exit()", "C(eval(min(a)))", "C(exit())")
+    formulas = [
+        *(f"y ~ C({code}) + {word}" for word in words),
+        *(f"{word} ~ C(a)" for word in words),
+    ]
+    for formula in formulas:
+        result = CliRunner().invoke(cli, ["anova", str(file), "--formula", formula])
+        assert result.exit_code == 1, result.output
+    assert not mark.exists()
 
 
 def test_the_command_reads_a_table(tmp_path: Path) -> None:

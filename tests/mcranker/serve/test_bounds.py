@@ -26,7 +26,7 @@ from mcranker.serve.requests import RANK_FIELDS, RERANK_FIELDS
 from mcranker.serve.server import Server, listen
 from tests.support.hostile_bodies import KINDS, body
 from tests.support.scale import scaled
-from tests.support.serving import by_place, client, serving, settings, until, until_so
+from tests.support.serving import Loop, by_place, client, serving, settings, until, until_so
 
 ASKED = {"query": "q", "documents": ["a", "b"]}
 NESTED: object = "a"
@@ -214,9 +214,17 @@ async def test_odd_timeouts_are_refused(value: str) -> None:
     assert answer.status_code == 400
 
 
-def test_a_client_that_hangs_up_cancels_its_calls() -> None:
+@pytest.fixture(scope="module", params=["asyncio", "uvloop"])
+def loop(request: pytest.FixtureRequest) -> Loop:
+    """Kinds of event loops that a program may serve in."""
+    pytest.importorskip(request.param)
+    found: Loop = request.param
+    return found
+
+
+def test_a_client_that_hangs_up_cancels_its_calls(loop: Loop) -> None:
     gate = Gate()
-    with serving(score=gate.score) as address:
+    with serving(score=gate.score, loop=loop) as address:
         for path in ("/v1/rank", "/v2/rerank", "/v1/rank/stream"):
             with _posted(address, path, ASKED):
                 until(lambda: gate.waiting == 6)
@@ -227,11 +235,11 @@ def test_a_client_that_hangs_up_cancels_its_calls() -> None:
     assert 'mcranker_rankings_in_progress{ranker="team"} 0.0' in metrics
 
 
-def test_a_reader_that_does_not_read_delays_no_other_request() -> None:
+def test_a_reader_that_does_not_read_delays_no_other_request(loop: Loop) -> None:
     # The whole ranking is far more than the buffers of a connection hold.
     large = {"query": "q", "documents": ["x" * 12_000_000]}
     limits = {"rankings": 1, "waiting": 4, "reader": 0.5, "body": 20_000_000}
-    with serving(limits=limits) as address, _posted(address, "/v1/rank/stream", large):
+    with serving(limits=limits, loop=loop) as address, _posted(address, "/v1/rank/stream", large):
         answer = httpx.post(f"{address}/v2/rerank", json=ASKED, timeout=20)
         until(
             lambda: 'route="/v1/rank/stream",status="499"' in httpx.get(f"{address}/metrics").text
@@ -239,11 +247,11 @@ def test_a_reader_that_does_not_read_delays_no_other_request() -> None:
     assert answer.status_code == 200
 
 
-def test_what_is_under_way_is_finished_before_the_service_stops() -> None:
+def test_what_is_under_way_is_finished_before_the_service_stops(loop: Loop) -> None:
     gate = Gate()
     answers: list[httpx.Response] = []
 
-    with serving(score=gate.score) as address:
+    with serving(score=gate.score, loop=loop) as address:
 
         def post() -> None:
             answers.append(httpx.post(f"{address}/v2/rerank", json=ASKED, timeout=20))
@@ -284,12 +292,12 @@ _BODIES = _GOOD | st.dictionaries(st.sampled_from(sorted(FIELDS)) | _TEXT, _VALU
 
 
 @pytest.fixture(scope="module")
-def address() -> Iterator[str]:
+def address(loop: Loop) -> Iterator[str]:
     limits = {"documents": 8, "body": 100_000, "deadline": 5}
     chosen = ("team", "team_size", "top_k")
     # Ids may be any text, of which the usual model of these tests makes a number.
     with serving(
-        settings(lambda _: '{"Score": 5}', port=0, limits=limits, per_request=chosen)
+        settings(lambda _: '{"Score": 5}', port=0, limits=limits, per_request=chosen), loop=loop
     ) as at:
         yield at
 
@@ -462,9 +470,11 @@ def test_idle_connections_do_not_shut_others_out(monkeypatch: pytest.MonkeyPatch
         assert idle[0].recv(1) == b""
 
 
-def test_a_connection_that_sends_no_request_is_closed(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_connection_that_sends_no_request_is_closed(
+    loop: Loop, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.setattr(server, "_IDLE", 0.2)
-    with serving() as address, _connected(address, 2) as (silent, slow):
+    with serving(loop=loop) as address, _connected(address, 2) as (silent, slow):
         slow.sendall(b"GET /healthz HT")
         assert silent.recv(1) == slow.recv(1) == b""
 
@@ -483,9 +493,9 @@ def test_requests_beyond_the_limit_get_an_answer_in_their_shape() -> None:
         assert httpx.get(f"{address}/healthz").status_code == 200
 
 
-def test_half_a_body_does_not_delay_the_end() -> None:
+def test_half_a_body_does_not_delay_the_end(loop: Loop) -> None:
     with ExitStack() as kept:
-        with serving(limits={"stop": 0}) as address:
+        with serving(limits={"stop": 0}, loop=loop) as address:
             half = kept.enter_context(_connected(address, 1))[0]
             half.sendall(HEAD + b"Content-Length: 900\r\n\r\n{")
             httpx.get(f"{address}/healthz")

@@ -21,6 +21,7 @@ from typing import IO
 import pytest
 
 from mcranker import MCRanker
+from mcranker.llm.ledger import owner
 from mcranker.llm.ledger.ledger import Ledger
 from mcranker.llm.ledger.ledgered import Ledgered
 from mcranker.llm.ledger.sqlite_store import SQLiteStore
@@ -196,6 +197,92 @@ def test_claims_of_a_killed_process_do_not_outlive_it(path: Path) -> None:
         began = time.monotonic()
         assert asked_here(path) == "here"
         assert time.monotonic() - began < 10
+
+
+APART = ("unshare", "--user", "--map-root-user", "--pid", "--fork", "--mount-proc", "--kill-child")
+CLAIM = """
+from mcranker.llm.ledger.sqlite_store import SQLiteStore
+
+async def main():
+    store = SQLiteStore(Path(sys.argv[1]))
+    print(len(await store.claim_many((key(1),))), flush=True)
+    sys.stdin.readline()
+    await store.aclose()
+
+asyncio.run(main())
+"""
+
+
+@pytest.mark.parametrize("first", [(), APART])
+@pytest.mark.parametrize("then", [(), APART])
+def test_a_claim_holds_in_containers_of_one_host_name(
+    path: Path, first: tuple[str, ...], then: tuple[str, ...]
+) -> None:
+    try:
+        subprocess.run([*APART, "true"], check=True, capture_output=True)
+    except (OSError, subprocess.CalledProcessError):
+        pytest.skip("needs the right to make namespaces")
+    holding = start(CLAIM, path, within=first, stdin=subprocess.PIPE)
+    try:
+        assert holding.stdout is not None
+        assert holding.stdout.readline() == "1\n"
+        assert finished(start(CLAIM, path, within=then, stdin=subprocess.PIPE), "\n") == "0\n"
+    finally:
+        finished(holding, "\n")
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="/proc")
+@pytest.mark.parametrize(
+    ("changed", "alive", "ended"),
+    [
+        ({}, True, False),
+        ({}, False, True),
+        ({"start": "78"}, True, True),  # the number was given again
+        ({"start": ""}, True, False),
+        ({"boot": "another"}, False, False),
+        ({"namespace": "pid:[2]"}, False, False),
+        ({"boot": "another", "start": "78"}, True, False),
+        ({"namespace": "pid:[2]", "start": "78"}, True, False),
+        ({"self": "1"}, False, False),  # the /proc of another namespace
+        ({"boot": ""}, False, False),  # no /proc
+    ],
+)
+def test_a_process_has_ended_only_where_its_number_is_known(
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    changed: dict[str, str],
+    alive: bool,
+    ended: bool,
+) -> None:
+    process = str(os.getpid())
+
+    def proc(name: str, self: str = process, **of: str) -> Path:
+        system = {"boot": "one", "namespace": "pid:[1]", "start": "77", **of}
+        folder = tmp_path / name
+        (folder / process / "ns").mkdir(parents=True)
+        (folder / "self").symlink_to(self)
+        (folder / process / "ns/pid").symlink_to(system["namespace"])
+        if system["start"]:
+            stat = f"{process} (a ) name) S {'0 ' * 18}{system['start']} 0\n"
+            (folder / process / "stat").write_text(stat)
+        if system["boot"]:
+            (folder / "sys/kernel/random").mkdir(parents=True)
+            (folder / "sys/kernel/random/boot_id").write_text(f"{system['boot']}\n")
+        return folder
+
+    monkeypatch.setattr(owner, "_PROC", proc("then"))
+    claimed = owner.new_owner()
+    monkeypatch.setattr(owner, "_PROC", proc("now", **changed))
+    if not alive:
+        with subprocess.Popen(["true"]) as gone:
+            pass
+        claimed = claimed.replace(f" {process} ", f" {gone.pid} ", 1)
+    assert owner.has_ended(claimed) is ended
+
+
+@pytest.mark.parametrize("name", ["", "1 0f0f host", "damaged", "a 1 b", "a x y z", "a 1 2 "])
+def test_an_owner_of_another_form_has_not_ended(name: str) -> None:
+    assert not owner.has_ended(name)
 
 
 @pytest.mark.usefixtures("short_lease")

@@ -12,19 +12,24 @@ import sqlite3
 import stat
 import tempfile
 from collections.abc import Callable, Iterator
+from functools import partial
 from pathlib import Path
 from typing import Any
 
 import anyio
 import pytest
+from click.testing import CliRunner
 
 from mcranker import MCRanker
+from mcranker.cli.group import cli
 from mcranker.errors import ConfigError, LedgerError
 from mcranker.llm.chat import Answer, ChatReply, ChatRequest
-from mcranker.llm.ledger.ledger import Ledger, default_ledger_path
+from mcranker.llm.ledger.ledger import Ledger, default_ledger_path, place_of, store_of
 from mcranker.llm.ledger.ledgered import Ledgered
+from mcranker.llm.ledger.postgres_schema import shown_url
 from mcranker.llm.ledger.sqlite_store import SQLiteStore
 from mcranker.llm.scripted import ScriptedChat
+from mcranker.rankers.keys import located
 from tests.support.ledger_support import MODEL, keep, key, locked, reply, request, size, sql
 
 pytestmark = pytest.mark.anyio
@@ -166,6 +171,7 @@ async def test_a_damaged_answer_is_asked_for_again(
         ("~/mine.sqlite", "home/mine.sqlite"),
         ("none", None),
         ("Off", None),
+        ("default", "cache/ledger.sqlite"),
     ],
 )
 def test_the_default_place(
@@ -189,6 +195,70 @@ def test_the_default_place(
 def test_a_ledger_that_is_no_path(value: Any) -> None:
     with pytest.raises(ConfigError, match="ledger="):
         MCRanker(model=ScriptedChat(lambda _: "7"), ledger=value)
+
+
+NO_ADDRESSES = [
+    *(":memory:", "file:l.sqlite", "file::memory:?cache=shared", "sqlite:///l", "sqlite::memory:"),
+    *(
+        "mysql://me:secret@h/db",
+        "postgresql+asyncpg://me:secret@h/db",
+        "redis://:secret@h",
+        "s3://b",
+    ),
+    *("'postgresql://me:secret@h/db'", "postgresql:/me:secret@h/db", "postgres:me:secret@h/db"),
+    *("postgresql://me:secret#x@h/db", "postgresql://me:sec/secret@h/db", "postgresql://me:secret"),
+    *("postgresql://me:secret@x@h/db", "postgresql://me:[secret@h/db", "postgresql://me:secret℀@h"),
+    *("jdbc:postgresql://me:secret@h/db", "me:secret@h/db", "host=h user=me password=secret"),
+]
+
+
+@pytest.mark.parametrize("address", NO_ADDRESSES)
+def test_an_address_of_no_known_kind_is_refused_without_its_password(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, address: str
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setenv("MCRANKER_LEDGER", address)
+    suite = partial(located, "ledger", address, tmp_path)
+    python = partial(MCRanker, model=ScriptedChat(lambda _: "7"), ledger=address)
+    path = partial(Ledger, Path(address)) if "//" in address else suite  # it has one slash then
+    for given in (default_ledger_path, suite, python, path, partial(store_of, address)):
+        with pytest.raises(ConfigError) as caught:
+            given()
+        assert "secret" not in str(caught.value)
+    for args in (
+        ["ledger", "stats"],
+        ["ledger", "verify", "--ledger", address],
+        ["ledger", "copy", address, "new.sqlite"],
+        ["ledger", "copy", "new.sqlite", address],
+        ["rank", "q", "a", "--ledger", address, "--out", "out.json"],
+        ["rank", "q", "a", "--model", "openai:x", "-o", f"ledger={address}"],
+    ):
+        result = CliRunner().invoke(cli, args)
+        assert result.exit_code in (1, 2), result.output
+        assert "secret" not in result.output
+    assert not [*tmp_path.iterdir()]
+
+
+@pytest.mark.parametrize(
+    ("address", "place"),
+    [
+        ("C:\\a\\b.sqlite", Path("C:\\a\\b.sqlite")),
+        ("C:/me@work/l", Path("C:/me@work/l")),
+        ("/a:b@c/l", Path("/a:b@c/l")),
+        ("ledger-10:30.sqlite", Path("ledger-10:30.sqlite")),
+        ("OFF", None),
+        (" Postgres://me:p%40@h1:1,[::1]:2/db?a=b\n", "postgres://me:p%40@h1:1,[::1]:2/db?a=b"),
+        ("postgresql:///db?host=/run", "postgresql:///db?host=/run"),
+    ],
+)
+def test_addresses(address: str, place: Path | str | None) -> None:
+    assert place_of(address) == place
+
+
+def test_no_password_of_a_database_is_shown() -> None:
+    secret = "postgresql://me:secret@h/db?password=secret&sslpassword=secret&a=b"
+    assert shown_url(secret) == "postgresql://me@h/db?password=&sslpassword=&a=b"
+    assert Ledger(secret).name == shown_url(secret)
 
 
 def another_version(path: Path) -> None:
