@@ -19,7 +19,7 @@ from mcranker.llm.local.model_files import (
 )
 from mcranker.llm.masking import masked
 from mcranker.paths import is_file, is_folder
-from mcranker.retrieval.encoder import MAX_TOKENS, Encoder, onnx_encoder
+from mcranker.retrieval.encoder import MAX_TOKENS, POOLINGS, Encoder, onnx_encoder
 from personas.io.lines import read_text
 
 FORMS = "local:NAME, local:FOLDER, st:NAME, openai:NAME, or embed:NAME with base_url="
@@ -32,9 +32,18 @@ PREFIXES = {
 }
 """Names of models -> what they want before a query and before a passage; the first that fits."""
 
+SIMILARITIES = {
+    r"\b(local:|all-)minilm": (0.0, 0.8),
+    r"\bbge-(small|base|large)-(en|zh)": (0.5, 0.4),
+    r"\be5-(small|base|large)": (0.7, 0.3),
+    "": (0.0, 1.0),
+}
+"""Names of models -> the similarity that counts 0, and from there to the one that counts 1."""
+
 LONGEST = 8192  # tokens read of a text, whatever a model may do
 _LONGEST_CONFIG = 10_000_000  # bytes
 _HUB_FILES = ["*.json", "1_Pooling/*.json", "model.onnx*", "onnx/model.onnx*"]
+_MODE = re.compile(r"\Apooling_mode_|_tokens?\Z")
 _HUB_NAME = re.compile(r"\A[\w.-]+/[\w.-]+", re.ASCII)
 
 
@@ -75,8 +84,7 @@ def open_encoder(
     """
     kind, _, name = spec.strip().partition(":")
     if prefixes is None:
-        stem = name.lower().rstrip("/").rpartition("/")[2]
-        prefixes = next(both for fits, both in PREFIXES.items() if re.search(fits, stem))
+        prefixes = by_name(PREFIXES, spec)
     if kind in ("embed", "openai") and name:
         from mcranker.llm.providers.embeddings import service_encoder
 
@@ -113,6 +121,12 @@ def open_encoder(
     return _of_folder(folder, f"local:{name}", prefixes)
 
 
+def by_name(table: Mapping[str, Any], spec: str) -> Any:
+    """Return what `PREFIXES` or `SIMILARITIES` has for a model."""
+    stem = spec.strip().lower().rstrip("/").rpartition("/")[2]
+    return next(both for fits, both in table.items() if re.search(fits, stem))
+
+
 def _is_hub_name(name: str) -> bool:
     may_be = _HUB_NAME.fullmatch(name) and not name.startswith(".") and not name.endswith(".gguf")
     return bool(may_be) and not is_file(name)
@@ -126,25 +140,50 @@ def _of_folder(folder: Path, name: str, prefixes: tuple[str, str]) -> Encoder:
     if model is None or not tokenizer.is_file():
         raise ModelFileError(
             f"{name}: {str(folder)!r} has no {'tokenizer.json' if model else 'model.onnx'}; a "
-            "folder of sentence-transformers without ONNX files is 'st:FOLDER'",
+            "folder of sentence-transformers without ONNX files is 'st:FOLDER', of a cross-encoder "
+            "'crossencoder:FOLDER'",
             model=name,
         )
-    config = _read(folder / "config.json")
+    config, pooling = _read(folder / "config.json"), _pooling(folder)
+    if not pooling and "ForSequenceClass" in (kinds := str(config.get("architectures"))):
+        raise ModelFileError(
+            f"{name} is a cross-encoder or classifier by its config.json ({kinds}); an encoder is "
+            "taken here. PyTorch's files of one rank as 'crossencoder:FOLDER', ranker='rerank'",
+            model=name,
+        )
     reads = _count(_read(folder / "sentence_bert_config.json").get("max_seq_length"))
     if not reads and (positions := _count(config.get("max_position_embeddings"))):
         # The positions of models after RoBERTa begin at 2.
         reads = positions - 2 * (config.get("model_type") in ("roberta", "xlm-roberta", "mpnet"))
-    pooling = _read(folder / "1_Pooling" / "config.json")
-    first_token = pooling.get("pooling_mode_cls_token") is True
     return onnx_encoder(
         model.resolve(),
         tokenizer.resolve(),
         name=name,
-        mark=f"{file_mark(model)} {file_mark(tokenizer)} {'first' if first_token else 'mean'}",
+        mark=f"{file_mark(model)} {file_mark(tokenizer)} {pooling}",
         max_tokens=min(reads, LONGEST) or MAX_TOKENS,
-        dimensions=_count(config.get("hidden_size")),
-        first_token=first_token,
+        dimensions=_count(config.get("hidden_size")) if pooling else 0,
+        pooling=pooling,
         prefixes=prefixes,
+    )
+
+
+def _pooling(folder: Path) -> str:
+    """The key of `POOLINGS` that a folder states; empty where it states none."""
+    listed = [each for each in _read(folder / "modules.json", list) if isinstance(each, dict)]
+    modules = {str(each.get("type")).rpartition(".")[2]: str(each.get("path")) for each in listed}
+    path = folder / modules.get("Pooling", "1_Pooling") / "config.json"
+    others = modules.keys() - {"Transformer", "Pooling", "Normalize"}
+    if not others and ((modules and "Pooling" not in modules) or not path.is_file()):
+        return ""
+    config = _read(path)
+    former = (key for key, on in config.items() if on is True and key.startswith("pooling_"))
+    stated = config.get("pooling_mode", [_MODE.sub("", key) for key in former])
+    modes = [*sorted(others), *map(str, stated if isinstance(stated, list) else [stated])]
+    if len(modes) == 1 and modes[0] in POOLINGS and config.get("include_prompt") is not False:
+        return modes[0]
+    raise ModelFileError(
+        f"{folder} asks for the modules or pooling {modes}; done here is one of "
+        f"{', '.join(POOLINGS)}, of all tokens. Use 'st:FOLDER' or another model"
     )
 
 
@@ -153,16 +192,16 @@ def _count(value: Any) -> int:
     return value if type(value) is int and 8 <= value <= 1_000_000 else 0
 
 
-def _read(path: Path) -> Mapping[str, Any]:
+def _read(path: Path, kind: type[Any] = dict) -> Any:
     if not path.is_file():
-        return {}
+        return kind()
     try:
         found = json.loads(read_text(path, ModelFileError, _LONGEST_CONFIG))
     except (ValueError, RecursionError) as error:
         raise ModelFileError(
             f"{path} is no JSON ({error}); take it from its source again"
         ) from error
-    return found if isinstance(found, dict) else {}
+    return found if isinstance(found, kind) else kind()
 
 
 def _from_hub(name: str) -> Path:

@@ -12,7 +12,7 @@ import os
 import threading
 import time
 from collections import OrderedDict
-from collections.abc import Callable, Hashable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Hashable, Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -36,6 +36,7 @@ MAX_THREADS = 8  # more than the physical cores of a usual machine only get in e
 MOST_REMEMBERED = 20_000  # vectors in memory, some 16 MB
 TOGETHER = 256  # new vectors that are written to the disk at once, unless no text is waiting
 
+_VECTORS = ("sentence_embedding", "last_hidden_state", "token_embeddings")  # the first there is
 _log = safe_logger("mcranker.retrieval.encoder")
 
 
@@ -379,22 +380,20 @@ def onnx_encoder(
     mark: str,
     max_tokens: int = MAX_TOKENS,
     dimensions: int = 0,
-    first_token: bool = False,
+    pooling: str = "mean",
     prefixes: tuple[str, str] = ("", ""),
 ) -> Encoder:
     """The encoder of a model file and its ``tokenizer.json``, for one more user.
 
-    A text's vector is the mean of the last layer over its tokens, or what the model pools itself.
-    Batches hold texts of about the same length and no more tokens than `BATCH_TOKENS` or one long
-    text: larger ones leave the processor's caches. Each core works on a batch of its own, which is
-    faster than all of them on one.
-
-    With `first_token` it is the last layer at the first token. For the rest see `Encoder`.
+    A text's vector is what the model pools itself, or else its tokens' by one of `POOLINGS`; where
+    that is empty, such a model is refused. Batches hold texts of about the same length and no more
+    tokens than `BATCH_TOKENS` or one long text: larger ones leave the processor's caches. Each core
+    works on a batch of its own, which is faster than all of them on one. See `Encoder`.
     """
 
     def load() -> Engine:
         loaded = _load(model, tokenizer, name, max_tokens)
-        return _OnnxEngine(*loaded, max_tokens=max_tokens, first_token=first_token)
+        return _OnnxEngine(*loaded, max_tokens, pooling)
 
     return shared(
         (model, mark, prefixes),
@@ -408,6 +407,15 @@ def onnx_encoder(
             tokenizer=tokenizer,
         ),
     )
+
+
+POOLINGS: Mapping[str, Callable[[NDArray[Any], NDArray[Any]], NDArray[Any]]] = {
+    "mean": lambda x, mask: (x * mask[:, :, None]).sum(axis=1) / mask.sum(axis=1, keepdims=True),
+    "cls": lambda x, mask: x[:, 0],
+    "max": lambda x, mask: np.where(mask[:, :, None] > 0, x, -np.inf).max(axis=1),
+    "lasttoken": lambda x, mask: x[np.arange(len(x)), mask.sum(axis=1) - 1],
+}
+"""Tokens' vectors, of shape (texts, tokens, dimensions), and their mask to one vector a text."""
 
 
 def rounded(rows: NDArray[Any]) -> NDArray[np.float16]:
@@ -458,11 +466,12 @@ class _Call:
 class _OnnxEngine:
     """A session of onnxruntime and its tokenizer."""
 
-    def __init__(self, session: Any, tokenizer: Any, *, max_tokens: int, first_token: bool) -> None:
-        self._session, self._tokenizer = session, tokenizer
+    def __init__(self, session: Any, tokenizer: Any, max_tokens: int, pooling: str) -> None:
+        self._session, self._tokenizer, self._pooling = session, tokenizer, pooling
         self._inputs = {each.name for each in session.get_inputs()}
+        outputs = [each.name for each in session.get_outputs()]
+        self._output = min(outputs, key=lambda each: (*_VECTORS, each).index(each))
         self._characters = MAX_CHARACTERS * max(1, max_tokens // MAX_TOKENS)
-        self._first_token = first_token
 
     def batches(self, texts: Sequence[str]) -> Iterator[list[Tokens]]:
         """The texts, longest first, in batches of at most `BATCH_TOKENS` tokens with padding."""
@@ -492,14 +501,24 @@ class _OnnxEngine:
             mask[row, : len(each.ids)] = 1
         given = {"input_ids": ids, "attention_mask": mask, "token_type_ids": np.zeros_like(ids)}
         wanted = {name: value for name, value in given.items() if name in self._inputs}
-        states = self._session.run(None, wanted)[0]
-        if states.ndim == 3:
-            sums = (states * mask[:, :, None]).sum(axis=1)
-            states = states[:, 0] if self._first_token else sums / mask.sum(axis=1, keepdims=True)
-        vectors = [
-            Vector(unit, len(each.ids)) for unit, each in zip(rounded(states), batch, strict=True)
-        ]
+        rows = rounded(self._pooled(self._session.run([self._output], wanted)[0], mask))
+        vectors = [Vector(unit, len(each.ids)) for unit, each in zip(rows, batch, strict=True)]
         return vectors, Usage(seconds=time.thread_time() - started)
+
+    def _pooled(self, states: NDArray[Any], mask: NDArray[Any]) -> NDArray[Any]:
+        """One vector for each text, or an error that says what the file gives instead."""
+        name, shape = self._output, states.shape
+        found = "no vectors; an encoder is taken here, and rerankers are 'crossencoder:NAME'"
+        if "logits" not in name and states.dtype.kind == "f":
+            least = 2 if "embed" in name else 8  # fewer are scores of labels
+            if len(shape) == 2 and len(states) == len(mask) and shape[1] >= least:
+                return states
+            if len(shape) == 3 and shape[2] > 1:
+                if self._pooling:
+                    return POOLINGS[self._pooling](states, mask)
+                found = "vectors of tokens, and no 1_Pooling/config.json says how they become one; "
+                found += f"get the model's, or write one with 'pooling_mode': {list(POOLINGS)}"
+        raise ValueError(f"output {name!r} of the ONNX file, of the shape {shape}, is {found}")
 
 
 def _load(model: Path, tokenizer: Path, name: str, max_tokens: int) -> tuple[Any, Any]:

@@ -15,7 +15,15 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-__all__ = ["FALSE", "TRUE", "expected_logits", "t5_logit", "write_cross_encoder", "write_t5"]
+__all__ = [
+    "FALSE",
+    "TRUE",
+    "expected_logits",
+    "t5_logit",
+    "write_causal",
+    "write_cross_encoder",
+    "write_t5",
+]
 
 SPECIAL = ("[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]")
 WORDS = ("masks", "help", "against", "viruses", "bread", "rises", "spread", "the", "in", "oven")
@@ -94,6 +102,35 @@ def write_cross_encoder(
         bert.pooler.dense.weight.data = given["pooler"]
     if hasattr(model, "classifier"):
         model.classifier.weight.data = given["head"]
+    model.save_pretrained(folder)
+    return folder
+
+
+def write_causal(folder: Path) -> Path:
+    """Write a causal model of weights 0, which has the words "yes" and "no"."""
+    import transformers
+    from tokenizers import Tokenizer, models, pre_tokenizers
+
+    words = {word: number for number, word in enumerate(("<pad>", "yes", "no", *WORDS))}
+    made = Tokenizer(models.WordLevel(words, unk_token="<pad>"))
+    made.pre_tokenizer = pre_tokenizers.WhitespaceSplit()
+    tokenizer = transformers.PreTrainedTokenizerFast(
+        tokenizer_object=made, pad_token="<pad>", eos_token="<pad>", model_max_length=LONGEST
+    )
+    tokenizer.chat_template = "{% for each in messages %}{{ each['content'] }} {% endfor %}yes"
+    tokenizer.save_pretrained(folder)
+    config = transformers.StableLmConfig(
+        vocab_size=len(words),
+        hidden_size=WIDTH,
+        intermediate_size=WIDTH,
+        num_hidden_layers=1,
+        num_attention_heads=2,
+        num_key_value_heads=2,
+        max_position_embeddings=LONGEST,
+    )
+    model: Any = transformers.StableLmForCausalLM(config)
+    for values in model.parameters():
+        values.data.fill_(0.0)
     model.save_pretrained(folder)
     return folder
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import threading
 import zlib
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -23,7 +23,7 @@ class _Ids(NamedTuple):
     ids: list[int]
 
 
-class _Input(NamedTuple):
+class _Named(NamedTuple):
     name: str
 
 
@@ -34,25 +34,31 @@ class TinyTokenizer:
 
 
 class TinySession:
-    """A substitute for onnxruntime; `shapes` are those of the batches that it was given."""
+    """A substitute for onnxruntime; `shapes` are those of the batches that it was given.
+
+    `given` are its outputs, made of the tokens' ids; each is a vector of each token unless set.
+    """
 
     def __init__(self) -> None:
+        self.given: dict[str, Callable[[Any], Any]] = {"last_hidden_state": _of_tokens}
         self.shapes: list[tuple[int, int]] = []
         self.gate = threading.Event()
         self.gate.set()
         self.error: Exception | None = None
 
-    def get_inputs(self) -> list[_Input]:
-        return [_Input(name) for name in NAMES]
+    def get_inputs(self) -> list[_Named]:
+        return [_Named(name) for name in NAMES]
 
-    def run(self, wanted: None, given: Mapping[str, Any]) -> list[Any]:
+    def get_outputs(self) -> list[_Named]:
+        return [_Named(name) for name in self.given]
+
+    def run(self, wanted: Sequence[str], given: Mapping[str, Any]) -> list[Any]:
         assert self.gate.wait(10)
         ids = given["input_ids"]
         self.shapes.append(ids.shape)
         if self.error is not None:
             raise self.error
-        # Tokens where the mask is 0 must not count.
-        return [np.array([[_drawn(number) for number in row] for row in ids])]
+        return [self.given[name](ids) for name in wanted]
 
 
 class TinyEngine:
@@ -83,7 +89,7 @@ def use(monkeypatch: pytest.MonkeyPatch) -> TinyEngine:
 
 def judge(name: str = "tiny") -> EncoderJudge:
     """A judge by such an encoder."""
-    return EncoderJudge(tiny_encoder(name))
+    return EncoderJudge(tiny_encoder(name), (0.0, 0.8))
 
 
 def tiny_encoder(name: str = "tiny", *, mark: str = "", **options: Any) -> Encoder:
@@ -96,6 +102,11 @@ def similarity(one: str, other: str) -> float:
     """What the encoder finds between two texts, in full precision."""
     a, b = _mean(one), _mean(other)
     return float(a @ b / np.linalg.norm(a) / np.linalg.norm(b))
+
+
+def _of_tokens(ids: Any) -> Any:
+    """Also of those where the mask is 0, which must not count."""
+    return np.array([[_drawn(number) for number in row] for row in ids])
 
 
 def _mean(text: str) -> Any:

@@ -6,6 +6,7 @@ first call.
 
 from __future__ import annotations
 
+import json
 import os
 import re
 import threading
@@ -42,6 +43,7 @@ PACKAGE = "sentence-transformers"
 AT_ONCE = 32  # pairs evaluated together
 MOST_TOKENS = 512  # of a T5, where its tokenizer names no limit
 _FORM = FORMS["rerank-logits"]
+_RELEVANT = re.compile(r"(?i)(label_1|1|relevant|relevance|yes|true)\Z")
 _TOKEN_IDS = re.compile(r"\A(?P<name>.+)#(?P<ids>\d{1,9}(?:,\d{1,9})?)")
 
 
@@ -159,10 +161,12 @@ class CrossEncoderChat:
 
         model = CrossEncoder(self._source)
         self._check_kind(model.config, type(model.transformers_model).__name__)
-        if model.num_labels > 2:
+        check_modules(model, self._source, self.name)
+        labels = [str(label) for _, label in sorted((model.config.id2label or {}).items())]
+        if model.num_labels > 2 or (model.num_labels == 2 and not _RELEVANT.match(labels[1])):
             raise UnsupportedCapability(
-                f"{self.name} tells {model.num_labels} classes apart, and relevance is one score "
-                "or two classes; take a cross-encoder for reranking",
+                f"{self.name} tells {model.num_labels} classes apart ({', '.join(labels[:9])}); "
+                "relevance is one score, or the second of two; take a cross-encoder for reranking",
                 model=self.name,
             )
 
@@ -226,6 +230,21 @@ class CrossEncoderChat:
             f"{self.name} is of the kind {', '.join(kinds) or 'unknown'}, without the head that "
             f"{loaded} has, so it scores nothing; {advice}",
             model=self.name,
+        )
+
+
+def check_modules(model: Any, source: str, name: str) -> None:
+    """Refuse a guess of sentence-transformers: the mean as pooling, "yes" of any causal model."""
+    from sentence_transformers.util import load_file_path
+
+    path = load_file_path(source, "modules.json")
+    listed = json.loads(Path(path).read_text(encoding="utf-8")) if path else []
+    stated = {str(each["type"]).rpartition(".")[2] for each in listed}
+    if guessed := {type(each).__name__ for each in model} & {"Pooling", "LogitScore"} - stated:
+        raise UnsupportedCapability(
+            f"{name} has no modules.json that lists {guessed.pop()}: nothing says how it makes a "
+            "vector, or a causal model a score; take one that is made for sentence-transformers",
+            model=name,
         )
 
 

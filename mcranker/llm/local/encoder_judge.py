@@ -24,9 +24,6 @@ from mcranker.retrieval.cover import Cover
 from mcranker.retrieval.encoder import MAX_CHARACTERS, Encoder
 from personas.ranking.usage import Usage
 
-HIGHEST = 0.8
-"""The similarity that counts as fully relevant, see `score`."""
-
 CHOICE_WIDTH = 0.05
 """Difference of similarity that makes an option less likely by a factor of e."""
 
@@ -67,18 +64,19 @@ class EncoderJudge:
 
     Args:
         encoder: with one more user, this judge.
+        scale: of its similarities, see `mcranker.llm.encoders.SIMILARITIES`.
 
     Attributes:
         endpoint: identity of the judge: the model and the way from similarities to answers.
     """
 
-    def __init__(self, encoder: Encoder) -> None:
+    def __init__(self, encoder: Encoder, scale: tuple[float, float] = (0.0, 1.0)) -> None:
         self.name = encoder.name
-        self.endpoint = f"{encoder.mark} {_VERSION}"
+        self.endpoint = f"{encoder.mark} {_VERSION} {scale}"
         self.capabilities = Capabilities(
             prompts=False, reasons=False, max_questions=MAX_QUESTIONS, statistics=True
         )
-        self._encoder = encoder
+        self._encoder, self._scale = encoder, scale
         self._lease = weakref.finalize(self, release_apart, encoder.release)
 
     async def complete(self, request: ChatRequest) -> ChatReply:
@@ -95,7 +93,7 @@ class EncoderJudge:
                 f"prompts; for {request.tag.stage!r} name a chat model",
                 model=self.name,
             )
-        reading = _Reading(state, self._encoder)
+        reading = _Reading(state, self._encoder, self._scale)
         await reading.prepare(request.questions)
         started = time.thread_time()
         answers = tuple(reading.answer(question) for question in request.questions)
@@ -108,14 +106,15 @@ class EncoderJudge:
             await anyio.to_thread.run_sync(partial(self._encoder.release, wait=True))
 
 
-def score(similarity: float, cover: float | None) -> float:
+def score(similarity: float, cover: float | None, scale: tuple[float, float]) -> float:
     """Return a passage's relevance, 0 to 1: half by its words, half by its meaning.
 
     Args:
-        similarity: of its meaning to the query's, -1 to 1; `HIGHEST` counts 1.
+        similarity: of its meaning to the query's, -1 to 1.
         cover: of the query's words, 0 to 1; None where none of them is known.
+        scale: the similarity that counts 0, and from there to that which counts 1.
     """
-    meaning = max(similarity / HIGHEST, 0.0)
+    meaning = max((similarity - scale[0]) / scale[1], 0.0)
     mixed = meaning if cover is None else COVER_SHARE * cover + (1 - COVER_SHARE) * meaning
     return min(mixed, 1.0)
 
@@ -167,10 +166,10 @@ class _Reading:
         usage: what reading the texts took.
     """
 
-    def __init__(self, state: State, encoder: Encoder) -> None:
+    def __init__(self, state: State, encoder: Encoder, scale: tuple[float, float]) -> None:
         self.usage = Usage(calls=1)
         self._state = state
-        self._encoder = encoder
+        self._encoder, self._scale = encoder, scale
         self._vectors: dict[str, NDArray[np.float32]] = {}  # of texts with their prefixes
         self._tokens: dict[str, int] = {}
         self._views: dict[Judge | None, list[tuple[str, float]]] = {}
@@ -233,7 +232,7 @@ class _Reading:
         if self._cover.known and passage not in self._covers:
             self._covers[passage] = self._cover.of(passage)
         near = math.fsum(share * self._near(text, passage) for text, share in seen)
-        return score(near, self._covers.get(passage))
+        return score(near, self._covers.get(passage), self._scale)
 
     def _near(self, view: str, passage: str) -> float:
         whole = self._similarity(view, passage)

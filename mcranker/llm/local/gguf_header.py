@@ -15,7 +15,7 @@ from mcranker.errors import ModelFileError, ModelNotFound
 _SIZES = {0: 1, 1: 1, 2: 2, 3: 2, 4: 4, 5: 4, 6: 4, 7: 1, 10: 8, 11: 8, 12: 8}  # bytes, by type
 _STRING, _ARRAY = 8, 9
 _DEEPEST = 4  # arrays in one another
-_RANK = struct.pack("<I", 4)  # llama.cpp's LLAMA_POOLING_TYPE_RANK
+_MEAN, _CLS, _LAST, _RANK = (struct.pack("<I", each) for each in (1, 2, 3, 4))  # llama.cpp's
 
 Kind = Literal["chat", "decisions", "reranker"]
 
@@ -33,7 +33,7 @@ def kind_of(path: Path, name: str) -> Kind:
 
     Raises:
         ModelNotFound: the file cannot be read.
-        ModelFileError: its beginning is not that of a GGUF file.
+        ModelFileError: its beginning is not that of a GGUF file, or it is an encoder's.
     """
     try:
         with path.open("rb") as file:
@@ -50,8 +50,8 @@ def kind_of(path: Path, name: str) -> Kind:
         raise ModelNotFound(f"{str(path)!r} cannot be read: {error}.", model=name) from error
     except (struct.error, KeyError, ValueError) as error:
         raise ModelFileError(
-            f"{str(path)!r} is cut short, or no GGUF file ({error}); fetch it again or use another "
-            "one.",
+            f"{str(path)!r} is cut short, or no GGUF file of a model that writes or ranks "
+            f"({error}); fetch it again or use another one.",
             model=name,
         ) from error
 
@@ -67,8 +67,10 @@ def _kind(data: mmap.mmap) -> Kind:
         begin, at = at + 4, end_of_value(data, at + 4, of)
         if key.endswith(b".decision.type"):
             return "decisions"
-        if key.endswith(b".pooling_type") and data[begin:at] == _RANK:
-            kind = "reranker"
+        if key.endswith(b".pooling_type"):
+            if data[begin:at] in (_MEAN, _CLS, _LAST):
+                raise ValueError("it is an encoder, which is served by llama.cpp for 'embed:NAME'")
+            kind = "reranker" if data[begin:at] == _RANK else "chat"
     return kind
 
 

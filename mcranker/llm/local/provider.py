@@ -21,12 +21,13 @@ def _local(name: str, /, **_: Any) -> ChatModel:
 
 
 def _encoder(kind: str, name: str, /, **options: Any) -> ChatModel:
-    from mcranker.llm.encoders import open_encoder
+    from mcranker.llm.encoders import SIMILARITIES, by_name, open_encoder
     from mcranker.llm.local.encoder_judge import EncoderJudge
     from mcranker.llm.local.engine import check_installed
 
-    check_installed(f"{kind}:{name}", {"Stemmer": "PyStemmer"})
-    return EncoderJudge(open_encoder(f"{kind}:{name}", **options))
+    spec = f"{kind}:{name}"
+    check_installed(spec, {"Stemmer": "PyStemmer"})
+    return EncoderJudge(open_encoder(spec, **options), by_name(SIMILARITIES, spec))
 
 
 def _embedding_price(name: str, usage: Usage) -> float | None:
@@ -42,7 +43,7 @@ def _cross_encoder(name: str, /, **_: Any) -> ChatModel:
 
 LOCAL = Provider(
     connect=_local,
-    note="a model below, a PATH.gguf, or an encoder's FOLDER, in this process",
+    note="a model below, a PATH.gguf, or an ONNX encoder's FOLDER, in this process",
     price=lambda name, usage: 0.0,
     in_process=True,
 )

@@ -10,7 +10,7 @@ from collections.abc import Iterator, Sequence
 from importlib import metadata
 from typing import Any
 
-from mcranker.llm.local.cross_encoder import PACKAGE, loading, source_of
+from mcranker.llm.local.cross_encoder import PACKAGE, check_modules, loading, source_of
 from mcranker.llm.local.engine import check_installed
 from mcranker.retrieval.encoder import Encoder, Tokens, rounded, shared
 from mcranker.retrieval.vectors import Vector
@@ -54,6 +54,7 @@ class _Engine:
             from sentence_transformers import SentenceTransformer
 
             self._model: Any = SentenceTransformer(source)
+            check_modules(self._model, source, name)
             # Prompts of the model's would be put before the prefixes.
             self._model.default_prompt_name = None
         self._model.max_seq_length = min(self._model.max_seq_length or MAX_TOKENS, MAX_TOKENS)

@@ -28,7 +28,9 @@ from mcranker.errors import (
     ModelNotFound,
     RequestRejected,
     ServerFailed,
+    UnsupportedCapability,
 )
+from mcranker.llm.connect import connect
 from mcranker.llm.limits.budget import Budget
 from mcranker.llm.prices import cost
 from mcranker.retrieval.embedders import Embedder, connect_embedder
@@ -407,6 +409,7 @@ async def test_the_embedded_encoder_is_the_default(monkeypatch: pytest.MonkeyPat
 def onnx_folder(tmp_path: Path, **config: Any) -> Path:
     folder = tmp_path / "multilingual-e5-tiny"
     (folder / "1_Pooling").mkdir(parents=True)
+    (folder / "1_Pooling/config.json").write_text('{"pooling_mode_mean_tokens": true}')
     (folder / "model.onnx").write_bytes(b"model")
     (folder / "tokenizer.json").write_bytes(b"tokenizer")
     (folder / "config.json").write_text(json.dumps(config))
@@ -441,10 +444,146 @@ async def test_a_folder_says_what_its_model_is(
         connect_embedder(f"local:{folder}")
 
 
+def at_each_token(rows: Any) -> Callable[[Any], Any]:
+    return lambda ids: np.array([rows[: ids.shape[1]]] * len(ids), np.float32)
+
+
+TOKENS = at_each_token([[1.0, 0.0], [0.0, 2.0], [3.0, 4.0]])  # of "one two" and its beginning
+
+
+@pytest.mark.parametrize(
+    ("files", "expected"),
+    [
+        ({"1_Pooling/config.json": {"pooling_mode_mean_tokens": True}}, [4, 6]),
+        ({"1_Pooling/config.json": {"pooling_mode": "mean"}}, [4, 6]),
+        ({"1_Pooling/config.json": {"pooling_mode": ["cls"]}}, [1, 0]),
+        ({"1_Pooling/config.json": {"pooling_mode_cls_token": True}}, [1, 0]),
+        ({"1_Pooling/config.json": {"pooling_mode_max_tokens": True}}, [3, 4]),
+        (
+            {
+                "modules.json": [
+                    {"path": "", "type": "sentence_transformers.models.Transformer"},
+                    {"path": "1_P", "type": "sentence_transformers.models.Pooling"},
+                    {"path": "2_N", "type": "sentence_transformers.models.Normalize"},
+                ],
+                "1_P/config.json": {"pooling_mode_lasttoken": True, "include_prompt": True},
+            },
+            [3, 4],
+        ),
+    ],
+)
+async def test_tokens_become_a_text_as_the_folder_says(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path, files: dict[str, Any], expected: list[float]
+) -> None:
+    """Of the vectors 1 0, 0 2 and 3 4; a longer text beside it does not count."""
+    use(monkeypatch).session.given = {"last_hidden_state": TOKENS, "pooler_output": TOKENS}
+    folder = onnx_folder(tmp_path)
+    for path, content in files.items():
+        (folder / path).parent.mkdir(exist_ok=True)
+        (folder / path).write_text(json.dumps(content))
+    made = connect_embedder(f"local:{folder}", prefixes=("", ""))
+    vectors = await made.embed_passages(["one two"])
+    assert np.allclose(vectors[0], np.array(expected) / np.linalg.norm(expected), atol=1e-3)
+    await made.aclose()
+
+
+async def test_what_a_model_pools_itself_is_taken(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    session, folder = use(monkeypatch).session, onnx_folder(tmp_path)
+    (folder / "1_Pooling/config.json").unlink()
+    session.given = {
+        "token_embeddings": TOKENS,
+        "sentence_embedding": lambda ids: np.array([ROW] * len(ids), np.float32),
+    }
+    made = connect_embedder(f"local:{folder}")
+    assert (await made.embed_queries(["a"]))[0] == pytest.approx([0.6, 0, 0.8], abs=1e-3)
+    await made.aclose()
+
+
+def rows(*shape: int, kind: str = "f4") -> Callable[[Any], Any]:
+    return lambda ids: np.ones((len(ids), *(each or ids.shape[1] for each in shape)), kind)
+
+
+@pytest.mark.parametrize("pooling", ["", "mean"])
+@pytest.mark.parametrize(
+    "given",
+    [
+        {"logits": rows(1)},
+        {"logits": rows(384)},
+        {"logits": rows(0, 384)},
+        {"output": rows(1)},
+        {"output": rows(3)},
+        {"output_0": rows(0, 1)},
+        {"output": rows()},
+        {"output": rows(384, kind="u1")},
+        {"scores": rows(2), "attentions": rows(0, 12, 12)},
+    ],
+)
+async def test_scores_are_no_vectors(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path, given: dict[str, Any], pooling: str
+) -> None:
+    use(monkeypatch).session.given = given
+    folder = onnx_folder(tmp_path)
+    if not pooling:
+        (folder / "1_Pooling/config.json").unlink()
+    made = connect_embedder(f"local:{folder}")
+    with pytest.raises(ModelFileError, match="is no vectors"):
+        await made.embed_passages(["one two", "three"])
+    await made.aclose()
+
+
+async def test_how_tokens_become_a_text_is_not_guessed(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    use(monkeypatch)
+    folder = onnx_folder(tmp_path, hidden_size=384, architectures=["BertModel"])
+    (folder / "1_Pooling/config.json").unlink()
+    made = connect_embedder(f"local:{folder}")
+    with pytest.raises(ModelFileError, match=r"no 1_Pooling/config\.json says how"):
+        await made.embed_passages(["one two"])
+    await made.aclose()
+
+
+@pytest.mark.parametrize(
+    ("path", "content"),
+    [
+        ("1_Pooling/config.json", {}),
+        (
+            "1_Pooling/config.json",
+            {"pooling_mode_cls_token": True, "pooling_mode_max_tokens": True},
+        ),
+        ("1_Pooling/config.json", {"pooling_mode": ["cls", "mean"]}),
+        ("1_Pooling/config.json", {"pooling_mode": "weightedmean"}),
+        ("1_Pooling/config.json", {"pooling_mode": None}),
+        ("1_Pooling/config.json", {"pooling_mode_mean_tokens": True, "include_prompt": False}),
+        ("modules.json", [{"type": "sentence_transformers.models.Dense", "path": "2_Dense"}]),
+        ("modules.json", [{"type": "custom.Pooling2"}]),
+    ],
+)
+def test_modules_that_are_not_run_here_are_refused(tmp_path: Path, path: str, content: Any) -> None:
+    folder = onnx_folder(tmp_path)
+    (folder / path).write_text(json.dumps(content))
+    with pytest.raises(ModelFileError, match="Use 'st:FOLDER' or another model"):
+        connect_embedder(f"local:{folder}")
+
+
+@pytest.mark.parametrize("kind", ["Bert", "XLMRoberta", "DebertaV2"])
+def test_a_cross_encoder_in_an_onnx_file_is_no_encoder(tmp_path: Path, kind: str) -> None:
+    folder = onnx_folder(tmp_path, architectures=[f"{kind}ForSequenceClassification"])
+    (folder / "1_Pooling/config.json").unlink()
+    for open_it in (connect_embedder, connect):
+        with pytest.raises(ModelFileError, match=f"{kind}ForSequenceClassification.*'crossencoder"):
+            open_it(f"local:{folder}")
+
+
 class _Sentences:
     """A substitute for sentence-transformers' class."""
 
     max_seq_length = 1000
+
+    def __iter__(self) -> Iterator[Any]:
+        return iter([type("Transformer", (), {})(), type("Pooling", (), {})()])
 
     def __init__(self, source: str) -> None:
         if "absent" in source:
@@ -458,21 +597,33 @@ class _Sentences:
         return {"attention_mask": np.ones((len(texts), 7), int)}
 
 
-async def test_sentence_transformers(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+@pytest.mark.parametrize("stated", [True, False])
+async def test_sentence_transformers(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path, stated: bool
+) -> None:
     with pytest.raises(ConfigError, match=r"pip install 'mcranker\[crossencoder\]'"):
         connect_embedder("st:any")
-    for name in ("sentence_transformers", "transformers", "transformers.utils"):
+    modules = tmp_path / "modules.json"
+    modules.write_text('[{"type": "sentence_transformers.models.Pooling"}]')
+    package = "sentence_transformers"
+    for name in (package, f"{package}.util", "transformers", "transformers.utils"):
         monkeypatch.setitem(sys.modules, name, ModuleType(name))
+    found = {"load_file_path": lambda *_: str(modules) if stated else None}
+    vars(sys.modules[f"{package}.util"]).update(found)
     drawn = ModuleType("logging")
     for name in ("is_progress_bar_enabled", "disable_progress_bar", "enable_progress_bar"):
         setattr(drawn, name, lambda: True)
     monkeypatch.setattr(sys.modules["transformers.utils"], "logging", drawn, raising=False)
-    package = "sentence_transformers"
     monkeypatch.setattr(sys.modules[package], "SentenceTransformer", _Sentences, raising=False)
     monkeypatch.setattr("mcranker.llm.local.sentence_encoder.check_installed", lambda *_, **__: 0)
     monkeypatch.setattr("importlib.metadata.version", lambda name: "6.2")
     made = connect_embedder("st:intfloat/e5-tiny")
     usage = UsageTable()
+    if not stated:
+        with pytest.raises(UnsupportedCapability, match=r"no modules\.json that lists Pooling"):
+            await made.embed_passages(["a"])
+        await made.aclose()
+        return
     vectors = await made.embed_passages(["a", "bcd"], usage)
     # "passage: a" has 10 characters and "passage: bcd" 12: (10, 1) and (12, 1), of length 1.
     assert np.allclose(vectors, [[10 / 101**0.5, 101**-0.5], [12 / 145**0.5, 145**-0.5]], atol=1e-3)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import importlib.util
+import json
 import logging
 import math
 from pathlib import Path
@@ -24,6 +25,7 @@ from tests.support.tiny_cross_encoder import (
     TRUE,
     expected_logits,
     t5_logit,
+    write_causal,
     write_cross_encoder,
     write_t5,
 )
@@ -93,6 +95,7 @@ async def test_two_classes_are_the_probability_of_the_second(folder: Path) -> No
     ("labels", "kind", "error", "said"),
     [
         (3, "BertForSequenceClassification", UnsupportedCapability, "tells 3 classes apart"),
+        (2, "BertLMHeadModel", UnsupportedCapability, "is of the kind BertLMHeadModel, without"),
         (1, "BertModel", UnsupportedCapability, "is of the kind BertModel, without the head"),
         (1, "BertForMaskedLM", UnsupportedCapability, "of the kind BertForMaskedLM, without"),
     ],
@@ -103,6 +106,41 @@ async def test_what_is_no_reranker_scores_nothing(
     path = write_cross_encoder(folder / "model", labels=labels, kind=kind)
     with pytest.raises(error, match=said):
         await CrossEncoderChat.open(str(path)).complete(ask({"p": TEXTS[0]}))
+
+
+@pytest.mark.anyio
+@pytest.mark.parametrize(
+    ("second", "taken"),
+    [("LABEL_1", True), ("relevant", True), ("Yes", True), ("positive", False), ("0", False)],
+)
+async def test_the_second_class_has_to_be_relevance(second: str, taken: bool, folder: Path) -> None:
+    path = write_cross_encoder(folder / "model", labels=2)
+    config = json.loads((path / "config.json").read_text())
+    config |= {"id2label": {"0": "first", "1": second}, "label2id": {"first": 0, second: 1}}
+    (path / "config.json").write_text(json.dumps(config))
+    chat = CrossEncoderChat.open(str(path))
+    if taken:
+        no, yes = expected_logits(QUERY, TEXTS[0], labels=2)
+        reply = await chat.complete(ask({"p": TEXTS[0]}))
+        assert reply.answers is not None
+        assert reply.answers[0].value == pytest.approx(logistic(float(yes - no)), rel=1e-4)
+        return
+    with pytest.raises(UnsupportedCapability, match=f"2 classes apart .first, {second}"):
+        await chat.complete(ask({"p": TEXTS[0]}))
+
+
+@pytest.mark.anyio
+async def test_a_causal_model_needs_its_words_of_relevance(folder: Path) -> None:
+    """The same model, without and with a ``modules.json`` that names the two tokens."""
+    path = write_causal(folder / "causal")
+    with pytest.raises(UnsupportedCapability, match=r"no modules\.json that lists LogitScore"):
+        await CrossEncoderChat.open(str(path)).complete(ask({"p": TEXTS[0]}))
+    from sentence_transformers import CrossEncoder
+
+    CrossEncoder(str(path)).save_pretrained(str(folder / "reranker"))
+    reply = await CrossEncoderChat.open(str(folder / "reranker")).complete(ask({"p": TEXTS[0]}))
+    assert reply.answers is not None
+    assert reply.answers[0].value == pytest.approx(0.5)  # all weights are 0
 
 
 @pytest.mark.anyio

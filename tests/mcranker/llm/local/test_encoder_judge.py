@@ -11,12 +11,13 @@ from mcranker import MCRanker, Ranking
 from mcranker.errors import ConfigError, DownloadError, UnsupportedCapability
 from mcranker.llm.chat import ChatRequest, Judge, Message, Option, Question, State, Tag
 from mcranker.llm.connect import connect
+from mcranker.llm.encoders import SIMILARITIES, by_name
 from mcranker.llm.local import model_files
 from mcranker.llm.local.encoder_judge import EncoderJudge, score, views, windows
 from mcranker.retrieval.cover import Cover, statistics_of
 from mcranker.retrieval.encoder import MAX_CHARACTERS
 from personas import Criterion, Member, Persona, Rubric, Team
-from tests.support.tiny_encoder import TinyEngine, judge, similarity, use
+from tests.support.tiny_encoder import TinyEngine, judge, similarity, tiny_encoder, use
 
 pytestmark = pytest.mark.anyio
 
@@ -68,7 +69,32 @@ async def answers(*questions: Question, state: State = STATE) -> list[float | No
 def test_a_score_is_half_meaning_and_half_words(
     similar: float, cover: float | None, expected: float
 ) -> None:
-    assert score(similar, cover) == pytest.approx(expected)
+    assert score(similar, cover, (0.0, 0.8)) == pytest.approx(expected)
+
+
+@pytest.mark.parametrize(
+    ("spec", "similar", "expected"),
+    [
+        ("local:minilm", 0.4, 0.4 / 0.8),
+        ("local:minilm-fp32", 0.4, 0.4 / 0.8),
+        ("st:sentence-transformers/all-MiniLM-L6-v2", 0.4, 0.4 / 0.8),
+        ("st:BAAI/bge-small-en-v1.5", 0.6, (0.6 - 0.5) / 0.4),
+        ("local:/models/bge-large-zh/", 0.4, 0.0),
+        ("embed:intfloat/multilingual-e5-small", 0.85, (0.85 - 0.7) / 0.3),
+        ("embed:BAAI/bge-m3", 0.4, 0.4),
+        ("embed:nomic-embed-text", 0.4, 0.4),
+        ("st:any", -0.4, 0.0),
+    ],
+)
+def test_a_scale_is_its_models_and_without_one_a_cosine_is_the_relevance(
+    spec: str, similar: float, expected: float
+) -> None:
+    assert score(similar, None, by_name(SIMILARITIES, spec)) == pytest.approx(expected)
+
+
+def test_the_scale_is_part_of_what_the_ledger_asks_by() -> None:
+    one, other = (EncoderJudge(tiny_encoder(), scale) for scale in ((0.0, 0.8), (0.5, 0.4)))
+    assert one.endpoint != other.endpoint
 
 
 def test_a_judge_sees_the_query_itself_and_by_its_name_and_its_criteria() -> None:
@@ -131,7 +157,8 @@ async def test_the_nearest_window_of_a_long_passage_counts_half() -> None:
     beginning, nearest = similarity(QUERY, long), similarity(QUERY, window)
     assert nearest > 2 * beginning
     near = (beginning + nearest) / 2
-    assert value == pytest.approx(score(near, Cover(QUERY, statistics).of(long)), abs=2e-3)
+    cover = Cover(QUERY, statistics).of(long)
+    assert value == pytest.approx(score(near, cover, (0.0, 0.8)), abs=2e-3)
 
 
 async def test_a_score_is_on_the_scale_that_was_asked_for() -> None:

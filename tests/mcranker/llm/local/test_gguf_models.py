@@ -31,10 +31,18 @@ def relevance(text: str) -> float:
 def test_the_header_says_what_a_model_is(
     shallow_model: Path, decision_model: Path, reranker: Path, tmp_path: Path
 ) -> None:
-    embeddings = tmp_path / "embeddings.gguf"
-    write_reranker(embeddings, bert__pooling_type=1)
-    models = (shallow_model, decision_model, reranker, embeddings)
+    unpooled = tmp_path / "unpooled.gguf"
+    write_reranker(unpooled, bert__pooling_type=0)
+    models = (shallow_model, decision_model, reranker, unpooled)
     assert [kind_of(each, "m") for each in models] == ["chat", "decisions", "reranker", "chat"]
+
+
+@pytest.mark.parametrize("pooling", [1, 2, 3])
+def test_an_encoder_neither_chats_nor_ranks(tmp_path: Path, pooling: int) -> None:
+    path = tmp_path / "embeddings.gguf"
+    write_reranker(path, bert__pooling_type=pooling)
+    with pytest.raises(ModelFileError, match="it is an encoder"):
+        LocalChat.open(str(path))
 
 
 @pytest.mark.parametrize("kept", [4, 20, 30, 200, 5000])
