@@ -31,6 +31,9 @@ LlamaIndex and Haystack, or a mapping id -> text."""
 
 LARGEST_ID = 2**64 - 1
 
+ROLES = ("user", "assistant", "system")
+"""Roles of a conversation's messages."""
+
 logger = safe_logger("mcranker")
 
 
@@ -52,11 +55,49 @@ def as_query(query: str | Query, what: str = "query") -> Query:
     if not isinstance(query.id, str):
         raise InputError(f"the {what}'s id is a {type(query.id).__name__}; give a string")
     _check_unicode(query.id, f"the {what}'s id")
+    if not (isinstance(query.turns, tuple) and all(map(_is_turn, query.turns))):
+        raise InputError(
+            f"the {what}'s turns are {shown(query.turns)}; give a tuple of pairs, a role of "
+            f"{', '.join(ROLES)} and a text each"
+        )
     text = encodable(query.text)
-    if text == query.text:
+    turns = tuple((role, encodable(said)) for role, said in query.turns)
+    if (text, turns) == (query.text, query.turns):
         return query
     _note_replaced(f"the {what}")
-    return replace(query, text=text)
+    return replace(query, text=text, turns=turns)
+
+
+def in_conversation(messages: object, question: Query | None = None) -> Query:
+    """Return the question that ends a conversation, with the earlier messages as its turns.
+
+    They are ``{"role": "user", "content": "…"}`` each, in order. The last is the question, and may
+    be left out where `question` is given apart.
+
+    Raises:
+        InputError: they are something else, or the last is neither the question nor before it.
+    """
+    given = messages if isinstance(messages, list) else [messages]
+    found = [(x.get("role"), x.get("content")) for x in given if isinstance(x, Mapping)]
+    turns = [(str(role), str(text)) for role, text in found if _is_turn((role, text))]
+    if len(turns) < len(given):
+        raise InputError(
+            f'"messages" holds {shown(messages)}; give a list of {{"role": …, "content": …}}, with '
+            f"a role of {', '.join(ROLES)} and a text each"
+        )
+    if turns and turns[-1][0] == "user" and (question is None or turns[-1][1] == question.text):
+        question = question or Query(turns[-1][1])
+        turns.pop()
+    elif question is None or (turns and turns[-1][0] == "user"):
+        raise InputError('the last of "messages" must be the question, or the reply before it')
+    return replace(question, turns=tuple(turns))
+
+
+def _is_turn(turn: object) -> bool:
+    match turn:
+        case (str(role), str(text)):
+            return role in ROLES and bool(text.strip())
+    return False
 
 
 def as_passages(docs: Docs, *, first: int = 0) -> tuple[Passage, ...]:

@@ -86,7 +86,7 @@ def answer_span(question: Query) -> Iterator[AnswerTrace]:
         trace.close()
         facts = {"openinference.span.kind": "CHAIN", "mcranker.query_id": question.id}
         if trace.content:
-            facts["input.value"] = question.text
+            facts["input.value"] = question.conversation
         trace.span.set_attributes(facts)
         trace.span.end()
 

@@ -140,6 +140,7 @@ OPTIONAL_PROMPTS: dict[str, dict[str, Placeholders]] = {
     "rebel": {
         # The first call of two: which properties, and how they are scored
         "rebel_infer": _placeholders("query"),
+        "rebel_infer_weights": _placeholders("query"),
         "rebel_infer_relevance": _placeholders("query"),
         # The call that scores a window of passages
         "rebel": _placeholders("query passages properties keys", "relevance formula count"),
@@ -186,6 +187,8 @@ OPTIONAL_PROMPTS: dict[str, dict[str, Placeholders]] = {
         "rag_answer_advanced": _placeholders("question context"),
         "rag_answer_rebel": _placeholders("question context"),
         "rag_answer_rankrag": _placeholders("question context"),
+        "rag_answer_rankrag_turns": _placeholders("question context turns"),
+        "rag_answer_rankrag_claim": _placeholders("question context"),
         # What RankRAG's training asks for besides a short phrase
         "rag_answer_rankrag_full": _placeholders("question context"),
         "rag_answer_rankrag_number": _placeholders("question context"),
@@ -199,6 +202,7 @@ OPTIONAL_PROMPTS: dict[str, dict[str, Placeholders]] = {
         "rag_p_yes": _placeholders("query passage_text"),
         "rag_rankrag_rank": _placeholders("query passage_text"),
         "rag_rankrag_rank_turns": _placeholders("query passage_text turns"),
+        "rag_rankrag_rank_claim": _placeholders("query passage_text"),
         "rag_rankrag_retrieve": _placeholders("question context"),
         # An entry of {{turns}}, of {{drafts}}, and of {{context}}: as G-RAG and as RankRAG have it
         "rag_rankrag_turn": _placeholders("speaker turn"),
@@ -448,6 +452,11 @@ class PromptSet:
         """A piece of a prompt, e.g. ``criterion``, with its values."""
         (turn,) = self[name].render(values)
         return turn.text
+
+    def turns(self, turns: Iterable[tuple[str, str]]) -> str:
+        """A conversation's earlier messages, a role and a text each, as RankRAG shows them."""
+        values = ({"speaker": role.title(), "turn": text} for role, text in turns)
+        return "\n\n".join(self.piece("rag_rankrag_turn", each) for each in values)
 
     @cached_property
     def hashes(self) -> Mapping[str, str]:

@@ -11,13 +11,14 @@ from functools import partial
 from typing import Any
 
 from beir_eval.answers.judges import Answered, AnswerJudge, Judgement, judge_of
-from beir_eval.answers.judges.team import INSTRUCTION
+from beir_eval.answers.judges.team import INSTRUCTION, as_ranking
 from beir_eval.answers.questions import Question, first_of, question_of, records, texts_of
 from beir_eval.errors import DatasetError, SettingError
 from mcranker import MCRanker, RankerConfig
 from mcranker.errors import InputError
+from mcranker.estimate import EXPLANATION, Estimate, Estimator
 from mcranker.llm.limits.budget import Budget
-from mcranker.models import LedgerSpec, ModelSpec, Roles, connect_roles, limited
+from mcranker.models import NO_MODELS, LedgerSpec, ModelSpec, Roles, connect_roles, limited
 from mcranker.rag.asking import Asking
 from mcranker.rag.record import AnswerRecord
 from mcranker.rankers.dispatch import dispatch
@@ -203,6 +204,31 @@ async def judged(
     async with dispatch(answers, one, at_once) as stream:
         async for each in stream:
             yield each
+
+
+async def estimate_judges(
+    questions: Iterable[Question], judges: Mapping[str, AnswerJudge], passages: int
+) -> Estimate:
+    """Estimate judging an answer to each question, as if the ledger had none; nothing is sent.
+
+    An answer is taken to be from that many passages.
+    """
+    texts = tuple(f"{place}. {EXPLANATION}" for place in range(passages))
+    answers = [Answered(each, EXPLANATION, passages=texts, retrieved=texts) for each in questions]
+    found = Estimate()
+    for judge in judges.values():
+        if isinstance(judge.by, Asking):
+            estimator = Estimator(judge.by.config)
+            chat = estimator.models(replace(NO_MODELS, scoring=judge.by.model)).scoring
+            made_up = replace(judge, by=replace(judge.by, model=chat, usage=UsageTable()))
+            for each in answers:
+                await made_up.judge(each)
+            estimator.end_query(())
+            found += estimator.estimate()
+        elif judge.by is not None:
+            for each in answers:
+                found += await judge.by.aestimate(*as_ranking(each))
+    return found
 
 
 def row_of(row: JudgedAnswer) -> dict[str, Any]:

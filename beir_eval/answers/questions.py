@@ -8,7 +8,8 @@
 That is FlashRAG's form with `documents`, those that support the answer, besides. LiveRAG's fields
 (``answer``, ``document_ids``, ``question_categories``), BEIR's (``_id``, ``text``) and RAGAS'
 (``user_input``, ``reference``) are read too, and so is an array of such objects.
-The ``"messages"`` of a conversation, the last of which is the user's, are a question as well.
+The ``"messages"`` of a conversation, the last of which is the user's, are a question as well; where
+the question is given apart, they may end before it.
 A line with ``"keep": false`` is passed over.
 """
 
@@ -22,7 +23,10 @@ from pathlib import Path
 from typing import Any, TypeAlias
 
 from beir_eval.errors import DatasetError
+from mcranker.errors import InputError
+from mcranker.inputs import in_conversation
 from personas.io.lines import joined, parsed, read_texts
+from personas.ranking.types import Query
 
 LONGEST_LINE = 50_000_000
 """Bytes of a question or of an answer."""
@@ -46,7 +50,7 @@ class Question:
         golden_answers: right answers in other words; empty if none is known.
         metadata: what else is known of it, e.g. its type.
         documents: ids of those that support the answer; empty if not known.
-        turns: earlier messages of the conversation.
+        turns: earlier messages of the conversation, a role and a text each.
     """
 
     id: str
@@ -54,12 +58,12 @@ class Question:
     golden_answers: tuple[str, ...] = ()
     metadata: Mapping[str, Any] = field(default_factory=dict)
     documents: tuple[str, ...] = ()
-    turns: tuple[Message, ...] = ()
+    turns: tuple[tuple[str, str], ...] = ()
 
     @property
-    def conversation(self) -> str:
-        """The texts of all turns, the question last."""
-        return " ".join((*(each["content"] for each in self.turns), self.text))
+    def query(self) -> Query:
+        """The question as a pipeline is asked it."""
+        return Query(self.text, self.id, self.turns)
 
 
 def read_questions(path: str | os.PathLike[str]) -> list[Question]:
@@ -111,10 +115,14 @@ def question_of(record: Mapping[str, Any], place: str, number: str = "") -> Ques
     Raises:
         DatasetError: it has no text, or a field holds something else than texts.
     """
-    text, turns = first_of(record, _TEXT), []
-    if text is None and "messages" in record:
-        *turns, asked = messages_of(record, place, last="user")
-        text = asked["content"]
+    text = first_of(record, _TEXT)
+    turns: tuple[tuple[str, str], ...] = ()
+    if record.get("messages") is not None:
+        try:
+            query = in_conversation(record["messages"], Query(text) if text is not None else None)
+        except InputError as error:
+            raise DatasetError(f"{place}: {error}") from error
+        text, turns = query.text, query.turns
     if not isinstance(text, str) or not text.strip():
         raise DatasetError(f'{place}: there is no question; give it under "question"')
     name = first_of(record, _ID)
@@ -127,7 +135,7 @@ def question_of(record: Mapping[str, Any], place: str, number: str = "") -> Ques
         golden_answers=texts_of(record, _GOLDEN, place),
         metadata=dict(metadata) if isinstance(metadata, Mapping) else {},
         documents=texts_of(record, _DOCUMENTS, place),
-        turns=tuple(turns),
+        turns=turns,
     )
 
 

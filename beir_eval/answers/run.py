@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import platform
 from collections.abc import AsyncIterator, Callable, Iterator, Mapping, Sequence
-from contextlib import AsyncExitStack
+from contextlib import AbstractAsyncContextManager, AsyncExitStack
 from dataclasses import dataclass, field
 from functools import cache, partial
 from pathlib import Path
@@ -17,7 +17,14 @@ from typing import Any, TypeVar
 from pydantic import BaseModel, ConfigDict
 
 from beir_eval.answers.judges import AnswerJudge, Judgement
-from beir_eval.answers.judging import answered_of, judged, judgements_of, judges_of, row_of
+from beir_eval.answers.judging import (
+    answered_of,
+    estimate_judges,
+    judged,
+    judgements_of,
+    judges_of,
+    row_of,
+)
 from beir_eval.answers.metrics import METRICS, AnswerMetrics, metrics_of
 from beir_eval.answers.questions import Question
 from beir_eval.answers.suite import AnswerSuite, FigureForm, PipelineSpec
@@ -39,7 +46,6 @@ from mcranker.rankers import FATAL_ERRORS
 from mcranker.retrieval.cache import digest_of
 from mcranker.retrieval.index import Index
 from personas.io.lines import read_records
-from personas.ranking.types import Query
 from personas.ranking.usage import UsageTable
 from personas.sanitize import json_text
 
@@ -166,18 +172,9 @@ async def run_answers(
         if layers.ledger is not None:
             stack.push_async_callback(layers.ledger.aclose)
         usage = UsageTable()
-        judges = await stack.enter_async_context(
-            judges_of(
-                suite.form.judges,
-                model=suite.form.judge_model or None,
-                base_url=plan.base_url,
-                ledger=layers.ledger,
-                usage=usage,
-                budget=budget,
-                **{k: v for k, v in plan.limits.items() if k not in BUDGETS},
-            )
-        )
-        judge = next(filter(None, (each.asked_model for each in judges.values())), "")
+        judging = partial(_judging(suite, plan, layers.ledger), usage=usage, budget=budget)
+        async with judging() as judges:
+            judge = next(filter(None, (each.asked_model for each in judges.values())), "")
         made = {}
         for spec in specs:  # one that cannot be made is an error before anything is asked
             own = {key: spec.options[key] for key in spec.options if key not in BUDGETS}
@@ -188,7 +185,7 @@ async def run_answers(
             await made[spec.label]().aclose()
         for spec in specs:
             folder = plan.out / folder_name(spec.label)
-            run = _PipelineRun(folder, spec, suite, plan, made[spec.label], judges, judge, note)
+            run = _PipelineRun(folder, spec, suite, plan, made[spec.label], judging, judge, note)
             with locked(folder):
                 before = usage.total.calls
                 found = await run.go()
@@ -201,20 +198,51 @@ async def run_answers(
 async def estimate_answers(
     suite: AnswerSuite, plan: AnswerPlan, specs: Sequence[PipelineSpec]
 ) -> list[tuple[str, Estimate]]:
-    """Return label and estimate of one run of each pipeline, without judges; nothing is sent.
+    """Return label and estimate of all runs of each pipeline and its judges; nothing is sent.
 
     Raises:
-        MCRankerError: a pipeline cannot be made.
+        MCRankerError: a pipeline or a judge cannot be made.
     """
     found = []
     async with AsyncExitStack() as stack:
         index = _indexes(suite, plan, stack)
+        judging = _judging(suite, plan, plan.ledger)
         for spec in specs:
-            options = {"ledger": plan.ledger, **spec.options}
-            async with RAGPipeline(index(spec.config.chunks), spec.config, **options) as pipeline:
-                each = [await pipeline.aestimate(one.text) for one in plan.questions]
-            found.append((spec.label, sum(each, Estimate())))
+            options, of_all = {"ledger": plan.ledger, **spec.options}, Estimate()
+            for run in range(suite.form.runs):
+                given = {**options, **_of_run(run)}
+                place = index(spec.config.chunks)
+                async with RAGPipeline(place, spec.config, **given) as pipeline:
+                    each = [await pipeline.aestimate(one.query) for one in plan.questions]
+                most = spec.config.rerank.keep or spec.config.retrieval.documents
+                async with judging(**_of_run(run)) as judges:
+                    each.append(
+                        await estimate_judges(plan.questions, judges, min(most, len(place)))
+                    )
+                of_all = sum(each, of_all)
+            found.append((spec.label, of_all))
     return found
+
+
+def _of_run(number: int) -> dict[str, int]:
+    """The option that keeps a run's answers and judgements apart, by its number from 0.
+
+    The first run shares its answers with what the user asked before.
+    """
+    return {"cache_variant": number} if number else {}
+
+
+def _judging(
+    suite: AnswerSuite, plan: AnswerPlan, ledger: LedgerSpec
+) -> Callable[..., AbstractAsyncContextManager[dict[str, AnswerJudge]]]:
+    return partial(
+        judges_of,
+        suite.form.judges,
+        model=suite.form.judge_model or None,
+        base_url=plan.base_url,
+        ledger=ledger,
+        **{k: v for k, v in plan.limits.items() if k not in BUDGETS},
+    )
 
 
 def _indexes(suite: AnswerSuite, plan: AnswerPlan, stack: AsyncExitStack) -> Callable[[str], Index]:
@@ -247,7 +275,7 @@ class _PipelineRun:
     suite: AnswerSuite
     plan: AnswerPlan
     make: Callable[..., RAGPipeline]
-    judges: Mapping[str, AnswerJudge]
+    judging: Callable[..., AbstractAsyncContextManager[dict[str, AnswerJudge]]]
     judge: str
     note: Callable[[str, int], None]
     calls: int = 0
@@ -257,8 +285,7 @@ class _PipelineRun:
         failed: dict[str, str] = {}
         runs = []
         for number in range(self.suite.form.runs):
-            # The first run shares its answers with what the user asked before.
-            async with self.make(**({"cache_variant": number} if number else {})) as pipeline:
+            async with self.make(**_of_run(number)) as pipeline:
                 if not number:
                     self._begin(pipeline)
                 path = self.folder / f"run-{number + 1}"
@@ -267,7 +294,8 @@ class _PipelineRun:
             failed |= {f"run {number + 1}, {question}": text for question, text in why.items()}
             if self.stopped is None:
                 try:
-                    runs.append(await self._judge(path))
+                    async with self.judging(**_of_run(number)) as judges:
+                        runs.append(await self._judge(path, judges))
                 except (ModelError, BudgetExceeded) as error:
                     self.stopped = error
             if self.stopped is not None:
@@ -292,7 +320,7 @@ class _PipelineRun:
         }
         ranker = {} if pipeline.ranker is None else dict(pipeline.ranker.models.names)
         asked = self.plan.questions
-        rows = ((each.id, each.text, json_text(each.golden_answers)) for each in asked)
+        rows = ((x.id, x.query.conversation, json_text(x.golden_answers)) for x in asked)
         manifest = AnswerManifest(
             label=self.spec.label,
             suite=self.suite.name,
@@ -335,7 +363,7 @@ class _PipelineRun:
         cut_torn_line(judgements)
         there = read_answers_of(file)
         done = {each for each, answer in there.items() if not answer.without}
-        waiting = [Query(each.text, each.id) for each in self.plan.questions if each.id not in done]
+        waiting = [each.query for each in self.plan.questions if each.id not in done]
         error: Exception | None = None
         failed: dict[str, str] = {}
         in_a_row = 0
@@ -366,7 +394,9 @@ class _PipelineRun:
             self.stopped = self.stopped or error  # nothing is left to judge
         return failed
 
-    async def _judge(self, path: Path) -> list[tuple[AnswerRecord, Mapping[str, Judgement]]]:
+    async def _judge(
+        self, path: Path, judges: Mapping[str, AnswerJudge]
+    ) -> list[tuple[AnswerRecord, Mapping[str, Judgement]]]:
         """Judge what has no value yet, and return all answers in the order of the questions."""
         file = path / JUDGEMENTS
         there = read_answers_of(path / ANSWERS)
@@ -377,7 +407,7 @@ class _PipelineRun:
             if each.id in there and not self._is_judged(known.get(each.id, {}))
         ]
         self.note(f"{self.spec.label}, {path.name}: judging", len(answers))
-        async for row in judged(answers, self.judges):
+        async for row in judged(answers, judges):
             append_whole(file, _line(row_of(row)))
             known[row.answered.question.id] = row.judgements
             self.note("", 1)

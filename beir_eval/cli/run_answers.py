@@ -106,7 +106,7 @@ def run_pipelines(ctx: click.Context) -> int:
         if params["dry_run"]:
             estimates = run_loop(partial(estimate_answers, suite, plan, specs))
             rows = [({"label": label}, each) for label, each in estimates]
-            return show_estimates(ctx, ["pipeline"], rows, "Of one run, without the judges.")
+            return show_estimates(ctx, ["pipeline"], rows, "Of all runs, with their judges.")
         fetch_models(list(dict.fromkeys(models)), quiet=quiet)
         plan.out.mkdir(parents=True, exist_ok=True)
         check_place(plan.out / "probe")

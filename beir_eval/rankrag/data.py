@@ -170,7 +170,7 @@ def build_examples(
         InputError: there are no such passages.
     """
     held_out = {
-        normalised(each.conversation) for path in recipe.test for each in read_questions(path)
+        normalised(each.query.all_texts) for path in recipe.test for each in read_questions(path)
     }
     corpora = cache(lambda path: _Passages(path, on_skip))
     built = Built()
@@ -248,7 +248,7 @@ class _Maker:
     def examples(self, question: Question) -> list[Example] | str:
         """Return the examples of a question, or why there is none."""
         kind = self.source.kind
-        if normalised(question.conversation) in self.held_out:
+        if normalised(question.query.all_texts) in self.held_out:
             return _IN_TEST
         needed = kind == "answer" or self.source.relevant != "documents"
         if needed and not question.golden_answers:
@@ -256,12 +256,7 @@ class _Maker:
         gold, others = self._divided(question)
         if not gold:
             return "without a relevant passage"
-        turns = "\n\n".join(
-            self.prompts.piece(
-                "rag_rankrag_turn", {"speaker": each["role"].title(), "turn": each["content"]}
-            )
-            for each in question.turns
-        )
+        turns = self.prompts.turns(question.turns)
         if kind == "rank":
             if not others:
                 return "without a passage that is not relevant"
@@ -285,7 +280,7 @@ class _Maker:
     def _divided(self, question: Question) -> tuple[list[Chunk], list[Chunk]]:
         """Relevant passages, and those that are not though they are like the question."""
         golden, of_document = question.golden_answers, self.passages.of_document
-        found = self.passages.found(question.conversation)
+        found = self.passages.found(question.query.all_texts)
         own = [each for name in question.documents for each in of_document.get(name, ())]
         if self.source.relevant == "overlap":
             near = own or found

@@ -119,8 +119,8 @@ async def _work(
     names = [chat.name for chat in pipeline.models.values()]
     names += [] if pipeline.ranker is None else pipeline.ranker.models.names.values()
     run = f"{sorted(set(names))} {pipeline.config.model_dump_json()}"
-    work = shared_work(questions, pipeline.ledger, lambda each: f"{run} {each.id} {each.text}")
-    whole = f"{run} {[(each.id, each.text) for each in questions]}"
+    work = shared_work(questions, pipeline.ledger, lambda each: f"{run} {each}")
+    whole = f"{run} {questions}"
     share_budget(pipeline.budget, pipeline.ledger, whole)
     live = live_is_wanted(quiet=ctx.params["quiet"])
     async with pipeline, aclosing(work), pipeline.aanswer_many(work) as stream:
@@ -142,7 +142,7 @@ class _Lines:
         if result is None:
             assert found.error is not None
             error = failure(found.error).entry
-            line = {"id": question.id, "question": question.text, "error": error}
+            line = {"id": question.id, "question": question.conversation, "error": error}
             why = error["message"]
         else:
             line = result.to_dict()

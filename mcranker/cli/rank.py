@@ -229,7 +229,7 @@ def _run_job(ctx: click.Context, options: Given) -> _Job:
             f"warning: {counted(len(strays), 'query', 'queries')} of {given['run']} not in "
             f"{given['queries']}, so not ranked; the first: {strays[0]!r}"
         )
-    queries = [query for query in queries if query.id in run]
+    queries = [Query(each.conversation, each.id) for each in queries if each.id in run]
     if not queries:
         raise InputError(
             f"none of the queries of {given['queries']} is in {given['run']}; "

@@ -15,7 +15,7 @@ from typing import Any, Literal, get_args
 
 from mcranker.documents import ID_KEYS, TEXT_KEYS
 from mcranker.errors import InputError
-from mcranker.inputs import as_passages
+from mcranker.inputs import as_passages, in_conversation
 from mcranker.topics import TopicField, has_headings, has_topics, read_topics
 from mcranker.trec import decimal
 from personas.ensembles import HIGHEST_SCORE
@@ -80,7 +80,7 @@ def read_passages(
     entries = _entries(source, format, lines)
     if what == "query":
         entries = (
-            (where, _with_usual_keys(entry))
+            (where, _with_usual_keys(entry, where))
             for where, entry in entries
             if isinstance(entry, str) or entry.get("keep") is not False
         )
@@ -94,7 +94,8 @@ def read_queries(source: str, topic_field: TopicField = "title") -> list[Query]:
     """The queries of a file with an id and a text each, in its order.
 
     It is JSONL, JSON or TSV as `read_passages` takes it, where ``qid`` and ``query`` are good names
-    as well, and one with ``"keep": false`` is passed over; or topics or a table as
+    as well, and one with ``"keep": false`` is passed over; ``messages`` are a conversation, as
+    `mcranker.inputs.in_conversation` takes it. Or it is topics or a table as
     `mcranker.topics.read_topics` takes them.
 
     Args:
@@ -114,7 +115,7 @@ def read_queries(source: str, topic_field: TopicField = "title") -> list[Query]:
     for passage in passages:
         if not passage.text.strip():
             raise InputError(f"{named(source)}: query {passage.id!r} has no text")
-    return [Query(passage.text, passage.id) for passage in passages]
+    return [Query(each.text, each.id, each.metadata.get("messages", ())) for each in passages]
 
 
 def read_corpus(source: str, wanted: Container[str]) -> dict[str, Passage]:
@@ -139,15 +140,24 @@ def _read_lines(source: str, *, json: bool) -> Iterator[tuple[str, str]]:
     return read_texts(source, InputError, longest=longest, too_long=hint)
 
 
-def _with_usual_keys(entry: str | dict[str, Any]) -> str | dict[str, Any]:
+def _with_usual_keys(entry: str | dict[str, Any], where: str) -> str | dict[str, Any]:
     """A query's record with its id and text under the names that passages have for them."""
     if isinstance(entry, str):
         return entry
     names = {"qid": ID_KEYS, "query_id": ID_KEYS, "query": TEXT_KEYS, "question": TEXT_KEYS}
-    return {
+    record = {
         usual[0] if (usual := names.get(key)) and not entry.keys() & set(usual) else key: value
         for key, value in entry.items()
     }
+    if (messages := record.pop("messages", None)) is not None:
+        texts = (record[key] for key in TEXT_KEYS if isinstance(record.get(key), str))
+        text = next(texts, None)
+        try:
+            query = in_conversation(messages, None if text is None else Query(text))
+        except InputError as error:
+            raise InputError(f"{where}: {error}") from error
+        record = {TEXT_KEYS[0]: query.text, **record, "messages": query.turns}
+    return record
 
 
 def _passages(entries: Iterable[_Entry], *, named: bool) -> Iterator[tuple[str, Passage]]:

@@ -6,7 +6,7 @@ import re
 import time
 from collections import defaultdict
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from itertools import count
 from typing import TypeVar
 
@@ -89,7 +89,7 @@ class Session:
     def open(cls, job: Job, prompts: PromptSet, plan: TeamPlan | None = None) -> Session:
         """Open a session for the passages within ``depth``; equal ones are judged once."""
         config, query = job.config, job.query
-        query = Query(query.text.lower(), query.id) if config.lowercase_query else query
+        query = replace(query, text=query.text.lower()) if config.lowercase_query else query
         passages = job.passages[: config.depth]
         rows, group_of = distinct(each.content for each in passages)
         plan = plan or TeamPlan()

@@ -34,6 +34,7 @@ from mcranker.replies.scoring import expected_value
 from mcranker.retrieval.cover import Cover, statistics_of
 from mcranker.runtime.bridge import task_group
 from personas import PromptSet
+from personas.ranking.types import Query
 from personas.sanitize import encodable
 
 if TYPE_CHECKING:
@@ -87,7 +88,7 @@ class Answer:
 
 
 async def write_answer(
-    question: str,
+    question: str | Query,
     context: Context,
     stage: AnswerStage,
     asking: Asking | None,
@@ -96,19 +97,20 @@ async def write_answer(
     """Answer a question from a context; a model that fails leaves `Answer.failure`.
 
     Args:
-        question: as asked.
+        question: as asked; its earlier turns are shown as well.
         context: the passages.
         stage: style and limits.
         asking: the model that writes; not needed for style ``"extract"``.
         embedder: chooses extracts, by `Cover` and cosine in equal parts; None for `Cover` alone.
     """
     passages = context.passages
+    query = question if isinstance(question, Query) else Query(question)
     if stage.style == "extract":
-        return await _extract(question, passages, stage, asking, embedder)
+        return await _extract(query.conversation, passages, stage, asking, embedder)
     if not passages and stage.abstain:
         return _abstained("No passage was left to answer from.")
     assert asking is not None
-    writer = _Writer(question, stage, asking)
+    writer = _Writer(query, stage, asking)
     write = writer.cited if stage.style == "cited" else writer.plain
     try:
         answer = await _with_room(passages, write)
@@ -139,7 +141,7 @@ async def write_team_answer(
         answer = await write_answer(question, context, stage, asking)
         note = "No persona has an order of these passages, so the team drafted nothing."
         return replace(answer, notes=(*answer.notes, note)), ()
-    writer = _Writer(question, stage, asking)
+    writer = _Writer(Query(question), stage, asking)
     drafts: dict[str, Draft] = {}
 
     async def draft(persona: str, order: Sequence[SourcePassage]) -> None:
@@ -205,7 +207,7 @@ async def check_support(
 
 @dataclass(frozen=True, slots=True)
 class _Writer:
-    question: str
+    query: Query
     stage: AnswerStage
     asking: Asking
 
@@ -216,9 +218,14 @@ class _Writer:
         style = "cited" if prompt else self.stage.style
         weak = self.asking.model.capabilities.weak
         most = min(self.stage.max_tokens, _MOST_OF_WEAK) if weak else self.stage.max_tokens
+        prompt = prompt or f"rag_answer_{style}"
+        values |= self._values(passages, style)
+        if style == "rankrag" and self.query.turns:
+            prompt, values["question"] = f"{prompt}_turns", self.query.text
+            values["turns"] = self.asking.prompts.turns(self.query.turns)
         text, cut = await self.asking.read(
-            prompt or f"rag_answer_{style}",
-            {**values, **self._values(passages, style)},
+            prompt,
+            values,
             _read_text,
             max_tokens=most,
             persona=values.get("persona", ""),
@@ -271,7 +278,7 @@ class _Writer:
         most, length = self.stage.max_words, len(answer.text.split())
         if answer.kind != "answer" or most is None or length <= most:
             return answer
-        values = {"question": self.question, "draft": answer.text, "words": str(most)}
+        values = {"question": self.query.conversation, "draft": answer.text, "words": str(most)}
         note = f"The answer has {length} words, and was not shortened"
         try:
             text = await self.asking.text("rag_shorten", values, max_tokens=self.stage.max_tokens)
@@ -314,8 +321,8 @@ class _Writer:
 
     def _values(self, passages: Sequence[SourcePassage], style: str) -> dict[str, str]:
         numbered = ((each.number, each) for each in passages)
-        context = context_text(numbered, self.question, style, self.asking.prompts)
-        return {"question": self.question, "context": context}
+        context = context_text(numbered, self.query.conversation, style, self.asking.prompts)
+        return {"question": self.query.conversation, "context": context}
 
 
 async def _with_room(
@@ -345,10 +352,11 @@ def context_text(
     numbered: Iterable[tuple[int, ChunkLike]], question: str, style: str, prompts: PromptSet
 ) -> str:
     """Return passages with their numbers as the prompt of a style shows them."""
-    pieces = {"cited": "compared_passage", "rankrag": "rag_passage_numbered"}
+    rankrag = style.startswith("rankrag")
+    numbered_as = "rag_passage_numbered" if rankrag else "rag_passage_document"
     entries = [
         prompts.piece(
-            pieces.get(style, "rag_passage_document"),
+            "compared_passage" if style == "cited" else numbered_as,
             {
                 "number": str(number),
                 "name": str(number),
@@ -359,7 +367,7 @@ def context_text(
         )
         for number, passage in numbered
     ]
-    return ("\n" if style == "rankrag" else "\n\n").join(entries)
+    return ("\n" if rankrag else "\n\n").join(entries)
 
 
 def _of_text(text: str, seen: int) -> Answer:

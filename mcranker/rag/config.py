@@ -102,7 +102,8 @@ class AnswerStage(_Stage):
     Attributes:
         style: the prompt: ``"cited"`` asks for claims with passage numbers and verbatim quotes;
             ``"naive"``, ``"medium"`` and ``"advanced"`` are G-RAG's, ``"rebel"`` and ``"rankrag"``
-            those of their papers; ``"extract"`` asks no model and cites the best sentences.
+            those of their papers, ``"rankrag_claim"`` for a claim that is True or False;
+            ``"extract"`` asks no model and cites the best sentences.
         max_tokens: longest reply.
         max_words: longest answer, above which one more call shortens the answer; None never.
         abstain: answer "I don't know" without a call if no passage is left.
@@ -111,7 +112,9 @@ class AnswerStage(_Stage):
         check_support: a judge says of each citation whether its quote supports the claim.
     """
 
-    style: Literal["cited", "naive", "medium", "advanced", "rebel", "rankrag", "extract"] = "cited"
+    style: Literal[
+        "cited", "naive", "medium", "advanced", "rebel", "rankrag", "rankrag_claim", "extract"
+    ] = "cited"
     max_tokens: int = Field(1024, ge=1)
     max_words: int | None = Field(300, ge=1)
     abstain: bool = True

@@ -282,6 +282,8 @@ class RAGPipeline:
         check_names(chosen, keys_of(name), f"rerank.options of the ranker {name!r}")
         takes, both = kind.takes(), {**options, **chosen}
         both = {key: value for key, value in both.items() if key in takes or key in chosen}
+        if self.config.rerank.keep is not None and "top_n" in takes:
+            both.setdefault("top_n", None)  # else REBEL's own 3 would be the most
         try:
             ranker = kind(**both)
         except UnsupportedCapability:
@@ -316,7 +318,7 @@ class RAGPipeline:
         loop is blocked meanwhile (use `aanswer` there instead).
 
         Args:
-            question: the text, or a `Query` with an id.
+            question: the text, or a `Query` with an id, and in a conversation its earlier turns.
             deadline: seconds, after which the answer is made of what is there
                 (`RAGResult.partial` says so); None for that of the pipeline.
 
@@ -410,7 +412,7 @@ class RAGPipeline:
             for role, task in asked.items()
             if role in chats
         }
-        sent = await queries_for(query.text, config.query, asking.get("query"))
+        sent = await queries_for(query, config.query, asking.get("query"))
         passages, exact = await self._likely(query, sent)
         ranked = in_order(passages, config.rerank.keep)
         estimate = Estimate()
@@ -424,9 +426,9 @@ class RAGPipeline:
         context = context_of(ranked.kept, config.context)
         drafts = self.ranker.config.team_size if config.answer.by_team and self.ranker else 0
         for number in range(drafts + 1):
-            text = f"{query.text} ({number})" if number else query.text
+            each = replace(query, text=f"{query.text} ({number})") if number else query
             if "answer" in asking or config.answer.style == "extract":
-                await write_answer(text, context, config.answer, asking.get("answer"))
+                await write_answer(each, context, config.answer, asking.get("answer"))
         estimator.end_query(())
         return estimate + estimator.estimate()
 
@@ -437,7 +439,7 @@ class RAGPipeline:
         if isinstance(index, Index):
             free |= index.describe()["embedder"].partition(":")[0] in ("local", "st")
         changed = {} if free else {"by": "bm25", "mmr": None}
-        question = (SentQuery(text=query.text, origin="question"),)
+        question = (SentQuery(text=query.all_texts, origin="question"),)
         found = await search(question, stage.model_copy(update=changed), index, usage=UsageTable())
         if free and sent.queries == question and self.config.query.transform == "none":
             return found.passages, True
@@ -537,10 +539,10 @@ class _Answering:
         async with self._stage("query") as effort:
             asking = self._asking("query", effort, self._moment(TRANSFORMED_BY))
             try:
-                sent = await queries_for(self._query.text, self._config.query, asking)
+                sent = await queries_for(self._query, self._config.query, asking)
             except BudgetExceeded as error:
                 effort.failure = str(error)
-                return Queries((SentQuery(text=self._query.text, origin="question"),))
+                return Queries((SentQuery(text=self._query.all_texts, origin="question"),))
             effort.notes = sent.notes
             if sent.notes and all(each.origin == "question" for each in sent.queries):
                 effort.failure = sent.notes[0]
@@ -572,7 +574,7 @@ class _Answering:
                 effort.failure = "the deadline came before it"
                 return in_order(found.passages, stage.keep)
             ranked = await rerank(
-                replace(self._query, text=sent.rephrased or self._query.text),
+                Query(sent.rephrased, self._query.id) if sent.rephrased else self._query,
                 found.passages,
                 stage,
                 ranker,
@@ -585,7 +587,7 @@ class _Answering:
         return ranked
 
     async def _answer(self, ranked: Reranked, context: Context) -> tuple[Answer, tuple[Draft, ...]]:
-        stage, question = self._config.answer, self._query.text
+        stage, question = self._config.answer, self._query
         drafts: tuple[Draft, ...] = ()
         index, dense = self._pipeline.index, self._config.retrieval.by != "bm25"
         embedder = index.connect() if dense and isinstance(index, Index) else None
@@ -595,7 +597,7 @@ class _Answering:
                 answer = Answer(failure="the deadline came before it")
             elif stage.by_team and asking is not None:
                 answer, drafts = await write_team_answer(
-                    question, ranked.ranking, context, stage, asking
+                    question.conversation, ranked.ranking, context, stage, asking
                 )
             else:
                 answer = await write_answer(question, context, stage, asking, embedder)
@@ -612,7 +614,9 @@ class _Answering:
             citations = check_citations(answer.claims, context.passages)
             asking = self._asking("answer", effort, self._moment(1))
             if self._config.answer.check_support and asking is not None:
-                citations, effort.notes = await check_support(self._query.text, citations, asking)
+                citations, effort.notes = await check_support(
+                    self._query.conversation, citations, asking
+                )
         return citations
 
     def _asking(self, task: str, effort: _Effort, deadline: float) -> Asking | None:
@@ -662,7 +666,7 @@ class _Answering:
         if ranked.ranking is not None:
             models |= ranked.ranking.models
         return RAGResult(
-            question=self._query.text,
+            question=self._query.conversation,
             id=self._query.id,
             text=answer.text,
             kind=answer.kind,

@@ -14,6 +14,7 @@ from mcranker.rag.config import QueryStage
 from mcranker.rag.record import SentQuery
 from mcranker.rankers.dispatch import FATAL_ERRORS
 from mcranker.replies.loose_json import Unreadable
+from personas.ranking.types import Query
 from personas.sanitize import plain
 
 LONGEST_SENT = 2_000
@@ -49,7 +50,7 @@ class Queries:
     notes: tuple[str, ...] = ()
 
 
-async def queries_for(question: str, stage: QueryStage, asking: Asking | None) -> Queries:
+async def queries_for(question: str | Query, stage: QueryStage, asking: Asking | None) -> Queries:
     """Return the queries to search with for a question.
 
     The question is the first, if `stage` keeps it. A transform that fails leaves the question
@@ -66,7 +67,7 @@ async def queries_for(question: str, stage: QueryStage, asking: Asking | None) -
     class of the question as asked, and variants of that or sub-queries of the longer one.
 
     Args:
-        question: as asked.
+        question: as asked; its earlier turns are searched with, and shown to the model, as well.
         stage: the transform and its options.
         asking: the model that transforms; needed by all transforms but ``"none"``.
 
@@ -75,7 +76,8 @@ async def queries_for(question: str, stage: QueryStage, asking: Asking | None) -
         ModelError, LedgerError, BudgetExceeded: others would fail as well: a wrong key, no such
             model, nothing left to spend.
     """
-    found = _Found(question, stage)
+    query = question if isinstance(question, Query) else Query(question)
+    found = _Found(query.conversation, query.all_texts, stage)
     if stage.transform == "none":
         return found.queries()
     if asking is None:
@@ -97,6 +99,7 @@ class _Found:
     """Results so far."""
 
     question: str
+    searched: str
     stage: QueryStage
     written: list[tuple[str, Origin]] = field(default_factory=list)
     rephrased: str = ""
@@ -106,7 +109,7 @@ class _Found:
         """Return them, each once: case, space and closing marks make no other query."""
         sent: dict[str, SentQuery] = {}
         if self.stage.keep_question or not self.written:
-            sent[_key(self.question)] = SentQuery(text=self.question, origin="question")
+            sent[_key(self.searched)] = SentQuery(text=self.searched, origin="question")
         for text, origin in self.written:
             sent.setdefault(_key(text), SentQuery(text=text, origin=origin))
         return Queries(tuple(sent.values()), self.rephrased, tuple(self.notes))

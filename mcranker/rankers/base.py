@@ -512,6 +512,10 @@ class Ranker(ABC):
                 "whose judges score passages, such as MCRanker, with a chat model"
             )
 
+    def _shown(self, query: Query) -> Query:
+        """Return the query as prompts show it: a conversation as one text."""
+        return Query(query.conversation, query.id) if query.turns else query
+
     def _job(
         self,
         query: str | Query,
@@ -529,9 +533,8 @@ class Ranker(ABC):
         config = RankerConfig.of(self.config, given)
         if given:
             self._check_relevance(config)
-        job = Job(
-            as_query(query), as_passages(docs), config, self.models, emit, memory=self._memory
-        )
+        asked = self._shown(as_query(query))
+        job = Job(asked, as_passages(docs), config, self.models, emit, memory=self._memory)
         if config.instruction and not self.takes_instruction:
             raise ConfigError(
                 f"instruction={shown(config.instruction)}: ranker={self.name!r} as it is set "

@@ -34,7 +34,7 @@ from mcranker.replies.loose_json import Unreadable
 from mcranker.replies.scoring import Scoring
 from mcranker.runtime.actor import Actor
 from personas.errors import shown
-from personas.ranking.types import Score
+from personas.ranking.types import Query, Score
 from personas.sanitize import encodable
 from personas.templates import OPTIONAL_PROMPTS, Template
 from personas.untrusted import Cleaner
@@ -161,7 +161,7 @@ class PYesRanker(_LikelihoodRanker):
 
     def hashes_for(self, config: RankerConfig) -> Mapping[str, str]:
         return self.prompts.hashes_of(
-            OPTIONAL_PROMPTS["typed"] if config.questions else [self.file]
+            OPTIONAL_PROMPTS["typed"] if config.questions else [self._file]
         )
 
     def _for_models(self, config: RankerConfig) -> RankerConfig:
@@ -178,7 +178,7 @@ class PYesRanker(_LikelihoodRanker):
             super()._check_models()
 
     def _template(self, headings: Sequence[str]) -> Template:
-        return self.prompts[self.file]
+        return self.prompts[self._file]
 
     def _judge(self, session: Session) -> Callable[[Actor[Any]], Actor[ScorePassages]]:
         if not session.config.questions:
@@ -192,12 +192,41 @@ class RankRAGRanker(PYesRanker):
 
     >>> RankRAGRanker(model="openai:NAME", base_url="http://localhost:8000/v1")  # vLLM
 
-    Keywords, and what they raise, are those of `PYesRanker`, with True and False for Yes and No.
+    A query's earlier turns stand before it, as its models are trained.
+
+    Args:
+        claims: queries are claims to verify, as in FEVER, and no questions.
+        shared: the keywords of `PYesRanker`, with True and False for Yes and No.
+
+    Raises:
+        ConfigError, UnsupportedCapability, ModelError: as `PYesRanker`.
     """
 
     name: ClassVar[str] = "rankrag"
     answers: ClassVar[tuple[str, str]] = ("False", "True")
     file: ClassVar[str] = "rag_rankrag_rank"
+
+    def __init__(
+        self,
+        *,
+        claims: bool = False,
+        probability: Literal["raw", "normalised"] = "raw",
+        **shared: Unpack[RankerKeywords],
+    ) -> None:
+        self.claims = claims
+        super().__init__(probability=probability, **shared)
+
+    def _template_name(self, config: RankerConfig) -> str:
+        return f"{self.file}_claim" if self.claims else self.file
+
+    def _shown(self, query: Query) -> Query:
+        return super()._shown(query) if self.claims or self.config.questions else query
+
+    def _score_prompt(self, session: Session) -> ScorePrompt:
+        if not session.query.turns:
+            return super()._score_prompt(session)
+        turns = self.prompts.turns(session.query.turns)
+        return ScorePrompt(self.prompts[f"{self.file}_turns"].bind({"turns": turns}), session, None)
 
 
 class RGSRanker(_LikelihoodRanker):

@@ -10,8 +10,9 @@ import anyio
 from pydantic import ValidationError
 
 from mcranker.config import RankerConfig
-from mcranker.errors import ConfigError, FormNotKept, ModelError
+from mcranker.errors import ConfigError, FormNotKept, ModelError, ReplyError
 from mcranker.events import RubricWritten
+from mcranker.llm.chat import ChatReply
 from mcranker.method.annotator import ScorePassages, Scores, missing_score
 from mcranker.method.recruiter import NO_EXAMPLE
 from mcranker.method.rubric_text import INSTRUCTION_SHARE, judge_without_team
@@ -24,6 +25,7 @@ from mcranker.rankers.judge import LONGEST_QUERY
 from mcranker.rankers.pointwise import NO_TEAM, PointwiseRanker
 from mcranker.ranking import Ranking
 from mcranker.replies.form import Rows
+from mcranker.replies.loose_json import Unreadable
 from mcranker.replies.properties import (
     MOST_PROPERTIES,
     TOP_PROPERTY,
@@ -33,8 +35,9 @@ from mcranker.replies.properties import (
     Property,
     read_properties,
 )
-from mcranker.replies.schemas import PROPERTIES_SCHEMA, RELEVANCE_SCHEMA, window_schema
+from mcranker.replies.schemas import RELEVANCE_SCHEMA, properties_schema, window_schema
 from mcranker.replies.windows import (
+    LEFT_OUT,
     PassageScores,
     ReadWindow,
     property_keys,
@@ -80,7 +83,7 @@ class RebelRanker(PointwiseRanker):
     | variant | properties | calls |
     |---|---|---|
     | ``"one_turn"`` | depth, diversity, clarity, authoritativeness, recency; 0.5 each | w |
-    | ``"two_turn"`` | those that a first call infers from the query, with weights | 1 + w |
+    | ``"two_turn"`` | those that a first call infers from the query; 0.5 each | 1 + w |
     | ``"two_turn_relevance"`` | none; the first call says what relevance means | 1 + w |
     | ``team=`` | the criteria of the team's personas | w, and the team's |
 
@@ -94,6 +97,7 @@ class RebelRanker(PointwiseRanker):
         variant: where the properties come from; ``"one_turn"`` if None and without `team`.
         window: passages that one call scores, 1 to 100; consecutive ones in first-stage order.
         min_relevance_score: relevance below which a passage is dropped, 0 to 10; 0 drops none.
+        infer_weights: with ``"two_turn"``, the first call gives the properties' weights as well.
         shared: the keywords of all rankers, see `Ranker`. A member of `team` without a rubric
             writes one; a persona's weights keep their proportions and are 0.5 on average.
             `criteria_model` makes the first call of two. ``top_n`` is 3 unless given; None
@@ -114,6 +118,7 @@ class RebelRanker(PointwiseRanker):
         variant: Variant | None = None,
         window: int = 10,
         min_relevance_score: int = 3,
+        infer_weights: bool = False,
         **shared: Unpack[RankerKeywords],
     ) -> None:
         check_whole("window", window, 1, MOST_IN_A_WINDOW)
@@ -126,6 +131,9 @@ class RebelRanker(PointwiseRanker):
                 f"variant={variant!r} says where the properties come from, and so does team=; "
                 "leave out one of the two"
             )
+        if infer_weights and variant != "two_turn":
+            raise ConfigError(f'infer_weights goes with variant="two_turn"; {variant=}')
+        self.infer_weights = infer_weights
         self.variant = "team" if self.by_team else variant or "one_turn"
         self.window, self.min_relevance_score = window, min_relevance_score
         super().__init__(**shared)
@@ -152,7 +160,7 @@ class RebelRanker(PointwiseRanker):
         relevance_only = by_properties if config.instruction else ("rebel_relevance",)
         used = {
             "one_turn": (*by_properties, "rebel_criteria", "rebel_rubric"),
-            "two_turn": ("rebel_infer", *by_properties),
+            "two_turn": (self._infers, *by_properties),
             "two_turn_relevance": ("rebel_infer_relevance", *relevance_only),
             "team": (*by_properties, "rebel_rubric"),
         }
@@ -232,6 +240,7 @@ class RebelRanker(PointwiseRanker):
                 "variant": self.variant,
                 "window": self.window,
                 "min_relevance_score": self.min_relevance_score,
+                "infer_weights": self.infer_weights,
                 "top_score": properties.top,
                 "criterion_tops": list(properties.tops),
             },
@@ -251,16 +260,23 @@ class RebelRanker(PointwiseRanker):
             await anyio.lowlevel.checkpoint_if_cancelled()
             return _of_team(members, self._fixed.relevance)
         relevance_only = self.variant == "two_turn_relevance"
-        prompt = "rebel_infer_relevance" if relevance_only else "rebel_infer"
+        prompt = "rebel_infer_relevance" if relevance_only else self._infers
+        weighted = self.infer_weights
         return await session.ask(
             session.models.criteria,
             session.prompts[prompt].render({"query": session.query.text}),
-            lambda reply: read_properties(reply.text, relevance_only=relevance_only),
+            lambda reply: read_properties(
+                reply.text, relevance_only=relevance_only, weighted=weighted
+            ),
             stage="criteria",
             persona=JUDGE,
             max_tokens=session.config.max_tokens,
-            schema=RELEVANCE_SCHEMA if relevance_only else PROPERTIES_SCHEMA,
+            schema=RELEVANCE_SCHEMA if relevance_only else properties_schema(weighted=weighted),
         )
+
+    @property
+    def _infers(self) -> str:
+        return "rebel_infer_weights" if self.infer_weights else "rebel_infer"
 
     def _member(self, persona: Persona, properties: Properties) -> Member:
         member = Member(persona=persona, rubric=properties.rubric())
@@ -271,9 +287,9 @@ class RebelRanker(PointwiseRanker):
 class WindowJudge(Actor[ScorePassages]):
     """Scores windows of passages by one call each.
 
-    A call that fails is made again in halves, if that may help; passages without scores in a reply
-    are put together into one more call, unless ``repair_attempts=0``. What is still missing then
-    is missing.
+    A reply that cannot be read, in whole or in part, is asked for again, as ``repair_attempts``
+    says; what is missing then is missing. A call that the model refuses is made again in halves, if
+    that may help.
 
     Args:
         properties: by which is scored.
@@ -330,11 +346,7 @@ class WindowJudge(Actor[ScorePassages]):
         )
 
     async def _score(self, message: ScorePassages) -> None:
-        await self._ask(message.rows, again=self._session.config.repair_attempts > 0)
-
-    async def _ask(self, rows: Rows, *, again: bool) -> None:
-        """Score the passages of `rows`; raise a `ModelError` only if the model as such failed."""
-        name = self._session.models.scoring.name
+        """Score the passages; raise a `ModelError` only if the model as such failed."""
 
         async def take(part: Rows, reply: ReadWindow | ModelError) -> None:
             if isinstance(reply, ModelError):
@@ -347,23 +359,32 @@ class WindowJudge(Actor[ScorePassages]):
                 missing=reply.missing,
                 repeated=reply.repeated,
                 unknown=reply.unknown,
-                unreadable=len(reply.problems) - reply.missing,
+                unreadable=sum(problem != LEFT_OUT for problem in reply.problems.values()),
             )
             for place, scores in reply.scores.items():
                 await self._tell(part[place], self._scored(part[place], scores))
-            if reply.problems and again:
-                await self._ask(tuple(part[place] for place in reply.problems), again=False)
-                return
             for place, problem in reply.problems.items():
-                reason = f"{name} gave no score: {problem}"
+                reason = f"{self._session.models.scoring.name} gave no score: {problem}"
                 await self._tell(part[place], Score(None, reason=reason))
 
-        await self._session.forms["score", JUDGE].in_parts(rows, self._call, take)
+        await self._session.forms["score", JUDGE].in_parts(message.rows, self._call, take)
 
     async def _tell(self, row: int, score: Score) -> None:
         await self._ensembler.tell(Scores(row, 0, (score,)))
 
-    async def _call(self, rows: Rows) -> ReadWindow:
+    async def _call(self, rows: Rows) -> ReadWindow | ReplyError:
+        partly: list[ReadWindow] = []
+
+        def read(reply: ChatReply) -> ReadWindow:
+            window = read_window(
+                reply.text, count=len(rows), properties=len(keys), least=self._least
+            )
+            for place, problem in window.problems.items():
+                if not partly and config.repair_attempts:
+                    partly.append(window)
+                    raise Unreadable(f"passage {place + 1}: {problem}.")
+            return window
+
         session, config, keys = self._session, self._session.config, self._keys
         values = {"passages": session.numbered(rows), "count": str(len(rows))}
         most = config.max_score_tokens
@@ -373,19 +394,21 @@ class WindowJudge(Actor[ScorePassages]):
             return await session.ask(
                 session.models.scoring,
                 self._template.render(values),
-                lambda reply: read_window(
-                    reply.text, count=len(rows), properties=len(keys), least=self._least
-                ),
+                read,
                 stage="score",
                 persona=JUDGE,
                 doc_id=session.passage(rows[0]).id if len(rows) == 1 else "",
                 max_tokens=most,
                 schema=window_schema(len(rows), keys),
                 passages=len(rows),
-                divisible=len(rows) > 1,
+                divisible=False,
             )
         except ModelError as error:
+            if partly and isinstance(error, ReplyError):
+                return partly[0]
             self._count(failed=not isinstance(error, FormNotKept))  # else nothing was asked
+            if isinstance(error, ReplyError):
+                return error  # halves are not asked about
             raise
 
     def _scored(self, row: int, scores: PassageScores) -> Score:

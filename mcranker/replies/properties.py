@@ -97,14 +97,17 @@ class Properties:
         )
 
 
-def read_properties(text: str, *, relevance_only: bool = False) -> Properties:
+def read_properties(
+    text: str, *, relevance_only: bool = False, weighted: bool = False
+) -> Properties:
     """Read the properties that a model named for a query, and the meaning of relevance there.
 
-    A property without a weight has that of the authors' experiments, 0.5.
+    A property's weight is that of the authors' experiments, 0.5, unless it has one that counts.
 
     Args:
         text: of the reply.
         relevance_only: only what relevance means is wanted; properties are not looked at.
+        weighted: whether the weights that the model gives count.
 
     Raises:
         Unreadable: no relevance, no property, one without a name, one that is relevance itself or
@@ -120,7 +123,7 @@ def read_properties(text: str, *, relevance_only: bool = False) -> Properties:
     entries = found.value
     if not isinstance(entries, list) or not 1 <= len(entries) <= _MOST_INFERRED:
         raise Unreadable(f'"Properties" must be a list of 1 to {_MOST_INFERRED} objects.')
-    listed = tuple(map(_property, entries))
+    listed = tuple(_property(each, weighted=weighted) for each in entries)
     names = [RELEVANCE.casefold(), *(each.name.casefold() for each in listed)]
     if len(set(names)) < len(names):
         raise Unreadable("its properties must differ from each other and from relevance.")
@@ -132,7 +135,7 @@ def read_properties(text: str, *, relevance_only: bool = False) -> Properties:
     return properties
 
 
-def _property(entry: Any) -> Property:
+def _property(entry: Any, *, weighted: bool) -> Property:
     if not isinstance(entry, Mapping):
         raise Unreadable("each property must be an object.")
     fields = {fold(name): value for name, value in entry.items()}
@@ -144,7 +147,7 @@ def _property(entry: Any) -> Property:
     return Property(
         " ".join(name.split())[:_LONGEST_NAME].rstrip(),
         explanation.strip()[:_LONGEST_TEXT],
-        _weight(fields.get("weight", WEIGHT)),
+        _weight(fields.get("weight", WEIGHT)) if weighted else WEIGHT,
     )
 
 

@@ -144,19 +144,11 @@ RUBRIC_SCHEMA = ReplySchema(
 RELEVANCE_SCHEMA = ReplySchema("relevance", _object({"Reason": _STRING, "Relevance": _STRING}))
 """Schema of the meaning of relevance for a query, for REBEL."""
 
-PROPERTIES_SCHEMA = ReplySchema(
-    "properties",
-    _object(
-        {
-            "Reason": _STRING,
-            "Relevance": _STRING,
-            "Properties": {
-                "type": "array",
-                "items": _object(
-                    {"Property": _STRING, "Explanation": _STRING, "Weight": {"type": "number"}}
-                ),
-            },
-        }
-    ),
-)
-"""The same with further properties and their weights."""
+
+def properties_schema(*, weighted: bool) -> ReplySchema:
+    """Return the same with further properties, and with a weight of each."""
+    each = {"Property": _STRING, "Explanation": _STRING}
+    listed = _object({**each, "Weight": {"type": "number"}} if weighted else each)
+    properties = {"type": "array", "items": listed}
+    named = {"Reason": _STRING, "Relevance": _STRING, "Properties": properties}
+    return ReplySchema("properties", _object(named))

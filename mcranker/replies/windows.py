@@ -1,7 +1,8 @@
 """Readers of replies about several passages; no score is assigned to another passage.
 
 A passage is known by its number alone, wherever it stands. What is said of a number twice and
-differently, or of one that was not shown, counts for none, and what is left out stays out.
+differently, or of one that was not shown, counts for none. A passage that a list leaves out is one
+of relevance 0: REBEL's lists hold those that qualify.
 """
 
 from __future__ import annotations
@@ -20,6 +21,7 @@ from mcranker.replies.read import integer_under
 FINAL = "Final"
 """Key of the model's own sum."""
 
+LEFT_OUT = "it was left out"  # english: sent to models
 _NUMBERED = re.compile(
     # Neither a sign nor a point is before the number.
     r"\A[\s\[(<*_#]*+(?:(?:passage|document|doc|text)[\s\[(<*_#:]*+)?([0-9]{1,9})[\s\])>*_.:]*+",
@@ -52,7 +54,7 @@ class ReadWindow:
     Attributes:
         scores: place of a passage among those shown, from 0 -> its scores.
         problems: place -> why the passage has none; each place is in one of the two.
-        missing: how many of the passages were left out.
+        missing: how many of the passages have no entry.
         repeated: how many times a passage was repeated.
         unknown: how many entries were of no passage that was shown.
     """
@@ -66,7 +68,7 @@ class ReadWindow:
     @property
     def odd(self) -> bool:
         """True if it is not simply all scores of all passages, each once."""
-        return bool(self.problems or self.repeated or self.unknown)
+        return bool(self.problems or self.missing or self.repeated or self.unknown)
 
 
 def property_keys(count: int) -> tuple[str, ...]:
@@ -78,7 +80,9 @@ def property_keys(count: int) -> tuple[str, ...]:
 def read_window(text: str, *, count: int, properties: int, least: int) -> ReadWindow:
     """The scores in a reply such as ``{"Passages": {"1": {"Relevance": 7, "P1": 3}}}``.
 
-    The passages may be in a list as well, each with its number under ``Passage``.
+    The passages may be in a list as well, each with its number under ``Passage``. A passage without
+    an entry has a relevance of 0, unless that would not be too low, or there are entries of unknown
+    passages, one of which may be its own.
 
     Args:
         text: of the reply.
@@ -87,23 +91,24 @@ def read_window(text: str, *, count: int, properties: int, least: int) -> ReadWi
         least: a passage whose relevance is lower needs no other scores.
 
     Raises:
-        Unreadable: there are no such passages, or not one of them has its scores.
+        Unreadable: there is no such list, or it has entries and not one with a passage's scores.
     """
     said, unknown = _by_place(text, count)
+    absent = [] if unknown or not least else [place for place in range(count) if place not in said]
     scores: dict[int, PassageScores] = {}
     problems: dict[int, str] = {}
     keys = property_keys(properties)
-    for place in range(count):
+    for place in sorted({*range(count)} - {*absent}):
         found = _one(said.get(place, ()), keys, least)
         if isinstance(found, str):
             problems[place] = found
         else:
             scores[place] = found
-    if not scores:
+    if problems and not scores:
         first = next(iter(problems.values()))
         raise Unreadable(f"it has the scores of none of the {count} passages: {first}.")
     return ReadWindow(
-        scores,
+        scores | dict.fromkeys(absent, PassageScores(0, None, None)),
         problems,
         missing=count - len(said),
         repeated=sum(len(records) - 1 for records in said.values()),
@@ -182,7 +187,7 @@ def _one(
 ) -> PassageScores | str:
     """Return the scores of a passage, or the reason that it has none."""
     if not records:
-        return "it was left out"
+        return LEFT_OUT
     each = [_scores(record, keys, least) for record in records]
     if any(other != each[0] for other in each):
         return "it stands there more than once, with different scores"  # english: sent to models

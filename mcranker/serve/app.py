@@ -53,11 +53,11 @@ from mcranker.serve.metrics import CONTENT_TYPE, Metrics
 from mcranker.serve.problems import Problem, problem_of
 from mcranker.serve.readiness import LedgerProbe
 from mcranker.serve.requests import (
-    QUESTION_FIELDS,
     RANK_FIELDS,
     RerankRequest,
     cut_to_bytes,
     read_fields,
+    read_question,
 )
 from mcranker.serve.served import Job, ServedRanker, ServedRankers, public_form
 from mcranker.serve.settings import Settings
@@ -502,11 +502,7 @@ class _Service:
     async def _question(self, call: _Call) -> tuple[Query, float]:
         self._answering.ready()
         call.about.append(ANSWER)
-
-        def read(body: dict[str, Any]) -> dict[str, Any]:
-            required = ("question",)
-            return read_fields(body, QUESTION_FIELDS, self._limits, strict=True, required=required)
-
+        read = partial(read_question, limits=self._limits)
         found = await read_body(call.request, self._limits, read)
         return as_query(found["question"], "question"), self._seconds(call, found.get("timeout"))
 

@@ -41,7 +41,7 @@ from mcranker.serve.answers import scores_of, warnings_of
 from mcranker.serve.explanations import Explanations, size_of
 from mcranker.serve.mcp_wire import CheckedBodies, stdio
 from mcranker.serve.problems import Problem, problem_of
-from mcranker.serve.requests import QUESTION_FIELDS, RANK_FIELDS, read_fields
+from mcranker.serve.requests import RANK_FIELDS, read_fields, read_question
 from mcranker.serve.served import Job, ServedRanker, ServedRankers, discreet, public_form
 from mcranker.serve.settings import Limits, Settings
 from personas.format import counted
@@ -280,6 +280,10 @@ class _Tools:
         self,
         question: str,
         context: Context[Any, Any],
+        messages: Annotated[
+            list[dict[str, str]] | None,
+            Field(description="the conversation before it: role and content each"),
+        ] = None,
         deadline: Annotated[
             float | None, Field(gt=0, description="seconds; then what is there is answered from")
         ] = None,
@@ -292,7 +296,8 @@ class _Tools:
         Numbers in the answer are those of passages. The tool explain takes the ranking_id, null
         without a reranking.
         """
-        asked = read_fields({"question": question}, QUESTION_FIELDS, self._limits)["question"]
+        given = {"question": question, "messages": messages}
+        asked = read_question(given, self._limits)["question"]
         seconds = min(deadline or math.inf, self._limits.deadline)
         result = await self.answering.answer(asked, seconds, _Progress(context).emit)
         form, ranking = public_answer(result), result.ranking

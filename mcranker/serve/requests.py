@@ -11,7 +11,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
-from mcranker.inputs import as_passages
+from mcranker.inputs import as_passages, in_conversation
 from mcranker.serve.bodies import bounded
 from mcranker.serve.problems import Problem
 from mcranker.serve.settings import Limits
@@ -117,6 +117,22 @@ def read_fields(
     for name in required:
         if name not in found:
             raise Problem("invalid", f"invalid request: {name!r} is missing")
+    return found
+
+
+def read_question(body: Mapping[str, Any], limits: Limits) -> dict[str, Any]:
+    """The values of `QUESTION_FIELDS`; the question has the earlier turns of ``messages``.
+
+    Raises:
+        Problem: as `read_fields`.
+        InputError: the messages are no conversation that ends with the question.
+    """
+    found = read_fields(body, QUESTION_FIELDS, limits, strict=True)
+    if (messages := body.get("messages")) is not None:
+        query = found["question"] = in_conversation(messages, found.get("question"))
+        _text(query.conversation, "messages", limits)
+    if "question" not in found:
+        raise Problem("invalid", "invalid request: 'question' is missing")
     return found
 
 
@@ -315,6 +331,7 @@ RANK_FIELDS: Fields = {
 
 QUESTION_FIELDS: Fields = {
     **dict.fromkeys(("question", "query"), ("question", _query)),
+    "messages": ("messages", lambda value, name, limits: bounded([value], name, limits.values)),
     "timeout": _OF_ALL["timeout"],
 }
 """Fields of ``/v1/answer`` and ``/v1/answer/stream``."""

@@ -382,7 +382,7 @@ def stored(ranking: Any, *, texts: bool) -> dict[str, Any]:
     orders = ranking.orders
     form: dict[str, Any] = {
         "version": 1,
-        "query": {"text": ranking.query.text, "id": ranking.query.id},
+        "query": {"text": ranking.query.conversation, "id": ranking.query.id},
         "ranker": ranking.ranker,
         "team": ranking.team.model_dump(mode="json") if ranking.team else None,
         "personas": list(ranking.personas),

@@ -31,11 +31,26 @@ DEADLINE = "deadline"
 
 @dataclass(frozen=True, slots=True)
 class Query:
-    """Search text. `id` names it in runs and reports and may be empty."""
+    """Search text. `id` names it in runs and reports and may be empty.
+
+    `turns` are the earlier messages of a conversation, a role and a text each.
+    """
 
     __pydantic_config__: ClassVar[ConfigDict] = _AS_MARKED
     text: str
     id: str = ""
+    turns: tuple[tuple[str, str], ...] = ()
+
+    @property
+    def conversation(self) -> str:
+        """The text; behind the earlier messages, if any, each on a line with its role."""
+        lines = (f"{role.title()}: {text}" for role, text in (*self.turns, ("user", self.text)))
+        return "\n".join(lines) if self.turns else self.text
+
+    @property
+    def all_texts(self) -> str:
+        """The texts of all messages, to search with."""
+        return " ".join((*(text for _, text in self.turns), self.text))
 
 
 @dataclass(frozen=True, slots=True)

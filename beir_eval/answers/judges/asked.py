@@ -48,7 +48,7 @@ async def retrieval_precision(answered: Answered, asking: Asking) -> Judgement:
 
     No passage, no precision; one unreadable verdict, and the value is missing.
     """
-    passages, question = answered.passages or (), answered.question.text
+    passages, question = answered.passages or (), answered.question.query.conversation
     if not passages:
         return Judgement(None, "no passage was left for the writer", undefined=True)
     verdicts: list[bool | None] = [None] * len(passages)
@@ -92,8 +92,8 @@ async def faithfulness(answered: Answered, asking: Asking) -> Judgement:
 async def nuggets(answered: Answered, asking: Asking) -> Judgement:
     """Return the share of the vital facts of the golden answers that the answer holds in full.
 
-    Two calls: one for the facts, each vital or okay, which all answers to a question share by the
-    ledger; one for which of them the answer supports, in part, or not. `Judgement.parts` has
+    Two calls: one for the facts, each vital or okay, which all answers to a question in a run share
+    by the ledger; one for which of them the answer supports, in part, or not. `Judgement.parts` has
     the facts and `nugget_measures`; ``vital_strict`` is the value.
     """
     values = {**_texts(answered, asking, "reference"), "most": str(MOST_NUGGETS)}
@@ -160,7 +160,7 @@ async def _graded(answered: Answered, asking: Asking, name: str, grades: range) 
 
 def _texts(answered: Answered, asking: Asking, *names: str) -> dict[str, str]:
     """The question, and of an answer those that are named, between markers."""
-    question, prompts = answered.question.text, asking.prompts
+    question, prompts = answered.question.query.conversation, asking.prompts
     texts = {
         "response": answered.text,
         "reference": "\n\n".join(answered.question.golden_answers),

@@ -22,13 +22,7 @@ async def team(answered: Answered, ranker: Ranker, *, usage: UsageTable | None =
     It sees the first golden answer, if there is one. `Judgement.parts` has each persona's score.
     `usage` counts the calls.
     """
-    question = answered.question
-    text = question.text
-    if question.golden_answers:
-        text += f"\n\nA right answer: {question.golden_answers[0]}"
-    ranking = await ranker.arank(
-        Query(text, question.id), [Passage("answer", answered.text or "(no text)")]
-    )
+    ranking = await ranker.arank(*as_ranking(answered))
     if usage is not None:
         usage.add_all(ranking.calls)
     (hit,) = ranking.hits
@@ -40,3 +34,12 @@ async def team(answered: Answered, ranker: Ranker, *, usage: UsageTable | None =
         reasons = [each.reason for each in ranking.missing]
         return Judgement(None, reasons[0] if reasons else ranking.failure, parts=parts)
     return Judgement(hit.relevance, parts=parts)
+
+
+def as_ranking(answered: Answered) -> tuple[Query, list[Passage]]:
+    """Return the query and the passage that an answer is to a team."""
+    question = answered.question
+    text = question.query.conversation
+    if question.golden_answers:
+        text += f"\n\nA right answer: {question.golden_answers[0]}"
+    return Query(text, question.id), [Passage("answer", answered.text or "(no text)")]

@@ -178,7 +178,7 @@ def test_rebel_drops_and_sums_and_keeps_three() -> None:
     assert numbers(result) == [118, 112, 113]
     assert dropped == {120, 119, 117, 116, 115, 114, 111}
     assert PipelineConfig.load("rebel").rerank.options == {
-        "variant": "two_turn", "window": 10, "min_relevance_score": 3, "top_n": 3,
+        "variant": "two_turn", "window": 10, "min_relevance_score": 3,
     }  # fmt: skip
     assert result.text == "Respirators are best [1]. They are tight."
 

@@ -13,6 +13,7 @@ import pytest
 from mcranker import (
     ChatReply,
     ChatRequest,
+    ConfigError,
     ContextTooLong,
     Criterion,
     MCRanker,
@@ -155,7 +156,8 @@ def test_the_first_call_of_two_infers_properties_and_weights() -> None:
     """a 5 + 0.7 * 5 + 0.3 * 0 = 8.5; b 6 + 0 + 1.5 = 7.5; c 8 + 0.7 + 0.3 = 9."""
     docs = passages({"a": [5, 5, 0], "b": [6, 0, 5], "c": [8, 1, 1]})
     model, seen = rebel_model()
-    with RebelRanker(model=model, ledger=None, variant="two_turn") as ranker:
+    options: Any = {"variant": "two_turn", "infer_weights": True}
+    with RebelRanker(model=model, ledger=None, **options) as ranker:
         assert ranker.estimate(QUERY, docs).calls == 2
         ranking = ranker.rank(QUERY, docs)
     assert [(hit.doc_id, hit.score) for hit in ranking] == [("c", 9.0), ("a", 8.5), ("b", 7.5)]
@@ -205,11 +207,12 @@ def test_a_first_call_that_cannot_be_read_is_asked_again_and_then_an_error(
 ) -> None:
     said = reply if isinstance(reply, str) else json.dumps(reply)
     model, seen = rebel_model(lambda _: said)
-    with RebelRanker(model=model, ledger=None, variant="two_turn") as ranker:
+    options: Any = {"variant": "two_turn", "infer_weights": True}
+    with RebelRanker(model=model, ledger=None, **options) as ranker:
         with pytest.raises(ReplyError, match=problem):
             ranker.rank(QUERY, DOCS)
         assert len(seen) == 2
-    kept = ranked(answer=lambda _: said, variant="two_turn", on_failure="keep_order", top_n=None)
+    kept = ranked(answer=lambda _: said, **options, on_failure="keep_order", top_n=None)
     assert kept.ids == list(DOCS)
     assert problem in kept.failure
 
@@ -248,7 +251,6 @@ def test_a_reply_is_repaired_and_counted(entries: Any, ids: str, counts: WindowC
 @pytest.mark.parametrize(
     ("entries", "reason", "counts"),
     [
-        ({"1": A}, "it was left out", {"missing": 1}),
         ([A, {"Passage": 1, **A}], "it was left out", {"missing": 1, "unknown": 1}),
         ({"1": A, "2": {**B, "Relevance": 11}}, "11 is not an integer", {"unreadable": 1}),
         ({"1": A, "2": {**B, "Relevance": -1}}, "-1 is not an integer", {"unreadable": 1}),
@@ -284,27 +286,77 @@ def test_what_a_reply_lacks_is_missing_and_never_anothers(
     assert ranking[1].score is None
 
 
-def test_what_a_reply_lacks_is_asked_for_again_together() -> None:
-    """Of c to e, which the first reply lacks, the second has c and d."""
-    scores = {"a": [4], "b": [5], "c": [6], "d": [7], "e": [8]}
-
-    def answer(request: ChatRequest) -> str:
-        if request.tag.stage == "criteria":
-            return by_rote(request)
-        found = scores_in(request)
-        return said({number: entry(found[number]) for number in list(found)[:2]})
-
-    options: Any = {"variant": "two_turn_relevance", "top_n": None}
-    model, seen = rebel_model(answer)
+@pytest.mark.parametrize(
+    ("entries", "left"),
+    [
+        ({"1": A}, "a"),
+        ([{"Passage": 2, **B}], "b"),
+        ({"2": {"Relevance": 2}}, ""),
+        ({}, ""),
+        ([], ""),
+    ],
+)
+@pytest.mark.parametrize("repair_attempts", [0, 1])
+def test_a_passage_that_a_list_leaves_out_is_dropped_in_one_call(
+    entries: Any, left: str, repair_attempts: int
+) -> None:
+    model, seen = rebel_model(lambda _: said(entries))
+    options: Any = {"repair_attempts": repair_attempts}
     with RebelRanker(model=model, ledger=None, **options) as ranker:
-        ranking = ranker.rank(QUERY, passages(scores))
-    assert [len(shown_in(request)) for request in seen[1:]] == [5, 3]
-    assert [(hit.doc_id, hit.score) for hit in ranking] == [
-        *(("d", 7.0), ("c", 6.0), ("b", 5.0), ("a", 4.0)),
-        ("e", None),
-    ]
-    assert ranking.windows == WindowCounts(2, odd=2, missing=4)
-    assert [each.doc_id for each in ranking.missing] == ["e"]
+        ranking = ranker.rank(QUERY, TWO)
+    assert len(seen) == 1
+    assert (ranking.ids, ranking.missing, ranking.failure) == (list(left), [], "")
+    assert len(ranking.dropped) == 2 - len(left)
+
+
+def test_nothing_is_dropped_for_being_left_out_where_nothing_is_to_be_dropped() -> None:
+    ranking = ranked(TWO, lambda _: said({"2": B}), min_relevance_score=0)
+    assert ([each.doc_id for each in ranking.missing], ranking.dropped) == (["a"], {})
+
+
+@pytest.mark.parametrize(
+    "reply",
+    [
+        "They are all about masks.",
+        "",
+        '{"Passages": {"1": {"Relevance": 7, "P1": 1,',
+        said({"1": {"Relevance": "high"}, "2": B}),
+        said({"x": A}),
+        said({"1": 7, "2": 3}),
+        said(None),
+        said([{**A, "Passage": 1}, {**B, "Passage": 99}]),
+    ],
+)
+def test_a_list_that_cannot_be_read_is_asked_for_once_again(reply: str) -> None:
+    """Ten passages in one window: two calls at most, whatever comes."""
+    docs = passages({str(place): [5, 0, 0, 0, 0, 0] for place in range(10)})
+    model, seen = rebel_model(lambda _: reply)
+    with RebelRanker(model=model, ledger=None, on_failure="keep_order") as ranker:
+        ranking = ranker.rank(QUERY, docs)
+    assert len(seen) == 2
+    assert len(ranking.ids) <= 3
+
+
+def test_the_second_reply_counts_or_the_first_if_that_cannot_be_read() -> None:
+    bad = said({"1": A, "2": {"Relevance": "high"}})
+    for second, missing in ((said({"1": A, "2": B}), []), ("sorry", ["b"])):
+        replies = [bad, second]
+        ranking = ranked(TWO, lambda _, left=replies: left.pop(0))
+        assert [each.doc_id for each in ranking.missing] == missing
+        assert ranking[-1 if not missing else 0].score == 4.0
+
+
+def test_inferred_properties_weigh_half_a_point_unless_weights_are_inferred() -> None:
+    """a 5 + 0.5 * 5 = 7.5 and b 5 + 0.5 * 4 = 7, though the model gives 0.7 and 0.3."""
+    docs = passages({"a": [5, 5, 0], "b": [5, 0, 4]})
+    model, seen = rebel_model()
+    with RebelRanker(model=model, ledger=None, variant="two_turn") as ranker:
+        ranking = ranker.rank(QUERY, docs)
+    assert [(hit.doc_id, hit.score) for hit in ranking] == [("a", 7.5), ("b", 7.0)]
+    assert "Weight" not in seen[0].messages[-1].content
+    assert "Final = Relevance + 0.5 * P1 + 0.5 * P2" in seen[1].messages[-1].content
+    with pytest.raises(ConfigError):
+        RebelRanker(model=model, ledger=None, infer_weights=True)
 
 
 def test_properties_may_lack_where_relevance_is_too_low() -> None:
@@ -423,7 +475,7 @@ def test_a_teams_criteria_are_the_properties() -> None:
 def test_inferred_properties_are_a_rubric_that_ranks_alike() -> None:
     """Shares of 15: 10, 3.5 and 1.5. The mean of c is 8 * 2 / 3 + 2 * (3.5 + 1.5) / 15 = 6."""
     model, _ = rebel_model()
-    with RebelRanker(model=model, ledger=None, variant="two_turn") as ranker:
+    with RebelRanker(model=model, ledger=None, variant="two_turn", infer_weights=True) as ranker:
         member = ranker.infer_persona(QUERY, name="Mask buyer")
         judged = ranker.rank(QUERY, passages({"a": [5, 5, 0], "b": [6, 0, 5], "c": [8, 1, 1]}))
     assert member.name == "Mask buyer"

@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+import json
+from typing import Any
+
 import anyio
 import pytest
 
-from mcranker import ChatRequest, DirectRanker, FormNotKept, Passage, RebelRanker, ScriptedChat
-from tests.support.comparing import shown_in
-from tests.support.rebel import by_rote, passages
+from mcranker import ChatRequest, DirectRanker, FormNotKept, Passage, ScriptedChat
 
 DOCS = [Passage(str(number), f"text {number}") for number in range(60)]
 
@@ -55,12 +56,13 @@ def test_windows_that_are_too_long_for_the_model_are_found_out_one_by_one() -> N
     sizes: list[int] = []
 
     def answer(request: ChatRequest) -> str:
-        sizes.append(len(shown_in(request)))
-        return by_rote(request) if sizes[-1] <= 4 else "They are all about masks."
+        assert request.schema is not None
+        names = request.schema.schema["properties"]
+        sizes.append(len(names))
+        return json.dumps(dict.fromkeys(names, 3)) if sizes[-1] <= 4 else "All about masks."
 
-    docs = passages({str(place): [3, 0, 0, 0, 0, 0] for place in range(32)})
-    model = ScriptedChat(answer)
-    with RebelRanker(model=model, ledger=None, window=8, repair_attempts=0, top_n=None) as ranker:
-        ranking = ranker.rank("masks", docs)
+    options: Any = {"passages_per_call": 8, "repair_attempts": 0}
+    with DirectRanker(model=ScriptedChat(answer), ledger=None, **options) as ranker:
+        ranking = ranker.rank("masks", DOCS[:32])
     assert not ranking.missing
     assert (sizes.count(8), sizes.count(4)) == (4, 8)
