@@ -81,10 +81,13 @@ class ModelError(MCRankerError):
         others_answered: of a request that kept failing, whether the model answers others
             meanwhile: True if it does, so that it is this request that fails; False if the model
             is down; None if that is not known.
+        shape: of a reply that cannot be read: equal for replies that differ in their values alone,
+            of which one call asks for two at most.
     """
 
     retryable = False
     others_answered: bool | None = None
+    shape = ""
 
     def __init__(self, message: str, *, model: str = "") -> None:
         super().__init__(message)

@@ -131,6 +131,14 @@ def finite_number(value: Any) -> float | None:
         return None
 
 
+def whole_number(value: Any) -> int | None:
+    """Return the integer in an answer, also as ``"2"`` or ``2.0``; None if it is none."""
+    if isinstance(value, str) and value.strip().isdecimal() and len(value) < 20:
+        return int(value)
+    whole = type(value) is int or (isinstance(value, float) and value.is_integer())
+    return int(value) if whole else None
+
+
 def shown_value(value: Any) -> str:
     """Return a value of an answer as a short text for a message."""
     if isinstance(value, int) and value.bit_length() > 64:

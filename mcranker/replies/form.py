@@ -130,7 +130,7 @@ class Form:
 
 def _may_be_one_of_them(error: ModelError) -> bool:
     """Return True if a call about several passages may have failed by one, or their length."""
-    if isinstance(error, FormNotKept | ConnectionFailed | RateLimited):
+    if isinstance(error, FormNotKept | ConnectionFailed | RateLimited) or error.shape:
         return False
     if isinstance(error, ReplyError | RequestRejected):
         return True

@@ -581,7 +581,7 @@ class _Batch:
         if entry is None:
             return
         entry.failures += 1
-        if error.retryable and entry.failures < MOST_BATCHES:
+        if error.retryable and entry.failures < (2 if error.shape else MOST_BATCHES):
             self.again.append(entry)
         else:
             self._collector.settle(entry, error)

@@ -46,6 +46,9 @@ class Retrying(Wrapper):
     (a server that was never there will not be there in a second). Everything else is raised at
     once.
 
+    A reply that cannot be read ends the call once its `ModelError.shape` comes again, and later
+    calls at the first one, until a reply can be read.
+
     Each try takes a slot of its own, so that a call that waits for its next try holds none.
     The wait before try n + 1 is ``min(longest_wait, first_wait * 2 ** (n - 1))`` seconds,
     times a random factor of 0.5 to 1. What a Retry-After asks for is waited for by the limits,
@@ -86,6 +89,7 @@ class Retrying(Wrapper):
         self._first_wait = first_wait
         self._longest_wait = longest_wait
         self._outage = OutageDetector(clock)
+        self._unread = ""  # the shape that ended a call, until a reply is read
 
     async def complete(self, request: ChatRequest) -> ChatReply:
         """The model's reply.
@@ -95,6 +99,7 @@ class Retrying(Wrapper):
             ModelError: the last try failed, or the first one in a way that no other can help.
         """
         asked = self._outage.begin(request.tag)
+        shapes: set[str] = set()
         spent = 0.0
         attempt = 1
         while True:
@@ -110,6 +115,10 @@ class Retrying(Wrapper):
                     raise
                 failure = error
             self._outage.failed(asked)
+            if failure.shape and failure.shape in {*shapes, self._unread}:
+                self._unread = failure.shape
+                raise self._given_up(failure, asked)
+            shapes.add(failure.shape)
             spent += slot.seconds
             wait = self._wait(failure, attempt, self._deadline - spent, asked)
             await anyio.sleep(wait)
@@ -134,6 +143,7 @@ class Retrying(Wrapper):
             raise
         finally:
             self._limiter.release(slot, failure, reply.usage if reply else None)
+            self._unread = "" if reply else self._unread
             self._outage.end(
                 number,
                 answered=failure is None or isinstance(failure, ReplyError | RequestRejected),

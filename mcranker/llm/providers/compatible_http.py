@@ -125,7 +125,7 @@ class CompatibleChat(HttpChat):
                 something other than a JSON object.
         """
         try:
-            return await self._post(path, body)
+            return parse_object(await self._post(path, body), self.service)
         except StatusError as failure:
             raise error_for(failure.problem, self.service) from failure
 
@@ -133,7 +133,7 @@ class CompatibleChat(HttpChat):
         body = chat_body(request, self._model, capabilities=self._capabilities)
         return body | self._extra_body
 
-    async def _post(self, path: str, body: Mapping[str, Any], list_as: str = "") -> dict[str, Any]:
+    async def _post(self, path: str, body: Mapping[str, Any]) -> bytes:
         import aiohttp
 
         content = json_bytes(body, self.service)
@@ -154,7 +154,7 @@ class CompatibleChat(HttpChat):
             raise transport_error(error, self.service) from error
         if not 200 <= response.status < 300:
             raise StatusError(read_problem(response.status, answer, response.headers))
-        return parse_object(answer, self.service, list_as=list_as)
+        return answer
 
     def _open(self) -> aiohttp.ClientSession:
         import aiohttp

@@ -25,7 +25,7 @@ from mcranker.llm.providers.endpoint import find_key, url_in
 from mcranker.llm.providers.http_chat import Exchange
 from mcranker.llm.providers.http_errors import Service, reported_model, unreadable
 from mcranker.llm.providers.token_counts import usage_in
-from mcranker.llm.typed_answers import shown_value
+from mcranker.llm.typed_answers import shown_value, whole_number
 from mcranker.logs import safe_logger
 from mcranker.retrieval.encoder import Encoder, Tokens, rounded
 from mcranker.retrieval.vectors import Vector
@@ -91,6 +91,7 @@ def service_encoder(
                 **({"encoding_format": "base64"} if of_openai else {}),
             },
             vector_reply,
+            list_as="data",
         ),
         **options,
     )
@@ -110,23 +111,25 @@ def service_encoder(
 def vector_reply(data: Mapping[str, Any], request: ChatRequest, *, service: Service) -> VectorReply:
     """The vectors in an answer: ``data``, a list of objects with ``embedding`` and ``index``.
 
-    An embedding is a list of numbers, or its 32-bit floats in base64. Where no object has an index
-    they are in the order of the texts.
+    The answer may be that list, and an object in it just the embedding: a list of numbers, or its
+    32-bit floats in base64. Where no object has an index they are in the order of the texts.
 
     Raises:
         ServerFailed: there is not one vector for each text, all of one length and finite.
     """
     rows, count = data.get("data"), len(request.messages)
+    if isinstance(rows, list):
+        rows = [{"embedding": row} if isinstance(row, list) else row for row in rows]
     if not isinstance(rows, list) or not all(isinstance(row, dict) for row in rows):
         raise unreadable("no list 'data' of objects in it", service)
     if len(rows) != count:
         raise unreadable(f"{len(rows)} vectors for {count} texts", service)
     if any("index" in row for row in rows):
-        places = [row.get("index") for row in rows]
-        if {(type(place), place) for place in places} != {(int, place) for place in range(count)}:
+        places = [whole_number(row.get("index")) for row in rows]
+        if set(places) != set(range(count)):
             said = shown_value(places[:10])
             raise unreadable(f"its indexes are not 0 to {count - 1}: {said}", service)
-        rows = sorted(rows, key=lambda row: int(row["index"]))
+        rows = [rows[places.index(place)] for place in range(count)]
     vectors = [_numbers(row.get("embedding"), place, service) for place, row in enumerate(rows)]
     lengths = {len(vector) for vector in vectors}
     if len(lengths) != 1 or not 0 < min(lengths) <= MOST_DIMENSIONS:

@@ -9,7 +9,14 @@ from typing import Any, ClassVar
 
 from mcranker.errors import ModelError
 from mcranker.llm.chat import Capabilities, ChatReply, ChatRequest
-from mcranker.llm.providers.http_errors import Problem, Service, StatusError, error_for
+from mcranker.llm.providers.http_errors import (
+    Problem,
+    Service,
+    StatusError,
+    error_for,
+    parse_object,
+    reading,
+)
 from mcranker.llm.providers.parameters import ParameterMemory
 from mcranker.llm.providers.per_loop import PerLoop
 from mcranker.llm.typed_answers import check_limits
@@ -67,11 +74,16 @@ class HttpChat(ABC):
             exchange = self._questions
         try:
             if exchange is None:
-                return self.read(await self._memory.ask(self._body(request), self._send), request)
+                content = await self._memory.ask(self._body(request), self._send)
+                data = parse_object(content, self.service)
+                with reading(content, self.service):
+                    return self.read(data, request)
             body = exchange.body(request, self._model)
             check_limits(request, self._capabilities, self.name)
-            data = await self._post(exchange.path, body, exchange.list_as)
-            return exchange.reply(data, request, service=self.service)
+            content = await self._post(exchange.path, body)
+            data = parse_object(content, self.service, list_as=exchange.list_as)
+            with reading(content, self.service):
+                return exchange.reply(data, request, service=self.service)
         except StatusError as failure:
             better = exchange and exchange.explain(failure.problem, self.service)
             raise better or error_for(failure.problem, self.service) from failure
@@ -101,13 +113,13 @@ class HttpChat(ABC):
         return body
 
     @abstractmethod
-    async def _post(self, path: str, body: Mapping[str, Any], list_as: str = "") -> dict[str, Any]:
-        """Send a JSON object, and return the object in the answer.
+    async def _post(self, path: str, body: Mapping[str, Any]) -> bytes:
+        """Send a JSON object, and return the body of the answer.
 
         Raises:
             StatusError: the answer is an error.
-            ModelError: there is no answer, or none that can be read.
+            ModelError: there is no answer, or none that can be unpacked.
         """
 
-    async def _send(self, body: dict[str, Any]) -> dict[str, Any]:
+    async def _send(self, body: dict[str, Any]) -> bytes:
         return await self._post(self._path, self._with_room(body))

@@ -7,6 +7,8 @@ API key), and what to do next. Of what the provider said, the first `READ_LIMIT`
 from __future__ import annotations
 
 import re
+from collections.abc import Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Any
@@ -27,26 +29,40 @@ from mcranker.errors import (
     ServerFailed,
 )
 from mcranker.llm.masking import masked, shown_url, url_secrets, without_hosts
+from mcranker.llm.providers.waits import names_window, wait_in, wait_of
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
 MESSAGE_LIMIT = 300
+SHOWN = 200  # characters of an answer that cannot be read
 READ_LIMIT = 2000  # characters of what a provider says that are looked at
-PAGE_LIMIT = 2**16  # bytes of a page in which its text is looked for
+PAGE_LIMIT = 2**16  # bytes of a page in which its text, or a wait, is looked for
 CODE_LIMIT, MOST_ITEMS = 200, 20  # characters of a code, and problems of a list
 LEAVE_OUT = "leave this passage out"
 AGAIN = "try again; if it persists, check the URL"
+SHORTER = "cut the passages shorter, or use a model with a longer context or higher limits"
 LATER = "try again later, or lower the concurrency"
-LONGEST_WAIT = 1e9  # seconds; a Retry-After beyond that is none
 
 # Each takes linear time, on texts of `READ_LIMIT` characters (`_TAG`: `PAGE_LIMIT`).
 _TOO_LONG = re.compile(
     r"context[_ ](length|size|window)|too many (input |prompt )?tokens|prompt is too long|"
     r"\b(input|prompt|request)\b.{0,40}\b(too long|too large)|"
     r"\bexceed\w{0,6}\b.{0,60}\bcontext|"
+    r"token count\b.{0,40}\bexceed|"
     r"maximum (input|prompt) length|must have less than \d{1,9} tokens",
     re.IGNORECASE,
+)
+# Said of this very request also where the status is a rate limit's or a failure's.
+_OVERSIZED = re.compile(
+    r"\b(input|prompt|request)( \([^()]{0,40}\))? (is |was )?too (large|long|big)\b|"
+    r"\bexceed(s|ed)? (the )?(available |maximum )?context\b|"
+    r"\bcontext (size|length|window) (has been |was |is )?exceeded|"
+    r"\binput is larger than\b|exceed_context_size|context_length_exceeded",
+    re.IGNORECASE,
+)
+_REQUESTED = re.compile(
+    r"\blimit\W{0,3}(\d[\d,_]{0,15})\D{1,40}\brequested\W{0,3}(\d[\d,_]{0,15})", re.IGNORECASE
 )
 _FILTERED = re.compile(
     r"content[_ ](filter|policy|management)|safety system|responsible ?ai|\bflagged\b",
@@ -57,13 +73,16 @@ _ACCOUNT_FLAGGED = re.compile(
     re.IGNORECASE,
 )
 _UNPAID = re.compile(
-    r"insufficient[_ ](quota|balance|credit)|credit balance|exceeded your current quota|billing",
+    r"insufficient[_ ](\w{1,10}[_ ])?(quota|balance|credit|fund)|credit balance|"
+    r"\bcredits?\b.{0,30}\b(exhausted|depleted|used up)|\b(out of|no|no more) credits\b|"
+    r"\b(exhausted|used)( all)?( of)?( your| the)?( available)? credits|"
+    r"billing[_ ](hard[_ ]limit|not[_ ]active)|exceeded your current quota|check your billing",
     re.IGNORECASE,
 )
 _BAD_KEY = re.compile(
     r"(invalid|incorrect|missing)[_ ](x-)?api[_ -]?key|api key not valid", re.IGNORECASE
 )
-_SECONDS = re.compile(r"-?\d{1,9}(\.\d{0,9})?", re.ASCII)
+_LIMITED = (429, 529)
 # Of aiohttp and httpx2: the body is not compressed as its header says.
 _GARBLED = frozenset({"ContentEncodingError", "DecodingError"})
 _TAG = re.compile(r"</?[a-z!][^<>]*>", re.IGNORECASE)
@@ -78,6 +97,7 @@ class Problem:
     code: str = ""
     param: str = ""
     retry_after: float | None = None  # seconds, if it gives any
+    window: bool = False  # it names the time that a limit is for, such as a minute
     location: str = ""  # where it redirects to
 
 
@@ -131,18 +151,21 @@ def read_problem(
         content = orjson.loads(body)
     except orjson.JSONDecodeError:
         content = _TAG.sub(" ", body[:PAGE_LIMIT].decode("utf-8", errors="replace"))
-    return replace(
-        problem_in(status, content),
-        retry_after=_retry_after(headers, now or datetime.now(UTC)),
-        location=headers.get("location", "")[:READ_LIMIT],
-    )
+    problem = problem_in(status, content)
+    wait = wait_of(headers, problem.retry_after, now or datetime.now(UTC))
+    return replace(problem, retry_after=wait, location=headers.get("location", "")[:READ_LIMIT])
 
 
 def problem_in(status: int, content: Any) -> Problem:
     """Read an error already parsed as JSON; never fails, whatever it is."""
+    if isinstance(content, list) and content and isinstance(content[0], dict):
+        content = content[0] if "error" in content[0] else content  # Google's, in OpenAI's protocol
+    text = _json(content)[:PAGE_LIMIT] if status in _LIMITED else ""
+    wait, window = wait_in(text), names_window(text)
     error = content.get("error", content) if isinstance(content, dict) else content
     if not isinstance(error, dict):
-        return Problem(status, message=_one_line(_clipped(_words(error))))
+        message = _one_line(_clipped(_words(error)))
+        return Problem(status, message=message, retry_after=wait, window=window)
     said = error.get("message") or error.get("detail") or error.get("msg") or ""
     codes = [error.get(name) for name in ("code", "type")]
     param = error.get("param")
@@ -151,6 +174,8 @@ def problem_in(status: int, content: Any) -> Problem:
         message=_one_line(_clipped(_words(said))),
         code=" ".join(code[:CODE_LIMIT] for code in codes if isinstance(code, str)),
         param=param[:CODE_LIMIT] if isinstance(param, str) else "",
+        retry_after=wait,
+        window=window,
     )
 
 
@@ -158,22 +183,29 @@ def error_for(problem: Problem, service: Service) -> ModelError:
     """The error of an HTTP answer: the first row that applies."""
     status, said = problem.status, f"{problem.code} {problem.message}"
     filtered = bool(_FILTERED.search(said)) and not _ACCOUNT_FLAGGED.search(said)
-    unpaid = status == 402 or (status in (400, 429) and bool(_UNPAID.search(said)))
+    timed = status == 429 and (problem.window or problem.retry_after is not None)
+    unpaid = status in (400, 429) and not timed and bool(_UNPAID.search(said))
     bad_key = status in (401, 403) or (status == 400 and bool(_BAD_KEY.search(said)))
     no_model = status == 404 or (status == 400 and "model_not_found" in problem.code)
-    too_long = bool(_TOO_LONG.search(problem.code if status >= 500 else said))
+    oversized = _oversized(said)
+    too_long = status < 500 and bool(_TOO_LONG.search(said))
     target = _destination(problem.location, service)
     moved = f"it redirects to {target}, and prompts are not sent on; if you trust that, set"
     rows: tuple[tuple[bool, type[ModelError], str], ...] = (
         (status < 300, ServerFailed, f"that ends no request; {AGAIN}"),
         (status < 400, RequestRejected, f"{moved} base_url= to it"),
         (status == 403 and filtered, ContentRefused, LEAVE_OUT),
+        (oversized and (status == 429 or status >= 500), ContextTooLong, SHORTER),
         (bad_key, AuthenticationFailed, service.key_advice),
         (no_model, ModelNotFound, service.model_advice),
-        (unpaid, AuthenticationFailed, "check the account's credit and limits with the provider"),
-        (status in (429, 529), RateLimited, LATER),
+        (
+            unpaid or status == 402,
+            AuthenticationFailed,
+            "check the account's credit and limits with the provider",
+        ),
+        (status in _LIMITED, RateLimited, LATER),
         (status in (408, 504), ModelTimeout, LATER),
-        (too_long, ContextTooLong, "cut the passages shorter or use a model with a longer context"),
+        (oversized or too_long, ContextTooLong, SHORTER),
         (status >= 500, ServerFailed, "try again later"),
         (filtered, ContentRefused, LEAVE_OUT),
         (True, RequestRejected, "change the request; sending it again does not help"),
@@ -214,7 +246,27 @@ def transport_error(error: BaseException, service: Service) -> ModelError:
 
 def unreadable(what: str, service: Service) -> ServerFailed:
     """Return the error for an answer with a good status and an unreadable body."""
-    return ServerFailed(_message(service, "unreadable answer", what, AGAIN), model=service.model)
+    error = ServerFailed(_message(service, "unreadable answer", what, AGAIN), model=service.model)
+    error.shape = what
+    return error
+
+
+@contextmanager
+def reading(content: bytes, service: Service) -> Iterator[None]:
+    """Add to the error of an answer that cannot be read how that begins, and its shape."""
+    try:
+        yield
+    except ServerFailed as error:
+        if not error.shape:
+            raise  # it can be read, and says that the server failed
+        text = said_by(service, content[:READ_LIMIT].decode("utf-8", errors="replace"))[:SHOWN]
+        begun = f"it begins: {text}" if text else "it is empty"
+        told = ServerFailed(f"{error}; {begun}", model=error.model)
+        try:
+            told.shape = _shape(orjson.loads(content))
+        except orjson.JSONDecodeError:
+            told.shape = _plain(text) or "nothing"
+        raise told from error
 
 
 def json_bytes(body: Mapping[str, Any], service: Service) -> bytes:
@@ -242,17 +294,16 @@ def parse_object(content: bytes, service: Service, *, list_as: str = "") -> dict
     Raises:
         ServerFailed: it is cut off, or not JSON, or not an object.
     """
-    try:
-        data = orjson.loads(content)
-    except orjson.JSONDecodeError as error:
-        begun = content[:READ_LIMIT].decode("utf-8", errors="replace")
-        shown = _without_secrets(begun, service)[:80]
-        raise unreadable(f"not JSON: {shown!r}", service) from error
-    if list_as and isinstance(data, list):
-        return {list_as: data}
-    if not isinstance(data, dict):
-        raise unreadable(f"a JSON {type(data).__name__}, not an object", service)
-    return data
+    with reading(content, service):
+        try:
+            data = orjson.loads(content)
+        except orjson.JSONDecodeError as error:
+            raise unreadable("not JSON", service) from error
+        if list_as and isinstance(data, list):
+            return {list_as: data}
+        if not isinstance(data, dict):
+            raise unreadable(f"a JSON {type(data).__name__}, not an object", service)
+        return data
 
 
 def text_in(data: Mapping[str, Any], name: str) -> str:
@@ -328,24 +379,34 @@ def _word(value: Any) -> str:
         parts = value["loc"][:MOST_ITEMS] if isinstance(value.get("loc"), list) else []
         path = ".".join(str(part) for part in parts if isinstance(part, str | int))
         return f"{path}: {value['msg']}" if path else str(value["msg"])
+    return "" if value is None else _json(value)
+
+
+def _json(value: Any) -> str:
     try:
-        return "" if value is None else orjson.dumps(value).decode()
+        return value if isinstance(value, str) else orjson.dumps(value).decode()
     except orjson.JSONEncodeError:  # nested too deeply
         return ""
 
 
-def _retry_after(headers: Mapping[str, str], now: datetime) -> float | None:
-    for name, unit in (("retry-after-ms", 0.001), ("retry-after", 1.0)):
-        if _SECONDS.fullmatch(value := headers.get(name, "").strip()):
-            return max(0.0, float(value) * unit)
-    if not 0 < len(value) <= CODE_LIMIT:
-        return None
-    from email.utils import parsedate_to_datetime  # slow to import
+def _shape(value: Any, depth: int = 8) -> str:
+    """The keys of JSON and the kinds of its values, alike for answers that differ in these."""
+    if isinstance(value, dict) and depth:
+        pairs = {(_plain(key), _shape(each, depth - 1)) for key, each in value.items()}
+        return str(sorted(pairs))
+    if isinstance(value, list) and depth:
+        return str(sorted({_shape(each, depth - 1) for each in value[:MOST_ITEMS]}))
+    return "number" if type(value) in (int, float) else type(value).__name__
 
-    try:
-        when = parsedate_to_datetime(value)
-        when = when if when.tzinfo else when.replace(tzinfo=UTC)
-        wait = max(0.0, (when - now).total_seconds())
-    except (ValueError, OverflowError):
-        return None
-    return wait if wait <= LONGEST_WAIT else None
+
+def _plain(text: str) -> str:
+    """The beginning of a text, without ids and times."""
+    return re.sub(r"\w*\d\w*", "0", text[:SHOWN])
+
+
+def _oversized(said: str) -> bool:
+    """True if a request is more than is ever allowed at once."""
+    if found := _REQUESTED.search(said):
+        limit, requested = (int(re.sub("[,_]", "", number)) for number in found.groups())
+        return requested > limit
+    return bool(_OVERSIZED.search(said))

@@ -16,6 +16,7 @@ from typing import Any, Literal, NamedTuple, TypeGuard
 from mcranker.errors import UnsupportedCapability
 from mcranker.llm.chat import Capabilities, ChatReply, ChatRequest, Message
 from mcranker.llm.providers.http_errors import (
+    Problem,
     Service,
     error_for,
     problem_in,
@@ -108,7 +109,7 @@ def chat_reply(
     if finish == "content_filter" or (isinstance(declined, str) and declined):
         raise refusal(declined if isinstance(declined, str) else "content filter", service)
     if finish == "error":
-        raise unreadable("the server broke off", service)
+        raise error_for(Problem(500, "the server broke off"), service)
     if prefill and request.messages and request.messages[-1].role == "assistant":
         text = text.removeprefix(request.messages[-1].content)
     return ChatReply(

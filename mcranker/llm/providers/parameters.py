@@ -11,12 +11,14 @@ import re
 from collections.abc import Awaitable, Callable, Mapping
 from dataclasses import dataclass, replace
 from functools import cache
-from typing import Any
+from typing import Any, TypeVar
 
 from mcranker.errors import UnsupportedCapability
 from mcranker.llm.chat import Capabilities
 from mcranker.llm.providers.http_errors import Problem, StatusError
 from mcranker.logs import safe_logger
+
+T = TypeVar("T")
 
 logger = safe_logger("mcranker.llm")
 
@@ -170,8 +172,8 @@ class ParameterMemory:
     async def ask(
         self,
         body: Mapping[str, Any],
-        send: Callable[[dict[str, Any]], Awaitable[dict[str, Any]]],
-    ) -> dict[str, Any]:
+        send: Callable[[dict[str, Any]], Awaitable[T]],
+    ) -> T:
         """Send a request, again for each parameter that turns out to be refused.
 
         Raises:

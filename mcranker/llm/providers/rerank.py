@@ -32,7 +32,13 @@ from mcranker.llm.providers.http_errors import (
     unreadable,
 )
 from mcranker.llm.providers.token_counts import usage_in
-from mcranker.llm.typed_answers import ROUNDED, finite_number, missing, shown_value
+from mcranker.llm.typed_answers import (
+    ROUNDED,
+    finite_number,
+    missing,
+    shown_value,
+    whole_number,
+)
 
 KEY_VARIABLE = "RERANK_API_KEY"
 
@@ -45,7 +51,6 @@ class RerankForm:
     names_model: bool = True  # in the request
     logits: bool = False  # scores are any numbers, of which the logistic function makes 0 to 1
     most: int = 100  # passages of one request
-    list_as: str = ""  # `Exchange.list_as`
     instruction: str = ""  # the field that holds an instruction; empty where there is none
 
 
@@ -53,7 +58,7 @@ FORMS: Mapping[str, RerankForm] = {
     # Cohere's price is for a search of up to 100 documents.
     "rerank": RerankForm(instruction="instruction"),
     # 32 is the default of its --max-client-batch-size.
-    "rerank-tei": RerankForm(texts="texts", names_model=False, most=32, list_as="results"),
+    "rerank-tei": RerankForm(texts="texts", names_model=False, most=32),
     "rerank-logits": RerankForm(logits=True),
 }
 """Prefix of a model's name -> the form of its service."""
@@ -90,7 +95,7 @@ def _connect(kind: str, name: str, /, *, base_url: str | None = None, **options:
             lambda request, model: rerank_body(request, model, form, full),
             partial(rerank_reply, logits=form.logits),
             explain,
-            form.list_as,
+            "results",
         ),
         **options,
     )
@@ -149,8 +154,8 @@ def rerank_reply(
     A passage that is not in the answer, is there twice, or whose score is no finite number, has no
     value but a problem that says which.
 
-    The answer has ``results`` (or ``data``), a list of objects with the ``index`` of a passage and
-    its ``relevance_score`` (or ``score``).
+    The answer has ``results`` (or ``data``), or is itself, a list of objects with the ``index`` of
+    a passage and its ``relevance_score`` (or ``score``).
 
     Raises:
         ServerFailed: there is no such list, it is empty, or an index is not of a passage that was
@@ -163,10 +168,11 @@ def rerank_reply(
         raise unreadable("no list of results in it", service)
     found: dict[int, list[Any]] = {}
     for result in results:
-        index = result.get("index") if isinstance(result, dict) else None
-        if type(index) is not int or not 0 <= index < len(passages):  # a bool is no index
+        given = result.get("index") if isinstance(result, dict) else None
+        index = whole_number(given)
+        if index is None or not 0 <= index < len(passages):
             last = len(passages) - 1
-            what = f"a result with the index {shown_value(index)}, of passages 0 to {last}"
+            what = f"a result with the index {shown_value(given)}, of passages 0 to {last}"
             raise unreadable(what, service)
         found.setdefault(index, []).append(result.get("relevance_score", result.get("score")))
     if not found:

@@ -142,9 +142,10 @@ class SdkChat(HttpChat):
         service = replace(self.service, timeout=TRANSFER_SECONDS)
         options["options"] = {"timeout": TRANSFER_SECONDS, **options.get("options", {})}
         try:
-            return await self._request(method, path, service, options)
+            content = await self._request(method, path, service, options)
         except StatusError as failure:
             raise error_for(failure.problem, service) from failure
+        return parse_object(content, service)
 
     async def stream(self, path: str) -> AsyncGenerator[bytes, None]:
         """The body of the answer to a GET request, in pieces.
@@ -167,20 +168,21 @@ class SdkChat(HttpChat):
         except StatusError as failure:
             raise error_for(failure.problem, self.service) from None
 
-    async def _post(self, path: str, body: Mapping[str, Any], list_as: str = "") -> dict[str, Any]:
+    async def _post(self, path: str, body: Mapping[str, Any]) -> bytes:
         content = json_bytes(body, self.service)
         return await self._request("post", path, self.service, {"content": content})
 
     async def _request(
         self, method: str, path: str, service: Service, options: Mapping[str, Any]
-    ) -> dict[str, Any]:
+    ) -> bytes:
         with self._errors(service), anyio.fail_after(service.timeout):
             client = await self._clients.get()
             # The whole address, because the library takes its time to join two parts.
             response = await getattr(client, method)(
                 f"{service.url}/{path}", cast_to=self._http.Response, **options
             )
-        return parse_object(response.content, service)
+        content: bytes = response.content
+        return content
 
     @contextmanager
     def _errors(self, service: Service) -> Iterator[None]:

@@ -102,7 +102,11 @@ def test_one_passage_always_fails(
     with chaos({}, always={bad: fault}) as server:
         first = ranker(server, connect, **options).rank(query, docs)
         assert_true(first, [bad])
-        assert sum(each.about[1] == bad for each in server.receptions) == ATTEMPTS * TEAM
+        asked = sum(each.about[1] == bad for each in server.receptions)
+        if fault in ("cut body", "HTML"):  # once more each, if another is answered in between
+            assert TEAM <= asked <= 2 * TEAM
+        else:
+            assert asked == ATTEMPTS * TEAM
         # Only that passage is asked for again.
         before = len(server.receptions)
         again = ranker(server, connect, **options).rank(query, docs)

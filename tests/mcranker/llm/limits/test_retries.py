@@ -95,6 +95,33 @@ async def test_what_cannot_help_is_raised_at_once(error: ModelError) -> None:
     assert len(script.asked) == 1
 
 
+def unread(shape: str) -> ServerFailed:
+    error = ServerFailed("unreadable")
+    error.shape = shape
+    return error
+
+
+async def test_a_reply_that_cannot_be_read_ends_the_call_once_it_comes_again() -> None:
+    script = Script(*map(unread, "aba"))
+    with pytest.raises(ServerFailed):
+        await script.retrying().complete(REQUEST)
+    assert len(script.asked) == 3
+    script = Script(*map(unread, "abc"))
+    assert (await script.retrying().complete(REQUEST)).text == "answer"
+
+
+async def test_other_calls_end_at_the_first_of_it_until_one_can_be_read() -> None:
+    script = Script(*map(unread, "aaa"))
+    retrying = script.retrying()
+    for asked in (2, 3):
+        with pytest.raises(ServerFailed):
+            await retrying.complete(REQUEST)
+        assert len(script.asked) == asked
+    await retrying.complete(REQUEST)
+    script.errors = iter([unread("a")])
+    assert (await retrying.complete(REQUEST)).text == "answer"
+
+
 async def test_the_wait_that_a_provider_asks_for_is_waited_once() -> None:
     script = Script(RateLimited("429", retry_after=17.0))
     await script.retrying().complete(REQUEST)

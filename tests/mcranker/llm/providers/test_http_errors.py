@@ -24,7 +24,7 @@ from mcranker.errors import (
     ServerFailed,
 )
 from mcranker.llm import masking
-from mcranker.llm.providers import echoed_prompts, endpoint, http_errors, parameters
+from mcranker.llm.providers import echoed_prompts, endpoint, http_errors, parameters, waits
 from mcranker.llm.providers.http_errors import (
     MESSAGE_LIMIT,
     READ_LIMIT,
@@ -77,6 +77,15 @@ NOT_FLAGGED = (
     "Country, region, or territory not supported",
     "",
 )
+OVERSIZED = (
+    "Request too large for gpt-4o in organization org-x on tokens per min (TPM): Limit 30000, "
+    "Requested 90000. The input or output tokens must be reduced in order to run successfully.",
+    "tokens per min (TPM): Limit 30,000, Requested 90,000. Please try again in 6s",
+    "input is too large to process. increase the physical batch size",
+    "input (700 tokens) is too large to process",
+    "the request (5000 tokens) exceeds the available context size (4096 tokens), try increasing it",
+    "Context size has been exceeded.",
+)
 
 
 @pytest.mark.parametrize(
@@ -101,6 +110,10 @@ NOT_FLAGGED = (
         (429, "", "insufficient_quota", AuthenticationFailed),
         (429, "Too many tokens per minute", "rate_limit_exceeded", RateLimited),
         (404, "maximum context length", "", ModelNotFound),
+        *((status, said, "", ContextTooLong) for said in OVERSIZED for status in (429, 500)),
+        (413, OVERSIZED[0], "rate_limit_exceeded", ContextTooLong),
+        (429, "tokens per min (TPM): Limit 30,000, Requested 9,000", "", RateLimited),
+        (503, "the queue of requests is too long", "", ServerFailed),
     ],
 )
 def test_the_body_refines_the_status(
@@ -177,6 +190,68 @@ def test_retry_after_in_seconds(headers: dict[str, str], seconds: float | None) 
     assert error.retry_after == seconds
 
 
+QUOTA = "You exceeded your current quota, please check your plan and billing details."
+
+
+def google(**details: Any) -> dict[str, Any]:
+    said = {"code": 429, "message": QUOTA, "status": "RESOURCE_EXHAUSTED"}
+    return {"error": said | {"details": [details]}}
+
+
+@pytest.mark.parametrize(
+    ("said", "headers", "seconds"),
+    [
+        (f"{QUOTA} Please retry in 1.203608125s.", {}, 1.203608125),
+        (google(retryDelay="38s"), {}, 38.0),
+        (google(retryDelay={"seconds": 34}), {}, 34.0),
+        (google(quotaId="GenerateRequestsPerMinutePerProjectPerModel-FreeTier"), {}, None),
+        ([google(retryDelay="38s")], {}, 38.0),
+        ("tokens per day (TPD): Limit 9, Used 8, Requested 2. Please try again in 7m12s. "
+         "See settings/billing", {}, 432.0),
+        ("Rate limit reached for gpt-4o on tokens per min (TPM): Limit 30000, Used 29000, "
+         "Requested 5000. Please try again in 547ms.", {}, 0.547),
+        ("exceeded the token rate limit of your tier. Please retry after 24 seconds.", {}, 24.0),
+        (f"{QUOTA} Limit: 3 RPM", {}, None),
+        (f"{QUOTA} 5 requests / minute", {}, None),
+        ("insufficient_quota: 100 requests per 60 seconds", {}, None),
+        ("billing. Try again in 2 hours and 30 minutes", {}, 9000.0),
+        (f"{QUOTA} wait 20 seconds", {"retry_after": "7"}, 7.0),
+        (QUOTA, {"retry_after": "20"}, 20.0),
+        (QUOTA, {"x_ratelimit_reset_tokens": "6m0s"}, 360.0),
+        ("slow down", {"x_ratelimit_reset_tokens": "6m0s", "x_ratelimit_remaining_tokens": "9",
+                       "x_ratelimit_reset_requests": "2s"}, 2.0),
+        ("", {"x_ratelimit_reset": f"{NOW.timestamp() + 30:.0f}"}, 30.0),
+        ("", {"x_ratelimit_reset": f"{NOW.timestamp() * 1000 + 30_000:.0f}"}, 30.0),
+        ("", {"anthropic_ratelimit_tokens_reset": "2026-05-04T12:00:45Z"}, 45.0),
+        ({"message": QUOTA, "retry_after_ms": 1500}, {}, 1.5),
+        ({"detail": "Not now", "retryAfter": "12"}, {}, 12.0),
+    ],
+)  # fmt: skip
+def test_a_limit_by_the_minute_is_no_lack_of_money(
+    said: Any, headers: dict[str, str], seconds: float | None
+) -> None:
+    body = {"error": {"message": said}} if isinstance(said, str) else said
+    error = error_for(problem_of(429, body, **headers), SERVICE)
+    assert isinstance(error, RateLimited)
+    assert error.retry_after == pytest.approx(seconds)
+
+
+@pytest.mark.parametrize(
+    ("message", "code"),
+    [
+        (QUOTA, "insufficient_quota"),
+        ("", "billing_hard_limit_reached"),
+        ("Your credits are exhausted", ""),
+        ("Your prepayment credits are depleted. Go to AI Studio to manage your billing.", ""),
+        ("used all available credits or reached its monthly spending limit", ""),
+        ("Insufficient balance or no resource package. Please recharge.", "1113"),
+    ],
+)
+def test_an_account_without_money_is_final(message: str, code: str) -> None:
+    error = error_for(problem_of(429, {"error": {"message": message, "code": code}}), SERVICE)
+    assert type(error) is AuthenticationFailed
+
+
 def test_no_wait_is_endless() -> None:
     odd = random.Random(3)
     letters = "0123456789 ,:+-().MonTueJanDecGMTUTCZ\x00é"
@@ -236,7 +311,7 @@ def test_no_error_page_takes_long_to_read() -> None:
 def test_no_pattern_takes_long_on_what_it_is_given() -> None:
     patterns = {
         (module.__name__, name): pattern
-        for module in (http_errors, masking, parameters, endpoint, echoed_prompts)
+        for module in (http_errors, waits, masking, parameters, endpoint, echoed_prompts)
         for name, pattern in vars(module).items()
         if isinstance(pattern, re.Pattern)
     }

@@ -23,6 +23,7 @@ from mcranker.llm.connect import connect
 from mcranker.llm.providers import rerank
 from mcranker.llm.providers.http_errors import Service
 from mcranker.llm.providers.rerank import rerank_reply
+from tests.support.loopback import Answer as LoopbackAnswer
 from tests.support.loopback import Body, clean_environment, serve
 from tests.support.rerank_servers import cohere, jina, llama_cpp, tei
 
@@ -139,7 +140,7 @@ def test_an_odd_score_is_missing_and_the_others_are_not(
     assert [first.value, last.value] == pytest.approx(expected, abs=1e-5)
 
 
-@pytest.mark.parametrize("index", [3, -1, 2**70, None, "0", 0.0, True, []])
+@pytest.mark.parametrize("index", [3, -1, 2**70, None, "3", "-1", 0.5, math.nan, True, []])
 def test_an_index_of_no_passage_makes_the_whole_answer_unreadable(index: Any) -> None:
     # A service that counts from 1 would have all scores shifted by one.
     with pytest.raises(ServerFailed, match=r"a result with the index .+, of passages 0 to 2"):
@@ -152,6 +153,12 @@ def test_an_index_of_no_passage_makes_the_whole_answer_unreadable(index: Any) ->
 def test_an_answer_without_results_is_an_error(data: Body) -> None:
     with pytest.raises(ServerFailed, match=r"results in it|the index None|none of the 3"):
         rerank_reply(data, REQUEST, logits=False, service=SERVICE)
+
+
+@pytest.mark.parametrize("kind", [str, float])
+def test_an_index_may_be_written_otherwise(kind: type[str | float]) -> None:
+    results = [{"index": kind(place), "score": place / 4} for place in (2, 0, 1)]
+    assert [each.value for each in read(results)] == [0.0, 0.25, 0.5]
 
 
 def test_voyages_list_is_read_too() -> None:
@@ -189,7 +196,7 @@ def test_whatever_comes_no_score_is_shifted_or_invented(results: list[Any], logi
     except ModelError:
         return
     for place, answer in enumerate(answers):
-        own = [each for each in results if each["index"] == place]
+        own = [each for each in results if each["index"] in (place, str(place))]
         if answer.value is None:
             assert answer.problem
         else:
@@ -263,3 +270,14 @@ def test_an_instruction_is_sent_where_the_protocol_has_one() -> None:
     for kind, request in (("rerank-logits", asked), ("rerank", replace(asked, state=None))):
         with pytest.raises(UnsupportedCapability):
             rerank.rerank_body(request, "m", rerank.FORMS[kind], f"{kind}:m")
+
+
+@pytest.mark.parametrize("prefix", ["rerank", "rerank-tei", "rerank-logits"])
+async def test_a_bare_list_is_read(prefix: str) -> None:
+    results = [{"index": str(place), "score": 0.5} for place in range(3)]
+    async with serve(lambda _: LoopbackAnswer(body=results)) as server:
+        model = connect(f"{prefix}:m", base_url=server.url)
+        answers = (await model.complete(REQUEST)).answers
+        assert answers is not None
+        assert all(each.value for each in answers)
+        await model.aclose()

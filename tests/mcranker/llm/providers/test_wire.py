@@ -6,7 +6,7 @@ import json
 import logging
 import sys
 import threading
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import replace
 from typing import Any
 
@@ -28,6 +28,8 @@ from mcranker.errors import (
     UnsupportedCapability,
 )
 from mcranker.llm.chat import ChatModel, ChatReply, Message, State
+from mcranker.llm.limits.rate_limiter import RateLimiter
+from mcranker.llm.limits.retries import Retrying
 from tests.support.loopback import (
     Answer,
     Body,
@@ -528,3 +530,56 @@ async def test_an_error_body_that_stalls(name: str) -> None:
 
     async with serve_raw(script) as server:
         assert type(await failure_of(name, server.root, 0.3)) is ModelTimeout
+
+
+ODD = {
+    "another object": lambda turn: {"status": "done", "request": f"r-{turn}", "time": 1.5 * turn},
+    "a page": lambda turn: Answer(body=f"<html>Sign in, request {turn}a</html>".encode()),
+    "nothing": lambda turn: Answer(body=b""),
+    "a text": lambda turn: Answer(body=f"busy {turn}"),
+}
+
+
+@every
+@pytest.mark.parametrize("body", ODD.values(), ids=ODD)
+async def test_the_same_odd_reply_is_asked_for_twice(
+    back_end: BackEnd, body: Callable[[int], Reply]
+) -> None:
+    async with serve(lambda _: body(len(server.requests))) as server:
+        limits = RateLimiter(concurrency=8)
+        model = Retrying(back_end.at(server.root), limits, first_wait=0.01)
+        error = await failure(lambda: model.complete(back_end.request))
+        assert isinstance(error, ServerFailed)
+        assert len(server.requests) == 2
+        reply = body(2)
+        shown = reply.body if isinstance(reply, Answer) else json.dumps(reply)
+        assert (shown.decode() if isinstance(shown, bytes) else shown) in str(error)
+        replies = iter([body(3), {"another": 1}, back_end.good])
+        server.script = lambda _: next(replies)
+        later = Retrying(back_end.at(server.root), limits, first_wait=0.01)
+        await later.complete(back_end.request)
+        await model.aclose()
+        await later.aclose()
+
+
+@every
+async def test_a_quota_by_the_minute_is_waited_for(back_end: BackEnd) -> None:
+    said = "You exceeded your current quota, check your plan and billing. Please retry in 10ms."
+    replies: Iterator[Reply] = iter([Answer(429, back_end.error(said)), back_end.good])
+    async with serve(lambda _: next(replies)) as server:
+        model = Retrying(back_end.at(server.root), RateLimiter(concurrency=8), first_wait=0.01)
+        await model.complete(back_end.request)
+        assert len(server.requests) == 2
+        await model.aclose()
+
+
+@every
+async def test_a_request_that_is_too_large_is_final_for_itself(back_end: BackEnd) -> None:
+    said = "Request too large for m on tokens per min (TPM): Limit 30000, Requested 90000."
+    async with serve(lambda _: Answer(429, back_end.error(said), {"Retry-After": "9"})) as server:
+        limits = RateLimiter(concurrency=8)
+        model = Retrying(back_end.at(server.root), limits)
+        assert isinstance(await failure(lambda: model.complete(back_end.request)), ContextTooLong)
+        assert len(server.requests) == 1
+        assert limits.statistics().pauses == 0
+        await model.aclose()
