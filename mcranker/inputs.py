@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 import numbers
 from collections.abc import Iterable, Mapping
+from contextlib import suppress
 from dataclasses import replace
 from typing import Any, TypeAlias
 
@@ -12,11 +13,13 @@ from mcranker.documents import (
     HaystackDocument,
     LangChainDocument,
     LlamaIndexNode,
+    entries,
     of_object,
     of_record,
 )
 from mcranker.errors import InputError
 from mcranker.logs import safe_logger
+from mcranker.trec import decimal
 from personas.ensembles import HIGHEST_SCORE
 from personas.errors import shown
 from personas.ranking.types import Passage, Query
@@ -103,11 +106,10 @@ def _is_turn(turn: object) -> bool:
 def as_passages(docs: Docs, *, first: int = 0) -> tuple[Passage, ...]:
     """The passages in the order given, checked; halves of surrogate pairs replaced by U+FFFD.
 
-    Records have a text under ``text``, ``contents``, ``body``, ``page_content`` or ``content``,
-    and may have an id under ``_id``, ``id``, ``docid``, ``doc_id`` or ``docno``, a ``title``, a
-    first-stage ``score`` and ``metadata``. Other keys are added to the metadata. A record without
-    a text is shown to models as its fields, see `mcranker.documents.as_fields`, and so is a text
-    that holds fields.
+    Records have a text, and may have an id, a title, a first-stage score and metadata, under the
+    keys that `mcranker.documents` lists; other keys are added to the metadata. A response of a
+    search service is the list in it. A text that holds fields is shown as
+    `mcranker.documents.as_fields`.
 
     Documents of LangChain (``page_content``), LlamaIndex (``text``, also with a score around it)
     and Haystack (``content``) keep their metadata, ids and scores. A passage without an id is named
@@ -130,10 +132,7 @@ def as_passages(docs: Docs, *, first: int = 0) -> tuple[Passage, ...]:
         advice = "; give a list of texts, records or Passages, or a mapping of id to text"
     if advice:
         raise InputError(f"docs is a {type(docs).__name__}{advice}")
-    if isinstance(docs, Mapping):
-        passages = tuple(_of_item(name, text) for name, text in docs.items())
-    else:
-        passages = tuple(_of_entry(place, entry) for place, entry in enumerate(docs, first))
+    passages = tuple(_of_entry(place, each) for place, each in enumerate(entries(docs), first))
     seen: set[str] = set()
     mended: dict[int, Passage] = {}
     for place, passage in enumerate(passages):
@@ -153,15 +152,6 @@ def as_passages(docs: Docs, *, first: int = 0) -> tuple[Passage, ...]:
         + (f" and {len(mended) - 1} more" if len(mended) > 1 else "")
     )
     return tuple(mended.get(place, passage) for place, passage in enumerate(passages))
-
-
-def _of_item(name: object, text: object) -> Passage:
-    if isinstance(text, str):
-        return Passage(_identifier(name, "a key of docs"), text)
-    if isinstance(text, Mapping):
-        where = f"docs[{name!r}]"
-        return _of_parts({**of_record(text, where), "id": name}, where)
-    raise InputError(f"docs[{name!r}] is a {type(text).__name__}; give its text as a string")
 
 
 def _of_entry(place: int, entry: object) -> Passage:
@@ -209,6 +199,9 @@ def _identifier(name: object, where: str) -> str:
 def _score(score: object, where: str) -> float | None:
     if score is None:
         return None
+    if isinstance(score, str):
+        with suppress(ValueError):
+            score = decimal(score)
     if isinstance(score, float | numbers.Real) and not isinstance(score, bool):
         try:
             number = float(score)

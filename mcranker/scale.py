@@ -18,7 +18,7 @@ from collections.abc import Callable, Iterable, Mapping
 from typing import TYPE_CHECKING, Any
 
 from mcranker.config import RankerConfig
-from mcranker.documents import ID_KEYS, TEXT_KEYS
+from mcranker.documents import LIST_KEYS, QUERY_ID_KEYS, QUERY_KEYS, key_of
 from mcranker.errors import ConfigError, MCRankerError
 from mcranker.llm.connect import choose_default
 from mcranker.llm.ledger.ledger import place_of
@@ -31,13 +31,6 @@ from personas.ranking.types import Query
 if TYPE_CHECKING:
     import pyarrow
     from ray.data import Dataset
-
-QUERY_KEYS = ("query", "question", *TEXT_KEYS)
-"""Columns that may hold the text of a query; the first one that is there counts."""
-QUERY_ID_KEYS = ("query_id", "qid", *ID_KEYS)
-"""Columns that may hold its id."""
-DOCS_KEYS = ("docs", "passages")
-"""Columns that may hold its passages."""
 
 ACTOR_CPUS = 0.2
 """Logical CPUs of an actor: it waits for models most of the time."""
@@ -60,8 +53,9 @@ def rank_dataset(
     started again, and its queries are ranked again from the ledger.
 
     Args:
-        ds: a row a query: its text (``query``, or another of `QUERY_KEYS`), id (`QUERY_ID_KEYS`)
-            and passages (`DOCS_KEYS`) in first-stage order: a list of texts, or of records as
+        ds: a row a query: its text (``query``, ``question`` or ``text``), id (``query_id``,
+            ``qid``, ``_id`` or ``id``) and passages (``docs``, or another of
+            `mcranker.documents.LIST_KEYS`) in first-stage order, as
             `mcranker.inputs.as_passages` takes them.
         ranker: a name, a class, or a function that can be pickled and returns a ranker.
         options: of the ranker, by name; without `ledger`. Files that they name, but for ``team``,
@@ -201,8 +195,8 @@ def _shared_ledger(ledger: str | os.PathLike[str] | None) -> str:
 def _piece(row: Mapping[str, Any]) -> tuple[Query, Any]:
     """Return the query of a row and its passages, to be checked by the ranker."""
     text, query_id, docs = (
-        next((row[name] for name in names if row.get(name) is not None), None)
-        for names in (QUERY_KEYS, QUERY_ID_KEYS, DOCS_KEYS)
+        None if (key := key_of(row, names)) is None else row[key]
+        for names in (QUERY_KEYS, QUERY_ID_KEYS, LIST_KEYS)
     )
     known = text if isinstance(text, str) else ""  # which is refused
     return Query(known, "" if query_id is None else str(query_id)), _given(docs)

@@ -20,7 +20,7 @@ from mcranker.cli.number_types import WholeNumber
 from mcranker.cli.on_ray import rank_on_ray, ray_flags
 from mcranker.cli.options import Given, given_options, option_flags
 from mcranker.cli.progress import ProgressDisplay, QueryTracker, Tracker, in_order, live_is_wanted
-from mcranker.cli.reading import Format, read_corpus, read_passages, read_queries
+from mcranker.cli.reading import read_corpus, read_passages, read_queries
 from mcranker.cli.results import OUTPUTS, Results, opened
 from mcranker.cli.signals import run as run_loop
 from mcranker.cli.verb import Verb, flag, quiet_flag
@@ -33,6 +33,7 @@ from mcranker.rankers import RankedQuery, Ranker
 from mcranker.rankers.keys import Key
 from mcranker.rankers.sharing import run_name, share_budget, shared_work
 from mcranker.ranking import Ranking
+from mcranker.retrieval.readers import Format
 from mcranker.topics import TopicField
 from mcranker.trec import can_be_named, read_trec
 from personas.format import counted
@@ -45,7 +46,8 @@ INPUT_KEYS = {
         "format",
         Format | None,
         help="Format of --docs, if its suffix does not name it. jsonl, json: objects with text "
-        "and perhaps id and title, or strings. tsv: id, tab, text. text: one passage a line.",
+        "and perhaps id and title, or strings. csv: a line of headings, then rows. tsv: the same, "
+        "or id, tab, text. text: one passage a line.",
     ),
     "topic_field": Key(
         "topic_field",
@@ -295,7 +297,12 @@ command = Verb(
     params=[
         click.Argument(["query"], required=False),
         click.Argument(["passages"], nargs=-1, metavar="[PASSAGE]..."),
-        into("--docs", "Passages in first-stage order; - for standard input.", type=Reads()),
+        into(
+            "--docs",
+            "Passages in first-stage order: a file of records, a text with one a line, a document "
+            "or a folder of them; - for standard input.",
+            type=Reads(),
+        ),
         into("--queries", "Many queries: JSONL, TSV or topics, with an id.", type=Reads()),
         into("--run", "TREC run whose passages are ranked again.", type=Reads()),
         into("--corpus", "Texts of the run's passages (JSONL or TSV).", type=Reads()),

@@ -7,7 +7,7 @@ from collections import OrderedDict
 from collections.abc import Iterator, Mapping
 from typing import TYPE_CHECKING, Any, TypeAlias
 
-from mcranker.documents import of_object, of_record
+from mcranker.documents import entries, of_object, of_record
 from mcranker.errors import ConfigError, InputError
 from mcranker.integrations.reranking import KEY
 from mcranker.rag.search import ChunkLike
@@ -74,7 +74,7 @@ class BorrowedRetriever:
 
     def _search(self, query: str, k: int) -> Iterator[tuple[str, float]]:
         seen = set[str]()
-        for place, each in enumerate(self._documents(query, k)):
+        for place, each in enumerate(entries(self._documents(query, k))):
             fields = of_record if isinstance(each, Mapping) else of_object
             parts = fields(each, f"document {place} of {query!r}")
             text, metadata = str(parts["text"]), parts["metadata"]

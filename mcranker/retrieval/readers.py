@@ -1,4 +1,4 @@
-"""Documents from files, folders, records and texts, one at a time.
+"""Documents from files, folders, records and texts, one at a time: one reader for every command.
 
 Every document is whole or left out: a file that cannot be read, or a record of a file of records,
 is reported with the reason, and reading goes on with the next.
@@ -13,26 +13,57 @@ import re
 import stat
 from collections.abc import Callable, Generator, Iterable, Iterator, Mapping
 from contextlib import closing
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
+from itertools import chain
 from pathlib import Path
-from typing import Any, NamedTuple, TypeAlias
+from typing import Any, Literal, NamedTuple, TypeAlias, TypeVar
 
-from mcranker.documents import ID_KEYS
+from mcranker.documents import KNOWN, QUERY_KEYS, TEXT_KEYS, entries, fold
 from mcranker.errors import InputError
 from mcranker.inputs import Doc, Docs, as_passages
 from mcranker.retrieval.extract import Extractor
 from personas.format import counted
-from personas.io.lines import parsed, read_lines, read_whole
+from personas.io.lines import (
+    LONGEST_LINE,
+    LONGEST_RANKING,
+    STDIN,
+    joined,
+    megabytes,
+    named,
+    parsed,
+    read_lines,
+)
+from personas.ranking.types import Passage
+
+_Piece = TypeVar("_Piece", str, bytes)
+Format = Literal["jsonl", "json", "csv", "tsv", "text"]
+
+SUFFIXES: dict[str, Format] = {
+    **dict.fromkeys((".jsonl", ".ndjson"), "jsonl"),
+    ".json": "json",
+    ".csv": "csv",
+    **dict.fromkeys((".tsv", ".tab"), "tsv"),
+    **dict.fromkeys((".txt", ".text"), "text"),
+}
+"""Endings of files of many documents; a text may also be one."""
+
+TEXTS = (".txt", ".text", ".md", ".markdown", ".rst", ".adoc", ".org", ".tex", ".log", "")
+"""Endings of a text that is one document."""
+
+PAGES = (".html", ".htm", ".xhtml", ".pdf")
+"""Endings of files whose text is taken out."""
 
 LARGEST_FILE = 100_000_000
-"""Bytes of a file that is read as a whole: text, Markdown, JSON and CSV. JSONL may have any size,
-64 MB a line; see `mcranker.retrieval.extract` for PDF and HTML."""
+"""Bytes of a text that is one document. JSON may have 1,000 MB; JSONL, CSV and TSV any size, 64 MB
+a line; see `mcranker.retrieval.extract` for PDF and HTML."""
 
 LONGEST_NAME = 1_000
 """Characters of a document's id, and of its title."""
 
 CORPUS = "corpus.jsonl"
 """The file of a BEIR folder that is read."""
+
+_HEADS = frozenset(map(fold, (*TEXT_KEYS, *QUERY_KEYS)))
 
 
 @dataclass(frozen=True, slots=True)
@@ -70,15 +101,18 @@ OnSkip: TypeAlias = Callable[[Skipped], None]
 def read_documents(source: Source, *, on_skip: OnSkip) -> Generator[Document]:
     """The documents of a source, read as they are asked for. Blocks.
 
-    | suffix | what it is |
+    | suffix (each of the first five also with .gz) | what it is |
     |---|---|
-    | .jsonl, .ndjson (.gz) | a record or a string a line |
-    | .json | an array of these, or an object id -> text or record |
-    | .csv | a line of headings, then a record a line |
-    | .tsv | the same; without an id among the headings: an id and a text a line |
+    | .jsonl, .ndjson | a record or a string a line |
+    | .json | an array of these, an object id -> text or record, or a service's response |
+    | .csv | a line of headings, then a record a line, parted by ``,``, ``;``, tab or ``|`` |
+    | .tsv, .tab | the same, parted by tabs; without a heading that is known: id and text a line |
+    | .txt, .text, .md, .markdown, .rst, .adoc, .org, .tex, .log, none | a text |
     | .html, .htm, .xhtml | its text, without scripts and styles |
     | .pdf | the text in it; a scanned page has none |
-    | others | a text, if it is UTF-8 (or UTF-16 with its mark) without a zero byte |
+
+    Others are refused. Texts are UTF-8, or UTF-16 with its mark, without a zero byte. The keys of
+    records and headings are those of `mcranker.documents`.
 
     A folder that holds ``corpus.jsonl`` is a BEIR folder, of which that file alone is read.
     Another one is walked in sorted order; names that begin with a dot are passed over, indexes and
@@ -95,23 +129,36 @@ def read_documents(source: Source, *, on_skip: OnSkip) -> Generator[Document]:
         kind = type(source).__name__
         raise InputError(f"the source is a {kind}; give a path, or a list of texts or records")
     if isinstance(source, str | os.PathLike):
-        path = Path(source).expanduser()
-        corpora = [file for name in (CORPUS, f"{CORPUS}.gz") if (file := path / name).is_file()]
-        if not path.exists():
-            hint = "give an existing one, or texts as a list"
-            raise InputError(f"there is no file or folder {os.fspath(source)!r}; {hint}")
-        files: Iterable[tuple[Path, str]] = [(corpora[0] if corpora else path, "")]
-        if path.is_dir() and not corpora:
-            files = ((path / name, name) for name in _walk(path, on_skip))
-        found = _of_files(files, on_skip)
+        found = _of_path(source, on_skip)
     else:
-        entries = _named(source) if isinstance(source, Mapping) else source
-        found = _of_entries(((f"docs[{n}]", each) for n, each in enumerate(entries)), on_skip)
-    for document in found:
+        given = ((f"docs[{n}]", each) for n, each in enumerate(entries(source)))
+        found = of_entries(given, on_skip)
+    for _, each in found:
+        document = Document(each.id, each.text, each.title, each.metadata)
         if fault := _fault(document):
             on_skip(Skipped(document.id[:LONGEST_NAME], fault))
         else:
             yield document
+
+
+def passages_of(source: str, format: Format | None = None) -> Iterator[tuple[str, Passage]]:  # noqa: A002
+    """Places and passages of a source as `read_documents` takes it, each with its score.
+
+    A ``.txt`` file, standard input for ``-``, and a file without an ending have a passage a line;
+    the latter two are also JSON or JSONL, by their first character.
+
+    Raises:
+        InputError: something cannot be read.
+    """
+    kind = format or format_of(source)
+    if Path(source).is_dir() or (kind is None and source != STDIN and _suffix(source)):
+        return _of_path(source, refuse)
+    return of_entries(read_entries(read_text_lines(source, refuse, kind), named(source), kind))
+
+
+def refuse(each: Skipped) -> None:
+    """Raise what would be left out, as an `InputError`."""
+    raise InputError(f"{each.path}: {each.reason}")
 
 
 def _fault(document: Document) -> str:
@@ -160,43 +207,96 @@ def _walk(root: Path, on_skip: OnSkip) -> Iterator[str]:
         folders += reversed(inner)
 
 
-def _of_files(files: Iterable[tuple[Path, str]], on_skip: OnSkip) -> Iterator[Document]:
-    """Documents of files, each with its name in the folder; empty if it was named by itself."""
+def _of_path(source: str | os.PathLike[str], on_skip: OnSkip) -> Iterator[tuple[str, Passage]]:
+    path = Path(source).expanduser()
+    corpora = [file for name in (CORPUS, f"{CORPUS}.gz") if (file := path / name).is_file()]
+    if not path.exists():
+        hint = "give an existing one, or texts as a list"
+        raise InputError(f"there is no file or folder {os.fspath(source)!r}; {hint}")
+    files: Iterable[tuple[Path, str]] = [(corpora[0] if corpora else path, "")]
+    if path.is_dir() and not corpora:
+        files = ((path / name, name) for name in _walk(path, on_skip))
+    return _of_files(files, on_skip)
+
+
+def _of_files(files: Iterable[tuple[Path, str]], on_skip: OnSkip) -> Iterator[tuple[str, Passage]]:
+    """Passages of files, each with its name in the folder; empty if it was named by itself."""
     with closing(Extractor()) as extractor:
         for path, name in files:
-            suffix = Path(path.name.lower().removesuffix(".gz")).suffix
+            suffix, source = _suffix(path.name), str(path)
+            kind = None if suffix in TEXTS else SUFFIXES.get(suffix)
             try:
-                if suffix in (".jsonl", ".ndjson"):
-                    yield from _of_entries(_json_lines(path, on_skip), on_skip, name)
-                elif suffix in (".json", ".csv", ".tsv"):
-                    text = _decoded(path, LARGEST_FILE)
-                    entries = _json if suffix == ".json" else _table
-                    yield from _of_entries(entries(text, str(path), suffix), on_skip, name)
-                elif suffix in (".pdf", ".html", ".htm", ".xhtml"):
-                    yield Document(name or path.name, *extractor.text_of(path))
-                else:
-                    text, title = _decoded(path, LARGEST_FILE), ""
+                if kind:
+                    lines = read_text_lines(source, on_skip if kind == "jsonl" else refuse, kind)
+                    yield from of_entries(read_entries(lines, source, kind, on_skip), on_skip, name)
+                elif path.suffix.lower() in PAGES:
+                    yield source, Passage(name or path.name, *extractor.text_of(path))
+                elif suffix in TEXTS:
+                    lines = read_text_lines(source, refuse)
+                    text, title = "".join(_within(source, (each for _, each in lines))), ""
                     if suffix in (".md", ".markdown") and (
                         heading := re.search(r"^#[ \t]+(\S.{0,200})", text, re.MULTILINE)
                     ):
                         title = heading[1].rstrip("# \t\r")
                     text = text.replace("\ufffe", "")  # a PDF reader's mark in a divided word
-                    yield Document(name or path.name, text, title)
-            except (InputError, csv.Error) as error:
-                on_skip(_skipped(str(path), error))
+                    yield source, Passage(name or path.name, text, title)
+                else:
+                    read = ", ".join(dict.fromkeys((*SUFFIXES, *TEXTS[:-1], *PAGES)))
+                    raise InputError(f"{path}: {suffix!r} files are not read; give {read}")
+            except InputError as error:
+                on_skip(_skipped(source, error))
 
 
-def _decoded(path: Path, largest: int) -> str:
-    content = read_whole(path, InputError, largest, "divide it, or give its documents as JSONL")
-    coding = "utf-16" if content[:2] in (b"\xff\xfe", b"\xfe\xff") else "utf-8-sig"
-    try:
-        text = content.decode(coding)
-    except UnicodeDecodeError as failure:
-        place = f"byte {failure.start + 1:,}"
-        raise InputError(f"{path}: not UTF-8 ({place}); save it as UTF-8 or PDF") from failure
-    if "\0" in text:
-        raise InputError(f"{path}: holds a zero byte, so it is no text; save it as UTF-8 or PDF")
-    return text
+def format_of(source: str) -> Format | None:
+    """The format of a file of many documents, by its ending."""
+    return SUFFIXES.get(_suffix(source))
+
+
+def _suffix(name: str) -> str:
+    return Path(name.lower().removesuffix(".gz")).suffix
+
+
+def read_text_lines(
+    source: str,
+    on_skip: OnSkip,
+    format: Format | None = None,  # noqa: A002
+) -> Iterator[tuple[str, str]]:
+    """Place, as ``FILE:LINE``, and text of each line of a file; of JSON a line may be longer.
+
+    Raises:
+        InputError: the file cannot be read.
+    """
+    longest = LONGEST_RANKING if format == "json" else LONGEST_LINE
+    hint = "see whether it is the right file; a JSON document may have "
+    hint += f"{megabytes(LONGEST_RANKING)}: name it FILE.json"
+    lines = read_lines(source, InputError, longest=longest, too_long=hint)
+    for place, offset, content in lines:
+        coding = "utf-8" if offset else "utf-8-sig"
+        if not offset and content[:2] in (b"\xff\xfe", b"\xfe\xff"):
+            rest = (each.content for each in lines)
+            content, coding = b"".join(_within(source, chain([content], rest))), "utf-16"
+        try:
+            text = content.decode(coding)
+        except UnicodeDecodeError as failure:
+            where = f"not {failure.encoding.upper()} (byte {failure.start + 1} of the line)"
+            on_skip(Skipped(place, f"{where}; save it as UTF-8"))
+            continue
+        if "\0" in text:
+            on_skip(Skipped(place, "holds a zero byte, so it is no text file"))
+        elif coding == "utf-16":
+            for number, line in enumerate(io.StringIO(text, newline=""), 1):
+                yield f"{named(source)}:{number}", line
+        else:
+            yield place, text
+
+
+def _within(source: str, pieces: Iterable[_Piece]) -> Iterator[_Piece]:
+    size = 0
+    for piece in pieces:
+        if (size := size + len(piece)) > LARGEST_FILE:
+            hint = "divide it, or give its documents as JSONL"
+            raise InputError(f"{source}: longer than {megabytes(LARGEST_FILE)}; {hint}")
+        yield piece
 
 
 def _skipped(path: str, error: Exception) -> Skipped:
@@ -207,72 +307,100 @@ def _skipped(path: str, error: Exception) -> Skipped:
 
 # --- records ----------------------------------------------------------------------------
 
-_Entries: TypeAlias = "Iterable[tuple[str, Any]]"
+
+def read_entries(
+    lines: Iterator[tuple[str, str]],
+    name: str,
+    format: Format | None,  # noqa: A002
+    on_skip: OnSkip = refuse,
+) -> Iterator[tuple[str, Any]]:
+    """Place and text or record of each entry in lines; without a format by the first character.
+
+    Raises:
+        InputError: a JSON document or table cannot be read.
+    """
+    lines = ((place, line) for place, line in lines if line.strip() or format == "csv")
+    if format is None and (first := next(lines, None)):
+        lines, start = chain([first], lines), first[1].strip()
+        format = "jsonl" if start.startswith("{") and start != "{" else "text"  # noqa: A001
+        if start == "{" or re.match(r'\[\s*(["{\]]|$)', start):
+            format = "json"  # noqa: A001
+    if format == "json":
+        text, places = joined(lines, name, InputError)
+        data = parsed(text, places, InputError, loose=True) if places else []
+        if not isinstance(data, list | dict):
+            raise InputError(f"{name}: holds a {type(data).__name__}; give an array or an object")
+        for number, entry in enumerate(entries(data) if isinstance(data, dict) else data, 1):
+            yield f"{name}: entry {number}", entry
+    elif format in ("csv", "tsv"):
+        yield from _table(lines, format == "tsv", on_skip)
+    elif format == "text":
+        yield from ((place, line.strip()) for place, line in lines)
+    else:
+        for place, line in lines:
+            try:
+                yield place, parsed(line, [place], InputError, loose=True)
+            except InputError as error:
+                on_skip(_skipped(name, error))
 
 
-def _of_entries(entries: _Entries, on_skip: OnSkip, prefix: str = "") -> Iterator[Document]:
-    """Documents of texts, records and objects, each with its place in words."""
-    for number, (place, entry) in enumerate(entries):
+def of_entries(
+    found: Iterable[tuple[str, Any]], on_skip: OnSkip = refuse, prefix: str = ""
+) -> Iterator[tuple[str, Passage]]:
+    """Passages of texts, records and objects, each with its place in words."""
+    number = 0
+    for place, entry in found:
         try:
-            (passage,) = as_passages((entry,), first=number)
+            passages = as_passages((entry,), first=number)
         except InputError as error:
-            on_skip(Skipped(place, str(error).replace(f"docs[{number}]", "the entry")))
+            number += 1
+            on_skip(Skipped(place, re.sub(r"docs\[\d+\]", "the entry", str(error))))
             continue
-        name = f"{prefix}/{passage.id}" if prefix else passage.id
-        yield Document(name, passage.text, passage.title, passage.metadata)
+        number += len(passages)
+        for each in passages:
+            yield place, replace(each, id=f"{prefix}/{each.id}") if prefix else each
 
 
-def _json_lines(path: Path, on_skip: OnSkip) -> Iterator[tuple[str, Any]]:
-    for place, offset, content in read_lines(str(path), InputError):
-        if not content.strip():
-            continue
-        try:
-            text = content.decode("utf-8" if offset else "utf-8-sig")
-            yield place, parsed(text, [place], InputError, loose=True)
-        except UnicodeDecodeError as failure:
-            on_skip(Skipped(place, f"not UTF-8 (byte {failure.start + 1} of the line)"))
-        except InputError as error:
-            on_skip(_skipped(str(path), error))
+def _table(
+    lines: Iterator[tuple[str, str]], tabs: bool, on_skip: OnSkip
+) -> Iterator[tuple[str, Any]]:
+    """Rows as records, without empty cells but for the text."""
+    place, line = next((each for each in lines if each[1].strip()), ("", ""))
+    if not place:
+        return
 
+    def rest() -> Iterator[str]:
+        nonlocal place
+        for place, each in lines:  # noqa: B007 - it is the function's
+            yield each
 
-def _named(texts: Mapping[Any, Any]) -> Iterator[dict[str, Any]]:
-    """Records of a mapping id -> text or record."""
-    for key, value in texts.items():
-        yield {"_id": key, **(value if isinstance(value, Mapping) else {"text": value})}
+    try:
+        heads = {each: line.split(each) for each in "\t"}
+        if not tabs:
+            heads = {each: next(csv.reader([line], delimiter=each)) for each in ",;\t|"}
 
+        def sure(mark: str) -> tuple[bool, int]:
+            return not _HEADS.isdisjoint(map(fold, heads[mark])), len(heads[mark])
 
-def _json(text: str, name: str, _: str) -> Iterator[tuple[str, Any]]:
-    data = parsed(text, [name], InputError, loose=True)
-    if isinstance(data, dict):
-        data = [data] if isinstance(data.get("text"), str) else list(_named(data))
-    if not isinstance(data, list):
-        raise InputError(f"{name}: holds a {type(data).__name__}; give an array or an object")
-    yield from ((f"{name}: entry {number}", entry) for number, entry in enumerate(data, 1))
-
-
-def _table(text: str, name: str, suffix: str) -> Iterator[tuple[str, Any]]:
-    """Rows as records. A fault in one leaves out the whole file."""
-    tabs: dict[str, Any] = {"delimiter": "\t", "quoting": csv.QUOTE_NONE}
-    kind = tabs if suffix == ".tsv" else {"strict": True}
-
-    def rows() -> Iterator[tuple[int, list[str]]]:
-        reader = csv.reader(io.StringIO(text, newline=""), **kind)
-        yield from ((reader.line_num, row) for row in reader if row)
-
-    first = next(rows(), (0, []))[1]
-    headings = [each.strip() for each in first]
-    headed = suffix == ".csv" or any(each.lower() in ID_KEYS for each in headings)
-    columns = headings if headed else ["_id", "text"]
-    for line, row in rows():
-        if len(row) != len(columns):
-            raise InputError(
-                f"{name}:{line}: {counted(len(row), 'column')} instead of {len(columns)}; a first "
-                "line names the columns, such as id, title, text"
-            )
-    names = [
-        each.lower() if each.lower() in ("title", "text", *ID_KEYS) else each for each in columns
-    ]
-    for place, (line, row) in enumerate(rows()):
-        if place or not headed:
-            record = {key: cell for key, cell in zip(names, row, strict=True) if cell}
-            yield f"{name}:{line}", record
+        mark = max(heads, key=sure)
+        columns, given = [each.strip() for each in heads[mark]], rest()
+        if _HEADS.isdisjoint(map(fold, columns)):
+            if not tabs or not KNOWN.isdisjoint(map(fold, columns)):
+                raise InputError(
+                    f"{place}: none of the columns {', '.join(map(repr, columns[:20]))} is known "
+                    "to hold a text; call it 'text' in the first line"
+                )
+            columns, given = ["_id", "text"], chain([line], given)
+        rows: Iterable[list[str]] = csv.reader(given, delimiter=mark, strict=True)
+        if tabs:  # quotes are part of a text, as in MS MARCO
+            rows = (each.rstrip("\r\n").split("\t") for each in given)
+        for row in rows:
+            if row and len(row) != len(columns):
+                said = f"{counted(len(row), 'column')} instead of {len(columns)}"
+                hint = "a first line names the columns, such as id, title, text, score"
+                on_skip(Skipped(place, f"{said}; {hint}"))
+            elif row:
+                cells = zip(columns, row, strict=True)
+                yield place, {key: cell for key, cell in cells if cell or fold(key) in _HEADS}
+    except csv.Error as error:
+        raise InputError(f"{place}: {error}") from error

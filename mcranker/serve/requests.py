@@ -11,6 +11,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
+from mcranker.documents import as_fields, of_record
 from mcranker.inputs import as_passages, in_conversation
 from mcranker.serve.bodies import bounded
 from mcranker.serve.problems import Problem
@@ -158,14 +159,16 @@ def cut_to_bytes(
 
 def _passage(place: int, document: Document, fields: Sequence[str]) -> Passage:
     """Return the passage of a text, a record's text, or its fields; its id is its place."""
-    text = document if isinstance(document, str) else document.get("text")
-    if isinstance(document, str) or (isinstance(text, str) and not fields):
-        return Passage(str(place), str(text))
-    chosen = {name: document[name] for name in fields or document if name in document}
-    if not chosen:
-        wanted = f"none of the rank_fields {', '.join(fields)[:200]}" if fields else "no field"
-        raise Problem("invalid", f"invalid request: documents[{place}] has {wanted}")
-    (passage,) = as_passages([{"id": str(place), "text": chosen}])
+    text, where = document, f"documents[{place}]"
+    if isinstance(document, dict) and fields:
+        chosen = {name: document[name] for name in fields if name in document}
+        if not chosen:
+            wanted = f"none of the rank_fields {', '.join(fields)[:200]}"
+            raise Problem("invalid", f"invalid request: {where} has {wanted}")
+        text = as_fields(chosen, where, hidden=())
+    elif isinstance(document, dict):
+        text = of_record(document, where)["text"]
+    (passage,) = as_passages([{"id": str(place), "text": text}], first=place)
     return passage
 
 

@@ -89,6 +89,7 @@ class DataFrame:
         ([{"_id": "a", "text": "t", "score": -0.5}], (Passage("a", "t", score=-0.5),)),
         ([{"_id": "a", "text": "t", "score": None}], (Passage("a", "t"),)),
         ([Passage("a", "t", score=3)], (Passage("a", "t", score=3.0),)),
+        ([{"_id": "a", "text": "t", "score": "79.25"}], (Passage("a", "t", score=79.25),)),
         ([Passage("a", "t", score=np.float32(0.5))], (Passage("a", "t", score=0.5),)),  # type: ignore[arg-type]  # as bm25s gives them
         (np.array(["x", "y"]), (Passage("0", "x"), Passage("1", "y"))),
         ({np.str_("a"): np.str_("text a")}, (A,)),
@@ -124,25 +125,31 @@ def named(value: object) -> str:
             ([doc], f"docs[0] is a {named(doc)}; give a string")
             for doc in (b"x", None, ["x"], UserString("x"), ("a", "x"))
         ),
-        *(({"a": doc}, f"docs['a'] is a {named(doc)}; give its text as") for doc in (None, 7)),
-        *(({key: "x"}, f"a key of docs is a {named(key)}; give") for key in (None, True, 1.0)),
-        ({"": "x"}, "a key of docs is empty; give every passage an id"),
-        ({"a": {"title": "x"}}, "docs['a'] has no text; put a string under one of text, contents"),
-        ([{}], "docs[0] has no text; put a string under one of text, contents, body, page_cont"),
+        *(
+            ({"a": doc}, f"docs[0] has no text; its keys are 'a' ({named(doc)})")
+            for doc in (None, 7)
+        ),
+        *(({key: "x"}, f"the id of docs[0] is a {named(key)}; give") for key in (True, 1.0)),
+        *(
+            ({key: "x"}, "the id of docs[0] is empty; give every passage an id")
+            for key in ("", None)
+        ),
+        ({"a": {"title": "x"}}, "docs[0] has no text; its keys are 'title' (str), '_id' (str)"),
+        ([{}], "docs[0] has no text; its keys are none"),
         ([{"text": None, "score": 1}], "docs[0] has no text"),
         ([{"_id": " ", "text": "x"}], "the id of docs[0] is empty; give every passage an id"),
         ([{"_id": 1.5, "text": "x"}], "the id of docs[0] is a float; give a string"),
         ([{"_id": np.True_, "text": "x"}], "the id of docs[0] is a bool; give a string"),
-        (["x", {"_id": "a"}], "docs[1] has no text; put a string under one of text, contents, bo"),
-        ([{"_id": "a", "text": 7}], "docs[0] has a text that is a int; give a string"),
+        (["x", {"_id": "a"}], "docs[1] has no text; its keys are '_id' (str)"),
+        ([{"_id": "a", "text": 7}], "its keys are '_id' (str), 'text' (int)"),
         ([{"_id": "a", "text": "x", "title": 7}], "docs[0] has a title that is a int; give a str"),
         *(
             ([{"_id": "a", "text": "x", "score": score}], f"docs[0] has the score {score!r}; give")
-            for score in ("7", True, math.nan, math.inf, 1j)
+            for score in ("high", True, math.nan, math.inf, 1j)
         ),
         ([{"_id": "a", "text": "x", "score": 10**400}], "give a finite number"),
         ([Passage("a", "x", score=float("nan"))], "docs[0] has the score nan; give a finite"),
-        ([Passage("a", "x", score="7")], "docs[0] has the score '7'; give a finite number"),  # type: ignore[arg-type]  # wrong on purpose
+        ([Passage("a", "x", score="1_0")], "docs[0] has the score '1_0'; give a finite number"),  # type: ignore[arg-type]  # wrong on purpose
         ([Passage("a", 7)], "docs[0] has a title or text that is not a string"),  # type: ignore[arg-type]  # wrong on purpose
         ([Passage("a", "x", None)], "docs[0] has a title or text that is not a string"),  # type: ignore[arg-type]  # wrong on purpose
         ([Passage("", "x")], "docs[0].id is empty; give every passage an id"),

@@ -47,6 +47,21 @@ def make(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Make:
         ("a.tsv", "x\ta b\ny\t\n", [Passage("x", "a b"), Passage("y", "")]),
         ("a.tsv", "id\ttitle\ttext\tscore\nx\tt\ta\t1.5\n", [Passage("x", "a", "t", 1.5)]),
         ("a.txt", '{"not": "json"}\n  b \n', [Passage("0", '{"not": "json"}'), Passage("1", "b")]),
+        ("a.csv", "PID,Passage\n7,a\n8,\n", [Passage("7", "a"), Passage("8", "")]),
+        ("a.csv", '\ufeffid;text;score\nx;"a; b\n\nc";\n', [Passage("x", "a; b\n\nc")]),
+        (
+            "a.csv",
+            '"title, or name"|title|text\nx|t|a\n',
+            [Passage("0", "a", "t", metadata={"title, or name": "x"})],
+        ),
+        ("a.tab", 'docno\turl\tbody\nx\tu\t"a\n', [Passage("x", '"a', metadata={"url": "u"})]),
+        ("a.md", "# Head\n\nbody\n", [Passage("a.md", "# Head\n\nbody\n", "Head")]),
+        ("a.html", "<title>T</title><p>a", [Passage("a.html", "a", "T")]),
+        (
+            "unnamed",
+            '{\n"hits": {"hits": [{"_id": "x", "_source": {"body": "a"}}]}}',
+            [Passage("x", "a")],
+        ),
         ("unnamed", '{"id": "x", "text": "a"}', [Passage("x", "a")]),
         ("unnamed", '[\n"a"\n]', [Passage("0", "a")]),
         ("unnamed", "[1] a citation\nb", [Passage("0", "[1] a citation"), Passage("1", "b")]),
@@ -56,7 +71,16 @@ def test_passages(make: Make, name: str, content: str, expected: list[Passage]) 
     assert read_passages(make(name, content)) == expected
 
 
+def test_a_folder_has_a_passage_a_file_or_record(make: Make, tmp_path: Path) -> None:
+    (tmp_path / "folder").mkdir()
+    for name, content in {"a.txt": "one\ntwo\n", "b.csv": "id,text\nx,three\n"}.items():
+        make(f"folder/{name}", content)
+    found = [(each.id, each.text) for each in read_passages("folder")]
+    assert found == [("a.txt", "one\ntwo\n"), ("b.csv/x", "three")]
+
+
 def test_the_format_can_be_said(make: Make) -> None:
+    assert read_passages(make("b.txt", "id,text\nx,a"), "csv") == [Passage("x", "a")]
     assert read_passages(make("a.txt", "x\ta"), "tsv") == [Passage("x", "a")]
 
 
@@ -70,10 +94,10 @@ def test_the_format_can_be_said(make: Make) -> None:
         ("a.jsonl", '"a"\n\n{"id": 1,\n', "a.jsonl:3: not JSON: "),
         ("a.json", '[\n\n"a",\n}', "a.json:4: not JSON: "),
         ("a.json", '"a"', "a.json: holds a str"),
-        ("a.jsonl", "[1]", "a.jsonl:1: a list; give an object"),
-        ("a.jsonl", '{"id": "x"}', "a.jsonl:1: the entry has no text; put a string under"),
+        ("a.jsonl", "[1]", "a.jsonl:1: the entry is a list; give a string"),
+        ("a.jsonl", '{"id": "x"}', "a.jsonl:1: the entry has no text; its keys are 'id' (str)"),
         ("a.jsonl", '{"id": " ", "text": "a"}', "a.jsonl:1: the id of the entry is empty"),
-        ("a.jsonl", '{"id": "x", "text": "a", "score": "1"}', "the score '1'"),
+        ("a.jsonl", '{"id": "x", "text": "a", "score": "1st"}', "the score '1st'"),
         ("a.jsonl", '{"id": "x", "text": ' + "9" * 5000 + "}", "a.jsonl:1: JSON that cannot"),
         ("a.jsonl", "[" * 200_000, "a.jsonl:1: "),
         (
@@ -84,9 +108,14 @@ def test_the_format_can_be_said(make: Make) -> None:
         ("a.txt", b"good\nbad \xff\xfe", "a.txt:2: not UTF-8 (byte 5 of the line)"),
         ("a.gz", b"\x1f\x8b\x08", "a.gz: damaged or incomplete"),
         ("a.txt", b"ab\0c", "a.txt:1: holds a zero byte, so it is no text file"),
-        ("a.tsv", "x\ta\tb", "a.tsv:1: 3 columns instead of 2; give an id, a tab and a text"),
+        ("a.tsv", "x\ta\tb", "a.tsv:1: 3 columns instead of 2; a first line"),
+        ("a.tsv", "id\tlabel\nx\t1\n", "a.tsv:1: none of the columns 'id', 'label' is known"),
+        ("a.csv", "name,price\nLamp,20\n", "a.csv:1: none of the columns 'name', 'price' is known"),
+        ("a.csv", 'id,text\nx,"one', "a.csv:2: unexpected end of data"),
+        ("a.docx", b"PK\3\4", "a.docx: '.docx' files are not read; give .jsonl"),
+        ("a.html.gz", b"", "a.html.gz: '.html' files are not read; give .jsonl"),
         ("a.tsv", "only text", "a.tsv:1: 1 column instead of 2"),
-        ("a.tsv", "id\ttext\tscore\nx\ta\tmuch", "a.tsv:2: the score 'much' is no finite number"),
+        ("a.tsv", "id\ttext\tscore\nx\ta\tmuch", "a.tsv:2: the entry has the score 'much'"),
     ],
 )
 def test_bad_passages(make: Make, name: str, content: str | bytes, expected: str) -> None:
@@ -103,6 +132,9 @@ def test_queries(make: Make) -> None:
     assert read_queries(make("q.tsv", "query-id\ttext\nq1\tmasks\nq2\tgloves\n")) == expected
     content = '{"_id": "q1", "text": "masks"}\n{"_id": "q2", "text": "gloves"}'
     assert read_queries(make("q.jsonl", content)) == expected
+    assert read_queries(make("q.csv", "qid,query\nq1,masks\nq2,gloves\n")) == expected
+    squad = '{"id": "q1", "question": "masks", "context": "text", "answers": {"text": ["a"]}}'
+    assert read_queries(make("q.jsonl", squad)) == expected[:1]
     with pytest.raises(InputError, match="query 'q1' has no text"):
         read_queries(make("q.tsv", "q1\t \n"))
     with pytest.raises(InputError, match="there is no query in it"):
@@ -153,11 +185,10 @@ def test_a_key_of_its_own_goes_before_pyterriers(make: Make) -> None:
 
 
 def test_passages_of_a_file_need_no_ids(make: Make) -> None:
-    content = '{"text": "a", "lang": "en"}\n{"page_content": "b"}\n{"name": "c", "price": 3}\n'
+    content = '{"text": "a", "lang": "en"}\n{"page_content": "b"}\n'
     assert read_passages(make("a.jsonl", content)) == [
         Passage("0", "a", metadata={"lang": "en"}),
         Passage("1", "b"),
-        Passage("2", "name: c\nprice: 3", metadata={"name": "c", "price": 3}),
     ]
 
 

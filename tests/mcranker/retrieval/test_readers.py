@@ -40,7 +40,9 @@ def unexpected(skipped: Skipped) -> None:
         ("a.json", b'{"x": "one", "y": {"text": "two"}}', {"x": "one", "y": "two"}),
         ("a.json", b'{"id": "x", "text": "one"}', {"x": "one"}),
         ("a.csv", b'ID,Text\nx,"one, and\ntwo"\n', {"x": "one, and\ntwo"}),
-        ("a.csv", b"name,price\nLamp,20\n", {"0": "name: Lamp\nprice: 20"}),
+        ("a.csv", b"pid;passage_text;is_selected\n7;one, two;1\n", {"7": "one, two"}),
+        ("a.csv", "id,text\nx,one\n".encode("utf-16"), {"x": "one"}),
+        ("a.txt.gz", gzip.compress(b"one\ntwo", mtime=0), {"a.txt.gz": "one\ntwo"}),
         ("a.tsv", b'x\tone "quoted\ny\ttwo\n', {"x": 'one "quoted', "y": "two"}),
         ("a.tsv", b"text\tid\none\tx\n", {"x": "one"}),
         (
@@ -111,13 +113,15 @@ def test_a_pdf_is_read_with_words_whole() -> None:
 @pytest.mark.parametrize(
     ("name", "content", "reason"),
     [
-        ("a.txt", b"caf\xe9", r"not UTF-8 \(byte 4\)"),
-        ("a.docx", b"PK\3\4\0\0", "zero byte"),
+        ("a.txt", b"caf\xe9", r"not UTF-8 \(byte 4 of the line\)"),
+        ("a.docx", b"PK\3\4\0\0", "'.docx' files are not read"),
+        ("a.txt", b"a\0", "zero byte"),
         ("a.txt", b" \n", "no text"),
         ("a.json", b"[1, 2", "not JSON"),
         ("a.json", b"[" * 100_000, "JSON"),
         ("a.json", b"3", "holds a int"),
-        ("a.csv", b"id,text\nx,one\ny\n", "1 column instead of 2"),
+        ("a.csv", b"id,text\ny\n", "1 column instead of 2"),
+        ("a.csv", b"name,price\nLamp,20\n", "'name', 'price'"),
         ("a.csv", b'id,text\nx,"one', "unexpected end of data"),
         ("a.csv", b"id,text\nx," + b"a" * 140_000, "field limit"),
         ("a.pdf", b"no PDF", "no PDF that can be read"),
@@ -192,7 +196,7 @@ def test_a_file_that_is_too_large_is_not_read(tmp_path: Path) -> None:
     found, skipped = read(tmp_path)
     assert found == {}
     assert [reason.split(";")[0] for reason in skipped.values()] == [
-        "longer than 100 MB",
+        "the line is longer than 64 MB",
         "501 MB",
         "501 MB",
     ]
