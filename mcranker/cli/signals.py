@@ -10,6 +10,8 @@ from collections.abc import Awaitable, Callable
 from types import FrameType, TracebackType
 from typing import Any, Self, TypeVar
 
+from mcranker.runtime.stopping import stopping
+
 T = TypeVar("T")
 _HEARD = ("SIGTERM", "SIGHUP")
 _PATIENCE = 2.0  # seconds for cleaning up, after which the next signal ends the process
@@ -111,6 +113,7 @@ class Interrupts:
         now = time.monotonic()
         if self.first is None:
             self.first, self._since = signal.Signals(number), now
+            stopping.begin()
             return True
         if now - self._since > _PATIENCE:
             os._exit(self.exit_code)

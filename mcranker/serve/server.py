@@ -22,6 +22,7 @@ from uvicorn.protocols.http.h11_impl import H11Protocol
 
 from mcranker.errors import ConfigError
 from mcranker.runtime.bridge import task_group
+from mcranker.runtime.stopping import stopping
 from mcranker.serve.settings import Limits, Settings
 
 _BACKLOG = 1024
@@ -155,6 +156,7 @@ class Server(uvicorn.Server):
         if self._asked_to_end and now - self._asked_to_end[-1] < _SAME:
             return
         self._asked_to_end.append(now)
+        stopping.begin()
         self.should_exit = True
         self.force_exit = len(self._asked_to_end) > 2
 

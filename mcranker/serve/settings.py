@@ -70,7 +70,7 @@ class Limits(_Form):
     """Longest pause of a reader of events, after which it is disconnected."""
     connections: int = Field(1_000, ge=1, le=100_000)
     """Connections at once; more are refused with 503."""
-    stop: int = Field(30, ge=0, le=3600)
+    stop: int = Field(25, ge=0, le=3600)
     """Longest time for running requests when the service is to stop."""
 
     @property

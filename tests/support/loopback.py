@@ -14,6 +14,7 @@ import math
 import os
 import socket
 import threading
+import time
 from collections.abc import AsyncIterator, Awaitable, Callable, Iterator
 from contextlib import asynccontextmanager, contextmanager
 from dataclasses import dataclass, field
@@ -64,6 +65,7 @@ class Recorded:
     path: str
     headers: dict[str, str]
     body: Body
+    time: float = field(default_factory=time.monotonic)
 
 
 class Loopback:

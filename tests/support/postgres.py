@@ -75,7 +75,7 @@ class Relay:
         self._name = urlsplit(url).path.strip("/")
         self._folder = url.partition("host=")[2]
         self._open: set[asyncio.StreamWriter] = set()
-        self._is_cut = False
+        self._is_cut = self._is_silent = False
         self.url = ""
 
     async def __aenter__(self) -> Relay:
@@ -94,9 +94,13 @@ class Relay:
         for each in self._open:
             each.transport.abort()
 
+    def silence(self) -> None:
+        """Drop all that is sent without a word, also over new connections."""
+        self._is_silent = True
+
     def mend(self) -> None:
         """Take connections again."""
-        self._is_cut = False
+        self._is_cut = self._is_silent = False
 
     async def _serve(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         if self._is_cut:
@@ -112,8 +116,9 @@ class Relay:
 
     async def _copy(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         while data := await reader.read(65536):
-            writer.write(data)
-            await writer.drain()
+            if not self._is_silent:
+                writer.write(data)
+                await writer.drain()
         writer.close()
 
 

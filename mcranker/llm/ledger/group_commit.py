@@ -186,14 +186,17 @@ class GroupCommit:
 
 
 def _settle(writes: list[Write]) -> None:
+    unheard: Exception | None = None
     for write in writes:
         future, result = write.future, write.result
         if not isinstance(result, Exception):
             if not future.done():
                 future.set_result(result)
         elif future.done() or write.kind in {"renew", "release"}:  # whose callers do not wait
-            logger.warning("%s", result)
+            unheard = result
             if not future.done():
                 future.set_result(set())
         else:
             future.set_exception(result)
+    if unheard is not None:  # one for all
+        logger.warning("%s", unheard)

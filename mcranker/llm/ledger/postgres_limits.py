@@ -2,11 +2,15 @@
 
 from __future__ import annotations
 
-from typing import Any
+from collections.abc import Awaitable, Callable
+from typing import Any, TypeAlias
 
 from mcranker.llm.ledger import postgres_schema as schema
 from mcranker.llm.limits.budget import Booked, Booking, Sums
 from mcranker.llm.limits.leases import AHEAD, CATCH_UP, QUEUE, SHARES, Ask, Grant, Lease, Want
+
+Do: TypeAlias = Callable[..., Awaitable[list[Any]]]
+"""Return the rows of a statement with these values."""
 
 _KINDS = ("pause", "requests", "tokens")
 _NEW = """
@@ -52,38 +56,38 @@ ON CONFLICT (run, payer) DO UPDATE SET spent_calls = excluded.spent_calls,
 """
 
 
-async def lease(connection: Any, name: str, ask: Ask) -> Lease:
-    """Lease from the buckets of a name; in a transaction."""
+async def lease(do: Do, name: str, ask: Ask) -> Lease:
+    """Lease from the buckets of a name, by one statement if they are there."""
     wanted = {"pause": Want(1.0, ask.pause, 0.0), "requests": ask.requests, "tokens": ask.tokens}
     wants = {kind: want for kind, want in wanted.items() if want is not None}
     columns = [*wants], *map(list, zip(*wants.values(), strict=True))
     statement = _LEASE.format(now=schema.server_time())
-    rows = await connection.fetch(statement, name, *columns)
+    rows = await do(statement, name, *columns)
     if len(rows) < len(wants):
-        await connection.execute(_NEW.format(now=schema.server_time()), name, _KINDS)
-        rows = await connection.fetch(statement, name, *columns)
+        await do(_NEW.format(now=schema.server_time()), name, _KINDS)
+        rows = await do(statement, name, *columns)
     grants = {kind: Grant(granted, wait) for kind, granted, wait in rows}
     return Lease(sum(grants["pause"]), grants.get("requests"), grants.get("tokens"))
 
 
-async def book(connection: Any, run: bytes, owner: str, booking: Booking) -> Booked:
+async def book(do: Do, run: bytes, owner: str, booking: Booking) -> Booked:
     """Note what a payer has spent and set aside, and set aside what there is room for.
 
     A payer's sums are written as a whole, so doing it twice changes nothing. To be called in a
     transaction; claims of one run take turns.
 
     Args:
-        connection: to the database.
+        do: in the transaction.
         run: whose payers share the budget.
         owner: of the claims on the payer's calls; while there are any, these may still be paid.
         booking: of the payer.
     """
     if booking.claims:
         lock = int.from_bytes(run[:8], signed=True)
-        await connection.execute("SELECT pg_advisory_xact_lock($1)", lock)
+        await do("SELECT pg_advisory_xact_lock($1)", lock)
     statement = _OTHERS.format(now=schema.server_time())
-    calls, cost, open_calls = await connection.fetchrow(statement, run, booking.payer)
+    ((calls, cost, open_calls),) = await do(statement, run, booking.payer)
     booked = Booked(booking.room(Sums(calls, cost)), Sums(calls, cost), open_calls)
     mine = booking.open.plus(*booking.claims[: booked.granted])
-    await connection.execute(_BOOK, run, booking.payer, owner, *booking.spent, *mine)
+    await do(_BOOK, run, booking.payer, owner, *booking.spent, *mine)
     return booked

@@ -3,6 +3,9 @@
 from __future__ import annotations
 
 import re
+import socket
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
 from typing import Any
 
 from mcranker.errors import ConfigError, LedgerError
@@ -10,8 +13,16 @@ from mcranker.llm.ledger.rows import COLUMNS
 
 SCHEMES = ("postgresql://", "postgres://")
 
-_TIMEOUT = 20.0  # seconds of a statement
+_TIMEOUT = 10.0  # seconds of a statement
 _CONNECT_TIMEOUT = 10.0
+LOCK_TIMEOUT = "lock_timeout = '4s'"
+"""Shorter than a frozen process can hold a lock, so that others which froze behind it get none."""
+# A pooler refuses such settings of a connection, or keeps them for others.
+_BEGIN = (
+    f"BEGIN; SET LOCAL {LOCK_TIMEOUT}; SET LOCAL idle_in_transaction_session_timeout = '10s'; "
+    "SET LOCAL synchronous_commit = "
+)
+_ALIVE = {"TCP_KEEPIDLE": 10, "TCP_KEEPINTVL": 5, "TCP_KEEPCNT": 2, "TCP_USER_TIMEOUT": 10_000}
 _LOCK = 0x6D6352616E6B  # of changes of the schema
 TYPES = (
     *("bytea", "text", "text", "bigint", "bigint", "bigint", "bigint", "bigint"),
@@ -63,16 +74,29 @@ def server_time() -> str:
     return "extract(epoch FROM clock_timestamp())::float8"
 
 
-async def connect(url: str) -> Any:
-    """Return a connection to a database that has the tables."""
+@asynccontextmanager
+async def transaction(connection: Any, *, durable: bool = True) -> AsyncIterator[None]:
+    """Open a transaction, which the server ends if this process is frozen in it.
+
+    After an error the connection is to be terminated.
+    """
+    await connection.execute(_BEGIN + ("DEFAULT" if durable else "off"))
+    yield
+    await connection.execute("COMMIT")
+
+
+async def connect(url: str, *, seconds: float | None = _TIMEOUT) -> Any:
+    """Return a connection to a database that has the tables; `seconds` is for a statement."""
     connection = await _asyncpg().connect(
         url,
         statement_cache_size=0,
         timeout=_CONNECT_TIMEOUT,
-        command_timeout=_TIMEOUT,
+        command_timeout=seconds,
     )
     try:
-        async with connection.transaction():
+        # asyncpg has no option for this.
+        _keep_alive(connection._transport.get_extra_info("socket"))  # noqa: SLF001
+        async with transaction(connection):
             if await connection.fetchval("SELECT to_regclass('mcranker_ledger')") is None:
                 await connection.execute("SELECT pg_advisory_xact_lock($1)", _LOCK)
                 await connection.execute("CREATE TABLE IF NOT EXISTS mcranker_ledger (version int)")
@@ -91,6 +115,14 @@ async def connect(url: str) -> Any:
         connection.terminate()
         raise
     return connection
+
+
+def _keep_alive(connected: Any) -> None:
+    """Let the system notice that the other end is gone without a word."""
+    if connected.family in (socket.AF_INET, socket.AF_INET6):
+        connected.setsockopt(socket.SOL_SOCKET, socket.SO_KEEPALIVE, 1)
+        for name in _ALIVE.keys() & vars(socket).keys():
+            connected.setsockopt(socket.IPPROTO_TCP, getattr(socket, name), _ALIVE[name])
 
 
 def _asyncpg() -> Any:
@@ -120,6 +152,9 @@ def lost() -> tuple[type[Exception], ...]:
     return (
         found.PostgresConnectionError,
         found.OperatorInterventionError,
+        found.TooManyConnectionsError,
+        found.IdleInTransactionSessionTimeoutError,
+        found.LockNotAvailableError,
         found.InterfaceError,
         found.InternalClientError,  # a server's farewell, read in the middle of a statement
         found.DeadlockDetectedError,
@@ -129,14 +164,27 @@ def lost() -> tuple[type[Exception], ...]:
     )
 
 
+def misdirected(error: Exception) -> bool:
+    """Return True if a first connection failed because of its address."""
+    if isinstance(error, ConnectionRefusedError | ValueError):
+        return True
+    return isinstance(error, OSError) and not isinstance(error, ConnectionError | TimeoutError)
+
+
+def cause(error: Exception) -> str:
+    """Return the words of an error; a timeout has none of its own."""
+    unsaid = "no answer in time" if isinstance(error, TimeoutError) else type(error).__name__
+    return str(error) or unsaid
+
+
 def explained(name: str, error: Exception) -> LedgerError:
     """Convert an error to words."""
     if isinstance(error, LedgerError):
         return error
-    if isinstance(error, OSError | TimeoutError):
-        text = f"the ledger {name!r} cannot be reached: {error or type(error).__name__}"
+    if isinstance(error, OSError | _asyncpg().PostgresConnectionError):
+        text = f"the ledger {name!r} cannot be reached: {cause(error)}"
         problem = LedgerError(f"{text}; is the database running, and is its address right?")
     else:
-        problem = LedgerError(f"the ledger {name!r} cannot be used: {error}")
+        problem = LedgerError(f"the ledger {name!r} cannot be used: {cause(error)}")
     problem.__cause__ = error
     return problem

@@ -1,8 +1,9 @@
 """A ledger in a PostgreSQL database, for the processes of any number of machines.
 
-Reads, writes, and the limits of a process go through one thread and one connection each; what has
-gathered is one transaction. Leases are in the server's time. All statements are in transactions,
-and behind a pooler none is prepared beyond one, so it may be in transaction mode.
+Reads, writes, and the limits of a process go through one thread and one connection each. Leases are
+in the server's time. A statement is a transaction of its own, so a process that is frozen or cut
+off holds no lock. Where that cannot be, the server ends a transaction that is idle for 10 s: of a
+budget, and behind a pooler, where nothing is prepared beyond one. It may be in transaction mode.
 """
 
 from __future__ import annotations
@@ -10,11 +11,13 @@ from __future__ import annotations
 import asyncio
 import datetime
 import hashlib
+import math
+import threading
 import time
 import weakref
 from collections import defaultdict
 from collections.abc import AsyncIterator, Awaitable, Collection, Sequence
-from contextlib import asynccontextmanager
+from contextlib import AbstractAsyncContextManager, asynccontextmanager, nullcontext
 from typing import Any
 
 import anyio.to_thread
@@ -30,12 +33,14 @@ from mcranker.llm.ledger.store import KeptAnswer, NewAnswer, Selection, Share
 from mcranker.llm.limits.budget import Booked, Booking
 from mcranker.llm.limits.leases import Ask, Lease
 from mcranker.logs import safe_logger
+from mcranker.runtime.stopping import stopping
 from personas.ranking.usage import Usage
 
 PATIENCE = 120.0
-"""Seconds for which a database that was reached before is waited for."""
+"""Seconds for which a database that is away is waited for."""
 
 _LEASE = 45.0  # longer than a short outage, in which no claim can be renewed
+_LAST_TRY = 1.0  # seconds for what is left when the waits of a process that stops have ended
 _PIECE = 10_000
 _DAY = 86_400
 _ARRAYS = ", ".join(f"${place}::{kind}[]" for place, kind in enumerate(schema.TYPES, 1))
@@ -44,20 +49,31 @@ _FIND = f"SELECT {COLUMNS} FROM mcranker_replies WHERE key = ANY($1)"  # noqa: S
 _KEEP = f"""
 WITH given AS MATERIALIZED (
     SELECT nextval('mcranker_replies_id_seq') AS id, * FROM unnest({_ARRAYS}) AS _ ({COLUMNS})
-)
+), ended AS (DELETE FROM mcranker_claims WHERE owner = $12 AND key = ANY($1))
 INSERT INTO mcranker_replies (id, {COLUMNS}) SELECT * FROM given ORDER BY key
 ON CONFLICT (key) DO NOTHING RETURNING key
 """  # noqa: S608 - constants
 _WASTED = "UPDATE mcranker_replies SET wasted = wasted + 1 WHERE key = ANY($1)"
-# A lease that ends later than it could is of a clock that has been set back since.
+# A lease that ends later than it could is of a clock that has been set back since. A claim that is
+# being changed is left to its transaction.
 _CLAIM = """
-INSERT INTO mcranker_claims AS held (key, owner, lease_until, attempt)
-SELECT _.key, $2, {now} + $3::float8, 1 FROM unnest($1::bytea[]) AS _ (key)
-WHERE NOT EXISTS (SELECT 1 FROM mcranker_replies AS kept WHERE kept.key = _.key) ORDER BY _.key
-ON CONFLICT (key) DO UPDATE
-SET owner = excluded.owner, lease_until = excluded.lease_until, attempt = held.attempt + 1
-WHERE held.owner = excluded.owner OR held.lease_until NOT BETWEEN {now} AND {now} + 2 * $3
-RETURNING key
+WITH new AS (
+    INSERT INTO mcranker_claims (key, owner, lease_until, attempt)
+    SELECT _.key, $2, {now} + $3::float8, 1 FROM unnest($1::bytea[]) AS _ (key)
+    WHERE NOT EXISTS (SELECT 1 FROM mcranker_replies AS kept WHERE kept.key = _.key)
+        AND NOT EXISTS (SELECT 1 FROM mcranker_claims AS held WHERE held.key = _.key)
+    ORDER BY _.key ON CONFLICT (key) DO NOTHING RETURNING key
+), free AS MATERIALIZED (
+    SELECT key FROM mcranker_claims AS held WHERE key = ANY($1)
+        AND (owner = $2 OR lease_until NOT BETWEEN {now} AND {now} + 2 * $3)
+        AND NOT EXISTS (SELECT 1 FROM mcranker_replies AS kept WHERE kept.key = held.key)
+    ORDER BY key FOR UPDATE SKIP LOCKED
+), taken AS (
+    UPDATE mcranker_claims AS held
+    SET owner = $2, lease_until = {now} + $3, attempt = held.attempt + 1
+    FROM free WHERE held.key = free.key RETURNING held.key
+)
+SELECT key FROM new UNION ALL SELECT key FROM taken
 """
 # An answer that came between the look and the claim, whose claim was gone then.
 _UNDO = """
@@ -107,10 +123,9 @@ class PostgresStore:
     def __init__(self, url: str) -> None:
         self.url = url
         self.name = shown_url(url)
-        self._writer = _Connection(url, self.lease)
-        self._reader = _Connection(url, self.lease)
-        self._booker = _Connection(url, self.lease)
-        self._connections = (self._booker, self._writer, self._reader)
+        outages = _Outages(self.name)
+        self._connections = tuple(_Connection(url, self.lease, outages) for _ in range(3))
+        self._booker, self._writer, self._reader = self._connections
         for each in self._connections:
             weakref.finalize(self, each.close)
 
@@ -203,7 +218,6 @@ class PostgresStore:
             done = await connection.execute(
                 f"DELETE FROM mcranker_replies WHERE {where}",  # noqa: S608 - no value in it
                 *values,
-                timeout=None,
             )
             return int(done.split()[1])
 
@@ -221,9 +235,9 @@ class PostgresStore:
     async def _connected(self) -> AsyncIterator[Any]:
         """A transaction of the caller's event loop, for maintenance."""
         try:
-            connection = await schema.connect(self.url)
+            connection = await schema.connect(self.url, seconds=None)
             try:
-                async with connection.transaction():
+                async with schema.transaction(connection):
                     yield connection
             finally:
                 connection.terminate()
@@ -231,17 +245,45 @@ class PostgresStore:
             raise schema.explained(self.name, error) from error
 
 
+class _Outages:
+    """The log of outages, which the connections of a store share."""
+
+    def __init__(self, name: str) -> None:
+        self.reached = False
+        """True if the database was reached before."""
+        self._name = name
+        self._lock = threading.Lock()
+        self._away = set[object]()  # lost connections
+        self._since = 0.0
+
+    def begin(self, connection: object, error: Exception) -> None:
+        with self._lock:
+            if not self._away:
+                self._since = time.monotonic()
+                said = "the ledger %r is away and waited for: %s"
+                logger.warning(said, self._name, schema.cause(error))
+            self._away.add(connection)
+
+    def end(self, connection: object) -> None:
+        self.reached = True
+        with self._lock:
+            if connection in self._away:
+                self._away.clear()
+                seconds = time.monotonic() - self._since
+                logger.warning("the ledger %r is back after %.1f seconds", self._name, seconds)
+
+
 class _Connection(GroupCommit):
     """A thread with an event loop and a connection, which is made again when it is lost."""
 
-    def __init__(self, url: str, lease: float) -> None:
+    def __init__(self, url: str, lease: float, outages: _Outages) -> None:
         super().__init__(shown_url(url))
         schema.failures()  # the package is installed
         self._url = url
         self._lease = lease
+        self._outages = outages
         self._connection: Any = None
         self._prepared: dict[str, Any] | None = None  # statements; None behind a pooler
-        self._reached = False
         self._loop: asyncio.AbstractEventLoop | None = None
 
     def close(self) -> None:
@@ -255,42 +297,61 @@ class _Connection(GroupCommit):
 
     async def _patiently(self, batch: list[Write], keys: set[bytes]) -> None:
         """Do the work, again if the connection was lost: doing it twice changes nothing."""
-        end, pause = time.monotonic() + PATIENCE, 0.05
+        end, pause = math.inf, 0.05
+        work = {"get": self._read, "lease": self._book, "book": self._book}
+        do = work.get(batch[0].kind, self._write_all)
         while True:
             try:
-                if self._connection is None:
-                    self._connection = await schema.connect(self._url)
-                    pid = await self._connection.fetchval("SELECT pg_backend_pid()")
-                    # A pooler, which may change servers between transactions, has ids of its own.
-                    direct = pid == self._connection.get_server_pid()
-                    self._prepared = {} if direct else None
-                    self._reached = True
-                work = {"get": self._read, "lease": self._book, "book": self._book}
-                await work.get(batch[0].kind, self._write_all)(batch, keys)
+                async with asyncio.timeout(stopping.left(_LAST_TRY)):
+                    if self._connection is None:
+                        await self._connect()
+                    await do(batch, keys)
             except schema.lost() as error:
                 self._leave()
-                if not self._reached or time.monotonic() > end:
+                if not self._outages.reached and schema.misdirected(error):
                     raise
-                logger.info("the ledger %r is away and waited for: %s", self._name, error)
+                if end < math.inf or isinstance(error, TimeoutError):
+                    self._outages.begin(self, error)
+                now = time.monotonic()
+                end = min(end, now + PATIENCE)  # a process may have been frozen until now
+                if now > min(end, stopping.until):
+                    raise
                 await asyncio.sleep(pause)
                 pause = min(2 * pause, 2.0)
             else:
+                self._outages.end(self)
                 return
 
+    async def _connect(self) -> None:
+        self._connection = await schema.connect(self._url)
+        pid = await self._connection.fetchval("SELECT pg_backend_pid()")
+        self._prepared = None
+        # A pooler, which may change servers between transactions, has ids of its own.
+        if pid == self._connection.get_server_pid():
+            self._prepared = {}
+            await self._connection.execute(f"SET {schema.LOCK_TIMEOUT}")
+
+    def _together(self, *, durable: bool = True) -> AbstractAsyncContextManager[None]:
+        """Open a transaction behind a pooler, where a statement by itself has no place."""
+        if self._prepared is not None:
+            return nullcontext()
+        return schema.transaction(self._connection, durable=durable)
+
     async def _read(self, batch: list[Write], keys: set[bytes]) -> None:
-        async with self._connection.transaction():
+        async with self._together():
             rows = await self._do(_FIND, [*keys])
         found = {row["key"]: _bytes_of(row) for row in rows}
         for write in batch:
             write.result = [found[key] for key in write.keys if key in found]
 
     async def _book(self, batch: list[Write], _: set[bytes]) -> None:
-        # Rows are locked in one order: budgets, then limits.
-        async with self._connection.transaction():
-            await self._connection.execute("SET LOCAL synchronous_commit = off")
-            for write in sorted(batch, key=lambda each: (each.kind, *each.keys)):
-                do = postgres_limits.book if write.kind == "book" else postgres_limits.lease
-                write.result = await do(self._connection, *write.rows[0])
+        for write in batch:
+            if write.kind == "lease":
+                async with self._together():
+                    write.result = await postgres_limits.lease(self._do, *write.rows[0])
+            else:
+                async with schema.transaction(self._connection, durable=False):
+                    write.result = await postgres_limits.book(self._do, *write.rows[0])
 
     async def _write_all(self, batch: list[Write], keys: set[bytes]) -> None:
         of = defaultdict[str, list[bytes]](list)
@@ -300,21 +361,20 @@ class _Connection(GroupCommit):
         do, owner = self._do, self._owner
         former: set[bytes] = set()
         claimed: set[bytes] = set()
-        async with self._connection.transaction():
-            if not rows:  # a crash of the server may take claims, which end by themselves
-                await self._connection.execute("SET LOCAL synchronous_commit = off")
+        # A crash of the server may take claims, which end by themselves.
+        async with self._together(durable=bool(rows)):
             if damaged := keys & self._damaged:
                 await do(_DELETE, [*damaged])
-            if rows:
-                former = await self._keep(rows)
-            if ended := of["complete"] + of["release"]:
-                await do(_RELEASE, sorted(ended), owner)
+            if released := {*of["release"], *of["complete"]} - {row[0] for row in rows}:
+                await do(_RELEASE, sorted(released), owner)
             if claims := of["claim"]:
                 claimed = await self._claim(claims, owner)
             if renewed := of["renew"]:
                 await do(_timed(_RENEW), sorted(renewed), owner, self._lease)
             if marked := of["mark"]:
                 await do(_MARK, sorted(marked))
+            if rows:  # last: if it were done twice, the answers would seem to be paid twice
+                former = await self._keep(rows, owner)
         self._damaged -= damaged
         for write in batch:
             if write.kind == "claim":
@@ -330,11 +390,11 @@ class _Connection(GroupCommit):
             self._prepared[statement] = await self._connection.prepare(statement)
         return list(await self._prepared[statement].fetch(*values))
 
-    async def _keep(self, rows: list[Row]) -> set[bytes]:
-        """Add answers; return the keys that had one."""
+    async def _keep(self, rows: list[Row], owner: str) -> set[bytes]:
+        """Add answers and end the claims on them; return the keys that had one."""
         unique = {row[0]: row for row in reversed(rows)}  # the first of a key
         given = [row for row in rows if unique[row[0]] is row]
-        kept = await self._do(_KEEP, *map(list, zip(*given, strict=True)))
+        kept = await self._do(_KEEP, *map(list, zip(*given, strict=True)), owner)
         former = unique.keys() - {row[0] for row in kept}
         if former:
             await self._do(_WASTED, sorted(former))

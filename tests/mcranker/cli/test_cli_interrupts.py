@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import json
+import math
 import signal
 import sys
 import threading
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import NoReturn
 
@@ -19,6 +20,7 @@ from mcranker import ChatRequest
 from mcranker.cli.personas.group import cli as personas
 from mcranker.cli.signals import Interrupts, run
 from mcranker.runtime.bridge import interruptible
+from mcranker.runtime.stopping import stopping
 from tests.support.cli_support import Connected, answer, invoke, scripted
 
 pytestmark = pytest.mark.skipif(sys.platform == "win32", reason="signals")
@@ -129,6 +131,12 @@ def test_with_json_there_is_an_envelope(model: Connected) -> None:
     assert whole["errors"] == [
         {"code": "Interrupted", "message": "interrupted while recruiting", "retryable": True}
     ]
+
+
+@pytest.fixture(autouse=True)
+def _go_on() -> Iterator[None]:
+    yield
+    stopping.until = math.inf
 
 
 class TestInterrupts:

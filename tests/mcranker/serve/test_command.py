@@ -8,7 +8,7 @@ import signal
 import subprocess
 import sys
 import threading
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager, suppress
 from pathlib import Path
 
@@ -28,11 +28,12 @@ needs_signals = pytest.mark.skipif(sys.platform == "win32", reason="no SIGTERM")
 
 
 @contextmanager
-def running(*args: str, **env: str) -> Iterator[tuple[subprocess.Popen[str], str]]:
+def running(
+    *args: str, command: Sequence[str] = COMMAND, **env: str
+) -> Iterator[tuple[subprocess.Popen[str], str]]:
     """The process, and the address that it says it serves at."""
-    command = [*COMMAND, "serve", "--port", "0", *args]
     with subprocess.Popen(
-        command,
+        [*command, "serve", "--port", "0", *args],
         stdout=subprocess.PIPE,
         stderr=subprocess.PIPE,
         encoding="utf-8",
