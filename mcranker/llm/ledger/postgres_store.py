@@ -260,7 +260,7 @@ class _Outages:
         with self._lock:
             if not self._away:
                 self._since = time.monotonic()
-                said = "the ledger %r is away and waited for: %s"
+                said = "the ledger %r cannot be used now and is waited for: %s"
                 logger.warning(said, self._name, schema.cause(error))
             self._away.add(connection)
 

@@ -7,6 +7,7 @@ import json
 import sqlite3
 import subprocess
 import sys
+import time
 from pathlib import Path
 from typing import Any
 
@@ -20,6 +21,8 @@ from mcranker.llm.ledger.ledger import Ledger, default_ledger_path
 from mcranker.llm.ledger.postgres_schema import shown_url
 from mcranker.llm.ledger.postgres_store import PostgresStore
 from mcranker.llm.ledger.store import NewAnswer
+from mcranker.llm.limits.budget import Booking, Sums
+from mcranker.llm.limits.leases import Ask, Want
 from tests.support.ledger_support import MODEL, key, reply
 from tests.support.postgres import Relay, database_of, sql
 
@@ -79,6 +82,106 @@ async def test_a_database_that_stays_away_is_an_error(
         relay.mend()
         assert await store.complete_many(answers(1)) == set()
         await store.aclose()
+
+
+@pytest.mark.parametrize("silent", [False, True])
+async def test_a_first_connection_that_is_cut_is_made_again(
+    url: str, monkeypatch: pytest.MonkeyPatch, *, silent: bool
+) -> None:
+    monkeypatch.setattr(postgres_schema, "_CONNECT_TIMEOUT", 0.2)
+    async with Relay(url) as relay:
+        store = PostgresStore(relay.url)
+        (relay.silence if silent else relay.cut)()
+        claimed = asyncio.ensure_future(asyncio.wait_for(store.claim_many([key(1)]), 20))
+        await asyncio.sleep(0.3)
+        assert not claimed.done()
+        monkeypatch.undo()
+        relay.mend()
+        assert await claimed == {key(1)}
+        await store.aclose()
+
+
+async def test_an_outage_and_its_end_are_logged_once(
+    url: str, caplog: pytest.LogCaptureFixture
+) -> None:
+    async with Relay(url) as relay:
+        store = PostgresStore(relay.url)
+        await use_all(store)
+        assert not caplog.records
+        relay.cut()
+        used = asyncio.ensure_future(use_all(store))
+        await asyncio.sleep(0.5)
+        relay.mend()
+        await used
+        await store.aclose()
+    said = [each.getMessage() for each in caplog.records if each.levelname == "WARNING"]
+    assert ["is waited for" in each for each in said] == [True, False]
+    assert "is back" in said[1]
+
+
+async def use_all(store: PostgresStore) -> None:
+    """Use each of the connections."""
+    booking = Booking("p", 10, None, Sums(), Sums(), (0.0,))
+    async with asyncio.TaskGroup() as group:
+        group.create_task(store.get_many([key(1)]))
+        for each in (store.claim_many([key(1)]), store.book("r", booking)):
+            group.create_task(asyncio.wait_for(each, 20))
+
+
+@pytest.mark.parametrize(
+    "error", [TimeoutError(), OSError(), ConnectionResetError(), ConnectionError("reset by x")]
+)
+def test_a_message_names_its_cause(error: Exception) -> None:
+    pytest.importorskip("asyncpg")
+    said = str(postgres_schema.explained("l", error))
+    assert postgres_schema.cause(error).strip()
+    assert f"cannot be reached: {postgres_schema.cause(error)}; " in said
+
+
+async def frozen_transaction_ends(frozen: str, url: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Hold all kinds of locks in a transaction over `frozen`, and use the ledger at `url`."""
+    begin = postgres_schema._BEGIN.replace("'10s'", "'1s'").replace("'4s'", "'300ms'")
+    monkeypatch.setattr(postgres_schema, "_BEGIN", begin)
+    monkeypatch.setattr(postgres_schema, "LOCK_TIMEOUT", "lock_timeout = '300ms'")
+    store = PostgresStore(url)
+    want = Want(1e6, 1.0, 1.0)
+    await use_all(store)
+    await store.lease_limits("m", Ask(0.0, want, want))
+    connection = await postgres_schema.connect(frozen)
+    held = postgres_schema.transaction(connection)
+    await held.__aenter__()
+    add = "INSERT INTO mcranker_claims VALUES ($1, 'x', 1e10, 1)"
+    await connection.execute(add, key(2))
+    await connection.execute("UPDATE mcranker_buckets SET at = at")
+    lock = int.from_bytes(postgres_store._hash("run r")[:8], signed=True)
+    await connection.execute("SELECT pg_advisory_xact_lock($1)", lock)
+    began = time.monotonic()
+    async with asyncio.timeout(10):
+        await use_all(store)
+        lease = await store.lease_limits("m", Ask(0.0, want, want))
+        assert await store.claim_many([key(2), key(3)]) == {key(2), key(3)}
+    assert lease.requests is not None
+    assert 0.3 < time.monotonic() - began < 5
+    connection.terminate()
+    await store.aclose()
+
+
+async def test_locks_of_a_frozen_process_end(url: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    await frozen_transaction_ends(url, url, monkeypatch)
+
+
+async def test_a_claim_that_another_changes_is_left_to_it(url: str) -> None:
+    store = PostgresStore(url)
+    await store.get_many([key(1)])
+    await sql(url, "INSERT INTO mcranker_claims VALUES ($1, 'x', 0, 1) RETURNING 1", key(1))
+    connection = await postgres_schema.connect(url)
+    async with postgres_schema.transaction(connection):
+        await connection.execute("SELECT 1 FROM mcranker_claims FOR UPDATE")
+        async with asyncio.timeout(3):
+            assert await store.claim_many([key(1), key(2)]) == {key(2)}
+    assert await store.claim_many([key(1)]) == {key(1)}
+    connection.terminate()
+    await store.aclose()
 
 
 async def test_one_that_was_never_reached_is_an_error_at_once() -> None:

@@ -19,6 +19,7 @@ from mcranker.llm.ledger.postgres_store import PostgresStore
 from mcranker.llm.ledger.store import NewAnswer, Selection
 from mcranker.llm.limits.budget import Booking, Sums
 from mcranker.llm.limits.leases import Ask, Want
+from tests.mcranker.llm.ledger.test_postgres import frozen_transaction_ends
 from tests.support.ledger_support import MODEL, key, reply
 from tests.support.postgres import database_of, sql
 
@@ -111,3 +112,11 @@ async def test_connections_of_the_pooler_that_end_are_made_again(
     assert await store.complete_many([NewAnswer(key(1), reply(), MODEL, "score")]) == set()
     assert [*await store.get_many([key(1)])] == [key(1)]
     await store.aclose()
+
+
+@pytest.mark.parametrize("direct", [False, True])
+async def test_locks_of_a_frozen_process_end(
+    pooler: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, *, direct: bool
+) -> None:
+    others = database_of(tmp_path) if direct else pooler
+    await frozen_transaction_ends(pooler, others, monkeypatch)
