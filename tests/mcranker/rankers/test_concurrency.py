@@ -211,7 +211,7 @@ async def test_calls_and_tasks_in_flight_never_exceed_the_concurrency(concurrenc
 
 
 def test_4_000_passages_cost_memory_for_data_and_results_only() -> None:
-    script = Path(__file__).parents[3] / "benchmarks" / "scale.py"
+    script = Path(__file__).parents[2] / "support" / "memory_of_a_query.py"
     done = subprocess.run(
         [sys.executable, str(script), "--passages", "4000", "--concurrency", "16"],
         capture_output=True,

@@ -1,6 +1,6 @@
 """Rank very many passages with a scripted model: memory, tasks and CPU time a call.
 
-    python benchmarks/scale.py --passages 100000 --concurrency 16
+    python tests/support/memory_of_a_query.py --passages 100000 --concurrency 16
 
 Prints one JSON object. Memory is the growth of the process's peak resident set while
 ranking, so it leaves out the passages themselves, which exist before.
