@@ -26,7 +26,7 @@ sys.path.insert(0, str(ROOT))
 
 from personas import library  # noqa: E402
 from personas.ranking.record import OtherPlace, OtherRanking, RankingRecord  # noqa: E402
-from personas.report.query.inspection_page import pages  # noqa: E402
+from personas.report.query.inspection_page import inspection_pages  # noqa: E402
 from personas.report.site import PageContext  # noqa: E402
 
 PAINTED = """() => new Promise((done) => {
@@ -147,13 +147,13 @@ def main() -> None:
         return RankingRecord.of(data).beside(grades=grades, other=other)
 
     inspection = read()
-    pages = pages(inspection, around)
+    pages = inspection_pages(inspection, around)
     result: dict[str, Any] = {
         "passages": given.passages,
         "personas": given.personas,
         "read_ms": least(read, given.times),
-        "page_ms": least(lambda: pages(inspection, around), given.times),
-        "both_ms": least(lambda: pages(read(), around), given.times),
+        "page_ms": least(lambda: inspection_pages(inspection, around), given.times),
+        "both_ms": least(lambda: inspection_pages(read(), around), given.times),
         "pages": len(pages),
         "largest_page_bytes": max(len(page.encode()) for page in pages),
     }
