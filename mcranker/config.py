@@ -39,7 +39,7 @@ RANK_TIES = "average"
 """Rank of equal scores with ``ensemble="reciprocal_rank"``: the mean of their ranks."""
 
 NO_YES = ("No", "Yes")
-"""The two-label scale that even the smallest models can use."""
+"""The scale of two labels."""
 
 PRESETS: Mapping[str, Mapping[str, Any]] = MappingProxyType(
     {
@@ -65,20 +65,6 @@ PRESETS: Mapping[str, Mapping[str, Any]] = MappingProxyType(
 )
 """Values set by each preset: ``reference`` holds what the authors' code does otherwise than the
 paper says, see ``docs/evaluation.md``."""
-
-WEAK_MODEL_DEFAULTS: Mapping[str, Any] = MappingProxyType(
-    {
-        "prompts": "compact",
-        "recruiting": "library",
-        "criteria": "library",
-        "scoring": "expected",
-        "labels": NO_YES,
-        "max_passage_words": 100,
-        # With less, SmolLM2's teams rank worse than BM25; it counts where passages have scores.
-        "first_stage_weight": 0.95,
-    }
-)
-"""Values for a model marked weak, in fields that are not set."""
 
 _Count = Annotated[int | None, Field(ge=1, le=LARGEST)]
 
@@ -127,7 +113,7 @@ class _Requests(_Options):
     """Prompts, sampling, and the length of replies."""
 
     prompts: str = "paper"
-    """Prompt set: paper, compact, or a folder with one's own wording."""
+    """Prompt set: paper, or a folder with one's own wording."""
     temperature: float | None = Field(0.0, ge=0, le=2)
     """Sampling temperature; none for the provider's default."""
     seed: int | None = Field(None, ge=-LARGEST, le=LARGEST)
@@ -392,24 +378,22 @@ class RankerConfig(_Limits, _Requests, _Quirks, _Results, _Scoring, _Team):
         return cls(**{**fields, **options})
 
     def for_model(self, capabilities: Capabilities, *, team: bool = False) -> RankerConfig:
-        """Return this configuration with the defaults for weak models, and for encoders.
+        """Return this configuration with the defaults for encoders.
 
         Models that answer only typed questions are asked by criterion if they are encoders, which
         takes no more calls. Fields that a caller or a preset has set are kept, and fields that
         would contradict those are left at their plain defaults.
         """
-        in_one_text = (self.questions or self.passages_per_call) and not capabilities.max_questions
-        config = self._for_weak(integer=bool(in_one_text)) if capabilities.weak else self
         chosen: dict[str, Any] = {}
-        if not capabilities.prompts and "scoring" not in config.model_fields_set:
+        if not capabilities.prompts and "scoring" not in self.model_fields_set:
             chosen["scoring"] = "expected"
-        asks = not capabilities.prompts or config.passages_per_call is not None
-        if asks and config.questions is None:
-            by_criterion = config.scoring_class.needs_rubric or (
-                team and not capabilities.reasons and config.criteria != "none"
+        asks = not capabilities.prompts or self.passages_per_call is not None
+        if asks and self.questions is None:
+            by_criterion = self.scoring_class.needs_rubric or (
+                team and not capabilities.reasons and self.criteria != "none"
             )
             chosen["questions"] = "per_criterion" if by_criterion else "per_persona"
-        return RankerConfig.of(config, chosen) if chosen else config
+        return RankerConfig.of(self, chosen) if chosen else self
 
     def for_writers(self, recruiter: Capabilities, criteria: Capabilities) -> RankerConfig:
         """Return this configuration with the library's personas and rubrics, if none writes any.
@@ -422,24 +406,6 @@ class RankerConfig(_Limits, _Requests, _Quirks, _Results, _Scoring, _Team):
             if not role.prompts and name not in self.model_fields_set
         }
         return RankerConfig.of(self, chosen) if chosen else self
-
-    def _for_weak(self, *, integer: bool) -> RankerConfig:
-        if self.preset == "reference":
-            return self
-        taken = set(self.model_fields_set)
-        if integer and "scoring" not in taken:  # one text has no probabilities
-            taken |= {"scoring", "labels"}
-        if self.max_passage_tokens is not None:
-            taken.add("max_passage_words")
-        if self.top_k is not None:
-            taken.add("first_stage_weight")
-        by_labels = "scoring" not in taken or self.scoring == "expected"
-        beyond = self.missing_policy == "constant" and self.missing_constant > len(NO_YES) - 1
-        asks = self.rule.ensemble.asks and "scoring" not in taken
-        if not by_labels or "scale" in taken or asks or beyond:
-            taken.add("labels")
-        kept = {name: value for name, value in WEAK_MODEL_DEFAULTS.items() if name not in taken}
-        return RankerConfig.of(self, kept)
 
     @property
     def workers(self) -> int:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping
 from dataclasses import dataclass, field
 
 from mcranker.config import RankerConfig
@@ -21,18 +20,14 @@ class Memory:
     Attributes:
         dataset_rubrics: persona -> its rubric for the data set, ``criteria="dataset"``.
         dataset_team: the recruits of all queries, with ``dataset_team`` besides.
-        subject_baselines: a weak recruiter's answers to the calibration queries.
     """
 
     dataset_rubrics: dict[str, Rubric] = field(default_factory=dict)
     dataset_team: list[Member] = field(default_factory=list)
-    subject_baselines: list[Mapping[str, float]] = field(default_factory=list)
 
     def copy(self) -> Memory:
         """Return a copy to be changed separately."""
-        return Memory(
-            dict(self.dataset_rubrics), list(self.dataset_team), list(self.subject_baselines)
-        )
+        return Memory(dict(self.dataset_rubrics), list(self.dataset_team))
 
 
 @dataclass(frozen=True, slots=True)

@@ -128,7 +128,6 @@ def joined(each: Sequence[Models]) -> Models:
             _refuse,
             name=" + ".join(dict.fromkeys(chat.name for chat in chats)),
             capabilities=Capabilities(
-                weak=any(chat.capabilities.weak for chat in chats),
                 reasons=all(chat.capabilities.reasons for chat in chats),
             ),
         )

@@ -27,8 +27,8 @@ from personas.untrusted import Cleaner, marker, without_tokens
 
 Role = Literal["system", "user", "assistant"]
 
-BUILTIN_SETS = ("paper", "compact")
-"""Prompt sets that are shipped: the paper's contract, and short ones for small models."""
+SHIPPED = "paper"
+"""The prompt set that is shipped: the paper's contract in this project's words."""
 
 
 class Placeholders(NamedTuple):
@@ -54,9 +54,8 @@ _PERSON = "persona a_persona"
 PROMPTS: dict[str, Placeholders] = {
     # App. D.1; {{others}} is empty, or says who is on the team already and who is not wanted
     "recruit": _placeholders("query", "passage number others"),
-    # Our addition: picking from the library, by one choice or by the subject's likelihood
+    # Our addition: picking from the library
     "choose": _placeholders("query members", "number others"),
-    "subject": _placeholders("query"),
     # App. D.2, D.3 and 5.2.2 (dataset-based criteria)
     "criteria_scientist": _placeholders("query", f"{_PERSON} description examples"),
     "criteria": _placeholders("query", "description examples", _PERSON),
@@ -357,7 +356,7 @@ class PromptSet:
     def __init__(self, name: str, texts: Mapping[str, str], *, source: str) -> None:
         self.name = name
         self._texts = {prompt: texts[prompt] for prompt in texts if prompt not in _OPTIONAL}
-        complete = {**_shipped("paper"), **self._texts}
+        complete = {**_shipped(SHIPPED), **self._texts}
         for piece, other in _INSTEAD.items():
             complete[piece] = texts.get(piece, complete[other])
         families = [
@@ -386,23 +385,18 @@ class PromptSet:
 
     @classmethod
     def load(cls, name_or_folder: str | os.PathLike[str]) -> PromptSet:
-        """A shipped set (``"paper"``, ``"compact"``) or a folder of one's own.
+        """The shipped set, ``"paper"``, or a folder of one's own.
 
         Raises:
             PromptError: the folder or a file is missing or unreadable, or a prompt lacks a
                 placeholder or has one that is unknown.
         """
-        if name_or_folder in BUILTIN_SETS:
-            name = str(name_or_folder)
-            texts = dict(_shipped(name))
-            for family in OPTIONAL_PROMPTS if name != "paper" else ():
-                texts |= _shipped(f"{family}_{name}")
-            return cls(name, texts, source=f"prompts/{name}")
+        if name_or_folder == SHIPPED:
+            return cls(SHIPPED, _shipped(SHIPPED), source=f"prompts/{SHIPPED}")
         path = Path(name_or_folder).expanduser()
         if not path.is_dir():
             raise PromptError(
-                f"there is no prompt folder {str(name_or_folder)!r}; "
-                f"name a folder, or one of {_listed(BUILTIN_SETS)}"
+                f"there is no prompt folder {str(name_or_folder)!r}; name a folder, or {SHIPPED!r}"
             )
         files = {prompt: path / f"{prompt}.txt" for prompt in _KNOWN}
         there = {prompt: file for prompt, file in files.items() if file.is_file()}
@@ -428,7 +422,7 @@ class PromptSet:
             path.mkdir(parents=True, exist_ok=True)
             if any(path.iterdir()):
                 raise PromptError(f"{path}: is not empty; name a new folder")
-            shipped = {piece: text for piece, text in _shipped("paper").items() if piece in _LINES}
+            shipped = {piece: text for piece, text in _shipped(SHIPPED).items() if piece in _LINES}
             for prompt, text in {**shipped, **self._texts, **self._others}.items():
                 (path / f"{prompt}.txt").write_text(text, encoding="utf-8")
         except OSError as error:
@@ -464,12 +458,11 @@ class PromptSet:
 
         Pieces are among them where they are other ones than those that are shipped.
         """
-        shipped = [_shipped(name) for name in BUILTIN_SETS]
         return _hashes(
             {
                 prompt: text
                 for prompt, text in self._texts.items()
-                if prompt in PROMPTS or text not in [each.get(prompt) for each in shipped]
+                if prompt in PROMPTS or text != _shipped(SHIPPED).get(prompt)
             }
         )
 

@@ -48,11 +48,6 @@ What to make of this: an encoder compares words and meaning, it does not reason.
 It finds what is about the query, and not which of that answers it, as is tested
 here. A model that reasons may: --model openai:NAME, anthropic:NAME, local:NAME."""
 
-LIMITS_OF_WEAK_MODELS = """\
-What to make of this: a model of 135 million parameters tells topics apart, and
-not which passage answers the query, as is tested here. It shows how the method
-works, not how well. A larger model may: --model openai:NAME, anthropic:NAME."""
-
 
 def _demo(ctx: click.Context) -> int:
     given, invocation = ctx.params, ctx.ensure_object(Invocation)
@@ -113,9 +108,7 @@ async def _rank_all(
 
 
 def _limits(offers: Capabilities) -> str:
-    if not offers.prompts:
-        return LIMITS_OF_ENCODERS
-    return LIMITS_OF_WEAK_MODELS if offers.weak else ""
+    return "" if offers.prompts else LIMITS_OF_ENCODERS
 
 
 def _show(

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -21,7 +22,7 @@ from mcranker.cli.progress import ProgressDisplay, Tracker, live_is_wanted
 from mcranker.cli.signals import run as run_loop
 from mcranker.cli.verb import Verb, flag, output_flag, quiet_flag
 from mcranker.errors import InputError
-from mcranker.rag.keys import default_writer
+from mcranker.llm.connect import choose_default
 from mcranker.retrieval.chunks import Chunk, chunks_of
 from mcranker.retrieval.readers import read_documents
 from personas.format import counted
@@ -38,7 +39,7 @@ def _questions(ctx: click.Context) -> int:
             ctx,
         )
     given = model_options(ctx)
-    options = {"model": default_writer(), **given.options}
+    options = {"model": choose_default(os.environ)[0], **given.options}
     chunks = _chunks(params["corpus"], params["quiet"])
     fetch_models([options["model"]], quiet=params["quiet"])
     with saying_where(given.ledger), output(params["out"]) as write:

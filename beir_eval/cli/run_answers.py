@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import csv
 import io
+import os
 from collections.abc import Iterator, Sequence
 from dataclasses import replace
 from functools import partial
@@ -41,7 +42,8 @@ from mcranker.cli.invocation import Invocation, say
 from mcranker.cli.options import given_options
 from mcranker.cli.progress import ProgressDisplay, Tracker, live_is_wanted
 from mcranker.cli.signals import run as run_loop
-from mcranker.rag.keys import SHARED, default_writer, models_of, stage_keys
+from mcranker.llm.connect import choose_default
+from mcranker.rag.keys import SHARED, models_of, stage_keys
 from mcranker.rankers.keys import shared_keys
 from personas.console import numbers, print_page, table
 from personas.format import counted
@@ -79,7 +81,7 @@ def run_pipelines(ctx: click.Context) -> int:
     suite = load_answer_suite(params["suite"], changes=options)
     changes = {name: params[name] for name in ("judge_model", "runs", "limit") if params[name]}
     if not (suite.form.judge_model or params["judge_model"]):
-        changes["judge_model"] = options.get("model") or default_writer()
+        changes["judge_model"] = options.get("model") or choose_default(os.environ)[0]
     suite = replace(suite, form=(form := suite.form.model_copy(update=changes)))
     specs = chosen(suite.pipelines, params["only"], suite.name)
     if not (path := params["questions"] or form.questions):

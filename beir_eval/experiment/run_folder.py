@@ -30,7 +30,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Annotated, Any, Literal
 
-from pydantic import BaseModel, ConfigDict, Field, field_validator, model_validator
+from pydantic import BaseModel, ConfigDict, Field, field_validator
 
 from beir_eval.data.qrels import read_qrels
 from beir_eval.errors import DatasetError, RunFolderError
@@ -158,8 +158,7 @@ class RunManifest(_Kept):
     # Address of the server that the scoring model is on, without secrets; empty where it is on
     # none, and in folders of former versions.
     server: str = ""
-    # Why the scoring model is weak, as `RankingRecord.weak_judge`; those marked ``"small"`` got
-    # other defaults. See `RunFolder.weak_judge`.
+    # Why the scoring model is weak, as `RankingRecord.weak_judge`.
     weak_judge: WeakJudge = ""
     prompt_hashes: dict[str, str]  # prompt -> SHA-256 of its text
     # Program -> version, e.g. ``{"mcranker": "0.1.0", "python": "3.11.7"}``.
@@ -172,15 +171,6 @@ class RunManifest(_Kept):
     # Name -> SHA-256 of the other files, once the run is finished; empty in folders of former
     # versions.
     files: dict[str, str] = Field(default_factory=dict)
-
-    @model_validator(mode="before")
-    @classmethod
-    def _former(cls, data: Any) -> Any:
-        """Former versions marked small models only, as ``weak``."""
-        if isinstance(data, dict) and isinstance(data.get("weak"), bool):
-            data = {"weak_judge": "small" if data["weak"] else "", **data}
-            del data["weak"]
-        return data
 
     @field_validator("options", "config")
     @classmethod
@@ -370,16 +360,6 @@ class RunFolder:
                 f"{self.path}: the run is not finished; run the same 'beir-eval run' again"
             )
         return _read_metrics(self.path)
-
-    @property
-    def weak_judge(self) -> WeakJudge:
-        """Reason that the judge is weak; in former versions' folders, the first ranking's."""
-        if self.manifest.weak_judge or self.manifest.files or self.manifest.foreign:
-            return self.manifest.weak_judge
-        if not (self.path / RANKINGS).exists():
-            return ""
-        first = next(self.rankings(), None)
-        return first.weak_judge if first else ""
 
     def changed(self) -> list[str]:
         """Files that are not as they were when the run was finished, or gone.

@@ -24,8 +24,8 @@ HIGHEST = 3
 class UmbrelaRanker(DirectRanker):
     """DIRECT with four grades, asked in the manner of UMBRELA (Upadhyay et al. 2024).
 
-    The prompts ``umbrela`` and ``answer_umbrela`` have our wording. With ``scoring="expected"``,
-    which models marked weak get, the score is the expectation over the likelihoods of the grades.
+    The prompts ``umbrela`` and ``answer_umbrela`` have our wording. With ``scoring="expected"``
+    the score is the expectation over the likelihoods of the grades.
     Models that answer typed questions alone are asked one with four levels.
 
     >>> UmbrelaRanker(model="openai:gpt-5-mini").rank("best masks", docs)

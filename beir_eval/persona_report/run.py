@@ -133,8 +133,4 @@ class RunReport:
                 f"{source.other.manifest.label} has not ranked {lacks:,} of these queries; they "
                 "count 0 for it."
             )
-        if source.run.manifest.weak_judge == "small":
-            yield (
-                "The scoring model is marked weak: other defaults than the paper's were in effect."
-            )
         yield from program_note(source.run.manifest.models.values())

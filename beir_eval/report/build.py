@@ -230,7 +230,8 @@ def _row(
         paper_average=_mean([cell.paper if cell else None for cell in row]),
         is_baseline=is_baseline,
         weak_judge=max(
-            (run.weak_judge for (_, each), run in plan.runs.items() if each == label), default=""
+            (run.manifest.weak_judge for (_, each), run in plan.runs.items() if each == label),
+            default="",
         ),
         models=model_names(manifests),
         foreign=any(manifest.foreign for manifest in manifests.values()),

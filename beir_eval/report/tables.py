@@ -170,8 +170,7 @@ def _values(report: Report, section: Section) -> Table:
     several = len({row.models for row in section.rows if row.models}) > 1
     rows = []
     for row in section.rows:
-        weak = "weak model" if row.weak_judge == "small" else row.weak_judge
-        about = ("baseline" * row.is_baseline, weak, row.models * several)
+        about = ("baseline" * row.is_baseline, row.weak_judge, row.models * several)
         foreign = (FOREIGN,) * row.foreign
         entries = [Entry(row.label, tags=foreign, below=" · ".join(filter(None, about)))]
         for place, lot, paper in zip(places, lots, papers, strict=True):

@@ -286,18 +286,6 @@ def notes(section: Section) -> tuple[str, ...]:
         one = len(labels_of) == 1
         said.append(f"Model: {rankers[0].models}." if one else f"Models: {'; '.join(parts)}.")
         said += program_note(name for _, each in manifests for name in each.models.values())
-    weak = _grouped(
-        (_weak_settings(each.config), label)
-        for label, each in manifests
-        if each.weak_judge == "small"
-    )
-    for settings, labels in weak.items():
-        effect = f"in effect for it instead of the paper's: {settings}."
-        without = "none of the defaults for such models is in effect."
-        names = ", ".join(labels)
-        said.append(
-            f"The scoring model is marked weak ({names}); {effect if settings else without}"
-        )
     shares = _grouped(
         (weight, label)
         for label, each in manifests
@@ -368,23 +356,6 @@ def _grouped(pairs: Iterable[tuple[_Key, str]]) -> dict[_Key, list[str]]:
     for key, name in pairs:
         found.setdefault(key, {})[name] = None
     return {key: list(names) for key, names in found.items()}
-
-
-def _weak_settings(config: Mapping[str, object]) -> str:
-    from mcranker.config import WEAK_MODEL_DEFAULTS
-
-    def listed(value: object) -> object:
-        return list(value) if isinstance(value, tuple) else value
-
-    in_effect = {
-        name: listed(value)
-        for name, value in WEAK_MODEL_DEFAULTS.items()
-        if listed(config.get(name)) == listed(value)
-    }
-    return ", ".join(
-        f"{name.replace('_', ' ')} {'/'.join(value) if isinstance(value, list) else value}"
-        for name, value in in_effect.items()
-    )
 
 
 def _reasons(metrics: Sequence[Metrics]) -> Iterator[str]:

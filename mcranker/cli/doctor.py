@@ -195,7 +195,7 @@ def _model(ctx: click.Context) -> Iterator[Notice]:
         "typed questions": offers.max_questions > 0,
     }
     listed = " and ".join(words for words, there in parts.items() if there) or "plain text"
-    limits = "weak" if offers.weak else ""
+    limits = ""
     limits = limits if offers.prompts else "no chat model"
     limits = limits and f"; {limits}, so it takes the library's team"
     yield Notice("good", f"offers {listed}{limits}", "connection")

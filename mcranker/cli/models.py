@@ -45,7 +45,7 @@ def _list(output: str) -> int:
             entry.name,
             file_size(entry.size),
             entry.licence,
-            "encoder" if entry.tokenizer is not None else "weak" if entry.weak else "chat",
+            "encoder" if entry.tokenizer is not None else "chat",
             "yes" if is_here(entry) else "",
             entry.note,
         )
@@ -77,8 +77,8 @@ command = click.Group(
     params=[output_flag("models")],
     help="""List the providers of models and the models that local:NAME can name, or download one.
 
-    Use one with --model PREFIX:NAME; any other GGUF file with --model local:PATH.gguf. A
-    model marked weak, and an encoder, cannot invent a team and take the library's.
+    Use one with --model PREFIX:NAME; any other GGUF file with --model local:PATH.gguf. An
+    encoder cannot invent a team and takes the library's.
     """,
     commands=[
         Verb(

@@ -8,7 +8,6 @@ from mcranker.cli.failures import DONE, print_json
 from mcranker.cli.files import print_line
 from mcranker.cli.rank import INPUT_KEYS
 from mcranker.cli.verb import Verb, output_flag
-from mcranker.config import WEAK_MODEL_DEFAULTS
 from mcranker.rag.keys import stage_keys
 from mcranker.rankers import RANKERS
 from mcranker.rankers.keys import Key, keys_of, own_keys, shared_keys
@@ -40,12 +39,6 @@ def text(ranker: str | None = None) -> str:
             with formatter.section(heading):
                 rows = [(f"{key.name}={key.values}", key.text) for key in keys]
                 formatter.write_dl(rows, col_max=26)
-    formatter.write_paragraph()
-    weak = ", ".join(
-        f"{name}={','.join(value) if isinstance(value, tuple) else value}"
-        for name, value in WEAK_MODEL_DEFAULTS.items()
-    )
-    formatter.write_text(f"With a model marked weak in 'mcranker models' the defaults are: {weak}.")
     return formatter.getvalue().strip()
 
 

@@ -260,9 +260,6 @@ class Capabilities:
         json_schema: replies can be constrained to a JSON schema.
         label_logprobs: probabilities of labels can be read.
         prefill: the beginning of the reply can be given.
-        weak: too small to invent personas or follow long prompts; the configuration then
-            takes the library's personas, the compact prompts and the No/Yes scale unless
-            told otherwise.
         prefix_slots: how many different prompt prefixes the model keeps evaluated at once.
             Scoring uses no more workers than that, and goes persona by persona. None: no
             such limit.
@@ -282,7 +279,6 @@ class Capabilities:
     json_schema: bool = False
     label_logprobs: bool = False
     prefill: bool = False
-    weak: bool = False
     prefix_slots: int | None = None
     max_questions: int = 0
     max_levels: int | None = None
@@ -298,7 +294,7 @@ class Capabilities:
     @property
     def weak_judge(self) -> WeakJudge:
         """Reason to trust rankings by the model little; empty where none is known."""
-        return "small" if self.weak else "" if self.reasons else "encoder"
+        return "" if self.reasons else "encoder"
 
 
 @runtime_checkable

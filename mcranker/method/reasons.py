@@ -34,7 +34,7 @@ from personas.templates import Template
 logger = safe_logger("mcranker")
 
 AT_ONCE = 10
-"""Most passages in one call; a weak model is asked about each by itself."""
+"""Most passages in one call."""
 
 LONGEST_REASON, LONGEST_QUOTE = 400, 300
 """Most characters to keep."""
@@ -189,7 +189,6 @@ async def _ask_all(
     ranking: Ranking, session: Session, tasks: Sequence[_Task], found: _Found
 ) -> None:
     places = anyio.CapacityLimiter(session.calls_at_once(session.models.scoring))
-    at_once = 1 if session.models.scoring.capabilities.weak else AT_ONCE
 
     async def ask(task: _Task, template: Template, rows: Rows) -> None:
         async with places:
@@ -209,8 +208,8 @@ async def _ask_all(
             about = {"persona": name, "description": description, "query": session.query.text}
             template = session.prompts[prompt].bind({**about, **texts})
             rows = list(task.given)
-            for start in range(0, len(rows), at_once):
-                group.start_soon(ask, task, template, tuple(rows[start : start + at_once]))
+            for start in range(0, len(rows), AT_ONCE):
+                group.start_soon(ask, task, template, tuple(rows[start : start + AT_ONCE]))
 
 
 async def _ask(
@@ -229,11 +228,7 @@ async def _ask(
             stage="explain",
             persona=task.name,
             doc_id=session.passage(part[0]).id if len(part) == 1 else "",
-            # A weak model does not think first, but may go on for ever.
-            max_tokens=max(
-                0 if session.models.scoring.capabilities.weak else session.config.max_tokens,
-                len(part) * _TOKENS_A_REASON,
-            ),
+            max_tokens=max(session.config.max_tokens, len(part) * _TOKENS_A_REASON),
             schema=reasons_schema(len(part)),
             passages=len(part),
             divisible=len(part) > 1,

@@ -1,11 +1,4 @@
-"""The actor of the recruiter: it invents personas, or picks them from the library.
-
-A small model cannot name experts, nor pick them from a list, but the words with which it would go
-on after "this question belongs to the field of" tell the subject well. Each persona of the library
-is scored by the mean log-probability of the first words of its topics, less the same for queries
-that are about nothing in particular or about something else, so that words that are likely anywhere
-do not count.
-"""
+"""The actor of the recruiter: it invents personas, or picks them from the library."""
 
 from __future__ import annotations
 
@@ -23,21 +16,13 @@ from mcranker.method.team_plan import TeamPlan, as_recruited
 from mcranker.replies.loose_json import Unreadable
 from mcranker.replies.read import read_personas
 from mcranker.replies.schemas import TEAM_SCHEMA, library_team_schema
-from personas import Member, Persona, library
+from personas import Member, Persona
 from personas.provenance import sealed
 from personas.ranking.types import Passage
 
 logger = safe_logger("mcranker.method.recruit")
 
 
-CALIBRATION_QUERIES = (
-    "N/A",
-    "How does it work?",
-    "Tell me more about this.",
-    "How to plant tomatoes in spring?",
-    "What is the capital of Peru?",
-    "latest smartphone reviews",
-)
 """Three general queries, and three on distant topics."""
 NO_EXAMPLE = "(no example is at hand)"
 """Shown to a recruiter in place of an example passage."""
@@ -78,7 +63,7 @@ class Recruiter:
     """Guesses who would ask the query, from the query and one example passage (Eq. 1).
 
     With ``recruiting="library"`` it picks from the library instead: by one constrained
-    choice, by a typed question, or, where the model is weak, by likelihoods.
+    choice, or by a typed question.
     `plan` says how many are recruited, and who may not be; `about` is the query, or what stands
     in its place.
     """
@@ -112,8 +97,6 @@ class Recruiter:
             return await self._invent(example)
         if not self._model.capabilities.prompts:
             return await self._most_likely()
-        if self._model.capabilities.weak and self._model.capabilities.label_logprobs:
-            return await self._most_suitable()
         return await self._choose()
 
     async def _invent(self, example: Passage) -> tuple[Member, ...]:
@@ -237,36 +220,6 @@ class Recruiter:
             state=State(session.prompts.cleaner.text(self._about), {}),
         )
 
-    async def _most_suitable(self) -> tuple[Member, ...]:
-        """Return the members whose topics the model most likely names for the query."""
-        candidates = [member for member in self._plan.candidates if member.persona.topics]
-        # Of the whole library, so that what is asked does not depend on who may join.
-        words = first_words([member for member in library.members() if member.origin != "fixed"])
-        baselines = self._session.job.memory.subject_baselines
-        if not baselines:
-            calibrations = [await self._subject(query, words) for query in CALIBRATION_QUERIES]
-            # Another query may have been first meanwhile; the calibrations count once.
-            baselines[:] = calibrations
-        logprobs = await self._subject(self._about, words)
-        scores = suitability(candidates, logprobs, baselines)
-        best = sorted(zip(scores, candidates, strict=True), key=lambda pair: -pair[0])
-        chosen = []
-        for _, member in best[: self._plan.recruits]:
-            topics = [topic for _, topic in lift_by_topic(member, logprobs, baselines)]
-            reason = f"The query seems to be about {' or '.join(topics[:2])}."
-            chosen.append(_with_reason(member, reason))
-        return tuple(chosen)
-
-    async def _subject(self, query: str, words: tuple[str, ...]) -> Mapping[str, float]:
-        return await self._session.ask(
-            self._model,
-            self._session.prompts["subject"].render({"query": query}),
-            lambda reply: reply.label_logprobs or {},
-            stage="recruit",
-            max_tokens=1,
-            labels=words,
-        )
-
 
 def _snake_cased(persona: Persona) -> Persona:
     name = "_".join(persona.name.lower().split())
@@ -277,40 +230,6 @@ def _snake_cased(persona: Persona) -> Persona:
 def _with_reason(member: Member, reason: str) -> Member:
     persona = member.persona.model_copy(update={"reason": reason})
     return member.model_copy(update={"persona": persona})
-
-
-def first_words(members: Sequence[Member]) -> tuple[str, ...]:
-    """The first word of every topic of every member, each once, in alphabetical order."""
-    return tuple(
-        sorted({_first_word(topic) for member in members for topic in member.persona.topics})
-    )
-
-
-def suitability(
-    members: Sequence[Member],
-    logprobs: Mapping[str, float],
-    baselines: Sequence[Mapping[str, float]],
-) -> list[float]:
-    """Return by how many nats each member's topics fit this query better than the baselines.
-
-    `logprobs` are log-probabilities of first words for the query, `baselines` those for the
-    calibration queries.
-    """
-    base = [_mean_logprobs(members, each) for each in baselines]
-    here = _mean_logprobs(members, logprobs)
-    return [value - statistics.fmean(column) for value, *column in zip(here, *base, strict=True)]
-
-
-def lift_by_topic(
-    member: Member, logprobs: Mapping[str, float], baselines: Sequence[Mapping[str, float]]
-) -> list[tuple[float, str]]:
-    """Return the member's topics by their fit to the query, in nats, best first."""
-    lifts = []
-    for topic in member.persona.topics:
-        word = _first_word(topic)
-        usual = statistics.fmean(_logprob(each, word) for each in baselines)
-        lifts.append((_logprob(logprobs, word) - usual, topic))
-    return sorted(lifts, key=lambda pair: -pair[0])
 
 
 def _mean_logprobs(members: Sequence[Member], logprobs: Mapping[str, float]) -> list[float]:

@@ -54,7 +54,6 @@ _LONGEST_EXTRACT = 60  # words
 _MOST_CANDIDATES = 2_000  # sentences to choose extracts from
 _MOST_EMBEDDED = 50  # of them, those with the most of the question's words
 _LONGEST_ABSTENTION = 30  # words
-_MOST_OF_WEAK = 200  # tokens of a weak writer, which would go on for ever
 _FAILURES = (ModelError, BudgetExceeded)
 _NOT_KNOWN = re.compile(
     r"\A\W*(?:i'm |i am )?(?:sorry\W+)?(?:but )?i (?:don't|do not) know\b(?!.*\b(?:but|however)\b)",
@@ -216,8 +215,6 @@ class _Writer:
     ) -> Answer:
         """Write an answer in prose; its claims are the sentences with marks."""
         style = "cited" if prompt else self.stage.style
-        weak = self.asking.model.capabilities.weak
-        most = min(self.stage.max_tokens, _MOST_OF_WEAK) if weak else self.stage.max_tokens
         prompt = prompt or f"rag_answer_{style}"
         values |= self._values(passages, style)
         if style == "rankrag" and self.query.turns:
@@ -227,10 +224,10 @@ class _Writer:
             prompt,
             values,
             _read_text,
-            max_tokens=most,
+            max_tokens=self.stage.max_tokens,
             persona=values.get("persona", ""),
         )
-        notes = [f"The answer was cut at {most} tokens."] if cut else []
+        notes = [f"The answer was cut at {self.stage.max_tokens} tokens."] if cut else []
         if style == "rebel" and len(short := _rebel(text)) < len(text):
             notes.append(
                 f"The answer was cut to {REBEL_SENTENCES} sentences and "
@@ -256,13 +253,8 @@ class _Writer:
         return Draft(persona=persona, passages=numbers[: answer.seen], text=answer.text)
 
     async def cited(self, passages: Sequence[SourcePassage]) -> Answer:
-        """Write an answer in claims with quotes; a weak writer answers in prose."""
-        if not self.asking.model.capabilities.weak:
-            return await self._claims(passages, "rag_answer_cited")
-        note = f"{self.asking.model.name} is too small for quotes, and was asked for prose."
-        prose = replace(self, stage=self.stage.model_copy(update={"style": "naive"}))
-        answer = await prose.plain(passages)
-        return replace(answer, notes=(note, *answer.notes))
+        """Write an answer in claims with quotes."""
+        return await self._claims(passages, "rag_answer_cited")
 
     async def team(self, passages: Sequence[SourcePassage], drafts: Iterable[Draft]) -> Answer:
         """Write an answer in claims with quotes from drafts."""

@@ -60,7 +60,9 @@ def stage_keys(*, of_rankers: bool = True) -> dict[str, Key]:
 
 def models_of(config: PipelineConfig, options: Mapping[str, Any]) -> list[str]:
     """Return the models that a pipeline with these options of `RAGPipeline` asks."""
-    ranker, writer = config.rerank.ranker, default_writer()
+    ranker, writer = config.rerank.ranker, choose_default(os.environ)[0]
+    if not options.get("model") and not options.get("answer_model"):
+        config = without_writer(config)
     found = needed_models([(ranker, {**options, **config.rerank.options})] if ranker else ())
     specs = [
         options.get(f"{task}_model") or options.get("model") or writer for task in config.tasks
@@ -68,12 +70,12 @@ def models_of(config: PipelineConfig, options: Mapping[str, Any]) -> list[str]:
     return [each for each in dict.fromkeys([*found, *specs]) if isinstance(each, str)]
 
 
-def default_writer() -> str:
-    """Return the model that writes where none is named; the embedded encoder cannot."""
-    from mcranker.rag.pipeline import SMALL_WRITER
-
-    default = choose_default(os.environ)[0]
-    return SMALL_WRITER if default == DEFAULT_LOCAL else default
+def without_writer(config: PipelineConfig) -> PipelineConfig:
+    """The configuration with extracts for answers, if the default model is an encoder."""
+    if choose_default(os.environ)[0] != DEFAULT_LOCAL or "answer" not in config.tasks:
+        return config
+    changes = {"style": "extract", "by_team": False, "check_support": False}
+    return PipelineConfig.load(config, answer=changes)
 
 
 def divided(options: Mapping[str, Any]) -> tuple[dict[str, Any], dict[str, Any]]:

@@ -21,11 +21,10 @@ from typing import Any, Self, TypedDict, Unpack
 import anyio
 
 from mcranker.config import RankerConfig
-from mcranker.errors import BudgetExceeded, InputError, MCRankerError, UnsupportedCapability
+from mcranker.errors import BudgetExceeded, InputError, MCRankerError
 from mcranker.estimate import Estimate, Estimator
 from mcranker.inputs import as_query
 from mcranker.llm.chat import ChatModel
-from mcranker.llm.connect import DEFAULT_LOCAL, choose_default
 from mcranker.llm.ledger.ledger import Ledger
 from mcranker.llm.limits.budget import Budget
 from mcranker.llm.prices import cost
@@ -38,6 +37,7 @@ from mcranker.rag.citations import check_citations, cited_sentences
 from mcranker.rag.config import PipelineConfig
 from mcranker.rag.context import Context, context_of
 from mcranker.rag.events import AnswerDone, EmitAnswer, RAGEvent, StageDone, StageStarted
+from mcranker.rag.keys import without_writer
 from mcranker.rag.queries import Queries, queries_for
 from mcranker.rag.record import Citation, Draft, SentQuery, SourcePassage, StageName, StageRecord
 from mcranker.rag.rerank import Reranked, in_order, rerank
@@ -56,9 +56,6 @@ from personas import PromptSet
 from personas.errors import shown
 from personas.ranking.types import Passage, Query
 from personas.ranking.usage import Stage, UsageTable
-
-SMALL_WRITER = "local:smollm2-135m"
-"""The embedded model that writes where no model is named and no API key is set."""
 
 TRANSFORMED_BY, RANKED_BY = 0.25, 0.75
 """Shares of the deadline after which the query transform and the reranking are given up, so that
@@ -133,15 +130,14 @@ class RAGPipeline:
             ``chunk(id)``.
         config: the stages: a preset, a TOML file, or a `PipelineConfig`.
         model: asked by all stages that have no model of their own. None for the default: with no
-            API key the embedded encoder ranks and the small embedded model writes.
+            API key the embedded encoder ranks, and the answer is an extract.
         query_model: transforms queries.
         answer_model: writes the answer and judges its support.
         ranker: reranks instead of the one that `config` names; closed by its maker.
         base_url: of an OpenAI- or Anthropic-compatible server.
         api_key: instead of the environment's.
         ledger: the file that keeps every answer of a model, as for `Ranker`.
-        prompts: wording of all prompts, as for `Ranker`; None for the usual one, and for weak
-            writers the compact one.
+        prompts: wording of all prompts, as for `Ranker`; None for the usual one.
         embedder_url: address of the service whose vectors an index has that is opened here.
         budget: what all calls are paid from, instead of ``max_calls`` and ``max_cost``; for an
             index whose embedder has the same.
@@ -185,6 +181,8 @@ class RAGPipeline:
         if prompts is not None:
             given["prompts"] = prompts
         self.config = PipelineConfig.load(config, **changes)
+        if model is None and answer_model is None:
+            self.config = without_writer(self.config)
         self._limits = RankerConfig(**given)
         self._layers = layers = Layers(self._limits, ledger, budget)
         self.ledger, self.budget = layers.ledger, layers.budget
@@ -209,8 +207,6 @@ class RAGPipeline:
         elif ranker is not None and layers.budget.limited:
             ranker = ranker.within(layers.budget)
         self.ranker = ranker
-        if model is None and choose_default(os.environ)[0] == DEFAULT_LOCAL:
-            model = SMALL_WRITER
         named = {"query": query_model, "answer": answer_model}
         specs: dict[str, ModelSpec] = {
             task: model if named[task] is None else named[task] for task in self.config.tasks
@@ -284,14 +280,7 @@ class RAGPipeline:
         both = {key: value for key, value in both.items() if key in takes or key in chosen}
         if self.config.rerank.keep is not None and "top_n" in takes:
             both.setdefault("top_n", None)  # else REBEL's own 3 would be the most
-        try:
-            ranker = kind(**both)
-        except UnsupportedCapability:
-            unnamed = all(both.get(key) is None for key in ("model", "scoring_model"))
-            if not unnamed or choose_default(os.environ)[0] != DEFAULT_LOCAL:
-                raise
-            both["model"] = SMALL_WRITER
-            ranker = kind(**both)
+        ranker = kind(**both)
         if self._layers.budget.limited:
             ranker = ranker.within(self._layers.budget)
         known: dict[object, ChatModel] = {}
@@ -305,8 +294,6 @@ class RAGPipeline:
 
     def _asked(self, task: str, chat: ChatModel) -> Asking:
         config = self._limits
-        if chat.capabilities.weak and "prompts" not in config.model_fields_set:
-            config = RankerConfig.of(config, {"prompts": "compact"})
         stage: Stage = "transform" if task == "query" else "answer"
         prompts = PromptSet.load(config.prompts)
         return Asking(model=chat, config=config, prompts=prompts, usage=UsageTable(), stage=stage)
@@ -690,12 +677,6 @@ class _Answering:
                 yield f"{_FAILED[each.name]}: {each.failure}"
         if self._partial:
             yield "The deadline came before all was done, so this is made of what was there."
-        writer = self._pipeline.models.get("answer")
-        if writer is not None and writer.capabilities.weak and answer.kind == "answer":
-            yield (
-                f"{writer.name} wrote the answer, a model so small that it is often wrong; name a "
-                "stronger one, or let the best sentences be cited instead (style 'extract')."
-            )
         if ranked.ranking is not None and ranked.ranking.judge_note:
             yield ranked.ranking.judge_note
 

@@ -20,7 +20,7 @@ from personas.sanitize import plain
 LONGEST_SENT = 2_000
 """Characters of a query that a model wrote; the rest is cut off."""
 
-# Of replies of weak models, which may not find an end; others may think first.
+# Of a reply without its thoughts.
 _TEXT_TOKENS = 256
 _CLASS_TOKENS = 16
 _TOKENS_A_QUERY = 64
@@ -193,8 +193,7 @@ def _read_class(reply: ChatReply) -> bool:
 
 
 def _most(asking: Asking, tokens: int) -> int:
-    weak = asking.model.capabilities.weak
-    return tokens if weak else max(tokens, asking.config.max_score_tokens)
+    return max(tokens, asking.config.max_score_tokens)
 
 
 def _shortened(text: str) -> str:

@@ -16,7 +16,7 @@ from typing import Any, ClassVar, TypeVar
 import anyio
 import numpy as np
 
-from mcranker.config import WEAK_MODEL_DEFAULTS, RankerConfig
+from mcranker.config import RankerConfig
 from mcranker.errors import ConfigError, ModelError
 from mcranker.llm.chat import ChatReply
 from mcranker.logs import safe_logger
@@ -47,7 +47,6 @@ _OF_SCORES = (
     *("first_stage_weight", "min_relevance"),
 )
 _OF_ORDERS = ("ensemble", "first_stage_weight")  # of those, what applies to a team's orders
-_WEAK_TEAM = ("prompts", "recruiting", "criteria")  # defaults for a weak model that is a team
 
 
 class ComparativeRanker(JudgeRanker):
@@ -97,15 +96,12 @@ class ComparativeRanker(JudgeRanker):
         return super()._connect(given)
 
     def _for_models(self, config: RankerConfig) -> RankerConfig:
-        """Take the defaults for weak models, and for those that write nothing, where unset."""
-        models, taken = self.models, config.model_fields_set
-        if models.scoring.capabilities.weak:
-            names = {"max_passage_words", *(_WEAK_TEAM if self.by_team else ())} - taken
-            names -= {"max_passage_words"} if "max_passage_tokens" in taken else set()
-            config = RankerConfig.of(config, {name: WEAK_MODEL_DEFAULTS[name] for name in names})
+        """Take the library's team for models that write none, where unset."""
         if not self.by_team:
             return config
-        return config.for_writers(models.recruiter.capabilities, models.criteria.capabilities)
+        return config.for_writers(
+            self.models.recruiter.capabilities, self.models.criteria.capabilities
+        )
 
     def _check_models(self) -> None:
         does = f"{self.name} compares passages in one; name a model that does with model="

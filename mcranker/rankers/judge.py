@@ -65,8 +65,8 @@ class JudgeRanker(Ranker):
         self.prompts = PromptSet.load(self.config.prompts)
         self._check_models()
         if self.config != before:
-            kind = "is a weak model" if scoring.capabilities.weak else "answers typed questions"
-            logger.info("%s %s, so %s", scoring.name, kind, _changes(before, self.config))
+            changes = _changes(before, self.config)
+            logger.info("%s answers typed questions, so %s", scoring.name, changes)
 
     @abstractmethod
     def _for_models(self, config: RankerConfig) -> RankerConfig:

@@ -197,7 +197,7 @@ class ServedRanker:
         if tokenizer_of(self.ranker.models.scoring) is None:
             return None
         config = self.ranker.config
-        # The operator's own limits hold as well, those for weak models among them.
+        # The operator's own limits hold as well.
         most = min(tokens, config.max_passage_tokens or tokens)
         words = config.max_passage_words
         return self._variant({"max_passage_tokens": most, "max_passage_words": words})

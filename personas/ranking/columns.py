@@ -100,7 +100,7 @@ class RankingColumns:
         undecided: first and last rank of each group of passages whose order the replies of a
             ranker that compares have not decided: they failed, contradict each other, or were not
             asked for.
-        weak_judge: why the model that judged is weak: ``"small"``, or ``"encoder"``, which does
+        weak_judge: why the model that judged is weak: ``"encoder"``, which does
             not reason; empty where it is not known to be.
         reasons: (place in `passages`, persona) -> why it scored the passage so, for those that
             were asked for; see `mcranker.Ranking.explain`.

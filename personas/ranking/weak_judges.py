@@ -4,18 +4,12 @@ from __future__ import annotations
 
 from typing import Literal
 
-WeakJudge = Literal["", "small", "encoder"]
-"""Why the model that judged is weak: too small to follow instructions, or an encoder, which
-compares meaning and does not reason. Empty where it is not known to be."""
-
-_KINDS = {
-    "small": "a model too small to follow instructions well",
-    "encoder": "an encoder: compares meaning, does not reason",
-}
+WeakJudge = Literal["", "encoder"]
+"""Why the model that judged is weak: an encoder compares meaning and does not reason."""
 
 
 class WeakJudgeWarning(UserWarning):
-    """A weak model judges because none was named and no key was found. Given once per process."""
+    """An encoder judges because no model was named and no key was found. Given once per process."""
 
 
 def judge_note(weak: WeakJudge, model: str = "") -> str:
@@ -30,4 +24,5 @@ def judge_note(weak: WeakJudge, model: str = "") -> str:
     """
     if not weak:
         return ""
-    return f"Judged by {f'{model}, ' if model else ''}{_KINDS[weak]}."
+    by = f"{model}, " if model else ""
+    return f"Judged by {by}an encoder: compares meaning, does not reason."

@@ -7,15 +7,12 @@ from pathlib import Path
 from typing import Any, get_type_hints
 
 import pytest
-from hypothesis import given
-from hypothesis import strategies as st
 
-from mcranker.config import NO_YES, PRESETS, WEAK_MODEL_DEFAULTS, RankerConfig
+from mcranker.config import NO_YES, PRESETS, RankerConfig
 from mcranker.errors import ConfigError
 from mcranker.llm.chat import Capabilities
 from mcranker.options import RankerOptions
 
-WEAK = Capabilities(json_schema=True, label_logprobs=True, weak=True)
 STRONG = Capabilities(json_schema=True, label_logprobs=True)
 
 # The value in the paper's preset and the one in the reference's.
@@ -73,7 +70,7 @@ def test_every_field_says_what_it_is_for() -> None:
 
 
 def test_presets_cannot_be_changed() -> None:
-    for values in (PRESETS, PRESETS["reference"], WEAK_MODEL_DEFAULTS):
+    for values in (PRESETS, PRESETS["reference"]):
         with pytest.raises(TypeError):
             values["depth"] = 1  # type: ignore[index]  # what the test is about
     with pytest.raises(ValueError, match="frozen"):
@@ -141,11 +138,6 @@ def test_nothing_that_stands_in_is_above_the_highest_score() -> None:
     assert RankerConfig(preset="reference", scale=3).recorded()["missing_constant"] == 3
     labels = RankerConfig(preset="reference", scoring="expected", labels=NO_YES)
     assert labels.rule.constant == 1
-    # A weak model's labels go where they would contradict what was set.
-    weak = RankerConfig(missing_policy="constant", missing_constant=4).for_model(
-        Capabilities(weak=True)
-    )
-    assert (weak.labels, weak.rule.constant) == ((), 4)
 
 
 def test_a_prompt_folder_may_be_a_path() -> None:
@@ -183,86 +175,8 @@ def test_another_preset_takes_the_former_ones_values_with_it() -> None:
     assert again == reference
 
 
-def test_weak_models_get_their_defaults() -> None:
-    weak = RankerConfig().for_model(WEAK)
-    changed = {
-        name: value
-        for name, value in weak.model_dump().items()
-        if value != RankerConfig().model_dump()[name]
-    }
-    assert changed == {
-        "prompts": "compact",
-        "recruiting": "library",
-        "criteria": "library",
-        "scoring": "expected",
-        "labels": ("No", "Yes"),
-        "max_passage_words": 100,
-        "first_stage_weight": 0.95,
-    }
-    assert changed == WEAK_MODEL_DEFAULTS
-    assert weak.for_model(WEAK) == weak
-
-
-def test_other_models_and_the_reference_keep_the_configuration() -> None:
+def test_models_and_the_reference_keep_the_configuration() -> None:
     config = RankerConfig(scale=5)
     assert config.for_model(STRONG) is config
     reference = RankerConfig(preset="reference")
-    assert reference.for_model(WEAK) is reference
-
-
-@pytest.mark.parametrize(
-    ("options", "kept"),
-    [
-        ({"prompts": "paper"}, {"prompts": "paper", "criteria": "library"}),
-        ({"recruiting": "invent"}, {"recruiting": "invent", "criteria": "library"}),
-        ({"criteria": "query"}, {"criteria": "query", "recruiting": "library"}),
-        ({"criteria": "none"}, {"criteria": "none", "scoring": "expected", "labels": NO_YES}),
-        ({"max_passage_words": None}, {"max_passage_words": None, "prompts": "compact"}),
-        ({"max_passage_words": 40}, {"max_passage_words": 40}),
-        ({"labels": ("a", "b", "c"), "scoring": "expected"}, {"labels": ("a", "b", "c")}),
-        ({"labels": (), "scoring": "expected"}, {"labels": (), "scale": 10}),
-        # Yes and No would contradict what was asked for
-        ({"scoring": "integer"}, {"scoring": "integer", "labels": ()}),
-        ({"scoring": "per_criterion"}, {"scoring": "per_criterion", "labels": ()}),
-        ({"scale": 5}, {"scoring": "expected", "labels": (), "scale": 5}),
-        ({"ensemble": "assessor"}, {"scoring": "expected", "labels": ()}),
-        # one reply for several passages has no probabilities
-        ({"passages_per_call": 10}, {"scoring": "integer", "labels": (), "scale": 10}),
-        ({"questions": "per_persona"}, {"scoring": "integer", "labels": ()}),
-        ({"first_stage_weight": 0.0}, {"first_stage_weight": 0.0}),
-        ({"top_k": 3}, {"top_k": 3, "first_stage_weight": 0.0, "scoring": "expected"}),
-    ],
-)
-def test_what_was_set_beats_the_weak_defaults(
-    options: dict[str, Any], kept: dict[str, Any]
-) -> None:
-    weak = RankerConfig(**options).for_model(WEAK).model_dump()
-    assert {name: weak[name] for name in kept} == kept
-
-
-@given(
-    st.fixed_dictionaries(
-        {},
-        optional={
-            "preset": st.sampled_from(["paper", "reference"]),
-            "criteria": st.sampled_from(["query", "dataset", "library", "none"]),
-            "scoring": st.sampled_from(["integer", "expected", "per_criterion"]),
-            "ensemble": st.sampled_from(["sum", "reciprocal_rank", "rrf", "assessor"]),
-            "labels": st.sampled_from([(), NO_YES]),
-            "scale": st.integers(1, 100),
-            "recruiting": st.sampled_from(["invent", "library"]),
-            "dataset": st.just("news"),
-            "max_passage_words": st.none() | st.integers(1, 9),
-            "top_k": st.none() | st.integers(1, 9),
-        },
-    )
-)
-def test_weak_defaults_never_overrule_or_contradict(options: dict[str, Any]) -> None:
-    try:
-        config = RankerConfig(**options)
-    except ConfigError:
-        return
-    weak = config.for_model(WEAK).model_dump()
-    assert {name: weak[name] for name in options} == {
-        name: config.model_dump()[name] for name in options
-    }
+    assert reference.for_model(STRONG) is reference

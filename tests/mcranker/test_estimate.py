@@ -33,7 +33,6 @@ from tests.support.scripted import RECRUITS, RUBRIC, scripted
 from tests.support.typed_answers import answers
 
 DOCS = [f"passage {number}" for number in range(8)]
-WEAK = Capabilities(json_schema=True, label_logprobs=True, weak=True)
 pytestmark = pytest.mark.anyio
 
 
@@ -94,7 +93,6 @@ def calls_by(table: UsageTable) -> dict[str, int]:
         ({"depth": 3}, None),
         ({"preset": "reference"}, None),
         ({"scale": 100}, None),
-        ({}, WEAK),
     ],
 )
 def test_the_calls_are_those_of_the_ranking(
@@ -203,9 +201,6 @@ def test_many_queries_share_what_is_asked_once() -> None:
     work = [(f"query {number}", DOCS) for number in range(3)]
     once = MCRanker(model=silent(), criteria="dataset", dataset="d").estimate_many(work)
     assert calls_by(once.table) == {"recruit": 3, "criteria": 3, "score": 3 * 24}
-    weak = MCRanker(model=silent(WEAK))
-    # Six calibration queries, once.
-    assert weak.estimate_many(iter(work)).table.by("stage")["recruit"].calls == 6 + 3
 
 
 async def test_in_an_event_loop() -> None:

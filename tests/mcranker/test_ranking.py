@@ -278,5 +278,4 @@ def test_a_weak_judge_is_kept_with_the_ranking() -> None:
         stored = ranking.to_dict()
         assert ("weak_judge" in stored) == bool(weak)
         assert Ranking.from_dict(stored).to_dict() == stored
-    assert Capabilities(weak=True).weak_judge == "small"
     assert Capabilities(prompts=False).weak_judge == ""

@@ -74,7 +74,6 @@ class CatalogueEntry(CatalogueFile):
         name: what the user writes after ``local:``.
         licence: SPDX identifier of the weights' licence.
         context: tokens the model was trained to take in.
-        weak: see `mcranker.llm.chat.Capabilities.weak`.
         note: one sentence for people who choose.
         tokenizer: the file beside an encoder's model; None for a GGUF file, which holds its own.
         dimensions: of an encoder's vectors.
@@ -83,7 +82,6 @@ class CatalogueEntry(CatalogueFile):
 
     licence: str
     context: Annotated[int, Field(gt=0)]
-    weak: bool
     note: str
     tokenizer: CatalogueFile | None = None
     dimensions: Annotated[int, Field(ge=0)] = 0

@@ -52,7 +52,6 @@ if TYPE_CHECKING:
 SLOTS = 4  # prompts evaluated at once
 MAX_CONTEXT = 8192  # tokens, shared by the slots; bounds the memory
 TIMEOUT = 600.0  # seconds a call; a long prompt on a slow processor takes minutes
-WEAK_BELOW = 600_000_000  # bytes; a file smaller than this holds about half a billion weights
 PROMPT_CACHE_MIB = 512  # evaluated prefixes kept aside while a slot does something else
 TOP_LOGPROBS = 200  # the labels of a scale are found among these; more cost time
 TOP_LOGPROBS_FOR_MANY = 4000  # where there are more than MANY_LABELS
@@ -106,7 +105,7 @@ class LocalChat:
     """
 
     def __init__(
-        self, path: Path, name: str, *, context: int, weak: bool, kind: Kind, concurrency: int
+        self, path: Path, name: str, *, context: int, kind: Kind, concurrency: int
     ) -> None:
         self.name = name
         self.endpoint = f"{metadata.version('xllamacpp')} {file_mark(path)}"
@@ -129,7 +128,6 @@ class LocalChat:
                 label_logprobs=True,
                 continuation_logprobs=True,
                 prefill=True,
-                weak=weak,
                 prefix_slots=1,
             )
         self._service = engine_service(name, "the local engine", timeout=TIMEOUT)
@@ -174,7 +172,6 @@ class LocalChat:
             path,
             full_name,
             context=entry.context if entry else MAX_CONTEXT,
-            weak=entry.weak if entry else path.stat().st_size < WEAK_BELOW,
             kind=kind,
             concurrency=concurrency,
         )

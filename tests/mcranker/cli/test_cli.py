@@ -9,7 +9,6 @@ from typing import Any
 from mcranker import ChatRequest, Ranking, Team
 from mcranker.config import RankerConfig
 from mcranker.errors import AuthenticationFailed, ConnectionFailed
-from mcranker.llm.chat import Capabilities
 from personas import load
 from tests.support.cli_support import Connected, Run, answer
 
@@ -251,9 +250,6 @@ def test_only_given_flags_reach_the_configuration(run: Run, models: Connected) -
     assert (changed["depth"], changed["scale"], changed["repair_attempts"]) == (None, 20, 2)
     assert changed["missing_policy"] == "constant"
     assert config("-o", "nlp_scientist=false", "-o", "temperature=none")["temperature"] is None
-    models.capabilities = Capabilities(json_schema=True, weak=True)
-    weak = config("--scoring", "integer", "-o", "recruiting=invent", "-o", "criteria=query")
-    assert (weak["prompts"], weak["scoring"]) == ("compact", "integer")
 
 
 def test_models_for_roles(run: Run, models: Connected) -> None:

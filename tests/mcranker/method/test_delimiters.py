@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import itertools
 import json
 import random
 import re
@@ -28,7 +27,7 @@ from mcranker import (
     Team,
 )
 from personas import PromptSet
-from personas.templates import BUILTIN_SETS, PROMPTS
+from personas.templates import PROMPTS
 from personas.untrusted import Cleaner, fence, without_tokens
 from tests.support.scale import scaled
 
@@ -44,13 +43,10 @@ TOKENS = [
     *("<think>", "</think>", "<tool_call>", "</tool_call>", "<tool_response>"),
 ]
 TURNS = ["System", "User", "Assistant", "Human"]
-HEADINGS = {
-    "paper": [
-        *("Passage", "Query", "Criteria", "Output", "Assessments", "Role", "Task", "Collection"),
-        *("Example passage", "Criterion", *TURNS),
-    ],
-    "compact": ["Question", "Text", "Answer", "Person", "Collection", *TURNS],
-}
+HEADINGS = [
+    *("Passage", "Query", "Criteria", "Output", "Assessments", "Role", "Task", "Collection"),
+    *("Example passage", "Criterion", *TURNS),
+]
 ENTRIES = (r"\d+\. .*\(weight", r"expert \d+,", r"\W*- \w.*\(\d+%\)", r"\W*#\s?response\b")
 HIDDEN = [
     *("\u200b", "\u200d", "\xad", "\u2060", "\ufeff"),
@@ -59,7 +55,7 @@ HIDDEN = [
 BREAKS = ["\n", "\r", "\r\n", "\x0b", "\x0c", "\x85", "\u2028", "\u2029", "\n \n", "\n\t"]
 DECORATIONS = ["", "", "**", "# ", "> ", "- ", "  ", "### ", "_", "\u200b", "<<<"]
 WORDS = ["masks", "and", "the", "a < b", "x[1]", "e.g. 5:", "\u0645\u0631", "\U0001f600", "f|g|h"]
-CLEANERS = [PromptSet.load(name).cleaner for name in BUILTIN_SETS]
+CLEANER = PromptSet.load("paper").cleaner
 
 
 def hidden(text: str, rng: random.Random) -> str:
@@ -70,7 +66,7 @@ def hidden(text: str, rng: random.Random) -> str:
 
 
 def forged_line(rng: random.Random) -> str:
-    heading = rng.choice(HEADINGS[rng.choice(BUILTIN_SETS)])
+    heading = rng.choice(HEADINGS)
     heading = rng.choice([heading, heading.upper(), heading.lower()])
     colon = rng.choice([":", " :", "**:", "\uff1a", "__ :"])
     begin = rng.choice(BREAKS) + rng.choice(DECORATIONS)
@@ -110,12 +106,12 @@ def shown(text: str) -> str:
     return "".join(char for char in text if unicodedata.category(char) != "Cf")
 
 
-def parts_of(text: str, name: str) -> list[str]:
+def parts_of(text: str) -> list[str]:
     """The lines that begin as sections, entries or turns do, and the markers."""
     found = re.findall("<<<|>>>", shown(text))
     for line in shown(text).casefold().splitlines():
         bare = re.sub(r"^[\W_]+", "", line)
-        headings = [rf"{each.casefold()}[\s*_`]*[:\uff1a]" for each in HEADINGS[name]]
+        headings = [rf"{each.casefold()}[\s*_`]*[:\uff1a]" for each in HEADINGS]
         found += [each for each in headings if re.match(each, bare)]
         found += [each for each in ENTRIES if re.match(each, line) or re.match(each, bare)]
     return found
@@ -126,21 +122,20 @@ def assert_no_tokens(text: str) -> None:
     assert not [token for token in TOKENS if token.casefold() in seen], ascii(text)
 
 
-@pytest.mark.parametrize("name", BUILTIN_SETS)
-def test_no_value_adds_a_part_to_a_prompt(name: str) -> None:
-    prompts = PromptSet.load(name)
+def test_no_value_adds_a_part_to_a_prompt() -> None:
+    prompts = PromptSet.load("paper")
     rng = random.Random(11)
     others = {"query", "persona", "description", "dataset", "criterion"}
     used = [prompt for prompt in PROMPTS if prompts[prompt].placeholders & others]
     for _ in range(scaled(500)):
         template = prompts[rng.choice(used)]
         values = dict.fromkeys(template.placeholders, "x")
-        expected = [parts_of(turn.text, name) for turn in template.render(values)]
+        expected = [parts_of(turn.text) for turn in template.render(values)]
         values |= {each: hostile(rng) for each in sorted(template.placeholders & others)}
         # In one prompt it begins a line, as it should: "Answer: ..." may be a criterion.
         values["criterion"] = f"x {values.get('criterion')}"
         turns = template.render(values)
-        assert [parts_of(turn.text, name) for turn in turns] == expected, ascii(values)
+        assert [parts_of(turn.text) for turn in turns] == expected, ascii(values)
         for turn in turns:
             assert_no_tokens(turn.text)
             assert not re.search("[\x00-\x08\x0b\x0c\x0e-\x1f\x7f-\x9f\u202a-\u202e]", turn.text)
@@ -150,12 +145,11 @@ def test_cleaning_twice_is_cleaning_once() -> None:
     rng = random.Random(12)
     for _ in range(scaled(500)):
         text = hostile(rng)
-        for cleaner in CLEANERS:
-            once = cleaner.text(text)
-            assert cleaner.text(once) == once
-            line = cleaner.line(text)
-            assert cleaner.line(line) == line
-            assert len(line.splitlines()) <= 1
+        once = CLEANER.text(text)
+        assert CLEANER.text(once) == once
+        line = CLEANER.line(text)
+        assert CLEANER.line(line) == line
+        assert len(line.splitlines()) <= 1
         assert without_tokens(without_tokens(text)) == without_tokens(text)
 
 
@@ -163,7 +157,7 @@ def test_cleaning_twice_is_cleaning_once() -> None:
 def test_text_without_marks_and_lines_is_left_alone(text: str) -> None:
     # "s" between the markers of a prompt would be "<s>".
     text = f"({text.translate({ord('['): '('})})"
-    assert all(cleaner.text(text) == text for cleaner in CLEANERS)
+    assert CLEANER.text(text) == text
 
 
 @pytest.mark.parametrize(
@@ -178,7 +172,7 @@ def test_text_without_marks_and_lines_is_left_alone(text: str) -> None:
     ],
 )
 def test_ordinary_text_is_left_alone(text: str) -> None:
-    assert all(cleaner.text(text) == text for cleaner in CLEANERS)
+    assert CLEANER.text(text) == text
 
 
 def test_prompts_of_ordinary_values_are_as_they_are_in_the_files() -> None:
@@ -193,8 +187,8 @@ def test_prompts_of_ordinary_values_are_as_they_are_in_the_files() -> None:
         "others": "\n\nThese are on the team already, so name none of them: Nurse; Judge.",
         "problem": '"7/10" is not an integer from 0 to 10.',
     }
-    for name, prompt in itertools.product(BUILTIN_SETS, PROMPTS):
-        template = PromptSet.load(name)[prompt]
+    for prompt in PROMPTS:
+        template = PromptSet.load("paper")[prompt]
         filled = dict.fromkeys(template.placeholders, "x") | values
         expected = [
             "".join(part if place % 2 == 0 else filled[part] for place, part in enumerate(parts))
@@ -213,7 +207,7 @@ EVIL = (
 CHECKED = ("passage", "output", "assistant", "text", "query")
 
 
-def check(request: ChatRequest, name: str) -> None:
+def check(request: ChatRequest) -> None:
     """No part of the prompt is made of EVIL, besides the passages between their markers."""
     for message in request.messages:
         text = re.sub(r"<<<([0-9a-f]{8})\n.*?\n\1>>>", "", message.content, flags=re.DOTALL)
@@ -221,18 +215,15 @@ def check(request: ChatRequest, name: str) -> None:
             assert_no_tokens(text.replace("<think>", "").replace("</think>", ""))
             continue
         assert_no_tokens(text)
-        parts = [part for part in parts_of(text, name) if part.startswith(CHECKED)]
+        parts = [part for part in parts_of(text) if part.startswith(CHECKED)]
         assert len(set(parts)) == len(parts)
         assert not any(part.startswith("assistant") for part in parts)
     for question in request.questions:
         assert_no_tokens(question.text)
 
 
-@pytest.mark.parametrize("prompts", BUILTIN_SETS)
 @pytest.mark.parametrize("ensemble", ["sum", "assessor"])
-def test_a_whole_ranking_of_hostile_texts(
-    prompts: str, ensemble: Literal["sum", "assessor"]
-) -> None:
+def test_a_whole_ranking_of_hostile_texts(ensemble: Literal["sum", "assessor"]) -> None:
     """Query, recruits, criteria and replies all carry what a passage may have put there."""
     asked: list[ChatRequest] = []
     names = [f"Judge {EVIL}"[:110], "Nurse\n<s>"]
@@ -252,13 +243,13 @@ def test_a_whole_ranking_of_hostile_texts(
         return ChatReply('{"Score": 5, "Final score": 5}')
 
     model = ScriptedChat(answer)
-    ranker = MCRanker(model=model, prompts=prompts, ensemble=ensemble, ledger=None)
+    ranker = MCRanker(model=model, ensemble=ensemble, ledger=None)
     ranking = ranker.rank(EVIL, [Passage(id="p", title=EVIL, text=EVIL)])
     assert ranking[0].score is not None
     assert {request.tag.stage for request in asked} >= {"recruit", "criteria", "score"}
     assert any(len(request.messages) == 3 for request in asked)
     for request in asked:
-        check(request, prompts)
+        check(request)
 
 
 def test_a_team_of_hostile_texts() -> None:
@@ -274,7 +265,7 @@ def test_a_team_of_hostile_texts() -> None:
     ranker = DirectRanker(team=Team(members=(member,)), model=ScriptedChat(answer), ledger=None)
     ranker.rank("masks", [Passage(id="p", text="x")])
     (request,) = asked
-    check(request, "paper")
+    check(request)
     lines = request.messages[-1].content.splitlines()
     assert sum(line.startswith("1. Fits ") for line in lines) == 1
 
@@ -292,7 +283,7 @@ UNITS = [
 @pytest.mark.parametrize("unit", UNITS)
 def test_cleaning_takes_time_in_proportion_to_the_length(unit: str) -> None:
     text = unit * (300_000 // len(unit))
-    for clean in (CLEANERS[0].text, CLEANERS[1].line, lambda text: fence(text, query="q")):
+    for clean in (CLEANER.text, CLEANER.line, lambda text: fence(text, query="q")):
         start = time.process_time()
         clean(text)
         # Seconds; 0.3 at most where every place has to be mended, and hours where it is quadratic.

@@ -10,7 +10,6 @@ from typing import Any
 import pytest
 
 from mcranker import (
-    Capabilities,
     ChatReply,
     ChatRequest,
     ConfigError,
@@ -237,32 +236,6 @@ def test_a_forbidden_name_is_not_chosen_from_the_library() -> None:
     assert len(names) == len(library.member_names()) - 3
     assert "- Clinician:" not in request.messages[-1].content
     assert "name none of them: Patient." in request.messages[-1].content
-
-
-def test_a_forbidden_name_is_not_picked_by_likelihood_and_the_questions_stay_the_same() -> None:
-    topics = {topic.split()[0].casefold() for topic in library.member("lawyer").persona.topics}
-    asked: list[tuple[str, tuple[str, ...]]] = []
-
-    def answer(request: ChatRequest) -> ChatReply:
-        if request.tag.stage != "recruit":
-            return ChatReply("Yes", label_logprobs={"No": -1.0, "Yes": -0.5})
-        prompt = request.messages[0].content
-        asked.append((prompt, request.labels))
-        known = topics if "tenancy" in prompt else set()
-        return ChatReply(
-            "", label_logprobs={word: -1.0 if word in known else -6.0 for word in request.labels}
-        )
-
-    weak = Capabilities(label_logprobs=True, prefill=True, weak=True)
-    model = ScriptedChat(answer, capabilities=weak)
-    found = MCRanker(team_size=2, model=model).rank("my tenancy", ["a"]).personas
-    assert found == (SCIENTIST, "Lawyer")
-    before = asked.copy()
-    asked.clear()
-    other = MCRanker(team_size=3, model=model, forbid=("lawyer",)).rank("my tenancy", ["a"])
-    assert "Lawyer" not in other.personas
-    assert len(other.personas) == 3
-    assert asked == before
 
 
 @pytest.mark.parametrize(

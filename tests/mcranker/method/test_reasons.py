@@ -181,23 +181,6 @@ async def test_a_call_that_fails_is_made_again_in_halves() -> None:
     assert len(explained.reasons) == 3
 
 
-async def test_a_weak_model_is_asked_about_one_passage_at_a_time() -> None:
-    asked: list[ChatRequest] = []
-    weak = Capabilities(json_schema=True, weak=True)
-
-    def answer(request: ChatRequest) -> str:
-        if request.tag.stage != "explain":
-            return '{"Score": 5}'
-        asked.append(request)
-        return json.dumps({"Passages": said(("", "r"))})
-
-    chat = scripted(answer, capabilities=weak)
-    async with DirectRanker(model=chat, ledger=None, scoring="integer") as ranker:
-        explained = await ranker.aexplain(await ranker.arank("q", DOCS))
-    assert [request.max_tokens for request in asked] == [150] * 3
-    assert len(explained.reasons) == 3
-
-
 async def test_the_estimate_counts_the_calls_and_asking_again_is_free(tmp_path: Path) -> None:
     ledger = tmp_path / "ledger.sqlite"
     options: Mapping[str, Any] = {"team": TEAM, "criteria": "library", "ledger": ledger}

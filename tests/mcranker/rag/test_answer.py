@@ -334,11 +334,3 @@ async def test_a_writer_that_repeats_itself_is_shown_once() -> None:
     )
     assert answer.text == "One is right. Two follows. Two\nfollows."
     assert answer.notes == ("The writer repeated itself; each sentence is shown once.",)
-
-
-async def test_a_weak_writer_is_asked_for_prose() -> None:
-    asked = Asked(["A sentence [1]."], stage="answer", capabilities=Capabilities(weak=True))
-    answer = await write_answer(QUESTION, context(*TEXTS), stage("cited"), asked.by)
-    assert [each.max_tokens for each in asked.requests] == [200]
-    assert (answer.kind, [claim.passage for claim in answer.claims]) == ("answer", [1])
-    assert "too small for quotes" in answer.notes[0]

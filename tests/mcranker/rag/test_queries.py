@@ -254,10 +254,3 @@ async def test_a_question_cannot_pass_for_a_part_of_the_prompt(transform: str) -
         lines = [line.lower() for line in user.splitlines()]
         assert not [line for line in lines if line.startswith(("assistant:", "query:", "passage"))]
         assert sum(line.startswith("question:") for line in lines) <= 1
-
-
-async def test_weak_models_write_short_replies_and_others_may_think() -> None:
-    for weak, expected in ((True, [256, 256, 16, 192]), (False, [1024, 1024, 1024, 1024])):
-        asked = Asked([*DECOMPOSED, "COMPOSITE", "query: a"], capabilities=Capabilities(weak=weak))
-        await queries(asked, transform="decomposition", variants=2)
-        assert [each.max_tokens for each in asked.requests] == expected  # 192 = 64 * (2 + 1)

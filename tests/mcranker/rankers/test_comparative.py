@@ -425,18 +425,6 @@ def test_at_the_deadline_the_order_is_what_is_known(name: str) -> None:
     assert ranked(known.get(name, "aebcd"), ranking)
 
 
-def test_a_weak_model_gets_shorter_passages() -> None:
-    model, seen = comparing(in_order, capabilities=Capabilities(weak=True))
-    docs = [f"{'word ' * 200}1", "p 2"]
-    weak = RankGPTRanker(model=model, ledger=None)
-    with weak, pytest.raises(ValueError, match="word"):  # the number at the end is cut off
-        weak.rank(QUERY, docs)
-    assert weak.config.max_passage_words == 100
-    assert max(len(text.split()) for text in shown_in(seen[0]).values()) == 100
-    with RankGPTRanker(model=model, ledger=None, max_passage_words=300) as ranker:
-        assert ranker.rank(QUERY, docs)[0].index == 1
-
-
 @pytest.mark.parametrize("name", NAMES)
 def test_a_folder_has_its_own_wording_and_a_broken_one_is_refused(
     name: str, tmp_path: Path

@@ -39,7 +39,6 @@ def test_the_entries_are_sound() -> None:
     suggested = find(SUGGESTED_MODEL)
     assert suggested is not None
     assert suggested.tokenizer is None
-    assert not suggested.weak
 
 
 @pytest.mark.parametrize("name", ["SmolLM2-135M", "smollm2-135m-instruct.q4_1.GGUF"])
