@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Container, Iterable, Iterator, Mapping, Sequence
 from functools import lru_cache
-from itertools import chain, islice
+from itertools import chain
 from typing import Any, Protocol
 
 from mcranker.errors import InputError
@@ -48,7 +48,6 @@ LABEL_KEYS = (
 _TEXTS = ("page_content", "content", "text")
 _IDS = ("node_id", "id", "doc_id")
 _DEEPEST = 20  # fields within one another
-_HELD_BY = 4  # mappings around a list
 _SHOWN = 20  # keys in a message
 
 
@@ -110,7 +109,6 @@ def fold(key: object) -> str:
 KNOWN = frozenset(
     map(fold, chain(ID_KEYS, TEXT_KEYS, TITLE_KEYS, SCORE_KEYS, METADATA_KEYS, LABEL_KEYS))
 )
-"""All keys that mean something."""
 _HIDDEN = frozenset(map(fold, chain(LABEL_KEYS, SCORE_KEYS)))
 
 
@@ -133,10 +131,12 @@ def of_record(record: Mapping[Any, Any], where: str) -> dict[str, Any]:
     if _nests(text):
         text = as_fields(text, where) or None
     if text is None:
-        kinds = ((str(key)[:50], type(value).__name__) for key, value in record.items())
-        seen = ", ".join(f"{key!r} ({kind})" for key, kind in islice(kinds, _SHOWN)) or "none"
+        inner = (record[key] for key in _keys(record, RECORD_KEYS))
+        inner = (each.items() for each in inner if isinstance(each, Mapping))
+        kinds = [f"{str(k)[:50]!r} ({type(v).__name__})" for k, v in chain(record.items(), *inner)]
+        seen = ", ".join([*kinds[:_SHOWN], *(["..."] if len(kinds) > _SHOWN else [])]) or "none"
         raise InputError(
-            f"{where} has no text; its keys are {seen}{', ...' if len(record) > _SHOWN else ''}: "
+            f"{where} has no text; its keys are {seen}: "
             "put a string, or fields to show, under 'text'; docs/drop-in.md lists what is read"
         )
     used = {
@@ -243,14 +243,8 @@ def _text_key(record: Mapping[Any, Any]) -> Any:
 
 def _wrapper(record: Mapping[Any, Any]) -> Any:
     """Return the key that holds the fields of a record."""
-    return next(
-        (
-            key
-            for key in _keys(record, RECORD_KEYS)
-            if isinstance(record[key], Mapping) and _text_key(record[key]) is not None
-        ),
-        None,
-    )
+    inner = (key for key in _keys(record, RECORD_KEYS) if isinstance(record[key], Mapping))
+    return next((key for key in inner if _text_key(record[key]) is not None), None)
 
 
 def _is_record(fields: Mapping[Any, Any]) -> bool:
@@ -259,13 +253,12 @@ def _is_record(fields: Mapping[Any, Any]) -> bool:
 
 def _held(holder: Mapping[Any, Any], *, whole: bool) -> Sequence[Any] | None:
     """Return the documents in a mapping that is none; as an entry it has to be sure of them."""
-    for _ in range(_HELD_BY):
-        if not whole and _is_record(holder):
+    for _ in range(4):  # mappings around a list
+        fields = whole and _nests(holder.get(_text_key(holder)))
+        if _is_record(holder) and not fields:
             return None
-        if rows := _rows(holder, 1 if whole else 2):
-            return rows
-        if _is_record(holder):
-            return None
+        if (rows := _rows(holder, whole=whole)) or fields:
+            return rows or None
         inner = next((holder[k] for k in _keys(holder, LIST_KEYS) if _nests(holder[k])), None)
         if not isinstance(inner, Mapping):
             return inner if whole or (inner and isinstance(inner[0], Mapping)) else None
@@ -273,8 +266,8 @@ def _held(holder: Mapping[Any, Any], *, whole: bool) -> Sequence[Any] | None:
     return None
 
 
-def _rows(table: Mapping[Any, Any], least: int) -> list[dict[Any, Any]]:
-    """Return the rows of `least` columns or more; ``documents`` is a column of ``document``."""
+def _rows(table: Mapping[Any, Any], *, whole: bool) -> list[dict[Any, Any]]:
+    """Return the rows of columns, in an entry of two or of ``documents``, not of one ``text``."""
     columns: dict[Any, Sequence[Any]] = {}
     for key, value in table.items():
         if _nests(value) and not isinstance(value, Mapping):
@@ -282,10 +275,15 @@ def _rows(table: Mapping[Any, Any], least: int) -> list[dict[Any, Any]]:
             name = one if fold(one) in KNOWN and fold(key) not in KNOWN else key
             a_query = len(value) == 1 and isinstance(value[0], list)  # as Chroma answers
             columns[name] = value[0] if a_query else value
-    texts = [columns[key] for key in _keys(columns, TEXT_KEYS)]
-    texts = [each for each in texts if each and all(isinstance(cell, str) for cell in each)]
-    kept = {key: each for key, each in columns.items() if texts and len(each) == len(texts[0])}
-    if len(kept) < least:
+    of_texts = (
+        key
+        for key in _keys(columns, TEXT_KEYS)
+        if columns[key] and all(isinstance(cell, str) for cell in columns[key])
+    )
+    if (text := next(of_texts, None)) is None:
+        return []
+    kept = {key: each for key, each in columns.items() if len(each) == len(columns[text])}
+    if not whole and len(kept) == 1 and text in table:
         return []
     return [dict(zip(kept, row, strict=True)) for row in zip(*kept.values(), strict=True)]
 

@@ -43,11 +43,7 @@ def read_queries(source: str, topic_field: TopicField = "title") -> list[Query]:
 
     It is JSONL, JSON, CSV or TSV, where one with ``"keep": false`` is passed over, and ``messages``
     are a conversation, as `mcranker.inputs.in_conversation` takes it; or topics or a table as
-    `mcranker.topics.read_topics` takes them.
-
-    Args:
-        source: the file.
-        topic_field: of topics, which field is the query.
+    `mcranker.topics.read_topics` takes them, with the field that is the query.
 
     Raises:
         InputError: the file cannot be read, or an entry is no query; as `read_topics`.

@@ -129,9 +129,10 @@ def _by_ranking(
         notes.append(
             f"The ranker left no passage, so the first {len(kept)} retrieved went on as they were."
         )
-    return Reranked(
-        all_of, kept, ranking, ranking.calls, failure=ranking.failure, notes=tuple(notes)
-    )
+    failure = ranking.failure
+    if missing and missing == ranking.matrix.values.size:
+        failure = failure or f"no passage has a score: {ranking.missing[0].reason}"
+    return Reranked(all_of, kept, ranking, ranking.calls, failure=failure, notes=tuple(notes))
 
 
 def _beyond(rank: int, keep: int | None) -> str:

@@ -192,7 +192,7 @@ class RankRAGRanker(PYesRanker):
 
     >>> RankRAGRanker(model="openai:NAME", base_url="http://localhost:8000/v1")  # vLLM
 
-    A query's earlier turns stand before it, as its models are trained.
+    A query's earlier turns are shown before it, as its models are trained.
 
     Args:
         claims: queries are claims to verify, as in FEVER, and no questions.

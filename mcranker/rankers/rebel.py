@@ -288,8 +288,8 @@ class WindowJudge(Actor[ScorePassages]):
     """Scores windows of passages by one call each.
 
     A reply that cannot be read, in whole or in part, is asked for again, as ``repair_attempts``
-    says; what is missing then is missing. A call that the model refuses is made again in halves, if
-    that may help.
+    says; what is missing then is missing, and what could be read stays. A call that the model
+    refuses is made again in halves, if that may help.
 
     Args:
         properties: by which is scored.
@@ -379,8 +379,10 @@ class WindowJudge(Actor[ScorePassages]):
             window = read_window(
                 reply.text, count=len(rows), properties=len(keys), least=self._least
             )
+            if partly:
+                return partly[0].mended(window)
             for place, problem in window.problems.items():
-                if not partly and config.repair_attempts:
+                if config.repair_attempts:
                     partly.append(window)
                     raise Unreadable(f"passage {place + 1}: {problem}.")
             return window

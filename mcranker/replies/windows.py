@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 from mcranker.replies.json import find, fold
@@ -47,6 +47,10 @@ class PassageScores:
     own_sum: float | None
 
 
+ABSENT = PassageScores(0, None, None)
+"""Scores of a passage that a list leaves out."""
+
+
 @dataclass(frozen=True, slots=True)
 class ReadWindow:
     """A reply's scores of the passages that were shown.
@@ -64,6 +68,13 @@ class ReadWindow:
     missing: int
     repeated: int
     unknown: int
+
+    def mended(self, again: ReadWindow) -> ReadWindow:
+        """Return the same with what another reply has of the passages that have none."""
+        new = {place: again.scores.get(place, ABSENT) for place in self.problems}
+        new = {place: each for place, each in new.items() if each != ABSENT}
+        problems = {place: why for place, why in self.problems.items() if place not in new}
+        return replace(self, scores={**self.scores, **new}, problems=problems)
 
     @property
     def odd(self) -> bool:
@@ -108,7 +119,7 @@ def read_window(text: str, *, count: int, properties: int, least: int) -> ReadWi
         first = next(iter(problems.values()))
         raise Unreadable(f"it has the scores of none of the {count} passages: {first}.")
     return ReadWindow(
-        scores | dict.fromkeys(absent, PassageScores(0, None, None)),
+        scores | dict.fromkeys(absent, ABSENT),
         problems,
         missing=count - len(said),
         repeated=sum(len(records) - 1 for records in said.values()),

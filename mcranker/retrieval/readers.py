@@ -101,18 +101,8 @@ OnSkip: TypeAlias = Callable[[Skipped], None]
 def read_documents(source: Source, *, on_skip: OnSkip) -> Generator[Document]:
     """The documents of a source, read as they are asked for. Blocks.
 
-    | suffix (each of the first five also with .gz) | what it is |
-    |---|---|
-    | .jsonl, .ndjson | a record or a string a line |
-    | .json | an array of these, an object id -> text or record, or a service's response |
-    | .csv | a line of headings, then a record a line, parted by ``,``, ``;``, tab or ``|`` |
-    | .tsv, .tab | the same, parted by tabs; without a heading that is known: id and text a line |
-    | .txt, .text, .md, .markdown, .rst, .adoc, .org, .tex, .log, none | a text |
-    | .html, .htm, .xhtml | its text, without scripts and styles |
-    | .pdf | the text in it; a scanned page has none |
-
-    Others are refused. Texts are UTF-8, or UTF-16 with its mark, without a zero byte. The keys of
-    records and headings are those of `mcranker.documents`.
+    A file is read by its ending, `SUFFIXES`, `TEXTS` or `PAGES`, see docs/drop-in.md; others are
+    refused. Texts are UTF-8, or UTF-16 with its mark, without a zero byte.
 
     A folder that holds ``corpus.jsonl`` is a BEIR folder, of which that file alone is read.
     Another one is walked in sorted order; names that begin with a dot are passed over, indexes and

@@ -163,8 +163,8 @@ def _passage(place: int, document: Document, fields: Sequence[str]) -> Passage:
     if isinstance(document, dict) and fields:
         chosen = {name: document[name] for name in fields if name in document}
         if not chosen:
-            wanted = f"none of the rank_fields {', '.join(fields)[:200]}"
-            raise Problem("invalid", f"invalid request: {where} has {wanted}")
+            said = f"{where} has none of the rank_fields {', '.join(fields)[:200]}"
+            raise Problem("invalid", f"invalid request: {said}")
         text = as_fields(chosen, where, hidden=())
     elif isinstance(document, dict):
         text = of_record(document, where)["text"]

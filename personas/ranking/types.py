@@ -43,9 +43,10 @@ class Query:
 
     @property
     def conversation(self) -> str:
-        """The text; behind the earlier messages, if any, each on a line with its role."""
-        lines = (f"{role.title()}: {text}" for role, text in (*self.turns, ("user", self.text)))
-        return "\n".join(lines) if self.turns else self.text
+        """The text; behind the earlier messages, if any, each with its role."""
+        # In one line: prompts let no text begin a line as a turn does.
+        said = (f"{role.title()}: {text}" for role, text in (*self.turns, ("user", self.text)))
+        return " ".join(said) if self.turns else self.text
 
     @property
     def all_texts(self) -> str:

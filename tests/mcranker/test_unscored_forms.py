@@ -81,11 +81,10 @@ async def answer(request: ChatRequest, cause: str, kind: str) -> ChatReply:
         return ChatReply("", answers=tuple(map(Answer, values)))
     if kind.startswith("rebel"):
         entries = {
-            number: {"Relevance": SCORES[text], **{f"P{place}": 0 for place in range(1, 6)}}
+            number: {"Relevance": SCORES.get(text), **{f"P{place}": 0 for place in range(1, 6)}}
             for number, text in shown_in(request).items()
-            if text in SCORES
         }
-        return ChatReply(json.dumps({"Passages": entries}))
+        return ChatReply(json.dumps({"Passages": entries}) if entries else "I cannot say.")
     score = next((SCORES[text] for text in SCORES if text in said), None)
     if score is None:
         return ChatReply("I cannot say.")
@@ -99,6 +98,7 @@ def ranked(cause: str, kind: str = "sum", *, constant: bool = False) -> Ranking:
     chosen: dict[str, Any] = {**options, **(CONSTANT if constant else {})}
     if cause == "deadline":
         chosen["deadline"] = 1.0
+        chosen |= {"window": 1} if "window" in options else {}
     typed = Capabilities(max_questions=64, max_levels=10, prompts=False)
     model = ScriptedChat(
         functools.partial(answer, cause=cause, kind=kind),

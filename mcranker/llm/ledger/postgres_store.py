@@ -363,6 +363,8 @@ class _Connection(GroupCommit):
         claimed: set[bytes] = set()
         # A crash of the server may take claims, which end by themselves.
         async with self._together(durable=bool(rows)):
+            if not keys:  # only to know that it is there
+                await do("SELECT 1")
             if damaged := keys & self._damaged:
                 await do(_DELETE, [*damaged])
             if released := {*of["release"], *of["complete"]} - {row[0] for row in rows}:

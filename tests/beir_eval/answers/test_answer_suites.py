@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from itertools import count
 from pathlib import Path
 from typing import Any
 
@@ -161,6 +162,79 @@ def test_repeats_are_asked_apart(place: Path, model: Connected) -> None:
     assert len(metrics["judges"]["f1"]["run_means"]) == 3
     assert len([each for each in model.requests if each.tag.stage == "answer"]) == 6
     assert not any("One run" in each for each in said["warnings"])
+
+
+@pytest.mark.parametrize(
+    ("judge", "calls"),
+    [
+        ("relevance", 1),
+        ("faithfulness", 1),
+        ("answer_similarity", 1),
+        ("retrieval_precision", 1),
+        ("nuggets", 2),
+    ],
+)
+def test_a_judge_judges_each_run_and_the_estimate_counts_it(
+    place: Path, model: Connected, judge: str, calls: int
+) -> None:
+    """A judge that changes its mind: 2 questions · 3 runs, though the answers are the same."""
+    verdicts = count()
+
+    def answer(request: ChatRequest) -> str:
+        if request.tag.stage != "judge":
+            return by_rote(request)
+        if "Importance" in str(request.schema):
+            return json.dumps({"Nuggets": [{"Nugget": "purr", "Importance": "vital"}]})
+        number = next(verdicts) // 2 % 2
+        return json.dumps(
+            {
+                **{f"{name}_score": number for name in ("relevance", "faithfulness")},
+                "evaluation_notes": "n",
+                "similarity": number,
+                "relevant": bool(number),
+                "Support": {"1": ("no", "support")[number]},
+            }
+        )
+
+    model.answer = answer
+    (place / "grid.toml").write_text(
+        GRID.replace('["relevance", "f1"]', f'["{judge}"]').partition("[anova]")[0]
+    )
+    args = ("--runs", "3", "--only", "1 / 100")
+    estimated = json.loads(run(place, *args, "--dry-run").stdout)
+    assert not model.requests
+    said = json.loads(run(place, *args).stdout)
+    judged = [each for each in model.requests if each.tag.stage == "judge"]
+    assert len(judged) == 2 * 3 * calls
+    assert len({*said["results"][0]["metrics"]["judges"][judge]["run_means"]}) > 1
+    assert estimated["total"]["calls"] == len(model.requests)
+
+
+def test_a_team_that_judges_is_asked_in_each_run(place: Path, model: Connected) -> None:
+    text = GRID.replace('["relevance", "f1"]', '["team"]').partition("[anova]")[0]
+    (place / "grid.toml").write_text(text)
+    args = ("--only", "1 / 100", "--dry-run")
+    one, three = (json.loads(run(place, *args, "--runs", n).stdout) for n in "13")
+    assert three["total"]["calls"] == 3 * one["total"]["calls"]
+    run(place, "--only", "1 / 100", "--runs", "3")
+    asked = [each for each in model.requests if each.tag.stage == "recruit"]
+    assert {each.sample % 2**32 for each in asked} == {0, 1, 2}
+
+
+def test_a_conversation_reaches_pipeline_and_judge(place: Path, model: Connected) -> None:
+    turns = [{"role": "user", "content": "Of Felix?"}, {"role": "assistant", "content": "A cat."}]
+    for number, more in enumerate(({}, {"question": "What do cats do?"})):
+        last = [] if more else [{"role": "user", "content": "What do cats do?"}]
+        row = {"id": "q", **more, "messages": [*turns, *last], "golden_answers": ["purr"]}
+        (place / "q.jsonl").write_text(json.dumps(row))
+        model.requests.clear()
+        found = run(place, "--only", "1 / 100", "--ledger", str(place / f"{number}.db"))
+        assert found.exit_code == 0, found.output
+    for request in model.requests:
+        assert "User: Of Felix?" in str(request.messages)
+    row["messages"] = [{"role": "user", "content": "Of Rex?"}, turns[1]]
+    (place / "q.jsonl").write_text(json.dumps(row))
+    assert "begun with other questions" in run(place, "--only", "1 / 100").output
 
 
 def test_a_torn_line_and_lost_judgements_are_made_again(place: Path, model: Connected) -> None:

@@ -79,7 +79,7 @@ class FakePipeline:
                     await anyio.sleep_forever()
                 finally:
                     self.cancelled = True
-        return answered(question.text, question.id)
+        return answered(question.conversation, question.id)
 
     def astream(self, question: Query, *, deadline: float | None = None) -> Stream[RAGEvent]:
         self.deadlines.append(deadline)

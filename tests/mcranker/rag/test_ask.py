@@ -224,3 +224,36 @@ def test_an_output_is_no_input(index: Path, questions: Path, pipelines: list[Fak
     assert result.exit_code == 2
     assert "would replace an input" in result.stderr
     assert pipelines == []
+
+
+TURNS = [{"role": "user", "content": "What is BERT?"}, {"role": "assistant", "content": "A model."}]
+
+
+@pytest.mark.parametrize(
+    "entry",
+    [
+        {"messages": [*TURNS, {"role": "user", "content": QUESTION}]},
+        {"question": QUESTION, "messages": TURNS},
+        {"query": QUESTION, "messages": [*TURNS, {"role": "user", "content": QUESTION}]},
+    ],
+)
+def test_a_conversation_in_a_file_is_asked_whole(
+    index: Path, tmp_path: Path, pipelines: list[FakePipeline], entry: dict[str, Any]
+) -> None:
+    file = tmp_path / "talk.jsonl"
+    file.write_text(json.dumps({"id": "t", **entry}))
+    result = invoke("ask", "--questions", file, "--index", index)
+    assert result.exit_code == 0, result.stderr
+    whole = f"User: What is BERT? Assistant: A model. User: {QUESTION}"
+    assert json.loads(result.stdout)["question"] == whole
+
+
+@pytest.mark.parametrize("messages", [TURNS, [], "text", [{"role": "user"}], [{"role": "x"}]])
+def test_messages_without_a_question_name_their_line(
+    index: Path, tmp_path: Path, pipelines: list[FakePipeline], messages: Any
+) -> None:
+    file = tmp_path / "talk.jsonl"
+    file.write_text(json.dumps({"id": "t", "messages": messages}))
+    result = invoke("ask", "--questions", file, "--index", index)
+    assert result.exit_code == 2 or result.exit_code == 1
+    assert "talk.jsonl:1" in result.stderr

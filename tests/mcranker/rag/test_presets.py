@@ -19,7 +19,9 @@ import numpy as np
 import pytest
 from numpy.typing import NDArray
 
-from mcranker import Capabilities, ChatReply, ChatRequest, ScriptedChat
+from beir_eval.answers.suite import load_answer_suite
+from mcranker import Capabilities, ChatReply, ChatRequest, ConnectionFailed, Query, ScriptedChat
+from mcranker.errors import InputError, RateLimited, ServerFailed
 from mcranker.rag import PipelineConfig, RAGPipeline, RAGResult
 from mcranker.rag.config import Preset
 from mcranker.rag.record import SourcePassage
@@ -184,6 +186,67 @@ def test_rebel_drops_and_sums_and_keeps_three() -> None:
 
 
 @pytest.mark.parametrize(
+    ("reply", "kept", "failed"),
+    [
+        ('{"Passages": {}}', [], False),
+        ('{"Passages": {"4": {"Relevance": 1}}}', [], False),
+        ("They are all about masks.", [120, 119, 118], True),
+        (ServerFailed("down"), [120, 119, 118], True),
+        (ConnectionFailed("no answer"), [120, 119, 118], True),
+        (RateLimited("later"), [120, 119, 118], True),
+    ],
+)
+@pytest.mark.parametrize("on_failure", ["error", "keep_order"])
+def test_rebel_shows_three_at_most_whatever_fails(
+    reply: Any, kept: list[int], failed: bool, on_failure: str
+) -> None:
+    class Broken(Model):
+        def _reply(self, request: ChatRequest) -> ChatReply | str:
+            if request.tag.stage != "score":
+                return super()._reply(request)
+            if isinstance(reply, Exception):
+                raise reply
+            return str(reply)
+
+    options = {"variant": "one_turn", "on_failure": on_failure}
+    result, _ = answered("rebel", Broken(), rerank={"options": options})
+    assert numbers(result) == kept
+    assert (result.without == ["rerank"]) == failed
+    assert result.kind == ("answer" if kept else "abstained")
+
+
+def test_rebel_keeps_as_many_as_the_stage_says() -> None:
+    more = {"keep": 5, "options": {"variant": "one_turn"}}
+    assert numbers(answered("rebel", Model(), rerank=more)[0]) == [118, 112, 113, 119, 120]
+
+
+def test_rebels_two_turns_weigh_each_property_half() -> None:
+    model = Model()
+    answered("rebel", model)
+    asked = next(each for each in model.asked if each.tag.stage == "criteria")
+    assert "Weight" not in asked.messages[-1].content
+
+
+@pytest.mark.parametrize(
+    ("transform", "sent"), [("none", [QUESTION]), ("variants", ["one", "two"])]
+)
+def test_the_grid_of_g_rag_sends_the_written_queries_alone(transform: str, sent: list[str]) -> None:
+    class Writer(Model):
+        def _reply(self, request: ChatRequest) -> ChatReply | str:
+            if request.tag.stage == "transform":
+                return "query: one\nquery: two"
+            return super()._reply(request)
+
+    suite = load_answer_suite("g_rag")
+    (config, *_) = (
+        each.config for each in suite.pipelines if each.point["augmentation"] == transform
+    )
+    with RAGPipeline(index := Numbered(), config, model=Writer(), ledger=None) as pipeline:
+        pipeline.answer(QUESTION)
+    assert list(index.searches[0][0]) == sent
+
+
+@pytest.mark.parametrize(
     ("preset", "queries", "documents", "shown"),
     [("g_rag", 2, 13, 11), ("g_rag_champion", 1, 26, 16)],
 )
@@ -235,3 +298,56 @@ def test_team_recruits_scores_fifty_and_cites_within_4000_words() -> None:
     assert model.stages.count("recruit") == 1
     assert model.stages.count("score") == 3 * 50
     assert len(result.context) == 4  # of the 10 that went on: 4 · 900 words are below 4,000
+
+
+TURNS = (("user", "Who makes masks?"), ("assistant", "Many do."))
+
+
+def test_rankrag_puts_earlier_turns_before_the_question() -> None:
+    """As appendix D has it: Passage, User, Assistant, User, Assistant."""
+    model, index = Model(), Numbered()
+    with RAGPipeline(index, "rankrag", model=model, ledger=None) as pipeline:
+        result = pipeline.answer(Query("And who sells them?", turns=TURNS))
+    assert index.searches[0][0] == ("Who makes masks? Many do. And who sells them?",)
+    turns = "\n\nUser: Who makes masks?\n\nAssistant: Many do.\n\nUser: "
+    score, answer = model.asked[0].messages[-1].content, model.asked[-1].messages[-1].content
+    asked = "For the question And who sells them?, access whether the passage is relevant"
+    assert f"{turns}{asked}" in score
+    assert answer.endswith(f"{turns}And who sells them?\n\nAssistant:")
+    assert result.question == "User: Who makes masks? Assistant: Many do. User: And who sells them?"
+
+
+@pytest.mark.parametrize("preset", ["naive", "hyde", "rebel", "g_rag", "team"])
+def test_earlier_turns_are_in_every_request_of_every_preset(preset: str) -> None:
+    model, index = Model(), Numbered()
+    with RAGPipeline(index, preset, model=model, ledger=None) as pipeline:
+        pipeline.estimate(Query("And who sells them?", turns=TURNS))
+        pipeline.answer(Query("And who sells them?", turns=TURNS))
+    assert "Who makes masks?" in index.searches[-1][0][0]
+    for request in model.asked:
+        shown = str(request.messages)
+        assert ("Who makes masks?" in shown) == ("And who sells them?" in shown)
+    assert "Many do." in str(model.asked[-1].messages)
+
+
+@pytest.mark.parametrize(
+    "turns", [["Who?"], (("user",),), (("robot", "x"),), (("user", " "),), ({"role": "user"},)]
+)
+def test_turns_that_are_none_are_refused(turns: Any) -> None:
+    pipeline = RAGPipeline(Numbered(), "naive", model=Model(), ledger=None)
+    with pipeline, pytest.raises(InputError):
+        pipeline.answer(Query("And who sells them?", turns=turns))
+
+
+def test_a_claim_is_verified_in_the_words_of_appendix_d() -> None:
+    model = Model()
+    options: Any = {"rerank": {"options": {"claims": True}}, "answer": {"style": "rankrag_claim"}}
+    with RAGPipeline(Numbered(), "rankrag", model=model, ledger=None, **options) as pipeline:
+        pipeline.answer("Cloth masks filter best.")
+    score, answer = model.asked[0].messages[-1].content, model.asked[-1].messages[-1].content
+    assert (
+        "User: For the claim Cloth masks filter best., access whether the passage is relevant to "
+        "the claim. Return True if relevant, otherwise False." in score
+    )
+    assert re.match(r"Passage 1: Passage \d+\.", answer)
+    assert "with True or False. Is the claim 'Cloth masks filter best.' correct?" in answer

@@ -210,3 +210,52 @@ async def test_mcp_answers_with_checked_citations() -> None:
 async def test_mcp_without_an_index_offers_no_answers() -> None:
     async with mcp_server(serving.settings()) as server, Client(server) as mcp:
         assert "answer" not in {each.name for each in (await mcp.list_tools()).tools}
+
+
+EARLIER = [
+    {"role": "user", "content": "What is BERT?"},
+    {"role": "assistant", "content": "A model."},
+]
+WHOLE = "User: What is BERT? Assistant: A model. User: What is NSP?"
+LAST = {"role": "user", "content": "What is NSP?"}
+
+
+@pytest.mark.parametrize(
+    "body",
+    [
+        {"messages": [*EARLIER, LAST]},
+        {**QUESTION, "messages": EARLIER},
+        {**QUESTION, "messages": [*EARLIER, LAST]},
+    ],
+)
+async def test_a_conversation_reaches_the_pipeline(body: dict[str, Any]) -> None:
+    async with client() as http:
+        response = await http.post("/v1/answer", json=body)
+    assert response.json()["answer"]["question"] == WHOLE
+
+
+@pytest.mark.parametrize(
+    "body",
+    [
+        {"messages": EARLIER},
+        {"messages": []},
+        {"messages": "What is BERT?"},
+        {"messages": [{"role": "user", "content": [{"type": "text", "text": "x"}]}]},
+        {"messages": [{"role": "tool", "content": "x"}, LAST]},
+        {**QUESTION, "messages": [{"role": "user", "content": "Another?"}]},
+        {"messages": [{"role": "user", "content": "x" * 2_000_000}]},
+        {},
+    ],
+)
+async def test_messages_that_are_no_conversation_are_refused(body: dict[str, Any]) -> None:
+    async with client() as http:
+        response = await http.post("/v1/answer", json=body)
+    assert response.status_code in (400, 413, 422)
+
+
+async def test_a_conversation_is_an_argument_of_the_mcp_tool() -> None:
+    async with mcp_server(service()) as server, Client(server) as mcp:
+        found = await mcp.call_tool("answer", {**QUESTION, "messages": EARLIER})
+        wrong = await mcp.call_tool("answer", {**QUESTION, "messages": [{"role": "tool"}]})
+    assert not found.is_error
+    assert wrong.is_error

@@ -337,13 +337,21 @@ def test_a_list_that_cannot_be_read_is_asked_for_once_again(reply: str) -> None:
     assert len(ranking.ids) <= 3
 
 
-def test_the_second_reply_counts_or_the_first_if_that_cannot_be_read() -> None:
-    bad = said({"1": A, "2": {"Relevance": "high"}})
-    for second, missing in ((said({"1": A, "2": B}), []), ("sorry", ["b"])):
-        replies = [bad, second]
-        ranking = ranked(TWO, lambda _, left=replies: left.pop(0))
-        assert [each.doc_id for each in ranking.missing] == missing
-        assert ranking[-1 if not missing else 0].score == 4.0
+@pytest.mark.parametrize(
+    ("second", "scores"),
+    [
+        (said({"1": A, "2": B}), {"a": 4.0, "b": 9.0}),
+        (said({"2": B}), {"a": 4.0, "b": 9.0}),  # the entry alone that was wrong
+        (said({}), {"a": 4.0, "b": None}),
+        ("sorry", {"a": 4.0, "b": None}),
+    ],
+)
+def test_what_could_be_read_stays_and_the_second_reply_adds_to_it(
+    second: str, scores: dict[str, float | None]
+) -> None:
+    replies = [said({"1": A, "2": {"Relevance": "high"}}), second]
+    ranking = ranked(TWO, lambda _: replies.pop(0))
+    assert {hit.doc_id: hit.score for hit in ranking} == scores
 
 
 def test_inferred_properties_weigh_half_a_point_unless_weights_are_inferred() -> None:

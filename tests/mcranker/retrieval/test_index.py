@@ -441,7 +441,7 @@ def test_the_command_adds_what_is_new_and_names_what_it_leaves_out(papers: Path)
     assert (first.exit_code, first.stdout.splitlines()[0]) == (
         0, "documents: 2 added, 0 replaced, 0 unchanged, 1 left out",
     )  # fmt: skip
-    assert "fish.txt: not UTF-8 (byte 6)" in first.stderr
+    assert "fish.txt:1: not UTF-8 (byte 6 of the line)" in first.stderr
     (papers / "fish.txt").write_text("Fish swim.")
     (papers / "cats.txt").write_text("Cats sleep.")
     body = json.loads(invoke("index", papers, "--out", out, "--output", "json").stdout)

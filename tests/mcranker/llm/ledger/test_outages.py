@@ -127,7 +127,7 @@ def test_a_worker_that_is_killed_loses_nothing(url: str, tmp_path: Path) -> None
 
 def test_a_worker_that_is_frozen_in_a_transaction_stops_no_other(url: str, tmp_path: Path) -> None:
     frozen_for = FREEZE or 4.0
-    with provider(latency=max(0.3, frozen_for / 100)) as model:
+    with provider(latency=max(0.3, min(1.0, frozen_for / 100))) as model:
         # As long as the three others have to do, and a third more.
         queries = int(3 * AT_ONCE / PASSAGES * frozen_for / model.latency * 4 / 3)
         workers = {
@@ -180,7 +180,7 @@ async def freeze(process: subprocess.Popen[str], url: str) -> None:
     for _ in range(20_000):
         if await connection.fetchval(holds):
             process.send_signal(signal.SIGSTOP)
-            await asyncio.sleep(0.01)
+            await asyncio.sleep(0.2)  # what it has sent is done
             if await connection.fetchval(holds):
                 break
             process.send_signal(signal.SIGCONT)
