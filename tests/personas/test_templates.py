@@ -61,9 +61,7 @@ def test_a_folder_of_ones_own_loads(tmp_path: Path, monkeypatch: pytest.MonkeyPa
 
 
 def test_a_missing_folder_is_named(tmp_path: Path) -> None:
-    with pytest.raises(
-        PromptError, match="no prompt folder 'papper'; name a folder, or one of compact, paper"
-    ):
+    with pytest.raises(PromptError, match="no prompt folder 'papper'; name a folder, or 'paper'"):
         PromptSet.load("papper")
     (tmp_path / "file").write_text("", encoding="utf-8")
     with pytest.raises(PromptError, match="there is no prompt folder"):
@@ -81,12 +79,12 @@ def test_a_missing_folder_is_named(tmp_path: Path) -> None:
         ("repair", "{{problem}} {{the problem}}", "unknown placeholder {{the problem}}"),
         ("repair", "{{problem}} {{first-stage}}", "unknown placeholder {{first-stage}}"),
         ("repair", "{{problem}} {{}}", "unknown placeholder {{}}"),
-        ("subject", "{{Query}}", "misses the placeholder {{query}}"),
-        ("subject", "{query}", "misses the placeholder {{query}}"),
+        ("choose", "{{Query}} {{members}}", "misses the placeholder {{query}}"),
+        ("choose", "{query} {{members}}", "misses the placeholder {{query}}"),
         ("repair", "", "repair.txt: is empty"),
         ("repair", " \n[user]\n \n", "repair.txt: is empty"),
         ("assess", "{{query}} {{passage}}", "misses the placeholder {{assessments}}"),
-        ("subject", "Which subject?", "subject.txt: misses the placeholder {{query}}"),
+        ("choose", "{{members}}", "choose.txt: misses the placeholder {{query}}"),
         (
             "score",
             "{{persona}} {{query}} {{passage}} {{answer}}",
@@ -188,7 +186,7 @@ def test_a_token_that_the_passage_holds_is_not_taken(monkeypatch: pytest.MonkeyP
 
 
 def test_a_saved_set_loads_as_it_was(tmp_path: Path) -> None:
-    shipped = PromptSet.load("compact")
+    shipped = PromptSet.load("paper")
     shipped.save(tmp_path / "mine")
     assert PromptSet.load(tmp_path / "mine").hashes == shipped.hashes
     with pytest.raises(PromptError, match="is not empty; name a new folder"):

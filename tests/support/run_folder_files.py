@@ -138,7 +138,7 @@ def write_run(
         options={"model": plan.model},
         config={"scale": 10},
         models=dict.fromkeys(("scoring",) if direct else ROLES, plan.model),
-        weak_judge="small" if plan.weak else "",
+        weak_judge="encoder" if plan.weak else "",
         prompt_hashes={"score": hashlib.sha256(b"score").hexdigest()},
         versions={"mcranker": "0.1.0", "python": "3.11.7"},
         data=data.content,

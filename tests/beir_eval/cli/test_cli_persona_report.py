@@ -69,13 +69,6 @@ def test_notes_go_to_standard_error(tmp_path: Path) -> None:
     assert "  queries   2 ranked so far\n" in result.stdout
 
 
-def test_a_note_on_several_runs_is_said_once(tmp_path: Path) -> None:
-    made = runs(tmp_path / "runs", labels=[TEAM, "MC: 1 recruit"], weak=True)
-    result = invoke(made, "--out", tmp_path / "out")
-    assert result.stderr.count("marked weak") == 1
-    assert "2 of 2 runs: The scoring model is marked weak" in result.stderr
-
-
 def test_errors_are_those_of_the_package(tmp_path: Path) -> None:
     made = runs(tmp_path / "runs")
     result = invoke(tmp_path / "nowhere", "--out", tmp_path / "out")

@@ -84,20 +84,12 @@ def test_notes_name_the_models_and_that_a_program_answers(tmp_path: Path) -> Non
 
 
 def test_notes_say_which_settings_make_a_score_another(tmp_path: Path) -> None:
-    made(tmp_path, weak=True)
-    config: dict[str, Any] = {"prompts": "compact", "recruiting": "library", "criteria": "query"}
-    config |= {"scoring": "expected", "labels": ["No", "Yes"], "max_passage_words": None}
+    made(tmp_path)
     path = folder_of(tmp_path, "scifact", TWO) / "manifest.json"
-    change(path, RunManifest, config={**config, "first_stage_weight": 0.3})
+    change(path, RunManifest, config={"first_stage_weight": 0.3})
     section = only(report_on(tmp_path))
-    assert [row_of(section, each).weak_judge for each in (TWO, "BM25")] == ["small", ""]
-    assert section.notes[2:5] == (
-        f"The scoring model is marked weak ({DIRECT}); none of the defaults for such models is "
-        "in effect.",
-        f"The scoring model is marked weak ({TWO}); in effect for it instead of the paper's: "
-        "prompts compact, recruiting library, scoring expected, labels No/Yes.",
-        f"The first stage's score has a share of 0.3 in the final ones of {TWO}.",
-    )
+    said = f"The first stage's score has a share of 0.3 in the final ones of {TWO}."
+    assert said in section.notes
 
 
 def test_notes_warn_where_less_was_ranked_than_in_the_paper(tmp_path: Path) -> None:

@@ -10,7 +10,6 @@ import pytest
 from mcranker import ChatRequest
 from mcranker.cli.failures import as_flags
 from mcranker.errors import ConnectionFailed
-from mcranker.llm.chat import Capabilities
 from tests.support.cli_support import Connected, Run
 
 
@@ -108,14 +107,6 @@ def test_a_traceback_only_with_debug(run: Run, models: Connected) -> None:
     assert plain.stderr.startswith("mcranker: error: unexpected ZeroDivisionError: a; b; --debug")
     for args in (["--debug", "rank", "q", "a"], ["rank", "q", "a", "--debug"]):
         assert "Traceback (most recent call last)" in run(*args).stderr
-
-
-def test_verbose_before_and_after_the_verb(run: Run, models: Connected) -> None:
-    models.capabilities = Capabilities(json_schema=True, label_logprobs=True, weak=True)
-    args = ["rank", "q", "a", "--scoring", "integer"]
-    assert "weak model" not in run(*args).stderr
-    for given in (["-v", *args], [*args, "--verbose"]):
-        assert "mcranker: openai:default is a weak model, so" in run(*given).stderr
 
 
 @pytest.mark.parametrize(

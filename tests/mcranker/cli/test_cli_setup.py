@@ -68,7 +68,7 @@ def test_models_lists_the_catalogue(run: Run, tmp_path: Path) -> None:
     result = run("models")
     assert result.exit_code == 0
     row = next(line for line in result.stdout.splitlines() if "smollm2-135m" in line)
-    assert row.split()[:5] == ["smollm2-135m", "98", "MB", "Apache-2.0", "weak"]
+    assert row.split()[:5] == ["smollm2-135m", "98", "MB", "Apache-2.0", "chat"]
     folder = tmp_path / "cache" / "models"
     folder.mkdir(parents=True)
     (folder / "qwen2.5-1.5b-instruct-q4_k_m.gguf").write_bytes(b"x")

@@ -248,11 +248,13 @@ def test_an_unknown_option_of_a_stage_is_named(tmp_path: Path) -> None:
         PipelineConfig.load(file)
 
 
-def test_the_encoder_is_asked_for_no_prompt(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_without_a_model_that_writes_the_answer_is_an_extract(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
     for name in ("OPENAI_API_KEY", "ANTHROPIC_API_KEY", "MCRANKER_MODEL"):
         monkeypatch.delenv(name, raising=False)
     with RAGPipeline(FakeIndex(), "naive", ledger=None) as made:
-        assert made.models["answer"].name == "local:smollm2-135m"
+        assert (made.config.answer.style, dict(made.models)) == ("extract", {})
 
 
 def test_an_answer_is_one_trace(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -58,11 +58,3 @@ def test_a_share_that_is_set_is_refused_without_scores_before_any_call(
 def test_what_is_beyond_the_depth_needs_no_score() -> None:
     with DirectRanker(model=model(), ledger=None, first_stage_weight=1.0, depth=2) as ranker:
         assert ranker.rank("q", docs(a=2.0, b=1.0, c=None)).ids == ["a", "b", "c"]
-
-
-def test_the_default_of_a_weak_model_counts_no_places() -> None:
-    with DirectRanker(model=model(weak=True), ledger=None) as ranker:
-        scored = ranker.rank("q", docs(a=3.0, b=2.0, c=1.0))
-        listed = ranker.rank("q", docs(a=None, b=None, c=None))
-    assert (scored.config["first_stage_weight"], scored.ids) == (0.95, ["a", "b", "c"])
-    assert (listed.config["first_stage_weight"], listed.ids) == (0.0, ["b", "c", "a"])

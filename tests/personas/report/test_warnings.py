@@ -64,9 +64,9 @@ def of_scores(finals: list[float | None], **more: Any) -> dict[str, Any]:
             "The deadline came before all scores: 4 of 4 passages were judged.",
         ),
         (
-            {"weak_judge": "small", "models": {"scoring": "local:tiny\u202e"}},
+            {"weak_judge": "encoder", "models": {"scoring": "local:tiny\u202e"}},
             "warn",
-            "Judged by local:tiny\\u202e, a model too small to follow instructions well. Treat its "
+            "Judged by local:tiny\\u202e, an encoder: compares meaning, does not reason. Treat its "
             "order as approximate.",
         ),
         (
