@@ -157,7 +157,6 @@ class Ranker(ABC):
         unset = {name: value for name, value in self.defaults.items() if name not in known}
         self.team = None if given.get("team") is None else as_team(given["team"]).counted
         config = RankerConfig.of(config, {**unset, **options})
-        self._share_is_given = "first_stage_weight" in config.model_fields_set
         self.config = self._prepare(config)
         if self.config.criteria_examples and not self.writes_rubrics:
             raise ConfigError(
@@ -523,10 +522,7 @@ class Ranker(ABC):
         options: CallOptions | None = None,
         emit: Emit | None = None,
     ) -> Job:
-        """Return the job of a call, checked.
-
-        Without its default share of the first stage, if that gave no scores.
-        """
+        """Return the job of a call, checked."""
         given = {name: value for name, value in (options or {}).items() if value is not None}
         if strange := given.keys() - CallOptions.__annotations__.keys():
             raise TypeError(f"a call takes no option {min(strange)!r}; give it to the ranker")
@@ -542,11 +538,9 @@ class Ranker(ABC):
                 "MCRanker or DirectRanker"
             )
         weight, judged = config.first_stage_weight, job.passages[: config.depth]
-        if not weight or all(each.score is not None for each in judged):
-            return job
-        if self._share_is_given:
+        if weight and any(each.score is None for each in judged):
             check_first_stage(weight, judged)
-        return replace(job, config=RankerConfig.of(config, {"first_stage_weight": 0.0}))
+        return job
 
     def _check_relevance(self, config: RankerConfig) -> None:
         """Refuse a threshold if this ranker gives no relevance."""
