@@ -180,8 +180,6 @@ class _Results(_Options):
     such a score."""
     depth: _Count = None
     """Rank only the first N passages; the rest follow as they are."""
-    top_k: _Count = None
-    """Leave out scoring calls that cannot change the first N ranks."""
     top_n: _Count = None
     """Return only the first N passages."""
     min_relevance: float | None = Field(None, ge=0, le=1)
@@ -334,17 +332,6 @@ class RankerConfig(_Limits, _Requests, _Quirks, _Results, _Scoring, _Team):
                 'which missing_policy="fail" forbids; use one of the two'
             )
         self._check_questions()
-        if self.top_k is not None and not self.rule.ensemble.monotone:
-            raise ValueError(
-                f"ensemble={self.ensemble!r} needs every score, and top_k={self.top_k} leaves some "
-                'out; use ensemble="sum", or no top_k'
-            )
-        if self.top_k is not None and self.first_stage_weight:
-            raise ValueError(
-                f"first_stage_weight={self.first_stage_weight} scales the team's scores by the "
-                f"lowest of all passages, which top_k={self.top_k} does not ask for; use one of "
-                "the two"
-            )
         return self
 
     def _check_questions(self) -> None:
@@ -431,8 +418,6 @@ class RankerConfig(_Limits, _Requests, _Quirks, _Results, _Scoring, _Team):
             taken |= {"scoring", "labels"}
         if self.max_passage_tokens is not None:
             taken.add("max_passage_words")
-        if self.top_k is not None:
-            taken.add("first_stage_weight")
         by_labels = "scoring" not in taken or self.scoring == "expected"
         beyond = self.missing_policy == "constant" and self.missing_constant > len(NO_YES) - 1
         asks = self.rule.ensemble.asks and "scoring" not in taken

@@ -62,7 +62,6 @@ _ROLE_OF = {
     "explain": "scoring",
 }
 _WHILE_ESTIMATING = {
-    "top_k": None,
     "missing_policy": "lowest",
     "deadline": None,
     "on_failure": "error",
@@ -472,7 +471,7 @@ class Ranker(ABC):
                 ranking = await self._rank(job)
                 if reasons:
                     await self._explained(ranking, reasons, models)
-            estimator.end_query(job.passages, self._fewest(job.passages))
+            estimator.end_query(self._fewest(job.passages))
         return estimator.estimate()
 
     def _fewest(self, passages: Sequence[Passage]) -> int | None:

@@ -230,7 +230,6 @@ def test_other_models_and_the_reference_keep_the_configuration() -> None:
         ({"passages_per_call": 10}, {"scoring": "integer", "labels": (), "scale": 10}),
         ({"questions": "per_persona"}, {"scoring": "integer", "labels": ()}),
         ({"first_stage_weight": 0.0}, {"first_stage_weight": 0.0}),
-        ({"top_k": 3}, {"top_k": 3, "first_stage_weight": 0.0, "scoring": "expected"}),
     ],
 )
 def test_what_was_set_beats_the_weak_defaults(
@@ -253,7 +252,6 @@ def test_what_was_set_beats_the_weak_defaults(
             "recruiting": st.sampled_from(["invent", "library"]),
             "dataset": st.just("news"),
             "max_passage_words": st.none() | st.integers(1, 9),
-            "top_k": st.none() | st.integers(1, 9),
         },
     )
 )

@@ -90,7 +90,6 @@ SURVEY = Survey(
         judged=2,
         passages=200,
         missing=3,
-        skipped=12,
         calls=1204,
         reused=35,
         cost=0.0123,
