@@ -216,8 +216,6 @@ def _ranking(
                 "score": float(sum(scores[row].values())),
                 "scores": {name: float(score) for name, score in scores[row].items()},
                 "missing": {},
-                "skipped": [],
-                "at_most": None,
                 "criteria": {},
                 "first_stage_rank": row + 1,
                 "first_stage_score": float(len(ids) - row),

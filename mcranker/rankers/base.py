@@ -289,7 +289,8 @@ class Ranker(ABC):
             query: the text, or a `Query` with an id.
             docs: passages in first-stage order: texts, records with ``text`` and perhaps ``_id``,
                 ``title`` and ``metadata``, documents of LangChain, LlamaIndex or Haystack,
-                `Passage` objects, or a mapping id -> text; see `mcranker.inputs.as_passages`.
+                `Passage` objects, a mapping id -> text, or another ranking, or hits of it; see
+                `mcranker.inputs.as_passages`.
             options: for this call, instead of the configuration's. ``top_n``: return only the
                 first N passages. ``min_relevance``: only those of this relevance or more, 0 to 1,
                 from rankers that give one (`absolute`). ``deadline``: seconds, after which
