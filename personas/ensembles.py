@@ -178,9 +178,14 @@ class Rule:
 
         by_row = np.full(len(values), np.nan)
         scored = ~self._without_score(values, assessed)
-        by_row[scored] = self._scores(
-            values[scored], None if assessed is None else assessed[scored]
-        )
+        if assessed is None:
+            by_row[scored] = self._combined(values[scored])
+        else:
+            given = assessed[scored]
+            if self.missing_policy == "mean_of_team":
+                means = self.filled(values[scored]).mean(axis=1)
+                given = np.where(np.isnan(given), means, given)
+            by_row[scored] = self.filled(given[:, None])[:, 0]
         scores = by_row[group_of]
         known = [score for score in first_stage if score is not None]
         if self.first_stage_weight and len(known) == len(scores):
@@ -223,16 +228,6 @@ class Rule:
         if assessed is not None:
             nothing &= np.isnan(assessed)
         return np.asarray(nothing, dtype=np.bool_)
-
-    def _scores(self, values: Matrix, assessed: Matrix | None) -> Matrix:
-        import numpy as np
-
-        if assessed is None:
-            return self._combined(values)
-        if self.missing_policy == "mean_of_team":
-            means = self.filled(values).mean(axis=1)
-            assessed = np.where(np.isnan(assessed), means, assessed)
-        return self.filled(assessed[:, None])[:, 0]
 
     def _combined(self, values: Matrix) -> Matrix:
         import numpy as np

@@ -69,6 +69,6 @@ command = Verb(
 
     \b
       mcranker options rankgpt
-      mcranker rank "best masks against covid" --docs passages.jsonl -o depth=50 -o labels=No,Yes
+      mcranker rank "best masks against covid" --docs passages.jsonl -o top_n=10 -o labels=No,Yes
     """,
 )

@@ -56,6 +56,7 @@ def test_it_ranks(ranking: Ranking) -> None:
     assert ranking.reensemble("sum").reensemble("median").to_dict() == ranking.to_dict()
 
 
+@pytest.mark.usefixtures("median")
 def test_it_is_estimated() -> None:
     with ranker() as made:
         assert made.estimate("masks", ["a", "b", "c"]).calls == 9
