@@ -16,7 +16,7 @@ from personas.report.formats import place
 from personas.report.markup import escaped, tersely, tooltip
 
 MISSING = "\N{EN DASH}"
-"""In place of a score that did not come, and of one that was not asked for."""
+"""In place of a score that did not come."""
 
 _LEVELS = 10
 _LABEL = 160

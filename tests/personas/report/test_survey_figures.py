@@ -176,7 +176,6 @@ def test_the_overview_says_what_was_ranked_and_how_it_went() -> None:
         "Queries 3 (1 failed, 2 judged)",
         "Passages 200",
         "Missing scores 3",
-        "Scores not asked for 12",
         "Calls 1,204 (35 answers from the ledger)",
         "Cost $0.012",
         "Locked teams 1",
