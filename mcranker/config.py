@@ -166,8 +166,6 @@ class _Results(_Options):
     such a score."""
     depth: _Count = None
     """Rank only the first N passages; the rest follow as they are."""
-    top_k: _Count = None
-    """Leave out scoring calls that cannot change the first N ranks."""
     top_n: _Count = None
     """Return only the first N passages."""
     min_relevance: float | None = Field(None, ge=0, le=1)
@@ -320,17 +318,6 @@ class RankerConfig(_Limits, _Requests, _Quirks, _Results, _Scoring, _Team):
                 'which missing_policy="fail" forbids; use one of the two'
             )
         self._check_questions()
-        if self.top_k is not None and not self.rule.ensemble.monotone:
-            raise ValueError(
-                f"ensemble={self.ensemble!r} needs every score, and top_k={self.top_k} leaves some "
-                'out; use ensemble="sum", or no top_k'
-            )
-        if self.top_k is not None and self.first_stage_weight:
-            raise ValueError(
-                f"first_stage_weight={self.first_stage_weight} scales the team's scores by the "
-                f"lowest of all passages, which top_k={self.top_k} does not ask for; use one of "
-                "the two"
-            )
         return self
 
     def _check_questions(self) -> None:

@@ -16,10 +16,7 @@ from mcranker.llm.ledger.request_key import request_key
 from mcranker.llm.limits.budget import most_used, prompt_bytes
 from mcranker.llm.prices import billed_as, cost
 from mcranker.llm.wrapper import Wrapper
-from mcranker.method.topk import fewest_rows
 from mcranker.models import ROLES, Models
-from personas.ensembles import distinct
-from personas.ranking.types import Passage
 from personas.ranking.usage import Usage, UsageTable
 
 REPAIR_TOKENS = 128  # of the turn that asks again for a reply that could not be read
@@ -44,17 +41,17 @@ class Estimate:
 
     The number of calls follows from the same steps as the ranking itself, with a made-up team
     and made-up rubrics where none are known yet: it is exact as long as recruiters find as
-    many personas as they are asked for and replies can be read. With ``top_k`` and with
-    ``criteria="dataset"`` for recruited personas it depends on what is found: the first is
-    counted as if nothing could be left out, the second as if all queries had the same team.
+    many personas as they are asked for and replies can be read. With ``criteria="dataset"`` for
+    recruited personas it depends on what is found, and is counted as if all queries had the same
+    team.
     Tokens are guesses from the length of the texts (four bytes each), without thoughts.
 
     Attributes:
         table: calls and tokens expected, by stage, persona and model; in ``table.reused``,
             what the answers took that are in the ledger already.
-        calls_at_least: the fewest calls there may be: with ``top_k``, if it can leave out as many
-            as it ever can; of rankers whose comparisons depend on the answers, if these end them
-            as soon as they ever can. Never above the calls that are made.
+        calls_at_least: the fewest calls there may be: of rankers whose comparisons depend on the
+            answers, if these end them as soon as they ever can. Never above the calls that are
+            made.
         cost_at_most: US dollars, if nothing is cached, all replies are as long as they may
             be, and each is asked for again as often as ``resample`` and ``repair_attempts``
             allow; None if a model's price is not known.
@@ -147,22 +144,12 @@ class Estimator:
         recruiter, criteria, scoring, assessor = (stand_in(getattr(models, r)) for r in ROLES)
         return Models(recruiter, criteria, scoring, assessor)
 
-    def end_query(self, passages: Sequence[Passage], fewest: int | None = None) -> None:
-        """Count every call of a query about these passages.
-
-        Args:
-            passages: that were ranked.
-            fewest: comparisons a judge, if their number depends on the answers.
-        """
+    def end_query(self, fewest: int | None = None) -> None:
+        """Count every call of a query; `fewest` comparisons a judge, if that depends on answers."""
         scores = self._new_scores
         if fewest is not None:
             # What the ledger has may be what other answers lead to.
             scores = 0 if self._known_scores else min(scores, fewest * len(self._judges))
-        if self._config.top_k is not None and self._judges:
-            rows, group_of = distinct(each.content for each in passages[: self._config.depth])
-            complete = fewest_rows(group_of, self._config.top_k)
-            needed = len(rows) + complete * (len(self._judges) - 1)
-            scores = min(scores, max(0, needed - self._known_scores))
         self._calls_at_least += scores
         self._judges.clear()
         self._new_scores = self._known_scores = 0

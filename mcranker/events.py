@@ -50,8 +50,7 @@ class RubricWritten:
 class PassageScored:
     """A persona scored a passage; `value` is None and `reason` says why if it is missing.
 
-    `done` of `total` scores of this query have come, or are known to be missing. With ``top_k``,
-    `total` is what is known by then to be needed, and may change until the last score has come.
+    `done` of `total` scores of this query have come, or are known to be missing.
     """
 
     query_id: str

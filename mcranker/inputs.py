@@ -22,15 +22,16 @@ from mcranker.logs import safe_logger
 from mcranker.trec import decimal
 from personas.ensembles import HIGHEST_SCORE
 from personas.errors import shown
+from personas.ranking.hit import Hit
 from personas.ranking.types import Passage, Query
 from personas.sanitize import encodable
 
 Doc: TypeAlias = (
-    str | Mapping[str, Any] | Passage | LangChainDocument | LlamaIndexNode | HaystackDocument
+    str | Mapping[str, Any] | Passage | Hit | LangChainDocument | LlamaIndexNode | HaystackDocument
 )
 Docs: TypeAlias = Iterable[Doc] | Mapping[str, str]
 """Passages in first-stage order: texts, records, `Passage` objects, documents of LangChain,
-LlamaIndex and Haystack, or a mapping id -> text."""
+LlamaIndex and Haystack, a mapping id -> text, or a ranking or hits of one."""
 
 LARGEST_ID = 2**64 - 1
 
@@ -112,8 +113,8 @@ def as_passages(docs: Docs, *, first: int = 0) -> tuple[Passage, ...]:
     `mcranker.documents.as_fields`.
 
     Documents of LangChain (``page_content``), LlamaIndex (``text``, also with a score around it)
-    and Haystack (``content``) keep their metadata, ids and scores. A passage without an id is named
-    by its place.
+    and Haystack (``content``) keep their metadata, ids and scores. So do hits of a ranking, whose
+    final score is now the first stage's. A passage without an id is named by its place.
 
     Args:
         docs: the passages.
@@ -157,6 +158,8 @@ def as_passages(docs: Docs, *, first: int = 0) -> tuple[Passage, ...]:
 def _of_entry(place: int, entry: object) -> Passage:
     if isinstance(entry, str):
         return Passage(str(place), entry)
+    if isinstance(entry, Hit):
+        entry = replace(entry.passage, score=entry.score)
     if isinstance(entry, Passage):
         if not (isinstance(entry.text, str) and isinstance(entry.title, str)):
             raise InputError(f"docs[{place}] has a title or text that is not a string")

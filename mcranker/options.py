@@ -89,7 +89,6 @@ class RankerOptions(TypedDict, total=False):
     max_tokens: int
     max_score_tokens: int
     cache_variant: int
-    top_k: int | None
     concurrency: int | None
     query_concurrency: int
     timeout: float

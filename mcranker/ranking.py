@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING, Any, Self, TextIO, Unpack
+from typing import TYPE_CHECKING, Self, TextIO, Unpack
 
 from mcranker.errors import ConfigError, InputError, MissingScoreError
 from mcranker.grades import checked_grades
@@ -53,9 +53,6 @@ class Ranking(RankingRecord):
     def to_trec(self, tag: str | None = None) -> str:
         """The ranking as lines of a TREC run: query id, Q0, document id, rank, score, tag.
 
-        The score of a passage that ``top_k`` left without some of its scores is the highest
-        that was possible.
-
         Tools for TREC runs sort by score, read as a 32-bit float, and break ties by document
         id; so scores that would be equal there are set apart, see `mcranker.trec.write_trec`.
 
@@ -89,8 +86,7 @@ class Ranking(RankingRecord):
         What is None stays as it was. Calls and times are those of this ranking.
 
         Raises:
-            ConfigError: a value is impossible; a model combines the scores (``"assessor"``); or
-                ``top_k`` left scores out that are needed.
+            ConfigError: a value is impossible; or a model combines the scores (``"assessor"``).
             InputError: the first stage is to have a share, and gave no score to a passage.
             MissingScoreError: a score is missing and ``missing_policy="fail"``.
         """
@@ -137,26 +133,21 @@ class Ranking(RankingRecord):
         if self.orders is not None:
             matrix = ScoreMatrix(points(self.orders.counted[places[rows]]))
             rule = rule_of_points(rule, len(rows))
-        if matrix.unasked.any() and (rule.first_stage_weight or not rule.ensemble.monotone):
-            raise ConfigError(_left_out(config))
         if rule.first_stage_weight:
             check_first_stage(rule.first_stage_weight, [self.passages[place] for place in places])
         row_of = np.full(len(self.passages), -1, dtype=np.intp)
         row_of[places] = group_of
         judges = self.absolute and self.orders is None
         refuse_missing = config.get("missing_policy") == "fail"
-        changed = replace(
+        order, final = combined(rule, matrix, row_of, self.passages, refuse_missing=refuse_missing)
+        return replace(
             self,
             config=config,
+            order=order,
+            final=final,
             assessor_reasons={},
             relevances=relevances_of(rule, matrix, row_of) if judges else {},
-            **combined(rule, matrix, row_of, self.passages, refuse_missing=refuse_missing),
         )
-        top_k = config.get("top_k")
-        first = changed.order[: top_k if isinstance(top_k, int) else None].tolist()
-        if not changed.bounds.keys().isdisjoint(first):
-            raise ConfigError(_left_out(config))
-        return changed
 
     def explain(
         self,
@@ -303,7 +294,6 @@ class Ranking(RankingRecord):
         import numpy as np
 
         judged = np.isfinite(self.final)
-        judged[list(self.bounds)] = True
         judged[[row for row, _ in self.matrix.reasons]] = True
         return judged
 
@@ -316,11 +306,10 @@ def combined(
     *,
     assessed: ScoreMatrix | None = None,
     refuse_missing: bool = False,
-) -> dict[str, Any]:
-    """The fields `order`, `final` and `bounds` of a ranking (Eq. 4).
+) -> tuple[NDArray[np.intp], NDArray[np.float64]]:
+    """The fields `order` and `final` of a ranking (Eq. 4).
 
-    A passage that was not scored by all has the place of the highest score that it could have
-    reached. Passages without a score follow in first-stage order.
+    Passages without a score follow in first-stage order.
 
     Args:
         rule: how scores become final ones.
@@ -342,27 +331,18 @@ def combined(
                 f"{len(scores.reasons)} of {scores.values.size} scores are missing and "
                 'missing_policy="fail"; see the reasons in the log, or choose another policy'
             )
-    places, unasked = np.flatnonzero(row_of >= 0), matrix.unasked
-    group_of = row_of[places]
+    places = np.flatnonzero(row_of >= 0)
+    final = np.full(len(row_of), np.nan)
     try:
-        judged = rule.final(
+        final[places] = rule.final(
             matrix.values,
-            group_of,
+            row_of[places],
             [passages[place].score for place in places.tolist()],
-            unasked=unasked if unasked.any() else None,
             assessed=None if assessed is None else assessed.values[:, 0],
         )
     except PersonasError as error:
         raise ConfigError(str(error)) from error
-    partly = np.any(unasked, axis=1)[group_of]
-    final, by = np.full((2, len(row_of)), np.nan)
-    by[places] = judged
-    final[places[~partly]] = judged[~partly]
-    return {
-        "order": descending(by),
-        "final": final,
-        "bounds": dict(zip(places[partly].tolist(), judged[partly].tolist(), strict=True)),
-    }
+    return descending(final), final
 
 
 def check_first_stage(weight: float, passages: Sequence[Passage]) -> None:
@@ -384,19 +364,9 @@ def relevances_of(
     rule: Rule, matrix: ScoreMatrix, row_of: NDArray[np.intp], assessed: ScoreMatrix | None = None
 ) -> dict[int, float]:
     """The field `relevances` of a ranking; the arguments are those of `combined`."""
-    import numpy as np
-
     by_row = rule.relevance(matrix.values, None if assessed is None else assessed.values[:, 0])
-    by_row[matrix.unasked.any(axis=1)] = np.nan
     return {
         place: float(by_row[row])
         for place, row in enumerate(row_of.tolist())
         if row >= 0 and not math.isnan(by_row[row])
     }
-
-
-def _left_out(config: Mapping[str, Any]) -> str:
-    return (
-        f"top_k={config.get('top_k')!r} left out scores that this needs; rank again without it "
-        "(scores that the ledger has are not paid for again)"
-    )

@@ -53,7 +53,7 @@ class Ensemble:
     ...     "median",
     ...     lambda scores: np.median(scores, axis=1),
     ...     "The median of the personas' scores.",
-    ...     monotone=True,
+    ...     by_row=True,
     ... )
 
     A package makes it known by name in its ``pyproject.toml``::
@@ -65,8 +65,7 @@ class Ensemble:
         combine: takes scores of shape (passages, personas), none missing, equal passages as one
             row, rows in first-stage order; returns one finite score a row, the higher the better.
         description: where the final score comes from; a sentence for reports.
-        monotone: each row is combined by itself, and a higher score never gives a lower result, so
-            that ``top_k`` can leave calls out.
+        by_row: each row is combined by itself.
         asks: a model combines the scores; `combine` replaces it where it is not to be called.
         ranks: `combine` ranks the passages persona by persona, and takes the keyword `rank_ties`.
     """
@@ -74,7 +73,7 @@ class Ensemble:
     name: str
     combine: Callable[..., Matrix]
     description: str
-    monotone: bool = False
+    by_row: bool = False
     asks: bool = False
     ranks: bool = False
 
@@ -157,7 +156,7 @@ class Rule:
         ensemble = self.ensemble
         if ensemble.ranks:
             return self.rank_ties == "ordinal"
-        return not (ensemble.monotone or ensemble.asks)
+        return not (ensemble.by_row or ensemble.asks)
 
     def final(
         self,
@@ -165,27 +164,28 @@ class Rule:
         group_of: NDArray[np.intp],
         first_stage: Sequence[float | None],
         *,
-        unasked: NDArray[np.bool_] | None = None,
         assessed: Matrix | None = None,
     ) -> Matrix:
-        """The final score of each passage, NaN without any; the highest possible where one is open.
+        """The final score of each passage, NaN without any.
 
         Args:
             values: scores of distinct passages.
             group_of: the row of each passage.
             first_stage: the first stage's score of each passage, None if unknown.
-            unasked: where a score is open; only for monotone ensembles.
             assessed: the assessor's score of each row, if there was one.
         """
         import numpy as np
 
         by_row = np.full(len(values), np.nan)
-        scored = ~self._without_score(values, unasked, assessed)
-        by_row[scored] = self._scores(
-            values[scored],
-            None if unasked is None else unasked[scored],
-            None if assessed is None else assessed[scored],
-        )
+        scored = ~self._without_score(values, assessed)
+        if assessed is None:
+            by_row[scored] = self._combined(values[scored])
+        else:
+            given = assessed[scored]
+            if self.missing_policy == "mean_of_team":
+                means = self.filled(values[scored]).mean(axis=1)
+                given = np.where(np.isnan(given), means, given)
+            by_row[scored] = self.filled(given[:, None])[:, 0]
         scores = by_row[group_of]
         known = [score for score in first_stage if score is not None]
         if self.first_stage_weight and len(known) == len(scores):
@@ -203,7 +203,7 @@ class Rule:
         import numpy as np
 
         found = np.full(len(values), np.nan)
-        scored = ~self._without_score(values, None, assessed)
+        scored = ~self._without_score(values, assessed)
         if not (self.top and scored.any()):
             return found
         filled = self.filled(values[scored])
@@ -218,48 +218,16 @@ class Rule:
         found[scored] = np.clip(means, 0.0, 1.0)
         return found
 
-    def reach(self, values: Matrix, unasked: NDArray[np.bool_]) -> Matrix:
-        """The highest result that each row can have, whatever scores are still to come or missing.
-
-        Minus infinity if there can be none. Only for monotone ensembles.
-        """
-        import numpy as np
-
-        best = max(self.top, self.constant) if self.missing_policy == "constant" else self.top
-        filled = np.where(unasked, best, values)
-        if self.missing_policy == "mean_of_team":
-            # The substitute for a missing score depends on the open ones; it is no higher.
-            open_rows = unasked.any(axis=1, keepdims=True)
-            filled = np.where(open_rows & np.isnan(filled), self.top, filled)
-        nothing = self._without_score(values, unasked, None)
-        return np.where(nothing, -np.inf, self._combined(filled))
-
-    def _without_score(
-        self, values: Matrix, unasked: NDArray[np.bool_] | None, assessed: Matrix | None
-    ) -> NDArray[np.bool_]:
-        """Rows without a score, now or later, and without an imputed one."""
+    def _without_score(self, values: Matrix, assessed: Matrix | None) -> NDArray[np.bool_]:
+        """Rows without a score, and without an imputed one."""
         import numpy as np
 
         if self.missing_policy == "constant" and values.shape[1]:
             return np.zeros(len(values), dtype=np.bool_)
         nothing = np.isnan(values).all(axis=1)
-        if unasked is not None:
-            nothing &= ~unasked.any(axis=1)
         if assessed is not None:
             nothing &= np.isnan(assessed)
         return np.asarray(nothing, dtype=np.bool_)
-
-    def _scores(
-        self, values: Matrix, unasked: NDArray[np.bool_] | None, assessed: Matrix | None
-    ) -> Matrix:
-        import numpy as np
-
-        if assessed is None:
-            return self._combined(values) if unasked is None else self.reach(values, unasked)
-        if self.missing_policy == "mean_of_team":
-            means = self.filled(values).mean(axis=1)
-            assessed = np.where(np.isnan(assessed), means, assessed)
-        return self.filled(assessed[:, None])[:, 0]
 
     def _combined(self, values: Matrix) -> Matrix:
         import numpy as np
@@ -415,7 +383,7 @@ def _number(value: object) -> float:
     return number if math.isfinite(number) and number >= 0 else 0.0
 
 
-SUM = Ensemble("sum", score_sum, "The sum of the personas’ scores.", monotone=True)  # noqa: RUF001
+SUM = Ensemble("sum", score_sum, "The sum of the personas’ scores.", by_row=True)  # noqa: RUF001
 RECIPROCAL_RANK = Ensemble(
     "reciprocal_rank",
     reciprocal_rank,

@@ -75,7 +75,6 @@ mcranker rank q a --ranker odd => odd
 mcranker rank q a --team nobody_at_all => nobody_at_all
 mcranker rank q a --team gone.yaml => gone.yaml
 mcranker rank q a -o 'query_id=a b' --output trec => a b
-mcranker rank q a -o top_k=3 --ensemble assessor => assessor
 mcranker rank --queries queries.jsonl => --run
 mcranker rank --queries queries.jsonl --run run.trec => --corpus
 mcranker ledger prune => --all
@@ -254,7 +253,7 @@ def test_bad_inputs(line: str) -> None:
 
 WHOLE = (
     "team_size scale repair_attempts depth example_rank max_passage_words seed max_tokens "
-    "max_score_tokens cache_variant top_k concurrency query_concurrency max_calls"
+    "max_score_tokens cache_variant concurrency query_concurrency max_calls"
 )
 REAL = (
     "missing_constant first_stage_weight temperature requests_per_minute tokens_per_minute max_cost"
@@ -389,7 +388,7 @@ def _with(data: Any, path: Keys, value: Any) -> Any:
 def _use(ranking: Ranking) -> None:
     """Everything that a ranking can tell; what makes a run may find that an id cannot be in one."""
     assert len(list(ranking)) == len(ranking.ids)
-    assert [repr(ranking), ranking.cost, ranking.missing, ranking.skipped, ranking.usage]
+    assert [repr(ranking), ranking.cost, ranking.missing, ranking.usage]
     json.loads(ranking.to_json())
     try:
         ranking.to_trec()

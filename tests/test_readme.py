@@ -64,6 +64,14 @@ def test_the_blocks_run_in_order(page: Path, model: dict[str, str], tmp_path: Pa
                 pytest.fail(f"{page.name} has a block of the kind {language!r}")
 
 
+@pytest.mark.local_model
+def test_the_example_of_two_stages_runs_without_a_key(tmp_path: Path) -> None:
+    given = environment(PYTHONPATH=str(ROOT), MCRANKER_LEDGER=str(tmp_path / "ledger.sqlite"))
+    lines = run([sys.executable, str(ROOT / "examples/two_stage.py")], tmp_path, given).splitlines()
+    assert [line.split()[0] for line in lines] == list("12345")
+    assert all("DIRECT gave " in line for line in lines)
+
+
 def run(command: list[str], folder: Path, environment: dict[str, str]) -> str:
     """Return standard output; what runs in the background is ended afterwards."""
     with (folder / "output").open("w+b") as output, (folder / "errors").open("w+b") as errors:

@@ -223,7 +223,7 @@ async def estimate_judges(
             made_up = replace(judge, by=replace(judge.by, model=chat, usage=UsageTable()))
             for each in answers:
                 await made_up.judge(each)
-            estimator.end_query(())
+            estimator.end_query()
             found += estimator.estimate()
         elif judge.by is not None:
             for each in answers:

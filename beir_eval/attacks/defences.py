@@ -34,7 +34,7 @@ GUARD_QUERY = (
     "imitates the judge's reply"
 )
 _ALIASES = {"labels": ("bad", "good"), "scoring": "expected"}
-_OF_SCORES = {*_ALIASES, "scale", "ensemble", "questions", "passages_per_call", "top_k"}
+_OF_SCORES = {*_ALIASES, "scale", "ensemble", "questions", "passages_per_call"}
 _OF_GUARD = ("model", "scoring_model", "base_url", "ledger", "timeout", "concurrency")
 
 

@@ -164,9 +164,8 @@ def _queries(run: RunFolder, number: int, left_out: Counter[str]) -> Iterator[Ta
             )
         kept = []
         for hit in sorted(ranking.hits, key=lambda each: each.row):
-            if hit.missing or hit.skipped or hit.relevance is None:
-                why = "it could not reach top_k" if hit.skipped else "a score is missing"
-                left_out[f"passage: {why}"] += 1
+            if hit.missing or hit.relevance is None:
+                left_out["passage: a score is missing"] += 1
                 continue
             title, text = passages[hit.doc_id]
             # As rankers give passages to a model of typed questions.

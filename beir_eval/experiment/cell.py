@@ -79,7 +79,7 @@ class RunJob:
     def scores_ahead(self) -> int:
         """Scores of the queries that are still to be ranked: one a passage and judge.
 
-        Those that the ledger has, or that ``top_k`` may leave out, are counted like the others.
+        Those that the ledger has are counted like the others.
         """
         run = self.prepared.run
         return judges(self.spec) * sum(len(run.get(each, ())) for each in self.open_queries)
@@ -284,7 +284,6 @@ class Outcome:
             scored[list(ranking.assessor_reasons)] = False
             given += int(scored.sum())
         self._counts["missing"] += len(missing)
-        self._counts["skipped"] += ranking.skipped
         self._counts["asked"] += given + len(missing)
         self._reasons.update(_in_short(each.reason) for each in missing)
         for member in ranking.members:

@@ -204,7 +204,6 @@ class ScoreCounts(_Kept):
     tied: _Count = 0  # pairs that comparisons left undecided, see `mcranker.Comparisons`
     # Those of them whose answer went with the order in which they were shown.
     inconsistent: _Count = 0
-    skipped: _Count = 0  # those left out because of ``top_k``
     # Why scores are missing -> how many; of comparisons that of the first in a ranking.
     reasons: dict[str, _Count] = Field(default_factory=dict)
     # Replies that could not be read, whatever they were for; each was asked for again as often as

@@ -35,7 +35,7 @@ JUDGES = ("umbrela", "team")
 UNFIT = frozenset(
     {
         *("deadline", "depth", "ensemble", "first_stage_weight", "labels", "min_relevance"),
-        *("missing_constant", "missing_policy", "on_failure", "scale", "top_k", "top_n"),
+        *("missing_constant", "missing_policy", "on_failure", "scale", "top_n"),
     }
 )
 """Options of rankers that a judge does not take: they say what becomes of scores."""

@@ -9,8 +9,7 @@ from beir_eval.experiment.run_folder import Metrics, RunFolder, ScoreCounts
 from beir_eval.measures.significance import compare_runs, confidence_intervals
 from beir_eval.persona_report.sources import Source, same_judge
 from beir_eval.report.metrics_cache import MetricsCache, by_lot
-from beir_eval.report.numbers import BOUNDS_SIGN, MISSING_SIGN
-from beir_eval.report.warnings import flaws_of
+from beir_eval.report.warnings import flaw_of
 from personas.survey.model import Difference
 from personas.survey.query import DEPTH
 
@@ -78,11 +77,7 @@ def _why_not(source: Source, ours: Metrics, theirs: Metrics) -> str:
 
 
 def _flaw(run: RunFolder, metrics: Metrics) -> str:
-    signs = flaws_of(metrics, run.manifest, MEASURE)
-    if MISSING_SIGN in signs:
-        _, units = ScoreCounts.unit([metrics.scores])
-        return f"more than 1% of the {units} of {run.manifest.label} are missing"
-    if BOUNDS_SIGN in signs:
-        top_k = run.manifest.config["top_k"]
-        return f"of {run.manifest.label} only the first {top_k} ranks are sorted out"
-    return ""
+    if not flaw_of(metrics):
+        return ""
+    _, units = ScoreCounts.unit([metrics.scores])
+    return f"more than 1% of the {units} of {run.manifest.label} are missing"

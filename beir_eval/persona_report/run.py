@@ -24,7 +24,7 @@ MEASURE = "nDCG@10"
 _OF_TEAMS = ("team_size", "recruiting", "criteria", "ensemble")
 _SETTINGS = (
     *("preset", "team_size", "recruiting", "criteria", "scoring", "scale", "labels", "ensemble"),
-    *("missing_policy", "top_k", "depth", "first_stage_weight", "prompts"),
+    *("missing_policy", "depth", "first_stage_weight", "prompts"),
 )
 
 

@@ -23,8 +23,7 @@ from beir_eval.report.metrics_cache import Measured, MetricsCache, by_lot
 from beir_eval.report.model import Column, Figure, Point, Report, Row, Section, TableCell
 from beir_eval.report.numbers import TIES_SIGN, mark
 from beir_eval.report.warnings import (
-    bounded_at,
-    flaws_of,
+    flaw_of,
     measured_to,
     missing_share,
     model_names,
@@ -140,10 +139,7 @@ def _cells(
         **{(each, FIRST_STAGE): cache.of_first_stage(data) for each, data in plan.data.items()},
         **{place: cache.of_run(run, plan.data[place[0]]) for place, run in plan.runs.items()},
     }
-    flaws = {
-        place: flaws_of(each.metrics, plan.manifest(place), measure)
-        for place, each in measured.items()
-    }
+    flaws = {place: flaw_of(each.metrics) for place, each in measured.items()}
     values: dict[str, dict[str, dict[str, float]]] = {content: {} for content in plan.data}
     for (content, label), each in measured.items():
         values[content][label] = by_lot(each.metrics, measure)
@@ -181,9 +177,7 @@ def _cells(
             ties = TIES_SIGN if gain > EQUAL and than.difference < gain / 2 else ""
             # What has flaws, or is compared with such a baseline, is not significant.
             signs = ("" if signs or flaws[base] else mark(than.p_adjusted)) + ties + signs
-        # Without unjudged documents, ranks below `top_k` would move up.
         condensed = cache.companions.condensed
-        known = condensed in metrics.means and bounded_at(metrics, manifest) is None
         cells[place] = TableCell(
             value=metrics.means[measure],
             paper=plan.paper_value(place) if measure.lower() == MEASURE.lower() else None,
@@ -197,7 +191,7 @@ def _cells(
             signs=signs,
             beats=tuple(plan.shown(other) for other in beaten[content].get(label, ())),
             judged=metrics.means.get(cache.companions.judged),
-            condensed=_honest_mean(metrics, condensed) if condensed and known else None,
+            condensed=_honest_mean(metrics, condensed) if condensed in metrics.means else None,
             ceiling=each.ceiling,
             overlap=each.overlap,
         )

@@ -15,9 +15,8 @@ PLACES = 3
 LEVELS = ((0.01, "‡"), (0.05, "†"))
 """A corrected p-value below the number gets the mark; the strictest first."""
 
-TIES_SIGN, MISSING_SIGN, BOUNDS_SIGN = "§", "¶", "‖"
-"""Marks of a value that leads by ties, of one that lacks scores or comparisons, and of one that
-counts ranks below ``top_k``, which are by upper bounds."""
+TIES_SIGN, MISSING_SIGN = "§", "¶"
+"""Marks of a value that leads by ties, and of one that lacks scores or comparisons."""
 
 
 def measure_text(value: float | None) -> str:

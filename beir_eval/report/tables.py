@@ -14,7 +14,6 @@ from beir_eval.measures.significance import POWER, SIGNIFICANT
 from beir_eval.measures.ties import DRAWS
 from beir_eval.report.model import Figure, Report, Section, TableCell
 from beir_eval.report.numbers import (
-    BOUNDS_SIGN,
     LEVELS,
     MISSING_SIGN,
     NOTHING,
@@ -33,10 +32,6 @@ NOT_RUN = "not run"
 BY_LOT = "ties by lot"
 AVERAGE = "average"
 CORRECTIONS = {"holm": "Holm", "bonferroni": "Bonferroni", "bh": "Benjamini-Hochberg"}
-_SIGNS = {
-    MISSING_SIGN: "more than 1% of its scores or comparisons are missing.",
-    BOUNDS_SIGN: "counts ranks below top_k, which are by upper bounds.",
-}
 
 
 @dataclass(frozen=True, slots=True)
@@ -120,8 +115,7 @@ def section_tables(report: Report, section: Section) -> tuple[Table, ...]:
             ),
             note="Judged: share of the ranks that the measure looks at whose documents are judged. "
             "Judged only: the measure once unjudged documents are taken out of the list (the "
-            "condensed list); none with top_k, whose later ranks are not known. Ceiling: the "
-            "measure of the best order of the same documents."
+            "condensed list). Ceiling: the measure of the best order of the same documents."
             + (
                 f" Overlap: rank-biased overlap with the first stage (p = {PERSISTENCE:g}); 1 is "
                 "the same order."
@@ -223,7 +217,8 @@ def _legend(report: Report, section: Section) -> str:
         )
     if TIES_SIGN in signs:
         said.append(f"{TIES_SIGN}: at least half of its lead over {section.baseline} is ties.")
-    said += [f"{sign}: {meaning}" for sign, meaning in _SIGNS.items() if sign in signs]
+    if MISSING_SIGN in signs:
+        said.append(f"{MISSING_SIGN}: more than 1% of its scores or comparisons are missing.")
     return " ".join(said)
 
 
@@ -431,7 +426,6 @@ def _not_ranked(cell: TableCell) -> int | None:
 _COMPLETENESS: _Columns = (
     ("asked", "metrics.scores.asked", _count),
     ("missing", "metrics.scores", _missing),
-    ("left out", "metrics.scores.skipped", _count),
     ("tied", "metrics.scores.tied", lambda of: _count(of or None)),
     ("inconsistent", "metrics.scores.inconsistent", lambda of: _count(of or None)),
     ("unreadable replies", "metrics.scores.unreadable", _count),
@@ -441,12 +435,11 @@ _COMPLETENESS: _Columns = (
     ("unknown documents", "manifest.foreign.unknown_documents", _bad_count),
 )
 _COMPLETENESS_NOTE = (
-    "Asked: scores, or comparisons. Left out: not needed for the first ranks (top_k). "
-    "Tied: pairs that comparisons did not decide; inconsistent: the answer went with the order "
-    "they were shown in. No results, not ranked: queries; the first count 0. Short teams: "
-    "queries for which fewer recruits were named than asked for. Unknown documents, of foreign "
-    "runs: not in the corpus or, where it is not at hand, neither ranked nor judged here; they "
-    "keep their ranks."
+    "Asked: scores, or comparisons. Tied: pairs that comparisons did not decide; inconsistent: "
+    "the answer went with the order they were shown in. No results, not ranked: queries; the first "
+    "count 0. Short teams: queries for which fewer recruits were named than asked for. Unknown "
+    "documents, of foreign runs: not in the corpus or, where it is not at hand, neither ranked nor "
+    "judged here; they keep their ranks."
 )
 _COST: _Columns = (
     ("calls", "metrics.taken.calls", _count),

@@ -14,7 +14,6 @@ from beir_eval.measures.metrics import cutoff_of
 from beir_eval.measures.significance import SIGNIFICANT, Comparison
 from beir_eval.report.model import Report, Row, Section, TableCell
 from beir_eval.report.numbers import (
-    BOUNDS_SIGN,
     MISSING_SIGN,
     TIES_SIGN,
     gain_text,
@@ -54,23 +53,9 @@ def missing_share(metrics: Metrics) -> float:
     return scores.missing / scores.asked if scores and scores.asked else 0.0
 
 
-def bounded_at(metrics: Metrics, manifest: RunManifest | None) -> int | None:
-    """Return the ``top_k`` of a run, if scores were left out for it; a fusion's do not show."""
-    if manifest is None or not (
-        (metrics.scores and metrics.scores.skipped) or manifest.ranker == "fused"
-    ):
-        return None
-    top_k = manifest.config.get("top_k")
-    return top_k if isinstance(top_k, int) else None
-
-
-def flaws_of(metrics: Metrics, manifest: RunManifest | None, measure: str) -> str:
-    """Return the signs of a value that is not the ranker's: `MISSING_SIGN`, `BOUNDS_SIGN`."""
-    signs = MISSING_SIGN if missing_share(metrics) > MOST_MISSING else ""
-    top_k, cutoff = bounded_at(metrics, manifest), cutoff_of(measure)
-    if top_k is not None and (cutoff is None or top_k < cutoff):
-        signs += BOUNDS_SIGN
-    return signs
+def flaw_of(metrics: Metrics) -> str:
+    """Return `MISSING_SIGN` if a value is not the ranker's, as too many scores are missing."""
+    return MISSING_SIGN if missing_share(metrics) > MOST_MISSING else ""
 
 
 def measured_to(measure: str, depths: Sequence[int]) -> str:
@@ -184,13 +169,6 @@ def _of_section(report: Report, section: Section) -> Iterator[Notice]:
             "bad",
             f"More than 1% of the {units} are missing: {lost}. The values imputed for them "
             "count; such rows are never the best, and no comparison with them is marked.",
-        )
-    if bounded := named(lambda cell: BOUNDS_SIGN in cell.signs):
-        yield Notice(
-            "bad",
-            f"Not all ranks that {report.measure} counts are sorted out, because top_k is smaller: "
-            f"{bounded}. Ranks below top_k are by upper bounds; such rows are never the best, and "
-            "no comparison with them is marked.",
         )
     for row, column, cell in cells:
         note = cell.manifest.foreign if cell.manifest else None

@@ -181,8 +181,6 @@ def why_unfit(ranking: RankingRecord, first: RankingRecord) -> str:
         return "has no scores by persona; rank with MCRanker"
     if rule.ensemble.name != SUM.name:
         return f'was combined by {rule.ensemble.name!r}; rank with ensemble="sum"'
-    if ranking.matrix.unasked[np.isfinite(ranking.final)].any() or ranking.bounds:
-        return "lacks scores that top_k left out; rank without top_k"
     if ranking.config.get("instruction"):
         return "was ranked with an instruction, which is a criterion there; rank without it"
     if rule.first_stage_weight == 1:

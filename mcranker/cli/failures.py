@@ -113,8 +113,8 @@ def print_json(
 def as_flags(text: str) -> str:
     """`text` with the package's settings as the command line spells them.
 
-    ``scoring="expected"`` becomes ``--scoring expected``, and ``top_k=10`` ``-o top_k=10``. Keys
-    are never flags, so advice to pass one is left out.
+    ``scoring="expected"`` becomes ``--scoring expected``, and ``min_relevance=0.5``
+    ``-o min_relevance=0.5``. Keys are never flags, so advice to pass one is left out.
     """
     from mcranker.config import RankerConfig
     from mcranker.models import MODEL_OPTIONS

@@ -62,6 +62,6 @@ command = Verb(
 
     \b
       mcranker options rankgpt
-      mcranker rank "best masks against covid" --docs passages.jsonl -o top_k=10 -o labels=No,Yes
+      mcranker rank "best masks against covid" --docs passages.jsonl -o top_n=10 -o labels=No,Yes
     """,
 )

@@ -113,7 +113,7 @@ def given_options(
     for text in ctx.params.get("option", ()):
         name, equals, value = text.partition("=")
         if not equals:
-            raise click.UsageError(f"-o {text!r}: write KEY=VALUE, e.g. -o top_k=10", ctx)
+            raise click.UsageError(f"-o {text!r}: write KEY=VALUE, e.g. -o top_n=10", ctx)
         pairs.setdefault(_tidy(name), []).append(value)
     if unfit := [each for each in (*table, *given, *pairs) if each in without]:
         raise ConfigError(f"{ctx.info_name!r} takes no option {unfit[0]!r} here; leave it out")

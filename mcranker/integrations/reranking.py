@@ -241,8 +241,7 @@ def explanation(ranking: Ranking, hit: Hit) -> dict[str, Any]:
         there is none; ``first_stage_rank``, from 1, and ``first_stage_score``; ``scores``,
         persona -> score or None; ``missing``, persona -> why there is none; ``partial`` and
         ``failure`` of the ranking. Where there are such: ``criteria``, ``confidence``,
-        ``probabilities`` and ``imputed`` by persona, ``skipped``, ``at_most`` and ``cut``, as in
-        `Hit`.
+        ``probabilities`` and ``imputed`` by persona, and ``cut``, as in `Hit`.
     """
     why: dict[str, Any] = {
         **{name: getattr(hit, name) for name in ("rank", "score", "relevance", "first_stage_rank")},
@@ -252,8 +251,6 @@ def explanation(ranking: Ranking, hit: Hit) -> dict[str, Any]:
         "partial": ranking.partial,
         "failure": ranking.failure,
     }
-    if hit.skipped:
-        why |= {"skipped": list(hit.skipped), "at_most": hit.at_most}
     rest = {
         "criteria": {name: dict(scores) for name, scores in hit.criteria.items()},
         "confidence": dict(hit.confidence),

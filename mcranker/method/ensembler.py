@@ -3,21 +3,18 @@
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Collection, Hashable, Mapping, Sequence, Set
+from collections.abc import Collection, Hashable, Mapping, Set
 from contextlib import suppress
 from dataclasses import dataclass
 from typing import Any
 
 import anyio
-import numpy as np
-from numpy.typing import NDArray
 
 from mcranker.errors import FormNotKept, ModelError
 from mcranker.events import PassageAssessed, PassageScored
 from mcranker.llm.limits.retries import DOWN
 from mcranker.method.annotator import ScorePassages, Scores
 from mcranker.method.assessor import Assess, Assessed, Assessor
-from mcranker.method.schedule import EveryScore, TopScores
 from mcranker.method.session import Session
 from mcranker.runtime.actor import Actor
 from personas.ranking.types import DEADLINE, Score, ScoreMatrix
@@ -28,14 +25,10 @@ _SPARE = 8
 
 @dataclass(frozen=True, slots=True)
 class TeamKnown:
-    """To the ensembler: the number of judges, and of columns of the score matrix.
-
-    `weights` are those of the columns; empty where all count alike.
-    """
+    """To the ensembler: the number of judges, and of columns of the score matrix."""
 
     columns: int
     judges: int
-    weights: Sequence[float] = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -55,11 +48,64 @@ class Ready:
     at_once: int = 1
 
 
+class Schedule:
+    """Order of the calls, in which every judge scores every passage (Eq. 3); makes none itself.
+
+    Judges take turns passage by passage, and one who is ready late catches up first, so that the
+    scores of a passage come together. With `together` none begins before all are ready; with
+    `by_judge` they also score one after the other.
+    """
+
+    def __init__(self, rows: int, judges: int, *, together: bool, by_judge: bool) -> None:
+        self._rows = rows
+        self._judges = judges
+        self._together = together or by_judge
+        self._by_judge = by_judge
+        self._next: dict[int, int] = {}  # row, by judge
+        self._done = 0
+
+    @property
+    def total(self) -> int:
+        """Number of calls there will be, as far as is known."""
+        return self._rows * self._judges
+
+    @property
+    def finished(self) -> bool:
+        """True if all calls have ended."""
+        return self._done == self.total
+
+    def team_known(self, judges: int) -> None:
+        """Set the number of judges."""
+        self._judges = judges
+
+    def ready(self, judge: int) -> None:
+        """Note that the judge can score from now on."""
+        self._next[judge] = 0
+
+    def take(self) -> tuple[int, int] | None:
+        """Return row and judge of an open call, once; None if there is none for now."""
+        if self._together and len(self._next) < self._judges:
+            return None
+        found: tuple[int, int] | None = None
+        for judge, row in self._next.items():
+            # By judge the lowest judge's is the next, else the lowest row's.
+            if row < self._rows and (
+                found is None or (judge < found[1] if self._by_judge else (row, judge) < found)
+            ):
+                found = row, judge
+        if found is not None:
+            self._next[found[1]] += 1
+        return found
+
+    def settle(self) -> None:
+        """Note the end of a call, with a score or without."""
+        self._done += 1
+
+
 class Ensembler(Actor[TeamKnown | Ready | Scores | Assessed]):
     """Hands out calls, collects scores, and detects complete passages and queries.
 
-    What is still worth asking is everything, or with ``top_k`` what its bounds leave. The
-    assessor, where the ensemble is one, gets a passage as soon as its scores are in.
+    The assessor, where the ensemble is one, gets a passage as soon as its scores are in.
 
     Args:
         session: the query.
@@ -70,7 +116,7 @@ class Ensembler(Actor[TeamKnown | Ready | Scores | Assessed]):
         matrix: the scores; rows as `Session.distinct`.
         assessor: to be run beside this actor; None if the ensemble needs none.
         assessed: the assessor's scores, one column; None without an assessor.
-        complete: set when every score that was worth asking for is there, or is missing.
+        complete: set when every score is there, or is missing.
     """
 
     def __init__(self, session: Session, seats: int, scientists: Collection[str] = ()) -> None:
@@ -84,13 +130,9 @@ class Ensembler(Actor[TeamKnown | Ready | Scores | Assessed]):
         self._most = places + (places // _SPARE if slots is None else 0)
         self._under_way: set[tuple[int, int]] = set()  # rows and judges
         self._assessing: set[int] = set()  # rows
-        together = slots is not None or session.config.top_k is not None
-        self._schedule: EveryScore | TopScores = EveryScore(
-            rows, seats, together=together, by_judge=seats > places
-        )
+        self._schedule = Schedule(rows, seats, together=slots is not None, by_judge=seats > places)
         self._team: TeamKnown | None = None
         self._judges: dict[int, Ready] = {}
-        self._unasked = np.ones((rows, seats), dtype=np.bool_)
         self._answers = [0] * rows  # scores that have come, by row
         self._scored = 0
         self._failures = Failures(session, self._under_way)
@@ -99,8 +141,7 @@ class Ensembler(Actor[TeamKnown | Ready | Scores | Assessed]):
         self.complete = anyio.Event()
         self.assessor: Assessor | None = None
         self.assessed: ScoreMatrix | None = None
-        self._rule = session.config.rule
-        if self._rule.ensemble.asks:
+        if session.config.rule.ensemble.asks:
             self.assessor = Assessor(session, self, scientists)
             self.assessed = ScoreMatrix.empty(rows, 1)
             self._most_assessing = session.calls_at_once(session.models.assessor)
@@ -136,22 +177,10 @@ class Ensembler(Actor[TeamKnown | Ready | Scores | Assessed]):
             self.complete.set()
 
     def _take_team(self, team: TeamKnown) -> None:
-        session, self._team = self._session, team
-        if len(set(team.weights)) > 1:
-            self._rule = self._rule.weighted(team.weights)
+        self._team = team
         self.matrix.values = self.matrix.values[:, : team.columns]
-        self._unasked = self._unasked[:, : team.columns]
-        top_k = session.config.top_k
-        if top_k is not None and top_k < len(session.passages) and team.judges > 1:
-            self._schedule = TopScores(
-                session.group_of, self.matrix.values, k=top_k, reach=self._reach
-            )
-            for judge in self._judges:
-                self._schedule.ready(judge)
-        else:
-            assert isinstance(self._schedule, EveryScore)
-            self._schedule.team_known(team.judges)
-            self._to_assess.extend(row for row in range(len(self._answers)) if self._all_in(row))
+        self._schedule.team_known(team.judges)
+        self._to_assess.extend(row for row in range(len(self._answers)) if self._all_in(row))
 
     async def _take_scores(self, message: Scores) -> None:
         session, row = self._session, message.row
@@ -159,11 +188,10 @@ class Ensembler(Actor[TeamKnown | Ready | Scores | Assessed]):
         self._under_way.discard((row, message.judge))
         for column, score in zip(columns, message.scores, strict=True):
             self.matrix.put(row, column, score)
-            self._unasked[row, column] = False
             self._answers[row] += 1
             self._scored += 1
             self._failures.note(row, score)
-        self._schedule.settle(row, message.judge)
+        self._schedule.settle()
         session.mark("score")
         if self.assessor is not None and self._all_in(row):
             self._to_assess.append(row)
@@ -221,10 +249,6 @@ class Ensembler(Actor[TeamKnown | Ready | Scores | Assessed]):
 
     def _all_in(self, row: int) -> bool:
         return self._team is not None and self._answers[row] == self._team.columns
-
-    def _reach(self, rows: slice) -> NDArray[np.float64]:
-        """Return the highest final scores that passages can reach."""
-        return self._rule.reach(self.matrix.values[rows], self._unasked[rows])
 
 
 HOPELESS = 10

@@ -74,8 +74,7 @@ async def score_by_team(session: Session) -> Scored:
                 panel = BatchJudge.of_team(members, session, ensembler)
                 group.start_soon(panel.run)
                 names = {column: member.name for column, member in enumerate(members)}
-                weights = [member.weight for member in members]
-                await ensembler.tell(TeamKnown(len(names), judges=1, weights=weights))
+                await ensembler.tell(TeamKnown(len(names), judges=1))
                 await ensembler.tell(Ready(0, panel, names, panel.at_once))
             await ensembler.complete.wait()
             for actor in (*annotators, panel, ensembler.assessor, ensembler):
@@ -172,7 +171,6 @@ async def _seat(
             column = annotator.column
             await announce.tell(Ready(column, annotator, {column: member.name}))
 
-    weights: list[float] = []
     async with task_group() as writing:
 
         def sit_down(members: Sequence[Member]) -> None:
@@ -180,7 +178,6 @@ async def _seat(
             for member in members:
                 annotator = Annotator(member, len(annotators), session, scores)
                 annotators.append(annotator)
-                weights.append(member.weight)
                 group.start_soon(annotator.run)
                 writing.start_soon(settle, annotator)
 
@@ -188,6 +185,6 @@ async def _seat(
         if plan.recruits:
             sit_down(await recruit(session))
         if announce is not None:
-            await announce.tell(TeamKnown(len(annotators), len(annotators), weights))
+            await announce.tell(TeamKnown(len(annotators), len(annotators)))
         personas = tuple(annotator.member.persona for annotator in annotators)
         await session.emit(TeamRecruited(session.query.id, personas))

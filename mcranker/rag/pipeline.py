@@ -416,7 +416,7 @@ class RAGPipeline:
             each = replace(query, text=f"{query.text} ({number})") if number else query
             if "answer" in asking or config.answer.style == "extract":
                 await write_answer(each, context, config.answer, asking.get("answer"))
-        estimator.end_query(())
+        estimator.end_query()
         return estimate + estimator.estimate()
 
     async def _likely(self, query: Query, sent: Queries) -> tuple[tuple[SourcePassage, ...], bool]:

@@ -62,7 +62,6 @@ _ROLE_OF = {
     "explain": "scoring",
 }
 _WHILE_ESTIMATING = {
-    "top_k": None,
     "missing_policy": "lowest",
     "deadline": None,
     "on_failure": "error",
@@ -289,7 +288,8 @@ class Ranker(ABC):
             query: the text, or a `Query` with an id.
             docs: passages in first-stage order: texts, records with ``text`` and perhaps ``_id``,
                 ``title`` and ``metadata``, documents of LangChain, LlamaIndex or Haystack,
-                `Passage` objects, or a mapping id -> text; see `mcranker.inputs.as_passages`.
+                `Passage` objects, a mapping id -> text, or another ranking, or hits of it; see
+                `mcranker.inputs.as_passages`.
             options: for this call, instead of the configuration's. ``top_n``: return only the
                 first N passages. ``min_relevance``: only those of this relevance or more, 0 to 1,
                 from rankers that give one (`absolute`). ``deadline``: seconds, after which
@@ -471,7 +471,7 @@ class Ranker(ABC):
                 ranking = await self._rank(job)
                 if reasons:
                     await self._explained(ranking, reasons, models)
-            estimator.end_query(job.passages, self._fewest(job.passages))
+            estimator.end_query(self._fewest(job.passages))
         return estimator.estimate()
 
     def _fewest(self, passages: Sequence[Passage]) -> int | None:

@@ -43,7 +43,7 @@ logger = safe_logger("mcranker")
 LETTERS = "ABCDEFGHIJKLMNOPQRSTUVWXYZ"
 
 _OF_SCORES = (
-    *("scoring", "scale", "labels", "ensemble", "questions", "passages_per_call", "top_k"),
+    *("scoring", "scale", "labels", "ensemble", "questions", "passages_per_call"),
     *("first_stage_weight", "min_relevance"),
 )
 _OF_ORDERS = ("ensemble", "first_stage_weight")  # of those, what applies to a team's orders
@@ -305,18 +305,18 @@ class ComparativeRanker(JudgeRanker):
         names = tuple(each.persona for each in sortings)
         counts = {each.persona: each.counts for each in sortings}
         orders = Orders(names, ranks[row_of], counts, left_out)
-        fields: dict[str, Any] = {}
         if len(left_out) < len(sortings):
             known = ranks[:-1, [name not in left_out for name in names]]
             counted = [name for name in names if name not in left_out]
             rule = session.config.rule.for_columns(members, counted)
             rule = rule_of_points(rule, len(known))
-            fields = combined(rule, ScoreMatrix(points(known)), row_of, session.job.passages)
+            matrix = ScoreMatrix(points(known))
+            order, final = combined(rule, matrix, row_of, session.job.passages)
+            ranking = dataclasses.replace(ranking, order=order, final=final)
         return dataclasses.replace(
             ranking,
             orders=orders if sortings else None,
             team=team_as_judged(session, members) if members else None,
-            **fields,
         )
 
     def _template_for(self, member: Member, session: Session) -> Template:

@@ -240,7 +240,6 @@ class FusedRanker(Ranker):
                 "ensemble": "sum",
                 "missing_policy": "lowest",
                 "first_stage_weight": 0.0,
-                "top_k": None,
                 "top_score": best * max(self.weights),
                 "members": labels,
                 "method": self.method,
@@ -468,8 +467,7 @@ def _of_ranking(ranking: Ranking) -> _List:
     if ranking.failure:
         return _List(ranking=ranking, failure=ranking.failure)
     hits = list(ranking)
-    scores = {hit.index: hit.at_most if hit.score is None else hit.score for hit in hits}
-    by_score = {place: score for place, score in scores.items() if score is not None}
+    by_score = {hit.index: hit.score for hit in hits if hit.score is not None}
     compared = range(0)
     if not by_score and ranking.was_judged:
         compared = range(ranking.config.get("depth") or len(ranking.passages))

@@ -77,10 +77,8 @@ class PointwiseRanker(JudgeRanker):
     ) -> Ranking:
         """Return the finished ranking: scores combined (Eq. 4), ties by first-stage order.
 
-        A passage that was not scored by all ranks where the highest score that it could have
-        reached puts it. Passages beyond ``depth``, and those that no judge scored, follow in
-        first-stage order. Rows in `left_out` get no final score; `rule` replaces the
-        configuration's.
+        Passages beyond ``depth``, and those that no judge scored, follow in first-stage order.
+        Rows in `left_out` get no final score; `rule` replaces the configuration's.
 
         Raises:
             MissingScoreError: a score is missing and ``missing_policy="fail"``.
@@ -90,12 +88,11 @@ class PointwiseRanker(JudgeRanker):
         judged = np.where(np.isin(rows, list(left_out)), -1, rows)
         rule = (rule or config.rule).for_columns(scored.members, scored.names)
         refuse_missing = config.missing_policy == "fail"
-        fields = combined(
+        order, final = combined(
             rule, matrix, judged, job.passages, assessed=assessed, refuse_missing=refuse_missing
         )
         return dataclasses.replace(
-            self._ranking(job, fields["order"], fields["final"]),
-            bounds=fields["bounds"],
+            self._ranking(job, order, final),
             relevances=relevances_of(rule, matrix, judged, assessed) if self.absolute else {},
             matrix=matrix.take(rows),
             personas=tuple(scored.names),

@@ -65,7 +65,6 @@ _OF_OTHERS: Mapping[str, Any] = {
     "questions": None,
     "passages_per_call": None,
     "ensemble": "sum",
-    "top_k": None,
 }
 _INFERS: Mapping[str, Any] = {"criteria": "query", "recruiting": "library"}
 _ABOUT = "Looks for passages that help to write a good answer, by relevance and what else counts."

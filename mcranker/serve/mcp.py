@@ -448,5 +448,5 @@ def _summary(record: RankingRecord, hit: Hit) -> str:
             who = " or ".join(names)
             said.append(f"Without {who}, it would be at rank {hit.rank_without[names[0]]}.")
     if not (hit.judged or record.unscored):
-        said.append("Not all judges were asked." if hit.skipped else "No judge scored it.")
+        said.append("No judge scored it.")
     return " ".join([*said, record.unfinished]).strip()

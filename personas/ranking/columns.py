@@ -67,7 +67,7 @@ class RankingColumns:
         passages: in first-stage order.
         order: places in `passages`, best first; an integer array of length n.
         final: final score by place in `passages`; NaN beyond ``depth``, for passages that no judge
-            scored, which follow the others, and for the places in `bounds`; length n.
+            scored, which follow the others; length n.
         matrix: scores by passage (rows as `passages`) and persona.
         personas: names of the matrix's columns.
         team: who judged, with rubrics; None for rankers without a team.
@@ -78,8 +78,6 @@ class RankingColumns:
         calls: usage by stage, persona and model.
         seconds: wall time by stage, and ``total``.
         assessor_reasons: place in `passages` -> why the assessor's score is missing.
-        bounds: place in `passages` -> the highest final score possible, for passages that
-            ``top_k`` left without some of their scores; they are ranked by it.
         absolute: whether hits have a relevance, 0 to 1, that does not depend on the other passages,
             so that a threshold means the same for every query; see `relevance_note`.
         relevances: place in `passages` -> relevance, for those that were scored; empty for rankers
@@ -125,7 +123,6 @@ class RankingColumns:
     calls: UsageTable
     seconds: Mapping[str, float]
     assessor_reasons: Mapping[int, str] = field(default_factory=dict)
-    bounds: Mapping[int, float] = field(default_factory=dict)
     absolute: bool = False
     relevances: Mapping[int, float] = field(default_factory=dict)
     partial: bool = False
@@ -226,9 +223,8 @@ class RankingColumns:
 
         # Without a persona, a passage that only it has scored comes among those without a score.
         lacking = self.assessor_reasons.keys() | {row for row, _ in self.matrix.reasons}
-        skipped = set(np.flatnonzero(self.matrix.unasked.any(axis=1)).tolist()) & self.bounds.keys()
         scored = set(np.flatnonzero(np.isfinite(self.final)).tolist())
-        asked = sorted(scored | (lacking - self.dropped.keys() - skipped))
+        asked = sorted(scored | (lacking - self.dropped.keys()))
         names = self.judges
         marks = self.matrix.values
         if self.orders is not None:

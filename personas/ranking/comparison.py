@@ -34,7 +34,7 @@ NOT_ON_TEAM = "not on the team"
 _TINY = 1e-9
 _LONGEST = 200  # characters of a query or a reason within a note
 _EDITS = ("renamed", "description", "whole_rubric", "rubric", "topics")
-_OF_HIT = "rank score at_most scores criteria missing"
+_OF_HIT = "rank score scores criteria missing"
 _Columns: TypeAlias = Mapping[str, NDArray[np.float64]]
 
 
@@ -593,12 +593,6 @@ def _notes(
         lost = (f"{counted(len(side.missing), 'score')} missing {name}" for side, name in missing)
         counts = not all(_without_scores(side) for side, _ in missing)
         yield f"{' and '.join(lost)}{'; what was imputed counts in the ranks' * counts}."
-    for side, name in sides:
-        if side.partly_judged:
-            yield (
-                f"{counted(len(side.partly_judged), 'passage')} not scored by all {name}, because "
-                "only the first ranks were asked for; their ranks are the best they could have."
-            )
 
 
 def _passage_notes(

@@ -114,7 +114,7 @@ class Hit:
 
     @property
     def score(self) -> float | None:
-        """Final score; None for a passage that no judge scored, and with `skipped` personas."""
+        """Final score; None for a passage that no judge scored."""
         final = float(self.ranking.final[self.row])
         return None if math.isnan(final) else final
 
@@ -189,20 +189,6 @@ class Hit:
     def probabilities(self) -> Mapping[str, tuple[float, ...]]:
         """Persona -> probability of each level, from 0 to k at equal distances, where known."""
         return self._of(self.ranking.matrix.probabilities)
-
-    @cached_property
-    def skipped(self) -> tuple[str, ...]:
-        """Personas who were not asked, as it could not reach the first ``top_k`` ranks any more."""
-        if self.row not in self.ranking.bounds:
-            return ()
-        return tuple(
-            [name for name, got in self.scores.items() if got is None and name not in self.missing]
-        )
-
-    @property
-    def at_most(self) -> float | None:
-        """The highest final score it could have got from them; None if none was skipped."""
-        return self.ranking.bounds.get(self.row)
 
     @property
     def dropped(self) -> float | None:

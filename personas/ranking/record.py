@@ -73,12 +73,10 @@ class RankingRecord(RankingColumns, Sequence[Hit]):
     def run(self) -> list[tuple[str, float]]:
         """Id and final score of each passage that is returned, best first.
 
-        The score is the highest that was possible for a passage of `bounds`, and NaN without one.
+        The score is NaN for a passage without one.
         """
         rows = [int(self.order[place]) for place in self._returned]
-        return [
-            (self.passages[row].id, self.bounds.get(row, float(self.final[row]))) for row in rows
-        ]
+        return [(self.passages[row].id, float(self.final[row])) for row in rows]
 
     @cached_property
     def hits(self) -> tuple[Hit, ...]:
@@ -158,17 +156,11 @@ class RankingRecord(RankingColumns, Sequence[Hit]):
         ]
 
     @property
-    def skipped(self) -> int:
-        """Number of scores not asked for, because of ``top_k``."""
-        unasked = self.matrix.unasked
-        return sum(int(unasked[row].sum()) for row in self.bounds)
-
-    @property
     def was_judged(self) -> bool:
         """True if the order comes from judges; false if nothing was scored or compared."""
         import numpy as np
 
-        if np.isfinite(self.final).any() or self.bounds:
+        if np.isfinite(self.final).any():
             return True
         if self.failure or self.matrix.reasons or self.orders is not None:
             return False
@@ -201,23 +193,12 @@ class RankingRecord(RankingColumns, Sequence[Hit]):
         return tuple(hit for hit in self.hits if hit.judged)
 
     @property
-    def partly_judged(self) -> tuple[Hit, ...]:
-        """The passages of which scores were not asked for, because of ``top_k``, best first."""
-        return tuple(hit for hit in self.hits if hit.skipped)
-
-    @property
-    def top_k(self) -> int | None:
-        """Number of ranks that had to be right; None if all."""
-        top_k = self.config.get("top_k")
-        return top_k if isinstance(top_k, int) and top_k > 0 else None
-
-    @property
     def last_sure_rank(self) -> int | None:
         """The last rank that was asked for; None if that is the last of all.
 
-        Passages below it are ordered by what they could have got at most, or by the first stage.
+        Passages below it are in first-stage order.
         """
-        asked = self.config.get("ranks") if self.comparisons else self.top_k
+        asked = self.config.get("ranks") if self.comparisons else None
         last = asked if isinstance(asked, int) else len(self.judged)
         return last if 0 < last < len(self.hits) else None
 

@@ -62,7 +62,7 @@ _SAME = (
 )
 """Fields of a record that are stored as they are."""
 _OF_HIT = (
-    *("rank", "doc_id", "score", "scores", "missing", "skipped", "at_most", "relevance", "cut"),
+    *("rank", "doc_id", "score", "scores", "missing", "relevance", "cut"),
     *("criteria", "first_stage_rank", "first_stage_score"),
 )
 _IF_KNOWN = ("imputed", "confidence", "ranks", "dropped")
@@ -86,8 +86,6 @@ class StoredHit(_Stored):
     score: Number | None
     scores: dict[str, Number | None]
     missing: dict[str, str]
-    skipped: tuple[str, ...] = Field((), strict=False)
-    at_most: Number | None = None
     relevance: _Share | None = None
     cut: Count = 0
     criteria: dict[str, dict[str, Number]]
@@ -209,8 +207,6 @@ class StoredRanking(StoredHead):
         for hit in self.hits:
             if hit.scores.keys() != names:
                 raise ValueError(f"the hit of rank {hit.rank} must have one score a persona")
-            if any(hit.scores.get(name, 0) is not None for name in hit.skipped):
-                raise ValueError(f"the hit of rank {hit.rank} has a score that was not asked for")
         if self.members and [each.label for each in self.members] != self.personas:
             raise ValueError("the score columns of a fused ranking are its members")
         for each in self.members:
@@ -269,7 +265,6 @@ def read_fields(data: object) -> dict[str, Any]:
             for row, hit in enumerate(hits)
             if (why := hit.missing.get(ASSESSOR)) is not None and ASSESSOR not in form.personas
         },
-        "bounds": of_rows("at_most"),
         "absolute": absolute,
         "relevances": relevances,
         "cut": {row: length for row, length in of_rows("cut").items() if length},
@@ -420,7 +415,7 @@ def stored(ranking: Any, *, texts: bool) -> dict[str, Any]:
 def stored_hit(hit: Any, *, texts: bool) -> dict[str, Any]:
     """The form of a `Hit`, see its `to_dict`."""
     form = {name: getattr(hit, name) for name in _OF_HIT}
-    form |= {"scores": dict(hit.scores), "missing": dict(hit.missing), "skipped": list(hit.skipped)}
+    form |= {"scores": dict(hit.scores), "missing": dict(hit.missing)}
     form["metadata"] = plain_values(hit.metadata)
     optional = {name: getattr(hit, name) for name in _IF_KNOWN}
     optional["probabilities"] = {name: list(each) for name, each in hit.probabilities.items()}

@@ -29,7 +29,7 @@ class QueryFigures:
         place: among the queries, from 1; names the query's page.
         query_id: cut to 200 characters; `query` and `error` to 300.
         personas: the judges; empty for rankers without a team.
-        missing: scores that did not come; those that ``top_k`` left out are `skipped`.
+        missing: scores that did not come.
         calls: made, reused answers apart.
         cost: US dollars; None if a model's price is not known.
         human: a person wrote a part of the team.
@@ -47,7 +47,6 @@ class QueryFigures:
     personas: tuple[str, ...] = ()
     passages: int = 0
     missing: int = 0
-    skipped: int = 0
     calls: int = 0
     cost: float | None = 0.0
     human: bool = False
@@ -235,7 +234,6 @@ class Totals:
     judged: int
     passages: int
     missing: int
-    skipped: int
     calls: int
     reused: int
     cost: float | None

@@ -118,7 +118,6 @@ class QueryFindings:
             personas=tuple(judge.name for judge in judges),
             passages=len(hits),
             missing=len(ranking.missing),
-            skipped=ranking.skipped,
             calls=ranking.usage.calls,
             cost=ranking.cost,
             human=any(judge.hands.by_human for judge in judges),

@@ -139,7 +139,6 @@ class Surveyor:
             judged=sum(row.ndcg is not None and not row.error for row in rows),
             passages=sum(row.passages for row in rows),
             missing=sum(row.missing for row in rows),
-            skipped=sum(row.skipped for row in rows),
             calls=sum(row.calls for row in rows),
             reused=self._reused,
             cost=fsum(costs) if len(costs) == len(rows) else None,

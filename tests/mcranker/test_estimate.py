@@ -132,21 +132,6 @@ def test_tokens_follow_the_texts() -> None:
     assert each.estimate("q", ["x"]).table.by("stage")["score"].output_tokens > 15
 
 
-def test_with_top_k_it_is_the_most_and_the_least() -> None:
-    def estimated(docs: Any, **options: Any) -> tuple[int, int]:
-        estimate = MCRanker(model=silent(), criteria="none", **options).estimate("q", docs)
-        return estimate.calls, estimate.calls_at_least
-
-    # One call to recruit; the first persona scores all eight passages, the others at least two.
-    assert estimated(DOCS, top_k=2) == (1 + 3 * 8, 1 + 8 + 2 * 2)
-    assert estimated(DOCS, top_k=8) == (1 + 3 * 8, 1 + 3 * 8)
-    # Three equal passages fill the first three ranks together.
-    equal = {"1": "a", "2": "a", "3": "a", "4": "b", "5": "c"}
-    assert estimated(equal, top_k=3) == (1 + 3 * 3, 1 + 3 + 2 * 1)
-    # Only the passages that are judged.
-    assert estimated(DOCS, top_k=2, depth=4) == (1 + 3 * 4, 1 + 4 + 2 * 2)
-
-
 @pytest.mark.parametrize(
     "ranker",
     [
@@ -175,16 +160,6 @@ def test_windows_are_counted_exactly() -> None:
     estimate = RankGPTRanker(model=silent(), window=4, step=2).estimate("q", DOCS)
     # Eight passages: 5 to 8, 3 to 6, 1 to 4.
     assert estimate.calls == estimate.calls_at_least == 3
-
-
-def test_a_ranking_with_top_k_stays_between_the_bounds() -> None:
-    def by_id(request: ChatRequest) -> str:
-        return json.dumps({"Score": min(10, int(request.tag.doc_id))})
-
-    ranker = MCRanker(model=scripted(by_id), top_k=2)
-    docs = {str(number): f"passage {number}" for number in range(11)}
-    estimate, ranking = ranker.estimate("q", docs), ranker.rank("q", docs)
-    assert estimate.calls_at_least <= ranking.usage.calls < estimate.calls
 
 
 def test_what_is_made_up_leaves_no_trace() -> None:
@@ -238,29 +213,6 @@ def test_what_the_ledger_has_is_not_counted(tmp_path: Path) -> None:
     assert (estimate.calls, estimate.reused) == (6, 22)
     with ranker_with(ledger, answering()) as ranker:
         assert ranker.rank("q", DOCS).usage.calls == 6
-
-
-def test_top_k_with_answers_in_the_ledger(tmp_path: Path) -> None:
-    ledger = tmp_path / "ledger.sqlite"
-    with ranker_with(ledger, answering()) as ranker:
-        ranker.rank("q", DOCS[:3])
-    with ranker_with(ledger, silent(), top_k=2) as ranker:
-        estimate = ranker.estimate("q", DOCS)
-    # 8 + 2 * 2 scores are needed, and 9 of them may be there.
-    assert (estimate.calls, estimate.calls_at_least) == (15, 3)
-
-
-def test_scores_of_the_ledger_leave_nothing_out(tmp_path: Path) -> None:
-    ledger = tmp_path / "ledger.sqlite"
-
-    def falling(request: ChatRequest) -> ChatReply:
-        best = request.tag.stage == "score" and request.tag.doc_id in ("0", "1")
-        return ChatReply('{"Score": 10}') if best else fitting(request)
-
-    with ranker_with(ledger, ScriptedChat(falling, name="a:b")) as ranker:
-        ranker.rank("q", DOCS)
-    with ranker_with(ledger, silent(), top_k=2) as ranker:
-        assert ranker.estimate("q", DOCS).reused == 28
 
 
 def test_equal_requests_are_counted_once_where_they_share_an_answer(tmp_path: Path) -> None:

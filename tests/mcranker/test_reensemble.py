@@ -111,31 +111,3 @@ def test_a_missing_score_may_be_refused_and_an_assessors_goes_back_to_the_scores
     assert comparable(ranking.reensemble("sum")) == {**comparable(by_sum), "models": ranking.models}
     with pytest.raises(ConfigError, match="asks a model"):
         ranking.reensemble(first_stage_weight=0.5)
-
-
-def top_1(seed: int) -> Ranking:
-    judged = Judged(seed)
-    judged.config |= {"ensemble": "sum", "first_stage_weight": 0.0, "missing_policy": "lowest"}
-    return judged.rank(top_k=1)
-
-
-def test_what_top_k_left_out_is_only_needed_where_it_counts() -> None:
-    rankings = [top_1(seed) for seed in range(60)]
-    skipped = [each for each in rankings if each.skipped]
-    assert len(skipped) > 5
-    refused = 0
-    for ranking in skipped:
-        with pytest.raises(ConfigError, match="top_k=1 left out scores that this needs"):
-            ranking.reensemble("reciprocal_rank")
-        with pytest.raises(ConfigError, match="top_k=1 left out scores that this needs"):
-            ranking.reensemble(first_stage_weight=0.5)
-        try:
-            again = ranking.reensemble(missing_policy="constant", missing_constant=1.0)
-        except ConfigError:
-            refused += 1
-        else:
-            assert again[0].score is not None
-            assert all(hit.at_most is None or hit.at_most <= again[0].score for hit in again)
-    assert 0 < refused < len(skipped)
-    complete = next(each for each in rankings if not each.skipped)
-    assert complete.reensemble("reciprocal_rank").config["top_k"] == 1

@@ -34,9 +34,9 @@ OUTSIDE = """
 import numpy as np
 from mcranker import ReplySchema, Score, Scoring, Unreadable
 from personas import Ensemble
-MEDIAN = Ensemble("median", lambda scores: np.median(scores, axis=1), "Median.", monotone=True)
+MEDIAN = Ensemble("median", lambda scores: np.median(scores, axis=1), "Median.", by_row=True)
 LOGARITHM = Ensemble(
-    "logarithm", lambda scores: np.log(0.1 + scores).sum(axis=1), "Logs.", monotone=True
+    "logarithm", lambda scores: np.log(0.1 + scores).sum(axis=1), "Logs.", by_row=True
 )
 DEVIATION = Ensemble("deviation", lambda scores: (scores - scores.mean()).sum(axis=1), "From mean.")
 class Grades(Scoring):
@@ -100,11 +100,8 @@ def options(seed: int, ensemble: str, scoring: str) -> dict[str, Any]:
         "missing_constant": draws.choice([0.0, 1.5]),
         "repair_attempts": 0,
         "depth": draws.choice([None, 8]),
+        "first_stage_weight": draws.choice([0.0, 0.0, 0.3, 1.0]),
     }
-    if ensemble in ("sum", "median", "logarithm") and draws.random() < 0.3:
-        chosen["top_k"] = 3
-    else:
-        chosen["first_stage_weight"] = draws.choice([0.0, 0.0, 0.3, 1.0])
     if scoring in ("expected", "peak") and draws.random() < 0.5:
         chosen["labels"] = ("No", "Perhaps", "Yes")
     return chosen

@@ -58,7 +58,6 @@ RANKERS: dict[str, tuple[type[Ranker], dict[str, Any]]] = {
     "direct": (DirectRanker, {}),
     "rebel": (RebelRanker, {"window": 1, "top_n": None}),
     "rebel, windows": (RebelRanker, {"window": 3, "top_n": None}),
-    "top_k": (MCRanker, {**TWO, "top_k": 2}),
 }
 
 

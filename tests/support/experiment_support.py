@@ -21,7 +21,6 @@ RANKERS: dict[str, tuple[str, dict[str, Any]]] = {
     "assessor": ("mcranker", {"ensemble": "assessor"}),
     "no criteria": ("mcranker", {"criteria": "none"}),
     "data set's criteria": ("mcranker", {"criteria": "dataset"}),
-    "top 10": ("mcranker", {"top_k": 10}),
 }
 
 

@@ -16,10 +16,10 @@ MEDIAN = """
 import numpy as np
 from personas import Ensemble
 MEDIAN = Ensemble(
-    "median", lambda scores: np.median(scores, axis=1), "The median of the scores.", monotone=True
+    "median", lambda scores: np.median(scores, axis=1), "The median of the scores.", by_row=True
 )
 """
-"""A package that adds the ensemble ``median``, which takes part in ``top_k``."""
+"""A package that adds the ensemble ``median``."""
 _NAMES = [f"Judge {number}" for number in range(12)]
 
 

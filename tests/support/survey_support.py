@@ -159,7 +159,6 @@ def _query(
         personas=personas,
         passages=100,
         missing=dice.choice((0, 0, 0, 0, 1, 7)),
-        skipped=0,
         calls=4 + 100 * len(personas),
         cost=0.0123,
         human=dice.random() < 0.1,

@@ -42,10 +42,9 @@ def hit(
     scores: Mapping[str, float | None],
     *,
     score: float | None = 0.0,
-    skipped: Sequence[str] = (),
     first_stage_score: float | None = None,
 ) -> dict[str, Any]:
-    """A stored passage ``d{first}``; what is neither there nor skipped is missing."""
+    """A stored passage ``d{first}``; what is not there is missing."""
     return {
         "rank": rank,
         "doc_id": f"d{first}",
@@ -54,15 +53,13 @@ def hit(
         "missing": {
             name: "no number in the answer"
             for name, each in scores.items()
-            if each is None and name not in skipped and score is not None
+            if each is None and score is not None
         },
         "criteria": {},
         "first_stage_rank": first,
         "first_stage_score": first_stage_score,
         "title": f"Title {first}",
         "text": f"Text {first}.",
-        "skipped": list(skipped),
-        "at_most": 10.0 if skipped else None,
     }
 
 

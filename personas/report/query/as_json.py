@@ -16,11 +16,11 @@ from personas.survey.query import QueryFindings
 
 _OF_CALLS = ("calls", "input_tokens", "cached_input_tokens", "output_tokens")
 _OF_RANKING = (
-    *("ranker", "team", "leave_one_out_exact", "skipped", "comparisons", "left_out", "models"),
+    *("ranker", "team", "leave_one_out_exact", "comparisons", "left_out", "models"),
     "seconds",
 )
 _OF_HITS = (
-    *("rank", "doc_id", "score", "at_most", "scores", "ranks", "criteria", "missing", "skipped"),
+    *("rank", "doc_id", "score", "scores", "ranks", "criteria", "missing"),
     *("cut", "suspicions", "disagreement", "score_range", "first_stage_rank", "first_stage_score"),
     *("moved", "grade"),
     *("other", "rank_of_all", "rank_without", "raised_most_by", "sunk_most_by", "title", "text"),

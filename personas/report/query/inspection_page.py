@@ -19,7 +19,7 @@ from personas.provenance import ORIGINS, Provenance, provenance
 from personas.ranking.record import OtherRanking, RankingRecord
 from personas.report.formats import cut
 from personas.report.page import render_page
-from personas.report.query.passages import MISSING, SKIPPED, PassageFormat
+from personas.report.query.passages import MISSING, PassageFormat
 from personas.report.query.warnings import judgements, warnings
 from personas.report.sections import added_sections
 from personas.report.site import (
@@ -198,12 +198,10 @@ def _values(
         "in_short": _in_short(inspection),
         "ensemble": _ensemble(inspection),
         "judged": len(inspection.judged),
-        "partly": len(inspection.partly_judged),
         "missing": [
             (hit.rank, name, why) for hit in inspection.hits for name, why in hit.missing.items()
         ],
         "missing_mark": MISSING,
-        "skipped_mark": SKIPPED,
         "flag": "\N{BLACK FLAG}",
         "suspicious": any(hit.suspicions for hit in inspection.hits),
         "models": _models(inspection),

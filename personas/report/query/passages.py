@@ -15,8 +15,8 @@ from personas.ranking.record import RankingRecord
 from personas.report.formats import place
 from personas.report.markup import escaped, tersely, tooltip
 
-MISSING, SKIPPED = "\N{EN DASH}", "\N{MIDDLE DOT}"
-"""In place of a score that did not come, and of one that was not asked for."""
+MISSING = "\N{EN DASH}"
+"""In place of a score that did not come."""
 
 _LEVELS = 10
 _LABEL = 160
@@ -48,7 +48,7 @@ class Cell(NamedTuple):
 
     persona: str
     number: int  # its place on the team, from 1; 0 where it is no member
-    kind: str  # class of the cell: h0 to h10 with a score; else missing, skipped, unasked or none
+    kind: str  # class of the cell: h0 to h10 with a score; else missing or none
     text: str
     value: str  # by which the column is sorted; empty without a score
     title: str
@@ -79,9 +79,8 @@ class PassageFormat:
         self._top = record.top
         self.known = (min(known), max(known)) if known else None
         self.score_places = decimals(known)
-        finals = (hit.score if hit.at_most is None else hit.at_most for hit in hits)
         others = (hit.other.score for hit in hits if hit.other)
-        self.final_places = decimals([score for score in finals if score is not None])
+        self.final_places = decimals([hit.score for hit in hits if hit.score is not None])
         self.other_places = decimals([score for score in others if score is not None])
         self.apart_places = 3 if known and max(known) <= _FINE else 2
         members = record.team.names if record.team else ()
@@ -143,9 +142,7 @@ class PassageFormat:
             if instead is None:
                 return "missing", MISSING, why
             return "missing", f"({instead:.4g})", f"{instead:.4g} is imputed; {why}"
-        if name in hit.skipped:
-            return "skipped", SKIPPED, "not asked: it could not reach the first ranks"
-        return ("unasked", SKIPPED, "not asked for") if hit.judged else ("none", "", "")
+        return "none", "", ""
 
     def weights(self, persona: str) -> Mapping[str, float]:
         """Criterion -> its weight, of a persona of the team."""

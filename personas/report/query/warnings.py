@@ -226,10 +226,8 @@ def _left_out(inspection: RankingRecord) -> Iterator[Notice]:
     last = inspection.last_sure_rank
     if last is None or inspection.partial or inspection.failure:
         return
-    if inspection.top_k or inspection.comparisons:
+    if inspection.comparisons:
         said = f"Only the first {counted(last, 'rank')} of {whole(len(hits))} were asked for"
-        skipped = inspection.skipped
-        said += f", so {counted(skipped, 'score')} {_was(skipped)} not needed" if skipped else ""
     elif dropped := len(inspection.dropped):
         said = f"{counted(dropped, 'passage')} {_was(dropped)} dropped for too little relevance"
     else:

@@ -12,7 +12,7 @@ from personas.format import counted, exact, weight
 from personas.ranking.hit import Hit
 from personas.ranking.record import RankingRecord
 from personas.report.formats import judgement, place
-from personas.report.terminal.screen import AT_MOST, NOTE, Screen, clipped, shade
+from personas.report.terminal.screen import NOTE, Screen, clipped, shade
 from personas.sanitize import plain
 
 _MOST_TEXT = 4000  # characters
@@ -39,7 +39,7 @@ def show_passage(screen: Screen, inspection: RankingRecord, hit: Hit) -> None:
             f"The passage was dropped and not returned, because its relevance, "
             f"{exact(hit.dropped)}, is too low."
         )
-    if hit.judged or hit.at_most is not None or hit.dropped is not None:
+    if hit.judged or hit.dropped is not None:
         _show_scores(screen, inspection, hit)
     elif inspection.unscored:
         screen.words("The ranker compared passages and gives an order without scores.")
@@ -65,9 +65,7 @@ def _show_text(screen: Screen, text: str) -> None:
 
 
 def _facts(inspection: RankingRecord, hit: Hit) -> Iterator[tuple[str, Text]]:
-    if hit.at_most is not None:
-        yield "final score", Text(f"{AT_MOST}{exact(hit.at_most)}: not all were asked")
-    elif hit.score is not None:
+    if hit.score is not None:
         yield "final score", Text(hit.formula or exact(hit.score), style="bold")
     if hit.relevance is not None:
         yield "relevance", Text(f"{hit.relevance:.3f}")

@@ -14,10 +14,8 @@ from personas.format import counted, decimals, exact, fixed
 from personas.ranking.hit import Hit
 from personas.ranking.record import RankingRecord
 from personas.report.terminal.screen import (
-    AT_MOST,
     MISSING,
     NOTE,
-    SKIPPED,
     SPREAD,
     WIDE,
     Column,
@@ -117,15 +115,13 @@ def _scores(
 
 
 def _finals(hits: Sequence[Hit]) -> Column:
-    finals = [hit.score if hit.at_most is None else hit.at_most for hit in hits]
-    places = decimals([final for final in finals if final is not None])
+    places = decimals([hit.score for hit in hits if hit.score is not None])
     cells = []
-    for hit, final in zip(hits, finals, strict=True):
-        if final is None:
+    for hit in hits:
+        if hit.score is None:
             cells.append(Text("" if hit.dropped is None else "dropped", style=NOTE))
         else:
-            sign = "" if hit.at_most is None else AT_MOST
-            cells.append(Text(f"{sign}{fixed(final, places)}", style="bold"))
+            cells.append(Text(fixed(hit.score, places), style="bold"))
     return Column(("score",), cells)
 
 
@@ -139,7 +135,7 @@ def _score_text(inspection: RankingRecord, hit: Hit, persona: str, places: int) 
         return fixed(score, places)
     if persona in hit.missing:
         return f"({hit.imputed[persona]:.4g})" if persona in hit.imputed else MISSING
-    return SKIPPED if hit.judged or persona in hit.skipped else ""
+    return ""
 
 
 def _broken(name: str) -> tuple[str, ...]:
@@ -215,12 +211,6 @@ def show_legend(screen: Screen, inspection: RankingRecord) -> None:
         imputed = any(hit.imputed.keys() & inspection.judges for hit in inspection.hits)
         said = "(7.5) a missing score that was imputed" if imputed else f"{MISSING} a missing score"
         parts.append(said)
-    if inspection.skipped:
-        goal = f"rank {inspection.top_k}" if inspection.top_k else "the first ranks"
-        parts.append(
-            f"{SKIPPED} a score not asked for ({inspection.skipped:,} in all), because the "
-            f"passage could not reach {goal}; {AT_MOST} the score it could have got at most"
-        )
     screen.words("; ".join(parts) + ".", NOTE)
 
 

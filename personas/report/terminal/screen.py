@@ -19,11 +19,10 @@ if TYPE_CHECKING:
 
 NOTE = "dim"
 """Style of what explains the rest."""
-MISSING, SKIPPED = "-", "·"
-"""In place of a score that did not come, and of one that was not asked for."""
+MISSING = "-"
+"""In place of a score that did not come."""
 SPREAD = "±"
 """Heads the column of the personas' disagreement."""
-AT_MOST = "≤"
 
 _TEXT_WIDTH = 110  # columns of running text, at most
 
@@ -32,9 +31,9 @@ WIDE = 100
 
 _BAR, _HALF_BAR, _RULE, _CUT = "━", "╸", "─", "…"
 # These signs, and what replaces them where the encoding is ASCII.
-_SIGNS = f"▲▼{AT_MOST}{SKIPPED}{SPREAD}{_BAR}{_HALF_BAR}{_RULE}{_CUT}"
+_SIGNS = f"▲▼{SPREAD}{_BAR}{_HALF_BAR}{_RULE}{_CUT}"
 _SIGNS += "\N{MULTIPLICATION SIGN}\N{MINUS SIGN}"
-_ASCII = str.maketrans(_SIGNS, "+-<.*=--~x-")
+_ASCII = str.maketrans(_SIGNS, "+-*=--~x-")
 
 # Backgrounds from a low score to a high one, from grey to a strong blue, all of about the same
 # lightness: white can be read on each, and none stands out on a dark terminal that does not on

@@ -152,7 +152,7 @@ def test_model_does_not_judge_what_it_ranked(model: Connected) -> None:
         (("one.trec", "--out", "tiny/qrels/test.tsv"), "would replace people's judgements"),
         (("one.trec", "--check", "--map", "0=1"), "write e.g. 0:0"),
         (("strange.trec", "--check"), "'q9'"),
-        (("one.trec", "--check", "-o", "top_k=3"), "'judge' takes no option 'top_k' here; leave"),
+        (("one.trec", "--check", "-o", "top_n=3"), "'judge' takes no option 'top_n' here; leave"),
         (("one.trec", "--check", "-o", "ranker=qg"), "'judge' takes no option 'ranker' here"),
         (("one.trec", "--check", "--team", "medicine"), "--team goes with --judge team"),
         (("one.trec", "--out", "f.tsv", "--sample", "3"), "--sample goes with --check"),

@@ -170,22 +170,6 @@ def test_a_line_that_is_no_ranking(line: bytes) -> None:
 
 
 @pytest.mark.usefixtures("here")
-def test_rankings_from_before_there_was_top_k_are_read() -> None:
-    path = Path(TEAM, "rankings.jsonl")
-    rankings = [json.loads(line) for line in path.read_bytes().splitlines()]
-    for ranking in rankings:
-        del ranking["usage"]["reused"]
-        for hit in ranking["hits"]:
-            del hit["skipped"], hit["at_most"]
-    path.write_text("".join(json.dumps(each) + "\n" for each in rankings), encoding="utf-8")
-    (Path(TEAM) / "metrics.json").unlink()
-    for command in COMMANDS[:1:-1]:
-        assert call(*command).exit_code == 0, command
-    (hit, *_) = next(RunFolder.open(TEAM).rankings()).hits
-    assert (hit.skipped, hit.at_most) == ((), None)
-
-
-@pytest.mark.usefixtures("here")
 def test_a_folder_that_must_not_be_written_to(monkeypatch: pytest.MonkeyPatch) -> None:
     """As the test above, for root as well."""
     opened = Path.open

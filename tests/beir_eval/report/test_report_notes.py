@@ -17,7 +17,7 @@ from beir_eval.experiment.run_folder import (
     SuiteNote,
 )
 from beir_eval.report.html import render_html
-from beir_eval.report.numbers import BOUNDS_SIGN, MISSING_SIGN, TIES_SIGN
+from beir_eval.report.numbers import MISSING_SIGN, TIES_SIGN
 from beir_eval.report.texts import render_latex, render_markdown
 from beir_eval.report.warnings import warnings
 from tests.support.report_runs import DIRECT, TWO, cell_of, change, made, only, report_on, row_of
@@ -161,31 +161,6 @@ def test_what_lacks_scores_is_neither_best_nor_better(
     # Against a baseline that lacks scores, nobody is better either.
     against = only(report_on(tmp_path, baseline=TWO))
     assert ("\N{DOUBLE DAGGER}" in cell_of(against, DIRECT).signs) is not told
-
-
-@pytest.mark.parametrize(
-    ("top_k", "skipped", "told"), [(9, 5, True), (9, 0, False), (10, 5, False), (None, 0, False)]
-)
-def test_ranks_that_are_bounds_make_no_value(
-    tmp_path: Path, top_k: int | None, skipped: int, *, told: bool
-) -> None:
-    """nDCG@10 is exact where the first 10 ranks are, and where no score was left out."""
-    made(tmp_path, labels=[DIRECT, TWO], queries=20)
-    set_values(tmp_path, "scifact", DIRECT, [0.4] * 20)
-    set_values(tmp_path, "scifact", TWO, [0.6, 0.62] * 10)
-    set_values(tmp_path, "scifact", FIRST_STAGE, [0.3] * 20)
-    folder = folder_of(tmp_path, "scifact", TWO)
-    change(folder / "manifest.json", RunManifest, config={"top_k": top_k})
-    change(folder / "metrics.json", Metrics, scores=ScoreCounts(asked=200, skipped=skipped))
-    report = report_on(tmp_path)
-    two, direct = cell_of(only(report), TWO), cell_of(only(report), DIRECT)
-    assert (BOUNDS_SIGN in two.signs) is told
-    assert (two.rank, direct.rank) == ((0, 1) if told else (1, 2))
-    assert ("\N{DOUBLE DAGGER}" in two.signs) is not told
-    assert two.beats == (() if told else ("BM25", DIRECT))
-    assert any("is smaller: MC: 2" in each.sentence for each in warnings(report)) is told
-    for text in (render_markdown(report), render_html(report)):
-        assert ("counts ranks below top" in text) is told
 
 
 def test_one_data_set_at_two_depths_has_no_average(tmp_path: Path) -> None:

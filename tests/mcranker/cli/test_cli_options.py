@@ -83,20 +83,20 @@ def test_a_file_chooses_the_ranker(models: Connected, tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("args", "said"),
     [
-        (("-o", "topk=3"), "takes no option 'topk'; did you mean 'top_k'?"),
+        (("-o", "dept=3"), "takes no option 'dept'; did you mean 'depth'?"),
         (("-o", "window=3"), "it goes with rankgpt, rebel, tournament"),
         (("-o", "zzzzz=3"), "see 'mcranker options' for all"),
         (("-o", "api_key=x"), "set OPENAI_API_KEY or ANTHROPIC_API_KEY"),
-        (("-o", "top_k"), "write KEY=VALUE"),
-        (("-o", "top_k=x"), "-o top_k=x: Input should be a valid integer"),
-        (("-o", "top_k=0"), "Input should be greater than or equal to 1"),
+        (("-o", "depth"), "write KEY=VALUE"),
+        (("-o", "top_n=x"), "-o top_n=x: Input should be a valid integer"),
+        (("-o", "top_n=0"), "Input should be greater than or equal to 1"),
         (("-o", "criteria=all"), "Input should be 'query', 'dataset', 'library' or 'none'"),
         (("-o", "batch=maybe"), "Input should be a valid boolean"),
         (("-o", "deadline=nan"), "Input should be a finite number"),
         (("-o", "labels=No,Yes", "-o", "scale=3", "--scoring", "expected"), "leave out either"),
         (("-o", "topic_field=desc"), "-o topic_field goes with --queries"),
         (("-o", "format=xml"), "Input should be 'jsonl', 'json', 'tsv' or 'text'"),
-        (("--top-k", "3"), "there is no --top-k; give it as -o top_k=VALUE"),
+        (("--top-n", "3"), "there is no --top-n; give it as -o top_n=VALUE"),
         (
             ("--no-batch-criteria",),
             "there is no --no-batch-criteria; give it as -o batch_criteria=VALUE",
@@ -126,11 +126,11 @@ def test_what_cannot_be_is_refused_before_anything_is_asked(
 @pytest.mark.parametrize("verb", ["rank", "recruit", "serve", "mcp"])
 def test_every_verb_that_ranks_takes_the_same_options(models: Connected, verb: str) -> None:
     words = {"rank": ("q", "a"), "recruit": ("q",)}.get(verb, ())
-    for args in (("-o", "topk=3"), ("--config", "odd.toml")):
-        Path("odd.toml").write_text("topk = 3\n")
+    for args in (("-o", "dept=3"), ("--config", "odd.toml")):
+        Path("odd.toml").write_text("dept = 3\n")
         done = invoke(verb, *words, *args)
         assert done.exit_code == 2
-        assert "did you mean 'top_k'?" in done.stderr
+        assert "did you mean 'depth'?" in done.stderr
 
 
 def test_only_the_team_can_be_recruited(models: Connected) -> None:

@@ -81,12 +81,12 @@ def test_near_ties_are_broken_as_the_ranker_breaks_them(ensemble: str, missing: 
         assert inspection.leave_one_out_exact
         for column, name in enumerate(inspection.personas[:3]):
             fewer = np.array([np.delete(row, column) for row in scores])
-            expected = [f"d{place}" for place in ranked(fewer, config)["order"]]
+            expected = [f"d{place}" for place in ranked(fewer, config)[0]]
             assert without(inspection, name) == expected
 
 
-def ranked(scores: np.ndarray, config: dict[str, Any]) -> dict[str, Any]:
-    """What the ranker makes of these scores."""
+def ranked(scores: np.ndarray, config: dict[str, Any]) -> tuple[np.ndarray, np.ndarray]:
+    """Order and final scores that the ranker makes of these scores."""
     matrix = ScoreMatrix(scores, {tuple(place): "?" for place in np.argwhere(np.isnan(scores))})
     passages = [Passage(f"d{place}", str(place)) for place in range(len(scores))]
     return combined(Rule.of(config), matrix, np.arange(len(scores)), passages)
@@ -101,7 +101,7 @@ def inspected(scores: np.ndarray, config: dict[str, Any]) -> RankingRecord:
         {
             "rank": rank,
             "doc_id": f"d{row}",
-            "score": float(made["final"][row]),
+            "score": float(made[1][row]),
             "scores": {
                 name: None if math.isnan(score) else float(score)
                 for name, score in zip(names, scores[row], strict=True)
@@ -113,7 +113,7 @@ def inspected(scores: np.ndarray, config: dict[str, Any]) -> RankingRecord:
             "title": "",
             "text": str(row),
         }
-        for rank, row in enumerate(made["order"], start=1)
+        for rank, row in enumerate(made[0], start=1)
     ]
     return RankingRecord.of(
         {

@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from mcranker.method.schedule import Call, EveryScore, TopScores
+from mcranker.method.ensembler import Schedule
 
 
-def drained(schedule: EveryScore | TopScores) -> list[Call]:
+def drained(schedule: Schedule) -> list[tuple[int, int]]:
     calls = []
     while (call := schedule.take()) is not None:
         calls.append(call)
@@ -13,14 +13,14 @@ def drained(schedule: EveryScore | TopScores) -> list[Call]:
 
 
 def test_judges_take_turns_passage_by_passage() -> None:
-    schedule = EveryScore(2, 3, together=False, by_judge=False)
+    schedule = Schedule(2, 3, together=False, by_judge=False)
     for judge in range(3):
         schedule.ready(judge)
     assert drained(schedule) == [(0, 0), (0, 1), (0, 2), (1, 0), (1, 1), (1, 2)]
 
 
 def test_a_judge_who_is_late_catches_up_before_the_others_go_on() -> None:
-    schedule = EveryScore(3, 2, together=False, by_judge=False)
+    schedule = Schedule(3, 2, together=False, by_judge=False)
     schedule.ready(1)
     assert [schedule.take(), schedule.take()] == [(0, 1), (1, 1)]
     schedule.ready(0)
@@ -28,7 +28,7 @@ def test_a_judge_who_is_late_catches_up_before_the_others_go_on() -> None:
 
 
 def test_one_judge_after_the_other_once_all_are_ready() -> None:
-    schedule = EveryScore(2, 2, together=True, by_judge=True)
+    schedule = Schedule(2, 2, together=True, by_judge=True)
     schedule.ready(1)
     assert schedule.take() is None
     schedule.ready(0)
@@ -36,12 +36,14 @@ def test_one_judge_after_the_other_once_all_are_ready() -> None:
 
 
 def test_it_is_finished_when_every_call_has_ended_and_no_seat_is_left() -> None:
-    schedule = EveryScore(1, 3, together=False, by_judge=False)
+    schedule = Schedule(1, 3, together=False, by_judge=False)
     schedule.ready(0)
-    schedule.settle(*drained(schedule)[0])
+    assert len(drained(schedule)) == 1
+    schedule.settle()
     assert (schedule.finished, schedule.total) == (False, 3)
     schedule.team_known(2)  # one recruit fewer than there were seats
     schedule.ready(1)
     assert (schedule.finished, schedule.total) == (False, 2)
-    schedule.settle(*drained(schedule)[0])
+    assert len(drained(schedule)) == 1
+    schedule.settle()
     assert schedule.finished

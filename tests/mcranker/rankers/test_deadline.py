@@ -90,7 +90,6 @@ CHOICES: tuple[dict[str, Any], ...] = (
     {},
     {"ensemble": "reciprocal_rank"},
     {"ensemble": "assessor"},
-    {"top_k": 3},
     {"scoring": "per_criterion"},
     {"first_stage_weight": 0.4, "depth": 9},
     {"nlp_scientist": False, "team_size": 2, "missing_policy": "lowest"},

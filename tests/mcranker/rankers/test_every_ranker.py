@@ -692,7 +692,7 @@ COMPARERS = ("rankgpt", "setwise", "pairwise", "tournament")
 FORTY_ONE = Rubric(criteria=tuple(Criterion(name=f"C{n}", weight=1) for n in range(41)))
 PEDANT = Member(persona=Persona(name="Pedant"), rubric=FORTY_ONE)
 MEMBERS: dict[str, Any] = {"members": ("direct", "bm25")}
-OF_SCORES = {"scoring": "expected", "top_k": 5, "first_stage_weight": 0.5, "min_relevance": 0.5}
+OF_SCORES = {"scoring": "expected", "first_stage_weight": 0.5, "min_relevance": 0.5}
 ABLE = Capabilities(label_logprobs=True, continuation_logprobs=True)
 REFUSED: tuple[tuple[str, dict[str, Any]], ...] = (
     *((name, {option: OF_SCORES[option]}) for name in COMPARERS for option in OF_SCORES),
@@ -724,7 +724,6 @@ REFUSED: tuple[tuple[str, dict[str, Any]], ...] = (
     ("rebel", {"min_relevance_score": 11}),
     ("rebel", {"scoring": "expected"}),
     ("rebel", {"passages_per_call": 5}),
-    ("rebel", {"top_k": 3}),
     ("fused", {**MEMBERS, "team": "clinician"}),
     ("rg_yn", {"assessor_model": "openai:m"}),
     ("mcranker", {"windw": 3}),

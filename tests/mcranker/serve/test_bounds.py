@@ -294,7 +294,7 @@ _BODIES = _GOOD | st.dictionaries(st.sampled_from(sorted(FIELDS)) | _TEXT, _VALU
 @pytest.fixture(scope="module")
 def address(loop: Loop) -> Iterator[str]:
     limits = {"documents": 8, "body": 100_000, "deadline": 5}
-    chosen = ("team", "team_size", "top_k")
+    chosen = ("team", "team_size", "depth")
     # Ids may be any text, of which the usual model of these tests makes a number.
     with serving(
         settings(lambda _: '{"Score": 5}', port=0, limits=limits, per_request=chosen), loop=loop

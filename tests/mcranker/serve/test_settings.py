@@ -42,7 +42,7 @@ def test_a_file_is_read_and_its_files_are_found_beside_it(tmp_path: Path) -> Non
         temperature = "none"
         criteria = "none"
         names = ["rerank-*"]
-        per_request = ["top_k", "team"]
+        per_request = ["depth", "team"]
 
         [rankers.quick]
         ranker = "direct"
@@ -61,7 +61,7 @@ def test_a_file_is_read_and_its_files_are_found_beside_it(tmp_path: Path) -> Non
         "temperature": None,
         "criteria": "none",
     }
-    assert (first.names, first.per_request) == (("rerank-*",), ("top_k", "team"))
+    assert (first.names, first.per_request) == (("rerank-*",), ("depth", "team"))
     assert (second.ranker, second.options) == ("direct", {"ledger": None})
 
 

@@ -135,17 +135,6 @@ async def test_a_whole_ranking_has_no_numbers_that_are_made_up() -> None:
     assert [hit["score"] is None for hit in hits] == [False, True, True]
 
 
-async def test_what_top_k_left_out_keeps_its_place_in_the_order() -> None:
-    """Clients that sort by the number have the order of the ranking."""
-    documents = [f"text {number}" for number in range(8)]
-    places, numbers, meta, _ = await asked(one(model(), "mcranker", top_k=1), documents=documents)
-    assert meta["unscored"] > 0
-    known = [each for each in numbers if each is not None]
-    assert len(known) == len(documents)
-    assert known == sorted(known, reverse=True)
-    assert places[0] == 7
-
-
 @pytest.mark.parametrize("route", ["/v2/rerank", "/v1/rerank", "/rerank"])
 async def test_the_operator_may_refuse_to_make_numbers_up(route: str) -> None:
     chat, seen = comparing(lambda _: "[3] > [1] > [2]")

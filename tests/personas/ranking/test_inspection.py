@@ -205,7 +205,7 @@ FIRST = FOUR[0]["scores"]
         (changed({"score": math.nan}), "hits.0.score: Input should be a finite number"),
         (changed({"scores": {**FIRST, "Parent": "4"}}), "hits.0.scores.Parent: Input should be a"),
         (changed(team={"members": []}), "team.members"),
-        (changed(config={"top_k": 2**70}), "top_k: holds what JSON and sums cannot hold"),
+        (changed(config={"depth": 2**70}), "depth: holds what JSON and sums cannot hold"),
         (changed(comparisons={"asked": "4"}), "comparisons.asked: Input should be a valid integer"),
         (changed(windows={"sums": -1}), "windows.sums: Input should be greater than or equal to 0"),
     ],

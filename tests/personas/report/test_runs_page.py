@@ -19,7 +19,6 @@ def totals(**changed: Any) -> Totals:
         "judged": 300,
         "passages": 30_000,
         "missing": 0,
-        "skipped": 0,
         "calls": 90_000,
         "reused": 0,
         "cost": 1.5,

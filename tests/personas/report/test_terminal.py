@@ -166,21 +166,6 @@ def test_calls_are_added_up_by_stage() -> None:
     assert "model openai:m" in found
 
 
-def test_scores_that_were_not_asked_for() -> None:
-    part = hit(1, 1, [9.0, None], missing={}, skipped=["Parent"], at_most=19.0, score=None)
-    beyond = hit(2, 2, [None, None], missing={}, score=None)
-    text = page(stored([part, beyond], config={"scale": 10, "top_k": 1}), 110)
-    assert [row[:6] for row in rows(text)] == [
-        ["1", "d1", "≤19", "9", "·", "1"],
-        ["2", "d2", "2", "=", "Title", "2"],
-    ]
-    assert "· a score not asked for (1 in all), because the passage could not reach rank 1" in (
-        " ".join(lines(text))
-    )
-    assert "was not scored" in page(stored([part, beyond]), 110, passage=2)
-    assert "≤19: not all were asked" in page(stored([part, beyond]), 110, passage=1)
-
-
 def test_no_passages_and_no_team() -> None:
     empty = page(stored([]), 80)
     assert "there was nothing to rank" in empty

@@ -175,19 +175,19 @@ def test_what_was_cut_and_how_sure_the_judge_is() -> None:
     assert "The model did not see the last 120 characters." in Page(render_inspection(data)).text
 
 
-def test_top_k_has_a_line_and_what_is_below_it_moves_nowhere() -> None:
+def test_ranks_that_were_not_asked_for_are_below_a_line_and_move_nowhere() -> None:
     data = of_scores([9, 5, 2, 0])
-    data["config"]["top_k"] = 2
+    data["config"]["ranks"] = 2
+    data["comparisons"] = {"asked": 3}
     for hit, first in zip(data["hits"], (2, 1, 4, 3), strict=True):
         hit["first_stage_rank"] = first
-    data["hits"][3].update(score=None, at_most=1.0, scores={"Judge": None}, skipped=["Judge"])
     inspection = RankingRecord.of(data)
     assert inspection.last_sure_rank == 2
     assert inspection.climbed_most is not None
     assert inspection.climbed_most.rank == 1
     assert inspection.fell_most is not None
     assert inspection.fell_most.rank == 2
-    sentence = "Only the first 2 ranks of 4 were asked for, so 1 score was not needed."
+    sentence = "Only the first 2 ranks of 4 were asked for."
     assert said(data)[sentence] == "note"
     page = Page(render_inspection(data))
     classes = [found["class"] for tag, found in page.tags if tag == "tbody" and "class" in found]

@@ -13,7 +13,7 @@ from personas.ranking.record import RankingRecord
 from personas.schema import Member
 from personas.survey.model import Survey
 from personas.survey.query import QueryFindings
-from tests.support.surveyor_support import Taker, about, hit, inspect, judge, other, rubric
+from tests.support.surveyor_support import Taker, hit, inspect, judge, other, rubric
 
 WORDS = ("Chemist", "chemist", "Parent", "Editor", "NLP scientist", "Nurse", "NURSE")
 
@@ -136,26 +136,6 @@ def test_a_ranker_without_a_team_has_no_personas() -> None:
     assert row.disagreement is row.alpha is row.tau is survey.totals.alpha is None
     assert row.ndcg == 1.0
     assert survey.recruits is None
-
-
-def test_scores_that_were_not_asked_for_count_nowhere() -> None:
-    # d2 was skipped by B, d3 by both: only d1 has two scores.
-    hits = [
-        hit(1, 1, {"A": 8, "B": 6}, score=14.0),
-        hit(2, 2, {"A": 5, "B": None}, score=None, skipped=["B"]),
-        hit(3, 3, {"A": None, "B": None}, score=None, skipped=["A", "B"]),
-    ]
-    surveyor = Taker()
-    surveyor.take(1, inspect(hits, [judge("A"), judge("B")], top_k=1, scale=20))
-    survey = surveyor.finish()
-    row = survey.queries[0]
-    assert (row.skipped, row.missing, row.tau) == (3, 0, None)
-    assert row.disagreement == pytest.approx(1 / 20)
-    assert row.alpha is None
-    assert [(each.mean_score, each.missing) for each in survey.personas] == [
-        (about(6.5 / 20), 0),
-        (about(6 / 20), 0),
-    ]
 
 
 def test_names_are_written_as_most_often_and_else_by_the_alphabet() -> None:

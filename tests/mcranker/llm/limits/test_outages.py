@@ -139,7 +139,7 @@ def test_passages_that_always_fail_are_missing(
 
 
 @pytest.mark.parametrize("concurrency", [1, 3, 64])
-@pytest.mark.parametrize("options", [{}, {"top_k": 3}, {"ensemble": "assessor"}], ids=str)
+@pytest.mark.parametrize("options", [{}, {"ensemble": "assessor"}], ids=str)
 def test_for_a_team_as_well(
     monkeypatch: pytest.MonkeyPatch, concurrency: int, options: dict[str, Any]
 ) -> None:
