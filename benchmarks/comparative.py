@@ -36,7 +36,6 @@ from mcranker import (
     ChatRequest,
     DirectRanker,
     MCRanker,
-    PairwiseRanker,
     Passage,
     Query,
     Ranker,
@@ -44,9 +43,7 @@ from mcranker import (
     RankGPTRanker,
     ScriptedChat,
     SetwiseRanker,
-    TournamentRanker,
     Usage,
-    fuse,
 )
 from mcranker.method.session import passage_text
 from personas.format import counted
@@ -199,26 +196,17 @@ def contenders() -> dict[str, Make]:
         *((20, 10, 1), (20, 10, 2), (10, 5, 1), (10, 5, 2), (5, 3, 1), (5, 3, 3)),
     ):
         add("rankgpt", RankGPTRanker, window=window, step=step, passes=passes)
-    add("rankgpt", RankGPTRanker, window=20, step=10, shuffles=5)
-    for window in (5, 10, 20):
-        add("tournament", TournamentRanker, window=window, ranks=10)
     for children in (3, 9):
         add("setwise", SetwiseRanker, children=children, ranks=10)
     add("setwise", SetwiseRanker, children=3, ranks=10, sort="bubble")
     for ranks in (1, 2):
-        add("pairwise", PairwiseRanker, ranks=ranks)
-    add("pairwise", PairwiseRanker, ranks=10, sort="heap")
+        add("setwise", SetwiseRanker, children=1, ranks=ranks, sort="bubble")
+    add("setwise", SetwiseRanker, children=1, ranks=10)
     made["direct"] = partial(_with_model, DirectRanker, {})
-    made["direct + tournament(window=10, ranks=10), fused by rrf"] = lambda model: fuse(
-        DirectRanker(model=model, ledger=None),
-        TournamentRanker(model=model, ledger=None),
-        model=model,
-    )
     for ensemble in ("rrf", "reciprocal_rank", "sum"):
         for window, step in ((20, 10), (10, 5), (5, 3)):
             shown: dict[str, Any] = {"window": window, "step": step, "ensemble": ensemble}
             add("rankgpt", RankGPTRanker, by_team=True, **shown)
-        add("tournament", TournamentRanker, by_team=True, window=10, ensemble=ensemble)
         add("setwise", SetwiseRanker, by_team=True, children=3, ensemble=ensemble)
     made[f"mcranker, {len(PERSONAS)} personas"] = partial(_with_model, MCRanker, TEAM)
     return made

@@ -68,7 +68,6 @@ if TYPE_CHECKING:
     from mcranker.llm.scripted import ScriptedChat
     from mcranker.options import CallOptions, RankerKeywords, RankerOptions
     from mcranker.rankers.base import Ranker
-    from mcranker.rankers.choices import PairwiseRanker, SetwiseRanker
     from mcranker.rankers.direct import DirectRanker
     from mcranker.rankers.dispatch import RankedQuery
     from mcranker.rankers.fused import FusedRanker, fuse
@@ -83,7 +82,7 @@ if TYPE_CHECKING:
     from mcranker.rankers.rankgpt import RankGPTRanker
     from mcranker.rankers.rebel import RebelRanker
     from mcranker.rankers.rerank import RerankRanker
-    from mcranker.rankers.tournament import TournamentRanker
+    from mcranker.rankers.setwise import SetwiseRanker
     from mcranker.ranking import Ranking
     from mcranker.replies.loose_json import Unreadable
     from mcranker.replies.scoring import Scoring
@@ -119,9 +118,8 @@ _EXPORTS = {
     "mcranker.rankers.likelihood": "RGYNRanker RGSRanker QGRanker PYesRanker RankRAGRanker",
     "mcranker.rankers.rerank": "RerankRanker",
     "mcranker.rankers.rankgpt": "RankGPTRanker",
-    "mcranker.rankers.choices": "PairwiseRanker SetwiseRanker",
+    "mcranker.rankers.setwise": "SetwiseRanker",
     "mcranker.rankers.rebel": "RebelRanker",
-    "mcranker.rankers.tournament": "TournamentRanker",
     "mcranker.rankers.fused": "FusedRanker fuse",
     "mcranker.replies.scoring": "Scoring",
     "mcranker.replies.loose_json": "Unreadable",
@@ -191,7 +189,6 @@ __all__ = [
     "Option",
     "Orders",
     "PYesRanker",
-    "PairwiseRanker",
     "Passage",
     "PassageAssessed",
     "PassageScored",
@@ -231,7 +228,6 @@ __all__ = [
     "Tag",
     "Team",
     "TeamRecruited",
-    "TournamentRanker",
     "Unreadable",
     "UnsupportedCapability",
     "Usage",

@@ -297,8 +297,6 @@ class Outcome:
                 asked=counts.asked,
                 comparisons=counts.asked,
                 missing=counts.failed,
-                tied=counts.tied,
-                inconsistent=counts.inconsistent,
             )
             if counts.failed:
                 self._reasons[_in_short(counts.reason)] += counts.failed

@@ -433,8 +433,6 @@ _COMPLETENESS: _Columns = (
     ("asked", "metrics.scores.asked", _count),
     ("missing", "metrics.scores", _missing),
     ("left out", "metrics.scores.skipped", _count),
-    ("tied", "metrics.scores.tied", lambda of: _count(of or None)),
-    ("inconsistent", "metrics.scores.inconsistent", lambda of: _count(of or None)),
     ("unreadable replies", "metrics.scores.unreadable", _count),
     ("no results", lambda cell: len(cell.metrics.missing_queries), _bad_count),
     ("not ranked", _not_ranked, _bad_count),
@@ -443,11 +441,9 @@ _COMPLETENESS: _Columns = (
 )
 _COMPLETENESS_NOTE = (
     "Asked: scores, or comparisons. Left out: not needed for the first ranks (top_k). "
-    "Tied: pairs that comparisons did not decide; inconsistent: the answer went with the order "
-    "they were shown in. No results, not ranked: queries; the first count 0. Short teams: "
-    "queries for which fewer recruits were named than asked for. Unknown documents, of foreign "
-    "runs: not in the corpus or, where it is not at hand, neither ranked nor judged here; they "
-    "keep their ranks."
+    "No results, not ranked: queries; the first count 0. Short teams: queries for which fewer "
+    "recruits were named than asked for. Unknown documents, of foreign runs: not in the corpus or, "
+    "where it is not at hand, neither ranked nor judged here; they keep their ranks."
 )
 _COST: _Columns = (
     ("calls", "metrics.taken.calls", _count),

@@ -25,8 +25,8 @@ from mcranker.options import CallOptions, EstimateOptions, RankerKeywords
 from mcranker.paths import is_file
 from mcranker.rankers import RANKERS
 from mcranker.rankers.base import Ranker
+from mcranker.rankers.comparative import added_up
 from mcranker.rankers.dispatch import FATAL_ERRORS, Work, each_of
-from mcranker.rankers.sorting import added_up
 from mcranker.ranking import Ranking
 from mcranker.retrieval.fusion import min_max, reciprocal_rank, summed, weighted
 from mcranker.runtime.bridge import Bridge, task_group

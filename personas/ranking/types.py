@@ -285,14 +285,10 @@ class Comparisons(Replies):
 
     Attributes:
         as_shown: replies that gave the order, or chose the first, as the passages were shown.
-        tied: pairs that contradicting replies left undecided; they keep their order.
-        inconsistent: those of them of which the same place was chosen in both orders.
         reason: why the first of those that failed did; else empty.
     """
 
     as_shown: Count = 0
-    tied: Count = 0
-    inconsistent: Count = 0
     reason: str = ""
 
 

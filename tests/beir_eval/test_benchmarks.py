@@ -162,10 +162,8 @@ def test_the_simulated_judge_knows_the_best_order_where_it_makes_no_errors() -> 
     ):
         found = comparative.measured(made[name], topics, none, 2)
         assert found.ndcg == (pytest.approx(ideal),), name
-    found = comparative.measured(made["tournament(window=10, ranks=10)"], topics, none, 2)
-    assert found.ndcg == (pytest.approx(ideal),)
-    assert 0 < found.calls == found.most_calls < len(topic.docs)
-    assert found.tokens > 0
+        assert 0 < found.calls == found.most_calls
+        assert found.tokens > 0
 
 
 def test_workers_write_the_run_of_one_process(

@@ -18,11 +18,9 @@ from mcranker import (
     Estimate,
     InputError,
     MCRanker,
-    PairwiseRanker,
     RankGPTRanker,
     ScriptedChat,
     SetwiseRanker,
-    TournamentRanker,
     Usage,
 )
 from mcranker.llm.prices import cost
@@ -153,8 +151,7 @@ def test_with_top_k_it_is_the_most_and_the_least() -> None:
     "ranker",
     [
         lambda model: SetwiseRanker(model=model, ranks=2),
-        lambda model: PairwiseRanker(model=model, ranks=2),
-        lambda model: TournamentRanker(model=model, ranks=2),
+        lambda model: SetwiseRanker(model=model, ranks=2, children=1, sort="bubble"),
         lambda model: SetwiseRanker(model=model, ranks=2, team="epidemic_research"),
         lambda model: RankGPTRanker(model=model, window=4, step=2, passes=2),
     ],

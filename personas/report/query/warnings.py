@@ -114,14 +114,12 @@ def _comparisons(counts: Comparisons) -> Iterator[Notice]:
             f"passages kept their order{reason}",
             "FailedComparisons",
         )
-    if counts.odd or counts.tied:
+    if counts.odd:
         kinds = (
             (counts.odd, "odd in form"),
             (counts.missing, "left out"),
             (counts.repeated, "named twice"),
             (counts.unknown, "named that were not shown"),
-            (counts.tied, "pairs undecided"),
-            (counts.inconsistent, "pairs answered by the order they were shown in"),
         )
         parts = ", ".join(f"{whole(number)} {what}" for number, what in kinds if number)
         yield Notice("warn", f"Of {counted(counts.asked, 'comparison')}: {parts}.")

@@ -33,7 +33,8 @@ ranker = "setwise"
 ranks = 3
 [[rankers]]
 label = "pairs"
-ranker = "pairwise"
+ranker = "setwise"
+children = 1
 ranks = 2
 """
 

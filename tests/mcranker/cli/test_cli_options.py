@@ -84,7 +84,7 @@ def test_a_file_chooses_the_ranker(models: Connected, tmp_path: Path) -> None:
     ("args", "said"),
     [
         (("-o", "topk=3"), "takes no option 'topk'; did you mean 'top_k'?"),
-        (("-o", "window=3"), "it goes with rankgpt, rebel, tournament"),
+        (("-o", "window=3"), "it goes with rankgpt, rebel"),
         (("-o", "zzzzz=3"), "see 'mcranker options' for all"),
         (("-o", "api_key=x"), "set OPENAI_API_KEY or ANTHROPIC_API_KEY"),
         (("-o", "top_k"), "write KEY=VALUE"),
