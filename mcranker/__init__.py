@@ -70,7 +70,6 @@ if TYPE_CHECKING:
     from mcranker.rankers.base import Ranker
     from mcranker.rankers.direct import DirectRanker
     from mcranker.rankers.dispatch import RankedQuery
-    from mcranker.rankers.fused import FusedRanker, fuse
     from mcranker.rankers.likelihood import (
         PYesRanker,
         QGRanker,
@@ -86,12 +85,12 @@ if TYPE_CHECKING:
     from mcranker.ranking import Ranking
     from mcranker.replies.loose_json import Unreadable
     from mcranker.replies.scoring import Scoring
+    from mcranker.retrieval.fusion import fuse
     from mcranker.team_page import team_to_html
     from personas import Criterion, Ensemble, Member, Persona, Rubric, Team
     from personas.ranking.hit import Hit
     from personas.ranking.types import (
         Comparisons,
-        MemberRanking,
         MissingScore,
         Orders,
         Passage,
@@ -103,8 +102,7 @@ if TYPE_CHECKING:
     from personas.ranking.weak_judges import WeakJudgeWarning
 
 _EXPORTS = {
-    "personas.ranking.types": "Query Passage Score MissingScore MemberRanking Comparisons Orders "
-    "WindowCounts",
+    "personas.ranking.types": "Query Passage Score MissingScore Comparisons Orders WindowCounts",
     "personas": "Persona Criterion Rubric Member Team Ensemble",
     "mcranker.config": "RankerConfig",
     "mcranker.job": "Job",
@@ -120,7 +118,7 @@ _EXPORTS = {
     "mcranker.rankers.rankgpt": "RankGPTRanker",
     "mcranker.rankers.setwise": "SetwiseRanker",
     "mcranker.rankers.rebel": "RebelRanker",
-    "mcranker.rankers.fused": "FusedRanker fuse",
+    "mcranker.retrieval.fusion": "fuse",
     "mcranker.replies.scoring": "Scoring",
     "mcranker.replies.loose_json": "Unreadable",
     "personas.ranking.hit": "Hit",
@@ -169,7 +167,6 @@ __all__ = [
     "Estimate",
     "Event",
     "FormNotKept",
-    "FusedRanker",
     "Hit",
     "InputError",
     "Job",
@@ -178,7 +175,6 @@ __all__ = [
     "MCRanker",
     "MCRankerError",
     "Member",
-    "MemberRanking",
     "Message",
     "MissingScore",
     "MissingScoreError",

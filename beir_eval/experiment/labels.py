@@ -13,7 +13,6 @@ from personas.ensembles import highest_score
 _PROVIDERS = ("openai.com", "anthropic.com")
 _NAMES = {
     "direct": "DIRECT(0,{top:g})",
-    "fused": "Fused",
     "mcranker": "MCRanker",
     "qg": "QG",
     "rankgpt": "RankGPT",

@@ -317,7 +317,7 @@ def _ties(report: Report, section: Section) -> Table:
     )
     if any(of("sampled")(cell) for _, _, cell in section.cells()):
         said += (
-            " Where ties of single personas or members count as well, worst and best are the ends "
+            " Where ties of single personas count as well, worst and best are the ends "
             "of these draws and of the orders by grade."
         )
     columns: _Columns = (

@@ -55,10 +55,8 @@ def missing_share(metrics: Metrics) -> float:
 
 
 def bounded_at(metrics: Metrics, manifest: RunManifest | None) -> int | None:
-    """Return the ``top_k`` of a run, if scores were left out for it; a fusion's do not show."""
-    if manifest is None or not (
-        (metrics.scores and metrics.scores.skipped) or manifest.ranker == "fused"
-    ):
+    """Return the ``top_k`` of a run, if scores were left out for it."""
+    if manifest is None or not (metrics.scores and metrics.scores.skipped):
         return None
     top_k = manifest.config.get("top_k")
     return top_k if isinstance(top_k, int) else None

@@ -28,7 +28,6 @@ RANKERS: Registry[type[Ranker]] = Registry(
         "rankgpt": "mcranker.rankers.rankgpt:RankGPTRanker",
         "setwise": "mcranker.rankers.setwise:SetwiseRanker",
         "rebel": "mcranker.rankers.rebel:RebelRanker",
-        "fused": "mcranker.rankers.fused:FusedRanker",
     },
     ConfigError,
     lambda found: isinstance(found, type) and issubclass(found, Ranker),

@@ -172,7 +172,7 @@ class ComparativeRanker(JudgeRanker):
                 each.check(partial=partial)
         order = self._order_of_team if self.by_team else self._order_of_one
         ranking = order(session, members, sortings)
-        counts = added_up([each.counts for each in sortings])
+        counts = _added_up([each.counts for each in sortings])
         if counts.failed:
             logger.warning(
                 "%d of %d comparisons failed, and their passages kept their order; the first: %s",
@@ -197,7 +197,7 @@ class ComparativeRanker(JudgeRanker):
         read: Callable[[ChatReply], T],
         *,
         stage: Stage = "score",
-        labels: Sequence[str] = (),
+        labels: tuple[str, ...] = (),
     ) -> T | None:
         """Return what `read` makes of the reply; None if the comparison failed, which is counted.
 
@@ -429,7 +429,7 @@ def check_choice(name: str, value: object, choices: Sequence[str]) -> None:
         raise ConfigError(f"{name}={value!r}: give one of {', '.join(map(repr, choices))}")
 
 
-def added_up(counts: Sequence[Comparisons]) -> Comparisons:
+def _added_up(counts: Sequence[Comparisons]) -> Comparisons:
     """Return the sums of the counts, with the first reason."""
     names = [each.name for each in dataclasses.fields(Comparisons) if each.name != "reason"]
     sums = {name: sum(getattr(each, name) for each in counts) for name in names}

@@ -228,34 +228,6 @@ class Orders:
 
 
 @dataclass(frozen=True, slots=True)
-class MemberRanking:
-    """Result of a member of a fused ranking.
-
-    Attributes:
-        label: names its column.
-        ranker: its name; ``"run"`` or ``"first stage"`` for what is none.
-        ranks: of each passage, in first-stage order, its rank there from 1; None if it has none.
-            `scores` likewise.
-        undecided: first and last rank of each group of passages whose order it has not decided.
-        missing: scores of its personas that are missing, of all that were `asked`.
-        partial: whether it came to the deadline.
-        failure: why it said nothing; else empty.
-    """
-
-    __pydantic_config__: ClassVar[ConfigDict] = _AS_MARKED
-    label: str
-    ranker: str
-    weight: Annotated[Number, Field(ge=0)]
-    ranks: tuple[Rank | None, ...]
-    scores: tuple[Number | None, ...]
-    undecided: tuple[tuple[Rank, Rank], ...] = ()
-    missing: Count = 0
-    asked: Count = 0
-    partial: bool = False
-    failure: str = ""
-
-
-@dataclass(frozen=True, slots=True)
 class Replies:
     """Counts of replies about several passages.
 

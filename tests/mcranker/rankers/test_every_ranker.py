@@ -253,21 +253,14 @@ ENTRIES = {
         ),
         expected={"c": 5.5, "b": 4.5},
     ),
-    "fused": Entry(
-        options={"members": ("direct", "bm25")},
-        by_hand=lambda request: scored(3 * grade(request)),
-        # Ranks 1 and 3, 2 and 2, 3 and 1 by reciprocal rank fusion with 60; of equals a is first.
-        expected={"a": 1 / 61 + 1 / 63, "c": 1 / 61 + 1 / 63, "b": 2 / 62},
-    ),
 }
 TRIED_ELSEWHERE = {
     *(kind.name for kind, _ in test_orders.RANKERS),
     "rebel",  # tests.mcranker.replies.test_windows
-    "fused",  # whose members' replies are theirs
 }
 
 
-UNEXPLAINED = ("qg", "rerank", "fused")
+UNEXPLAINED = ("qg", "rerank")
 
 
 def made(name: str, model: Any, **options: Any) -> Ranker:
@@ -341,10 +334,9 @@ def test_equal_passages_are_judged_once_and_those_beyond_depth_follow(name: str)
         ranking = ranker.rank("masks", docs)
         assert len(asked) == 2 * calls
         assert ranker.rank("masks", {}).ids == []
-    if name != "fused":  # where the first stage has a place for each
-        place = alone.ids.index("b") + 1
-        assert ranking.ids == [*alone.ids[:place], "again", *alone.ids[place:], "beyond"]
-        assert ranking[place].score == ranking[place - 1].score
+    place = alone.ids.index("b") + 1
+    assert ranking.ids == [*alone.ids[:place], "again", *alone.ids[place:], "beyond"]
+    assert ranking[place].score == ranking[place - 1].score
     assert (ranking.ids[-1], ranking[-1].score) == ("beyond", None)
     assert not ranking.missing
 
@@ -661,7 +653,6 @@ def test_one_readable_reply_is_not_enough_to_go_on_for_ever(label: str) -> None:
 COMPARERS = ("rankgpt", "setwise")
 FORTY_ONE = Rubric(criteria=tuple(Criterion(name=f"C{n}", weight=1) for n in range(41)))
 PEDANT = Member(persona=Persona(name="Pedant"), rubric=FORTY_ONE)
-MEMBERS: dict[str, Any] = {"members": ("direct", "bm25")}
 OF_SCORES = {"scoring": "expected", "top_k": 5, "first_stage_weight": 0.5, "min_relevance": 0.5}
 ABLE = Capabilities(label_logprobs=True, continuation_logprobs=True)
 REFUSED: tuple[tuple[str, dict[str, Any]], ...] = (
@@ -693,7 +684,6 @@ REFUSED: tuple[tuple[str, dict[str, Any]], ...] = (
     ("rebel", {"scoring": "expected"}),
     ("rebel", {"passages_per_call": 5}),
     ("rebel", {"top_k": 3}),
-    ("fused", {**MEMBERS, "team": "clinician"}),
     ("rg_yn", {"assessor_model": "openai:m"}),
     ("mcranker", {"windw": 3}),
 )
