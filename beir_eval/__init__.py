@@ -47,7 +47,6 @@ if TYPE_CHECKING:
     from beir_eval.judging.agreement import Agreement, SystemOrder, agreement, system_order
     from beir_eval.judging.judge import Grade, Judged, judge_pairs, make_judge
     from beir_eval.judging.pairs import System, judged_pairs, pooled, read_systems
-    from beir_eval.measures.fusion import fuse
     from beir_eval.measures.metrics import Evaluation, evaluate
     from beir_eval.measures.significance import (
         Comparison,
@@ -79,7 +78,6 @@ _EXPORTS = {
     "beir_eval.judging.agreement": "Agreement SystemOrder agreement system_order",
     "beir_eval.judging.judge": "Grade Judged judge_pairs make_judge",
     "beir_eval.judging.pairs": "System judged_pairs pooled read_systems",
-    "beir_eval.measures.fusion": "fuse",
     "beir_eval.measures.metrics": "Evaluation evaluate",
     "beir_eval.measures.significance": "Comparison Interval compare_runs confidence_intervals",
     "beir_eval.measures.ties": "tie_bounds",
@@ -140,7 +138,6 @@ __all__ = [
     "evaluate",
     "find",
     "find_runs",
-    "fuse",
     "judge_pairs",
     "judged_pairs",
     "load",

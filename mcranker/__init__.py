@@ -68,10 +68,8 @@ if TYPE_CHECKING:
     from mcranker.llm.scripted import ScriptedChat
     from mcranker.options import CallOptions, RankerKeywords, RankerOptions
     from mcranker.rankers.base import Ranker
-    from mcranker.rankers.choices import PairwiseRanker, SetwiseRanker
     from mcranker.rankers.direct import DirectRanker
     from mcranker.rankers.dispatch import RankedQuery
-    from mcranker.rankers.fused import FusedRanker, fuse
     from mcranker.rankers.likelihood import (
         PYesRanker,
         QGRanker,
@@ -83,16 +81,16 @@ if TYPE_CHECKING:
     from mcranker.rankers.rankgpt import RankGPTRanker
     from mcranker.rankers.rebel import RebelRanker
     from mcranker.rankers.rerank import RerankRanker
-    from mcranker.rankers.tournament import TournamentRanker
+    from mcranker.rankers.setwise import SetwiseRanker
     from mcranker.ranking import Ranking
     from mcranker.replies.loose_json import Unreadable
     from mcranker.replies.scoring import Scoring
+    from mcranker.retrieval.fusion import fuse
     from mcranker.team_page import team_to_html
     from personas import Criterion, Ensemble, Member, Persona, Rubric, Team
     from personas.ranking.hit import Hit
     from personas.ranking.types import (
         Comparisons,
-        MemberRanking,
         MissingScore,
         Orders,
         Passage,
@@ -104,8 +102,7 @@ if TYPE_CHECKING:
     from personas.ranking.weak_judges import WeakJudgeWarning
 
 _EXPORTS = {
-    "personas.ranking.types": "Query Passage Score MissingScore MemberRanking Comparisons Orders "
-    "WindowCounts",
+    "personas.ranking.types": "Query Passage Score MissingScore Comparisons Orders WindowCounts",
     "personas": "Persona Criterion Rubric Member Team Ensemble",
     "mcranker.config": "RankerConfig",
     "mcranker.job": "Job",
@@ -119,10 +116,9 @@ _EXPORTS = {
     "mcranker.rankers.likelihood": "RGYNRanker RGSRanker QGRanker PYesRanker RankRAGRanker",
     "mcranker.rankers.rerank": "RerankRanker",
     "mcranker.rankers.rankgpt": "RankGPTRanker",
-    "mcranker.rankers.choices": "PairwiseRanker SetwiseRanker",
+    "mcranker.rankers.setwise": "SetwiseRanker",
     "mcranker.rankers.rebel": "RebelRanker",
-    "mcranker.rankers.tournament": "TournamentRanker",
-    "mcranker.rankers.fused": "FusedRanker fuse",
+    "mcranker.retrieval.fusion": "fuse",
     "mcranker.replies.scoring": "Scoring",
     "mcranker.replies.loose_json": "Unreadable",
     "personas.ranking.hit": "Hit",
@@ -171,7 +167,6 @@ __all__ = [
     "Estimate",
     "Event",
     "FormNotKept",
-    "FusedRanker",
     "Hit",
     "InputError",
     "Job",
@@ -180,7 +175,6 @@ __all__ = [
     "MCRanker",
     "MCRankerError",
     "Member",
-    "MemberRanking",
     "Message",
     "MissingScore",
     "MissingScoreError",
@@ -191,7 +185,6 @@ __all__ = [
     "Option",
     "Orders",
     "PYesRanker",
-    "PairwiseRanker",
     "Passage",
     "PassageAssessed",
     "PassageScored",
@@ -231,7 +224,6 @@ __all__ = [
     "Tag",
     "Team",
     "TeamRecruited",
-    "TournamentRanker",
     "Unreadable",
     "UnsupportedCapability",
     "Usage",

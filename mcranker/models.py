@@ -3,15 +3,15 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
+from collections.abc import Mapping
+from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
 from types import MappingProxyType
 
 from mcranker.config import RankerConfig
 from mcranker.errors import ConfigError, UnsupportedCapability
-from mcranker.llm.chat import Capabilities, ChatModel, ChatRequest
+from mcranker.llm.chat import ChatModel, ChatRequest
 from mcranker.llm.connect import connect
 from mcranker.llm.ledger.ledger import Ledger, place_of
 from mcranker.llm.ledger.ledgered import Ledgered
@@ -21,7 +21,7 @@ from mcranker.llm.limits.rate_controller import FIRST_PAUSE
 from mcranker.llm.limits.rate_limiter import RateLimiter
 from mcranker.llm.limits.retries import ATTEMPTS, FIRST_WAIT, Retrying
 from mcranker.llm.scripted import ScriptedChat
-from mcranker.llm.wrapper import Wrapper, tokenizer_of
+from mcranker.llm.wrapper import tokenizer_of
 
 ModelSpec = str | ChatModel | None
 LedgerSpec = str | os.PathLike[str] | Ledger | None
@@ -115,38 +115,6 @@ def connect_roles(
     specs = {role: roles.model if spec is None else spec for role, spec in own.items()}
     made = layers.connect(specs, roles.model, base_url=base_url, api_key=api_key)
     return Models(**made, ledger=layers.ledger, budget=layers.budget)
-
-
-def joined(each: Sequence[Models]) -> Models:
-    """Return stand-ins with the names of all of these, and the first one's budget."""
-    if not each:
-        return NO_MODELS
-
-    def stand_in(role: str) -> ChatModel:
-        chats: list[ChatModel] = [getattr(models, role) for models in each]
-        return ScriptedChat(
-            _refuse,
-            name=" + ".join(dict.fromkeys(chat.name for chat in chats)),
-            capabilities=Capabilities(
-                reasons=all(chat.capabilities.reasons for chat in chats),
-            ),
-        )
-
-    recruiter, criteria, scoring, assessor = map(stand_in, ROLES)
-    return Models(recruiter, criteria, scoring, assessor, budget=each[0].budget)
-
-
-def paid_from(models: Models, budget: Budget | None) -> Models:
-    """Return the models with their calls paid from that budget instead of their own."""
-    if budget is None:
-        return models
-    for role in ROLES:
-        chat = getattr(models, role)
-        while isinstance(chat, Wrapper):
-            if isinstance(chat, Budgeted):
-                chat.budget = budget
-            chat = chat.inner
-    return replace(models, budget=budget)
 
 
 def limited(models: Models, budget: Budget) -> Models:

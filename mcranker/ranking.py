@@ -106,15 +106,10 @@ class Ranking(RankingRecord):
         config = {**self.config, **checked}
         if ensemble != self.config.get("ensemble", "sum"):
             config["rank_ties"] = RANK_TIES
-        if self.members:
-            raise ConfigError(
-                "a fused ranking has no personas' scores to be combined; fuse its members again, "
-                "with another method or other weights (answers that the ledger has cost nothing)"
-            )
         if self.passages and self.was_judged and not self.personas and self.orders is None:
             raise ConfigError(
                 f"a ranking by {self.ranker!r} has no personas' scores or orders to be combined; "
-                "rank by a team, such as with MCRanker, or fuse it with others"
+                "rank by a team, such as with MCRanker"
             )
         members = self.team.members if self.team else ()
         rule = Rule.of(config).for_columns(members, self.judges)

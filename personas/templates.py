@@ -132,7 +132,6 @@ OPTIONAL_PROMPTS: dict[str, dict[str, Placeholders]] = {
     "comparative": {
         "rankgpt": _placeholders("query passages", "count"),
         "setwise": _placeholders("query passages", "count labels"),
-        "pairwise": _placeholders("query passages", "count labels"),
         # One of {{passages}}, with the number or letter that it is called by
         "compared_passage": _placeholders("name passage"),
     },
@@ -156,7 +155,6 @@ OPTIONAL_PROMPTS: dict[str, dict[str, Placeholders]] = {
     "by_persona": {
         "rankgpt_by_persona": _placeholders("judge query passages", "count"),
         "setwise_by_persona": _placeholders("judge query passages", "count labels"),
-        "pairwise_by_persona": _placeholders("judge query passages", "count labels"),
         # Put in for {{judge}}: who compares, with a rubric and without
         "comparing_persona": _placeholders("", f"{_PERSON} description", _CRITERIA),
         "comparing_persona_without_criteria": _placeholders("", "description", _PERSON),

@@ -52,8 +52,8 @@ mcranker ledger prune --older-than nan => nan
 mcranker ledger prune --older-than 1e300 --ledger gone.db => gone.db
 beir-eval run --dataset tiny --ranker direct -o b=1.5 => 1.5
 beir-eval retrieve tiny --out o --limit {BIG} => {BIG}
-beir-eval fuse run.trec run2.trec --out o --method wsum --weights 1e400,1 => inf
-beir-eval fuse run.trec run2.trec --out o --method wsum --weights 1,2,3 => 3 weights
+beir-eval fuse run.trec run2.trec --out o --method wsum --param weights=1e400,1 => 1e400
+beir-eval fuse run.trec run2.trec --out o --method wsum --param weights=1,2,3 => 3 numbers
 beir-eval fuse run.trec run2.trec --out o --param k=nan => nan
 beir-eval fuse run.trec run2.trec --out - => /dev/stdout
 beir-eval fuse run.trec run2.trec --out o.trec.gz => leave out '.gz'

@@ -286,18 +286,11 @@ class Outcome:
         self._counts["missing"] += len(missing)
         self._counts["asked"] += given + len(missing)
         self._reasons.update(_in_short(each.reason) for each in missing)
-        for member in ranking.members:
-            self._counts["asked"] += max(member.asked, member.missing)
-            self._counts["missing"] += member.missing
-            if member.missing:
-                self._reasons[_in_short(f"scores that {member.label} missed")] += member.missing
         if (counts := ranking.comparisons) is not None:
             self._counts.update(
                 asked=counts.asked,
                 comparisons=counts.asked,
                 missing=counts.failed,
-                tied=counts.tied,
-                inconsistent=counts.inconsistent,
             )
             if counts.failed:
                 self._reasons[_in_short(counts.reason)] += counts.failed

@@ -13,9 +13,7 @@ from personas.ensembles import highest_score
 _PROVIDERS = ("openai.com", "anthropic.com")
 _NAMES = {
     "direct": "DIRECT(0,{top:g})",
-    "fused": "Fused",
     "mcranker": "MCRanker",
-    "pairwise": "Pairwise",
     "qg": "QG",
     "rankgpt": "RankGPT",
     "rebel": "REBEL",
@@ -23,7 +21,6 @@ _NAMES = {
     "rg_s": "RG-S(0,{top:g})",
     "rg_yn": "RG-YN",
     "setwise": "Setwise",
-    "tournament": "Tournament",
 }
 """Names, as in suites and in the paper, of rankers that were run without a label."""
 

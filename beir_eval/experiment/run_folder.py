@@ -201,9 +201,6 @@ class ScoreCounts(_Kept):
     asked: _Count = 0
     comparisons: _Count = 0  # how many of those are comparisons
     missing: _Count = 0  # those that did not come, or could not be read
-    tied: _Count = 0  # pairs that comparisons left undecided, see `mcranker.Comparisons`
-    # Those of them whose answer went with the order in which they were shown.
-    inconsistent: _Count = 0
     # Why scores are missing -> how many; of comparisons that of the first in a ranking.
     reasons: dict[str, _Count] = Field(default_factory=dict)
     # Replies that could not be read, whatever they were for; each was asked for again as often as

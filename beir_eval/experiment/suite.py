@@ -27,11 +27,6 @@ criteria_model = "strong"
 temperature = "none"                    # as on the command line, where none is a value
 
 [[rankers]]
-label = "MC + BM25"
-ranker = "fused"                        # members: labels, names of rankers, bm25, files of runs,
-members = ["MC: 2 recruits", "bm25"]    # and tables such as {ranker = "rankgpt", window = 10}
-
-[[rankers]]
 label = "our dense retriever"
 run = "runs/dense-{dataset}.trec"       # a foreign run: measured, and nothing is ranked
 
@@ -204,7 +199,7 @@ def load_suite(
             file = entry.run if base is None else beside(entry.run, base)
             rankers.append(RankerSpec(entry.label, FOREIGN, {}, note, run=file))
             continue
-        own = _with_labels(entry.model_extra or {}, form, place)
+        own = entry.model_extra or {}
         chosen = options.of(entry.ranker, own, where)
         rankers.append(RankerSpec(entry.label, entry.ranker, chosen, note, frozenset(own)))
     return Suite(
@@ -217,25 +212,6 @@ def load_suite(
         models=options.models,
         figure=form.figure,
     )
-
-
-def _with_labels(own: Mapping[str, Any], form: SuiteForm, place: str) -> dict[str, Any]:
-    """The options, with the table of a ranker of the suite for each member that is its label."""
-    members = own.get("members")
-    if not isinstance(members, list):
-        return dict(own)
-    known = {each.label: each for each in form.rankers}
-
-    def table(member: Any) -> Any:
-        entry = known.get(member) if isinstance(member, str) else None
-        if entry is None:
-            return member
-        options = entry.model_extra or {}
-        if "members" in options:
-            raise SuiteError(f"{place}: members: {member!r} is a fusion itself; name its members")
-        return {**options, "ranker": entry.ranker, "label": entry.label}
-
-    return {**own, "members": [table(each) for each in members]}
 
 
 def _shipped(folder: str) -> dict[str, Traversable]:

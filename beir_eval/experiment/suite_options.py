@@ -9,12 +9,10 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, cast
 
 from beir_eval.errors import SuiteError
-from beir_eval.files import beside
 from mcranker.config import MOST_IN_A_CALL, RankerConfig
 from mcranker.errors import ConfigError, MCRankerError, UnsupportedCapability
 from mcranker.llm.chat import Capabilities
 from mcranker.models import MODEL_OPTIONS
-from mcranker.paths import is_file
 from mcranker.rankers import RANKERS
 from mcranker.rankers.keys import Key, check_names, keys_of, located
 from personas import PersonasError
@@ -56,8 +54,6 @@ class Options:
         return options
 
     def _value(self, key: Key, value: Any, place: str) -> Any:
-        if key.name == "members":
-            return self._members(value, place)
         if isinstance(value, str) and value in self.models and key.name in MODEL_OPTIONS:
             return self.models[value]
         if self.base is not None:
@@ -66,26 +62,6 @@ class Options:
         if key.name in MODEL_OPTIONS and found is not None:
             checked_model(found, f"{place}: {key.name}", self.models)
         return found if isinstance(value, str) else value
-
-    def _members(self, value: Any, place: str) -> list[Any]:
-        """Members of a fusion: names, and tables as beside labels, each with options of its own."""
-        if not isinstance(value, list):
-            raise SuiteError(f"{place}: members={value!r}: write a list of labels, names or tables")
-        members: list[Any] = []
-        for each in value:
-            if isinstance(each, Mapping) and "ranker" in each:
-                own = {key: inner for key, inner in each.items() if key not in ("ranker", "label")}
-                name = _text(each["ranker"], f"{place}: members: ranker")
-                options = self.of(name, own, f"{place}: members: {name!r}")
-                members.append({**options, "ranker": name, "label": each.get("label", name)})
-            elif isinstance(each, Mapping) and "run" in each:
-                run = _text(each["run"], f"{place}: members: run")
-                members.append({**each, "run": beside(run, self.base) if self.base else run})
-            else:
-                name = _text(each, f"{place}: members")
-                path = beside(name, self.base) if self.base else name
-                members.append(path if is_file(path) else name)
-        return members
 
 
 def checked_model(model: str, where: str, names: Mapping[str, str] | None = None) -> str:
@@ -99,12 +75,6 @@ def checked_model(model: str, where: str, names: Mapping[str, str] | None = None
     close = difflib.get_close_matches(model, names or (), n=1)
     hint = f"; did you mean {close[0]!r}?" if close else ""
     raise SuiteError(f"{where}={model!r} is no model: write {forms} or a name of [models]{hint}")
-
-
-def _text(value: Any, where: str) -> str:
-    if isinstance(value, str) and value.strip():
-        return value.strip()
-    raise SuiteError(f"{where}={value!r}: write a text")
 
 
 def _without_models(options: Mapping[str, Any]) -> dict[str, Any]:
@@ -134,10 +104,6 @@ def _try_out(kind: type[Ranker], options: Mapping[str, Any], place: str) -> None
     without = _without_models(options)
     # A batch needs a provider, and tokens a tokenizer, which the stand-in has not.
     tried = {**without, "batch": False, "max_passage_tokens": None}
-    if isinstance(members := tried.get("members"), list):
-        tried["members"] = [
-            _without_models(each) if isinstance(each, Mapping) else each for each in members
-        ]
     try:
         given = {**without, **options}
         RankerConfig(**{name: given[name] for name in given if name in RankerConfig.model_fields})

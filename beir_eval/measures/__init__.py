@@ -1,1 +1,1 @@
-"""Measures, significance, ties, fusion, and the figures of the paper."""
+"""Measures, significance, ties, and the figures of the paper."""

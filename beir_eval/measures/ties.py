@@ -84,9 +84,6 @@ class Tied:
         # Of orders the final scores tell the ties: what a persona has sorted is no tie of its own.
         if not ranking.orders and rule.keeps_order and find_ensemble(ranking.config) is not None:
             again = _Again(rule, ranking, texts)
-        members, by_rank = ranking.members, ranking.config.get("method") == "rrf"
-        if members and (by_rank or any(each.undecided for each in members)):
-            again = _AgainFused(ranking)
         finals = ranking.final[rows].tolist()
         scores = [None if math.isnan(each) else each for each in finals]
         for first, last in ranking.undecided:
@@ -309,42 +306,3 @@ class _Again:
         return self._rule.final(
             self._values[places[rows]], group_of, [self._first_stage[place] for place in given]
         )
-
-
-class _AgainFused:
-    """Computes the final scores of a fused ranking with its passages in another order.
-
-    A member's list has its ranks. Passages that it gave the same score, or whose order it has not
-    decided, change places, and what it gave to them goes with the place.
-
-    Args:
-        ranking: it.
-    """
-
-    def __init__(self, ranking: RankingRecord) -> None:
-        import numpy as np
-
-        rows, values = ranking.order.tolist(), np.nan_to_num(ranking.matrix.values)
-        self._count = len(rows)
-        self._lists = []
-        for column, member in enumerate(ranking.members):
-            ranks = [member.ranks[row] for row in rows]
-            known = [place for place, rank in enumerate(ranks) if rank is not None]
-            scores = [member.scores[rows[place]] for place in known]
-            by_score = [-score for score in scores if score is not None]
-            at = np.array([ranks[place] for place in known], dtype=np.float64)
-            levels = at.copy() if len(by_score) < len(known) else np.array(by_score)
-            for first, last in member.undecided:
-                levels[(first <= at) & (at <= last)] = first
-            given = [float(values[rows[known[place]], column]) for place in np.argsort(at)]
-            self._lists.append((np.array(known, dtype=np.intp), levels, np.array(given)))
-
-    def __call__(self, places: Places) -> Numbers:
-        import numpy as np
-
-        came, final = np.zeros(self._count), np.zeros(self._count)
-        came[places] = np.arange(len(places))
-        for known, levels, given in self._lists:
-            final[known[np.lexsort((came[known], levels))]] += given
-        # As `mcranker.retrieval.fusion.summed` rounds, so that equal sums tie.
-        return np.round(final[places], 12)

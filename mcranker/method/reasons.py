@@ -85,15 +85,11 @@ async def explain(
     Passages are shown, and unreadable replies asked again, as `config` says.
 
     Raises:
-        ConfigError: the ranking is a fused one, or by likelihoods of the query.
+        ConfigError: the ranking is by likelihoods of the query.
         InputError: the ranking has no texts.
         ModelError, BudgetExceeded: as for rankings.
     """
     capabilities = models.scoring.capabilities
-    if ranking.members:
-        raise ConfigError(
-            "a fused ranking has no judges of its own; explain a ranking by one of its members"
-        )
     if ranking.ranker == "qg":
         raise ConfigError("a ranking by 'qg' gives no reasons: its scores are no judgements")
     if not ranking.has_texts:

@@ -284,7 +284,7 @@ class RAGPipeline:
         if self._layers.budget.limited:
             ranker = ranker.within(self._layers.budget)
         known: dict[object, ChatModel] = {}
-        if kind.needs_model and tuple(ranker.parts) == (ranker,) and "base_url" not in chosen:
+        if kind.needs_model and "base_url" not in chosen:
             for role in kind.roles:
                 spec = both.get(f"{role}_model") or both.get("model")
                 known[spec if spec is None or isinstance(spec, str) else id(spec)] = getattr(

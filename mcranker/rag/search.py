@@ -18,7 +18,7 @@ from mcranker.rag.config import RetrievalStage
 from mcranker.rag.record import SentQuery, SourcePassage
 from mcranker.rankers.dispatch import FATAL_ERRORS
 from mcranker.retrieval.bm25 import Found
-from mcranker.retrieval.fusion import min_max, reciprocal_rank, summed
+from mcranker.retrieval.fusion import reciprocal_ranks
 from personas.ranking.usage import UsageTable
 
 Source = Literal["bm25", "dense"]
@@ -157,10 +157,11 @@ async def search(
         notes.append("The deadline came before all searches had ended.")
     chosen: list[Hits] = []
     for place in range(len(texts) if lists else 0):
-        fused = fuse([found[place] for found in lists.values()], stage.rrf_k)
+        hits = [found[place] for found in lists.values()]
+        fused = hits[0] if len(hits) == 1 else _fused(hits, stage.rrf_k)
         if stage.mmr is not None and isinstance(index, SearchIndex) and fused:
             fused = fused[: stage.per_source]
-            near = dict(fused) if stage.by == "dense" else min_max(dict(fused))
+            near = dict(fused) if stage.by == "dense" else _min_max(dict(fused))
             vectors = index.vectors(list(near))
             best = diversified(list(near.values()), vectors, stage.mmr, each)
             fused = [fused[place] for place in best]
@@ -168,15 +169,18 @@ async def search(
     return Retrieved(united(chosen, index.chunk, stage.unique), failure, tuple(notes), partial_)
 
 
-def fuse(lists: Sequence[Hits], k: int) -> Hits:
-    """Return one list by reciprocal rank; a single list as it is."""
-    if len(lists) == 1:
-        return list(lists[0])
-    given = [
-        {name: reciprocal_rank(rank, k) for rank, (name, _) in enumerate(hits, 1)} for hits in lists
-    ]
-    scores = summed(given, dict.fromkeys(name for each in given for name in each))
-    return sorted(scores.items(), key=lambda hit: -hit[1])
+def _fused(lists: Sequence[Hits], k: int) -> Hits:
+    return reciprocal_ranks([[name for name, _ in hits] for hits in lists], k)
+
+
+def _min_max(scores: Mapping[str, float]) -> dict[str, float]:
+    """Scores between 0 for the lowest and 1 for the highest; all 0 if they are equal."""
+    low, high = min(scores.values(), default=0.0), max(scores.values(), default=0.0)
+    # Halves: the difference of two numbers may be beyond the greatest one.
+    width = high / 2 - low / 2
+    return {
+        key: (score / 2 - low / 2) / width if width > 0 else 0.0 for key, score in scores.items()
+    }
 
 
 def diversified(

@@ -185,11 +185,6 @@ class Ranker(ABC):
         """Adapt the configuration to what the models can do."""
 
     @classmethod
-    def asks_models(cls, options: Mapping[str, Any]) -> bool:
-        """True if a ranker with these options of its constructor asks the models they name."""
-        return cls.needs_model
-
-    @classmethod
     def takes(cls) -> dict[str, Any]:
         """Return the constructor's options and defaults; None for the fields of `RankerConfig`."""
         own: dict[str, Any] = {}
@@ -212,11 +207,6 @@ class Ranker(ABC):
         models = ("model", *(f"{role}_model" for role in cls.roles))
         none = dict.fromkeys((*models, "base_url", "api_key", *team, "config"))
         return {**none, "ledger": "default"}
-
-    @property
-    def parts(self) -> Sequence[Ranker]:
-        """The rankers that ask models for it: itself, and for a fused one its members."""
-        return (self,)
 
     @property
     def prompt_hashes(self) -> Mapping[str, str]:

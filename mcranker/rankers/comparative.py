@@ -9,7 +9,8 @@ from __future__ import annotations
 
 import dataclasses
 from abc import abstractmethod
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
 from itertools import groupby
 from typing import Any, ClassVar, TypeVar
 
@@ -17,7 +18,8 @@ import anyio
 import numpy as np
 
 from mcranker.config import RankerConfig
-from mcranker.errors import ConfigError, ModelError
+from mcranker.errors import ConfigError, FormNotKept, MissingScoreError, ModelError, ReplyError
+from mcranker.events import PassagesCompared
 from mcranker.llm.chat import ChatReply
 from mcranker.logs import safe_logger
 from mcranker.method.rubric_text import judge_without_team, rubric_as_text
@@ -27,21 +29,20 @@ from mcranker.models import Models
 from mcranker.rankers.base import demand, refuse
 from mcranker.rankers.dispatch import FATAL_ERRORS
 from mcranker.rankers.judge import JudgeRanker, characters_cut, team_as_judged
-from mcranker.rankers.sorting import SortState, added_up
 from mcranker.ranking import Ranking, combined
-from mcranker.replies.orders import ReadOrder, likeliest_first, read_choice, read_order
 from mcranker.runtime.bridge import task_group
 from personas import Member
 from personas.ranking.orders import points, rule_of_points
-from personas.ranking.types import Orders, Passage, ScoreMatrix
+from personas.ranking.types import DEADLINE, Comparisons, Orders, Passage, ScoreMatrix
 from personas.ranking.usage import Stage
 from personas.templates import Template
 
 T = TypeVar("T")
 logger = safe_logger("mcranker")
 
-LETTERS = "ABCDEFGHIJKLMNOPQRSTUVWXYZ"
+Pair = frozenset[int]
 
+_DOWN = 3  # failures in a row that are no chance
 _OF_SCORES = (
     *("scoring", "scale", "labels", "ensemble", "questions", "passages_per_call"),
     *("first_stage_weight", "min_relevance"),
@@ -111,8 +112,8 @@ class ComparativeRanker(JudgeRanker):
 
     def hashes_for(self, config: RankerConfig) -> Mapping[str, str]:
         if self.by_team or config.instruction:
-            return self.prompts.persona_hashes(self.prompt)
-        return self.prompts.comparative_hashes(self.prompt)
+            return self.prompts.persona_hashes(self.name)
+        return self.prompts.comparative_hashes(self.name)
 
     @abstractmethod
     async def _sort(self, sorting: SortState) -> None:
@@ -167,7 +168,7 @@ class ComparativeRanker(JudgeRanker):
                 each.check(partial=partial)
         order = self._order_of_team if self.by_team else self._order_of_one
         ranking = order(session, members, sortings)
-        counts = added_up([each.counts for each in sortings])
+        counts = _added_up([each.counts for each in sortings])
         if counts.failed:
             logger.warning(
                 "%d of %d comparisons failed, and their passages kept their order; the first: %s",
@@ -192,19 +193,19 @@ class ComparativeRanker(JudgeRanker):
         read: Callable[[ChatReply], T],
         *,
         stage: Stage = "score",
-        by_probability: bool,
+        labels: tuple[str, ...] = (),
     ) -> T | None:
         """Return what `read` makes of the reply; None if the comparison failed, which is counted.
 
         `shown` are the passages' rows by name. `stage` says whether the scoring model is asked or
-        the assessor; `by_probability` whether for the names' probabilities, instead of a text.
+        the assessor; with `labels` it is for their probabilities, instead of a text.
 
         Raises:
             ModelError, MissingScoreError: as `SortState.note_failure`.
         """
         session, names = sorting.session, tuple(shown)
         about = {"query": session.query.text, "count": str(len(names)), "labels": ", ".join(names)}
-        template = sorting.template or self.prompts[self.prompt]
+        template = sorting.template or self.prompts[self.name]
         turns = template.bind(about).render({"passages": session.named(shown)})
         try:
             found = await session.ask(
@@ -214,7 +215,7 @@ class ComparativeRanker(JudgeRanker):
                 stage=stage,
                 persona=sorting.persona,
                 max_tokens=session.config.max_score_tokens,
-                labels=names if by_probability else (),
+                labels=labels,
                 passages=len(names),
             )
         except ModelError as error:
@@ -222,58 +223,6 @@ class ComparativeRanker(JudgeRanker):
             return None
         sorting.note_answer()
         return found
-
-    async def _order(
-        self,
-        sorting: SortState,
-        rows: Sequence[int],
-        stage: Stage = "score",
-        *,
-        by_probability: bool = False,
-    ) -> list[int] | None:
-        """Return the rows that the model names, best first; None if the comparison failed.
-
-        What is odd about its reply is counted. With `by_probability` the likeliest letter is the
-        best, and those not listed are not named.
-        """
-        first = sorting.first_number
-        names = [str(number) for number in range(first, first + len(rows))]
-        if by_probability:
-            names = [LETTERS[(first + place - 1) % len(LETTERS)] for place in range(len(rows))]
-
-        def read(reply: ChatReply) -> ReadOrder:
-            if by_probability:
-                sorting.made_up = sorting.worst and not reply.reused
-                return likeliest_first(reply.label_logprobs, names)
-            return read_order(reply.text, len(rows), cut=reply.finish_reason == "length")
-
-        shown = dict(zip(names, rows, strict=True))
-        found = await self._ask(sorting, shown, read, stage=stage, by_probability=by_probability)
-        if found is None:
-            return None
-        names_of_counts = ("odd", "missing", "repeated", "unknown", "as_shown")
-        sorting.count(**{name: getattr(found, name) for name in names_of_counts})
-        return [rows[place] for place in found.places]
-
-    async def _choose(self, sorting: SortState, rows: Sequence[int]) -> int | None:
-        """Return the row that the model finds most relevant, or None if the comparison failed.
-
-        A model that gives probabilities is asked for those of the letters. Equal ones are the
-        first's.
-        """
-        shown = dict(zip(LETTERS, rows, strict=False))
-        by_probability = sorting.session.models.scoring.capabilities.label_logprobs
-
-        def read(reply: ChatReply) -> int:
-            if by_probability:
-                return likeliest_first(reply.label_logprobs, tuple(shown)).places[0]
-            return read_choice(reply.text, tuple(shown), cut=reply.finish_reason == "length")
-
-        place = await self._ask(sorting, shown, read, by_probability=by_probability)
-        if place is None:
-            return None
-        sorting.count(as_shown=place == 0)
-        return rows[place]
 
     def _order_of_one(
         self, session: Session, _: Sequence[Member], sortings: Sequence[SortState]
@@ -325,7 +274,143 @@ class ComparativeRanker(JudgeRanker):
         piece = "comparing_persona" if member.rubric else "comparing_persona_without_criteria"
         values |= rubric_as_text(member, session.prompts) if member.rubric else {}
         judge = self.prompts.piece(piece, values)
-        return self.prompts[f"{self.prompt}_by_persona"].bind({"judge": judge})
+        return self.prompts[f"{self.name}_by_persona"].bind({"judge": judge})
+
+
+@dataclass(slots=True)
+class SortState:
+    """One query whose passages are being compared.
+
+    Passages are named by their row in `Session.distinct`: equal ones are compared as one.
+
+    Attributes:
+        session: the query.
+        total: the most comparisons that there may be.
+        order: rows, best first, as far as is known; always each once.
+        team: those of all judges, this one among them.
+        persona: who compares; empty without a team.
+        template: of the persona's prompt; None for the ranker's.
+        settled: first places of `order` that are sorted out.
+        undecided: pairs of rows whose order no reply decides, though it was asked for.
+        counts: what came of the replies.
+        made_up: whether a reply was made up, for an estimate; then `order` is none.
+        first_number: that of the first passage in a prompt, 1 but in estimates, which count equal
+            requests once: what follows a reply that was made up will not be equal.
+    """
+
+    session: Session
+    total: int
+    order: list[int]
+    team: Sequence[SortState]
+    persona: str = ""
+    template: Template | None = None
+    settled: int = 0
+    undecided: set[Pair] = field(default_factory=set)
+    counts: Comparisons = field(default_factory=Comparisons)
+    made_up: bool = False
+    first_number: int = 1
+    _first: ModelError | None = None
+    _in_a_row: int = 0
+
+    @property
+    def worst(self) -> bool:
+        """True if every comparison is to go the way that leads to the most, for an estimate."""
+        return self.session.job.estimated
+
+    def settle(self, first: Sequence[int]) -> None:
+        """Put these rows first; the others follow in first-stage order."""
+        known = set(first)
+        self.order = [*first, *(row for row in range(len(self.order)) if row not in known)]
+        self.settled = len(first)
+
+    @property
+    def unanswered(self) -> bool:
+        """True if comparisons were asked for and none was answered."""
+        return bool(self.counts.asked) and self.counts.failed == self.counts.asked
+
+    @property
+    def left_out(self) -> str:
+        """Reason that a team cannot count the order; empty if it can."""
+        if self.unanswered:
+            return self.counts.reason
+        return "" if self.settled else DEADLINE
+
+    def ranks(self) -> list[int]:
+        """Return the rank of each row, from 1; undecided ones share their first rank.
+
+        They are what is not sorted out, and neighbours of which no reply says which is better.
+        """
+        ranks, rank = [0] * len(self.order), 1
+        for place, row in enumerate(self.order):
+            before = self.order[place - 1]
+            if place <= self.settled and frozenset((before, row)) not in self.undecided:
+                rank = place + 1
+            ranks[row] = rank
+        return ranks
+
+    def note(self, pairs: Iterable[Pair], *, decided: bool) -> None:
+        """Take down whether a reply decides the order of these pairs."""
+        if decided:
+            self.undecided.difference_update(pairs)
+        else:
+            self.undecided.update(pairs)
+
+    def count(self, **more: int) -> None:
+        """Add to the counts."""
+        sums = {name: getattr(self.counts, name) + value for name, value in more.items()}
+        self.counts = dataclasses.replace(self.counts, **sums)
+
+    def note_answer(self) -> None:
+        """Count a comparison that was answered."""
+        self.count(asked=1)
+        self._in_a_row = 0
+
+    def note_failure(self, error: ModelError) -> None:
+        """Count a comparison that failed.
+
+        Raises:
+            ModelError: further comparisons would fail as well, by the kind of the error or since
+                the model did not answer several times; or it is given up before it has answered.
+            MissingScoreError: ``missing_policy="fail"``.
+        """
+        if isinstance(error, FATAL_ERRORS):
+            raise error
+        if self.worst:
+            self.made_up = True
+            return
+        answered = self.counts.asked - self.counts.failed
+        if isinstance(error, FormNotKept) and not answered:
+            raise error
+        if self.session.config.missing_policy == "fail":
+            raise MissingScoreError(
+                f'a comparison failed and missing_policy="fail": {error} Choose another policy to '
+                "keep the order of its passages"
+            ) from error
+        self._first = self._first or error
+        self._in_a_row += 1
+        self.count(asked=1, failed=1)
+        self.counts = dataclasses.replace(self.counts, reason=str(self._first))
+        down = error.retryable or not (answered or isinstance(error, ReplyError))
+        if down and self._in_a_row >= _DOWN:
+            raise error
+
+    def check(self, *, partial: bool) -> None:
+        """Check that this is a ranking: at least one comparison was answered, or none was needed.
+
+        Raises:
+            ModelError: the first failure, if nothing was.
+        """
+        if self._first is not None and self.counts.failed == self.counts.asked and not partial:
+            raise self._first
+
+    async def emit(self, rows: Sequence[int], *, failed: bool) -> None:
+        """Give the event that these rows were compared; best first."""
+        asked = sum(each.counts.asked for each in self.team)
+        total = sum(each.total for each in self.team)
+        ids = tuple(self.session.passage(row).id for row in rows)
+        query_id = self.session.query.id
+        event = PassagesCompared(query_id, ids, failed, asked, total, self.persona)
+        await self.session.emit(event)
 
 
 def check_whole(name: str, value: int, least: int, most: int) -> None:
@@ -338,3 +423,10 @@ def check_choice(name: str, value: object, choices: Sequence[str]) -> None:
     """Refuse an option that is not among the choices, with a `ConfigError`."""
     if value not in choices:
         raise ConfigError(f"{name}={value!r}: give one of {', '.join(map(repr, choices))}")
+
+
+def _added_up(counts: Sequence[Comparisons]) -> Comparisons:
+    """Return the sums of the counts, with the first reason."""
+    names = [each.name for each in dataclasses.fields(Comparisons) if each.name != "reason"]
+    sums = {name: sum(getattr(each, name) for each in counts) for name in names}
+    return Comparisons(**sums, reason=next((each.reason for each in counts if each.reason), ""))

@@ -265,7 +265,7 @@ def needed_models(rankers: Iterable[tuple[str, Mapping[str, Any]]]) -> list[str]
 
     found: list[Any] = []
     for name, options in rankers:
-        if RANKERS.get(name).asks_models(options):
+        if RANKERS.get(name).needs_model:
             specs = [options.get(f"{role}_model") or options.get("model") for role in ROLES]
             found += [spec or choose_default(os.environ)[0] for spec in specs]
     return [spec for spec in dict.fromkeys(found) if isinstance(spec, str)]

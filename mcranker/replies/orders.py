@@ -174,12 +174,10 @@ def read_choice(text: str, labels: Sequence[str], *, cut: bool = False) -> int:
     return labels.index(letter)
 
 
-def likeliest_first(logprobs: Mapping[str, float] | None, labels: Sequence[str]) -> ReadOrder:
-    """Return the labels by falling probability, equal ones as they are, without unlisted ones."""
+def likeliest(logprobs: Mapping[str, float] | None, labels: Sequence[str]) -> int:
+    """Return the place in `labels` of the most probable one; of equal ones that of the first."""
     masses = label_masses(logprobs, labels)
-    listed = [place for place, mass in enumerate(masses) if mass]
-    places = tuple(sorted(listed, key=lambda place: -masses[place]))
-    return ReadOrder(places, missing=len(labels) - len(places), repeated=0, unknown=0)
+    return masses.index(max(masses))
 
 
 def first_number(numbers: Sequence[int], count: int) -> int:

@@ -1,51 +1,65 @@
-"""The arithmetic of fusion: what a list of documents gives to each of them.
-
-`mcranker.rankers.fused` fuses rankers by it, and ``beir-eval fuse`` runs. A document's fused score
-is the sum of what the lists give to it; a list that has it not gives nothing.
-"""
+"""Reciprocal rank fusion: one list of several."""
 
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable, Mapping, Sequence
-from typing import TypeVar
+from collections.abc import Iterable, Sequence
+from typing import TYPE_CHECKING, TypeVar
 
+from mcranker.errors import ConfigError
 from personas.ensembles import RRF_K
+
+if TYPE_CHECKING:
+    from mcranker.ranking import Ranking
 
 Id = TypeVar("Id")
 
 _DIGITS = 12
 
 
-def reciprocal_rank(rank: int, k: float = RRF_K) -> float:
-    """``1 / (k + rank)``, of a rank from 1.
+def fuse(
+    *rankings: Ranking, k: float = RRF_K, weights: Sequence[float] | None = None
+) -> list[tuple[str, float]]:
+    """Return the document ids of all rankings with their fused scores, best first.
 
+    A ranking gives each of its hits its weight times ``1 / (k + rank)``; the score is the sum.
     "Reciprocal Rank Fusion outperforms Condorcet and individual Rank Learning Methods" (Cormack,
-    Clarke and Buettcher 2009), where k is 60.
+    Clarke and Buettcher 2009).
+
+    >>> fuse(MCRanker().rank(query, docs), DirectRanker().rank(query, docs), weights=[2, 1])
+
+    Args:
+        rankings: two or more, of one query.
+        k: 0 or more; the higher, the less the first ranks stand out.
+        weights: one a ranking, 0 or more; None for 1 each.
+
+    Raises:
+        ConfigError: fewer than two rankings, rankings of several queries, or a `k` or weights that
+            cannot be.
     """
-    return 1 / (k + rank)
+    if len(rankings) < 2:
+        raise ConfigError(f"{len(rankings)} rankings given; fusion takes two or more")
+    queries = dict.fromkeys(ranking.query.text for ranking in rankings)
+    if len(queries) > 1:
+        first, second, *_ = queries
+        raise ConfigError(f"the rankings are of {first!r} and {second!r}; fuse those of one query")
+    given = [1.0] * len(rankings) if weights is None else list(weights)
+    if len(given) != len(rankings) or not all(0 <= each < math.inf for each in (k, *given)):
+        raise ConfigError(
+            f"k={k!r}, weights={weights!r}: give a k of 0 or more, and {len(rankings)} weights of "
+            "0 or more, one for each ranking"
+        )
+    return reciprocal_ranks([ranking.ids for ranking in rankings], k, given)
 
 
-def min_max(scores: Mapping[Id, float]) -> dict[Id, float]:
-    """Scores between 0 for the lowest and 1 for the highest; all 0 if they are equal."""
-    low, high = min(scores.values(), default=0.0), max(scores.values(), default=0.0)
-    # Halves: the difference of two numbers may be beyond the greatest one.
-    width = high / 2 - low / 2
-    return {
-        key: (score / 2 - low / 2) / width if width > 0 else 0.0 for key, score in scores.items()
-    }
-
-
-def weighted(scores: Mapping[Id, float], weight: float) -> dict[Id, float]:
-    """Each score times `weight`."""
-    return {key: weight * score for key, score in scores.items()}
-
-
-def summed(lists: Sequence[Mapping[Id, float]], ids: Iterable[Id]) -> dict[Id, float]:
-    """Return the sum of the lists' values for each of `ids`.
-
-    Rounded to 12 digits after the point, so that the order of the lists makes no ranking.
-    """
-    return {
-        key: round(math.fsum(each[key] for each in lists if key in each), _DIGITS) for key in ids
-    }
+def reciprocal_ranks(
+    lists: Sequence[Iterable[Id]], k: float = RRF_K, weights: Sequence[float] | None = None
+) -> list[tuple[Id, float]]:
+    """Fuse lists, best first; equal sums stay in the order of the first list that has them."""
+    shares: dict[Id, list[float]] = {}
+    for ids, weight in zip(lists, weights or [1.0] * len(lists), strict=True):
+        for rank, each in enumerate(ids, start=1):
+            shares.setdefault(each, []).append(weight / (k + rank))
+    # Rounded, so that the order of the lists makes no ranking.
+    scores = [(each, round(math.fsum(given), _DIGITS)) for each, given in shares.items()]
+    return sorted(scores, key=lambda pair: -pair[1])

@@ -39,7 +39,7 @@ from mcranker.retrieval.bm25 import BM25, Found
 from mcranker.retrieval.chunk_log import ChunkLog, Divided, embedded_text
 from mcranker.retrieval.chunks import SENTENCE_TOKENS, Chunk, ChunkKind, chunks_of
 from mcranker.retrieval.embedders import Embedder, TextEmbedder, connect_embedder
-from mcranker.retrieval.fusion import reciprocal_rank, summed
+from mcranker.retrieval.fusion import reciprocal_ranks
 from mcranker.retrieval.hnsw import HNSW
 from mcranker.retrieval.readers import Document, OnSkip, Skipped, Source, read_documents
 from mcranker.retrieval.vectors import Vector, VectorStore
@@ -285,12 +285,7 @@ class Index:
         ]
         found: Scored = []
         for lists in zip(*both, strict=True):
-            shares = [
-                {each: reciprocal_rank(rank) for rank, (each, _) in enumerate(list_, 1)}
-                for list_ in lists
-            ]
-            scores = summed(shares, {each: None for share in shares for each in share})
-            found.append(sorted(scores.items(), key=lambda pair: -pair[1])[:k])
+            found.append(reciprocal_ranks([[each for each, _ in list_] for list_ in lists])[:k])
         return found
 
     def retrieve(self, queries: Mapping[str, str], k: int) -> Found:

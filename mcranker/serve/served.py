@@ -255,12 +255,9 @@ class ServedRanker:
         make: Callable[..., Ranker] = type(base)
         if "model" in type(base).takes():
             # So that none is connected; then all of its models take the place of this one.
-            models = next((part.models for part in base.parts), base.models)
-            kept |= {"model": models.scoring, "ledger": models.ledger}
+            kept |= {"model": base.models.scoring, "ledger": base.models.ledger}
         made = make(**kept)
         made.models = base.models
-        for part, known in zip(made.parts, base.parts, strict=True):
-            part.models = known.models
         return made
 
 
@@ -298,13 +295,11 @@ class ServedRankers:
         for each in settings.rankers:
             make: Callable[..., Ranker] = RANKERS.get(each.ranker)
             ranker = make(**each.options)
-            known = [part.models.scoring.capabilities.prefix_slots for part in ranker.parts]
-            slots = min(filter(None, known), default=limits.rankings)
+            slots = ranker.models.scoring.capabilities.prefix_slots or limits.rankings
             # Rankings that take turns would drive out each other's prompt prefixes.
             places = Places(min(limits.rankings, slots), limits.waiting, limits.wait)
             if metrics is not None:
-                for part in ranker.parts:
-                    part.models = metrics.metered(each.name, part.models, public_name)
+                ranker.models = metrics.metered(each.name, ranker.models, public_name)
                 metrics.watch(each.name, places.limiter)
             names = ", ".join(dict.fromkeys(map(public_name, ranker.models.names.values())))
             logger.info("ranker %r: %s with %s", each.name, each.ranker, names)
@@ -313,7 +308,7 @@ class ServedRankers:
     @property
     def described(self) -> tuple[str, str]:
         """The models that judge and the ledgers that keep their answers, a line each."""
-        models = [part.models for served in self.all for part in served.ranker.parts]
+        models = [served.ranker.models for served in self.all]
         names = []
         for chat in (getattr(each, role) for each in models for role in ROLES):
             name = public_name(chat.name)
@@ -328,7 +323,7 @@ class ServedRankers:
     @property
     def ledgers(self) -> list[Ledger | None]:
         """The ledger of each ranker, None for one without."""
-        return [part.models.ledger for served in self.all for part in served.ranker.parts]
+        return [served.ranker.models.ledger for served in self.all]
 
     def find(self, name: str | None) -> ServedRanker:
         """The ranker of that name; the first one for None.

@@ -12,7 +12,6 @@ from personas.ensembles import Ensemble, Rule, descending, distinct, find_ensemb
 from personas.ranking.orders import points, rule_of_points
 from personas.ranking.types import (
     Comparisons,
-    MemberRanking,
     Orders,
     Passage,
     Query,
@@ -91,13 +90,10 @@ class RankingColumns:
         dropped: place in `passages` -> the relevance, 0 to 10, for which REBEL dropped it; dropped
             passages have no final score and follow the others.
         windows: likewise for rankers that score several passages in one call.
-        members: what was fused; empty for rankings that are of one ranker. The columns of `matrix`
-            then hold what each member gave to a passage, and `personas` its labels.
         orders: the order of each persona, where a team compared passages: then `matrix` has no
             columns, and `final` combines the ranks. None for others.
         undecided: first and last rank of each group of passages whose order the replies of a
-            ranker that compares have not decided: they failed, contradict each other, or were not
-            asked for.
+            ranker that compares have not decided: they failed, or were not asked for.
         weak_judge: why the model that judged is weak: ``"encoder"``, which does
             not reason; empty where it is not known to be.
         reasons: (place in `passages`, persona) -> why it scored the passage so, for those that
@@ -131,7 +127,6 @@ class RankingColumns:
     comparisons: Comparisons | None = None
     dropped: Mapping[int, float] = field(default_factory=dict)
     windows: WindowCounts | None = None
-    members: tuple[MemberRanking, ...] = ()
     orders: Orders | None = None
     undecided: tuple[tuple[int, int], ...] = ()
     weak_judge: WeakJudge = ""

@@ -149,7 +149,7 @@ class Hit:
     def imputed(self) -> Mapping[str, float]:
         """Persona -> what is taken for its missing score in `score`; empty without one."""
         ranking = self.ranking
-        if not self.missing or not self.judged or ranking.members or ranking.ensemble is None:
+        if not self.missing or not self.judged or ranking.ensemble is None:
             return {}
         import numpy as np
 
@@ -218,15 +218,6 @@ class Hit:
             return {}
         ranks = zip(orders.personas, orders.ranks[self.row].tolist(), strict=True)
         return {name: int(rank) for name, rank in ranks if not math.isnan(rank)}
-
-    @property
-    def members(self) -> Mapping[str, OtherPlace]:
-        """Member of a fused ranking -> where that has the passage, if it has it."""
-        return {
-            each.label: OtherPlace(rank, each.scores[self.row])
-            for each in self.ranking.members
-            if (rank := each.ranks[self.row]) is not None
-        }
 
     # What follows from that
 

@@ -21,7 +21,6 @@ from personas.ranking.types import (
     ASSESSOR,
     Comparisons,
     Count,
-    MemberRanking,
     Number,
     Orders,
     Passage,
@@ -178,7 +177,6 @@ class StoredRanking(StoredHead):
     failure: str = ""
     comparisons: Comparisons | None = None
     windows: WindowCounts | None = None
-    members: list[MemberRanking] = []
     orders: dict[str, StoredOrder] = {}
     undecided: list[Annotated[tuple[int, int], Field(strict=False)]] = []
     weak_judge: WeakJudge = ""
@@ -207,11 +205,6 @@ class StoredRanking(StoredHead):
         for hit in self.hits:
             if hit.scores.keys() != names:
                 raise ValueError(f"the hit of rank {hit.rank} must have one score a persona")
-        if self.members and [each.label for each in self.members] != self.personas:
-            raise ValueError("the score columns of a fused ranking are its members")
-        for each in self.members:
-            if not len(each.ranks) == len(each.scores) == len(self.hits):
-                raise ValueError(f"the member {each.label!r} must have one rank and score a hit")
         ends = [rank for first_and_last in self.undecided for rank in first_and_last]
         if ends != sorted(set(ends)) or not places.issuperset(ends):
             raise ValueError(f"undecided: the ranks must rise, from 1 to {len(self.hits)}")
@@ -269,7 +262,6 @@ def read_fields(data: object) -> dict[str, Any]:
         "relevances": relevances,
         "cut": {row: length for row, length in of_rows("cut").items() if length},
         "dropped": of_rows("dropped"),
-        "members": tuple(form.members),
         "orders": _orders(form, hits) if form.orders else None,
         "undecided": tuple(form.undecided),
         "reasons": {
@@ -333,7 +325,7 @@ def _relevance_of_scores(
 
     members = form.team.members if form.team else ()
     rule = Rule.of(form.config).for_columns(members, form.personas)
-    if not (form.personas and rule.top) or form.members or form.ranker == "qg":
+    if not (form.personas and rule.top) or form.ranker == "qg":
         return False, {}
     asks = rule.ensemble.asks and not rule.first_stage_weight
     found = rule.relevance(values, final if asks else None)
@@ -399,7 +391,6 @@ def stored(ranking: Any, *, texts: bool) -> dict[str, Any]:
     optional = {
         "comparisons": ranking.comparisons and asdict(ranking.comparisons),
         "windows": ranking.windows and asdict(ranking.windows),
-        "members": [_listed(asdict(each)) for each in ranking.members],
         "orders": orders
         and {
             name: {**asdict(orders.comparisons[name]), "left_out": orders.left_out.get(name, "")}
@@ -427,12 +418,6 @@ def stored_hit(hit: Any, *, texts: bool) -> dict[str, Any]:
 def _calls(row: Calls) -> dict[str, Any]:
     names = {"stage": row.stage, "persona": row.persona, "model": row.model}
     return {**names, **asdict(row.usage), "cost": row.cost}
-
-
-def _listed(member: dict[str, Any]) -> dict[str, Any]:
-    found = {**member, "ranks": list(member["ranks"]), "scores": list(member["scores"])}
-    undecided = [list(each) for each in found.pop("undecided")]
-    return {**found, "undecided": undecided} if undecided else found
 
 
 def plain_values(values: Mapping[str, Any]) -> dict[str, Any]:

@@ -229,34 +229,6 @@ class Orders:
 
 
 @dataclass(frozen=True, slots=True)
-class MemberRanking:
-    """Result of a member of a fused ranking.
-
-    Attributes:
-        label: names its column.
-        ranker: its name; ``"run"`` or ``"first stage"`` for what is none.
-        ranks: of each passage, in first-stage order, its rank there from 1; None if it has none.
-            `scores` likewise.
-        undecided: first and last rank of each group of passages whose order it has not decided.
-        missing: scores of its personas that are missing, of all that were `asked`.
-        partial: whether it came to the deadline.
-        failure: why it said nothing; else empty.
-    """
-
-    __pydantic_config__: ClassVar[ConfigDict] = _AS_MARKED
-    label: str
-    ranker: str
-    weight: Annotated[Number, Field(ge=0)]
-    ranks: tuple[Rank | None, ...]
-    scores: tuple[Number | None, ...]
-    undecided: tuple[tuple[Rank, Rank], ...] = ()
-    missing: Count = 0
-    asked: Count = 0
-    partial: bool = False
-    failure: str = ""
-
-
-@dataclass(frozen=True, slots=True)
 class Replies:
     """Counts of replies about several passages.
 
@@ -286,14 +258,10 @@ class Comparisons(Replies):
 
     Attributes:
         as_shown: replies that gave the order, or chose the first, as the passages were shown.
-        tied: pairs that contradicting replies left undecided; they keep their order.
-        inconsistent: those of them of which the same place was chosen in both orders.
         reason: why the first of those that failed did; else empty.
     """
 
     as_shown: Count = 0
-    tied: Count = 0
-    inconsistent: Count = 0
     reason: str = ""
 
 

@@ -18,11 +18,9 @@ from mcranker import (
     Estimate,
     InputError,
     MCRanker,
-    PairwiseRanker,
     RankGPTRanker,
     ScriptedChat,
     SetwiseRanker,
-    TournamentRanker,
     Usage,
 )
 from mcranker.llm.prices import cost
@@ -136,8 +134,7 @@ def test_tokens_follow_the_texts() -> None:
     "ranker",
     [
         lambda model: SetwiseRanker(model=model, ranks=2),
-        lambda model: PairwiseRanker(model=model, ranks=2),
-        lambda model: TournamentRanker(model=model, ranks=2),
+        lambda model: SetwiseRanker(model=model, ranks=2, children=1, sort="bubble"),
         lambda model: SetwiseRanker(model=model, ranks=2, team="epidemic_research"),
         lambda model: RankGPTRanker(model=model, window=4, step=2, passes=2),
     ],

@@ -22,14 +22,11 @@ from mcranker import (
     ChatReply,
     ChatRequest,
     DirectRanker,
-    FusedRanker,
     MCRanker,
-    RankGPTRanker,
     ScriptedChat,
     ServerFailed,
 )
 from mcranker.tracing import CONTENT_VARIABLE
-from tests.support.comparing import comparing
 from tests.support.scripted import by_table, scripted
 
 ROOT = Path(__file__).parents[2]
@@ -229,33 +226,6 @@ def test_it_stands_below_the_span_of_the_caller(spans: Spans, provider: TracerPr
         above[span.parent.span_id] for span in spans() if span.name == "rank" and span.parent
     ]
     assert parents == ["request", "batch", "batch"]
-
-
-def test_members_of_a_fusion_have_rankings_of_their_own(spans: Spans) -> None:
-    order, _ = comparing(lambda _: "[2] > [1]")
-    members = [
-        RankGPTRanker(model=order, ledger=None),
-        DirectRanker(model=ScriptedChat(lambda _: '{"Score": 5}'), ledger=None),
-    ]
-    FusedRanker(members=members).rank("best masks", DOCS)
-    found = {str(facts(span)["mcranker.ranker"]): span for span in kinds(spans(), "RERANKER")}
-    fused = found.pop("fused")
-    assert fused.parent is None
-    assert fused.context is not None
-    assert {name: facts(span)["mcranker.calls"] for name, span in found.items()} == {
-        "rankgpt": 1,
-        "direct": 2,
-    }
-    assert facts(fused)["mcranker.calls"] == 3
-    for span in found.values():
-        assert span.parent is not None
-        assert span.parent.span_id == fused.context.span_id
-    calls = kinds(spans(), "LLM")
-    stages = {span.context.span_id: span for span in kinds(spans(), "CHAIN") if span.context}
-    above = [stages[span.parent.span_id].parent for span in calls if span.parent]
-    own = {span.context.span_id for span in found.values() if span.context}
-    assert len(calls) == 3
-    assert {each.span_id for each in above if each} == own
 
 
 def test_typed_questions_are_decisions(spans: Spans) -> None:

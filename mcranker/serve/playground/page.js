@@ -444,21 +444,19 @@ const topOf = (ranking) => {
   return Math.max(1, ...ranking.hits.flatMap((hit) => Object.values(hit.scores).filter((score) => score !== null)));
 };
 
-// The columns of a ranking: scores of personas; or ranks, from personas that compared passages and
-// from members of a fusion, whose scores have scales of their own.
+// The columns of a ranking: scores of personas; or ranks, from personas that compared passages.
 function columnsOf(ranking) {
-  const { orders, members, hits } = ranking;
-  if (!orders && !members) {
+  const { orders, hits } = ranking;
+  if (!orders) {
     const value = (hit, name) => hit.scores[name] ?? null;
     const why = (hit, name) => hit.missing[name] ?? (typeof hit.dropped === "number" ? `dropped, its relevance is ${rounded(hit.dropped)}` : "not asked");
     const top = topOf(ranking), said = digits(hits.flatMap((hit) => ranking.personas.map((name) => value(hit, name))));
     return { names: ranking.personas, value, why, said, level: (score) => colour(score, top), ends: ["0", rounded(top)] };
   }
-  const member = new Map((members ?? []).map((each) => [each.label, each]));
   return {
-    names: orders ? Object.keys(orders) : [...member.keys()],
-    value: orders ? (hit, name) => hit.ranks?.[name] ?? null : (hit, name) => member.get(name).ranks[hit.first_stage_rank - 1],
-    why: (_, name) => (orders ? orders[name].left_out : member.get(name).failure) || "no rank",
+    names: Object.keys(orders),
+    value: (hit, name) => hit.ranks?.[name] ?? null,
+    why: (_, name) => orders[name].left_out || "no rank",
     said: (rank) => `#${rank}`,
     level: (rank) => colour(hits.length - rank, hits.length - 1),
     ends: [`#${hits.length}`, "#1"],

@@ -179,8 +179,6 @@ def _values(
         "inspection": inspection,
         "around": around,
         "footer": around.footer if around else footer,
-        "judges": "judges" if inspection.members else "personas",
-        "judge": "judge" if inspection.members else "persona",
         "links": _links(around) if around else {},
         "form": form,
         "judgements": judgements(inspection),

@@ -12,7 +12,6 @@ from markupsafe import Markup
 from personas.format import decimals, fixed, percent
 from personas.ranking.hit import Hit
 from personas.ranking.record import RankingRecord
-from personas.report.formats import place
 from personas.report.markup import escaped, tersely, tooltip
 
 MISSING = "\N{EN DASH}"
@@ -108,7 +107,7 @@ class PassageFormat:
     def _cells(self, hit: Hit, movers: Sequence[str]) -> list[Cell]:
         """Results of each persona for the passage, in the order of the columns."""
         effects, without, ranks = hit.effects, hit.rank_without, hit.ranks
-        confidence, members = hit.confidence, hit.members
+        confidence = hit.confidence
         cells = []
         for name, score in hit.marks.items():
             if score is None:
@@ -120,8 +119,6 @@ class PassageFormat:
                 if name in ranks:
                     value, title = str(ranks[name]), ""
                     text = f"{value}{'+' if self.record.tails.get(name) == ranks[name] else ''}"
-                if name in members:
-                    title = place(members[name].rank, members[name].score)
                 if name in confidence:
                     title += f"; {percent(confidence[name])} sure"
                 title = title.removeprefix("; ")

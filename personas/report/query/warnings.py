@@ -98,11 +98,6 @@ def problems(inspection: RankingRecord) -> Iterator[Notice]:
         yield Notice("bad", said + _ended(plain(why, _REASON) or "no reason is known"), "LeftOut")
     if inspection.windows and not inspection.failure:
         yield from _windows(inspection.windows)
-    for member in inspection.members:
-        why = f"left out of the fusion: {plain(member.failure, _REASON)}" if member.failure else ""
-        if why or member.missing:
-            why = why or f"{counted(member.missing, 'score')} missing"
-            yield Notice("bad", _ended(f"{plain(member.label, _NAME)}: {why}"), "FusedMember")
 
 
 def _comparisons(counts: Comparisons) -> Iterator[Notice]:
@@ -114,14 +109,12 @@ def _comparisons(counts: Comparisons) -> Iterator[Notice]:
             f"passages kept their order{reason}",
             "FailedComparisons",
         )
-    if counts.odd or counts.tied:
+    if counts.odd:
         kinds = (
             (counts.odd, "odd in form"),
             (counts.missing, "left out"),
             (counts.repeated, "named twice"),
             (counts.unknown, "named that were not shown"),
-            (counts.tied, "pairs undecided"),
-            (counts.inconsistent, "pairs answered by the order they were shown in"),
         )
         parts = ", ".join(f"{whole(number)} {what}" for number, what in kinds if number)
         yield Notice("warn", f"Of {counted(counts.asked, 'comparison')}: {parts}.")
@@ -195,7 +188,7 @@ def _suspicious(inspection: RankingRecord) -> Iterator[Notice]:
 
 def _scores(inspection: RankingRecord) -> Iterator[Notice]:
     known = [score for hit in inspection.hits for score in hit.known_scores]
-    if known and len(inspection.hits) > 1 and not (inspection.by_rank or inspection.members):
+    if known and len(inspection.hits) > 1 and not inspection.by_rank:
         low, high, places = min(known), max(known), decimals(known)
         least, most = fixed(low, places), fixed(high, places)
         span = f"from {least} to {most} on a scale of 0 to {exact(inspection.top)}"
@@ -240,9 +233,8 @@ def _agreement(inspection: RankingRecord) -> Iterator[Notice]:
     alpha = inspection.agreement.sums.alpha if len(inspection.judges) > 1 else None
     if alpha is None:
         return
-    judges = "judges" if inspection.members else "personas"
-    said = f"The {judges} {alpha_reading(alpha)} (Krippendorff's alpha {optional(alpha, 2)})"
-    if alpha > 0 and not inspection.members:
+    said = f"The personas {alpha_reading(alpha)} (Krippendorff's alpha {optional(alpha, 2)})"
+    if alpha > 0:
         # That a model agrees with itself proves nothing.
         said += ", but all personas use the same model"
     yield Notice("note", f"{said}.")

@@ -85,8 +85,6 @@ def _facts(inspection: RankingRecord, hit: Hit) -> Iterator[tuple[str, Text]]:
             if hit.other.score is not None and other.top is not None:
                 at += f" of {exact(other.top)}"
         yield clipped(other.name, 40), Text(at)
-    for name, one in hit.members.items():
-        yield clipped(name, 40), Text(place(one.rank, one.score))
 
 
 def _show_scores(screen: Screen, inspection: RankingRecord, hit: Hit) -> None:

@@ -129,8 +129,6 @@ def _score_text(inspection: RankingRecord, hit: Hit, persona: str, places: int) 
     """A persona's score or rank, or the sign for why there is none."""
     if (rank := hit.ranks.get(persona)) is not None:
         return f"{rank}{'+' if inspection.tails.get(persona) == rank else ''}"
-    if persona in hit.members:
-        return f"#{hit.members[persona].rank}"
     if (score := hit.scores.get(persona)) is not None:
         return fixed(score, places)
     if persona in hit.missing:
@@ -184,8 +182,6 @@ def _excerpts(hits: Sequence[Hit], room: int) -> Column:
 def show_legend(screen: Screen, inspection: RankingRecord) -> None:
     """The columns and signs of the table, explained."""
     parts = [f"Scores go from 0 to {exact(inspection.top)}"] if inspection.judges else []
-    if any(hit.members for hit in inspection.hits):
-        parts = ["#3 the rank that a member gave"]
     if inspection.by_rank:
         parts = ["Each persona's column has its ranks"]
         if inspection.tails:

@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import json
+import sys
 from pathlib import Path
 
 import pytest
 from click.testing import CliRunner, Result
 
 from beir_eval import read_trec, write_trec
-from beir_eval.cli.fuse import command
+from beir_eval.cli.fuse import _BY_RANK, _BY_SCORE, command
 from tests.support.ranx_support import start_ranx
 
 
@@ -25,11 +26,12 @@ def fuse(*arguments: str) -> Result:
 
 
 def test_a_fused_run() -> None:
-    # As in test_fusion: c, a, then b and d; two documents of q are kept, and x of p.
+    # k = 60: c 1 / 63 + 1 / 61, a 1 / 61, then b and d; two documents of q are kept, and x of p.
+    start_ranx()
     result = fuse("--out", "fused.trec", "--depth", "2")
 
     assert (result.exit_code, result.stdout) == (0, "fused.trec: 2 queries, 3 documents\n")
-    assert "ranx starts" not in result.stderr
+    assert "ranx starts" in result.stderr
     assert "1 query not in every run, e.g. 'p'" in result.stderr
     fused = read_trec("fused.trec")["q"]
     assert [doc_id for doc_id, _ in fused] == ["c", "a"]
@@ -38,10 +40,10 @@ def test_a_fused_run() -> None:
 
 
 def test_weights_parameters_and_json() -> None:
+    # Between 0 and 1: a 1, b 0.5, c 0; and c 1, d 0. With 0.25 and 0.75: c 0.75, a 0.25.
     start_ranx()
-
-    weighted = fuse("--out", "f.trec", "--method", "wsum", "--weights", "0.25,0.75", "--tag", "mix")
-    told = fuse("--out", "h.trec", "--method", "sum")
+    named = ("--method", "wsum", "--param", "weights=0.25,0.75", "--tag", "mix")
+    weighted = fuse("--out", "f.trec", *named)
     rbc = fuse("--out", "g.trec", "--method", "rbc", "--param", "phi=0.5", "-q", "--output", "json")
 
     assert weighted.exit_code == 0
@@ -50,7 +52,6 @@ def test_weights_parameters_and_json() -> None:
     # phi = 0.5: c 0.5 x 0.25 + 0.5 x 1 = 0.625.
     assert read_trec("g.trec")["q"][0] == ("c", 0.625)
     assert rbc.stderr == ""
-    assert "ranx starts" in told.stderr
     assert json.loads(rbc.stdout) == {
         "status": "ok",
         "exit_code": 0,
@@ -59,13 +60,45 @@ def test_weights_parameters_and_json() -> None:
     }
 
 
+def test_ranks_are_those_of_the_list() -> None:
+    start_ranx()
+    tied = [f"q Q0 {name} {rank} 1 t\n" for rank, name in enumerate("dcba")]
+    Path("two.trec").write_text("".join(tied))
+    assert fuse("--out", "f.trec").exit_code == 0
+    # a 1/61 + 1/64, b 1/62 + 1/63, c 1/63 + 1/62, d 1/61: a, then b before c by the first run.
+    assert [name for name, _ in read_trec("f.trec")["q"]] == list("abcd")
+
+
+def test_every_method_is_one_of_ranx() -> None:
+    start_ranx()
+    takes = {"gmnz": ["gamma=0.5"], "rbc": ["phi=0.5"]}
+    takes |= {name: ["weights=1,1"] for name in ("w_bordafuse", "wsum", "wmnz", "mixed")}
+    for method in (*_BY_RANK, *_BY_SCORE):
+        params = [part for given in takes.get(method, []) for part in ("--param", given)]
+        result = fuse("--out", "f.trec", "--method", method, "--norm", "zmuv", *params)
+        assert result.exit_code == 0, (method, result.output)
+        assert {name for name, _ in read_trec("f.trec")["q"]} == set("abcd")
+    refused = fuse("--out", "f.trec", "--method", "rbc")
+    assert (refused.exit_code, "'phi'; see --param" in refused.stderr) == (2, True)
+
+
+def test_without_ranx_the_extra_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setitem(sys.modules, "ranx", None)
+    result = fuse("--out", "f.trec")
+    assert result.exit_code != 0
+    assert "ranx" in str(result.exception or result.output)
+
+
 @pytest.mark.parametrize(
     ("arguments", "complaint"),
     [
         (["one.trec", "--out", "f"], "fusion takes two or more runs"),
         (["one.trec", "two.trec"], "Missing option '--out'"),
-        (["one.trec", "two.trec", "--out", "f", "--weights", "a,b"], "--weights 'a,b': 'a' is no"),
-        (["one.trec", "two.trec", "--out", "f", "--param", "k"], "--param 'k': '' is no number"),
+        (
+            ["one.trec", "two.trec", "--out", "f", "--param", "w=a,b"],
+            "--param 'w=a,b' is no number",
+        ),
+        (["one.trec", "two.trec", "--out", "f", "--param", "k"], "--param 'k' is no number"),
         (["one.trec", "two.trec", "--out", "f", "--method", "probfuse"], "'probfuse' is not one"),
         (["one.trec", "two.trec", "--out", "f", "--depth", "0"], "--depth"),
     ],

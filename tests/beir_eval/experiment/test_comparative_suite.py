@@ -9,7 +9,6 @@ import pytest
 from click.testing import CliRunner
 
 from beir_eval.cli.report import command
-from beir_eval.errors import RunFolderError, SuiteError
 from beir_eval.experiment.run import run_suite
 from beir_eval.experiment.run_folder import RunFolder
 from beir_eval.experiment.suite import load_suite
@@ -33,7 +32,8 @@ ranker = "setwise"
 ranks = 3
 [[rankers]]
 label = "pairs"
-ranker = "pairwise"
+ranker = "setwise"
+children = 1
 ranks = 2
 """
 
@@ -94,71 +94,3 @@ def all_alike(request: ChatRequest) -> str:
     """All passages are equally good."""
     scores = {"Relevance": 7, **{f"P{number}": 1 for number in range(1, 6)}}
     return json.dumps({"Passages": dict.fromkeys(shown_in(request), scores)})
-
-
-FUSED = """
-title = "Fusion"
-datasets = ["{folder}"]
-depth = 12
-[[rankers]]
-label = "list"
-ranker = "rankgpt"
-window = 6
-step = 3
-[[rankers]]
-label = "both"
-ranker = "fused"
-members = ["list", {{ranker = "setwise", ranks = 2}}, "bm25", {{run = "mine.trec", label = "mine"}}]
-method = "interpolate"
-weights = [2, 1, 1, 0.5]
-"""
-
-
-def test_a_fusion_of_rows_first_stage_and_a_run(tmp_path: Path) -> None:
-    folder = write_folder(tmp_path / "tiny")
-    (tmp_path / "mine.trec").write_text("q1 Q0 d3 1 2.0 tag\nq1 Q0 d8 2 1.0 tag\n")
-    file = tmp_path / "mine.toml"
-    file.write_text(FUSED.format(folder=folder), encoding="utf-8")
-    model, seen = comparing(longest_first)
-    options = {"ledger": tmp_path / "ledger.db"}
-    one = plan(tmp_path / "out", model, options=options)
-    listed, both = run_suite(load_suite(file), one)
-    assert listed.calls + both.calls == len(seen) > 0
-    assert both.reused == listed.calls  # of the member that is the first row
-    rankings = list(RunFolder.open(both.path).rankings())
-    assert {ranking.query.id for ranking in rankings} == {"q1", "q2", "q3", "q4"}
-    for ranking in rankings:
-        assert ranking.personas == ("list", "setwise", "bm25", "mine")
-        assert [each.weight for each in ranking.members] == [2, 1, 1, 0.5]
-        assert all(ranks is not None for each in ranking.members[:3] for ranks in each.ranks)
-        missing = {why for hit in ranking.hits for why in hit.missing.values()}
-        if ranking.query.id == "q1":
-            assert missing == {"it is not in the run"}
-        else:
-            assert missing == {f"the run has no query '{ranking.query.id}'"}
-    page = tmp_path / "page.html"
-    made = CliRunner().invoke(command, [str(tmp_path / "out"), "--out", str(page)])
-    assert made.exit_code == 0, made.output
-    assert sum(result.calls for result in run_suite(load_suite(file), one)) == 0
-    file.write_text(FUSED.format(folder=folder).replace("[2, 1", "[3, 1"), encoding="utf-8")
-    with pytest.raises(RunFolderError, match=r"weights was \[2.*\] and is \[3"):
-        run_suite(load_suite(file), one)
-
-
-@pytest.mark.parametrize(
-    ("members", "complaint"),
-    [
-        ('["both", "bm25"]', "'both' is a fusion itself"),
-        ('["lists", "bm25"]', "'lists' is neither the first stage"),
-        ('["list", {ranker = "direct", window = 2}]', "'direct' takes no option 'window'"),
-        ('"list"', "write a list of labels"),
-    ],
-)
-def test_members_that_cannot_be_are_refused(tmp_path: Path, members: str, complaint: str) -> None:
-    file = tmp_path / "mine.toml"
-    text = FUSED.format(folder="mini")
-    start, end = text.index("members = "), text.index("\nmethod")
-    text = text[:start] + f"members = {members}" + text[end:].replace("[2, 1, 1, 0.5]", "[1, 1]")
-    file.write_text(text, encoding="utf-8")
-    with pytest.raises(SuiteError, match=complaint):
-        load_suite(file)

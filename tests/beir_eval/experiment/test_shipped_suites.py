@@ -47,8 +47,7 @@ def test_the_suite_of_all_rankers_has_each_that_is_built_in() -> None:
     ours = {name for name in RANKERS.names if RANKERS.get(name).__module__.startswith("mcranker.")}
     assert {each.ranker for each in suite.rankers} == ours
     assert set(suite.models.values()) == {"local:minilm", "local:smollm2-135m"}
-    alone = [each for each in suite.rankers if each.ranker != "fused"]  # whose members have models
-    assert {each.options["model"] for each in alone} == set(suite.models.values())
+    assert {each.options["model"] for each in suite.rankers} == set(suite.models.values())
 
 
 @pytest.mark.parametrize("name", ["table1", "table2", "table3", "table4"])

@@ -286,8 +286,7 @@ def test_options_are_checked_as_the_ranker_takes_them(write: Path, text: str, sa
 
 @pytest.mark.parametrize("name", RANKERS._builtin)
 def test_every_ranker_has_its_place_in_a_suite(name: str, write: Path) -> None:
-    needed = 'members = ["direct", "bm25"]\n' if name == "fused" else ""
-    write.write_text(f'{HEAD}[[rankers]]\nlabel = "A"\nranker = "{name}"\n{needed}')
+    write.write_text(f'{HEAD}[[rankers]]\nlabel = "A"\nranker = "{name}"\n')
     (ranker,) = load_suite(write).rankers
     assert ranker.ranker == name
 

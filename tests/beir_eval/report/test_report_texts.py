@@ -112,7 +112,7 @@ def test_tables_say_what_is_missing_what_it_cost_and_how_long_it_took(tmp_path: 
     change(
         path,
         Metrics,
-        scores=ScoreCounts(asked=2000, missing=30, unreadable=61, tied=5),
+        scores=ScoreCounts(asked=2000, missing=30, unreadable=61),
         taken=RunCost(
             calls=1234,
             input_tokens=56789,
@@ -134,7 +134,6 @@ def test_tables_say_what_is_missing_what_it_cost_and_how_long_it_took(tmp_path: 
         "ranker": DIRECT,
         "asked": "2,000",
         "missing": "30 (1.5%)",
-        "tied": "5",
         "unreadable replies": "61",
         "no results": "2",
         "not ranked": "1",

@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import math
 import random
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from pathlib import Path
 from unittest.mock import patch
 
@@ -17,8 +17,6 @@ from beir_eval.experiment.run import CellResult, Plan, run_suite
 from beir_eval.experiment.run_folder import FIRST_STAGE, Metrics, ScoreCounts, TieBounds
 from beir_eval.experiment.suite import DatasetSpec, RankerSpec, Suite
 from beir_eval.measures.ties import Tied, tie_figures
-from beir_eval.report.model import Report
-from beir_eval.report.numbers import MISSING_SIGN
 from beir_eval.report.texts import render_markdown
 from mcranker import ChatRequest, RankGPTRanker, ScriptedChat
 from personas.ranking.record import RankingRecord
@@ -106,35 +104,6 @@ def test_folders_of_former_versions_are_measured_again(tmp_path: Path) -> None:
     other = cell_of(only(report_on(tmp_path / "out", measure="P@3")), "ranks")
     assert other.metrics.ties["P@3"].worst <= other.honest <= other.metrics.ties["P@3"].best
     assert other.metrics.ties["P@3"].worst < other.metrics.ties["P@3"].best
-
-
-def comparing_by(answer: Callable[[ChatRequest], str], place: Path) -> Report:
-    """The report on BM25 and a ranker that compares pairs, and one that compares windows."""
-    folder = write_folder(place / "tiny")
-    rows = (("pairs", "pairwise", {"ranks": 10}), ("windows", "rankgpt", {"window": 4, "step": 2}))
-    specs = tuple(
-        RankerSpec(
-            label, ranker, {"repair_attempts": 0, **options}, note=None, own=frozenset(options)
-        )
-        for label, ranker, options in rows
-    )
-    suite = Suite("ties", "Ties", "", (DatasetSpec(str(folder)),), specs, depth=20)
-    run_suite(suite, plan(place / "out", ScriptedChat(answer)))
-    return report_on(place / "out", baseline=BM25)
-
-
-def test_a_server_that_prefers_the_first_place_is_worth_what_chance_is(tmp_path: Path) -> None:
-    """All pairs are tied, as are all passages of a judge that gives each the same score."""
-    section = only(comparing_by(lambda request: next(iter(shown_in(request))), tmp_path))
-    first, pairs = (cell_of(section, label) for label in (BM25, "pairs"))
-    run_suite(suite_of(tmp_path / "tiny", alike={}), plan(tmp_path / "alike", constant(2)))
-    alike = cell_of(only(report_on(tmp_path / "alike")), "alike")
-    assert pairs.value == first.value
-    assert pairs.honest == alike.honest < first.value
-    counts = pairs.metrics.scores
-    assert counts is not None
-    assert counts.tied == counts.inconsistent == counts.asked / 2 > 0
-    assert MISSING_SIGN not in pairs.signs
 
 
 def test_passages_that_no_reply_has_decided_are_drawn_by_lot() -> None:

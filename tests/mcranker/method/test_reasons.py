@@ -18,7 +18,6 @@ from mcranker import (
     ChatRequest,
     ConfigError,
     DirectRanker,
-    FusedRanker,
     MCRanker,
     RankGPTRanker,
     Ranking,
@@ -233,17 +232,10 @@ async def test_a_team_that_compares_and_a_ranker_without_a_team() -> None:
 
 
 async def test_rankers_that_give_none_say_so() -> None:
-    async with FusedRanker(members=["first_stage", "direct"], model=model(), ledger=None) as ranker:
-        fused = await ranker.arank("q", DOCS)
-        with pytest.raises(ConfigError, match="fused"):
-            await ranker.aexplain(fused)
-        with pytest.raises(ConfigError, match="fused"):
-            ranker.arank_many([("q", DOCS)], reasons=1)
     async with DirectRanker(model=model(), ledger=None) as ranker:
-        with pytest.raises(ConfigError, match="fused"):
-            await ranker.aexplain(fused)
+        ranking = await ranker.arank("q", DOCS)
         with pytest.raises(ConfigError, match="-1"):
-            await ranker.aexplain(fused, -1)
+            await ranker.aexplain(ranking, -1)
     typed = Capabilities(prompts=False, max_questions=100)
     chat = ScriptedChat(lambda _: ChatReply("", Usage(calls=1)), capabilities=typed)
     async with DirectRanker(model=chat, ledger=None) as ranker:

@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 from mcranker.config import NO_YES, RankerConfig
 from mcranker.llm.chat import ChatReply
 from mcranker.replies.loose_json import Unreadable
-from mcranker.replies.orders import likeliest_first
+from mcranker.replies.orders import likeliest
 from mcranker.replies.schemas import integer_schema
 from mcranker.replies.scoring import Scoring, expected_value, weighted_mean
 from personas import Criterion, PromptSet, Rubric
@@ -71,7 +71,7 @@ def test_no_label_at_all_is_unreadable(logprobs: dict[str, float]) -> None:
     with pytest.raises(Unreadable, match="none of the labels No, Yes is among the likely answers"):
         expected_value(logprobs, NO_YES)
     with pytest.raises(Unreadable):
-        likeliest_first(logprobs, NO_YES)
+        likeliest(logprobs, NO_YES)
 
 
 @given(st.dictionaries(st.sampled_from("abcdefghijk"), st.floats(-1e6, 0), min_size=1))

@@ -10,7 +10,7 @@ import pytest
 from mcranker import ConfigError, ConnectionFailed, UsageTable
 from mcranker.rag.config import RetrievalStage
 from mcranker.rag.record import SentQuery
-from mcranker.rag.search import Retrieved, check_index, diversified, fuse, search, united
+from mcranker.rag.search import Retrieved, check_index, diversified, search, united
 from tests.mcranker.rag.fakes import TEXTS, FakeIndex
 
 pytestmark = pytest.mark.anyio
@@ -24,17 +24,6 @@ async def found(index: Any, queries: tuple[SentQuery, ...] = ONE, **options: Any
 
 def ids(retrieved: Retrieved) -> list[str]:
     return [each.id for each in retrieved.passages]
-
-
-def test_reciprocal_ranks_are_added_up() -> None:
-    fused = fuse([[("a", 9.0), ("b", 8.0)], [("b", 0.9), ("c", 0.8)]], 60)
-    # The first has 1/61, the second 1/62 + 1/61, the third 1/62.
-    assert fused == [("b", 0.032522474881), ("a", 0.016393442623), ("c", 0.016129032258)]
-
-
-def test_of_equal_sums_the_words_come_first() -> None:
-    assert [name for name, _ in fuse([[("w", 1.0)], [("m", 1.0)]], 60)] == ["w", "m"]
-    assert fuse([[("w", 3.5)]], 60) == [("w", 3.5)]
 
 
 def test_novel_passages_are_preferred() -> None:

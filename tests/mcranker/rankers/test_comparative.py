@@ -15,17 +15,14 @@ from mcranker import (
     ChatReply,
     ChatRequest,
     Comparisons,
-    ConfigError,
     ContextTooLong,
     MissingScoreError,
-    PairwiseRanker,
     RankGPTRanker,
     Ranking,
     ReplyError,
     ScriptedChat,
     ServerFailed,
     SetwiseRanker,
-    UnsupportedCapability,
 )
 from mcranker.rankers import RANKERS, Ranker
 from personas import PromptSet
@@ -33,8 +30,7 @@ from tests.support.comparing import best, comparing, in_order, shown_in
 
 QUERY = "best masks against covid"
 DOCS = {name: f"passage {name} {grade}" for grade, name in enumerate("abcde", start=1)}
-NAMES = ("rankgpt", "setwise", "pairwise", "tournament")
-LISTS = ("rankgpt", "tournament")
+NAMES = ("rankgpt", "setwise")
 
 
 def ranked(ids: str, ranking: Ranking) -> bool:
@@ -48,11 +44,7 @@ def made(name: str, model: Any, **options: Any) -> Ranker:
 
 
 def answer_of(name: str) -> Any:
-    return in_order if name in LISTS else best
-
-
-def prompt_of(name: str) -> str:
-    return "rankgpt" if name in LISTS else name
+    return in_order if name == "rankgpt" else best
 
 
 # RankGPT
@@ -176,74 +168,6 @@ def test_a_stronger_model_puts_the_first_in_order_again(tmp_path: Path) -> None:
     assert len(again) == 1
 
 
-THREE = dict(list(DOCS.items())[:3])
-
-
-def saying(*orders: str) -> tuple[ScriptedChat, list[ChatRequest]]:
-    """A model that gives these orders of passages one after the other, however they are shown."""
-    left = iter(orders)
-
-    def answer(request: ChatRequest) -> str:
-        name_of = {text.split()[1]: name for name, text in shown_in(request).items()}
-        return " > ".join(name_of[each] for each in next(left))
-
-    return comparing(answer)
-
-
-@pytest.mark.parametrize(
-    ("orders", "ids", "tied"),
-    [
-        (("abc", "bca"), "bac", 2),  # a is even with b and c, of which b is the better twice
-        # Points are 6, 7 and 2, but three of five put a before b.
-        (("abc", "abc", "abc", "bca", "bca"), "abc", 0),
-        (("cab", "c", "abc"), "cab", 0),  # what is left out is behind
-        (("abc", "cba"), "abc", 3),
-    ],
-)
-def test_windows_are_shown_in_several_orders_that_are_agreed_upon(
-    orders: tuple[str, ...], ids: str, tied: int
-) -> None:
-    model, seen = saying(*orders)
-    with RankGPTRanker(model=model, ledger=None, shuffles=len(orders)) as ranker:
-        ranking = ranker.rank(QUERY, THREE)
-        assert ranker.estimate(QUERY, THREE).calls == len(seen)
-    assert ranked(ids, ranking)
-    assert ranking.comparisons is not None
-    assert (ranking.comparisons.asked, ranking.comparisons.tied) == (len(orders), tied)
-    shown = [tuple(shown_in(request).values()) for request in seen]
-    assert shown[0] == tuple(THREE.values())
-    assert len(set(shown)) == len(orders)
-
-
-def test_no_order_is_shown_twice_and_that_of_the_place_is_no_order() -> None:
-    """Of three passages there are six orders; each stands in each place as often as others."""
-    model, seen = comparing(lambda _: "[1] > [2] > [3]")
-    with RankGPTRanker(model=model, ledger=None, shuffles=100) as ranker:
-        ranking = ranker.rank(QUERY, THREE)
-        assert ranker.estimate(QUERY, THREE).calls == len(seen) == 6
-    assert ranked("abc", ranking)
-    assert ranking.undecided == ((1, 3),)
-    assert ranking.comparisons == Comparisons(asked=6, as_shown=6, tied=3)
-
-
-def test_a_window_is_ordered_by_its_letters_probabilities() -> None:
-    """Of a to e the letters C, A and E are listed; b and d keep their order behind them."""
-    able = Capabilities(label_logprobs=True)
-    listed = {"E": -3.0, "C": -0.5, "A": -1.0, "B": math.nan}
-    model, seen = comparing(lambda _: ChatReply("", label_logprobs=listed), capabilities=able)
-    with RankGPTRanker(model=model, ledger=None, likelihood=True) as ranker:
-        ranking = ranker.rank(QUERY, DOCS)
-    assert ranked("caebd", ranking)
-    assert ranking.comparisons == Comparisons(asked=1, odd=1, missing=2)
-    assert ranking.undecided == ((4, 5),)
-    assert seen[0].labels == tuple("ABCDE")
-    assert "setwise" in ranking.prompt_hashes
-    with pytest.raises(ConfigError, match="window=27: give a whole number from 2 to 26"):
-        RankGPTRanker(model=model, ledger=None, likelihood=True, window=27)
-    with pytest.raises(UnsupportedCapability, match="gives no log-probabilities"):
-        RankGPTRanker(model=comparing(in_order)[0], ledger=None, likelihood=True)
-
-
 # Setwise
 
 
@@ -258,6 +182,20 @@ def test_the_best_of_a_set_moves_on_to_the_next() -> None:
     shown = ["".join(text.split()[1] for text in shown_in(each).values()) for each in seen]
     assert shown == ["cde", "abe", "bcd", "ad"]
     assert ranking.undecided == ((3, 5),)
+
+
+def test_sets_of_two_are_pairs() -> None:
+    """c d, b d, a d change places: d a b c; then b c, a c: d c a b. Shown in first-stage order."""
+    model, seen = comparing(best)
+    docs = dict(list(DOCS.items())[:4])
+    with SetwiseRanker(model=model, ledger=None, ranks=2, children=1, sort="bubble") as ranker:
+        ranking = ranker.rank(QUERY, docs)
+        assert ranker.estimate(QUERY, docs).calls == 5
+    assert ranked("dcab", ranking)
+    shown = ["".join(text.split()[1] for text in shown_in(each).values()) for each in seen]
+    assert shown == ["cd", "bd", "ad", "bc", "ac"]
+    assert ranking.comparisons == Comparisons(asked=5)
+    assert ranking.undecided == ((3, 4),)
 
 
 def test_a_heap_is_built_and_the_best_taken_off() -> None:
@@ -296,57 +234,6 @@ def test_letters_are_chosen_by_probability_where_there_is_one() -> None:
         ranker.rank(QUERY, DOCS)
 
 
-# Pairwise
-
-
-def test_the_best_rise_pass_by_pass() -> None:
-    """c d, b d, a d change places: d a b c; then b c, a c: d c a b. Five pairs, both orders."""
-    model, seen = comparing(best)
-    docs = dict(list(DOCS.items())[:4])
-    with PairwiseRanker(model=model, ledger=None, ranks=2) as ranker:
-        ranking = ranker.rank(QUERY, docs)
-        assert ranker.estimate(QUERY, docs).calls == 10
-    assert ranked("dcab", ranking)
-    shown = ["".join(text.split()[1] for text in shown_in(each).values()) for each in seen]
-    assert shown == ["cd", "dc", "bd", "db", "ad", "da", "bc", "cb", "ac", "ca"]
-    assert ranking.comparisons == Comparisons(asked=10, as_shown=5)
-    assert ranking.undecided == ((3, 4),)
-
-
-def test_a_choice_that_goes_with_the_order_shown_is_a_tie() -> None:
-    """Three pairs of neighbours, never asked about again in the second pass."""
-    model, seen = comparing(lambda _: "Passage A")
-    docs = dict(list(DOCS.items())[:4])
-    with PairwiseRanker(model=model, ledger=None, ranks=2) as ranker:
-        ranking = ranker.rank(QUERY, docs)
-    assert ranked("abcd", ranking)
-    assert len(seen) == 6
-    assert ranking.comparisons == Comparisons(asked=6, as_shown=6, tied=3, inconsistent=3)
-    assert ranking.undecided == ((1, 4),)
-
-
-def test_all_pairs_are_counted_and_a_tie_is_half_of_one() -> None:
-    """c is before a, and a before b; b and c are tied: c 3, a 2, b 1. d fails, and is below all."""
-
-    def answer(request: ChatRequest) -> str:
-        shown = {text.split()[1]: name for name, text in shown_in(request).items()}
-        if "d" in shown:
-            return "?"
-        return {"ab": shown.get("a"), "ac": shown.get("c")}.get("".join(sorted(shown))) or "A"
-
-    model, seen = comparing(answer)
-    docs = dict(list(DOCS.items())[:4])
-    with PairwiseRanker(model=model, ledger=None, repair_attempts=0, sort="all_pairs") as ranker:
-        ranking = ranker.rank(QUERY, docs)
-        assert ranker.estimate(QUERY, docs).calls == len(seen) == 12
-    assert ranked("cabd", ranking)
-    counts = ranking.comparisons
-    assert counts is not None
-    assert (counts.asked, counts.tied, counts.inconsistent, counts.failed) == (12, 1, 1, 6)
-    assert ranking.undecided == ((3, 4),)
-    assert "ranks" not in ranking.config
-
-
 # What all of them share
 
 
@@ -371,11 +258,7 @@ def test_a_model_that_never_answers_is_an_error(name: str, error: Exception) -> 
     docs = [f"p {place}" for place in range(60)]
     with made(name, ScriptedChat(answer)) as ranker, pytest.raises(type(error)):
         ranker.rank(QUERY, docs)
-    # Of a pair both are sent, and ten passages are five of them; of a tournament all six tens.
-    unreadable = (
-        {"pairwise": 5} if isinstance(error, ReplyError) else {"pairwise": 4, "tournament": 6}
-    )
-    assert len(calls) == unreadable.get(name, 3)
+    assert len(calls) == 3
 
 
 @pytest.mark.parametrize("name", NAMES)
@@ -388,11 +271,7 @@ def test_comparisons_that_fail_among_others_are_counted(name: str) -> None:
         said: str = answer_of(name)(request)
         return said
 
-    options: dict[str, Any] = {
-        "rankgpt": {"window": 2, "step": 1},
-        "setwise": {"children": 1},
-        "tournament": {"window": 2},
-    }
+    options: dict[str, Any] = {"rankgpt": {"window": 2, "step": 1}, "setwise": {"children": 1}}
     with made(name, ScriptedChat(answer), **options.get(name, {})) as ranker:
         ranking = ranker.rank(QUERY, DOCS)
     counts = ranking.comparisons
@@ -415,14 +294,12 @@ def test_at_the_deadline_the_order_is_what_is_known(name: str) -> None:
         said: str = answer_of(name)(request)
         return said
 
-    options: dict[str, Any] = {"rankgpt": {"window": 2, "step": 1}, "tournament": {"window": 2}}
+    options: dict[str, Any] = {"rankgpt": {"window": 2, "step": 1}}
     with made(name, ScriptedChat(answer), deadline=0.3, **options.get(name, {})) as ranker:
         ranking = ranker.rank(QUERY, DOCS)
     assert ranking.partial
-    # The best has risen behind a; a heap has no order before its top is known; of the pairs
-    # a b, c d and then e, only d before c is.
-    known = {"setwise": "abcde", "tournament": "abdce"}
-    assert ranked(known.get(name, "aebcd"), ranking)
+    # The best has risen behind a; a heap has no order before its top is known.
+    assert ranked("aebcd" if name == "rankgpt" else "abcde", ranking)
 
 
 @pytest.mark.parametrize("name", NAMES)
@@ -431,14 +308,13 @@ def test_a_folder_has_its_own_wording_and_a_broken_one_is_refused(
 ) -> None:
     folder = tmp_path / "mine"
     PromptSet.load("paper").save(folder)
-    prompt = prompt_of(name)
-    (folder / f"{prompt}.txt").write_text("Mine: {{query}}\n\n{{passages}}\n")
+    (folder / f"{name}.txt").write_text("Mine: {{query}}\n\n{{passages}}\n")
     model, seen = comparing(answer_of(name))
     with made(name, model, prompts=str(folder)) as ranker:
         ranking = ranker.rank(QUERY, DOCS)
     assert seen[0].messages[0].content.startswith(f"Mine: {QUERY}\n\n[")
-    shipped = PromptSet.load("paper").comparative_hashes(prompt)[prompt]
-    assert ranking.prompt_hashes[prompt] != shipped
-    (folder / f"{prompt}.txt").write_text("Mine: {{query}}\n")
+    shipped = PromptSet.load("paper").comparative_hashes(name)[name]
+    assert ranking.prompt_hashes[name] != shipped
+    (folder / f"{name}.txt").write_text("Mine: {{query}}\n")
     with pytest.raises(ValueError, match="misses the placeholder"):
         made(name, model, prompts=str(folder))

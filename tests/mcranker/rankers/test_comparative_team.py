@@ -21,16 +21,15 @@ from mcranker import (
     RankGPTRanker,
     Ranking,
     ScriptedChat,
-    TournamentRanker,
 )
 from mcranker.rankers import RANKERS, Ranker
 from personas import Criterion, Member, Persona, Rubric, Team
-from tests.support.comparing import comparing, in_order
+from tests.support.comparing import comparing
 from tests.support.comparing_team import TEAM, by_orders, comparing_team
 
 QUERY = "best masks against covid"
 DOCS = {name: f"passage {name}" for name in "abcd"}
-NAMES = ("rankgpt", "setwise", "pairwise", "tournament")
+NAMES = ("rankgpt", "setwise")
 ORDERS = dict(zip(TEAM, ("bacd", "bcad", "dbac"), strict=True))
 """1 / rank, by persona: a 1/2 + 1/3 + 1/3, b 1 + 1 + 1/2, c 1/3 + 1/2 + 1/4, d 1/4 + 1/4 + 1."""
 
@@ -124,16 +123,15 @@ def test_what_a_persona_has_not_sorted_out_shares_the_rank_behind() -> None:
     A ranking saved with the first of the ranks they share, 2: b 3/2, all others 2.
     """
     firsts = dict(zip(TEAM, ("dabc", "cabd", "abcd"), strict=True))
-    for name in ("setwise", "pairwise"):
-        ranking = ranked_by(firsts, name, ranks=1)
-        assert ranking.orders is not None
-        assert ranking.orders.ranks.tolist() == [[2, 2, 1], [2, 2, 2], [2, 1, 2], [1, 2, 2]]
-        assert ranking.ids == ["a", "c", "d", "b"]
-        assert ranking.final.tolist() == pytest.approx([5 / 3, 1, 5 / 3, 5 / 3])
-        saved = ranking.to_dict()
-        saved["config"] |= {"rank_ties": "min", "persona_order": "team"}
-        least = Ranking.from_dict(saved).reensemble(missing_policy="lowest").final.tolist()
-        assert least == pytest.approx([2, 1.5, 2, 2])
+    ranking = ranked_by(firsts, "setwise", ranks=1)
+    assert ranking.orders is not None
+    assert ranking.orders.ranks.tolist() == [[2, 2, 1], [2, 2, 2], [2, 1, 2], [1, 2, 2]]
+    assert ranking.ids == ["a", "c", "d", "b"]
+    assert ranking.final.tolist() == pytest.approx([5 / 3, 1, 5 / 3, 5 / 3])
+    saved = ranking.to_dict()
+    saved["config"] |= {"rank_ties": "min", "persona_order": "team"}
+    least = Ranking.from_dict(saved).reensemble(missing_policy="lowest").final.tolist()
+    assert least == pytest.approx([2, 1.5, 2, 2])
 
 
 @pytest.mark.parametrize("name", NAMES)
@@ -192,18 +190,13 @@ def test_without_criteria_the_persona_compares_by_its_name(name: str, preset: st
     assert {each.tag.stage for each in seen} == {"recruit", "score"}
     assert all("ou look for" not in str(each.messages) for each in compared)
     assert any("ou are a Worried parent." in str(each.messages) for each in compared)
-    prompt = "rankgpt" if name == "tournament" else name
-    assert f"{prompt}_by_persona" in ranking.prompt_hashes
+    assert f"{name}_by_persona" in ranking.prompt_hashes
     assert "recruit" in ranking.prompt_hashes
 
 
 @pytest.mark.parametrize(
     ("name", "digest"),
-    [
-        ("rankgpt", "4ba8f3c14e0d7d3c"),
-        ("setwise", "25f0d346dc321eeb"),
-        ("pairwise", "5640b42035546f2f"),
-    ],
+    [("rankgpt", "4ba8f3c14e0d7d3c"), ("setwise", "25f0d346dc321eeb")],
 )
 def test_without_a_team_every_word_is_as_it_was(name: str, digest: str) -> None:
     """The first request's turns, and its tag, as all ledgers have them."""
@@ -332,7 +325,7 @@ def test_events_name_the_persona_and_count_the_whole_team() -> None:
 
     events = anyio.run(listen)
     assert {event.persona: "".join(event.doc_ids) for event in events} == ORDERS
-    assert [event.done for event in events] == [3, 3, 3]
+    assert [event.done for event in events] == [1, 2, 3]
     assert {event.total for event in events} == {3}
 
 
@@ -356,24 +349,3 @@ def test_personas_are_compared_at_the_same_time() -> None:
             return await ranker.arank(QUERY, DOCS)
 
     assert not anyio.run(main).partial
-
-
-def test_a_tournament_without_a_winner_by_the_deadline_is_no_order() -> None:
-    inner, _ = comparing(in_order)
-    asked: list[str] = []
-
-    async def answer(request: ChatRequest) -> Any:
-        asked.append(request.tag.persona)
-        if request.tag.persona == "Editor" and asked.count("Editor") > 1:
-            await anyio.sleep_forever()
-        return await inner.complete(request)
-
-    docs = {str(grade): f"passage {grade}" for grade in range(9)}
-    team: dict[str, Any] = {"team": ["Reader", "Editor"], "criteria": "none"}
-    with TournamentRanker(
-        model=ScriptedChat(answer), ledger=None, window=3, ranks=2, deadline=1.0, **team
-    ) as ranker:
-        ranking = ranker.rank(QUERY, docs)
-    assert ranking.orders is not None
-    assert ranking.orders.left_out == {"Editor": "deadline"}
-    assert ranking.ids[:2] == ["8", "7"]

@@ -44,7 +44,7 @@ from personas import Criterion, Member, Persona, Rubric, Team, library
 from personas.ranking.record import RankingRecord
 from personas.report.query.warnings import warnings
 from tests.mcranker.replies import test_orders
-from tests.support.comparing import best, grades_in, in_order, shown_in
+from tests.support.comparing import best, in_order, shown_in
 from tests.support.scale import scaled
 from tests.support.shallow_model import FULL, shallow_model
 from tests.support.tiny_reranker import reranker
@@ -240,16 +240,6 @@ ENTRIES = {
     "setwise": Entry(
         options={"ranks": 2}, by_hand=best, expected={"c": None, "b": None, "a": None}
     ),
-    "pairwise": Entry(
-        options={"ranks": 1},
-        by_hand=best,  # one pass takes c to the top: a [b c] -> a c b; [a c] b -> c a b
-        expected={"c": None, "a": None, "b": None},
-    ),
-    "tournament": Entry(
-        options={"window": 2, "ranks": 2},
-        by_hand=in_order,  # the higher numbers win
-        expected={"c": None, "b": None, "a": None},
-    ),
     "rebel": Entry(
         # Relevance g, and 1 for each of five properties of weight 0.5: g + 2.5; a is dropped.
         options={"top_n": None, "min_relevance_score": 2},
@@ -263,21 +253,14 @@ ENTRIES = {
         ),
         expected={"c": 5.5, "b": 4.5},
     ),
-    "fused": Entry(
-        options={"members": ("direct", "bm25")},
-        by_hand=lambda request: scored(3 * grade(request)),
-        # Ranks 1 and 3, 2 and 2, 3 and 1 by reciprocal rank fusion with 60; of equals a is first.
-        expected={"a": 1 / 61 + 1 / 63, "c": 1 / 61 + 1 / 63, "b": 2 / 62},
-    ),
 }
 TRIED_ELSEWHERE = {
     *(kind.name for kind, _ in test_orders.RANKERS),
     "rebel",  # tests.mcranker.replies.test_windows
-    "fused",  # whose members' replies are theirs
 }
 
 
-UNEXPLAINED = ("qg", "rerank", "fused")
+UNEXPLAINED = ("qg", "rerank")
 
 
 def made(name: str, model: Any, **options: Any) -> Ranker:
@@ -351,10 +334,9 @@ def test_equal_passages_are_judged_once_and_those_beyond_depth_follow(name: str)
         ranking = ranker.rank("masks", docs)
         assert len(asked) == 2 * calls
         assert ranker.rank("masks", {}).ids == []
-    if name != "fused":  # where the first stage has a place for each
-        place = alone.ids.index("b") + 1
-        assert ranking.ids == [*alone.ids[:place], "again", *alone.ids[place:], "beyond"]
-        assert ranking[place].score == ranking[place - 1].score
+    place = alone.ids.index("b") + 1
+    assert ranking.ids == [*alone.ids[:place], "again", *alone.ids[place:], "beyond"]
+    assert ranking[place].score == ranking[place - 1].score
     assert (ranking.ids[-1], ranking[-1].score) == ("beyond", None)
     assert not ranking.missing
 
@@ -450,8 +432,7 @@ LOCAL: tuple[tuple[str, Mapping[str, Any], bool], ...] = (
     ("qg", {}, True),
     ("rerank", {}, False),
     ("rankgpt", LISTED, True),
-    ("pairwise", {"ranks": 1}, False),
-    ("tournament", LISTED, True),
+    ("setwise", {"ranks": 1, "children": 1}, False),
     ("rebel", {"top_n": None, "min_relevance_score": 0, "max_score_tokens": 600}, True),
 )
 """Ranker, options, and whether a model that means nothing will do: it answers in no time."""
@@ -516,30 +497,18 @@ def check(value: float | None, meant: float | None, top: float) -> None:
         assert value == pytest.approx(meant)
 
 
-LISTWISE = Capabilities(label_logprobs=True)
-
-
-def letters(request: ChatRequest) -> ChatReply:
-    """The higher the number of a passage, the likelier its letter."""
-    return labelled({name: (grade - 12) / 3 for name, grade in grades_in(request).items()})
-
-
 COMPARING: Mapping[str, tuple[str, Mapping[str, Any], Capabilities, Any]] = {
     "rankgpt": ("rankgpt", {"window": 4, "step": 2}, PLAIN, in_order),
     "rankgpt, two passes": ("rankgpt", {"window": 4, "step": 2, "passes": 2}, PLAIN, in_order),
-    "rankgpt, shuffled": ("rankgpt", {"window": 4, "step": 2, "shuffles": 3}, PLAIN, in_order),
-    "rankgpt by likelihood": (
-        "rankgpt",
-        {"window": 4, "step": 2, "likelihood": True},
-        LISTWISE,
-        letters,
-    ),
     "setwise": ("setwise", {"ranks": 3}, PLAIN, best),
     "setwise by bubbles": ("setwise", {"ranks": 3, "sort": "bubble"}, PLAIN, best),
-    "pairwise": ("pairwise", {"ranks": 3}, PLAIN, best),
-    "pairwise by a heap": ("pairwise", {"ranks": 3, "sort": "heap"}, PLAIN, best),
-    "pairwise, all pairs": ("pairwise", {"sort": "all_pairs"}, PLAIN, best),
-    "tournament": ("tournament", {"window": 4, "ranks": 3}, PLAIN, in_order),
+    "setwise by pairs": ("setwise", {"ranks": 3, "children": 1}, PLAIN, best),
+    "setwise by bubbles of pairs": (
+        "setwise",
+        {"ranks": 3, "children": 1, "sort": "bubble"},
+        PLAIN,
+        best,
+    ),
 }
 """Ranker, options, what the model offers, and what it answers if it makes no error."""
 FALLING = {f"d{grade}": f"text {grade}" for grade in range(12, 0, -1)}
@@ -560,7 +529,7 @@ def test_every_way_to_compare_finds_the_first_ranks_within_its_estimate(
         found = 2 if label.startswith("rankgpt") else 3
         assert ranking.ids[:found] == ["d12", "d11", "d10"][:found]
         assert 0 < ranking.usage.calls <= estimated
-        if label.startswith("rankgpt") or label == "pairwise, all pairs":
+        if label.startswith("rankgpt"):
             assert ranking.usage.calls == estimated
         sorted_out = ranking.undecided[0][0] - 1 if ranking.undecided else len(docs)
         assert sorted_out == options.get("ranks", len(docs))
@@ -600,9 +569,7 @@ def test_a_model_that_goes_by_place_alone_looks_like_what_it_is(label: str) -> N
 
     def answer(request: ChatRequest) -> Any:
         names = list(shown_in(request))
-        if request.labels:
-            return labelled({each: -1.0 - place for place, each in enumerate(names)})
-        return " > ".join(names) if name in ("rankgpt", "tournament") else names[0]
+        return " > ".join(names) if name == "rankgpt" else names[0]
 
     with made(name, ScriptedChat(answer, capabilities=offers), **options) as ranker:
         ranking = ranker.rank("masks", RISING)
@@ -612,10 +579,6 @@ def test_a_model_that_goes_by_place_alone_looks_like_what_it_is(label: str) -> N
     assert not counts.failed
     page = "".join(each.sentence for each in warnings(RankingRecord.of(ranking.to_dict())))
     assert "the model may go by place alone" in page
-    if name == "pairwise":
-        assert ranking.ids == list(RISING)
-        assert counts.inconsistent == counts.tied == counts.asked / 2
-        assert ranking.undecided == ((1, 12),)
 
 
 HOPELESS = {
@@ -626,15 +589,14 @@ HOPELESS = {
     "direct, packed": ("direct", {"passages_per_call": 10}, PLAIN),
     "rebel": ("rebel", {}, PLAIN),
 }
-del HOPELESS["rankgpt by likelihood"]
 
 
 @pytest.mark.parametrize("label", HOPELESS)
 def test_a_judge_that_does_not_keep_the_form_is_given_up(label: str) -> None:
     """Of 100 passages. Windows of 10 are asked, and one of them in halves; each call twice.
 
-    Comparisons: 3 calls, or 5 of two passages, which begin with their fellows. Scores: 10 calls a
-    judge. Windows: 10, and then 5, 3, 2 and 1 of the first.
+    Comparisons: 3 calls. Scores: 10 calls a judge. Windows: 10, and then 5, 3, 2 and 1 of the
+    first.
     """
     name, options, offers = HOPELESS[label]
     docs = [f"text {number}" for number in range(100)]
@@ -651,9 +613,9 @@ def test_a_judge_that_does_not_keep_the_form_is_given_up(label: str) -> None:
         pytest.raises(ReplyError) as caught,
     ):
         ranker.rank("masks", docs)
-    most = {"mcranker": 2 * 2 * 20, "direct": 2 * 20, "setwise": 8, "pairwise": 22}
+    most = {"mcranker": 2 * 2 * 20, "direct": 2 * 20, "setwise": 8}
     assert len(seen) <= most.get(label, 2 * 14)
-    if name not in ("rankgpt", "tournament"):
+    if name != "rankgpt":
         assert isinstance(caught.value, FormNotKept)
         assert "is given up, as 0 of" in str(caught.value)
     with made(name, model, concurrency=concurrency, on_failure="keep_order", **options) as ranker:
@@ -662,7 +624,7 @@ def test_a_judge_that_does_not_keep_the_form_is_given_up(label: str) -> None:
     assert ranking.failure
 
 
-@pytest.mark.parametrize("label", ["setwise", "pairwise", "direct"])
+@pytest.mark.parametrize("label", ["setwise", "direct"])
 def test_one_readable_reply_is_not_enough_to_go_on_for_ever(label: str) -> None:
     """The eleventh that cannot be read for the one that can is the last; each is asked twice."""
     name, options, offers = HOPELESS[label]
@@ -688,10 +650,9 @@ def test_one_readable_reply_is_not_enough_to_go_on_for_ever(label: str) -> None:
         assert len([hit for hit in ranking if hit.moved > 1]) <= 1
 
 
-COMPARERS = ("rankgpt", "setwise", "pairwise", "tournament")
+COMPARERS = ("rankgpt", "setwise")
 FORTY_ONE = Rubric(criteria=tuple(Criterion(name=f"C{n}", weight=1) for n in range(41)))
 PEDANT = Member(persona=Persona(name="Pedant"), rubric=FORTY_ONE)
-MEMBERS: dict[str, Any] = {"members": ("direct", "bm25")}
 OF_SCORES = {"scoring": "expected", "first_stage_weight": 0.5, "min_relevance": 0.5}
 ABLE = Capabilities(label_logprobs=True, continuation_logprobs=True)
 REFUSED: tuple[tuple[str, dict[str, Any]], ...] = (
@@ -706,15 +667,13 @@ REFUSED: tuple[tuple[str, dict[str, Any]], ...] = (
     ("rankrag", {"labels": ("No", "Yes")}),
     *((name, {"questions": "per_persona", "scoring": "expected"}) for name in ("rg_yn", "qg")),
     *((name, {"labels": ("A", "B"), "scoring": "expected"}) for name in ("rg_yn", "qg")),
-    *((name, {"ranks": ranks}) for name in ("setwise", "pairwise") for ranks in (0, True, 1.5)),
-    *((name, {"window": window}) for name in ("rankgpt", "tournament") for window in (1, 101)),
-    *(("rankgpt", each) for each in ({"step": 20}, {"passes": 0}, {"shuffles": 0})),
+    *(("setwise", {"ranks": ranks}) for ranks in (0, True, 1.5)),
+    *(("rankgpt", {"window": window}) for window in (1, 101)),
+    *(("rankgpt", each) for each in ({"step": 20}, {"passes": 0})),
     ("rankgpt", {"criteria_model": "openai:m"}),
     ("setwise", {"team": "health_questions", "team_size": 1}),
     ("setwise", {"children": 26}),
     ("setwise", {"sort": "sliding"}),
-    ("pairwise", {"sort": "bubble"}),
-    ("tournament", {"ranks": 0}),
     ("direct", {"scoring": "per_criterion"}),
     ("rebel", {"variant": "three_turn"}),
     ("rebel", {"variant": "one_turn", "team": "clinician"}),
@@ -724,7 +683,6 @@ REFUSED: tuple[tuple[str, dict[str, Any]], ...] = (
     ("rebel", {"min_relevance_score": 11}),
     ("rebel", {"scoring": "expected"}),
     ("rebel", {"passages_per_call": 5}),
-    ("fused", {**MEMBERS, "team": "clinician"}),
     ("rg_yn", {"assessor_model": "openai:m"}),
     ("mcranker", {"windw": 3}),
 )

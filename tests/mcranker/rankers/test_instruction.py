@@ -11,8 +11,6 @@ import pytest
 from mcranker import ChatRequest, ConfigError, MCRanker, Ranking, RebelRanker
 from mcranker.rankers import RANKERS
 from mcranker.rankers.direct import DirectRanker
-from mcranker.rankers.fused import FusedRanker
-from mcranker.rankers.rankgpt import RankGPTRanker
 from mcranker.rankers.rerank import RerankRanker
 from personas import Criterion, Member, Persona, Rubric, Team
 from tests.support.comparing import best, comparing, in_order
@@ -144,9 +142,9 @@ def test_direct_is_told_it() -> None:
     assert found.team is None
 
 
-@pytest.mark.parametrize("name", ["rankgpt", "pairwise", "setwise", "tournament"])
+@pytest.mark.parametrize("name", ["rankgpt", "setwise"])
 def test_rankers_that_compare_are_told_it(name: str) -> None:
-    model, seen = comparing(best if name in ("pairwise", "setwise") else in_order)
+    model, seen = comparing(best if name == "setwise" else in_order)
     RANKERS.get(name)(model=model, ledger=None).rank("q", DOCS, instruction=RECENT)
     assert all(f"2. {RECENT} (weight 30%)" in each for each in prompts(seen))
     assert seen
@@ -188,23 +186,3 @@ def test_a_rerank_service_gets_it_where_its_protocol_has_it(
         ):
             ranker.rank("q", ["a"], instruction=RECENT)
         assert len(server.bodies) == 2
-
-
-def test_members_of_a_fused_ranker_get_it_and_must_take_it() -> None:
-    model, seen = comparing(lambda _: '{"Score": 5}')
-    direct = DirectRanker(model=model, ledger=None)
-    fused = FusedRanker(members=[direct, "bm25"], ledger=None)
-    assert fused.estimate("q", DOCS, instruction=RECENT).calls == 3
-    fused.rank("q", DOCS, instruction=RECENT)
-    assert all(RECENT in each for each in prompts(seen))
-    with pytest.raises(ConfigError, match="takes none"):
-        FusedRanker(members=[_NoCriteria(), direct], ledger=None).rank(
-            "q", DOCS, instruction=RECENT
-        )
-
-
-class _NoCriteria(RankGPTRanker):
-    takes_instruction = False
-
-    def __init__(self) -> None:
-        super().__init__(model=comparing(in_order)[0], ledger=None)

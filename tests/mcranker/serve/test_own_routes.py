@@ -154,28 +154,6 @@ async def test_variants_share_the_budget() -> None:
     assert "spent" in second.json()["error"]["message"]
 
 
-async def test_a_fused_ranker_is_served_metered_and_varied() -> None:
-    """DIRECT has the second passage first, the documents' order the first: they are even."""
-    options = {"members": ["direct", "bm25"], "model": model(), "ledger": None}
-    ranker = RankerSettings("both", "fused", options, per_request=("depth",))
-    async with client(Settings(rankers=(ranker,), open_metrics=True)) as http:
-        whole = await http.post("/v1/rank", json=ASKED)
-        one = await http.post("/v1/rank", json={**ASKED, "options": {"depth": 1}})
-        metrics = await http.get("/metrics")
-    ranking = Ranking.from_dict(whole.json()["ranking"])
-    assert [each.ranks for each in ranking.members] == [(2, 1), (1, 2)]
-    assert [each.ranks for each in Ranking.from_dict(one.json()["ranking"]).members] == [
-        (1, None),
-        (1, None),
-    ]
-    calls = [
-        line
-        for line in metrics.text.splitlines()
-        if line.startswith("mcranker_calls_total") and "scripted:tests" in line
-    ]
-    assert [line.split()[-1] for line in calls] == ["3.0"]
-
-
 async def test_events_come_while_it_is_ranked_and_then_the_ranking() -> None:
     async with client(score=with_reasons) as http:
         answer = await http.post("/v1/rank/stream", json={**ASKED, "reasons": 1})

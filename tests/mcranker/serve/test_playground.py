@@ -12,7 +12,7 @@ import anyio
 import httpx
 import pytest
 
-from mcranker import ChatRequest, DirectRanker, RankGPTRanker
+from mcranker import ChatRequest
 from mcranker.serve import RankerSettings, Settings, hash_key
 from tests.support.browser_measures import readings, sticking_out
 from tests.support.browser_support import browser, expect, texts
@@ -285,11 +285,10 @@ def one(name: str, ranker: str, **options: Any) -> RankerSettings:
 
 
 def every() -> Settings:
-    """Rankers of each kind: scores of a team, an order, orders of a team, composites, a fusion."""
+    """Rankers of each kind: scores of a team, an order, orders of a team, composites."""
     team, _ = comparing_team(by_orders(dict(zip(TEAM, ("bac", "bac", "bca"), strict=True))))
     order, _ = comparing(lambda _: "[3] > [1] > [2]")
     rebel, _ = rebel_model()
-    members = [RankGPTRanker(model=order, ledger=None), DirectRanker(model=model(), ledger=None)]
     rankers = (
         RankerSettings(
             "team", "mcranker", {"model": model(), "ledger": None}, per_request=("team",)
@@ -297,7 +296,6 @@ def every() -> Settings:
         one("order", "rankgpt", model=order, ledger=None),
         one("orders", "rankgpt", model=team, ledger=None, team_size=3),
         one("rebel", "rebel", model=rebel, ledger=None),
-        one("fused", "fused", members=members),
     )
     return Settings(rankers=rankers, port=0)
 
@@ -325,18 +323,6 @@ def test_every_ranker_has_columns_of_its_own(browser: Windows) -> None:
         assert texts(page, "#heat thead th") == ["Passage", "Moved"]
         assert texts(page, "#heat tbody tr:first-child td") == ["▲2"]
         expect(page.locator(".ramp")).to_be_hidden()
-
-        page.get_by_label("Ranker").select_option("fused")
-        rank(page, LETTERS)
-        assert texts(page, "#heat thead th") == ["Passage", "rankgpt", "direct", "Score", "Moved"]
-        # Twice 1/61; 1/62 + 1/63.
-        assert texts(page, "#heat tbody tr:first-child td") == [
-            "#1",
-            "#1",
-            "0.03279",
-            "\N{EN DASH}",
-        ]
-        assert texts(page, "#heat tbody tr:nth-child(2) td:nth-of-type(3)") == ["0.03200"]
 
         page.get_by_label("Ranker").select_option("rebel")
         rank(page, "passage a: 9 4 4 4 4 4\npassage b: 2\npassage c: 8 1 1 1 1 1")
@@ -408,7 +394,7 @@ def test_texts_from_right_to_left_begin_beside_their_rank(browser: Windows) -> N
 def test_all_can_be_read_in_both_schemes(browser: Windows, width: int) -> None:
     with opened(browser, every(), width=width) as seen:
         page = seen.page
-        for ranker in ("orders", "fused", "team"):
+        for ranker in ("orders", "team"):
             page.get_by_label("Ranker").select_option(ranker)
             rank(page, f"{LETTERS}\n{'W' * 300}" if ranker == "team" else LETTERS)
             page.locator("#heat tbody button").first.click()

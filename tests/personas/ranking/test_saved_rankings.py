@@ -45,5 +45,5 @@ def test_a_saved_ranking_is_read_and_shown_with_its_numbers(file: Path) -> None:
 
 
 def test_every_kind_of_ranking_is_among_them() -> None:
-    names = {"direct", "failed", "fused", "mcranker", "rankgpt", "rebel", "team_rankgpt"}
+    names = {"direct", "failed", "mcranker", "rankgpt", "rebel", "team_rankgpt"}
     assert names <= {file.stem for file in FILES}

@@ -7,7 +7,7 @@ import re
 
 from rich.console import Console
 
-from mcranker import PairwiseRanker, RankGPTRanker, Ranking, SetwiseRanker
+from mcranker import RankGPTRanker, Ranking, SetwiseRanker
 from personas.ranking.record import RankingRecord
 from personas.report import render_inspection
 from personas.report.terminal.terminal import show_inspection
@@ -132,7 +132,7 @@ def test_bordas_count_is_explained() -> None:
 
 def test_passages_beyond_depth_have_empty_cells() -> None:
     model, _ = comparing_team(by_orders(ORDERS))
-    with PairwiseRanker(model=model, ledger=None, team_size=3, depth=3) as ranker:
+    with SetwiseRanker(model=model, ledger=None, team_size=3, depth=3) as ranker:
         ranking = ranker.rank("masks", DOCS)
     text = render_inspection(ranking.to_dict())
     cells = re.findall(r"<td[^>]*>([^<]*)</td>", rows_of(text)[-1])

@@ -81,9 +81,9 @@ def of_scores(finals: list[float | None], **more: Any) -> dict[str, Any]:
             "2 of 9 comparisons failed, and their passages kept their order: no reply.",
         ),
         (
-            {"comparisons": {"asked": 9, "odd": 2, "missing": 3, "tied": 1}},
+            {"comparisons": {"asked": 9, "odd": 2, "missing": 3}},
             "warn",
-            "Of 9 comparisons: 2 odd in form, 3 left out, 1 pairs undecided.",
+            "Of 9 comparisons: 2 odd in form, 3 left out.",
         ),
         (
             {"comparisons": {"asked": 8, "as_shown": 8}},
