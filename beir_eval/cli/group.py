@@ -51,7 +51,6 @@ PERSONA_REPORT = LazyVerb(
     "beir_eval.cli.persona_report",
     "Report over a data set: who judged, how they agreed, what they were worth.",
 )
-PERSONA_TUNE = LazyVerb("beir_eval.cli.tune", "Fit a team's weights to judgements, at no call.")
 
 cli = Verbs(
     "beir-eval",

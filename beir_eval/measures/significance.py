@@ -149,29 +149,6 @@ def compare_runs(
     return compared
 
 
-def paired_bootstrap(
-    differences: Sequence[float], *, draws: int = 10_000, level: float = 0.95, seed: int = 0
-) -> tuple[Interval, float]:
-    """Percentile interval of a mean difference by resampled queries, and two-sided p of none.
-
-    p is twice the share of resampled means at or beyond 0 on the rarer side, the sample itself
-    counted as one, at most 1. For few queries, see docs/evaluation.md on its width.
-
-    Args:
-        differences: one a query, one or more.
-        draws: of as many queries, with replacement.
-        level: of the interval, above 0 and below 1.
-        seed: the same one gives the same result.
-    """
-    import numpy as np
-
-    given, rng = np.asarray(differences, dtype=np.float64), np.random.default_rng(seed)
-    means = np.array([given[rng.integers(0, len(given), len(given))].mean() for _ in range(draws)])
-    low, high = np.quantile(means, [(1 - level) / 2, (1 + level) / 2]).tolist()
-    beyond = min(int((means <= 0).sum()), int((means >= 0).sum()))
-    return Interval(low, high), min(1.0, 2 * (beyond + 1) / (draws + 1))
-
-
 def better_than(
     values: Mapping[Data, Mapping[Label, Mapping[str, float]]], *, correction: str = "holm"
 ) -> dict[Data, dict[Label, list[Label]]]:
