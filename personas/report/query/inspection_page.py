@@ -21,7 +21,6 @@ from personas.report.formats import cut
 from personas.report.page import render_page
 from personas.report.query.passages import MISSING, SKIPPED, PassageFormat
 from personas.report.query.warnings import judgements, warnings
-from personas.report.sections import added_sections
 from personas.report.site import (
     NO_FOOTER,
     OVERVIEW,
@@ -207,7 +206,6 @@ def _values(
         "flag": "\N{BLACK FLAG}",
         "suspicious": any(hit.suspicions for hit in inspection.hits),
         "models": _models(inspection),
-        "sections": added_sections(inspection),
         "bounds": _TIGHT if len(members) > _MANY else _BOUNDS,
         "parts": parts,
     }
