@@ -10,20 +10,12 @@ from beir_eval.errors import SettingError
 from beir_eval.experiment.labels import natural
 from beir_eval.experiment.run_folder import FIRST_STAGE, Metrics, RunFolder, SuiteNote
 from beir_eval.measures import paper
-from beir_eval.measures.across import Pooled, pooled
-from beir_eval.measures.significance import (
-    MARGIN,
-    adjust,
-    better_than,
-    compare_runs,
-    confidence_intervals,
-)
+from beir_eval.measures.significance import compare_runs, confidence_intervals
 from beir_eval.report.arrangement import NO_SUITE_TITLE, Arrangement, Slot, arrange
 from beir_eval.report.metrics_cache import Measured, MetricsCache, by_lot
 from beir_eval.report.model import Column, Figure, Point, Report, Row, Section, TableCell
 from beir_eval.report.numbers import TIES_SIGN, mark
 from beir_eval.report.warnings import (
-    bounded_at,
     flaws_of,
     measured_to,
     missing_share,
@@ -45,7 +37,6 @@ def build_report(
     baseline: str | None = None,
     correction: str = "holm",
     level: float = 0.95,
-    margin: float = MARGIN,
     provider_prices: bool = False,
 ) -> Report:
     """Measure and compare the runs, in sections by suite; the order of `runs` makes no difference.
@@ -60,7 +51,6 @@ def build_report(
         correction: of the p-values, over all comparisons of a section: one of
             `beir_eval.measures.significance.CORRECTIONS`.
         level: of the confidence intervals, above 0 and below 1.
-        margin: of the tests of equivalence, see `beir_eval.measures.significance.Comparison`.
         provider_prices: price answers of other servers (``base_url``) like the provider's own of
             that model; without, their cost is not known.
 
@@ -86,7 +76,7 @@ def build_report(
         next((each for each in measures if each.lower() == wanted), measure or measures[0]),
         provider_prices=provider_prices,
     )
-    report = Report(cache.measure, correction, level, margin, ())
+    report = Report(cache.measure, correction, level, ())
     sections = tuple(_section(plan, plan.baseline(baseline), cache, report) for plan in plans)
     return replace(report, sections=sections)
 
@@ -95,7 +85,6 @@ def _section(plan: Arrangement, baseline: str, cache: MetricsCache, report: Repo
     columns = plan.columns()
     cells = _cells(plan, baseline, cache, report)
     rows = [_row(plan, label, label == baseline, columns, cells) for label in plan.labels]
-    rows = _with_pooled(rows, plan, report)
     with_paper = report.measure.lower() == MEASURE.lower()
     for label, numbers in plan.not_run() if rows else ():
         if label in plan.never_run or with_paper:
@@ -166,11 +155,9 @@ def _cells(
         values,
         baseline,
         correction=report.correction,
-        margin=report.margin,
         level=report.level,
         farthest=1.0,
     )
-    beaten = better_than(sound, correction=report.correction)
     cells = {}
     for place, each in measured.items():
         content, label = place
@@ -181,9 +168,6 @@ def _cells(
             ties = TIES_SIGN if gain > EQUAL and than.difference < gain / 2 else ""
             # What has flaws, or is compared with such a baseline, is not significant.
             signs = ("" if signs or flaws[base] else mark(than.p_adjusted)) + ties + signs
-        # Without unjudged documents, ranks below `top_k` would move up.
-        condensed = cache.companions.condensed
-        known = condensed in metrics.means and bounded_at(metrics, manifest) is None
         cells[place] = TableCell(
             value=metrics.means[measure],
             paper=plan.paper_value(place) if measure.lower() == MEASURE.lower() else None,
@@ -195,11 +179,8 @@ def _cells(
             by_lot=bounds.by_lot if bounds else None,
             missing=missing_share(metrics),
             signs=signs,
-            beats=tuple(plan.shown(other) for other in beaten[content].get(label, ())),
-            judged=metrics.means.get(cache.companions.judged),
-            condensed=_honest_mean(metrics, condensed) if condensed and known else None,
+            judged=metrics.means.get(cache.judged),
             ceiling=each.ceiling,
-            overlap=each.overlap,
         )
     return cells
 
@@ -235,31 +216,6 @@ def _row(
         models=model_names(manifests),
         foreign=any(manifest.foreign for manifest in manifests.values()),
     )
-
-
-def _with_pooled(rows: list[Row], plan: Arrangement, report: Report) -> list[Row]:
-    """Add the rows' differences over all data sets, corrected for all of them."""
-    names = [data.manifest.dataset for data in plan.data.values()]
-    base = next((row for row in rows if row.is_baseline), None)
-    if base is None or len(set(names)) < len(names):
-        return rows
-    found: dict[str, Pooled] = {}
-    for row in rows:
-        pairs = [
-            (by_lot(cell.metrics, report.measure), by_lot(theirs.metrics, report.measure))
-            for cell, theirs in zip(row.cells, base.cells, strict=True)
-            if cell and theirs and cell.sound and theirs.sound
-        ]
-        over = pooled(
-            [{each: ours[each] - theirs[each] for each in ours} for ours, theirs in pairs],
-            level=report.level,
-        )
-        if over and row is not base:
-            found[row.label] = over
-    corrected = adjust([each.p_value for each in found.values()], report.correction)
-    for label, p_value in zip(found, corrected, strict=True):
-        found[label] = replace(found[label], p_adjusted=p_value)
-    return [replace(row, pooled=found.get(row.label)) for row in rows]
 
 
 def _ranks(values: Mapping[str, float]) -> dict[str, int]:

@@ -190,7 +190,6 @@ def test_ranks_that_are_bounds_make_no_value(
     assert (BOUNDS_SIGN in two.signs) is told
     assert (two.rank, direct.rank) == ((0, 1) if told else (1, 2))
     assert ("\N{DOUBLE DAGGER}" in two.signs) is not told
-    assert two.beats == (() if told else ("BM25", DIRECT))
     assert any("is smaller: MC: 2" in each.sentence for each in warnings(report)) is told
     for text in (render_markdown(report), render_html(report)):
         assert ("counts ranks below top" in text) is told
