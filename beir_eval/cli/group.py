@@ -23,7 +23,7 @@ VERBS = {
     ),
     "judge-answers": LazyVerb("beir_eval.cli.judge_answers", "Judge answers, whatever made them."),
     "attack": LazyVerb(
-        "beir_eval.cli.attack", "Measure how far rankers and pipelines resist the texts they read."
+        "beir_eval.cli.attack", "Measure how far rankers resist the texts they read."
     ),
     "judge": LazyVerb(
         "beir_eval.cli.judge", "Judge passages by a model, and compare it with people."
