@@ -129,7 +129,7 @@ class ComparedRun:
         after = ""
         if isinstance(self.source, RunFolder):
             after, model = " after the run", self.source.manifest.models.get("scoring", "")
-            judged = judge_note(self.source.weak_judge, model).removesuffix(".")
+            judged = judge_note(self.source.manifest.weak_judge, model).removesuffix(".")
             said += [f"{judged[0].lower()}{judged[1:]}"] if judged else []
         if changed := self.source.changed():
             said.append(f"files were changed{after}: {', '.join(changed)}")

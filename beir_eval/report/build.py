@@ -22,7 +22,6 @@ from beir_eval.report.warnings import (
     model_names,
     notes,
 )
-from personas.format import counted
 
 MEASURE = "nDCG@10"
 """The measure of the paper's numbers, and of a report without any finished run."""
@@ -112,11 +111,6 @@ def _section(plan: Arrangement, baseline: str, cache: MetricsCache, report: Repo
     said = list(notes(section))
     if plan.never_run:
         said.append(f"Rankers of the suite that were not run: {', '.join(plan.never_run)}.")
-    if unverified := sum(not run.manifest.files for run in plan.runs.values()):
-        said.append(
-            f"{counted(unverified, 'run')} of a version that kept no SHA-256 of its files: not "
-            "verified."
-        )
     source = paper.paper_source() if section.has_paper else ""
     return replace(section, notes=tuple(said), paper_source=source)
 
@@ -187,7 +181,7 @@ def _cells(
 
 def _honest_mean(metrics: Metrics, measure: str) -> float:
     bounds = metrics.ties.get(measure)
-    return metrics.means[measure] if bounds is None or bounds.by_lot is None else bounds.by_lot
+    return metrics.means[measure] if bounds is None else bounds.by_lot
 
 
 def _row(
@@ -211,7 +205,8 @@ def _row(
         paper_average=_mean([cell.paper if cell else None for cell in row]),
         is_baseline=is_baseline,
         weak_judge=max(
-            (run.weak_judge for (_, each), run in plan.runs.items() if each == label), default=""
+            (run.manifest.weak_judge for (_, each), run in plan.runs.items() if each == label),
+            default="",
         ),
         models=model_names(manifests),
         foreign=any(manifest.foreign for manifest in manifests.values()),

@@ -31,8 +31,8 @@ class Measured:
 class MetricsCache:
     """Metrics of run folders, all with one measure.
 
-    What folders of former versions lack, such as the measure or its ties drawn by lot, is computed
-    from their runs and rankings where they are there.
+    What folders lack, such as the measure and its ties, is computed from their runs and rankings
+    where they are there.
 
     Args:
         measure: as ir-measures writes it; upper and lower case make no difference where the
@@ -84,8 +84,7 @@ class MetricsCache:
                 f"{folder.path}: measure {self.measure!r} has values outside 0 to 1; a report "
                 "takes measures such as 'nDCG@10', 'R@100' or 'AP'"
             )
-        of = metrics.ties.get(self.measure)
-        unknown = of is None or of.by_lot is None
+        unknown = self.measure not in metrics.ties
         tied = None
         if unknown and ranked and not foreign and (ranked.path / RANKINGS).exists():
             tied = _ties_of_rankings(ranked, data)

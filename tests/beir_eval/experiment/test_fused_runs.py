@@ -111,6 +111,7 @@ def test_fused_ties_by_hand(method: str, tied: dict[str, object]) -> None:
                 "by_stage": [],
             },
             "seconds": {},
+            "absolute": False,
             "members": members,
         }
     )

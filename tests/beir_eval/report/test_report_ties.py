@@ -21,7 +21,6 @@ from beir_eval.report.model import Report
 from beir_eval.report.numbers import MISSING_SIGN
 from beir_eval.report.texts import render_markdown
 from mcranker import ChatRequest, RankGPTRanker, ScriptedChat
-from personas.ranking.record import RankingRecord
 from tests.support.beir_folder import write_folder
 from tests.support.comparing import shown_in
 from tests.support.experiment_support import MEASURE, constant, plan
@@ -148,10 +147,6 @@ def test_passages_that_no_reply_has_decided_are_drawn_by_lot() -> None:
     # 100 draws with a standard deviation of 0.2116: 4 standard errors are 0.085.
     expected = (1 + 1 / math.log2(3) + 0.5) / 3
     assert bounds.by_lot == pytest.approx(expected, abs=0.085)
-    # Files of a former version say nothing of it, and then the order is as it is.
-    former = ranking.to_dict()
-    del former["undecided"]
-    assert not Tied.of_ranking(RankingRecord.from_dict(former)).has_ties
 
 
 def test_two_runs_side_by_side_tell_what_they_owe_to_ties_and_missing_scores(
