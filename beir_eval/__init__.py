@@ -59,8 +59,6 @@ if TYPE_CHECKING:
     from beir_eval.report.build import build_report
     from beir_eval.report.html import render_html
     from beir_eval.report.texts import render_latex, render_markdown
-    from beir_eval.tuning.page import render_tuned
-    from beir_eval.tuning.tune import Gain, TunedTeam, tune
     from mcranker.errors import RunError
     from mcranker.retrieval.bm25 import BM25
     from mcranker.retrieval.tokens import tokenize
@@ -85,8 +83,6 @@ _EXPORTS = {
     "beir_eval.report.build": "build_report",
     "beir_eval.report.html": "render_html",
     "beir_eval.report.texts": "render_latex render_markdown",
-    "beir_eval.tuning.page": "render_tuned",
-    "beir_eval.tuning.tune": "Gain TunedTeam tune",
     "mcranker.retrieval.bm25": "BM25",
     "beir_eval.data.first_stage": "FirstStage find retrieve",
     "mcranker.retrieval.tokens": "tokenize",
@@ -113,7 +109,6 @@ __all__ = [
     "ExperimentListener",
     "ExtraMissing",
     "FirstStage",
-    "Gain",
     "Grade",
     "Interval",
     "Judged",
@@ -130,7 +125,6 @@ __all__ = [
     "SuiteError",
     "System",
     "SystemOrder",
-    "TunedTeam",
     "agreement",
     "build_report",
     "compare_runs",
@@ -149,14 +143,12 @@ __all__ = [
     "render_html",
     "render_latex",
     "render_markdown",
-    "render_tuned",
     "retrieve",
     "run_suite",
     "shipped_suites",
     "system_order",
     "tie_bounds",
     "tokenize",
-    "tune",
     "write_persona_report",
     "write_trec",
 ]

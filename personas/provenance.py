@@ -100,10 +100,8 @@ def provenance(member: Member) -> Provenance:
     return replace(found, edited=changed or _seal_broken(member))
 
 
-def written(member: Member, found: Provenance, *, fitted: bool = False) -> str:
+def written(member: Member, found: Provenance) -> str:
     """Where the member comes from, and who else wrote what of it, in half a sentence.
-
-    `fitted` weights are those of a team with `Team.weights_from`, and no person's.
 
     >>> written(landlord, provenance(landlord))
     'from the library; a person wrote its name and description and the weights'
@@ -115,14 +113,12 @@ def written(member: Member, found: Provenance, *, fitted: bool = False) -> str:
         parts = ["its name and description"] * (found.persona == hand)
         if count:
             parts.append("its criteria" if count == of_all else f"{count} of its {of_all} criteria")
-        if found.weights == hand and weights_count(member) and not (fitted and hand == "human"):
+        if found.weights == hand and weights_count(member):
             parts.append("the weights")
         if parts and hand != own:
             listed = " and ".join(filter(None, [", ".join(parts[:-1]), parts[-1]]))
             said.append(f"{who} wrote {listed}")
-    if fitted and found.weights == "human":
-        said.append("weights fitted to judgements")
-    elif found.edited and not found.by_human:
+    if found.edited and not found.by_human:
         said.append("edited by a person")
     return "; ".join(said)
 

@@ -147,7 +147,6 @@ class Team(_Record):
         description: what the team is for.
         query: the query it was recruited for, if any.
         locked: a locked team is used as it is; nothing is recruited or rewritten.
-        weights_from: the origin of weights that were fitted to judgements; empty for others.
     """
 
     members: tuple[Member, ...] = Field(min_length=1, max_length=_MOST_MEMBERS)
@@ -155,7 +154,6 @@ class Team(_Record):
     description: _Text = ""
     query: _Text = ""
     locked: bool = Field(default=False, strict=True)
-    weights_from: _Text = Field(default="", exclude_if=operator.not_)
 
     @model_validator(mode="after")
     def _distinct(self) -> Team:

@@ -91,7 +91,6 @@ class TeamDiff(_Diff):
     description: Changed[str] | None
     query: Changed[str] | None
     locked: Changed[bool] | None
-    weights_from: Changed[str] | None
 
 
 def diff_teams(before: Team, after: Team) -> TeamDiff:
@@ -105,7 +104,6 @@ def diff_teams(before: Team, after: Team) -> TeamDiff:
         description=_changed(before.description, after.description),
         query=_changed(before.query, after.query),
         locked=_changed(before.locked, after.locked),
-        weights_from=_changed(before.weights_from, after.weights_from),
     )
 
 

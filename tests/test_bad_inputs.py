@@ -79,7 +79,6 @@ mcranker rank --queries queries.jsonl => --run
 mcranker rank --queries queries.jsonl --run run.trec => --corpus
 mcranker ledger prune => --all
 mcranker recruit q --out team.txt => team.txt
-personas tune runs --out team.txt => must end in .yaml
 beir-eval compare run.trec run2.trec --qrels qrels.tsv --split dev => --split goes with --dataset
 beir-eval run => suite
 beir-eval run tabel1 => tabel1

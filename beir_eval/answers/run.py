@@ -344,7 +344,7 @@ class _PipelineRun:
             changed = [
                 name
                 for name in ("label", "config", "models", "documents", "questions")
-                if _differ(getattr(known, name), getattr(manifest, name))
+                if getattr(known, name) != getattr(manifest, name)
             ]
             if changed:
                 raise RunFolderError(
@@ -417,11 +417,6 @@ class _PipelineRun:
     def _is_judged(self, values: Mapping[str, Judgement]) -> bool:
         found = [values.get(name) for name in self.suite.form.judges]
         return all(each and (each.value is not None or each.undefined) for each in found)
-
-
-def _differ(was: Any, now: Any) -> bool:
-    """Compare what both have: folders of former versions have fewer keys."""
-    return bool(was != ({key: now.get(key) for key in was} if isinstance(was, dict) else now))
 
 
 def _line(record: Mapping[str, Any]) -> bytes:

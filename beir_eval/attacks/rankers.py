@@ -6,7 +6,7 @@ import math
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass, field
 from itertools import groupby
-from operator import itemgetter
+from operator import attrgetter
 from typing import TYPE_CHECKING, Any
 
 from beir_eval.attacks.defences import Defended, Seen, defended
@@ -71,12 +71,12 @@ class Attacked:
         ``net_`` is over the passage with harmless words, the others over the clean one.
         """
         return {
-            "rise": less(self.clean_rank, self.rank),
-            "net_rise": less(self.control_rank, self.rank),
+            "rise": _less(self.clean_rank, self.rank),
+            "net_rise": _less(self.control_rank, self.rank),
             "top10": self.entered(10),
             "top3": self.entered(3),
-            "relevance": less(self.relevance, self.clean_relevance),
-            "net_relevance": less(self.relevance, self.control_relevance),
+            "relevance": _less(self.relevance, self.clean_relevance),
+            "net_relevance": _less(self.relevance, self.control_relevance),
             "called_relevant": self.called_relevant,
         }
 
@@ -108,8 +108,24 @@ class Through:
 
     def figures(self) -> list[dict[str, Any]]:
         """Return trials, missing replies and the mean of each of `Attacked.values`, by class."""
-        trials = (((row.number,), row.query, row.missing, row.values) for row in self.rows)
-        return [{**self.names, **row} for row in means_of(trials, ("class",), "missing")]
+        found = []
+        number = attrgetter("number")
+        for of_class, rows in groupby(sorted(self.rows, key=number), key=number):
+            trials = list(rows)
+            values = [(row.query, row.values) for row in trials]
+            found.append(
+                {
+                    **self.names,
+                    "class": of_class,
+                    "trials": len(trials),
+                    "missing": sum(bool(row.missing) for row in trials),
+                    **{
+                        name: mean_of((query, of[name]) for query, of in values)
+                        for name in values[0][1]
+                    },
+                }
+            )
+        return found
 
     def drift(self, without: Through, qrels: Mapping[str, Mapping[str, int]]) -> dict[str, Any]:
         """Return what the defence changes in clean lists, against `without` one.
@@ -179,15 +195,11 @@ class Campaign:
                 raise
             return None
 
-    def trials(self, target: Target, *aims: str, **values: str) -> list[Trial]:
-        """Return trials of attacks with these aims; `values` as `trials_of` takes them."""
-        attacks = self.attacks
-        return trials_of(target, attacks.aimed_at(*aims), attacks.neutral, self.seed, **values)
-
     def _of(self, target: Target, made: Defended, criteria: Sequence[str]) -> list[Trial]:
         aims = ("ranker",) if made.ranker.absolute else ("ranker", "comparison")
+        attacks = [each for each in self.attacks.attacks if each.target in aims]
         values = {"top": str(made.ranker.config.scale), "criteria": ", ".join(criteria)}
-        return self.trials(target, *aims, **values)
+        return trials_of(target, attacks, self.attacks.neutral, self.seed, **values)
 
     async def _run(self, ranker: str, made: Defended, on_done: OnDone) -> Through:
         about = f"{ranker}, {made.defence}"
@@ -209,28 +221,6 @@ class Campaign:
         clean = {target.query.id: seen for target, seen in pairs}
         model = made.ranker.models.names.get("scoring", "")
         return Through(ranker, made.defence, model, rows, clean, made.usage, made.failed)
-
-
-def means_of(
-    trials: Iterable[tuple[tuple[Any, ...], str, str, Mapping[str, float | None]]],
-    names: Sequence[str],
-    lost: str,
-) -> list[dict[str, Any]]:
-    """Return, for each group of trials, its size, how many are lost, and the mean of each value.
-
-    Args:
-        trials: each its group, query, why it is lost (empty if it is not), and values by name.
-        names: of the parts of a group.
-        lost: name of that number.
-    """
-    found = []
-    for group, each in groupby(sorted(trials, key=itemgetter(0)), key=itemgetter(0)):
-        rows = list(each)
-        about = dict(zip(names, group, strict=True)) | {"trials": len(rows)}
-        about[lost] = sum(bool(why) for _, _, why, _ in rows)
-        means = {key: mean_of((query, of[key]) for _, query, _, of in rows) for key in rows[0][3]}
-        found.append(about | means)
-    return found
 
 
 def mean_of(values: Iterable[tuple[str, float | None]]) -> dict[str, Any]:
@@ -255,7 +245,7 @@ def mean_of(values: Iterable[tuple[str, float | None]]) -> dict[str, Any]:
     }
 
 
-def less(one: float | None, other: float | None) -> float | None:
+def _less(one: float | None, other: float | None) -> float | None:
     """Return the difference; None where one of them is missing."""
     return None if one is None or other is None else float(one - other)
 

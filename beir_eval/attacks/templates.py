@@ -20,7 +20,7 @@ from beir_eval.experiment.suite_form import hint
 from mcranker.rankers.keys import read_toml
 from personas.io.lines import read_text
 
-PLACEHOLDERS = ("query", "words", "top", "criteria", "wrong")
+PLACEHOLDERS = ("query", "words", "top", "criteria")
 _CLAIMS = "decision_model_guard/evaluate/data/claims.yaml"
 _PLACEHOLDER = re.compile(r"\{(\w+)\}")
 _Texts = Annotated[tuple[str, ...], Field(min_length=1, strict=False)]
@@ -37,7 +37,7 @@ class Attack(_Form):
     number: int
     source: str
     texts: _Texts
-    target: Literal["ranker", "comparison", "pipeline", "answer"] = "ranker"
+    target: Literal["ranker", "comparison"] = "ranker"
     where: Literal["start", "middle", "end", "scattered"] = "end"
     base: Literal["passage", "random"] = "passage"
     hide: Literal["", "zero_width", "tags", "homoglyphs", "base64"] = ""
@@ -75,10 +75,6 @@ class Attacks:
     classes: Mapping[int, str]
     neutral: tuple[str, ...]
     left_out: Mapping[str, str]
-
-    def aimed_at(self, *targets: str) -> list[Attack]:
-        """Return the attacks on these targets."""
-        return [each for each in self.attacks if each.target in targets]
 
 
 def fill(text: str, values: Mapping[str, str]) -> str:

@@ -21,14 +21,11 @@ BELOW = 10
 """First-stage rank below which a passage is attacked, where the list is longer."""
 ROUNDED = 10
 """Harmless words come in multiples of it, so that attacks can share a list."""
-ADDED = "attack-"
-"""Begins ids of documents that an attack adds."""
 
 Piece = tuple[Query, tuple[Passage, ...]]
 """A query and its passages, as rankers take them."""
 
 _LOOK_ALIKES = str.maketrans("aceopxyABEHKMOPTX", "асеорхуАВЕНКМОРТХ")  # noqa: RUF001 - Cyrillic
-_SYLLABLES = ("vo", "ri", "zek", "mul", "tan", "qui", "bor", "lesh", "pym", "dax")
 _SENTENCE = re.compile(r"(?<=[.!?])\s+|\n+")
 _OF_THE_DECISION = re.compile(
     r"\b(?:relevan\w*|rank\w*|scored?|scores|rated?|rating|judge\w*|grad(?:e|er|ed|ing)|labell?ed|"
@@ -64,18 +61,10 @@ class Target:
         before, after = self.passages[: self.place], self.passages[self.place + 1 :]
         return self.query, (*before, replace(self.passage, text=text), *after)
 
-    def extended(self, texts: Sequence[str]) -> Piece:
-        """Return the list with these texts after it, with ids that begin with `ADDED`."""
-        added = (Passage(f"{ADDED}{place}", text) for place, text in enumerate(texts, start=1))
-        return self.query, (*self.passages, *added)
-
 
 @dataclass(frozen=True, slots=True)
 class Trial:
-    """An attack on a target: the attacked text, the control with harmless words, and both lists.
-
-    Lists of an attack on a pipeline have documents besides instead of a changed passage.
-    """
+    """An attack on a target: the attacked text, the control with harmless words, and both lists."""
 
     target: Target
     attack: Attack
@@ -116,7 +105,8 @@ def trials_of(
 
     Without ``criteria`` those that name them are left out.
     """
-    known = {**values_of(target.query, seed), **values}
+    query = target.query.text
+    known = {"query": query, "words": " ".join(keywords_of(query)) or query, **values}
     text, harmless = target.passage.text, " ".join(neutral).split()
     others = " ".join(each.text for each in target.passages if each.text != text).split()
     words = _lot(seed, target.query.id, "words")
@@ -134,9 +124,6 @@ def trials_of(
         again = _lot(seed, target.query.id, attack.where, str(count))
         control = _placed(plain, base, attack.where, again)
         lists = target.changed(attacked), target.changed(control)
-        if attack.target == "pipeline":
-            bad = [fill(each, known) for each in attack.texts]
-            lists = target.extended(bad), target.extended(neutral[: len(bad)])
         trials.append(Trial(target, attack, attacked, control, lists))
     return trials
 
@@ -144,14 +131,6 @@ def trials_of(
 def lists_of(trials: Iterable[Trial]) -> list[Piece]:
     """Return the lists of trials and of their controls, each once."""
     return list(dict.fromkeys(each for trial in trials for each in trial.lists))
-
-
-def values_of(query: Query, seed: int) -> dict[str, str]:
-    """Return the values of placeholders that depend on the query; the wrong answer is made up."""
-    lot = _lot(seed, query.id, "wrong")
-    name = "".join(lot.choice(_SYLLABLES) for _ in range(4)).title()
-    words = " ".join(keywords_of(query.text)) or query.text
-    return {"query": query.text, "words": words, "wrong": f"the {name} effect"}
 
 
 def erased(text: str, query: str) -> str:

@@ -1,9 +1,8 @@
-"""``beir-eval attack``: how far rankers and pipelines resist the texts that they read."""
+"""``beir-eval attack``: how far rankers resist the texts that they read."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
 from functools import partial
 from itertools import groupby
 from operator import itemgetter
@@ -12,9 +11,7 @@ from typing import TYPE_CHECKING, Any
 import click
 from rich.text import Text
 
-from beir_eval.answers.judges import names_of
 from beir_eval.attacks.defences import DEFENCES
-from beir_eval.attacks.pipelines import SHARES, PipelineCampaign, figures_of
 from beir_eval.attacks.rankers import Campaign, Through
 from beir_eval.attacks.templates import load_attacks
 from beir_eval.attacks.texts import targets_of
@@ -33,8 +30,6 @@ from mcranker.cli.progress import ProgressDisplay, Tracker, live_is_wanted
 from mcranker.cli.signals import run as run_loop
 from mcranker.cli.verb import Verb, flag, output_flag, present, quiet_flag
 from mcranker.llm.limits.budget import Budget
-from mcranker.rag.config import PipelineConfig
-from mcranker.rag.keys import SHARED, divided, models_of, stage_keys
 from personas.console import numbers, print_page, table
 from personas.format import counted, optional, signed
 from personas.sanitize import json_text, plain
@@ -42,22 +37,11 @@ from personas.sanitize import json_text, plain
 if TYPE_CHECKING:
     from rich.console import Console
 
-_KEYS = {name: key for name, key in stage_keys(of_rankers=False).items() if name != "chunks"}
-
 _NOTE = (
     "rise: ranks over the clean passage, mean over queries; net: over the passage with harmless "
     "words; top 10, 3: trials that came in from below, of those below; gain: of relevance, 0 to 1; "
     "relevant: came to 0.5 against people's grade 0; answers: of the model and the ledger."
 )
-
-
-@dataclass(frozen=True, slots=True)
-class _Work:
-    """Rankers, each with a defence, and a pipeline, if there is one."""
-
-    campaign: Campaign
-    pairs: Sequence[tuple[str, str]]
-    through: PipelineCampaign | None
 
 
 def _attack(ctx: click.Context) -> int:
@@ -67,37 +51,32 @@ def _attack(ctx: click.Context) -> int:
     for name in given["defences"]:
         if name not in DEFENCES:
             raise SettingError(f"there is no defence {name!r}; {hint(name, DEFENCES)}")
-    judges = names_of(given["judges"].split(",")) if given["judges"] else []
-    if judges and not given["pipeline"]:
-        raise click.UsageError("--judges judge a pipeline's answers; name a --pipeline", ctx)
-    options = given_options(ctx, default="mcranker", own=_KEYS)
-    shared, models, through = {**options.options}, options.models, None
+    options = given_options(ctx, default="mcranker")
+    shared = {**options.options}
     budget = Budget(**{key: shared.pop(key, None) for key in ("max_calls", "max_cost")})
     data = DatasetSpec(given["dataset"], given["split"])
     plan = Plan("", (data,), depth=given["passages"])
     prepared = Experiment(Suite("", "", "", (), ()), plan).prepared(data)
     targets = targets_of(prepared, given["queries"], given["seed"])
     campaign = Campaign(prepared, targets, attacks, shared, given["seed"], budget)
-    if given["pipeline"]:
-        own, changes = divided({k: v for k, v in shared.items() if k in SHARED} | {**options.own})
-        through = PipelineCampaign(campaign, given["pipeline"], {**own, **changes}, judges)
-        models = [*models, *models_of(PipelineConfig.load(through.pipeline, **changes), own)]
     behind = dict.fromkeys(["none", *given["defences"]])
-    work = _Work(campaign, [(name, each) for name in options.rankers for each in behind], through)
+    pairs = [(name, each) for name in options.rankers for each in behind]
     if given["dry_run"]:
-        check_local_models(models)
-        return _dry_run(ctx, work)
-    fetch_models(list(dict.fromkeys(models)), quiet=given["quiet"])
+        check_local_models(options.models)
+        return _dry_run(ctx, campaign, pairs)
+    fetch_models(options.models, quiet=given["quiet"])
     with saying_where(options.ledger):
-        found, answers = run_loop(partial(_all, ctx, work))
+        found = run_loop(partial(_all, ctx, campaign, pairs))
         if given["out"] is not None:
             with output(given["out"]) as write:
-                for line in [*(line for each in found for line in each.lines()), *answers]:
+                for line in (line for each in found for line in each.lines()):
                     write(f"{json_text(line)}\n")
-    return _show(ctx, campaign, found, answers)
+    return _show(ctx, campaign, found)
 
 
-async def _all(ctx: click.Context, work: _Work) -> tuple[list[Through], list[dict[str, Any]]]:
+async def _all(
+    ctx: click.Context, campaign: Campaign, pairs: Sequence[tuple[str, str]]
+) -> list[Through]:
     invocation, live = ctx.ensure_object(Invocation), live_is_wanted(quiet=ctx.params["quiet"])
     tracker = Tracker("attacking", unit="lists")
     invocation.reached = lambda: tracker.reached
@@ -110,15 +89,12 @@ async def _all(ctx: click.Context, work: _Work) -> tuple[list[Through], list[dic
                 tracker.count()
             display.update()
 
-        found = [await work.campaign.run(*pair, note) for pair in work.pairs]
-        return found, await work.through.run(note) if work.through else []
+        return [await campaign.run(*pair, note) for pair in pairs]
 
 
-def _dry_run(ctx: click.Context, work: _Work) -> int:
+def _dry_run(ctx: click.Context, campaign: Campaign, pairs: Sequence[tuple[str, str]]) -> int:
     async def count() -> list[dict[str, Any]]:
-        rows = [(*pair, await work.campaign.estimate(*pair)) for pair in work.pairs]
-        if work.through:
-            rows.append((work.through.pipeline, "", await work.through.estimate()))
+        rows = [(*pair, await campaign.estimate(*pair)) for pair in pairs]
         return [
             {"ranker": name, "defence": defence, "estimate": each and each.to_dict()}
             for name, defence, each in rows
@@ -143,20 +119,16 @@ def _counts(estimate: dict[str, Any] | None) -> tuple[str, str]:
     return calls, f"{estimate['reused']:,}"
 
 
-def _show(
-    ctx: click.Context, campaign: Campaign, found: list[Through], answers: list[dict[str, Any]]
-) -> int:
+def _show(ctx: click.Context, campaign: Campaign, found: list[Through]) -> int:
     without = {each.ranker: each for each in found if each.defence == "none"}
     left_out = {**campaign.attacks.left_out}
     left_out |= {f"{each.ranker}, {each.defence}": each.left_out for each in found if each.left_out}
     results: dict[str, Any] = {
         "figures": [row for each in found for row in each.figures()],
         "drift": [each.drift(without[each.ranker], campaign.prepared.qrels) for each in found],
-        "answers": figures_of(answers),
         "left_out": [f"left out: {name}: {why}" for name, why in left_out.items()],
     }
     missing = sum(row["missing"] for row in results["figures"])
-    missing += sum(row["failed"] for row in results["answers"])
     said = []
     if missing:
         said.append(f"{counted(missing, 'trial')} with a missing reply; counted, and in no mean")
@@ -203,16 +175,6 @@ def _tables(console: Console, classes: Mapping[int, str], results: Mapping[str, 
     )
     console.print(Text("Nothing attacked:"))
     console.print(table(["ranker", "defence", *numbers(*clean)], of_defences))
-    if results["answers"]:
-        shares = ("trials", "in context", "changed", "by words", "wrong", "gain", "failed")
-        of_answers = (
-            (
-                *(row["name"], *named(row), *(_share(row[name]) for name in SHARES)),
-                *(_signed(row["gain"], 2), f"{row['failed']:,}"),
-            )
-            for row in results["answers"]
-        )
-        console.print(table(["pipeline or judge", "class", *numbers(*shares)], of_answers))
     console.print(Text(_NOTE))
 
 
@@ -240,7 +202,6 @@ _names_flag = partial(flag, callback=_names, metavar="NAME,NAME,...")
 command = Verb(
     "attack",
     _attack,
-    keys=_KEYS,
     params=[
         click.Argument(["dataset"], metavar="NAME|FOLDER"),
         _names_flag(
@@ -263,23 +224,21 @@ command = Verb(
         _names_flag(
             "--defences", f"Some of {', '.join(DEFENCES)}, each beside none.", default="none"
         ),
-        flag("--pipeline", "Also attack a pipeline's answers.", metavar="PRESET|FILE"),
-        flag("--judges", "Also attack these judges of the answers.", metavar="NAME,NAME,..."),
         *option_flags(without=("ranker", "depth")),
-        output_flag("figures, drift, answers, left_out"),
+        output_flag("figures, drift, left_out"),
         flag("--out", "Write each trial there, a JSON line each.", type=Writes()),
         flag("--dry-run", "Show the number of calls instead; nothing is sent.", is_flag=True),
         quiet_flag(),
     ],
-    help="""Measure how far rankers, pipelines and judges of answers resist the texts they read.
+    help="""Measure how far rankers resist the texts they read.
 
     \b
       beir-eval attack scifact --ranker mcranker,direct --queries 20 --seed 7
       beir-eval attack ./my_folder --attacks 3,12,end_marker --defences erase_and_check,guard
-      beir-eval attack mini --attacks 18 --pipeline team -o answer.style=extract --out attacks.jsonl
+      beir-eval attack mini --attacks 18 --ranker rankgpt --model openai:NAME --out attacks.jsonl
 
     Of each query one passage that is not relevant is attacked, in each way by itself, and ranked
-    among the others; the same passage with as many harmless words shows what any text does. 22
+    among the others; the same passage with as many harmless words shows what any text does. 20
     classes of attacks; 'pip install "mcranker[attack]"' has the sentences of the 14th. The same
     command asks nothing again that the ledger has. docs/security.md explains the figures.
     """,

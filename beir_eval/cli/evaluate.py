@@ -12,7 +12,7 @@ from click.core import ParameterSource
 from rich.table import Column, Table
 from rich.text import Text
 
-from beir_eval.cli.flags import judgement_flags, measures_flag, statistics_flags
+from beir_eval.cli.flags import correction_flag, judgement_flags, measures_flag
 from beir_eval.errors import SettingError
 from beir_eval.measures.metrics import Evaluation, evaluate, measure_names
 from beir_eval.measures.significance import compare_runs, confidence_intervals
@@ -73,7 +73,7 @@ def _checked_names(ctx: click.Context) -> dict[str, str]:
     given, paths = ctx.params, ctx.params["runs"]
     if (given["qrels"] is None) == (given["dataset"] is None):
         raise click.UsageError("say what to measure by: --qrels FILE or --dataset NAME", ctx)
-    for name, other in (("split", "dataset"), ("correction", "compare"), ("margin", "compare")):
+    for name, other in (("split", "dataset"), ("correction", "compare")):
         is_given = ctx.get_parameter_source(name) is ParameterSource.COMMANDLINE
         if is_given and not given[other]:
             raise click.UsageError(f"--{name} goes with --{other}; give both", ctx)
@@ -105,9 +105,9 @@ def _record(given: Mapping[str, Any], evaluations: Mapping[str, Evaluation]) -> 
     }
     judged = len(next(iter(first.per_query.values())))
     record = {"measures": list(first.means), "judged_queries": judged, "runs": list(runs.values())}
-    options = {name: given[name] for name in ("correction", "margin")}
+    correction = given["correction"]
     if given["compare"]:
-        record |= {"baseline": baseline, **options}
+        record |= {"baseline": baseline, "correction": correction}
     if given["intervals"]:
         if judged == 1:
             raise SettingError("one query has no interval; leave --intervals out")
@@ -115,7 +115,7 @@ def _record(given: Mapping[str, Any], evaluations: Mapping[str, Evaluation]) -> 
     for measure in first.means:
         values = {name: each.per_query[measure] for name, each in evaluations.items()}
         if given["compare"]:
-            compared = compare_runs({measure: values}, baseline, **options)[measure]
+            compared = compare_runs({measure: values}, baseline, correction=correction)[measure]
             for name, found in compared.items():
                 runs[name].setdefault("compared", {})[measure] = asdict(found)
         if given["intervals"]:
@@ -170,10 +170,10 @@ def _means(record: Mapping[str, Any]) -> Table:
 
 
 def _comparisons(record: Mapping[str, Any], measure: str) -> Table:
-    correction, margin = record["correction"], record["margin"]
+    correction = record["correction"]
     corrected = [] if correction == "none" else [f"p ({correction})"]
-    headings = ["difference", "p", *corrected, f"p of worse by {margin:g}"]
-    names = ("p_value", *(["p_adjusted"] if corrected else []), "p_not_worse")
+    headings = ["difference", "p", *corrected]
+    names = ("p_value", *(["p_adjusted"] if corrected else []))
     rows = []
     for run in record["runs"][1:]:
         each = run["compared"][measure]
@@ -201,7 +201,7 @@ command = Verb(
             f"Show {LEVEL:.0%} confidence intervals of the means (Student's, over queries).",
             is_flag=True,
         ),
-        *statistics_flags(),
+        correction_flag(),
         output_flag("evaluation"),
     ],
     help="""Measure TREC runs by judgements, and test whether their differences may be chance.

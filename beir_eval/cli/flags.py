@@ -6,7 +6,7 @@ from functools import partial
 
 import click
 
-from beir_eval.measures.significance import CORRECTIONS, MARGIN
+from beir_eval.measures.significance import CORRECTIONS
 from mcranker.cli.files import Reads, Writes
 from mcranker.cli.number_types import RealNumber, WholeNumber
 from mcranker.cli.verb import OTHER, flag
@@ -115,21 +115,12 @@ def training_flags(
     ]
 
 
-def statistics_flags() -> list[click.Parameter]:
-    """``--correction`` and ``--margin``."""
-    made = partial(flag, section=STATISTICS)
-    return [
-        made(
-            "--correction",
-            "Of the p-values of the paired t-tests, for all comparisons of a table.",
-            type=click.Choice(CORRECTIONS),
-            default="holm",
-        ),
-        made(
-            "--margin",
-            "Test whether runs are no worse than the baseline, or equivalent to it, up to X.",
-            type=RealNumber(0, 1, min_open=True),
-            default=MARGIN,
-            metavar="X",
-        ),
-    ]
+def correction_flag() -> click.Option:
+    """``--correction``."""
+    return flag(
+        "--correction",
+        "Of the p-values of the paired t-tests, for all comparisons of a table.",
+        type=click.Choice(CORRECTIONS),
+        default="holm",
+        section=STATISTICS,
+    )

@@ -23,7 +23,7 @@ VERBS = {
     ),
     "judge-answers": LazyVerb("beir_eval.cli.judge_answers", "Judge answers, whatever made them."),
     "attack": LazyVerb(
-        "beir_eval.cli.attack", "Measure how far rankers and pipelines resist the texts they read."
+        "beir_eval.cli.attack", "Measure how far rankers resist the texts they read."
     ),
     "judge": LazyVerb(
         "beir_eval.cli.judge", "Judge passages by a model, and compare it with people."
@@ -51,7 +51,6 @@ PERSONA_REPORT = LazyVerb(
     "beir_eval.cli.persona_report",
     "Report over a data set: who judged, how they agreed, what they were worth.",
 )
-PERSONA_TUNE = LazyVerb("beir_eval.cli.tune", "Fit a team's weights to judgements, at no call.")
 
 cli = Verbs(
     "beir-eval",

@@ -14,11 +14,11 @@ from rich.text import Text
 
 from beir_eval.cli.flags import count_flag
 from beir_eval.data.load import load
-from beir_eval.data.qrels import MARKS, read_qrels
+from beir_eval.data.qrels import MARK, read_qrels
 from beir_eval.errors import SettingError
 from beir_eval.judging.agreement import FEWEST_SYSTEMS, agreement, grade_mapping, system_order
 from beir_eval.judging.judge import JUDGES, UNFIT, Judged, judge_pairs, make_judge, work_of
-from beir_eval.judging.pairs import Pairs, holes, judged_pairs, pooled, read_systems
+from beir_eval.judging.pairs import Pairs, judged_pairs, pooled, read_systems
 from beir_eval.report.numbers import interval, measure_text
 from mcranker.cli.estimate import check_local_models, show_estimate
 from mcranker.cli.failures import DONE, MISSING_SCORES, Failure
@@ -49,11 +49,11 @@ def _judge(ctx: click.Context) -> int:
     invocation.doing("reading; nothing was sent")
     with invocation.noting(live_is_wanted(quiet=given["quiet"])):
         dataset = load(given["dataset"], split=given["split"], judged_only=False)
-        if dataset.filled:
-            raise SettingError(
-                f"split {dataset.split!r}: {dataset.filled}; name the --split that is people's"
-            )
         if given["check"]:
+            if dataset.by_model:
+                raise SettingError(
+                    f"split {dataset.split!r}: {dataset.by_model}; name the --split of people's"
+                )
             mapping = grade_mapping(dataset.qrels, mapping)
         systems = read_systems(given["runs"])
         pairs = _pairs(ctx, dataset, systems)
@@ -64,12 +64,12 @@ def _judge(ctx: click.Context) -> int:
         fetch_models(options.models, quiet=given["quiet"])
     with saying_where(options.ledger):
         judged = run_loop(partial(_all, ctx, dataset, pairs, systems, options.options))
-        head = judged.write(given["out"], dataset.qrels) if given["out"] else {}
-    reasons = judged.reasons(pairs)
+        if given["out"]:
+            judged.write(given["out"])
+    reasons = judged.reasons
     record: dict[str, Any] = {"judge": judged.judge, "model": judged.models["scoring"]}
     record |= {"pairs": sum(map(len, pairs.values())), "missing": sum(reasons.values())}
     record |= {"reasons": reasons, "same_model": judged.own}
-    record |= {key: head[key] for key in ("people", "filled") if head}
     both, seed = (dataset.qrels, judged.qrels), given["seed"]
     if given["check"] and any(
         judged.qrels.get(each, {}).keys() & grades.keys() for each, grades in dataset.qrels.items()
@@ -91,10 +91,10 @@ def _judge(ctx: click.Context) -> int:
 def _options(ctx: click.Context) -> Given:
     given, out = ctx.params, ctx.params["out"]
     if not (out or given["check"] or given["dry_run"]):
-        raise click.UsageError("give --out FILE to fill holes, --check to compare, or both", ctx)
+        raise click.UsageError("give --out FILE to write grades, --check to compare, or both", ctx)
     if not (given["check"] or given["runs"] or given["pairs"]):
-        raise click.UsageError("give runs whose holes are filled, or --pairs FILE", ctx)
-    if out and Path(out).exists() and not Path(f"{out}{MARKS}").exists():
+        raise click.UsageError("give runs whose documents are judged, or --pairs FILE", ctx)
+    if out and Path(out).exists() and not Path(f"{out}{MARK}").exists():
         raise click.UsageError(
             f"--out {out!r} would replace people's judgements; name another", ctx
         )
@@ -121,7 +121,7 @@ def _mapping(ctx: click.Context) -> dict[int, int] | None:
 
 
 def _pairs(ctx: click.Context, dataset: Dataset, systems: list[System]) -> Pairs:
-    """Holes to be judged, and pairs that people have judged and the judge judges again."""
+    """What the runs found, and pairs that people have judged, to be compared."""
     given, pairs = ctx.params, pooled(systems, ctx.params["passages"])
     if given["pairs"] is not None:
         pairs = read_qrels(given["pairs"])
@@ -130,10 +130,13 @@ def _pairs(ctx: click.Context, dataset: Dataset, systems: list[System]) -> Pairs
         raise click.UsageError(f"{queries} not in {dataset.name}, e.g. {strange[0]!r}", ctx)
     people = dataset.qrels if given["check"] else {}
     check = judged_pairs(people, given["sample"], seed=given["seed"])
-    # The order of systems by the judge alone takes all that they found.
-    wanted = given["out"] or not given["check"] or given["sample"] is None
-    fill = holes(pairs, dataset.qrels) if wanted else {}
-    return {each: [*fill.get(each, ()), *check.get(each, ())] for each in {**fill, **check}}
+    # Of a sample the order of systems is not compared, which takes all that they found.
+    if not given["out"] and given["check"] and given["sample"] is not None:
+        return check
+    both = {**pairs, **check}
+    return {
+        each: list(dict.fromkeys([*pairs.get(each, ()), *check.get(each, ())])) for each in both
+    }
 
 
 async def _all(
@@ -179,7 +182,7 @@ def _show(console: Console, record: Mapping[str, Any], out: str | None) -> None:
     for why, count in [*record["reasons"].items()][:3]:
         line(f"  {counted(count, 'pair')}: {why}")
     if out is not None:
-        line(f"{out}: {record['people']:,} judgements by people, {record['filled']:,} by the model")
+        line(f"{out}: {counted(record['pairs'] - record['missing'], 'judgement')}")
     figures = []
     if found := record.get("agreement"):
         rows = [(str(grade), *map(str, row)) for grade, row in found["confusion"].items()]
@@ -218,7 +221,7 @@ command = Verb(
             type=click.Choice(JUDGES),
             default=JUDGES[0],
         ),
-        flag("--out", "Write people's judgements and the model's for holes.", type=Writes()),
+        flag("--out", "Write the model's judgements.", type=Writes()),
         flag("--check", "Judge what people have judged too, and compare.", is_flag=True),
         count_flag("depth passages", 10, "Documents of each run and query that are judged."),
         flag("--pairs", "Judge these instead: judgements, whatever their grades.", type=Reads()),
@@ -240,10 +243,10 @@ command = Verb(
 
     \b
       beir-eval judge scifact runs/ bm25.trec --model openai:NAME --check
-      beir-eval judge ./mine bm25.trec --model openai:NAME --out mine/qrels/filled.tsv
+      beir-eval judge ./mine bm25.trec --model openai:NAME --out mine/qrels/model.tsv
 
-    With --out, people's judgements stay as they are; the first documents of the runs that have
-    none get the model's. OUT.judge.jsonl beside it marks these, and says what gave them. A grade
-    that cannot be had stays a hole. The same command goes on where it was stopped.
+    The first documents of the runs are judged. OUT has the model's grades and nothing of
+    people's; OUT.judge.json beside it says what gave them. A pair whose grade cannot be had is
+    left out. The same command goes on where it was stopped.
     """,
 )

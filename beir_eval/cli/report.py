@@ -15,7 +15,7 @@ from beir_eval.answers.report import (
     is_answer_folder,
     render_answer_report,
 )
-from beir_eval.cli.flags import STATISTICS, statistics_flags
+from beir_eval.cli.flags import STATISTICS, correction_flag
 from beir_eval.experiment.run_folder import find_runs
 from beir_eval.report.as_json import render_json
 from beir_eval.report.build import build_report
@@ -34,7 +34,7 @@ if TYPE_CHECKING:
 
 NAME = "report"
 
-_OF_RANKERS = ("measure", "baseline", "correction", "level", "margin", "provider_prices")
+_OF_RANKERS = ("measure", "baseline", "correction", "level", "provider_prices")
 _SUFFIXES = {".md": "md", ".html": "html", ".tex": "latex", ".json": "json"}
 
 
@@ -192,7 +192,7 @@ command = Verb(
             metavar="X",
             section=STATISTICS,
         ),
-        *statistics_flags(),
+        correction_flag(),
         quiet_flag(),
     ],
     help="""Tables and figures from run folders, beside the paper's numbers.

@@ -9,7 +9,6 @@ from typing import TYPE_CHECKING, Literal
 
 from beir_eval.errors import MeasureError, RunFolderError, SettingError
 from beir_eval.measures.metrics import cutoff_of
-from beir_eval.measures.overlap import rank_biased_overlap
 from beir_eval.measures.significance import EQUAL, compare_runs
 from personas.format import counted, p_text, signed
 from personas.ranking.comparison import (
@@ -49,8 +48,8 @@ def compare_pair(
     Returns:
         Differences are those of the second run less the first. `ComparedRuns.figures` has
         ``runs``, the two of them with their means; ``test``, with ties drawn by lot;
-        ``overlap``, the mean rank-biased overlap, 0 to 1; ``queries_compared``; and ``left_out``,
-        judged queries that only one run has or that were judged otherwise.
+        ``queries_compared``; and ``left_out``, judged queries that only one run has or that were
+        judged otherwise.
     """
     if top < 1:
         raise SettingError(f"top={top!r} is below 1; give 1 or more")
@@ -71,8 +70,6 @@ def compare_pair(
         for name, run, of_run in zip("ab", sides, values, strict=True)
     }
     test = compare_runs({"": tested}, "a")[""]["b"]
-    lists = [[[doc_id for doc_id, _ in run.run.get(each, ())] for run in sides] for each in ids]
-    overlap = math.fsum(rank_biased_overlap(a, b) for a, b in lists) / len(ids)
     changes = {each: values[1][each] - values[0][each] for each in ids}
     chosen = _most_changed(changes, top, direction) if query is None else [query]
     comparisons = _compared(pair, chosen, cutoff_of(measure))
@@ -100,8 +97,7 @@ def compare_pair(
         notes=notes,
         verdict=[
             f"B less A: {signed(test.difference, 4)}; better on {test.wins}, equal on {test.ties}, "
-            f"worse on {test.losses}; paired t-test: p {'= ' * (p_value[0] != '<')}{p_value}; "
-            f"rank-biased overlap {overlap:.3f}.",
+            f"worse on {test.losses}; paired t-test: p {'= ' * (p_value[0] != '<')}{p_value}.",
             *([] if any(changes.values()) else ["No query differs."]),
         ],
         rows=[
@@ -131,7 +127,6 @@ def compare_pair(
                 for run, mean, warned in zip(sides, means, warnings, strict=True)
             ],
             "test": asdict(test),
-            "overlap": overlap,
         },
     )
 

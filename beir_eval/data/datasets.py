@@ -82,7 +82,7 @@ class Dataset:
         paper: its key in the paper's tables, e.g. ``"touche"``; None if it is none of the
             paper's, or if the split is not ``"test"``. A folder is one of them if it has its
             name, and as many documents and judged queries.
-        filled: how many of the judgements are a model's, in words; empty if none is.
+        by_model: which model judged, in words; empty if people did.
     """
 
     name: str
@@ -93,7 +93,7 @@ class Dataset:
     about: str = ""
     split: str = "test"
     paper: str | None = None
-    filled: str = ""
+    by_model: str = ""
 
 
 @dataclass(frozen=True, slots=True)
@@ -205,9 +205,9 @@ def load_folder(folder: Traversable, wanted: Wanted) -> Dataset:
     dataset = assemble(wanted, corpus, queries, judgements)
     absent = sum(doc_id not in corpus for grades in judgements.values() for doc_id in grades)
     log_absent(wanted.name, absent)
-    if not (note := note_of_model(file, judgements)):
+    if not (note := note_of_model(file)):
         return dataset
-    return replace(dataset, description=f"{dataset.description}; {note}", filled=note)
+    return replace(dataset, description=f"{dataset.description}; {note}", by_model=note)
 
 
 def _read_queries(folder: Traversable, topic_field: TopicField) -> dict[str, str]:

@@ -15,14 +15,13 @@ from mcranker.trec import columns
 from personas.io.lines import read_records, read_texts
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
     from importlib.resources.abc import Traversable
 
 _FORMS = {3: (0, 1, 2), 4: (0, 2, 3)}  # columns -> where query, document and grade stand
 BLANK = " \t\n\r\x0b\f"
 _ID = re.compile(f"[^{BLANK}\0]+")  # tools in C end a text at a zero byte
-MARKS = ".judge.jsonl"
-"""Ending of the file beside judgements that marks those of a model, see `beir_eval.judging`."""
+MARK = ".judge.json"
+"""Ending of the file that lies beside judgements of a model, see `beir_eval.judging`."""
 _WHOLE = re.compile(r"[+-]?[0-9]{1,30}")
 
 _log = safe_logger("mcranker.beir_eval.qrels")
@@ -35,7 +34,7 @@ def read_qrels(
 
     A line has three columns parted by white space (query id, document id, grade; BEIR's form,
     whose line of headings may be missing) or four (query id, a column that is not looked at,
-    document id, grade; TREC's). Blank lines are skipped. A warning is logged if some are a model's.
+    document id, grade; TREC's). Blank lines are skipped. A warning is logged if they are a model's.
 
     Args:
         path: the file, plain or packed by gzip (``.gz``).
@@ -80,28 +79,16 @@ def read_qrels(
             )
     if not found:
         raise DatasetError(f"{path}: no judgement in it")
-    if note := note_of_model(path, found):
+    if note := note_of_model(path):
         _log.warning("%s: %s", path, note)
     return found
 
 
-def note_of_model(
-    path: str | os.PathLike[str] | Traversable, qrels: Mapping[str, Mapping[str, int]]
-) -> str:
-    """Say how many judgements of a file are a model's, by the file beside it; empty if none is."""
-    marks = Path(f"{path}{MARKS}")
-    if not is_file(marks):
-        return ""
-    records = [each for _, each in read_records(marks, DatasetError)]
-    made = [each for each in records[1:] if each.get("grade") is not None]
-    count = sum(
-        qrels.get(str(each.get("query")), {}).get(str(each.get("document"))) == each["grade"]
-        for each in made
-    )
-    total = sum(map(len, qrels.values()))
-    return (
-        f"{count:,} of {total:,} judgements are a model's, {made[0].get('model')}" if count else ""
-    )
+def note_of_model(path: str | os.PathLike[str] | Traversable) -> str:
+    """Say that a file's judgements are a model's, by the file beside it; empty if it has none."""
+    mark = Path(f"{path}{MARK}")
+    records = read_records(mark, DatasetError, "model") if is_file(mark) else ()
+    return next((f"its judgements are a model's, {each['model']}" for _, each in records), "")
 
 
 def check_id(value: str, what: str, place: str) -> None:

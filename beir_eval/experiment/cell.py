@@ -201,8 +201,6 @@ def judges(spec: RankerSpec) -> int:
 
 
 def _check_same(path: Path, known: RunManifest, wanted: RunManifest) -> None:
-    from mcranker import RankerConfig
-
     changed = [
         f"{name} was {getattr(known, name)!r} and is {getattr(wanted, name)!r}"
         for name in ("label", "ranker", "data")
@@ -210,12 +208,6 @@ def _check_same(path: Path, known: RunManifest, wanted: RunManifest) -> None:
     ]
     for name in ("config", "models", "prompt_hashes"):
         before, now = getattr(known, name), getattr(wanted, name)
-        if name == "config":
-            # A choice that was not there yet was what is the default now, but for ties in ranks.
-            defaults = {**RankerConfig().recorded(), "rank_ties": "ordinal"}
-            before = {**{key: defaults[key] for key in now if key in defaults}, **before}
-            if before.get("persona_order") == "auto":  # an option once; now it is always so
-                del before["persona_order"]
         changed += [
             f"{key} was {before.get(key)!r} and is {now.get(key)!r}"
             for key in dict.fromkeys([*before, *now])

@@ -40,7 +40,7 @@ from mcranker.paths import is_folder
 from mcranker.trec import read_trec
 from personas.io.lines import read_records
 from personas.ranking.record import RankingRecord
-from personas.ranking.stored import check_plain, with_current_names
+from personas.ranking.stored import check_plain
 from personas.ranking.weak_judges import WeakJudge
 
 VERSION = 1
@@ -84,7 +84,7 @@ class DataManifest(_Kept):
     depth: _Count  # passages a query, at most
     first_stage: FirstStageNote  # what found them
     content: str  # SHA-256 over queries, judgements, and the first stage's run with its texts
-    # Name -> SHA-256 of the other files; empty in folders of former versions.
+    # Name -> SHA-256 of the other files.
     files: dict[str, str] = Field(default_factory=dict)
 
 
@@ -112,7 +112,7 @@ class SuiteNote(_Kept):
     paper_row: str | None = None  # the ranker's row in the paper's table; None if it has none
     x: float | str | None = None  # its place on a line figure's axis, or its bar's name
     series: str = ""  # its line of a figure; empty if the figure has one line a data set
-    # Labels of all rankers of the suite; empty in folders of former versions.
+    # Labels of all rankers of the suite.
     rankers: tuple[str, ...] = ()
     # Label -> row in the paper's table, of all rankers that have one; likewise.
     paper_rows: dict[str, str] = Field(default_factory=dict)
@@ -128,10 +128,9 @@ class ForeignNote(_Kept):
     without: _Count = 0  # queries that it has no line for; they count as empty lists
     other_queries: _Count = 0  # queries of the file that are not among those that are ranked
     below_depth: _Count = 0  # documents left out because of the depth
-    documents: _Count = 0  # in the lists that count; 0 in folders of former versions
+    documents: _Count = 0  # in the lists that count
     # Of these, how many are not in the corpus; they keep their ranks. None if not known.
     unknown_documents: _Count | None = None
-    unseen_documents: None = None  # in folders of former versions
 
 
 def shown_options(options: Mapping[str, Any]) -> dict[str, Any]:
@@ -156,7 +155,7 @@ class RunManifest(_Kept):
     config: dict[str, Any]  # every choice in effect, as `Ranking.config`
     models: dict[str, str]  # role -> model, for all roles
     # Address of the server that the scoring model is on, without secrets; empty where it is on
-    # none, and in folders of former versions.
+    # none.
     server: str = ""
     # Why the scoring model is weak, as `RankingRecord.weak_judge`.
     weak_judge: WeakJudge = ""
@@ -168,15 +167,14 @@ class RunManifest(_Kept):
     # The file, if nothing was ranked here and a TREC run was given; else None.
     foreign: ForeignNote | None = None
     finished: bool = False  # whether every query was tried
-    # Name -> SHA-256 of the other files, once the run is finished; empty in folders of former
-    # versions.
+    # Name -> SHA-256 of the other files, once the run is finished.
     files: dict[str, str] = Field(default_factory=dict)
 
     @field_validator("options", "config")
     @classmethod
     def _plain_values(cls, values: dict[str, Any]) -> dict[str, Any]:
         check_plain(values)
-        return with_current_names(values)
+        return values
 
     @field_validator("options")
     @classmethod
@@ -189,8 +187,7 @@ class TieBounds(_Kept):
 
     worst: float  # with ties in the worst order
     best: float  # with ties in the best order
-    # With ties drawn by lot; None in folders of a version that did not know it.
-    by_lot: float | None = None
+    by_lot: float  # with ties drawn by lot
     sampled: bool = False  # whether `worst` and `best` are the ends of a sample, and not exact
 
 
@@ -239,7 +236,7 @@ class RunCost(_Kept):
     # encoder and cross-encoders, the time they computed.
     seconds: float = 0.0
     cost: float | None = 0.0  # US dollars; None if a model's price is not known
-    # How long queries took; None where none was timed, and in folders of former versions.
+    # How long queries took; None where none was timed.
     query_seconds: Percentiles | None = None
 
 
@@ -247,8 +244,8 @@ class Metrics(_Kept):
     """Quality and effort of a run."""
 
     version: Literal[1] = 1
-    # Names as ir-measures writes them; the first one heads the tables. The next fields may have
-    # more, see `beir_eval.measures.metrics.Companions`.
+    # Names as ir-measures writes them; the first one heads the tables. The next fields have
+    # one more, the share of judged documents among the ranks that it looks at.
     measures: tuple[str, ...]
     means: dict[str, float]  # measure -> its value over all judged queries
     per_query: dict[str, dict[str, float]]  # measure -> query id -> value, every judged query
@@ -259,7 +256,7 @@ class Metrics(_Kept):
     by_lot: dict[str, dict[str, float]] = Field(default_factory=dict)
     missing_queries: tuple[str, ...] = ()  # judged queries without results; they count 0
     failed: dict[str, str] = Field(default_factory=dict)  # query id -> why it was not ranked
-    # Queries whose team is smaller than asked for; None in folders of former versions.
+    # Queries whose team is smaller than asked for; None for a first stage and a foreign run.
     short_teams: _Count | None = None
     scores: ScoreCounts | None = None  # what became of the scores; None for a first stage
     taken: RunCost | None = None  # calls, tokens, time and cost; None for a first stage
@@ -311,7 +308,7 @@ class DataFolder:
         return _read_metrics(self.path)
 
     def changed(self) -> list[str]:
-        """Files that are not as they were written, or gone; none if that is not known."""
+        """Files that are not as they were written, or gone."""
         return _changed(self.path, self.manifest.files)
 
 
@@ -358,10 +355,7 @@ class RunFolder:
         return _read_metrics(self.path)
 
     def changed(self) -> list[str]:
-        """Files that are not as they were when the run was finished, or gone.
-
-        None if it is not finished, or of a version that kept no SHA-256.
-        """
+        """Files that are not as they were when the run was finished, or gone; none before."""
         return _changed(self.path, self.manifest.files) if self.manifest.finished else []
 
     def run(self) -> dict[str, list[tuple[str, float]]]:

@@ -1,1 +1,1 @@
-"""Models as judges of a collection: grades for its holes, and their agreement with people."""
+"""Models as judges of a collection: their grades, and their agreement with people."""

@@ -1,8 +1,7 @@
 """A model that grades pairs of query and passage from 0 to 3: a team, or UMBRELA's prompt.
 
-Its grades fill the holes of judgements by people in BEIR's form, which any tool reads. Beside them
-lies ``NAME.judge.jsonl``: an object about the judge in the first line, then a line for each pair
-that it judged or could not.
+Its grades are written in BEIR's form, which any tool reads. Beside them lies ``NAME.judge.json``,
+an object about the judge.
 """
 
 from __future__ import annotations
@@ -14,10 +13,10 @@ from dataclasses import asdict, dataclass, field
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Any
 
-from beir_eval.data.qrels import MARKS
+from beir_eval.data.qrels import MARK
 from beir_eval.errors import SettingError
 from beir_eval.experiment.run import GIVE_UP
-from beir_eval.judging.pairs import Pairs, Qrels, System, holes
+from beir_eval.judging.pairs import Pairs, Qrels, System
 from beir_eval.judging.umbrela import HIGHEST, UmbrelaRanker
 from mcranker import MCRanker
 from mcranker.errors import BudgetExceeded
@@ -73,46 +72,30 @@ class Judged:
             for query_id, grades in self.grades.items()
         }
 
-    def reasons(self, pairs: Pairs) -> dict[str, int]:
-        """Why grades of those pairs are missing -> how many, the most frequent first."""
-        found = (self.grades[query_id][key].reason for query_id in pairs for key in pairs[query_id])
+    @property
+    def reasons(self) -> dict[str, int]:
+        """Why grades are missing -> how many, the most frequent first."""
+        found = (each.reason for grades in self.grades.values() for each in grades.values())
         return dict(Counter(filter(None, found)).most_common())
 
-    def write(self, path: str, people: Qrels) -> dict[str, Any]:
-        """Write people's judgements, and the judge's of those pairs that have none.
-
-        Returns:
-            The first line of the file beside it.
+    def write(self, path: str) -> None:
+        """Write the judgements, and beside them what gave them.
 
         Raises:
             OSError: a file cannot be written.
         """
-        fill = holes(self.grades, people)
-        known = {query_id: dict(grades) for query_id, grades in people.items()}
-        marks = []
-        for query_id, doc_id in ((each, key) for each in fill for key in fill[each]):
-            grade = self.grades[query_id][doc_id]
-            if grade.value is not None:
-                known.setdefault(query_id, {})[doc_id] = grade.value
-            about = {"grade": grade.value, "score": grade.score, "reason": grade.reason}
-            about |= {"judge": self.judge, "model": self.models["scoring"]}
-            marks.append({"query": query_id, "document": doc_id, **about})
-        head = asdict(self)
-        del head["grades"]
-        head |= {
+        about = asdict(self)
+        del about["grades"]
+        about |= {
+            "model": self.models["scoring"],
             "date": datetime.now(UTC).isoformat(timespec="seconds"),
-            "people": sum(map(len, people.values())),
-            "filled": sum(each["grade"] is not None for each in marks),
-            "missing": sum(each["grade"] is None for each in marks),
-            "reasons": self.reasons(fill),
+            "reasons": self.reasons,
         }
-        text = "".join(f"{json_text(each)}\n" for each in (head, *marks))
-        write_whole(f"{path}{MARKS}", text)  # first: no model's judgements are without it
+        write_whole(f"{path}{MARK}", f"{json_text(about)}\n")  # first: no judgements without it
         lines = ["query-id\tcorpus-id\tscore\n"]
-        for query_id, grades in known.items():
+        for query_id, grades in self.qrels.items():
             lines += [f"{query_id}\t{doc_id}\t{grade}\n" for doc_id, grade in grades.items()]
         write_whole(path, "".join(lines))
-        return head
 
 
 def make_judge(name: str, **options: Any) -> Ranker:

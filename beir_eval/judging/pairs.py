@@ -62,15 +62,6 @@ def pooled(systems: Sequence[System], depth: int) -> Pairs:
     return found
 
 
-def holes(pairs: Pairs, qrels: Qrels) -> Pairs:
-    """Return the pairs that have no judgement."""
-    found = {
-        query_id: [each for each in doc_ids if each not in qrels.get(query_id, {})]
-        for query_id, doc_ids in pairs.items()
-    }
-    return {query_id: doc_ids for query_id, doc_ids in found.items() if doc_ids}
-
-
 def judged_pairs(qrels: Qrels, sample: int | None = None, *, seed: int = 0) -> Pairs:
     """Return the pairs that people have judged, or about `sample` of them.
 

@@ -4,10 +4,9 @@ from __future__ import annotations
 
 import re
 import subprocess
-import warnings
 from contextlib import contextmanager
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, Any
 
 from beir_eval.errors import ExtraMissing, MeasureError
 from mcranker.errors import RunError
@@ -100,19 +99,11 @@ class Evaluator:
 
     @property
     def depth(self) -> int | None:
-        """Number of a query's first documents that the measures use; None for all.
-
-        Those of judged documents alone (`condenses`) look at judged ones further down.
-        """
+        """Number of a query's first documents that the measures use; None for all."""
         params = [measure.params for measure in self._measures.values()]
-        if any("cutoff" not in each for each in params):
+        if any("cutoff" not in each or each.get("judged_only") for each in params):
             return None
         return max(int(each["cutoff"]) for each in params)
-
-    @property
-    def condenses(self) -> bool:
-        """True if any measure is of the list without its unjudged documents."""
-        return any(each.params.get("judged_only") for each in self._measures.values())
 
     def mean(self, name: str, values: Mapping[str, float]) -> float:
         """A measure's value over all judged queries, from those of each."""
@@ -157,40 +148,17 @@ class Evaluator:
             ) from failure
 
 
-class Companions(NamedTuple):
-    """Measures that show how far a measure's judgements reach.
+def judged_share(measure: str) -> str:
+    """The measure of how many of the ranks that `measure` looks at have judged documents.
 
-    Attributes:
-        judged: share of the ranks that the measure looks at whose documents are judged.
-        condensed: the measure of the list without its unjudged documents; None where nothing
-            computes it.
+    E.g. ``Judged@10`` of ``nDCG@10``.
+
+    Raises:
+        MeasureError, ExtraMissing: as `evaluate`.
     """
-
-    judged: str
-    condensed: str | None
-
-    @classmethod
-    def of(cls, measure: str) -> Companions:
-        """Of a measure, e.g. ``Judged@10`` and ``nDCG(judged_only=True)@10``.
-
-        Raises:
-            MeasureError, ExtraMissing: as `evaluate`.
-        """
-        (found,) = _parse([measure]).values()
-        cutoff = found.params.get("cutoff")
-        judged = "Judged" if cutoff is None else f"Judged@{cutoff}"
-        if "judged_only" not in found.SUPPORTED_PARAMS or found.params.get("judged_only"):
-            return cls(judged, None)
-        condensed = str(found(judged_only=True))
-        try:
-            Evaluator({"query": {"document": 1}}, (condensed,))
-        except MeasureError:
-            return cls(judged, None)
-        return cls(judged, condensed)
-
-    @property
-    def names(self) -> tuple[str, ...]:
-        return (self.judged, *([self.condensed] if self.condensed else []))
+    (found,) = _parse([measure]).values()
+    cutoff = found.params.get("cutoff")
+    return "Judged" if cutoff is None else f"Judged@{cutoff}"
 
 
 def ceiling(run: Run, qrels: Mapping[str, Mapping[str, int]], measure: str) -> dict[str, float]:
@@ -278,12 +246,8 @@ def _scores_by_rank(query_id: str, documents: Sequence[tuple[str, float]]) -> di
 
 
 def _ir_measures() -> Any:
-    with warnings.catch_warnings():
-        # cwl-eval's sources have escapes that Python warns of where they are compiled.
-        warnings.simplefilter("ignore", SyntaxWarning)
-        warnings.simplefilter("ignore", DeprecationWarning)
-        try:
-            import ir_measures
-        except ImportError as failure:
-            raise ExtraMissing("ir-measures", "evaluation") from failure
+    try:
+        import ir_measures
+    except ImportError as failure:
+        raise ExtraMissing("ir-measures", "evaluation") from failure
     return ir_measures

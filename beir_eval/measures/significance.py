@@ -9,7 +9,6 @@ from __future__ import annotations
 import math
 from collections.abc import Hashable, Mapping, Sequence
 from dataclasses import dataclass
-from itertools import combinations
 from typing import TYPE_CHECKING, Any, Literal, TypeVar, get_args
 
 from beir_eval.errors import ExtraMissing, SettingError
@@ -32,9 +31,6 @@ SIGNIFICANT = 0.05
 
 POWER = 0.8
 """Share of experiments in which a difference of `Comparison.detectable` would be found."""
-
-MARGIN = 0.01
-"""Difference up to which two runs count as equivalent, unless another is given."""
 
 Data = TypeVar("Data", bound=Hashable)
 Label = TypeVar("Label", bound=Hashable)
@@ -65,9 +61,6 @@ class Comparison:
             where that is 0, and for one query.
         detectable: the smallest difference that a two-sided test at 0.05, uncorrected, finds in
             80% of experiments with as many queries and such a spread; None for one query.
-        p_not_worse: one-sided, of "worse than the baseline by the margin or more"; corrected.
-        p_equivalent: of two one-sided tests (TOST), of "better or worse by the margin or more";
-            corrected.
     """
 
     difference: float
@@ -79,8 +72,6 @@ class Comparison:
     losses: int
     effect: float | None
     detectable: float | None
-    p_not_worse: float
-    p_equivalent: float
 
 
 def compare_runs(
@@ -88,7 +79,6 @@ def compare_runs(
     baseline: Label,
     *,
     correction: str = "holm",
-    margin: float = MARGIN,
     level: float = 0.95,
     farthest: float = math.inf,
 ) -> dict[Data, dict[Label, Comparison]]:
@@ -103,19 +93,15 @@ def compare_runs(
             the same queries.
         baseline: the run that the others are compared with.
         correction: one of `CORRECTIONS`.
-        margin: of `Comparison.p_not_worse` and `Comparison.p_equivalent`, above 0.
         level: of the intervals, above 0 and below 1.
         farthest: no interval goes beyond it in either direction.
 
     Raises:
-        SettingError: `correction` is unknown, `margin` or `level` is out of its range, two runs of
-            a data set do not have the same queries, or a value is not a finite number.
+        SettingError: `correction` is unknown, `level` is out of its range, two runs of a data set
+            do not have the same queries, or a value is not a finite number.
         ExtraMissing: scipy is not installed.
     """
     _check_correction(correction)
-    check_number("margin", margin, 0, 1, example=MARGIN)
-    if not margin:
-        raise SettingError(f"margin={margin!r} is out of range; give a number above 0, e.g. 0.01")
     found: list[tuple[Data, Label, Numbers]] = []
     for data, runs in values.items():
         others = [label for label in runs if label != baseline]
@@ -124,8 +110,8 @@ def compare_runs(
         # Always in the same order, so that the last digits do not depend on the runs' order.
         table = _table({baseline: runs[baseline], **runs}, sorted(runs[baseline]))
         found += zip([data] * len(others), others, table[1:] - table[0], strict=True)
-    tested = [_tested(differences, margin) for *_, differences in found]
-    corrected = [adjust(p_values, correction) for p_values in zip(*tested, strict=True)]
+    p_values = [_p_value(differences) for *_, differences in found]
+    corrected = adjust(p_values, correction)
     compared: dict[Data, dict[Label, Comparison]] = {data: {} for data in values}
     for place, (data, label, differences) in enumerate(found):
         wins, losses = int((differences > EQUAL).sum()), int((differences < -EQUAL).sum())
@@ -136,75 +122,15 @@ def compare_runs(
         compared[data][label] = Comparison(
             difference=mean,
             interval=ends[""],
-            p_value=tested[place][0],
-            p_adjusted=corrected[0][place],
+            p_value=p_values[place],
+            p_adjusted=corrected[place],
             wins=wins,
             ties=len(differences) - wins - losses,
             losses=losses,
             effect=mean / spread if spread else None,
             detectable=None if spread is None else _detectable(spread, len(differences)),
-            p_not_worse=corrected[1][place],
-            p_equivalent=corrected[2][place],
         )
     return compared
-
-
-def paired_bootstrap(
-    differences: Sequence[float], *, draws: int = 10_000, level: float = 0.95, seed: int = 0
-) -> tuple[Interval, float]:
-    """Percentile interval of a mean difference by resampled queries, and two-sided p of none.
-
-    p is twice the share of resampled means at or beyond 0 on the rarer side, the sample itself
-    counted as one, at most 1. For few queries, see docs/evaluation.md on its width.
-
-    Args:
-        differences: one a query, one or more.
-        draws: of as many queries, with replacement.
-        level: of the interval, above 0 and below 1.
-        seed: the same one gives the same result.
-    """
-    import numpy as np
-
-    given, rng = np.asarray(differences, dtype=np.float64), np.random.default_rng(seed)
-    means = np.array([given[rng.integers(0, len(given), len(given))].mean() for _ in range(draws)])
-    low, high = np.quantile(means, [(1 - level) / 2, (1 + level) / 2]).tolist()
-    beyond = min(int((means <= 0).sum()), int((means >= 0).sum()))
-    return Interval(low, high), min(1.0, 2 * (beyond + 1) / (draws + 1))
-
-
-def better_than(
-    values: Mapping[Data, Mapping[Label, Mapping[str, float]]], *, correction: str = "holm"
-) -> dict[Data, dict[Label, list[Label]]]:
-    """Test all pairs of runs on every data set: the runs that each is significantly better than.
-
-    All pairs of all data sets are one family.
-
-    Args:
-        values: as for `compare_runs`.
-        correction: one of `CORRECTIONS`.
-
-    Raises:
-        SettingError, ExtraMissing: as `compare_runs`.
-    """
-    pairs: list[tuple[Data, Label, Label]] = []
-    p_values = []
-    for data, runs in values.items():
-        labels = list(runs)
-        table = _table(runs, sorted(next(iter(runs.values()), {})))
-        for one, other in combinations(range(len(labels)), 2):
-            differences = table[one] - table[other]
-            above, below = (one, other) if differences.sum() > 0 else (other, one)
-            pairs.append((data, labels[above], labels[below]))
-            p_values.append(_tested(differences, MARGIN)[0])
-    found: dict[Data, dict[Label, list[Label]]] = {
-        data: {label: [] for label in runs} for data, runs in values.items()
-    }
-    for (data, above_label, below_label), p_value in zip(
-        pairs, adjust(p_values, correction), strict=True
-    ):
-        if p_value < SIGNIFICANT:
-            found[data][above_label].append(below_label)
-    return found
 
 
 def adjust(p_values: Sequence[float], method: str = "holm") -> list[float]:
@@ -276,7 +202,7 @@ def confidence_intervals(
     count = len(query_ids)
     if count == 1:
         return dict.fromkeys(values, Interval(low, high))
-    reach = quantile((1 + level) / 2, count - 1) / math.sqrt(count)
+    reach = _quantile((1 + level) / 2, count - 1) / math.sqrt(count)
     return {
         label: Interval(max(low, mean - reach * spread), min(high, mean + reach * spread))
         for label, mean, spread in zip(
@@ -285,30 +211,20 @@ def confidence_intervals(
     }
 
 
-def quantile(probability: float, degrees: int) -> float:
+def _quantile(probability: float, degrees: int) -> float:
     """The value that Student's t stays below with that probability."""
     return float(_scipy().stdtrit(degrees, probability))
 
 
-def chance_above(t_value: float, degrees: int) -> float:
-    """The probability that Student's t is above a value."""
-    return float(_scipy().stdtr(degrees, -t_value))
-
-
-def _tested(differences: Numbers, margin: float) -> tuple[float, float, float]:
-    """P of no difference, of worse by the margin or more, and of that or better by as much."""
+def _p_value(differences: Numbers) -> float:
+    """Two-sided p of no difference by the paired t-test."""
     mean, spread = _mean_and_spread(differences)
     if spread is None:
-        return 1.0, 1.0, 1.0
-    degrees, error = len(differences) - 1, spread / math.sqrt(len(differences))
-
-    def above_0(distance: float) -> float:
-        if error:
-            return chance_above(distance / error, degrees)
-        return 0.5 if abs(distance) <= EQUAL else float(distance < 0)
-
-    not_worse = above_0(mean + margin)
-    return 2 * above_0(abs(mean)), not_worse, max(not_worse, above_0(margin - mean))
+        return 1.0
+    if not spread:
+        return 1.0 if abs(mean) <= EQUAL else 0.0
+    t_value = abs(mean) / (spread / math.sqrt(len(differences)))
+    return 2 * float(_scipy().stdtr(len(differences) - 1, -t_value))
 
 
 def _mean_and_spread(differences: Numbers) -> tuple[float, float | None]:
@@ -323,7 +239,7 @@ def _mean_and_spread(differences: Numbers) -> tuple[float, float | None]:
 
 
 def _detectable(spread: float, count: int) -> float:
-    reach = quantile(1 - SIGNIFICANT / 2, count - 1) + quantile(POWER, count - 1)
+    reach = _quantile(1 - SIGNIFICANT / 2, count - 1) + _quantile(POWER, count - 1)
     return reach * spread / math.sqrt(count)
 
 

@@ -26,7 +26,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, NamedTuple, TypeAlias
 
 from beir_eval.experiment.run_folder import Metrics, TieBounds
-from beir_eval.measures.metrics import Companions, Evaluator, evaluate
+from beir_eval.measures.metrics import Evaluator, evaluate, judged_share
 from personas.ensembles import Rule, descending, distinct, find_ensemble
 
 if TYPE_CHECKING:
@@ -142,12 +142,12 @@ def measured(
     qrels: Mapping[str, Mapping[str, int]],
     measures: Sequence[str],
 ) -> Metrics:
-    """The measures of a run and the companions of the first, with their ties.
+    """The measures of a run, with their ties, and how much of the first one's ranks is judged.
 
     Raises:
         MeasureError, RunError, ExtraMissing: as `beir_eval.evaluate`.
     """
-    names = tuple(dict.fromkeys((*measures, *Companions.of(measures[0]).names)))
+    names = tuple(dict.fromkeys((*measures, judged_share(measures[0]))))
     evaluation = evaluate(run, qrels, names)
     ties = tie_figures(tied, qrels, names)
     return Metrics(
@@ -240,12 +240,7 @@ def _extremes_and_lots(
         for row, signed in zip(ends, (grades, -grades), strict=True):
             row[np.argsort(signed, kind="stable")] = np.arange(len(grades)) / len(grades)
         ranked = tied.orders(np.concatenate([ends, _lots(query_id, tied.doc_ids)]))
-        rows, depth = ranked[:, : tied.returned].tolist(), evaluator.depth
-        orders[query_id] = [row[:depth] for row in rows]
-        if evaluator.condenses and depth is not None:
-            judged = [doc_id in qrels[query_id] for doc_id in tied.doc_ids]
-            for row, kept in zip(rows, orders[query_id], strict=True):
-                kept += [place for place in row[depth:] if judged[place]]
+        orders[query_id] = ranked[:, : tied.returned][:, : evaluator.depth].tolist()
     found = [
         evaluator.per_query(
             {

@@ -23,7 +23,7 @@ def differences(sources: Sequence[Source]) -> list[tuple[Difference, ...]]:
     corrected by Holm for all differences of the report's teams, or of all runs where it has none.
     What cannot be told by a test has none.
     """
-    cache = MetricsCache(MEASURE, alone=True)
+    cache = MetricsCache(MEASURE)
     teams = any(source.team for source in sources)
     pairs: dict[tuple[int, str], tuple[dict[str, float], dict[str, float], str]] = {}
     for place, source in enumerate(sources):

@@ -10,14 +10,7 @@ from beir_eval.errors import SettingError
 from beir_eval.experiment.labels import natural
 from beir_eval.experiment.run_folder import FIRST_STAGE, Metrics, RunFolder, SuiteNote
 from beir_eval.measures import paper
-from beir_eval.measures.across import Pooled, pooled
-from beir_eval.measures.significance import (
-    MARGIN,
-    adjust,
-    better_than,
-    compare_runs,
-    confidence_intervals,
-)
+from beir_eval.measures.significance import compare_runs, confidence_intervals
 from beir_eval.report.arrangement import NO_SUITE_TITLE, Arrangement, Slot, arrange
 from beir_eval.report.metrics_cache import Measured, MetricsCache, by_lot
 from beir_eval.report.model import Column, Figure, Point, Report, Row, Section, TableCell
@@ -29,7 +22,6 @@ from beir_eval.report.warnings import (
     model_names,
     notes,
 )
-from personas.format import counted
 
 MEASURE = "nDCG@10"
 """The measure of the paper's numbers, and of a report without any finished run."""
@@ -44,7 +36,6 @@ def build_report(
     baseline: str | None = None,
     correction: str = "holm",
     level: float = 0.95,
-    margin: float = MARGIN,
     provider_prices: bool = False,
 ) -> Report:
     """Measure and compare the runs, in sections by suite; the order of `runs` makes no difference.
@@ -59,7 +50,6 @@ def build_report(
         correction: of the p-values, over all comparisons of a section: one of
             `beir_eval.measures.significance.CORRECTIONS`.
         level: of the confidence intervals, above 0 and below 1.
-        margin: of the tests of equivalence, see `beir_eval.measures.significance.Comparison`.
         provider_prices: price answers of other servers (``base_url``) like the provider's own of
             that model; without, their cost is not known.
 
@@ -85,7 +75,7 @@ def build_report(
         next((each for each in measures if each.lower() == wanted), measure or measures[0]),
         provider_prices=provider_prices,
     )
-    report = Report(cache.measure, correction, level, margin, ())
+    report = Report(cache.measure, correction, level, ())
     sections = tuple(_section(plan, plan.baseline(baseline), cache, report) for plan in plans)
     return replace(report, sections=sections)
 
@@ -94,7 +84,6 @@ def _section(plan: Arrangement, baseline: str, cache: MetricsCache, report: Repo
     columns = plan.columns()
     cells = _cells(plan, baseline, cache, report)
     rows = [_row(plan, label, label == baseline, columns, cells) for label in plan.labels]
-    rows = _with_pooled(rows, plan, report)
     with_paper = report.measure.lower() == MEASURE.lower()
     for label, numbers in plan.not_run() if rows else ():
         if label in plan.never_run or with_paper:
@@ -122,11 +111,6 @@ def _section(plan: Arrangement, baseline: str, cache: MetricsCache, report: Repo
     said = list(notes(section))
     if plan.never_run:
         said.append(f"Rankers of the suite that were not run: {', '.join(plan.never_run)}.")
-    if unverified := sum(not run.manifest.files for run in plan.runs.values()):
-        said.append(
-            f"{counted(unverified, 'run')} of a version that kept no SHA-256 of its files: not "
-            "verified."
-        )
     source = paper.paper_source() if section.has_paper else ""
     return replace(section, notes=tuple(said), paper_source=source)
 
@@ -162,11 +146,9 @@ def _cells(
         values,
         baseline,
         correction=report.correction,
-        margin=report.margin,
         level=report.level,
         farthest=1.0,
     )
-    beaten = better_than(sound, correction=report.correction)
     cells = {}
     for place, each in measured.items():
         content, label = place
@@ -177,7 +159,6 @@ def _cells(
             ties = TIES_SIGN if gain > EQUAL and than.difference < gain / 2 else ""
             # What has flaws, or is compared with such a baseline, is not significant.
             signs = ("" if signs or flaws[base] else mark(than.p_adjusted)) + ties + signs
-        condensed = cache.companions.condensed
         cells[place] = TableCell(
             value=metrics.means[measure],
             paper=plan.paper_value(place) if measure.lower() == MEASURE.lower() else None,
@@ -189,18 +170,15 @@ def _cells(
             by_lot=bounds.by_lot if bounds else None,
             missing=missing_share(metrics),
             signs=signs,
-            beats=tuple(plan.shown(other) for other in beaten[content].get(label, ())),
-            judged=metrics.means.get(cache.companions.judged),
-            condensed=_honest_mean(metrics, condensed) if condensed in metrics.means else None,
+            judged=metrics.means.get(cache.judged),
             ceiling=each.ceiling,
-            overlap=each.overlap,
         )
     return cells
 
 
 def _honest_mean(metrics: Metrics, measure: str) -> float:
     bounds = metrics.ties.get(measure)
-    return metrics.means[measure] if bounds is None or bounds.by_lot is None else bounds.by_lot
+    return metrics.means[measure] if bounds is None else bounds.by_lot
 
 
 def _row(
@@ -230,31 +208,6 @@ def _row(
         models=model_names(manifests),
         foreign=any(manifest.foreign for manifest in manifests.values()),
     )
-
-
-def _with_pooled(rows: list[Row], plan: Arrangement, report: Report) -> list[Row]:
-    """Add the rows' differences over all data sets, corrected for all of them."""
-    names = [data.manifest.dataset for data in plan.data.values()]
-    base = next((row for row in rows if row.is_baseline), None)
-    if base is None or len(set(names)) < len(names):
-        return rows
-    found: dict[str, Pooled] = {}
-    for row in rows:
-        pairs = [
-            (by_lot(cell.metrics, report.measure), by_lot(theirs.metrics, report.measure))
-            for cell, theirs in zip(row.cells, base.cells, strict=True)
-            if cell and theirs and cell.sound and theirs.sound
-        ]
-        over = pooled(
-            [{each: ours[each] - theirs[each] for each in ours} for ours, theirs in pairs],
-            level=report.level,
-        )
-        if over and row is not base:
-            found[row.label] = over
-    corrected = adjust([each.p_value for each in found.values()], report.correction)
-    for label, p_value in zip(found, corrected, strict=True):
-        found[label] = replace(found[label], p_adjusted=p_value)
-    return [replace(row, pooled=found.get(row.label)) for row in rows]
 
 
 def _ranks(values: Mapping[str, float]) -> dict[str, int]:

@@ -12,10 +12,9 @@ from beir_eval.errors import MeasureError, RunFolderError
 from beir_eval.experiment.labels import other_server
 from beir_eval.experiment.rankings import RANKINGS
 from beir_eval.experiment.run_folder import DataFolder, Metrics, RunFolder
-from beir_eval.measures.metrics import Companions, ceiling, evaluate
-from beir_eval.measures.overlap import rank_biased_overlap
+from beir_eval.measures.metrics import ceiling, evaluate, judged_share
 from beir_eval.measures.ties import Tied, tie_figures
-from mcranker.trec import Run, with_ties
+from mcranker.trec import with_ties
 from personas.ensembles import Rule
 
 _Read = TypeVar("_Read")
@@ -25,28 +24,25 @@ _Read = TypeVar("_Read")
 class Measured:
     """One run by the measure of a report."""
 
-    metrics: Metrics  # those of `Companions` included where its run is there
+    metrics: Metrics  # with the share of judged documents where its run is there
     ceiling: float | None = None  # of the documents that it ranked; None where not known
-    overlap: float | None = None  # with the first stage; None where the run is not there
 
 
 class MetricsCache:
     """Metrics of run folders, all with one measure.
 
-    What folders of former versions lack, such as the measure or its ties drawn by lot, is computed
-    from their runs and rankings where they are there.
+    What folders lack, such as the measure and its ties, is computed from their runs and rankings
+    where they are there.
 
     Args:
         measure: as ir-measures writes it; upper and lower case make no difference where the
             folders have it.
         provider_prices: as `build_report` has it.
-        alone: without the companions of the measure where folders do not have them.
     """
 
-    def __init__(self, measure: str, *, provider_prices: bool = False, alone: bool = False) -> None:
+    def __init__(self, measure: str, *, provider_prices: bool = False) -> None:
         self.measure = measure
-        self.companions = Companions.of(measure)
-        self._alone = alone
+        self.judged = judged_share(measure)
         self._provider_prices = provider_prices
         self._kept: dict[Path, Measured] = {}
         self._files: dict[tuple[str, str], Any] = {}
@@ -76,8 +72,7 @@ class MetricsCache:
         read = ranked.run if ranked else data.first_stage
         run = read() if file.exists() else None
         metrics, qrels = folder.metrics(), self._read(data, data.qrels)
-        companions = () if run is None or self._alone else self.companions.names
-        names = (self.measure, *companions)
+        names = (self.measure, *[self.judged] * (run is not None))
         if absent := [each for each in names if each not in metrics.per_query]:
             found = evaluate(read() if run is None else run, qrels, absent)
             per_query = metrics.per_query | {k: dict(v) for k, v in found.per_query.items()}
@@ -89,43 +84,28 @@ class MetricsCache:
                 f"{folder.path}: measure {self.measure!r} has values outside 0 to 1; a report "
                 "takes measures such as 'nDCG@10', 'R@100' or 'AP'"
             )
-        unknown = [
-            name for name in names if (of := metrics.ties.get(name)) is None or of.by_lot is None
-        ]
+        unknown = self.measure not in metrics.ties
         tied = None
         if unknown and ranked and not foreign and (ranked.path / RANKINGS).exists():
             tied = _ties_of_rankings(ranked, data)
         elif unknown and run is not None and (foreign or not ranked):
             tied = {each: Tied.of_scores(with_ties(found)) for each, found in run.items()}
         if tied is not None:
-            figures = tie_figures(tied, qrels, unknown)
+            figures = tie_figures(tied, qrels, [self.measure])
             drawn = metrics.by_lot | {name: dict(v) for name, v in figures.by_lot.items()}
             bounds = {**metrics.ties, **figures.bounds}
             metrics = metrics.model_copy(update={"ties": bounds, "by_lot": drawn})
         if ranked and metrics.taken and other_server(ranked.manifest) and not self._provider_prices:
             taken = metrics.taken.model_copy(update={"cost": None})
             metrics = metrics.model_copy(update={"taken": taken})
-        highest = overlap = None
+        highest = None
         if ranked and not foreign:
             highest = self._measured(data, data).ceiling
         elif run is not None:
             best = ceiling(run, qrels, self.measure).values()
             highest = math.fsum(best) / len(best)
-        if ranked and run is not None:
-            overlap = self._overlap(run, data)
-        self._kept[folder.path] = Measured(metrics, highest, overlap)
+        self._kept[folder.path] = Measured(metrics, highest)
         return self._kept[folder.path]
-
-    def _overlap(self, run: Run, data: DataFolder) -> float | None:
-        """The mean over the queries that both have."""
-        if not (data.path / "first_stage.trec").exists():
-            return None
-        found = [
-            rank_biased_overlap([each for each, _ in run[query_id]], [each for each, _ in listed])
-            for query_id, listed in self._read(data, data.first_stage).items()
-            if query_id in run
-        ]
-        return math.fsum(found) / len(found) if found else None
 
     def _read(self, data: DataFolder, read: Callable[[], _Read]) -> _Read:
         """Read a file of `data` once; folders of the same content share it."""

@@ -9,7 +9,6 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 
 from beir_eval.experiment.run_folder import DataManifest, FigureNote, Metrics, RunManifest
-from beir_eval.measures.across import Pooled
 from beir_eval.measures.significance import Comparison, Interval
 from beir_eval.report.numbers import MISSING_SIGN, measure_text
 from personas.ranking.weak_judges import WeakJudge
@@ -43,13 +42,8 @@ class TableCell:
     by_lot: float | None = None  # mean with ties in random order
     missing: float = 0.0  # share of the scores or comparisons asked for
     signs: str = ""  # marks beside the value, as the legend of its table explains them
-    beats: tuple[str, ...] = ()
-    """Labels of the rows that it is significantly better than, all pairs of the section tested
-    and corrected as one family."""
     judged: float | None = None  # share of the ranks that the measure looks at
-    condensed: float | None = None  # the measure without unjudged documents, ties by lot
     ceiling: float | None = None  # the measure of the best order of what it ranked
-    overlap: float | None = None  # with the first stage: mean of `rank_biased_overlap`
 
     @property
     def sound(self) -> bool:
@@ -84,9 +78,6 @@ class Row:
     not_run: tuple[float | None, ...] | None = None
     """The paper's numbers by column, of a row of which nothing was run; else None."""
     foreign: bool = False  # another program ranked, and a TREC run was given
-    pooled: Pooled | None = None
-    """Difference to the baseline over all columns; None for the baseline, and where there are no
-    two columns to pool."""
 
     def paper(self, place: int) -> float | None:
         """Return the paper's number for the `place`-th column, 0 to 1; None if it has none."""
@@ -170,5 +161,4 @@ class Report:
     measure: str  # whose values the tables show, as ir-measures writes it
     correction: str  # of the p-values of the paired t-tests, e.g. "holm"
     level: float  # of the confidence intervals, e.g. 0.95
-    margin: float  # of the tests of equivalence, e.g. 0.01
     sections: tuple[Section, ...]  # in the natural order of the suites' names; without one, last

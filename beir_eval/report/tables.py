@@ -4,13 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from itertools import chain, product
-from string import ascii_lowercase
 from typing import Any
 
 from beir_eval.experiment.run_folder import FOREIGN
-from beir_eval.measures.overlap import PERSISTENCE
-from beir_eval.measures.significance import POWER, SIGNIFICANT
+from beir_eval.measures.significance import POWER
 from beir_eval.measures.ties import DRAWS
 from beir_eval.report.model import Figure, Report, Section, TableCell
 from beir_eval.report.numbers import (
@@ -48,11 +45,6 @@ class Entry:
     kind: str = ""  # "warn" for what deserves a look, "paper" for a number of the paper
     span: tuple[float, float, float] | None = None  # ends and middle of an interval to be drawn
 
-    @property
-    def lettered(self) -> bool:
-        """Return true if the mark is letters of other rows."""
-        return bool(self.mark) and not self.mark.strip(ascii_lowercase + ",")
-
 
 @dataclass(frozen=True, slots=True)
 class Table:
@@ -75,7 +67,6 @@ def section_tables(report: Report, section: Section) -> tuple[Table, ...]:
     """Return all tables: values first, then the differences if there are any, then the others."""
     if not section.rows:
         return ()
-    compared = _where(section, "comparison")
     tables = (
         _values(report, section),
         _by_cell(
@@ -86,42 +77,29 @@ def section_tables(report: Report, section: Section) -> tuple[Table, ...]:
             where="comparison",
         ),
         _by_cell(
-            f"Effect sizes and equivalence with {section.baseline}",
+            f"Effect sizes: differences from {section.baseline}",
             section,
-            _effects(f"{report.margin:g}"),
+            _EFFECTS,
             note="Effect size: mean difference over its standard deviation (Cohen's d of paired "
             f"values). Detectable: the smallest difference that {POWER:.0%} of experiments with as "
-            "many queries would find by an uncorrected test. The p-values are of one-sided "
-            f"t-tests; within ±{report.margin:g} takes two of them (TOST)"
-            f"{_corrected(report, len(compared), 'comparison')}.",
+            "many queries would find by an uncorrected test.",
             where="comparison",
         ),
-        _pairs(report, section),
-        _across(report, section),
         _by_cell(
             "Judgements and candidates",
             section,
             (
                 (f"{report.measure}, {BY_LOT}", "honest", _measure),
                 ("judged", "judged", _share),
-                ("judged only", "condensed", _measure),
                 ("ceiling", "ceiling", _measure),
                 (
                     "of the ceiling",
                     lambda of: of.honest / of.ceiling if of.ceiling else None,
                     _share,
                 ),
-                ("overlap", "overlap", _measure),
             ),
             note="Judged: share of the ranks that the measure looks at whose documents are judged. "
-            "Judged only: the measure once unjudged documents are taken out of the list (the "
-            "condensed list). Ceiling: the measure of the best order of the same documents."
-            + (
-                f" Overlap: rank-biased overlap with the first stage (p = {PERSISTENCE:g}); 1 is "
-                "the same order."
-                if _where(section, "overlap")
-                else ""
-            ),
+            "Ceiling: the measure of the best order of the same documents.",
         ),
         _ties(report, section),
         _by_cell("Completeness", section, _COMPLETENESS, note=_COMPLETENESS_NOTE),
@@ -209,7 +187,11 @@ def _legend(report: Report, section: Section) -> str:
     levels = [f"{sign} p < {level:g}" for level, sign in reversed(LEVELS) if sign in signs]
     said = []
     if levels:
-        corrected = _corrected(report, len(_where(section, "comparison")), "comparison")
+        compared = sum(cell.comparison is not None for *_, cell in section.cells())
+        corrected = ", not corrected"
+        if report.correction in CORRECTIONS:
+            name, count = CORRECTIONS[report.correction], counted(compared, "comparison")
+            corrected = f", corrected for {count} ({name})"
         said.append(
             f"{', '.join(levels)}: differs from {section.baseline} by a paired Student's t-test"
             f"{corrected}, ties in random order. The comparisons are all those of this section; "
@@ -233,10 +215,6 @@ def _get(cell: TableCell, path: str) -> Any:
     for name in path.split("."):
         found = None if found is None else getattr(found, name)
     return found
-
-
-def _where(section: Section, path: str) -> list[TableCell]:
-    return [cell for _, _, cell in section.cells() if _get(cell, path) is not None]
 
 
 def _by_cell(
@@ -281,26 +259,6 @@ def _differences(report: Report) -> _Columns:
     )
 
 
-def _effects(margin: str) -> _Columns:
-    def shown(cell: TableCell) -> Entry:
-        than = cell.comparison
-        if than is None or not cell.sound:
-            return Entry(NOTHING)
-        if than.p_adjusted < SIGNIFICANT:
-            return Entry("better" if than.difference > 0 else "worse")
-        if than.p_equivalent < SIGNIFICANT:
-            return Entry(f"within ±{margin}")
-        return Entry(f"not worse by {margin}" if than.p_not_worse < SIGNIFICANT else "nothing")
-
-    return (
-        ("effect size", "comparison.effect", _form(lambda effect: optional(effect, 2))),
-        ("detectable", "comparison.detectable", _measure),
-        (f"p of worse by {margin}", "comparison.p_not_worse", _p),
-        (f"p of not within ±{margin}", "comparison.p_equivalent", _p),
-        ("shown", lambda cell: cell, shown),
-    )
-
-
 def _ties(report: Report, section: Section) -> Table:
     def of(name: str) -> Callable[[TableCell], float | None]:
         return lambda cell: getattr(cell.metrics.ties.get(report.measure), name, None)
@@ -321,71 +279,6 @@ def _ties(report: Report, section: Section) -> Table:
         ("by lot", of("by_lot"), _measure),
     )
     return _by_cell("Ties", section, columns, note=said)
-
-
-def _pairs(report: Report, section: Section) -> Table:
-    """Return all pairs, as papers print them: letters of the rows that a value is better than."""
-    ranked = [row for row in section.rows if row.not_run is None]
-    # a to z, then aa to zz
-    names = chain(ascii_lowercase, map("".join, product(ascii_lowercase, repeat=2)))
-    letters = {row.label: letter for row, letter in zip(ranked, names, strict=False)}
-    tested = [
-        sum(bool((cell := row.cells[place]) and cell.sound) for row in ranked)
-        for place in range(len(section.columns))
-    ]
-    pairs = sum(each * (each - 1) // 2 for each in tested)
-    if pairs < 2:
-        return Table("", (), ())
-
-    def entry(cell: TableCell | None) -> Entry:
-        if cell is None:
-            return Entry(NOTHING)
-        beaten = [letters[each] for each in cell.beats]
-        mark = ("," if any(len(each) > 1 for each in beaten) else "").join(beaten)
-        best, second = cell.rank == 1, cell.rank == 2
-        return Entry(measure_text(cell.honest), cell.honest, best=best, second=second, mark=mark)
-
-    return Table(
-        title=f"All pairs: {section.measured}, {BY_LOT}",
-        headings=("ranker", "letter", *(column.name for column in section.columns)),
-        rows=tuple(
-            (Entry(row.label), Entry(letters[row.label]), *map(entry, row.cells)) for row in ranked
-        ),
-        texts=2,
-        note="Superscripts: significantly better than the rankers with these letters, by paired "
-        f"Student's t-tests{_corrected(report, pairs, 'pair')}, p < {SIGNIFICANT:g}.",
-    )
-
-
-def _across(report: Report, section: Section) -> Table:
-    rows = tuple(
-        (
-            Entry(row.label),
-            Entry(f"{found.better} of {found.collections}", found.better),
-            Entry(gain_text(found.difference), found.difference),
-            *(_ends(found), _p(found.p_value), _p(found.p_adjusted), _measure(found.between)),
-        )
-        for row in section.rows
-        if (found := row.pooled)
-    )
-    return Table(
-        title=f"Over all data sets: differences from {section.baseline}",
-        headings=(
-            *("ranker", "better on", "difference", _level(report), "p"),
-            f"p ({CORRECTIONS.get(report.correction, 'not corrected')})",
-            "between sets",
-        ),
-        rows=rows,
-        note="A random-effects meta-analysis of the data sets' mean differences (DerSimonian and "
-        "Laird; intervals of Hartung and Knapp). Between sets: the standard deviation of the true "
-        "differences, as estimated.",
-    )
-
-
-def _corrected(report: Report, count: int, what: str) -> str:
-    if report.correction not in CORRECTIONS:
-        return ", not corrected"
-    return f", corrected for {counted(count, what)} ({CORRECTIONS[report.correction]})"
 
 
 def _level(report: Report) -> str:
@@ -423,6 +316,10 @@ def _not_ranked(cell: TableCell) -> int | None:
     return len(cell.metrics.failed) if ours else None
 
 
+_EFFECTS: _Columns = (
+    ("effect size", "comparison.effect", _form(lambda effect: optional(effect, 2))),
+    ("detectable", "comparison.detectable", _measure),
+)
 _COMPLETENESS: _Columns = (
     ("asked", "metrics.scores.asked", _count),
     ("missing", "metrics.scores", _missing),
@@ -433,8 +330,8 @@ _COMPLETENESS: _Columns = (
     ("unknown documents", "manifest.foreign.unknown_documents", _bad_count),
 )
 _COMPLETENESS_NOTE = (
-    "Asked: scores, or comparisons. No results, not ranked: queries; the first count 0. Short teams: "
-    "queries for which fewer recruits were named than asked for. Unknown documents, of foreign "
+    "Asked: scores, or comparisons. No results, not ranked: queries; the first count 0. Short "
+    "teams: queries for which fewer recruits were named than asked for. Unknown documents, of foreign "
     "runs: not in the corpus or, where it is not at hand, neither ranked nor judged here; they "
     "keep their ranks."
 )

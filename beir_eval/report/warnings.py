@@ -222,12 +222,8 @@ def _comparisons(report: Report, section: Section) -> Iterator[Notice]:
     for row, column, cell, than in compared:
         ends = interval(than.interval.low, than.interval.high, signed=True)
         kind, words = _decision(than)
-        shown = ""  # by a test that found no difference
-        if kind == "warn" and than.p_equivalent < SIGNIFICANT:
-            shown = f"; equivalent within {report.margin:g}"
-        elif kind == "warn" and than.p_not_worse < SIGNIFICANT:
-            shown = f"; not worse by {report.margin:g}"
-        elif kind == "warn" and than.detectable is not None:
+        shown = ""
+        if kind == "warn" and than.detectable is not None:
             shown = f"; so few queries show differences from {measure_text(than.detectable)} on"
         yield Notice(
             kind,

@@ -31,8 +31,6 @@ def show_record(console: Console, record: Record) -> None:
             screen.words(plain(record.description))
         locked = ", locked: nothing is recruited or rewritten" if record.locked else ""
         screen.line(f"{counted(len(record.members), 'member')}{locked}", NOTE)
-        if record.weights_from:
-            screen.words(plain(f"weights from {record.weights_from}"), NOTE)
         for member in record.members:
             screen.line()
             _show_member(screen, member, record)
@@ -47,13 +45,12 @@ def show_record(console: Console, record: Record) -> None:
 
 def _show_member(screen: Screen, member: Member, team: Team | None = None) -> None:
     share = team.shares.get(member.name) if team else None
-    fitted = bool(team and team.weights_from)
     found = provenance(member)
     title = Text(plain(member.name), style="bold cyan")
     if share is not None:
         title.append(f"  counts {weight(share)}", style="not bold")
     style = "not bold yellow" if found.edited else "not bold dim"
-    screen.words(title.append(f"  {written(member, found, fitted=fitted)}", style=style))
+    screen.words(title.append(f"  {written(member, found)}", style=style))
     _show_about(screen, member.persona)
     if member.rubric is None:
         screen.line("no criteria", NOTE)

@@ -30,11 +30,11 @@ def ndcg(
     known = sorted(all_grades, reverse=True)
     if not known:
         return None
-    best = discounted(known[:depth])
-    return discounted(ranked_grades[:depth]) / best if best else 0.0
+    best = _discounted(known[:depth])
+    return _discounted(ranked_grades[:depth]) / best if best else 0.0
 
 
-def discounted(grades: Sequence[float | None]) -> float:
+def _discounted(grades: Sequence[float | None]) -> float:
     """Sum of the grades above 0, each divided by log2(rank + 1)."""
     return sum(
         grade / math.log2(rank + 1)

@@ -15,7 +15,6 @@ from typing import TYPE_CHECKING, Annotated, Any, Literal, Self, cast
 
 from pydantic import BaseModel, ConfigDict, Field, ValidationError, field_validator, model_validator
 
-from personas.ensembles import Rule
 from personas.errors import SchemaError, shown
 from personas.ranking.types import (
     ASSESSOR,
@@ -36,23 +35,12 @@ from personas.sanitize import plain
 from personas.schema import Team
 
 if TYPE_CHECKING:
-    import numpy as np
-    from numpy.typing import NDArray
+    pass
 
 _FORM = "this is no ranking as Ranking.to_dict() makes it, version 1"
 _MOST_PROBLEMS = 5
 _LONGEST_NAME = 40
 _LARGEST = 2**63 - 1
-RENAMED_OPTIONS = {
-    "ask_anew": "resample",
-    "drop_below": "min_relevance_score",
-    "missing": "missing_policy",
-    "panel": "batch_criteria",
-    "reask": "repair_attempts",
-    "sample": "cache_variant",
-}
-"""Options of rankings and run folders saved by former versions -> their names."""
-
 _DEEPEST = 20  # lists and mappings in one another in a configuration
 _LONGEST_ERROR = 1000
 _SAME = (
@@ -158,10 +146,7 @@ class StoredHead(_Stored):
 
 
 class StoredRanking(StoredHead):
-    """One ranked query.
-
-    `absolute` is None only while a ranking is read whose relevance depended on its passages.
-    """
+    """One ranked query."""
 
     ranker: str
     team: Team | None
@@ -172,7 +157,7 @@ class StoredRanking(StoredHead):
     prompt_hashes: dict[str, str]
     usage: StoredUsage
     seconds: dict[str, Number]
-    absolute: bool | None = None
+    absolute: bool
     partial: bool = False
     failure: str = ""
     comparisons: Comparisons | None = None
@@ -186,7 +171,7 @@ class StoredRanking(StoredHead):
     @classmethod
     def _plain_config(cls, config: dict[str, Any]) -> dict[str, Any]:
         check_plain(config)
-        return with_current_names(config)
+        return config
 
     @model_validator(mode="after")
     def _consistent(self) -> Self:
@@ -232,10 +217,6 @@ def read_fields(data: object) -> dict[str, Any]:
         given = ((row, getattr(hit, name)) for row, hit in enumerate(hits))
         return {row: value for row, value in given if value is not None}
 
-    absolute, relevances = form.absolute, of_rows("relevance")
-    if absolute is None:
-        final[[_is_unscored(hit, Rule.of(form.config)) for hit in hits]] = np.nan
-        absolute, relevances = _relevance_of_scores(form, matrix.values, final)
     return {
         **{name: getattr(form, name) for name in _SAME},
         "passages": tuple(
@@ -258,8 +239,8 @@ def read_fields(data: object) -> dict[str, Any]:
             for row, hit in enumerate(hits)
             if (why := hit.missing.get(ASSESSOR)) is not None and ASSESSOR not in form.personas
         },
-        "absolute": absolute,
-        "relevances": relevances,
+        "absolute": form.absolute,
+        "relevances": of_rows("relevance"),
         "cut": {row: length for row, length in of_rows("cut").items() if length},
         "dropped": of_rows("dropped"),
         "orders": _orders(form, hits) if form.orders else None,
@@ -308,29 +289,6 @@ def criteria_names(team: Team | None, persona: str) -> tuple[str, ...]:
     members = team.members if team else ()
     rubric = next((each.rubric for each in members if each.name == persona), None)
     return tuple(each.name for each in rubric.criteria) if rubric else ()
-
-
-def _is_unscored(hit: StoredHit, rule: Rule) -> bool:
-    """True if a passage of an older version, which gave it a final score, has none."""
-    if rule.missing_policy == "constant" or (rule.ensemble.asks and ASSESSOR not in hit.missing):
-        return False
-    return bool(hit.missing) and all(score is None for score in hit.scores.values())
-
-
-def _relevance_of_scores(
-    form: StoredRanking, values: NDArray[np.float64], final: NDArray[np.float64]
-) -> tuple[bool, dict[int, float]]:
-    """The relevance of a ranking that was saved when it was scaled over the query's passages."""
-    import numpy as np
-
-    members = form.team.members if form.team else ()
-    rule = Rule.of(form.config).for_columns(members, form.personas)
-    if not (form.personas and rule.top) or form.ranker == "qg":
-        return False, {}
-    asks = rule.ensemble.asks and not rule.first_stage_weight
-    found = rule.relevance(values, final if asks else None)
-    known = np.flatnonzero(~np.isnan(final) & ~np.isnan(found)).tolist()
-    return True, {row: float(found[row]) for row in known}
 
 
 def _usage_table(usage: StoredUsage) -> UsageTable:
@@ -436,14 +394,6 @@ def _plain_value(value: object, depth: int) -> Any:
         case list() | tuple() if depth <= _DEEPEST:
             return [_plain_value(inner, depth + 1) for inner in value]
     return shown(value) if isinstance(value, Mapping | list | tuple) else str(value)
-
-
-def with_current_names(options: Mapping[str, Any]) -> dict[str, Any]:
-    """Return options that a former version saved under their names of now."""
-    named = {RENAMED_OPTIONS.get(name, name): value for name, value in options.items()}
-    if named.get("on_failure") == "first_stage":
-        named["on_failure"] = "keep_order"
-    return named
 
 
 def check_plain(values: Mapping[str, Any]) -> None:

@@ -33,7 +33,6 @@ def diff_lines(diff: TeamDiff) -> Iterator[DiffLine]:
     if diff.locked:
         said = "locked: no → yes" if diff.locked.after else "locked: yes → no"
         yield DiffLine("~", said, 0)
-    yield from _texts("weights from", diff.weights_from, 0)
     whole: tuple[tuple[Mark, Sequence[Member]], ...] = (("+", diff.added), ("-", diff.removed))
     for mark, members in whole:
         for each in members:

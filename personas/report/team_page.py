@@ -91,7 +91,7 @@ def render_team(
         team=team,
         title=team.name or f"Team of {counted(len(team.members), 'persona')}",
         source=source,
-        members=[_seen(member, team) for member in team.members[:_MEMBERS]],
+        members=[_seen(member) for member in team.members[:_MEMBERS]],
         verdict=_verdict(team, costs),
         notes=notes,
         costs=costs,
@@ -147,15 +147,14 @@ def _who_wrote(team: Team) -> str:
         for each, member in zip(found, team.members, strict=True)
     )
     what = counted(hands.total(), "persona and criterion", "personas and criteria")
-    setter = "judgements" if team.weights_from else "a person"
-    weights = f"; {setter} set the weights of {counted(weighed, 'rubric')}" if weighed else ""
+    weights = f"; a person set the weights of {counted(weighed, 'rubric')}" if weighed else ""
     return f"Of {what}, {', '.join(said)}{weights}."
 
 
-def _seen(member: Member, team: Team) -> dict[str, object]:
+def _seen(member: Member) -> dict[str, object]:
     """A member for the page; what was said of another text than it has now is not shown."""
     wrote = provenance(member)
-    text = written(member, wrote, fitted=bool(team.weights_from))
+    text = written(member, wrote)
     criteria = member.rubric.criteria if member.rubric else ()
     by_others = member.origin != "human"
     return {

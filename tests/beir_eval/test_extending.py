@@ -34,7 +34,6 @@ from personas.ensembles import ENSEMBLES
 from personas.ranking.record import RankingRecord
 from personas.ranking.usage import Usage
 from personas.registry import Registry
-from personas.report.sections import SECTIONS
 from tests.support.cli_support import answer
 from tests.support.commands import call
 from tests.support.loopback import Body, clean_environment, completion, serve_in_thread
@@ -57,11 +56,8 @@ def package(tmp_path_factory: pytest.TempPathFactory) -> Path:
     broken = {"gone": "nowhere_to_be:Found", "odd": "json:loads"}
     groups["mcranker.rankers"] |= broken
     groups["mcranker.models"] |= {**broken, "blank": "my_broken:BLANK"}
-    groups["personas.sections"] |= {"broken": "my_broken:FAILING"}
     (folder / "my_broken.py").write_text(
-        "from mcranker import Provider\nfrom personas.report import Section\n"
-        "BLANK = Provider(connect=lambda name, **options: options)\n"
-        "FAILING = Section('Broken', lambda ranking: 1 / 0)\n"
+        "from mcranker import Provider\nBLANK = Provider(connect=lambda name, **options: options)\n"
     )
     info = folder / "my_rankers-1.0.dist-info"
     info.mkdir()
@@ -78,7 +74,7 @@ def package(tmp_path_factory: pytest.TempPathFactory) -> Path:
 def installed(package: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
     """The package is there in this process."""
     monkeypatch.syspath_prepend(package)
-    registries: tuple[Registry[Any], ...] = (RANKERS, SCORINGS, ENSEMBLES, PROVIDERS, SECTIONS)
+    registries: tuple[Registry[Any], ...] = (RANKERS, SCORINGS, ENSEMBLES, PROVIDERS)
     for registry in registries:
         vars(registry).pop("_added", None)
     yield
@@ -245,19 +241,6 @@ def test_a_provider_with_a_protocol_of_its_own(
     assert [hit.score for hit in first] == [7.0, 7.0, 7.0]
     assert cost_of_first == pytest.approx(300e-6)
     assert (first.usage.calls, second.usage.calls, second.reused.calls) == (3, 0, 3)
-
-
-@pytest.mark.usefixtures("installed")
-def test_a_report_section(tmp_path: Path) -> None:
-    with DirectRanker(model=ScriptedChat(answer)) as ranker:
-        ranker.rank(QUERY, [*DOCS, "<b>masks</b>"]).to_html(tmp_path / "page.html")
-        ranker.rank(QUERY, []).to_html(tmp_path / "empty.html")
-    page = (tmp_path / "page.html").read_text(encoding="utf-8")
-    # "gloves" and the one in markup have one word, "N95 masks filter best" has four.
-    assert "Passages have 1 to 4 words." in page
-    assert "<bdi>Lengths</bdi></h2>" in page
-    assert "Not written: ZeroDivisionError: division by zero" in page
-    assert "<bdi>Lengths</bdi>" not in (tmp_path / "empty.html").read_text(encoding="utf-8")
 
 
 def test_a_verb(package: Path) -> None:

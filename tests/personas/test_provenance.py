@@ -115,14 +115,6 @@ def test_who_wrote_it_in_a_sentence(member: Member, said: str) -> None:
     assert written(member, provenance(member)) == said
 
 
-def test_weights_that_were_fitted_are_no_persons() -> None:
-    member = _weighing(10, 20, 70)
-    found = provenance(member)
-    assert written(member, found).endswith("; a person wrote the weights")
-    said = written(member, found, fitted=True)
-    assert said == "recruited by the model; weights fitted to judgements"
-
-
 def _hands(hand: Hand, count: int) -> tuple[Hand, ...]:
     return (hand,) * count
 

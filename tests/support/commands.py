@@ -31,7 +31,6 @@ COMMANDS = {
         {
             **PERSONAS_VERBS,
             "report": LazyVerb("beir_eval.cli.persona_report", ""),
-            "tune": LazyVerb("beir_eval.cli.tune", ""),
         },
     ),
 }

@@ -119,11 +119,7 @@ def cell(
         interval=Interval(value - 0.1, value + 0.1),
         comparison=None
         if p is None
-        else Comparison(
-            *(value - 0.5, Interval(-0.01, 0.04), p / 2, p, 12, 5, 3, 0.4, 0.1),
-            p_not_worse=p,
-            p_equivalent=1.0,
-        ),
+        else Comparison(*(value - 0.5, Interval(-0.01, 0.04), p / 2, p, 12, 5, 3, 0.4, 0.1)),
         metrics=Metrics.model_validate(
             {
                 "measures": ("nDCG@10",),
@@ -182,4 +178,4 @@ def section(*rows: Row, columns: tuple[Column, ...] = (column(),), **changes: ob
 
 
 def report(*sections: Section, measure: str = "nDCG@10") -> Report:
-    return Report(measure, "holm", 0.95, 0.01, sections)
+    return Report(measure, "holm", 0.95, sections)

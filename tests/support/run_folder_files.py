@@ -6,7 +6,7 @@ import hashlib
 import logging
 import random
 import zlib
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -233,23 +233,11 @@ def _write_rankings(folder: Path, rankings: list[Ranking], failed: dict[str, str
 
 
 def _evaluated(run: Documents, qrels: Grades) -> Metrics:
-    def mean(order: Callable[[str, tuple[str, float]], tuple[float, int]]) -> float:
-        ordered = {
-            query: sorted(docs, key=lambda hit: order(query, hit)) for query, docs in run.items()
-        }
-        return evaluate(ordered, qrels, (MEASURE,)).means[MEASURE]
-
     found = evaluate(run, qrels, (MEASURE,))
     return Metrics(
         measures=(MEASURE,),
         means=dict(found.means),
         per_query={name: dict(values) for name, values in found.per_query.items()},
-        ties={
-            MEASURE: TieBounds(
-                worst=mean(lambda query, hit: (-hit[1], qrels[query][hit[0]])),
-                best=mean(lambda query, hit: (-hit[1], -qrels[query][hit[0]])),
-            )
-        },
         missing_queries=found.missing_queries,
     )
 

@@ -94,6 +94,7 @@ def inspect(
         "prompt_hashes": {},
         "usage": {**took, "by_stage": [{"stage": "score", "persona": "", "model": "m", **took}]},
         "seconds": {"total": 0.0},
+        "absolute": True,
     }
     return RankingRecord.of(data).beside(grades=grades, other=compared)
 

@@ -137,10 +137,9 @@ class BatchNotes:
                 marks = [path.stem for path in self._folder.iterdir() if path.suffix == ".json"]
             except FileNotFoundError:
                 return []
-        # Former versions noted the whole address.
-        where = {endpoint, shown_url(endpoint)}
+        where = shown_url(endpoint)
         notes = map(self.read, marks)
-        mine = [n for n in notes if n and n.model == model and n.endpoint in where]
+        mine = [n for n in notes if n and n.model == model and n.endpoint == where]
         return sorted(mine, key=lambda note: note.created)
 
 

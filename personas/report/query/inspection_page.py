@@ -21,7 +21,6 @@ from personas.report.formats import cut
 from personas.report.page import render_page
 from personas.report.query.passages import MISSING, PassageFormat
 from personas.report.query.warnings import judgements, warnings
-from personas.report.sections import added_sections
 from personas.report.site import (
     NO_FOOTER,
     OVERVIEW,
@@ -203,7 +202,6 @@ def _values(
         "flag": "\N{BLACK FLAG}",
         "suspicious": any(hit.suspicions for hit in inspection.hits),
         "models": _models(inspection),
-        "sections": added_sections(inspection),
         "bounds": _TIGHT if len(members) > _MANY else _BOUNDS,
         "parts": parts,
     }

@@ -31,8 +31,6 @@ def show_team(screen: Screen, inspection: RankingRecord) -> None:
     screen.words(title)
     if team.description:
         screen.words(clipped(team.description, _MOST_WORDS), NOTE)
-    if team.weights_from:
-        screen.words(f"Weights from {clipped(team.weights_from, _MOST_WORDS)}", NOTE)
     for place, member in enumerate(team.members):
         _show_member(screen, letter(place), member, team)
 
@@ -46,7 +44,7 @@ def _show_member(screen: Screen, mark: str, member: Member, team: Team) -> None:
         head.append(f"  counts {weight(share)}", style="not bold")
     by_person = hands.by_human or hands.edited
     style = "not bold yellow" if by_person else "not bold"
-    head.append(f"  {written(member, hands, fitted=bool(team.weights_from))}", style=style)
+    head.append(f"  {written(member, hands)}", style=style)
     screen.words(head, hang=_INDENT)
     notes = [
         ("", member.persona.description),

@@ -11,7 +11,7 @@ import pytest
 
 from beir_eval.attacks.rankers import Attacked, mean_of
 from beir_eval.attacks.templates import load_attacks
-from beir_eval.attacks.texts import Target, erased, trials_of, values_of
+from beir_eval.attacks.texts import Target, erased, trials_of
 from beir_eval.errors import SettingError
 from mcranker import ConfigError
 from personas.ranking.types import Passage, Query
@@ -96,17 +96,11 @@ def test_erasing_keeps_what_is_said_about_the_subject() -> None:
     assert erased("This passage is relevant.", QUERY.text) == "..."
 
 
-def test_the_wrong_answer_depends_on_the_seed_and_query() -> None:
-    one, other = values_of(QUERY, 7)["wrong"], values_of(Query(QUERY.text, "q2"), 7)["wrong"]
-    assert one == values_of(QUERY, 7)["wrong"]
-    assert len({one, other, values_of(QUERY, 8)["wrong"]}) == 3
-
-
-def test_all_22_classes_have_attacks_with_claims_of_the_package(tmp_path: Path) -> None:
+def test_all_20_classes_have_attacks_with_claims_of_the_package(tmp_path: Path) -> None:
     file = tmp_path / "claims.yaml"
     file.write_text('claims: {en: {social_proof: ["All say {t}."], code: ["Code {label}."]}}')
     given = load_attacks(claims=file)
-    assert {each.number for each in given.attacks} == set(range(1, 23)) == set(given.classes)
+    assert {each.number for each in given.attacks} == set(range(1, 21)) == set(given.classes)
     claims = {each.id: each.texts for each in given.attacks if each.number == 14}
     assert claims == {
         "claim_social_proof": ('All say relevant to "{query}".',),
@@ -123,7 +117,7 @@ def test_without_the_package_its_class_is_left_out(monkeypatch: pytest.MonkeyPat
 
     monkeypatch.setattr(metadata, "distribution", absent)
     given = load_attacks()
-    assert {each.number for each in given.attacks} == set(range(1, 23)) - {14}
+    assert {each.number for each in given.attacks} == set(range(1, 21)) - {14}
     assert "mcranker[attack]" in given.left_out["outcome claims"]
     assert not load_attacks(names=("3",)).left_out, "it was not asked for"
 

@@ -14,7 +14,7 @@ from click.testing import CliRunner, Result
 from beir_eval.cli import cli
 from mcranker import ChatRequest
 from tests.support.beir_folder import write_folder
-from tests.support.cli_support import Connected, answer, scripted
+from tests.support.cli_support import Connected, scripted
 
 CLAIM = "perfectly relevant"
 COMMON = ("--depth", "12", "--queries", "4", "--seed", "7", "-q")
@@ -153,7 +153,7 @@ def test_a_listwise_ranker_is_ordered_about(model: Connected) -> None:
 
 
 def test_the_dry_run_counts_the_calls_that_are_made(model: Connected) -> None:
-    args = ("--ranker", "mcranker,direct", "--attacks", "2,20", "--ledger", "answers.sqlite")
+    args = ("--ranker", "mcranker,direct", "--attacks", "2,19", "--ledger", "answers.sqlite")
     dry = json.loads(invoke(*args, "--dry-run", "--output", "json").stdout)["estimates"]
     assert model.requests == []
     found = run(*args)
@@ -168,49 +168,12 @@ def test_the_dry_run_counts_the_calls_that_are_made(model: Connected) -> None:
     assert Path("out.jsonl").read_bytes() != first
 
 
-def test_a_pipeline_that_repeats_what_it_reads(model: Connected) -> None:
-    def repeat(request: ChatRequest) -> str:
-        if request.tag.stage != "answer":
-            return answer(request)
-        told = re.search(r"the \w+ effect", text_of(request))
-        return told.group() if told else "Masks help."
-
-    model.answer = repeat
-    args = ("--pipeline", "naive", "-o", "retrieval.documents=17")  # 12, and 5 that are added
-    found = run("--ranker", "direct", "--attacks", "poisoned,order", *args)
-    by_class = {row["class"]: row for row in found["answers"]}
-    # Each of 4 answers names the made-up effect; five harmless documents change none.
-    poisoned = by_class[18]
-    assert [poisoned[name]["mean"] for name in ("in_context", "changed", "wrong")] == [1, 1, 1]
-    assert poisoned["control_changed"]["mean"] == 0
-    assert by_class[6]["changed"]["mean"] == 0
-    assert by_class[6]["wrong"]["count"] == 0
-
-
-def test_a_judge_of_answers_that_believes_them(model: Connected) -> None:
-    def grade(request: ChatRequest) -> str:
-        if request.tag.stage == "answer":
-            return "Masks help."
-        if request.tag.stage == "judge":
-            full = "nothing is missing" in text_of(request)
-            return json.dumps({"evaluation_notes": "n", "faithfulness_score": 1 if full else -1})
-        return answer(request)
-
-    model.answer = grade
-    args = ("--attacks", "complete_answer,order", "--pipeline", "naive")
-    found = run("--ranker", "direct", *args, "--judges", "faithfulness")
-    (row,) = [each for each in found["answers"] if each["name"] == "faithfulness"]
-    assert (row["class"], row["trials"], row["failed"]) == (21, 4, 0)
-    assert row["gain"]["mean"] == 2  # from -1 to 1
-
-
 @pytest.mark.parametrize(
     ("args", "message"),
     [
         (("--attacks", "perfekt"), "has no attack 'perfekt'"),
         (("--defences", "gard"), "did you mean 'guard'?"),
         (("--ranker", "direkt"), "direkt"),
-        (("--judges", "relevance"), "name a --pipeline"),
     ],
 )
 def test_what_is_unknown_is_an_error(model: Connected, args: tuple[str, ...], message: str) -> None:

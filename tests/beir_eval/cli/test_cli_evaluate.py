@@ -73,7 +73,6 @@ def test_json_has_everything() -> None:
         "judged_queries": 4,
         "baseline": "first",
         "correction": "holm",
-        "margin": 0.01,
         "level": 0.95,
     }
     assert first["missing_queries"] == ["q4"]
@@ -95,11 +94,8 @@ def test_tables_of_comparisons_and_queries() -> None:
     result = evaluate("first.trec", "second.trec", "--compare", "--intervals", "--per-query")
 
     rows = [" ".join(line.split()) for line in result.stdout.splitlines()]
-    # Not worse by 0.01: t = 0.385 / 0.13595 = 2.8320, one-sided p = 0.0330.
-    assert (
-        "nDCG@10 against first difference p p (holm) p of worse by 0.01 better equal worse" in rows
-    )
-    assert "second +0.3750 0.0702 0.0702 0.0330 3 1 0" in rows
+    assert "nDCG@10 against first difference p p (holm) better equal worse" in rows
+    assert "second +0.3750 0.0702 0.0702 3 1 0" in rows
     assert "nDCG@10 of query first second" in rows
     assert "q3 0.5000 1.0000" in rows
     assert any(row.startswith("second 0.9077 [0.") for row in rows)
@@ -121,8 +117,6 @@ def test_a_data_set_instead_of_a_file() -> None:
         (["first.trec"], "say what to measure by: --qrels FILE or --dataset NAME"),
         (["first.trec", "--qrels", "x", "--dataset", "mini"], "--qrels FILE or --dataset NAME"),
         (["first.trec", "--qrels", "x", "--split", "dev"], "--split goes with --dataset"),
-        (["first.trec", "--qrels", "x", "--margin", "0.1"], "--margin goes with --compare"),
-        (["a", "b", "--qrels", "x", "--compare", "--margin", "0"], "'--margin': 0"),
         (["first.trec", "--qrels", "x", "--compare"], "--compare takes two or more runs"),
         (["a", "a", "--qrels", "qrels.tsv"], "the run 'a' is given twice"),
         ([], "Missing argument 'RUN...'"),

@@ -1,4 +1,4 @@
-"""``beir-eval judge``: holes filled and marked, agreement, and what is refused."""
+"""``beir-eval judge``: grades of a model and their mark, agreement, and what is refused."""
 
 from __future__ import annotations
 
@@ -12,7 +12,6 @@ from click.testing import CliRunner, Result
 
 from beir_eval import load
 from beir_eval.cli import cli
-from beir_eval.data.qrels import read_qrels
 from beir_eval.judging.judge import Grade, judge_pairs, make_judge
 from mcranker import ChatRequest
 from tests.support.beir_folder import GRADES, write_folder
@@ -53,54 +52,40 @@ def invoke(*args: str) -> Result:
     return CliRunner().invoke(cli, ["judge", "tiny", *args])
 
 
-def marks(path: str) -> list[dict[str, Any]]:
-    return [json.loads(line) for line in Path(f"{path}.judge.jsonl").read_text().splitlines()]
+def mark(path: str) -> dict[str, Any]:
+    found: dict[str, Any] = json.loads(Path(f"{path}.judge.json").read_text())
+    return found
 
 
-def test_holes_are_filled_and_marked_and_people_are_kept(model: Connected) -> None:
-    args = ("one.trec", "--out", "filled.tsv", "--ledger", "kept.sqlite")
+def test_grades_are_written_beside_their_mark(model: Connected) -> None:
+    args = ("one.trec", "--out", "model.tsv", "--ledger", "kept.sqlite")
     result = invoke(*args)
     assert result.exit_code == 3, result.output
-    # Of the run's four pairs, two are holes; one of them has no grade and is none.
-    people, filled = PEOPLE.splitlines(), Path("filled.tsv").read_text().splitlines()[1:]
-    assert set(people) < set(filled)
-    assert set(filled) - set(people) == {"q1\td1\t2"}
-    head, *pairs = marks("filled.tsv")
-    assert (head["people"], head["filled"], head["missing"]) == (12, 1, 1)
-    assert (head["judge"], head["models"]["scoring"]) == ("umbrela", "openai:default")
-    assert head["config"]["scale"] == 3
-    assert "umbrela" in head["prompt_hashes"]
-    assert sum(head["reasons"].values()) == 1
-    by_document = {each["document"]: each for each in pairs}
-    assert by_document["d1"]["grade"] == 2
-    assert by_document["d1"]["score"] == 2.0
-    assert by_document["d2"]["grade"] is None
-    assert by_document["d2"]["reason"]
+    assert "model.tsv: 3 judgements" in result.stdout
+    # Of the run's four pairs, one has no grade, and is left out.
+    judgements = ["q1\td3\t2", "q1\td1\t2", "q2\td4\t1"]
+    assert Path("model.tsv").read_text().splitlines()[1:] == judgements
+    found = mark("model.tsv")
+    assert (found["judge"], found["model"]) == ("umbrela", "openai:default")
+    assert found["config"]["scale"] == 3
+    assert "umbrela" in found["prompt_hashes"]
+    assert list(found["reasons"].values()) == [1]
     asked = [request.tag.doc_id for request in model.requests]
     assert asked.count("d1") == 1
-    assert "d3" not in asked, "people have judged it"
 
     assert invoke(*args).exit_code == 3
     again = [request.tag.doc_id for request in model.requests[len(asked) :]]
     assert "d1" not in again, "its answer is in the ledger"
 
 
-def test_judgements_of_a_model_are_said_wherever_they_are_read(
-    model: Connected, caplog: pytest.LogCaptureFixture
-) -> None:
-    assert invoke("one.trec", "--out", "tiny/qrels/filled.tsv").exit_code == 3
-    evaluate = ["evaluate", "one.trec", "--qrels", "tiny/qrels/filled.tsv"]
+def test_judgements_of_a_model_are_said_wherever_they_are_read(model: Connected) -> None:
+    assert invoke("one.trec", "--out", "tiny/qrels/model.tsv").exit_code == 3
+    evaluate = ["evaluate", "one.trec", "--qrels", "tiny/qrels/model.tsv"]
     result = CliRunner().invoke(cli, evaluate)
-    note = "1 of 13 judgements are a model's, openai:default"
+    note = "its judgements are a model's, openai:default"
     assert result.exit_code == 0
-    assert f"warning: tiny/qrels/filled.tsv: {note}" in " ".join(result.stderr.split())
-    assert load("tiny", split="filled").description.endswith(note)
-    # A judgement that people have changed since is theirs.
-    path = Path("tiny/qrels/filled.tsv")
-    path.write_text(path.read_text().replace("q1\td1\t2", "q1\td1\t0"))
-    caplog.clear()
-    assert read_qrels(path)["q1"]["d1"] == 0
-    assert not caplog.records
+    assert f"warning: tiny/qrels/model.tsv: {note}" in " ".join(result.stderr.split())
+    assert load("tiny", split="model").description.endswith(note)
 
 
 def test_agreement_and_order_are_in_the_envelope(model: Connected) -> None:
@@ -132,15 +117,15 @@ def test_model_does_not_judge_what_it_ranked(model: Connected) -> None:
     made = ["run", "--dataset", "tiny", "--ranker", "direct", "--out", "runs", "--depth", "4"]
     assert CliRunner().invoke(cli, [*made, "--limit", "1"]).exit_code == 0
     model.requests.clear()
-    refused = invoke("runs", "--out", "filled.tsv")
+    refused = invoke("runs", "--out", "model.tsv")
     assert refused.exit_code == 1
     assert not model.requests
-    assert not Path("filled.tsv").exists()
+    assert not Path("model.tsv").exists()
     assert "'openai:default' made the run 'DIRECT(0,10)'" in refused.stderr
-    forced = invoke("runs", "--out", "filled.tsv", "--same-model")
+    forced = invoke("runs", "--out", "model.tsv", "--same-model")
     assert forced.exit_code == 0
     assert "made itself: DIRECT(0,10)" in forced.stderr
-    assert marks("filled.tsv")[0]["own"] == ["DIRECT(0,10)"]
+    assert mark("model.tsv")["own"] == ["DIRECT(0,10)"]
     assert invoke("runs", "--out", "other.tsv", "--model", "openai:other").exit_code == 0
 
 
@@ -148,7 +133,7 @@ def test_model_does_not_judge_what_it_ranked(model: Connected) -> None:
     ("args", "said"),
     [
         (("one.trec",), "give --out FILE"),
-        (("--out", "f.tsv"), "give runs whose holes"),
+        (("--out", "f.tsv"), "give runs whose documents"),
         (("one.trec", "--out", "tiny/qrels/test.tsv"), "would replace people's judgements"),
         (("one.trec", "--check", "--map", "0=1"), "write e.g. 0:0"),
         (("strange.trec", "--check"), "'q9'"),
@@ -171,32 +156,31 @@ def test_what_makes_no_sense_is_refused(args: tuple[str, ...], said: str, model:
 @pytest.mark.parametrize(
     ("args", "said"),
     [
-        (("--split", "filled", "--check"), "split 'filled': 1 of 13 judgements are a model's"),
-        (("--split", "filled", "--out", "tiny/qrels/filled.tsv"), "name the --split"),
+        (("--split", "model", "--check"), "split 'model': its judgements are a model's"),
         (("--check", "--map", "0:0,1:2"), "people's grade 2 has no place"),
     ],
 )
 def test_judgements_that_do_not_do_are_refused_before_a_call(
     args: tuple[str, ...], said: str, model: Connected
 ) -> None:
-    assert invoke("one.trec", "--out", "tiny/qrels/filled.tsv").exit_code == 3
-    before = marks("tiny/qrels/filled.tsv")
+    assert invoke("one.trec", "--out", "tiny/qrels/model.tsv").exit_code == 3
+    before = mark("tiny/qrels/model.tsv")
     model.requests.clear()
     result = invoke("one.trec", *args, "--ledger", "none")
     assert result.exit_code == 1
     assert said in " ".join(result.stderr.split())
     assert not model.requests
-    assert marks("tiny/qrels/filled.tsv") == before
+    assert mark("tiny/qrels/model.tsv") == before
 
 
 def test_check_without_a_grade_says_why(model: Connected) -> None:
     model.answer = lambda request: "perhaps"
-    result = invoke("one.trec", "--check", "--out", "filled.tsv", "--output", "json")
+    result = invoke("one.trec", "--check", "--out", "model.tsv", "--output", "json")
     assert result.exit_code == 3
     envelope = json.loads(result.stdout)
     found, (error,) = envelope["judging"], envelope["errors"]
     assert error["message"].startswith("14 pairs without a grade, e.g. ")
-    assert (found["pairs"], found["missing"], found["filled"]) == (14, 14, 0)
+    assert (found["pairs"], found["missing"]) == (14, 14)
     assert sum(found["reasons"].values()) == 14
     assert "agreement" not in found
     assert invoke("one.trec", "--check").stdout.startswith("umbrela by openai:default: 14 pairs")
@@ -204,7 +188,7 @@ def test_check_without_a_grade_says_why(model: Connected) -> None:
 
 def test_dry_run_counts_a_call_a_pair(model: Connected) -> None:
     result = invoke("one.trec", "--dry-run", "--output", "json")
-    assert json.loads(result.stdout)["estimate"]["calls"] == 2
+    assert json.loads(result.stdout)["estimate"]["calls"] == 4
     assert not model.requests
 
 

@@ -79,11 +79,11 @@ def test_a_file_in_the_folders_place_is_bad_usage(runs: Path, tmp_path: Path) ->
 
 
 def test_options_reach_the_report(runs: Path) -> None:
-    options = ("--baseline", TWO, "--correction", "bh", "--level", "0.9", "--margin", "0.02")
+    options = ("--baseline", TWO, "--correction", "bh", "--level", "0.9")
     result = invoke(runs, "--format", "json", "--per-query", "--measure", "ndcg@10", *options)
     report = json.loads(result.stdout)
     assert report["sections"][1]["baseline"] == TWO
-    assert (report["correction"], report["level"], report["margin"]) == ("bh", 0.9, 0.02)
+    assert (report["correction"], report["level"]) == ("bh", 0.9)
     assert "per_query" in report["sections"][0]["rows"][0]["cells"][0]["metrics"]
 
 
@@ -103,9 +103,7 @@ def test_errors_are_those_of_the_package(runs: Path, tmp_path: Path) -> None:
     assert not (tmp_path / "out").exists()
 
 
-@pytest.mark.parametrize(
-    "arguments", [[], ["x", "--correction", "sidak"], ["x", "--level", "1"], ["x", "--margin", "0"]]
-)
+@pytest.mark.parametrize("arguments", [[], ["x", "--correction", "sidak"], ["x", "--level", "1"]])
 def test_bad_usage(arguments: list[str]) -> None:
     assert CliRunner().invoke(command, arguments).exit_code == 2
 

@@ -12,12 +12,10 @@ from beir_eval.cli.verify import command
 from beir_eval.compare.runs import compare_pair
 from beir_eval.compare.sources import open_pair
 from beir_eval.experiment.run import CellResult, run_suite
-from beir_eval.experiment.run_folder import DataManifest, RunFolder, RunManifest
-from beir_eval.report.build import build_report
 from beir_eval.report.warnings import warnings
 from tests.support.beir_folder import knowing, write_folder
 from tests.support.experiment_support import plan, suite
-from tests.support.report_runs import change, only, report_on
+from tests.support.report_runs import report_on
 
 
 @pytest.fixture
@@ -66,19 +64,3 @@ def test_a_file_that_is_gone_and_edited_judgements_are_found(
     assert verified(out)["data"] == ("changed", ["qrels.tsv"])
     sentences = [each.sentence for each in warnings(report_on(out))]
     assert "data of tiny (qrels.tsv)" in next(each for each in sentences if "changed" in each)
-
-
-def test_folders_of_former_versions_are_read_and_not_verified(
-    runs: tuple[Path, list[CellResult]],
-) -> None:
-    out, (direct, team) = runs
-    whole = build_report([RunFolder.open(direct.path), RunFolder.open(team.path)])
-    for result in (direct, team):
-        change(result.path / "manifest.json", RunManifest, files={})
-    change(direct.path.parent / "data" / "manifest.json", DataManifest, files={})
-    state = "not verified: of a version that kept no SHA-256"
-    assert {each for each, _ in verified(out).values()} == {state}
-    report = report_on(out)
-    assert any(note.startswith("2 runs of a version that kept") for note in only(report).notes)
-    values = [[cell.value for cell in row.cells if cell] for row in only(report).rows]
-    assert values == [[cell.value for cell in row.cells if cell] for row in only(whole).rows]

@@ -9,7 +9,7 @@ import pytest
 
 from beir_eval.errors import SettingError
 from beir_eval.judging.agreement import agreement, default_mapping, kappa, system_order
-from beir_eval.judging.pairs import System, holes, judged_pairs, pooled
+from beir_eval.judging.pairs import System, judged_pairs, pooled
 from beir_eval.measures.significance import Interval
 
 # Rows are people's grades (5, 4, 5, 6 pairs), columns the judge's (5, 4, 5, 6).
@@ -104,12 +104,11 @@ def test_order_of_systems_is_kendalls_tau_b_of_their_means() -> None:
         system_order(systems[:1], people, judge)
 
 
-def test_pool_holes_and_sample() -> None:
+def test_pool_and_sample() -> None:
     one = System("one", {"q": [("a", 3.0), ("b", 2.0), ("c", 1.0)]})
     two = System("two", {"q": [("d", 2.0), ("a", 1.0)], "r": [("a", 1.0)]})
     pool = pooled([one, two], 2)
     assert pool == {"q": ["a", "d", "b"], "r": ["a"]}
-    assert holes(pool, {"q": {"a": 0, "b": 1}, "r": {"a": 1}}) == {"q": ["d"]}
     qrels = {f"q{number}": {"x": 0, "y": 0, "z": 0, "w": number % 2} for number in range(50)}
     sample = judged_pairs(qrels, 40, seed=1)
     grades = [qrels[key][doc_id] for key, found in sample.items() for doc_id in found]

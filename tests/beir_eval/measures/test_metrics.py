@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 
 from beir_eval import MeasureError, RunError, evaluate
-from beir_eval.measures.metrics import Companions, ceiling, cutoff_of
+from beir_eval.measures.metrics import ceiling, cutoff_of, judged_share
 
 QRELS = {"q1": {"a": 2, "b": 1, "c": 0}, "q2": {"x": 1}}
 RUN = {"q1": [("b", 0.9), ("z", 0.8), ("a", 0.7)]}
@@ -110,28 +110,16 @@ def test_relevant_passages_of_a_query_without_results_are_counted_as_trec_eval_c
 
 
 @pytest.mark.parametrize(
-    ("measure", "judged", "condensed"),
-    [
-        ("nDCG@10", "Judged@10", "nDCG(judged_only=True)@10"),
-        ("AP", "Judged", "AP(judged_only=True)"),
-        # Nothing computes it for reciprocal ranks, and it is there already.
-        ("RR@5", "Judged@5", None),
-        ("nDCG(judged_only=True)@10", "Judged@10", None),
-    ],
+    ("measure", "judged"), [("nDCG@10", "Judged@10"), ("AP", "Judged"), ("RR@5", "Judged@5")]
 )
-def test_companions_show_how_far_judgements_reach(
-    measure: str, judged: str, condensed: str | None
-) -> None:
-    assert Companions.of(measure) == Companions(judged, condensed)
+def test_the_share_of_judged_documents_has_the_measures_cutoff(measure: str, judged: str) -> None:
+    assert judged_share(measure) == judged
 
 
-def test_judged_and_condensed_by_hand() -> None:
-    # Of b, z and a two are judged. Without z: (1 + 2 / log2(3)) / (2 + 1 / log2(3)) = 0.859793.
-    names = Companions.of("nDCG@10").names
-    means = evaluate(RUN, {"q1": QRELS["q1"]}, names).means
-    third = 1 / math.log2(3)
-    assert means[names[0]] == pytest.approx(2 / 3)
-    assert means[names[1]] == pytest.approx((1 + 2 * third) / (2 + third))
+def test_judged_by_hand() -> None:
+    # Of b, z and a two are judged.
+    means = evaluate(RUN, {"q1": QRELS["q1"]}, [judged_share("nDCG@10")]).means
+    assert means == {"Judged@10": pytest.approx(2 / 3)}
 
 
 def test_ceiling_by_hand() -> None:

@@ -11,7 +11,6 @@ from beir_eval.measures.significance import (
     Comparison,
     Interval,
     adjust,
-    better_than,
     compare_runs,
     confidence_intervals,
 )
@@ -60,7 +59,6 @@ def test_the_same_difference_everywhere_is_no_chance() -> None:
 def test_one_query_tells_nothing() -> None:
     found = compare_two({"q": 1.0}, {"q": 0.0})
     assert (found.difference, found.p_value, found.p_adjusted) == (1.0, 1.0, 1.0)
-    assert (found.p_not_worse, found.p_equivalent) == (1.0, 1.0)
     assert (found.effect, found.detectable) == (None, None)
     assert found.interval == Interval(-math.inf, math.inf)
 
@@ -113,27 +111,6 @@ def test_corrected_p_values_stay_p_values(method: str) -> None:
         adjust([math.nan], method)
 
 
-def test_equivalence_by_hand() -> None:
-    # Differences 0.1, 0.2, 0.3: mean 0.2, error 0.1 / sqrt(3). With 2 degrees of freedom the
-    # one-sided p is 1/2 less half of t / sqrt(2 + t^2).
-    run = {query: value + 0.1 * place for place, (query, value) in enumerate(BASE.items(), 1)}
-    found = compare_runs({"": {"base": BASE, "run": run}}, "base", margin=0.1)[""]["run"]
-    # Not worse by 0.1: t = 0.3 sqrt(3) / 0.1 = sqrt(27).
-    assert found.p_not_worse == pytest.approx((1 - math.sqrt(27 / 29)) / 2)
-    # Not better by 0.1: t = -0.1 sqrt(3) / 0.1 = -sqrt(3); the larger one of the two counts.
-    assert found.p_equivalent == pytest.approx((1 + math.sqrt(3 / 5)) / 2)
-    # A wide margin holds both: t = (0.5 - 0.2) sqrt(3) / 0.1 = sqrt(27).
-    wide = compare_runs({"": {"base": BASE, "run": run}}, "base", margin=0.5)[""]["run"]
-    assert wide.p_equivalent == pytest.approx((1 - math.sqrt(27 / 29)) / 2)
-
-
-def test_equal_runs_are_equivalent_and_a_run_at_the_margin_is_not() -> None:
-    same = compare_two(BASE, BASE)
-    assert (same.p_value, same.p_not_worse, same.p_equivalent) == (1.0, 0.0, 0.0)
-    lower = {query: value - 0.01 for query, value in BASE.items()}
-    assert compare_two(lower, BASE).p_not_worse == 0.5
-
-
 def test_effect_and_detectable_difference_by_hand() -> None:
     # Mean 0.2, sd 0.1: effect 2. With 2 degrees of freedom t(0.975) = 4.302653 and
     # t(0.8) = 0.6 sqrt(2 / (4 x 0.8 x 0.2)) = 1.060660: (4.302653 + 1.060660) x 0.1 / sqrt(3).
@@ -143,29 +120,10 @@ def test_effect_and_detectable_difference_by_hand() -> None:
     assert found.detectable == pytest.approx(0.309651, abs=1e-6)
 
 
-def test_all_pairs_are_one_family() -> None:
-    # Pairs differ by 1, 2, 3 (p = 1 - sqrt(12 / 14) = 0.0742) or by 0.25 throughout (p = 0).
-    higher = {query: value + 0.25 for query, value in BETTER.items()}
-    values = {"data": {"base": BASE, "better": BETTER, "higher": higher}}
-    assert better_than(values) == {"data": {"base": [], "better": [], "higher": ["better"]}}
-    # 1.25, 2.25, 3.25: t = 2.25 sqrt(3), p = 1 - sqrt(15.1875 / 17.1875) = 0.0600, not below 0.05.
-    steady = {"base": BASE, "up": {query: value + 0.5 for query, value in BASE.items()}}
-    assert better_than({"a": steady, "b": values["data"]}) == {
-        "a": {"base": [], "up": ["base"]},
-        "b": {"base": [], "better": [], "higher": ["better"]},
-    }
-    assert better_than({"a": {"one": {}, "two": {}}, "b": {}}) == {
-        "a": {"one": [], "two": []},
-        "b": {},
-    }
-
-
 def test_bad_choices() -> None:
     runs = {"d": {"base": BASE, "run": BETTER}}
     with pytest.raises(SettingError, match=r"correction='sidak' is unknown; give one of holm"):
         compare_runs(runs, "base", correction="sidak")
-    with pytest.raises(SettingError, match=r"margin=0 is out of range"):
-        compare_runs(runs, "base", margin=0)
     for level in (1.0, math.nan):
         with pytest.raises(SettingError, match=rf"level={level} is out of range"):
             confidence_intervals(runs["d"], level=level)

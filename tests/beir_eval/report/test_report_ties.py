@@ -14,12 +14,11 @@ import pytest
 from beir_eval.compare.runs import compare_pair
 from beir_eval.compare.sources import open_pair
 from beir_eval.experiment.run import CellResult, Plan, run_suite
-from beir_eval.experiment.run_folder import FIRST_STAGE, Metrics, ScoreCounts, TieBounds
+from beir_eval.experiment.run_folder import FIRST_STAGE, Metrics, ScoreCounts
 from beir_eval.experiment.suite import DatasetSpec, RankerSpec, Suite
 from beir_eval.measures.ties import Tied, tie_figures
 from beir_eval.report.texts import render_markdown
 from mcranker import ChatRequest, RankGPTRanker, ScriptedChat
-from personas.ranking.record import RankingRecord
 from tests.support.beir_folder import write_folder
 from tests.support.comparing import shown_in
 from tests.support.experiment_support import MEASURE, constant, plan
@@ -87,20 +86,9 @@ def test_bold_goes_by_lot(tmp_path: Path) -> None:
     assert "| B | 0.550 | **0.550**" in next(each for each in lines if each.startswith("| B |"))
 
 
-def test_folders_of_former_versions_are_measured_again(tmp_path: Path) -> None:
+def test_a_measure_that_the_folder_lacks_gets_its_ties_too(tmp_path: Path) -> None:
     folder = write_folder(tmp_path / "tiny")
-    (result,) = run_with_ordinal_ranks(folder, plan(tmp_path / "out", by_chance()))
-    kept = only(report_on(tmp_path / "out"))
-    for path in (result.path, result.path.parent / "data"):
-        known = Metrics.model_validate_json((path / "metrics.json").read_bytes())
-        ends = {name: TieBounds(worst=0.0, best=1.0) for name in known.ties}
-        change(path / "metrics.json", Metrics, ties=ends, by_lot={})
-    again = only(report_on(tmp_path / "out"))
-    for label in ("ranks", BM25):
-        assert cell_of(again, label).honest == cell_of(kept, label).honest
-        assert cell_of(again, label).metrics.ties == cell_of(kept, label).metrics.ties
-        assert cell_of(again, label).by_lot is not None
-    # A measure that the folder does not have gets its ties too.
+    run_with_ordinal_ranks(folder, plan(tmp_path / "out", by_chance()))
     other = cell_of(only(report_on(tmp_path / "out", measure="P@3")), "ranks")
     assert other.metrics.ties["P@3"].worst <= other.honest <= other.metrics.ties["P@3"].best
     assert other.metrics.ties["P@3"].worst < other.metrics.ties["P@3"].best
@@ -128,10 +116,6 @@ def test_passages_that_no_reply_has_decided_are_drawn_by_lot() -> None:
     # 100 draws with a standard deviation of 0.2116: 4 standard errors are 0.085.
     expected = (1 + 1 / math.log2(3) + 0.5) / 3
     assert bounds.by_lot == pytest.approx(expected, abs=0.085)
-    # Files of a former version say nothing of it, and then the order is as it is.
-    former = ranking.to_dict()
-    del former["undecided"]
-    assert not Tied.of_ranking(RankingRecord.from_dict(former)).has_ties
 
 
 def test_two_runs_side_by_side_tell_what_they_owe_to_ties_and_missing_scores(
@@ -157,4 +141,3 @@ def test_two_runs_side_by_side_tell_what_they_owe_to_ties_and_missing_scores(
     ]
     # Both are the first stage's order, by lot as well: nothing differs.
     assert compared.figures["test"]["p_value"] == 1.0
-    assert compared.figures["overlap"] == pytest.approx(1.0)

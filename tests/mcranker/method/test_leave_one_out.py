@@ -128,6 +128,7 @@ def inspected(scores: np.ndarray, config: dict[str, Any]) -> RankingRecord:
             "prompt_hashes": {},
             "usage": {**counts, "cost": None, "by_stage": []},
             "seconds": {},
+            "absolute": True,
         }
     )
 

@@ -54,6 +54,7 @@ def stored(hits: list[dict[str, Any]], **more: Any) -> dict[str, Any]:
         "prompt_hashes": {},
         "usage": {**counts, "cost": None, "by_stage": []},
         "seconds": {"total": 0.0},
+        "absolute": True,
         **more,
     }
 

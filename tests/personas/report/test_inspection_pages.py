@@ -70,6 +70,7 @@ def large(
         "prompt_hashes": {},
         "usage": {**NOTHING, "by_stage": rows},
         "seconds": {},
+        "absolute": True,
     }
 
 
