@@ -144,11 +144,9 @@ def _plan(ctx: click.Context, suite: Suite, options: Given) -> Plan:
 
 def _first_stage(name: str, own: Mapping[str, Any]) -> FirstStage:
     settings = {each: own[each] for each in _BM25 if each in own}
-    match name.partition(":"):
-        case "bm25s" | "pyserini" as engine, "", "":
+    match name:
+        case "bm25s" | "pyserini" as engine:
             return FirstStage(engine, **settings)
-        case "splade", ":", model:
-            return FirstStage("splade", model=model, **settings)
     return FirstStage("file", run=Path(name))
 
 
@@ -202,9 +200,9 @@ def run_flags() -> list[click.Parameter]:
         ),
         what(
             "--first-stage",
-            "BM25 as built in, Lucene's, a SPLADE model's search, or a TREC run.",
+            "BM25 as built in, Lucene's, or a TREC run.",
             default="bm25s",
-            metavar="bm25s|pyserini|splade:MODEL|FILE",
+            metavar="bm25s|pyserini|FILE",
         ),
         *option_flags(without=("ranker", "depth", "ensemble")),
         measures_flag(),
