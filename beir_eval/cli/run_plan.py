@@ -20,7 +20,6 @@ from beir_eval.experiment.suite_form import folder_name
 from beir_eval.measures.metrics import measure_names
 from mcranker.cli.files import Reads
 from mcranker.cli.number_types import WholeNumber
-from mcranker.cli.on_ray import ray_flags
 from mcranker.cli.options import Given, given_options, option_flags
 from mcranker.cli.verb import flag, output_flag, quiet_flag
 from mcranker.cli.worker import worker_flag
@@ -230,7 +229,6 @@ def run_flags() -> list[click.Parameter]:
             is_flag=True,
         ),
         worker_flag(),
-        *ray_flags(),
         no_cache_flag(),
         quiet_flag(),
     ]

@@ -15,7 +15,7 @@ EXTRAS: Mapping[str, tuple[str, tuple[str, ...]]] = {
     "rag": ("indexes of documents", ("bm25s", "pypdfium2", "semantic_text_splitter", *ENCODER)),
     "faiss": ("approximate search of vectors", ("faiss",)),
     "postgres": ("a ledger in PostgreSQL", ("asyncpg",)),
-    "ray": ("actors on a Ray cluster", ("ray", "pyarrow", "pandas")),
+    "ray": ("rankings of a Ray Dataset", ("ray", "pyarrow", "pandas")),
     "hub": ("models from the Hugging Face hub", ("huggingface_hub",)),
     "crossencoder": ("cross-encoders", ("sentence_transformers",)),
     "serve": ("the HTTP service", _SERVICE),

@@ -21,6 +21,7 @@ EXAMPLES = {
     "pyterrier_experiment": "pyterrier",
     "rag": "onnxruntime",
     "rank": "onnxruntime",
+    "ray_dataset": "ray",
     "traces": "opentelemetry.sdk",
 }
 
@@ -60,6 +61,9 @@ def test_an_example_runs_without_a_key(name: str, tmp_path: Path) -> None:
             assert {path.name for path in tmp_path.iterdir()} == {"answer.html"}
         case "beir":
             assert "| MC: NLP scientist + 2 recruits |" in done.stdout
+        case "ray_dataset":
+            assert "\nbest masks against covid ['n95', " in f"\n{done.stdout}"
+            assert "\nhow long to wash hands ['hands', " in done.stdout
         case "traces":
             assert done.stdout.endswith("of particles and seal against the face.\n")
         case "pyterrier_experiment":
