@@ -22,7 +22,6 @@ from mcranker.llm.prices import billed_as, cost
 from mcranker.llm.providers.openai_decisions import decision_body
 from mcranker.llm.providers.openai_protocol import chat_body
 from mcranker.llm.providers.parameters import DECISIONS
-from mcranker.llm.providers.systemone import LIMITS, systemone_body
 
 TEAM = "health_questions"
 DEPTHS = (20, 100)
@@ -51,11 +50,7 @@ def _decisions(request: ChatRequest) -> dict[str, Any]:
     return decision_body(request, "gpt-6-luna")
 
 
-def _system_one(request: ChatRequest) -> dict[str, Any]:
-    return systemone_body(request, "jev-latest")
-
-
-LUNA, JEV = "openai:gpt-6-luna", "systemone:jev-latest"
+LUNA = "openai:gpt-6-luna"
 BOTH = replace(DECISIONS, json_schema=True)
 PERSONA: dict[str, Any] = {"questions": "per_persona"}
 CRITERION: dict[str, Any] = {"questions": "per_criterion"}
@@ -75,9 +70,6 @@ WAYS = (
         MEAN | CRITERION | TEN,
         _decisions,
     ),
-    Way("System One, `per_persona`", JEV, LIMITS, {}, _system_one),
-    Way("System One, `per_persona`, ten passages", JEV, LIMITS, TEN, _system_one),
-    Way("System One, `per_criterion`, ten passages", JEV, LIMITS, CRITERION | TEN, _system_one),
 )
 
 

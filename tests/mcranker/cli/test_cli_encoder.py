@@ -16,7 +16,7 @@ DOCS = ("how bread is baked", "which masks help against viruses")
 @pytest.fixture(autouse=True)
 def embedded(monkeypatch: pytest.MonkeyPatch) -> None:
     use(monkeypatch)
-    for name in ("MCRANKER_MODEL", "OPENAI_API_KEY", "ANTHROPIC_API_KEY", "TYPESAFE_API_KEY"):
+    for name in ("MCRANKER_MODEL", "OPENAI_API_KEY", "ANTHROPIC_API_KEY"):
         monkeypatch.delenv(name, raising=False)
     for module in ("mcranker.models", "mcranker.cli.models"):
         monkeypatch.setattr(f"{module}.connect", lambda *_, **__: judge())
