@@ -20,12 +20,10 @@ ONLY_IN: dict[str, set[str]] = {
     "tokenizers": {"mcranker/retrieval/encoder.py", "mcranker/retrieval/chunks.py"},
     "transformers": {
         "mcranker/llm/local/cross_encoder.py",
-        "beir_eval/distil/train.py",
     },
     "sentence_transformers": {
         "mcranker/llm/local/cross_encoder.py",
         "mcranker/llm/local/sentence_encoder.py",
-        "beir_eval/distil/train.py",
     },
 }
 
