@@ -52,8 +52,7 @@ def rank_dataset(
     if (place := place_of(ledger)) is None:
         raise ConfigError("actors share a ledger; leave out ledger=None")
     given["ledger"] = place if isinstance(place, str) else str(place.absolute())
-    nodes = [each["NodeManagerHostname"] for each in ray.nodes() if each["Alive"]]
-    check_machines(given["ledger"], *nodes)
+    check_machines(given["ledger"], *(n["NodeManagerHostname"] for n in ray.nodes() if n["Alive"]))
     if given.get("team") is not None:
         given["team"] = as_team(given["team"])
     if isinstance(ranker, str):
