@@ -14,7 +14,6 @@ if TYPE_CHECKING:
     from mcranker.errors import (
         AuthenticationFailed,
         BudgetExceeded,
-        ClusterError,
         ConfigError,
         ConnectionFailed,
         ContentRefused,
@@ -133,7 +132,7 @@ _EXPORTS = {
     "mcranker.llm.providers.compatible_http": "CompatibleChat",
     "mcranker.llm.scripted": "ScriptedChat",
     "mcranker.errors": "MCRankerError ConfigError InputError RunError MissingScoreError "
-    "DownloadError LedgerError ClusterError BudgetExceeded ModelError ConnectionFailed "
+    "DownloadError LedgerError BudgetExceeded ModelError ConnectionFailed "
     "ModelTimeout AuthenticationFailed ModelNotFound ModelFileError RateLimited ServerFailed "
     "RequestRejected ContextTooLong ContentRefused UnsupportedCapability ReplyError FormNotKept",
     "personas.ranking.usage": "Usage UsageTable",
@@ -152,7 +151,6 @@ __all__ = [
     "ChatModel",
     "ChatReply",
     "ChatRequest",
-    "ClusterError",
     "ComparedRankings",
     "Comparisons",
     "CompatibleChat",

@@ -7,7 +7,6 @@
     ├── MissingScoreError         a score is missing and the policy is "fail"
     ├── DownloadError             a model file could not be fetched, checked or stored
     ├── LedgerError               the file that keeps the answers cannot be used
-    ├── ClusterError              a Ray cluster could not be joined, or was lost
     ├── BudgetExceeded            another call would go beyond max_calls or max_cost
     └── ModelError                the model, or the way to it
         ├── ConnectionFailed      no server there, name not found, connection lost
@@ -60,12 +59,6 @@ class DownloadError(MCRankerError):
 
 class LedgerError(MCRankerError):
     """The ledger cannot be opened, read or written, or is no ledger; what it holds is safe."""
-
-
-class ClusterError(MCRankerError):
-    """A Ray cluster could not be started or joined, or was lost; the ledger has what was paid."""
-
-    retryable = True
 
 
 class BudgetExceeded(MCRankerError):

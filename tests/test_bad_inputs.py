@@ -305,7 +305,7 @@ def test_models_and_servers_whose_names_are_not_utf_8(monkeypatch: pytest.Monkey
         ("recruit", "q", "-o", "criteria_model=anthropic:\udcff"),
     ):
         assert "it is not UTF-8" in refused("mcranker", *args)
-    found = call("mcranker", "doctor", "--model", "openai:\udcff")
+    found = call("mcranker", "models", "--check", "--model", "openai:\udcff")
     assert "openai:\\udcff' names no model" in found.stdout
     assert found.exit_code == 1
     monkeypatch.setenv("MCRANKER_MODEL", "openai:\udcff")

@@ -87,34 +87,6 @@ def bm25_flags() -> list[click.Parameter]:
     ]
 
 
-def training_flags(
-    instead: str,
-    *,
-    batch: int | None = None,
-    learning_rate: float | None = None,
-    max_tokens: int,
-) -> list[click.Parameter]:
-    """``--steps``, ``--batch``, ``--learning-rate``, ``--max-tokens`` and ``--seed``.
-
-    `instead` names what ``--steps`` replaces, and the others where they have no default.
-    """
-    rate = RealNumber(0, min_open=True)
-    other = f", instead of the {instead}"
-    return [
-        count_flag("steps", None, f"Steps{other}."),
-        count_flag("batch", batch, f"Examples a step{'' if batch else other}."),
-        flag(
-            "--learning-rate",
-            f"The highest{'' if learning_rate else other}.",
-            type=rate,
-            default=learning_rate,
-            metavar="X",
-        ),
-        count_flag("max-tokens", max_tokens, "Of an example; the rest is cut."),
-        flag("--seed", "Of everything drawn by chance.", type=int, default=0),
-    ]
-
-
 def correction_flag() -> click.Option:
     """``--correction``."""
     return flag(

@@ -40,10 +40,7 @@ VERBS = {
 DEMO = LazyVerb(
     "beir_eval.cli.demo", "Rank a small collection that comes with it, and see how good that is."
 )
-RANKRAG = LazyVerb(
-    "beir_eval.cli.rankrag", "Make RankRAG's training examples, and train a model with them."
-)
-DISTIL = LazyVerb("beir_eval.cli.distil", "Train a small cross-encoder on a team's scores.")
+RANKRAG = LazyVerb("beir_eval.cli.rankrag", "Make RankRAG's training examples.")
 INSPECT = LazyVerb(
     "beir_eval.cli.inspect", "Show why passages of a saved ranking rank where they do."
 )

@@ -1,4 +1,4 @@
-"""``mcranker rankrag``: training examples by RankRAG's recipe, and training with them."""
+"""``mcranker rankrag``: training examples by RankRAG's recipe."""
 
 from __future__ import annotations
 
@@ -8,10 +8,7 @@ from pathlib import Path
 
 import click
 
-from beir_eval.cli.flags import count_flag, training_flags
-from beir_eval.rankrag.data import build_examples, read_recipe
-from beir_eval.rankrag.train import Training, train
-from mcranker.cli.failures import DONE, print_json
+from beir_eval.rankrag import build_examples, read_recipe
 from mcranker.cli.files import Reads, output, print_line
 from mcranker.cli.invocation import Invocation, skip_note
 from mcranker.cli.verb import Verb, flag, output_flag, present, quiet_flag
@@ -49,22 +46,9 @@ def _data(ctx: click.Context) -> int:
     return code
 
 
-def _train(ctx: click.Context) -> int:
-    params, invocation = ctx.params, ctx.ensure_object(Invocation)
-    invocation.doing("training; no model was saved")
-    given = {name: params[name] for name in Training.__dataclass_fields__ if name in params}
-    about = train(Training(**given))
-    if params["output"] == "json":
-        return print_json(training=about)
-    losses = [*about["losses"].values()]
-    spoken = f"; loss {losses[0]:.3f} at first, {losses[-1]:.3f} at last" if losses else ""
-    print_line(f"{params['out']}: {counted(about['steps'], 'step')}{spoken}")
-    return DONE
-
-
 command = click.Group(
     "rankrag",
-    help="Make training examples by RankRAG's recipe, and train a model that ranks and answers.",
+    help="Make training examples by RankRAG's recipe, for a model that ranks and answers.",
     commands=[
         Verb(
             "data",
@@ -83,29 +67,6 @@ command = click.Group(
 
             The recipe names data sets with their kind and weight; see the documentation.
             Questions of its test files are left out, and counted.
-            """,
-        ),
-        Verb(
-            "train",
-            _train,
-            params=[
-                click.Argument(["data"], type=Reads(), metavar="EXAMPLES.jsonl"),
-                flag("--model", "Folder or hub name of a chat model.", required=True),
-                flag("--out", "Folder for the trained model.", required=True),
-                flag("--stage", "Whose values hold.", type=click.IntRange(1, 2), default=2),
-                count_flag("at-once", 1, "Examples in memory at a time."),
-                flag("--lora", "Rank; 0 trains all weights.", type=click.IntRange(0), default=0),
-                *training_flags("stage's", max_tokens=4096),
-                output_flag("training"),
-            ],
-            help="""Train a model on examples; needs pip install "mcranker[train]".
-
-            \b
-              mcranker rankrag train data/stage2.jsonl --model meta-llama/Llama-3.1-8B-Instruct \\
-                  --out rankrag-8b --lora 16 --at-once 2
-              vllm serve rankrag-8b
-              mcranker ask "…" --preset rankrag --model openai:rankrag-8b \\
-                  --base-url http://localhost:8000/v1 --index papers.index
             """,
         ),
     ],

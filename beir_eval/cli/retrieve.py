@@ -44,7 +44,7 @@ def _retrieve(ctx: click.Context) -> int:
         if given["engine"] != "pyserini" and given[name] is not None:
             raise click.UsageError(f"--{name} goes with --engine pyserini; give both", ctx)
     stage = FirstStage(
-        **{name: given[name] for name in ("engine", "depth", "k1", "b", "model")},
+        **{name: given[name] for name in ("engine", "depth", "k1", "b")},
         index=given["index"] or "corpus",
         fields=given["fields"] or "flat",
     )
@@ -117,16 +117,9 @@ command = Verb(
         count_flag("limit", None, "Only the first N queries."),
         flag(
             "--engine",
-            "bm25s is built in; pyserini is Lucene, whose figures are published; splade searches "
-            "by a model's weights of words.",
-            type=click.Choice(["bm25s", "pyserini", "splade"]),
+            "bm25s is built in; pyserini is Lucene, whose figures are published.",
+            type=click.Choice(["bm25s", "pyserini"]),
             default="bm25s",
-            section=FIRST_STAGE,
-        ),
-        flag(
-            "--model",
-            "For splade: its folder, or name on the Hugging Face hub.",
-            metavar="FOLDER|NAME",
             section=FIRST_STAGE,
         ),
         count_flag("depth", 100, "Documents a query.", section=FIRST_STAGE),

@@ -22,7 +22,6 @@ from mcranker.cli.failures import DONE, ERROR, MISSING_SCORES, Failure, failure,
 from mcranker.cli.fetching import fetch_models
 from mcranker.cli.files import print_line
 from mcranker.cli.invocation import Invocation, say
-from mcranker.cli.on_ray import rank_on_ray
 from mcranker.cli.progress import live_is_wanted
 from mcranker.cli.signals import run as run_loop
 from mcranker.cli.verb import Verb
@@ -61,8 +60,6 @@ def _run(ctx: click.Context) -> int:
             rows = [({"dataset": a, "label": b}, each) for a, b, each in experiment.estimate()]
             return show_estimates(ctx, ["data set", "ranker"], rows, _SHARED)
         fetch_models(models, quiet=quiet)
-    if given["on"] is not None:
-        rank_on_ray(ctx, experiment.parts(), experiment.queries(), invocation, live=not quiet)
     if given["worker"]:
         worker = Worker(experiment.queries())
         run_loop(partial(worker.take, experiment.work(), invocation, live=not quiet))

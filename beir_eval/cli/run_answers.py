@@ -55,7 +55,7 @@ if TYPE_CHECKING:
 
 GRID = "grid.csv"
 _OF_JUDGES = ["max_calls", "max_cost", "concurrency", "timeout", "requests_per_minute", "prompts"]
-_OF_RANKERS = ["datasets", "split", "ranker", "label", "queries", "passages", "use", "worker", "on"]
+_OF_RANKERS = ["datasets", "split", "ranker", "label", "queries", "passages", "use", "worker"]
 
 
 def run_pipelines(ctx: click.Context) -> int:

@@ -20,7 +20,6 @@ from beir_eval.experiment.suite_form import folder_name
 from beir_eval.measures.metrics import measure_names
 from mcranker.cli.files import Reads
 from mcranker.cli.number_types import WholeNumber
-from mcranker.cli.on_ray import ray_flags
 from mcranker.cli.options import Given, given_options, option_flags
 from mcranker.cli.verb import flag, output_flag, quiet_flag
 from mcranker.cli.worker import worker_flag
@@ -144,11 +143,9 @@ def _plan(ctx: click.Context, suite: Suite, options: Given) -> Plan:
 
 def _first_stage(name: str, own: Mapping[str, Any]) -> FirstStage:
     settings = {each: own[each] for each in _BM25 if each in own}
-    match name.partition(":"):
-        case "bm25s" | "pyserini" as engine, "", "":
+    match name:
+        case "bm25s" | "pyserini" as engine:
             return FirstStage(engine, **settings)
-        case "splade", ":", model:
-            return FirstStage("splade", model=model, **settings)
     return FirstStage("file", run=Path(name))
 
 
@@ -202,9 +199,9 @@ def run_flags() -> list[click.Parameter]:
         ),
         what(
             "--first-stage",
-            "BM25 as built in, Lucene's, a SPLADE model's search, or a TREC run.",
+            "BM25 as built in, Lucene's, or a TREC run.",
             default="bm25s",
-            metavar="bm25s|pyserini|splade:MODEL|FILE",
+            metavar="bm25s|pyserini|FILE",
         ),
         *option_flags(without=("ranker", "depth", "ensemble")),
         measures_flag(),
@@ -232,7 +229,6 @@ def run_flags() -> list[click.Parameter]:
             is_flag=True,
         ),
         worker_flag(),
-        *ray_flags(),
         no_cache_flag(),
         quiet_flag(),
     ]

@@ -1,4 +1,4 @@
-"""The first stage: what finds the documents that the rankers get. BM25, SPLADE, or any run."""
+"""The first stage: what finds the documents that the rankers get. BM25, or any run."""
 
 from __future__ import annotations
 
@@ -16,18 +16,16 @@ from beir_eval.errors import SettingError
 from beir_eval.ranges import check_number, check_whole
 from mcranker.errors import RunError
 from mcranker.logs import safe_logger
-from mcranker.paths import is_folder
 from mcranker.retrieval import cache as stored
 from mcranker.retrieval.bm25 import BM25, Found, Retriever, versions
 from mcranker.retrieval.lucene import Lucene, LuceneBM25
-from mcranker.retrieval.splade import PACKAGE, Splade, SpladeModel
 from mcranker.trec import read_trec
 
 if TYPE_CHECKING:
     from beir_eval.data.datasets import Dataset, Document
     from beir_eval.experiment.run_folder import FirstStageNote
 
-Engine: TypeAlias = Literal["bm25s", "pyserini", "splade", "file"]
+Engine: TypeAlias = Literal["bm25s", "pyserini", "file"]
 Index: TypeAlias = Literal["corpus", "prebuilt"]
 Fields: TypeAlias = Literal["flat", "multifield"]
 DEEPEST = 2**31 - 1
@@ -44,12 +42,10 @@ class FirstStage:
         FirstStage(depth=20, k1=1.2, b=0.75)
         FirstStage("pyserini")                          Lucene's BM25 over the given corpus
         FirstStage("pyserini", index="prebuilt")        over pyserini's index of the data set
-        FirstStage("splade", model="naver/splade-v3")
         FirstStage("file", run="fused.trec")            a run from elsewhere
 
     Attributes:
-        engine: ``"bm25s"``: built in; ``"pyserini"``: Lucene; ``"splade"``: a model's weights of
-            words, see `mcranker.retrieval.splade`; ``"file"``: a TREC run.
+        engine: ``"bm25s"``: built in; ``"pyserini"``: Lucene; ``"file"``: a TREC run.
         depth: documents a query, from 1.
         k1: of BM25, from 0.
         b: of BM25, 0 to 1.
@@ -58,7 +54,6 @@ class FirstStage:
             ``"prebuilt"`` takes the one that pyserini offers for it, downloaded once.
         fields: for ``"pyserini"``: title and text searched as one (``"flat"``), or apart with
             their scores added (``"multifield"``).
-        model: folder or hub name, for ``"splade"`` only.
 
     Raises:
         SettingError: a value is out of its range, or two do not go together.
@@ -71,7 +66,6 @@ class FirstStage:
     run: str | os.PathLike[str] | None = None
     index: Index = "corpus"
     fields: Fields = "flat"
-    model: str | None = None
 
     def __post_init__(self) -> None:
         for name, kind in (("engine", Engine), ("index", Index), ("fields", Fields)):
@@ -85,13 +79,10 @@ class FirstStage:
         check_number("b", self.b, 0, 1, example=0.4)
         if self.engine == "file" and self.run is None:
             raise SettingError("engine='file' needs a run; give run= the path of a TREC run")
-        if self.engine == "splade" and not self.model:
-            raise SettingError("engine='splade' needs a model; give model= a folder or a hub name")
         run = None if self.run is None else os.fspath(self.run)
         bm25 = self.engine if self.engine in ("bm25s", "pyserini") else "bm25s"
         for name, value, usual, engine in (
             ("run", run, None, "file"),
-            ("model", self.model, None, "splade"),
             ("k1", self.k1, 0.9, bm25),
             ("b", self.b, 0.4, bm25),
             ("index", self.index, "corpus", "pyserini"),
@@ -109,11 +100,7 @@ class FirstStage:
         if self.run is not None:
             path = Path(self.run)
             return FirstStageNote(name=path.stem, settings={"engine": "file", "run": path.name})
-        if self.model is not None:
-            model = Path(self.model).name if is_folder(self.model) else self.model
-            settings: dict[str, Any] = {"engine": self.engine, "model": model}
-            return FirstStageNote(name="SPLADE", settings=settings, versions=_installed(PACKAGE))
-        settings = {"engine": self.engine, "k1": self.k1, "b": self.b}
+        settings: dict[str, Any] = {"engine": self.engine, "k1": self.k1, "b": self.b}
         if self.engine == "pyserini":
             settings |= {"index": self.index, "fields": self.fields}
         name = "BM25" if self.engine == "bm25s" else "BM25 (Lucene)"
@@ -140,26 +127,22 @@ def find(dataset: Dataset, stage: FirstStage, *, cache: Path | bool | None = Non
             of the queries; or Lucene failed.
         DatasetError: the corpus cannot be read from disk.
         mcranker.errors.ConfigError: a package of the engine is not installed.
-        mcranker.errors.ModelError: the model of SPLADE cannot be had, or not be loaded.
     """
     if stage.run is not None:
         return _from_file(dataset, stage, Path(stage.run))
     root = stored.default_store() if cache is True else cache or None
     started = time.perf_counter()
     lucene = Lucene.here() if stage.engine == "pyserini" else None
-    splade = SpladeModel(stage.model) if stage.model is not None else None
     prebuilt = _prebuilt(dataset, stage.fields) if stage.index == "prebuilt" else ""
     index_key = run_key = ""
     run = None
     if root is not None:
-        bm25 = {} if splade else {"k1": float(stage.k1), "b": float(stage.b)}
+        bm25 = {"k1": float(stage.k1), "b": float(stage.b)}
         index_key = stored.key_of(
             {
                 **(
                     {"engine": lucene.jar.name, "fields": stage.fields}
                     if lucene is not None
-                    else {"engine": splade.mark}
-                    if splade is not None
                     else {"engine": "bm25s", **bm25, **versions()}
                 ),
                 **(
@@ -179,9 +162,7 @@ def find(dataset: Dataset, stage: FirstStage, *, cache: Path | bool | None = Non
     else:
         with tempfile.TemporaryDirectory(prefix="mcranker-index-") as scratch:
             retriever: Retriever
-            if splade is not None:
-                retriever = Splade(_texts(dataset), splade, cache=root)
-            elif lucene is not None:
+            if lucene is not None:
                 index = prebuilt or _lucene_index(
                     dataset, stage, lucene, root, index_key, Path(scratch)
                 )

@@ -284,14 +284,6 @@ class Experiment:
                 if result.stopped is not None and not result.of_this_cell:
                     return
 
-    def parts(self) -> Iterator[tuple[str, dict[str, Any], Iterator[tuple[Query, list[Passage]]]]]:
-        """Yield the ranker's name, its options, and queries with passages, of each cell."""
-        for dataset in self.datasets:
-            prepared = self.prepared(dataset)
-            for spec in self.rankers:
-                if not spec.run:
-                    yield spec.ranker, _measured(spec.ranker, spec.options), prepared.work()
-
     def queries(self) -> int:
         """Number of queries of all cells that rank; data sets are read for it."""
         prepared = [self.prepared(dataset) for dataset in self.datasets]
@@ -503,14 +495,8 @@ def make_ranker(name: str, options: Mapping[str, Any]) -> Ranker:
     from mcranker.rankers import RANKERS
 
     make: Callable[..., Ranker] = RANKERS.get(name)
-    return make(**_measured(name, options))
-
-
-def _measured(name: str, options: Mapping[str, Any]) -> dict[str, Any]:
-    """Return the options by which a ranker that returns few passages is measured by all."""
-    from mcranker.rankers import RANKERS
-
-    return {**({"top_n": None} if "top_n" in RANKERS.get(name).takes() else {}), **options}
+    all_passages = {"top_n": None} if "top_n" in RANKERS.get(name).takes() else {}
+    return make(**{**all_passages, **options})
 
 
 def _with_dataset(spec: RankerSpec, prepared: RankingInput) -> RankerSpec:

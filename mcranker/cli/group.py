@@ -44,10 +44,7 @@ VERBS = {
     "options": LazyVerb("mcranker.cli.option_list", "List the options of rankers."),
     "serve": LazyVerb("mcranker.cli.serve", "Serve rankers over HTTP, as other rerankers do."),
     "mcp": LazyVerb("mcranker.cli.mcp", "Serve rankers to clients of language models, by MCP."),
-    "doctor": LazyVerb(
-        "mcranker.cli.doctor", "Check the set-up: what is there, and does a model answer?"
-    ),
-    "models": LazyVerb("mcranker.cli.models", "List and download models for the local engine."),
+    "models": LazyVerb("mcranker.cli.models", "List, download and check models."),
     "ledger": LazyVerb(
         "mcranker.cli.ledger", "See, save, thin out and check the answers that are kept."
     ),

@@ -17,7 +17,6 @@ from mcranker.cli.fetching import fetch_models
 from mcranker.cli.files import Reads, Writes
 from mcranker.cli.invocation import Invocation, say
 from mcranker.cli.number_types import WholeNumber
-from mcranker.cli.on_ray import rank_on_ray, ray_flags
 from mcranker.cli.options import Given, given_options, option_flags
 from mcranker.cli.progress import ProgressDisplay, QueryTracker, Tracker, in_order, live_is_wanted
 from mcranker.cli.reading import read_corpus, read_passages, read_queries
@@ -111,9 +110,6 @@ def _rank(ctx: click.Context) -> int:
         fetch_models(given.models, quiet=quiet)
         ranker = given.make()
     ranker.check_reasons(reasons)
-    if params["on"] is not None:
-        part = given.ranker, given.options, job.work()
-        rank_on_ray(ctx, [part], len(job.queries), invocation, live=live)
     if params["worker"]:
         worker = Worker(len(job.queries))
         run_loop(partial(_work, ranker, job, worker, invocation, live=live))
@@ -254,7 +250,6 @@ def _check_usage(ctx: click.Context) -> None:
     leave = "leave it out"
     wrong = [
         (given["worker"] and not many, "--worker goes with --queries FILE"),
-        (given["on"] is not None and not many, "--on goes with --queries FILE"),
         (
             not many and given["run"] is not None,
             "--run goes with --queries FILE; give that as well",
@@ -316,7 +311,6 @@ command = Verb(
         ),
         out("--out", "Write the output there instead.", type=Writes()),
         worker_flag(),
-        *ray_flags(),
         out("--top", "Passages listed in a table.", type=WholeNumber(min=1), default=20),
         out("--save", "Keep the whole ranking as JSON; a line a query.", type=Writes()),
         out("--report", "Write an HTML page that shows why.", type=Writes()),

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import importlib.util
 import logging
 import sys
 from dataclasses import replace
@@ -10,7 +11,6 @@ from typing import TYPE_CHECKING
 
 import click
 
-from mcranker.cli.extras import absent
 from mcranker.cli.failures import DONE
 from mcranker.cli.fetching import fetch_models
 from mcranker.cli.files import print_line
@@ -27,6 +27,10 @@ from personas.format import counted
 
 if TYPE_CHECKING:
     from mcranker.serve.settings import Settings
+
+_SERVICE = ("starlette", "uvicorn", "prometheus_client")
+PACKAGES = {"serve": _SERVICE, "mcp": ("mcp", *_SERVICE)}
+"""Extra -> the packages that it takes."""
 
 
 def _serve(ctx: click.Context) -> int:
@@ -125,7 +129,8 @@ def address_flags(section: str, host: str, port: str = "") -> list[click.Option]
 
 
 def _check_installed(extra: str, server: str) -> None:
-    if missing := absent(extra):
+    missing = [each for each in PACKAGES[extra] if importlib.util.find_spec(each) is None]
+    if missing:
         needed = ", ".join(missing)
         raise ConfigError(f"{server} needs {needed}; run: pip install 'mcranker[{extra}]'")
 

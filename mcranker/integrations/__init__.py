@@ -1,4 +1,4 @@
-"""Rankers, indexes and pipelines as parts of other libraries, a module and an extra for each.
+"""Rankers and indexes as parts of other libraries, a module and an extra for each.
 
 A module imports its library, and nothing imports a module but who uses it. See
 ``docs/integrations.md``.

@@ -14,13 +14,12 @@ from mcranker.integrations.reranking import (
     not_installed,
     passages_of,
 )
-from mcranker.integrations.retrieving import Search, found, sources
-from mcranker.rag import RAGPipeline, RAGResult
+from mcranker.integrations.retrieving import Search, found
 from mcranker.rankers.base import Ranker
 from mcranker.ranking import Ranking
 
 try:
-    from haystack import Document, GeneratedAnswer, component, default_from_dict, default_to_dict
+    from haystack import Document, component, default_from_dict, default_to_dict
 except ModuleNotFoundError as error:
     raise not_installed(__name__, "haystack", error) from error
 
@@ -193,42 +192,8 @@ class MCRankerRetriever:
     def run(self, query: str, top_k: int | None = None) -> dict[str, Any]:
         """Return ``documents``, best first; `top_k` is instead of the component's."""
         ranked = found(self.index, query, self.top_k if top_k is None else top_k)
-        return {"documents": [_document(chunk, meta, score) for chunk, score, meta in ranked]}
-
-
-@component
-class MCRankerAnswerer:
-    """Answers by a `RAGPipeline`, with the options of its `answer`.
-
-    The documents of an answer are the passages that the writer saw. The pipeline is closed by
-    its maker.
-    """
-
-    def __init__(self, pipeline: RAGPipeline, **options: Any) -> None:
-        self.pipeline = pipeline
-        self.options = options
-
-    @component.output_types(answers=list[GeneratedAnswer], result=RAGResult)
-    def run(self, query: str) -> dict[str, Any]:
-        """Return ``answers``, a list of one, and ``result``, the `RAGResult`.
-
-        Raises:
-            InputError, ConfigError, ModelError, BudgetExceeded: as `RAGPipeline.answer`.
-        """
-        return _answered(self.pipeline.answer(query, **self.options))
-
-    @component.output_types(answers=list[GeneratedAnswer], result=RAGResult)
-    async def run_async(self, query: str) -> dict[str, Any]:
-        """`run` for pipelines in an event loop."""
-        return _answered(await self.pipeline.aanswer(query, **self.options))
-
-
-def _answered(result: RAGResult) -> dict[str, Any]:
-    documents = [_document(each, meta, each.relevance) for each, meta in sources(result)]
-    meta = {"kind": result.kind, "failure": result.failure, "warnings": list(result.warnings)}
-    answer = GeneratedAnswer(result.text, result.question, documents, meta)
-    return {"answers": [answer], "result": result}
-
-
-def _document(chunk: Any, meta: dict[str, Any], score: float | None) -> Document:
-    return Document(id=chunk.id, content=chunk.text, meta=meta, score=score)
+        documents = [
+            Document(id=chunk.id, content=chunk.text, meta=meta, score=score)
+            for chunk, score, meta in ranked
+        ]
+        return {"documents": documents}

@@ -1,4 +1,4 @@
-"""Compressor, retriever and runnable for LangChain; needs ``mcranker[langchain]``."""
+"""Compressor and retriever for LangChain; needs ``mcranker[langchain]``."""
 
 from __future__ import annotations
 
@@ -6,15 +6,13 @@ from collections.abc import Sequence
 from typing import Any
 
 from mcranker.integrations.reranking import KEY, RerankingModel, explanation, not_installed
-from mcranker.integrations.retrieving import found, sources
-from mcranker.rag import RAGPipeline, RAGResult
+from mcranker.integrations.retrieving import found
 from mcranker.ranking import Ranking
 
 try:
     from langchain_core.callbacks import CallbackManagerForRetrieverRun
     from langchain_core.documents import BaseDocumentCompressor, Document
     from langchain_core.retrievers import BaseRetriever
-    from langchain_core.runnables import RunnableLambda
     from pydantic import ConfigDict, Field
 except ModuleNotFoundError as error:
     raise not_installed(__name__, "langchain", error) from error
@@ -87,33 +85,3 @@ class MCRankerRetriever(BaseRetriever):
             Document(chunk.text, id=chunk.id, metadata={**place, "score": score})
             for chunk, score, place in found(self.index, query, self.k)
         ]
-
-
-class MCRankerAnswerer(RunnableLambda[str | dict[str, Any], dict[str, Any]]):
-    """Answers by a `RAGPipeline`, with the options of its `answer`, as a step of a chain.
-
-    >>> chain = MCRankerAnswerer(pipeline) | (lambda answered: answered["answer"])
-
-    Takes a question, or a dictionary with it under ``input``. Returns ``input``, ``context`` (the
-    passages that the writer saw) and ``answer``, as retrieval chains do, and the `RAGResult` as
-    ``result``. Raises as `RAGPipeline.answer` does. The pipeline is closed by its maker.
-    """
-
-    def __init__(self, pipeline: RAGPipeline, **options: Any) -> None:
-        def answer(given: str | dict[str, Any]) -> dict[str, Any]:
-            return _answered(pipeline.answer(_question(given), **options))
-
-        async def aanswer(given: str | dict[str, Any]) -> dict[str, Any]:
-            return _answered(await pipeline.aanswer(_question(given), **options))
-
-        super().__init__(answer, aanswer, name=type(self).__name__)
-
-
-def _question(given: str | dict[str, Any]) -> str:
-    return given if isinstance(given, str) else str(given["input"])
-
-
-def _answered(result: RAGResult) -> dict[str, Any]:
-    context = [Document(each.text, id=each.id, metadata=place) for each, place in sources(result)]
-    question, answer = result.question, result.text
-    return {"input": question, "context": context, "answer": answer, "result": result}

@@ -1,4 +1,4 @@
-"""Postprocessor, retriever and query engine for LlamaIndex; needs ``mcranker[llamaindex]``."""
+"""Postprocessor and retriever for LlamaIndex; needs ``mcranker[llamaindex]``."""
 
 from __future__ import annotations
 
@@ -10,15 +10,12 @@ import anyio.to_thread
 
 from mcranker.errors import InputError
 from mcranker.integrations.reranking import KEY, RerankingModel, explanation, not_installed
-from mcranker.integrations.retrieving import Search, found, sources
-from mcranker.rag import RAGPipeline, RAGResult
+from mcranker.integrations.retrieving import Search, found
 from mcranker.rankers.base import Ranker
 from mcranker.ranking import Ranking
 
 try:
-    from llama_index.core.base.base_query_engine import BaseQueryEngine
     from llama_index.core.base.base_retriever import BaseRetriever
-    from llama_index.core.base.response.schema import Response
     from llama_index.core.instrumentation import get_dispatcher
     from llama_index.core.instrumentation.events.rerank import ReRankEndEvent, ReRankStartEvent
     from llama_index.core.postprocessor.types import BaseNodePostprocessor
@@ -125,45 +122,9 @@ class MCRankerRetriever(BaseRetriever):
 
     def _retrieve(self, query_bundle: QueryBundle) -> list[NodeWithScore]:
         return [
-            NodeWithScore(node=_node(chunk, place), score=score)
+            NodeWithScore(node=TextNode(id_=chunk.id, text=chunk.text, metadata=place), score=score)
             for chunk, score, place in found(self.index, query_bundle.query_str, self.k)
         ]
 
     async def _aretrieve(self, query_bundle: QueryBundle) -> list[NodeWithScore]:
         return await anyio.to_thread.run_sync(self._retrieve, query_bundle)
-
-
-class MCRankerQueryEngine(BaseQueryEngine):
-    """Answers by a `RAGPipeline`, with the options of its `answer`.
-
-    >>> print(MCRankerQueryEngine(pipeline).query("What is NSP?"))
-
-    A response's ``source_nodes`` are the passages that the writer saw; its metadata has the
-    `RAGResult` under ``mcranker``. The pipeline is closed by its maker.
-    """
-
-    def __init__(self, pipeline: RAGPipeline, **options: Any) -> None:
-        super().__init__(callback_manager=None)
-        self.pipeline = pipeline
-        self.options = options
-
-    def _query(self, query_bundle: QueryBundle) -> Response:
-        return _response(self.pipeline.answer(query_bundle.query_str, **self.options))
-
-    async def _aquery(self, query_bundle: QueryBundle) -> Response:
-        return _response(await self.pipeline.aanswer(query_bundle.query_str, **self.options))
-
-    def _get_prompt_modules(self) -> dict[str, Any]:
-        return {}
-
-
-def _response(result: RAGResult) -> Response:
-    nodes = [
-        NodeWithScore(node=_with(_node(each, place), place[KEY]), score=each.relevance)
-        for each, place in sources(result)
-    ]
-    return Response(result.text, source_nodes=nodes, metadata={KEY: result})
-
-
-def _node(chunk: Any, place: dict[str, Any]) -> TextNode:
-    return TextNode(id_=chunk.id, text=chunk.text, metadata=place)

@@ -14,7 +14,6 @@ from mcranker.integrations.reranking import (
     not_installed,
 )
 from mcranker.integrations.retrieving import Search, place_of
-from mcranker.rag import RAGPipeline
 from mcranker.rankers.base import Ranker
 from mcranker.ranking import Ranking
 from personas.ranking.types import Passage, Query
@@ -170,36 +169,3 @@ class MCRankerRetriever(pt.Transformer):
         ]
         columns = ["qid", "query", "docno", "score", "rank", "text"]
         return pd.DataFrame(rows, columns=[*columns, "title", "document", "start", "end"])
-
-
-class MCRankerAnswerer(pt.Transformer):
-    """Answers by a `RAGPipeline`, with the options of its `answer_many`.
-
-    Takes rows of ``qid`` and ``query``; gives ``qid``, ``query``, the answer as ``qanswer``, and
-    the `RAGResult` as ``mcranker``. The pipeline is closed by its maker.
-    """
-
-    def __init__(self, pipeline: RAGPipeline, **options: Any) -> None:
-        super().__init__()
-        self.pipeline = pipeline
-        self.options = options
-
-    def transform(self, inp: DataFrame) -> DataFrame:
-        """Return a row for each query, in the order of the input.
-
-        Raises:
-            InputError, ConfigError, ModelError, BudgetExceeded: as `RAGPipeline.answer`.
-        """
-        import pandas as pd
-
-        pt.validate.query_frame(inp, extra_columns=["query"], context=self)
-        questions = [str(query) for query in inp["query"]]
-        results = {
-            done.place: done.result()
-            for done in self.pipeline.answer_many(questions, **self.options)
-        }
-        rows = [
-            (qid, query, results[place].text, results[place])
-            for place, (qid, query) in enumerate(zip(inp["qid"], questions, strict=True))
-        ]
-        return pd.DataFrame(rows, columns=["qid", "query", "qanswer", KEY])

@@ -1,4 +1,4 @@
-"""Base of the adapters for search and answers, and other libraries' retrievers as ours."""
+"""Base of the adapters for search, and other libraries' retrievers as ours."""
 
 from __future__ import annotations
 
@@ -9,13 +9,11 @@ from typing import TYPE_CHECKING, Any, TypeAlias
 
 from mcranker.documents import entries, of_object, of_record
 from mcranker.errors import ConfigError, InputError
-from mcranker.integrations.reranking import KEY
 from mcranker.rag.search import ChunkLike
 from mcranker.retrieval.bm25 import Found
 from mcranker.retrieval.chunks import Chunk
 
 if TYPE_CHECKING:
-    from mcranker.rag.result import RAGResult
     from mcranker.retrieval.index import Index
 
 Search: TypeAlias = "Index | BorrowedRetriever"
@@ -108,18 +106,6 @@ def found(index: Search, query: str, k: int) -> list[tuple[ChunkLike, float, dic
     """Return the first `k` chunks for a query, with their scores and metadata."""
     hits = index.retrieve({"": query}, k)[""]
     return [(chunk := index.chunk(name), score, place_of(chunk)) for name, score in hits]
-
-
-def sources(result: RAGResult) -> Iterator[tuple[Any, dict[str, Any]]]:
-    """Yield the passages that the writer saw, with their metadata.
-
-    The metadata is `place_of`, and under ``mcranker``: ``number`` in the context, ``rank`` and
-    ``relevance`` by the ranker, and ``quotes``, the verbatim ones that the answer cites.
-    """
-    for each in result.context:
-        quotes = [cited.quote for cited in result.citations if cited.passage == each.number]
-        why = {"number": each.number, "rank": each.rank, "relevance": each.relevance}
-        yield each, {**place_of(each), KEY: {**why, "quotes": quotes}}
 
 
 def place_of(chunk: Any) -> dict[str, Any]:

@@ -267,7 +267,6 @@ class Capabilities:
         max_levels: how many levels a score may have; None for no such limit.
         max_choices: how many options a choice may have; None for no such limit.
         max_state_tokens: length of the state and the longest question together; None likewise.
-        max_request_tokens: length of the state and all questions; None likewise.
         prompts: it answers prompts; if not, typed questions only.
         reasons: it weighs what a passage says; if not, it compares meanings, as an encoder does.
         statistics: its answers depend on `State.statistics`.
@@ -284,7 +283,6 @@ class Capabilities:
     max_levels: int | None = None
     max_choices: int | None = None
     max_state_tokens: int | None = None
-    max_request_tokens: int | None = None
     prompts: bool = True
     reasons: bool = True
     statistics: bool = False

@@ -55,7 +55,6 @@ def connect(
     | ``openai:NAME`` | OpenAI; needs ``OPENAI_API_KEY`` or `api_key` |
     | ``openai:NAME`` and a base URL of another host | a server that speaks OpenAI's protocol |
     | ``anthropic:NAME`` | Anthropic; needs ``ANTHROPIC_API_KEY`` or `api_key` |
-    | ``systemone:NAME`` | TypeSafe, or with a base URL a server that speaks System One's protocol |
     | ``decisions:NAME`` and a base URL | a server that speaks OpenAI's decisions |
     | ``rerank:NAME`` and a base URL | a rerank service; forms: `mcranker.llm.providers.rerank` |
     | ``local:NAME``, ``local:PATH.gguf`` | a model in this process |
@@ -67,8 +66,8 @@ def connect(
     Args:
         model: one of the above.
         base_url: the server's address; None for the provider's own, or for the address in
-            ``OPENAI_BASE_URL``, ``ANTHROPIC_BASE_URL``, ``TYPESAFE_BASE_URL``, or, where the model
-            is taken from ``MCRANKER_MODEL``, in ``MCRANKER_BASE_URL``.
+            ``OPENAI_BASE_URL``, ``ANTHROPIC_BASE_URL``, or, where the model is taken from
+            ``MCRANKER_MODEL``, in ``MCRANKER_BASE_URL``.
         api_key: None for the environment's.
         concurrency: calls at once, at most.
         timeout: seconds allowed to one call.

@@ -65,7 +65,6 @@ PROVIDERS: Registry[Provider] = Registry(
         "openai": "mcranker.llm.providers.openai_chat:OPENAI",
         "anthropic": "mcranker.llm.providers.anthropic_messages:ANTHROPIC",
         "local": "mcranker.llm.local.provider:LOCAL",
-        "systemone": "mcranker.llm.providers.systemone:SYSTEM_ONE",
         "decisions": "mcranker.llm.providers.openai_chat:DECISIONS_SERVER",
         "rerank": "mcranker.llm.providers.rerank:RERANK",
         "rerank-tei": "mcranker.llm.providers.rerank:RERANK_TEI",

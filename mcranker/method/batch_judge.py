@@ -112,15 +112,13 @@ class BatchJudge(Actor[ScorePassages]):
             yield rows, entries
 
     def _long(self, rows: Rows, entries: Sequence[Entry]) -> bool:
-        most, most_state = self._limits.max_request_tokens, self._limits.max_state_tokens
-        if most is None and most_state is None:
+        most = self._limits.max_state_tokens
+        if most is None:
             return False
         asked = self._asked(rows, entries)
-        questions = [question_bytes(question) for question in asked.questions]
+        longest = max(question_bytes(question) for question in asked.questions)
         state = state_bytes(asked.state) + sum(len(turn.text.encode()) for turn in asked.turns)
-        return (most is not None and state + sum(questions) > most * BYTES_A_TOKEN) or (
-            most_state is not None and state + max(questions) > most_state * BYTES_A_TOKEN
-        )
+        return state + longest > most * BYTES_A_TOKEN
 
     async def _ask(
         self, rows: Rows, entries: Sequence[Entry], cells: dict[_Cell, Answer | Score]

@@ -41,7 +41,7 @@ _log = safe_logger("mcranker.retrieval.bm25")
 
 
 class Retriever(Protocol):
-    """A search over a corpus: `BM25`, and in files beside, `LuceneBM25` and `Splade`."""
+    """A search over a corpus: `BM25`, and in a file beside, `LuceneBM25`."""
 
     def retrieve(self, queries: Mapping[str, str], k: int) -> Found:
         """Return up to `k` documents for each query, in the order of the queries. Blocks.
@@ -137,7 +137,8 @@ class BM25:
         Raises:
             ConfigError: `depth` is below 1.
         """
-        check_depth(depth)
+        if depth < 1:
+            raise ConfigError(f"depth={depth!r} is out of range; give a whole number from 1")
         terms = [self._terms[term] for term in tokenize(query) if term in self._terms]
         if not terms:
             return []
@@ -148,7 +149,7 @@ class BM25:
         for term in terms:
             column = slice(starts[term], starts[term + 1])
             scores[places[column]] += weights[column]  # a document is once in a column
-        rows = best(scores, depth).tolist()
+        rows = _best(scores, depth).tolist()
         return [(self._doc_ids[row], float(scores[row])) for row in rows]
 
     def _noting_ids(self, pairs: Iterable[tuple[str, str]]) -> Iterator[str]:
@@ -157,17 +158,7 @@ class BM25:
             yield text
 
 
-def check_depth(depth: int) -> None:
-    """Refuse a number of documents below 1.
-
-    Raises:
-        ConfigError: it is one.
-    """
-    if depth < 1:
-        raise ConfigError(f"depth={depth!r} is out of range; give a whole number from 1")
-
-
-def best(scores: NDArray[Any], depth: int) -> NDArray[np.int64]:
+def _best(scores: NDArray[Any], depth: int) -> NDArray[np.int64]:
     """Return the places of the `depth` highest scores above 0; equal ones in their order."""
     import numpy as np
 

@@ -20,13 +20,10 @@ ONLY_IN: dict[str, set[str]] = {
     "tokenizers": {"mcranker/retrieval/encoder.py", "mcranker/retrieval/chunks.py"},
     "transformers": {
         "mcranker/llm/local/cross_encoder.py",
-        "mcranker/retrieval/splade.py",
-        "beir_eval/distil/train.py",
     },
     "sentence_transformers": {
         "mcranker/llm/local/cross_encoder.py",
         "mcranker/llm/local/sentence_encoder.py",
-        "beir_eval/distil/train.py",
     },
 }
 
@@ -133,7 +130,7 @@ LAYERS = (
     ("llm",),
     ("replies",),
     ("config",),
-    ("options", "models", "retrieval.embedders", "retrieval.index", "retrieval.splade"),
+    ("options", "models", "retrieval.embedders", "retrieval.index"),
     ("ranking",),
     ("events",),
     ("job", "tracing"),

@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import json
-import os
-import signal
 import socket
 import subprocess
 import sys
@@ -17,7 +15,6 @@ import pytest
 from mcranker import ConfigError, Ranking
 from mcranker.rankers.direct import DirectRanker
 from mcranker.scale import QueryActor, check_machines, rank_dataset
-from tests.support.commands import refused
 from tests.support.loopback import Answer, Loopback, completion, openai_error, serve_in_thread
 from tests.support.postgres import database_of
 
@@ -73,7 +70,7 @@ async def test_an_actor_that_cannot_rank_says_so_in_each_row(tmp_path: Path) -> 
     rows = await elsewhere.rank(ROWS[:2])
     assert [row["error"] for row in rows] == ["ConfigError", "ConfigError"]
     assert "'other.example'" in rows[0]["message"]
-    check_machines("postgresql://db.example/l", {"other.example"})
+    check_machines("postgresql://db.example/l", "other.example")
 
 
 def test_without_ray_the_error_names_the_package(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -82,37 +79,8 @@ def test_without_ray_the_error_names_the_package(monkeypatch: pytest.MonkeyPatch
         rank_dataset(None)
 
 
-@pytest.mark.parametrize(
-    ("args", "said"),
-    [
-        (["cat?", "A cat.", "--on", "ray"], "--queries"),
-        (["--on", "ray", "--worker"], "--worker"),
-        (["--on", "spark"], "'spark'"),
-    ],
-)
-def test_on_says_what_it_does_not_go_with(
-    args: list[str], said: str, files: list[str], tmp_path: Path
-) -> None:
-    given = [*(files if "cat?" not in args else []), *args]
-    assert said in refused("mcranker", "rank", *given, "--ledger", tmp_path / "l.sqlite")
+# With Ray, in a process of its own: a driver takes the signals of its process, and prints.
 
-
-@pytest.fixture
-def files(tmp_path: Path) -> list[str]:
-    lines = {
-        "corpus.jsonl": [json.dumps(doc) for doc in DOCS],
-        "queries.jsonl": [json.dumps({"_id": f"q{n}", "text": f"cat {n}?"}) for n in range(12)],
-        "run.trec": [f"q{q} Q0 d{d} {d + 1} {9 - d} bm25" for q in range(12) for d in range(3)],
-    }
-    for name, texts in lines.items():
-        (tmp_path / name).write_text("".join(f"{text}\n" for text in texts))
-    flags = {"queries": "queries.jsonl", "run": "run.trec", "corpus": "corpus.jsonl"}
-    return [part for flag, name in flags.items() for part in (f"--{flag}", str(tmp_path / name))]
-
-
-# With Ray, in processes of their own: a driver takes the signals of its process, and prints.
-
-COMMAND = [sys.executable, "-W", "ignore", "-m", "mcranker", "rank"]
 DRIVER = """
 import json, os, sys
 os.environ.update(RAY_USAGE_STATS_ENABLED="0", RAY_ENABLE_WINDOWS_OR_OSX_CLUSTER="0")
@@ -133,14 +101,10 @@ print(json.dumps([refusals, *found]))
 """
 
 
-@pytest.fixture
-def ray() -> None:
-    pytest.importorskip("ray", reason="the extra ray is not installed")
-
-
 def test_a_dataset_is_ranked_and_the_second_time_from_the_ledger(
-    ray: None, server: Loopback, tmp_path: Path
+    server: Loopback, tmp_path: Path
 ) -> None:
+    pytest.importorskip("ray", reason="the extra ray is not installed")
     given = options(server, tmp_path)
     del given["ledger"]
     sent = json.dumps([ROWS, given, database_of(tmp_path)])
@@ -162,39 +126,3 @@ def test_a_dataset_is_ranked_and_the_second_time_from_the_ledger(
     again = next(row for row in second if row["query_id"] == "good")
     assert (again["calls"], again["reused"], again["scores"]) == (0, 3, [9, 5, 2])
     assert len([body for body in server.bodies if "cat?" in str(body)]) == 3
-
-
-def test_an_actor_that_is_killed_loses_no_query_and_no_reply(
-    ray: None, server: Loopback, files: list[str], tmp_path: Path
-) -> None:
-    """Two actors with 2 calls at a time: at most 2 are under way in the one that is killed."""
-    killed: list[int] = []
-    given = options(server, tmp_path / "l.sqlite")
-    flags = [f"--{name.replace('_', '-')}={value}" for name, value in given.items()]
-    args = [*COMMAND, *files, "--ranker=direct", *flags, "-o", "concurrency=2", "-q"]
-
-    async def slowly(body: Any) -> Any:
-        if len(server.requests) == 12:
-            family = descendants(running.pid)
-            killed.append(next(pid for pid, name in family if name.startswith("ray::MapWork")))
-            os.kill(killed[0], signal.SIGKILL)
-        return answer(body)
-
-    server.script = slowly
-    running = subprocess.Popen([*args, "--output=trec", "--on=ray"], stdout=subprocess.PIPE)
-    out = running.communicate(timeout=300)[0].decode()
-    assert (running.returncode, len(killed)) == (0, 1)
-    assert len(out.splitlines()) == 12 * 3
-    assert len(server.requests) <= 12 * 3 + 2
-
-
-def descendants(pid: int) -> Iterator[tuple[int, str]]:
-    for folder in Path("/proc").glob("[0-9]*"):
-        try:
-            stat = (folder / "stat").read_text()
-        except OSError:
-            continue
-        name, rest = stat.rpartition(")")[0].partition("(")[2], stat.rpartition(")")[2].split()
-        if int(rest[1]) == pid:
-            yield int(folder.name), name
-            yield from descendants(int(folder.name))

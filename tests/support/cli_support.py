@@ -69,7 +69,7 @@ def scripted(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Connected:
     monkeypatch.setenv("COLUMNS", "100")
     connected = Connected()
     monkeypatch.setattr("mcranker.models.connect", connected)
-    monkeypatch.setattr("mcranker.cli.doctor.connect", connected)
+    monkeypatch.setattr("mcranker.cli.models.connect", connected)
     return connected
 
 

@@ -236,7 +236,7 @@ def position(sampled: str, **probabilities: float) -> Body:
 
 def clean_environment(monkeypatch: pytest.MonkeyPatch) -> None:
     """Hide keys, addresses and proxies of the machine that runs the tests."""
-    hidden = ("OPENAI_", "ANTHROPIC_", "TYPESAFE_", "RERANK_", "MCRANKER_")
+    hidden = ("OPENAI_", "ANTHROPIC_", "RERANK_", "MCRANKER_")
     for name in list(os.environ):
         if name == "MCRANKER_LEDGER":
             continue

@@ -17,7 +17,7 @@ from mcranker.llm.local.gguf_header import end_of_value
 from mcranker.llm.local.llama_local import LocalChat, ServerAddress
 from mcranker.llm.local.model_files import resolve
 
-__all__ = ["decision_model", "shallow_engine", "shallow_model"]
+__all__ = ["shallow_engine", "shallow_model"]
 
 LAYERS = (0, 29)
 FULL = "smollm2-135m"
@@ -98,39 +98,3 @@ def _packed(name: str) -> bytes:
 def _string(whole: bytes, at: int) -> tuple[str, int]:
     length: int = struct.unpack_from("<Q", whole, at)[0]
     return whole[at + 8 : at + 8 + length].decode(), at + 8 + length
-
-
-@pytest.fixture(scope="session")
-def decision_model(shallow_model: Path) -> Path:
-    """The same as a decision model: it answers System One's questions, at random.
-
-    The engine reads the likelihood of an option's letter behind the prompt ``systemone``.
-    """
-    path = shallow_model.with_name("decision.gguf")
-    texts = {
-        "llama.decision.type": "openjev",
-        "tokenizer.chat_template.systemone": "{{ state | tojson }} {{ question }} Answer:",
-    }
-    path.write_bytes(_with_texts(shallow_model.read_bytes(), texts))
-    return path
-
-
-def _with_texts(whole: bytes, texts: dict[str, str]) -> bytes:
-    """A GGUF file with further texts in its metadata."""
-    magic, version, tensors, values = struct.unpack_from("<4sIQQ", whole)
-    at = 24
-    for _ in range(values):
-        _, at = _string(whole, at)
-        (kind,) = struct.unpack_from("<I", whole, at)
-        at = end_of_value(whole, at + 4, kind)
-    end_of_values = at
-    for _ in range(tensors):
-        _, at = _string(whole, at)
-        (dimensions,) = struct.unpack_from("<I", whole, at)
-        at += 4 + 8 * dimensions + 4 + 8
-    added = b"".join(
-        _packed(key) + struct.pack("<I", _STRING) + _packed(text) for key, text in texts.items()
-    )
-    head = struct.pack("<4sIQQ", magic, version, tensors, values + len(texts))
-    head += whole[24:end_of_values] + added + whole[end_of_values:at]
-    return head + bytes(-len(head) % _ALIGNMENT) + whole[-(-at // _ALIGNMENT) * _ALIGNMENT :]

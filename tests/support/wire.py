@@ -38,7 +38,6 @@ from tests.support.loopback import (
     decision,
     openai_error,
 )
-from tests.support.systemone_server import answered, response
 
 KEY = "zq7Hd2-very-Secret-0815-Wm"
 """Of no shape that is known, so that it must be taken out by itself."""
@@ -99,10 +98,6 @@ class BackEnd:
         return self.make(self.model, base_url=url, api_key=KEY, **options)
 
 
-def by_prefix(prefix: str) -> Callable[..., Any]:
-    return lambda model, **options: connect(f"{prefix}:{model}", **options)
-
-
 OPENAI = BackEnd(
     make=OpenAIChat,
     model="gpt-4.1-mini",
@@ -113,18 +108,6 @@ OPENAI = BackEnd(
     foreign=anthropic_message("7"),
     refused=completion(None, refusal="No."),
     labels=True,
-)
-SYSTEM_ONE = BackEnd(
-    make=by_prefix("systemone"),
-    model="m",
-    prefix="systemone",
-    path="/v1/systemone",
-    request=QUESTION,
-    good=response("served-model", {"q1": answered({"type": "score", "criteria": "012"}, 0.5)}),
-    usage=(120, 0, 1),
-    foreign=completion("7"),
-    key="TYPESAFE_API_KEY",
-    advice="check that the server runs",
 )
 BACK_ENDS = {
     "openai": OPENAI,
@@ -144,10 +127,9 @@ BACK_ENDS = {
         model="m",
         advice="check that the server runs",
     ),
-    "systemone": SYSTEM_ONE,
-    "rerank": replace(
-        SYSTEM_ONE,
-        make=by_prefix("rerank"),
+    "rerank": BackEnd(
+        make=lambda model, **options: connect(f"rerank:{model}", **options),
+        model="m",
         prefix="rerank",
         path="/v1/rerank",
         request=replace(
@@ -162,7 +144,9 @@ BACK_ENDS = {
             "usage": {"prompt_tokens": 7},
         },
         usage=(7, 0, 0),
+        foreign=completion("7"),
         key="RERANK_API_KEY",
+        advice="check that the server runs",
     ),
     "anthropic": replace(
         OPENAI,

@@ -17,13 +17,12 @@ _STRING, _ARRAY = 8, 9
 _DEEPEST = 4  # arrays in one another
 _MEAN, _CLS, _LAST, _RANK = (struct.pack("<I", each) for each in (1, 2, 3, 4))  # llama.cpp's
 
-Kind = Literal["chat", "decisions", "reranker"]
+Kind = Literal["chat", "reranker"]
 
 
 def kind_of(path: Path, name: str) -> Kind:
     """Return the kind of a model.
 
-    ``"decisions"`` answers System One's questions: it names the type of its decisions.
     ``"reranker"`` gives the relevance of a text to a query: its pooling is ``RANK``. All others
     write.
 
@@ -65,8 +64,6 @@ def _kind(data: mmap.mmap) -> Kind:
         key, at = data[at + 8 : at + 8 + int(length)], at + 8 + int(length)
         (of,) = struct.unpack_from("<I", data, at)
         begin, at = at + 4, end_of_value(data, at + 4, of)
-        if key.endswith(b".decision.type"):
-            return "decisions"
         if key.endswith(b".pooling_type"):
             if data[begin:at] in (_MEAN, _CLS, _LAST):
                 raise ValueError("it is an encoder, which is served by llama.cpp for 'embed:NAME'")

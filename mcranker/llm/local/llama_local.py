@@ -22,7 +22,6 @@ import anyio.to_thread
 
 from mcranker.errors import ConfigError, ModelFileError, ReplyError, RequestRejected
 from mcranker.llm.chat import Capabilities, ChatReply, ChatRequest, Message
-from mcranker.llm.limits.budget import question_bytes
 from mcranker.llm.local.catalogue import find
 from mcranker.llm.local.context_room import ContextRoom
 from mcranker.llm.local.engine import check_installed, engine_service, release_apart
@@ -33,12 +32,6 @@ from mcranker.llm.providers.compatible_http import CompatibleChat
 from mcranker.llm.providers.http_errors import unreadable
 from mcranker.llm.providers.openai_protocol import LEAST, chat_body, chat_reply
 from mcranker.llm.providers.rerank import FORMS, rerank_body, rerank_reply
-from mcranker.llm.providers.systemone import (
-    LIMITS,
-    only_typed,
-    systemone_body,
-    systemone_reply,
-)
 from mcranker.llm.typed_answers import check_limits
 from mcranker.logs import safe_logger
 from mcranker.retrieval.encoder import usable_threads
@@ -57,7 +50,6 @@ TOP_LOGPROBS = 200  # the labels of a scale are found among these; more cost tim
 TOP_LOGPROBS_FOR_MANY = 4000  # where there are more than MANY_LABELS
 RERANKED = 2048  # tokens of a query and a passage together; the memory grows by their square
 FORCED = 1000.0  # added to the logit of a token that is to come next, whatever the others have
-LETTERS = 52  # by which some decision models name the options of a choice
 MANY_LABELS = 20
 NEGLIGIBLE = 0.01  # share of all labels' probability below which it is not traced any further
 
@@ -97,8 +89,7 @@ class LocalChat:
     It is forced token by token, each in a call to the engine, which gives the probability that the
     model itself gave to it.
 
-    A decision model answers typed questions, by the engine's System One, and nothing else. A
-    reranker answers with the relevance of passages, see `mcranker.llm.providers.rerank`.
+    A reranker answers with the relevance of passages, see `mcranker.llm.providers.rerank`.
 
     Attributes:
         endpoint: identity of the model: the engine's version and the file.
@@ -113,14 +104,7 @@ class LocalChat:
         self._context = min(context, MAX_CONTEXT)
         self._concurrency = concurrency
         self._kind = kind
-        if kind == "decisions":
-            self.capabilities = replace(
-                LIMITS,
-                max_choices=LETTERS,
-                max_state_tokens=self._context,
-                max_request_tokens=None,
-            )
-        elif kind == "reranker":
+        if kind == "reranker":
             self.capabilities = Capabilities(prompts=False, max_questions=_RERANKING.most)
         else:
             self.capabilities = Capabilities(
@@ -177,10 +161,8 @@ class LocalChat:
         )
 
     async def complete(self, request: ChatRequest) -> ChatReply:
-        if self._kind != "chat":
-            return await (
-                self._rerank(request) if self._kind == "reranker" else self._decide(request)
-            )
+        if self._kind == "reranker":
+            return await self._rerank(request)
         client = await self._connected()
         if request.labels:
             return await self._choose_label(client, request)
@@ -194,18 +176,6 @@ class LocalChat:
             body["grammar"] = _compact_grammar(json.dumps(dict(request.schema.schema)))
         data = await self._post(client, request, body)
         return chat_reply(data, request, service=self._service, prefill=True)
-
-    async def _decide(self, request: ChatRequest) -> ChatReply:
-        if not request.questions:
-            raise only_typed(self.name, request)
-        check_limits(request, self.capabilities, self.name)
-        client = await self._connected()
-        body = systemone_body(request, self.name)
-        # The engine puts the state before every question.
-        longest = max(map(question_bytes, request.questions))
-        async with self._engine.room.hold((longest + len(str(body["state"]))) // 3):
-            data = await client.post("v1/systemone", body)
-        return systemone_reply(data, request, service=self._service)
 
     async def _rerank(self, request: ChatRequest) -> ChatReply:
         body = rerank_body(request, self.name, _RERANKING, self.name)

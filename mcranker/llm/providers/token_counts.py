@@ -53,7 +53,7 @@ def call_usage(*, tokens: Any, cached: Any, output: Any, service: Service) -> Us
 def usage_in(data: Mapping[str, Any], service: Service) -> Usage:
     """Return the tokens of a call by either of OpenAI's protocols, as far as the answer has them.
 
-    Chat completions count ``prompt_tokens`` and ``completion_tokens``, decisions and System One
+    Chat completions count ``prompt_tokens`` and ``completion_tokens``, decisions
     ``input_tokens`` and ``output_tokens``; some rerank services ``total_tokens`` alone.
     """
     usage = data.get("usage")

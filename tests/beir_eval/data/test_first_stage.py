@@ -51,9 +51,7 @@ def test_title_and_text_are_searched_and_every_query_has_its_list() -> None:
         ({"run": "a.trec"}, r"run='a\.trec' goes with engine='file', not 'bm25s'"),
         ({"index": "prebuilt"}, r"index='prebuilt' goes with engine='pyserini', not 'bm25s'"),
         ({"fields": "multifield"}, r"fields='multifield' goes with engine='pyserini'"),
-        ({"engine": "splade"}, r"engine='splade' needs a model"),
-        ({"model": "m"}, r"model='m' goes with engine='splade', not 'bm25s'"),
-        ({"engine": "splade", "model": "m", "b": 0.5}, r"b=0\.5 goes with engine='bm25s'"),
+        ({"engine": "file", "run": "a", "b": 0.5}, r"b=0\.5 goes with engine='bm25s'"),
     ],
 )
 def test_impossible_first_stages(options: dict[str, Any], message: str) -> None:
@@ -64,7 +62,7 @@ def test_impossible_first_stages(options: dict[str, Any], message: str) -> None:
 def test_notes_for_run_folders() -> None:
     usual = FirstStage().note()
     lucene = FirstStage("pyserini", k1=1.2, index="prebuilt").note()
-    file = FirstStage("file", run=Path("/somewhere/else/splade.v3.trec")).note()
+    file = FirstStage("file", run=Path("/somewhere/else/mine.v3.trec")).note()
     assert (usual.name, usual.settings) == ("BM25", {"engine": "bm25s", "k1": 0.9, "b": 0.4})
     assert lucene.name == "BM25 (Lucene)"
     assert lucene.settings == {
@@ -74,7 +72,7 @@ def test_notes_for_run_folders() -> None:
         "index": "prebuilt",
         "fields": "flat",
     }
-    assert (file.name, file.settings) == ("splade.v3", {"engine": "file", "run": "splade.v3.trec"})
+    assert (file.name, file.settings) == ("mine.v3", {"engine": "file", "run": "mine.v3.trec"})
 
 
 # --- what is kept

@@ -49,7 +49,6 @@ def environment(**more: str) -> dict[str, str]:
     hidden = (
         "OPENAI_",
         "ANTHROPIC_",
-        "TYPESAFE_",
         "MCRANKER_",
         "NO_COLOR",
         "FORCE_COLOR",

@@ -21,13 +21,15 @@ EXAMPLES = {
     "pyterrier_experiment": "pyterrier",
     "rag": "onnxruntime",
     "rank": "onnxruntime",
+    "ray_dataset": "ray",
     "traces": "opentelemetry.sdk",
 }
 
 
 def test_every_example_is_run_here_and_names_extras_that_exist() -> None:
     files = {path.stem: path for path in (ROOT / "examples").glob("*.py")}
-    assert files.keys() == EXAMPLES.keys()
+    trained = {"distil", "rankrag_train"}  # by tests/beir_eval/test_training_examples.py
+    assert files.keys() == EXAMPLES.keys() | trained
     project = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]
     for path in files.values():
         pattern = r"^ *pip install ['\"]mcranker\[(.*)\]['\"]"
@@ -60,6 +62,9 @@ def test_an_example_runs_without_a_key(name: str, tmp_path: Path) -> None:
             assert {path.name for path in tmp_path.iterdir()} == {"answer.html"}
         case "beir":
             assert "| MC: NLP scientist + 2 recruits |" in done.stdout
+        case "ray_dataset":
+            assert "\nbest masks against covid ['n95', " in f"\n{done.stdout}"
+            assert "\nhow long to wash hands ['hands', " in done.stdout
         case "traces":
             assert done.stdout.endswith("of particles and seal against the face.\n")
         case "pyterrier_experiment":

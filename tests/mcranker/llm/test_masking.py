@@ -326,7 +326,7 @@ def test_an_address_that_can_be(url: str) -> None:
     assert connect("openai:m", base_url=url).endpoint == url.strip()  # type: ignore[attr-defined]
 
 
-@pytest.mark.parametrize("verb", [("rank", "q", "a"), ("doctor",)])
+@pytest.mark.parametrize("verb", [("rank", "q", "a"), ("models", "--check")])
 def test_an_empty_address_on_the_command_line(verb: tuple[str, ...]) -> None:
     done = CliRunner().invoke(cli, [*verb, "--model", "openai:m", "--base-url", ""])
     assert done.exit_code in (1, 2)

@@ -190,7 +190,6 @@ def test_the_order_turns_from_call_to_call_and_from_query_to_query() -> None:
     [
         (Capabilities(max_questions=9, prompts=False), 9),
         (Capabilities(max_questions=64, max_state_tokens=200, prompts=False), 64),
-        (Capabilities(max_questions=64, max_request_tokens=300, prompts=False), 64),
     ],
 )
 def test_limits_divide_a_call(limits: Capabilities, most: int) -> None:

@@ -17,7 +17,6 @@ from mcranker.llm.providers.http_errors import error_for
 from mcranker.llm.providers.openai_chat import OpenAIChat
 from mcranker.llm.providers.openai_decisions import decision_reply
 from mcranker.llm.providers.openai_protocol import chat_reply
-from mcranker.llm.providers.systemone import systemone_reply
 from mcranker.llm.providers.token_counts import MOST_TOKENS
 from tests.support.loopback import (
     Body,
@@ -49,12 +48,6 @@ ASKED = ChatRequest(
     questions=(Question("q1", "?", 9), Question("q2", "?", 3)),
 )
 _USAGE = {"input_tokens": 5, "output_tokens": 2}
-_CERTAIN = {"type": "score", "score": 9.0, "confidence": 0.5, "probabilities": {"9": 1.0}}
-SYSTEMONE_REPLY: Body = {"model": "jev-latest", "answers": {"q1": _CERTAIN}, "usage": _USAGE}
-TWO_NAMED = SYSTEMONE_REPLY | {
-    "answers": SYSTEMONE_REPLY["answers"]
-    | {"q2": SYSTEMONE_REPLY["answers"]["q1"] | {"score": 3.0, "probabilities": {"3": 1.0}}}
-}
 _LEVEL = {"value": 9, "label": "9", "probability": 1.0}
 DECISION_REPLY: Body = {
     "model": "gpt-6-luna",
@@ -80,7 +73,6 @@ SHAPES: Mapping[str, tuple[Body, ChatRequest, Reading]] = {
         FREE,
         lambda data: chat_reply(data, FREE, service=SERVICE),
     ),
-    "systemone": (TWO_NAMED, ASKED, lambda data: systemone_reply(data, ASKED, service=SERVICE)),
     "anthropic": (anthropic_message("7"), FREE, lambda data: ANTHROPIC.read(data, FREE)),
     "anthropic refusal": (
         anthropic_message("", stop_reason="refusal", stop_details={"explanation": "no"}),

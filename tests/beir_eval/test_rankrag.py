@@ -10,7 +10,7 @@ import pytest
 from click.testing import CliRunner
 
 from beir_eval.errors import DatasetError, SettingError
-from beir_eval.rankrag.data import Built, build_examples, gram_recall, read_recipe
+from beir_eval.rankrag import Built, build_examples, gram_recall, read_recipe
 from mcranker.cli.group import cli
 from personas import PromptSet
 

@@ -1,1 +1,0 @@
-"""Distillation: a cross-encoder learns the scores that a team gave in a run."""
