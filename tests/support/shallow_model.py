@@ -13,17 +13,18 @@ from pathlib import Path
 import anyio
 import pytest
 
-from mcranker.llm.local.gguf_header import end_of_value
-from mcranker.llm.local.llama_local import LocalChat, ServerAddress
+from mcranker.llm.local.llama_local import LocalChat
 from mcranker.llm.local.model_files import resolve
+from mcranker.llm.providers.http_errors import Service
 
-__all__ = ["decision_model", "shallow_engine", "shallow_model"]
+__all__ = ["shallow_engine", "shallow_model"]
 
 LAYERS = (0, 29)
 FULL = "smollm2-135m"
 
 # The format: https://github.com/ggml-org/ggml/blob/master/docs/gguf.md
-_STRING = 8
+_SIZES = {0: 1, 1: 1, 2: 2, 3: 2, 4: 4, 5: 4, 6: 4, 7: 1, 10: 8, 11: 8, 12: 8}  # bytes, by type
+_STRING, _ARRAY = 8, 9
 _ALIGNMENT = 32
 
 
@@ -36,10 +37,10 @@ def shallow_model(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 @pytest.fixture(scope="module")
-def shallow_engine(shallow_model: Path) -> Iterator[ServerAddress]:
+def shallow_engine(shallow_model: Path) -> Iterator[Service]:
     """The engine's server with the model; it speaks OpenAI's protocol and Anthropic's."""
-    chat = LocalChat.open(str(shallow_model))
-    yield anyio.run(chat.server)
+    chat = LocalChat(str(shallow_model))
+    yield anyio.run(chat.connected).service
     anyio.run(chat.aclose)
 
 
@@ -51,7 +52,7 @@ def _shallow(whole: bytes) -> Iterator[bytes]:
         start = at
         key, at = _string(whole, at)
         (kind,) = struct.unpack_from("<I", whole, at)
-        end = end_of_value(whole, at + 4, kind)
+        end = _end_of_value(whole, at + 4, kind)
         kept = whole[start:end]
         if key == "llama.block_count":
             kept = whole[start : at + 4] + struct.pack("<I", len(LAYERS))
@@ -100,37 +101,14 @@ def _string(whole: bytes, at: int) -> tuple[str, int]:
     return whole[at + 8 : at + 8 + length].decode(), at + 8 + length
 
 
-@pytest.fixture(scope="session")
-def decision_model(shallow_model: Path) -> Path:
-    """The same as a decision model: it answers System One's questions, at random.
-
-    The engine reads the likelihood of an option's letter behind the prompt ``systemone``.
-    """
-    path = shallow_model.with_name("decision.gguf")
-    texts = {
-        "llama.decision.type": "openjev",
-        "tokenizer.chat_template.systemone": "{{ state | tojson }} {{ question }} Answer:",
-    }
-    path.write_bytes(_with_texts(shallow_model.read_bytes(), texts))
-    return path
-
-
-def _with_texts(whole: bytes, texts: dict[str, str]) -> bytes:
-    """A GGUF file with further texts in its metadata."""
-    magic, version, tensors, values = struct.unpack_from("<4sIQQ", whole)
-    at = 24
-    for _ in range(values):
-        _, at = _string(whole, at)
-        (kind,) = struct.unpack_from("<I", whole, at)
-        at = end_of_value(whole, at + 4, kind)
-    end_of_values = at
-    for _ in range(tensors):
-        _, at = _string(whole, at)
-        (dimensions,) = struct.unpack_from("<I", whole, at)
-        at += 4 + 8 * dimensions + 4 + 8
-    added = b"".join(
-        _packed(key) + struct.pack("<I", _STRING) + _packed(text) for key, text in texts.items()
-    )
-    head = struct.pack("<4sIQQ", magic, version, tensors, values + len(texts))
-    head += whole[24:end_of_values] + added + whole[end_of_values:at]
-    return head + bytes(-len(head) % _ALIGNMENT) + whole[-(-at // _ALIGNMENT) * _ALIGNMENT :]
+def _end_of_value(data: bytes, at: int, kind: int) -> int:
+    """The end of the value of this type at `at`."""
+    if kind == _STRING:
+        return _string(data, at)[1]
+    if kind != _ARRAY:
+        return at + _SIZES[kind]
+    of, count = struct.unpack_from("<IQ", data, at)
+    at += 12
+    for _ in range(count):
+        at = _end_of_value(data, at, of)
+    return at

@@ -447,7 +447,6 @@ LISTED = {"max_score_tokens": 8, "repair_attempts": 0}
 LOCAL: tuple[tuple[str, Mapping[str, Any], bool], ...] = (
     ("mcranker", {**JUDGED, **SHORT}, True),
     ("rg_yn", {}, False),
-    ("qg", {}, True),
     ("rerank", {}, False),
     ("rankgpt", LISTED, True),
     ("pairwise", {"ranks": 1}, False),
