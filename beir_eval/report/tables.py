@@ -332,8 +332,8 @@ _COMPLETENESS: _Columns = (
 _COMPLETENESS_NOTE = (
     "Asked: scores, or comparisons. No results, not ranked: queries; the first count 0. Short "
     "teams: queries for which fewer recruits were named than asked for. Unknown documents, of "
-    "foreign runs: not in the corpus or, where it is not at hand, neither ranked nor judged here; they "
-    "keep their ranks."
+    "foreign runs: not in the corpus or, where it is not at hand, neither ranked nor judged here; "
+    "they keep their ranks."
 )
 _COST: _Columns = (
     ("calls", "metrics.taken.calls", _count),

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import contextlib
 import logging
-import sys
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field
@@ -82,21 +81,15 @@ class Invocation:
         try:
             yield
         except BaseException:
-            self.reached = self.where().__str__
+            self.reached = self.reached().__str__
             raise
-
-    def where(self) -> str:
-        """Progress in words."""
-        engine = sys.modules.get("mcranker.llm.local.llama_local")
-        loading = engine.loading() if engine is not None else ""
-        return f"while loading the model {loading}" if loading else self.reached()
 
     @property
     def interruption(self) -> Interrupted:
         """Return the message about an interrupt, and the exit code."""
         first = self.interrupts.first
         how = "interrupted" if first in (None, SIGINT) else f"stopped by {first.name}"
-        said = "".join(each if each.isprintable() else "?" for each in self.where())
+        said = "".join(each if each.isprintable() else "?" for each in self.reached())
         return Interrupted(f"{how} {said}", self.interrupts.exit_code)
 
     @contextmanager

@@ -270,12 +270,10 @@ class QGRanker(_LikelihoodRanker):
     the passage and the tokens before it. So it is the geometric mean of their probabilities, and
     the order is the paper's.
 
-    >>> QGRanker(model="local:smollm2-135m")
     >>> QGRanker(model="openai:NAME", base_url="http://localhost:8000/v1")  # vLLM
 
-    Its `model` gives the log-probabilities of a given text: ``local:NAME`` of a chat model, or
-    ``openai:NAME`` of a server that echoes prompts with log-probabilities, as vLLM does. Other
-    keywords are those of `Ranker`.
+    Its `model` gives the log-probabilities of a given text: ``openai:NAME`` of a server that
+    echoes prompts with log-probabilities, as vLLM does. Other keywords are those of `Ranker`.
 
     Raises:
         ConfigError: an option that has no meaning here: of a team, or of the scale.
@@ -293,9 +291,9 @@ class QGRanker(_LikelihoodRanker):
 
     def _check_models(self) -> None:
         lack = (
-            "does not give the likelihood of a text, by which ranker='qg' scores; name a chat "
-            "model of the embedded engine (local:NAME), or a server that echoes prompts with "
-            "log-probabilities, such as vLLM (openai:NAME with base_url=), or use ranker='rg_yn'"
+            "does not give the likelihood of a text, by which ranker='qg' scores; name a server "
+            "that echoes prompts with log-probabilities, such as vLLM (openai:NAME with "
+            "base_url=), or use ranker='rg_yn'"
         )
         demand(self.models.scoring, "continuation_logprobs", lack)
         # No label is read.

@@ -13,9 +13,9 @@ from pathlib import Path
 import anyio
 import pytest
 
-from mcranker.llm.local.gguf_header import end_of_value
-from mcranker.llm.local.llama_local import LocalChat, ServerAddress
+from mcranker.llm.local.llama_local import LocalChat
 from mcranker.llm.local.model_files import resolve
+from mcranker.llm.providers.http_errors import Service
 
 __all__ = ["shallow_engine", "shallow_model"]
 
@@ -23,7 +23,8 @@ LAYERS = (0, 29)
 FULL = "smollm2-135m"
 
 # The format: https://github.com/ggml-org/ggml/blob/master/docs/gguf.md
-_STRING = 8
+_SIZES = {0: 1, 1: 1, 2: 2, 3: 2, 4: 4, 5: 4, 6: 4, 7: 1, 10: 8, 11: 8, 12: 8}  # bytes, by type
+_STRING, _ARRAY = 8, 9
 _ALIGNMENT = 32
 
 
@@ -36,10 +37,10 @@ def shallow_model(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 @pytest.fixture(scope="module")
-def shallow_engine(shallow_model: Path) -> Iterator[ServerAddress]:
+def shallow_engine(shallow_model: Path) -> Iterator[Service]:
     """The engine's server with the model; it speaks OpenAI's protocol and Anthropic's."""
-    chat = LocalChat.open(str(shallow_model))
-    yield anyio.run(chat.server)
+    chat = LocalChat(str(shallow_model))
+    yield anyio.run(chat.connected).service
     anyio.run(chat.aclose)
 
 
@@ -51,7 +52,7 @@ def _shallow(whole: bytes) -> Iterator[bytes]:
         start = at
         key, at = _string(whole, at)
         (kind,) = struct.unpack_from("<I", whole, at)
-        end = end_of_value(whole, at + 4, kind)
+        end = _end_of_value(whole, at + 4, kind)
         kept = whole[start:end]
         if key == "llama.block_count":
             kept = whole[start : at + 4] + struct.pack("<I", len(LAYERS))
@@ -98,3 +99,16 @@ def _packed(name: str) -> bytes:
 def _string(whole: bytes, at: int) -> tuple[str, int]:
     length: int = struct.unpack_from("<Q", whole, at)[0]
     return whole[at + 8 : at + 8 + length].decode(), at + 8 + length
+
+
+def _end_of_value(data: bytes, at: int, kind: int) -> int:
+    """The end of the value of this type at `at`."""
+    if kind == _STRING:
+        return _string(data, at)[1]
+    if kind != _ARRAY:
+        return at + _SIZES[kind]
+    of, count = struct.unpack_from("<IQ", data, at)
+    at += 12
+    for _ in range(count):
+        at = _end_of_value(data, at, of)
+    return at

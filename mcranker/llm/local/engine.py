@@ -26,10 +26,10 @@ def check_installed(name: str, packages: Mapping[str, str], extra: str = "local"
         raise ConfigError(f"{name} needs {' and '.join(absent)}: pip install 'mcranker[{extra}]'.")
 
 
-def engine_service(name: str, where: str, *, timeout: float = 0.0) -> Service:
+def engine_service(name: str, where: str) -> Service:
     """The details of an engine in this process that error messages need."""
     advice = "open the model again"
-    return Service(name, where, advice, advice, advice, timeout)
+    return Service(name, where, advice, advice, advice, 0.0)
 
 
 def release_apart(release: Callable[[], None]) -> None:

@@ -17,7 +17,7 @@ def _local(name: str, /, **_: Any) -> ChatModel:
     from mcranker.llm.encoders import is_encoder
     from mcranker.llm.local.llama_local import LocalChat
 
-    return _encoder("local", name) if is_encoder(name) else LocalChat.open(name)
+    return _encoder("local", name) if is_encoder(name) else LocalChat(name)
 
 
 def _encoder(kind: str, name: str, /, **options: Any) -> ChatModel:

@@ -45,14 +45,12 @@ def opened(monkeypatch: pytest.MonkeyPatch) -> list[str]:
     """Stands in for the embedded engine; the names it was asked to open."""
     names: list[str] = []
 
-    class LocalChat:
-        @staticmethod
-        def open(name: str) -> ChatModel:
-            names.append(name)
-            return ScriptedChat(lambda _: "7", name=f"local:{name}")
+    def local_chat(name: str) -> ChatModel:
+        names.append(name)
+        return ScriptedChat(lambda _: "7", name=f"local:{name}")
 
     module = types.ModuleType("mcranker.llm.local.llama_local")
-    module.LocalChat = LocalChat  # type: ignore[attr-defined]  # a stand-in
+    module.LocalChat = local_chat  # type: ignore[attr-defined]  # a stand-in
     monkeypatch.setitem(sys.modules, "mcranker.llm.local.llama_local", module)
     return names
 

@@ -9,9 +9,10 @@ from __future__ import annotations
 import pytest
 
 from mcranker import ChatModel, MCRanker, RankerConfig
-from mcranker.llm.local.llama_local import LocalChat, ServerAddress
+from mcranker.llm.local.llama_local import LocalChat
 from mcranker.llm.providers.anthropic_messages import AnthropicMessages
 from mcranker.llm.providers.compatible_http import CompatibleChat
+from mcranker.llm.providers.http_errors import Service
 from mcranker.llm.providers.openai_chat import OpenAIChat
 from personas import Team, library
 from tests.support.shallow_model import shallow_engine, shallow_model
@@ -41,7 +42,7 @@ async def ranked_ids(model: ChatModel, **options: object) -> tuple[list[str], in
 
 
 @pytest.mark.parametrize("kind", ["sdk", "lean"])
-async def test_openai_protocol(shallow_engine: ServerAddress, kind: str) -> None:
+async def test_openai_protocol(shallow_engine: Service, kind: str) -> None:
     address, key = f"{shallow_engine.url}/v1", shallow_engine.key
     model: ChatModel
     if kind == "sdk":
@@ -57,8 +58,8 @@ async def test_openai_protocol(shallow_engine: ServerAddress, kind: str) -> None
 
 async def test_openai_protocol_with_log_probabilities() -> None:
     # The labels are among the likely tokens of the whole model only.
-    chat = LocalChat.open("smollm2-135m")
-    engine = await chat.server()
+    chat = LocalChat("smollm2-135m")
+    engine = (await chat.connected()).service
     model = OpenAIChat("smollm2", base_url=f"{engine.url}/v1", api_key=engine.key)
     ids, missing, _ = await ranked_ids(model, scoring="expected", labels=("No", "Yes"))
     await chat.aclose()
@@ -66,7 +67,7 @@ async def test_openai_protocol_with_log_probabilities() -> None:
     assert missing == 0
 
 
-async def test_anthropic_protocol(shallow_engine: ServerAddress) -> None:
+async def test_anthropic_protocol(shallow_engine: Service) -> None:
     model = AnthropicMessages("smollm2", base_url=shallow_engine.url, api_key=shallow_engine.key)
     ids, _, calls = await ranked_ids(model)
     # This server takes no schema in Anthropic's protocol: the form is asked for in words, and

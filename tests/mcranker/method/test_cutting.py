@@ -83,7 +83,7 @@ def test_the_beginning_that_tokens_write(
 @pytest.mark.local_model
 @pytest.mark.anyio
 async def test_a_local_models_tokens() -> None:
-    chat = LocalChat.open("smollm2-135m")
+    chat = LocalChat("smollm2-135m")
     try:
         text = "Masks filter naïve aerosols, 95% of them 👩🏽‍🔬."
         whole = await chat.cut(text, 1000)

@@ -22,8 +22,8 @@ from mcranker import (
 )
 from mcranker.llm.chat import Tag
 from mcranker.llm.ledger.request_key import request_key
-from mcranker.llm.local.llama_local import ServerAddress
 from mcranker.llm.providers.anthropic_messages import AnthropicMessages
+from mcranker.llm.providers.http_errors import Service
 from personas import PromptSet
 from personas.ranking.usage import Stage
 from personas.templates import PROMPTS
@@ -196,7 +196,7 @@ async def test_what_is_asked_once_is_not_marked(stage: Stage) -> None:
 @pytest.mark.local_model
 @pytest.mark.parametrize("role", ["system", "user"])
 async def test_a_real_server_takes_marked_blocks_and_says_what_it_had_kept(
-    role: Literal["system", "user"], shallow_engine: ServerAddress
+    role: Literal["system", "user"], shallow_engine: Service
 ) -> None:
     beginning = "Look for plain words, sources and dates. " * 80
     passage = "Masks filter the air. Is this about masks?"

@@ -429,7 +429,6 @@ LISTED = {"max_score_tokens": 8, "repair_attempts": 0}
 LOCAL: tuple[tuple[str, Mapping[str, Any], bool], ...] = (
     ("mcranker", {**JUDGED, **SHORT}, True),
     ("rg_yn", {}, False),
-    ("qg", {}, True),
     ("rerank", {}, False),
     ("rankgpt", LISTED, True),
     ("setwise", {"ranks": 1, "children": 1}, False),
