@@ -55,7 +55,6 @@ def make_entry(**changes: Any) -> CatalogueEntry:
         "sha256": hashlib.sha256(CONTENT).hexdigest(),
         "source": {"kind": "registry", "package": "tiny-model", "version": "1.0", "member": MEMBER},
         "context": 512,
-        "weak": True,
         "note": "For tests.",
     }
     return CatalogueEntry.model_validate(fields | changes)
