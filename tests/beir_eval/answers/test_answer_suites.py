@@ -444,17 +444,6 @@ def test_sums_by_hand() -> None:
     assert AnswerMetrics.model_validate_json(found.model_dump_json()) == found
 
 
-def test_a_folder_of_a_former_version_goes_on(place: Path, model: Connected) -> None:
-    run(place)
-    for path in (place / "out").glob("*/manifest.json"):
-        manifest = json.loads(path.read_text())
-        del manifest["config"]["options"], manifest["documents"]["digest"]
-        path.write_text(json.dumps(manifest))
-    before = len(model.requests)
-    assert run(place).exit_code == 0
-    assert len(model.requests) == before
-
-
 def test_the_report_says_what_was_found(place: Path, model: Connected) -> None:
     run(place, "--judge-model", "openai:default")
     found = CliRunner().invoke(
