@@ -21,11 +21,7 @@ Form = TypeVar("Form", bound=BaseModel)
 
 
 def append_whole(path: Path, line: bytes) -> None:
-    """Add a line to a file; what is killed meanwhile leaves a torn last line at most.
-
-    Raises:
-        OSError: it cannot be written; names the file.
-    """
+    """Add a line to a file; what is killed meanwhile leaves a torn last line at most."""
     try:
         with path.open("ab") as file:
             file.write(line)
@@ -34,11 +30,7 @@ def append_whole(path: Path, line: bytes) -> None:
 
 
 def cut_torn_line(path: Path) -> bool:
-    """Take off a last line that was not written to its end; return whether there was one.
-
-    Raises:
-        RunFolderError: the file is there and cannot be read.
-    """
+    """Take off a last line that was not written to its end; return whether there was one."""
     if not path.exists():
         return False
     size = torn = 0
@@ -51,12 +43,7 @@ def cut_torn_line(path: Path) -> bool:
 
 
 def write_form(path: Path, form: BaseModel) -> None:
-    """Write a manifest or metrics.
-
-    Raises:
-        RunFolderError: it holds a name that is not UTF-8, e.g. of a file.
-        OSError: it cannot be written; names the file.
-    """
+    """Write a manifest or metrics."""
     try:
         text = form.model_dump_json(indent=1)
     except PydanticSerializationError as failure:
@@ -68,11 +55,7 @@ def write_form(path: Path, form: BaseModel) -> None:
 
 
 def read_toml(text: str, form: type[Form], place: str, error: type[Exception]) -> Form:
-    """Read a TOML text that a person wrote.
-
-    Raises:
-        error: it is not TOML, or not of that form; the message begins with `place`.
-    """
+    """Read a TOML text that a person wrote."""
     try:
         return form.model_validate(tomllib.loads(text))
     except tomllib.TOMLDecodeError as failure:
@@ -101,11 +84,7 @@ def _texts(value: object) -> Iterator[str]:
 
 
 def read_form(path: Path, form: type[Form]) -> Form:
-    """Read a JSON file.
-
-    Raises:
-        RunFolderError: it cannot be read, or is not of that form.
-    """
+    """Read a JSON file."""
     content = read_whole(path, RunFolderError)
     try:
         return form.model_validate_json(content)

@@ -30,18 +30,7 @@ _log = safe_logger("mcranker.beir_eval.lock")
 
 @contextmanager
 def locked(folder: Path, *, wait: bool = False) -> Iterator[None]:
-    """Be the only one that writes to `folder` in the block. The folder is made if need be.
-
-    On a file system without locks the block is run all the same.
-
-    Args:
-        folder: what is written to.
-        wait: wait for another program, which will not take long.
-
-    Raises:
-        RunFolderError: another program is writing there; says which.
-        OSError: the folder cannot be written to.
-    """
+    """Be the only one that writes to `folder` in the block. The folder is made if need be."""
     folder.mkdir(parents=True, exist_ok=True)
     with (folder / LOCK).open("a+b") as file:
         while not _take(file):

@@ -12,11 +12,7 @@ LARGEST = 2**63 - 1
 
 
 def check_whole(name: str, value: object, low: int, high: int = LARGEST) -> None:
-    """Refuse what is no whole number from `low` to `high`.
-
-    Raises:
-        SettingError: it is something else.
-    """
+    """Refuse what is no whole number from `low` to `high`."""
     whole = isinstance(value, numbers.Integral) and not isinstance(value, bool)
     if not (whole and low <= int(value) <= high):  # type: ignore[call-overload]  # it is whole
         to = f" to {high:,}" if high < LARGEST else ""
@@ -28,11 +24,7 @@ def check_whole(name: str, value: object, low: int, high: int = LARGEST) -> None
 def check_number(
     name: str, value: object, low: float, high: float = math.inf, *, example: float | None = None
 ) -> None:
-    """Refuse what is no finite number from `low` to `high`.
-
-    Raises:
-        SettingError: it is something else.
-    """
+    """Refuse what is no finite number from `low` to `high`."""
     try:
         is_number = isinstance(value, numbers.Real) and not isinstance(value, bool)
         number = float(value) if is_number else math.nan  # type: ignore[arg-type]  # it is one

@@ -98,15 +98,7 @@ class Recipe(BaseModel):
 
 @dataclass(frozen=True, slots=True)
 class SourceCounts:
-    """Counts of one source.
-
-    Attributes:
-        source: its name.
-        kind: of its examples.
-        made: different examples.
-        drawn: examples in stage II.
-        left_out: reason -> questions.
-    """
+    """Counts of one source."""
 
     source: str
     kind: str
@@ -125,11 +117,7 @@ class Built:
 
 
 def read_recipe(path: str | Path) -> Recipe:
-    """Read a recipe; its paths become whole paths.
-
-    Raises:
-        SettingError: it cannot be read, or a key or a value is wrong.
-    """
+    """Read a recipe; its paths become whole paths."""
     place = Path(path).expanduser()
     text = read_text(place, SettingError, 1_000_000)
     recipe = read_toml(text, Recipe, str(path), SettingError)
@@ -156,19 +144,7 @@ def build_examples(
     *,
     on_skip: OnSkip = lambda each: None,
 ) -> Built:
-    """Make the examples of both stages. The same recipe and files give the same examples.
-
-    A question whose normalised text is that of a test question is left out, as the paper's check.
-
-    Args:
-        recipe: what to take.
-        prompts: the wording, of ``rag_answer_rankrag`` and others; a pipeline asks with the same.
-        on_skip: is given documents that are left out.
-
-    Raises:
-        DatasetError: a file cannot be read, or a source gives no example.
-        InputError: there are no such passages.
-    """
+    """Make the examples of both stages. The same recipe and files give the same examples."""
     held_out = {
         normalised(each.query.all_texts) for path in recipe.test for each in read_questions(path)
     }
@@ -205,10 +181,7 @@ def build_examples(
 
 
 def gram_recall(answer: str, passage: str) -> float:
-    """Return the share of the answer's 4-grams that the passage has.
-
-    An answer of fewer words is one gram.
-    """
+    """Return the share of the answer's 4-grams that the passage has."""
     words, of = normalised(answer).split(), normalised(passage).split()
     size = min(_GRAM, len(words))
     if not size:

@@ -70,11 +70,7 @@ class LlamaIndexNode(Protocol):
 
 
 def entries(docs: Iterable[Any]) -> Iterator[Any]:
-    """Yield texts, records and objects of a list, a mapping id -> text or record, or a response.
-
-    A mapping with a list under one of `LIST_KEYS`, by itself or in a list, is that list; one of
-    columns is its rows.
-    """
+    """Yield texts, records and objects of a list, a mapping id -> text or record, or a response."""
     named = isinstance(docs, Mapping)
     for each in (docs,) if isinstance(docs, Mapping) else docs:
         if not isinstance(each, Mapping):
@@ -113,15 +109,7 @@ _HIDDEN = frozenset(map(fold, chain(LABEL_KEYS, SCORE_KEYS)))
 
 
 def of_record(record: Mapping[Any, Any], where: str) -> dict[str, Any]:
-    """Id, text, title, score and metadata of a record, as they are; id and score may be None.
-
-    The text is the first string that is not empty under one of `TEXT_KEYS`; under ``text`` there
-    may be fields instead, which are shown without labels. Keys that mean nothing here are part of
-    the metadata.
-
-    Raises:
-        InputError: there is no text; fields nest too deep.
-    """
+    """Id, text, title, score and metadata of a record, as they are; id and score may be None."""
     fields, outer = record, record
     if _text_key(record) is None and (wrapper := _wrapper(record)) is not None:
         outer = {key: value for key, value in record.items() if key != wrapper}
@@ -154,11 +142,7 @@ def of_record(record: Mapping[Any, Any], where: str) -> dict[str, Any]:
 
 
 def of_object(document: object, where: str) -> dict[str, Any]:
-    """Return id, text, title, score and metadata of an object; id and score may be None.
-
-    Raises:
-        InputError: it has no text.
-    """
+    """Return id, text, title, score and metadata of an object; id and score may be None."""
     node = getattr(document, "node", document)
     text = _first(node, _TEXTS)
     if text is None and callable(content := getattr(node, "get_content", None)):
@@ -182,18 +166,7 @@ def of_object(document: object, where: str) -> dict[str, Any]:
 
 
 def as_fields(value: object, where: str = "the document", hidden: Container[str] = _HIDDEN) -> str:
-    """Return fields as lines for people and models; empty and `hidden` ones are left out.
-
-    >>> print(as_fields({"name": "Lamp", "price": 20, "parts": ["shade", "cable"], "note": None}))
-    name: Lamp
-    price: 20
-    parts:
-      - shade
-      - cable
-
-    Raises:
-        InputError: they nest deeper than 20 levels.
-    """
+    """Return fields as lines for people and models; empty and `hidden` ones are left out."""
     return "\n".join(_lines(value, where, _DEEPEST, hidden))
 
 

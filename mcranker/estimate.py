@@ -112,12 +112,7 @@ class Estimate:
 
 
 class Estimator:
-    """Takes down what a ranker would ask, query by query.
-
-    Args:
-        config: of the ranker.
-        counted: keys of requests that need not be counted again; added to.
-    """
+    """Takes down what a ranker would ask, query by query."""
 
     def __init__(self, config: RankerConfig, counted: set[bytes] | None = None) -> None:
         self._config = config
@@ -196,19 +191,7 @@ def _rows(table: UsageTable) -> list[dict[str, Any]]:
 
 
 class EstimatingChat(Wrapper):
-    """Answers in place of `model`, without asking it.
-
-    What the ledger has is answered from there. Everything else is made up: of the right form
-    and the usual length, with numbers that mean nothing. Where there is a ledger, equal
-    requests are counted once, since they share one answer.
-
-    Args:
-        model: whose name and capabilities are shown.
-        ledger: where its answers are kept, if anywhere.
-        team_size: how many people a made-up team has.
-        count: told of every answer that is not a repetition.
-        counted: keys of the requests that have been counted; added to.
-    """
+    """Answers in place of `model`, without asking it."""
 
     def __init__(
         self,

@@ -12,11 +12,7 @@ HIGHEST_GRADE = 1_000_000
 
 
 def checked_grades(grades: Mapping[str, int] | None) -> dict[str, int] | None:
-    """Judgements of one query: document id -> grade, above 0 for relevant.
-
-    Raises:
-        InputError: they are something else.
-    """
+    """Judgements of one query: document id -> grade, above 0 for relevant."""
     if grades is None:
         return None
     if not isinstance(grades, Mapping):

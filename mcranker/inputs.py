@@ -42,14 +42,7 @@ logger = safe_logger("mcranker")
 
 
 def as_query(query: str | Query, what: str = "query") -> Query:
-    """The query, checked; halves of surrogate pairs in its text replaced by U+FFFD.
-
-    `what` names it in messages.
-
-    Raises:
-        InputError: not a string or `Query`, or empty; or an id that is not a string, or not
-            valid Unicode.
-    """
+    """The query, checked; halves of surrogate pairs in its text replaced by U+FFFD."""
     if isinstance(query, str):
         query = Query(query)
     if not isinstance(query, Query):
@@ -73,14 +66,7 @@ def as_query(query: str | Query, what: str = "query") -> Query:
 
 
 def in_conversation(messages: object, question: Query | None = None) -> Query:
-    """Return the question that ends a conversation, with the earlier messages as its turns.
-
-    They are ``{"role": "user", "content": "…"}`` each, in order. The last is the question, and may
-    be left out where `question` is given apart.
-
-    Raises:
-        InputError: they are something else, or the last is neither the question nor before it.
-    """
+    """Return the question that ends a conversation, with the earlier messages as its turns."""
     given = messages if isinstance(messages, list) else [messages]
     found = [(x.get("role"), x.get("content")) for x in given if isinstance(x, Mapping)]
     turns = [(str(role), str(text)) for role, text in found if _is_turn((role, text))]
@@ -105,25 +91,7 @@ def _is_turn(turn: object) -> bool:
 
 
 def as_passages(docs: Docs, *, first: int = 0) -> tuple[Passage, ...]:
-    """The passages in the order given, checked; halves of surrogate pairs replaced by U+FFFD.
-
-    Records have a text, and may have an id, a title, a first-stage score and metadata, under the
-    keys that `mcranker.documents` lists; other keys are added to the metadata. A response of a
-    search service is the list in it. A text that holds fields is shown as
-    `mcranker.documents.as_fields`.
-
-    Documents of LangChain (``page_content``), LlamaIndex (``text``, also with a score around it)
-    and Haystack (``content``) keep their metadata, ids and scores. So do hits of a ranking, whose
-    final score is now the first stage's. A passage without an id is named by its place.
-
-    Args:
-        docs: the passages.
-        first: place of the first one.
-
-    Raises:
-        InputError: a wrong type, no text, an empty or repeated id, or one that is not valid
-            Unicode; the passage is named by id or by its place.
-    """
+    """The passages in the order given, checked; halves of surrogate pairs replaced by U+FFFD."""
     advice = ""
     if hasattr(docs, "columns"):
         advice = '; give its rows as records, as with docs.to_dict("records")'

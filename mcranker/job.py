@@ -15,12 +15,7 @@ from personas.ranking.usage import UsageTable
 
 @dataclass(frozen=True, slots=True)
 class Memory:
-    """A ranker's memory between queries.
-
-    Attributes:
-        dataset_rubrics: persona -> its rubric for the data set, ``criteria="dataset"``.
-        dataset_team: the recruits of all queries, with ``dataset_team`` besides.
-    """
+    """A ranker's memory between queries."""
 
     dataset_rubrics: dict[str, Rubric] = field(default_factory=dict)
     dataset_team: list[Member] = field(default_factory=list)

@@ -8,11 +8,7 @@ from personas.sanitize import one_line
 
 
 def safe_logger(name: str) -> logging.Logger:
-    """Return the logger of that name; it escapes control characters.
-
-    Without a handler Python writes warnings to standard error as they are, and a passage's id, a
-    model's answer or a file's name would steer the terminal.
-    """
+    """Return the logger of that name; it escapes control characters."""
     logger = logging.getLogger(name)
     logger.addFilter(_make_safe)
     return logger

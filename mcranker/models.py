@@ -46,12 +46,7 @@ class Roles:
 
 @dataclass(frozen=True, slots=True)
 class Models:
-    """The models of a ranker; one object may play several roles (5.3.3).
-
-    Attributes:
-        ledger: what keeps their answers; None if nothing does.
-        budget: what all of them are paid from; counts only if there is a limit to keep.
-    """
+    """The models of a ranker; one object may play several roles (5.3.3)."""
 
     recruiter: ChatModel
     criteria: ChatModel
@@ -94,22 +89,7 @@ def connect_roles(
     api_key: str | None = None,
     ledger: LedgerSpec = "default",
 ) -> Models:
-    """Connect the models of all roles.
-
-    The same name or object in two roles is one model with limits of its own.
-
-    Args:
-        roles: each ``"openai:NAME"``, ``"anthropic:NAME"``, ``"local:NAME"``, a `ChatModel`, or
-            None for the default (see `mcranker.llm.connect.connect`).
-        config: the limits of calls, time and money.
-        base_url: of an OpenAI- or Anthropic-compatible server, for ``roles.model`` and for those
-            of the other models that have the same prefix.
-        api_key: instead of the environment's, likewise.
-        ledger: where answers are kept: a path, a `Ledger`, None, or ``"default"``.
-
-    Raises:
-        ConfigError, AuthenticationFailed, ModelNotFound: as `connect` does.
-    """
+    """Connect the models of all roles."""
     layers = Layers(config, ledger)
     own = {role: getattr(roles, role) for role in ROLES}
     specs = {role: roles.model if spec is None else spec for role, spec in own.items()}
@@ -118,11 +98,7 @@ def connect_roles(
 
 
 def limited(models: Models, budget: Budget) -> Models:
-    """Return the models with their calls paid from that budget besides their own.
-
-    Raises:
-        ConfigError: the budget has a ``max_cost``, and a model's price is not known.
-    """
+    """Return the models with their calls paid from that budget besides their own."""
 
     def around(model: ChatModel) -> ChatModel:
         if isinstance(model, Ledgered):  # what it has is free
@@ -134,11 +110,7 @@ def limited(models: Models, budget: Budget) -> Models:
 
 
 def as_ledger(ledger: LedgerSpec) -> Ledger | None:
-    """Return the ledger of a spec; nothing is opened yet.
-
-    Raises:
-        ConfigError: it is none of these.
-    """
+    """Return the ledger of a spec; nothing is opened yet."""
     if isinstance(ledger, Ledger):
         return ledger
     place = place_of(ledger)
@@ -146,37 +118,13 @@ def as_ledger(ledger: LedgerSpec) -> Ledger | None:
 
 
 def layered(chat: ChatModel, *, config: RankerConfig, budget: Budget | None = None) -> ChatModel:
-    """Put limits, retries and the budget around a model whose answers no ledger keeps.
-
-    Args:
-        chat: a model of a name.
-        config: the limits.
-        budget: shared with others; None for one of its own.
-
-    Raises:
-        ConfigError: there is a ``max_cost``, and the model's price is not known.
-    """
+    """Put limits, retries and the budget around a model whose answers no ledger keeps."""
     layers = Layers(config.model_copy(update={"batch": False}), None, budget)
     return layers.around(chat, retried=True)
 
 
 class Layers:
-    """The wrappers around each model of one ranker or pipeline.
-
-    Outermost first: the ledger, so that what is known costs nothing; the budget, so that a call
-    that is repeated counts once; retries; and inside them the limits, so that each try waits for
-    a place, and none is held by a call that sleeps. Batches need neither of the last two.
-
-    Args:
-        config: the limits of calls, time and money.
-        ledger: where answers are kept; `ChatModel` objects take part if it is named.
-        budget: instead of that of `config`.
-
-    Attributes:
-        config: as given.
-        ledger: what keeps the answers; None if nothing does.
-        budget: what all the models are paid from.
-    """
+    """The wrappers around each model of one ranker or pipeline."""
 
     def __init__(
         self, config: RankerConfig, ledger: LedgerSpec, budget: Budget | None = None
@@ -195,18 +143,7 @@ class Layers:
         api_key: str | None,
         known: Mapping[object, ChatModel] = MappingProxyType({}),
     ) -> dict[str, ChatModel]:
-        """Connect the model of each task; the same name or object in two of them is one model.
-
-        Args:
-            specs: task -> its model.
-            main: the model that `base_url` and `api_key` are for, and others with its prefix.
-            base_url: of a server.
-            api_key: instead of the environment's.
-            known: name, or `id` of an object -> that model, where it is connected already.
-
-        Raises:
-            ConfigError, AuthenticationFailed, ModelNotFound: as `connect` does.
-        """
+        """Connect the model of each task; the same name or object in two of them is one model."""
         config = self.config
         made = dict(known)
 
@@ -272,16 +209,7 @@ def _kind(spec: ModelSpec) -> str:
 
 
 def check_capabilities(config: RankerConfig, models: Models, *, recruits: int) -> None:
-    """Refuse what the models of the roles cannot serve, before any call.
-
-    Args:
-        config: the choices in effect.
-        models: of the roles.
-        recruits: how many personas are to be recruited.
-
-    Raises:
-        UnsupportedCapability: a model lacks what it is to do.
-    """
+    """Refuse what the models of the roles cannot serve, before any call."""
     model = models.scoring
     offers = model.capabilities
     if config.max_passage_tokens is not None and tokenizer_of(model) is None:

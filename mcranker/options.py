@@ -32,14 +32,7 @@ class CallOptions(TypedDict, total=False):
 
 
 class EstimateOptions(TypedDict, total=False):
-    """Options of an estimate.
-
-    Attributes:
-        instruction: as for `Ranker.rank`, for all queries.
-        reasons: passages of each query to `Ranker.explain` as well.
-        counted: what estimates of other rankers with the same ledger have counted, and so is not
-            counted again; what this one counts is added. One set for all of them.
-    """
+    """Options of an estimate."""
 
     instruction: str | None
     reasons: int

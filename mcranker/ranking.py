@@ -302,22 +302,7 @@ def combined(
     assessed: ScoreMatrix | None = None,
     refuse_missing: bool = False,
 ) -> tuple[NDArray[np.intp], NDArray[np.float64]]:
-    """The fields `order` and `final` of a ranking (Eq. 4).
-
-    Passages without a score follow in first-stage order.
-
-    Args:
-        rule: how scores become final ones.
-        matrix: the scores of distinct passages.
-        row_of: the row of each passage; -1 for one that was not judged.
-        passages: all passages.
-        assessed: the assessor's scores, one column; None without an assessor.
-        refuse_missing: nothing may replace a missing score.
-
-    Raises:
-        MissingScoreError: a score is missing and nothing may replace it.
-        ConfigError: an ensemble of another package gives no scores.
-    """
+    """The fields `order` and `final` of a ranking (Eq. 4)."""
     import numpy as np
 
     for scores in (matrix, assessed) if refuse_missing else ():
@@ -341,11 +326,7 @@ def combined(
 
 
 def check_first_stage(weight: float, passages: Sequence[Passage]) -> None:
-    """Refuse a share of the first stage for passages that it gave no score.
-
-    Raises:
-        InputError: there is such a passage.
-    """
+    """Refuse a share of the first stage for passages that it gave no score."""
     without = [each.id for each in passages if each.score is None]
     if without:
         raise InputError(

@@ -32,12 +32,7 @@ def rank_dataset(
     ledger: str | os.PathLike[str] = "default",
     actors: int = 2,
 ) -> Any:
-    """Return a dataset of rankings, computed when it is read; its columns are in docs/scale.md.
-
-    `ranker` is a name, a class, or a function that can be pickled; `options` are its own, without
-    the ledger, which all actors share: on several machines, the URL of a database.
-    Raises ConfigError or PersonasError where Ray is not installed or an option cannot be used.
-    """
+    """Return a dataset of rankings, computed when it is read; its columns are in docs/scale.md."""
     try:
         import ray.data
     except ImportError as missing:

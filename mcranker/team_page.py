@@ -67,10 +67,7 @@ def render_team_page(
     date: str = "",
     command: str = "",
 ) -> str:
-    """The page that `team_to_html` writes.
-
-    `source` is what the team was read from, `date` and `command` what the last line says.
-    """
+    """The page that `team_to_html` writes."""
     from mcranker import __version__
     from personas.report.site import ReportFooter
     from personas.report.team_page import render_team
@@ -90,18 +87,7 @@ def render_team_page(
 def team_costs(
     team: Team, *, passages: int = 100, words: int = 150, model: str | ChatModel | None = None
 ) -> TeamCosts:
-    """Estimate the team's effort for one query, as `mcranker.Estimate` does; nothing is sent.
-
-    Args:
-        team: the team.
-        passages: how many, 1 to 10,000.
-        words: of each, 1 to 10,000.
-        model: who would be asked; None for one that takes JSON schemas and has no price.
-
-    Raises:
-        ConfigError: a number is out of range, there is no such model, or the team cannot judge.
-        UnsupportedCapability: the model cannot do what the method needs.
-    """
+    """Estimate the team's effort for one query, as `mcranker.Estimate` does; nothing is sent."""
     from personas.report.team_page import MemberCost, TeamCosts
 
     for name, number in (("passages", passages), ("words", words)):

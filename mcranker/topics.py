@@ -68,24 +68,7 @@ def has_headings(first: str) -> bool:
 
 
 def read_topics(lines: Lines, name: str, topic_field: TopicField = "title") -> list[Query]:
-    """The queries of a file, in its order; white space within a text is one space.
-
-    A file that begins with ``<`` holds topics. Else it is a table, parted by tabs: two columns, the
-    id and the text; or more, under a line of headings that has one of ``qid``, ``query_id``,
-    ``id`` and one of ``query``, ``text``.
-
-    Args:
-        lines: of the file, decoded.
-        name: of the file, for messages.
-        topic_field: of a topic: ``"title"`` (also called query; a topic with none of these fields
-            is its own text), ``"desc"`` (description, question) or ``"narr"`` (narrative).
-            Tables have one text.
-
-    Raises:
-        InputError: text outside of a topic, or a topic that does not end; a topic without an id,
-            or without text in that field; a line of a table with another number of columns; an id
-            that occurs twice; no query.
-    """
+    """The queries of a file, in its order; white space within a text is one space."""
     remaining = iter(lines)
     first = next(remaining, ("", ""))
     whole = chain([first], remaining)

@@ -133,11 +133,7 @@ def with_ties(documents: Sequence[tuple[str, float]]) -> list[tuple[str, float]]
 
 
 def trec_run(query_id: str, ids: Sequence[str], scores: Sequence[float], tag: str) -> str:
-    """One query's lines of a run, as `write_trec` writes them; passages with NaN come last.
-
-    Raises:
-        RunError: the query has no id, or an id holds white space.
-    """
+    """One query's lines of a run, as `write_trec` writes them; passages with NaN come last."""
     for what, name in [("query", query_id), *(("passage", each) for each in ids)]:
         if not can_be_named(name):
             raise RunError(
@@ -163,11 +159,7 @@ def _number(text: str, what: str, place: str) -> float:
 
 
 def decimal(text: str) -> float:
-    """The number in a column of a file: in ASCII, and without Python's underscores.
-
-    Raises:
-        ValueError: it is none.
-    """
+    """The number in a column of a file: in ASCII, and without Python's underscores."""
     if "_" in text or not text.isascii():
         raise ValueError(f"{text[:_SHOWN]!r} is no number")
     return float(text)
@@ -219,11 +211,7 @@ def can_be_named(name: str) -> bool:
 
 
 def check_name(name: str, what: str) -> None:
-    """See that a TREC run can hold an id or a tag; `what` is what messages call it.
-
-    Raises:
-        RunError: it is empty, or holds white space or a zero byte.
-    """
+    """See that a TREC run can hold an id or a tag; `what` is what messages call it."""
     if not name or _NO_ID.search(name):
         raise RunError(
             f"{what} {name!r} is empty, or holds white space or a zero byte: not possible in a "

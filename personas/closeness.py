@@ -25,14 +25,7 @@ _OF_NO_SUBJECT = frozenset(
 
 
 def closest_members(text: str, count: int) -> tuple[Member, ...]:
-    """The library's members with rubrics that share most with a text, closest first.
-
-    By BM25 (k1 = 1.2, b = 0.75) over names, descriptions, topics and criteria, the members as its
-    documents. Plurals count as their singulars. Equal ones keep the library's order.
-
-    Returns:
-        At most `count`; members that share no word with the text are none of them.
-    """
+    """The library's members with rubrics that share most with a text, closest first."""
     members, words, idf = _library()
     mean = sum(each.total() for each in words) / len(words)
     asked = sorted(set(_words(text)) & idf.keys())

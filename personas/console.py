@@ -22,12 +22,7 @@ _LETTERS = 26
 
 
 def print_page(show: Callable[[Console], None], file: TextIO | None = None) -> None:
-    """Show a page on a terminal, or write it as plain text to whatever else `file` is.
-
-    Args:
-        show: prints the page.
-        file: without, standard output.
-    """
+    """Show a page on a terminal, or write it as plain text to whatever else `file` is."""
     out = sys.stdout if file is None else file
     if out.isatty():
         show(Console(file=out))

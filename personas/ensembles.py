@@ -80,22 +80,7 @@ class Ensemble:
 
 @dataclass(frozen=True, slots=True)
 class Rule:
-    """Rule from scores to the final scores of a ranking.
-
-    A passage without any score has no final score and no relevance (NaN), unless
-    ``missing_policy="constant"`` imputes both.
-
-    Attributes:
-        ensemble: combines the personas' scores.
-        missing_policy: the imputed score of a passage: the mean of its others (by weight), 0,
-            `constant`.
-        constant: the imputed score with ``missing_policy="constant"``.
-        first_stage_weight: share of the first stage, 0 to 1, where it scored all passages.
-        top: the highest score that a persona can give.
-        rank_ties: the rank of equal scores, where `ensemble` ranks.
-        assessor_top: the highest score that the assessor can give.
-        weights: of the personas, by column, with the mean 1; empty where all count alike.
-    """
+    """Rule from scores to the final scores of a ranking."""
 
     ensemble: Ensemble
     missing_policy: MissingPolicy = "mean_of_team"
@@ -108,10 +93,7 @@ class Rule:
 
     @classmethod
     def of(cls, config: Mapping[str, Any]) -> Rule:
-        """The rule of a configuration; what it does not say, or cannot be, is the default.
-
-        A configuration without ``rank_ties`` is of a time when ties had ``"ordinal"`` ranks.
-        """
+        """The rule of a configuration; what it does not say, or cannot be, is the default."""
         return cls(
             ensemble=find_ensemble(config) or SUM,
             missing_policy=_POLICIES.get(str(config.get("missing_policy")), "mean_of_team"),
@@ -166,14 +148,7 @@ class Rule:
         *,
         assessed: Matrix | None = None,
     ) -> Matrix:
-        """The final score of each passage, NaN without any.
-
-        Args:
-            values: scores of distinct passages.
-            group_of: the row of each passage.
-            first_stage: the first stage's score of each passage, None if unknown.
-            assessed: the assessor's score of each row, if there was one.
-        """
+        """The final score of each passage, NaN without any."""
         import numpy as np
 
         by_row = np.full(len(values), np.nan)
@@ -195,11 +170,7 @@ class Rule:
         return scores
 
     def relevance(self, values: Matrix, assessed: Matrix | None = None) -> Matrix:
-        """The mean judge's score by k, 0 to 1, of each row; the assessor's, where there was one.
-
-        The mean is by weight. It does not depend on other passages, on the ensemble or on the
-        first stage.
-        """
+        """The mean judge's score by k, 0 to 1, of each row; the assessor's, where there was one."""
         import numpy as np
 
         found = np.full(len(values), np.nan)
@@ -269,10 +240,7 @@ def find_ensemble(config: Mapping[str, Any]) -> Ensemble | None:
 
 
 def highest_score(config: Mapping[str, Any]) -> float | None:
-    """The highest score one persona can give by a configuration; None if it does not say.
-
-    That is ``top_score`` where it is there, else the number of labels less one, else k.
-    """
+    """The highest score one persona can give by a configuration; None if it does not say."""
     labels = config.get("labels")
     levels = len(labels) - 1 if isinstance(labels, list | tuple) else 0
     tops = (config.get("top_score"), levels, config.get("scale"))
@@ -314,10 +282,7 @@ def fill_missing(
 
 
 def score_sum(values: Matrix) -> Matrix:
-    """Sum of the personas' scores, one a passage (Eq. 4, left), to 13 significant digits.
-
-    What is equal on paper may differ in the last of some 16 digits, which must break no tie.
-    """
+    """Sum of the personas' scores, one a passage (Eq. 4, left), to 13 significant digits."""
     import numpy as np
 
     sums = [float(f"{math.fsum(row):.12e}") for row in values.tolist()]

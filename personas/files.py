@@ -85,13 +85,7 @@ def loads(model: type[M], text: str, *, format: str = "yaml", source: str = "tex
 
 
 def load_any(path: str | os.PathLike[str]) -> Team | Member | Rubric | Persona:
-    """Read a ``.yaml`` or ``.json`` file that holds a team, member, rubric or persona.
-
-    Of a saved ranking, that is its team.
-
-    Raises:
-        SchemaError: as for `load`.
-    """
+    """Read a ``.yaml`` or ``.json`` file that holds a team, member, rubric or persona."""
     path = Path(path)
     if (team := saved_team(path)) is not None:
         return team
@@ -132,25 +126,13 @@ def save(record: BaseModel, path: str | os.PathLike[str]) -> None:
 
 
 def read_text(path: Path) -> str:
-    """The file's text.
-
-    Raises:
-        SchemaError: the file is missing, unreadable, not UTF-8 or larger than `LARGEST`.
-    """
+    """The file's text."""
     text = lines.read_text(path, SchemaError, LARGEST, "make it smaller")
     return text.replace("\r\n", "\n").replace("\r", "\n")
 
 
 def weight_notes(path: str | os.PathLike[str]) -> tuple[tuple[Place, str], ...]:
-    """Weights in a file that do not sum to 100, and what they become, where that changes much.
-
-    Fractions that sum to 1 and small whole proportions, such as 3, 2, 1, are no percentages.
-
-    Returns:
-        The place of each such rubric, and a sentence, e.g. ``"the weights of 'Nurse' sum to 145
-        and are brought to 100: 'Fit' 80 → 55.2%, 'Price' 65 → 44.8%"``. Nothing for a file that
-        cannot be read, and for a saved ranking, whose weights sum to 100 already.
-    """
+    """Weights in a file that do not sum to 100, and what they become, where that changes much."""
     path = Path(path)
     if path.suffix.lower() not in FORMATS or saved_team(path) is not None:
         return ()
@@ -199,10 +181,7 @@ def line_numbers(text: str) -> dict[Place, int]:
 
 
 class _ExactDumper(yaml.SafeDumper):
-    """SafeDumper that puts text with unseen characters in double quotes, to be escaped there.
-
-    Elsewhere Unicode's own line ends would be folded.
-    """
+    """SafeDumper that puts text with unseen characters in double quotes, to be escaped there."""
 
 
 class _FastDumper(getattr(yaml, "CSafeDumper", yaml.SafeDumper)):  # type: ignore[misc]

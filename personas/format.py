@@ -109,10 +109,7 @@ def percent(share: float | None) -> str:
 
 
 def decimals(numbers: Sequence[float]) -> int:
-    """With how many decimals a column is printed: as few as say it all.
-
-    At most 2, or 3 where no number exceeds 3.0, as with probabilities and reciprocal ranks.
-    """
+    """With how many decimals a column is printed: as few as say it all."""
     most = max((abs(number) for number in numbers), default=0.0)
     limit = _MOST_DECIMALS + (most <= _SMALL)
     return next(

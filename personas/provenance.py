@@ -32,14 +32,7 @@ _DECIMALS = 6  # of a weight in percent
 
 @dataclass(frozen=True, slots=True)
 class Provenance:
-    """Authors of a member's parts.
-
-    Attributes:
-        persona: its name and description.
-        criteria: one a criterion (name and description), in order; empty without a rubric.
-        weights: the weights of the rubric, as a whole; None without a rubric.
-        edited: whether a person changed something that a model or the library had written.
-    """
+    """Authors of a member's parts."""
 
     persona: Hand
     criteria: tuple[Hand, ...]
@@ -53,10 +46,7 @@ class Provenance:
 
 
 def sealed(member: Member, *, persona: bool, rubric: bool) -> Member:
-    """The member with a note that a model wrote its name and description, or its rubric, as now.
-
-    The hands of its other parts stay as they are.
-    """
+    """The member with a note that a model wrote its name and description, or its rubric, as now."""
     seals = member.by_model
     if not seals and member.origin == "recruited":
         # Without any seal all of a recruit counts as the model's; with one it would not.
@@ -69,10 +59,7 @@ def sealed(member: Member, *, persona: bool, rubric: bool) -> Member:
 
 
 def provenance(member: Member) -> Provenance:
-    """Find the authors of the member's parts, by comparison with its seals and the library.
-
-    A recruit without any seal, as older files have it, is taken to be the model's as a whole.
-    """
+    """Find the authors of the member's parts, by comparison with its seals and the library."""
     rubric, seals = member.rubric, member.by_model
     if not seals and member.origin == "recruited":
         model: Hand = "model"
@@ -101,11 +88,7 @@ def provenance(member: Member) -> Provenance:
 
 
 def written(member: Member, found: Provenance) -> str:
-    """Where the member comes from, and who else wrote what of it, in half a sentence.
-
-    >>> written(landlord, provenance(landlord))
-    'from the library; a person wrote its name and description and the weights'
-    """
+    """Where the member comes from, and who else wrote what of it, in half a sentence."""
     own = {"human": "human", "recruited": "model"}.get(member.origin, "library")
     said = [ORIGINS[member.origin]]
     for hand, who in HANDS.items():
@@ -168,11 +151,7 @@ def _rubric_digests(rubric: Rubric) -> tuple[str, ...]:
 
 
 def _weights_as_sealed(rubric: Rubric, seals: tuple[str, ...]) -> bool:
-    """True if the weights are those of the last seal, whatever the order of their criteria.
-
-    The seals name the criteria in their order at that time. Criteria whose text was changed
-    since are taken to fill, in order, the places that are left.
-    """
+    """True if the weights are those of the last seal, whatever the order of their criteria."""
     places = seals[-1 - len(rubric.criteria) : -1]
     if len(places) < len(rubric.criteria):
         return False

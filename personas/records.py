@@ -24,10 +24,7 @@ _KINDS = {Team: "team", Member: "member", Rubric: "rubric", Persona: "persona"}
 
 @dataclass(frozen=True, slots=True)
 class CheckedFile:
-    """A file: its content in a few words, or its problems, and what is allowed but hardly meant.
-
-    Problems and warnings are lines such as ``team.yaml:3: members[0]: message``.
-    """
+    """A file: its content in a few words, or its problems, and what is allowed but hardly meant."""
 
     file: str
     holds: str = ""

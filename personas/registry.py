@@ -16,18 +16,7 @@ _LONGEST = 100  # characters that are compared with names
 
 
 class Registry(Generic[T]):
-    """Objects by name, each imported when it is asked for.
-
-    Another package adds an object with an entry point: its name, and ``module:attribute``. It
-    cannot replace a built-in one.
-
-    Args:
-        kind: what the objects are, for messages, e.g. ``"ensemble"``.
-        group: the entry point group, e.g. ``"mcranker.ensembles"``.
-        builtin: name -> ``module:attribute``.
-        error: raised, with a message, where there is no such object.
-        fits: true for an object of this kind.
-    """
+    """Objects by name, each imported when it is asked for."""
 
     def __init__(
         self,
@@ -69,12 +58,7 @@ class Registry(Generic[T]):
         return found
 
     def get(self, name: str) -> T:
-        """The object of that name.
-
-        Raises:
-            Exception: of the type that was given: there is none, it cannot be imported, or it is
-                something else.
-        """
+        """The object of that name."""
         value = self._builtin.get(name) or self._added.get(name)
         if value is None:
             close = difflib.get_close_matches(name[:_LONGEST], self.names, n=1)

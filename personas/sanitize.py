@@ -28,12 +28,7 @@ _REMEMBERED = 1 << 16
 
 
 def plain(text: str, limit: int | None = None) -> str:
-    """`text` with white space collapsed and unsafe characters as visible escapes.
-
-    Args:
-        text: anything.
-        limit: characters of it to look at, at most.
-    """
+    """`text` with white space collapsed and unsafe characters as visible escapes."""
     line = " ".join((text if limit is None else text[:limit]).split())
     return line if line.isprintable() else line.translate(_VISIBLE)
 
@@ -49,10 +44,7 @@ def shown(text: str) -> str:
 
 
 def can_be_encoded(text: str) -> bool:
-    """True if `text` can be written as UTF-8: it holds no half of a pair of surrogates.
-
-    Names of files and arguments that are not UTF-8 hold such halves in place of their bytes.
-    """
+    """True if `text` can be written as UTF-8: it holds no half of a pair of surrogates."""
     return text.isascii() or not _SURROGATE.search(text)
 
 
@@ -64,11 +56,7 @@ def encodable(text: str) -> str:
 
 
 def json_text(value: Any, *, indent: int | None = None) -> str:
-    """`value` as JSON in which unsafe characters stand as escapes; reads back as the same value.
-
-    Raises:
-        TypeError, ValueError: JSON cannot hold it; NaN and the infinities are among that.
-    """
+    """`value` as JSON in which unsafe characters stand as escapes; reads back as the same value."""
     return safe_json(json.dumps(value, ensure_ascii=False, allow_nan=False, indent=indent))
 
 

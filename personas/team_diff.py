@@ -58,11 +58,7 @@ class RubricDiff(_Diff):
 
 @dataclass(frozen=True, slots=True)
 class MemberDiff(_Diff):
-    """Differences in one member; `name` is the one it has now.
-
-    `whole_rubric` has the rubrics where one of them is missing, `rubric` what differs in them
-    elsewhere.
-    """
+    """Differences in one member; `name` is the one it has now."""
 
     name: str
     renamed: Changed[str] | None

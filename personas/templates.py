@@ -256,11 +256,7 @@ _NAMES = {"persona", "name", "title", "passage_text"}
 
 
 class Turn(NamedTuple):
-    """One turn of a rendered prompt.
-
-    The first `shared` characters of the text, and all turns before it, are the same however
-    the values of the last `Template.render` are chosen. It is 0 where an earlier turn differs.
-    """
+    """One turn of a rendered prompt."""
 
     role: Role
     text: str
@@ -269,13 +265,7 @@ class Turn(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class Template:
-    """One prompt, parsed: turns, each a list of literal texts and placeholder names.
-
-    Attributes:
-        name: its name in the set.
-        turns: role and parts; parts at even places are literal, at odd places names.
-        cleaner: neutralises the values that others wrote.
-    """
+    """One prompt, parsed: turns, each a list of literal texts and placeholder names."""
 
     name: str
     turns: tuple[tuple[Role, tuple[str, ...]], ...]
@@ -313,11 +303,7 @@ class Template:
         return replace(self, turns=tuple(turns))
 
     def render(self, values: Mapping[str, str]) -> tuple[Turn, ...]:
-        """The finished turns, which know how far they are the same for all values.
-
-        Raises:
-            PromptError: a placeholder has no value.
-        """
+        """The finished turns, which know how far they are the same for all values."""
         values = self._cleaned(values)
         turns = []
         all_shared = True

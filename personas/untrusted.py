@@ -63,11 +63,7 @@ _PIECE = 50_000  # characters
 
 
 def fence(passage: str, *, query: str) -> str:
-    """The passage between markers that it cannot contain, its control tokens broken up.
-
-    The markers carry a token computed from the query and the passage (SHA-256), so that a
-    passage would have to contain a hash of itself to close its own fence.
-    """
+    """The passage between markers that it cannot contain, its control tokens broken up."""
     passage = without_tokens(passage)
     token = marker(passage, query=query)
     return f"<<<{token}\n{passage}\n{token}>>>"
@@ -85,10 +81,7 @@ def marker(passage: str, *, query: str) -> str:
 
 
 def without_tokens(text: str, *, thinking: bool = False) -> str:
-    """The text with control tokens of chat templates broken up.
-
-    With `thinking`, tags of thinking stay: they belong into a model's own turn.
-    """
+    """The text with control tokens of chat templates broken up."""
     kept = _THINKING if thinking else frozenset()
 
     def broken(tag: re.Match[str]) -> str:
@@ -116,12 +109,7 @@ def _pieces(text: str, opening: str) -> Iterator[str]:
 
 
 class Cleaner:
-    """Neutralises texts that stand within lines of a prompt.
-
-    Args:
-        headings: what sections of the prompts begin with, without the colon.
-        entries: what entries of their lists begin with, as regular expressions.
-    """
+    """Neutralises texts that stand within lines of a prompt."""
 
     def __init__(self, headings: Iterable[str] = (), entries: Iterable[str] = ()) -> None:
         names = [re.escape(name).replace("\\ ", r"\s{1,3}") for name in (*headings, *_TURNS)]

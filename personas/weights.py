@@ -62,12 +62,7 @@ def normalize_weights(weights: Sequence[RawWeight]) -> tuple[float, ...]:
 
 
 def scaled_weights(weights: Sequence[RawWeight]) -> list[tuple[str, str]]:
-    """Each weight as given and in percent, where `normalize_weights` changes percentages.
-
-    Returns:
-        Nothing for weights that cannot be used, that are fractions or small proportions (all below
-        10, without a percent sign), where one is missing, and where none changes by a point.
-    """
+    """Each weight as given and in percent, where `normalize_weights` changes percentages."""
     try:
         normal = normalize_weights(weights)
         numbers = [_number(weight, place) for place, weight in enumerate(weights, start=1)]

@@ -23,13 +23,7 @@ _PANEL, _PANEL_HEIGHT, _PANELS = 252.0, 190.0, 3
 
 
 class Value(NamedTuple):
-    """A mean over questions with its spreads; None where one is not known.
-
-    Attributes:
-        mean: of all runs.
-        sd: standard deviation of the means of runs.
-        interval: 95% interval over questions.
-    """
+    """A mean over questions with its spreads; None where one is not known."""
 
     mean: float
     sd: float | None = None
@@ -66,17 +60,7 @@ def scatter(
     y_name: str,
     trends: Sequence[tuple[int, Sequence[Mark]]] = (),
 ) -> str:
-    """Draw marks with a thin whisker for the interval and a thick one for the deviation.
-
-    Args:
-        marks: one or more.
-        x_name: of the axis across.
-        y_name: of the upright axis.
-        trends: series and marks of each least-squares line.
-
-    Returns:
-        SVG for a page that has ``figure.css``.
-    """
+    """Draw marks with a thin whisker for the interval and a thick one for the deviation."""
     drawing = Drawing(WIDTH)
     x_ticks = nice_ticks([end for mark in marks for end in mark.x.ends])
     y_ticks = nice_ticks([end for mark in marks for end in mark.y.ends])
@@ -115,13 +99,7 @@ def scatter(
 
 
 def boxes(runs: Mapping[str, Sequence[float]], name: str, *, theirs: int = 0) -> str:
-    """Draw a row for each system: whiskers from the lowest to the highest run, box of quartiles.
-
-    Args:
-        runs: label -> mean of each run, two or more.
-        name: of the measure.
-        theirs: how many of the last rows are a paper's.
-    """
+    """Draw a row for each system: whiskers from the lowest to the highest run, box of quartiles."""
     drawing = Drawing(WIDTH)
     ticks = nice_ticks([value for values in runs.values() for value in values])
     at = partial(scaled, between=ticks, onto=(_NAMES + 16, WIDTH - 30))

@@ -74,14 +74,7 @@ _NEEDED = {"single": 1, "comparison": 2, "multi-aspect": 2, "three documents": 3
 
 @dataclass(slots=True)
 class Generated:
-    """Questions, and how many were refused for which reason.
-
-    Attributes:
-        questions: in the order of their numbers.
-        refused: reason -> how many.
-        fault: why the first of those refused as "failed" is; empty without.
-        stopped: the error that ended it early, or None.
-    """
+    """Questions, and how many were refused for which reason."""
 
     questions: list[Question] = field(default_factory=list)
     refused: Counter[str] = field(default_factory=Counter)
@@ -99,17 +92,7 @@ def drawn_categories(seed: int, number: int) -> dict[str, str]:
 
 
 class QuestionWriter:
-    """Writes questions about passages.
-
-    Args:
-        asking: asks the model.
-        chunks: passages; where a question needs more than one document, the one that is most like
-            the first passage by BM25 joins it.
-        seed: another one gives other questions.
-
-    Raises:
-        DatasetError: there is no passage.
-    """
+    """Writes questions about passages."""
 
     def __init__(self, asking: Asking, chunks: Sequence[Chunk], *, seed: int = 0) -> None:
         if not chunks:
@@ -130,11 +113,7 @@ class QuestionWriter:
         return [*found.values()][:count]
 
     async def write(self, number: int) -> Question | str:
-        """Write and check the question of that number; return it, or why it is refused.
-
-        Raises:
-            ModelError: the call failed, or a reply cannot be read.
-        """
+        """Write and check the question of that number; return it, or why it is refused."""
         categories, asking = drawn_categories(self.seed, number), self.asking
         needed = _NEEDED[categories["documents"]]
         if len(chunks := self.passages(number, needed)) < needed:
@@ -161,11 +140,7 @@ class QuestionWriter:
         return Question(f"g{self.seed}-{number}", text, (answer,), about, documents)
 
     async def many(self, count: int) -> AsyncIterator[Generated]:
-        """Yield what there is after each round, until there are `count` questions.
-
-        A question like one before it is refused. After `ATTEMPTS` questions for each that is
-        wanted it ends, with what there is; so it does at the first round in which each one failed.
-        """
+        """Yield what there is after each round, until there are `count` questions."""
         made, number = Generated(), 0
 
         async def one(_: int, each: int) -> tuple[int, Question | str | Exception]:

@@ -43,21 +43,7 @@ class JudgedAnswer:
 def read_answers(
     path: str | os.PathLike[str], questions: Sequence[Question] = ()
 ) -> list[Answered]:
-    """Read a JSONL file of answers: `RAGResult`s, or objects with an answer and its question.
-
-    ``{"id": "a1", "question": "What is NSP?", "answer": "…", "golden_answers": ["…"], "context":
-    ["text of a passage", "…"]}``: the answer may also be under ``text``, ``response``,
-    ``prediction`` or ``output``, and golden answers in `questions`. Files of FlashRAG, RAGAS and
-    LiveRAG are read as they are.
-
-    Args:
-        path: of the file.
-        questions: with golden answers, found by id, else by text.
-
-    Raises:
-        DatasetError: it cannot be read, a line is no answer, an id is there twice, or an answer has
-            no question among `questions`; the message names the line.
-    """
+    """Read a JSONL file of answers: `RAGResult`s, or objects with an answer and its question."""
     by_id = {each.id: each for each in questions}
     by_text = {each.text: each for each in questions}
     found: list[Answered] = []
@@ -98,11 +84,7 @@ def answered_of(result: AnswerRecord, question: Question | None = None) -> Answe
 
 
 def check_answers(answers: Sequence[Answered], judges: Sequence[str]) -> None:
-    """Refuse judges that have a value for none of the answers.
-
-    Raises:
-        SettingError: a judge needs something that no answer has.
-    """
+    """Refuse judges that have a value for none of the answers."""
     for name in judges:
         lacking = {judge_of(name).lack(each) for each in answers}
         if len(lacking) == 1 and (lack := lacking.pop()):
@@ -118,18 +100,7 @@ async def judges_of(
     budget: Budget | None = None,
     **options: Any,
 ) -> AsyncIterator[dict[str, AnswerJudge]]:
-    """Make judges by name, for the time of the block.
-
-    Args:
-        names: as `JUDGES` has them.
-        usage: counts the calls.
-        budget: what all calls are paid from, instead of ``max_calls`` and ``max_cost``.
-        options: of `asking_by`.
-
-    Raises:
-        SettingError: there is no such judge.
-        ConfigError, ModelError: the model cannot be had, or an option is impossible.
-    """
+    """Make judges by name, for the time of the block."""
     made = {name: judge_of(name) for name in names}
     if budget is None:
         budget = Budget(**{key: options.get(key) for key in ("max_calls", "max_cost")})
@@ -162,20 +133,7 @@ async def asking_by(
     budget: Budget | None = None,
     **options: Any,
 ) -> AsyncIterator[Asking]:
-    """Connect a model that judges or writes questions, for the time of the block.
-
-    Args:
-        model: None for the default.
-        base_url: of an OpenAI- or Anthropic-compatible server.
-        api_key: instead of the environment's.
-        ledger: keeps the answers.
-        usage: counts the calls.
-        budget: what calls are paid from besides ``max_calls`` and ``max_cost``.
-        options: fields of `RankerConfig`: limits, prompts, temperature.
-
-    Raises:
-        ConfigError, ModelError: the model cannot be had, or an option is impossible.
-    """
+    """Connect a model that judges or writes questions, for the time of the block."""
     config = RankerConfig(**options)
     where: dict[str, Any] = {"base_url": base_url, "api_key": api_key, "ledger": ledger}
     async with aclosing(connect_roles(Roles(model), config=config, **where)) as models:
@@ -191,11 +149,7 @@ async def asking_by(
 async def judged(
     answers: Iterable[Answered], judges: Mapping[str, AnswerJudge], *, at_once: int = 16
 ) -> AsyncIterator[JudgedAnswer]:
-    """Yield the judgements of each answer, as they come; `at_once` answers at a time.
-
-    Raises:
-        ModelError, LedgerError: one that all answers would meet, such as a wrong key.
-    """
+    """Yield the judgements of each answer, as they come; `at_once` answers at a time."""
 
     async def one(place: int, answered: Answered) -> JudgedAnswer:
         found = {name: await judge.judge(answered) for name, judge in judges.items()}
@@ -209,10 +163,7 @@ async def judged(
 async def estimate_judges(
     questions: Iterable[Question], judges: Mapping[str, AnswerJudge], passages: int
 ) -> Estimate:
-    """Estimate judging an answer to each question, as if the ledger had none; nothing is sent.
-
-    An answer is taken to be from that many passages.
-    """
+    """Estimate judging an answer to each question, as if the ledger had none; nothing is sent."""
     texts = tuple(f"{place}. {EXPLANATION}" for place in range(passages))
     answers = [Answered(each, EXPLANATION, passages=texts, retrieved=texts) for each in questions]
     found = Estimate()
@@ -242,11 +193,7 @@ def row_of(row: JudgedAnswer) -> dict[str, Any]:
 
 
 def judgements_of(record: Mapping[str, Any]) -> dict[str, Judgement]:
-    """Read what `row_of` gave.
-
-    Raises:
-        KeyError, TypeError, AttributeError: it is something else.
-    """
+    """Read what `row_of` gave."""
     return {name: Judgement(**values) for name, values in record["judgements"].items()}
 
 

@@ -24,17 +24,7 @@ MOST_MISSING = 0.01
 
 
 class JudgeMetrics(BaseModel):
-    """A judge's values.
-
-    Attributes:
-        mean: over questions, of each one's mean over runs; None without a value.
-        run_means: mean of each run over its questions; None for a run without a value.
-        questions: question id -> mean over runs.
-        values: how many there are, over all runs.
-        missing: values that could not be had.
-        undefined: answers for which the judge has no value.
-        reasons: why values are missing or undefined, with their numbers.
-    """
+    """A judge's values."""
 
     model_config = ConfigDict(frozen=True)
 
@@ -66,24 +56,7 @@ class JudgeMetrics(BaseModel):
 
 
 class AnswerMetrics(BaseModel):
-    """The sums of a pipeline over all questions and runs.
-
-    Attributes:
-        judges: name -> values.
-        questions: how many were asked in each run.
-        runs: how often.
-        answers: how many there are, over all runs.
-        failed: run and question -> why there is no answer.
-        calls: of models that transform, rank and write, whether sent or in the ledger.
-        input_tokens: of these calls.
-        output_tokens: of these calls.
-        cost: of these calls, in US dollars; None if a price is not known.
-        seconds: median of an answer, of those that needed nothing from the ledger; None without.
-        characters_per_second: characters of those answers by their time (REBEL's speed).
-        abstained: answers that say that they do not know.
-        without: stage that failed, so that answers went on without it -> how many answers.
-        writers: models that wrote, ranked or transformed.
-    """
+    """The sums of a pipeline over all questions and runs."""
 
     model_config = ConfigDict(frozen=True)
 
@@ -109,14 +82,7 @@ def metrics_of(
     failed: Mapping[str, str],
     questions: int,
 ) -> AnswerMetrics:
-    """Sum up answers and judgements of all runs.
-
-    Args:
-        runs: for each run its answers with their judgements by judge.
-        judges: names.
-        failed: run and question -> why there is no answer.
-        questions: how many were asked in each run.
-    """
+    """Sum up answers and judgements of all runs."""
     answers = [answer for run in runs for answer, _ in run]
     # A vector that is there already is no call, so those of retrieval depend on what ran before.
     stages = [stage for answer in answers for stage in answer.stages if stage.name != "retrieval"]
@@ -151,12 +117,7 @@ def metrics_of(
 def judge_metrics(
     runs: Iterable[Iterable[tuple[str, Mapping[str, Judgement]]]], judge: str
 ) -> JudgeMetrics:
-    """Sum up a judge's values; what is missing is counted and never a value.
-
-    Args:
-        runs: for each run question ids, with judgements by judge.
-        judge: its name.
-    """
+    """Sum up a judge's values; what is missing is counted and never a value."""
     of_question: dict[str, list[float]] = {}
     means: list[float | None] = []
     lacking: list[Judgement] = []
@@ -197,15 +158,7 @@ def cautions(
     judge: str,
     writers: Collection[str],
 ) -> Iterator[tuple[str, str]]:
-    """Yield what a reader must know before the numbers: ``"bad"`` or ``"warn"``, and a sentence.
-
-    Args:
-        judges: name of a judge, and of its pipeline if there are several; and its values.
-        questions: how many were answered.
-        runs: repetitions of every answer.
-        judge: the model that judged; empty if none did.
-        writers: models that wrote answers.
-    """
+    """Yield what a reader must know before the numbers: ``"bad"`` or ``"warn"``, and a sentence."""
     if judge and judge in writers:
         yield "bad", f"{judge} judged what it wrote itself; let another model judge."
     for name, found in judges:

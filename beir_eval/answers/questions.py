@@ -67,12 +67,7 @@ class Question:
 
 
 def read_questions(path: str | os.PathLike[str]) -> list[Question]:
-    """Read a JSONL file of questions; without an id its number from 1 among all lines is the id.
-
-    Raises:
-        DatasetError: it cannot be read, a line is no question, or an id is there twice; the
-            message names the line.
-    """
+    """Read a JSONL file of questions; without an id its number from 1 among all lines is the id."""
     found: dict[str, Question] = {}
     for number, (place, record) in enumerate(records(path), 1):
         if record.get("keep") is False:
@@ -87,11 +82,7 @@ def read_questions(path: str | os.PathLike[str]) -> list[Question]:
 
 
 def records(path: str | os.PathLike[str]) -> Iterator[tuple[str, Mapping[str, Any]]]:
-    """Yield place and object of each line of a JSONL file, or of each entry of a JSON array.
-
-    Raises:
-        DatasetError: as `read_questions`.
-    """
+    """Yield place and object of each line of a JSONL file, or of each entry of a JSON array."""
     for place, record in _entries(os.fspath(path)):
         if not isinstance(record, Mapping):
             raise DatasetError(f"{place}: holds {record!r:.80}; write an object")
@@ -110,11 +101,7 @@ def _entries(path: str) -> Iterator[tuple[str, Any]]:
 
 
 def question_of(record: Mapping[str, Any], place: str, number: str = "") -> Question:
-    """Return the question of a record; `number` is its id where it has none.
-
-    Raises:
-        DatasetError: it has no text, or a field holds something else than texts.
-    """
+    """Return the question of a record; `number` is its id where it has none."""
     text = first_of(record, _TEXT)
     turns: tuple[tuple[str, str], ...] = ()
     if record.get("messages") is not None:
@@ -140,11 +127,7 @@ def question_of(record: Mapping[str, Any], place: str, number: str = "") -> Ques
 
 
 def messages_of(record: Mapping[str, Any], place: str, *, last: str) -> list[Message]:
-    """Return the messages of a conversation, of which the last has that role.
-
-    Raises:
-        DatasetError: they are something else.
-    """
+    """Return the messages of a conversation, of which the last has that role."""
     found = record.get("messages")
     entries = found if isinstance(found, list) else []
     messages = [
@@ -165,11 +148,7 @@ def first_of(record: Mapping[str, Any], names: tuple[str, ...]) -> Any:
 
 
 def texts_of(record: Mapping[str, Any], names: tuple[str, ...], place: str) -> tuple[str, ...]:
-    """Return the texts under the first name that the record has, blank ones left out.
-
-    Raises:
-        DatasetError: it holds something else than texts.
-    """
+    """Return the texts under the first name that the record has, blank ones left out."""
     found = first_of(record, names)
     entries = [] if found is None else [found] if isinstance(found, str) else found
     if not isinstance(entries, list) or not all(isinstance(each, str) for each in entries):

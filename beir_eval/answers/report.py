@@ -56,20 +56,7 @@ class PipelineRow:
 
 @dataclass(frozen=True, slots=True)
 class AnswerReport:
-    """Pipelines of a suite, compared.
-
-    Attributes:
-        suite: the first row's manifest, which says the suite's title, judges and figures; the first
-            judge heads the tables.
-        rows: in the order of the suite.
-        means: label -> mean by the first judge, of the rows that have one.
-        best: the row with the highest mean; None without a value.
-        compared: label -> the best one less this one, by the first judge, over the questions that
-            both have a value for; p-values by Holm.
-        analysis: of a grid; its text says why there is none; empty without a grid.
-        worst: answers of the best pipeline with the lowest values, each with the judge's notes.
-        unfinished: labels of folders that have no sums yet.
-    """
+    """Pipelines of a suite, compared."""
 
     suite: AnswerManifest
     rows: tuple[PipelineRow, ...]
@@ -87,11 +74,7 @@ def is_answer_folder(path: str | os.PathLike[str]) -> bool:
 
 
 def build_answer_report(folder: str | os.PathLike[str]) -> AnswerReport:
-    """Read the run folders of a suite of pipelines and compare them.
-
-    Raises:
-        RunFolderError: there are none, or one cannot be read.
-    """
+    """Read the run folders of a suite of pipelines and compare them."""
     rows, unfinished = [], []
     for path in sorted(Path(folder).glob(f"*/{MANIFEST}")):
         manifest = read_form(path, AnswerManifest)
@@ -126,13 +109,7 @@ def render_answer_report(
     footer: ReportFooter = NO_FOOTER,
     pages: Mapping[str, str] | None = None,
 ) -> str:
-    """Return the report as one HTML page. The same report gives the same page.
-
-    Args:
-        report: what is shown.
-        footer: version, date and command for the last line.
-        pages: question id -> address of the page of an answer among the worst.
-    """
+    """Return the report as one HTML page. The same report gives the same page."""
     from beir_eval.report.html import rendered
 
     return rendered(

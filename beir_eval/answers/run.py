@@ -56,26 +56,7 @@ _OF_SUITE = ("judges", "runs", "title", "description", "figure")
 
 
 class AnswerManifest(BaseModel):
-    """Everything that a folder's answers were made with.
-
-    Attributes:
-        label: of the pipeline.
-        suite: its title.
-        config: the stages, and under ``"options"`` what else changes replies, e.g. temperature.
-        models: role -> model name.
-        documents: what the index holds, as its mark, its numbers, and a digest of the documents.
-        questions: digest of the questions.
-        judge: the model that judges; empty if none does.
-        judges: their names.
-        runs: repetitions of every answer.
-        versions: of the programs.
-        theirs: judge -> the value that a paper gives.
-        point: factor -> level, of a grid's point.
-        place: of the pipeline in its suite, from 0.
-        title, description, formula, figure: of the suite's file.
-        ours: factors whose levels the paper does not name.
-        golden: question id -> golden answers.
-    """
+    """Everything that a folder's answers were made with."""
 
     model_config = ConfigDict(frozen=True)
 
@@ -102,17 +83,7 @@ class AnswerManifest(BaseModel):
 
 @dataclass(frozen=True, slots=True)
 class AnswerPlan:
-    """Everything about a run that its suite does not say.
-
-    Attributes:
-        out: folder of the run folders.
-        questions: in their order.
-        documents: path of a folder to index; empty if `index` is given.
-        index: path of an index; empty if `documents` is given.
-        ledger: keeps the answers of all models.
-        limits: fields of `RankerConfig` for the judges, and ``max_calls`` and ``max_cost`` of all.
-        base_url: of the judges' model.
-    """
+    """Everything about a run that its suite does not say."""
 
     out: Path
     questions: Sequence[Question]
@@ -125,15 +96,7 @@ class AnswerPlan:
 
 @dataclass(frozen=True, slots=True)
 class AnswersResult:
-    """A pipeline of a suite, run.
-
-    Attributes:
-        spec: what answered.
-        metrics: None if it was stopped.
-        calls: of models this time, the ledger's answers left out.
-        stopped: the error that ended it early, or None.
-        judge: the model that judged; empty if none did.
-    """
+    """A pipeline of a suite, run."""
 
     spec: PipelineSpec
     metrics: AnswerMetrics | None
@@ -148,23 +111,7 @@ async def run_answers(
     specs: Sequence[PipelineSpec],
     note: Callable[[str, int], None] = lambda what, count: None,
 ) -> AsyncIterator[AnswersResult]:
-    """Answer and judge what is not done yet, one pipeline after the other.
-
-    Args:
-        suite: with its judges and repetitions.
-        plan: how.
-        specs: pipelines of the suite.
-        note: called with what begins and how many answers or judgements it is, and with an
-            empty text and 1 after each of them.
-
-    Yields:
-        A result for each pipeline; none after one that stopped for a reason that all share.
-
-    Raises:
-        RunFolderError: a folder was begun with other choices, or another program writes to it.
-        MCRankerError: a pipeline or a judge cannot be made.
-        OSError: something cannot be written.
-    """
+    """Answer and judge what is not done yet, one pipeline after the other."""
     budget = Budget(max_calls=plan.limits.get("max_calls"), max_cost=plan.limits.get("max_cost"))
     async with AsyncExitStack() as stack:
         index = _indexes(suite, plan, stack)
@@ -198,11 +145,7 @@ async def run_answers(
 async def estimate_answers(
     suite: AnswerSuite, plan: AnswerPlan, specs: Sequence[PipelineSpec]
 ) -> list[tuple[str, Estimate]]:
-    """Return label and estimate of all runs of each pipeline and its judges; nothing is sent.
-
-    Raises:
-        MCRankerError: a pipeline or a judge cannot be made.
-    """
+    """Return label and estimate of all runs of each pipeline and its judges; nothing is sent."""
     found = []
     async with AsyncExitStack() as stack:
         index = _indexes(suite, plan, stack)
@@ -225,10 +168,7 @@ async def estimate_answers(
 
 
 def _of_run(number: int) -> dict[str, int]:
-    """The option that keeps a run's answers and judgements apart, by its number from 0.
-
-    The first run shares its answers with what the user asked before.
-    """
+    """The option that keeps a run's answers and judgements apart, by its number from 0."""
     return {"cache_variant": number} if number else {}
 
 
@@ -424,20 +364,12 @@ def _line(record: Mapping[str, Any]) -> bytes:
 
 
 def read_answers_of(path: Path) -> dict[str, AnswerRecord]:
-    """Return the answers of a run by question id; none if there is no file.
-
-    Raises:
-        RunFolderError: a line is no answer.
-    """
+    """Return the answers of a run by question id; none if there is no file."""
     return {each.id: each for each in _read(path, AnswerRecord.from_dict)}
 
 
 def read_judgements(path: Path) -> dict[str, dict[str, Judgement]]:
-    """Return the judgements of a run by question id; the last line of an id counts.
-
-    Raises:
-        RunFolderError: a line holds no judgements.
-    """
+    """Return the judgements of a run by question id; the last line of an id counts."""
     return dict(_read(path, lambda record: (str(record["id"]), judgements_of(record))))
 
 

@@ -75,14 +75,7 @@ class _PipelineForm(_Form):
 
 
 class Factor(_Form):
-    """A factor of a grid.
-
-    Attributes:
-        name: a word, for formulas.
-        option: of the pipeline, such as ``"query.transform"``.
-        levels: its values, two or more.
-        ours: True if the paper does not name the levels.
-    """
+    """A factor of a grid."""
 
     name: _Words
     option: _Words
@@ -102,14 +95,7 @@ class Line(_Form):
 
 
 class FigureForm(_Form):
-    """Figures that a suite's report has besides.
-
-    Attributes:
-        quality: two judges, whose values' product is drawn against characters a second.
-        lines: in the figure of the first two judges.
-        runs: name of a shipped table of others' runs, ``system,run,JUDGE,…``.
-        source: of that table, a few words.
-    """
+    """Figures that a suite's report has besides."""
 
     quality: list[_Words] = Field(default_factory=list, max_length=2)
     lines: list[Line] = Field(default_factory=list, max_length=6)
@@ -118,11 +104,7 @@ class FigureForm(_Form):
 
 
 class SuiteForm(_Form):
-    """The content of the file; the keys are explained above.
-
-    Paths are those of the file until `load_answer_suite` makes them paths from here. Empty texts
-    are what the user has to name, or defaults.
-    """
+    """The content of the file; the keys are explained above."""
 
     title: _Words
     description: str = ""
@@ -145,15 +127,7 @@ class SuiteForm(_Form):
 
 @dataclass(frozen=True, slots=True)
 class PipelineSpec:
-    """A pipeline of a suite.
-
-    Attributes:
-        label: names its row; unique in the suite.
-        config: its stages.
-        options: of `RAGPipeline`, such as ``model``.
-        theirs: judge -> the value that a paper gives.
-        point: factor -> level, of a grid's point; empty for others.
-    """
+    """A pipeline of a suite."""
 
     label: str
     config: PipelineConfig
@@ -164,13 +138,7 @@ class PipelineSpec:
 
 @dataclass(frozen=True, slots=True)
 class AnswerSuite:
-    """Pipelines that answer questions, and judges of the answers.
-
-    Attributes:
-        name: of the file, without ``.toml``.
-        form: its content.
-        pipelines: in the order of the rows, points of the grid last.
-    """
+    """Pipelines that answer questions, and judges of the answers."""
 
     name: str
     form: SuiteForm
@@ -189,17 +157,7 @@ def is_answer_suite(name_or_path: str | os.PathLike[str]) -> bool:
 def load_answer_suite(
     name_or_path: str | os.PathLike[str], *, changes: Mapping[str, Any] | None = None
 ) -> AnswerSuite:
-    """Return the suite of that name, or in that file.
-
-    Args:
-        name_or_path: one of ``shipped_suites("answers")``, or the path of a TOML file.
-        changes: options for all pipelines, which go before ``[settings]`` and not before what a
-            pipeline sets itself.
-
-    Raises:
-        SuiteError: it cannot be read, a key or a value is wrong, two labels are the same, or an
-            option or a judge is unknown.
-    """
+    """Return the suite of that name, or in that file."""
     text, place, base = found_suite(name_or_path)
     form = read_toml(text, SuiteForm, place, SuiteError)
     _check(form, place)

@@ -40,11 +40,7 @@ _OF_GUARD = ("model", "scoring_model", "base_url", "ledger", "timeout", "concurr
 
 @dataclass(frozen=True, slots=True)
 class Seen:
-    """One ranked list: ids, best first, and by id scores, relevance and why replies are missing.
-
-    A score is None where it is missing; so is a relevance, and where the guard took it away. Of a
-    ranker that compares there is none. `criteria` are those of the ranker's team.
-    """
+    """One ranked list: ids, best first, and by id scores, relevance and why replies are missing."""
 
     order: tuple[str, ...]
     scores: Mapping[str, float | None] = field(default_factory=dict)
@@ -69,10 +65,7 @@ class Seen:
 
 @dataclass(frozen=True, slots=True)
 class Defended:
-    """A ranker behind a defence, made by `defended`.
-
-    `usage` counts its calls, and the ledger's answers; `failed` has why lists were not ranked.
-    """
+    """A ranker behind a defence, made by `defended`."""
 
     ranker: Ranker
     defence: str
@@ -81,11 +74,7 @@ class Defended:
     failed: list[str] = field(default_factory=list)
 
     async def rank(self, pieces: Sequence[Piece], done: Callable[[], None]) -> list[Seen | None]:
-        """Rank lists; None for one that failed. `done` is called after each.
-
-        Raises:
-            MCRankerError: one that all lists would meet, such as a wrong key or a spent budget.
-        """
+        """Rank lists; None for one that failed. `done` is called after each."""
         lists = self._lists(pieces)
         found: list[Seen | None] = [None] * len(lists)
         async with self.ranker.arank_many(lists) as stream:
@@ -131,14 +120,7 @@ class Defended:
 async def defended(
     defence: str, name: str, options: Mapping[str, Any], budget: Budget
 ) -> AsyncIterator[Defended]:
-    """Make a ranker behind a defence, for the time of the block.
-
-    Options that the ranker does not take are left out; all calls are paid from `budget`.
-
-    Raises:
-        UnsupportedCapability: the defence does not go with the ranker or its model.
-        MCRankerError, PersonasError: as the ranker's class.
-    """
+    """Make a ranker behind a defence, for the time of the block."""
     async with AsyncExitStack() as stack:
 
         async def make(name: str, options: Mapping[str, Any]) -> Ranker:

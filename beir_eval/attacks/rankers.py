@@ -31,12 +31,7 @@ OnDone = Callable[[str, int], None]
 
 @dataclass(frozen=True, slots=True)
 class Attacked:
-    """One trial: ranks of the passage, from 1, and relevances, 0 to 1.
-
-    ``clean_`` is of the passage as it is, ``control_`` of the one with harmless words; None where
-    there is none, or a reply is missing. `grade` is people's, `missing` why a reply about the
-    passage, as it is or attacked, is missing.
-    """
+    """One trial: ranks of the passage, from 1, and relevances, 0 to 1."""
 
     number: int
     attack: str
@@ -66,10 +61,7 @@ class Attacked:
 
     @property
     def values(self) -> dict[str, float | None]:
-        """Ranks risen, relevance gained, 1 or 0 as `entered` and `called_relevant`; or None.
-
-        ``net_`` is over the passage with harmless words, the others over the clean one.
-        """
+        """Ranks risen, relevance gained, 1 or 0 as `entered` and `called_relevant`; or None."""
         return {
             "rise": _less(self.clean_rank, self.rank),
             "net_rise": _less(self.control_rank, self.rank),
@@ -83,10 +75,7 @@ class Attacked:
 
 @dataclass(frozen=True, slots=True)
 class Through:
-    """One ranker behind one defence: its trials, clean lists by query, calls and failed lists.
-
-    `left_out` says why it was not run.
-    """
+    """One ranker behind one defence: its trials, clean lists by query, calls and failed lists."""
 
     ranker: str
     defence: str
@@ -128,10 +117,7 @@ class Through:
         return found
 
     def drift(self, without: Through, qrels: Mapping[str, Mapping[str, int]]) -> dict[str, Any]:
-        """Return what the defence changes in clean lists, against `without` one.
-
-        nDCG@10, its difference, and how many ranks a passage moves, up or down, on average.
-        """
+        """Return what the defence changes in clean lists, against `without` one."""
         both = self.clean.keys() & without.clean.keys()
         judged = {key: grades for key, grades in qrels.items() if key in both and grades}
         now, before = (_ndcg(each.clean, judged) for each in (self, without))
@@ -155,10 +141,7 @@ class Through:
 
 @dataclass(frozen=True, slots=True)
 class Campaign:
-    """Attacks on targets of a data set, drawn by `seed`; all calls are paid from `budget`.
-
-    `options` are of rankers; each takes those it knows.
-    """
+    """Attacks on targets of a data set, drawn by `seed`; all calls are paid from `budget`."""
 
     prepared: RankingInput
     targets: Sequence[Target]
@@ -168,12 +151,7 @@ class Campaign:
     budget: Budget
 
     async def run(self, ranker: str, defence: str, on_done: OnDone) -> Through:
-        """Attack a ranker behind a defence.
-
-        Raises:
-            MCRankerError, PersonasError: the ranker cannot be made without a defence, or as
-                `Defended.rank`.
-        """
+        """Attack a ranker behind a defence."""
         try:
             async with defended(defence, ranker, self.options, self.budget) as made:
                 return await self._run(ranker, made, on_done)
@@ -224,11 +202,7 @@ class Campaign:
 
 
 def mean_of(values: Iterable[tuple[str, float | None]]) -> dict[str, Any]:
-    """Return the mean over queries of the means of their values; None is a missing value.
-
-    With Student's 95% interval over queries, None for fewer than two of them, and the sum and the
-    number of all values. Of no value the mean is None.
-    """
+    """Return the mean over queries of the means of their values; None is a missing value."""
     by_query: dict[str, list[float]] = {}
     for query, value in values:
         if value is not None:

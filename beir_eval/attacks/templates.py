@@ -65,11 +65,7 @@ class _File(_Form):
 
 @dataclass(frozen=True, slots=True)
 class Attacks:
-    """The attacks that were chosen, in the order of their classes.
-
-    `classes` has the name of each class by its number, `neutral` the harmless sentences, and
-    `left_out` why a class could not be had, by its name.
-    """
+    """The attacks that were chosen, in the order of their classes."""
 
     attacks: tuple[Attack, ...]
     classes: Mapping[int, str]
@@ -85,15 +81,7 @@ def fill(text: str, values: Mapping[str, str]) -> str:
 def load_attacks(
     path: str | None = None, names: Sequence[str] = (), *, claims: Path | None = None
 ) -> Attacks:
-    """Read attacks from `path`, or those that come with the package.
-
-    `names` are ids or numbers of classes of those that are wanted; all if empty. `claims` is a file
-    of outcome claims instead of that of the package decision-model-guard.
-
-    Raises:
-        SettingError: the file is not as it must be, or has no attack of such a name.
-        ConfigError: it cannot be read, or is no TOML.
-    """
+    """Read attacks from `path`, or those that come with the package."""
     place = path or str(resources.files("beir_eval") / "attacks" / "attacks.toml")
     try:
         form = _File.model_validate(read_toml(place))

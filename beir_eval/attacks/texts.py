@@ -36,10 +36,7 @@ _OF_THE_DECISION = re.compile(
 
 @dataclass(frozen=True, slots=True)
 class Target:
-    """A passage to attack, by its place in the list of a query.
-
-    `grade` is people's, 0 or less; None if they have not judged it.
-    """
+    """A passage to attack, by its place in the list of a query."""
 
     query: Query
     passages: tuple[Passage, ...]
@@ -74,14 +71,7 @@ class Trial:
 
 
 def targets_of(prepared: RankingInput, queries: int, seed: int) -> list[Target]:
-    """Return a target for each of `queries` queries, drawn by the seed.
-
-    It is a passage of people's grade 0 if there is one, else one without a judgement, from below
-    rank `BELOW` of the first stage where there are such.
-
-    Raises:
-        SettingError: no query has two passages, one of them not relevant.
-    """
+    """Return a target for each of `queries` queries, drawn by the seed."""
     found: dict[str, Target] = {}
     for query, passages in prepared.work():
         grades = prepared.qrels.get(query.id, {})
@@ -101,10 +91,7 @@ def targets_of(prepared: RankingInput, queries: int, seed: int) -> list[Target]:
 def trials_of(
     target: Target, attacks: Iterable[Attack], neutral: Sequence[str], seed: int, **values: str
 ) -> list[Trial]:
-    """Return a trial for each attack; `values` are of placeholders that depend on the ranker.
-
-    Without ``criteria`` those that name them are left out.
-    """
+    """Return a trial for each attack; `values` are of placeholders that depend on the ranker."""
     query = target.query.text
     known = {"query": query, "words": " ".join(keywords_of(query)) or query, **values}
     text, harmless = target.passage.text, " ".join(neutral).split()
@@ -134,10 +121,7 @@ def lists_of(trials: Iterable[Trial]) -> list[Piece]:
 
 
 def erased(text: str, query: str) -> str:
-    """Return the text without sentences that mention the decision or seem to address the judge.
-
-    A text of nothing else is ``"..."``.
-    """
+    """Return the text without sentences that mention the decision or seem to address the judge."""
     signs = SuspicionDetector(query).suspicions
     sentences = (each for each in _SENTENCE.split(text) if each.strip())
     kept = (each for each in sentences if not (_OF_THE_DECISION.search(each) or signs("", each)))

@@ -23,14 +23,7 @@ _MANIFEST = "manifest.json"
 
 
 def run_folder_of(source: str) -> Path | None:
-    """The run folder that a path means: itself, or that of its ``rankings.jsonl``.
-
-    Returns:
-        None if the path is of another file.
-
-    Raises:
-        RunFolderError: it is a folder, but of no run; names those in it.
-    """
+    """The run folder that a path means: itself, or that of its ``rankings.jsonl``."""
     path = Path(source)
     if not is_folder(path):
         folder = path.parent.resolve() if path.parent.name in {"", ".."} else path.parent
@@ -55,16 +48,7 @@ def run_folder_of(source: str) -> Path | None:
 def choose_from_run(
     folder: Path, query: str | None, grades: Grades | None
 ) -> RankingRecord | list[Listed]:
-    """The ranking of a run that `query` names; or a list, if it is None and there are several.
-
-    Args:
-        folder: of the run.
-        query: an id, or a number in the order of the data set.
-        grades: other judgements than those of the folder ``data``.
-
-    Raises:
-        RunFolderError: the run cannot be read, or the query was not ranked; says why.
-    """
+    """The ranking of a run that `query` names; or a list, if it is None and there are several."""
     run, path = RunFolder.open(folder), folder / RANKINGS
     source = next(found for found in find_sources([folder])[0] if found.run.path == run.path)
     ranked = index_rankings(path, finished=run.manifest.finished)

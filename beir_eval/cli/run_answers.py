@@ -59,12 +59,7 @@ _OF_RANKERS = ["datasets", "split", "ranker", "label", "queries", "passages", "u
 
 
 def run_pipelines(ctx: click.Context) -> int:
-    """Run a suite of pipelines with the flags of ``beir-eval run``; return the exit code.
-
-    Raises:
-        click.UsageError: a flag is of rankers.
-        BeirEvalError, MCRankerError: as `run_answers`.
-    """
+    """Run a suite of pipelines with the flags of ``beir-eval run``; return the exit code."""
     params, invocation = ctx.params, ctx.ensure_object(Invocation)
     for name in _OF_RANKERS:
         if params.get(name):

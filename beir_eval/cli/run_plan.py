@@ -47,13 +47,7 @@ RUN_KEYS = {
 
 
 def given_experiment(ctx: click.Context) -> Experiment:
-    """Return the experiment that the flags describe.
-
-    Raises:
-        click.UsageError: flags that do not go together.
-        BeirEvalError, MCRankerError: the suite or an option cannot be, or the file of query ids
-            cannot be read.
-    """
+    """Return the experiment that the flags describe."""
     options = given_options(ctx, default=None, own=RUN_KEYS)
     suite = _suite(ctx, options)
     experiment = Experiment(suite, _plan(ctx, suite, options))

@@ -26,12 +26,7 @@ if TYPE_CHECKING:
 
 @dataclass(slots=True)
 class CellTracker(Tracker):
-    """Counts the passages of one cell, those of queries in progress by the share of their scores.
-
-    Attributes:
-        name: the cell's, e.g. ``"scifact, DIRECT(0,10) (2 of 14)"``.
-        sizes: passages of each query to be ranked in this cell.
-    """
+    """Counts the passages of one cell, queries in progress by the share of their scores."""
 
     unit: str = "passages"
     name: str = ""
@@ -74,15 +69,7 @@ class CellTracker(Tracker):
 
 
 class Display(ExperimentListener):
-    """Shows the cell in progress, and a line for each one that is done, on standard error.
-
-    Args:
-        invocation: receives the progress, for an interrupt.
-        quiet: show nothing.
-
-    Attributes:
-        tracker: counts the passages of the cell in progress.
-    """
+    """Shows the cell in progress, and a line for each one that is done, on standard error."""
 
     def __init__(self, invocation: Invocation, *, quiet: bool) -> None:
         self._invocation = invocation

@@ -34,23 +34,7 @@ def compare_pair(
     direction: Direction = "both",
     query: str | None = None,
 ) -> ComparedRuns:
-    """Compare two runs, and explain the queries that changed most.
-
-    A run that holds an order and no scores, such as a TREC file, is compared by its ranks.
-
-    Args:
-        pair: the runs, as `beir_eval.compare.sources.open_pair` finds them.
-        measure: name as ir-measures writes it.
-        top: how many queries to explain, at most: those with the greatest differences.
-        direction: explain only gains, or only losses.
-        query: id of the one query to explain instead.
-
-    Returns:
-        Differences are those of the second run less the first. `ComparedRuns.figures` has
-        ``runs``, the two of them with their means; ``test``, with ties drawn by lot;
-        ``queries_compared``; and ``left_out``, judged queries that only one run has or that were
-        judged otherwise.
-    """
+    """Compare two runs, and explain the queries that changed most."""
     if top < 1:
         raise SettingError(f"top={top!r} is below 1; give 1 or more")
     if query is not None and query not in pair.common:

@@ -162,9 +162,5 @@ _BY_WORD = {
 
 
 def known(name: str) -> Known | None:
-    """The paper's data set of that name, alias or ir_datasets id, in any case; None if none is.
-
-    Aliases are BEIR's names (``"webis-touche2020"``, ``"trec-news"``, ``"signal1m"``,
-    ``"dbpedia-entity"``) and other usual spellings (``"covid"``, ``"signal-1m"``, ``"robust"``).
-    """
+    """The paper's data set of that name, alias or ir_datasets id, in any case; None if none is."""
     return _BY_WORD.get(name.lower())

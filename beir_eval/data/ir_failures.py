@@ -26,11 +26,7 @@ def home() -> Path:
 
 @contextmanager
 def plainly(name: str, identifier: str) -> Iterator[None]:
-    """Run calls of ir_datasets.
-
-    Its log lines are not shown: those about downloads become records of this package's logger,
-    the others such of level DEBUG.
-    """
+    """Run calls of ir_datasets."""
 
     def taken_over(record: logging.LogRecord) -> bool:
         text = record.getMessage()

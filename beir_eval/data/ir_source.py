@@ -21,11 +21,7 @@ SUGGESTIONS = 4  # names that an error offers, at most
 
 
 class StoredCorpus(Mapping[str, Document]):
-    """Documents that stay on disk until they are asked for.
-
-    `items` and `values` go through the file in its order, which is much faster than asking for
-    one document after the other. Not for several threads at once.
-    """
+    """Documents that stay on disk until they are asked for."""
 
     def __init__(self, source: Any, name: str, identifier: str) -> None:
         """Build the index of the documents if there is none yet."""

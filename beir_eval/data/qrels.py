@@ -30,16 +30,7 @@ _log = safe_logger("mcranker.beir_eval.qrels")
 def read_qrels(
     path: str | os.PathLike[str] | Traversable, *, tabs: bool = False
 ) -> dict[str, dict[str, int]]:
-    """Query id -> document id -> grade, in the order of the file.
-
-    A line has three columns parted by white space (query id, document id, grade; BEIR's form,
-    whose line of headings may be missing) or four (query id, a column that is not looked at,
-    document id, grade; TREC's). Blank lines are skipped. A warning is logged if they are a model's.
-
-    Args:
-        path: the file, plain or packed by gzip (``.gz``).
-        tabs: take BEIR's form alone, its columns parted by tabs.
-    """
+    """Query id -> document id -> grade, in the order of the file."""
     if isinstance(path, str | os.PathLike):
         path = Path(path)
     found: dict[str, dict[str, int]] = {}

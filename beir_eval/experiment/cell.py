@@ -77,18 +77,12 @@ class RunJob:
 
     @property
     def scores_ahead(self) -> int:
-        """Scores of the queries that are still to be ranked: one a passage and judge.
-
-        Those that the ledger has are counted like the others.
-        """
+        """Scores of the queries that are still to be ranked: one a passage and judge."""
         run = self.prepared.run
         return judges(self.spec) * sum(len(run.get(each, ())) for each in self.open_queries)
 
     def begin(self, ranker: Ranker) -> None:
-        """Make the folder, or see that what is ranked there was ranked with the same choices.
-
-        No other program may write there, see `beir_eval.lock`.
-        """
+        """Make the folder, or see that what is ranked there was ranked with the same choices."""
         # Another program may have ranked some since they were counted.
         vars(self).pop("done", None)
         if cut_torn_line(self._rankings):
@@ -182,10 +176,7 @@ class RunJob:
 
 
 def judges(spec: RankerSpec) -> int:
-    """Return the scores a passage gets: one of each persona and the assessor, or DIRECT's one.
-
-    Of a foreign run it is 0.
-    """
+    """Return the scores a passage gets: one of each persona and the assessor, or DIRECT's one."""
     from mcranker import MCRanker, RankerConfig
     from mcranker.method.team_plan import as_team
 

@@ -54,20 +54,7 @@ class ForeignRun:
 
     @classmethod
     def read(cls, named: str, dataset: Dataset, depth: int) -> ForeignRun:
-        """Read a TREC run of six columns, plain or packed by gzip (``.gz``).
-
-        What does not fit is counted in the note, and a warning says so: queries without a line,
-        queries that are not ranked, documents below `depth`, and those that are not in the
-        corpus. The last ones keep their ranks, as trec_eval has it.
-
-        Args:
-            named: the path; the data set's name replaces ``{dataset}`` in it.
-            dataset: with the queries that are ranked.
-            depth: documents a query that count; the others are left out.
-
-        Raises:
-            RunError: the file cannot be read, or has none of the queries.
-        """
+        """Read a TREC run of six columns, plain or packed by gzip (``.gz``)."""
         from beir_eval.data.first_stage import absent_documents
 
         path = Path(named.replace(DATASET, dataset.name)).expanduser()
@@ -102,15 +89,7 @@ class ForeignRun:
         qrels: Mapping[str, Mapping[str, int]],
         measures: Sequence[str],
     ) -> Metrics:
-        """Write a run folder, in place of what an earlier file of that label left there.
-
-        Returns:
-            The measures over all judged queries, ties included; without calls and scores.
-
-        Raises:
-            RunFolderError: a ranker's rankings are there.
-            OSError, RunError: it cannot be written.
-        """
+        """Write a run folder, in place of what an earlier file of that label left there."""
         if (folder / RANKINGS).exists():
             raise RunFolderError(
                 f"{folder} holds what {label!r} ranked when it was no foreign run; choose another "

@@ -35,12 +35,7 @@ def natural(text: str) -> tuple[tuple[int, int, str], ...]:
 
 
 def row_labels(runs: Sequence[RunFolder]) -> list[str]:
-    """Return the runs' labels; those of several runs on the same data are made different.
-
-    Such labels get the part of their folders' paths in brackets in which they differ: of the
-    folder that all data sets of one 'beir-eval run' lie in, and where that is the same, of the
-    run's own folder as well. A run of ``direct`` by itself is called ``"DIRECT(0,10)"``.
-    """
+    """Return the runs' labels; those of several runs on the same data are made different."""
     labels = [run.manifest.label for run in runs]
     for place, manifest in enumerate(run.manifest for run in runs):
         top, name = highest_score(manifest.config), _NAMES.get(manifest.ranker, manifest.label)

@@ -49,13 +49,7 @@ def read_rankings(path: Path, wanted: Collection[str] | None = None) -> Iterator
 
 
 def index_rankings(path: Path, *, finished: bool) -> Ranked:
-    """Return the place of each ranking in a file; of several of one query, the first.
-
-    Args:
-        path: of ``rankings.jsonl``.
-        finished: whether the run is, so that every line must be whole; else the last one may
-            have been cut off.
-    """
+    """Return the place of each ranking in a file; of several of one query, the first."""
     offsets: dict[str, int] = {}
     for line in _lines(path):
         if not (finished or line.content.endswith(b"\n")):

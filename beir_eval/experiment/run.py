@@ -487,11 +487,7 @@ def _take_off(left: dict[str, Any], ranker: Ranker) -> None:
 
 
 def make_ranker(name: str, options: Mapping[str, Any]) -> Ranker:
-    """Return a ranker that returns all passages.
-
-    Raises:
-        MCRankerError, PersonasError: as its class says.
-    """
+    """Return a ranker that returns all passages."""
     from mcranker.rankers import RANKERS
 
     make: Callable[..., Ranker] = RANKERS.get(name)

@@ -221,14 +221,7 @@ def _shipped(folder: str) -> dict[str, Traversable]:
 
 
 def found_suite(name_or_path: str | os.PathLike[str]) -> tuple[str, str, Path | None]:
-    """Find a suite of rankers or of pipelines.
-
-    Returns:
-        Its text, a name for messages, and the folder that its paths start from, if it has one.
-
-    Raises:
-        SuiteError: there is no such suite or file, or it cannot be read.
-    """
+    """Find a suite of rankers or of pipelines."""
     given = os.fspath(name_or_path)
     shipped = {**_shipped(""), **_shipped("answers")}
     if isinstance(name_or_path, str) and given in shipped:
@@ -243,11 +236,7 @@ def found_suite(name_or_path: str | os.PathLike[str]) -> tuple[str, str, Path | 
 
 
 def chosen(specs: Sequence[Spec], labels: Collection[str], suite: str) -> tuple[Spec, ...]:
-    """Return the rankers or pipelines with these labels, or all if none is given.
-
-    Raises:
-        SettingError: a label is none of the suite's.
-    """
+    """Return the rankers or pipelines with these labels, or all if none is given."""
     known = [each.label for each in specs]
     for label in labels:
         if label not in known:

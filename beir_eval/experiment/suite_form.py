@@ -85,11 +85,7 @@ _FORMS: Mapping[str, type[BaseModel]] = {"datasets": _DatasetForm, "figure": Fig
 
 
 def folder_name(label: str) -> str:
-    """A folder's name for a label: ASCII letters and digits in lower case, joined by hyphens.
-
-    >>> folder_name("DIRECT(0,10)")
-    'direct-0-10'
-    """
+    """A folder's name for a label: ASCII letters and digits in lower case, joined by hyphens."""
     if label == FIRST_STAGE:
         raise SuiteError(
             f"label {label!r} is that of the first stage's own row; take another label"
@@ -180,11 +176,7 @@ def _explain(failure: ValidationError) -> str:
 
 
 def check_labels(labels: Iterable[str], place: str) -> list[str]:
-    """Return the labels of a suite, each of which has a folder of its own.
-
-    Raises:
-        SuiteError: two have the same folder, or one gives no folder's name.
-    """
+    """Return the labels of a suite, each of which has a folder of its own."""
     folders: dict[str, str] = {}
     for label in labels:
         try:

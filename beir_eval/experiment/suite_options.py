@@ -34,13 +34,7 @@ class Options:
     models: Mapping[str, str]  # names -> models that options may name
 
     def of(self, ranker: str, own: Mapping[str, Any], place: str) -> dict[str, Any]:
-        """The options of a ranker, ready for its class.
-
-        Args:
-            ranker: its name in `mcranker.rankers.RANKERS`.
-            own: what appears beside its label; goes before the settings.
-            place: file and label, for messages.
-        """
+        """The options of a ranker, ready for its class."""
         what, given = f"the ranker {ranker!r}", {**self.settings, **own}
         try:
             if "ledger" in given:

@@ -70,20 +70,13 @@ class SystemOrder:
 
 
 def default_mapping(grades: Sequence[int]) -> dict[int, int]:
-    """Map people's grades to 0 to 3 in proportion: 3 · grade / highest, halves up; below 0 is 0.
-
-    0, 1 and 2 become 0, 2 and 3; 0 to 4 become 0, 1, 2, 2 and 3.
-    """
+    """Map people's grades to 0 to 3 in proportion: 3 · grade / highest, halves up; below 0 is 0."""
     top = max(1, *grades, 1)
     return {each: math.floor(HIGHEST * max(each, 0) / top + 0.5) for each in sorted(set(grades))}
 
 
 def grade_mapping(people: Qrels, mapping: Mapping[int, int] | None = None) -> dict[int, int]:
-    """Return the place from 0 to 3 of each grade of people's, the lowest first.
-
-    Raises:
-        SettingError: one of people's grades has no place in `mapping`.
-    """
+    """Return the place from 0 to 3 of each grade of people's, the lowest first."""
     rows = sorted({each for grades in people.values() for each in grades.values()})
     mapping = default_mapping(rows) if mapping is None else mapping
     if lost := [each for each in rows if mapping.get(each) not in range(HIGHEST + 1)]:
@@ -94,12 +87,7 @@ def grade_mapping(people: Qrels, mapping: Mapping[int, int] | None = None) -> di
 
 
 def kappa(table: Numbers, *, quadratic: bool = False) -> Numbers:
-    """Cohen's kappa of tables in the last two axes; NaN where agreement by chance is certain.
-
-    It is 1 less the disagreement observed over that expected by chance. A disagreement of i and j
-    counts 1, or (i - j)² with `quadratic` weights. Rows are one judge's grades, columns the
-    other's.
-    """
+    """Cohen's kappa of tables in the last two axes; NaN where agreement by chance is certain."""
     one, two = np.indices(table.shape[-2:])
     weights = (one - two) ** 2 if quadratic else one != two
     both = (-2, -1)

@@ -22,16 +22,7 @@ HIGHEST = 3
 
 
 class UmbrelaRanker(DirectRanker):
-    """DIRECT with four grades, asked in the manner of UMBRELA (Upadhyay et al. 2024).
-
-    The prompts ``umbrela`` and ``answer_umbrela`` have our wording. With ``scoring="expected"``
-    the score is the expectation over the likelihoods of the grades.
-    Models that answer typed questions alone are asked one with four levels.
-
-    >>> UmbrelaRanker(model="openai:gpt-5-mini").rank("best masks", docs)
-
-    Keywords, and what they raise, are those of `mcranker.Ranker`.
-    """
+    """DIRECT with four grades, asked in the manner of UMBRELA (Upadhyay et al. 2024)."""
 
     name: ClassVar[str] = "umbrela"
     prompt = "umbrela"

@@ -32,19 +32,7 @@ _FACTOR = re.compile(r"\s*C\(((?:[^()]|\([^()]*\))++)\)\s*([+*:]|\Z)")
 
 @dataclass(frozen=True, slots=True)
 class AnovaRow:
-    """A term of the model.
-
-    Attributes:
-        term: factors joined by ":"; "Residual" for what the model leaves.
-        ss: sum of squares.
-        df: degrees of freedom.
-        ms: `ss` / `df`.
-        f: `ms` over that of the residual; None for the residual.
-        p: chance of such an F without any effect; None for the residual.
-        omega: partial omega squared, df·(F - 1) / (df·(F - 1) + N); None for the residual.
-        omega_one_way: the shortcut of one-way designs, with df + residual df + 1 for N, as the
-            G-RAG paper (arXiv 2506.14516, table 2) has it.
-    """
+    """A term of the model."""
 
     term: str
     ss: float
@@ -58,16 +46,7 @@ class AnovaRow:
 
 @dataclass(frozen=True, slots=True)
 class Anova:
-    """An analysis.
-
-    Attributes:
-        formula: as it was given.
-        observations: rows of the table.
-        balanced: whether each combination of levels has as many rows.
-        rows: terms by falling F, and the residual last.
-        means: factor -> level -> mean of the response.
-        interactions: two factors of a term -> (level, level) -> mean of the response.
-    """
+    """An analysis."""
 
     formula: str
     observations: int
@@ -96,19 +75,7 @@ def effect(term: str, ss: float, df: int, residual: AnovaRow, observations: int)
 
 
 def anova(table: Sequence[Mapping[str, Any]], formula: str) -> Anova:
-    """Analyse the variance of a response by the factors of a formula.
-
-    Args:
-        table: rows of factors and the response; those without a response are left out.
-        formula: such as ``"relevance ~ C(query)*C(documents) + C(prompt)"``: ``*`` for two factors
-            and their interactions, ``:`` for an interaction alone. The name of a column may hold
-            anything but parentheses that are not in pairs.
-
-    Raises:
-        SettingError: the formula is none, names no column, or has too many terms for the rows; a
-            factor has one level; the response is no number.
-        ExtraMissing: statsmodels is not installed.
-    """
+    """Analyse the variance of a response by the factors of a formula."""
     response, factors, terms = parsed(formula)
     values = _checked(table, factors, response)
     columns = {f"x{place}": factor for place, factor in enumerate(factors)}
@@ -162,13 +129,7 @@ def anova(table: Sequence[Mapping[str, Any]], formula: str) -> Anova:
 
 
 def parsed(formula: str) -> tuple[str, list[str], str]:
-    """Return a formula's response, its factors, and its terms with ``x0``, ``x1``, … for these.
-
-    So none of its names is left in what patsy evaluates.
-
-    Raises:
-        SettingError: it is no formula.
-    """
+    """Return a formula's response, its factors, and its terms with ``x0``, ``x1``, … for these."""
     response, _, right = formula.partition("~")
     factors, terms, place = list[str](), list[str](), 0
     while response.strip() and (found := _FACTOR.match(right, place)):
@@ -182,11 +143,7 @@ def parsed(formula: str) -> tuple[str, list[str], str]:
 
 
 def read_table(path: str | os.PathLike[str]) -> list[dict[str, str]]:
-    """Read a CSV file whose first line names the columns.
-
-    Raises:
-        DatasetError: it cannot be read, or a line has not as many cells as the first.
-    """
+    """Read a CSV file whose first line names the columns."""
     text = read_text(Path(path), DatasetError, LONGEST_FILE)
     reader = csv.reader(text.splitlines())
     heading: list[str] = []

@@ -149,24 +149,14 @@ class Evaluator:
 
 
 def judged_share(measure: str) -> str:
-    """The measure of how many of the ranks that `measure` looks at have judged documents.
-
-    E.g. ``Judged@10`` of ``nDCG@10``.
-
-    Raises:
-        MeasureError, ExtraMissing: as `evaluate`.
-    """
+    """The measure of how many of the ranks that `measure` looks at have judged documents."""
     (found,) = _parse([measure]).values()
     cutoff = found.params.get("cutoff")
     return "Judged" if cutoff is None else f"Judged@{cutoff}"
 
 
 def ceiling(run: Run, qrels: Mapping[str, Mapping[str, int]], measure: str) -> dict[str, float]:
-    """Query id -> the measure of the best order of the run's documents, by falling grade.
-
-    Raises:
-        MeasureError, RunError, ExtraMissing: as `evaluate`.
-    """
+    """Query id -> the measure of the best order of the run's documents, by falling grade."""
     best = {
         query_id: sorted(documents, key=lambda each: -qrels[query_id].get(each[0], 0))
         for query_id, documents in run.items()
@@ -182,11 +172,7 @@ def cutoff_of(measure: str) -> int | None:
 
 
 def measure_names(text: str) -> list[str]:
-    """Return the names in a list such as ``nDCG@10,AP(rel=2,judged_only=True)``; each once.
-
-    Raises:
-        MeasureError: there is none.
-    """
+    """Return the names in a list such as ``nDCG@10,AP(rel=2,judged_only=True)``; each once."""
     # Commas within brackets part a measure's parameters.
     listed = (name.strip() for name in re.findall(r"(?:\([^()]*+\)|[^,])++", text))
     names = list(dict.fromkeys(name for name in listed if name))

@@ -45,16 +45,7 @@ def paper_figures() -> tuple[str, ...]:
 
 
 def paper_value(table: str, row: str, column: str) -> float | None:
-    """nDCG@10, 0 to 1, to four decimals; None where that row or column is not in the table.
-
-    Args:
-        table: a key of `paper_tables`.
-        row: of the table.
-        column: a data set of `DATASETS`, or ``"avg"``.
-
-    Raises:
-        SuiteError: there is no such table.
-    """
+    """nDCG@10, 0 to 1, to four decimals; None where that row or column is not in the table."""
     tables = _tables()
     if table not in tables:
         known = ", ".join(tables)
@@ -65,11 +56,7 @@ def paper_value(table: str, row: str, column: str) -> float | None:
 
 
 def paper_words(figure: str) -> str:
-    """Return the paper's statement about one of its figures, whose numbers it does not print.
-
-    Raises:
-        SuiteError: there is no such figure.
-    """
+    """Return the paper's statement about one of its figures, whose numbers it does not print."""
     words: dict[str, str] = _numbers()[_WORDS]
     if figure not in words:
         known = ", ".join(words)

@@ -134,18 +134,7 @@ def compare_runs(
 
 
 def adjust(p_values: Sequence[float], method: str = "holm") -> list[float]:
-    """Correct the p-values of one family for their number m, in their order; at most 1.
-
-    Args:
-        p_values: 0 to 1.
-        method: ``"holm"``: the i-th smallest times m - i + 1, and no smaller than the one
-            before it. ``"bonferroni"``: each times m. ``"bh"`` (Benjamini and Hochberg, which
-            bounds the false discovery rate): the i-th smallest times m / i, and no larger than
-            the one after it. ``"none"``: as they are.
-
-    Raises:
-        SettingError: `method` is unknown, or a p-value is not within 0 to 1.
-    """
+    """Correct the p-values of one family for their number m, in their order; at most 1."""
     _check_correction(method)
     for p_value in p_values:
         if not 0 <= p_value <= 1:

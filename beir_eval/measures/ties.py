@@ -48,15 +48,7 @@ Scored: TypeAlias = Sequence[tuple[str, float | None]]
 
 @dataclass(frozen=True, slots=True)
 class Tied:
-    """A ranked query, and its rankings with the passages in other orders.
-
-    Attributes:
-        doc_ids: best first.
-        scores: final scores; None where there is none, and such a passage keeps its place.
-        again: takes places in `doc_ids`, all those with a score, in the order in which the
-            passages come; gives the final score of each. None where it does not depend on it.
-        returned: how many of the first passages the ranker returned; None for all.
-    """
+    """A ranked query, and its rankings with the passages in other orders."""
 
     doc_ids: Sequence[str]
     scores: Sequence[float | None]
@@ -72,12 +64,7 @@ class Tied:
     def of_ranking(
         cls, ranking: RankingRecord, texts: Mapping[str, tuple[str, str]] | None = None
     ) -> Tied:
-        """Return a stored ranking.
-
-        Args:
-            ranking: texts may be left out.
-            texts: document id -> title and text; equal passages were judged as one.
-        """
+        """Return a stored ranking."""
         rows = ranking.order.tolist()
         rule = ranking.rule
         again: Callable[[Places], Numbers] | None = None
@@ -96,11 +83,7 @@ class Tied:
         return self.again is not None or len(set(self._levels())) < len(self.doc_ids)
 
     def orders(self, keys: Numbers) -> Places:
-        """Places in `doc_ids`, best first, a row for each row of `keys`.
-
-        Args:
-            keys: 0 to below 1, one a passage: passages come in their rising order.
-        """
+        """Places in `doc_ids`, best first, a row for each row of `keys`."""
         import numpy as np
 
         if self.again is None:
@@ -125,12 +108,7 @@ class Tied:
 
 
 class TieFigures(NamedTuple):
-    """Effect of ties on a run.
-
-    Attributes:
-        bounds: measure -> its means.
-        by_lot: measure -> query id -> value with ties drawn by lot, of the queries with ties.
-    """
+    """Effect of ties on a run."""
 
     bounds: Mapping[str, TieBounds]
     by_lot: Mapping[str, Mapping[str, float]]
@@ -142,11 +120,7 @@ def measured(
     qrels: Mapping[str, Mapping[str, int]],
     measures: Sequence[str],
 ) -> Metrics:
-    """The measures of a run, with their ties, and how much of the first one's ranks is judged.
-
-    Raises:
-        MeasureError, RunError, ExtraMissing: as `beir_eval.evaluate`.
-    """
+    """The measures of a run, with their ties, and how much of the first one's ranks is judged."""
     names = tuple(dict.fromkeys((*measures, judged_share(measures[0]))))
     evaluation = evaluate(run, qrels, names)
     ties = tie_figures(tied, qrels, names)

@@ -250,12 +250,7 @@ def _check_place(out: Path) -> None:
 def in_order(
     work: Callable[[Job], Result], jobs: Iterator[Job], processes: int
 ) -> Generator[Result, None, None]:
-    """Yield the result of `work` for each job, in the order of the jobs.
-
-    At most three jobs a process have been taken and not been given back. Close the iterator to
-    end the processes; it waits for the jobs that have been begun. They end with this process as
-    well, however that ends. With 1 process, this one does the work.
-    """
+    """Yield the result of `work` for each job, in the order of the jobs."""
     if processes == 1:
         yield from map(work, jobs)
         return

@@ -17,12 +17,7 @@ MEASURE = f"nDCG@{DEPTH}"
 
 
 def differences(sources: Sequence[Source]) -> list[tuple[Difference, ...]]:
-    """Of each run over its first stage and over the other ranker; none of runs not finished.
-
-    Values have ties drawn by lot. Intervals are Student's at 95%, p-values those of paired t-tests,
-    corrected by Holm for all differences of the report's teams, or of all runs where it has none.
-    What cannot be told by a test has none.
-    """
+    """Of each run over its first stage and over the other ranker; none of runs not finished."""
     cache = MetricsCache(MEASURE)
     teams = any(source.team for source in sources)
     pairs: dict[tuple[int, str], tuple[dict[str, float], dict[str, float], str]] = {}

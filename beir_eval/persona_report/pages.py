@@ -54,11 +54,7 @@ class Chunk:
 
 
 def write_pages(chunk: Chunk) -> tuple[int, int, list[QueryFindings]]:
-    """Write the pages of the queries.
-
-    Returns:
-        The run's number, the number of pages, and the findings of each query.
-    """
+    """Write the pages of the queries."""
     run, source, pages, findings = chunk.run, chunk.run.source, 0, []
     path, texts = source.run.path / RANKINGS, source.data.path / PASSAGES
     others: BinaryIO | None = None

@@ -29,13 +29,7 @@ _SETTINGS = (
 
 
 class RunReport:
-    """The report of one run in the making.
-
-    Attributes:
-        plan: its files.
-        surveyor: takes what is found in its queries.
-        left: ranked queries that the surveyor has not got yet.
-    """
+    """The report of one run in the making."""
 
     def __init__(
         self, source: Source, ranked: Ranked, folder: Path, index: Path, footer: ReportFooter

@@ -33,21 +33,7 @@ class Source:
 def find_sources(
     paths: Iterable[str | os.PathLike[str]], against: str | None = None
 ) -> tuple[list[Source], list[str]]:
-    """Find the runs in or below `paths` that have rankings, those of teams first.
-
-    A run of a team is compared with a finished run without a team over the same data and by the
-    same scoring model, given or beside it: DIRECT with the same highest score if there is one,
-    else another DIRECT, else the first. Runs without a team are compared with nothing.
-
-    Args:
-        paths: run folders, or folders that hold some.
-        against: label or folder of the run to compare with instead, or `NO_OTHER`. By another model
-            it is shown, and not tested.
-
-    Returns:
-        The runs, those of one data set in the order of their suite; and the reasons why others
-        are left out, a sentence each.
-    """
+    """Find the runs in or below `paths` that have rankings, those of teams first."""
     given = find_runs(paths)
     ranked = [run for run in given if _has_rankings(run)]
     if not ranked:

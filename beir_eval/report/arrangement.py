@@ -77,11 +77,7 @@ class Arrangement:
         return self._published(suite.paper_row if suite else None, content, suite)
 
     def not_run(self) -> list[tuple[str, tuple[float | None, ...]]]:
-        """Return (label, the paper's numbers by column) of rows of which nothing was run.
-
-        They are the suite's rankers, and then those rows of the paper's table that the suite
-        names and that have a number for one of the data sets here.
-        """
+        """Return (label, the paper's numbers by column) of rows of which nothing was run."""
         if self.suite is None:
             return []
         rows = [(label, self.suite.paper_rows.get(label)) for label in self.never_run]

@@ -231,11 +231,7 @@ def _mean(values: Sequence[float | None]) -> float | None:
 def _figure(
     suite: SuiteNote | None, columns: Sequence[Column], rows: Sequence[Row]
 ) -> Figure | None:
-    """Return the suite's figure; None if it has none, or nothing of it was run.
-
-    Lines go by `SuiteNote.x` from left to right, and a run without a number is in none; otherwise
-    points are in the order of the rows.
-    """
+    """Return the suite's figure; None if it has none, or nothing of it was run."""
     if suite is None or suite.figure is None:
         return None
     note = suite.figure

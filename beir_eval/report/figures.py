@@ -42,14 +42,7 @@ _NARROW, _WIDE = frozenset("ijltfrI.,:;|!'()[]{}-/ "), frozenset("mwMW@%<>=+~")
 def render_svg(
     figure: Figure, *, measure: str = "nDCG@10", width: float = WIDTH, embedded: bool = False
 ) -> str:
-    """Return the figure as SVG; the same figure gives the same file, byte for byte.
-
-    Args:
-        figure: what to draw; its values are 0 to 1.
-        measure: what the values are of, for the axis.
-        width: of the drawing, in pixels.
-        embedded: for a page that has ``figure.css`` and says what the whiskers are.
-    """
+    """Return the figure as SVG; the same figure gives the same file, byte for byte."""
     drawing = Drawing(width)
     size = _TITLE if width >= WIDTH else _NAME
     top = EDGE + size
@@ -259,11 +252,7 @@ def _value_ticks(points: Sequence[Point], most: int = 7) -> list[float]:
 
 
 def nice_ticks(values: Collection[float], most: int = 7) -> list[float]:
-    """Return at most `most` round numbers, evenly apart, that enclose the values.
-
-    The step is 1, 2, 2.5 or 5 times a power of ten; values that are all but equal are enclosed by
-    numbers 1 apart.
-    """
+    """Return at most `most` round numbers, evenly apart, that enclose the values."""
     low, high = min(values), max(values)
     if high - low < _LEAST_SPAN:
         low, high = low - 0.5, high + 0.5
@@ -284,10 +273,7 @@ def scaled(value: float, between: Sequence[float], onto: tuple[float, float]) ->
 
 
 def spread(wanted: Sequence[float], apart: float, low: float, high: float) -> list[float]:
-    """Return the places nearest to `wanted`, in their order, `apart` from each other.
-
-    They lie from `low` to `high`, and beyond it where there is too little room.
-    """
+    """Return the places nearest to `wanted`, in their order, `apart` from each other."""
     order = sorted(range(len(wanted)), key=lambda place: (wanted[place], place))
     found = list(wanted)
     edge = low

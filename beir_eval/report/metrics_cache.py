@@ -29,16 +29,7 @@ class Measured:
 
 
 class MetricsCache:
-    """Metrics of run folders, all with one measure.
-
-    What folders lack, such as the measure and its ties, is computed from their runs and rankings
-    where they are there.
-
-    Args:
-        measure: as ir-measures writes it; upper and lower case make no difference where the
-            folders have it.
-        provider_prices: as `build_report` has it.
-    """
+    """Metrics of run folders, all with one measure."""
 
     def __init__(self, measure: str, *, provider_prices: bool = False) -> None:
         self.measure = measure

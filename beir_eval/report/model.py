@@ -108,10 +108,7 @@ class Figure:
 
 @dataclass(frozen=True, slots=True)
 class Section:
-    """The runs of one suite, or those without a suite.
-
-    A data set on which no run is finished has no column; it is in `unfinished` only.
-    """
+    """The runs of one suite, or those without a suite."""
 
     name: str  # of the suite; "runs" for those without one
     title: str

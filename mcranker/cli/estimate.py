@@ -26,11 +26,7 @@ MOST_NAMED = 20  # personas of a stage with a row each
 
 
 def check_local_models(models: Iterable[str]) -> None:
-    """Refuse local models that would have to be fetched first.
-
-    Raises:
-        InputError: one is of the catalogue and not here.
-    """
+    """Refuse local models that would have to be fetched first."""
     from mcranker.llm.local.catalogue import find
 
     for model in models:
@@ -68,14 +64,7 @@ def show_estimates(
     rows: Sequence[tuple[Mapping[str, str], Estimate]],
     note: str,
 ) -> int:
-    """Print estimates, a row each, and their sum; return the exit code.
-
-    Args:
-        ctx: of the verb.
-        headings: of the names of a row.
-        rows: names as JSON has them, and the estimate.
-        note: sentence below.
-    """
+    """Print estimates, a row each, and their sum; return the exit code."""
     total = sum((estimate for _, estimate in rows), start=Estimate())
 
     def figures(each: Estimate) -> list[str]:

@@ -34,14 +34,7 @@ class Interrupted(Exception):
 
 @dataclass(frozen=True, slots=True)
 class Failure:
-    """A failure shown to the user.
-
-    Attributes:
-        code: name of the error's class, e.g. ``"AuthenticationFailed"``.
-        message: one line: what happened and what to do.
-        retryable: whether the same command may succeed when run again.
-        exit_code: of the process, if this ends it.
-    """
+    """A failure shown to the user."""
 
     code: str
     message: str
@@ -88,13 +81,7 @@ def failure(error: BaseException) -> Failure:
 
 
 def envelope(exit_code: int, errors: Sequence[dict[str, Any]], /, **results: Any) -> str:
-    """The JSON object that ``--output json`` prints, with a line end.
-
-    Args:
-        exit_code: of the process.
-        errors: as `Failure.entry` makes them.
-        results: what the verb has found, e.g. ``ranking=...``.
-    """
+    """The JSON object that ``--output json`` prints, with a line end."""
     statuses: dict[int, Status] = {DONE: "ok", MISSING_SCORES: "missing_scores"}
     status = statuses.get(exit_code, "error")
     whole = {"status": status, "exit_code": exit_code, **results, "errors": errors}
@@ -111,11 +98,7 @@ def print_json(
 
 
 def as_flags(text: str) -> str:
-    """`text` with the package's settings as the command line spells them.
-
-    ``scoring="expected"`` becomes ``--scoring expected``, and ``min_relevance=0.5``
-    ``-o min_relevance=0.5``. Keys are never flags, so advice to pass one is left out.
-    """
+    """`text` with the package's settings as the command line spells them."""
     from mcranker.config import RankerConfig
     from mcranker.models import MODEL_OPTIONS
     from mcranker.rankers.keys import NAMED

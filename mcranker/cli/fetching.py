@@ -25,14 +25,7 @@ _LOCAL = "local:"
 
 
 def fetch_models(models: Iterable[str], *, quiet: bool) -> None:
-    """Fetch local models of the catalogue that are missing.
-
-    Without the local engine, or the encoder's packages, nothing is fetched for it, since nothing
-    could be done with it.
-
-    Raises:
-        DownloadError, ConfigError: as `mcranker.llm.local.model_files.download`.
-    """
+    """Fetch local models of the catalogue that are missing."""
     from mcranker.llm.local.catalogue import find
     from mcranker.llm.local.model_files import resolve, resolve_encoder
 

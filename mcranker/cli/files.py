@@ -26,11 +26,7 @@ Write = Callable[[str], None]
 
 
 class Reads(click.ParamType[Any]):
-    """One or several texts that may name files that the command reads.
-
-    Args:
-        files: gives the files of one text, or of None if nothing was given; itself by default.
-    """
+    """One or several texts that may name files that the command reads."""
 
     name = "file"
 
@@ -53,18 +49,7 @@ def ledger_files(named: str | None) -> Iterator[str]:
 
 
 def check_outputs(ctx: click.Context) -> None:
-    """Refuse outputs that cannot be written, or are an input or another output as well.
-
-    Standard input can be one input alone.
-
-    A file is known whatever it is called: by another path, through links, in another case.
-
-    Raises:
-        click.UsageError: an output would replace an input, two outputs are the same file, two
-            inputs are standard input, or a name says what is not so: ``-``, and ``.gz``, by which
-            files are taken to be packed.
-        OSError: one is a folder, its folder is missing, or nothing can be written there.
-    """
+    """Refuse outputs that cannot be written, or are an input or another output as well."""
     piped = [label for label, name in _named(ctx, writes=False) if name == STDIN]
     if len(piped) > 1:
         raise click.UsageError(f"{' and '.join(piped)} cannot both be standard input", ctx)
@@ -90,14 +75,7 @@ def check_outputs(ctx: click.Context) -> None:
 
 @contextmanager
 def output(name: str | None) -> Iterator[Write]:
-    """Open the file `name`, which appears at the end, or standard output; UTF-8.
-
-    On a terminal control characters are shown as escapes. Names of files that are not UTF-8 keep
-    their bytes.
-
-    Raises:
-        OSError: the file cannot be written.
-    """
+    """Open the file `name`, which appears at the end, or standard output; UTF-8."""
     if name is None:
         yield _print
         return
@@ -111,11 +89,7 @@ def output(name: str | None) -> Iterator[Write]:
 
 @contextmanager
 def saying_where(ledger: str | None) -> Iterator[None]:
-    """Add to write errors the place of the answers that were paid for.
-
-    Args:
-        ledger: the ledger's name, as ``--ledger`` takes it.
-    """
+    """Add to write errors the place of the answers that were paid for."""
     try:
         yield
     except OSError as error:

@@ -23,11 +23,7 @@ def footer(ctx: click.Context) -> ReportFooter:
 
 
 def today() -> str:
-    """The day in UTC, e.g. ``2026-03-31``; that of ``SOURCE_DATE_EPOCH`` where it is set.
-
-    Raises:
-        UsageError: ``SOURCE_DATE_EPOCH`` is no time.
-    """
+    """The day in UTC, e.g. ``2026-03-31``; that of ``SOURCE_DATE_EPOCH`` where it is set."""
     given = os.environ.get("SOURCE_DATE_EPOCH")
     try:
         moment = datetime.now(UTC) if given is None else datetime.fromtimestamp(int(given), UTC)
@@ -39,10 +35,7 @@ def today() -> str:
 
 
 def command_line(ctx: click.Context) -> str:
-    """The command with what was given to it, e.g. ``personas report runs/x --out report``.
-
-    Of paths from the root only the last part: the others tell of the machine.
-    """
+    """The command with what was given to it, e.g. ``personas report runs/x --out report``."""
     words = [ctx.command_path]
     for param in sorted(ctx.command.params, key=lambda each: isinstance(each, click.Option)):
         name = param.name or ""

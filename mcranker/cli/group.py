@@ -58,14 +58,7 @@ EXIT_CODES = (
 
 
 class Verbs(click.Group):
-    """A group that knows its verbs' names and imports them when they are used.
-
-    Args:
-        program: name of the command, which its lines on standard error begin with.
-        verbs: the command's own.
-        added: entry point group under which packages may add verbs (`mcranker.cli.plugins`).
-        rest: as `click.Group` takes it.
-    """
+    """A group that knows its verbs' names and imports them when they are used."""
 
     def __init__(
         self,

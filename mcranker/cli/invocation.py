@@ -49,14 +49,7 @@ def speak_as(program: str) -> None:
 
 @dataclass(slots=True)
 class Invocation:
-    """Flags that hold for every verb, and how far the work has come.
-
-    Attributes:
-        debug: show the traceback of an error.
-        verbose: show informative log lines, not only warnings.
-        reached: says in words how far the work has come, for an interrupt.
-        interrupts: hears Ctrl-C and other signals.
-    """
+    """Flags that hold for every verb, and how far the work has come."""
 
     debug: bool = False
     verbose: bool = False

@@ -33,13 +33,7 @@ _FIELDS = ("team_size", "scoring", "ensemble", "depth", "max_cost")
 
 @dataclass(frozen=True, slots=True)
 class Given:
-    """The rankers that a command line chose, with their options.
-
-    Attributes:
-        rankers: their names; empty if none was named and there is no default.
-        options: given ones by name, ready for a ranker's class; all others are absent.
-        own: the verb's own keys that were given.
-    """
+    """The rankers that a command line chose, with their options."""
 
     rankers: tuple[str, ...]
     options: Mapping[str, Any]
@@ -47,11 +41,7 @@ class Given:
 
     @property
     def ranker(self) -> str:
-        """The name of the one ranker.
-
-        Raises:
-            ConfigError: there are several.
-        """
+        """The name of the one ranker."""
         if len(self.rankers) != 1:
             raise ConfigError(f"ranker={list(self.rankers)}: name one")
         return self.rankers[0]
@@ -67,22 +57,13 @@ class Given:
         return needed_models((name, self.options) for name in self.rankers)
 
     def make(self) -> Ranker:
-        """Make the ranker.
-
-        Raises:
-            MCRankerError, PersonasError: as its class says.
-        """
+        """Make the ranker."""
         make: Callable[..., Ranker] = RANKERS.get(self.ranker)
         return make(**self.options)
 
 
 def option_flags(*names: str, without: Collection[str] = ()) -> list[click.Parameter]:
-    """Return the flags with these names, or all, ``--config`` and ``-o`` among them.
-
-    Args:
-        names: such as ``"model"``.
-        without: names of flags that are left out.
-    """
+    """Return the flags with these names, or all, ``--config`` and ``-o`` among them."""
     wanted = names or (*NAMED, "config", "option")
     return [each for each in _flags() if each.name in wanted and each.name not in without]
 
@@ -95,18 +76,7 @@ def given_options(
     without: Collection[str] = (),
     what: str = "a suite",
 ) -> Given:
-    """Return the options of the file, the flags and ``-o``; of two that differ the later counts.
-
-    Args:
-        ctx: of the verb.
-        default: the ranker if none is named; None for options of every ranker alone.
-        own: keys of the verb itself.
-        without: options that the verb does not take.
-        what: takes them if no ranker is named, in messages.
-
-    Raises:
-        click.UsageError, ConfigError: an option is unknown, or its value cannot be.
-    """
+    """Return the options of the file, the flags and ``-o``; of two that differ the later counts."""
     own, path = own or {}, ctx.params.get("config")
     table, given = _file_options(path), _flag_options(ctx)
     pairs: dict[str, list[str]] = {}

@@ -32,11 +32,7 @@ def plugin_help(entry: EntryPoint) -> str:
 
 
 def load_plugin(entry: EntryPoint) -> click.Command:
-    """The command.
-
-    Raises:
-        click.ClickException: it cannot be imported, or is something else.
-    """
+    """The command."""
     try:
         found = entry.load()
         if isinstance(found, LazyVerb):

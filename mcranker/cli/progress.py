@@ -46,17 +46,7 @@ _STAGES = {
 
 @dataclass(slots=True)
 class Tracker:
-    """Work in progress; by itself, the queries of a run.
-
-    Attributes:
-        stage: the current work, in a few words.
-        total: amount of work in this stage; None if unknown.
-        done: the part of it that is done.
-        unit: of both, e.g. ``"scores"``.
-        after: work that follows this stage, as a multiple of `total`.
-        usage: calls and tokens of finished queries.
-        current: query id -> calls and tokens of a query in progress.
-    """
+    """Work in progress; by itself, the queries of a run."""
 
     stage: str = "ranking"
     total: int | None = None
@@ -101,12 +91,7 @@ class Tracker:
 
 @dataclass(slots=True)
 class QueryTracker(Tracker):
-    """Counts the events of one query.
-
-    Attributes:
-        assessed: an assessor has the last word on the passages.
-        reasons: they are asked for after the ranking.
-    """
+    """Counts the events of one query."""
 
     stage: str = "recruiting"
     unit: str = ""
@@ -239,11 +224,7 @@ async def in_order(
     live: bool,
     usage: Callable[[F], UsageTable | None] = lambda _: None,
 ) -> None:
-    """Write results in the order of their places, each as soon as those before it are there.
-
-    After an error that all others would meet as well, the rest is given up, and what is there is
-    written.
-    """
+    """Write results in the order of their places, each as soon as those before it are there."""
     from mcranker.rankers import FATAL_ERRORS
 
     invocation.reached = lambda: tracker.reached

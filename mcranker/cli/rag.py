@@ -42,17 +42,7 @@ def pipeline_flags(section: str) -> list[click.Parameter]:
 def given_pipeline(
     ctx: click.Context, given: Given | None = None
 ) -> tuple[PipelineConfig, dict[str, Any]]:
-    """Return the pipeline that flags and ``-o`` choose, and the options of `RAGPipeline`.
-
-    Args:
-        ctx: of a verb with `pipeline_flags`.
-        given: options of a ranker beside the pipeline, which are the pipeline's as well if it has
-            the same one. None: all options are the pipeline's.
-
-    Raises:
-        click.UsageError: both a preset and a file are given.
-        ConfigError: as `given_options` and `PipelineConfig.load`; or no ranker takes an option.
-    """
+    """Return the pipeline that flags and ``-o`` choose, and the options of `RAGPipeline`."""
     preset, file = ctx.params["preset"], ctx.params["pipeline"]
     if preset and file:
         raise click.UsageError(

@@ -27,11 +27,7 @@ _QUERY_KEYS = {"id": ("_id", "id", "qid", "query_id"), "text": ("text", "query",
 
 
 def read_passages(source: str, format: Format | None = None) -> list[Passage]:  # noqa: A002
-    """Return the passages of a source, as `passages_of` reads it, in its order.
-
-    Raises:
-        InputError: it cannot be read, is empty, or an entry of it is no passage.
-    """
+    """Return the passages of a source, as `passages_of` reads it, in its order."""
     found = list(distinct(passages_of(source, format), InputError))
     if not found:
         raise InputError(f"{named(source)}: there is no passage in it")
@@ -39,15 +35,7 @@ def read_passages(source: str, format: Format | None = None) -> list[Passage]:  
 
 
 def read_queries(source: str, topic_field: TopicField = "title") -> list[Query]:
-    """The queries of a file with an id and a text each, in its order.
-
-    It is JSONL, JSON, CSV or TSV, where one with ``"keep": false`` is passed over, and ``messages``
-    are a conversation, as `mcranker.inputs.in_conversation` takes it; or topics or a table as
-    `mcranker.topics.read_topics` takes them, with the field that is the query.
-
-    Raises:
-        InputError: the file cannot be read, or an entry is no query; as `read_topics`.
-    """
+    """The queries of a file with an id and a text each, in its order."""
     found = read_text_lines(source, refuse, format_of(source))
     lines = ((where, line) for where, line in found if line.strip())
     first = next(lines, None)
@@ -66,11 +54,7 @@ def read_queries(source: str, topic_field: TopicField = "title") -> list[Query]:
 
 
 def read_corpus(source: str, wanted: Container[str]) -> dict[str, Passage]:
-    """The wanted passages of a corpus, by id; the others are read over and not kept.
-
-    Raises:
-        InputError: as `read_passages`; an entry has no id, or a wanted one is there twice.
-    """
+    """The wanted passages of a corpus, by id; the others are read over and not kept."""
     lines = read_text_lines(source, refuse, format_of(source))
     entries = read_entries(lines, named(source), format_of(source))
     found = (each for each in of_entries(_with_ids(entries)) if each[1].id in wanted)

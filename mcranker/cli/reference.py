@@ -46,11 +46,7 @@ the error), a `message`, and `retryable`: whether running the same command again
 
 
 def reference(where: str = OWN) -> str:
-    """Return the reference as Markdown.
-
-    Args:
-        where: module and attribute of the command, with a colon between.
-    """
+    """Return the reference as Markdown."""
     module, _, attribute = where.partition(":")
     command = getattr(import_module(module), attribute)
     assert isinstance(command, Verbs), where

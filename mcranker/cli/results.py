@@ -26,15 +26,7 @@ OUTPUTS = get_args(Output)
 
 @dataclass(slots=True)
 class Results:
-    """Takes rankings one by one, in the order in which they are to be written.
-
-    Attributes:
-        wanted: parameters of the verb: ``output`` (the format), ``out``, ``save`` and ``report``
-            (files or None), ``top`` (hits in a table).
-        many: there may be several queries; what is saved of them is a line each.
-        ledger: the ledger's name, as ``--ledger`` takes it.
-        unwritten: whether a file besides the output could not be written.
-    """
+    """Takes rankings one by one, in the order in which they are to be written."""
 
     wanted: Mapping[str, Any]
     many: bool
@@ -110,11 +102,7 @@ class Results:
                 self._write("\n" if self.many else "")
 
     def finish(self, queries: int) -> int:
-        """Report missing scores on standard error; return the exit code.
-
-        Args:
-            queries: how many there were to rank.
-        """
+        """Report missing scores on standard error; return the exit code."""
         self._keep(self.wanted["save"], lambda _: self._saving.close())
         code = MISSING_SCORES if self._errors else DONE
         if self._missing:
@@ -146,16 +134,7 @@ class Results:
 
 
 def keep(name: str | None, write: Callable[[str], object], ledger: str) -> dict[str, Any] | None:
-    """Write a file besides the output, if it has a name.
-
-    Args:
-        name: of the file, or None.
-        write: writes it.
-        ledger: the ledger's name, as ``--ledger`` takes it.
-
-    Returns:
-        The error, for an envelope, which is shown already; the rest is written all the same.
-    """
+    """Write a file besides the output, if it has a name."""
     if name is None:
         return None
     try:
@@ -170,11 +149,7 @@ def keep(name: str | None, write: Callable[[str], object], ledger: str) -> dict[
 
 @contextmanager
 def opened(wanted: Mapping[str, Any], *, many: bool, ledger: str) -> Iterator[Results]:
-    """Open `Results` whose files appear at the end, unless an error occurs.
-
-    Raises:
-        OSError: the output cannot be written, or, with many queries, what is saved of each.
-    """
+    """Open `Results` whose files appear at the end, unless an error occurs."""
     with saying_where(ledger), output(wanted["out"]) as write, ExitStack() as saving:
         streamed = many and wanted["save"] is not None
         save = saving.enter_context(output(wanted["save"])) if streamed else None

@@ -18,16 +18,7 @@ _PATIENCE = 2.0  # seconds for cleaning up, after which the next signal ends the
 
 
 class Interrupts:
-    """Hears what asks the command to end, in the ``with`` block, and lets it clean up.
-
-    The first signal is a `KeyboardInterrupt`; where an event loop runs, what runs in it is
-    cancelled first. Those that follow within 2 seconds are taken for the same wish, so that no
-    unfinished file is left because Ctrl-C was pressed twice. A later one ends the process
-    at once. What is ignored when the block begins stays so.
-
-    Attributes:
-        first: the signal that came first; None if none did.
-    """
+    """Hears what asks the command to end, in the ``with`` block, and lets it clean up."""
 
     def __init__(self) -> None:
         self.first: signal.Signals | None = None
@@ -124,9 +115,5 @@ _active: list[Interrupts] = []
 
 
 def run(main: Callable[[], Awaitable[T]]) -> T:
-    """Return the result of ``await main()``, in an event loop that ends with the command.
-
-    Raises:
-        KeyboardInterrupt: it was to end, and what ran in the loop has cleaned up.
-    """
+    """Return the result of ``await main()``, in an event loop that ends with the command."""
     return (_active[-1] if _active else Interrupts()).run(main)

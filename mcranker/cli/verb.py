@@ -25,14 +25,7 @@ class GroupedOption(click.Option):
 
 
 class Verb(click.Command):
-    """A command whose help lists its options by section, and whose outputs are no inputs.
-
-    Args:
-        name: of the verb.
-        run: does the work; returns the exit code.
-        keys: of its own, besides the rankers', that ``-o`` takes.
-        rest: as `click.Command` takes it.
-    """
+    """A command whose help lists its options by section, and whose outputs are no inputs."""
 
     def __init__(
         self,
@@ -78,14 +71,7 @@ class Verb(click.Command):
 
 
 def flag(names: str, text: str, *, section: str = OTHER, **rest: Any) -> click.Option:
-    """An option that shows its default.
-
-    Args:
-        names: such as ``"-q --quiet"``; a last one without a hyphen names the parameter.
-        text: its help.
-        section: of the help.
-        rest: as `click.Option` takes it.
-    """
+    """An option that shows its default."""
     shown = rest.get("default") not in (None, "") and "is_flag" not in rest
     return GroupedOption(names.split(), section=section, help=text, show_default=shown, **rest)
 
@@ -126,11 +112,7 @@ def present(
 
 
 def refuse_page(ctx: click.Context, *names: str) -> None:
-    """Refuse ``--output`` and the options named beside ``--html``.
-
-    Raises:
-        click.UsageError: one of them was given.
-    """
+    """Refuse ``--output`` and the options named beside ``--html``."""
     for name in ("output", *names):
         given = ctx.params[name]
         if ctx.params["html"] is not None and given not in (None, "table"):

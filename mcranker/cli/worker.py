@@ -26,16 +26,7 @@ class Done(Protocol):
 
 @dataclass(slots=True)
 class Worker:
-    """Counts what a worker did.
-
-    Attributes:
-        total: queries of all workers.
-        done: queries that were ranked or answered here.
-        failed: queries that failed here.
-        why: the first error.
-        noun: one of the queries.
-        plural: several of them.
-    """
+    """Counts what a worker did."""
 
     total: int
     done: int = 0

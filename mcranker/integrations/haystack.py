@@ -26,28 +26,7 @@ except ModuleNotFoundError as error:
 
 @component
 class MCRankerComponent:
-    """Reranks documents in a pipeline.
-
-    >>> pipeline.add_component("ranker", MCRankerComponent(options={"team_size": 4}, top_n=5))
-    >>> pipeline.connect("retriever.documents", "ranker.documents")
-
-    Of documents with the same id the first is ranked. Copies come back, best first, with their
-    ids and meta; the score is the relevance, from 0 to 1, or None. The meta has one key more,
-    ``mcranker``, see `mcranker.integrations.reranking.explanation`. The output ``ranking`` is
-    the whole `Ranking`, with team, cost and report.
-
-    Args:
-        ranker: any `Ranker`; its maker closes it.
-        options: arguments of `MCRanker`, if no ranker is given; it is made by `warm_up`, or at
-            the first run, and `close` or `close_async` closes it.
-        top_n: return only the first N documents.
-        min_relevance: return only documents of this relevance or more, 0 to 1.
-        deadline: seconds for a ranking; what is known by then counts.
-        title_key: the key of meta that holds a title, to be shown to models.
-
-    Raises:
-        ConfigError: a value is impossible.
-    """
+    """Reranks documents in a pipeline."""
 
     def __init__(
         self,
@@ -75,22 +54,7 @@ class MCRankerComponent:
         min_relevance: float | None = None,
         deadline: float | None = None,
     ) -> dict[str, Any]:
-        """Rank the documents.
-
-        Args:
-            query: what was asked.
-            documents: in the order of the retriever.
-            top_n: instead of the component's, and so are the others.
-            min_relevance: 0 to 1.
-            deadline: seconds.
-
-        Returns:
-            ``documents``, best first, and ``ranking``.
-
-        Raises:
-            InputError: the query is empty, or a document cannot be ranked.
-            ConfigError, ModelError, BudgetExceeded: as `Ranker.rank`.
-        """
+        """Rank the documents."""
         limits = self._limits(top_n, min_relevance, deadline)
         distinct = _distinct(documents)
         passages = passages_of(distinct, self.title_key)
@@ -129,11 +93,7 @@ class MCRankerComponent:
         await self._source.aclose()
 
     def to_dict(self) -> dict[str, Any]:
-        """Return the settings for `from_dict`, as pipelines write them to files.
-
-        Raises:
-            ConfigError: a ranker was given, or the options hold a key.
-        """
+        """Return the settings for `from_dict`, as pipelines write them to files."""
         made: dict[str, Any] = default_to_dict(
             self,
             options=self._source.plain_options(),
@@ -179,10 +139,7 @@ def _output(documents: Sequence[Document], ranking: Ranking) -> dict[str, Any]:
 
 @component
 class MCRankerRetriever:
-    """Searches an `Index`; connect an `MCRankerComponent` to rerank.
-
-    Meta has ``title``, ``document``, ``start`` and ``end``. The index is closed by its maker.
-    """
+    """Searches an `Index`; connect an `MCRankerComponent` to rerank."""
 
     def __init__(self, index: Search, top_k: int = 10) -> None:
         self.index = index

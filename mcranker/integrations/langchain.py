@@ -19,17 +19,7 @@ except ModuleNotFoundError as error:
 
 
 class MCRankerCompressor(RerankingModel, BaseDocumentCompressor):
-    """Reranks the documents of a retriever, for example in a ``ContextualCompressionRetriever``.
-
-    >>> compressor = MCRankerCompressor(options={"team_size": 4}, top_n=5)
-    >>> best = compressor.compress_documents(documents, "best masks against covid")
-
-    Copies of the documents come back, best first, with their ids and metadata, and two keys more
-    in the metadata: ``relevance_score``, from 0 to 1 or None, as other rerankers of LangChain
-    name it, and ``mcranker``, see `mcranker.integrations.reranking.explanation`.
-
-    It takes what `mcranker.integrations.reranking.RerankingModel` takes.
-    """
+    """Reranks the documents of a retriever, for example in a ``ContextualCompressionRetriever``."""
 
     model_config = ConfigDict(extra="forbid", hide_input_in_errors=True)
     __init__ = RerankingModel.__init__  # type checkers would make one of keywords alone
@@ -37,12 +27,7 @@ class MCRankerCompressor(RerankingModel, BaseDocumentCompressor):
     def compress_documents(
         self, documents: Sequence[Document], query: str, callbacks: Any = None
     ) -> Sequence[Document]:
-        """The documents, best first.
-
-        Raises:
-            InputError: the query is empty, or a document cannot be ranked.
-            ConfigError, ModelError, BudgetExceeded: as `Ranker.rank`.
-        """
+        """The documents, best first."""
         return _ranked(documents, self._rank(query, documents))
 
     async def acompress_documents(
@@ -67,13 +52,7 @@ def _ranked(documents: Sequence[Document], ranking: Ranking) -> list[Document]:
 
 
 class MCRankerRetriever(BaseRetriever):
-    """Searches an `Index`; put an `MCRankerCompressor` behind it to rerank.
-
-    >>> retriever = MCRankerRetriever(index=Index.open("papers.index"), k=50)
-
-    Metadata has ``title``, ``document``, ``start``, ``end`` and ``score``. The index is closed
-    by its maker.
-    """
+    """Searches an `Index`; put an `MCRankerCompressor` behind it to rerank."""
 
     index: Any = Field(exclude=True)
     k: int = Field(10, ge=1)

@@ -27,18 +27,7 @@ _dispatcher = get_dispatcher(__name__)
 
 
 class MCRankerPostprocessor(RerankingModel, BaseNodePostprocessor):
-    """Reranks the nodes of a retriever, for example in a query engine.
-
-    >>> postprocessor = MCRankerPostprocessor(options={"team_size": 4}, top_n=5)
-    >>> engine = index.as_query_engine(node_postprocessors=[postprocessor])
-
-    Copies of the nodes come back, best first, with their ids, metadata and relationships; the
-    score is the relevance, from 0 to 1, or None. The metadata has one key more, ``mcranker``, see
-    `mcranker.integrations.reranking.explanation`, which prompts and embeddings leave out.
-
-    It takes what `mcranker.integrations.reranking.RerankingModel` takes, and what other
-    postprocessors take; `to_dict` leaves out `on_ranking`.
-    """
+    """Reranks the nodes of a retriever, for example in a query engine."""
 
     __init__ = RerankingModel.__init__  # type checkers would make one of keywords alone
 
@@ -47,11 +36,7 @@ class MCRankerPostprocessor(RerankingModel, BaseNodePostprocessor):
         return "MCRankerPostprocessor"
 
     def to_dict(self, **kwargs: Any) -> dict[str, Any]:
-        """Return the settings for `from_dict`.
-
-        Raises:
-            ConfigError: a ranker was given, or the options hold a key.
-        """
+        """Return the settings for `from_dict`."""
         self._source.plain_options()
         made: dict[str, Any] = super().to_dict(**kwargs)
         return made
@@ -110,10 +95,7 @@ def _with(node: Any, why: dict[str, Any]) -> Any:
 
 
 class MCRankerRetriever(BaseRetriever):
-    """Searches an `Index`, for example in a ``RetrieverQueryEngine``.
-
-    Metadata has ``title``, ``document``, ``start`` and ``end``. The index is closed by its maker.
-    """
+    """Searches an `Index`, for example in a ``RetrieverQueryEngine``."""
 
     def __init__(self, index: Search, k: int = 10) -> None:
         super().__init__()

@@ -28,36 +28,7 @@ if TYPE_CHECKING:
 
 
 class MCRankerTransformer(pt.Transformer):
-    """Reranks the results of a retriever, for example in a ``pt.Experiment``.
-
-    >>> pipeline = bm25 % 100 >> pt.text.get_text(dataset, "text") >> MCRankerTransformer()
-    >>> pt.Experiment([bm25, pipeline], topics, qrels, ["ndcg_cut_10"])
-
-    Takes rows of ``qid``, ``query``, ``docno`` and the text; where there are ``rank`` or
-    ``score``, they give the order of the first stage, and scores count as its scores. Gives the
-    same rows, best first, with all their columns and
-
-    - ``score``, as `Ranking.to_trec` writes it: the final score, equal ones set apart by the
-      smallest step, and passages without one below all others, because measures sort by it;
-    - ``rank``, from 0;
-    - ``relevance``, from 0 to 1, NaN where there is no final score;
-    - ``mcranker``, see `mcranker.integrations.reranking.explanation`.
-
-    Args:
-        ranker: any `Ranker`; its maker closes it. Its ``query_concurrency`` says how many
-            queries are ranked at once.
-        options: arguments of `MCRanker`, if no ranker is given; it is made at the first call,
-            and `close` closes it.
-        top_n: return only the first N passages of a query.
-        min_relevance: return only passages of this relevance or more, 0 to 1.
-        deadline: seconds for each query; what is known by then counts.
-        text: the column that holds the text.
-        title: the column that holds the title, if there is one.
-        on_ranking: called with each `Ranking`: the whole of it, with team, cost and report.
-
-    Raises:
-        ConfigError: a value is impossible.
-    """
+    """Reranks the results of a retriever, for example in a ``pt.Experiment``."""
 
     def __init__(
         self,
@@ -79,12 +50,7 @@ class MCRankerTransformer(pt.Transformer):
         self.on_ranking = on_ranking
 
     def transform(self, inp: DataFrame) -> DataFrame:
-        """Return the rows of each query, best first; queries in the order of the input.
-
-        Raises:
-            InputError: a query is empty, or a passage has no text, or occurs twice.
-            ConfigError, ModelError, BudgetExceeded: as `Ranker.rank`.
-        """
+        """Return the rows of each query, best first; queries in the order of the input."""
         import pandas as pd
 
         columns = ["query", self.text, *([] if self.title is None else [self.title])]
@@ -142,12 +108,7 @@ def _ranked(rows: DataFrame, ranking: Ranking) -> DataFrame:
 
 
 class MCRankerRetriever(pt.Transformer):
-    """Searches an `Index`; put an `MCRankerTransformer` behind it to rerank.
-
-    Takes rows of ``qid`` and ``query``; gives a row for each chunk that is found, with ``docno``,
-    ``score``, ``rank`` from 0, ``text``, ``title``, ``document``, ``start`` and ``end``. The index
-    is closed by its maker.
-    """
+    """Searches an `Index`; put an `MCRankerTransformer` behind it to rerank."""
 
     def __init__(self, index: Search, k: int = 1000) -> None:
         super().__init__()

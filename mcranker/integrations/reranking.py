@@ -24,17 +24,7 @@ KEY = "mcranker"
 
 
 class RankerSource:
-    """A ranker that was given, or an `MCRanker` that is made when it is first needed.
-
-    Made of options it can be pickled; a copy makes a ranker of its own.
-
-    Args:
-        ranker: used as it is, and closed by its maker.
-        options: arguments of `MCRanker`, if no ranker is given.
-
-    Raises:
-        ConfigError: `ranker` is none, there are options as well, or an option is impossible.
-    """
+    """A ranker that was given, or an `MCRanker` that is made when it is first needed."""
 
     def __init__(self, ranker: Ranker | None, options: Mapping[str, Any] | None) -> None:
         if ranker is not None and not isinstance(ranker, Ranker):
@@ -55,11 +45,7 @@ class RankerSource:
         self._lock = threading.Lock()
 
     def get(self) -> Ranker:
-        """The ranker.
-
-        Raises:
-            ConfigError, ModelError, DownloadError, PersonasError: as `MCRanker`.
-        """
+        """The ranker."""
         if self._given is not None:
             return self._given
         with self._lock:
@@ -73,11 +59,7 @@ class RankerSource:
         return await anyio.to_thread.run_sync(self.get) if known is None else known
 
     def plain_options(self) -> dict[str, Any]:
-        """The options, to be written to a file.
-
-        Raises:
-            ConfigError: a ranker was given, or the options hold a key.
-        """
+        """The options, to be written to a file."""
         self.check_copied()
         if "api_key" in self.options:
             raise ConfigError(
@@ -107,11 +89,7 @@ class RankerSource:
         RankerSource.__init__(self, None, state["options"])
 
     def check_copied(self) -> None:
-        """Refuse copies of a ranker that was given.
-
-        Raises:
-            ConfigError: it was.
-        """
+        """Refuse copies of a ranker that was given."""
         if self._given is not None:
             raise ConfigError(
                 f"{self._given!r} has connections and cannot be pickled or serialized; give the "
@@ -122,32 +100,14 @@ class RankerSource:
 def limits_of(
     top_n: int | None = None, min_relevance: float | None = None, deadline: float | None = None
 ) -> dict[str, Any]:
-    """Return limits as keywords of `Ranker.rank`, which would take them.
-
-    Raises:
-        ConfigError: a value is impossible.
-    """
+    """Return limits as keywords of `Ranker.rank`, which would take them."""
     limits = {"top_n": top_n, "min_relevance": min_relevance, "deadline": deadline}
     RankerConfig.of(None, {name: value for name, value in limits.items() if value is not None})
     return limits
 
 
 class RerankingModel(BaseModel):
-    """Base of adapters that are pydantic models: a ranker, its limits, and its end.
-
-    Args:
-        ranker: any `Ranker`; its maker closes it.
-        options: arguments of `MCRanker`, if no ranker is given; it is made at the first call,
-            and `close` or `aclose` closes it.
-        top_n: return only the first N documents.
-        min_relevance: return only documents of this relevance or more, 0 to 1.
-        deadline: seconds for a ranking; what is known by then counts.
-        title_key: the key of metadata that holds a title, to be shown to models.
-        on_ranking: called with each `Ranking`: the whole of it, with team, cost and report.
-
-    Raises:
-        ConfigError: a value is impossible.
-    """
+    """Base of adapters that are pydantic models: a ranker, its limits, and its end."""
 
     ranker: Any = Field(default=None, exclude=True)
     options: dict[str, Any] | None = None
@@ -206,17 +166,7 @@ class RerankingModel(BaseModel):
 
 
 def passages_of(documents: Iterable[object], title_key: str | None = None) -> tuple[Passage, ...]:
-    """Documents of a library as passages, in the order given; two may have the same id.
-
-    A document without an id, or with one that another has, is named by its place.
-
-    Args:
-        documents: as `mcranker.inputs.as_passages` takes them.
-        title_key: the key of metadata that holds a title, to be shown to models.
-
-    Raises:
-        InputError: a document has no text, or one that is none.
-    """
+    """Documents of a library as passages, in the order given; two may have the same id."""
     parts = [of_object(each, f"docs[{place}]") for place, each in enumerate(documents)]
     own = [str(each["id"]) for each in parts]
     taken = {name for each, name in zip(parts, own, strict=True) if each["id"] is not None}
@@ -234,15 +184,7 @@ def passages_of(documents: Iterable[object], title_key: str | None = None) -> tu
 
 
 def explanation(ranking: Ranking, hit: Hit) -> dict[str, Any]:
-    """Why a document has its place, as plain values that JSON can hold.
-
-    Returns:
-        ``rank``, from 1; ``score``, the final one, and ``relevance``, 0 to 1, both None where
-        there is none; ``first_stage_rank``, from 1, and ``first_stage_score``; ``scores``,
-        persona -> score or None; ``missing``, persona -> why there is none; ``partial`` and
-        ``failure`` of the ranking. Where there are such: ``criteria``, ``confidence``,
-        ``probabilities`` and ``imputed`` by persona, and ``cut``, as in `Hit`.
-    """
+    """Why a document has its place, as plain values that JSON can hold."""
     why: dict[str, Any] = {
         **{name: getattr(hit, name) for name in ("rank", "score", "relevance", "first_stage_rank")},
         "first_stage_score": hit.passage.score,

@@ -22,22 +22,7 @@ LONGEST_MEMORY = 100_000
 
 
 class BorrowedRetriever:
-    """A retriever of another library, for a `RAGPipeline` to search with.
-
-    >>> pipeline = RAGPipeline(BorrowedRetriever(vectorstore.as_retriever()), "naive")
-
-    A document without an id is named by its text.
-
-    Args:
-        retriever: of LangChain or LlamaIndex, a component of Haystack that takes text, a
-            transformer of PyTerrier that returns texts, or a function from a query to documents.
-            It decides how deep it searches; its maker closes it.
-        document_key: the key of metadata that names the document of a chunk, such as
-            ``"source"``; without it each chunk is a document.
-
-    Raises:
-        ConfigError: it is none of these.
-    """
+    """A retriever of another library, for a `RAGPipeline` to search with."""
 
     def __init__(self, retriever: object, *, document_key: str | None = None) -> None:
         names = ("invoke", "retrieve", "run", "search", "__call__")
@@ -53,19 +38,11 @@ class BorrowedRetriever:
         self._chunks: OrderedDict[str, Chunk] = OrderedDict()
 
     def retrieve(self, queries: Mapping[str, str], k: int) -> Found:
-        """Return up to `k` chunks for each query, best first. Blocks.
-
-        Raises:
-            InputError: a document has no text.
-        """
+        """Return up to `k` chunks for each query, best first. Blocks."""
         return {name: list(self._search(query, k)) for name, query in queries.items()}
 
     def chunk(self, name: str, /) -> Chunk:
-        """Return a chunk that was found lately.
-
-        Raises:
-            InputError: it was not among the last 100,000.
-        """
+        """Return a chunk that was found lately."""
         if (found := self._chunks.get(name)) is None:
             raise InputError(f"{name!r} was not found by this retriever; search for it first")
         return found

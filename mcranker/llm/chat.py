@@ -110,16 +110,7 @@ class Question:
 
 @dataclass(frozen=True, slots=True)
 class PassageStatistics:
-    """Counts over all distinct passages of a query, those beyond ``depth`` included.
-
-    They are the same in whatever order the passages come, and however often each.
-
-    Attributes:
-        passages: how many there are.
-        terms: index terms that they have together, see `mcranker.retrieval.tokens`.
-        frequencies: term of the query -> passages that have it, in alphabetical order; without
-            those that none has.
-    """
+    """Counts over all distinct passages of a query, those beyond ``depth`` included."""
 
     passages: int
     terms: int
@@ -328,11 +319,7 @@ class CutsByTokens(Protocol):
     """A `ChatModel` with a local tokenizer."""
 
     async def cut(self, text: str, tokens: int) -> str:
-        """The beginning of `text` that has up to `tokens` tokens.
-
-        Raises:
-            ModelError: the tokenizer, or the way to it, failed.
-        """
+        """The beginning of `text` that has up to `tokens` tokens."""
         ...
 
 
@@ -341,9 +328,5 @@ class ReusesAnswers(Protocol):
     """A `ChatModel` that stores its answers and reuses them."""
 
     async def mark_unusable(self, request: ChatRequest) -> None:
-        """Note that the answer to `request` could not be read.
-
-        Raises:
-            LedgerError: the note cannot be written.
-        """
+        """Note that the answer to `request` could not be read."""
         ...

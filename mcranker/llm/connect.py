@@ -123,11 +123,7 @@ def connect(
 
 
 def choose_default(environ: Mapping[str, str]) -> tuple[str, str]:
-    """Return the model to use when none is named, and the reason in words for a log line.
-
-    In this order: ``MCRANKER_MODEL``; a small model of the provider whose API key is set;
-    the embedded encoder.
-    """
+    """Return the model to use when none is named, and the reason in words for a log line."""
     if named := environ.get("MCRANKER_MODEL", "").strip():
         return named, "named by MCRANKER_MODEL"
     for variable, default in (
@@ -157,11 +153,7 @@ def better_judges() -> str:
 
 @cache
 def _warn_of_default() -> None:
-    """Warn once per process, at the line of the user's own code that led here.
-
-    Without one (an installed application, or a thread of a framework's) it is the nearest line
-    outside this project.
-    """
+    """Warn once per process, at the line of the user's own code that led here."""
     installed = tuple(map(sysconfig.get_path, ("stdlib", "purelib", "platlib")))
     frame, level, nearest = sys._getframe(), 1, 0  # noqa: SLF001 - documented, if not everywhere
     while caller := frame.f_back:

@@ -65,23 +65,7 @@ def open_encoder(
     concurrency: int = 64,
     around: Callable[[ChatModel], ChatModel] = lambda chat: chat,
 ) -> Encoder:
-    """The encoder of a name, for one more user. Loads and sends nothing yet.
-
-    Args:
-        spec: see `FORMS`.
-        prefixes: put before each query and each passage; None for those known by the name.
-        base_url: of a service, before ``/embeddings``.
-        api_key: of a service; None for the environment's.
-        timeout: seconds allowed to one call of a service.
-        concurrency: calls at once.
-        around: puts layers around the model that asks a service.
-
-    Raises:
-        ConfigError: the name cannot be, or a package is missing.
-        AuthenticationFailed: the service needs a key and there is none.
-        ModelNotFound, ModelFileError: the model is not there, or is none.
-        DownloadError: the files had to be fetched and could not.
-    """
+    """The encoder of a name, for one more user. Loads and sends nothing yet."""
     kind, _, name = spec.strip().partition(":")
     if prefixes is None:
         prefixes = by_name(PREFIXES, spec)

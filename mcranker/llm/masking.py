@@ -70,10 +70,7 @@ _BEFORE = 20  # characters before a word that may say what it is
 
 
 def masked(text: str, secrets: Iterable[str] = ()) -> str:
-    """A text without secrets: those that are known, and what looks like one.
-
-    Where the text was cut within a known secret, its beginning is taken out as well.
-    """
+    """A text without secrets: those that are known, and what looks like one."""
     for secret in secrets:
         if len(secret) >= LEAST_SECRET:
             text = _without_beginning(_without(text, secret), secret)
@@ -85,10 +82,7 @@ def masked(text: str, secrets: Iterable[str] = ()) -> str:
 
 
 def without_hosts(text: str, shown: Iterable[str] = ()) -> str:
-    """Return a text without recognizable names and addresses of hosts.
-
-    Those of `shown` and below them stay, and so do this machine and the providers' sites.
-    """
+    """Return a text without recognizable names and addresses of hosts."""
     known = {host.lower().strip("[]") for host in (*_PUBLIC, *shown)}
 
     def unnamed(found: re.Match[str]) -> str:

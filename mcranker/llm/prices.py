@@ -27,13 +27,7 @@ def cost(model: str, usage: Usage) -> float | None:
 
 
 def listed_price(provider: str, name: str, usage: Usage) -> float | None:
-    """US dollars by the table of genai-prices; None for a model that it does not list.
-
-    Where long calls have another price, all calls are taken to be as long as their mean. For
-    models that are asked in batches it is the table's price for batches, half of the usual one;
-    the usual one for the few models of which the table has no other. That some providers take
-    more for input that they write into their prompt cache is left out.
-    """
+    """US dollars by the table of genai-prices; None for a model that it does not list."""
     calls = max(1, usage.calls)
     mean = round(usage.input_tokens / calls)
     prices = _prices(provider, name, mean if mean > _SHORT else _SAMPLE)

@@ -25,11 +25,7 @@ class OddAnswer(ValueError):
 
 
 def check_limits(request: ChatRequest, limits: Capabilities, model: str) -> None:
-    """Refuse requests that the service would refuse, before sending them.
-
-    Raises:
-        RequestRejected: too many questions, or too many levels or options of one.
-    """
+    """Refuse requests that the service would refuse, before sending them."""
 
     def check(what: str, count: int, most: int | None) -> None:
         if most is not None and count > most:
@@ -63,11 +59,7 @@ def read_answer(answer: Any, kind: str, read: Callable[[Mapping[str, Any]], Answ
 
 
 def yes_no(question: Question, p: Any, confidence: Any = None) -> Answer:
-    """Return the answer yes with probability `p`.
-
-    Raises:
-        OddAnswer: it is no probability.
-    """
+    """Return the answer yes with probability `p`."""
     assert question.kind == "yes_no"
     yes = _probability(p, "its probability")
     return Answer(yes, _confidence(confidence), (1 - yes, yes))
@@ -76,18 +68,7 @@ def yes_no(question: Question, p: Any, confidence: Any = None) -> Answer:
 def level_score(
     question: Question, score: Any, probabilities: Mapping[Any, Any] | None, confidence: Any
 ) -> Answer:
-    """The mean level, on the question's scale from 0 to its top.
-
-    Args:
-        question: a score.
-        score: the mean place of the level, from 0, as the provider gives it; counts only where
-            there are no probabilities.
-        probabilities: place of the level -> its probability; a level that is not listed has none.
-        confidence: as the provider gives it.
-
-    Raises:
-        OddAnswer: they are no probabilities of these levels, or the score is not on them.
-    """
+    """The mean level, on the question's scale from 0 to its top."""
     last = len(question.levels) - 1
     if probabilities:
         masses = _distribution(probabilities, range(last + 1))
@@ -103,17 +84,7 @@ def level_score(
 def choice(
     question: Question, chosen: Any, probabilities: Mapping[Any, Any] | None, confidence: Any
 ) -> Answer:
-    """The place of the option that is chosen, and the probability of each.
-
-    Args:
-        question: a choice.
-        chosen: the name of the option.
-        probabilities: name -> probability; an option that is not listed has none.
-        confidence: as the provider gives it.
-
-    Raises:
-        OddAnswer: there is no such option, or they are no probabilities of the options.
-    """
+    """The place of the option that is chosen, and the probability of each."""
     names = [option.name for option in question.options]
     if not isinstance(chosen, str) or chosen not in names:
         raise OddAnswer(f"its choice {shown_value(chosen)} is none of the {len(names)} options")

@@ -46,16 +46,7 @@ class Scores:
 
 
 class Annotator(Actor[ScorePassages]):
-    """One persona on the team: writes its rubric (Eq. 2) and scores passages by it (Eq. 3).
-
-    What all of its scoring prompts share is put together once, when the rubric is there.
-
-    Args:
-        member: the persona; a rubric that it brings along is kept.
-        column: its place on the team, and in the score matrix.
-        session: the query.
-        ensembler: takes the scores; None if there will be none.
-    """
+    """One persona on the team: writes its rubric (Eq. 2) and scores passages by it (Eq. 3)."""
 
     def __init__(
         self, member: Member, column: int, session: Session, ensembler: Actor[Any] | None
@@ -76,12 +67,7 @@ class Annotator(Actor[ScorePassages]):
         await self._ensembler.tell(Scores(row, self.column, (score,)))
 
     async def settle_rubric(self) -> None:
-        """Write the rubric if there is none, before the first passage is scored.
-
-        Raises:
-            ReplyError: the rubric cannot be read, asked twice.
-            ModelError: the call failed.
-        """
+        """Write the rubric if there is none, before the first passage is scored."""
         config, member = self._session.config, self.member
         rubric, written = member.rubric, False
         examples: tuple[Member, ...] = ()
@@ -142,10 +128,7 @@ class Annotator(Actor[ScorePassages]):
 
 
 class ScorePrompt:
-    """A scoring prompt, complete but for the passage.
-
-    Scores by `rubric`, if there is one; `answer` replaces what the configuration asks for.
-    """
+    """A scoring prompt, complete but for the passage."""
 
     def __init__(
         self,
@@ -180,13 +163,7 @@ class ScorePrompt:
         return cls(session.prompts["direct_with_criteria"].bind(criteria), session, None)
 
     async def score(self, passage: Passage, judge: str) -> Score:
-        """Return the passage's score, or a missing score with the reason.
-
-        `judge` is named in the table of calls.
-
-        Raises:
-            ModelError: the model as such failed, not just this passage's request.
-        """
+        """Return the passage's score, or a missing score with the reason."""
         session = self._session
         if self._in_markers:
             shown = {"passage": session.delimited(passage)}
@@ -213,11 +190,7 @@ class ScorePrompt:
 
 
 def missing_score(error: ModelError) -> Score:
-    """Return a missing score, with the error as its reason.
-
-    Raises:
-        ModelError: the model as such failed, not just this passage's request.
-    """
+    """Return a missing score, with the error as its reason."""
     if isinstance(error, ReplyError | RequestRejected):
         given_up = error if isinstance(error, FormNotKept) else None
         return Score(None, reason=str(error), failure=given_up)

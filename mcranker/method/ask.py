@@ -55,32 +55,7 @@ async def ask(
     questions: tuple[Question, ...] = (),
     state: State | None = None,
 ) -> T:
-    """Ask a model and return the result of `read`.
-
-    After a reply that `read` finds `Unreadable` the same question is asked again, where the stage
-    is one for which ``config.resample`` counts. After that, the reply is shown to the model with
-    the reason, and the question asked again, up to ``config.repair_attempts`` times. What is read
-    from probabilities (of `labels` or a `continuation`, or for `questions`) is asked for once.
-
-    Args:
-        model: who answers.
-        turns: the prompt.
-        read: makes something of a reply, or raises `Unreadable`.
-        config: temperature, seed, sample, and how often is asked again.
-        prompts: the wording of the repair turn.
-        usage: where every call is counted, answered well or badly.
-        tag: what the request is for.
-        max_tokens: limit of the reply.
-        schema: form of the reply.
-        labels: texts whose probabilities are wanted.
-        continuation: a text, of whose tokens they are wanted.
-        questions: what is to be judged of the state, or of the prompt.
-        state: what the questions are about, if that is not the prompt.
-
-    Raises:
-        ReplyError: the last reply could not be read either.
-        ModelError: the call failed.
-    """
+    """Ask a model and return the result of `read`."""
     messages: tuple[Message, ...] = ()
     for turn in turns:
         if turn.role != "assistant" or model.capabilities.prefill:

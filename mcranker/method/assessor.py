@@ -32,13 +32,7 @@ class Assessed:
 
 
 class Assessor(Actor[Assess]):
-    """Judges each passage from the personas' scores, given as text.
-
-    Args:
-        session: the query.
-        ensembler: takes the assessments.
-        scientists: names of personas that are the NLP scientist, whose score is shown last.
-    """
+    """Judges each passage from the personas' scores, given as text."""
 
     def __init__(
         self, session: Session, ensembler: Actor[Any], scientists: Collection[str]

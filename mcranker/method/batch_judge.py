@@ -40,18 +40,7 @@ def may_be_panel(session: Session) -> bool:
 
 
 class BatchJudge(Actor[ScorePassages]):
-    """All judges score passages together: one call asks all questions about all of them (Eq. 3).
-
-    Where a model takes fewer questions or shorter states, the passages are divided over several
-    calls, and then the questions. The passages of a call are in first-stage order, turned by a
-    hash of the query and by one more from call to call, so that none stands first in all of them.
-    What fails with others is asked again: a call that fails, in halves; an answer that is missing,
-    alone. Scores by criterion are combined by the weights of the rubric; where one of them is
-    missing, the persona's score is.
-
-    `rubrics` holds, by column, the one whose criteria are combined. The ensembler takes the scores
-    of all columns at once.
-    """
+    """All judges score passages together: one call asks all questions about all of them (Eq. 3)."""
 
     def __init__(
         self,
@@ -123,13 +112,7 @@ class BatchJudge(Actor[ScorePassages]):
     async def _ask(
         self, rows: Rows, entries: Sequence[Entry], cells: dict[_Cell, Answer | Score]
     ) -> None:
-        """Ask the entries about the passages of `rows`, and put the answers into `cells`.
-
-        The scores of a passage go to the ensembler once all entries are answered about it.
-
-        Raises:
-            ModelError: the model as such failed, not just these passages' requests.
-        """
+        """Ask the entries about the passages of `rows`, and put the answers into `cells`."""
 
         async def take(part: Rows, answers: tuple[Answer, ...] | ModelError) -> None:
             lost: list[_Cell] = []

@@ -33,14 +33,7 @@ class TeamKnown:
 
 @dataclass(frozen=True, slots=True)
 class Ready:
-    """To the ensembler: this judge can score from now on.
-
-    Attributes:
-        judge: its number, from 0.
-        actor: takes `ScorePassages` and tells its `Scores`.
-        columns: where its scores go: place in the score matrix -> persona.
-        at_once: passages, at most, that are given to it together.
-    """
+    """To the ensembler: this judge can score from now on."""
 
     judge: int
     actor: Actor[Any]
@@ -49,12 +42,7 @@ class Ready:
 
 
 class Schedule:
-    """Order of the calls, in which every judge scores every passage (Eq. 3); makes none itself.
-
-    Judges take turns passage by passage, and one who is ready late catches up first, so that the
-    scores of a passage come together. With `together` none begins before all are ready; with
-    `by_judge` they also score one after the other.
-    """
+    """Order of the calls, in which every judge scores every passage (Eq. 3); makes none itself."""
 
     def __init__(self, rows: int, judges: int, *, together: bool, by_judge: bool) -> None:
         self._rows = rows
@@ -103,21 +91,7 @@ class Schedule:
 
 
 class Ensembler(Actor[TeamKnown | Ready | Scores | Assessed]):
-    """Hands out calls, collects scores, and detects complete passages and queries.
-
-    The assessor, where the ensemble is one, gets a passage as soon as its scores are in.
-
-    Args:
-        session: the query.
-        seats: columns of the score matrix, at most until the team is known.
-        scientists: names of personas that are the NLP scientist, for the assessor.
-
-    Attributes:
-        matrix: the scores; rows as `Session.distinct`.
-        assessor: to be run beside this actor; None if the ensemble needs none.
-        assessed: the assessor's scores, one column; None without an assessor.
-        complete: set when every score is there, or is missing.
-    """
+    """Hands out calls, collects scores, and detects complete passages and queries."""
 
     def __init__(self, session: Session, seats: int, scientists: Collection[str] = ()) -> None:
         super().__init__("ensembler", self._take_in, mailbox=2 * session.config.workers)
@@ -256,19 +230,7 @@ HOPELESS = 10
 
 
 class Failures:
-    """Tells single failed passages from a query, or a model, that fails as a whole.
-
-    Where calls failed and no score at all was answered, that is an error, as it is where a judge
-    was given up and there is no score. It is one early, once `HOPELESS` passages have failed and
-    none of the calls that were under way then is any more. Else a call that failed is a missing
-    score, if the model answered others meanwhile, or has answered this ranking since. What failed
-    after the last answer is missing too if it is about fewer than three passages, or at most a
-    third of all scores.
-
-    Args:
-        session: the query.
-        under_way: the calls that have been handed out and have not come back, kept by the owner.
-    """
+    """Tells single failed passages from a query, or a model, that fails as a whole."""
 
     def __init__(self, session: Session, under_way: Set[Hashable]) -> None:
         self._session = session
@@ -280,11 +242,7 @@ class Failures:
         self._failures: list[tuple[int, int, ModelError]] = []  # row, calls answered by then, why
 
     def note(self, row: int, score: Score) -> None:
-        """Count a score that has come, or is missing.
-
-        Raises:
-            ModelError: its failure, after which there will be no ranking.
-        """
+        """Count a score that has come, or is missing."""
         self._scores += 1
         self._has_score = self._has_score or score.value is not None
         error = score.failure
@@ -302,11 +260,7 @@ class Failures:
             raise error
 
     def check(self) -> None:
-        """Check, once all scores have come, that they make a ranking and the model was not down.
-
-        Raises:
-            ModelError: the first failure that is no missing score.
-        """
+        """Check, once all scores have come, that they make a ranking and the model was not down."""
         if self._given_up is not None and not self._has_score:
             raise self._given_up
         if self._failures and not self._answered:

@@ -17,19 +17,7 @@ from personas.templates import Template, Turn
 
 
 async def examples_for(member: Member, about: str, session: Session) -> tuple[Member, ...]:
-    """Return the members of the library whose rubrics are closest to this persona and text.
-
-    Where the recruiter answers typed questions only, as the embedded encoder does, it says who is;
-    else the words that they share do. The same for the same persona and text.
-
-    Args:
-        member: who will write.
-        about: the query, or what the data set is.
-        session: of the query.
-
-    Raises:
-        ModelError: the recruiter was asked, and failed.
-    """
+    """Return the members of the library whose rubrics are closest to this persona and text."""
     count = session.config.criteria_examples
     if not count:
         return ()
@@ -65,11 +53,7 @@ async def examples_for(member: Member, about: str, session: Session) -> tuple[Me
 def with_examples(
     template: Template, values: dict[str, str], examples: Sequence[Member], session: Session
 ) -> tuple[Turn, ...]:
-    """The criteria prompt with the rubrics of `examples` in it.
-
-    They replace the prompt's ``{{examples}}``, else behind its last turn that is not the
-    beginning of the reply.
-    """
+    """The criteria prompt with the rubrics of `examples` in it."""
     text = ""
     if examples:
         listed = rubrics_as_text(examples, session.prompts)["criteria"]

@@ -24,12 +24,7 @@ FEWEST_LEVELS = 2
 
 @dataclass(frozen=True, slots=True)
 class Entry:
-    """A question asked about each passage, once.
-
-    Attributes:
-        column: of the persona, in the score matrix.
-        criterion: number of its criterion, from 0; None for all of them together.
-    """
+    """A question asked about each passage, once."""
 
     column: int
     criterion: int | None = None
@@ -87,12 +82,7 @@ class PromptQuestions:
 
 
 class TypedQuestions:
-    """A question a persona, or a criterion, about a state of query, judges and passages.
-
-    About one passage, a question holds its persona and rubric; about several, the state holds them
-    once, and questions refer to them. With `by_criterion` there is one question for each criterion,
-    and one for a member that has none.
-    """
+    """A question a persona, or a criterion, about a state of query, judges and passages."""
 
     def __init__(self, members: Sequence[Member], session: Session, *, by_criterion: bool) -> None:
         self._session = session
@@ -178,11 +168,7 @@ class DirectQuestions:
 
 
 class _Scale:
-    """The levels of each question: the labels of the configuration, if there are any.
-
-    Else with ``scoring="integer"`` the numbers of the scale, as many as the model takes, or those
-    that the prompt ``typed_levels`` describes, since their mean can be any number.
-    """
+    """The levels of each question: the labels of the configuration, if there are any."""
 
     def __init__(self, session: Session) -> None:
         config = session.config

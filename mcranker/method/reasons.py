@@ -80,15 +80,7 @@ async def explain(
     prompts: PromptSet,
     deadline: float | None = None,
 ) -> Ranking:
-    """Ask each judge why it gave the first passages what it gave them, see `Ranker.explain`.
-
-    Passages are shown, and unreadable replies asked again, as `config` says.
-
-    Raises:
-        ConfigError: the ranking is by likelihoods of the query.
-        InputError: the ranking has no texts.
-        ModelError, BudgetExceeded: as for rankings.
-    """
+    """Ask each judge why it gave the first passages what it gave them, see `Ranker.explain`."""
     capabilities = models.scoring.capabilities
     if ranking.ranker == "qg":
         raise ConfigError("a ranking by 'qg' gives no reasons: its scores are no judgements")
@@ -144,11 +136,7 @@ async def explain(
 
 
 def quoted(quote: str, passage: str) -> str | None:
-    """Return the quoted words as they are in the passage, cut to `LONGEST_QUOTE` characters.
-
-    White space and the kind of quotation marks do not count; nor do marks around the quote. None
-    for a wrong quote.
-    """
+    """Return the quoted words as they are in the passage, cut to `LONGEST_QUOTE` characters."""
     words = quote.translate(_QUOTE_MARKS).strip().removesuffix("...").removeprefix("...")
     words = words.strip(_AROUND_A_QUOTE)
     pattern = r"\s+".join(map(re.escape, words.split()))

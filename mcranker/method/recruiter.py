@@ -32,13 +32,7 @@ _UNLISTED = 0.5
 
 
 async def recruit(session: Session) -> tuple[Member, ...]:
-    """Recruit for the open seats (Eq. 1).
-
-    They come without a rubric, unless ``criteria="library"`` takes the library's.
-
-    Raises:
-        ReplyError: the recruiter's answer cannot be read, asked twice.
-    """
+    """Recruit for the open seats (Eq. 1)."""
     config, known = session.config, session.job.memory.dataset_team
     if config.one_team and known:
         return tuple(known)
@@ -60,13 +54,7 @@ async def recruit(session: Session) -> tuple[Member, ...]:
 
 
 class Recruiter:
-    """Guesses who would ask the query, from the query and one example passage (Eq. 1).
-
-    With ``recruiting="library"`` it picks from the library instead: by one constrained
-    choice, or by a typed question.
-    `plan` says how many are recruited, and who may not be; `about` is the query, or what stands
-    in its place.
-    """
+    """Guesses who would ask the query, from the query and one example passage (Eq. 1)."""
 
     def __init__(self, session: Session, plan: TeamPlan, about: str) -> None:
         self._session = session
@@ -158,11 +146,7 @@ class Recruiter:
         )
 
     async def _most_likely(self) -> tuple[Member, ...]:
-        """Return the members that judge best, by the answers to typed questions.
-
-        That is one choice among all, or where the model takes fewer options, a yes/no question
-        about each.
-        """
+        """Return the members that judge best, by the answers to typed questions."""
         candidates, limits = self._plan.candidates, self._model.capabilities
         if limits.max_choices is None or len(candidates) <= limits.max_choices:
             members = tuple(

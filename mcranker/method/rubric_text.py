@@ -16,14 +16,7 @@ _LONGEST_NAME = 200
 
 
 def with_instruction(member: Member, instruction: str) -> Member:
-    """Add an instruction to the member's rubric as one more criterion.
-
-    A member without a rubric gets one of relevance and the instruction. A criterion of the same
-    name makes room for it, so that a team that judged by the instruction may judge by it again.
-
-    Raises:
-        InputError: the rubric has as many criteria as may be.
-    """
+    """Add an instruction to the member's rubric as one more criterion."""
     text = " ".join(instruction.split())
     if not text:
         return member

@@ -48,25 +48,7 @@ LONG = 100_000
 
 @dataclass(slots=True)
 class Session:
-    """One query in the method.
-
-    Attributes:
-        job: the query as it was given, with its options; the calls are counted there.
-        query: as the actors see it.
-        passages: those that are judged, in first-stage order.
-        config: of the job.
-        models: of the job.
-        prompts: the wording.
-        plan: of the team; empty without one.
-        distinct: places in `passages` of the first of each set of equal passages (title
-            and text); the rows of the score matrix.
-        group_of: for each passage the place in `distinct` of its equal.
-        seconds: wall time from the beginning of each stage to its end; stages overlap.
-        number: tells the rankings of this process apart.
-        texts: content of a passage -> its text, cut by tokens.
-        statistics: counts over all passages, where the scoring model asks for them.
-        forms: (stage, persona) -> whether its replies can be read.
-    """
+    """One query in the method."""
 
     job: Job
     query: Query
@@ -147,11 +129,7 @@ class Session:
         return _cut(passage.text, self.config.max_passage_words) if known is None else known
 
     async def prepare_texts(self) -> None:
-        """Cut the passages' texts to ``max_passage_tokens``, and fence them if they are long.
-
-        Raises:
-            ModelError: the tokenizer, or the way to it, failed.
-        """
+        """Cut the passages' texts to ``max_passage_tokens``, and fence them if they are long."""
         most, tokenizer = self.config.max_passage_tokens, tokenizer_of(self.models.scoring)
         passages = [self.passage(row) for row in range(len(self.distinct))]
         if most is not None and tokenizer is not None:
@@ -179,10 +157,7 @@ class Session:
         )
 
     def calls_at_once(self, model: ChatModel) -> int:
-        """Return the number of calls to keep ready for `model`.
-
-        They are no more than the prompt prefixes that it keeps, since others would drive those out.
-        """
+        """Return the number of calls to keep ready for `model`."""
         workers = self.config.workers
         return min(model.capabilities.prefix_slots or workers, workers)
 
@@ -204,13 +179,7 @@ class Session:
         passages: int = 1,
         divisible: bool = False,
     ) -> T:
-        """Return what `read` makes of the model's reply, see `mcranker.method.ask`.
-
-        Raises:
-            FormNotKept: the judge is given up, see `Form`, which says what `passages` and
-                `divisible` are.
-            ReplyError, ModelError: as `mcranker.method.ask`.
-        """
+        """Return what `read` makes of the model's reply, see `mcranker.method.ask`."""
         call = ask(
             model,
             turns,

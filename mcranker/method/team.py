@@ -23,15 +23,7 @@ from personas.ranking.types import ScoreMatrix
 
 @dataclass(frozen=True, slots=True)
 class Scored:
-    """The result of scoring a query.
-
-    Attributes:
-        names: of the matrix's columns.
-        matrix: the scores; rows as `Session.distinct`.
-        members: the team with its rubrics; empty if there was none.
-        assessed: the assessor's scores, one column; None without an assessor.
-        partial: whether the deadline came before all scores; the team may be incomplete then.
-    """
+    """The result of scoring a query."""
 
     names: Sequence[str]
     matrix: ScoreMatrix
@@ -41,19 +33,7 @@ class Scored:
 
 
 async def score_by_team(session: Session) -> Scored:
-    """Recruit, write criteria, score and assess, in parallel as far as possible.
-
-    A persona writes its rubric as soon as it is on the team, and scores as soon as its rubric is
-    there. At the deadline calls under way are cancelled; answers that have come are kept.
-
-    Args:
-        session: the query, with the plan of the team.
-
-    Raises:
-        ConfigError: the team is locked and a rubric is missing.
-        ReplyError: the recruiter's answer or a rubric cannot be read, asked twice.
-        ModelError: the model as such failed, not just one passage's request.
-    """
+    """Recruit, write criteria, score and assess, in parallel as far as possible."""
     plan = session.plan
     scientists = [each.name for each in plan.members if each.origin == "fixed"]
     ensembler = Ensembler(session, len(plan.members) + plan.recruits, scientists)
@@ -92,14 +72,7 @@ async def score_by_team(session: Session) -> Scored:
 async def score_by_judge(
     session: Session, name: str, make: Callable[[Ensembler], Actor[ScorePassages]]
 ) -> Scored:
-    """Let one judge score every passage.
-
-    `make` returns the judge of that name, given the ensembler that takes its `Scores`; one that
-    takes several passages together says how many, at most, as its `at_once`.
-
-    Raises:
-        ModelError: the model as such failed, not just one passage's request.
-    """
+    """Let one judge score every passage."""
     ensembler = Ensembler(session, 1)
     judge = make(ensembler)
     with session.until_deadline():
@@ -122,11 +95,7 @@ async def score_by_judge(
 
 
 async def assemble(session: Session) -> list[Member]:
-    """Return the team with the rubrics written by the deadline; nothing is scored.
-
-    Raises:
-        ConfigError, ReplyError, ModelError: as `score_by_team`.
-    """
+    """Return the team with the rubrics written by the deadline; nothing is scored."""
     annotators: list[Annotator] = []
     with session.until_deadline():
         await session.prepare_texts()
@@ -145,14 +114,7 @@ async def _seat(
     scores: Ensembler | None = None,
     announce: Ensembler | None = None,
 ) -> None:
-    """Add the annotators of the whole team, each at work in `group`, with its rubric.
-
-    They join `annotators` as soon as they are on the team. `scores` takes their scores; `announce`
-    is told of each as soon as it can score.
-
-    Raises:
-        ConfigError: the team is locked and a rubric is missing.
-    """
+    """Add the annotators of the whole team, each at work in `group`, with its rubric."""
     plan = session.plan
     if plan.locked and session.config.criteria != "none":
         for each in (member for member in plan.members if member.rubric is None):

@@ -28,12 +28,7 @@ _MOST_MADE_UP = 20
 
 
 def as_team(team: TeamSpec) -> Team:
-    """Check and return a team.
-
-    Raises:
-        SchemaError: the file cannot be used, or the library has no team of that name.
-        ConfigError: a wrong type, an empty list, or a whole team within a list.
-    """
+    """Check and return a team."""
     if isinstance(team, Team):
         return team
     if isinstance(team, os.PathLike):
@@ -65,15 +60,7 @@ def _of_file(path: str | os.PathLike[str]) -> Team:
 
 @dataclass(frozen=True, slots=True)
 class TeamPlan:
-    """Fixed team members, number of recruits, and forbidden names.
-
-    Attributes:
-        members: the team given, or the NLP scientist; then those required.
-        recruits: how many are to join them.
-        forbidden: patterns of names that no recruit has.
-        others: what the recruiter is told of all that; empty where there is nothing to tell.
-        given: the user's team, if there is one.
-    """
+    """Fixed team members, number of recruits, and forbidden names."""
 
     members: tuple[Member, ...] = ()
     recruits: int = 0
@@ -88,12 +75,7 @@ class TeamPlan:
 
     @classmethod
     def of(cls, config: RankerConfig, team: Team | None) -> TeamPlan:
-        """Return the plan of a configuration whose ``team_size`` counts all members.
-
-        Raises:
-            ConfigError: they are too few; no one may join a locked team; a persona is both on
-                the team and forbidden; or too few of the library are left to choose from.
-        """
+        """Return the plan of a configuration whose ``team_size`` counts all members."""
         if team is not None:
             _check_size(config.team_size, team)
             first = team.members

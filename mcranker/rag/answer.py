@@ -93,15 +93,7 @@ async def write_answer(
     asking: Asking | None,
     embedder: Embedder | None = None,
 ) -> Answer:
-    """Answer a question from a context; a model that fails leaves `Answer.failure`.
-
-    Args:
-        question: as asked; its earlier turns are shown as well.
-        context: the passages.
-        stage: style and limits.
-        asking: the model that writes; not needed for style ``"extract"``.
-        embedder: chooses extracts, by `Cover` and cosine in equal parts; None for `Cover` alone.
-    """
+    """Answer a question from a context; a model that fails leaves `Answer.failure`."""
     passages = context.passages
     query = question if isinstance(question, Query) else Query(question)
     if stage.style == "extract":
@@ -121,19 +113,7 @@ async def write_answer(
 async def write_team_answer(
     question: str, ranking: Ranking | None, context: Context, stage: AnswerStage, asking: Asking
 ) -> tuple[Answer, tuple[Draft, ...]]:
-    """Answer a question from the drafts of a ranking's personas; a draft that fails is left out.
-
-    Each persona drafts from the passages in its own order, all at the same time. One more call
-    writes the answer from the passages and the drafts, in claims as those of style ``"cited"``. If
-    that call fails, the answer is the first draft.
-
-    Args:
-        question: as asked.
-        ranking: its personas have put the passages in order; without any there are no drafts.
-        context: the passages.
-        stage: limits.
-        asking: the model that writes.
-    """
+    """Answer a question from the drafts of a ranking's personas; a draft that fails is left out."""
     passages = context.passages
     orders = {} if ranking is None else _own_orders(ranking, passages)
     if not orders:
@@ -172,12 +152,7 @@ async def write_team_answer(
 async def check_support(
     question: str, citations: Sequence[Citation], asking: Asking
 ) -> tuple[tuple[Citation, ...], tuple[str, ...]]:
-    """Ask a judge of each found citation whether its quote supports the claim.
-
-    Returns:
-        The citations, with `Citation.supports` where an answer came: the probability of "Yes", or
-        1 or 0 from a judge that gives no probabilities. And notes for a reader.
-    """
+    """Ask a judge of each found citation whether its quote supports the claim."""
     labels = ("Yes", "No") if asking.model.capabilities.label_logprobs else ()
     asking = replace(asking, stage="support")
     found = [each for each in citations if each.verdict == "found"]

@@ -24,21 +24,7 @@ T = TypeVar("T")
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Asking:
-    """A model with everything that a question to it needs; `dataclasses.replace` changes some.
-
-    Attributes:
-        model: who answers.
-        config: temperature, seed, sample and repair turns.
-        prompts: their wording.
-        usage: where calls are counted.
-        stage: under which they are counted.
-        query_id: of the question.
-        number: of the answer in this process; requests of different answers take turns.
-        deadline: point in time, on `anyio.current_time`'s clock, when questions are given up.
-
-    Raises:
-        UnsupportedCapability: the model answers no prompts.
-    """
+    """A model with everything that a question to it needs; `dataclasses.replace` changes some."""
 
     model: ChatModel
     config: RankerConfig
@@ -64,12 +50,7 @@ class Asking:
     async def text(
         self, prompt: str, values: Mapping[str, str], *, max_tokens: int, persona: str = ""
     ) -> str:
-        """Return the model's reply, without thinking and space around it.
-
-        Raises:
-            ReplyError: it is empty, or has more than `LONGEST` characters.
-            ModelError: the call failed, or the deadline has passed.
-        """
+        """Return the model's reply, without thinking and space around it."""
         return await self.read(prompt, values, text_of, max_tokens=max_tokens, persona=persona)
 
     async def read(
@@ -83,21 +64,7 @@ class Asking:
         schema: ReplySchema | None = None,
         labels: tuple[str, ...] = (),
     ) -> T:
-        """Return what `read` makes of the reply, see `mcranker.method.ask`.
-
-        Args:
-            prompt: its name in the prompt set.
-            values: for its placeholders.
-            read: makes something of a reply, or raises `Unreadable`.
-            max_tokens: limit of the reply.
-            persona: for whom is asked.
-            schema: form of the reply.
-            labels: texts whose probabilities are wanted.
-
-        Raises:
-            ReplyError: the last reply could not be read either.
-            ModelError: the call failed, or the deadline has passed.
-        """
+        """Return what `read` makes of the reply, see `mcranker.method.ask`."""
         with anyio.CancelScope(deadline=self.deadline) as scope:
             await anyio.lowlevel.checkpoint_if_cancelled()
             return await ask(
@@ -120,11 +87,7 @@ class Asking:
 
 
 def text_of(reply: ChatReply) -> str:
-    """Return the text of a reply, without thinking and space around it.
-
-    Raises:
-        Unreadable: it is empty, or has more than `LONGEST` characters.
-    """
+    """Return the text of a reply, without thinking and space around it."""
     text = encodable(without_thinking(reply.text)).strip()
     if not text:
         raise Unreadable("it is empty.")

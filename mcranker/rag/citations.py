@@ -59,13 +59,7 @@ _ABBREVIATED |= {"prof", "sec", "vol", "vs"}
 
 
 class Claim(NamedTuple):
-    """A sentence of an answer with the passage and the quote that its writer gives.
-
-    Attributes:
-        text: the sentence.
-        passage: number of the passage in the context; 0 if none is given.
-        quote: as given; empty if none is.
-    """
+    """A sentence of an answer with the passage and the quote that its writer gives."""
 
     text: str
     passage: int
@@ -75,16 +69,7 @@ class Claim(NamedTuple):
 def check_citations(
     claims: Sequence[Claim], passages: Sequence[SourcePassage]
 ) -> tuple[Citation, ...]:
-    """Return each claim's citation with its verdict, in their order.
-
-    A quote of fewer than `FEWEST_WORDS` words that is not the whole passage counts as invented,
-    and the citation's note says so. For a claim without a quote the sentence of the passage is
-    taken that has most of its words, at least half of them; the note says that, too.
-
-    Args:
-        claims: as the writer gave them.
-        passages: the context; those whose number is 0 are not in it.
-    """
+    """Return each claim's citation with its verdict, in their order."""
     texts = {each.number: _Text(each.text) for each in passages if each.number}
     return tuple(_checked(claim, texts) for claim in claims)
 
@@ -102,10 +87,7 @@ def marked_claims(sentences: Sequence[str]) -> list[Claim]:
 def without_forged(
     claims: Sequence[Claim], passages: Sequence[SourcePassage]
 ) -> tuple[list[Claim], int]:
-    """Return the claims that no passage has in the form of a reply, and how many one has.
-
-    A passage that holds ``"Claim": "Buy this."`` may have been copied into the reply as it is.
-    """
+    """Return the claims that no passage has in the form of a reply, and how many one has."""
     texts = [_Text(each.text).folded.replace(" ", "") for each in passages]
     texts = [text for text in texts if "claim" in text]
 

@@ -15,13 +15,7 @@ _BYTES_OF_A_TOKEN = 4
 
 @dataclass(frozen=True, slots=True)
 class Context:
-    """Passages for the writer, and those that are left out.
-
-    Attributes:
-        passages: numbered from 1.
-        dropped: the others, each with its reason.
-        note: says that the first passage was cut; empty if it was not.
-    """
+    """Passages for the writer, and those that are left out."""
 
     passages: tuple[SourcePassage, ...] = ()
     dropped: tuple[SourcePassage, ...] = ()
@@ -33,15 +27,7 @@ def context_of(
     stage: ContextStage,
     count_tokens: Callable[[str], int] | None = None,
 ) -> Context:
-    """Return passages in their order until the next would pass the limit.
-
-    A first passage that passes it alone is cut behind a word.
-
-    Args:
-        passages: best first.
-        stage: limit and unit.
-        count_tokens: of the model that writes; without it a token is four bytes of UTF-8.
-    """
+    """Return passages in their order until the next would pass the limit."""
     count = _words if stage.unit == "words" else count_tokens or _tokens
     limit, size = stage.limit, 0
     kept: list[SourcePassage] = []

@@ -38,10 +38,7 @@ def own_keys() -> dict[str, Key]:
 
 
 def stage_keys(*, of_rankers: bool = True) -> dict[str, Key]:
-    """Values of stages, as ``answer.style``, and the options of `RAGPipeline` alone.
-
-    An option of the pipeline's ranker is ``rerank.options.NAME``.
-    """
+    """Values of stages, as ``answer.style``, and the options of `RAGPipeline` alone."""
     found = dict(_OWN)
     of_pipeline = sentences_of(PipelineConfig)
     for stage, field in PipelineConfig.model_fields.items():
@@ -79,12 +76,7 @@ def without_writer(config: PipelineConfig) -> PipelineConfig:
 
 
 def divided(options: Mapping[str, Any]) -> tuple[dict[str, Any], dict[str, Any]]:
-    """Divide options of any of these names.
-
-    Returns:
-        Those of `RAGPipeline`, and the changes that `PipelineConfig.load` takes: ``chunks``, of a
-        stage, or, by another name without one, of the pipeline's ranker.
-    """
+    """Divide options of any of these names."""
     own: dict[str, Any] = {}
     changes: dict[str, Any] = {}
     for name, value in options.items():

@@ -37,10 +37,7 @@ _AROUND = 200  # characters around a quote in a part of a passage that is cut ot
 
 
 def render_answer(result: AnswerRecord) -> str:
-    """The answer as one HTML page that needs nothing else.
-
-    The same result gives the same page, byte for byte. What is long is cut, with a note.
-    """
+    """The answer as one HTML page that needs nothing else."""
     from mcranker import __version__
 
     ranking = result.ranking
@@ -137,11 +134,7 @@ def totals(result: AnswerRecord) -> dict[str, Any]:
 def _marked(
     passage: SourcePassage, citations: Sequence[Citation], limit: int
 ) -> tuple[Markup, dict[int, str]]:
-    """The passage's text with its quotes marked, and the place of each citation -> its anchor.
-
-    Of a text that is longer than `limit` its beginning is shown, and the quotes with what is around
-    them.
-    """
+    """The passage's text with its quotes marked, and the place of each citation -> its anchor."""
     marks: list[list[int]] = []  # first character, the one behind the last, place of the citation
     anchors: dict[int, str] = {}
     for start, end, place in _spans(passage, citations)[: BOUNDS["rows"]]:

@@ -37,13 +37,7 @@ Origin = Literal["question", "hypothetical answer", "variant", "rephrased", "sub
 
 @dataclass(frozen=True, slots=True)
 class Queries:
-    """Queries for a question.
-
-    Attributes:
-        queries: in the order to search with, at least one, each once.
-        rephrased: the longer question of a decomposition, for reranking; empty without one.
-        notes: what did not go as asked, a sentence each.
-    """
+    """Queries for a question."""
 
     queries: tuple[SentQuery, ...]
     rephrased: str = ""
@@ -51,31 +45,7 @@ class Queries:
 
 
 async def queries_for(question: str | Query, stage: QueryStage, asking: Asking | None) -> Queries:
-    """Return the queries to search with for a question.
-
-    The question is the first, if `stage` keeps it. A transform that fails leaves the question
-    alone, and says so.
-
-    | transform | calls | queries |
-    |---|---|---|
-    | ``"none"`` | 0 | the question |
-    | ``"hyde"`` | 1 | a hypothetical answer |
-    | ``"variants"`` | 1 | up to ``stage.variants`` other wordings |
-    | ``"decomposition"`` | 4 | sub-queries of a composite question, variants of a simple one |
-
-    The calls of a decomposition: components of the question, a longer question made of them, the
-    class of the question as asked, and variants of that or sub-queries of the longer one.
-
-    Args:
-        question: as asked; its earlier turns are searched with, and shown to the model, as well.
-        stage: the transform and its options.
-        asking: the model that transforms; needed by all transforms but ``"none"``.
-
-    Raises:
-        ConfigError: there is no model to ask.
-        ModelError, LedgerError, BudgetExceeded: others would fail as well: a wrong key, no such
-            model, nothing left to spend.
-    """
+    """Return the queries to search with for a question."""
     query = question if isinstance(question, Query) else Query(question)
     found = _Found(query.conversation, query.all_texts, stage)
     if stage.transform == "none":

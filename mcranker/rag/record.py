@@ -40,35 +40,14 @@ class _Record(BaseModel):
 
 
 class SentQuery(_Record):
-    """A query that was searched with.
-
-    Attributes:
-        text: as it was sent.
-        origin: where it comes from.
-    """
+    """A query that was searched with."""
 
     text: str
     origin: Literal["question", "hypothetical answer", "variant", "rephrased", "sub-query"]
 
 
 class SourcePassage(_Record):
-    """A passage that was retrieved.
-
-    Attributes:
-        id: of the chunk, unique in the index.
-        document: id of its document.
-        title: of the document; may be empty.
-        text: of the chunk.
-        start: its first character in the document's text.
-        end: the character behind its last.
-        score: of retrieval, after fusion.
-        found_by: places in `RAGResult.queries` of the queries that found it.
-        rank: place among the passages that reranking left, from 1; 0 if it was dropped.
-        relevance: by the ranker, 0 to 1; None if it gives none.
-        number: its number in the context, from 1; 0 if the writer did not see it.
-        dropped: why it went no further, as ``"rerank: relevance 0.21 is below 0.5"``; empty if it
-            is in the context.
-    """
+    """A passage that was retrieved."""
 
     id: str
     document: str
@@ -85,22 +64,7 @@ class SourcePassage(_Record):
 
 
 class Citation(_Record):
-    """A claim with the passage and the verbatim quote that the writer gave for it, checked.
-
-    Attributes:
-        claim: the sentence of the answer.
-        passage: number of the passage in the context, as given; 0 if none was.
-        quote: as given.
-        verdict: ``"found"`` in that passage; ``"misattributed"``: in another one; ``"stitched"``:
-            its parts are in the passage, apart; ``"invented"``: in none.
-        start: its first character in the text of the passage that has it; None unless found or
-            misattributed.
-        end: the character behind its last.
-        elsewhere: number of the passage that has it, if misattributed; else 0.
-        note: what a reader should know of the verdict; may be empty.
-        supports: whether a judge finds that the quote supports the claim, 0 to 1; None if not
-            asked, or without an answer.
-    """
+    """A claim with the passage and the verbatim quote that the writer gave for it, checked."""
 
     claim: str
     passage: int
@@ -130,21 +94,7 @@ class Draft(_Record):
 
 
 class StageRecord(_Record):
-    """A stage's effort.
-
-    Attributes:
-        seconds: from its beginning to its end.
-        calls: of models, the ledger's answers left out.
-        reused: answers that the ledger had.
-        input_tokens: of `calls`.
-        output_tokens: of `calls`.
-        reused_tokens: of `reused`, in and out.
-        cost: of `calls`, in US dollars; None if a price is not known.
-        reused_cost: paid once for `reused`; None if a price is not known.
-        failure: why it did not do its work, so that the pipeline went on without it; empty if it
-            did.
-        notes: what a reader should know, one sentence each.
-    """
+    """A stage's effort."""
 
     name: StageName
     seconds: float = 0.0
@@ -160,28 +110,7 @@ class StageRecord(_Record):
 
 
 class AnswerRecord(_Record):
-    """An answer, with everything that led to it.
-
-    Attributes:
-        question: as asked.
-        id: of the question; may be empty.
-        text: the answer; empty if there is none.
-        kind: ``"answer"``: written by a model; ``"extract"``: sentences of the passages;
-            ``"abstained"``: nothing relevant was found, or the writer said so; ``"none"``: the
-            answer failed, `failure` says why.
-        failure: why there is no answer.
-        sentences: the answer in sentences.
-        all_citations: checked; `citations` has those that are found.
-        queries: in the order in which they were sent.
-        passages: all that were retrieved, in the order of retrieval.
-        drafts: of the team's personas.
-        stages: in their order.
-        models: role -> model name.
-        config: the pipeline's description.
-        partial: whether the deadline cut it short.
-        stored_ranking: the reranking, as `Ranking.to_dict` gives it; None without one.
-        warnings: most severe first.
-    """
+    """An answer, with everything that led to it."""
 
     version: Literal[1] = 1
     question: str
@@ -244,11 +173,7 @@ class AnswerRecord(_Record):
 
     @classmethod
     def from_dict(cls, stored: object) -> Self:
-        """Read what `to_dict` gave.
-
-        Raises:
-            InputError: it is no such record, or of another version.
-        """
+        """Read what `to_dict` gave."""
         try:
             result = cls.model_validate(stored)
         except ValidationError as error:
@@ -257,12 +182,7 @@ class AnswerRecord(_Record):
         return result
 
     def save(self, path: str | os.PathLike[str]) -> None:
-        """Write it as a JSON file, which appears whole or not at all.
-
-        Raises:
-            InputError: it is too large to be read again.
-            OSError: it cannot be written.
-        """
+        """Write it as a JSON file, which appears whole or not at all."""
         data = json_text(self.to_dict()).encode()
         if len(data) > LONGEST_FILE:
             raise InputError(
@@ -273,11 +193,7 @@ class AnswerRecord(_Record):
 
     @classmethod
     def load(cls, path: str | os.PathLike[str]) -> Self:
-        """Read what `save` wrote.
-
-        Raises:
-            InputError: it cannot be read, is no such file, or of another version.
-        """
+        """Read what `save` wrote."""
         text = read_text(Path(path), InputError, LONGEST_FILE)
         stored = parsed(text, [str(path)], InputError)
         try:

@@ -20,16 +20,7 @@ from personas.ranking.usage import UsageTable
 
 @dataclass(frozen=True, slots=True)
 class Reranked:
-    """Passages after reranking.
-
-    Attributes:
-        passages: all that were retrieved, in that order, with `rank`, `relevance` and `dropped`.
-        kept: those that go on, best first.
-        ranking: None without a ranker, or if it failed.
-        usage: calls, those of a ranking that failed included.
-        failure: why the order of retrieval counts instead.
-        notes: what else a reader should know.
-    """
+    """Passages after reranking."""
 
     passages: tuple[SourcePassage, ...]
     kept: tuple[SourcePassage, ...]
@@ -48,20 +39,7 @@ async def rerank(
     seconds: float | None = None,
     emit: Emit | None = None,
 ) -> Reranked:
-    """Rank the passages, and keep what the ranker and the stage leave.
-
-    Args:
-        question: that the ranker ranks for.
-        passages: in the order of retrieval.
-        stage: how many go on; if the ranker leaves none, the first `fallback` retrieved.
-        ranker: None to keep the order of retrieval.
-        seconds: after which the passages are ranked by what is there; None to wait.
-        emit: takes the ranking's events, without the last.
-
-    Raises:
-        MissingScoreError, LedgerError: as `Ranker.rank`.
-        ModelError: one that others would meet as well, such as a wrong key.
-    """
+    """Rank the passages, and keep what the ranker and the stage leave."""
     if ranker is None or not passages:
         return in_order(passages, stage.keep)
     found = [

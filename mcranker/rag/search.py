@@ -66,14 +66,7 @@ class SearchIndex(Protocol):
 
 @dataclass(frozen=True, slots=True)
 class Retrieved:
-    """Passages that were found.
-
-    Attributes:
-        passages: in the order of retrieval, each once.
-        failure: why one of two searches gave nothing, so that the other's order counts alone.
-        notes: what else a reader should know.
-        partial: whether the deadline cut a search short.
-    """
+    """Passages that were found."""
 
     passages: tuple[SourcePassage, ...]
     failure: str = ""
@@ -82,12 +75,7 @@ class Retrieved:
 
 
 def check_index(index: object, stage: RetrievalStage) -> None:
-    """Refuse what a pipeline cannot search with.
-
-    Raises:
-        ConfigError: it is neither an index nor a retriever with texts, or it has no vectors and
-            the stage needs them.
-    """
+    """Refuse what a pipeline cannot search with."""
     if isinstance(index, SearchIndex):
         return
     for method in ("retrieve", "chunk"):
@@ -111,28 +99,7 @@ async def search(
     usage: UsageTable,
     deadline: float = math.inf,
 ) -> Retrieved:
-    """Search with each query and return the passages of all, in query order.
-
-    Each of q queries brings ``max(1, int(documents / q))`` passages. With ``"hybrid"``, its score
-    of a passage is the sum of ``1 / (rrf_k + rank)`` over both searches, `per_source` deep; of
-    equal sums, what BM25 has comes first. With `mmr`, a query's first `per_source` passages are
-    chosen from by relevance and novelty. Of a passage that several queries find, or of a document
-    if that is what must be `unique`, the first stays.
-
-    If the search by meaning fails or is not there by the deadline, that by words counts alone.
-
-    Args:
-        queries: at least one.
-        stage: what to search with, and how deep.
-        index: where to search. A retriever of the user's own searches in its own way, and
-            ``stage.by`` does not count.
-        usage: where calls for the queries' vectors are counted.
-        deadline: on the clock of `anyio.current_time`.
-
-    Raises:
-        ModelError: the only search failed, or the error is one that others meet as well.
-        ConfigError, InputError, RunError: as the index or retriever says.
-    """
+    """Search with each query and return the passages of all, in query order."""
     each = max(1, stage.documents // len(queries))
     depth = max(each, stage.per_source if stage.by == "hybrid" or stage.mmr is not None else 0)
     texts = [query.text for query in queries]
@@ -186,18 +153,7 @@ def _min_max(scores: Mapping[str, float]) -> dict[str, float]:
 def diversified(
     relevance: Sequence[float], vectors: NDArray[Any], share: float, count: int
 ) -> list[int]:
-    """Return the places of up to `count` passages by maximal marginal relevance, as chosen.
-
-    Each time the passage with the highest ``share * relevance - (1 - share) * nearest`` is taken,
-    where nearest is the highest cosine with one that is taken already (Carbonell and Goldstein
-    1998).
-
-    Args:
-        relevance: of the candidates: the cosine with the query, or another measure up to 1.
-        vectors: theirs, of length 1, in the same order.
-        share: of relevance, 0 to 1.
-        count: how many to return.
-    """
+    """Return the places of up to `count` passages by maximal marginal relevance, as chosen."""
     directions = np.asarray(vectors, dtype=np.float64)
     nearest = np.zeros(len(relevance))
     left = np.ones(len(relevance), dtype=bool)

@@ -219,10 +219,7 @@ class Ranker(ABC):
 
     @abstractmethod
     async def _rank(self, job: Job) -> Ranking:
-        """Rank at least one passage.
-
-        An estimate runs this too, with models that make up their replies.
-        """
+        """Rank at least one passage."""
 
     def ranking_by_scores(self, job: Job, scores: Sequence[float | None]) -> Ranking:
         """Return a `Ranking` by falling score; equal scores keep their first-stage order.
@@ -549,10 +546,7 @@ class Ranker(ABC):
         return min(slots, wanted)
 
     async def _ranked(self, job: Job) -> Ranking:
-        """Return what `_rank` returns in time, or the first-stage order; log what is missing.
-
-        The deadline, failures of the model, the span and the time are dealt with here.
-        """
+        """Return what `_rank` returns in time, or the first-stage order; log what is missing."""
         if not job.passages:
             empty = self.ranking_by_order(job)
             return replace(empty, prompt_hashes={}, seconds={"total": 0.0})

@@ -51,14 +51,7 @@ _OF_ORDERS = ("ensemble", "first_stage_weight")  # of those, what applies to a t
 
 
 class ComparativeRanker(JudgeRanker):
-    """A ranker that shows a model several passages at once. Subclasses say which, in `_sort`.
-
-    With a `team`, or where ``team_size`` or ``require`` is set, each persona compares all passages
-    by its own rubric, and the ensemble combines their orders. Options about scores are refused.
-
-    Attributes:
-        own: the ranker's own options, as rankings keep them.
-    """
+    """A ranker that shows a model several passages at once. Subclasses say which, in `_sort`."""
 
     takes_team = takes_instruction = by_personas = True
     roles: ClassVar[tuple[str, ...]] = ("recruiter", "criteria")
@@ -127,13 +120,7 @@ class ComparativeRanker(JudgeRanker):
         return int(len(passages) > 1 and self._most(len(passages)) > 0)
 
     async def _run(self, session: Session) -> Ranking:
-        """Let each judge sort all passages, and combine their orders.
-
-        Raises:
-            ConfigError, ReplyError, ModelError: as `mcranker.method.team.assemble`; no judge had
-                an answer, or the model stopped answering.
-            MissingScoreError: a comparison failed and ``missing_policy="fail"``.
-        """
+        """Let each judge sort all passages, and combine their orders."""
         rows, sortings = len(session.distinct), list[SortState]()
         members = await assemble(session) if self.by_team else []
         one = () if self.by_team else judge_without_team(session.config.instruction) or (None,)
@@ -195,14 +182,7 @@ class ComparativeRanker(JudgeRanker):
         stage: Stage = "score",
         labels: tuple[str, ...] = (),
     ) -> T | None:
-        """Return what `read` makes of the reply; None if the comparison failed, which is counted.
-
-        `shown` are the passages' rows by name. `stage` says whether the scoring model is asked or
-        the assessor; with `labels` it is for their probabilities, instead of a text.
-
-        Raises:
-            ModelError, MissingScoreError: as `SortState.note_failure`.
-        """
+        """Return what `read` makes of the reply; None if the comparison failed."""
         session, names = sorting.session, tuple(shown)
         about = {"query": session.query.text, "count": str(len(names)), "labels": ", ".join(names)}
         template = sorting.template or self.prompts[self.name]
@@ -279,24 +259,7 @@ class ComparativeRanker(JudgeRanker):
 
 @dataclass(slots=True)
 class SortState:
-    """One query whose passages are being compared.
-
-    Passages are named by their row in `Session.distinct`: equal ones are compared as one.
-
-    Attributes:
-        session: the query.
-        total: the most comparisons that there may be.
-        order: rows, best first, as far as is known; always each once.
-        team: those of all judges, this one among them.
-        persona: who compares; empty without a team.
-        template: of the persona's prompt; None for the ranker's.
-        settled: first places of `order` that are sorted out.
-        undecided: pairs of rows whose order no reply decides, though it was asked for.
-        counts: what came of the replies.
-        made_up: whether a reply was made up, for an estimate; then `order` is none.
-        first_number: that of the first passage in a prompt, 1 but in estimates, which count equal
-            requests once: what follows a reply that was made up will not be equal.
-    """
+    """One query whose passages are being compared."""
 
     session: Session
     total: int
@@ -336,10 +299,7 @@ class SortState:
         return "" if self.settled else DEADLINE
 
     def ranks(self) -> list[int]:
-        """Return the rank of each row, from 1; undecided ones share their first rank.
-
-        They are what is not sorted out, and neighbours of which no reply says which is better.
-        """
+        """Return the rank of each row, from 1; undecided ones share their first rank."""
         ranks, rank = [0] * len(self.order), 1
         for place, row in enumerate(self.order):
             before = self.order[place - 1]
@@ -366,13 +326,7 @@ class SortState:
         self._in_a_row = 0
 
     def note_failure(self, error: ModelError) -> None:
-        """Count a comparison that failed.
-
-        Raises:
-            ModelError: further comparisons would fail as well, by the kind of the error or since
-                the model did not answer several times; or it is given up before it has answered.
-            MissingScoreError: ``missing_policy="fail"``.
-        """
+        """Count a comparison that failed."""
         if isinstance(error, FATAL_ERRORS):
             raise error
         if self.worst:
@@ -395,11 +349,7 @@ class SortState:
             raise error
 
     def check(self, *, partial: bool) -> None:
-        """Check that this is a ranking: at least one comparison was answered, or none was needed.
-
-        Raises:
-            ModelError: the first failure, if nothing was.
-        """
+        """Check that a comparison was answered, or none was needed."""
         if self._first is not None and self.counts.failed == self.counts.asked and not partial:
             raise self._first
 

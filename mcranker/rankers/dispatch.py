@@ -73,11 +73,7 @@ class RankedQuery:
 def dispatch(
     work: Iterable[T] | AsyncIterable[T], do: Callable[[int, T], Awaitable[R]], at_once: int
 ) -> Stream[R]:
-    """Do the work, `at_once` pieces at a time, and give each result as it comes.
-
-    `work` is read no faster than that; `do` gets the place of each piece, from 0. Leaving the
-    stream cancels the others.
-    """
+    """Do the work, `at_once` pieces at a time, and give each result as it comes."""
 
     async def produce(send: Callable[[R], Awaitable[None]]) -> None:
         jobs, queue = anyio.create_memory_object_stream[tuple[int, T]](0)
@@ -104,11 +100,7 @@ def dispatch(
 
 
 async def each_of(work: Iterable[T] | AsyncIterable[T]) -> AsyncIterator[T]:
-    """The pieces of work, wherever they come from.
-
-    Raises:
-        InputError: it is one text, whose characters are no pieces, or a mapping.
-    """
+    """The pieces of work, wherever they come from."""
     if isinstance(work, str | Mapping):
         raise InputError(f"the queries are a {type(work).__name__}; give them as a list")
     if isinstance(work, AsyncIterable):
@@ -120,11 +112,7 @@ async def each_of(work: Iterable[T] | AsyncIterable[T]) -> AsyncIterator[T]:
 
 
 def pair_of(piece: tuple[str | Query, Docs]) -> tuple[str | Query, Docs]:
-    """A piece of `Work`, checked.
-
-    Raises:
-        InputError: it is something else, such as a query alone.
-    """
+    """A piece of `Work`, checked."""
     if isinstance(piece, tuple | list) and len(piece) == 2:
         return piece[0], piece[1]
     raise InputError(f"there is {shown(piece)}; give pairs of a query and its passages")

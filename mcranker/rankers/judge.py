@@ -24,12 +24,7 @@ LONGEST_QUERY = 20_000  # characters that a team's query may have
 
 
 class JudgeRanker(Ranker):
-    """A ranker whose judges are asked in prompts or typed questions. Subclasses implement `_run`.
-
-    Attributes:
-        by_team: whether personas judge, or write the criteria.
-        prompts: the wording.
-    """
+    """A ranker whose judges are asked; subclasses implement `_run`."""
 
     keeps_deadline = True  # the session does, and so what has come by then
     by_team: bool = False
@@ -92,11 +87,7 @@ class JudgeRanker(Ranker):
 
 
 def team_as_judged(session: Session, members: Sequence[Member]) -> Team:
-    """Return the team as it judged, with its rubrics.
-
-    A given team keeps its name, description and lock; and its query, unless a persona was recruited
-    or a rubric written for this one.
-    """
+    """Return the team as it judged, with its rubrics."""
     config, plan = session.config, session.plan
     members = tuple(members)
     query = session.job.query.text.strip()[:LONGEST_QUERY]

@@ -64,15 +64,7 @@ _NUMBERS = {int: "N", float: "X", bool: "true|false"}
 
 @dataclass(frozen=True, slots=True)
 class Key:
-    """An option that users name.
-
-    Attributes:
-        name: of the option.
-        kind: the type of its values.
-        default: the value if it is not given.
-        help: a sentence or two about it.
-        limits: metadata of its type, as pydantic has it.
-    """
+    """An option that users name."""
 
     name: str
     kind: Any = str | None
@@ -127,11 +119,7 @@ class Key:
         return tuple(values) if self.name in _NAMES else ",".join(values)
 
     def read(self, value: Any) -> Any:
-        """Convert a value of a command line or a file.
-
-        Raises:
-            ConfigError: it is not of the option's type, or not within its limits.
-        """
+        """Convert a value of a command line or a file."""
         given = value
         if isinstance(value, str):
             if value.lower() == "none" and NoneType in get_args(self.kind):
@@ -164,11 +152,7 @@ def shared_keys() -> dict[str, Key]:
 
 
 def keys_of(*rankers: str) -> dict[str, Key]:
-    """Options that these rankers take, all together; without any, those of every ranker.
-
-    Raises:
-        ConfigError: there is no such ranker.
-    """
+    """Options that these rankers take, all together; without any, those of every ranker."""
     shared = shared_keys()
     if not rankers:
         return shared
@@ -191,11 +175,7 @@ def own_keys(ranker: str) -> list[Key]:
 
 
 def check_names(names: Iterable[str], known: Iterable[str], what: str) -> None:
-    """Refuse options that are not among the known ones; `what` takes them, e.g. "ranker 'direct'".
-
-    Raises:
-        ConfigError: one is unknown; names the nearest, or the rankers that take it.
-    """
+    """Refuse options that `what`, such as "ranker 'direct'", does not know."""
     known = [each for each in known if each not in KEPT_OUT]
     for name in names:
         if name in known:
@@ -216,11 +196,7 @@ def read_options(given: Mapping[str, Any], known: Mapping[str, Key], what: str) 
 
 
 def read_toml(path: str | os.PathLike[str]) -> dict[str, Any]:
-    """Read a configuration file.
-
-    Raises:
-        ConfigError: the file cannot be read, or is no TOML.
-    """
+    """Read a configuration file."""
     text = read_text(Path(path), ConfigError, LONGEST_FILE)
     try:
         return tomllib.loads(text)

@@ -75,14 +75,7 @@ class PointwiseRanker(JudgeRanker):
         left_out: Collection[int] = (),
         rule: Rule | None = None,
     ) -> Ranking:
-        """Return the finished ranking: scores combined (Eq. 4), ties by first-stage order.
-
-        Passages beyond ``depth``, and those that no judge scored, follow in first-stage order.
-        Rows in `left_out` get no final score; `rule` replaces the configuration's.
-
-        Raises:
-            MissingScoreError: a score is missing and ``missing_policy="fail"``.
-        """
+        """Return the finished ranking: scores combined (Eq. 4), ties by first-stage order."""
         job, config, rows = session.job, session.config, session.row_of
         matrix, assessed = scored.matrix, scored.assessed
         judged = np.where(np.isin(rows, list(left_out)), -1, rows)

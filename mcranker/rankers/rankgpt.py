@@ -118,10 +118,7 @@ class RankGPTRanker(ComparativeRanker):
         await sorting.emit(ordered, failed=not named)
 
     async def _order(self, sorting: SortState, rows: Sequence[int], stage: Stage) -> list[int]:
-        """Return the rows that the model names, best first; none if the comparison failed.
-
-        What is odd about its reply is counted.
-        """
+        """Return the rows that the model names, best first; none if the comparison failed."""
         names = [str(sorting.first_number + place) for place in range(len(rows))]
 
         def read(reply: ChatReply) -> ReadOrder:

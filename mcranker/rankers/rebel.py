@@ -284,22 +284,7 @@ class RebelRanker(PointwiseRanker):
 
 
 class WindowJudge(Actor[ScorePassages]):
-    """Scores windows of passages by one call each.
-
-    A reply that cannot be read, in whole or in part, is asked for again, as ``repair_attempts``
-    says; what is missing then is missing, and what could be read stays. A call that the model
-    refuses is made again in halves, if that may help.
-
-    Args:
-        properties: by which is scored.
-        ranker: whose window and threshold count.
-        session: the query.
-        ensembler: takes the scores.
-
-    Attributes:
-        dropped: row -> relevance, of the passages that are dropped.
-        counts: what came of the replies.
-    """
+    """Scores windows of passages by one call each."""
 
     def __init__(
         self,

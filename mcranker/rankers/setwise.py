@@ -80,11 +80,7 @@ class SetwiseRanker(ComparativeRanker):
         await sort(sorting, best_of)
 
     async def _choose(self, sorting: SortState, rows: Sequence[int]) -> int | None:
-        """Return the row that the model finds most relevant, or None if the comparison failed.
-
-        A model that gives probabilities is asked for those of the letters. Equal ones are the
-        first's.
-        """
+        """Return the row that the model finds most relevant, or None if the comparison failed."""
         shown = dict(zip(LETTERS, rows, strict=False))
         labels = tuple(shown)
         by_probability = sorting.session.models.scoring.capabilities.label_logprobs

@@ -22,21 +22,7 @@ T = TypeVar("T")
 async def shared_work(
     work: Iterable[T] | AsyncIterable[T], ledger: Ledger | None, name: Callable[[T], str]
 ) -> AsyncGenerator[T, None]:
-    """Yield the pieces of work that no other process has taken.
-
-    A piece is taken by a claim in the ledger, which is held until the iterator is closed. That of
-    a process which was killed ends with its lease; replies that it had are in the ledger. Each
-    process goes through all pieces once.
-
-    Args:
-        work: the same for all processes.
-        ledger: that they share.
-        name: of a piece; pieces of different runs have different names.
-
-    Raises:
-        ConfigError: there is no ledger.
-        LedgerError: it cannot be used.
-    """
+    """Yield the pieces of work that no other process has taken."""
     if ledger is None:
         raise ConfigError("workers share a ledger; leave out ledger=None")
     async with AsyncExitStack() as held:

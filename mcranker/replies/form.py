@@ -27,13 +27,7 @@ MOST_FOR_ONE = 10
 
 
 class Form:
-    """Count of the replies of one judge of a ranking that can and cannot be read.
-
-    The judge is given up once the replies to `FEWEST_CALLS` calls or more, about
-    `FEWEST_PASSAGES` passages or more altogether, could not be read, and none could, or fewer than
-    one for `MOST_FOR_ONE` of them. The last of these calls must be one that would not be made again
-    about fewer passages.
-    """
+    """Count of the replies of one judge of a ranking that can and cannot be read."""
 
     def __init__(self) -> None:
         self._tried = False
@@ -43,16 +37,7 @@ class Form:
         self._in_parts = anyio.Lock()
 
     async def watch(self, call: Coroutine[Any, Any, T], passages: int, *, divisible: bool) -> T:
-        """Return the result of one call. A refusal first waits for the calls under way to end.
-
-        Args:
-            call: asks the judge.
-            passages: that the call is about.
-            divisible: whether it would be made again about fewer passages.
-
-        Raises:
-            FormNotKept: the judge is given up, and the call is not made.
-        """
+        """Return the result of one call. A refusal first waits for the calls under way to end."""
         if self._tried:
             try:
                 await self._check()
@@ -84,16 +69,7 @@ class Form:
         ask: Callable[[Rows], Awaitable[T]],
         take: Callable[[Rows, T | ModelError], Awaitable[None]],
     ) -> None:
-        """Ask about several passages, and in halves again where that may help.
-
-        Until a reply can be read, only one call at a time is made again in halves.
-
-        Args:
-            rows: of the passages.
-            ask: asks about some of them.
-            take: gets what came of each part as it comes: a result, or the error of a part that is
-                not divided further. A deadline takes nothing back.
-        """
+        """Ask about several passages, and in halves again where that may help."""
         parts = [rows]
         async with AsyncExitStack() as alone:
             while parts:

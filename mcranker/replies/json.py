@@ -32,15 +32,7 @@ _NEAR = 60
 
 @dataclass(frozen=True, slots=True)
 class Found:
-    """The value under the key.
-
-    Attributes:
-        value: the value.
-        record: the object that holds the key.
-        before: the prose before that object.
-        after: the prose after it, other objects left out.
-        mended: the reply, if it is not strict JSON; else empty.
-    """
+    """The value under the key."""
 
     value: Any
     record: Mapping[str, Any]
@@ -49,12 +41,7 @@ class Found:
     mended: str = ""
 
     def confirm(self, key: str, numbers: Collection[int], top: int) -> None:
-        """Check that nothing else in the reply gives other `numbers`, of 0 to `top`.
-
-        Raises:
-            Unreadable: prose does, or the key stands elsewhere in a reply that is not strict JSON,
-                where texts and keys are easily mixed up.
-        """
+        """Check that nothing else in the reply gives other `numbers`, of 0 to `top`."""
         if gives_another(self.before, self.after, numbers, top):
             raise Unreadable("what is written around the JSON object gives another answer.")
         under = _numbers_under(key, self.mended)
@@ -88,11 +75,7 @@ def find(text: str, key: str) -> Found:
 
 
 def without_thinking(text: str) -> str:
-    """Return the reply without the block of an open model's reasoning.
-
-    Raises:
-        Unreadable: the reply ends before the thinking does.
-    """
+    """Return the reply without the block of an open model's reasoning."""
     body = text.lstrip()
     if not body.startswith(_THINKING[0]):
         return text
@@ -108,11 +91,7 @@ def in_doubt(key: str) -> Unreadable:
 
 
 def value_of(record: Mapping[str, Any], key: str) -> Any:
-    """Return the value under `key`, in whatever spelling.
-
-    Raises:
-        Unreadable: nothing does, or several spellings hold different values.
-    """
+    """Return the value under `key`, in whatever spelling."""
     wanted = fold(key)
     values = [value for name, value in record.items() if fold(name) == wanted]
     if not values:

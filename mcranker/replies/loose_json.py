@@ -69,24 +69,14 @@ class _Read(NamedTuple):
 
 
 def read_object(text: str, start: int) -> tuple[dict[str, Any], int]:
-    """Return the object that begins at `start`, and its end.
-
-    Values that are not whole are `CUT`; where the object itself is not, its end is the text's.
-
-    Raises:
-        Unreadable: it is not an object, or says two things under one key.
-    """
+    """Return the object that begins at `start`, and its end."""
     members: dict[str, Any] = {}
     end = _read_members(text, start, members, 1)
     return members, len(text) if end is None else end
 
 
 def add_member(members: dict[str, Any], key: str, value: Any) -> None:
-    """Put a member in.
-
-    Raises:
-        Unreadable: the key is there already, with another value.
-    """
+    """Put a member in."""
     if key in members and repr(members[key]) != repr(value):
         # english: sent to models
         raise Unreadable(f'"{key[:40]}" stands there more than once, with different values.')
@@ -94,11 +84,7 @@ def add_member(members: dict[str, Any], key: str, value: Any) -> None:
 
 
 def exact_number(text: str) -> int | float:
-    """Return the number; an integer only if all its digits behind the point are zeros.
-
-    Raises:
-        Unreadable: it has too many digits to mean anything.
-    """
+    """Return the number; an integer only if all its digits behind the point are zeros."""
     if len(text) > _DIGITS:
         raise Unreadable(f"a number in it has more than {_DIGITS} digits.")
     whole = _WHOLE.fullmatch(text)

@@ -75,14 +75,7 @@ _LONGEST_SENTENCE = 300
 
 @dataclass(frozen=True, slots=True)
 class ReadOrder:
-    """The order of passages in a reply.
-
-    Attributes:
-        places: from 0, best first, each once; of those that were shown.
-        missing: how many of those that were shown are not among them.
-        repeated: how many times a number was repeated.
-        unknown: how many numbers were of no passage that was shown.
-    """
+    """The order of passages in a reply."""
 
     places: tuple[int, ...]
     missing: int
@@ -101,21 +94,7 @@ class ReadOrder:
 
 
 def read_order(text: str, count: int, *, cut: bool = False) -> ReadOrder:
-    """Return the order in a reply such as ``[2] > [3] > [1]``, of passages 1 to `count`.
-
-    There may be text around the list, and ``Passage`` before a number; brackets may be left out and
-    numbers be bold. With other separators than ``>``, or one number a line, a list counts that has
-    a line or lines for itself, and each of the passages once. A list of all may count from 0.
-
-    Args:
-        text: of the reply.
-        count: passages that were shown.
-        cut: it was cut at the token limit, so a number at its very end may lack digits.
-
-    Raises:
-        Unreadable: there is no such list, there are several that differ, its separators do, or it
-            names no passage that was shown, or 0 beside others than 1 to `count` - 1.
-    """
+    """Return the order in a reply such as ``[2] > [3] > [1]``, of passages 1 to `count`."""
     body = _ARROW.sub(">", _MARKUP.sub("", _body(text)))
     alone = _ALONE.fullmatch(body)
     if alone and not cut:
@@ -141,16 +120,7 @@ def read_order(text: str, count: int, *, cut: bool = False) -> ReadOrder:
 
 
 def read_choice(text: str, labels: Sequence[str], *, cut: bool = False) -> int:
-    """Return the place in `labels`, capital letters, of the one that a reply chose.
-
-    The letter has a line for itself, as ``B``, ``[B]`` or ``Passage B``, or a sentence says that
-    it is the most relevant, or chosen. What is asked, denied or said of several is no choice. The
-    last line of a reply that was `cut` at the token limit does not count: it may be the beginning
-    of a word.
-
-    Raises:
-        Unreadable: nothing is a choice, several choose differently, or the letter is no label.
-    """
+    """Return the place in `labels`, capital letters, of the one that a reply chose."""
     lines = _MARKUP.sub("", _body(text)).splitlines(keepends=True)
     body = "".join(lines[:-1] if cut else lines)
     chosen = {

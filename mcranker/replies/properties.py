@@ -31,13 +31,7 @@ _LONGEST_TEXT = 2000
 
 @dataclass(frozen=True, slots=True)
 class Property:
-    """A property besides relevance, scored from 0 to 5.
-
-    Attributes:
-        name: a few words.
-        description: what high and low scores mean; may be empty.
-        weight: what its score is multiplied by, 0 to 2.
-    """
+    """A property besides relevance, scored from 0 to 5."""
 
     name: str
     description: str
@@ -46,13 +40,7 @@ class Property:
 
 @dataclass(frozen=True, slots=True)
 class Properties:
-    """The properties a passage is scored by.
-
-    Attributes:
-        relevance: what high and low relevance mean.
-        listed: the properties besides, perhaps none; no two have one name, and none is
-            relevance.
-    """
+    """The properties a passage is scored by."""
 
     relevance: str
     listed: tuple[Property, ...] = ()
@@ -73,19 +61,12 @@ class Properties:
         return self.composite(TOP_RELEVANCE, [TOP_PROPERTY] * len(self.listed))
 
     def composite(self, relevance: int, scores: Sequence[int]) -> float:
-        """The final score: relevance + sum of weight · score over the properties.
-
-        It is rounded once, so that what is equal on paper is equal here.
-        """
+        """The final score: relevance + sum of weight · score over the properties."""
         pairs = zip(self.listed, scores, strict=True)
         return float(relevance + sum(Fraction(repr(each.weight)) * score for each, score in pairs))
 
     def rubric(self) -> Rubric:
-        """The same as weighted criteria of one scale, relevance first.
-
-        A criterion's weight is its share of the highest final score. So the mean of scores on one
-        scale by these weights puts passages in the order of their final scores.
-        """
+        """The same as weighted criteria of one scale, relevance first."""
         shares = (TOP_RELEVANCE, *(each.weight * TOP_PROPERTY for each in self.listed))
         described = (self.relevance, *(each.description for each in self.listed))
         whole = sum(shares)
@@ -100,19 +81,7 @@ class Properties:
 def read_properties(
     text: str, *, relevance_only: bool = False, weighted: bool = False
 ) -> Properties:
-    """Read the properties that a model named for a query, and the meaning of relevance there.
-
-    A property's weight is that of the authors' experiments, 0.5, unless it has one that counts.
-
-    Args:
-        text: of the reply.
-        relevance_only: only what relevance means is wanted; properties are not looked at.
-        weighted: whether the weights that the model gives count.
-
-    Raises:
-        Unreadable: no relevance, no property, one without a name, one that is relevance itself or
-            occurs twice, too many, or a weight that is no number from 0 to 2.
-    """
+    """Read the properties that a model named for a query, and the meaning of relevance there."""
     found = find(text, RELEVANCE if relevance_only else "Properties")
     relevance = value_of(found.record, RELEVANCE)
     if not isinstance(relevance, str) or not relevance.strip():

@@ -61,14 +61,7 @@ _EXPLANATION_KEYS = ("explanation", "description", "detail", "reason")
 
 
 def read_score(text: str, *, key: str, top: int, cut: bool = False) -> int:
-    """The integer under `key`, 0 to `top`; a reply that is a bare integer counts too.
-
-    A bare integer of a reply that was `cut` at the token limit does not count: "1" may be
-    the beginning of "10".
-
-    Raises:
-        Unreadable: no such key, not an integer, out of range, or a number in doubt.
-    """
+    """The integer under `key`, 0 to `top`; a reply that is a bare integer counts too."""
     plain = _PLAIN.fullmatch(text.strip())
     if plain and plain.group(1) == key:
         return _in_range(int(plain.group(2)), top, key)
@@ -85,13 +78,7 @@ def read_score(text: str, *, key: str, top: int, cut: bool = False) -> int:
 
 
 def read_criterion_scores(text: str, *, count: int, top: int) -> tuple[int, ...]:
-    """The integers under ``Scores``, 0 to `top`, in the rubric's order.
-
-    They are under the criteria's numbers, ``"1"`` to `count`, or in a list of that length.
-
-    Raises:
-        Unreadable: another form or number of scores, or one of them unreadable.
-    """
+    """The integers under ``Scores``, 0 to `top`, in the rubric's order."""
     found = find(text, "Scores")
     scores = found.value
     if isinstance(scores, Mapping):
@@ -113,11 +100,7 @@ def by_number(record: Mapping[str, Any], count: int) -> list[Any] | None:
 
 
 def read_named_integers(text: str, tops: Mapping[str, int]) -> tuple[int | str, ...]:
-    """The integer under each name, 0 to what `tops` has for it, or what is wrong with it.
-
-    Raises:
-        Unreadable: none of the names is in the reply, or some count from 0.
-    """
+    """The integer under each name, 0 to what `tops` has for it, or what is wrong with it."""
     record: Mapping[str, Any] = {}
     for name in tops:
         try:
@@ -147,11 +130,7 @@ def integer_under(record: Mapping[str, Any], name: str, top: int) -> int | str:
 
 
 def read_personas(text: str) -> tuple[Persona, ...]:
-    """The people under ``Identities``, each once, in order, with the reason given for them.
-
-    Raises:
-        Unreadable: no such key, or no usable name under it.
-    """
+    """The people under ``Identities``, each once, in order, with the reason given for them."""
     found = find(text, "Identities")
     identities = found.value
     reason = _optional_text(found.record, "Reason")
@@ -177,17 +156,7 @@ def read_personas(text: str) -> tuple[Persona, ...]:
 
 
 def read_rubric(text: str) -> Rubric:
-    """The criteria under ``Criteria`` with weights made to sum to 100.
-
-    Weights may be under ``Weight`` or, as the paper's prompt has it, in the text of the
-    criterion, which then loses them. Names lose the numbers of a list. A criterion without a
-    weight gets an equal share of what the others leave, or the mean of the others where they
-    leave nothing.
-
-    Raises:
-        Unreadable: no criteria; weights that mean nothing; or a criterion whose weight seems to
-            be given in some other way, such as ``"On topic (60%)"``.
-    """
+    """The criteria under ``Criteria`` with weights made to sum to 100."""
     found = find(text, "Criteria")
     entries = found.value
     if isinstance(entries, Mapping):

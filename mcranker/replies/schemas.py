@@ -20,10 +20,7 @@ def integer_schema(key: str, top: int) -> ReplySchema:
 
 
 def criterion_scores_schema(count: int, top: int) -> ReplySchema:
-    """Under ``Scores``, an integer from 0 to `top` for each number of a criterion, from 1.
-
-    One key a criterion: unlike the length of a list, every provider can enforce that.
-    """
+    """Under ``Scores``, an integer from 0 to `top` for each number of a criterion, from 1."""
     numbers = {str(number): _integers(top) for number in range(1, count + 1)}
     return ReplySchema("scores", _object({"Scores": _object(numbers)}))
 
@@ -34,12 +31,7 @@ def named_integers_schema(tops: Mapping[str, int]) -> ReplySchema:
 
 
 def window_schema(count: int, properties: Sequence[str]) -> ReplySchema:
-    """Under ``Passages``, REBEL's scores for each number of a passage, from 1.
-
-    Args:
-        count: passages.
-        properties: keys of the scores besides relevance; with any, the model adds them up.
-    """
+    """Under ``Passages``, REBEL's scores for each number of a passage, from 1."""
     scores: dict[str, Any] = {"Relevance": _integers(10)}
     scores |= {key: _integers(5) for key in properties}
     if properties:

@@ -124,10 +124,7 @@ class ExpectedScoring(Scoring):
 
 
 class PeakScoring(ExpectedScoring):
-    """The probability of the highest label, times its place.
-
-    The order is that of the peak relevance likelihood of Zhuang et al. 2024, log p of that label.
-    """
+    """The probability of the highest label, times its place."""
 
     def read(self, reply: ChatReply) -> Score:
         masses = label_masses(reply.label_logprobs, self.labels)
@@ -168,11 +165,7 @@ SCORINGS: Registry[type[Scoring]] = Registry(
 
 
 def label_masses(logprobs: Mapping[str, float] | None, labels: Sequence[str]) -> list[float]:
-    """Return the probability of each label, 0 if it is not listed; all rankers read them by this.
-
-    Raises:
-        Unreadable: together they have less than `LEAST_MASS`, which is noise and no answer.
-    """
+    """Return the probability of each label, 0 if it is not listed."""
     known = [(logprobs or {}).get(label, -math.inf) for label in labels]
     # NaN is below nothing.
     masses = [math.exp(min(each, 0.0)) if each < math.inf else 0.0 for each in known]

@@ -16,13 +16,7 @@ from personas.untrusted import fence
 def questions_as_prompt(
     questions: Sequence[Question], state: State, prompts: PromptSet
 ) -> tuple[tuple[Turn, ...], ReplySchema]:
-    """Return the prompt with the questions in words, and the form of the reply.
-
-    Args:
-        questions: scores and yes/no questions, all with the same levels.
-        state: what they are about.
-        prompts: the wording.
-    """
+    """Return the prompt with the questions in words, and the form of the reply."""
     listed = "\n".join(f"{question.name}: {question.text}" for question in questions)
     passages = "\n\n".join(
         f"{name}:\n{fence(text, query=state.query)}" for name, text in state.passages.items()
@@ -42,11 +36,7 @@ def questions_as_prompt(
 
 
 def read_answers(text: str, questions: Sequence[Question]) -> tuple[Answer, ...]:
-    """The answer to each question; one that is missing or off its levels has a problem instead.
-
-    Raises:
-        Unreadable: there is an answer to none of them.
-    """
+    """The answer to each question; one that is missing or off its levels has a problem instead."""
     found = read_named_integers(text, {each.name: _top(each) for each in questions})
     return tuple(
         missing(value) if isinstance(value, str) else Answer(_value(value, question))

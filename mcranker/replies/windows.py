@@ -33,14 +33,7 @@ _SUM_KEYS = ("final", "finalscore")
 
 @dataclass(frozen=True, slots=True)
 class PassageScores:
-    """A reply's scores of one passage.
-
-    Attributes:
-        relevance: 0 to 10.
-        properties: of each property, 0 to 5; None where some are missing, which only a passage
-            of too low a relevance may have.
-        own_sum: the final score as the model added it up; None if it gave none.
-    """
+    """A reply's scores of one passage."""
 
     relevance: int
     properties: tuple[int, ...] | None
@@ -53,15 +46,7 @@ ABSENT = PassageScores(0, None, None)
 
 @dataclass(frozen=True, slots=True)
 class ReadWindow:
-    """A reply's scores of the passages that were shown.
-
-    Attributes:
-        scores: place of a passage among those shown, from 0 -> its scores.
-        problems: place -> why the passage has none; each place is in one of the two.
-        missing: how many of the passages have no entry.
-        repeated: how many times a passage was repeated.
-        unknown: how many entries were of no passage that was shown.
-    """
+    """A reply's scores of the passages that were shown."""
 
     scores: Mapping[int, PassageScores]
     problems: Mapping[int, str]
@@ -89,21 +74,7 @@ def property_keys(count: int) -> tuple[str, ...]:
 
 
 def read_window(text: str, *, count: int, properties: int, least: int) -> ReadWindow:
-    """The scores in a reply such as ``{"Passages": {"1": {"Relevance": 7, "P1": 3}}}``.
-
-    The passages may be in a list as well, each with its number under ``Passage``. A passage without
-    an entry has a relevance of 0, unless that would not be too low, or there are entries of unknown
-    passages, one of which may be its own.
-
-    Args:
-        text: of the reply.
-        count: passages that were shown, as numbers 1 to `count`.
-        properties: how many scores there are besides relevance.
-        least: a passage whose relevance is lower needs no other scores.
-
-    Raises:
-        Unreadable: there is no such list, or it has entries and not one with a passage's scores.
-    """
+    """The scores in a reply such as ``{"Passages": {"1": {"Relevance": 7, "P1": 3}}}``."""
     said, unknown = _by_place(text, count)
     absent = [] if unknown or not least else [place for place in range(count) if place not in said]
     scores: dict[int, PassageScores] = {}
@@ -128,14 +99,7 @@ def read_window(text: str, *, count: int, properties: int, least: int) -> ReadWi
 
 
 def read_reasons(text: str, *, count: int) -> Mapping[int, tuple[str, str]]:
-    """The sentence and the quote for each passage, by its place; those without a sentence lack.
-
-    The reply is like ``{"Passages": {"1": {"Quote": "…", "Reason": "…"}}}``, or a list as in
-    `read_window`.
-
-    Raises:
-        Unreadable: there are no such passages, or not one of them has a sentence.
-    """
+    """The sentence and the quote for each passage, by its place; those without a sentence lack."""
     found: dict[int, tuple[str, str]] = {}
     for place, records in _by_place(text, count)[0].items():
         said = {_reason(record) for record in records}

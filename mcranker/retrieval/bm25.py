@@ -44,16 +44,7 @@ class Retriever(Protocol):
     """A search over a corpus: `BM25`, and in a file beside, `LuceneBM25`."""
 
     def retrieve(self, queries: Mapping[str, str], k: int) -> Found:
-        """Return up to `k` documents for each query, in the order of the queries. Blocks.
-
-        Args:
-            queries: query id -> text.
-            k: documents a query, from 1.
-
-        Raises:
-            ConfigError: `k` is below 1, or a package is not installed.
-            RunError: the search failed.
-        """
+        """Return up to `k` documents for each query, in the order of the queries. Blocks."""
         ...
 
 
@@ -171,11 +162,7 @@ def _best(scores: NDArray[Any], depth: int) -> NDArray[np.int64]:
 
 
 def versions() -> dict[str, str]:
-    """Return the programs and tokenizer that an index depends on besides texts and settings.
-
-    Raises:
-        ConfigError: bm25s or PyStemmer is not installed.
-    """
+    """Return the programs and tokenizer that an index depends on besides texts and settings."""
     rules = (resources.files("mcranker.retrieval") / "tokens.py").read_bytes()
     try:
         packages = {name: metadata.version(name) for name in ("bm25s", "PyStemmer")}

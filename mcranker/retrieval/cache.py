@@ -65,12 +65,7 @@ def find(root: Path, kind: str, key: str) -> Path | None:
 
 
 def keep(root: Path, kind: str, key: str, write: Callable[[Path], None]) -> Path | None:
-    """Let `write` fill an empty folder, and keep that under `key`.
-
-    Returns:
-        The folder; None, and a warning is logged, if it cannot be kept: the disk is full, or
-        `root` cannot be written to.
-    """
+    """Let `write` fill an empty folder, and keep that under `key`."""
     target = root / kind / key
     try:
         # Another process may be first; what it keeps may be in use already.

@@ -39,14 +39,7 @@ class Divided(NamedTuple):
 
 
 class ChunkLog:
-    """Files of chunks, open as far as `sizes` in bytes, also after the folder was removed.
-
-    Without sizes they are new.
-
-    Raises:
-        FileNotFoundError: there are none.
-        InputError: they are damaged.
-    """
+    """Files of chunks, open as far as `sizes` in bytes, also after the folder was removed."""
 
     def __init__(self, folder: Path, sizes: Mapping[str, int]) -> None:
         self.folder = folder
@@ -99,11 +92,7 @@ class ChunkLog:
             yield Divided(document, self._digests[at], [*map(self.chunk, rows)])
 
     def write(self, documents: Sequence[Divided]) -> dict[str, int]:
-        """Write documents behind those that count, to the disk, and return the sizes with them.
-
-        Raises:
-            OSError: they cannot be written; what counts is untouched.
-        """
+        """Write documents behind those that count, to the disk, and return the sizes with them."""
         chunks = [chunk for each in documents for chunk in each.chunks]
         lines = [_line((c.id, c.document, c.title, c.text, c.start, c.end)) for c in chunks]
         rows = np.empty(len(chunks), _ROW)

@@ -40,16 +40,7 @@ Span: TypeAlias = tuple[int, int]
 
 @dataclass(frozen=True, slots=True)
 class Chunk:
-    """Part of a document.
-
-    Attributes:
-        id: the document's, ``#``, and the chunk's number in it from 1.
-        document: id of the document.
-        title: of the document; may be empty.
-        text: the document's from `start` up to `end`.
-        start: its first character.
-        end: the character behind its last.
-    """
+    """Part of a document."""
 
     id: str
     document: str
@@ -66,19 +57,7 @@ def chunks_of(
     tokenizer: Path | None = None,
     max_tokens: int = SENTENCE_TOKENS,
 ) -> Iterator[Chunk]:
-    """The chunks of a document in their order; none if there is only white space.
-
-    Args:
-        document: to divide.
-        kind: ``"sentences"``: as many whole sentences as have up to 512 tokens, or part of a
-            longer one; ``"tokens"``: 2,000, of which 200 are shared with the one before;
-            ``"words"``: 150; ``"whole"``.
-        tokenizer: a ``tokenizer.json``.
-        max_tokens: of a chunk of sentences, if fewer.
-
-    Raises:
-        ConfigError: the kind is unknown, a package is missing, or the tokenizer cannot be read.
-    """
+    """The chunks of a document in their order; none if there is only white space."""
     spans_of = _SPANS.get(kind)
     if spans_of is None:
         raise ConfigError(f"chunks={kind!r} is unknown; give one of {', '.join(_SPANS)}")

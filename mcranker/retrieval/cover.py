@@ -32,11 +32,7 @@ MOST_CHARACTERS = 20_000
 
 
 def statistics_of(query: str, texts: Iterable[str]) -> PassageStatistics:
-    """Count the query's terms in the passages of a query.
-
-    Raises:
-        ConfigError: the stemmer's package is not installed.
-    """
+    """Count the query's terms in the passages of a query."""
     wanted = set(tokenize(query))
     found: Counter[str] = Counter()
     passages = total = 0
@@ -49,29 +45,7 @@ def statistics_of(query: str, texts: Iterable[str]) -> PassageStatistics:
 
 
 class Cover:
-    """The share of a query's words that a passage has.
-
-    For the terms t of the query, each once, with f(t) times t in a passage of n terms::
-
-        cover = sum of w(t) · f(t) / (f(t) + K1 · (1 - B + B · n / mean n)) / sum of w(t)
-
-    A word weighs by how rare it is among the query's passages, and in English, so that "what" and
-    "have" hardly count: w(t) = idf(df, N) · sqrt(idf(1000 p, 1000)), where idf(df, N) is
-    ln(1 + (N - df + 0.5) / (df + 0.5)) and p its share of a list of common English words. N, df and
-    the mean of n are those of the query's passages and of `LIST_PASSAGES` more with the list's
-    shares, so that a passage by itself is judged sensibly too.
-
-    Args:
-        query: what is searched for.
-        statistics: of all its passages; None where they are not known.
-
-    Attributes:
-        known: whether a term of the query is on the list or in a passage. If not, as with queries
-            of stop words alone, covers say nothing.
-
-    Raises:
-        ConfigError: the stemmer's package is not installed.
-    """
+    """The share of a query's words that a passage has."""
 
     def __init__(self, query: str, statistics: PassageStatistics | None = None) -> None:
         own = statistics or PassageStatistics(0, 0, {})

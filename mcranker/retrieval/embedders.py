@@ -45,16 +45,7 @@ class Embedder(Protocol):
     async def embed_queries(
         self, texts: Sequence[str], usage: UsageTable | None = None
     ) -> NDArray[np.float32]:
-        """The vectors of queries, of shape (texts, `dimensions`), each of length 1.
-
-        Args:
-            texts: any number.
-            usage: what it takes is added here, as the stage ``"embed"``.
-
-        Raises:
-            ModelError: the model, or the way to it, failed.
-            BudgetExceeded: too little is left for another call.
-        """
+        """The vectors of queries, of shape (texts, `dimensions`), each of length 1."""
         ...
 
     async def embed_passages(
@@ -121,31 +112,7 @@ def connect_embedder(
     budget: Budget | None = None,
     prefixes: tuple[str, str] | None = None,
 ) -> Embedder:
-    """The embedder of a name. Nothing is loaded or sent yet.
-
-    | spec | what it is |
-    |---|---|
-    | None, ``local:NAME`` | an encoder of the catalogue, in this process |
-    | ``local:FOLDER``, ``local:OWNER/NAME`` | ``model.onnx`` and tokenizer, here or on the hub |
-    | ``st:NAME``, ``st:FOLDER`` | sentence-transformers |
-    | ``openai:NAME`` | OpenAI, or with a base URL a server that speaks its protocol |
-    | ``embed:NAME`` and a base URL | a server with ``/embeddings``; ``EMBEDDINGS_API_KEY`` |
-    | an `Embedder` | itself |
-
-    Args:
-        spec: one of the above.
-        base_url: the address before ``/embeddings``.
-        api_key: None for the environment's.
-        config: limits of calls, time and money; None for the defaults.
-        budget: what calls are paid from; None for one by `config`.
-        prefixes: put before each query and each passage; None for those of the E5 models where the
-            name is one of theirs, and for none elsewhere.
-
-    Raises:
-        ConfigError: the name or an option cannot be, or no price is known for a ``max_cost``.
-        AuthenticationFailed: the service needs a key and there is none.
-        ModelNotFound, ModelFileError, DownloadError: the model's files cannot be had.
-    """
+    """The embedder of a name. Nothing is loaded or sent yet."""
     if spec is not None and not isinstance(spec, str):
         if not isinstance(spec, Embedder):
             raise ConfigError(f"embedder={spec!r} is a {type(spec).__name__}; use {FORMS}")

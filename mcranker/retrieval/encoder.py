@@ -41,15 +41,7 @@ _log = safe_logger("mcranker.retrieval.encoder")
 
 
 class Encoded(NamedTuple):
-    """Texts as vectors.
-
-    Attributes:
-        vectors: of shape (texts, dimensions), each of length 1.
-        tokens: read of each text.
-        known: of each text, whether its vector was there or on its way already.
-        usage: calls and seconds of the vectors that were made for this call; for a model in this
-            process, processor time.
-    """
+    """Texts as vectors."""
 
     vectors: NDArray[np.float32]
     tokens: tuple[int, ...]
@@ -72,40 +64,12 @@ class Engine(Protocol):
         ...
 
     def vectors(self, batch: Sequence[Tokens]) -> tuple[list[Vector], Usage]:
-        """The vectors of one batch, in its order, and what they took. Blocks.
-
-        Raises:
-            Exception: there is none.
-        """
+        """The vectors of one batch, in its order, and what they took. Blocks."""
         ...
 
 
 class Encoder:
-    """Texts to vectors of length 1, of one model.
-
-    Texts that several callers, in any thread or event loop, want at the same time are encoded
-    together, each once. A text's vector does not depend on what it is encoded with, and is rounded
-    to half precision before its first use, so that a ranking does not depend on what a cache had.
-
-    A batch that is begun is finished and kept, whatever becomes of its callers; one that no caller
-    waits for any more is not begun.
-
-    Args:
-        load: makes the engine, at the first text that no cache has.
-        name: as users name the model.
-        mark: tells the model from others.
-        max_tokens: read of a text.
-        dimensions: of a vector; 0 where the first one will show them.
-        prefixes: put before each query, and before each passage.
-        tokenizer: the model's ``tokenizer.json``, if it has one.
-        threads: that encode at once.
-        paid: vectors cost money: each is on the disk before it is used.
-        refusals: errors of a batch that may be due to one of its texts; it is then halved.
-
-    Attributes:
-        mark: tells vectors of this model, made in this way, from others.
-        users: number of objects that share it.
-    """
+    """Texts to vectors of length 1, of one model."""
 
     def __init__(
         self,
@@ -159,16 +123,7 @@ class Encoder:
         self._begin()
 
     async def encode(self, texts: Sequence[str], *, keep: bool = True) -> Encoded:
-        """The vectors of texts. The event loop goes on meanwhile.
-
-        Args:
-            texts: any number.
-            keep: write new ones to the user's cache. Those that cost money are always written.
-
-        Raises:
-            ConfigError: onnxruntime or tokenizers is missing or does not load.
-            ModelFileError: the model's files cannot be loaded or run.
-        """
+        """The vectors of texts. The event loop goes on meanwhile."""
         loop = asyncio.get_running_loop()
         call = _Call(loop, loop.create_future(), keep)
         with self._lock:
@@ -201,11 +156,7 @@ class Encoder:
         )
 
     def release(self, *, wait: bool = False) -> None:
-        """One user less; after the last one the threads end, and what is new is written.
-
-        Args:
-            wait: until that is done.
-        """
+        """One user less; after the last one the threads end, and what is new is written."""
         with _encoders.lock:
             self.users -= 1
             if self.users > 0:
@@ -335,10 +286,7 @@ class Encoder:
     def _settle(
         self, vectors: dict[str, Vector], *, known: bool, usage: Usage | None = None
     ) -> None:
-        """Hand vectors out; the first that waits for one is charged its share of the seconds.
-
-        The calls are charged to the first that waits for the first of them.
-        """
+        """Hand vectors out; the first that waits for one is charged its share of the seconds."""
         with self._lock:
             calls = usage.calls if usage else 0
             seconds = usage.seconds / len(vectors) if usage else 0.0
@@ -383,13 +331,7 @@ def onnx_encoder(
     pooling: str = "mean",
     prefixes: tuple[str, str] = ("", ""),
 ) -> Encoder:
-    """The encoder of a model file and its ``tokenizer.json``, for one more user.
-
-    A text's vector is what the model pools itself, or else its tokens' by one of `POOLINGS`; where
-    that is empty, such a model is refused. Batches hold texts of about the same length and no more
-    tokens than `BATCH_TOKENS` or one long text: larger ones leave the processor's caches. Each core
-    works on a batch of its own, which is faster than all of them on one. See `Encoder`.
-    """
+    """The encoder of a model file and its ``tokenizer.json``, for one more user."""
 
     def load() -> Engine:
         loaded = _load(model, tokenizer, name, max_tokens)
@@ -419,11 +361,7 @@ POOLINGS: Mapping[str, Callable[[NDArray[Any], NDArray[Any]], NDArray[Any]]] = {
 
 
 def rounded(rows: NDArray[Any]) -> NDArray[np.float16]:
-    """Rows scaled to length 1, in half precision.
-
-    Raises:
-        ArithmeticError: one is not finite or has no direction.
-    """
+    """Rows scaled to length 1, in half precision."""
     with np.errstate(all="ignore"):
         units: NDArray[Any] = rows / np.linalg.norm(rows, axis=1, keepdims=True)
     if not np.isfinite(units).all():

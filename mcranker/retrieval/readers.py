@@ -99,22 +99,7 @@ OnSkip: TypeAlias = Callable[[Skipped], None]
 
 
 def read_documents(source: Source, *, on_skip: OnSkip) -> Generator[Document]:
-    """The documents of a source, read as they are asked for. Blocks.
-
-    A file is read by its ending, `SUFFIXES`, `TEXTS` or `PAGES`, see docs/drop-in.md; others are
-    refused. Texts are UTF-8, or UTF-16 with its mark, without a zero byte.
-
-    A folder that holds ``corpus.jsonl`` is a BEIR folder, of which that file alone is read.
-    Another one is walked in sorted order; names that begin with a dot are passed over, indexes and
-    links to folders are reported and not followed. The names in one folder are in memory at a time.
-
-    Args:
-        source: the documents.
-        on_skip: is given what is left out, and why.
-
-    Raises:
-        InputError: there is no such file or folder, or the source is none of these.
-    """
+    """The documents of a source, read as they are asked for. Blocks."""
     if not (isinstance(source, str | os.PathLike) or hasattr(source, "__iter__")):
         kind = type(source).__name__
         raise InputError(f"the source is a {kind}; give a path, or a list of texts or records")
@@ -132,14 +117,7 @@ def read_documents(source: Source, *, on_skip: OnSkip) -> Generator[Document]:
 
 
 def passages_of(source: str, format: Format | None = None) -> Iterator[tuple[str, Passage]]:  # noqa: A002
-    """Places and passages of a source as `read_documents` takes it, each with its score.
-
-    A ``.txt`` file, standard input for ``-``, and a file without an ending have a passage a line;
-    the latter two are also JSON or JSONL, by their first character.
-
-    Raises:
-        InputError: something cannot be read.
-    """
+    """Places and passages of a source as `read_documents` takes it, each with its score."""
     kind = format or format_of(source)
     if Path(source).is_dir() or (kind is None and source != STDIN and _suffix(source)):
         return _of_path(source, refuse)
@@ -251,11 +229,7 @@ def read_text_lines(
     on_skip: OnSkip,
     format: Format | None = None,  # noqa: A002
 ) -> Iterator[tuple[str, str]]:
-    """Place, as ``FILE:LINE``, and text of each line of a file; of JSON a line may be longer.
-
-    Raises:
-        InputError: the file cannot be read.
-    """
+    """Place, as ``FILE:LINE``, and text of each line of a file; of JSON a line may be longer."""
     longest = LONGEST_RANKING if format == "json" else LONGEST_LINE
     hint = "see whether it is the right file; a JSON document may have "
     hint += f"{megabytes(LONGEST_RANKING)}: name it FILE.json"
@@ -304,11 +278,7 @@ def read_entries(
     format: Format | None,  # noqa: A002
     on_skip: OnSkip = refuse,
 ) -> Iterator[tuple[str, Any]]:
-    """Place and text or record of each entry in lines; without a format by the first character.
-
-    Raises:
-        InputError: a JSON document or table cannot be read.
-    """
+    """Place and text or record of each entry in lines; without a format by the first character."""
     lines = ((place, line) for place, line in lines if line.strip() or format == "csv")
     if format is None and (first := next(lines, None)):
         lines, start = chain([first], lines), first[1].strip()

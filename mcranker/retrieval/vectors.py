@@ -43,25 +43,14 @@ _log = safe_logger("mcranker.retrieval.vectors")
 
 
 class Vector(NamedTuple):
-    """Of one text.
-
-    Attributes:
-        values: of length 1, rounded to half precision, which is how they are kept.
-        tokens: those of the text that were read.
-    """
+    """Of one text."""
 
     values: NDArray[np.float16]
     tokens: int
 
 
 class Matrix(NamedTuple):
-    """Vectors of several texts.
-
-    Attributes:
-        values: of shape (texts, dimensions); zeros where there is no vector.
-        tokens: read of each text.
-        found: of each text, whether its vector is there.
-    """
+    """Vectors of several texts."""
 
     values: NDArray[np.float16]
     tokens: NDArray[np.int32]
@@ -69,11 +58,7 @@ class Matrix(NamedTuple):
 
 
 def default_vectors_path() -> Path | None:
-    """Return the folder of vectors: MCRANKER_VECTORS, else ``vectors`` in the user's cache.
-
-    The variable is a path, or ``none`` or ``off`` to keep none. The cache is MCRANKER_CACHE or the
-    user's cache folder.
-    """
+    """Return the folder of vectors: MCRANKER_VECTORS, else ``vectors`` in the user's cache."""
     named = os.environ.get("MCRANKER_VECTORS", "").strip()
     if named.lower() in {"none", "off"}:
         return None
@@ -81,17 +66,7 @@ def default_vectors_path() -> Path | None:
 
 
 class VectorStore:
-    """Vectors by their text, for any number of threads and processes.
-
-    A shard that is damaged or of another model is skipped, which one warning says; so is a vector
-    whose length is not 1. Shards of about the same size are merged once there are `TOGETHER`.
-
-    Args:
-        folder: made with the first vector; may hold the vectors of several models.
-        mark: of the model; another mark, other vectors.
-        dimensions: of a vector; 0 for those of the first one that is found or kept.
-        most: vectors kept, beyond which the oldest shard goes; None for all.
-    """
+    """Vectors by their text, for any number of threads and processes."""
 
     def __init__(
         self, folder: Path, *, mark: str, dimensions: int = 0, most: int | None = None
@@ -107,22 +82,14 @@ class VectorStore:
         return sum(len(shard.keys) for shard in self._open().values())
 
     def find(self, texts: Sequence[str]) -> dict[str, Vector]:
-        """Return text -> vector for stored texts. Blocks.
-
-        Raises:
-            OSError: the folder cannot be read.
-        """
+        """Return text -> vector for stored texts. Blocks."""
         values, tokens, found = self.matrix(keys_of(texts))
         return {
             text: Vector(values[at], int(tokens[at])) for at, text in enumerate(texts) if found[at]
         }
 
     def matrix(self, keys: NDArray[np.bytes_]) -> Matrix:
-        """Return the vectors of texts, by their keys, as one array. Blocks.
-
-        Raises:
-            OSError: the folder cannot be read.
-        """
+        """Return the vectors of texts, by their keys, as one array. Blocks."""
         shards = self._open()
         values = np.zeros((len(keys), self.dimensions), np.float16)
         tokens, found = np.zeros(len(keys), np.int32), np.zeros(len(keys), bool)
@@ -143,11 +110,7 @@ class VectorStore:
         return Matrix(values, tokens, found)
 
     def keep(self, vectors: Iterable[tuple[str, Vector]]) -> None:
-        """Keep vectors of texts: once this returns, they are on the disk. Blocks.
-
-        Raises:
-            OSError: they cannot be written; what was there is untouched.
-        """
+        """Keep vectors of texts: once this returns, they are on the disk. Blocks."""
         rows = dict(vectors)
         if not rows:
             return
@@ -170,11 +133,7 @@ class VectorStore:
                 self._tidy()
 
     def retain(self, keys: NDArray[np.bytes_]) -> None:
-        """Drop the vectors of all other texts. Blocks.
-
-        Raises:
-            OSError: those that remain of a shard cannot be written.
-        """
+        """Drop the vectors of all other texts. Blocks."""
         with locked(self.folder / ".lock"):
             for name, shard in self._open().items():
                 wanted = np.flatnonzero(np.isin(shard.keys, keys))
@@ -266,12 +225,7 @@ class VectorStore:
 
 
 def vectors_in(folder: Path) -> int:
-    """Return the number of vectors in a folder, of all models.
-
-    Raises:
-        OSError: it is no folder, or cannot be read.
-        ValueError: a shard is damaged.
-    """
+    """Return the number of vectors in a folder, of all models."""
     return sum(
         len(_shard(path).keys)
         for each in folder.iterdir()
@@ -287,12 +241,7 @@ class _Shard(NamedTuple):
 
 
 def _shard(path: Path) -> _Shard:
-    """Map a shard's file.
-
-    Raises:
-        OSError: it cannot be read.
-        ValueError: it is none, or is damaged.
-    """
+    """Map a shard's file."""
     try:
         record: Any
         if sys.platform == "win32":  # where a file that is mapped cannot be removed

@@ -19,16 +19,7 @@ class _Mailbox(NamedTuple, Generic[M]):
 
 
 class Actor(Generic[M]):
-    """Handles messages of type M one after the other, or several at once.
-
-    Args:
-        name: of its tasks.
-        handle: what is done with a message.
-        workers: messages handled at once, each in a task that ends when no message waits.
-        mailbox: messages that may wait before `tell` waits; twice the workers by default.
-
-    `run` belongs into a task group. An error of `handle` ends `run`, and so the task group.
-    """
+    """Handles messages of type M one after the other, or several at once."""
 
     def __init__(
         self,
@@ -63,11 +54,7 @@ class Actor(Generic[M]):
                     tasks.start_soon(self._work, message, free, name=self.name)
 
     async def tell(self, message: M) -> None:
-        """Put a message into the mailbox; waits while the mailbox is full.
-
-        Raises:
-            BrokenResourceError, ClosedResourceError: the actor takes no messages any more.
-        """
+        """Put a message into the mailbox; waits while the mailbox is full."""
         send = self._mailbox.send
         try:
             send.send_nowait(message)

@@ -55,10 +55,7 @@ def _leaf(errors: BaseExceptionGroup[BaseException]) -> BaseException:
 
 @contextlib.contextmanager
 def interruptible() -> Iterator[None]:
-    """Let Ctrl-C stop long work in the block, though an event loop runs.
-
-    A loop would take note of it, and do nothing before the next ``await``.
-    """
+    """Let Ctrl-C stop long work in the block, though an event loop runs."""
     noted_by = signal.getsignal(signal.SIGINT)
     if threading.current_thread() is not threading.main_thread() or not callable(noted_by):
         yield
@@ -72,11 +69,7 @@ def interruptible() -> Iterator[None]:
 
 
 async def apart(function: Callable[P, T], *args: P.args, **kwargs: P.kwargs) -> T:
-    """Run blocking work in a daemon thread and return its result.
-
-    Neither a cancellation nor the end of the process waits for it, as they do with
-    `anyio.to_thread`: for reads and writes that may never end.
-    """
+    """Run blocking work in a daemon thread and return its result."""
     future: Future[T] = Future()
     future.set_running_or_notify_cancel()  # no cancellation reaches it from here on
 
@@ -91,15 +84,7 @@ async def apart(function: Callable[P, T], *args: P.args, **kwargs: P.kwargs) -> 
 
 
 class Bridge:
-    """Runs coroutines for callers that have no event loop, or must not block theirs.
-
-    One event loop in a daemon thread, started at the first call and kept, so that connections
-    outlive a call. It ends when the bridge is closed or dropped, and when the main thread and all
-    other threads have ended that called it and that the interpreter waits for.
-
-    Args:
-        clean_up: awaited in that loop before it ends.
-    """
+    """Runs coroutines for callers that have no event loop, or must not block theirs."""
 
     def __init__(self, clean_up: Callable[[], Awaitable[None]]) -> None:
         self._clean_up = clean_up
@@ -107,15 +92,7 @@ class Bridge:
         self._loop: _Loop | None = None
 
     def call(self, function: Callable[[], Awaitable[T]]) -> T:
-        """Return the result of ``await function()``.
-
-        A call that is interrupted (Ctrl-C) is cancelled in the loop and waited for before the
-        interrupt goes on.
-
-        Raises:
-            MCRankerError: the bridge was closed before there was a result, or was used before
-                this process was forked.
-        """
+        """Return the result of ``await function()``."""
         while True:
             try:
                 return self._running().call(function)
@@ -144,11 +121,7 @@ class Bridge:
             self.leave(stream.aclose)
 
     def end(self) -> None:
-        """Cancel what is under way, clean up, and end the thread. A later call starts another.
-
-        Raises:
-            Exception: whatever cleaning up raises.
-        """
+        """Cancel what is under way, clean up, and end the thread. A later call starts another."""
         loop = self._running()
         self.close()
         if loop.error is not None:
@@ -174,11 +147,7 @@ class _Ended(Exception):
 
 
 class _Loop:
-    """An event loop in a daemon thread of its own.
-
-    Args:
-        clean_up: awaited in the loop before it ends.
-    """
+    """An event loop in a daemon thread of its own."""
 
     def __init__(self, clean_up: Callable[[], Awaitable[None]]) -> None:
         self.ends = False
@@ -294,10 +263,7 @@ class _Call(Generic[T]):
 
 
 class _Loops:
-    """The loops of this process, which end with its main thread.
-
-    `atexit` is too late: before it, the interpreter waits for the loops' own worker threads.
-    """
+    """The loops of this process, which end with its main thread."""
 
     def __init__(self) -> None:
         self._loops: weakref.WeakSet[_Loop] = weakref.WeakSet()
@@ -331,13 +297,7 @@ _loops = _Loops()
 
 
 class Stream(Generic[T]):
-    """An async iterator over a producer's items, which may be left at any time.
-
-    The producer runs in a task of its own, because an async generator that holds a task
-    group must not be finalised by another task. Leaving the iteration by `aclose`, by
-    ``async with``, or by forgetting the object cancels the producer; an error of the
-    producer is raised where the next item would have come.
-    """
+    """An async iterator over a producer's items, which may be left at any time."""
 
     def __init__(
         self, produce: Callable[[Callable[[T], Awaitable[None]]], Awaitable[None]]

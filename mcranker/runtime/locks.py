@@ -14,13 +14,7 @@ _log = safe_logger("mcranker.runtime.locks")
 
 @contextmanager
 def locked(path: Path, *, wait: bool = True) -> Iterator[None]:
-    """Hold the lock of a file, which is made; it is free once the block or the process ends.
-
-    On a file system without locks there is none.
-
-    Raises:
-        BlockingIOError: another one holds it, and this one is not to `wait`.
-    """
+    """Hold the lock of a file, which is made; it is free once the block or the process ends."""
     with path.open("a+b") as file:
         if sys.platform == "win32":
             import msvcrt

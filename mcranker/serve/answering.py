@@ -27,15 +27,7 @@ ANSWER = "answer"
 
 
 class Answering:
-    """The pipeline of a service, with its places.
-
-    Args:
-        settings: of the service.
-        metrics: if given, they count answers.
-
-    Raises:
-        MCRankerError, PersonasError: the pipeline cannot be made as it is set up.
-    """
+    """The pipeline of a service, with its places."""
 
     def __init__(self, settings: Settings, metrics: Metrics | None = None) -> None:
         limits = settings.limits
@@ -51,11 +43,7 @@ class Answering:
         return self.pipeline.ledger if self.pipeline is not None else None
 
     def ready(self) -> RAGPipeline:
-        """The pipeline.
-
-        Raises:
-            Problem: the service has no index.
-        """
+        """The pipeline."""
         if self.pipeline is None:
             raise Problem(
                 "not_found", "this service has no index to answer from; start it with --index"
@@ -65,14 +53,7 @@ class Answering:
     async def answer(
         self, question: Query, seconds: float, emit: EmitAnswer | None = None
     ) -> RAGResult:
-        """Wait for a place and answer; at the deadline the answer is of what is there.
-
-        `emit`, if given, receives all events but the last.
-
-        Raises:
-            Problem: there is no index, too many wait, or there is no answer in time.
-            MCRankerError: as `RAGPipeline.answer`.
-        """
+        """Wait for a place and answer; at the deadline the answer is of what is there."""
         pipeline, end = self.ready(), time.monotonic() + seconds
         async with self._places.one(within=seconds):
             outcome = "failed"

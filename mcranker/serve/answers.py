@@ -26,16 +26,7 @@ NOT_ABSOLUTE = (
 
 
 class Scored(NamedTuple):
-    """Numbers for the documents of an answer, in the ranking's order.
-
-    Attributes:
-        scores: of each document; None where it has none.
-        relevance: what they are: ``"absolute"``, from 0 to 1, which means the same from request to
-            request; ``"own"``, the ranker's own scores; ``"by_rank"``, where documents were
-            compared; or ``"input_order"``, where nothing was judged.
-        unscored: documents that no judge scored.
-        warnings: what the client should know of these numbers.
-    """
+    """Numbers for the documents of an answer, in the ranking's order."""
 
     scores: Sequence[float | None]
     relevance: str
@@ -44,19 +35,7 @@ class Scored(NamedTuple):
 
 
 def scores_of(ranking: Ranking, policy: Unscored, *, raw: bool = False) -> Scored:
-    """Give a number to each document that is returned.
-
-    Documents without a score among others get that of the next one with a score, behind them the
-    lowest, so that a client that sorts by it keeps the order.
-
-    Args:
-        ranking: best first.
-        policy: what those get that no judge scored.
-        raw: the ranker's own scores instead of relevance from 0 to 1.
-
-    Raises:
-        Problem: a document has no score, and the policy wants none made up.
-    """
+    """Give a number to each document that is returned."""
     hits, count = list(ranking), len(ranking.passages)
     compared = ranking.comparisons is not None
     known = [hit.score if raw else None if compared else hit.relevance for hit in hits]
@@ -114,11 +93,7 @@ def warnings_of(ranking: Ranking, reasons: int) -> tuple[str, ...]:
 
 
 def meta_of(ranking: Ranking, scored: Scored, warnings: Sequence[str]) -> Mapping[str, Any]:
-    """Return the judges, the missing scores and the effort; part of every answer that is an object.
-
-    ``api_version`` and ``tokens`` are where Cohere's clients look for them. Tokens are those that
-    the answers took when they came; ``reused_tokens`` are those of them that the ledger had.
-    """
+    """Return the judges, the missing scores and the effort, for answers that are objects."""
     usage, reused, models = ranking.usage, ranking.reused, ranking.models
     meta: dict[str, Any] = {
         "api_version": {"version": "2"},

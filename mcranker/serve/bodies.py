@@ -36,11 +36,7 @@ class ClientDisconnected(Exception):
 
 @asynccontextmanager
 async def until_gone(receive: Receive) -> AsyncIterator[TaskGroup]:
-    """Open a task group that ends with the block, and is cancelled if the client disconnects.
-
-    Raises:
-        ClientDisconnected: it did.
-    """
+    """Open a task group that ends with the block, and is cancelled if the client disconnects."""
     gone = False
     async with task_group() as group:
 
@@ -59,12 +55,7 @@ async def until_gone(receive: Receive) -> AsyncIterator[TaskGroup]:
 
 
 async def read_body(request: Request, limits: Limits, read: Callable[[dict[str, Any]], T]) -> T:
-    """Read a request's body, a JSON object, and make the result of it; in a thread if large.
-
-    Raises:
-        Problem: the body is too large, too slow, of another type, or no JSON object.
-        ClientDisconnected: the client has hung up.
-    """
+    """Read a request's body, a JSON object, and make the result of it; in a thread if large."""
     kind = request.headers.get("content-type", "").partition(";")[0].strip().lower()
     if kind != "application/json":
         # Browsers send other types to any site, without asking it first.
@@ -97,11 +88,7 @@ async def read_body(request: Request, limits: Limits, read: Callable[[dict[str, 
 
 
 def json_object(body: bytes, most: int) -> dict[str, Any]:
-    """Parse a JSON object.
-
-    Raises:
-        Problem: it holds over `most` values, or is no JSON object.
-    """
+    """Parse a JSON object."""
     # No other thread runs while JSON is parsed, so the number of its values is bounded first.
     marks = (1 for found in _MARK.finditer(body) if found[0][:1] != b'"')
     if sum(map(body.count, (b",", b"[", b"{"))) > most < sum(islice(marks, most + 1)):
@@ -117,11 +104,7 @@ def json_object(body: bytes, most: int) -> dict[str, Any]:
 
 
 def bounded(value: list[Any] | dict[str, Any], name: str, most: int) -> None:
-    """Refuse values of too many parts or levels, whatever they are.
-
-    Raises:
-        Problem: it is one.
-    """
+    """Refuse values of too many parts or levels, whatever they are."""
     level: list[Any] = [value]
     count = 0
     for _ in range(_DEEPEST):

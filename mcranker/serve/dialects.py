@@ -21,16 +21,7 @@ from mcranker.serve.requests import RerankRequest
 
 @dataclass(frozen=True, slots=True)
 class RerankResponse:
-    """An answer in no dialect yet.
-
-    Attributes:
-        id: of the ranking, for ``/v1/explain``.
-        model: name of the ranker.
-        ranking: its hits are the results, best first.
-        scores: of each hit; None where it has none.
-        seconds: that it took.
-        meta: who judged, tokens, and what the client should know.
-    """
+    """An answer in no dialect yet."""
 
     id: str
     model: str
@@ -59,23 +50,7 @@ def error_body(problem: Problem) -> dict[str, Any]:
 
 @dataclass(frozen=True, slots=True)
 class ApiDialect:
-    """Recognition and answers of one kind of client.
-
-    Attributes:
-        name: also a path before any of `ROUTES`, by which a client can choose it.
-        routes: where no other clients ask.
-        marks: fields of a body, or headers in lower case, that only its clients send to `ROUTES`.
-        results: the key of the results.
-        score: the key of a result's score.
-        document: the key of a result's document.
-        bare: documents that came as texts are returned as texts, and not as objects with ``text``.
-        returns_documents: results hold their documents unless a request says no.
-        scale: makes the score that clients expect of one from 0 to 1.
-        whole: makes the body of the usual one, which has the results, ``id``, ``model``,
-            ``object``, ``usage`` and ``meta``.
-        problem: makes the body of an error.
-        status: HTTP statuses that differ from those of `problems.STATUS`.
-    """
+    """Recognition and answers of one kind of client."""
 
     name: str
     routes: tuple[str, ...] = ()

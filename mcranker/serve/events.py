@@ -83,14 +83,7 @@ class EventQueue:
 
 
 class EventStream(Response):
-    """A stream of server-sent events; starts with the first event.
-
-    Args:
-        queue: of events, or with a refusal.
-        work: fills the queue; cancelled when the reader has hung up, or paused for too long.
-        stalled: seconds for which the reader may pause.
-        ended: called with the status at the end.
-    """
+    """A stream of server-sent events; starts with the first event."""
 
     media_type = "text/event-stream"
 

@@ -17,10 +17,7 @@ _OF_A_PASSAGE = 1_000
 
 
 class Explanations(Generic[T]):
-    """Rankings, or what else has a page, by id; the oldest make room for new ones.
-
-    One that is larger by itself than ``limits.explanations_bytes`` is not kept.
-    """
+    """Rankings, or what else has a page, by id; the oldest make room for new ones."""
 
     def __init__(self, limits: Limits) -> None:
         self._limits = limits
@@ -38,11 +35,7 @@ class Explanations(Generic[T]):
         return name
 
     def get(self, name: str, holder: str = "") -> T:
-        """The one with that id.
-
-        Raises:
-            Problem: it is not kept, or was asked for with another key.
-        """
+        """The one with that id."""
         made, owner, _ = self._kept.get(name, (None, "", 0))
         if made is None or owner != holder:
             said = f"there is no ranking {name[:100]!r}, or it is no longer kept; rank again"

@@ -41,11 +41,7 @@ def hash_key(key: str) -> str:
 
 
 def check_hash(name: str, value: object) -> None:
-    """Refuse anything but a hash of a key, without repeating it: it may be a key.
-
-    Raises:
-        ConfigError: it is something else.
-    """
+    """Refuse anything but a hash of a key, without repeating it: it may be a key."""
     if not (isinstance(value, str) and _FORM.fullmatch(value)):
         raise ConfigError(
             f"keys: {name!r} is no hash of a key; 'mcranker serve --hash-key' makes it, "
@@ -54,11 +50,7 @@ def check_hash(name: str, value: object) -> None:
 
 
 def holder_of(authorization: str, hashes: Mapping[str, str]) -> str | None:
-    """Return the name of the key in an ``Authorization`` header; None if it is not in `hashes`.
-
-    ``Bearer KEY``, or ``Basic`` with the key for a password, as browsers send it. The time that
-    this takes does not depend on how much of a key is right.
-    """
+    """Return the name of the key in an ``Authorization`` header; None if it is not in `hashes`."""
     scheme, _, given = authorization.strip().partition(" ")
     key = given.strip()
     if scheme.lower() == "basic":

@@ -104,15 +104,7 @@ _Instruction = Annotated[
 
 @asynccontextmanager
 async def mcp_server(settings: Settings | None = None) -> AsyncIterator[MCPServer[Any]]:
-    """Make the MCP server; its rankers are made at once and closed after the block.
-
-    Args:
-        settings: what it offers; None for one MCRanker with its defaults. Keys, addresses and
-            limits of connections are those of the transport, and not looked at.
-
-    Raises:
-        MCRankerError, PersonasError: a ranker cannot be made as it is set up.
-    """
+    """Make the MCP server; its rankers are made at once and closed after the block."""
     settings = settings or Settings()
     tools = _Tools(settings)
     server = _Server(
@@ -210,15 +202,7 @@ class _Tools:
         max_calls: Annotated[int | None, Field(ge=0, description="most calls of models")] = None,
         max_cost: Annotated[float | None, Field(ge=0, description="most US dollars")] = None,
     ) -> dict[str, Any]:
-        """Put documents in the order of their relevance to a query, best first.
-
-        A result's index is its place among the documents that were given, from 0. Its relevance is
-        from 0 to 1, null where it could not be judged; relevance_is says what that means: absolute
-        (the same in every call, so that a threshold holds), by_rank (the ranker gives an order
-        alone) or input_order (nothing was judged). Scores are by judge, and missing says why one
-        is missing. The tools explain and compare take the ranking_id. cost_usd is null where the
-        price is not known.
-        """
+        """Put documents in the order of their relevance to a query, best first."""
         given: dict[str, Any] = {"query": query, "documents": documents, "team": team}
         given |= {"instruction": instruction, "reasons": reasons}
         seconds = min(deadline or math.inf, self._limits.deadline)
@@ -266,11 +250,7 @@ class _Tools:
         instruction: _Instruction = "",
         reasons: _Reasons = 0,
     ) -> dict[str, Any]:
-        """Say what the tool rank would take for the same arguments. Nothing is sent.
-
-        cost_usd is null where the price is not known; cost_usd_at_most is the cost if every reply
-        is as long as may be.
-        """
+        """Say what the tool rank would take for the same arguments. Nothing is sent."""
         given: dict[str, Any] = {"query": query, "documents": documents, "team": team}
         given |= {"instruction": instruction, "reasons": reasons}
         found = await self._job(ranker, given)[1].estimate()
@@ -288,14 +268,7 @@ class _Tools:
             float | None, Field(gt=0, description="seconds; then what is there is answered from")
         ] = None,
     ) -> dict[str, Any]:
-        """Answer a question from the indexed documents, with checked citations.
-
-        kind says what the answer is: answer (written by a model), extract (sentences of the
-        documents), abstained (nothing relevant was found) or none (failure says why). A citation's
-        quote was looked up without a model: only the verdict found means that its passage has it.
-        Numbers in the answer are those of passages. The tool explain takes the ranking_id, null
-        without a reranking.
-        """
+        """Answer a question from the indexed documents, with checked citations."""
         given = {"question": question, "messages": messages}
         asked = read_question(given, self._limits)["question"]
         seconds = min(deadline or math.inf, self._limits.deadline)
@@ -364,10 +337,7 @@ class _Tools:
         example: Annotated[str | None, Field(description="a passage of the kind judged")] = None,
         ranker: _Name = None,
     ) -> dict[str, Any]:
-        """Recruit the judges for a query and let them write their criteria, without ranking.
-
-        The team is returned whole; it may be edited and given to the tool rank.
-        """
+        """Recruit the judges for a query and let them write their criteria, without ranking."""
         served = self.rankers.find(ranker)
         asked = read_fields({"query": query}, RANK_FIELDS, self._limits)["query"]
         recruiter = served.ranker

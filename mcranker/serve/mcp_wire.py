@@ -51,15 +51,7 @@ Outgoing = MemoryObjectSendStream[SessionMessage]
 
 @asynccontextmanager
 async def stdio(limits: Limits) -> AsyncIterator[tuple[Incoming, Outgoing]]:
-    """Open standard input and output for messages alone.
-
-    What else the process prints goes to standard error. Neither a cancellation nor the end of the
-    process waits for input, or for a client that does not read. The block is cancelled when the
-    client has closed standard output.
-
-    Raises:
-        ConfigError: one of them is closed from the beginning.
-    """
+    """Open standard input and output for messages alone."""
     with _descriptors() as (stdin, stdout):
         to_server, incoming = anyio.create_memory_object_stream[SessionMessage | Exception](0)
         outgoing, to_client = anyio.create_memory_object_stream[SessionMessage](0)

@@ -32,15 +32,7 @@ _LOG = "the service's log says more"
 
 
 class Problem(Exception):
-    """A request that cannot be served.
-
-    Attributes:
-        kind: a key of `STATUS`.
-        message: what happened and what to do, for the client.
-        retry_after: seconds after which trying again makes sense; None if that is not known.
-        ours: the service or its models failed, and not the request.
-        retryable: the same request may be served later.
-    """
+    """A request that cannot be served."""
 
     def __init__(self, kind: str, message: str, *, retry_after: float | None = None) -> None:
         super().__init__(message)
@@ -60,11 +52,7 @@ class Problem(Exception):
 
 
 def problem_of(error: Exception) -> Problem:
-    """Convert an exception to an error response.
-
-    Only problems of the request keep their message; those about models may name addresses and
-    files.
-    """
+    """Convert an exception to an error response."""
     if isinstance(error, Problem):
         return error
     if isinstance(error, errors.InputError):

@@ -13,11 +13,7 @@ SECONDS = 2.0
 
 
 class LedgerProbe:
-    """Checks ledgers, each by one look at a time: a database that is away gets no queue of them.
-
-    Args:
-        ledgers: of the rankers and the pipeline; None for one that keeps no answers.
-    """
+    """Checks ledgers, each by one look at a time: a database that is away gets no queue of them."""
 
     def __init__(self, ledgers: Iterable[Ledger | None]) -> None:
         self._stores = {each.name: each.store for each in ledgers if each is not None}

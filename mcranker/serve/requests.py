@@ -34,20 +34,7 @@ Fields = Mapping[str, tuple[str, Reader]]
 
 @dataclass(frozen=True, slots=True)
 class RerankRequest:
-    """A request of a rerank client, in any dialect.
-
-    Attributes:
-        documents: texts or records, in first-stage order.
-        model: name of a ranker, or one of its other names; None for the first ranker.
-        top_n: results that are returned, at most; 0 for all.
-        return_documents: if results hold their documents; None if not said.
-        max_tokens: tokens of a document that are judged; 0 for all.
-        rank_fields: of records, in the order in which they are judged; empty for the text.
-        timeout: seconds; None for the service's own.
-        raw: scores are the ranker's own instead of relevance from 0 to 1.
-        reasons: first documents whose scores are explained.
-        warnings: what was asked and has no effect.
-    """
+    """A request of a rerank client, in any dialect."""
 
     query: str
     documents: Sequence[Document]
@@ -64,12 +51,7 @@ class RerankRequest:
 
     @classmethod
     def read(cls, body: Mapping[str, Any], limits: Limits) -> RerankRequest:
-        """Read a body of any dialect.
-
-        Raises:
-            Problem: a field is missing, has an impossible value, or asks for something that is
-                not offered.
-        """
+        """Read a body of any dialect."""
         for name in ("input", "parameters"):  # DashScope and Pinecone put fields there
             if isinstance(body.get(name), dict):
                 body = {**body, **body[name], name: None}
@@ -83,12 +65,7 @@ class RerankRequest:
         return cls(**found, warnings=tuple(f"{name} has no effect here" for name in ignored))
 
     def passages(self) -> tuple[Passage, ...]:
-        """The passages, each with its place for an id.
-
-        Raises:
-            Problem: a document lacks the fields that are asked for.
-            InputError: a document cannot be shown as text.
-        """
+        """The passages, each with its place for an id."""
         return tuple(
             _passage(place, document, self.rank_fields)
             for place, document in enumerate(self.documents)
@@ -103,12 +80,7 @@ def read_fields(
     strict: bool = False,
     required: Sequence[str] = (),
 ) -> dict[str, Any]:
-    """The values of a body's fields by the names of the table; null is absent, other fields too.
-
-    Raises:
-        Problem: a value cannot be, a required one is missing, or with `strict` there is another
-            field.
-    """
+    """The values of a body's fields by the names of the table; null is absent, other fields too."""
     if strict and (unknown := [name for name in body if name not in fields]):
         raise Problem("invalid", f"invalid request: there is no field {unknown[0][:100]!r}")
     found: dict[str, Any] = {}
@@ -122,12 +94,7 @@ def read_fields(
 
 
 def read_question(body: Mapping[str, Any], limits: Limits) -> dict[str, Any]:
-    """The values of `QUESTION_FIELDS`; the question has the earlier turns of ``messages``.
-
-    Raises:
-        Problem: as `read_fields`.
-        InputError: the messages are no conversation that ends with the question.
-    """
+    """The values of `QUESTION_FIELDS`; the question has the earlier turns of ``messages``."""
     found = read_fields(body, QUESTION_FIELDS, limits, strict=True)
     if (messages := body.get("messages")) is not None:
         query = found["question"] = in_conversation(messages, found.get("question"))
@@ -140,11 +107,7 @@ def read_question(body: Mapping[str, Any], limits: Limits) -> dict[str, Any]:
 def cut_to_bytes(
     passages: Sequence[Passage], tokens: int
 ) -> tuple[tuple[Passage, ...], tuple[str, ...]]:
-    """Cut passages to `tokens` tokens, for models whose tokenizer is not known.
-
-    Returns:
-        The passages, and a warning for the client if one was cut.
-    """
+    """Cut passages to `tokens` tokens, for models whose tokenizer is not known."""
     most, short = tokens * BYTES_A_TOKEN, []
     for each in passages:
         text = each.text.encode("utf-8", "replace")[:most].decode("utf-8", "ignore")

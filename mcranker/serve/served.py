@@ -108,14 +108,7 @@ class Places:
 
     @asynccontextmanager
     async def one(self, *, within: float) -> AsyncIterator[None]:
-        """Hold a place in the ``async with`` block.
-
-        Args:
-            within: seconds to wait for it, if that is less than others wait.
-
-        Raises:
-            Problem: all are taken, and too many wait already (429), or it took too long (503).
-        """
+        """Hold a place in the ``async with`` block."""
         holder, places = object(), int(self.limiter.total_tokens)
         try:
             self.limiter.acquire_on_behalf_of_nowait(holder)
@@ -165,17 +158,7 @@ class ServedRanker:
         max_calls: int | None = None,
         max_cost: float | None = None,
     ) -> Ranker:
-        """Return the ranker with a request's options: fields of `RankerConfig`, and ``team``.
-
-        Args:
-            options: chosen by the request.
-            max_calls: of models, for one ranking.
-            max_cost: US dollars for one ranking.
-
-        Raises:
-            Problem: an option may not be chosen, or has an impossible value; or a price is not
-                known, and so no cost can be kept.
-        """
+        """Return the ranker with a request's options: fields of `RankerConfig`, and ``team``."""
         allowed = self.settings.per_request
         for name in options:
             if name not in allowed:
@@ -203,14 +186,7 @@ class ServedRanker:
         return self._variant({"max_passage_tokens": most, "max_passage_words": words})
 
     async def rank(self, job: Job, emit: Emit | None = None) -> Ranking:
-        """Wait for a place and rank; at the deadline the ranking is partial if that is allowed.
-
-        `emit`, if given, receives events; `RankingDone` only if reasons follow.
-
-        Raises:
-            Problem: too many wait, or there is no ranking in time.
-            MCRankerError: as `Ranker.arank`.
-        """
+        """Wait for a place and rank; at the deadline the ranking is partial if that is allowed."""
         end = time.monotonic() + job.seconds
 
         def left() -> float:
@@ -279,15 +255,7 @@ async def _rank(job: Job, seconds: float, emit: Emit | None) -> Ranking:
 
 
 class ServedRankers:
-    """All rankers of a service, found by name, with their models connected.
-
-    Args:
-        settings: of the service.
-        metrics: if given, they count the models' calls.
-
-    Raises:
-        MCRankerError, PersonasError: a ranker cannot be made as it is set up.
-    """
+    """All rankers of a service, found by name, with their models connected."""
 
     def __init__(self, settings: Settings, metrics: Metrics | None = None) -> None:
         limits = settings.limits
@@ -326,11 +294,7 @@ class ServedRankers:
         return [served.ranker.models.ledger for served in self.all]
 
     def find(self, name: str | None) -> ServedRanker:
-        """The ranker of that name; the first one for None.
-
-        Raises:
-            Problem: there is none.
-        """
+        """The ranker of that name; the first one for None."""
         if name is None:
             return self.all[0]
         exact = (each for each in self.all if name in (each.name, *each.settings.names))
@@ -349,11 +313,7 @@ class ServedRankers:
 
 
 def team_of(value: object) -> Team:
-    """Return the team of a request: a whole one, or a name in the library; never a file.
-
-    Raises:
-        Problem: it is not a team.
-    """
+    """Return the team of a request: a whole one, or a name in the library; never a file."""
     if isinstance(value, str):
         if value in library.member_names():
             return Team(members=(library.member(value),))

@@ -34,11 +34,7 @@ _PIECE = 1 << 15  # bytes
 
 
 def check_exposure(settings: Settings, *, allow_no_keys: bool) -> None:
-    """Refuse a service that others can reach and use without a key.
-
-    Raises:
-        ConfigError: it is one, which is not allowed.
-    """
+    """Refuse a service that others can reach and use without a key."""
     if not (settings.loopback or settings.keys or allow_no_keys):
         raise ConfigError(
             f"host={settings.host!r} can be reached from other machines, and no key is needed; "
@@ -48,11 +44,7 @@ def check_exposure(settings: Settings, *, allow_no_keys: bool) -> None:
 
 
 def listen(settings: Settings) -> socket.socket:
-    """Bind the socket.
-
-    Raises:
-        OSError: the address cannot be used; ``filename`` is it.
-    """
+    """Bind the socket."""
     host, port = settings.host, settings.port
     family = socket.AF_INET6 if ":" in host else socket.AF_INET
     try:
@@ -70,22 +62,7 @@ def address_of(bound: socket.socket) -> str:
 async def serve(
     app: Starlette, settings: Settings, bound: socket.socket, *, started: Callable[[], Any]
 ) -> int:
-    """Serve until a signal asks to end (SIGINT, SIGTERM), and then finish what is under way.
-
-    Meanwhile new requests are refused with 503, and health checks are answered: alive, not ready.
-    What takes longer than ``limits.stop`` seconds, or is under way at a second signal, is cancelled
-    and answered; answers of models that have come by then are in the ledger. A third signal ends
-    everything at once.
-
-    Args:
-        app: from `create_app`.
-        settings: of the service.
-        bound: from `listen`.
-        started: called when requests are taken.
-
-    Returns:
-        The number of cancelled requests.
-    """
+    """Serve until a signal asks to end (SIGINT, SIGTERM), and then finish what is under way."""
     _allow_files(4 * settings.limits.connections + 1_000)
     server = Server(app, settings.limits, started)
     await server.serve(sockets=[bound])
@@ -122,10 +99,7 @@ class Server(uvicorn.Server):
         self._on_start()
 
     async def on_tick(self, counter: int) -> bool:
-        """Close connections without a request, old ones and the oldest of too many.
-
-        Return True when the sockets are to be closed, which is once requests are finished.
-        """
+        """Close connections without a request, old ones and the oldest of too many."""
         connections = cast("set[_Connection]", self.server_state.connections)
         surplus = len(connections) - self._limits.connections
         idle = (each for each in connections if each.idle)

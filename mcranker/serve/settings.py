@@ -160,24 +160,14 @@ class RankerSettings:
 
 @dataclass(frozen=True, slots=True)
 class AnswerSettings:
-    """The pipeline that answers questions.
-
-    Attributes:
-        index: folder of the index.
-        pipeline: from question to answer.
-        options: what `RAGPipeline` takes, models and limits.
-    """
+    """The pipeline that answers questions."""
 
     index: str
     pipeline: PipelineConfig
     options: Mapping[str, Any] = field(default_factory=dict)
 
     def make(self) -> RAGPipeline:
-        """Open the index, and make the pipeline.
-
-        Raises:
-            MCRankerError, PersonasError: one of them cannot be used.
-        """
+        """Open the index, and make the pipeline."""
         from mcranker.rag.pipeline import RAGPipeline
 
         return RAGPipeline(self.index, self.pipeline, **self.options)
@@ -231,11 +221,7 @@ class Settings:
 
 
 def load_settings(path: str | os.PathLike[str]) -> Settings:
-    """The service that a TOML file describes, see the module. Nothing is connected yet.
-
-    Raises:
-        ConfigError: the file cannot be read, is no TOML, or has a key or value that cannot be.
-    """
+    """The service that a TOML file describes, see the module. Nothing is connected yet."""
     path = Path(path)
     data = read_toml(path)
     try:

@@ -27,12 +27,7 @@ _WRITING_FAILED = frozenset(
 
 
 def write_whole(path: str | os.PathLike[str], content: bytes | str) -> None:
-    """Write a file, text as UTF-8.
-
-    Raises:
-        OSError: it cannot be written.
-        UnicodeEncodeError: the text holds half of a surrogate pair.
-    """
+    """Write a file, text as UTF-8."""
     data = content.encode() if isinstance(content, str) else content
     with replacing(path) as file:
         file.write(data)
@@ -40,14 +35,7 @@ def write_whole(path: str | os.PathLike[str], content: bytes | str) -> None:
 
 @contextmanager
 def replacing(path: str | os.PathLike[str]) -> Iterator[BinaryIO]:
-    """A file to write to; at the end it takes the place of `path`, unless an error comes.
-
-    What is no regular file, such as a pipe, is written to as it is, and so is a file that this
-    process has open already (``/dev/stdout``).
-
-    Raises:
-        OSError: it cannot be written.
-    """
+    """A file to write to; at the end it takes the place of `path`, unless an error comes."""
     target, number = Path(os.path.realpath(path)), descriptor(path)
     if number is not None or (target.exists() and not target.is_file()):
         place = target if number is None else os.dup(number)
@@ -70,11 +58,7 @@ def replacing(path: str | os.PathLike[str]) -> Iterator[BinaryIO]:
 
 
 def check_place(path: str | os.PathLike[str]) -> None:
-    """See that `replacing` could write a file, without touching it.
-
-    Raises:
-        OSError: it could not.
-    """
+    """See that `replacing` could write a file, without touching it."""
     target, number = Path(os.path.realpath(path)), descriptor(path)
     if number is not None:
         os.write(number, b"")  # fails where it is open for reading alone
@@ -105,15 +89,7 @@ def descriptor(path: str | os.PathLike[str]) -> int | None:
 def replacing_folder(
     path: str | os.PathLike[str], *, unless: Callable[[], bool] = lambda: False
 ) -> Iterator[Path]:
-    """An empty folder to fill; at the end it takes the place of `path`, unless an error comes.
-
-    Args:
-        path: the folder; those above it are made.
-        unless: asked at the end whether to keep what is at `path` by then.
-
-    Raises:
-        OSError: it cannot be written.
-    """
+    """An empty folder to fill; at the end it takes the place of `path`, unless an error comes."""
     target = Path(os.path.realpath(path))
     target.parent.mkdir(parents=True, exist_ok=True)
     sweep(target.parent)

@@ -25,15 +25,7 @@ _LONGEST_ID = 200  # characters of an id that others are compared with
 
 @dataclass(frozen=True, slots=True)
 class Listed:
-    """One query of several.
-
-    Attributes:
-        number: its place, from 1.
-        query_id: its id; may be empty.
-        text: the query, cut.
-        passages: how many were ranked.
-        ndcg: nDCG@10, None without judgements.
-    """
+    """One query of several."""
 
     number: int
     query_id: str
@@ -45,18 +37,7 @@ class Listed:
 def choose(
     rankings: Iterable[tuple[str, object]], query: str | None, grades: Grades | None
 ) -> RankingRecord | list[Listed]:
-    """The ranking that `query` names; or a list of all, if it is None and there are several.
-
-    Args:
-        rankings: where each is, and the ranking as `RankingRecord.of` takes it; taken one by one.
-        query: an id, or the number of a ranking if none has such an id. The only ranking, if it
-            has no id, may be named by that of its judgements.
-        grades: the judgements, where they are known; for the list.
-
-    Raises:
-        SchemaError: no ranking is of that query; one of them is no ranking, or has no texts; there
-            is none.
-    """
+    """The ranking that `query` names; or a list of all, if it is None and there are several."""
     wanted = _number(query or "")
     ids: list[str] = []
     rows: list[Listed] = []
@@ -81,11 +62,7 @@ def choose(
 
 
 def place_of_query(query: str, ids: Sequence[str]) -> int:
-    """The place from 0 of the query with that id, or else of that number from 1.
-
-    Raises:
-        SchemaError: there is none; names close ids.
-    """
+    """The place from 0 of the query with that id, or else of that number from 1."""
     if query in ids:
         return ids.index(query)
     if 1 <= (number := _number(query)) <= len(ids):
@@ -110,18 +87,7 @@ def _unknown(query: str, ids: Sequence[str]) -> str:
 def grades_of(
     grades: Grades, query_id: str, source: str, passages: Iterable[str] = ()
 ) -> Mapping[str, int]:
-    """The judgements of one query.
-
-    Args:
-        grades: of all queries.
-        query_id: the query's; empty if it has none.
-        source: the file of the judgements, for messages.
-        passages: document ids of the ranking. Of a query without an id they tell which it is,
-            where one query alone has judgements of them.
-
-    Raises:
-        SchemaError: there is none of this query, or it is not known which query it is.
-    """
+    """The judgements of one query."""
     if query_id in grades:
         return grades[query_id]
     if not query_id:

@@ -28,25 +28,7 @@ def compare_files(
     grades: Grades | None = None,
     source: str = "",
 ) -> RankingComparison | ComparedRuns:
-    """Compare saved rankings: of one query, or of several.
-
-    Args:
-        before: a file of rankings, or a folder of such files.
-        after: the same.
-        query: id of the query to explain, or its number in the list; None for those that changed
-            most.
-        queries: how many queries to explain, at most.
-        grades: judgements of all queries; None if there are none.
-        source: where the judgements are from, for messages.
-
-    Returns:
-        The comparison of a query where each side has one, which may be different queries, and of
-        the `query` that was asked for.
-
-    Raises:
-        SchemaError: a file cannot be read, has no ranking in it, or has a query twice; no query is
-            in both; there is no such query, or it has no judgements.
-    """
+    """Compare saved rankings: of one query, or of several."""
     if STDIN in (before, after):
         raise SchemaError("standard input cannot be compared; give files")
     one, two = _by_query(before), _by_query(after)

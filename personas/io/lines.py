@@ -63,19 +63,7 @@ def read_lines(
     missing: str = "",
     too_long: str = "see whether it is the right file, with an end to each line",
 ) -> Iterator[Line]:
-    """The lines of a file, one at a time.
-
-    Args:
-        source: the file.
-        error: class of the errors.
-        longest: bytes of a line, its end included; not much more of a longer one is read.
-        missing: follows the words that there is no such file.
-        too_long: what to do about a line that is too long.
-
-    Raises:
-        error: the file cannot be read, is damaged or unpacks to far more than its size; a line is
-            too long.
-    """
+    """The lines of a file, one at a time."""
     name, offset = named(source), 0
     with _readable(name, error, missing), _opened(source) as (file, packed):
         for number in count(1):
@@ -103,11 +91,7 @@ def read_texts(
     missing: str = "",
     too_long: str = "see whether it is the right file, with an end to each line",
 ) -> Iterator[tuple[str, str]]:
-    """``FILE:LINE`` and text of every line that is not blank, with or without a byte order mark.
-
-    Raises:
-        error: as `read_lines`; or a line is not UTF-8, or holds a zero byte.
-    """
+    """``FILE:LINE`` and text of every line that is not blank, with or without a byte order mark."""
     lines = read_lines(source, error, longest=longest, missing=missing, too_long=too_long)
     for place, offset, content in lines:
         if b"\0" in content:
@@ -124,11 +108,7 @@ def read_texts(
 def read_records(
     source: Source, error: type[Exception], *keys: str
 ) -> Iterator[tuple[Line, dict[str, Any]]]:
-    """Every line and the object in it, with texts under these keys.
-
-    Raises:
-        error: as `read_lines`; or a line is something else.
-    """
+    """Every line and the object in it, with texts under these keys."""
     for line in read_lines(source, error, longest=LONGEST_RANKING):
         yield line, record(line, error, *keys)
 
@@ -191,10 +171,7 @@ def parsed(
     *,
     loose: bool = False,
 ) -> Any:
-    """The JSON value in a text whose lines are at `places`; `error` if it is no JSON, with `hint`.
-
-    With `loose`, halves of surrogate pairs and numbers of any size are taken as they are.
-    """
+    """The JSON value in a text whose lines are at `places`; else `error`, with `hint`."""
     try:
         return json.loads(text) if loose else orjson.loads(text)
     except json.JSONDecodeError as failure:  # orjson's is one

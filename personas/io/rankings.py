@@ -34,11 +34,7 @@ class _TeamOnly(StoredHead):
 def read_rankings(
     source: Source, error: type[Exception] = SchemaError
 ) -> Iterator[tuple[str, dict[str, Any]]]:
-    """Where each ranking of a file is, and the ranking as `RankingRecord.from_dict` takes it.
-
-    Raises:
-        error: the file cannot be read, holds something else, or nothing.
-    """
+    """Where each ranking of a file is, and the ranking as `RankingRecord.from_dict` takes it."""
     lacking = "nothing"
     for place, value in _values(source, error):
         if (rankings := _unpacked(value)) is None:
@@ -63,12 +59,7 @@ def checked(
 
 
 def saved_team(path: Path) -> Team | None:
-    """The team of the rankings in a file; None if the file holds none, or cannot be read.
-
-    Raises:
-        SchemaError: there is a ranking and it has no team, is of another version, or cannot be
-            read; there are several of different teams.
-    """
+    """The team of the rankings in a file; None if the file holds none, or cannot be read."""
     if path.suffix.lower() not in SUFFIXES:
         return None
     values = _values(path, SchemaError)

@@ -17,18 +17,7 @@ _BITS = 1074  # every float is a whole number of 2 ** -1074; scores are counted 
 
 
 def kendall_tau(first: Sequence[float | None], second: Sequence[float | None]) -> float | None:
-    """Kendall's tau-b of two judges' scores: -1 (opposite orders) to 1 (the same order).
-
-    With C pairs of passages in the same order, D in opposite orders, and X (Y) pairs which the
-    first (second) judge told apart, it is ``(C - D) / sqrt(X · Y)`` (Kendall 1945, "The
-    Treatment of Ties in Ranking Problems"). Time O(n log n); all counts are whole numbers.
-
-    The scores are one a passage, None where it is missing; only passages count that both judged.
-    None for fewer than two of them, and where a judge gave them all the same score.
-
-    Raises:
-        ValueError: the lists differ in length, or a score is not a number.
-    """
+    """Kendall's tau-b of two judges' scores: -1 (opposite orders) to 1 (the same order)."""
     if len(first) != len(second):
         raise ValueError(
             f"{len(first)} scores and {len(second)}; give one a passage from each judge"
@@ -56,20 +45,7 @@ def kendall_tau(first: Sequence[float | None], second: Sequence[float | None]) -
 
 @dataclass(slots=True)
 class AlphaSums:
-    """Krippendorff's alpha of any number of passages, at most 1: what it needs to know of them.
-
-    1 is full agreement, 0 what chance would give, below 0 is less than that.
-
-    ``alpha = 1 - Do / De``, where Do is the mean squared difference of two scores of the same
-    passage, and De that of any two scores (Krippendorff 2011, "Computing Krippendorff's
-    Alpha-Reliability", interval metric). For n scores v of passages u with m_u ≥ 2 scores each,
-
-        Do = 2 / n · sum over u of (m_u · Σv² - (Σv)²) / (m_u - 1), the sums over u's scores
-        De = 2 / (n · (n - 1)) · (n · Σv² - (Σv)²), the sums over all scores
-
-    The sums are whole numbers, so that nothing is rounded before the last step, and it does not
-    matter in what order passages are added, nor how they were shared out among processes.
-    """
+    """Krippendorff's alpha of any number of passages, at most 1: what it needs to know of them."""
 
     _count: int = 0
     _total: int = 0
@@ -78,11 +54,7 @@ class AlphaSums:
     """Scores of a passage -> sum over such passages of m · Σv² - (Σv)²."""
 
     def add(self, values: Sequence[float | None]) -> None:
-        """Add one passage's scores, None where one is missing; fewer than two do not count.
-
-        Raises:
-            ValueError: a score is not a finite number.
-        """
+        """Add one passage's scores, None where one is missing; fewer than two do not count."""
         known = [value for value in values if value is not None]
         if len(known) < 2:
             return
@@ -116,13 +88,7 @@ class AlphaSums:
 
 @dataclass(frozen=True, slots=True)
 class TeamAgreement:
-    """Agreement of a team about the passages of one query.
-
-    Attributes:
-        taus: (persona, persona) -> Kendall's tau-b, None where it is not defined; the first
-            `MOST_PAIRS` pairs in the order of the team.
-        sums: what Krippendorff's alpha needs to know.
-    """
+    """Agreement of a team about the passages of one query."""
 
     taus: Mapping[tuple[str, str], float | None]
     sums: AlphaSums

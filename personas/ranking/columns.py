@@ -60,50 +60,7 @@ class OtherRanking:
 
 @dataclass(frozen=True, eq=False)
 class RankingColumns:
-    """Columns of a ranking: questions, answers and counts, by passage and persona.
-
-    Attributes:
-        passages: in first-stage order.
-        order: places in `passages`, best first; an integer array of length n.
-        final: final score by place in `passages`; NaN beyond ``depth``, for passages that no judge
-            scored, which follow the others; length n.
-        matrix: scores by passage (rows as `passages`) and persona.
-        personas: names of the matrix's columns.
-        team: who judged, with rubrics; None for rankers without a team.
-        ranker: the ranker's name, e.g. ``"mcranker"``.
-        config: the configuration in effect, as plain values.
-        models: role -> model name, for the roles that were needed.
-        prompt_hashes: prompt -> SHA-256 of its text.
-        calls: usage by stage, persona and model.
-        seconds: wall time by stage, and ``total``.
-        assessor_reasons: place in `passages` -> why the assessor's score is missing.
-        absolute: whether hits have a relevance, 0 to 1, that does not depend on the other passages,
-            so that a threshold means the same for every query; see `relevance_note`.
-        relevances: place in `passages` -> relevance, for those that were scored; empty for rankers
-            that give none.
-        partial: whether the ``deadline`` came before all scores, which is why some are missing.
-        failure: why no passage was judged and the order is the first stage's, with
-            ``on_failure="keep_order"``; else empty.
-        cut: place in `passages` -> characters that ``max_passage_words`` or
-            ``max_passage_tokens`` took off its end before models saw it.
-        comparisons: what came of the replies, for rankers that compare passages; None for others.
-        dropped: place in `passages` -> the relevance, 0 to 10, for which REBEL dropped it; dropped
-            passages have no final score and follow the others.
-        windows: likewise for rankers that score several passages in one call.
-        orders: the order of each persona, where a team compared passages: then `matrix` has no
-            columns, and `final` combines the ranks. None for others.
-        undecided: first and last rank of each group of passages whose order the replies of a
-            ranker that compares have not decided: they failed, or were not asked for.
-        weak_judge: why the model that judged is weak: ``"encoder"``, which does
-            not reason; empty where it is not known to be.
-        reasons: (place in `passages`, persona) -> why it scored the passage so, for those that
-            were asked for; see `mcranker.Ranking.explain`.
-        false_quotes: reasons whose quote was dropped, because it is not in the passage.
-        has_texts: whether the passages have titles and texts; run folders keep them elsewhere.
-        grades: document id -> judgement, above 0 for relevant, of passages that were not found as
-            well; None if no judgements are known. Not stored.
-        other: a ranking of the same query by another ranker, such as DIRECT. Not stored.
-    """
+    """Columns of a ranking: questions, answers and counts, by passage and persona."""
 
     query: Query
     passages: tuple[Passage, ...]
@@ -175,11 +132,7 @@ class RankingColumns:
 
     @cached_property
     def _returned(self) -> Sequence[int]:
-        """Places in `hits` of those that the ranker, ``min_relevance`` and ``top_n`` leave.
-
-        ``min_relevance`` leaves out what has a lower relevance and what was not judged, unless
-        nothing was judged at all; ``top_n`` then leaves the first ones.
-        """
+        """Places in `hits` of those that the ranker, ``min_relevance`` and ``top_n`` leave."""
         least, most = self.config.get("min_relevance"), self.config.get("top_n")
         left = list(enumerate(self.order.tolist()))
         if isinstance(least, int | float) and self.relevances:

@@ -49,11 +49,7 @@ class SettingChange:
 
 @dataclass(frozen=True, slots=True)
 class CriterionChange:
-    """A criterion by which a persona scored a passage, and that is not as it was.
-
-    The name is that of now, if there is one. Scores and weights in percent are None where there
-    were none, or are none now.
-    """
+    """A criterion by which a persona scored a passage, and that is not as it was."""
 
     name: str
     before: float | None
@@ -70,19 +66,7 @@ class CriterionChange:
 
 @dataclass(frozen=True, slots=True)
 class PersonaChange:
-    """A persona whose scores, or whose place on the team, are not as they were.
-
-    Attributes:
-        persona: its name now, or as it was if it is gone.
-        was: its name before, where that was another.
-        before: its score of the passage, or the points of its rank (`Hit.points`); None without.
-        absent_before: why there was none: ``"not on the team"``, ``"not asked for"`` or
-            ``"missing: REASON"``; else empty.
-        edited: the persona, its rubric or its place on the team is not as it was.
-        effect: by how many ranks this change raised (positive) or sank (negative) the passage.
-        criteria: those that changed, the greatest part in the persona's score first.
-        rank_before: its rank of the passage, from 1, where it compared passages; else None.
-    """
+    """A persona whose scores, or whose place on the team, are not as they were."""
 
     persona: str
     was: str
@@ -116,17 +100,7 @@ class PersonaChange:
 
 @dataclass(frozen=True, slots=True)
 class ComparedPassage:
-    """One passage of either ranking.
-
-    Attributes:
-        grade: the judgement, above 0 for relevant; None where there is none.
-        first_stage_rank: from 1; None if the first stage did not find it.
-        gain: what its move adds to nDCG; 0 for a passage that is not judged relevant.
-        before: where it was; None if it was not ranked. `after` likewise.
-        causes: personas with a change, the one that moved it most first; empty unless both
-            rankings judged it.
-        combining_effect: by how many ranks it was moved by scores being combined in another way.
-    """
+    """One passage of either ranking."""
 
     doc_id: str
     title: str
@@ -154,19 +128,7 @@ class ComparedPassage:
 
 @dataclass(frozen=True, slots=True)
 class RankingComparison:
-    """Two rankings of a query.
-
-    Attributes:
-        team: what differs between the teams, false where nothing does; None where a ranking has
-            no team.
-        settings: what else the rankings do not share.
-        notes: what must be known before the rest is believed, the worst first; a sentence each.
-        passages: of either ranking, by change of nDCG, then `ComparedPassage.weight`, then rank.
-        idle: names of personas that were changed and gave each passage the score it had before.
-        exact: whether the arithmetic behind `PersonaChange.effect` gives the second ranking itself.
-        depth: the last rank that nDCG looks at; None for all.
-        ndcg_before: nDCG, 0 to 1; None without judgements, or without a relevant passage.
-    """
+    """Two rankings of a query."""
 
     before: RankingRecord
     after: RankingRecord
@@ -219,13 +181,7 @@ class RankingComparison:
 
 @dataclass(frozen=True, slots=True)
 class QueryRow:
-    """A query of two runs in the list of all.
-
-    Attributes:
-        moved: passages with another rank, of the `passages` of either run.
-        shared: passages that both have among their first ten.
-        before: measure of the first run; None where it is not known. `after`: of the second.
-    """
+    """A query of two runs in the list of all."""
 
     query_id: str
     text: str
@@ -238,19 +194,7 @@ class QueryRow:
 
 @dataclass(frozen=True, slots=True)
 class ComparedRuns:
-    """Rankings of several queries, before and after: some of them explained, and figures of all.
-
-    Attributes:
-        title: what is compared, in words.
-        notes: what must be known before the rest is believed, the worst first.
-        verdict: how much changed; a few sentences.
-        rows: queries, those that changed most first.
-        comparisons: of the queries that are explained, in the order of `rows`.
-        measure: of the rows, e.g. ``"nDCG@10"``; empty without judgements.
-        facts: label -> value, such as means.
-        settings: what the runs do not share.
-        figures: what was measured of both, for programs; plain values.
-    """
+    """Rankings of several queries, before and after: some of them explained, and figures of all."""
 
     title: str
     notes: Sequence[str]
@@ -285,21 +229,7 @@ def compare_rankings(
     depth: int | None = 10,
     first_stage: Mapping[str, int] | None = None,
 ) -> RankingComparison:
-    """Find the changes from one ranking to another, and the scores that moved each passage.
-
-    Rankings of different queries, passages or scales, or without scores, can be compared too;
-    `RankingComparison.notes` says what that means.
-
-    Args:
-        before: a ranking, or what its `to_dict` made.
-        after: the same, of the second ranking.
-        grades: document id -> judgement for this query, above 0 for relevant.
-        depth: the last rank that nDCG looks at; None for all.
-        first_stage: document id -> rank there; by default as the rankings have it.
-
-    Raises:
-        SchemaError: one of them is something else, is not complete, or has a document id twice.
-    """
+    """Find the changes from one ranking to another, and the scores that moved each passage."""
     one = RankingRecord.of(before).beside(grades=grades)
     two = RankingRecord.of(after).beside(grades=grades)
     for side, name in ((one, "before"), (two, "after")):

@@ -9,22 +9,7 @@ from collections.abc import Iterable, Sequence
 def ndcg(
     ranked_grades: Sequence[float | None], all_grades: Iterable[float], depth: int = 10
 ) -> float | None:
-    """NDCG at `depth` of one ranking, 0 to 1, as trec_eval and ir-measures compute it.
-
-    The gain is the grade and the discount log2(rank + 1), with ranks from 1; the sum is divided
-    by that of the best order possible. Passages without a judgement and grades below 0 gain 0.
-
-    Args:
-        ranked_grades: the judgements in ranking order, best first; None where there is none.
-        all_grades: all judgements of the query, of passages that were not found as well.
-        depth: how many ranks count, at least 1.
-
-    Returns:
-        None if there is no judgement at all; 0.0 if none says relevant.
-
-    Raises:
-        ValueError: `depth` is below 1.
-    """
+    """NDCG at `depth` of one ranking, 0 to 1, as trec_eval and ir-measures compute it."""
     if depth < 1:
         raise ValueError(f"depth={depth!r} is below 1; give how many ranks count, e.g. 10")
     known = sorted(all_grades, reverse=True)

@@ -13,17 +13,7 @@ if TYPE_CHECKING:
 
 
 def points(ranks: NDArray[np.float64]) -> NDArray[np.float64]:
-    """Borda's points: above how many other passages a passage stands, equal ranks counted half.
-
-    The ensemble ``"sum"`` of points is Borda's count, which orders passages as their mean rank
-    does; ``"reciprocal_rank"`` of points is that of the ranks.
-
-    Args:
-        ranks: shape (passages, personas); the lower the better. Distinct passages as rows.
-
-    Returns:
-        An array of that shape, 0 to the number of passages less one.
-    """
+    """Borda's points: above how many other passages a passage stands, equal ranks counted half."""
     import numpy as np
 
     found = np.empty(ranks.shape)

@@ -34,11 +34,7 @@ __all__ = ["OtherPlace", "OtherRanking", "RankingRecord"]
 
 @dataclass(frozen=True, eq=False, repr=False)
 class RankingRecord(RankingColumns, Sequence[Hit]):
-    """Passages in their new order, best first, with everything that led to it.
-
-    As a sequence it has the hits that the ranker and the options ``top_n`` and ``min_relevance``
-    leave, and so has `ids`. `hits` and the arrays have all passages.
-    """
+    """Passages in their new order, best first, with everything that led to it."""
 
     # A sequence of what is returned
 
@@ -71,10 +67,7 @@ class RankingRecord(RankingColumns, Sequence[Hit]):
 
     @property
     def run(self) -> list[tuple[str, float]]:
-        """Id and final score of each passage that is returned, best first.
-
-        The score is NaN for a passage without one.
-        """
+        """Id and final score of each passage that is returned, best first."""
         rows = [int(self.order[place]) for place in self._returned]
         return [(self.passages[row].id, float(self.final[row])) for row in rows]
 
@@ -194,10 +187,7 @@ class RankingRecord(RankingColumns, Sequence[Hit]):
 
     @property
     def last_sure_rank(self) -> int | None:
-        """The last rank that was asked for; None if that is the last of all.
-
-        Passages below it are in first-stage order.
-        """
+        """The last rank that was asked for; None if that is the last of all."""
         asked = self.config.get("ranks") if self.comparisons else None
         last = asked if isinstance(asked, int) else len(self.judged)
         return last if 0 < last < len(self.hits) else None
@@ -239,11 +229,7 @@ class RankingRecord(RankingColumns, Sequence[Hit]):
 
     @property
     def leave_one_out_exact(self) -> bool:
-        """True if the arithmetic of `Hit.rank_without` gives this very ranking.
-
-        It adds scores up where an assessor would have to be asked again, or the ensemble is not
-        known here, and leaves out passages that were not judged by all.
-        """
+        """True if the arithmetic of `Hit.rank_without` gives this very ranking."""
         if len(self.judged) > 1 and (self.ensemble is None or self.ensemble.asks):
             return False
         return all(place == hit.rank_of_all for place, hit in enumerate(self.judged, start=1))
@@ -268,11 +254,7 @@ class RankingRecord(RankingColumns, Sequence[Hit]):
         return replace(self, passages=passages, has_texts=True)
 
     def to_dict(self, *, texts: bool = True) -> dict[str, Any]:
-        """Everything, as plain values that JSON can hold; `from_dict` takes it back.
-
-        Metadata that JSON cannot hold, such as dates, is stored as text. Titles and texts of
-        passages are in it only with `texts`.
-        """
+        """Everything, as plain values that JSON can hold; `from_dict` takes it back."""
         from personas.ranking.stored import stored
 
         return stored(self, texts=texts)
@@ -284,11 +266,7 @@ class RankingRecord(RankingColumns, Sequence[Hit]):
 
     @classmethod
     def from_dict(cls, data: object) -> Self:
-        """A ranking from what `to_dict` made, or from its JSON text.
-
-        Raises:
-            SchemaError: it is of another version, or is not a ranking.
-        """
+        """A ranking from what `to_dict` made, or from its JSON text."""
         from personas.ranking.stored import read_fields
 
         return cls(**read_fields(data))

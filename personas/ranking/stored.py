@@ -63,10 +63,7 @@ class _Stored(BaseModel):
 
 
 class StoredHit(_Stored):
-    """One passage, as `Hit` explains its fields.
-
-    `title` and `text` are None where they are stored elsewhere, as in run folders.
-    """
+    """One passage, as `Hit` explains its fields."""
 
     rank: Rank
     doc_id: str
@@ -91,11 +88,7 @@ class StoredHit(_Stored):
 
 
 class StoredCalls(_Stored):
-    """Calls of one stage by one persona (empty where there is none) to one model.
-
-    `seconds` are those of all answers added up, `cost` is in US dollars and None where no price is
-    known.
-    """
+    """Calls of one stage by one persona (empty where there is none) to one model."""
 
     stage: str
     persona: str

@@ -101,14 +101,7 @@ class Score:
 
 @dataclass(frozen=True, slots=True)
 class Reason:
-    """Why a persona scored a passage as it did.
-
-    Attributes:
-        text: a sentence.
-        quote: words of the passage that it goes by, found there letter by letter; empty without.
-        kind: ``"said"`` by the model that judged, or ``"words"``: the nearest sentence of the
-            passage and the query's words in it, from a judge that gives no reasons.
-    """
+    """Why a persona scored a passage as it did."""
 
     __pydantic_config__: ClassVar[ConfigDict] = _AS_MARKED
     text: str
@@ -127,15 +120,7 @@ class MissingScore:
 
 @dataclass(slots=True)
 class ScoreMatrix:
-    """Scores by passage (rows, first-stage order) and persona (columns, team order).
-
-    Attributes:
-        values: float array of shape (passages, personas); NaN where a score is missing.
-        reasons: (row, column) -> why that score is missing.
-        criteria: (row, column) -> score of each criterion, where there are any.
-        confidence: (row, column) -> how sure the model says it is, where it does.
-        probabilities: (row, column) -> probability of each level, where there are any.
-    """
+    """Scores by passage (rows, first-stage order) and persona (columns, team order)."""
 
     values: NDArray[np.float64]
     reasons: dict[tuple[int, int], str] = field(default_factory=dict)
@@ -181,10 +166,7 @@ class ScoreMatrix:
             self.reasons[row, column] = reason
 
     def take(self, rows: NDArray[np.intp]) -> ScoreMatrix:
-        """The matrix whose row i is this one's row ``rows[i]``; rows may repeat.
-
-        Where ``rows[i]`` is -1 there is no such row, and row i has no scores.
-        """
+        """The matrix whose row i is this one's row ``rows[i]``; rows may repeat."""
         import numpy as np
 
         places: dict[int, list[int]] = {}
@@ -230,16 +212,7 @@ class Orders:
 
 @dataclass(frozen=True, slots=True)
 class Replies:
-    """Counts of replies about several passages.
-
-    Attributes:
-        asked: replies that were wanted of comparisons, or could be read of windows.
-        odd: of those that were read, the ones that do not simply have each passage once.
-        missing: passages that were left out; in comparisons they follow those that were named.
-        repeated: times that a passage was named again; in comparisons its first place counts.
-        unknown: names of no passage that was shown; they count for nothing.
-        failed: replies that could not be read or did not come.
-    """
+    """Counts of replies about several passages."""
 
     __pydantic_config__: ClassVar[ConfigDict] = _AS_MARKED
     asked: Count = 0

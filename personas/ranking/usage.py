@@ -52,11 +52,7 @@ _amounts = attrgetter(*(each.name for each in fields(Usage)))
 
 @dataclass(frozen=True, slots=True)
 class Calls:
-    """Usage of one stage by one persona (empty where there is none) of one model.
-
-    Attributes:
-        cost: US dollars; None where no price is known.
-    """
+    """Usage of one stage by one persona (empty where there is none) of one model."""
 
     stage: str
     persona: str

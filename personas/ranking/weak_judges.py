@@ -13,15 +13,7 @@ class WeakJudgeWarning(UserWarning):
 
 
 def judge_note(weak: WeakJudge, model: str = "") -> str:
-    """A sentence about a weak judge, for whatever shows a ranking; empty for other judges.
-
-    >>> judge_note("encoder", "local:minilm")
-    'Judged by local:minilm, an encoder: compares meaning, does not reason.'
-
-    Args:
-        weak: as rankings and `mcranker.Capabilities` have it.
-        model: its name; may be empty.
-    """
+    """A sentence about a weak judge, for whatever shows a ranking; empty for other judges."""
     if not weak:
         return ""
     by = f"{model}, " if model else ""

@@ -32,30 +32,19 @@ def cut(text: str, limit: int) -> str:
 
 
 def contained(text: str) -> str:
-    """The text with every isolate of writing direction closed in the line that opens it.
-
-    Browsers end a ``bdi`` by the same mark that ends an isolate within the text. A text that
-    opens more than it closes, or closes more than it opens, would turn around what follows
-    it on the page.
-    """
+    """The text with every isolate of writing direction closed in the line that opens it."""
     if not _ISOLATES.search(text):
         return text
     return "".join(_balanced(line) for line in _LINES.split(text))
 
 
 def bare(text: str) -> str:
-    """The text on one line without marks of writing direction.
-
-    For places where markup cannot isolate them: tooltips and the window's title.
-    """
+    """The text on one line without marks of writing direction."""
     return " ".join(_BIDI.sub("", text).split())
 
 
 def printable(page: str) -> str:
-    """The page with the replacement character for what no page may hold.
-
-    Those are control characters, and halves of surrogate pairs, which UTF-8 cannot write.
-    """
+    """The page with the replacement character for what no page may hold."""
     if _PRINTABLE.fullmatch(page):
         return page
     return _UNPRINTABLE.sub("\ufffd", page)
@@ -77,11 +66,7 @@ def tau_reading(tau: float) -> str:
 
 
 def judgement(grade: int | None, *, graded: bool) -> str:
-    """Describe the collection's judgement of a passage.
-
-    ``relevant`` or, where grades above 1 occur (`graded`), ``relevant (2)``; ``not relevant``,
-    ``not judged``.
-    """
+    """Describe the collection's judgement of a passage."""
     if grade is None:
         return "not judged"
     if grade <= 0:

@@ -34,10 +34,7 @@ _TOOLTIP = 200
 
 
 def escaped(text: str, limit: int, *, quote: bool = True) -> Markup:
-    """Untrusted text, cut to `limit` characters, as markup.
-
-    Without `quote` it may stand between tags only, in fewer bytes.
-    """
+    """Untrusted text, cut to `limit` characters, as markup."""
     shown = clean(text if len(text) <= limit else f"{text[:limit]}…")
     if quote:
         return markupsafe.escape(shown)
@@ -86,9 +83,6 @@ def change(text: str) -> str | Markup:
 
 
 def tersely(text: str, limit: int) -> Markup:
-    """Untrusted text on one line, cut to `limit` characters, in as few bytes as is safe.
-
-    Text in ASCII has no marks of writing direction, so it needs no box of its own.
-    """
+    """Untrusted text on one line, cut to `limit` characters, in as few bytes as is safe."""
     line = clean(cut(" ".join(text[: 4 * limit].split()), limit))
     return markupsafe.escape(line) if line.isascii() else Markup("<bdi>{}</bdi>").format(line)

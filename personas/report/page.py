@@ -32,17 +32,7 @@ _FILTERS = {
 
 
 def render_page(template: str, *, assets: Sequence[str] = (), **values: Any) -> str:
-    """The page that `template`, a file of ``templates/``, makes of `values`.
-
-    Every page has ``report.css``, ``tables.js`` and ``report.js``.
-
-    Args:
-        template: its file name.
-        assets: what the page has besides, e.g. ``("survey",)``: ``survey.css`` and
-            ``survey.js`` of this package follow the others, in the order given. One of the
-            two files may be absent.
-        values: what the template shows.
-    """
+    """The page that `template`, a file of ``templates/``, makes of `values`."""
     made = environment().get_template(f"templates/{template}")
     return formats.printable(made.render({**_frame(tuple(assets)), **values}))
 

@@ -38,11 +38,7 @@ class MemberCost:
 
 @dataclass(frozen=True, slots=True)
 class TeamCosts:
-    """Estimated effort of a team for one query, with `passages` of `words` words each.
-
-    `members` are in the team's order; what no persona takes for itself has an empty name. `model`
-    is empty for any.
-    """
+    """Estimated effort of a team for one query, with `passages` of `words` words each."""
 
     passages: int
     words: int
@@ -72,18 +68,7 @@ def render_team(
     source: str = "",
     footer: ReportFooter = NO_FOOTER,
 ) -> str:
-    """The team as one HTML page that needs nothing else: who, why, by what, and at what cost.
-
-    The same data give the same page, byte for byte.
-
-    Args:
-        team: the team.
-        costs: what its members take; without, the page says nothing of it, or `no_costs`.
-        no_costs: why that is not known.
-        notes: what else must be known before it is signed off; a sentence each.
-        source: where the team is from, such as its file.
-        footer: what the last line of the page says.
-    """
+    """The team as one HTML page that needs nothing else: who, why, by what, and at what cost."""
     small = len(team.model_dump_json()) <= _LARGEST_FILE  # the YAML of a large one takes long
     return render_page(
         "team_page.html",

@@ -23,23 +23,7 @@ SIGNIFICANT = 0.05
 
 @dataclass(frozen=True, slots=True)
 class QueryFigures:
-    """One query. Figures that cannot be computed are None; nDCG@10 needs judgements.
-
-    Attributes:
-        place: among the queries, from 1; names the query's page.
-        query_id: cut to 200 characters; `query` and `error` to 300.
-        personas: the judges; empty for rankers without a team.
-        missing: scores that did not come.
-        calls: made, reused answers apart.
-        cost: US dollars; None if a model's price is not known.
-        human: a person wrote a part of the team.
-        disagreement: mean over the passages of the standard deviation of the personas' scores,
-            as a share of the highest score possible, 0 to 0.5.
-        alpha: Krippendorff's, of the personas' scores.
-        tau: mean of Kendall's tau-b over the pairs of personas.
-        ndcg: nDCG@10 of the ranking, 0 to 1; 0 for a failed query with judgements.
-        error: the reason for a query that was not ranked, else empty.
-    """
+    """One query. Figures that cannot be computed are None; nDCG@10 needs judgements."""
 
     place: int
     query_id: str
@@ -74,11 +58,7 @@ class QueryFigures:
 
 @dataclass(frozen=True, slots=True)
 class Without:
-    """Mean nDCG@10 with and without a persona, over the judged queries where both exist.
-
-    Not `exact` where the ensemble could not be recomputed (a model combines the scores, or it is
-    not installed); then both are by the sum of the scores.
-    """
+    """Mean nDCG@10 with and without a persona, over the judged queries where both exist."""
 
     queries: int
     with_all: float
@@ -93,17 +73,7 @@ class Without:
 
 @dataclass(frozen=True, slots=True)
 class PersonaFigures:
-    """One persona, by name without regard to case.
-
-    Attributes:
-        origins: origin -> number of queries.
-        recruited: queries for which a recruiter wrote it, or took it from the library.
-        human: queries in which a person wrote a part of it.
-        mean_score: as a share of the highest possible, 0 to 1; None if it gave none.
-        tau: mean of Kendall's tau-b with its team mates, over pairs and queries.
-        without: None where no judged query has it.
-        examples: places of the first 20 queries in which it judged.
-    """
+    """One persona, by name without regard to case."""
 
     name: str
     origins: Mapping[Origin, int]
@@ -129,15 +99,7 @@ class PairFigures:
 
 @dataclass(frozen=True, slots=True)
 class CriterionFigures:
-    """One criterion, by name without regard to case.
-
-    Attributes:
-        rubrics: those with it; a rubric is of one persona and query.
-        human: those in which a person wrote it.
-        personas: persona -> rubrics, of the first 20 personas, most first.
-        mean_weight: percent of the rubric, 0 to 100.
-        examples: places of the first 20 queries.
-    """
+    """One criterion, by name without regard to case."""
 
     name: str
     rubrics: int
@@ -151,19 +113,7 @@ class CriterionFigures:
 
 @dataclass(frozen=True, slots=True)
 class Case:
-    """A judged passage that the team and the ranker compared with see differently.
-
-    Attributes:
-        place: of the query.
-        query: cut to 300 characters, as is `title`; `doc_id` to 200, `excerpt` to 400.
-        rank: in the team's ranking; its place on the query's page.
-        scores: persona -> score, or None where it is missing.
-        top: the highest score possible.
-        effects: persona -> ranks by which it raised (positive) or lowered (negative) the passage,
-            as `Hit.effects`; empty where no persona can be left out.
-        other_score: of the other ranker; None where it gave none.
-        strength: difference of the discounts 1 / log2(1 + rank) of the two ranks, 0 to 1.
-    """
+    """A judged passage that the team and the ranker compared with see differently."""
 
     kind: CaseKind
     place: int
@@ -184,15 +134,7 @@ class Case:
 
 @dataclass(frozen=True, slots=True)
 class Difference:
-    """The team's nDCG@10 and that of another order, over judged queries, with ties by lot.
-
-    Attributes:
-        against: the other order's name.
-        ours: the team's mean, 0 to 1.
-        low: lower end of the 95% confidence interval of the mean difference; `high` the upper.
-        p_value: two-sided, corrected for all differences of the report; None without a test.
-        why_not: the reason why there is no test; else empty.
-    """
+    """The team's nDCG@10 and that of another order, over judged queries, with ties by lot."""
 
     against: str
     queries: int
@@ -218,16 +160,7 @@ class Difference:
 
 @dataclass(frozen=True, slots=True)
 class Totals:
-    """Sums and means over all queries, of the fields of `QueryFigures`.
-
-    Attributes:
-        queries: failed ones included.
-        judged: ranked ones that have judgements.
-        reused: answers that were in the ledger.
-        ndcg: mean over the judged queries; failed ones that have judgements count 0.
-        alpha: over all passages of all queries, the interval metric.
-        locked: queries with a locked team; `human`: of which a person wrote a part.
-    """
+    """Sums and means over all queries, of the fields of `QueryFigures`."""
 
     queries: int
     failed: int
@@ -249,25 +182,7 @@ class Totals:
 
 @dataclass(frozen=True, slots=True)
 class Survey:
-    """One run of a team over a data set.
-
-    Attributes:
-        queries: in the order of the data set.
-        personas: most frequent first (Fig. 7), then by name; up to 5,000.
-        pairs: most frequent first, up to 200.
-        criteria: most frequent first; up to 5,000.
-        cases: kind -> the strongest, strongest first.
-        recruits: nDCG@10 with and without one recruit, each recruit of each query left out once;
-            None without any. Members of the library that a recruiter chose are recruits too.
-        title: of the run, e.g. ``"MC: NLP scientist + 2 recruits"``.
-        dataset: what was ranked, in a few words; `collection` is its name.
-        first_stage: its name, e.g. ``"BM25"``.
-        other: name of the ranker compared with; empty if there is none.
-        models: role -> model.
-        settings: choices that shape scores, by name.
-        notes: on the run: it is not finished, queries have no judgements.
-        differences: over the first stage and the other ranker, where that is known.
-    """
+    """One run of a team over a data set."""
 
     totals: Totals
     queries: tuple[QueryFigures, ...]

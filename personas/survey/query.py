@@ -56,15 +56,7 @@ class Judge:
 
 @dataclass(frozen=True, slots=True)
 class LeftOut:
-    """nDCG@10 by the arithmetic of leaving personas out.
-
-    Passages without a final score come after the others, in the ranking's order.
-
-    Attributes:
-        with_all: with the whole team.
-        without: persona -> nDCG@10 without it.
-        exact: as `RankingRecord.leave_one_out_exact`.
-    """
+    """nDCG@10 by the arithmetic of leaving personas out."""
 
     with_all: float
     without: Mapping[str, float]
@@ -73,19 +65,7 @@ class LeftOut:
 
 @dataclass(frozen=True, slots=True)
 class QueryFindings:
-    """All that a survey takes from one query; one that failed has figures alone.
-
-    Attributes:
-        figures: its row.
-        judges: the team's members who judged; empty for rankers without a team.
-        taus: Kendall's tau-b of each two, by their places in `judges`; None if not defined.
-        alpha: what Krippendorff's alpha needs to know of the passages.
-        left_out: None without judgements, and where fewer than two personas judged.
-        cases: at most 20, in the ranking's order.
-        reused: answers that were in the ledger.
-        locked: the team was.
-        weak_judge: as `RankingRecord.weak_judge`.
-    """
+    """All that a survey takes from one query; one that failed has figures alone."""
 
     figures: QueryFigures
     judges: tuple[Judge, ...] = ()

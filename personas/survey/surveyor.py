@@ -37,10 +37,7 @@ Name = TypeVar("Name", bound=str)
 
 
 class Surveyor:
-    """A survey in the making; queries come in any order and give the same survey.
-
-    Memory grows with the queries' rows and the different personas and criteria only.
-    """
+    """A survey in the making; queries come in any order and give the same survey."""
 
     def __init__(self) -> None:
         self._rows: dict[int, QueryFigures] = {}
@@ -54,11 +51,7 @@ class Surveyor:
         self._weak: WeakJudge = ""
 
     def add(self, findings: QueryFindings) -> None:
-        """Add the findings of a query.
-
-        Raises:
-            ValueError: its place is below 1 or was added before.
-        """
+        """Add the findings of a query."""
         place = findings.figures.place
         if place < 1:
             raise ValueError(f"place {place!r} is below 1; queries are counted from 1")

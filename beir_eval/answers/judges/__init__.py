@@ -48,11 +48,7 @@ def judge_of(name: str) -> AnswerJudge:
 
 
 def names_of(names: Iterable[str]) -> list[str]:
-    """Return the judges that are named, each once.
-
-    Raises:
-        SettingError: there is no such judge, or none is named.
-    """
+    """Return the judges that are named, each once."""
     found = list(dict.fromkeys(filter(None, map(str.strip, names))))
     for name in found:
         judge_of(name)

@@ -32,10 +32,7 @@ _SUPPORT = ("support", "partial", "no")
 
 
 async def answer_similarity(answered: Answered, asking: Asking) -> Judgement:
-    """Return likeness with the golden answer, 0 to 5, as REBEL has it (Tonic Validate's prompt).
-
-    Of several golden answers all are shown as one reference. A number out of the range is missing.
-    """
+    """Return likeness with the golden answer, 0 to 5, as REBEL has it (Tonic Validate's prompt)."""
     values = _texts(answered, asking, "reference", "response")
     found = await asking.read(
         "judge_similarity", values, _read_number, max_tokens=32, schema=_SIMILARITY
@@ -44,10 +41,7 @@ async def answer_similarity(answered: Answered, asking: Asking) -> Judgement:
 
 
 async def retrieval_precision(answered: Answered, asking: Asking) -> Judgement:
-    """Return the share of relevant passages of the writer's, one true/false call each (REBEL).
-
-    No passage, no precision; one unreadable verdict, and the value is missing.
-    """
+    """Return the share of relevant passages of the writer's, one true/false call each (REBEL)."""
     passages, question = answered.passages or (), answered.question.query.conversation
     if not passages:
         return Judgement(None, "no passage was left for the writer", undefined=True)
@@ -77,10 +71,7 @@ async def retrieval_precision(answered: Answered, asking: Asking) -> Judgement:
 
 
 async def relevance(answered: Answered, asking: Asking) -> Judgement:
-    """Return LiveRAG 2025's grade of relevance, with notes (G-RAG, arXiv 2506.14516).
-
-    2: correct, and nothing else; 1: useful; 0: no answer given; -1: not answered.
-    """
+    """Return LiveRAG 2025's grade of relevance, with notes (G-RAG, arXiv 2506.14516)."""
     return await _graded(answered, asking, "relevance", range(-1, 3))
 
 
@@ -90,12 +81,7 @@ async def faithfulness(answered: Answered, asking: Asking) -> Judgement:
 
 
 async def nuggets(answered: Answered, asking: Asking) -> Judgement:
-    """Return the share of the vital facts of the golden answers that the answer holds in full.
-
-    Two calls: one for the facts, each vital or okay, which all answers to a question in a run share
-    by the ledger; one for which of them the answer supports, in part, or not. `Judgement.parts` has
-    the facts and `nugget_measures`; ``vital_strict`` is the value.
-    """
+    """Return the share of the vital facts of the golden answers that the answer holds in full."""
     values = {**_texts(answered, asking, "reference"), "most": str(MOST_NUGGETS)}
     facts = await asking.read(
         "judge_nuggets", values, _read_nuggets, max_tokens=2000, schema=NUGGETS_SCHEMA
@@ -115,16 +101,7 @@ async def nuggets(answered: Answered, asking: Asking) -> Judgement:
 
 
 def nugget_measures(vital: Sequence[bool], support: Sequence[str]) -> dict[str, float | None]:
-    """Return the measures of TREC RAG 2024 (arXiv 2411.09607); None where no fact counts.
-
-    The share of what counts that is supported: of vital facts in ``vital``, of all in ``all``; in
-    ``weighted`` a vital fact counts 1 and another 0.5. "partial" counts 0.5, and 0 in each of
-    ``vital_strict``, ``all_strict`` and ``weighted_strict``.
-
-    Args:
-        vital: of each fact, whether it is vital.
-        support: of each fact "support", "partial" or "no".
-    """
+    """Return the measures of TREC RAG 2024 (arXiv 2411.09607); None where no fact counts."""
     found: dict[str, float | None] = {}
     for name, of_vital, of_others in (("vital", 1, 0), ("all", 1, 1), ("weighted", 1, 0.5)):
         weights = [of_vital if each else of_others for each in vital]

@@ -14,19 +14,12 @@ _WITHOUT_PUNCTUATION = str.maketrans("", "", string.punctuation)
 
 
 def normalised(text: str) -> str:
-    """Return a text as SQuAD's evaluation compares it.
-
-    In lower case, without punctuation (ASCII), without a, an and the, blanks squeezed
-    (https://rajpurkar.github.io/SQuAD-explorer, evaluate-v2.0).
-    """
+    """Return a text as SQuAD's evaluation compares it."""
     return " ".join(_ARTICLES.sub(" ", text.lower().translate(_WITHOUT_PUNCTUATION)).split())
 
 
 def token_f1(answer: str, golden: str) -> float:
-    """F1 of an answer's words with a golden answer's, as SQuAD counts them.
-
-    Where one of the two has no word left, it is 1 if both have none, else 0.
-    """
+    """F1 of an answer's words with a golden answer's, as SQuAD counts them."""
     said, right = normalised(answer).split(), normalised(golden).split()
     if not said or not right:
         return float(said == right)
@@ -55,19 +48,13 @@ async def accuracy(answered: Answered) -> Judgement:
 
 
 async def answer_recall(answered: Answered, *, k: int = 5) -> Judgement:
-    """Return Recall@k: 1 if a golden answer is in one of the first k passages found, else 0.
-
-    It is the recall of RankRAG's table 6.
-    """
+    """Return Recall@k: 1 if a golden answer is in one of the first k passages found, else 0."""
     golden, found = answered.question.golden_answers, answered.retrieved or ()
     return Judgement(float(any(is_in(golden, each) for each in found[:k])))
 
 
 async def citation_precision(answered: Answered) -> Judgement:
-    """Return the share of an answer's citations whose quote is in the passage that they name.
-
-    An answer without citations has no precision.
-    """
+    """Return the share of an answer's citations whose quote is in the passage that they name."""
     verdicts = Counter[str](each.verdict for each in answered.citations or ())
     if not verdicts:
         return Judgement(None, "it cites nothing", undefined=True)

@@ -75,18 +75,7 @@ class BatchTimings:
 
 @dataclass(eq=False)
 class Batched:
-    """A chat model whose requests travel in batches.
-
-    The requests that wait at the same moment become one batch, or several where the provider
-    takes no larger one. A request that the provider fails or lets expire goes with another batch,
-    three in all. Every answer is written to the ledger, also without a caller waiting for it.
-
-    A batch is noted on disk before it is created. A request for something that is in a noted
-    batch waits for that batch, in this process or in a later one; so a run that was stopped is
-    simply started again. Stopping a run does not cancel its batches: they are paid for.
-
-    There are no decisions (`ChatRequest.questions`): no batch API has them.
-    """
+    """A chat model whose requests travel in batches."""
 
     service: BatchService
     notes: BatchNotes  # of batches under way, of this run and others
@@ -129,13 +118,7 @@ class Batched:
 
 
 def batched(model: ChatModel, folder: Path, ledger: Ledger | None) -> Batched:
-    """The model, asked through its provider's batch API.
-
-    Notes of batches under way are kept in `folder`, next to the ledger.
-
-    Raises:
-        ConfigError: there is no batch API for it.
-    """
+    """The model, asked through its provider's batch API."""
     if isinstance(model, OpenAIChat):
         return Batched(OpenAIBatches(model), BatchNotes(folder), ledger)
     if isinstance(model, AnthropicMessages):
@@ -178,12 +161,7 @@ class _Collector:
         self._heir: _Entry | None = None  # called to go on with the work
 
     async def answer(self, key: str, request: ChatRequest) -> ChatReply:
-        """The reply to a request; equal ones share it, and only the first caller is charged.
-
-        Raises:
-            ModelError: the request failed for good, or its batch did.
-            LedgerError: the notes or the ledger cannot be used.
-        """
+        """The reply to a request; equal ones share it, and only the first caller is charged."""
         entry = self._entries.get(key)
         if entry is None:
             entry = self._entries[key] = _Entry(key, request)
@@ -347,11 +325,7 @@ class _Collector:
 
 
 class _Batch:
-    """A batch, and the requests that wait for its results.
-
-    `write` is how the lines were written, as far as is known; there are no lines for a batch of
-    which only the note is known.
-    """
+    """A batch, and the requests that wait for its results."""
 
     def __init__(
         self,

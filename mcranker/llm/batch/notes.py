@@ -51,16 +51,7 @@ class BatchGroup(BaseModel):
 
 
 class BatchNote(BaseModel):
-    """One batch.
-
-    Attributes:
-        model: as `ChatModel.name` has it, without what marks a batch.
-        endpoint: the service's base URL, without secrets.
-        mark: a random name, given before the batch is created.
-        created: when that was, in seconds since 1970.
-        batch: the provider's id; None until the batch is known to be created.
-        groups: its requests.
-    """
+    """One batch."""
 
     model_config = ConfigDict(frozen=True, extra="forbid")
 
@@ -85,13 +76,7 @@ class BatchNote(BaseModel):
 
 
 class BatchNotes:
-    """The folder of the notes; several processes may share it.
-
-    Every method raises a `LedgerError` if the folder or a file in it cannot be used.
-
-    Args:
-        folder: made when the first note is written.
-    """
+    """The folder of the notes; several processes may share it."""
 
     def __init__(self, folder: Path) -> None:
         self._folder = folder

@@ -81,12 +81,7 @@ class BatchItem:
 
 
 class BatchService(ABC):
-    """One provider's batch API; its calls raise `ModelError` as `SdkChat.call` does.
-
-    Attributes:
-        most_requests: in one batch.
-        most_bytes: in one batch.
-    """
+    """One provider's batch API; its calls raise `ModelError` as `SdkChat.call` does."""
 
     most_requests: int
     most_bytes: int
@@ -245,13 +240,7 @@ class AnthropicBatches(BatchService):
 
 
 async def lines_of(pieces: AsyncIterator[bytes], service: Service) -> AsyncGenerator[bytes, None]:
-    """The lines of a text that comes in pieces, without empty ones.
-
-    Lines end at line feeds only: replies may hold the other characters that end a line.
-
-    Raises:
-        ServerFailed: a line is longer than `MOST_REPLY` bytes.
-    """
+    """The lines of a text that comes in pieces, without empty ones."""
     rest: list[bytes] = []
     size = 0
     async for piece in pieces:

@@ -22,15 +22,7 @@ logger = safe_logger("mcranker.llm")
 
 
 class Write:
-    """Rows or keys to write, and the future of the caller.
-
-    Attributes:
-        kind: ``"claim"``, ``"complete"``, ``"renew"``, ``"release"``, ``"mark"``, ``"get"``,
-            ``"lease"`` or ``"book"``.
-        keys: that it concerns.
-        rows: to add, or what is asked for.
-        result: for the caller; an error is raised there.
-    """
+    """Rows or keys to write, and the future of the caller."""
 
     __slots__ = ("future", "keys", "kind", "result", "rows")
 
@@ -43,13 +35,7 @@ class Write:
 
 
 class GroupCommit:
-    """A thread that commits writes which have gathered as one transaction.
-
-    Writes for one key keep their order.
-
-    Args:
-        name: of the store, for messages.
-    """
+    """A thread that commits writes which have gathered as one transaction."""
 
     def __init__(self, name: str) -> None:
         self._name = name

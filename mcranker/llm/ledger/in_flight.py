@@ -26,16 +26,7 @@ logger = safe_logger("mcranker.llm")
 
 
 class InFlight:
-    """A request in flight.
-
-    Attributes:
-        key: of the request.
-        asker: with whom an error is shared.
-        loop: where the call is made.
-        claimed: the key is claimed in the store.
-        reply: the answer, once it is durable; None if there is none.
-        error: why there is none, as far as it concerns others.
-    """
+    """A request in flight."""
 
     __slots__ = ("asker", "claimed", "done", "error", "key", "loop", "reply", "waiting")
 
@@ -63,10 +54,7 @@ class RequestsInFlight:
         return len(self._requests)
 
     def join(self, key: bytes, asker: object) -> tuple[InFlight, bool]:
-        """Return the request in flight for a key, and whether it is new.
-
-        The caller that gets a new one has to `complete` it in any case.
-        """
+        """Return the request in flight for a key, and whether it is new."""
         loop = asyncio.get_running_loop()
         with self._lock:
             request = self._requests.get(key)

@@ -37,15 +37,7 @@ _ADDRESS = re.compile(
 
 
 def default_ledger_path() -> Path | str | None:
-    """Return the ledger's default path or URL: MCRANKER_LEDGER, else a path in the user's cache.
-
-    The variable is a path, a database's URL, or ``none`` or ``off`` for no ledger. The cache is
-    MCRANKER_CACHE or the user's cache folder, and the file in it ``ledger.sqlite``.
-
-    Raises:
-        ConfigError: a path begins with the home of a user that does not exist, or an address is
-            neither a path nor a PostgreSQL URL.
-    """
+    """Return the ledger's default path or URL: MCRANKER_LEDGER, else a path in the user's cache."""
     named = os.environ.get("MCRANKER_LEDGER", "").strip()
     if named not in ("", "default"):
         return place_of(named)
@@ -55,11 +47,7 @@ def default_ledger_path() -> Path | str | None:
 
 
 def place_of(given: object) -> Path | str | None:
-    """Return the file that a text or path names, a database's URL, or None for ``none``.
-
-    Raises:
-        ConfigError: it is none of these, which is said without a password.
-    """
+    """Return the file that a text or path names, a database's URL, or None for ``none``."""
     if given == "default":
         return default_ledger_path()
     if given is None:
@@ -83,23 +71,7 @@ def place_of(given: object) -> Path | str | None:
 
 
 class Ledger:
-    """Answers, by the key of their request; for any number of threads and event loops.
-
-    The file is opened, and made where there is none, at the first use. Ledgers of the same file
-    share what they have open.
-
-    Args:
-        path: the file, or the URL of a PostgreSQL database: ``"postgresql://USER@HOST/DATABASE"``.
-
-    Attributes:
-        path: the file; None for a database.
-        name: the path, or the URL without its password.
-        store: the answers in it.
-        in_flight: the requests that are being made.
-
-    Raises:
-        ConfigError: the path is none.
-    """
+    """Answers, by the key of their request; for any number of threads and event loops."""
 
     def __init__(self, path: str | os.PathLike[str]) -> None:
         place = _chosen(path)
@@ -108,23 +80,13 @@ class Ledger:
         self.store = self.in_flight.store
 
     async def find(self, key: bytes) -> ChatReply | None:
-        """Return the answer kept for `key`, with `ChatReply.reused` set, or None.
-
-        A damaged answer counts as none, and the next one kept for its key takes its place.
-
-        Raises:
-            LedgerError: the file cannot be read, or is no ledger.
-        """
+        """Return the answer kept for `key`, with `ChatReply.reused` set, or None."""
         return (await self.store.get_many((key,))).get(key)
 
     def keep(
         self, key: bytes, reply: ChatReply, *, model: str, stage: str
     ) -> Awaitable[set[bytes]]:
-        """Keep `reply`, unless there is an answer for `key` already.
-
-        It is written even if no caller waits; after waiting it is durable. Waiting raises
-        `LedgerError` if the file cannot be written.
-        """
+        """Keep `reply`, unless there is an answer for `key` already."""
         return self.store.complete_many([NewAnswer(key, reply, model, stage)])
 
     def alone(self, name: str) -> AbstractAsyncContextManager[None]:
@@ -152,11 +114,7 @@ def _shared(place: Path | str) -> RequestsInFlight:
 
 
 def store_of(place: str | Path) -> LedgerStore:
-    """Return a store of a ledger's path or URL, shared with no other.
-
-    Raises:
-        ConfigError: a URL's package is not installed, or the path is none.
-    """
+    """Return a store of a ledger's path or URL, shared with no other."""
     chosen = _chosen(place)
     return PostgresStore(chosen) if isinstance(chosen, str) else SQLiteStore(chosen.absolute())
 

@@ -13,24 +13,7 @@ from mcranker.llm.wrapper import Wrapper
 
 
 class Ledgered(Wrapper):
-    """A chat model whose answers are looked up in a ledger first, and kept there before use.
-
-    Equal requests in flight, in any thread of any process that uses the same ledger, share one
-    call: the first makes it, and the others get its answer, marked as reused. If the first is
-    cancelled, another one asks; if it fails, callers of the same object get the error; if its
-    process is killed or stopped, another process asks after `LedgerStore.lease` seconds. Where
-    two calls are made after all, the answer that is kept first is used by all.
-
-    An answer that breaks the form of a `ChatReply` is not kept, and a warning says so.
-
-    Args:
-        model: answers what the ledger does not have.
-        ledger: may serve several models; it is not closed with this one.
-        asked: the model behind the layers of `model`, whose name and endpoint are part of the
-            key. None for `model` itself.
-        among_processes: wait for other processes that ask the same. For thousands of requests in
-            flight, not for the tens of thousands of a batch.
-    """
+    """A chat model whose answers are looked up in a ledger first, and kept there before use."""
 
     def __init__(
         self,
@@ -72,13 +55,7 @@ class Ledgered(Wrapper):
                 raise flight.error
 
     async def mark_unusable(self, request: ChatRequest) -> None:
-        """Note that the answer to `request` could not be read.
-
-        It is reused all the same, until ``mcranker ledger prune --unusable``.
-
-        Raises:
-            LedgerError: the ledger cannot be written.
-        """
+        """Note that the answer to `request` could not be read."""
         await self._store.mark_unusable(request_key(self._asked, request))
 
     async def _ask(self, flight: InFlight, request: ChatRequest) -> ChatReply:

@@ -19,11 +19,7 @@ def new_owner() -> str:
 
 
 def has_ended(owner: str) -> bool:
-    """Return True if a process is certain to have ended.
-
-    A number means one process only on the same boot of the same machine, in the same namespace
-    (each container has its own), and until it is given again. Where that is not known, False.
-    """
+    """Return True if a process is certain to have ended."""
     match owner.split(" ", 3):
         case [_, process, start, place] if place and place == _place():
             try:

@@ -71,17 +71,7 @@ async def lease(do: Do, name: str, ask: Ask) -> Lease:
 
 
 async def book(do: Do, run: bytes, owner: str, booking: Booking) -> Booked:
-    """Note what a payer has spent and set aside, and set aside what there is room for.
-
-    A payer's sums are written as a whole, so doing it twice changes nothing. To be called in a
-    transaction; claims of one run take turns.
-
-    Args:
-        do: in the transaction.
-        run: whose payers share the budget.
-        owner: of the claims on the payer's calls; while there are any, these may still be paid.
-        booking: of the payer.
-    """
+    """Note what a payer has spent and set aside, and set aside what there is room for."""
     if booking.claims:
         lock = int.from_bytes(run[:8], signed=True)
         await do("SELECT pg_advisory_xact_lock($1)", lock)

@@ -76,10 +76,7 @@ def server_time() -> str:
 
 @asynccontextmanager
 async def transaction(connection: Any, *, durable: bool = True) -> AsyncIterator[None]:
-    """Open a transaction, which the server ends if this process is frozen in it.
-
-    After an error the connection is to be terminated.
-    """
+    """Open a transaction, which the server ends if this process is frozen in it."""
     await connection.execute(_BEGIN + ("DEFAULT" if durable else "off"))
     yield
     await connection.execute("COMMIT")
@@ -136,11 +133,7 @@ def _asyncpg() -> Any:
 
 
 def failures() -> tuple[type[Exception], ...]:
-    """Return the errors of a connection.
-
-    Raises:
-        ConfigError: asyncpg is not installed.
-    """
+    """Return the errors of a connection."""
     found = _asyncpg()
     of_client = (found.InterfaceError, found.InternalClientError)
     return (found.PostgresError, *of_client, OSError, TimeoutError, ValueError)

@@ -107,16 +107,7 @@ logger = safe_logger("mcranker.llm")
 
 
 class PostgresStore:
-    """A `LedgerStore` in a database, whose tables are made at the first use.
-
-    What is confirmed is committed. A database that goes away is waited for, up to `PATIENCE`.
-
-    Args:
-        url: ``postgresql://USER:PASSWORD@HOST:PORT/DATABASE``, as libpq takes it.
-
-    Raises:
-        ConfigError: asyncpg is not installed.
-    """
+    """A `LedgerStore` in a database, whose tables are made at the first use."""
 
     lease = _LEASE
 

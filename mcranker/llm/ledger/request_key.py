@@ -13,14 +13,7 @@ _FORMAT = 1  # another number, and no answer of former versions is found any mor
 
 
 def request_key(model: ChatModel, request: ChatRequest) -> bytes:
-    """SHA-256 of everything that the answer depends on: who is asked, and what.
-
-    Who is asked is the model's name and its ``endpoint``, where it has one. `ChatRequest.tag`
-    and `Message.shared` take no part.
-
-    Returns:
-        32 bytes; equal for equal questions, in every process and on every machine.
-    """
+    """SHA-256 of everything that the answer depends on: who is asked, and what."""
     schema, temperature = request.schema, request.temperature
     form: list[object] = [
         _FORMAT,

@@ -40,11 +40,7 @@ class Unkeepable(ValueError):
 def row_of(
     key: bytes, reply: ChatReply, *, model: str, stage: str, created: int | None = None
 ) -> Row:
-    """Return the row for a new `reply`.
-
-    Raises:
-        Unkeepable: a part of the reply has another type than it should, or is out of range.
-    """
+    """Return the row for a new `reply`."""
     try:
         usage = reply.usage
         content = _encoded(reply)
@@ -66,11 +62,7 @@ def row_of(
 
 
 def reply_of(row: Row) -> ChatReply:
-    """Return the reply that a row holds, with `ChatReply.reused` set.
-
-    Raises:
-        Damaged: the row is not what was written.
-    """
+    """Return the reply that a row holds, with `ChatReply.reused` set."""
     try:
         if _checksum(row) != row[10]:
             raise Damaged

@@ -86,10 +86,7 @@ def explained(path: Path, error: Exception) -> LedgerError:
 
 
 def lack_of_room(path: Path, room: int) -> LedgerError | None:
-    """Return the error if the folder has no room for `room` bytes, which are written to check.
-
-    Other problems with the folder are left to SQLite, which reports them where they matter.
-    """
+    """Return the error if the folder has no room for `room` bytes, which are written to check."""
     try:
         with tempfile.TemporaryFile(dir=path.resolve().parent) as file:
             file.write(bytes(room))
@@ -126,14 +123,7 @@ def file_bytes(path: Path) -> int:
 
 
 def opened(path: Path, *, make: bool = True) -> sqlite3.Connection:
-    """Open a ledger, and make it where there is none; texts are read from it as bytes.
-
-    Replies that are committed survive the end of the process, however it comes; a power cut may
-    take the last ones (WAL, ``synchronous=NORMAL``). One thread at a time may use the connection.
-
-    Raises:
-        LedgerError: the file is no ledger, has hard links, or cannot be opened or made.
-    """
+    """Open a ledger, and make it where there is none; texts are read from it as bytes."""
     if not make and not path.exists():
         raise LedgerError(f"there is no ledger {os.fspath(path)!r}; a ranking makes one")
     connection: sqlite3.Connection | None = None

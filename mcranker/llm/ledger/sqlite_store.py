@@ -78,14 +78,7 @@ logger = safe_logger("mcranker.llm")
 
 
 class SQLiteStore:
-    """A `LedgerStore` in a file, which is opened, and made where there is none, at the first use.
-
-    What is confirmed survives a crash or ``kill -9`` of the process; a power cut may take the
-    last answers. A process that is forked from one that used the store gets an error.
-
-    Args:
-        path: the file.
-    """
+    """A `LedgerStore` in a file, which is opened, or made, at the first use."""
 
     lease = LEASE
 
@@ -200,11 +193,7 @@ class SQLiteStore:
 
 
 class _Writer(GroupCommit):
-    """The thread that writes, and the connections of this process.
-
-    Both connections are closed together where the file is not the one it was: SQLite keeps what
-    it knows of a file once a process, and two connections with different logs would spoil it.
-    """
+    """The thread that writes, and the connections of this process."""
 
     def __init__(self, path: Path, lease: float) -> None:
         super().__init__(os.fspath(path))
@@ -218,11 +207,7 @@ class _Writer(GroupCommit):
         self._answers_with_room = 0  # by the last check
 
     def read(self, statement: str, values: tuple[Any, ...]) -> list[Row]:
-        """Return the rows of a query.
-
-        Raises:
-            LedgerError: the file cannot be read, or is no ledger.
-        """
+        """Return the rows of a query."""
         self._check_process()
         try:
             with self._reading:
@@ -294,11 +279,7 @@ class _Writer(GroupCommit):
                 write.result = former.intersection(write.keys)
 
     def _open(self) -> sqlite3.Connection:
-        """Return the connection, once it is certain that its file is the one at the path.
-
-        Raises:
-            LedgerError: the file was deleted or replaced; the next write opens what is there then.
-        """
+        """Return the connection, once it is certain that its file is the one at the path."""
         if self._connection is None:
             self._connection = opened(self._path)
             self._connection.execute(CLAIMS)

@@ -22,10 +22,7 @@ MOST_KEYS = 1000
 
 
 class NewAnswer(NamedTuple):
-    """An answer to keep: the key of the request, the model as the user names it, and the stage.
-
-    It came at `created`, in seconds since 1970; now if that is None.
-    """
+    """An answer to keep: the key of the request, the model as the user names it, and the stage."""
 
     key: bytes
     reply: ChatReply
@@ -68,17 +65,7 @@ class KeptAnswer:
 
 @dataclass(frozen=True, slots=True)
 class Share:
-    """The answers of one model in one stage.
-
-    Attributes:
-        model: as the user names it.
-        stage: what the answers are for.
-        answers: their number.
-        unusable: how many of them could not be read.
-        usage: what they took when they were given.
-        oldest: when the first one came.
-        newest: when the last one came.
-    """
+    """The answers of one model in one stage."""
 
     model: str
     stage: str
@@ -96,14 +83,7 @@ class Share:
 
 @dataclass(frozen=True, slots=True)
 class Selection:
-    """Filter of answers: all fields that are set must match.
-
-    Attributes:
-        older_than: least age in days.
-        model: the model, as the user names it.
-        stage: what the answers are for.
-        unusable: only answers that could not be read.
-    """
+    """Filter of answers: all fields that are set must match."""
 
     older_than: float | None = None
     model: str | None = None
@@ -116,17 +96,7 @@ class Selection:
 
 
 class LedgerStore(Protocol):
-    """Answers by the key of their request, with claims on those that are being asked for.
-
-    For any number of threads, event loops and processes. A call takes `MOST_KEYS` at most. A
-    method that returns an awaitable does its work even if no caller waits for it; calls that
-    concern the same key take effect in the order in which they were made. Every method raises
-    `LedgerError` if the store cannot be used.
-
-    Attributes:
-        lease: seconds that a claim lasts unless it is renewed.
-        name: of the file or database, for messages.
-    """
+    """Answers by the key of their request, with claims on those that are being asked for."""
 
     @property
     def lease(self) -> float: ...
@@ -138,20 +108,10 @@ class LedgerStore(Protocol):
         """Return the answers that are kept, with `ChatReply.reused` set. Damaged ones are not."""
 
     def claim_many(self, keys: Collection[bytes]) -> Awaitable[set[bytes]]:
-        """Claim keys for `LEASE` seconds; without keys, check that the store can be written.
-
-        Returns:
-            The keys that are now this store's. The others are answered, or claimed elsewhere.
-        """
+        """Claim keys for `LEASE` seconds; without keys, check that the store can be written."""
 
     def complete_many(self, answers: Sequence[NewAnswer]) -> Awaitable[set[bytes]]:
-        """Keep answers and end the claims on them. They are durable when this is done.
-
-        An answer that no row could restore is not kept, and a warning is logged.
-
-        Returns:
-            The keys that had another answer, which stays.
-        """
+        """Keep answers and end the claims on them. They are durable when this is done."""
 
     def renew(self, keys: Collection[bytes]) -> Awaitable[set[bytes]]:
         """Extend this store's claims on `keys` by another `LEASE` seconds."""

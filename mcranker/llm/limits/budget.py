@@ -41,10 +41,7 @@ class Sums(NamedTuple):
 
 
 class Booking(NamedTuple):
-    """Sums that a payer has spent and set aside, and claims that it would set aside besides.
-
-    `claims` are the costs of calls, in order. A limit of None is none.
-    """
+    """Sums that a payer has spent and set aside, and claims that it would set aside besides."""
 
     payer: str
     max_calls: int | None
@@ -67,10 +64,7 @@ class Booking(NamedTuple):
 
 
 class Booked(NamedTuple):
-    """The number of claims that are granted; what other payers have spent and set aside.
-
-    `open_calls` of the calls that others have set aside for are still under way.
-    """
+    """The number of claims that are granted; what other payers have spent and set aside."""
 
     granted: int
     others: Sums
@@ -81,26 +75,7 @@ Book: TypeAlias = Callable[[Booking], Awaitable[Booked]]
 
 
 class Budget:
-    """Remaining budget, shared by all models of a ranker across threads and event loops.
-
-    Before a call is sent, the most that it can cost is set aside; once it is answered, what
-    it did cost takes that place. A call for which too little is left waits while others are
-    under way, which mostly turn out cheaper than what is set aside for them, and is refused
-    once none is. So whatever was sent is also received before anything is refused.
-
-    Calls that fail without an answer are not counted, as if they had not been sent.
-
-    With `share` the limits are of several processes together. What one that was killed had set
-    aside counts as spent.
-
-    Args:
-        max_calls: calls that may be answered; None for any number.
-        max_cost: US dollars that may be spent; None for any amount.
-
-    Attributes:
-        spent_calls: calls answered.
-        spent_cost: US dollars of these calls; 0 without ``max_cost``.
-    """
+    """Remaining budget, shared by all models of a ranker across threads and event loops."""
 
     def __init__(self, *, max_calls: int | None = None, max_cost: float | None = None) -> None:
         self.max_calls = max_calls
@@ -119,11 +94,7 @@ class Budget:
         self._timer: asyncio.TimerHandle | None = None
 
     def share(self, book: Book) -> None:
-        """Keep to the limits together with other processes.
-
-        Args:
-            book: notes what this one has spent and set aside, and grants claims.
-        """
+        """Keep to the limits together with other processes."""
         self._book = book
 
     async def aclose(self) -> None:
@@ -139,15 +110,7 @@ class Budget:
         return self.max_calls is not None or self.max_cost is not None
 
     async def claim(self, most: float) -> None:
-        """Set `most` US dollars aside for one call; wait until there is room for it.
-
-        Every claim that is granted is to be followed by one `settle`.
-
-        Raises:
-            BudgetExceeded: the call would go beyond a limit, and nothing is under way that
-                could still turn out cheaper.
-            LedgerError: the limit is shared, and the ledger cannot be used.
-        """
+        """Set `most` US dollars aside for one call; wait until there is room for it."""
         granted: Future[bool] = Future()
         with self._lock:
             self._waiting.append((most, granted))
@@ -164,12 +127,7 @@ class Budget:
             raise self._exceeded(most)
 
     def settle(self, most: float, paid: float | None) -> None:
-        """End a `claim`.
-
-        Args:
-            most: what was set aside.
-            paid: what the call did cost in US dollars, or None if it was not answered.
-        """
+        """End a `claim`."""
         with self._lock:
             self._free(most)
             if paid is not None:
@@ -283,20 +241,7 @@ class Budget:
 
 
 class Budgeted(Wrapper):
-    """A chat model whose calls are paid from a budget.
-
-    With a ``max_cost`` each call is taken to cost at most the input it has by its length, and
-    a reply as long as its limit allows. An answer that came but was of no use (`ReplyError`,
-    `ContentRefused`) is counted as that much, because what it took is not known.
-
-    Args:
-        model: who answers. Tries that fail and are repeated belong below this, so that they
-            count as one call, and answers that cost nothing above it.
-        budget: shared by all models of a ranker; may be replaced before the first call.
-
-    Raises:
-        ConfigError: the budget has a ``max_cost``, and the model's price is not known.
-    """
+    """A chat model whose calls are paid from a budget."""
 
     def __init__(self, model: ChatModel, budget: Budget) -> None:
         if budget.max_cost is not None and cost(model.name, Usage()) is None:
@@ -340,14 +285,7 @@ class Budgeted(Wrapper):
 
 
 def most_used(request: ChatRequest, *, tokens_a_byte: float = TOKENS_A_BYTE) -> Usage:
-    """The tokens that one call can take: nothing cached, and a reply at its limit.
-
-    Thoughts are counted as well, since many models cannot do without them.
-
-    Args:
-        request: what would be sent.
-        tokens_a_byte: how many tokens a byte of the prompt may have.
-    """
+    """The tokens that one call can take: nothing cached, and a reply at its limit."""
     return Usage(
         calls=1,
         input_tokens=math.ceil(prompt_bytes(request) * tokens_a_byte)

@@ -24,32 +24,7 @@ STALLED = 1.5  # the least growth in a round of answers that goes on with it
 
 
 class LearnedConcurrency:
-    """Finds the fewest calls at once that give nearly the highest throughput.
-
-    In a slow start each answer makes room for 3 calls more, as long as answers take less than 1.9
-    times as long as the fastest of the first 16. Where they take longer, a server is known to
-    have few slots, and the limit is 1.5 times their number.
-
-    From then on calls are looked at in windows: as many as the limit is, at least 24, all started
-    after the limit was last changed. By Little's law the throughput is X = n / s calls a second,
-    for n calls in flight and s seconds an answer, both on average. Then another limit is tried:
-
-    - more (``limit * 1.5``) is kept if X rises by at least a quarter of the rise in the limit,
-      and tried again at once: a provider without bounds is at 256 after eight windows;
-    - where more is not worth it, fewer (``limit / 1.5``) is kept as long as X stays at 0.95 or
-      more: a server with four slots, where further calls only wait longer, ends near four;
-    - where neither is, the limit rests for 4 windows, and later trials are by 1.25.
-
-    A window with fewer calls in flight than allowed (0.9) changes nothing. If clearly more than 0.2
-    of a window failed (by three standard deviations, 11 of 24), or `back_off` is called, the limit
-    falls to 0.7 of itself, at most once for the calls in flight (as in
-    https://www.rfc-editor.org/rfc/rfc5681), and rests before it grows with the careful factor.
-    After failures, 8 answers in a row begin another slow start, which ends at 0.7 of the limit
-    from before them. Throughput is compared, not latency, because servers that answer many calls
-    together are a little slower with each.
-
-    Not safe for several threads; `RateLimiter` guards it.
-    """
+    """Finds the fewest calls at once that give nearly the highest throughput."""
 
     def __init__(self) -> None:
         self.limit = FIRST
@@ -68,14 +43,7 @@ class LearnedConcurrency:
         self._open(-math.inf)
 
     def finished(self, now: float, started: float, in_flight: int, *, failed: bool) -> None:
-        """Count the end of a call.
-
-        Args:
-            now: the time in seconds.
-            started: when it began.
-            in_flight: calls in flight just before it ended, itself included.
-            failed: the model or the way to it failed, rather than answered.
-        """
+        """Count the end of a call."""
         if self._starting:
             if self._grow(now - started, in_flight, failed=failed):
                 return

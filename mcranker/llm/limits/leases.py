@@ -25,10 +25,7 @@ _TINY = 1e-6  # that sums of floats may be off
 
 
 class Want(NamedTuple):
-    """A wish of a process for `amount` of a bucket, but not less than `least`.
-
-    A negative amount is given back. `rate` is the limit, a second.
-    """
+    """A wish of a process for `amount` of a bucket, but not less than `least`."""
 
     rate: float
     amount: float
@@ -43,10 +40,7 @@ class Grant(NamedTuple):
 
 
 class Ask(NamedTuple):
-    """The wishes of a process for the limits of a model; None where there is no limit.
-
-    Its own calls pause for `pause` seconds.
-    """
+    """The wishes of a process for the limits of a model; None where there is no limit."""
 
     pause: float
     requests: Want | None
@@ -63,19 +57,7 @@ class Lease(NamedTuple):
 
 @dataclass(slots=True)
 class Bucket:
-    """A limit that is leased; `mcranker.llm.ledger.postgres_limits` has the same in SQL.
-
-    It is a virtual schedule: what is leased takes the next free time, ``amount / rate`` seconds
-    of it, so the sum of all leases never goes beyond the limit, and nothing is saved up but 0.1 s.
-    A process gets at most a sixteenth of what is free of the next 4 s, but at least a call. So
-    processes that ask for more than there is take turns, with as much for each, however many they
-    are; and one by itself gets all of it, a quarter of a second at a time. What is given back
-    moves the schedule back.
-
-    Attributes:
-        due: the next free time, in seconds; a new bucket's is now.
-        at: time of the last lease. A clock that is set back moves the schedule with it.
-    """
+    """A limit that is leased; `mcranker.llm.ledger.postgres_limits` has the same in SQL."""
 
     due: float
     at: float
@@ -93,13 +75,7 @@ class Bucket:
 
 @dataclass(slots=True)
 class Account:
-    """The part of one limit that a process has.
-
-    Attributes:
-        rate: the limit, a second.
-        left: leased and not used; below 0 if calls took more than was expected of them.
-        low: the amount below which more is asked for.
-    """
+    """The part of one limit that a process has."""
 
     rate: float
     left: float = 0.0
@@ -114,14 +90,7 @@ class Account:
         self._used += amount
 
     def want(self, now: float, seconds: float, waiting: float, first: float) -> Want:
-        """Return what to ask for.
-
-        Args:
-            now: the time.
-            seconds: since the last question.
-            waiting: what the calls that wait will take.
-            first: what the first of them will take.
-        """
+        """Return what to ask for."""
         lasts = LEASE + self._wait
         need = waiting + max(0.0, self._used) * lasts / max(seconds, _SHORT)
         need = max(first, min(need, LEASE * self.rate))
@@ -143,22 +112,7 @@ class Account:
 
 
 class Leases:
-    """The parts of the limits of a model that a process has leased.
-
-    It asks as soon as a call finds too little, before that when a quarter of a lease is left, and
-    once a second in any case, so that it learns of pauses. It asks for what waits and for as much
-    as it uses in a second, and until the lease begins; at most for one second of the limit. Tokens
-    are taken by the estimate for a call, and corrected by what it took.
-
-    Not safe for several threads; `RateLimiter` guards it.
-
-    Args:
-        requests: a second; 0 for no limit.
-        tokens: a second, likewise.
-
-    Attributes:
-        again: the time before which no more is asked for.
-    """
+    """The parts of the limits of a model that a process has leased."""
 
     def __init__(self, requests: float, tokens: float) -> None:
         self.requests = Account(requests) if requests else None
@@ -187,14 +141,7 @@ class Leases:
         return is_low or now >= self._asked + BEAT
 
     def ask(self, now: float, *, pause: float, waiting: int = 0, first: float = 0.0) -> Ask:
-        """Return what to ask for.
-
-        Args:
-            now: the time.
-            pause: seconds for which calls pause.
-            waiting: calls that wait for more.
-            first: tokens of the first of them.
-        """
+        """Return what to ask for."""
         seconds, self._asked = now - self._asked, now
         requests, tokens = self.requests, self.tokens
         return Ask(

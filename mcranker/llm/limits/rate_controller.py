@@ -71,57 +71,7 @@ class RateLimits(TypedDict):
 
 
 class RateController:
-    """Decides when calls of a model may start, and how many may be in flight.
-
-    **The user's limits.** With r requests a minute, a start at time t moves the next one to
-    ``max(due, t - 0.1) + 60.2 / r`` seconds: even distances, never more than r (rounded up)
-    starts in any 60 s, and no hurry after an idle hour (a virtual schedule, as in
-    https://en.wikipedia.org/wiki/Generic_cell_rate_algorithm). Tokens are spread likewise by the
-    estimate for a request, corrected once they are counted: all requests but the last of any
-    60 s stay within the tokens a minute, so one that is larger goes out, and the next one waits.
-
-    **Concurrency**, if not given, is learned, see `LearnedConcurrency`.
-
-    **Refusals** by an overloaded provider are told from those by chance. One that says how long
-    to wait (`retry_after`) makes all calls wait; one that asks for 0 s changes nothing. Any other
-    only delays its own call, until there are more than 4 and 3% of the calls of late, or 4 in a
-    row with no answer in between. Then no call starts for twice the time that a refusal takes, so
-    that it is known what became of all that were sent, and it is decided:
-
-    - Nothing was accepted: all calls wait for `first_pause` seconds, doubled up to
-      `longest_pause` while nothing but refusals comes. After that the rate begins at half of what
-      it was and doubles every second, at least.
-    - Clearly more than 0.3 of the calls were refused: the rate is lowered to what was accepted.
-      It begins at 0.9 of that, is back there when 150 calls (1 to 15 s) have been made, lingers,
-      and leaves it behind ever faster: the curve is that of CUBIC
-      (https://www.rfc-editor.org/rfc/rfc9438), relative to the peak, so that it suits one call a
-      minute as well as a hundred a second. The way back takes 15 calls from less than half of
-      the rate of the last ten seconds.
-    - Fewer were refused: a trial at half of what was accepted, as refusals by chance come at any
-      rate. With n calls and a share s refused before (1.5 standard deviations less than was
-      seen), n · s are expected by chance. If there are r, and n · s reaches 4 + 1.75 r, the rate
-      was the reason (by chance so few come once in fifty times) and is lowered; if r reaches
-      3 + n · s / 3, it was not. That share then counts as chance, the calls go as fast as before
-      and faster, and only more refusals than that begin this again. If no more than in the trial
-      is accepted then, it was the rate after all.
-
-    With a ``retry_after``, the rate is lowered to what was accepted, the pauses included, if more
-    than 4 and 3% of the calls were refused, or pauses of more than 5 s took a quarter of the time
-    (of a minute at least), and goes on evenly otherwise.
-
-    Not safe for several threads; `RateLimiter` guards it.
-
-    Args:
-        limits: see `RateLimits`.
-
-    Attributes:
-        limit: calls that may be in flight at once, in each event loop.
-        due: time of the next start.
-        paused_until: end of the provider's pause.
-        pauses: number of times the provider paused all calls.
-        number: number of calls started; identifies each.
-        leases: of limits that are shared with other processes; None if they are not.
-    """
+    """Decides when calls of a model may start, and how many may be in flight."""
 
     def __init__(self, **limits: Unpack[RateLimits]) -> None:
         concurrency = limits["concurrency"]
@@ -181,11 +131,7 @@ class RateController:
         self._settle()
 
     def start(self, now: float, tokens: float) -> float | None:
-        """Count the start of a call with that many tokens.
-
-        Returns:
-            `due` if it is too early, and infinity if too little is leased.
-        """
+        """Count the start of a call with that many tokens."""
         if self._resuming and self.due <= now + AT_ONCE:
             if self._resume(now) and self._full and self._learned is not None:
                 self._learned.back_off(now)
@@ -227,16 +173,7 @@ class RateController:
         error: BaseException | None,
         extra_tokens: float,
     ) -> None:
-        """Count the end of a call.
-
-        Args:
-            now: the time.
-            number: of the call, as `number` was after its start.
-            started: when it did.
-            in_flight: calls in flight just before it ended, itself included.
-            error: how it failed.
-            extra_tokens: used beyond those it was started with; negative for fewer.
-        """
+        """Count the end of a call."""
         if isinstance(error, RateLimited):
             self._full |= in_flight >= USED * self.limit
             if error.retry_after is None or error.retry_after > 0:

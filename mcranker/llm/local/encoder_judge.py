@@ -47,28 +47,7 @@ _VERSION = 2  # another number where answers change, so that the ledger asks aga
 
 
 class EncoderJudge:
-    """Answers typed questions about a state, by any `Encoder`.
-
-    The answer to a ``yes_no`` or a ``score`` is the `score` of the passage's similarity to the
-    query as the judge sees it (`views`), and of its `Cover` of the query's words; of a score times
-    `Question.top`. Where no word of the query is known, similarity alone decides.
-    The similarity of a passage of `LONG` words and more that the encoder does not read to its end
-    is the mean of that of its beginning and of that of its nearest window of `WINDOW_WORDS` words.
-
-    Covers depend on `State.statistics`. A ``choice`` falls on the option that is nearest to the
-    query, by its name or by one of the phrases, parted by commas, of its description.
-
-    A question about no passage in particular is about the best of all. Question texts and
-    levels are not read. The encoder is loaded at the first text that is not known, and freed when
-    the last of its users is closed.
-
-    Args:
-        encoder: with one more user, this judge.
-        scale: of its similarities, see `mcranker.llm.encoders.SIMILARITIES`.
-
-    Attributes:
-        endpoint: identity of the judge: the model and the way from similarities to answers.
-    """
+    """Answers typed questions about a state, by any `Encoder`."""
 
     def __init__(self, encoder: Encoder, scale: tuple[float, float] = (0.0, 1.0)) -> None:
         self.name = encoder.name
@@ -80,12 +59,7 @@ class EncoderJudge:
         self._lease = weakref.finalize(self, release_apart, encoder.release)
 
     async def complete(self, request: ChatRequest) -> ChatReply:
-        """Answer the questions.
-
-        Raises:
-            UnsupportedCapability: there is no state, or no question about it.
-            ConfigError, ModelError: as `Encoder.encode`.
-        """
+        """Answer the questions."""
         state = request.state
         if state is None or not request.questions:
             raise UnsupportedCapability(
@@ -107,23 +81,14 @@ class EncoderJudge:
 
 
 def score(similarity: float, cover: float | None, scale: tuple[float, float]) -> float:
-    """Return a passage's relevance, 0 to 1: half by its words, half by its meaning.
-
-    Args:
-        similarity: of its meaning to the query's, -1 to 1.
-        cover: of the query's words, 0 to 1; None where none of them is known.
-        scale: the similarity that counts 0, and from there to that which counts 1.
-    """
+    """Return a passage's relevance, 0 to 1: half by its words, half by its meaning."""
     meaning = max((similarity - scale[0]) / scale[1], 0.0)
     mixed = meaning if cover is None else COVER_SHARE * cover + (1 - COVER_SHARE) * meaning
     return min(mixed, 1.0)
 
 
 def windows(text: str) -> list[str]:
-    """Split a long passage into pieces of `WINDOW_WORDS` words, the last may overlap; else none.
-
-    What follows `MAX_CHARACTERS` is not looked at.
-    """
+    """Split a long passage into pieces of `WINDOW_WORDS` words, the last may overlap; else none."""
     words = list(_WORD.finditer(text[:MAX_CHARACTERS]))
     if len(words) < LONG:
         return []
@@ -133,11 +98,7 @@ def windows(text: str) -> list[str]:
 
 
 def views(judge: Judge | None, query: str) -> list[tuple[str, float]]:
-    """The query as a judge sees it: texts, and their shares in the similarity.
-
-    Half is the query itself; the rest is the query by the judge's name, and the query with each
-    criterion, by its weight. The query alone where there is no judge.
-    """
+    """The query as a judge sees it: texts, and their shares in the similarity."""
     by_judge: list[list[tuple[str, float]]] = []
     if judge is not None and judge.name:
         by_judge.append([(f"{judge.name}: {query}", 1.0)])
@@ -160,11 +121,7 @@ def views(judge: Judge | None, query: str) -> list[tuple[str, float]]:
 
 
 class _Reading:
-    """The texts of one request, as vectors, and the answers that follow from them.
-
-    Attributes:
-        usage: what reading the texts took.
-    """
+    """The texts of one request, as vectors, and the answers that follow from them."""
 
     def __init__(self, state: State, encoder: Encoder, scale: tuple[float, float]) -> None:
         self.usage = Usage(calls=1)

@@ -11,16 +11,7 @@ from mcranker.llm.providers.http_errors import Service
 
 
 def check_installed(name: str, packages: Mapping[str, str], extra: str = "local") -> None:
-    """Refuse a model whose packages are missing.
-
-    Args:
-        name: of the model, with its prefix.
-        packages: module -> the package that has it.
-        extra: of this package, which brings them.
-
-    Raises:
-        ConfigError: one is not installed.
-    """
+    """Refuse a model whose packages are missing."""
     absent = [package for each, package in packages.items() if not importlib.util.find_spec(each)]
     if absent:
         raise ConfigError(f"{name} needs {' and '.join(absent)}: pip install 'mcranker[{extra}]'.")
@@ -33,11 +24,7 @@ def engine_service(name: str, where: str) -> Service:
 
 
 def release_apart(release: Callable[[], None]) -> None:
-    """Call `release` in a thread of its own, for finalizers.
-
-    A finalizer runs wherever garbage is collected, even while its thread holds a lock that
-    `release` takes too. At the interpreter's end, when threads are gone, it is called at once.
-    """
+    """Call `release` in a thread of its own, for finalizers."""
     if threading.main_thread().is_alive():
         threading.Thread(target=release, name="mcranker-release").start()
     else:

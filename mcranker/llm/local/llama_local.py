@@ -48,24 +48,7 @@ _log = safe_logger("mcranker.llm.local.llama_local")
 
 
 class LocalChat:
-    """Answers requests with a GGUF model in this process; a reranker gives relevances.
-
-    Several of one file share one loaded model. It is loaded at the first call and unloaded when
-    the last of them is closed. May be used from several event loops and threads. A forked process
-    loads the model again.
-
-    Args:
-        name: a catalogue name or the path of a GGUF file. The file is fetched if need be.
-
-    Attributes:
-        endpoint: identity of the model: the engine's version and the file.
-
-    Raises:
-        ConfigError: the engine is not installed.
-        ModelNotFound: no such file and no such name.
-        ModelFileError: the file is not a GGUF file, or an encoder's.
-        DownloadError: the file had to be fetched and could not.
-    """
+    """Answers requests with a GGUF model in this process; a reranker gives relevances."""
 
     def __init__(self, name: str) -> None:
         self.name = f"local:{name}"
@@ -230,12 +213,7 @@ def _load(path: Path, context: int, name: str, *, reranks: bool) -> _Engine:
 
 
 def is_reranker(path: Path, name: str) -> bool:
-    """Return whether a GGUF file's pooling is that of a reranker.
-
-    Raises:
-        ModelNotFound: the file cannot be read.
-        ModelFileError: it is not a GGUF file, or it is an encoder's.
-    """
+    """Return whether a GGUF file's pooling is that of a reranker."""
     try:
         with path.open("rb") as file:
             head = file.read(_HEADER)
@@ -259,10 +237,7 @@ def is_reranker(path: Path, name: str) -> bool:
 
 
 def beginning(text: str, pieces: Sequence[str | list[int]]) -> str:
-    """Return the beginning of `text` whose tokens are these, without a character that they cut.
-
-    `pieces` are the tokens' texts, or their bytes where they are no whole characters.
-    """
+    """Return the beginning of `text` whose tokens are these, without a character that they cut."""
     raw = b"".join(each.encode() if isinstance(each, str) else bytes(each) for each in pieces)
     said = raw.decode(errors="ignore")
     # Some tokenizers put a blank before the first word.

@@ -58,20 +58,7 @@ def cache_folder() -> Path:
 
 
 def resolve(name: str, *, progress: Progress | None = None) -> Path:
-    """The model file that ``local:NAME`` means, downloaded if need be.
-
-    Looked for in this order: a file of that path (``~`` is the home folder); a file of that
-    name in `cache_folder`; a catalogue entry, from the cache, from an installed package that
-    carries it, or from its source.
-
-    Args:
-        name: the part after ``local:``.
-        progress: called during a download, see `download`.
-
-    Raises:
-        ModelNotFound: no such file and no such name; says which names there are.
-        DownloadError: the file had to be fetched and could not.
-    """
+    """The model file that ``local:NAME`` means, downloaded if need be."""
     path = Path(name).expanduser()
     if path.is_file():
         return path.resolve()
@@ -86,16 +73,7 @@ def resolve(name: str, *, progress: Progress | None = None) -> Path:
 def resolve_encoder(
     entry: CatalogueEntry, *, progress: Progress | None = None
 ) -> tuple[CatalogueEntry, Path, Path]:
-    """The files of an encoder, downloaded if need be.
-
-    Where they cannot be fetched, the entry that replaces it is taken, and a warning says so.
-
-    Returns:
-        The entry taken, its model and its tokenizer.
-
-    Raises:
-        DownloadError: the files had to be fetched and could not; says why of both entries.
-    """
+    """The files of an encoder, downloaded if need be."""
     other = find(entry.otherwise) if entry.otherwise else None
     if other is not None and present(entry) is None and present(other) is not None:
         entry = other
@@ -123,20 +101,7 @@ def present(entry: CatalogueEntry) -> Path | None:
 
 
 def download(entry: CatalogueEntry, *, progress: Progress | None = None) -> Path:
-    """Fetch a catalogue entry's files into the cache folder, check them, and return the model's.
-
-    Two processes that ask at the same time fetch it once. A file that is already there and
-    whole is not fetched again. Stopping half-way (Ctrl-C, an error) leaves no part of it.
-
-    Args:
-        entry: which model.
-        progress: called with the bytes fetched so far and their total, or None if unknown.
-
-    Raises:
-        DownloadError: no network, a full disk, a folder that cannot be written, or a file
-            that is not the one the catalogue means.
-        ConfigError: the file is on the Hugging Face hub and its client is not installed.
-    """
+    """Fetch a catalogue entry's files into the cache folder, check them, and return the model's."""
     for each in entry.files:
         path = _download(each, progress)
     return path

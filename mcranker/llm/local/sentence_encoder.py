@@ -22,15 +22,7 @@ LONGEST_TEXT = 100_000  # characters read of a text
 
 
 def sentence_encoder(name: str, *, prefixes: tuple[str, str]) -> Encoder:
-    """The encoder of a folder or of the Hugging Face hub, for one more user. Loads nothing yet.
-
-    It works on a GPU if PyTorch finds one, one batch at a time. Prompts of the model's own
-    configuration are left out: `prefixes` are put before texts.
-
-    Raises:
-        ConfigError: sentence-transformers is not installed.
-        ModelNotFound: the name is a path, and no folder is there.
-    """
+    """The encoder of a folder or of the Hugging Face hub, for one more user. Loads nothing yet."""
     full = f"st:{name}"
     check_installed(full, {"sentence_transformers": PACKAGE}, extra="crossencoder")
     source, mark = source_of(name, full, "st:sentence-transformers/all-MiniLM-L6-v2")

@@ -23,13 +23,7 @@ _ASKED_OFTEN = ("score", "assess")  # writing to the cache costs a quarter more 
 
 
 class AnthropicMessages(SdkChat):
-    """Asks a model of Anthropic, e.g. ``claude-haiku-5-5``.
-
-    Thinking is turned off, as scores are many and short; a model that refuses that thinks,
-    and `REASONING_TOKENS` are added to the limit of its replies. Newer models take no
-    temperature, so repeated calls may differ there. There is no seed and there are no
-    log-probabilities. A base URL may end in ``/v1`` or not. Arguments and errors: `SdkChat`.
-    """
+    """Asks a model of Anthropic, e.g. ``claude-haiku-5-5``."""
 
     provider = "Anthropic"
     url = "https://api.anthropic.com"

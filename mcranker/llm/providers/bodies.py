@@ -36,11 +36,7 @@ PLAIN = {"Accept-Encoding": "identity"}
 
 
 async def read_body(response: aiohttp.ClientResponse) -> bytes:
-    """The whole body of an answer, or the beginning of it if the status is an error.
-
-    Raises:
-        BodyTooLong: the status is good, and there is more than `MOST_REPLY`.
-    """
+    """The whole body of an answer, or the beginning of it if the status is an error."""
     most = _most_of(response.status)
     pieces: list[bytes] = []
     size = 0

@@ -44,13 +44,7 @@ def echo_body(request: ChatRequest, model: str) -> dict[str, Any]:
 
 
 def echo_reply(data: Mapping[str, Any], request: ChatRequest, *, service: Service) -> ChatReply:
-    """Return the log-probabilities of the continuation's tokens.
-
-    Raises:
-        UnsupportedCapability: the prompt's log-probabilities are not in the answer.
-        ReplyError: no token begins where the continuation does.
-        ServerFailed: the answer has no choice in it, or a log-probability that is none.
-    """
+    """Return the log-probabilities of the continuation's tokens."""
     logprobs = first_choice(data, service).get("logprobs")
     listed = logprobs if isinstance(logprobs, dict) else {}
     tokens, values = listed.get("tokens"), listed.get("token_logprobs")
@@ -93,16 +87,7 @@ ECHO = Exchange("completions", echo_body, echo_reply, _explain)
 
 
 def _first_token(tokens: Sequence[str], text: str) -> int | None:
-    """Return the place of the token with which `text` begins, if `tokens` end with it.
-
-    Servers spell blanks in several ways, and parts of a character as a mark; so only the visible
-    characters of ASCII are compared. Tokens without any belong to `text` if they come right before
-    it: what goes before `text` must end with one.
-
-    Returns:
-        From 1 on; None if they do not end with `text`, or if one of them begins before it and ends
-        within it.
-    """
+    """Return the place of the token with which `text` begins, if `tokens` end with it."""
     left = _COMPARED.sub("", text)
     for place in reversed(range(len(tokens))):
         token = _COMPARED.sub("", tokens[place])

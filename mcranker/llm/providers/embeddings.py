@@ -109,14 +109,7 @@ def service_encoder(
 
 
 def vector_reply(data: Mapping[str, Any], request: ChatRequest, *, service: Service) -> VectorReply:
-    """The vectors in an answer: ``data``, a list of objects with ``embedding`` and ``index``.
-
-    The answer may be that list, and an object in it just the embedding: a list of numbers, or its
-    32-bit floats in base64. Where no object has an index they are in the order of the texts.
-
-    Raises:
-        ServerFailed: there is not one vector for each text, all of one length and finite.
-    """
+    """The vectors in an answer: ``data``, a list of objects with ``embedding`` and ``index``."""
     rows, count = data.get("data"), len(request.messages)
     if isinstance(rows, list):
         rows = [{"embedding": row} if isinstance(row, list) else row for row in rows]

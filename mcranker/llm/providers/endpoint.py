@@ -16,22 +16,13 @@ _LABEL = re.compile(r"(?!-)[A-Za-z0-9_-]{1,63}(?<!-)")
 
 
 def url_in(variable: str) -> str | None:
-    """Return the base URL in an environment variable, checked; None if it is not set.
-
-    Raises:
-        ConfigError: see `checked_url`.
-    """
+    """Return the base URL in an environment variable, checked; None if it is not set."""
     named = os.environ.get(variable, "").strip()
     return checked_url(named, variable) if named else None
 
 
 def checked_url(url: str, name: str = "base_url") -> str:
-    """A base URL without a slash at its end; `name` is the option or variable it was given in.
-
-    Raises:
-        ConfigError: it is not an ``http://`` or ``https://`` URL with a host, or holds more than
-            an address: a user name, a password, a query or a fragment. No secret is shown.
-    """
+    """A base URL without a slash at its end; `name` is the option or variable it was given in."""
     stripped = url.strip().rstrip("/")
     shown = f"{name}={shown_url(url)!r}"
     if not stripped:
@@ -61,13 +52,7 @@ def checked_url(url: str, name: str = "base_url") -> str:
 
 
 def find_key(explicit: str | None, variable: str, *, model: str, required: bool = True) -> str:
-    """Return the API key: the one passed, else the one in an environment variable.
-
-    It is empty if there is none and it is not `required`; `model` is for messages.
-
-    Raises:
-        AuthenticationFailed: there is none, or it cannot be a key. The key is never shown.
-    """
+    """Return the API key: the one passed, else the one in an environment variable."""
     given = (explicit or "").strip()
     key = given or os.environ.get(variable, "").strip()
     if required and not key:
@@ -87,11 +72,7 @@ def key_advice(variable: str) -> str:
 
 
 def checked_settings(timeout: float, concurrency: int) -> None:
-    """Check what every model at an address takes.
-
-    Raises:
-        ConfigError: `timeout` (seconds) is not positive, or `concurrency` is below 1.
-    """
+    """Check what every model at an address takes."""
     if not timeout > 0:
         raise ConfigError(f"timeout={timeout!r} must be a positive number of seconds")
     if concurrency < 1:

@@ -26,12 +26,7 @@ KEEP_ALIVE = 60.0  # seconds; shorter ones cost a new connection, and a TLS hand
 
 @dataclass(frozen=True, slots=True)
 class Exchange:
-    """A kind of call other than a chat, at a path below the base URL.
-
-    `body` makes the JSON for a request and the model's name; it raises `UnsupportedCapability` for
-    a request that such a call cannot serve. `reply` reads the answer, with ``service=`` for
-    messages. `explain` may have a better error for a refusal than `error_for`.
-    """
+    """A kind of call other than a chat, at a path below the base URL."""
 
     path: str
     body: Callable[[ChatRequest, str], dict[str, Any]]
@@ -41,12 +36,7 @@ class Exchange:
 
 
 class HttpChat(ABC):
-    """A model at an address, with what it offers before it has refused anything.
-
-    Attributes:
-        endpoint: the service's base URL.
-        service: the provider's details, for error messages.
-    """
+    """A model at an address, with what it offers before it has refused anything."""
 
     _path: ClassVar[str] = "chat/completions"
     _questions: Exchange | None = None
@@ -90,11 +80,7 @@ class HttpChat(ABC):
 
     @abstractmethod
     def read(self, data: Mapping[str, Any], request: ChatRequest) -> ChatReply:
-        """Return the reply in the answer to a chat.
-
-        Raises:
-            ModelError: as `complete` does.
-        """
+        """Return the reply in the answer to a chat."""
 
     async def aclose(self) -> None:
         """Close the connections of the running event loop; a later call opens new ones."""
@@ -114,12 +100,7 @@ class HttpChat(ABC):
 
     @abstractmethod
     async def _post(self, path: str, body: Mapping[str, Any]) -> bytes:
-        """Send a JSON object, and return the body of the answer.
-
-        Raises:
-            StatusError: the answer is an error.
-            ModelError: there is no answer, or none that can be unpacked.
-        """
+        """Send a JSON object, and return the body of the answer."""
 
     async def _send(self, body: dict[str, Any]) -> bytes:
         return await self._post(self._path, self._with_room(body))

@@ -103,17 +103,7 @@ class Problem:
 
 @dataclass(frozen=True, slots=True)
 class Service:
-    """Provider details used in error messages.
-
-    Attributes:
-        model: the model as the user names it.
-        where: the provider's name or the server's address.
-        key_advice: what to do about a missing or wrong key; `model_advice` and
-            `connection_advice` likewise.
-        timeout: seconds allowed to one call.
-        key: the API key, to be taken out of every message; never shown.
-        url: where it is asked; what looks secret in its path is taken out of messages as well.
-    """
+    """Provider details used in error messages."""
 
     model: str
     where: str
@@ -143,10 +133,7 @@ class BodyTooLong(Exception):
 def read_problem(
     status: int, body: bytes, headers: Mapping[str, str], *, now: datetime | None = None
 ) -> Problem:
-    """Read an error answer; never fails, whatever the body is.
-
-    `headers` ignore case; `now` is for a Retry-After that is a date, None for the clock.
-    """
+    """Read an error answer; never fails, whatever the body is."""
     try:
         content = orjson.loads(body)
     except orjson.JSONDecodeError:
@@ -224,10 +211,7 @@ def timed_out(service: Service) -> ModelTimeout:
 
 
 def transport_error(error: BaseException, service: Service) -> ModelError:
-    """Convert a transport failure to an error by its root cause.
-
-    The libraries name some lost connections timeouts, so their own classes cannot be relied on.
-    """
+    """Convert a transport failure to an error by its root cause."""
     chain = [error]
     while (cause := chain[-1].__cause__) is not None:
         chain.append(cause)
@@ -270,12 +254,7 @@ def reading(content: bytes, service: Service) -> Iterator[None]:
 
 
 def json_bytes(body: Mapping[str, Any], service: Service) -> bytes:
-    """The body of a request.
-
-    Raises:
-        RequestRejected: something in it cannot be sent: half of a surrogate pair, or a number
-            beyond 64 bits.
-    """
+    """The body of a request."""
     try:
         return orjson.dumps(body)
     except orjson.JSONEncodeError as error:
@@ -287,13 +266,7 @@ def json_bytes(body: Mapping[str, Any], service: Service) -> bytes:
 
 
 def parse_object(content: bytes, service: Service, *, list_as: str = "") -> dict[str, Any]:
-    """The JSON object in the body of an answer with a good status.
-
-    A list is returned under the name `list_as`, if there is one.
-
-    Raises:
-        ServerFailed: it is cut off, or not JSON, or not an object.
-    """
+    """The JSON object in the body of an answer with a good status."""
     with reading(content, service):
         try:
             data = orjson.loads(content)

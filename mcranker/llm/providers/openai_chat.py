@@ -28,15 +28,7 @@ _DECISION_TOKEN = 0.10e-6
 
 
 class OpenAIChat(SdkChat):
-    """Asks a model of OpenAI, e.g. ``gpt-6-luna``.
-
-    Models that think first are told not to (``reasoning_effort="none"``), as scores are many
-    and short; where a model refuses, the least effort it takes is used, and
-    `REASONING_TOKENS` are added to the limit of the reply.
-
-    A request with questions goes to the decisions endpoint, any other one to the chat
-    completions. Arguments and errors: `SdkChat`.
-    """
+    """Asks a model of OpenAI, e.g. ``gpt-6-luna``."""
 
     provider = "OpenAI"
     url = "https://api.openai.com/v1"

@@ -45,11 +45,7 @@ def decision_body(request: ChatRequest, model: str) -> dict[str, Any]:
 
 
 def decision_reply(data: Mapping[str, Any], request: ChatRequest, *, service: Service) -> ChatReply:
-    """Return a decision's answer to each question.
-
-    Raises:
-        ServerFailed: the answers are not as many as the questions, or in another order.
-    """
+    """Return a decision's answer to each question."""
     answers = data.get("answers")
     if not isinstance(answers, list):
         raise unreadable("no answers in it", service)

@@ -53,11 +53,7 @@ def chat_body(
     capabilities: Capabilities,
     limit_name: Literal["max_tokens", "max_completion_tokens"] = "max_tokens",
 ) -> dict[str, Any]:
-    """The JSON body of a chat completion, with `limit_name` for the limit of the reply.
-
-    What `capabilities` lack is left out: the schema, and a prefill (a last message of the
-    assistant). Log-probabilities are always asked for when the request has labels.
-    """
+    """The JSON body of a chat completion, with `limit_name` for the limit of the reply."""
     messages = request.messages if capabilities.prefill else without_prefill(request)
     limit = min(request.max_tokens, LABEL_TOKENS) if request.labels else request.max_tokens
     body: dict[str, Any] = {
@@ -88,17 +84,7 @@ def without_prefill(request: ChatRequest) -> tuple[Message, ...]:
 def chat_reply(
     data: Mapping[str, Any], request: ChatRequest, *, service: Service, prefill: bool = False
 ) -> ChatReply:
-    """Return the reply in a chat completion.
-
-    With `prefill` the reply's beginning was sent; it is taken off where a server repeats it.
-
-    Raises:
-        ContentRefused: the model or a filter declined.
-        ServerFailed: the answer has no choice in it, or says that generating it failed.
-        UnsupportedCapability: labels were asked for and the text came without
-            log-probabilities.
-        ModelError: the answer is an error in disguise: a good status, an error in the body.
-    """
+    """Return the reply in a chat completion."""
     choice = first_choice(data, service)
     message = choice.get("message")
     message = message if isinstance(message, dict) else {}
@@ -122,11 +108,7 @@ def chat_reply(
 
 
 def first_choice(data: Mapping[str, Any], service: Service) -> Mapping[str, Any]:
-    """The first choice of an answer.
-
-    Raises:
-        ModelError: there is none, or the answer is an error in disguise.
-    """
+    """The first choice of an answer."""
     choices = data.get("choices")
     if isinstance(choices, list) and choices and isinstance(choices[0], dict):
         return choices[0]
@@ -141,24 +123,7 @@ def first_choice(data: Mapping[str, Any], service: Service) -> Mapping[str, Any]
 def label_logprobs(
     positions: Sequence[Mapping[str, Any]], labels: Sequence[str]
 ) -> dict[str, float]:
-    """The natural logarithm of each label's probability, from the tokens the provider listed.
-
-    Counted is the token where the reply has its label, behind finished thoughts, marks and the key
-    of an object; in a reply without one, the first that is more than white space. The
-    probabilities of all its listed alternatives whose text is the label are added: white space and
-    marks around them, case, and other forms of a character aside (``" Yes"`` and ``"yes"`` both
-    count for ``"Yes"``, ``"\u25817"`` and ``"<0x37>"`` for ``"7"``).
-
-    A label may be longer than a token. Where ``"1"`` is a label and also the beginning of
-    ``"10"``, and the model did go on from that very token, its mass is split by the listed
-    alternatives of the next one: p(10) = p(1)·p(0 | 1), p(1) = p(1)·(1 - p(0 | 1)). Where the
-    model went another way the next token's alternatives are not known; the mass then stays
-    with the label that equals the token, or goes to the only label that begins with it, or
-    is left out if there are several.
-
-    `positions` are of the form of ``content`` in a choice's ``logprobs``, one entry a token; no two
-    `labels` are equal apart from case. Only labels with some probability are returned.
-    """
+    """The natural logarithm of each label's probability, from the tokens the provider listed."""
     tokens = [_token(position) for position in positions[:_MOST_TOKENS]]
     known = {_plain(label).strip(): label for label in labels}
     start = _place_of_label(tokens, known)

@@ -33,15 +33,7 @@ DECISIONS = Capabilities(
 
 @dataclass(frozen=True, slots=True)
 class Traits:
-    """Features of a hosted model, as far as its name says them.
-
-    Attributes:
-        capabilities: what it offers.
-        reasons: it thinks before it answers, and pays for it from the limit of the reply.
-        temperature: it takes one.
-        least_cached: tokens of a prompt's beginning, below which it is not kept. A mark on what is
-            too short costs nothing, so unknown models count as the newest.
-    """
+    """Features of a hosted model, as far as its name says them."""
 
     capabilities: Capabilities
     reasons: bool = False
@@ -137,13 +129,7 @@ class ParameterMemory:
         return adapted
 
     def learn(self, problem: Problem, sent: Mapping[str, Any]) -> bool:
-        """Take note of a refusal; True if the request is worth sending again, adapted.
-
-        `sent` is the body that `problem` answers, as `adapt` had made it.
-
-        Raises:
-            UnsupportedCapability: log-probabilities were refused; nothing can replace them.
-        """
+        """Take note of a refusal; True if the request is worth sending again, adapted."""
         name = refused_parameter(problem, sent)
         if name is None:
             return False
@@ -174,12 +160,7 @@ class ParameterMemory:
         body: Mapping[str, Any],
         send: Callable[[dict[str, Any]], Awaitable[T]],
     ) -> T:
-        """Send a request, again for each parameter that turns out to be refused.
-
-        Raises:
-            StatusError: the provider answered with an error that is not such a refusal.
-            ModelError: log-probabilities were refused, or `send` failed.
-        """
+        """Send a request, again for each parameter that turns out to be refused."""
         while True:  # ends: every turn takes away a parameter, a value or a name for good
             sent = self.adapt(body)
             try:
@@ -190,11 +171,7 @@ class ParameterMemory:
 
 
 def refused_parameter(problem: Problem, sent: Mapping[str, Any]) -> str | None:
-    """The parameter of the body that a provider's answer refuses; None if it refuses another thing.
-
-    Trusts the answer's own ``param`` first, then looks for the name that comes first in the
-    message, and in either case wants words or a code of refusal beside it.
-    """
+    """The parameter of the body that a provider's answer refuses, or None."""
     if problem.status not in (400, 422, 501):
         return None
     candidates = [name for name in sent if name in _KNOWN]

@@ -28,11 +28,7 @@ Client = TypeVar("Client", bound=Closable)
 
 
 class PerLoop(Generic[Client]):
-    """Opens a client at its first use in each loop, and closes it at the latest with the loop.
-
-    Args:
-        open_client: makes a client; called inside the running loop.
-    """
+    """Opens a client at its first use in each loop, and closes it at the latest with the loop."""
 
     def __init__(self, open_client: Callable[[], Client]) -> None:
         self._open = open_client

@@ -116,12 +116,7 @@ RERANK, RERANK_TEI, RERANK_LOGITS = (
 
 
 def rerank_body(request: ChatRequest, model: str, form: RerankForm, name: str) -> dict[str, Any]:
-    """The JSON body: the query, and the passages that the questions are about, in their order.
-
-    Raises:
-        UnsupportedCapability: the request is a prompt, or holds a question that a relevance does
-            not answer: a choice, one of a persona, or one about no passage or several.
-    """
+    """The JSON body: the query, and the passages that the questions are about, in their order."""
     state = request.state
     if state is None or not request.questions:
         raise UnsupportedCapability(
@@ -149,19 +144,7 @@ def rerank_body(request: ChatRequest, model: str, form: RerankForm, name: str) -
 def rerank_reply(
     data: Mapping[str, Any], request: ChatRequest, *, logits: bool, service: Service
 ) -> ChatReply:
-    """The relevance of each passage, on the scale of its questions.
-
-    A passage that is not in the answer, is there twice, or whose score is no finite number, has no
-    value but a problem that says which.
-
-    The answer has ``results`` (or ``data``), or is itself, a list of objects with the ``index`` of
-    a passage and its ``relevance_score`` (or ``score``).
-
-    Raises:
-        ServerFailed: there is no such list, it is empty, or an index is not of a passage that was
-            sent: then the others' scores cannot be assigned.
-        UnsupportedCapability: a score is not from 0 to 1, and they are no logits.
-    """
+    """The relevance of each passage, on the scale of its questions."""
     passages = _asked_about(request)
     results = data.get("results", data.get("data"))
     if not isinstance(results, list):

@@ -53,28 +53,7 @@ Writer = Callable[[ChatRequest], dict[str, Any]]
 
 
 class SdkChat(HttpChat):
-    """A model that is asked through its provider's library.
-
-    Args:
-        model: the model's name as the service knows it.
-        api_key: None for the one in the environment variable ``PROVIDER_API_KEY``.
-        base_url: another address of the same service; None for ``PROVIDER_BASE_URL``, else the
-            provider's own.
-        timeout: seconds allowed to one call, from asking for a connection to the last byte.
-        concurrency: connections at most.
-        capabilities: what the model offers; None to choose by its name. What the service then
-            refuses is left out.
-
-    Attributes:
-        provider: the company, as its library spells it: ``AsyncNAME``, ``NAMEError``.
-        url: the address of its service.
-        models: where its models are listed.
-        cut: what a base URL may end in without meaning anything else.
-
-    Raises:
-        AuthenticationFailed: there is no key, or it cannot be one.
-        ConfigError: an argument that cannot be.
-    """
+    """A model that is asked through its provider's library."""
 
     provider: ClassVar[str]
     url: ClassVar[str]
@@ -117,11 +96,7 @@ class SdkChat(HttpChat):
     # What the batch API needs.
 
     def writer(self) -> Writer:
-        """Return a writer of bodies as the model takes them, by what is known of it now.
-
-        What is learnt later does not change what a writer writes. It raises
-        `UnsupportedCapability` for a request that the model cannot serve.
-        """
+        """Return a writer of bodies as the model takes them, by what is known of it now."""
         memory = copy.deepcopy(self._memory)
         return lambda request: self._with_room(memory.adapt(self._body(request)))
 
@@ -132,13 +107,7 @@ class SdkChat(HttpChat):
     async def call(
         self, method: Literal["get", "post"], path: str, **options: Any
     ) -> dict[str, Any]:
-        """Send one HTTP request of up to `TRANSFER_SECONDS`, and return the object in its answer.
-
-        `options` are those of the library's client.
-
-        Raises:
-            ModelError: the service answers with an error, or not at all.
-        """
+        """Send an HTTP request of up to `TRANSFER_SECONDS`; return the object in its answer."""
         service = replace(self.service, timeout=TRANSFER_SECONDS)
         options["options"] = {"timeout": TRANSFER_SECONDS, **options.get("options", {})}
         try:
@@ -148,11 +117,7 @@ class SdkChat(HttpChat):
         return parse_object(content, service)
 
     async def stream(self, path: str) -> AsyncGenerator[bytes, None]:
-        """The body of the answer to a GET request, in pieces.
-
-        Raises:
-            ModelError: as `call` does, at any piece.
-        """
+        """The body of the answer to a GET request, in pieces."""
         try:
             with self._errors(self.service):
                 client = await self._clients.get()

@@ -37,10 +37,7 @@ def token_count(value: Any, service: Service) -> int:
 
 
 def call_usage(*, tokens: Any, cached: Any, output: Any, service: Service) -> Usage:
-    """Return the usage of one call from the counts in its answer; see above.
-
-    `tokens` are all input, `cached` the part of it that came from the provider's prompt cache.
-    """
+    """Return the usage of one call from the counts in its answer; see above."""
     known = token_count(tokens, service)
     from_cache = token_count(cached, service)
     if from_cache > known:
@@ -51,11 +48,7 @@ def call_usage(*, tokens: Any, cached: Any, output: Any, service: Service) -> Us
 
 
 def usage_in(data: Mapping[str, Any], service: Service) -> Usage:
-    """Return the tokens of a call by either of OpenAI's protocols, as far as the answer has them.
-
-    Chat completions count ``prompt_tokens`` and ``completion_tokens``, decisions
-    ``input_tokens`` and ``output_tokens``; some rerank services ``total_tokens`` alone.
-    """
+    """Return the tokens of a call by either of OpenAI's protocols, where stated."""
     usage = data.get("usage")
     if not isinstance(usage, dict):
         return Usage(calls=1)

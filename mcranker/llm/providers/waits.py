@@ -47,10 +47,7 @@ def wait_in(text: str) -> float | None:
 
 
 def wait_of(headers: Mapping[str, str], said: float | None, now: datetime) -> float | None:
-    """Seconds to wait by the Retry-After, as the body has `said`, or until a used up limit resets.
-
-    `headers` ignore case.
-    """
+    """Seconds to wait by Retry-After, as the body `said`, or until a used up limit resets."""
     for name, unit in (("retry-after-ms", 0.001), ("retry-after", 1.0)):
         if (wait := _until(headers.get(name, ""), now, unit)) is not None:
             return wait

@@ -65,17 +65,7 @@ def render_comparison(
     dates: tuple[str, str] = ("", ""),
     footer: ReportFooter = NO_FOOTER,
 ) -> str:
-    """The comparison as one HTML page that needs nothing else.
-
-    The same data give the same page, byte for byte.
-
-    Args:
-        found: two rankings of a query, or of several.
-        before: name of the first ranking, such as its file.
-        after: name of the second.
-        dates: when each was saved, such as ``"2026-03-31"``; empty if not known.
-        footer: what the last line of the page says.
-    """
+    """The comparison as one HTML page that needs nothing else."""
     runs = found if isinstance(found, ComparedRuns) else None
     comparisons = [found] if isinstance(found, RankingComparison) else found.comparisons
     share = DETAILED // max(1, len(comparisons))

@@ -30,10 +30,7 @@ Sentence: TypeAlias = tuple[str, ...]
 
 
 def summary(comparison: RankingComparison) -> list[Sentence]:
-    """Sentences on how much changed, by whom, and if it is better, without the notes.
-
-    A worse nDCG comes first.
-    """
+    """Sentences on how much changed, by whom, and if it is better, without the notes."""
     found: list[Sentence] = []
     moved, total = len(comparison.movers), len(comparison.passages)
     depth = min(10, len(comparison.before.hits), len(comparison.after.hits))

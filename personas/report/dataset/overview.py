@@ -125,10 +125,7 @@ def _contest(survey: Survey, key: str, against: str, gain: str, theirs: str) -> 
 def _first(
     queries: Sequence[QueryFigures], of: Callable[[QueryFigures], float | None], sign: int
 ) -> list[QueryFigures]:
-    """The `TOP` queries with the lowest (sign 1, below 0) or highest (-1, above 0) value.
-
-    Values that are printed as 0.000 are left out.
-    """
+    """The `TOP` queries with the lowest (sign 1, below 0) or highest (-1, above 0) value."""
     found = [
         (sign * each, query.place, query)
         for query in queries

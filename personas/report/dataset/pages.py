@@ -49,19 +49,7 @@ class CasePage(NamedTuple):
 def survey_pages(
     survey: Survey, *, runs: str = "", figures: str = "", footer: ReportFooter = NO_FOOTER
 ) -> Iterator[tuple[str, str]]:
-    """(name, HTML) of every page, the overview first.
-
-    Names are those of `personas.report.site`; without a team there are no personas and
-    criteria, and cases only where there are some. The pages link to each other, and to the page of
-    every query: `query_page(place)`, with ``#passage-N`` for the passage of rank N. The same
-    survey gives the same pages, byte for byte. They work without scripts.
-
-    Args:
-        survey: to show.
-        runs: page of the list of several reports, for a link to it; empty for none.
-        figures: the file beside them that holds the survey as JSON; empty for none.
-        footer: the pages' last line.
-    """
+    """(name, HTML) of every page, the overview first."""
     survey = replace(
         survey,
         title=survey.title if survey.title.strip() else "Unnamed run",

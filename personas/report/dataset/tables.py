@@ -63,10 +63,7 @@ class Table:
 
     @property
     def shows(self) -> tuple[tuple[str, str], ...]:
-        """(Key, words) of what the rows can be restricted to.
-
-        Those that failed, or that have something in the column of that key.
-        """
+        """(Key, words) of what the rows can be restricted to."""
         offered = {
             "failed": self.failed and "only failed ones",
             "missing": "missing" in self.keys and "only with missing scores",
@@ -87,10 +84,7 @@ class Table:
 
 
 def common_personas(queries: Iterable[QueryFigures]) -> tuple[str, ...]:
-    """The judges of every ranked query, by name without regard to case; in the first one's order.
-
-    Empty where fewer than two queries were ranked.
-    """
+    """The judges of every ranked query, in the order of the first."""
     ranked = [query for query in queries if not query.error]
     if len(ranked) < 2:
         return ()

@@ -131,12 +131,7 @@ def render_inspection(
 
 
 def inspection_pages(record: RankingRecord, around: PageContext) -> list[str]:
-    """The page of one query within a report, in several parts where it has many passages.
-
-    Each links to the report, to the queries before and after, and to the other parts. A part has
-    `ROWS` passages, fewer with large teams, best first; the team, the calls and the settings are on
-    part 1.
-    """
+    """The page of one query within a report, in several parts where it has many passages."""
     count = len(record.hits)
     rows = max(_LEAST_ROWS, min(ROWS, 6 * ROWS // max(1, len(record.judges))))
     ends = [*range(rows, count, rows), count]

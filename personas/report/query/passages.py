@@ -57,18 +57,7 @@ class Cell(NamedTuple):
 
 
 class PassageFormat:
-    """Options of the passages of one query.
-
-    Attributes:
-        several: whether there are several personas.
-        known: the lowest and the highest score that there is; None if there is none. A reader can
-            have the colours go from one to the other.
-        score_places, final_places, other_places, apart_places: decimals of a persona's score, a
-            final one, one by the ranker compared with, and a disagreement.
-        last_rank: the last rank that was asked for.
-        columns: how many the table has.
-        names: persona -> name as markup.
-    """
+    """Options of the passages of one query."""
 
     def __init__(self, record: RankingRecord) -> None:
         hits = record.hits
@@ -157,10 +146,7 @@ class PassageFormat:
         return len(hit.title.strip()) > _LABEL
 
     def _snippet(self, hit: Hit, raised: Sequence[str]) -> Snippet | None:
-        """Why the passage is relevant: a persona's reason, or its text around the query's words.
-
-        None where it has neither, or would only repeat the label.
-        """
+        """Why the passage is relevant: a persona's reason, or its text around the query's words."""
         reasons = hit.reasons
         for name in (*raised, *reasons):
             if name in reasons and reasons[name].kind == "said":

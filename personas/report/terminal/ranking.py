@@ -60,10 +60,7 @@ def show_table(screen: Screen, inspection: RankingRecord, hits: Sequence[Hit]) -
 def _tables(
     screen: Screen, inspection: RankingRecord, hits: Sequence[Hit]
 ) -> tuple[list[list[Column]], int]:
-    """The columns, on as many tables as the width asks for, and the blanks between them.
-
-    Rank and id lead each table.
-    """
+    """The columns, on as many tables as the width asks for, and the blanks between them."""
     lead = _lead(screen, hits)
     rest = list(_rest(inspection, hits))
     gap = 2 if screen.width >= WIDE else 1

@@ -59,12 +59,7 @@ class Column:
 
 
 class Screen:
-    """A console with what this page needs of it.
-
-    Attributes:
-        width: its terminal columns.
-        shaded: whether scores get a background; with fewer than 256 colours they do not.
-    """
+    """A console with what this page needs of it."""
 
     def __init__(self, console: Console) -> None:
         self._console = console

@@ -32,21 +32,7 @@ def print_inspection(
     grades: Mapping[str, int] | None = None,
     file: TextIO | None = None,
 ) -> None:
-    """Print a ranking: in colour on a terminal, as plain text anywhere else.
-
-    Without a terminal the lines have as many columns as the variable COLUMNS says, else 110.
-
-    Args:
-        data: a ranking, or what its `to_dict` made.
-        top: passages listed, at least 1.
-        passage: rank or id of a passage; then only that one is shown, in detail.
-        grades: document id -> judgement for this query, above 0 for relevant.
-        file: where to; without, standard output.
-
-    Raises:
-        SchemaError: `data` is something else.
-        PersonasError: there is no such passage.
-    """
+    """Print a ranking: in colour on a terminal, as plain text anywhere else."""
     inspection = RankingRecord.of(data).beside(grades=grades)
     if passage is not None:
         find_hit(inspection, passage)
@@ -56,10 +42,7 @@ def print_inspection(
 def show_inspection(
     console: Console, inspection: RankingRecord, *, top: int = 20, passage: int | str | None = None
 ) -> None:
-    """Print the query, the team, the ranking and its calls, nothing by colour alone.
-
-    Arguments and errors are those of `print_inspection`.
-    """
+    """Print the query, the team, the ranking and its calls, nothing by colour alone."""
     screen = Screen(console)
     hit = None if passage is None else find_hit(inspection, passage)
     show_head(screen, inspection)
