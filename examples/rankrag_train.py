@@ -15,6 +15,7 @@ from __future__ import annotations
 
 import argparse
 
+import torch
 from datasets import load_dataset
 from peft import LoraConfig
 from trl import SFTConfig, SFTTrainer
@@ -61,6 +62,7 @@ def main() -> None:
             completion_only_loss=True,
             adam_beta1=0.9,
             adam_beta2=0.98,
+            bf16=torch.cuda.is_available() and torch.cuda.is_bf16_supported(),
             logging_steps=max(1, of["steps"] // 100),
             save_strategy="no",
             report_to=[],
