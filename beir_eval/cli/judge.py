@@ -121,7 +121,7 @@ def _mapping(ctx: click.Context) -> dict[int, int] | None:
 
 
 def _pairs(ctx: click.Context, dataset: Dataset, systems: list[System]) -> Pairs:
-    """What the runs found, and pairs that people have judged, to be compared."""
+    """The pairs that the runs found and people have judged."""
     given, pairs = ctx.params, pooled(systems, ctx.params["passages"])
     if given["pairs"] is not None:
         pairs = read_qrels(given["pairs"])

@@ -162,16 +162,6 @@ def read_again(ranking: Ranking) -> Shown:
     return of_hits(again)
 
 
-def saved_before(ranking: Ranking) -> Shown:
-    """As a version wrote it that gave 0 to what nobody scored, and did not say what it imputed."""
-    data = ranking.to_dict()
-    del data["absolute"]
-    for hit in data["hits"]:
-        hit.pop("imputed", None)
-        hit["score"] = hit["score"] or 0.0
-    return of_hits(Ranking.from_dict(data))
-
-
 def combined_again(ranking: Ranking) -> Shown:
     return of_hits(ranking.reensemble("rrf").reensemble("sum"))
 
@@ -204,7 +194,6 @@ FORMS: tuple[Callable[[Ranking], Shown], ...] = (
     of_arrays,
     of_values,
     read_again,
-    saved_before,
     combined_again,
     of_an_inspection,
     of_an_explanation,

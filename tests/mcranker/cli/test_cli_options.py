@@ -90,7 +90,7 @@ def test_a_file_chooses_the_ranker(models: Connected, tmp_path: Path) -> None:
         (("-o", "deadline=nan"), "Input should be a finite number"),
         (("-o", "labels=No,Yes", "-o", "scale=3", "--scoring", "expected"), "leave out either"),
         (("-o", "topic_field=desc"), "-o topic_field goes with --queries"),
-        (("-o", "format=xml"), "Input should be 'jsonl', 'json', 'tsv' or 'text'"),
+        (("-o", "format=xml"), "Input should be 'jsonl', 'json', 'csv', 'tsv' or 'text'"),
         (("--top-n", "3"), "there is no --top-n; give it as -o top_n=VALUE"),
         (
             ("--no-batch-criteria",),
