@@ -138,6 +138,15 @@ def test_first_pages_are_short(page: Path, words: int) -> None:
     assert len(page.read_text("utf-8").split()) <= words
 
 
+def test_the_files_that_contributing_names_exist() -> None:
+    page = (ROOT / "CONTRIBUTING.md").read_text("utf-8")
+    paths = re.findall(r"`([a-z]\w*(?:/[\w.*-]+)+/?)", page)
+    assert len(paths) > 40
+    made = re.compile("build|\\.venv")
+    there = [bool(list(ROOT.glob(path))) for path in paths if not made.match(path)]
+    assert all(there), dict(zip(paths, there, strict=False))
+
+
 def test_what_the_page_on_architecture_names_exists() -> None:
     page = (ROOT / "docs" / "architecture.md").read_text("utf-8")
     packages = [ROOT / name for name in ("mcranker", "personas", "beir_eval")]

@@ -14,7 +14,7 @@ from mcranker.llm.typed_answers import DECLINED
 from mcranker.method.annotator import ScorePassages, Scores, missing_score
 from mcranker.method.questions import Asked, Entry, PromptQuestions, QuestionSet, TypedQuestions
 from mcranker.method.session import Session
-from mcranker.replies.form import Rows
+from mcranker.replies.judge_health import Rows
 from mcranker.replies.loose_json import Unreadable
 from mcranker.replies.scoring import weighted_mean
 from mcranker.replies.structured import questions_as_prompt, read_answers

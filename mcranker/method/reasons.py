@@ -19,7 +19,7 @@ from mcranker.method.rubric_text import judge_without_team, rubric_as_text, rubr
 from mcranker.method.session import Session
 from mcranker.models import Models
 from mcranker.ranking import Ranking
-from mcranker.replies.form import Rows
+from mcranker.replies.judge_health import Rows
 from mcranker.replies.loose_json import Unreadable
 from mcranker.replies.schemas import reasons_schema
 from mcranker.replies.windows import read_reasons

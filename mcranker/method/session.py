@@ -31,7 +31,7 @@ from mcranker.llm.wrapper import tokenizer_of
 from mcranker.method.ask import ask
 from mcranker.method.team_plan import TeamPlan
 from mcranker.models import Models
-from mcranker.replies.form import Form
+from mcranker.replies.judge_health import Form
 from personas import PromptSet
 from personas.ensembles import distinct
 from personas.ranking.types import Passage, Query

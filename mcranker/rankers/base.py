@@ -524,9 +524,8 @@ class Ranker(ABC):
                 "up takes none; leave it out, or use a ranker whose judges have criteria, such as "
                 "MCRanker or DirectRanker"
             )
-        weight, judged = config.first_stage_weight, job.passages[: config.depth]
-        if weight and any(each.score is None for each in judged):
-            check_first_stage(weight, judged)
+        if config.first_stage_weight:
+            check_first_stage(config.first_stage_weight, job.passages[: config.depth])
         return job
 
     def _check_relevance(self, config: RankerConfig) -> None:

@@ -24,7 +24,7 @@ from mcranker.rankers.comparative import check_choice, check_whole
 from mcranker.rankers.judge import LONGEST_QUERY
 from mcranker.rankers.pointwise import NO_TEAM, PointwiseRanker
 from mcranker.ranking import Ranking
-from mcranker.replies.form import Rows
+from mcranker.replies.judge_health import Rows
 from mcranker.replies.loose_json import Unreadable
 from mcranker.replies.properties import (
     MOST_PROPERTIES,

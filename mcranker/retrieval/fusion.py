@@ -10,7 +10,7 @@ from mcranker.errors import ConfigError
 from personas.ensembles import RRF_K
 
 if TYPE_CHECKING:
-    from mcranker.ranking import Ranking
+    from personas.ranking.record import RankingRecord
 
 Id = TypeVar("Id")
 
@@ -18,7 +18,7 @@ _DIGITS = 12
 
 
 def fuse(
-    *rankings: Ranking, k: float = RRF_K, weights: Sequence[float] | None = None
+    *rankings: RankingRecord, k: float = RRF_K, weights: Sequence[float] | None = None
 ) -> list[tuple[str, float]]:
     """Return the document ids of all rankings with their fused scores, best first.
 
