@@ -43,7 +43,7 @@ class Asking:
             }.get(self.stage, ("this pipeline asks for answers", "with answer_model="))
             raise UnsupportedCapability(
                 f"{self.model.name} answers no prompts, and {what} in words; name a model that "
-                f"does {how}, such as 'local:smollm2-135m'",
+                f"does {how}, such as 'openai:NAME'",
                 model=self.model.name,
             )
 

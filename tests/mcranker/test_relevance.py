@@ -223,26 +223,6 @@ def test_with_a_missing_score_it_is_that_of_what_stands_in(missing: str, expecte
     assert hit.relevance == pytest.approx(expected)
 
 
-@pytest.mark.parametrize("kept", [True, False])
-def test_rankings_stored_before_are_read_with_the_relevance_of_their_scores(kept: bool) -> None:
-    data = judged(7, 2, 0, first_stage_weight=0).to_dict()
-    del data["absolute"]
-    data["scale"] = [0.0, 30.0]
-    for hit, former in zip(data["hits"], (1.0, 0.5, 0.0), strict=True):
-        hit["relevance"] = former
-    if not kept:
-        for name in ("scale", "partial", "failure"):
-            del data[name]
-        for hit in data["hits"]:
-            for name in ("relevance", "metadata", "cut"):
-                del hit[name]
-        for name in ("top_n", "min_relevance", "deadline", "on_failure", "max_passage_tokens"):
-            del data["config"][name]
-    found = Ranking.from_dict(data)
-    assert found.absolute
-    assert relevances(found) == {"0": 0.7, "1": 0.2, "2": 0}
-
-
 @pytest.mark.parametrize(
     ("name", "value", "said"),
     [

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import importlib
 import json
 from pathlib import Path
 
@@ -106,10 +105,3 @@ def test_errors_are_those_of_the_package(runs: Path, tmp_path: Path) -> None:
 @pytest.mark.parametrize("arguments", [[], ["x", "--correction", "sidak"], ["x", "--level", "1"]])
 def test_bad_usage(arguments: list[str]) -> None:
     assert CliRunner().invoke(command, arguments).exit_code == 2
-
-
-def test_the_benchmark_runs(runs: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.syspath_prepend(str(Path(__file__).parents[3] / "benchmarks"))
-    took = importlib.import_module("report").phases(runs)
-    assert list(took)[-4:] == ["markdown", "latex", "json", "html"]
-    assert all(seconds >= 0 for seconds in took.values())

@@ -174,7 +174,7 @@ def test_files_are_looked_for_beside_the_suite(
         label = "B"
         ranker = "direct"
         team = ["nlp_scientist", "Vet"]
-        prompts = "compact"
+        prompts = "paper"
         """,
         encoding="utf-8",
     )
@@ -195,7 +195,7 @@ def test_files_are_looked_for_beside_the_suite(
     assert of_file["model"] == f"local:{home / 'small.gguf'}"
     assert of_file["scoring_model"] == "local:not-here.gguf"
     assert of_names["team"] == ["nlp_scientist", "Vet"]
-    assert of_names["prompts"] == "compact"
+    assert of_names["prompts"] == "paper"
 
 
 @pytest.mark.parametrize(

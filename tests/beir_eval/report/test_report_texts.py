@@ -124,7 +124,7 @@ def test_tables_say_what_is_missing_what_it_cost_and_how_long_it_took(tmp_path: 
         "not ranked": "1",
         "short teams": "2",
     }
-    assert complete[1] == ["BM25", *[NOTHING] * 4, "0", NOTHING, NOTHING]
+    assert complete[1] == ["BM25", *[NOTHING] * 3, "0", NOTHING, NOTHING]
     assert found["Ties"][2][2:] == ["0.125", "0.250", "0.188"]
     assert found["Cost"] == [
         ["ranker", "calls", "tokens in", "of them cached", "tokens out", "cost"],

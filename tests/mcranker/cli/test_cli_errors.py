@@ -40,7 +40,7 @@ from tests.support.cli_support import Connected, Run
         (["rank", "q", "a", "--top", "0"], 2, "0 is not in the range"),
         (["rank", "", "a"], 1, "the query is empty"),
         (["rank", "q", "--docs", "absent.jsonl"], 1, "absent.jsonl: cannot be read: No such file"),
-        (["rank", "q", "--docs", "."], 1, ".: cannot be read: Is a directory"),
+        (["rank", "q", "--docs", "."], 1, ".: there is no passage in it"),
         (["rank", "q", "--docs", "-"], 1, "standard input: there is no passage in it"),
         (["rank", "q", "a", "--out", "."], 1, "'.': is a folder"),
         (["rank", "q", "a", "--out", "absent/x"], 1, "its folder does not exist"),

@@ -229,7 +229,7 @@ def test_a_full_disk_among_many_queries_ends_the_run(tmp_path: Path, models: Con
     queries, run, corpus = (tmp_path / name for name in ("queries.tsv", "run.trec", "corpus.tsv"))
     queries.write_text("1\tone\n")
     run.write_text("1 Q0 a 1 1 x\n")
-    corpus.write_text("a\ttext\n")
+    corpus.write_text("a\tsome words\n")
     args = ["rank", "--queries", queries, "--run", run, "--corpus", corpus, "--output", "trec"]
     args += ["--ledger", tmp_path / "ledger.sqlite", "--out", tmp_path / "out.trec"]
     message = refused("mcranker", *args, "--save", tmp_path / "full")

@@ -23,6 +23,7 @@ EXAMPLES = {
     "rank": "onnxruntime",
     "ray_dataset": "ray",
     "traces": "opentelemetry.sdk",
+    "two_stage": "onnxruntime",
 }
 
 

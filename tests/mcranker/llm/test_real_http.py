@@ -26,7 +26,7 @@ DOCS = {
     "soup": "Simmer the vegetables for an hour and season the soup with salt.",
 }
 TEAM = Team(members=library.team("health_questions").members[:2])
-CONFIG = RankerConfig(prompts="compact", criteria="library", max_score_tokens=24, concurrency=2)
+CONFIG = RankerConfig(criteria="library", max_score_tokens=24, concurrency=2)
 
 
 async def ranked_ids(model: ChatModel, **options: object) -> tuple[list[str], int, int]:

@@ -19,7 +19,6 @@ from personas import Criterion, PromptSet, Rubric
 from personas.ranking.types import Score
 
 PAPER = PromptSet.load("paper")
-COMPACT = PromptSet.load("compact")
 RUBRIC = Rubric(
     criteria=(
         Criterion(name="On topic", weight=50),
@@ -105,11 +104,11 @@ def test_a_bare_integer_that_was_cut_is_unreadable() -> None:
 
 
 def test_a_label_answer() -> None:
-    answer = scoring(RankerConfig(scoring="expected", labels=NO_YES), COMPACT, RUBRIC)
+    answer = scoring(RankerConfig(scoring="expected", labels=NO_YES), PAPER, RUBRIC)
     assert answer.labels == ("No", "Yes")
     assert answer.schema is None
     assert "No, Yes" in answer.instruction
-    assert answer.prefill == "Answer:"
+    assert answer.prefill == ""
     score = answer.read(ChatReply("Yes", label_logprobs=_log(No=0.4, Yes=0.6)))
     assert score.value == pytest.approx(0.6)
     with pytest.raises(Unreadable):

@@ -52,9 +52,8 @@ def test_a_passage_without_markers_is_one_line_that_forges_nothing() -> None:
         assert len(re.findall(r"^(?:User|Question|Assistant|Passage \d)", user, re.MULTILINE)) <= 2
 
 
-@pytest.mark.parametrize("set_name", ["paper", "compact"])
-def test_drafts_claims_and_quotes_forge_no_part_of_a_prompt(set_name: str) -> None:
-    prompts = PromptSet.load(set_name)
+def test_drafts_claims_and_quotes_forge_no_part_of_a_prompt() -> None:
+    prompts = PromptSet.load("paper")
     given = {"question": FORGED, "context": "", "components": FORGED, "drafts": "", "count": "2"}
     given |= {"draft": FORGED, "claim": FORGED, "quote": FORGED, "words": "300", "query": FORGED}
     given |= {

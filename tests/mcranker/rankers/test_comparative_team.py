@@ -181,10 +181,9 @@ def test_each_persona_is_asked_by_its_own_rubric() -> None:
 
 
 @pytest.mark.parametrize("name", NAMES)
-@pytest.mark.parametrize("preset", ["paper", "compact"])
-def test_without_criteria_the_persona_compares_by_its_name(name: str, preset: str) -> None:
+def test_without_criteria_the_persona_compares_by_its_name(name: str) -> None:
     model, seen = comparing_team(by_orders(ORDERS))
-    with team_of(name, model, criteria="none", prompts=preset) as ranker:
+    with team_of(name, model, criteria="none") as ranker:
         ranking = ranker.rank(QUERY, DOCS)
     compared = [each for each in seen if each.tag.stage == "score"]
     assert {each.tag.stage for each in seen} == {"recruit", "score"}

@@ -424,7 +424,7 @@ def test_reasons_for_what_each_judge_gave_or_an_error_that_says_why_there_are_no
             assert any(criterion.name in each.messages[-1].content for each in asked)
 
 
-SHORT = {"scoring": "integer", "prompts": "compact", "max_score_tokens": 24}
+SHORT = {"scoring": "integer", "max_score_tokens": 24}
 LISTED = {"max_score_tokens": 8, "repair_attempts": 0}
 LOCAL: tuple[tuple[str, Mapping[str, Any], bool], ...] = (
     ("mcranker", {**JUDGED, **SHORT}, True),

@@ -338,10 +338,8 @@ async def test_a_note_of_a_batch_holds_no_secret_and_is_found(tmp_path: Path) ->
             await outcomes(place.model(service()), [ask("p")])
         (path,) = place.folder.iterdir()
         assert json.loads(path.read_text())["endpoint"] == "https://gateway.example/[key]/v1"
-        for endpoint in ("https://gateway.example/[key]/v1", elsewhere):  # as it was once
-            path.write_text(json.dumps(json.loads(path.read_text()) | {"endpoint": endpoint}))
-            notes = BatchNotes(place.folder)
-            assert len(notes.of("openai:gpt-4.1-mini", elsewhere)) == 1
-            assert notes.of("openai:gpt-4.1-mini", "https://gateway.example/v1") == []
+        notes = BatchNotes(place.folder)
+        assert len(notes.of("openai:gpt-4.1-mini", elsewhere)) == 1
+        assert notes.of("openai:gpt-4.1-mini", "https://gateway.example/v1") == []
         assert texts(await outcomes(place.model(service()), [ask("p")])) == ["re: p"]
         assert len(place.server.jobs) == 1
