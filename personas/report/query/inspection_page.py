@@ -24,7 +24,6 @@ from personas.report.query.warnings import judgements, warnings
 from personas.report.site import (
     NO_FOOTER,
     OVERVIEW,
-    PERSONAS,
     QUERIES,
     Page,
     PageContext,
@@ -223,7 +222,7 @@ def _of_part(inspection: RankingRecord, parts: Sequence[Page], part: Page) -> di
 
 def _links(around: PageContext) -> dict[str, str]:
     """Addresses of the pages around this one, from its folder."""
-    found = {"overview": OVERVIEW, "queries": QUERIES, "personas": PERSONAS}
+    found = {"overview": OVERVIEW, "queries": QUERIES}
     if around.place > 1:
         found["previous"] = query_page(around.place - 1)
     if around.place < around.queries:
