@@ -5,6 +5,7 @@ All are immutable, refuse unknown keys, and are compared by value.
 
 from __future__ import annotations
 
+import hashlib
 import math
 import operator
 from collections.abc import Mapping
@@ -171,6 +172,12 @@ class Team(_Record):
             return {}
         total = math.fsum(each / highest for each in weights.values())
         return {name: 100 * (each / highest) / total for name, each in weights.items()}
+
+    @property
+    def digest(self) -> str:
+        """12 hexadecimal digits; others after any change."""
+        text = self.model_dump_json(exclude_defaults=True)
+        return hashlib.sha256(text.encode()).hexdigest()[:12]
 
     @property
     def counted(self) -> Team:

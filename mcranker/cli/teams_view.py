@@ -30,7 +30,8 @@ def show_record(console: Console, record: Record) -> None:
         if record.description:
             screen.words(plain(record.description))
         locked = ", locked: nothing is recruited or rewritten" if record.locked else ""
-        screen.line(f"{counted(len(record.members), 'member')}{locked}", NOTE)
+        members = counted(len(record.members), "member")
+        screen.words(f"{members}, digest {record.digest}{locked}", NOTE)
         for member in record.members:
             screen.line()
             _show_member(screen, member, record)
