@@ -1,4 +1,4 @@
-"""``personas show``: a persona, rubric or team in full, and who wrote what of it."""
+"""``personas show``: a persona, rubric or team in full."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from mcranker.cli.teams_view import show_record
 from mcranker.cli.verb import Verb, output_flag, present
 from personas import Member, Persona, SchemaError, Team, dumps
 from personas.files import weight_notes
-from personas.records import Record, authors, find, kind
+from personas.records import Record, edited_names, find, kind
 from personas.sanitize import plain
 
 if TYPE_CHECKING:
@@ -37,7 +37,7 @@ def _show(ctx: click.Context) -> int:
             "source": name,
             "kind": kind(record),
             "record": record.model_dump(mode="json", exclude_defaults=True),
-            "written_by": authors(record),
+            "edited": edited_names(record),
         }
         for name, record in found
     ]
@@ -81,7 +81,7 @@ command = Verb(
             said="yaml: ready to be kept as a file and edited. ",
         ),
     ],
-    help="""Show personas, rubrics and teams in full, and who wrote which part.
+    help="""Show personas, rubrics and teams in full.
 
     NAME is a persona or a team of the library, FILE a .yaml or .json file with a team, a
     member, a rubric or a persona, or a saved ranking for its team. With --output yaml,
