@@ -85,7 +85,6 @@ if TYPE_CHECKING:
     from mcranker.replies.loose_json import Unreadable
     from mcranker.replies.scoring import Scoring
     from mcranker.retrieval.fusion import fuse
-    from mcranker.team_page import team_to_html
     from personas import Criterion, Ensemble, Member, Persona, Rubric, Team
     from personas.ranking.hit import Hit
     from personas.ranking.types import (
@@ -107,7 +106,6 @@ _EXPORTS = {
     "mcranker.job": "Job",
     "mcranker.options": "CallOptions RankerKeywords RankerOptions",
     "mcranker.comparing": "ComparedRankings compare",
-    "mcranker.team_page": "team_to_html",
     "mcranker.rankers.base": "Ranker",
     "mcranker.rankers.dispatch": "RankedQuery",
     "mcranker.rankers.mcranker": "MCRanker",
@@ -231,7 +229,6 @@ __all__ = [
     "compare",
     "connect",
     "fuse",
-    "team_to_html",
 ]
 
 

@@ -6,14 +6,14 @@ import difflib
 import os
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, TypeAlias
+from typing import TypeAlias
 
 from personas import library
 from personas.errors import SchemaError
 from personas.files import FORMATS, line_numbers, load_any, located, read_text, weight_notes
 from personas.format import counted
 from personas.io.rankings import saved_team
-from personas.provenance import provenance
+from personas.provenance import edited
 from personas.schema import Member, Persona, Rubric, Team
 
 Record: TypeAlias = Team | Member | Rubric | Persona
@@ -65,23 +65,11 @@ def kind(record: Record) -> str:
     return _KINDS[type(record)]
 
 
-def authors(record: Record) -> list[dict[str, Any]]:
-    """Return the authors of each member's parts, as plain values."""
+def edited_names(record: Record) -> list[str]:
+    """The names of the members that a person edited."""
     members = record.members if isinstance(record, Team) else ()
-    entries = []
-    for member in (record,) if isinstance(record, Member) else members:
-        found = provenance(member)
-        criteria = [each.name for each in member.rubric.criteria] if member.rubric else []
-        entries.append(
-            {
-                "member": member.name,
-                "persona": found.persona,
-                "criteria": dict(zip(criteria, found.criteria, strict=True)),
-                "weights": found.weights,
-                "edited": found.edited,
-            }
-        )
-    return entries
+    each_of = (record,) if isinstance(record, Member) else members
+    return [member.name for member in each_of if edited(member)]
 
 
 def check_file(path: Path) -> CheckedFile:

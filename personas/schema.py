@@ -5,6 +5,7 @@ All are immutable, refuse unknown keys, and are compared by value.
 
 from __future__ import annotations
 
+import hashlib
 import math
 import operator
 from collections.abc import Mapping
@@ -34,7 +35,7 @@ _Name = Annotated[
 _Text = Annotated[str, StringConstraints(strict=True, strip_whitespace=True, max_length=20_000)]
 _MOST_MEMBERS = 100
 _MOST_TOPICS = 100
-_Digest = Annotated[str, StringConstraints(strict=True, pattern="^[0-9a-f]{12}$")]
+_Seal = Annotated[str, StringConstraints(strict=True, pattern="^([0-9a-f]{12})?$")]
 
 
 class _Record(BaseModel):
@@ -114,8 +115,8 @@ class Member(_Record):
         persona: who judges.
         rubric: by what; None until that is written, and where there is to be none.
         origin: where the member comes from.
-        by_model: short digests of the parts as a model wrote them, put there by
-            `personas.provenance.sealed`; what a person changes no longer agrees with its own.
+        seal: short digest of what a model wrote, put there by `personas.provenance.sealed`; after
+            an edit it no longer agrees.
         rubric_examples: names of the library's members whose rubrics the model saw that wrote this
             one, closest first.
         weight: counts this much beside the other members, with the ensemble ``"sum"``; a member
@@ -128,7 +129,7 @@ class Member(_Record):
     rubric_examples: tuple[_Name, ...] = Field(
         default=(), max_length=_MOST_MEMBERS, exclude_if=operator.not_
     )
-    by_model: tuple[_Digest, ...] = ()
+    seal: _Seal = ""
     weight: float = Field(default=1.0, ge=0, allow_inf_nan=False, exclude_if=lambda each: each == 1)
 
     @property
@@ -171,6 +172,12 @@ class Team(_Record):
             return {}
         total = math.fsum(each / highest for each in weights.values())
         return {name: 100 * (each / highest) / total for name, each in weights.items()}
+
+    @property
+    def digest(self) -> str:
+        """12 hexadecimal digits; others after any change."""
+        text = self.model_dump_json(exclude_defaults=True)
+        return hashlib.sha256(text.encode()).hexdigest()[:12]
 
     @property
     def counted(self) -> Team:

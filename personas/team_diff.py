@@ -68,7 +68,6 @@ class MemberDiff(_Diff):
     origin: Changed[str] | None
     whole_rubric: Changed[Rubric | None] | None
     rubric: RubricDiff | None
-    by_model: Changed[tuple[str, ...]] | None
     weight: Changed[float] | None
 
 
@@ -116,7 +115,6 @@ def diff_members(before: Member, after: Member) -> MemberDiff:
         origin=_changed(str(before.origin), str(after.origin)),
         whole_rubric=None if both else _changed(before.rubric, after.rubric),
         rubric=(diff_rubrics(*both) or None) if both else None,
-        by_model=_changed(before.by_model, after.by_model),
         weight=_changed(before.weight, after.weight),
     )
 

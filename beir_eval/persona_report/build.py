@@ -226,7 +226,7 @@ class _Work:
             self._write(folder / name, page)
         entry = RunEntry(
             (folder / OVERVIEW).relative_to(self.folder).as_posix(),
-            replace(survey, queries=(), personas=(), pairs=(), criteria=(), cases={}),
+            replace(survey, queries=(), personas=()),
             run.plan.source.run.manifest.finished,
         )
         self.entries.append(entry)

@@ -8,21 +8,20 @@ from rich.text import Text
 
 from personas import Member, Persona, Rubric, Team
 from personas.format import counted, weight
-from personas.provenance import HANDS, provenance, written
+from personas.provenance import edited, origin
 from personas.report.terminal.screen import NOTE, Screen
 from personas.sanitize import plain
 
 if TYPE_CHECKING:
     from rich.console import Console
 
-    from personas.provenance import Hand
     from personas.records import Record
 
 _BAR = 16  # columns of a weight of 100%
 
 
 def show_record(console: Console, record: Record) -> None:
-    """Show a team, member, persona or rubric, the authors of its parts, and its criteria."""
+    """Show a team, member, persona or rubric, and its criteria."""
     screen = Screen(console)
     if isinstance(record, Team):
         for text in filter(None, (record.name, record.query)):
@@ -30,7 +29,8 @@ def show_record(console: Console, record: Record) -> None:
         if record.description:
             screen.words(plain(record.description))
         locked = ", locked: nothing is recruited or rewritten" if record.locked else ""
-        screen.line(f"{counted(len(record.members), 'member')}{locked}", NOTE)
+        members = counted(len(record.members), "member")
+        screen.words(f"{members}, digest {record.digest}{locked}", NOTE)
         for member in record.members:
             screen.line()
             _show_member(screen, member, record)
@@ -45,17 +45,16 @@ def show_record(console: Console, record: Record) -> None:
 
 def _show_member(screen: Screen, member: Member, team: Team | None = None) -> None:
     share = team.shares.get(member.name) if team else None
-    found = provenance(member)
     title = Text(plain(member.name), style="bold cyan")
     if share is not None:
         title.append(f"  counts {weight(share)}", style="not bold")
-    style = "not bold yellow" if found.edited else "not bold dim"
-    screen.words(title.append(f"  {written(member, found)}", style=style))
+    style = "not bold yellow" if edited(member) else "not bold dim"
+    screen.words(title.append(f"  {origin(member)}", style=style))
     _show_about(screen, member.persona)
     if member.rubric is None:
         screen.line("no criteria", NOTE)
     else:
-        _show_rubric(screen, member.rubric, found.criteria)
+        _show_rubric(screen, member.rubric)
 
 
 def _show_about(screen: Screen, persona: Persona) -> None:
@@ -65,18 +64,14 @@ def _show_about(screen: Screen, persona: Persona) -> None:
             screen.words(Text(label, style=NOTE).append(plain(said), style="not dim"))
 
 
-def _show_rubric(screen: Screen, rubric: Rubric, hands: tuple[Hand, ...] = ()) -> None:
-    """The criteria with their weights as bars, and who wrote each if not all one."""
+def _show_rubric(screen: Screen, rubric: Rubric) -> None:
+    """The criteria with their weights as bars."""
     if rubric.reason:
         screen.words(plain(rubric.reason))
-    mixed = len(set(hands)) > 1
-    for place, criterion in enumerate(rubric.criteria):
+    for criterion in rubric.criteria:
         line = screen.bar(criterion.weight / 100, _BAR)
         line.append(f" {weight(criterion.weight):>5}  ", style="not cyan")
         line.append(plain(criterion.name), style="bold not cyan")
-        if mixed:
-            style = "yellow" if hands[place] == "human" else "dim not cyan"
-            line.append(f"  {HANDS[hands[place]]}", style=style)
         screen.words(line, hang=_BAR + 8)
         if criterion.description:
             screen.words(plain(criterion.description), indent=_BAR + 8)

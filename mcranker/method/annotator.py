@@ -22,7 +22,7 @@ from mcranker.replies.schemas import RUBRIC_SCHEMA
 from mcranker.replies.scoring import Scoring
 from mcranker.runtime.actor import Actor
 from personas import Member, Rubric
-from personas.provenance import sealed
+from personas.provenance import edited, sealed
 from personas.ranking.types import Passage, Score
 from personas.templates import Template, Turn
 
@@ -85,7 +85,8 @@ class Annotator(Actor[ScorePassages]):
         if written:
             names = tuple(each.name for each in examples)
             self.member = self.member.model_copy(update={"rubric_examples": names})
-            self.member = sealed(self.member, persona=False, rubric=True)
+            if member.origin != "human" and not edited(member):
+                self.member = sealed(self.member)
         self.member = with_instruction(self.member, config.instruction)
         self._prompt = ScorePrompt.of_member(self.member, self._session)
 

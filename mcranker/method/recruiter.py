@@ -100,10 +100,7 @@ class Recruiter:
             max_tokens=session.config.max_tokens,
             schema=TEAM_SCHEMA,
         )
-        return tuple(
-            sealed(Member(persona=persona, origin="recruited"), persona=True, rubric=False)
-            for persona in personas
-        )
+        return tuple(sealed(Member(persona=persona, origin="recruited")) for persona in personas)
 
     def _wanted(self) -> dict[str, str]:
         number = str(self._plan.recruits)

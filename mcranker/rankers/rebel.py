@@ -45,7 +45,6 @@ from mcranker.replies.windows import (
 )
 from mcranker.runtime.actor import Actor
 from personas import Member, Persona, PromptError, PromptSet, Team
-from personas.provenance import sealed
 from personas.ranking.types import Query, Score, WindowCounts
 
 Variant = Literal["one_turn", "two_turn", "two_turn_relevance"]
@@ -278,9 +277,7 @@ class RebelRanker(PointwiseRanker):
         return "rebel_infer_weights" if self.infer_weights else "rebel_infer"
 
     def _member(self, persona: Persona, properties: Properties) -> Member:
-        member = Member(persona=persona, rubric=properties.rubric())
-        inferred = self.variant.startswith("two_turn")
-        return sealed(member, persona=False, rubric=True) if inferred else member
+        return Member(persona=persona, rubric=properties.rubric())
 
 
 class WindowJudge(Actor[ScorePassages]):

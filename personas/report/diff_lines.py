@@ -62,8 +62,6 @@ def _member(diff: MemberDiff) -> Iterator[DiffLine]:
         yield from _criteria("+", diff.whole_rubric.after)
     if diff.rubric:
         yield from _rubric(diff.rubric)
-    if diff.by_model:
-        yield DiffLine("~", "notes on what a model wrote", 1)
 
 
 def _rubric(diff: RubricDiff) -> Iterator[DiffLine]:

@@ -11,9 +11,6 @@ from itertools import pairwise
 
 OVERVIEW = "index.html"
 QUERIES = "queries.html"
-PERSONAS = "personas.html"
-CRITERIA = "criteria.html"
-CASES = "cases.html"
 
 PAGE_BYTES = 1_000_000
 """No page of such a report has more bytes."""

@@ -1,4 +1,4 @@
-/* Tables of many rows: search, restrict, sort, and show 50 at a time. What is on show is in
+/* The table of queries: search, restrict, sort, and show 50 at a time. What is on show is in
    the page's address, so that links and the browser's "back" keep it. */
 (() => {
   const SIZE = 50;
@@ -25,7 +25,6 @@
   const manage = (table, changed) => {
     const body = table.tBodies[0];
     const heads = [...table.tHead.rows[0].cells];
-    const { one, many, prefix } = table.dataset;
     const [searchBox, showBox, orderBox] = ["find", "show", "order"].map((name) =>
       element(`${table.id}-${name}`),
     );
@@ -79,7 +78,7 @@
     const inOrder = () => {
       const key = state.sort.replace(/^-/, "");
       const head = columns.get(key);
-      if (!head || !head.dataset.first) return listed;
+      if (!head) return listed;
       const sign = key === state.sort ? 1 : -1;
       const values = listed.map((entry) => valueOf(entry, head));
       const compare = "words" in head.dataset ? collator.compare : (a, b) => a - b;
@@ -113,7 +112,6 @@
     const drawHeads = () => {
       const key = state.sort.replace(/^-/, "") || "number";
       for (const head of heads) {
-        if (!head.dataset.first) continue;
         const direction = state.sort.startsWith("-") ? "descending" : "ascending";
         head.setAttribute("aria-sort", head.dataset.key === key ? direction : "none");
       }
@@ -128,7 +126,7 @@
       }
     };
     const drawStatus = () => {
-      const all = `${count(listed.length)} ${listed.length === 1 ? one : many}`;
+      const all = `${count(listed.length)} ${listed.length === 1 ? "query" : "queries"}`;
       if (!shown.length) {
         status.textContent = `None of ${all} is like that.`;
         return;
@@ -167,7 +165,6 @@
 
     for (const head of heads) {
       const { key, first: initially } = head.dataset;
-      if (!initially) continue;
       const button = makeButton(head.childNodes, () => {
         const before = head.getAttribute("aria-sort");
         const direction =
@@ -187,32 +184,22 @@
     return {
       draw,
       read(address) {
-        const text = (name) => address.get(prefix + name) ?? "";
+        const text = (name) => address.get(name) ?? "";
         const sort = text("sort");
         Object.assign(state, {
           find: text("find"),
           show: showBox && [...showBox.options].some(({ value }) => value === text("show"))
             ? text("show")
             : "",
-          sort: columns.get(sort.replace(/^-/, ""))?.dataset.first ? sort : "",
+          sort: columns.has(sort.replace(/^-/, "")) ? sort : "",
           page: Math.floor(Number(text("page"))) || 1,
         });
       },
       write(address) {
         for (const name of ["find", "show", "sort"]) {
-          if (state[name]) address.set(prefix + name, state[name]);
+          if (state[name]) address.set(name, state[name]);
         }
-        if (state.page > 1) address.set(prefix + "page", String(state.page));
-      },
-      /* Shows the row of that id, and says whether there is one. */
-      reveal(id) {
-        for (const { row } of listed) row.classList.toggle("here", row.id !== "" && row.id === id);
-        if (!id) return;
-        const place = listed.findIndex(({ row }) => row.id === id);
-        if (place < 0) return;
-        state.page = Math.floor(place / SIZE) + 1;
-        draw();
-        listed[place].row.scrollIntoView({ block: "center" });
+        if (state.page > 1) address.set("page", String(state.page));
       },
     };
   };
@@ -222,7 +209,7 @@
   const plain = location.href.split("#")[0];
   const hash = (without = "") => {
     const address = new URLSearchParams();
-    for (const table of tables) table.write(address);
+    managed.write(address);
     address.delete(without);
     const text = address.toString();
     return text && "#" + text;
@@ -244,28 +231,24 @@
     }
     typing = asTyped;
   };
-  const tables = [...document.querySelectorAll("table.paged")].map((table) => {
-    const managed = manage(table, (asTyped = false) => {
-      managed.draw();
-      leadOn();
-      clearTimeout(waiting);
-      if (asTyped) waiting = setTimeout(keep, PAUSE, true);
-      else keep(false);
-    });
-    return managed;
+  const table = document.querySelector("table.paged");
+  if (!table) return;
+  const managed = manage(table, (asTyped = false) => {
+    managed.draw();
+    leadOn();
+    clearTimeout(waiting);
+    if (asTyped) waiting = setTimeout(keep, PAUSE, true);
+    else keep(false);
   });
   const follow = () => {
     clearTimeout(waiting);
     typing = false;
     const text = location.hash.slice(1);
     const address = new URLSearchParams(text.includes("=") ? text : "");
-    for (const table of tables) {
-      table.read(address);
-      table.draw();
-      table.reveal(text);
-    }
+    managed.read(address);
+    managed.draw();
     leadOn();
   };
   addEventListener("popstate", follow);
-  if (tables.length) follow();
+  follow();
 })();

@@ -4,19 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from typing import Literal, TypeAlias, get_args
 
 from personas.ranking.weak_judges import WeakJudge, judge_note
-from personas.schema import Origin
 
-CaseKind: TypeAlias = Literal["saw_through", "recognised", "fooled", "overlooked"]
-"""A judged passage that the team and the other ranker see differently.
-
-``saw_through``: not relevant, near the top (rank 10 or above) at the other ranker, below in the
-team's ranking (the paper's Fig. 5). ``recognised``: relevant, and the other way round (Fig. 6). In
-``fooled`` and ``overlooked`` the team was wrong.
-"""
-CASE_KINDS: tuple[CaseKind, ...] = get_args(CaseKind)
 SIGNIFICANT = 0.05
 """Corrected p-values below it are significant."""
 
@@ -33,7 +23,6 @@ class QueryFigures:
     missing: int = 0
     calls: int = 0
     cost: float | None = 0.0
-    human: bool = False
     disagreement: float | None = None
     alpha: float | None = None
     tau: float | None = None
@@ -76,60 +65,9 @@ class PersonaFigures:
     """One persona, by name without regard to case."""
 
     name: str
-    origins: Mapping[Origin, int]
     queries: int
     recruited: int
-    human: int
-    mean_score: float | None
-    missing: int
-    tau: float | None
     without: Without | None
-    examples: tuple[int, ...]
-
-
-@dataclass(frozen=True, slots=True)
-class PairFigures:
-    """Two personas who judged together: in how many queries, and the mean of their tau-b."""
-
-    first: str
-    second: str
-    queries: int
-    tau: float | None
-
-
-@dataclass(frozen=True, slots=True)
-class CriterionFigures:
-    """One criterion, by name without regard to case."""
-
-    name: str
-    rubrics: int
-    human: int
-    personas: Mapping[str, int]
-    mean_weight: float
-    least_weight: float
-    most_weight: float
-    examples: tuple[int, ...]
-
-
-@dataclass(frozen=True, slots=True)
-class Case:
-    """A judged passage that the team and the ranker compared with see differently."""
-
-    kind: CaseKind
-    place: int
-    query: str
-    doc_id: str
-    rank: int
-    title: str
-    excerpt: str
-    grade: int
-    scores: Mapping[str, float | None]
-    top: float
-    effects: Mapping[str, int]
-    other_rank: int
-    other_score: float | None
-    first_stage_rank: int
-    strength: float
 
 
 @dataclass(frozen=True, slots=True)
@@ -177,7 +115,6 @@ class Totals:
     tau: float | None
     disagreement: float | None
     locked: int
-    human: int
 
 
 @dataclass(frozen=True, slots=True)
@@ -188,10 +125,6 @@ class Survey:
     queries: tuple[QueryFigures, ...]
     personas: tuple[PersonaFigures, ...]
     personas_in_all: int
-    pairs: tuple[PairFigures, ...]
-    criteria: tuple[CriterionFigures, ...]
-    criteria_in_all: int
-    cases: Mapping[CaseKind, tuple[Case, ...]]
     recruits: Without | None
     weak_judge: WeakJudge = ""
     title: str = ""

@@ -1,57 +1,33 @@
-"""The findings of one ranked query: its judges, their agreement, nDCG@10 and cases."""
+"""The findings of one ranked query: its judges, their agreement and nDCG@10."""
 
 from __future__ import annotations
 
-import math
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
-from functools import lru_cache
 from math import fsum
+from typing import NamedTuple
 
-from personas.provenance import Provenance, provenance
 from personas.ranking.agreement import AlphaSums
 from personas.ranking.effectiveness import ndcg
 from personas.ranking.record import RankingRecord
 from personas.ranking.weak_judges import WeakJudge
-from personas.schema import Member, Team
-from personas.survey.model import Case, CaseKind, QueryFigures
+from personas.schema import Team
+from personas.survey.model import QueryFigures
 
 DEPTH = 10
-"""Ranks that count: nDCG is nDCG@10, and these ranks are near the top."""
+"""Ranks that count: nDCG is nDCG@10."""
 MOST_NAME = 200
 MOST_TEXT = 300
-_MOST_EXCERPT = 400
 
 _CUT = 19_000
 """A longer query may be in its team cut to the longest that a team can hold."""
 
-_hands = lru_cache(maxsize=256)(provenance)  # a team may be used for many queries
 
+class Judge(NamedTuple):
+    """One persona of one query."""
 
-@dataclass(frozen=True, slots=True)
-class Judge:
-    """One persona of one query.
-
-    Attributes:
-        member: of the team.
-        hands: who wrote which part of it.
-        scored: passages it scored.
-        scores: sum of its scores, each as a share of the highest possible.
-        missing: scores that were asked for and did not come.
-        recruited: a recruiter wrote it for this very query, or took it from the library.
-    """
-
-    member: Member
-    hands: Provenance
-    scored: int
-    scores: float
-    missing: int
-    recruited: bool
-
-    @property
-    def name(self) -> str:
-        """The persona's name."""
-        return self.member.name
+    name: str
+    recruited: bool  # written by a recruiter for this very query, or taken from the library
 
 
 @dataclass(frozen=True, slots=True)
@@ -72,7 +48,6 @@ class QueryFindings:
     taus: Mapping[tuple[int, int], float | None] = field(default_factory=dict)
     alpha: AlphaSums = field(default_factory=AlphaSums)
     left_out: LeftOut | None = None
-    cases: tuple[Case, ...] = ()
     reused: int = 0
     locked: bool = False
     weak_judge: WeakJudge = ""
@@ -100,7 +75,6 @@ class QueryFindings:
             missing=len(ranking.missing),
             calls=ranking.usage.calls,
             cost=ranking.cost,
-            human=any(judge.hands.by_human for judge in judges),
             disagreement=None if spread is None else spread / ranking.top,
             alpha=alpha.alpha,
             tau=mean(taus.values()),
@@ -116,7 +90,6 @@ class QueryFindings:
             taus=taus,
             alpha=alpha,
             left_out=_left_out(ranking, judges),
-            cases=tuple(_cases(place, ranking)),
             reused=ranking.reused.calls,
             locked=ranking.team is not None and ranking.team.locked,
             weak_judge=ranking.weak_judge,
@@ -146,10 +119,7 @@ def _judges(ranking: RankingRecord) -> tuple[Judge, ...]:
         chosen = member.origin == "recruited" or (
             member.origin == "library" and bool(member.persona.reason)
         )
-        known = [each for hit in ranking.hits if (each := hit.scores.get(name)) is not None]
-        missing = sum(name in hit.missing for hit in ranking.hits)
-        share = fsum(known) / ranking.top
-        found.append(Judge(member, _hands(member), len(known), share, missing, for_this and chosen))
+        found.append(Judge(name, for_this and chosen))
     return tuple(found)
 
 
@@ -184,33 +154,3 @@ def _ndcg(ranking: RankingRecord, placed: Iterable[tuple[int, int | None]]) -> f
         if rank <= DEPTH:
             grades[rank - 1] = grade
     return ndcg(grades, ranking.grades.values(), DEPTH)
-
-
-def _cases(place: int, ranking: RankingRecord) -> Iterator[Case]:
-    """Judged and scored passages that one of the two rankers has near the top."""
-    for hit in ranking.hits:
-        if hit.other is None or hit.grade is None or not hit.known_scores:
-            continue
-        near = hit.rank <= DEPTH
-        if near == (hit.other.rank <= DEPTH):
-            continue
-        kinds: tuple[CaseKind, CaseKind]
-        kinds = ("recognised", "overlooked") if hit.grade > 0 else ("fooled", "saw_through")
-        scores = {} if hit.ranks else hit.scores
-        yield Case(
-            kind=kinds[not near],
-            place=place,
-            query=cut(ranking.query.text, MOST_TEXT),
-            doc_id=cut(hit.doc_id, MOST_NAME),
-            rank=hit.rank,
-            title=cut(hit.title, MOST_TEXT),
-            excerpt=cut(hit.text, _MOST_EXCERPT),
-            grade=hit.grade,
-            scores={cut(name, MOST_NAME): score for name, score in scores.items()},
-            top=ranking.top,
-            effects={cut(name, MOST_NAME): ranks for name, ranks in hit.effects.items()},
-            other_rank=hit.other.rank,
-            other_score=hit.other.score,
-            first_stage_rank=hit.first_stage_rank,
-            strength=abs(1.0 / math.log2(1 + hit.rank) - 1.0 / math.log2(1 + hit.other.rank)),
-        )

@@ -2,38 +2,18 @@
 
 from __future__ import annotations
 
-from bisect import insort
 from collections import Counter
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable
 from dataclasses import dataclass, field
 from fractions import Fraction
-from itertools import islice
 from math import fsum
-from typing import TypeVar
 
 from personas.ranking.agreement import AlphaSums
 from personas.ranking.weak_judges import WeakJudge
-from personas.schema import Origin
-from personas.survey.model import (
-    CASE_KINDS,
-    Case,
-    CaseKind,
-    CriterionFigures,
-    PairFigures,
-    PersonaFigures,
-    QueryFigures,
-    Survey,
-    Totals,
-    Without,
-)
+from personas.survey.model import PersonaFigures, QueryFigures, Survey, Totals, Without
 from personas.survey.query import LeftOut, QueryFindings, mean
 
-MOST_CASES = 50
 MOST_ROWS = 5_000
-MOST_PAIRS = 200
-_MOST_EXAMPLES = 20
-
-Name = TypeVar("Name", bound=str)
 
 
 class Surveyor:
@@ -42,9 +22,6 @@ class Surveyor:
     def __init__(self) -> None:
         self._rows: dict[int, QueryFigures] = {}
         self._personas: dict[str, _Persona] = {}
-        self._pairs: dict[tuple[str, str], _Pair] = {}
-        self._criteria: dict[str, _Criterion] = {}
-        self._cases: dict[CaseKind, list[Case]] = {kind: [] for kind in CASE_KINDS}
         self._alpha = AlphaSums()
         self._recruits = _Without()
         self._reused = self._locked = 0
@@ -58,11 +35,12 @@ class Surveyor:
         if place in self._rows:
             raise ValueError(f"place {place!r} was added before; give each query its own place")
         self._rows[place] = findings.figures
-        self._add_judges(findings)
-        for case in findings.cases:
-            kept = self._cases[case.kind]
-            insort(kept, case, key=lambda each: (-each.strength, each.place, each.rank))
-            del kept[MOST_CASES:]
+        for judge in findings.judges:
+            persona = self._personas.setdefault(judge.name.casefold(), _Persona())
+            persona.spellings[judge.name] += 1
+            persona.recruited += judge.recruited
+            if findings.left_out is not None:
+                persona.without.add(findings.left_out, [judge.name])
         self._alpha.merge(findings.alpha)
         if findings.left_out is not None:
             recruits = [judge.name for judge in findings.judges if judge.recruited]
@@ -74,55 +52,16 @@ class Surveyor:
     def finish(self) -> Survey:
         """The survey of all queries so far, without the words about the run."""
         rows = tuple(self._rows[place] for place in sorted(self._rows))
-        pairs = sorted(self._pairs.items(), key=lambda each: (-each[1].queries, each[0]))
-        names = {key: persona.name for key, persona in self._personas.items()}
+        personas = self._personas
+        order = sorted(personas, key=lambda key: (-personas[key].spellings.total(), key))
         return Survey(
             totals=self._totals(rows),
             queries=rows,
-            personas=tuple(each.figures() for each in _most_frequent(self._personas)),
+            personas=tuple(personas[key].figures() for key in order[:MOST_ROWS]),
             personas_in_all=len(self._personas),
-            pairs=tuple(
-                PairFigures(names[one], names[two], pair.queries, pair.tau.value)
-                for (one, two), pair in pairs[:MOST_PAIRS]
-            ),
-            criteria=tuple(each.figures(names) for each in _most_frequent(self._criteria)),
-            criteria_in_all=len(self._criteria),
-            cases={kind: tuple(cases) for kind, cases in self._cases.items()},
             recruits=self._recruits.figures(),
             weak_judge=self._weak,
         )
-
-    def _add_judges(self, findings: QueryFindings) -> None:
-        place, sums = findings.figures.place, []
-        for judge in findings.judges:
-            key = judge.name.casefold()
-            persona = self._personas.setdefault(key, _Persona())
-            sums.append((key, persona))
-            persona.see(judge.name, place, human=judge.hands.by_human)
-            persona.origins[judge.member.origin] += 1
-            persona.recruited += judge.recruited
-            persona.scores.add(judge.scores, judge.scored)
-            persona.missing += judge.missing
-            if findings.left_out is not None:
-                persona.without.add(findings.left_out, [judge.name])
-            if judge.member.rubric is None:
-                continue
-            criteria = judge.member.rubric.criteria
-            for criterion, hand in zip(criteria, judge.hands.criteria, strict=True):
-                known = self._criteria.setdefault(criterion.name.casefold(), _Criterion())
-                known.see(criterion.name, place, human=hand == "human")
-                known.personas[key] += 1
-                known.weight.add(criterion.weight)
-                known.least = min(known.least, criterion.weight)
-                known.most = max(known.most, criterion.weight)
-        for two, tau in findings.taus.items():
-            (one_key, one), (other_key, other) = (sums[number] for number in two)
-            names = (one_key, other_key) if one_key <= other_key else (other_key, one_key)
-            pair = self._pairs.setdefault(names, _Pair())
-            pair.queries += 1
-            if tau is not None:
-                for each in (pair, one, other):
-                    each.tau.add(tau)
 
     def _totals(self, rows: tuple[QueryFigures, ...]) -> Totals:
         costs = [row.cost for row in rows if row.cost is not None]
@@ -142,7 +81,6 @@ class Surveyor:
             tau=mean(row.tau for row in rows),
             disagreement=mean(row.disagreement for row in rows),
             locked=self._locked,
-            human=sum(row.human for row in rows),
         )
 
 
@@ -153,10 +91,9 @@ class _Mean:
     count: int = 0
     total: Fraction = Fraction(0)
 
-    def add(self, total: float, count: int = 1) -> None:
-        """Add one number, or the sum of `count` numbers."""
-        self.total += Fraction(total)
-        self.count += count
+    def add(self, number: float) -> None:
+        self.total += Fraction(number)
+        self.count += 1
 
     @property
     def value(self) -> float | None:
@@ -189,89 +126,19 @@ class _Without:
 
 
 @dataclass(slots=True)
-class _Pair:
-    queries: int = 0
-    tau: _Mean = field(default_factory=_Mean)
-
-
-@dataclass(slots=True)
-class _Named:
+class _Persona:
     """A name in many queries, by its spellings."""
 
     spellings: Counter[str] = field(default_factory=Counter)
-    human: int = 0
-    examples: list[int] = field(default_factory=list)
-
-    def see(self, name: str, place: int, *, human: bool) -> None:
-        self.spellings[name] += 1
-        self.human += human
-        if place not in self.examples:
-            insort(self.examples, place)
-            del self.examples[_MOST_EXAMPLES:]
-
-    @property
-    def name(self) -> str:
-        """The most frequent spelling; of several the first in the alphabet."""
-        return next(iter(_most_first(self.spellings)))
-
-    @property
-    def frequency(self) -> int:
-        return self.spellings.total()
-
-
-@dataclass(slots=True)
-class _Persona(_Named):
-    origins: Counter[Origin] = field(default_factory=Counter)
     recruited: int = 0
-    scores: _Mean = field(default_factory=_Mean)
-    missing: int = 0
-    tau: _Mean = field(default_factory=_Mean)
     without: _Without = field(default_factory=_Without)
 
     def figures(self) -> PersonaFigures:
+        """Under the most frequent spelling; of several the first in the alphabet."""
+        counts = self.spellings
         return PersonaFigures(
-            name=self.name,
-            origins=_most_first(self.origins),
-            queries=self.frequency,
+            name=min(counts, key=lambda name: (-counts[name], name)),
+            queries=counts.total(),
             recruited=self.recruited,
-            human=self.human,
-            mean_score=self.scores.value,
-            missing=self.missing,
-            tau=self.tau.value,
             without=self.without.figures(),
-            examples=tuple(self.examples),
         )
-
-
-@dataclass(slots=True)
-class _Criterion(_Named):
-    personas: Counter[str] = field(default_factory=Counter)
-    weight: _Mean = field(default_factory=_Mean)
-    least: float = 100.0
-    most: float = 0.0
-
-    def figures(self, names: Mapping[str, str]) -> CriterionFigures:
-        personas = islice(_most_first(self.personas).items(), _MOST_EXAMPLES)
-        return CriterionFigures(
-            name=self.name,
-            rubrics=self.frequency,
-            human=self.human,
-            personas={names[key]: count for key, count in personas},
-            mean_weight=self.weight.value or 0.0,
-            least_weight=self.least,
-            most_weight=self.most,
-            examples=tuple(self.examples),
-        )
-
-
-_Table = TypeVar("_Table", bound=_Named)
-
-
-def _most_frequent(table: Mapping[str, _Table]) -> list[_Table]:
-    """The most frequent first, then by name; at most 5,000."""
-    order = sorted(table, key=lambda key: (-table[key].frequency, key))
-    return [table[key] for key in order[:MOST_ROWS]]
-
-
-def _most_first(counts: Mapping[Name, int]) -> dict[Name, int]:
-    return dict(sorted(counts.items(), key=lambda each: (-each[1], each[0])))

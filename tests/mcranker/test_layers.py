@@ -138,7 +138,7 @@ LAYERS = (
     ("estimate",),
     ("rankers",),
     ("rag",),
-    ("comparing", "team_page", "integrations", "scale"),
+    ("comparing", "integrations", "scale"),
     ("serve", "cli", "__main__"),
 )
 """The rooms of `mcranker`, the lowest first; one imports only those below, and of its own layer."""

@@ -11,7 +11,6 @@ from personas import Member, Persona, Team, diff_teams, dumps, load, save
 from personas.errors import SchemaError
 from personas.files import loads
 from personas.report.diff_lines import diff_lines
-from personas.report.team_page import team_digest
 from tests.support.scripted import by_table, scripted
 
 SCORES = {
@@ -82,8 +81,8 @@ def test_files_digests_and_differences(tmp_path: Path) -> None:
     assert load(Team, tmp_path / "team.yaml") == weighted
     assert "weight" not in dumps(plain)
     # As written by the version before weights.
-    assert team_digest(plain) == "6082e63ed747"
-    assert team_digest(plain) != team_digest(weighted)
+    assert plain.digest == "6082e63ed747"
+    assert plain.digest != weighted.digest
     said = [line.said for line in diff_lines(diff_teams(plain, weighted))]
     assert said == ["Buyer", "weight: 1 → 3"]
     with pytest.raises(SchemaError, match=r"greater than or equal to 0"):

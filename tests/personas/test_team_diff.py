@@ -8,7 +8,6 @@ import pytest
 from hypothesis import given, settings
 
 from personas import Criterion, Member, Persona, Rubric, Team, diff_teams, dumps, library, loads
-from personas.provenance import sealed
 from personas.team_diff import (
     Changed,
     CriterionDiff,
@@ -70,7 +69,6 @@ def test_teams_that_differ_give_a_difference(before: Team, after: Team) -> None:
         assert before.names == after.names
 
 
-NOTED = sealed(NURSE, persona=True, rubric=True)
 BARE = NURSE.model_copy(update={"rubric": None})
 RECRUITED = NURSE.model_copy(update={"origin": "recruited"})
 
@@ -91,7 +89,6 @@ RECRUITED = NURSE.model_copy(update={"origin": "recruited"})
         (NURSE, _persona(NURSE, name="NURSE"), {"renamed": Changed("Nurse", "NURSE")}),
         (NURSE, _persona(NURSE, name="Ward nurse"), {"renamed": Changed("Nurse", "Ward nurse")}),
         (NURSE, RECRUITED, {"origin": Changed("human", "recruited")}),
-        (NURSE, NOTED, {"by_model": Changed((), NOTED.by_model)}),
         (BARE, NURSE, {"whole_rubric": Changed(None, RUBRIC)}),
         (NURSE, BARE, {"whole_rubric": Changed(RUBRIC, None)}),
         (BARE, BARE, {}),

@@ -12,17 +12,13 @@ import pytest
 from beir_eval.persona_report.build import write_persona_report
 from mcranker import MCRanker
 from mcranker.llm.chat import ChatRequest
-from personas import Team
 from personas.ranking.comparison import RankingComparison, compare_rankings
 from personas.ranking.record import OtherPlace, OtherRanking, RankingRecord
 from personas.report.compare.page import render_comparison
 from personas.report.dataset.pages import survey_pages
 from personas.report.query.inspection_page import inspection_pages, render_inspection
 from personas.report.site import PageContext, query_page
-from personas.report.team_page import MemberCost, TeamCosts, render_team
 from personas.survey.model import Survey
-from tests.mcranker.test_team_page import HOSTILE
-from tests.mcranker.test_team_page import TEAM as TEAM_OF_THREE
 from tests.personas.ranking.test_comparison import CHANGED, member, team
 from tests.personas.ranking.test_inspection import FOUR
 from tests.personas.ranking.test_inspection import stored as ranking_of
@@ -66,6 +62,9 @@ def _stored() -> str:
     ]
     with MCRanker(model=scripted(score), depth=DEPTH, ledger=None) as ranker:
         return ranker.rank("best masks", docs).to_json()
+
+
+HOSTILE = "</title><script>alert(1)</script>\u202e<img src=x onerror=alert(2)>"
 
 
 def stored() -> dict[str, Any]:
@@ -115,25 +114,17 @@ def write_long_query(folder: Path) -> list[Path]:
 
 
 def write_compared(folder: Path, *, hostile: bool = False) -> list[Path]:
-    """Pages of comparisons, of a team and of orders without scores; or hostile ones."""
+    """Pages of comparisons and of orders without scores; or hostile ones."""
     if hostile:
         sides = infested(HOSTILE * 20), infested(HOSTILE * 20)
         first, second = sides[1]["hits"][:2]
         first["rank"], second["rank"] = second["rank"], first["rank"]
         sides[1]["team"]["members"][1]["persona"]["description"] = HOSTILE
-        named = {"name": "W" * 200, "description": HOSTILE * 30}
-        persona = TEAM_OF_THREE.members[1].persona.model_copy(update=named)
-        long_name = TEAM_OF_THREE.members[1].model_copy(update={"persona": persona})
-        made = {
-            "comparison": render_comparison(compare_rankings(*sides), before=HOSTILE),
-            "team": render_team(Team(members=(long_name, *TEAM_OF_THREE.members)), source=HOSTILE),
-        }
+        made = {"comparison": render_comparison(compare_rankings(*sides), before=HOSTILE)}
     else:
-        rows = tuple(MemberCost(name, 100, 26_900, 400, 0.01) for name in TEAM_OF_THREE.names)
         made = {
             "one": render_comparison(one_comparison()),
             "several": render_comparison(several(3)),
-            "team": render_team(TEAM_OF_THREE, costs=TeamCosts(100, 150, "openai:m", rows)),
             "orders": render_inspection(by_team().to_dict()),
             "alone": render_inspection(alone().to_dict()),
         }

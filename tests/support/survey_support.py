@@ -3,14 +3,10 @@
 from __future__ import annotations
 
 import random
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Sequence
 from dataclasses import replace
-from itertools import combinations
-from math import log2
 
-from personas import Criterion, Member, Persona, Rubric
-from personas.provenance import Hand, Provenance
-from personas.survey.model import CASE_KINDS, Case, QueryFigures, Survey
+from personas.survey.model import QueryFigures, Survey
 from personas.survey.query import Judge, LeftOut, QueryFindings
 from personas.survey.surveyor import Surveyor
 
@@ -51,11 +47,6 @@ _SUBJECTS = (
     "zinc for the common cold",
     "how long immunity lasts after vaccination",
 )
-_CRITERIA = (
-    *("Directness of the answer", "Quality of the evidence", "Right population"),
-    *("Study design", "Recency", "Clarity for lay readers", "Statistical soundness"),
-    *("Names a mechanism", "Practical use"),
-)
 
 
 def make_survey(
@@ -67,7 +58,6 @@ def make_survey(
     other: str = "DIRECT(0,10)",
     recruits: int = 2,
     failed_every: int = 13,
-    cases: int = 10,
     most_personas: int = 1000,
 ) -> Survey:
     """A survey that could have been; the same arguments give the same.
@@ -83,7 +73,7 @@ def make_survey(
         return f"{dice.choice(texts).strip()[:190]}{plain[-9:]}" if texts else plain
 
     pool = [name(f"{who}{field}") for field in _FIELDS for who in _WHO]
-    fixed, criteria = name("NLP scientist"), [name(each) for each in _CRITERIA]
+    fixed = name("NLP scientist")
     surveyor, lot = Surveyor(), random.Random(seed)
     for place in range(1, queries + 1):
         failed = bool(failed_every) and place % failed_every == 0
@@ -97,7 +87,7 @@ def make_survey(
             other=bool(other),
             error=(text("ModelError: the model gave no answer in 60 s") or "it failed") * failed,
         )
-        surveyor.add(QueryFindings(row) if failed else _findings(lot, row, fixed, criteria, text))
+        surveyor.add(QueryFindings(row) if failed else _findings(lot, row, fixed))
     survey = surveyor.finish()
     return replace(
         survey,
@@ -109,10 +99,6 @@ def make_survey(
         settings={text("ensemble"): text("sum"), "scale": "10", "depth": "100"},
         notes=(text("2 of 300 queries have no judgements."),) if queries > 1 else (),
         personas=survey.personas[:most_personas],
-        criteria=survey.criteria[:most_personas],
-        cases={kind: found[:cases] for kind, found in survey.cases.items()}
-        if judged and other
-        else {},
     )
 
 
@@ -161,7 +147,6 @@ def _query(
         missing=dice.choice((0, 0, 0, 0, 1, 7)),
         calls=4 + 100 * len(personas),
         cost=0.0123,
-        human=dice.random() < 0.1,
         disagreement=dice.uniform(0.02, 0.35) if several else None,
         alpha=dice.uniform(-0.2, 0.95) if several and dice.random() < 0.95 else None,
         tau=dice.uniform(-0.1, 0.8) if several else None,
@@ -171,68 +156,14 @@ def _query(
     )
 
 
-def _findings(
-    dice: random.Random,
-    row: QueryFigures,
-    fixed: str,
-    criteria: Sequence[str],
-    text: Callable[[str], str],
-) -> QueryFindings:
+def _findings(dice: random.Random, row: QueryFigures, fixed: str) -> QueryFindings:
     """Findings of a query: what is not in its row is drawn by lot."""
-    judges = tuple(_judge(dice, name, criteria, fixed=name == fixed) for name in row.personas)
-    several = len(judges) > 1 and row.ndcg is not None
+    several = len(row.personas) > 1 and row.ndcg is not None
     without = {name: dice.uniform(0.5, 0.7) for name in row.personas}
     return QueryFindings(
         figures=row,
-        judges=judges,
-        taus={pair: dice.uniform(-0.3, 0.9) for pair in combinations(range(len(judges)), 2)},
+        judges=tuple(Judge(name, recruited=name != fixed) for name in row.personas),
         left_out=LeftOut(dice.uniform(0.5, 0.7), without, exact=True) if several else None,
-        cases=() if row.other_ndcg is None else tuple(_cases(dice, row, text)),
         reused=1,
         locked=dice.random() < 0.1,
     )
-
-
-def _judge(dice: random.Random, name: str, criteria: Sequence[str], *, fixed: bool) -> Judge:
-    # Not checked: hostile names are such as no file can have.
-    weights = [dice.uniform(5, 70) for _ in range(3)]
-    chosen = zip(dice.sample(criteria, 3), weights, strict=True)
-    listed = tuple(
-        Criterion.model_construct(name=each, description="", weight=weight)
-        for each, weight in chosen
-    )
-    member = Member.model_construct(
-        persona=Persona.model_construct(name=name, description="", topics=(), reason=""),
-        rubric=Rubric.model_construct(criteria=listed, reason=""),
-        origin="fixed" if fixed else "recruited",
-        by_model=(),
-    )
-    hand: Hand = "human" if dice.random() < 0.05 else "model"
-    hands = Provenance(hand, (hand,) * 3, hand, edited=False)
-    missing = dice.choice((0, 0, 7))
-    return Judge(member, hands, 100, 100 * dice.random(), missing, recruited=not fixed)
-
-
-def _cases(dice: random.Random, row: QueryFigures, text: Callable[[str], str]) -> Iterator[Case]:
-    for kind in CASE_KINDS:
-        near, far = dice.randint(1, 10), dice.randint(11, 100)
-        rank, other_rank = (near, far) if kind in ("recognised", "fooled") else (far, near)
-        yield Case(
-            kind=kind,
-            place=row.place,
-            query=row.query[:300],
-            doc_id=text(f"doc{dice.randint(1, 9_999_999)}"),
-            rank=rank,
-            title=text("A cohort study of exposure and outcome in a regional register")[:300],
-            excerpt=text("We followed 1,204 participants over eleven years. " * 8)[:400],
-            grade=int(kind in ("recognised", "overlooked")),
-            scores={
-                persona: dice.choice((None, *map(float, range(11)))) for persona in row.personas
-            },
-            top=10.0,
-            effects={persona: dice.randint(-9, 9) for persona in row.personas},
-            other_rank=other_rank,
-            other_score=dice.choice((None, 7.0)),
-            first_stage_rank=dice.randint(1, 100),
-            strength=abs(1 / log2(1 + rank) - 1 / log2(1 + other_rank)),
-        )

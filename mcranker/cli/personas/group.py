@@ -9,9 +9,7 @@ from mcranker.cli.plugins import LazyVerb
 
 VERBS = {
     "list": LazyVerb("mcranker.cli.personas.list", "List the personas and teams of the library."),
-    "show": LazyVerb(
-        "mcranker.cli.personas.show", "Show personas, rubrics and teams, and who wrote them."
-    ),
+    "show": LazyVerb("mcranker.cli.personas.show", "Show personas, rubrics and teams."),
     "validate": LazyVerb("mcranker.cli.personas.validate", "Check files before they are used."),
 }
 """The command's own verbs."""

@@ -1,4 +1,4 @@
-"""``personas show``: a persona, rubric or team in full, and who wrote what of it."""
+"""``personas show``: a persona, rubric or team in full."""
 
 from __future__ import annotations
 
@@ -8,46 +8,26 @@ import click
 from rich.text import Text
 
 from mcranker.cli.failures import DONE
-from mcranker.cli.files import Reads, Writes, output
-from mcranker.cli.footer import command_line, today
+from mcranker.cli.files import Reads, output
 from mcranker.cli.invocation import say
-from mcranker.cli.number_types import WholeNumber
 from mcranker.cli.teams_view import show_record
-from mcranker.cli.verb import Verb, flag, output_flag, present, refuse_page
-from mcranker.team_page import render_team_page
+from mcranker.cli.verb import Verb, output_flag, present
 from personas import Member, Persona, SchemaError, Team, dumps
 from personas.files import weight_notes
-from personas.io.atomic import write_whole
-from personas.records import Record, authors, find, kind
+from personas.records import Record, edited_names, find, kind
 from personas.sanitize import plain
 
 if TYPE_CHECKING:
     from rich.console import Console
 
-MOST = 10_000
-"""Passages, and words of each, that a cost can be estimated for."""
-
 
 def _show(ctx: click.Context) -> int:
     given = ctx.params
-    refuse_page(ctx)
     found = [(name, find(name)) for name in given["names"]]
     records = [record for _, record in found]
     for name, _ in found:
         for _, note in weight_notes(name):
             say(f"warning: {plain(name)}: {note}")
-    if given["html"] is not None:
-        alone = records[0] if len(records) == 1 else None
-        page = render_team_page(
-            alone if isinstance(alone, Team) else _one_team(records, ctx, "--html"),
-            **{name: given[name] for name in ("passages", "words", "model")},
-            source=found[0][0] if alone else "",
-            date=today(),
-            command=command_line(ctx),
-        )
-        write_whole(given["html"], page)
-        say(f"the page is {given['html']}")
-        return DONE
     if given["output"] == "yaml":
         with output(None) as write:
             write(dumps(records[0] if len(records) == 1 else _one_team(records, ctx)))
@@ -57,19 +37,19 @@ def _show(ctx: click.Context) -> int:
             "source": name,
             "kind": kind(record),
             "record": record.model_dump(mode="json", exclude_defaults=True),
-            "written_by": authors(record),
+            "edited": edited_names(record),
         }
         for name, record in found
     ]
     return present(ctx, lambda console: _show_records(console, found), records=entries)
 
 
-def _one_team(records: list[Record], ctx: click.Context, option: str = "--output yaml") -> Team:
+def _one_team(records: list[Record], ctx: click.Context) -> Team:
     members = []
     for record in records:
         if not isinstance(record, Persona | Member):
             raise click.UsageError(
-                f"{option} makes a team of several members, and one is a {kind(record)}; "
+                f"--output yaml makes a team of several members, and one is a {kind(record)}; "
                 "name members only, or nothing else",
                 ctx,
             )
@@ -100,41 +80,17 @@ command = Verb(
             forms=("table", "yaml", "json"),
             said="yaml: ready to be kept as a file and edited. ",
         ),
-        flag(
-            "--html",
-            "Write an HTML page of the team instead, to be signed off before it judges, with the "
-            "costs of each persona.",
-            type=Writes(),
-        ),
-        flag(
-            "--passages",
-            "Passages of a query, for the costs on the page.",
-            type=WholeNumber(min=1, max=MOST),
-            default=100,
-        ),
-        flag(
-            "--words",
-            "Words of a passage, for the costs on the page.",
-            type=WholeNumber(min=1, max=MOST),
-            default=150,
-        ),
-        flag(
-            "--model",
-            "The model whose prices the page takes. Without: calls and tokens only.",
-            metavar="NAME",
-        ),
     ],
-    help="""Show personas, rubrics and teams in full, and who wrote which part.
+    help="""Show personas, rubrics and teams in full.
 
     NAME is a persona or a team of the library, FILE a .yaml or .json file with a team, a
-    member, a rubric or a persona, or a saved ranking for its team. With --output yaml or --html,
+    member, a rubric or a persona, or a saved ranking for its team. With --output yaml,
     several members become one team.
 
     \b
       personas show clinician
       personas show team.yaml
       personas show ranking.json --output yaml > team.yaml
-      personas show team.yaml --html team.html --model openai:gpt-5-mini
       personas show nlp_scientist clinician patient --output yaml > team.yaml
     """,
 )

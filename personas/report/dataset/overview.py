@@ -40,10 +40,10 @@ def overview(survey: Survey) -> dict[str, Any]:
     models = tuple(survey.models.items())
     if len(set(survey.models.values())) == 1:
         models = (("", models[0][1]),)
-    numbered = list(enumerate(survey.personas, start=1))
-    chart = [(number, each, each.recruited) for number, each in numbered if each.recruited]
-    left_out = [(number, each, each.without) for number, each in numbered if each.without][:WORTHS]
-    worths = [each for each in left_out if signed(each[2].worth) != "0.000"]
+    personas = survey.personas
+    chart = [(each, each.recruited) for each in personas if each.recruited]
+    left_out = [(each, each.without) for each in personas if each.without][:WORTHS]
+    worths = [each for each in left_out if signed(each[1].worth) != "0.000"]
     return {
         "headline": _headline(survey),
         "verdict": findings(survey),
@@ -53,12 +53,12 @@ def overview(survey: Survey) -> dict[str, Any]:
         # As in Fig. 7; all judges where none was recruited.
         "recruited": bool(chart),
         "chart": sorted(
-            chart or [(number, each, each.queries) for number, each in numbered],
-            key=lambda each: -each[2],
+            chart or [(each, each.queries) for each in personas],
+            key=lambda each: -each[1],
         ),
         "not_recruited": [
             (each, queries)
-            for each in survey.personas
+            for each in personas
             if chart and (queries := each.queries - each.recruited)
         ],
         "worths": worths,

@@ -2,48 +2,130 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
-from itertools import zip_longest
-from typing import Any, NamedTuple
+from typing import Any, Literal, NamedTuple
 
-from personas.format import counted, score_column
 from personas.report import site
 from personas.report.dataset.overview import overview
-from personas.report.dataset.tables import (
-    common_personas,
-    criteria_table,
-    origins,
-    pairs_table,
-    personas_table,
-    queries_table,
-)
-from personas.report.formats import judgement
+from personas.report.formats import cut
 from personas.report.page import render_page
 from personas.report.site import NO_FOOTER, ReportFooter
 from personas.sanitize import plain
-from personas.survey.model import CASE_KINDS, Case, CaseKind, Survey
+from personas.survey.model import QueryFigures, Survey
 
-_SITE = (
-    (site.OVERVIEW, "Overview"),
-    (site.QUERIES, "Queries"),
-    (site.PERSONAS, "Personas"),
-    (site.CRITERIA, "Criteria"),
-    (site.CASES, "Cases"),
-)
-_CASES = 10
-_JUDGES = 12
-_DECIDING = 3
-_LEVELS = 10
+ROWS = 2_000
+"""Queries on a page; the script shows 50 of them at a time."""
+_NAME = 40
+_MOST_EVERYWHERE = 2_000
+_SITE = ((site.OVERVIEW, "Overview"), (site.QUERIES, "Queries"))
 
 
-class CasePage(NamedTuple):
-    """Some cases of one kind, strongest first; the first of them has this number, from 1."""
+class Column(NamedTuple):
+    """A column that can be sorted."""
 
-    name: str
-    kind: CaseKind
-    first: int
-    cases: Sequence[Case]
+    key: str  # name in the page's address, of letters
+    title: str  # heading; may hold untrusted text
+    first: Literal["ascending", "descending"] = "descending"  # direction of the first sort
+    words: bool = False  # cells hold words, and are compared as such
+
+
+@dataclass(frozen=True, slots=True)
+class QueriesTable:
+    """The table of all queries: number, text and id, and figures; may take several pages."""
+
+    columns: tuple[Column, ...]
+    rows: tuple[QueryFigures, ...]
+    searched: str  # what a search looks at, in words
+    # (address, words) of orders worth offering, e.g. ``("-alpha", "highest alpha")``.
+    orders: tuple[tuple[str, str], ...]
+    shows: tuple[tuple[str, str], ...]  # (key, words) of what the rows can be restricted to
+    common: tuple[str, ...]  # judges of every query
+
+    @property
+    def everywhere(self) -> str:
+        """A search for any of this finds every row that has not failed."""
+        return " \N{MIDDLE DOT} ".join(self.common)[:_MOST_EVERYWHERE]
+
+    @property
+    def keys(self) -> frozenset[str]:
+        """Of the columns."""
+        return frozenset(column.key for column in self.columns)
+
+    @property
+    def pages(self) -> tuple[site.Page, ...]:
+        """At least one."""
+        ends = [*range(ROWS, len(self.rows), ROWS), len(self.rows)]
+        return site.pages_of(
+            [site.numbered(site.QUERIES, n) for n in range(1, len(ends) + 1)], ends
+        )
+
+    def others(self, query: QueryFigures) -> list[str]:
+        """The judges of the query that did not judge every one."""
+        common = {name.casefold() for name in self.common}
+        return [name for name in query.personas if name.casefold() not in common]
+
+    @classmethod
+    def of(cls, survey: Survey) -> QueriesTable:
+        """The table; columns where no row has anything to say are left out."""
+        queries, totals = survey.queries, survey.totals
+        first_stage, other = cut(survey.first_stage, _NAME), cut(survey.other, _NAME)
+        common = _common_personas(queries)
+        several = any(len(query.personas) > len(common) for query in queries)
+
+        def known(name: str) -> bool:
+            return any(getattr(query, name) is not None for query in queries)
+
+        offered = (
+            (Column("number", "No.", "ascending"), True),
+            (Column("query", "Query", "ascending", words=True), True),
+            (Column("ndcg", "nDCG@10"), known("ndcg")),
+            (Column("gain", f"Gain over {first_stage}"), known("gain")),
+            (Column("other", f"Gain over {other}"), known("gain_over_other")),
+            (Column("disagreement", "Dis\u00adagree\u00adment"), known("disagreement")),
+            (Column("alpha", "Alpha"), known("alpha")),
+            (Column("missing", "Missing scores"), totals.missing > 0),
+            (
+                Column(
+                    "personas", "Other personas" if common else "Personas", "ascending", words=True
+                ),
+                several,
+            ),
+        )
+        columns = tuple(column for column, there in offered if there)
+        keys = {column.key for column in columns}
+        orders = (
+            ("-disagreement", "largest disagreement first"),
+            ("-gain", f"largest gain over {first_stage} first"),
+            ("gain", f"largest loss to {first_stage} first"),
+            ("-other", f"largest gain over {other} first"),
+            ("other", f"largest loss to {other} first"),
+            ("ndcg", "lowest nDCG@10 first"),
+            ("alpha", "lowest alpha first"),
+        )
+        shows = {
+            "failed": totals.failed > 0 and "only failed ones",
+            "missing": "missing" in keys and "only with missing scores",
+        }
+        return cls(
+            columns,
+            queries,
+            "query, id or persona" if several else "query or id",
+            orders=tuple(each for each in orders if each[0].lstrip("-") in keys),
+            shows=tuple((key, words) for key, words in shows.items() if words),
+            common=common,
+        )
+
+
+def _common_personas(queries: Iterable[QueryFigures]) -> tuple[str, ...]:
+    """The judges of every ranked query, in the order of the first."""
+    ranked = [query for query in queries if not query.error]
+    if len(ranked) < 2:
+        return ()
+    common = {name.casefold() for name in ranked[0].personas}
+    for query in ranked:
+        common.intersection_update(name.casefold() for name in query.personas)
+    return tuple(name for name in ranked[0].personas if name.casefold() in common)
 
 
 def survey_pages(
@@ -56,114 +138,22 @@ def survey_pages(
         first_stage=survey.first_stage if survey.first_stage.strip() else "first stage",
         other=survey.other if not survey.other or survey.other.strip() else "the other ranker",
     )
-    teamless = not survey.personas and survey.totals.failed < survey.totals.queries
-    queries, personas = queries_table(survey), personas_table(survey)
-    persona_page = {
-        number: f"{page.name}#persona-{number}"
-        for page in personas.pages
-        for number in range(page.first, page.last + 1)
-    }
-    cases = _case_pages(survey)
-    lacking = {site.PERSONAS, site.CRITERIA} if teamless else set()
-    lacking |= {site.CASES} if teamless and not cases else set()
-    places = tuple(each for each in _SITE if each[0] not in lacking)
-    common = common_personas(survey.queries)
-    everywhere = {name.casefold() for name in common}
     values: dict[str, Any] = {
         "survey": survey,
-        "site": ((runs, "All runs"), *places) if runs else places,
-        "teamless": teamless,
+        "site": ((runs, "All runs"), *_SITE) if runs else _SITE,
+        "teamless": not survey.personas and survey.totals.failed < survey.totals.queries,
         "footer": footer,
-        "texts": {query.place: query.query for query in survey.queries},
         "query_page": site.query_page,
-        "persona_page": persona_page,
-        "page_of": {
-            each.name.casefold(): persona_page[number]
-            for number, each in enumerate(survey.personas, 1)
-        },
-        "judgement": judgement,
-        "score_column": score_column,
-        "graded": any(case.grade > 1 for page in cases for case in page.cases),
-        "judges_of": _judges,
-        "decided": _decided,
-        "case_pages": cases,
-        "kinds": [(kind, len(survey.cases.get(kind, ()))) for kind in CASE_KINDS],
     }
 
-    def page(template: str, here: str, **more: Any) -> str:
-        return render_page(f"survey/{template}", assets=("survey",), here=here, **more, **values)
+    def page(here: str, **more: Any) -> str:
+        return render_page(f"survey/{here}", assets=("survey",), here=here, **more, **values)
 
-    yield site.OVERVIEW, page("index.html", site.OVERVIEW, figures=figures, **overview(survey))
-    more: dict[str, dict[str, Any]] = {
-        queries.key: {
-            "common": common,
-            "others": lambda query: [
-                name for name in query.personas if name.casefold() not in everywhere
-            ],
-        },
-        personas.key: {"pairs": pairs_table(survey), "origins": origins},
-    }
-    tables = (queries,) if teamless else (queries, personas, criteria_table(survey))
-    for table in tables:
-        for part in table.pages:
-            rows = table.rows[part.first - 1 : part.last]
-            values_of = {"table": table, "part": part, "rows": rows, **more.get(table.key, {})}
-            yield part.name, page(table.name, table.name, **values_of)
-    if site.CASES in lacking:
-        return
-    for shown, onward in zip_longest(cases or (None,), cases[1:]):
-        name = shown.name if shown else site.CASES
-        yield name, page("cases.html", site.CASES, shown=shown, onward=onward)
-
-
-def _case_pages(survey: Survey) -> list[CasePage]:
-    """The pages of cases, kind by kind."""
-    starts = [
-        (kind, start)
-        for kind in CASE_KINDS
-        for start in range(0, len(survey.cases.get(kind, ())), _CASES)
-    ]
-    return [
-        CasePage(
-            site.numbered(site.CASES, number),
-            kind,
-            start + 1,
-            survey.cases[kind][start : start + _CASES],
-        )
-        for number, (kind, start) in enumerate(starts, start=1)
-    ]
-
-
-def _judges(case: Case) -> list[tuple[str, str, int, int | None]]:
-    """Persona, score, strength of its colour and effect; the largest effects first, at most 12."""
-    order = sorted(case.scores, key=lambda name: -abs(case.effects.get(name, 0)))[:_JUDGES]
-    known = {name: score for name, score in case.scores.items() if score is not None}
-    shown = dict(zip(known, score_column(list(known.values())), strict=True))
-    return [
-        (
-            name,
-            shown.get(name, ""),
-            min(_LEVELS, max(0, round(_LEVELS * known.get(name, 0.0) / (case.top or 1.0)))),
-            case.effects.get(name),
-        )
-        for name in order
-    ]
-
-
-def _decided(case: Case) -> str:
-    """The personas whose scores did most to put the passage where the other ranker did not."""
-    if not case.effects:
-        return ""
-    up = case.rank < case.other_rank
-    ranks = max(each if up else -each for each in case.effects.values())
-    if ranks <= 0:
-        return f"No single persona {'raised' if up else 'lowered'} it: the team agreed."
-    names = [name for name, each in case.effects.items() if abs(each) == ranks and (each > 0) == up]
-    shown, more = names[:_DECIDING], len(names) - _DECIDING
-    if more > 0:
-        shown = [*shown[:-1], f"{more + 1} others"]
-    who = " and ".join(filter(None, (", ".join(shown[:-1]), shown[-1])))
-    return f"{who} {'raised' if up else 'lowered'} it most, by {counted(ranks, 'rank')}."
+    yield site.OVERVIEW, page(site.OVERVIEW, figures=figures, **overview(survey))
+    table = QueriesTable.of(survey)
+    for part in table.pages:
+        rows = table.rows[part.first - 1 : part.last]
+        yield part.name, page(site.QUERIES, table=table, part=part, rows=rows)
 
 
 @dataclass(frozen=True, slots=True)

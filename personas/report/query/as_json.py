@@ -7,10 +7,10 @@ from typing import Any
 
 from pydantic_core import to_jsonable_python
 
-from personas.provenance import provenance
 from personas.ranking.hit import Hit
 from personas.ranking.record import RankingRecord
 from personas.ranking.usage import Usage
+from personas.records import edited_names
 from personas.report.query.warnings import warnings
 from personas.survey.query import QueryFindings
 
@@ -38,10 +38,7 @@ def inspection_dict(inspection: RankingRecord, hits: Sequence[Hit]) -> dict[str,
             "query": {"text": inspection.query.text, "id": inspection.query.id},
             "other": None if other is None else {"name": other.name, "top": other.top},
             "top_score": inspection.top,
-            "written_by": {
-                member.name: provenance(member)
-                for member in (inspection.team.members if inspection.team else ())
-            },
+            "edited": edited_names(inspection.team) if inspection.team else [],
             "agreement": {
                 "kendall_tau": figures.tau,
                 "krippendorff_alpha": figures.alpha,

@@ -7,7 +7,6 @@ import math
 import re
 from bisect import bisect_right
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
 from typing import Any
 
 from markupsafe import Markup
@@ -15,7 +14,7 @@ from markupsafe import Markup
 from personas.ensembles import Rule
 from personas.files import dumps
 from personas.format import exact, fixed
-from personas.provenance import ORIGINS, Provenance, provenance
+from personas.provenance import ORIGINS, edited
 from personas.ranking.record import OtherRanking, RankingRecord
 from personas.report.formats import cut
 from personas.report.page import render_page
@@ -24,7 +23,6 @@ from personas.report.query.warnings import judgements, warnings
 from personas.report.site import (
     NO_FOOTER,
     OVERVIEW,
-    PERSONAS,
     QUERIES,
     Page,
     PageContext,
@@ -32,7 +30,6 @@ from personas.report.site import (
     pages_of,
     query_page,
 )
-from personas.schema import Member
 
 PAGE_LIMIT = 400_000
 """Characters of all passages' texts on a page; long ones are cut alike to fit."""
@@ -66,41 +63,6 @@ _BOUNDS = {"text": 2000, "line": 1000, "name": 200, "rows": 200, "criteria": 20}
 _TIGHT = {"text": 300, "line": 150, "name": 80, "rows": 100, "criteria": 5}
 """For a team of more than `_MANY` members."""
 _MANY = 12
-
-
-@dataclass(frozen=True, slots=True)
-class _Seen:
-    """A member of the team, its place on it from 1, and who wrote it."""
-
-    number: int
-    member: Member
-    hands: Provenance
-
-    @property
-    def tag(self) -> str:
-        """Tag of a part that a person wrote; called edited only if it replaced another's."""
-        return "Edited by a person" if self.hands.edited else "Written by a person"
-
-    @property
-    def criteria(self) -> list[dict[str, Any]]:
-        """The criteria of its rubric, each with its tag; empty without a rubric."""
-        criteria = self.member.rubric.criteria if self.member.rubric else ()
-        return [
-            {"criterion": criterion, "tag": self.tag if hand == "human" else ""}
-            for criterion, hand in zip(criteria, self.hands.criteria, strict=True)
-        ]
-
-    @property
-    def by_person(self) -> str:
-        """The parts that a person wrote; empty if there is none."""
-        parts = ["name and description"] if self.hands.persona == "human" else []
-        written, number = self.hands.criteria.count("human"), len(self.hands.criteria)
-        if written:
-            criteria = "criterion" if number == 1 else "criteria"
-            parts.append(criteria if written == number else f"{written} of {number} {criteria}")
-        if self.hands.weights == "human":
-            parts.append("weights")
-        return ", ".join(parts)
 
 
 def render_inspection(
@@ -167,7 +129,6 @@ def _values(
 ) -> dict[str, Any]:
     form = PassageFormat(inspection)
     team = inspection.team.members if inspection.team else ()
-    members = [_Seen(number, each, provenance(each)) for number, each in enumerate(team, start=1)]
     reasons = [each.persona.reason for each in team if each.persona.reason]
     return {
         "inspection": inspection,
@@ -181,10 +142,9 @@ def _values(
         "warnings": warnings(inspection),
         "imputed": any(hit.imputed for hit in inspection.hits),
         "last_rank": inspection.last_sure_rank,
-        "members": members,
+        "members": team,
         "origins": ORIGINS,
-        "by_person": [each for each in members if each.by_person],
-        "written": _written(members),
+        "edited": edited,
         "team_file": _team_file(inspection),
         "shared_reason": reasons[0] if len(reasons) > 1 and len(set(reasons)) == 1 else "",
         "in_short": _in_short(inspection),
@@ -197,7 +157,7 @@ def _values(
         "flag": "\N{BLACK FLAG}",
         "suspicious": any(hit.suspicions for hit in inspection.hits),
         "models": _models(inspection),
-        "bounds": _TIGHT if len(members) > _MANY else _BOUNDS,
+        "bounds": _TIGHT if len(team) > _MANY else _BOUNDS,
         "parts": parts,
     }
 
@@ -223,7 +183,7 @@ def _of_part(inspection: RankingRecord, parts: Sequence[Page], part: Page) -> di
 
 def _links(around: PageContext) -> dict[str, str]:
     """Addresses of the pages around this one, from its folder."""
-    found = {"overview": OVERVIEW, "queries": QUERIES, "personas": PERSONAS}
+    found = {"overview": OVERVIEW, "queries": QUERIES}
     if around.place > 1:
         found["previous"] = query_page(around.place - 1)
     if around.place < around.queries:
@@ -301,14 +261,3 @@ def _team_file(inspection: RankingRecord) -> Markup | None:
     data = dumps(inspection.team).encode()
     # Letters and digits alone, whatever the team says.
     return Markup(f"data:text/yaml;base64,{base64.b64encode(data).decode()}")  # noqa: S704
-
-
-def _written(members: Sequence[_Seen]) -> str:
-    """Name the writers of a team of which no person wrote a part."""
-    parts = [(each.hands.persona, each.hands.weights, *each.hands.criteria) for each in members]
-    hands = {hand for written in parts for hand in written if hand}
-    if hands == {"model"}:
-        return "A model wrote this team; no person wrote or changed a part of it."
-    if hands == {"library"}:
-        return "This team comes from the library as it is."
-    return "Parts of this team come from the library as they are, and a model wrote the others."

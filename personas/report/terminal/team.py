@@ -1,4 +1,4 @@
-"""The team in the terminal view: its members, their criteria, and who wrote them."""
+"""The team in the terminal view: its members and their criteria."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ from rich.text import Text
 
 from personas.console import letter
 from personas.format import weight
-from personas.provenance import Provenance, provenance, written
+from personas.provenance import edited, origin
 from personas.ranking.record import RankingRecord
 from personas.report.terminal.screen import NOTE, Screen, clipped
 from personas.schema import Member, Rubric, Team
@@ -37,14 +37,12 @@ def show_team(screen: Screen, inspection: RankingRecord) -> None:
 
 def _show_member(screen: Screen, mark: str, member: Member, team: Team) -> None:
     share = team.shares.get(member.name)
-    hands = provenance(member)
     head = Text(f"{mark:<{_INDENT}}", style="bold")
     head.append(clipped(member.name, 200), style="bold cyan")
     if share is not None:
         head.append(f"  counts {weight(share)}", style="not bold")
-    by_person = hands.by_human or hands.edited
-    style = "not bold yellow" if by_person else "not bold"
-    head.append(f"  {written(member, hands)}", style=style)
+    style = "not bold yellow" if member.origin == "human" or edited(member) else "not bold"
+    head.append(f"  {origin(member)}", style=style)
     screen.words(head, hang=_INDENT)
     notes = [
         ("", member.persona.description),
@@ -56,15 +54,13 @@ def _show_member(screen: Screen, mark: str, member: Member, team: Team) -> None:
         if said:
             screen.words(f"{intro}{clipped(said, _MOST_WORDS)}", NOTE, indent=_INDENT)
     if member.rubric:
-        _show_criteria(screen, member.rubric, hands)
+        _show_criteria(screen, member.rubric)
 
 
-def _show_criteria(screen: Screen, rubric: Rubric, hands: Provenance) -> None:
+def _show_criteria(screen: Screen, rubric: Rubric) -> None:
     length = 20 if screen.width >= 70 else 10
     listed = rubric.criteria[:_MOST_CRITERIA]
     names = [Text(clipped(each.name, 200)) for each in listed]
-    for name, hand in zip(names, hands.criteria, strict=False):
-        name.append(" (by a person)" if hand == "human" else "", style="yellow")
     longest = min(max(name.cell_len for name in names), _MOST_NAME) + 2
     room = screen.width - _INDENT - 6 - length - 2 - longest
     for criterion, name in zip(listed, names, strict=True):

@@ -41,7 +41,7 @@ def test_one_run_is_reported_in_the_folder_itself(tmp_path: Path) -> None:
     found = content(tmp_path / "new" / "out")
     queries = {name for name in found if name.startswith("query/")}
     assert queries == {f"query/00000{place}.html" for place in (1, 2, 3, 4)}
-    assert {"index.html", "queries.html", "personas.html", "criteria.html", "cases.html"} < {*found}
+    assert {"index.html", "queries.html"} < {*found}
     assert orjson.loads(found["persona-report.json"]) == {"version": 1, "runs": 1}
     assert written.pages == sum(name.endswith(".html") for name in found)
     assert written.index == tmp_path / "new" / "out" / "index.html"

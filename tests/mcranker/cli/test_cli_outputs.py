@@ -14,6 +14,7 @@ import pytest
 
 from mcranker.cli.files import Reads, Writes
 from personas.io.atomic import write_whole
+from tests.personas.ranking.test_inspection import FOUR, stored
 from tests.support.cli_support import Connected, scripted
 from tests.support.commands import COMMANDS, call, refused
 
@@ -161,12 +162,14 @@ def test_two_commands_with_one_output_leave_that_of_one(tmp_path: Path) -> None:
 def test_what_is_written_to_dev_stdout_is_added_to_a_log(tmp_path: Path) -> None:
     log = tmp_path / "log"
     log.write_text("before\n")
-    code = "from mcranker.cli.personas.group import cli; cli.main()"
-    args = ["show", "clinician", "--html", "/dev/stdout"]
+    code = "from mcranker.cli.group import cli; cli.main()"
+    saved = tmp_path / "saved.json"
+    saved.write_text(json.dumps(stored(FOUR)))
+    args = ["inspect", str(saved), "--html", "/dev/stdout"]
     with log.open("ab") as stdout:
         subprocess.run([sys.executable, "-c", code, *args], stdout=stdout, check=True)
     assert log.read_text().startswith("before\n<!DOCTYPE html>")
-    assert list(tmp_path.iterdir()) == [log]
+    assert sorted(tmp_path.iterdir()) == [log, saved]
 
 
 def test_places_where_nothing_can_be_written(

@@ -71,7 +71,7 @@ def sites(tmp_path_factory: pytest.TempPathFactory) -> Sites:
         # Its other pages are of the kinds that the survey and the query have.
         "report": [
             report / "index.html",
-            *(report / "run-1" / name for name in ("index.html", "cases.html")),
+            report / "run-1" / "index.html",
             *(report / "run-1" / "query" / name for name in ("000001.html", "000005.html")),
         ],
         "hostile": hostile,

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 import pytest
 
 from tests.support.browser_pages import write_report
-from tests.support.browser_support import Visit, browser, expect, texts, visit
+from tests.support.browser_support import Visit, browser, texts, visit
 
 if TYPE_CHECKING:
     from playwright.sync_api import Page
@@ -38,9 +38,6 @@ def test_a_reader_goes_from_the_runs_to_a_passage_and_home(report: Path, visit: 
 
     for words, name in (
         ("Queries", "queries.html"),
-        ("Personas", "personas.html"),
-        ("Criteria", "criteria.html"),
-        ("Cases", "cases.html"),
         ("Overview", "index.html"),
         ("Queries", "queries.html"),
     ):
@@ -60,15 +57,3 @@ def test_a_reader_goes_from_the_runs_to_a_passage_and_home(report: Path, visit: 
     page.go_back()
     assert follow(page, "MC: 2 recruits", "nav.site") == "index.html"
     assert page.url == (report / "run-1" / "index.html").as_uri()
-
-
-def test_a_case_leads_to_its_passage(report: Path, visit: Visit) -> None:
-    page = visit(report / "run-1" / "cases.html")
-    link = page.locator(".case .onward a").first
-    rank = page.locator(".case .places b").nth(1).inner_text()
-    document = page.locator(".case .onward bdi").first.inner_text()
-    link.click()
-    page.wait_for_url(f"**/query/*.html#passage-{rank}")
-    assert page.locator(f"#passage-{rank} .text").is_visible()
-    assert page.locator(f"#passage-{rank} .id").inner_text() == document
-    expect(page.locator(f"#passage-{rank}")).to_be_in_viewport()

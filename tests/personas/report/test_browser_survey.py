@@ -1,14 +1,13 @@
-"""The tables of a report over a data set in a browser: sorting, search, pages, addresses."""
+"""The table of queries of a report in a browser: sorting, search, pages, addresses."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeAlias
 
 import pytest
 
-from personas.provenance import ORIGINS
 from personas.survey.model import QueryFigures, Survey
 from tests.support.browser_pages import write_survey
 from tests.support.browser_support import Visit, browser, texts, visit
@@ -22,7 +21,6 @@ __all__ = ["browser", "visit"]
 pytestmark = pytest.mark.browser
 
 Value: TypeAlias = Callable[[Any], Any]
-Columns: TypeAlias = Mapping[str, tuple[str, Value]]
 
 SIZE = 50
 OPPOSITE = {"ascending": "descending", "descending": "ascending"}
@@ -38,45 +36,18 @@ def ranked(value: Value) -> Value:
     return lambda query: None if query.error else value(query)
 
 
-COLUMNS: dict[str, Columns] = {
-    "queries": {
-        "number": ("ascending", lambda each: each.place),
-        "query": ("ascending", lambda each: (each.query.strip(), int(each.query_id))),
-        "ndcg": ("descending", ranked(lambda each: shown(each.ndcg, 3))),
-        "gain": ("descending", ranked(lambda each: shown(each.gain, 3))),
-        "other": ("descending", ranked(lambda each: shown(each.gain_over_other, 3))),
-        "disagreement": ("descending", ranked(lambda each: shown(each.disagreement, 3))),
-        "alpha": ("descending", ranked(lambda each: shown(each.alpha, 2))),
-        "missing": ("descending", ranked(lambda each: each.missing)),
-        "human": ("ascending", ranked(lambda each: "in part" if each.human else None)),
-        "personas": ("ascending", ranked(lambda each: ", ".join(each.personas[1:]))),
-    },
-    "personas": {
-        "name": ("ascending", lambda each: each.name),
-        "queries": ("descending", lambda each: each.queries),
-        "origin": ("ascending", lambda each: ", ".join(ORIGINS[kind] for kind in each.origins)),
-        "score": ("descending", lambda each: shown(100 * each.mean_score, 0)),
-        "tau": ("descending", lambda each: shown(each.tau, 2)),
-        "worth": ("descending", lambda each: shown(each.without and each.without.worth, 3)),
-        "missing": ("descending", lambda each: each.missing),
-        "human": ("descending", lambda each: each.human),
-    },
-    "pairs": {
-        "first": ("ascending", lambda each: each.first),
-        "second": ("ascending", lambda each: each.second),
-        "queries": ("descending", lambda each: each.queries),
-        "tau": ("descending", lambda each: shown(each.tau, 2)),
-    },
-    "criteria": {
-        "name": ("ascending", lambda each: each.name),
-        "rubrics": ("descending", lambda each: each.rubrics),
-        "weight": ("descending", lambda each: shown(each.mean_weight, 1)),
-        "least": ("descending", lambda each: shown(each.least_weight, 1)),
-        "most": ("descending", lambda each: shown(each.most_weight, 1)),
-        "human": ("descending", lambda each: each.human),
-    },
+COLUMNS: dict[str, tuple[str, Value]] = {
+    "number": ("ascending", lambda each: each.place),
+    "query": ("ascending", lambda each: (each.query.strip(), int(each.query_id))),
+    "ndcg": ("descending", ranked(lambda each: shown(each.ndcg, 3))),
+    "gain": ("descending", ranked(lambda each: shown(each.gain, 3))),
+    "other": ("descending", ranked(lambda each: shown(each.gain_over_other, 3))),
+    "disagreement": ("descending", ranked(lambda each: shown(each.disagreement, 3))),
+    "alpha": ("descending", ranked(lambda each: shown(each.alpha, 2))),
+    "missing": ("descending", ranked(lambda each: each.missing)),
+    "personas": ("ascending", ranked(lambda each: ", ".join(each.personas[1:]))),
 }
-"""Table -> column -> direction of the first sort, and what is sorted by."""
+"""Column -> direction of the first sort, and what is sorted by."""
 
 
 @pytest.fixture(scope="module")
@@ -104,61 +75,56 @@ def ordered(rows: Sequence[Any], value: Value, direction: str) -> list[Any]:
     return there + [row for row in rows if value(row) is None]
 
 
-def heads(page: Page, table: str) -> list[str]:
+def heads(page: Page) -> list[str]:
     """What stands in the first cells of the rows on show, without what is added to a query."""
     found: list[str] = page.eval_on_selector_all(
-        f"#{table} tbody tr",
+        "#queries tbody tr",
         "all => all.map((row) => [...row.cells].slice(0, 2).map((cell) => "
         "(cell.querySelector('i')?.previousSibling ?? cell).textContent).join('|'))",
     )
     return found
 
 
-def head(row: Any) -> str:
+def head(row: QueryFigures) -> str:
     """What `heads` has for a row of the survey."""
-    if isinstance(row, QueryFigures):
-        return f"{row.place}|{row.query.strip()}"
-    if hasattr(row, "second"):
-        return f"{row.first}|{row.second}"
-    return f"{row.name}|{row.queries if hasattr(row, 'queries') else row.rubrics}"
+    return f"{row.place}|{row.query.strip()}"
 
 
-def sorted_by(page: Page, table: str) -> dict[str, str]:
-    """Key -> direction, of the columns of the table that say they are sorted."""
+def sorted_by(page: Page) -> dict[str, str]:
+    """Key -> direction, of the columns that say they are sorted."""
     found: dict[str, str] = page.eval_on_selector_all(
-        f"#{table} th[aria-sort]",
+        "#queries th[aria-sort]",
         "all => Object.fromEntries(all.filter((each) => each.ariaSort !== 'none')"
         ".map((each) => [each.dataset.key, each.ariaSort]))",
     )
     return found
 
 
-def turn(page: Page, words: str, table: str = "queries") -> str:
-    """Turn the pages of a table; where that leads."""
-    pager = page.locator(f'.pager[data-for="{table}"]')
+def turn(page: Page, words: str) -> str:
+    """Turn the pages of the table; where that leads."""
+    pager = page.locator('.pager[data-for="queries"]')
     pager.get_by_role("button", name=words, exact=True).press("Enter")
     return pager.locator("span").text_content() or ""
 
 
-def found(page: Page, table: str = "queries") -> str:
-    return page.locator(f"#{table}-found").text_content() or ""
+def found(page: Page) -> str:
+    return page.locator("#queries-found").text_content() or ""
 
 
-@pytest.mark.parametrize("table", COLUMNS)
 def test_every_column_sorts_all_rows_and_sorts_back(
-    folder: Path, survey: Survey, visit: Visit, table: str
+    folder: Path, survey: Survey, visit: Visit
 ) -> None:
-    rows = getattr(survey, table)
+    rows = survey.queries
     last = SIZE * ((len(rows) - 1) // SIZE)
-    page = visit(folder / f"{'personas' if table == 'pairs' else table}.html")
-    assert heads(page, table) == [head(row) for row in rows[:SIZE]]
+    page = visit(folder / "queries.html")
+    assert heads(page) == [head(row) for row in rows[:SIZE]]
     sortable: list[str] = page.eval_on_selector_all(
-        f"#{table} th[aria-sort]", "all => all.map((each) => each.dataset.key)"
+        "#queries th[aria-sort]", "all => all.map((each) => each.dataset.key)"
     )
-    assert set(COLUMNS[table]) <= set(sortable)
+    assert set(COLUMNS) <= set(sortable)
 
-    for place, (column, (first, value)) in enumerate(COLUMNS[table].items()):
-        button = page.locator(f"#{table} th[data-key={column}] button")
+    for place, (column, (first, value)) in enumerate(COLUMNS.items()):
+        button = page.locator(f"#queries th[data-key={column}] button")
         # The table of queries comes sorted by number.
         begin = OPPOSITE[first] if column == "number" else first
         for direction in (begin, OPPOSITE[begin]):
@@ -166,12 +132,12 @@ def test_every_column_sorts_all_rows_and_sorts_back(
                 button.click()
             else:
                 button.press("Enter" if place % 2 else "Space")
-            assert sorted_by(page, table) == {column: direction}
+            assert sorted_by(page) == {column: direction}
             wanted = [head(row) for row in ordered(rows, value, direction)]
-            assert heads(page, table) == wanted[:SIZE], (column, direction)
+            assert heads(page) == wanted[:SIZE], (column, direction)
             if last and direction != begin:
-                turn(page, "Last", table)
-                assert heads(page, table) == wanted[last:], (column, direction)
+                turn(page, "Last")
+                assert heads(page) == wanted[last:], (column, direction)
 
 
 def test_pages_turn(folder: Path, survey: Survey, visit: Visit) -> None:
@@ -194,7 +160,7 @@ def test_pages_turn(folder: Path, survey: Survey, visit: Visit) -> None:
         pager.get_by_role("button", name=words, exact=True).press("Enter")
         assert pager.locator("span").text_content() == f"Page {number} of 3"
         first, last = SIZE * (number - 1), min(SIZE * number, 130)
-        assert heads(page, "queries") == wanted[first:last]
+        assert heads(page) == wanted[first:last]
         assert found(page) == f"130 queries, here {first + 1} to {last}"
         assert texts(page, '.pager [aria-disabled="true"]') == idle
         assert page.evaluate("document.activeElement.textContent") == words
@@ -223,14 +189,14 @@ def test_a_search_looks_at_words_in_any_column(folder: Path, survey: Survey, vis
         turn(page, "Last")
         field.fill(typed)
         wanted = [head(row) for row in rows]
-        assert heads(page, "queries") == wanted[:SIZE], typed
+        assert heads(page) == wanted[:SIZE], typed
         words = f"{len(rows)} of 130 queries" if rows else "None of 130 queries is like that."
         if len(rows) > SIZE:  # on the first page again
             words += f", here 1 to {SIZE}"
         assert found(page) == words
         assert page.locator(".pager").is_visible() == (len(rows) > SIZE)
     field.clear()
-    assert heads(page, "queries") == [head(row) for row in every[:SIZE]]
+    assert heads(page) == [head(row) for row in every[:SIZE]]
 
 
 def test_lists_restrict_and_order(folder: Path, survey: Survey, visit: Visit) -> None:
@@ -239,17 +205,16 @@ def test_lists_restrict_and_order(folder: Path, survey: Survey, visit: Visit) ->
     kinds: dict[str, Callable[[QueryFigures], object]] = {
         "only failed ones": lambda each: each.error,
         "only with missing scores": lambda each: each.missing and not each.error,
-        "only with parts by a person": lambda each: each.human and not each.error,
         "all queries": lambda each: True,
     }
     for words, holds in kinds.items():
         show.select_option(words)
         wanted = [head(row) for row in survey.queries if holds(row)]
-        assert heads(page, "queries") == wanted[:SIZE]
+        assert heads(page) == wanted[:SIZE]
     order.select_option("lowest alpha first")
-    assert sorted_by(page, "queries") == {"alpha": "ascending"}
-    value = COLUMNS["queries"]["alpha"][1]
-    assert heads(page, "queries")[0] == head(ordered(survey.queries, value, "ascending")[0])
+    assert sorted_by(page) == {"alpha": "ascending"}
+    value = COLUMNS["alpha"][1]
+    assert heads(page)[0] == head(ordered(survey.queries, value, "ascending")[0])
     # An order that the list does not offer is one by a column.
     page.locator("th[data-key=missing] button").click()
     assert order.locator("option:checked").text_content() == "by a column"
@@ -257,12 +222,12 @@ def test_lists_restrict_and_order(folder: Path, survey: Survey, visit: Visit) ->
 
 def test_what_is_on_show_stands_in_the_address(folder: Path, survey: Survey, visit: Visit) -> None:
     page = visit(folder / "queries.html", "find=virologist&show=missing&sort=-alpha&page=2")
-    value = COLUMNS["queries"]["alpha"][1]
+    value = COLUMNS["alpha"][1]
     rows = [each for each in survey.queries if "Virologist" in str(each.personas) and each.missing]
     assert rows
     wanted = [head(row) for row in ordered(rows, value, "descending")]
-    assert heads(page, "queries") == wanted[:SIZE]  # there is no second page
+    assert heads(page) == wanted[:SIZE]  # there is no second page
     assert page.get_by_label("Search").input_value() == "virologist"
     assert page.get_by_label("Show").input_value() == "missing"
     assert page.get_by_label("Order").input_value() == "?"
-    assert sorted_by(page, "queries") == {"alpha": "descending"}
+    assert sorted_by(page) == {"alpha": "descending"}

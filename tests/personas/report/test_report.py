@@ -116,9 +116,7 @@ def test_the_team_is_introduced() -> None:
 def edited(change: str) -> dict[str, Any]:
     """A ranking whose second member was recruited by a model, and then changed by a person."""
     data = data_of()
-    made = sealed(
-        Member.model_validate(data["team"]["members"][1]), persona=True, rubric=True
-    ).model_dump(mode="json")
+    made = sealed(Member.model_validate(data["team"]["members"][1])).model_dump(mode="json")
     if change == "criterion":
         made["rubric"]["criteria"][1]["name"] = "Proof"
     elif change == "weights":
@@ -130,21 +128,9 @@ def edited(change: str) -> dict[str, Any]:
     return data
 
 
-@pytest.mark.parametrize(
-    ("change", "tags", "parts"),
-    [
-        ("", [], ""),
-        ("criterion", ["Edited by a person"], "1 of 2 criteria"),
-        ("weights", ["Weights set by a person"], "weights"),
-        ("description", ["Edited by a person"], "name and description"),
-    ],
-)
-def test_the_page_says_what_a_person_wrote(change: str, tags: list[str], parts: str) -> None:
-    page = seen(edited(change))
-    sentence = "library as they are, and a model wrote the others."
-    assert (f"Parts written by a person: Virologist ({parts})." if parts else sentence) in page.text
-    for words in ("Edited by a person", "Weights set by a person", "Written by a person"):
-        assert page.text.count(words) == tags.count(words), words
+@pytest.mark.parametrize("change", ["", "criterion", "weights", "description"])
+def test_the_page_says_what_a_person_edited(change: str) -> None:
+    assert seen(edited(change)).text.count("Edited by a person") == bool(change)
 
 
 def test_a_missing_score_is_marked_and_explained() -> None:

@@ -29,7 +29,6 @@ def totals(**changed: Any) -> Totals:
         "tau": -0.25,
         "disagreement": 0.05,
         "locked": 0,
-        "human": 0,
     }
     return Totals(**{**usual, **changed})
 

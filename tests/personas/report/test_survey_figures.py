@@ -9,16 +9,7 @@ import pytest
 
 from personas.report import site
 from personas.report.dataset.pages import survey_pages
-from personas.survey.model import (
-    Case,
-    CriterionFigures,
-    PairFigures,
-    PersonaFigures,
-    QueryFigures,
-    Survey,
-    Totals,
-    Without,
-)
+from personas.survey.model import PersonaFigures, QueryFigures, Survey, Totals, Without
 from tests.support.inspection_report import Page
 from tests.support.survey_support import empty_survey, make_survey
 
@@ -44,7 +35,6 @@ QUERIES = (
         query="soap",
         personas=("nlp scientist", "Parent"),
         passages=100,
-        human=True,
         disagreement=0.25,
         ndcg=0.3,
         first_stage_ndcg=0.7,
@@ -58,23 +48,6 @@ QUERIES = (
         first_stage_ndcg=0.45,
         error="the model went away",
     ),
-)
-CASE = Case(
-    kind="saw_through",
-    place=2,
-    query="soap",
-    doc_id="d7",
-    rank=31,
-    title="Soap operas",
-    excerpt="A series on television.",
-    grade=0,
-    scores={"NLP scientist": 2.0, "Parent": None},
-    top=10.0,
-    effects={"NLP scientist": -9, "Parent": 2},
-    other_rank=2,
-    other_score=8.0,
-    first_stage_rank=44,
-    strength=0.43,
 )
 SURVEY = Survey(
     title="Team run",
@@ -100,45 +73,14 @@ SURVEY = Survey(
         tau=-0.25,
         disagreement=0.1875,
         locked=1,
-        human=1,
     ),
     queries=QUERIES,
     personas=(
-        PersonaFigures(
-            "NLP scientist",
-            {"fixed": 2},
-            2,
-            0,
-            0,
-            0.62,
-            1,
-            0.4,
-            Without(2, 0.6, 0.55, True),
-            (1, 2),
-        ),
-        PersonaFigures(
-            "Virologist",
-            {"recruited": 1},
-            1,
-            1,
-            0,
-            0.31,
-            2,
-            0.4,
-            Without(1, 0.9, 0.97, False),
-            (1,),
-        ),
-        PersonaFigures("Parent", {"human": 1}, 1, 0, 1, None, 0, None, None, (2,)),
+        PersonaFigures("NLP scientist", 2, 0, Without(2, 0.6, 0.55, True)),
+        PersonaFigures("Virologist", 1, 1, Without(1, 0.9, 0.97, False)),
+        PersonaFigures("Parent", 1, 0, None),
     ),
     personas_in_all=3,
-    pairs=(PairFigures("NLP scientist", "Virologist", 1, -0.3),),
-    criteria=(
-        CriterionFigures(
-            "Same topic", 4, 1, {"NLP scientist": 2, "Parent": 1}, 41.25, 20, 62.5, (1,)
-        ),
-    ),
-    criteria_in_all=1,
-    cases={"saw_through": (CASE,)},
     recruits=Without(2, 0.6, 0.575, True),
 )
 
@@ -179,7 +121,6 @@ def test_the_overview_says_what_was_ranked_and_how_it_went() -> None:
         "Calls 1,204 (35 answers from the ledger)",
         "Cost $0.012",
         "Locked teams 1",
-        "Teams with parts by a person 1",
         "This run is not finished.",
         "Means over the 3 queries with judgements; 1 of them failed and count 0.",
         "0.51 The personas agree somewhat.",
@@ -211,7 +152,6 @@ def test_lists_of_the_overview_hold_ten_and_equal_ones_keep_their_order() -> Non
             replace(QUERIES[0], place=place, query=f"query {place}", disagreement=place % 3 / 10)
             for place in range(1, 31)
         ),
-        cases={},
     )
     text = said(survey, site.OVERVIEW).partition("Largest disagreement")[2]
     places = [int(place) for place in re.findall(r"query (\d+) 0\.200", text)]
@@ -244,46 +184,17 @@ def test_without_recruits_the_chart_shows_who_judged() -> None:
 
 def test_rows_of_queries() -> None:
     assert rows_of(SURVEY, site.QUERIES, "queries") == [
-        ["1", "masksq-17", "0.900", "+0.250", "-0.050", "0.125", "0.51", "3", "", "Virologist"],
-        ["2", "soapq-18", "0.300", "-0.400", "0.000", "0.250", "", "0", "in part", "Parent"],
+        ["1", "masksq-17", "0.900", "+0.250", "-0.050", "0.125", "0.51", "3", "Virologist"],
+        ["2", "soapq-18", "0.300", "-0.400", "0.000", "0.250", "", "0", "Parent"],
         ["3", "beardsq-19", "Failed: the model went away"],
     ]
     text = said(SURVEY, site.QUERIES)
     assert "On the team of every query: NLP scientist." in text
 
 
-def test_rows_of_personas_pairs_and_criteria() -> None:
-    worth = "+0.0500.600 with, 0.550 without, 2 judged"
-    by_sum = "-0.0700.900 with, 0.970 without, 1 judged, by the sum"
-    assert rows_of(SURVEY, site.PERSONAS, "personas") == [
-        ["NLP scientist", "2", "fixed by the method", "62%", "0.40", worth, "1", "0", "maskssoap"],
-        ["Virologist", "1", "recruited by the model", "31%", "0.40", by_sum, "2", "0", "masks"],
-        ["Parent", "1", "added by a person", "", "", "", "0", "1", "soap"],
-    ]
-    assert rows_of(SURVEY, site.PERSONAS, "pairs") == [
-        ["NLP scientist", "Virologist", "1", "-0.30"]
-    ]
-    text = dict(survey_pages(SURVEY))[site.CRITERIA]
-    assert 'class="fill" width="41.25%"' in text
-    assert rows_of(SURVEY, site.CRITERIA, "criteria") == [
-        ["Same topic", "4", "41.2%", "20%", "62.5%", "NLP scientist (2), Parent (1)", "1", "masks"]
-    ]
-
-
-def test_a_case_tells_who_saw_what() -> None:
-    text = said(SURVEY, site.CASES)
-    for words in (
-        "Right: not relevant, moved down Judged not relevant. In the first 10 of DIRECT",
-        "DIRECT rank 2, team rank 31 judged not relevant",
-        "NLP scientist lowered it most, by 9 ranks. Soap operas A series on television.",
-        "DIRECT 2 8 BM25 44 Team 31 NLP scientist 2 of 10 ▼down 9 Parent missing ▲up 2",
-        "Passage d7 on the query",
-    ):
-        assert words in text
-    assert 'href="query/000002.html#passage-31"' in dict(survey_pages(SURVEY))[site.CASES]
-    assert text.count("none") == 3
-    teaser = said(SURVEY, site.OVERVIEW)
-    assert "soap Soap operas DIRECT rank 2, team rank 31" in teaser
+def test_what_a_persona_is_worth() -> None:
+    text = said(SURVEY, site.OVERVIEW)
+    assert "NLP scientist +0.050 0.600 0.550 2 Virologist -0.070 * 0.900 0.970 1" in text
 
 
 @pytest.mark.parametrize(
@@ -291,15 +202,10 @@ def test_a_case_tells_who_saw_what() -> None:
     [
         (empty_survey(), site.OVERVIEW, "There are no queries, so nothing was ranked."),
         (empty_survey(), site.QUERIES, "There are no queries"),
-        (empty_survey(), site.PERSONAS, "No persona judged anything here."),
-        (empty_survey(), site.CRITERIA, "judged without written criteria"),
         (make_survey(3, failed_every=1), site.OVERVIEW, "Every query failed"),
         (make_survey(3, judged=False), site.OVERVIEW, "No judgements are known"),
-        (make_survey(3, judged=False), site.CASES, "No query has judgements"),
-        (make_survey(3, other=""), site.CASES, "No other ranker was given"),
         (make_survey(3, other=""), site.OVERVIEW, "Compared with no other ranker"),
         (make_survey(3, recruits=0), site.OVERVIEW, "It takes two personas on a team"),
-        (make_survey(3, cases=0), site.CASES, "there are no cases."),
     ],
 )
 def test_what_is_not_there_is_said(survey: Survey, name: str, words: str) -> None:

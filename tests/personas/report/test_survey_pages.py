@@ -5,7 +5,6 @@ from __future__ import annotations
 import base64
 import hashlib
 import re
-from collections.abc import Mapping
 from dataclasses import replace
 from itertools import pairwise
 from typing import Any
@@ -14,11 +13,11 @@ import pytest
 
 from personas.report import formats, site
 from personas.report.dataset.pages import survey_pages
-from personas.survey.model import Case, CaseKind, Survey
+from personas.survey.model import Survey
 from tests.support.inspection_report import Page
 from tests.support.survey_support import HOSTILE, make_survey
 
-FIRST = [site.OVERVIEW, site.QUERIES, site.PERSONAS, site.CRITERIA, site.CASES]
+FIRST = [site.OVERVIEW, site.QUERIES]
 LOADING = {"src", "srcset", "action", "formaction", "data", "poster", "background", "ping"}
 QUERY = re.compile(r"query/(\d{6})\.html(#passage-[1-9]\d*)?")
 SURVEYS: dict[str, dict[str, Any]] = {
@@ -29,7 +28,6 @@ SURVEYS: dict[str, dict[str, Any]] = {
     "no judgements": {"judged": False},
     "no other ranker": {"other": ""},
     "one persona": {"recruits": 0},
-    "no cases": {"cases": 0},
     "one query": {"queries": 1},
 }
 
@@ -64,18 +62,16 @@ def test_without_a_team_there_are_queries_alone() -> None:
     bare = replace(
         survey,
         title="DIRECT",
-        totals=replace(survey.totals, human=0, locked=0, **none),
+        totals=replace(survey.totals, locked=0, **none),
         queries=tuple(replace(each, personas=(), **none) for each in survey.queries),
         personas=(),
-        pairs=(),
-        criteria=(),
         recruits=None,
     )
     pages = pages_of(bare)
-    assert [*pages] == FIRST[:2]
+    assert [*pages] == FIRST
     for text in pages.values():
         nav = text.partition('<nav class="site"')[2].partition("</nav>")[0]
-        assert re.findall(r'href="([^"]+)"', nav) == FIRST[:2]
+        assert re.findall(r'href="([^"]+)"', nav) == FIRST
         assert not re.search(
             "team|persona", Page(text).text.partition("Settings")[0], re.IGNORECASE
         )
@@ -185,31 +181,3 @@ def test_pages_stay_below_the_limit_and_no_query_is_lost(texts: tuple[str, ...])
         others = re.findall(r'<a data-part href="([^"]+)"', part)
         assert len(others) == len(parts) - 1
         assert set(others) <= set(pages)
-
-
-def test_ten_cases_of_one_kind_are_on_a_page() -> None:
-    survey = make_survey(20)
-    case = survey.cases["fooled"][0]
-    cases: Mapping[CaseKind, tuple[Case, ...]] = {
-        "recognised": tuple(replace(case, doc_id=f"r{place}") for place in range(1, 13)),
-        "overlooked": tuple(replace(case, doc_id=f"o{place}") for place in range(1, 4)),
-    }
-    pages = pages_of(replace(survey, cases=cases))
-    found = {
-        name: re.findall(r"Passage <bdi>(\w+)</bdi> on the query", text)
-        for name, text in pages.items()
-        if name.startswith("cases")
-    }
-    assert found == {
-        "cases.html": [f"r{place}" for place in range(1, 11)],
-        "cases-2.html": ["r11", "r12"],
-        "cases-3.html": ["o1", "o2", "o3"],
-    }
-    # Each page leads to all others; two kinds have none.
-    text = Page(pages["cases-2.html"]).text
-    assert "relevant, moved up: 1-10, 11-12" in " ".join(text.split()).replace("\N{EN DASH}", "-")
-    assert text.count("none") == 2
-    assert set(re.findall(r'href="(cases[-\d]*\.html)"', pages["cases-2.html"])) == {
-        "cases.html",
-        "cases-3.html",
-    }

@@ -6,15 +6,7 @@ import math
 
 import pytest
 
-from personas.survey.model import (
-    Case,
-    CriterionFigures,
-    PairFigures,
-    PersonaFigures,
-    QueryFigures,
-    Survey,
-    Without,
-)
+from personas.survey.model import PersonaFigures, QueryFigures, Survey, Without
 from tests.support.surveyor_support import Taker, about, hit, inspect, judge, other, rubric
 
 SECOND = 1 / math.log2(3)
@@ -99,7 +91,6 @@ def test_a_query_of_three_personas(survey: Survey) -> None:
         missing=1,
         calls=12,
         cost=0.25,
-        human=True,
         # d1 agrees. d2: mean 17/3, squares (10/3)² + (-11/3)² + (1/3)² = 74/3, over 3: 74/9.
         # d3: mean 16/3, squares (-13/3)² + (8/3)² + (5/3)² = 86/3: 86/9. d4: 4 and 4 agree.
         # Mean of 0, √74/3, √86/3 and 0, as a share of 10.
@@ -174,7 +165,7 @@ def test_totals(survey: Survey) -> None:
     assert totals.tau == about((-2 / 9 + 1 / 2) / 2)
     means = ((math.sqrt(74) + math.sqrt(86)) / 120, 5.5 / 30)
     assert totals.disagreement == about(sum(means) / 2)
-    assert (totals.locked, totals.human) == (1, 1)
+    assert totals.locked == 1
 
 
 def test_personas(survey: Survey) -> None:
@@ -189,95 +180,22 @@ def test_personas(survey: Survey) -> None:
     assert survey.personas == (
         PersonaFigures(
             name="NLP scientist",
-            origins={"fixed": 3},
             queries=3,
             recruited=0,
-            human=0,
-            # 5 + 9 + 1 + 4, 3 + 6 + 6 and 8, 8 scores out of 10
-            mean_score=about((19 + 15 + 8) / 8 / 10),
-            missing=1,
-            tau=about((-1 + 0 + 1 / 2) / 3),
             without=Without(2, about(together), about(scientist), exact=True),
-            examples=(1, 2, 3),
         ),
         PersonaFigures(
             name="Parent",  # as often as "parent"; the first in the alphabet
-            origins={"recruited": 2},
             queries=2,
             recruited=2,
-            human=0,
-            mean_score=about((15 + 12) / 6 / 10),
-            missing=1,
-            tau=about((-1 + 1 / 3 + 1 / 2) / 3),
             without=Without(2, about(together), about(parent), exact=True),
-            examples=(1, 2),
         ),
         PersonaFigures(
             name="Editor",
-            origins={"human": 1},
             queries=1,
             recruited=0,
-            human=1,
-            mean_score=about(22 / 4 / 10),
-            missing=0,
-            tau=about((0 + 1 / 3) / 2),
             without=Without(1, about(SECOND / FIRST_BEST), about(0.5 / FIRST_BEST), exact=True),
-            examples=(1,),
         ),
     )
     # The recruits are Parent and parent.
     assert survey.recruits == survey.personas[1].without
-
-
-def test_pairs(survey: Survey) -> None:
-    assert survey.pairs == (
-        PairFigures("NLP scientist", "Parent", 2, about((-1 + 1 / 2) / 2)),
-        PairFigures("Editor", "NLP scientist", 1, 0.0),
-        PairFigures("Editor", "Parent", 1, about(1 / 3)),
-    )
-
-
-def test_criteria(survey: Survey) -> None:
-    assert survey.criteria_in_all == 3
-    assert survey.criteria == (
-        CriterionFigures(
-            name="Clarity",
-            rubrics=2,
-            human=1,
-            personas={"Editor": 1, "Parent": 1},
-            mean_weight=62.5,
-            least_weight=50.0,
-            most_weight=75.0,
-            examples=(1, 2),
-        ),
-        CriterionFigures("Safety", 1, 0, {"Parent": 1}, 50.0, 50.0, 50.0, (2,)),
-        CriterionFigures("Sources", 1, 1, {"Editor": 1}, 25.0, 25.0, 25.0, (1,)),
-    )
-
-
-def test_cases(survey: Survey) -> None:
-    recognised = Case(
-        kind="recognised",
-        place=1,
-        query="first",
-        doc_id="d3",
-        rank=2,
-        title="Title 3",
-        excerpt="Text 3.",
-        grade=1,
-        scores={"NLP scientist": 1, "Parent": 8, "Editor": 7},
-        top=10.0,
-        # Without the scientist it is first; without one of the others d1 passes it.
-        effects={"NLP scientist": -1, "Parent": 1, "Editor": 1},
-        other_rank=12,
-        other_score=88.0,
-        first_stage_rank=3,
-        strength=about(SECOND - 1 / math.log2(13)),
-    )
-    # d2 is first and was fifteenth, but nobody judged it, and d1 shows that these judgements
-    # name what is not relevant.
-    assert survey.cases["recognised"] == (recognised,)
-    (fooled,) = survey.cases["fooled"]
-    assert (fooled.doc_id, fooled.rank, fooled.other_rank, fooled.grade) == ("d1", 3, 20, 0)
-    assert fooled.strength == about(1 / 2 - 1 / math.log2(21))
-    assert survey.cases["saw_through"] == survey.cases["overlooked"] == ()

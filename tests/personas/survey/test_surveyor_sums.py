@@ -8,7 +8,6 @@ from dataclasses import replace
 
 import pytest
 
-from personas.provenance import sealed
 from personas.ranking.record import RankingRecord
 from personas.schema import Member
 from personas.survey.model import Survey
@@ -77,9 +76,7 @@ def test_the_order_of_queries_changes_nothing() -> None:
     assert once.recruits is not None
     assert not once.recruits.exact
     assert once.totals.alpha is not None
-    assert len(once.cases["saw_through"]) == len(once.cases["fooled"]) == 50
     assert {row.name.casefold() for row in once.personas} == {word.casefold() for word in WORDS}
-    assert len(once.pairs) == 10
 
 
 def test_a_place_is_given_once() -> None:
@@ -112,8 +109,7 @@ def test_a_survey_of_nothing() -> None:
     assert survey.totals.ndcg is survey.totals.alpha is None
     assert survey.recruits is None
     assert survey.totals.cost == 0.0
-    assert {survey.queries, survey.personas, survey.pairs, survey.criteria} == {()}
-    assert not any(survey.cases.values())
+    assert {survey.queries, survey.personas} == {()}
 
 
 def test_a_price_that_is_not_known_is_no_price_of_zero() -> None:
@@ -132,7 +128,7 @@ def test_a_ranker_without_a_team_has_no_personas() -> None:
     surveyor.take(1, inspect(hits, grades={"d2": 1}))
     survey = surveyor.finish()
     row = survey.queries[0]
-    assert {row.personas, survey.personas, survey.pairs} == {()}
+    assert {row.personas, survey.personas} == {()}
     assert row.disagreement is row.alpha is row.tau is survey.totals.alpha is None
     assert row.ndcg == 1.0
     assert survey.recruits is None
@@ -141,44 +137,17 @@ def test_a_ranker_without_a_team_has_no_personas() -> None:
 def test_names_are_written_as_most_often_and_else_by_the_alphabet() -> None:
     surveyor = Taker()
     for place, name in enumerate(("nurse", "NURSE", "nurse", "editor", "Editor"), start=1):
-        own = rubric(**{f"{name}s": 100})
-        surveyor.take(place, inspect([hit(1, 1, {name: 8})], [judge(name, own=own)]))
+        surveyor.take(place, inspect([hit(1, 1, {name: 8})], [judge(name)]))
     survey = surveyor.finish()
     assert [(each.name, each.queries) for each in survey.personas] == [("nurse", 3), ("Editor", 2)]
-    assert [(each.name, each.personas) for each in survey.criteria] == [
-        ("nurses", {"nurse": 3}),
-        ("Editors", {"Editor": 2}),
-    ]
-
-
-def test_what_a_person_wrote_is_told_part_by_part() -> None:
-    written = sealed(judge("Nurse", own=rubric(Clarity=60, Sources=40)), persona=True, rubric=True)
-    edited = written.model_copy(update={"rubric": rubric(Clarity=60, Safety=40)})
-    surveyor = Taker()
-    for place, member in enumerate((written, edited), start=1):
-        surveyor.take(place, inspect([hit(1, 1, {"Nurse": 8})], [member]))
-    survey = surveyor.finish()
-    assert [row.human for row in survey.queries] == [False, True]
-    assert (survey.totals.human, survey.personas[0].human) == (1, 1)
-    assert {each.name: (each.rubrics, each.human) for each in survey.criteria} == {
-        "Clarity": (2, 0),
-        "Safety": (1, 1),
-        "Sources": (1, 0),
-    }
 
 
 def test_tables_are_cut_and_say_how_many_there_were(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("personas.survey.surveyor.MOST_ROWS", 3)
-    monkeypatch.setattr("personas.survey.surveyor.MOST_PAIRS", 2)
     surveyor = Taker()
     for place, names in enumerate(("AB", "AC", "AD", "AB"), start=1):
-        own = rubric(**{f"criterion of {names[1]}": 60, "in all": 40})
-        members = [judge(names[0]), judge(names[1], own=own)]
+        members = [judge(each) for each in names]
         surveyor.take(place, inspect([hit(1, 1, dict.fromkeys(names, 8.0))], members))
     survey = surveyor.finish()
     assert [(each.name, each.queries) for each in survey.personas] == [("A", 4), ("B", 2), ("C", 1)]
     assert survey.personas_in_all == 4
-    assert [(each.first, each.second) for each in survey.pairs] == [("A", "B"), ("A", "C")]
-    assert [each.name for each in survey.criteria] == ["in all", "criterion of B", "criterion of C"]
-    assert survey.criteria_in_all == 4
-    assert survey.criteria[0].personas == {"B": 2, "C": 1, "D": 1}
