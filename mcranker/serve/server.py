@@ -30,7 +30,7 @@ _LAST_WORDS = 5  # seconds in which cancelled requests are answered
 _IDLE = 10.0  # seconds that a connection may be open without a request, or with a part of its head
 _NEW = 1.0  # seconds in which a connection's request is waited for, however many there are
 _SAME = 0.5  # seconds within which a signal is taken for the one before, sent to a whole group
-_PIECE = 1 << 15  # bytes
+_PIECE = 1 << 14  # bytes
 
 
 def check_exposure(settings: Settings, *, allow_no_keys: bool) -> None:

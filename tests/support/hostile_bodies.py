@@ -48,7 +48,7 @@ KINDS: dict[str, tuple[str, bytes, int]] = {
     "members": ("/v1/rank", body(options=b'{"team":{"members":' + NUMBERS + b"}}"), 413),
     "fewer members": ("/v1/rank", body(options={"team": {"members": [1] * 9_000}}), 400),
     "fewer keys": ("/v2/rerank", body()[:-1] + b"," + FEW + b"}", 200),
-    "fewer keys of a document": ("/v2/rerank", body(documents=b"[{" + FEW + b"}]"), 200),
+    "fewer keys of a document": ("/v2/rerank", body(documents=b"[{" + FEW + b"}]"), 400),
     "rank_fields of documents": (
         "/v2/rerank",
         body(
