@@ -27,7 +27,7 @@ from personas.io.lines import read_text
 LONGEST_FILE = 50_000_000
 """Bytes of a table."""
 
-_FACTOR = re.compile(r"\s*C\(((?:[^()]|\([^()]*\))++)\)\s*([+*:]|\Z)")
+_FACTOR = re.compile(r"(?<!\s)\s*+C\(((?:[^()]|\([^()]*\))++)\)\s*([+*:]|\Z)")
 
 
 @dataclass(frozen=True, slots=True)

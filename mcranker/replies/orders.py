@@ -15,7 +15,7 @@ from mcranker.replies.loose_json import Unreadable
 from mcranker.replies.prose import is_example
 from mcranker.replies.scoring import label_masses
 
-_WORD = r"(?i:passages?|documents?|docs?|texts?|candidates?|identifiers?)[\s#:]++"
+_WORD = r"(?=[^\W\d])(?i:passages?|documents?|docs?|texts?|candidates?|identifiers?)[\s#:]++"
 _ITEM = (
     rf"(?:{_WORD})?+(?:\[\s*+(?:{_WORD})?+[0-9]{{1,9}}\s*+\]|\(\s*+(?:{_WORD})?+[0-9]{{1,9}}\s*+\)"
     r"|(?<![\w.,-])#?+[0-9]{1,9}(?!\w|[.,][0-9]))"
@@ -31,7 +31,7 @@ _LEAD = (
     r"(?:order|ranking|ranked|rank|answer|output|list|result)[a-z ]{0,30})[\"']?\s*+[:=]\s*+)?+"
 )
 _LIST_LINE = re.compile(
-    rf"\A\s*+{_LEAD}(?:[\[({{]\s*+)?({_ITEM}(?:(?:\s*+[,;|/]\s*+|\s++)(?:then\s++)?+{_ITEM})++)"
+    rf"\A\s*+{_LEAD}(?:[\[({{]\s*+)?({_ITEM}(?:\s*+[,;|/]?+\s*+(?<![0-9)\]])(?:then\s++)?+{_ITEM})++)"
     r"[\s\])}\"'.;,]*+"
 )
 _ITEM_LINE = re.compile(

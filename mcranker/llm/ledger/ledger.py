@@ -61,7 +61,7 @@ def place_of(given: object) -> Path | str | None:
         if (database := _DATABASE.fullmatch(name.strip())) and urlsplit(name):  # as asyncpg does
             return database[1].lower() + database[2]
     if _ADDRESS.search(name):
-        kind = re.match(r"[\w+.-]*:(memory:)?", name)
+        kind = re.match(r"\A[\w+.-]*+:(memory:)?", name)
         raise ConfigError(
             f"ledger='{kind[0] if kind else ''}…' is no file and no PostgreSQL database; give the "
             "path of a file, postgresql://USER:PASSWORD@HOST/DATABASE with @ : / ? # [ ] in a "

@@ -73,10 +73,11 @@ _ACCOUNT_FLAGGED = re.compile(
     re.IGNORECASE,
 )
 _UNPAID = re.compile(
-    r"insufficient[_ ](\w{1,10}[_ ])?(quota|balance|credit|fund)|credit balance|"
-    r"\bcredits?\b.{0,30}\b(exhausted|depleted|used up)|\b(out of|no|no more) credits\b|"
-    r"\b(exhausted|used)( all)?( of)?( your| the)?( available)? credits|"
-    r"billing[_ ](hard[_ ]limit|not[_ ]active)|exceeded your current quota|check your billing",
+    r"(?=[bceinou])(?:insufficient[_ ](\w{1,10}[_ ])?(quota|balance|credit|fund)|credit balance|"
+    r"billing[_ ](hard[_ ]limit|not[_ ]active)|exceeded your current quota|check your billing|"
+    r"\b(?:credits?\b(?:(?!\bcredits?\b).){0,30}?\b(exhausted|depleted|used up)|"
+    r"(out of|no|no more) credits\b|"
+    r"(exhausted|used)( all)?( of)?( your| the)?( available)? credits))",
     re.IGNORECASE,
 )
 _BAD_KEY = re.compile(
@@ -374,7 +375,7 @@ def _shape(value: Any, depth: int = 8) -> str:
 
 def _plain(text: str) -> str:
     """The beginning of a text, without ids and times."""
-    return re.sub(r"\w*\d\w*", "0", text[:SHOWN])
+    return re.sub(r"\b[^\W\d]*+\d\w*+", "0", text[:SHOWN])
 
 
 def _oversized(said: str) -> bool:

@@ -36,10 +36,10 @@ _BYTE = re.compile(r"<0x([0-7][0-9A-F])>", re.IGNORECASE)
 _BLANKS = re.compile("\\A[\u2581\u0120\u010a\ufeff\u200b]+")  # as tokenizers write them
 _OPENING = "*_`#\"'\u201c\u2018()[]{}<>:="  # marks around a label
 _CLOSING = _OPENING + ".,;!\u201d\u2019"
-_THOUGHTS = re.compile(r"(?s).*(?:</think(?:ing)?>|\[/think\]|<\|channel\|>final<\|message\|>)")
+_THOUGHTS = re.compile(r"(?s)\A.*(?:</think(?:ing)?>|\[/think\]|<\|channel\|>final<\|message\|>)")
 _THINKING = re.compile(r"<think(?:ing)?>|\[think\]|<\|channel\|>")
 _ANSWER = re.compile(  # the text before a label, and its first character
-    r"(?s)(?:[\W_]*|\D*[:=>{*#|][\W_]*"
+    r"(?s)\A(?:[\W_]*|\D*[:=>{*#|](?:[^\w:=>{*#|]|_)*"
     r"|\D*\b(?:answer|score|rating|relevance|label|grade|choice|letter)(?:\s+is)?[\W_]*"
     r"|\D*\b(?:passage|document|text|option)[\W_]*(?=\D\Z))(?<![-\u2212.])."
 )

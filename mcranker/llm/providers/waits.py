@@ -12,20 +12,19 @@ HEADER = 200  # characters of a header that are read
 # Each takes linear time.
 _SECONDS = re.compile(r"-?\d{1,13}(\.\d{0,9})?", re.ASCII)
 _WINDOW = re.compile(
-    r"per[ _-]?(second|minute|hour|day)|\b(daily|hourly)\b|\b([io]?t|r|q)p[smhd]\b|"
-    r"(/|per|\b(each|every|last|past|(request|token|call)s?( in| within| over)?))[ _-]?"
-    r"(an? |one |\d{1,6}[ -]?)?(second|sec|minute|min|hour|hr|day)s?(?![a-z])",
-    re.IGNORECASE,
+    r"per[ _-]?+(?:second|minute|hour|day)|\b(?:daily|hourly|(?:[io]?t|r|q)p[smhd])\b|"
+    r"(?:/|per|\b(?:each|every|last|past|(?:request|token|call)s?(?: in| within| over)?))[ _-]?+"
+    r"(?:an? |one |\d{1,6}+[ -]?+)?(?:sec(?:ond)?|min(?:ute)?|h(?:ou)?r|day)s?(?![a-z])"
 )
 _WAIT = re.compile(
-    r"(\b(re)?try\b[^.\n]{0,40}?\b(in|after)|\bwait( for)?( at least)?|"
-    r"\b(resets?|available|renewed|replenished|refills?)\b[^.\n]{0,20}?\b(in|after)|"
-    r"(retry|resets?)[_-]?(after|delay|in)[_-]?(?P<ms>ms|millis)?((in_?)?s(ec(ond)?s?)?)?)"
-    r"\W{1,5}((about|another|the next) |seconds\W{1,4})?(?=\d)",
+    r"(?=[artw])(?:\b(?:(?:re)?try\b[^.\n]{0,40}?\b(?:in|after)|wait( for)?( at least)?|"
+    r"(?:resets?|available|renewed|replenished|refills?)\b[^.\n]{0,20}?\b(?:in|after))|"
+    r"(?:retry|resets?)[_-]?(after|delay|in)[_-]?(?P<ms>ms|millis)?((in_?)?s(ec(ond)?s?)?)?)"
+    r"\W{1,5}+((about|another|the next) |seconds\W{1,4}+)?(?=\d)",
     re.IGNORECASE,
 )
 _PART = re.compile(
-    r"(?:, ?| and | )?(\d{1,9}(?:\.\d{0,15})?)(?: ?(m(?:illi)?s(?:ec(?:ond)?s?)?|d(?:ays?)?|"
+    r"(?:, ?| and | )?(\d{1,9}+(?:\.\d{0,15}+)?)(?: ?(m(?:illi)?s(?:ec(?:ond)?s?)?|d(?:ays?)?|"
     r"h(?:(?:ou)?rs?)?|m(?:in(?:ute)?s?)?|s(?:ec(?:ond)?s?)?)(?![a-z])|(?![\w:-]))",
     re.IGNORECASE | re.ASCII,
 )
@@ -34,7 +33,7 @@ _UNITS = {"d": 86400.0, "h": 3600.0, "m": 60.0, "s": 1.0, "ms": 0.001}
 
 def names_window(text: str) -> bool:
     """True if it names the time that a limit is for, such as a minute or a day."""
-    return _WINDOW.search(text) is not None
+    return _WINDOW.search(text.lower()) is not None
 
 
 def wait_in(text: str) -> float | None:
@@ -56,7 +55,7 @@ def wait_of(headers: Mapping[str, str], said: float | None, now: datetime) -> fl
     waits = [
         _until(value, now)
         for name, value in headers.items()
-        if re.search("rate-?limit.*reset", name, re.IGNORECASE)
+        if re.search(r"\A(?>.*?rate-?limit).*reset", name, re.IGNORECASE)
         and headers.get(name.lower().replace("reset", "remaining"), "0").strip() == "0"
     ]
     return max((wait for wait in waits if wait is not None), default=None)
