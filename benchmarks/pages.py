@@ -94,6 +94,7 @@ def made_up(*, passages: int, personas: int, words: int, seed: int = 7) -> dict[
         "prompt_hashes": {},
         "usage": {**NOTHING, "by_stage": []},
         "seconds": {"total": 1.0},
+        "absolute": True,
     }
 
 

@@ -74,6 +74,10 @@ def test_an_example_runs_without_a_key(name: str, tmp_path: Path) -> None:
             assert header[:3] == ["name", "recip_rank", "ndcg_cut_10"]
             assert (first[0], first[2]) == ("BM25", "0.605")
             assert float(team[4]) > 0.605
+        case "two_stage":
+            lines = re.findall(r"^(\d) \w+ [\d.]+ DIRECT gave [\d.]+$", done.stdout, re.MULTILINE)
+            assert lines == [str(rank) for rank in range(1, len(lines) + 1)]
+            assert len(lines) > 4
         case _:
             hits = re.findall(r"^(\d\.\d{3})  was +\d+ .+$", done.stdout, re.MULTILINE)
             assert len(hits) == 5

@@ -58,7 +58,7 @@ def test_details_by_keyboard(pages: list[Path], visit: Visit) -> None:
 def test_a_personas_column_sorts_by_its_ranks_the_first_first(
     pages: list[Path], visit: Visit
 ) -> None:
-    page = visit(pages[3])
+    page = visit(pages[2])
     for place, order in enumerate(ORDERS.values(), start=2):
         button = page.locator("#heat > thead th").nth(place).get_by_role("button")
         for expected in (order, order[::-1]):

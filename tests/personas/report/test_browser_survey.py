@@ -45,7 +45,7 @@ COLUMNS: dict[str, tuple[str, Value]] = {
     "disagreement": ("descending", ranked(lambda each: shown(each.disagreement, 3))),
     "alpha": ("descending", ranked(lambda each: shown(each.alpha, 2))),
     "missing": ("descending", ranked(lambda each: each.missing)),
-    "personas": ("ascending", ranked(lambda each: ", ".join(each.personas[1:]))),
+    "personas": ("ascending", ranked(lambda each: ", ".join(each.personas[1:]).casefold())),
 }
 """Column -> direction of the first sort, and what is sorted by."""
 
