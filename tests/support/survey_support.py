@@ -36,7 +36,7 @@ _WHO = (
     *("Biostatistician", "Public health official", "Molecular geneticist"),
     *("Nutrition scientist", "General practitioner"),
 )
-_FIELDS = ("", " in training", " from a small clinic", " who reviews grants", " of long standing")
+_FIELDS = ("", " in training", " from a clinic", " who reviews grants", " of long standing")
 _SUBJECTS = (
     "vitamin D deficiency and bone density in older adults",
     "masks against airborne infections",
