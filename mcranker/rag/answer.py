@@ -56,7 +56,7 @@ _MOST_EMBEDDED = 50  # of them, those with the most of the question's words
 _LONGEST_ABSTENTION = 30  # words
 _FAILURES = (ModelError, BudgetExceeded)
 _NOT_KNOWN = re.compile(
-    r"\A\W*+(?:i'm |i am )?(?:sorry\W+)?(?:but )?i (?:don't|do not) know\b(?!.*\b(?:but|however)\b)",
+    r"\A\W*+(?:i'm |i am )?(?:sorry\W+)?(?:but )?i do(?:n't| not) know\b(?!.*\b(?:but|however)\b)",
     re.IGNORECASE | re.DOTALL,
 )
 _ECHO = re.compile(r"\A(?:Question:[^\n]*+\s*+)?Answer:\s*+", re.IGNORECASE)
