@@ -21,7 +21,7 @@ pytestmark = [pytest.mark.nightly, pytest.mark.filterwarnings("default")]
 
 
 def run(example: str, *args: str | Path) -> str:
-    """What an example prints."""
+    """The output of an example."""
     done = subprocess.run(
         [sys.executable, ROOT / "examples" / example, *args],
         check=False,

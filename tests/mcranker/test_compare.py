@@ -65,7 +65,7 @@ def test_compare_names_what_it_cannot_use(tmp_path: Path) -> None:
 
 
 def test_an_edited_team_asks_its_model_only_for_what_was_edited(tmp_path: Path) -> None:
-    """What a person waits for between "I disagree" and what moved."""
+    """The time of one person between "I disagree" and what moved."""
     ledger = tmp_path / "ledger.db"
     asked: list[str] = []
 

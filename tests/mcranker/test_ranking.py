@@ -179,7 +179,7 @@ def test_other_things_are_not_a_ranking(data: Any) -> None:
 
 
 LATER = {"partial", "failure"}
-"""What a stored ranking may lack."""
+"""Fields that a stored ranking may lack."""
 
 
 @pytest.mark.parametrize("key", sorted(set(_ranking().to_dict()) - {"version", *LATER}))
