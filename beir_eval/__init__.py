@@ -60,9 +60,9 @@ if TYPE_CHECKING:
     from beir_eval.report.html import render_html
     from beir_eval.report.texts import render_latex, render_markdown
     from mcranker.errors import RunError
+    from mcranker.inputs.tokens import tokenize
+    from mcranker.inputs.trec import Run, read_trec, write_trec
     from mcranker.retrieval.bm25 import BM25
-    from mcranker.retrieval.tokens import tokenize
-    from mcranker.trec import Run, read_trec, write_trec
 
 _EXPORTS = {
     "beir_eval.data.catalogue": "CATALOGUE",
@@ -85,9 +85,9 @@ _EXPORTS = {
     "beir_eval.report.texts": "render_latex render_markdown",
     "mcranker.retrieval.bm25": "BM25",
     "beir_eval.data.first_stage": "FirstStage find retrieve",
-    "mcranker.retrieval.tokens": "tokenize",
+    "mcranker.inputs.tokens": "tokenize",
     "mcranker.errors": "RunError",
-    "mcranker.trec": "Run read_trec write_trec",
+    "mcranker.inputs.trec": "Run read_trec write_trec",
 }
 _MODULE_OF = {name: module for module, names in _EXPORTS.items() for name in names.split()}
 

@@ -46,7 +46,6 @@ if TYPE_CHECKING:
         RubricWritten,
         TeamRecruited,
     )
-    from mcranker.job import Job
     from mcranker.llm.chat import (
         Answer,
         Capabilities,
@@ -65,6 +64,7 @@ if TYPE_CHECKING:
     from mcranker.llm.provider import Provider
     from mcranker.llm.providers.compatible_http import CompatibleChat
     from mcranker.llm.scripted import ScriptedChat
+    from mcranker.method.job import Job
     from mcranker.options import CallOptions, RankerKeywords, RankerOptions
     from mcranker.rankers.base import Ranker
     from mcranker.rankers.direct import DirectRanker
@@ -103,7 +103,7 @@ _EXPORTS = {
     "personas.ranking.types": "Query Passage Score MissingScore Comparisons Orders WindowCounts",
     "personas": "Persona Criterion Rubric Member Team Ensemble",
     "mcranker.config": "RankerConfig",
-    "mcranker.job": "Job",
+    "mcranker.method.job": "Job",
     "mcranker.options": "CallOptions RankerKeywords RankerOptions",
     "mcranker.comparing": "ComparedRankings compare",
     "mcranker.rankers.base": "Ranker",

@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any, TextIO, TypeAlias
 
 from mcranker.errors import InputError
-from mcranker.grades import checked_grades
+from mcranker.inputs.grades import checked_grades
 from personas.errors import SchemaError
 from personas.ranking.comparison import RankingComparison, compare_rankings
 from personas.ranking.record import RankingRecord

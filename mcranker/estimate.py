@@ -14,9 +14,9 @@ from mcranker.llm.ledger.ledger import Ledger
 from mcranker.llm.ledger.ledgered import Ledgered
 from mcranker.llm.ledger.request_key import request_key
 from mcranker.llm.limits.budget import most_used, prompt_bytes
+from mcranker.llm.models import ROLES, Models
 from mcranker.llm.prices import billed_as, cost
 from mcranker.llm.wrapper import Wrapper
-from mcranker.models import ROLES, Models
 from personas.ranking.usage import Usage, UsageTable
 
 REPAIR_TOKENS = 128  # of the turn that asks again for a reply that could not be read

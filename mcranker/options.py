@@ -10,7 +10,7 @@ from personas import Member, Persona, Team
 
 if TYPE_CHECKING:
     from mcranker.config import RankerConfig
-    from mcranker.models import LedgerSpec, ModelSpec
+    from mcranker.llm.models import LedgerSpec, ModelSpec
 
 TeamSpec: TypeAlias = Team | str | os.PathLike[str] | Sequence[str | Persona | Member]
 """A team, a file, the name of a team or member of the library, or a list of its members.

@@ -8,8 +8,8 @@ from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Self, TextIO, Unpack
 
 from mcranker.errors import ConfigError, InputError, MissingScoreError
-from mcranker.grades import checked_grades
-from mcranker.trec import trec_run
+from mcranker.inputs.grades import checked_grades
+from mcranker.inputs.trec import trec_run
 from personas.ensembles import Rule, descending, distinct
 from personas.errors import PersonasError, SchemaError
 from personas.ranking.orders import points, rule_of_points
@@ -24,7 +24,7 @@ if TYPE_CHECKING:
     import pandas
     from numpy.typing import NDArray
 
-    from mcranker.models import LedgerSpec, ModelSpec
+    from mcranker.llm.models import LedgerSpec, ModelSpec
     from mcranker.options import RankerOptions
     from personas.ranking.usage import Usage
 
@@ -54,7 +54,7 @@ class Ranking(RankingRecord):
         """The ranking as lines of a TREC run: query id, Q0, document id, rank, score, tag.
 
         Tools for TREC runs sort by score, read as a 32-bit float, and break ties by document
-        id; so scores that would be equal there are set apart, see `mcranker.trec.write_trec`.
+        id; so scores that would be equal there are set apart, see `write_trec`.
 
         Raises:
             InputError: the query has no id, or an id holds white space.

@@ -12,8 +12,8 @@ from collections.abc import Callable, Iterable, Mapping
 from typing import Any
 
 from mcranker.config import RankerConfig
-from mcranker.documents import LIST_KEYS, QUERY_ID_KEYS, QUERY_KEYS, key_of
 from mcranker.errors import ConfigError, MCRankerError
+from mcranker.inputs.documents import LIST_KEYS, QUERY_ID_KEYS, QUERY_KEYS, key_of
 from mcranker.llm.connect import choose_default
 from mcranker.llm.ledger.ledger import place_of
 from mcranker.llm.ledger.postgres_schema import SCHEMES

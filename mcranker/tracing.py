@@ -18,14 +18,14 @@ from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 from mcranker.llm.chat import ChatModel, ChatReply, ChatRequest, ReusesAnswers
+from mcranker.llm.models import ROLES
 from mcranker.llm.wrapper import Wrapper
-from mcranker.models import ROLES
 from personas.ranking.types import Query
 
 if TYPE_CHECKING:
     from opentelemetry.trace import Span, Tracer
 
-    from mcranker.job import Job
+    from mcranker.method.job import Job
     from mcranker.ranking import Ranking
 
 CONTENT_VARIABLE = "MCRANKER_TRACE_CONTENT"

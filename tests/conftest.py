@@ -47,8 +47,8 @@ def anyio_backend() -> str:
 @pytest.fixture(autouse=True)
 def _no_waiting(monkeypatch: pytest.MonkeyPatch) -> None:
     """Tries follow each other at once."""
-    monkeypatch.setattr("mcranker.models.FIRST_WAIT", 0.0)
-    monkeypatch.setattr("mcranker.models.FIRST_PAUSE", 0.0)
+    monkeypatch.setattr("mcranker.llm.models.FIRST_WAIT", 0.0)
+    monkeypatch.setattr("mcranker.llm.models.FIRST_PAUSE", 0.0)
 
 
 @pytest.fixture(autouse=True)

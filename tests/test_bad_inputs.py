@@ -23,7 +23,7 @@ from typing import Any, TypeAlias
 import pytest
 
 from mcranker import ConfigError, InputError, MCRanker, RankerConfig, Ranking, ScriptedChat
-from mcranker.inputs import as_passages
+from mcranker.inputs.passages import as_passages
 from personas import PersonasError, library, save
 from personas.report import render_inspection
 from personas.report.terminal.terminal import print_inspection

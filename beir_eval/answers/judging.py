@@ -18,7 +18,7 @@ from mcranker import MCRanker, RankerConfig
 from mcranker.errors import InputError
 from mcranker.estimate import EXPLANATION, Estimate, Estimator
 from mcranker.llm.limits.budget import Budget
-from mcranker.models import NO_MODELS, LedgerSpec, ModelSpec, Roles, connect_roles, limited
+from mcranker.llm.models import NO_MODELS, LedgerSpec, ModelSpec, Roles, connect_roles, limited
 from mcranker.rag.asking import Asking
 from mcranker.rag.record import AnswerRecord
 from mcranker.rankers.dispatch import dispatch

@@ -24,7 +24,7 @@ from typing import Any, TypeAlias
 
 from beir_eval.errors import DatasetError
 from mcranker.errors import InputError
-from mcranker.inputs import in_conversation
+from mcranker.inputs.passages import in_conversation
 from personas.io.lines import joined, parsed, read_texts
 from personas.ranking.types import Query
 

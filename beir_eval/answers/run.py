@@ -38,7 +38,7 @@ from mcranker.config import HOW_NOT_WHAT
 from mcranker.errors import BudgetExceeded, InputError, ModelError
 from mcranker.estimate import Estimate
 from mcranker.llm.limits.budget import Budget
-from mcranker.models import Layers, LedgerSpec
+from mcranker.llm.models import Layers, LedgerSpec
 from mcranker.rag.config import PipelineConfig
 from mcranker.rag.pipeline import RAGPipeline
 from mcranker.rag.record import AnswerRecord

@@ -22,8 +22,8 @@ from mcranker.cli.verb import Verb, flag, output_flag, refuse_page
 from mcranker.paths import is_file, is_folder
 from personas.console import print_page, rendered
 from personas.io.atomic import write_whole
-from personas.io.compared import compare_files
 from personas.io.lines import STDIN
+from personas.io.pair_rankings import compare_files
 from personas.io.rankings import SUFFIXES
 from personas.report.compare.page import render_comparison
 from personas.report.compare.text import as_dict, as_markdown, show_comparison

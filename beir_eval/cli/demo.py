@@ -32,9 +32,9 @@ if TYPE_CHECKING:
     from rich.console import Console
 
     from beir_eval.data.datasets import Dataset
+    from mcranker.inputs.trec import Run
     from mcranker.llm.chat import Capabilities
     from mcranker.ranking import Ranking
-    from mcranker.trec import Run
 
 COLLECTION = "mini"
 MEASURE = "nDCG@10"

@@ -18,7 +18,7 @@ from beir_eval.measures.metrics import Evaluation, evaluate, measure_names
 from beir_eval.measures.significance import compare_runs, confidence_intervals
 from mcranker.cli.invocation import say
 from mcranker.cli.verb import Verb, flag, output_flag, present
-from mcranker.trec import read_trec
+from mcranker.inputs.trec import read_trec
 from personas.console import table
 from personas.format import counted
 from personas.sanitize import plain
@@ -26,7 +26,7 @@ from personas.sanitize import plain
 if TYPE_CHECKING:
     from rich.console import Console
 
-    from mcranker.trec import Run
+    from mcranker.inputs.trec import Run
 
 Qrels = Mapping[str, Mapping[str, int]]
 SHOWN_IDS = 5

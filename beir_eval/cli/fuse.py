@@ -18,7 +18,7 @@ from mcranker.cli.failures import DONE, print_json
 from mcranker.cli.files import Reads, Writes, print_line
 from mcranker.cli.invocation import say
 from mcranker.cli.verb import Verb, flag, output_flag, quiet_flag
-from mcranker.trec import Run, check_name, read_trec, write_trec
+from mcranker.inputs.trec import Run, check_name, read_trec, write_trec
 from personas.format import counted
 
 _BY_RANK = ("rrf", "isr", "log_isr", "logn_isr", "rbc", "bordafuse", "w_bordafuse")

@@ -19,9 +19,9 @@ from mcranker.cli.verb import Verb, flag, output_flag, present, refuse_page
 from personas.console import print_page
 from personas.format import counted
 from personas.io.atomic import write_whole
-from personas.io.chosen import choose, grades_of
 from personas.io.lines import STDIN
 from personas.io.rankings import read_rankings
+from personas.io.select import choose, grades_of
 from personas.ranking.record import RankingRecord
 from personas.report import render_inspection
 from personas.report.query.as_json import inspection_dict
@@ -31,7 +31,7 @@ from personas.report.terminal.terminal import find_hit, show_inspection
 if TYPE_CHECKING:
     from rich.console import Console
 
-    from personas.io.chosen import Listed
+    from personas.io.select import Listed
 
 _LONGEST_ID = 24
 

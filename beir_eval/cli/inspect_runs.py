@@ -14,8 +14,8 @@ from mcranker.paths import is_file, is_folder
 from personas.ensembles import highest_score
 from personas.errors import SchemaError
 from personas.format import counted
-from personas.io.chosen import Grades, Listed, choose, place_of_query
 from personas.io.lines import place_of
+from personas.io.select import Grades, Listed, choose, place_of_query
 from personas.ranking.record import OtherRanking, RankingRecord
 
 _MOST_NAMED = 8

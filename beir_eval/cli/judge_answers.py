@@ -28,7 +28,7 @@ from mcranker.cli.options import Given, given_options, option_flags
 from mcranker.cli.progress import Tracker, in_order, live_is_wanted
 from mcranker.cli.signals import run as run_loop
 from mcranker.cli.verb import Verb, flag, output_flag, present, quiet_flag
-from mcranker.models import MODEL_OPTIONS
+from mcranker.llm.models import MODEL_OPTIONS
 from mcranker.rankers.keys import needed_models
 from personas.console import names as name_column
 from personas.console import table

@@ -25,8 +25,8 @@ from beir_eval.measures.metrics import evaluate, measure_names
 from mcranker.cli.files import Writes
 from mcranker.cli.invocation import Invocation
 from mcranker.cli.verb import Verb, flag, output_flag, present, quiet_flag
-from mcranker.topics import TOPIC_FIELDS
-from mcranker.trec import write_trec
+from mcranker.inputs.topics import TOPIC_FIELDS
+from mcranker.inputs.trec import write_trec
 from personas.console import numbers, table
 from personas.format import counted, seconds
 from personas.sanitize import plain

@@ -25,10 +25,10 @@ from mcranker.cli.verb import flag, output_flag, quiet_flag
 from mcranker.cli.worker import worker_flag
 from mcranker.config import RankerConfig
 from mcranker.errors import InputError
-from mcranker.models import MODEL_OPTIONS
+from mcranker.inputs.topics import TopicField
+from mcranker.llm.models import MODEL_OPTIONS
 from mcranker.paths import is_file
 from mcranker.rankers.keys import Key, keys_of, shared_keys
-from mcranker.topics import TopicField
 from personas.io.lines import read_texts
 from personas.sanitize import plain
 

@@ -12,8 +12,8 @@ from beir_eval.data.qrels import read_qrels
 from beir_eval.errors import RunFolderError
 from beir_eval.experiment.labels import models_of
 from beir_eval.experiment.run_folder import FIRST_STAGE, DataFolder, Metrics, RunFolder, ScoreCounts
+from mcranker.inputs.trec import Run, read_trec
 from mcranker.paths import is_file, is_folder
-from mcranker.trec import Run, read_trec
 from personas.ranking.record import RankingRecord
 from personas.ranking.types import Passage, Query, ScoreMatrix
 from personas.ranking.usage import UsageTable

@@ -20,8 +20,8 @@ from pydantic import BaseModel, Field, ValidationError
 from beir_eval.data.qrels import check_id, note_of_model, read_qrels
 from beir_eval.errors import DatasetError
 from mcranker.errors import InputError
+from mcranker.inputs.topics import read_topics
 from mcranker.logs import safe_logger
-from mcranker.topics import read_topics
 from personas.io.lines import distinct, read_texts
 
 if TYPE_CHECKING:
@@ -29,7 +29,7 @@ if TYPE_CHECKING:
     from importlib.resources.abc import Traversable
 
     from beir_eval.data.catalogue import Known
-    from mcranker.topics import TopicField
+    from mcranker.inputs.topics import TopicField
 
 COLLECTIONS: Mapping[str, str] = {
     "mini": "a small collection that comes with the package, for demonstrations and tests"
@@ -48,7 +48,7 @@ TOPIC_FILES = tuple(
     )
     for packed in ("", ".gz")
 )
-"""Files of queries that `mcranker.topics.read_topics` reads, where there is no queries.jsonl."""
+"""Files of queries that `read_topics` reads, where there is no queries.jsonl."""
 _TREC_QRELS = (".txt", ".qrels", ".trec")
 
 _log = safe_logger("mcranker.beir_eval.datasets")

@@ -15,11 +15,11 @@ from typing import TYPE_CHECKING, Any, Literal, TypeAlias, get_args
 from beir_eval.errors import SettingError
 from beir_eval.ranges import check_number, check_whole
 from mcranker.errors import RunError
+from mcranker.inputs.trec import read_trec
 from mcranker.logs import safe_logger
 from mcranker.retrieval import cache as stored
 from mcranker.retrieval.bm25 import BM25, Found, Retriever, versions
 from mcranker.retrieval.lucene import Lucene, LuceneBM25
-from mcranker.trec import read_trec
 
 if TYPE_CHECKING:
     from beir_eval.data.datasets import Dataset, Document

@@ -17,7 +17,7 @@ from mcranker.paths import is_folder
 if TYPE_CHECKING:
     from importlib.resources.abc import Traversable
 
-    from mcranker.topics import TopicField
+    from mcranker.inputs.topics import TopicField
 
 _ABOUT = {
     "mini": "Short passages on everyday subjects: health, consumer law, money, software, travel, "
@@ -47,7 +47,7 @@ def load(
             with that ending.
         judged_only: keep only the queries with judgements in the split; else all queries.
         topic_field: of a folder with TREC topics, the field that is the query: ``"title"``,
-            ``"desc"`` or ``"narr"``; see `mcranker.topics`. Other data sets have one text a query.
+            ``"desc"`` or ``"narr"``; see `read_topics`. Other data sets have one text a query.
 
     Judgements of queries that the collection does not hold are left out, and a warning is
     logged with their number; judgements of documents outside the corpus stay (they count in

@@ -8,10 +8,10 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from beir_eval.errors import DatasetError
-from mcranker.grades import HIGHEST_GRADE
+from mcranker.inputs.grades import HIGHEST_GRADE
+from mcranker.inputs.trec import columns
 from mcranker.logs import safe_logger
 from mcranker.paths import is_file
-from mcranker.trec import columns
 from personas.io.lines import read_records, read_texts
 
 if TYPE_CHECKING:

@@ -27,10 +27,10 @@ from beir_eval.experiment.run_folder import (
 from beir_eval.files import append_whole, cut_torn_line, write_form
 from beir_eval.measures.ties import Tied, measured
 from mcranker.config import HOW_NOT_WHAT
+from mcranker.inputs.trec import write_trec
 from mcranker.llm.masking import shown_url
+from mcranker.llm.models import MODEL_OPTIONS
 from mcranker.logs import safe_logger
-from mcranker.models import MODEL_OPTIONS
-from mcranker.trec import write_trec
 from personas.ensembles import find_ensemble
 from personas.io.atomic import replacing
 from personas.ranking.record import RankingRecord

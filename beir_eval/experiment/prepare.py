@@ -26,14 +26,14 @@ from beir_eval.experiment.run_folder import (
 from beir_eval.files import write_form
 from beir_eval.lock import locked
 from beir_eval.measures.ties import Tied, measured
+from mcranker.inputs.trec import write_trec
 from mcranker.logs import safe_logger
-from mcranker.trec import write_trec
 from personas.io.atomic import replacing_folder
 
 if TYPE_CHECKING:
     from beir_eval.data.datasets import Dataset
-    from beir_eval.experiment.foreign import ForeignRun
-    from mcranker.trec import Run
+    from beir_eval.experiment.trec_rows import ForeignRun
+    from mcranker.inputs.trec import Run
     from personas.ranking.types import Passage, Query
 
 _log = safe_logger("mcranker.beir_eval.prepare")

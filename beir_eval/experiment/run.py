@@ -209,7 +209,7 @@ class Experiment:
         """
         from beir_eval.data.first_stage import find
         from beir_eval.data.load import load
-        from beir_eval.experiment.foreign import ForeignRun
+        from beir_eval.experiment.trec_rows import ForeignRun
 
         plan = self.plan
         whole = load(spec.name, split=spec.split, topic_field=spec.topic_field)
@@ -297,7 +297,7 @@ class Experiment:
         Raises:
             BeirEvalError, MCRankerError: as `run`.
         """
-        from mcranker.rankers.sharing import run_name, share_budget, shared_work
+        from mcranker.rankers.work_claims import run_name, share_budget, shared_work
 
         options = self.plan.options
         left = {name: options[name] for name in _LIMITS if options.get(name) is not None}

@@ -36,8 +36,8 @@ from beir_eval.data.qrels import read_qrels
 from beir_eval.errors import DatasetError, RunFolderError
 from beir_eval.experiment.rankings import RANKINGS, read_rankings
 from beir_eval.files import read_form
+from mcranker.inputs.trec import read_trec
 from mcranker.paths import is_folder
-from mcranker.trec import read_trec
 from personas.io.lines import read_records
 from personas.ranking.record import RankingRecord
 from personas.ranking.stored import check_plain

@@ -62,7 +62,7 @@ if TYPE_CHECKING:
     from importlib.resources.abc import Traversable
 
     from beir_eval.experiment.run_folder import FigureNote
-    from mcranker.topics import TopicField
+    from mcranker.inputs.topics import TopicField
 
 SUITES = resources.files("beir_eval") / "suites"
 _SUFFIX = ".toml"

@@ -14,10 +14,10 @@ from typing import Annotated, Any
 from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, PlainValidator, ValidationError
 
 from beir_eval.errors import SuiteError
-from beir_eval.experiment.foreign import check_template
 from beir_eval.experiment.run_folder import DATA_FOLDER, FIRST_STAGE, FigureNote
+from beir_eval.experiment.trec_rows import check_template
+from mcranker.inputs.topics import TopicField
 from mcranker.rankers.keys import shared_keys
-from mcranker.topics import TopicField
 from personas.errors import shown
 
 LONGEST_FOLDER_NAME = 80

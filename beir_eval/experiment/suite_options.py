@@ -12,7 +12,7 @@ from beir_eval.errors import SuiteError
 from mcranker.config import MOST_IN_A_CALL, RankerConfig
 from mcranker.errors import ConfigError, MCRankerError, UnsupportedCapability
 from mcranker.llm.chat import Capabilities
-from mcranker.models import MODEL_OPTIONS
+from mcranker.llm.models import MODEL_OPTIONS
 from mcranker.rankers import RANKERS
 from mcranker.rankers.keys import Key, check_names, keys_of, located
 from personas import PersonasError

@@ -14,8 +14,8 @@ from typing import TypeAlias
 from beir_eval.errors import SettingError
 from beir_eval.experiment.labels import row_labels
 from beir_eval.experiment.run_folder import find_runs
+from mcranker.inputs.trec import Run, read_trec
 from mcranker.paths import is_folder
-from mcranker.trec import Run, read_trec
 
 Pairs: TypeAlias = Mapping[str, Collection[str]]
 """Query id -> ids of the documents to be judged for it, each once."""

@@ -10,14 +10,14 @@ from typing import TYPE_CHECKING, Any
 
 from beir_eval.errors import ExtraMissing, MeasureError
 from mcranker.errors import RunError
-from mcranker.grades import HIGHEST_GRADE
+from mcranker.inputs.grades import HIGHEST_GRADE
 from mcranker.logs import safe_logger
 from personas.errors import shown
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Iterator, Mapping, Sequence
 
-    from mcranker.trec import Run
+    from mcranker.inputs.trec import Run
 
 _LARGEST = 2**31 - 1  # whole number that the programs behind ir-measures take
 _SHOWN = 200  # characters of a name or a foreign message

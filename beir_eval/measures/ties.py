@@ -33,7 +33,7 @@ if TYPE_CHECKING:
     import numpy as np
     from numpy.typing import NDArray
 
-    from mcranker.trec import Run
+    from mcranker.inputs.trec import Run
     from personas.ranking.record import RankingRecord
 
     Places = NDArray[np.intp]

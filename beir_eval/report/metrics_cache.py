@@ -14,7 +14,7 @@ from beir_eval.experiment.rankings import RANKINGS
 from beir_eval.experiment.run_folder import DataFolder, Metrics, RunFolder
 from beir_eval.measures.metrics import ceiling, evaluate, judged_share
 from beir_eval.measures.ties import Tied, tie_figures
-from mcranker.trec import with_ties
+from mcranker.inputs.trec import with_ties
 from personas.ensembles import Rule
 
 _Read = TypeVar("_Read")

@@ -6,9 +6,9 @@ from collections import Counter
 from collections.abc import Callable, Hashable, Iterable, Iterator, Mapping, Sequence
 from typing import TypeVar
 
-from beir_eval.experiment.foreign import oddities
 from beir_eval.experiment.labels import models_of, other_server
 from beir_eval.experiment.run_folder import DataManifest, Metrics, RunManifest, ScoreCounts
+from beir_eval.experiment.trec_rows import oddities
 from beir_eval.measures import paper
 from beir_eval.measures.metrics import cutoff_of
 from beir_eval.measures.significance import SIGNIFICANT, Comparison

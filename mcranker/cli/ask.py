@@ -24,11 +24,11 @@ from mcranker.cli.signals import run as run_loop
 from mcranker.cli.verb import Verb, flag, quiet_flag
 from mcranker.cli.worker import Worker, worker_flag
 from mcranker.estimate import Estimate
-from mcranker.inputs import as_query
+from mcranker.inputs.passages import as_query
 from mcranker.llm.connect import DEFAULT_LOCAL
 from mcranker.rag.events import AnswerDone
 from mcranker.rag.keys import SHARED, models_of
-from mcranker.rankers.sharing import share_budget, shared_work
+from mcranker.rankers.work_claims import share_budget, shared_work
 from personas.format import counted
 from personas.ranking.types import Query
 from personas.sanitize import json_text

@@ -100,7 +100,7 @@ def print_json(
 def as_flags(text: str) -> str:
     """`text` with the package's settings as the command line spells them."""
     from mcranker.config import RankerConfig
-    from mcranker.models import MODEL_OPTIONS
+    from mcranker.llm.models import MODEL_OPTIONS
     from mcranker.rankers.keys import NAMED
 
     def respelled(found: re.Match[str]) -> str:

@@ -26,15 +26,15 @@ from mcranker.cli.verb import Verb, flag, quiet_flag
 from mcranker.cli.worker import Worker, worker_flag
 from mcranker.errors import BudgetExceeded, InputError, ModelError
 from mcranker.events import RankingDone
+from mcranker.inputs.topics import TopicField
+from mcranker.inputs.trec import can_be_named, read_trec
 from mcranker.llm.connect import DEFAULT_LOCAL, default_judge_note
 from mcranker.paths import is_folder
 from mcranker.rankers import RankedQuery, Ranker
 from mcranker.rankers.keys import Key
-from mcranker.rankers.sharing import run_name, share_budget, shared_work
+from mcranker.rankers.work_claims import run_name, share_budget, shared_work
 from mcranker.ranking import Ranking
 from mcranker.retrieval.readers import Format
-from mcranker.topics import TopicField
-from mcranker.trec import can_be_named, read_trec
 from personas.format import counted
 from personas.io.lines import STDIN
 from personas.ranking.types import Passage, Query

@@ -6,9 +6,10 @@ from collections.abc import Container, Iterable, Iterator, Mapping
 from itertools import chain
 from typing import Any
 
-from mcranker.documents import ID_KEYS, key_of
 from mcranker.errors import InputError
-from mcranker.inputs import in_conversation
+from mcranker.inputs.documents import ID_KEYS, key_of
+from mcranker.inputs.passages import in_conversation
+from mcranker.inputs.topics import TopicField, has_headings, has_topics, read_topics
 from mcranker.retrieval.readers import (
     Format,
     format_of,
@@ -18,7 +19,6 @@ from mcranker.retrieval.readers import (
     read_text_lines,
     refuse,
 )
-from mcranker.topics import TopicField, has_headings, has_topics, read_topics
 from personas.io.lines import distinct, named
 from personas.ranking.types import Passage, Query
 

@@ -10,9 +10,9 @@ import anyio.to_thread
 from pydantic import BaseModel, Field, PrivateAttr
 
 from mcranker.config import RankerConfig
-from mcranker.documents import of_object
 from mcranker.errors import ConfigError
-from mcranker.inputs import as_passages
+from mcranker.inputs.documents import of_object
+from mcranker.inputs.passages import as_passages
 from mcranker.rankers.base import Ranker
 from mcranker.rankers.mcranker import MCRanker
 from mcranker.ranking import Ranking

@@ -7,8 +7,8 @@ from collections import OrderedDict
 from collections.abc import Iterator, Mapping
 from typing import TYPE_CHECKING, Any, TypeAlias
 
-from mcranker.documents import entries, of_object, of_record
 from mcranker.errors import ConfigError, InputError
+from mcranker.inputs.documents import entries, of_object, of_record
 from mcranker.rag.search import ChunkLike
 from mcranker.retrieval.bm25 import Found
 from mcranker.retrieval.chunks import Chunk

@@ -11,13 +11,13 @@ import anyio
 
 from mcranker.config import RankerConfig
 from mcranker.errors import ConfigError, InputError, ModelError
-from mcranker.job import Job
 from mcranker.llm.chat import Answer, ChatReply, Judge, Question, State
+from mcranker.llm.models import Models
 from mcranker.logs import safe_logger
 from mcranker.method.annotator import missing_score
+from mcranker.method.job import Job
 from mcranker.method.rubric_text import judge_without_team, rubric_as_text, rubrics_as_text
 from mcranker.method.session import Session
-from mcranker.models import Models
 from mcranker.ranking import Ranking
 from mcranker.replies.judge_health import Rows
 from mcranker.replies.loose_json import Unreadable
@@ -297,7 +297,7 @@ def _sentences(session: Session, passage: Passage) -> list[str]:
 
 
 def _by_words(query: str, sentence: str) -> Reason:
-    from mcranker.retrieval.tokens import tokenize, words
+    from mcranker.inputs.tokens import tokenize, words
 
     there = set(tokenize(sentence))
     known = dict.fromkeys(word.casefold() for word in words(query) if there & set(tokenize(word)))

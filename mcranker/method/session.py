@@ -17,7 +17,6 @@ from numpy.typing import NDArray
 
 from mcranker.config import RankerConfig
 from mcranker.events import Event
-from mcranker.job import Job
 from mcranker.llm.chat import (
     ChatModel,
     ChatReply,
@@ -27,10 +26,11 @@ from mcranker.llm.chat import (
     State,
     Tag,
 )
+from mcranker.llm.models import Models
 from mcranker.llm.wrapper import tokenizer_of
 from mcranker.method.ask import ask
+from mcranker.method.job import Job
 from mcranker.method.team_plan import TeamPlan
-from mcranker.models import Models
 from mcranker.replies.judge_health import Form
 from personas import PromptSet
 from personas.ensembles import distinct
@@ -148,7 +148,7 @@ class Session:
         """Count the query's words in all passages, if the scoring model weighs them."""
         if not self.models.scoring.capabilities.statistics:
             return
-        from mcranker.retrieval.cover import statistics_of
+        from mcranker.encoders.term_coverage import statistics_of
 
         texts = {each.content: each for each in self.job.passages}.values()
         shown = (self.as_data(each) for each in texts)

@@ -9,6 +9,7 @@ from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any, Literal
 
 from mcranker.config import NO_YES
+from mcranker.encoders.term_coverage import Cover, statistics_of
 from mcranker.errors import BudgetExceeded, ContextTooLong, ModelError, ReplyError
 from mcranker.llm.chat import ChatReply
 from mcranker.rag.asking import Asking, text_of
@@ -31,7 +32,6 @@ from mcranker.replies.json import LONGEST, find, fold
 from mcranker.replies.loose_json import CUT, Unreadable, read_object
 from mcranker.replies.schemas import claims_schema
 from mcranker.replies.scoring import expected_value
-from mcranker.retrieval.cover import Cover, statistics_of
 from mcranker.runtime.bridge import task_group
 from personas import PromptSet
 from personas.ranking.types import Query

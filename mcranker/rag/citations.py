@@ -15,8 +15,8 @@ from functools import cached_property, lru_cache
 from itertools import islice
 from typing import NamedTuple
 
+from mcranker.inputs.tokens import STOP_WORDS, words
 from mcranker.rag.record import Citation, Sentence, SourcePassage
-from mcranker.retrieval.tokens import STOP_WORDS, words
 
 FEWEST_WORDS = 3
 """Words of a quote, and of each part of a stitched one, that can be a source."""

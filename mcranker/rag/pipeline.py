@@ -23,13 +23,13 @@ import anyio
 from mcranker.config import RankerConfig
 from mcranker.errors import BudgetExceeded, InputError, MCRankerError
 from mcranker.estimate import Estimate, Estimator
-from mcranker.inputs import as_query
+from mcranker.inputs.passages import as_query
 from mcranker.llm.chat import ChatModel
 from mcranker.llm.ledger.ledger import Ledger
 from mcranker.llm.limits.budget import Budget
+from mcranker.llm.models import NO_MODELS, Layers, LedgerSpec, ModelSpec
 from mcranker.llm.prices import cost
 from mcranker.logs import safe_logger
-from mcranker.models import NO_MODELS, Layers, LedgerSpec, ModelSpec
 from mcranker.paths import cache_root
 from mcranker.rag.answer import Answer, check_support, write_answer, write_team_answer
 from mcranker.rag.asking import Asking

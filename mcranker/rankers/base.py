@@ -27,13 +27,13 @@ from mcranker.errors import (
 )
 from mcranker.estimate import Estimate, Estimator
 from mcranker.events import Emit, Event, RankingDone
-from mcranker.inputs import Docs, as_passages, as_query
-from mcranker.job import Job, Memory
+from mcranker.inputs.passages import Docs, as_passages, as_query
 from mcranker.llm.chat import ChatModel
 from mcranker.llm.limits.budget import Budget
+from mcranker.llm.models import NO_MODELS, Models, Roles, connect_roles, limited
 from mcranker.logs import safe_logger
+from mcranker.method.job import Job, Memory
 from mcranker.method.team_plan import TeamPlan, as_team
-from mcranker.models import NO_MODELS, Models, Roles, connect_roles, limited
 from mcranker.options import CallOptions, EstimateOptions, RankerKeywords
 from mcranker.rankers.dispatch import (
     FATAL_ERRORS,
@@ -118,7 +118,7 @@ class Ranker(ABC):
     """True if it asks a model; if not, none is connected, fetched or recorded."""
 
     roles: ClassVar[tuple[str, ...]] = ()
-    """The roles that may have a model of their own, out of `mcranker.models.ROLES`."""
+    """The roles that may have a model of their own, out of `mcranker.llm.models.ROLES`."""
 
     takes_team: ClassVar[bool] = False
     """True if ``team`` may be given."""

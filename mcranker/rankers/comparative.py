@@ -21,11 +21,11 @@ from mcranker.config import RankerConfig
 from mcranker.errors import ConfigError, FormNotKept, MissingScoreError, ModelError, ReplyError
 from mcranker.events import PassagesCompared
 from mcranker.llm.chat import ChatReply
+from mcranker.llm.models import Models
 from mcranker.logs import safe_logger
 from mcranker.method.rubric_text import judge_without_team, rubric_as_text
 from mcranker.method.session import Session
 from mcranker.method.team import assemble
-from mcranker.models import Models
 from mcranker.rankers.base import demand, refuse
 from mcranker.rankers.dispatch import FATAL_ERRORS
 from mcranker.rankers.judge import JudgeRanker, characters_cut, team_as_judged

@@ -21,7 +21,7 @@ from mcranker.errors import (
     ModelNotFound,
     UnsupportedCapability,
 )
-from mcranker.inputs import Docs
+from mcranker.inputs.passages import Docs
 from mcranker.logs import safe_logger
 from mcranker.ranking import Ranking
 from mcranker.runtime.bridge import Stream, task_group

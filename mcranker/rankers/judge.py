@@ -9,11 +9,11 @@ from typing import ClassVar
 from mcranker.config import RankerConfig
 from mcranker.errors import ConfigError
 from mcranker.events import RankingStarted
-from mcranker.job import Job
+from mcranker.llm.models import check_capabilities
 from mcranker.logs import safe_logger
+from mcranker.method.job import Job
 from mcranker.method.session import Session
 from mcranker.method.team_plan import TeamPlan
-from mcranker.models import check_capabilities
 from mcranker.rankers.base import Ranker
 from mcranker.ranking import Ranking
 from personas import Member, PromptSet, Team

@@ -18,7 +18,7 @@ from pydantic import ConfigDict, PydanticSchemaGenerationError, TypeAdapter, Val
 
 from mcranker.config import LARGEST, RankerConfig
 from mcranker.errors import ConfigError
-from mcranker.models import MODEL_OPTIONS, ROLES
+from mcranker.llm.models import MODEL_OPTIONS, ROLES
 from mcranker.paths import is_file, is_folder
 from mcranker.rankers import RANKERS
 from personas.errors import shown

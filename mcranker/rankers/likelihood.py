@@ -19,12 +19,12 @@ from typing import Any, ClassVar, Literal, Unpack
 from mcranker.config import NO_YES, RankerConfig
 from mcranker.errors import ConfigError
 from mcranker.llm.chat import ChatReply
+from mcranker.llm.models import check_capabilities
 from mcranker.method.annotator import ScorePassages, ScorePrompt
 from mcranker.method.batch_judge import BatchJudge
 from mcranker.method.questions import DirectQuestions
 from mcranker.method.session import Session
 from mcranker.method.team import score_by_judge
-from mcranker.models import check_capabilities
 from mcranker.options import RankerKeywords
 from mcranker.rankers.base import demand, refuse
 from mcranker.rankers.direct import DirectJudge

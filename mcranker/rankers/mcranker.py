@@ -6,10 +6,10 @@ from typing import ClassVar, Unpack
 
 from mcranker.config import RankerConfig
 from mcranker.events import Emit
+from mcranker.llm.models import ROLES
 from mcranker.method.recruiter import NO_EXAMPLE
 from mcranker.method.session import Session
 from mcranker.method.team import assemble, score_by_team
-from mcranker.models import ROLES
 from mcranker.options import RankerKeywords
 from mcranker.rankers.judge import team_as_judged
 from mcranker.rankers.pointwise import PointwiseRanker

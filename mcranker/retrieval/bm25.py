@@ -22,8 +22,8 @@ from typing import TYPE_CHECKING, Any, Protocol, TypeAlias
 import orjson
 
 from mcranker.errors import ConfigError
+from mcranker.inputs.tokens import tokenize
 from mcranker.logs import safe_logger
-from mcranker.retrieval.tokens import tokenize
 
 if TYPE_CHECKING:
     import numpy as np
@@ -163,7 +163,7 @@ def _best(scores: NDArray[Any], depth: int) -> NDArray[np.int64]:
 
 def versions() -> dict[str, str]:
     """Return the programs and tokenizer that an index depends on besides texts and settings."""
-    rules = (resources.files("mcranker.retrieval") / "tokens.py").read_bytes()
+    rules = (resources.files("mcranker.inputs") / "tokens.py").read_bytes()
     try:
         packages = {name: metadata.version(name) for name in ("bm25s", "PyStemmer")}
     except metadata.PackageNotFoundError as missing:

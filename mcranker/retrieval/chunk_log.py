@@ -22,9 +22,9 @@ import numpy as np
 import orjson
 from numpy.typing import NDArray
 
+from mcranker.encoders.vectors import KEYS, keys_of
 from mcranker.errors import InputError
 from mcranker.retrieval.chunks import Chunk
-from mcranker.retrieval.vectors import KEYS, keys_of
 
 _LINES, _ROWS, _DOCUMENTS = FILES = "chunks.jsonl", "rows.bin", "documents.jsonl"
 _ROW = np.dtype([("end", "<i8"), ("key", KEYS)])

@@ -12,13 +12,13 @@ import numpy as np
 from numpy.typing import NDArray
 
 from mcranker.config import RankerConfig
+from mcranker.encoders.encoder import Encoder
+from mcranker.encoders.open_encoder import FORMS, open_encoder
 from mcranker.errors import ConfigError
 from mcranker.llm.connect import DEFAULT_LOCAL
-from mcranker.llm.encoders import FORMS, open_encoder
 from mcranker.llm.limits.budget import Budget
 from mcranker.llm.local.engine import release_apart
-from mcranker.models import layered
-from mcranker.retrieval.encoder import Encoder
+from mcranker.llm.models import layered
 from personas.ranking.usage import Usage, UsageTable
 
 

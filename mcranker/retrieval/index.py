@@ -2,7 +2,7 @@
 
     INDEX/index.json        embedder, kind of chunks, and the sizes that count; replaced last
     INDEX/chunks-NAME/      files of chunks, see `mcranker.retrieval.chunk_log`
-    INDEX/vectors/          vectors by content, see `mcranker.retrieval.vectors`
+    INDEX/vectors/          vectors by content, see `mcranker.encoders.vectors`
     INDEX/derived/          BM25 and HNSW, made from these when they are first needed
     INDEX/lock              held by the one process that adds documents
 
@@ -32,6 +32,7 @@ import orjson
 from anyio import to_thread
 from numpy.typing import NDArray
 
+from mcranker.encoders.vectors import Vector, VectorStore
 from mcranker.errors import ConfigError, InputError
 from mcranker.logs import safe_logger
 from mcranker.retrieval import bm25, cache
@@ -42,7 +43,6 @@ from mcranker.retrieval.embedders import Embedder, TextEmbedder, connect_embedde
 from mcranker.retrieval.fusion import reciprocal_ranks
 from mcranker.retrieval.hnsw import HNSW
 from mcranker.retrieval.readers import Document, OnSkip, Skipped, Source, read_documents
-from mcranker.retrieval.vectors import Vector, VectorStore
 from mcranker.runtime.bridge import Bridge
 from mcranker.runtime.locks import locked
 from personas.format import counted

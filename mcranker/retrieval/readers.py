@@ -18,9 +18,9 @@ from itertools import chain
 from pathlib import Path
 from typing import Any, Literal, NamedTuple, TypeAlias, TypeVar
 
-from mcranker.documents import KNOWN, QUERY_KEYS, TEXT_KEYS, entries, fold
 from mcranker.errors import InputError
-from mcranker.inputs import Doc, Docs, as_passages
+from mcranker.inputs.documents import KNOWN, QUERY_KEYS, TEXT_KEYS, entries, fold
+from mcranker.inputs.passages import Doc, Docs, as_passages
 from mcranker.retrieval.extract import Extractor
 from personas.format import counted
 from personas.io.lines import (

@@ -23,7 +23,7 @@ from starlette.routing import Route
 
 from mcranker import __version__
 from mcranker.events import Emit, Event, RankingDone
-from mcranker.inputs import as_passages, as_query
+from mcranker.inputs.passages import as_passages, as_query
 from mcranker.logs import safe_logger
 from mcranker.rag.events import RAGEvent
 from mcranker.rag.result import RAGResult

@@ -30,7 +30,7 @@ from mcranker.events import (
     RubricWritten,
     TeamRecruited,
 )
-from mcranker.inputs import as_passages, as_query
+from mcranker.inputs.passages import as_passages, as_query
 from mcranker.logs import safe_logger
 from mcranker.rag.events import RAGEvent, StageStarted
 from mcranker.rankers.mcranker import MCRanker

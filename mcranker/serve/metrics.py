@@ -11,9 +11,9 @@ from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram, gene
 from prometheus_client.exposition import CONTENT_TYPE_LATEST as CONTENT_TYPE
 
 from mcranker.llm.chat import ChatModel, ChatReply, ChatRequest, ReusesAnswers
+from mcranker.llm.models import ROLES, Models
 from mcranker.llm.prices import cost
 from mcranker.llm.wrapper import Wrapper
-from mcranker.models import ROLES, Models
 
 if TYPE_CHECKING:
     import anyio

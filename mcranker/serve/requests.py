@@ -11,8 +11,8 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
-from mcranker.documents import as_fields, of_record
-from mcranker.inputs import as_passages, in_conversation
+from mcranker.inputs.documents import as_fields, of_record
+from mcranker.inputs.passages import as_passages, in_conversation
 from mcranker.serve.bodies import bounded
 from mcranker.serve.problems import Problem
 from mcranker.serve.settings import Limits

@@ -24,9 +24,9 @@ from mcranker.events import Emit, RankingDone
 from mcranker.llm.ledger.ledger import Ledger
 from mcranker.llm.limits.budget import Budget
 from mcranker.llm.masking import HOST_MARK, without_hosts
+from mcranker.llm.models import MODEL_OPTIONS, ROLES
 from mcranker.llm.wrapper import tokenizer_of
 from mcranker.logs import safe_logger
-from mcranker.models import MODEL_OPTIONS, ROLES
 from mcranker.rankers import RANKERS, Ranker
 from mcranker.ranking import Ranking
 from mcranker.serve.metrics import Metrics

@@ -15,7 +15,7 @@ from typing import Any
 import pytest
 
 from mcranker import ChatRequest, ConfigError, InputError, MCRanker, Ranking, ScriptedChat
-from mcranker.inputs import as_passages
+from mcranker.inputs.passages import as_passages
 from tests.support.cli_support import scripted
 from tests.support.scripted import RECRUITS, RUBRIC
 
@@ -257,7 +257,7 @@ def test_a_timeout_of_each_call(monkeypatch: pytest.MonkeyPatch) -> None:
         made.append(timeout)
         return ScriptedChat(answer)
 
-    monkeypatch.setattr("mcranker.models.connect", connect)
+    monkeypatch.setattr("mcranker.llm.models.connect", connect)
     MCRanker(model="openai:any", timeout=3.5)
     MCRanker(model="openai:any")
     assert made == [3.5, 120.0]

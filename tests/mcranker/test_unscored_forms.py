@@ -31,9 +31,9 @@ from mcranker import (
     ScriptedChat,
     ServerFailed,
 )
+from mcranker.inputs.trec import read_trec
 from mcranker.integrations.reranking import KEY, explanation
 from mcranker.serve.answers import headers_of, meta_of, scores_of, warnings_of
-from mcranker.trec import read_trec
 from personas.ranking.record import RankingRecord
 from personas.report import render_inspection
 from tests.support.adapting import ADAPTERS, Adapter

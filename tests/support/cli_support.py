@@ -68,7 +68,7 @@ def scripted(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Connected:
     monkeypatch.setenv("MCRANKER_CACHE", str(tmp_path / "cache"))
     monkeypatch.setenv("COLUMNS", "100")
     connected = Connected()
-    monkeypatch.setattr("mcranker.models.connect", connected)
+    monkeypatch.setattr("mcranker.llm.models.connect", connected)
     monkeypatch.setattr("mcranker.cli.models.connect", connected)
     return connected
 

@@ -20,7 +20,7 @@ from beir_eval.experiment.run_folder import (
 from beir_eval.files import write_form
 from beir_eval.measures.metrics import evaluate
 from mcranker import ChatRequest, MCRanker, Passage, Query, Ranking
-from mcranker.trec import Run, write_trec
+from mcranker.inputs.trec import Run, write_trec
 from tests.support.scripted import scripted
 
 MEASURE = "nDCG@10"

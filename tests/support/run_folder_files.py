@@ -38,7 +38,7 @@ from mcranker import (
     ScriptedChat,
     Usage,
 )
-from mcranker.trec import read_trec, write_trec
+from mcranker.inputs.trec import read_trec, write_trec
 from personas.io.atomic import write_whole
 from tests.support.scripted import RECRUITS, RUBRIC
 

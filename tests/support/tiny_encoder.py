@@ -11,9 +11,9 @@ from typing import Any, NamedTuple
 import numpy as np
 import pytest
 
+from mcranker.encoders import encoder
+from mcranker.encoders.encoder import MAX_TOKENS, Encoder
 from mcranker.llm.local.encoder_judge import EncoderJudge
-from mcranker.retrieval import encoder
-from mcranker.retrieval.encoder import MAX_TOKENS, Encoder
 
 DIMENSIONS = 384
 NAMES = ("input_ids", "attention_mask", "token_type_ids")

@@ -17,11 +17,11 @@ import anyio.to_thread
 import numpy as np
 from numpy.typing import NDArray
 
+from mcranker.encoders.encoder import MAX_CHARACTERS, Encoder
+from mcranker.encoders.term_coverage import Cover
 from mcranker.errors import UnsupportedCapability
 from mcranker.llm.chat import Answer, Capabilities, ChatReply, ChatRequest, Judge, Question, State
 from mcranker.llm.local.engine import release_apart
-from mcranker.retrieval.cover import Cover
-from mcranker.retrieval.encoder import MAX_CHARACTERS, Encoder
 from personas.ranking.usage import Usage
 
 CHOICE_WIDTH = 0.05

@@ -20,6 +20,7 @@ from weakref import WeakValueDictionary
 
 import anyio.to_thread
 
+from mcranker.encoders.encoder import usable_threads
 from mcranker.errors import ConfigError, ModelFileError, ModelNotFound
 from mcranker.llm.chat import Capabilities, ChatReply, ChatRequest
 from mcranker.llm.local.catalogue import find
@@ -30,7 +31,6 @@ from mcranker.llm.providers.http_chat import Exchange
 from mcranker.llm.providers.openai_decisions import DECISION
 from mcranker.llm.providers.rerank import FORMS, rerank_body, rerank_reply
 from mcranker.logs import safe_logger
-from mcranker.retrieval.encoder import usable_threads
 from mcranker.runtime.forks import abandon, renew_in_child
 
 if TYPE_CHECKING:

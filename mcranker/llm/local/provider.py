@@ -14,14 +14,14 @@ if TYPE_CHECKING:
 
 
 def _local(name: str, /, **_: Any) -> ChatModel:
-    from mcranker.llm.encoders import is_encoder
+    from mcranker.encoders.open_encoder import is_encoder
     from mcranker.llm.local.llama_local import LocalChat
 
     return _encoder("local", name) if is_encoder(name) else LocalChat(name)
 
 
 def _encoder(kind: str, name: str, /, **options: Any) -> ChatModel:
-    from mcranker.llm.encoders import SIMILARITIES, by_name, open_encoder
+    from mcranker.encoders.open_encoder import SIMILARITIES, by_name, open_encoder
     from mcranker.llm.local.encoder_judge import EncoderJudge
     from mcranker.llm.local.engine import check_installed
 

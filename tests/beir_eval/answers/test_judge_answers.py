@@ -202,7 +202,7 @@ def test_the_command_judges_a_file(tmp_path: Path, monkeypatch: pytest.MonkeyPat
         return next(replies)
 
     chat = ScriptedChat(reply, name="openai:judge")
-    monkeypatch.setattr("mcranker.models.connect", lambda *_, **__: chat)
+    monkeypatch.setattr("mcranker.llm.models.connect", lambda *_, **__: chat)
     golden = {"question": "Who?", "golden_answers": ["cat"]}
     answers = lines(
         tmp_path / "a.jsonl",

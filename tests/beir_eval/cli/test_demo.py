@@ -26,7 +26,7 @@ def ideal(monkeypatch: pytest.MonkeyPatch) -> None:
         return json.dumps({"Score": 5 * grade})
 
     monkeypatch.setenv("COLUMNS", "120")
-    monkeypatch.setattr("mcranker.models.connect", lambda *_, **__: scripted(score))
+    monkeypatch.setattr("mcranker.llm.models.connect", lambda *_, **__: scripted(score))
 
 
 def _best_first(

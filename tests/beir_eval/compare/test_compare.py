@@ -12,7 +12,7 @@ from beir_eval.compare.runs import compare_pair
 from beir_eval.compare.sources import FIRST_STAGE_NAME, ComparisonData, open_pair
 from beir_eval.errors import MeasureError, RunFolderError, SettingError
 from mcranker.errors import RunError
-from mcranker.trec import write_trec
+from mcranker.inputs.trec import write_trec
 from personas.ranking.comparison import ComparedRuns, RankingComparison, SettingChange
 from tests.support.compare_support import (
     QRELS,

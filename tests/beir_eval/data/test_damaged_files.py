@@ -19,7 +19,7 @@ from beir_eval.experiment.suite import load_suite
 from mcranker import InputError
 from mcranker.cli.reading import read_corpus, read_passages, read_queries
 from mcranker.errors import RunError
-from mcranker.trec import read_trec, write_trec
+from mcranker.inputs.trec import read_trec, write_trec
 from personas.io.lines import LONGEST_LINE, read_lines, read_texts, read_whole
 from tests.support.beir_folder import write_folder
 from tests.support.commands import written
@@ -198,7 +198,7 @@ from pathlib import Path
 from beir_eval import load
 from beir_eval.errors import BeirEvalError
 from beir_eval.data.qrels import read_qrels
-from mcranker.trec import read_trec
+from mcranker.inputs.trec import read_trec
 from beir_eval.experiment.suite import load_suite
 from mcranker import InputError
 from mcranker.cli.reading import *

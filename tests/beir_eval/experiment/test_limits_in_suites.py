@@ -10,7 +10,7 @@ import pytest
 from beir_eval.experiment.rankings import RANKINGS, read_rankings
 from beir_eval.experiment.run import Plan, run_suite
 from mcranker import ChatReply, ChatRequest, ScriptedChat, ServerFailed
-from mcranker.trec import read_trec
+from mcranker.inputs.trec import read_trec
 from tests.support.beir_folder import QUERIES, knowing, write_folder
 from tests.support.experiment_support import plan, suite
 

@@ -18,7 +18,7 @@ def embedded(monkeypatch: pytest.MonkeyPatch) -> None:
     use(monkeypatch)
     for name in ("MCRANKER_MODEL", "OPENAI_API_KEY", "ANTHROPIC_API_KEY"):
         monkeypatch.delenv(name, raising=False)
-    for module in ("mcranker.models", "mcranker.cli.models"):
+    for module in ("mcranker.llm.models", "mcranker.cli.models"):
         monkeypatch.setattr(f"{module}.connect", lambda *_, **__: judge())
     monkeypatch.setattr("mcranker.cli.rank.fetch_models", lambda models, quiet: None)
     monkeypatch.setattr("mcranker.cli.models.fetch_models", lambda models, quiet: None)

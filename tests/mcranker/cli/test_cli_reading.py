@@ -11,7 +11,7 @@ import pytest
 
 from mcranker.cli.reading import read_corpus, read_passages, read_queries
 from mcranker.errors import InputError
-from mcranker.trec import read_trec
+from mcranker.inputs.trec import read_trec
 from personas.ranking.types import Passage, Query
 
 Make = Callable[[str, str | bytes], str]

@@ -14,7 +14,7 @@ from click.testing import CliRunner
 
 from mcranker.cli.group import cli
 from mcranker.llm.ledger.ledger import Ledger
-from mcranker.rankers.sharing import run_name, shared_work
+from mcranker.rankers.work_claims import run_name, shared_work
 from tests.support.loopback import completion, serve_in_thread
 from tests.support.postgres import database_of
 

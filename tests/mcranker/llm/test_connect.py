@@ -11,10 +11,10 @@ from typing import Any
 import pytest
 
 from mcranker import DirectRanker, MCRanker, WeakJudgeWarning
+from mcranker.encoders import open_encoder as encoders
 from mcranker.errors import AuthenticationFailed, ConfigError
 from mcranker.integrations.reranking import RankerSource
 from mcranker.llm import connect as module
-from mcranker.llm import encoders
 from mcranker.llm.chat import ChatModel
 from mcranker.llm.connect import (
     DEFAULT_ANTHROPIC,

@@ -61,7 +61,7 @@ def ranker(monkeypatch: pytest.MonkeyPatch) -> Iterator[Callable[..., Ranker]]:
     made: list[Ranker] = []
 
     def make(server: Chaos, connect: Connect = by_url, **options: Any) -> Ranker:
-        monkeypatch.setattr("mcranker.models.connect", lambda *_, **__: connect(server))
+        monkeypatch.setattr("mcranker.llm.models.connect", lambda *_, **__: connect(server))
         made.append(MCRanker(TEAM, model="openai:test", **options))
         return made[-1]
 
@@ -127,7 +127,7 @@ def test_an_outage_is_an_error_and_the_next_run_goes_on(
     tmp_path: Path,
 ) -> None:
     # No time passes: that an answer takes longer than failures is another test.
-    monkeypatch.setattr("mcranker.models.Retrying", partial(Retrying, clock=lambda: 0.0))
+    monkeypatch.setattr("mcranker.llm.models.Retrying", partial(Retrying, clock=lambda: 0.0))
     work = queries(2, passages=100)
     options = {"ledger": tmp_path / "ledger", "concurrency": concurrency, "query_concurrency": 1}
     with chaos({}, latency=(0.001, 0.003)) as server:

@@ -18,7 +18,7 @@ from mcranker import (
     RankingDone,
     ScriptedChat,
 )
-from mcranker.inputs import Docs
+from mcranker.inputs.passages import Docs
 
 SCORES = {"a": 2, "b": 9, "c": 5}
 

@@ -246,7 +246,7 @@ def test_a_base_url_goes_to_models_of_the_same_prefix_only(monkeypatch: pytest.M
         asked.append((spec, options["base_url"]))
         return scripted()
 
-    monkeypatch.setattr("mcranker.models.connect", connect)
+    monkeypatch.setattr("mcranker.llm.models.connect", connect)
     url = "http://127.0.0.1:1/v1"
     MCRanker(
         model="openai:a",

@@ -16,8 +16,9 @@ from typing import Any
 import numpy as np
 import pytest
 
-from mcranker import MCRanker, models
+from mcranker import MCRanker
 from mcranker.config import RankerConfig
+from mcranker.encoders.vectors import vectors_in
 from mcranker.errors import (
     AuthenticationFailed,
     BudgetExceeded,
@@ -30,11 +31,11 @@ from mcranker.errors import (
     ServerFailed,
     UnsupportedCapability,
 )
+from mcranker.llm import models
 from mcranker.llm.connect import connect
 from mcranker.llm.limits.budget import Budget
 from mcranker.llm.prices import cost
 from mcranker.retrieval.embedders import Embedder, connect_embedder
-from mcranker.retrieval.vectors import vectors_in
 from personas.ranking.usage import Usage, UsageTable
 from tests.support.loopback import Answer, Body, Hang, Loopback, Reply, serve_in_thread
 from tests.support.tiny_encoder import use
@@ -414,7 +415,7 @@ async def test_prefixes_are_known_by_name_or_given(
 async def test_the_embedded_encoder_is_the_default(monkeypatch: pytest.MonkeyPatch) -> None:
     use(monkeypatch)
     monkeypatch.setattr(
-        "mcranker.llm.encoders.resolve_encoder",
+        "mcranker.encoders.open_encoder.resolve_encoder",
         lambda entry: (entry, Path("/no/m"), Path("/no/t")),
     )
     made = connect_embedder(None)
@@ -635,7 +636,7 @@ async def test_sentence_transformers(
         setattr(drawn, name, lambda: True)
     monkeypatch.setattr(sys.modules["transformers.utils"], "logging", drawn, raising=False)
     monkeypatch.setattr(sys.modules[package], "SentenceTransformer", _Sentences, raising=False)
-    monkeypatch.setattr("mcranker.llm.local.sentence_encoder.check_installed", lambda *_, **__: 0)
+    monkeypatch.setattr("mcranker.encoders.sentence_encoder.check_installed", lambda *_, **__: 0)
     monkeypatch.setattr("importlib.metadata.version", lambda name: "6.2")
     made = connect_embedder("st:intfloat/e5-tiny")
     usage = UsageTable()

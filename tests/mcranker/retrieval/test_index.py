@@ -17,12 +17,12 @@ import pytest
 from numpy.typing import NDArray
 from tokenizers import Tokenizer
 
+from mcranker.encoders.vectors import vectors_in
 from mcranker.errors import ConfigError, InputError
 from mcranker.retrieval import index as index_module
 from mcranker.retrieval.embedders import Embedder
 from mcranker.retrieval.index import Added, Index
 from mcranker.retrieval.readers import Document, Skipped
-from mcranker.retrieval.vectors import vectors_in
 from personas.ranking.usage import UsageTable
 from tests.mcranker.retrieval.words_embedder import WordsEmbedder
 from tests.support.cli_support import invoke

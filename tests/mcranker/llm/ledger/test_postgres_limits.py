@@ -15,8 +15,8 @@ from mcranker.llm.ledger.ledger import Ledger
 from mcranker.llm.ledger.postgres_store import PostgresStore
 from mcranker.llm.limits.budget import Booked, Booking, Sums
 from mcranker.llm.limits.leases import Ask, Bucket, Want
+from mcranker.llm.models import Layers
 from mcranker.llm.scripted import ScriptedChat
-from mcranker.models import Layers
 from tests.support.ledger_support import key, request
 from tests.support.postgres import database_of
 

@@ -58,10 +58,10 @@ class Outcome(NamedTuple):
 @pytest.fixture(autouse=True)
 def virtual(monkeypatch: pytest.MonkeyPatch) -> None:
     # Virtual time costs nothing.
-    monkeypatch.setattr("mcranker.models.FIRST_WAIT", 0.5)
-    monkeypatch.setattr("mcranker.models.FIRST_PAUSE", 1.0)
-    monkeypatch.setattr("mcranker.models.RateLimiter", partial(RateLimiter, clock=now))
-    monkeypatch.setattr("mcranker.models.Retrying", partial(Retrying, clock=now))
+    monkeypatch.setattr("mcranker.llm.models.FIRST_WAIT", 0.5)
+    monkeypatch.setattr("mcranker.llm.models.FIRST_PAUSE", 1.0)
+    monkeypatch.setattr("mcranker.llm.models.RateLimiter", partial(RateLimiter, clock=now))
+    monkeypatch.setattr("mcranker.llm.models.Retrying", partial(Retrying, clock=now))
 
 
 def rank(
@@ -89,7 +89,7 @@ def rank(
         return said.get(request.tag.stage, '{"Score": 5}')
 
     chat = ScriptedChat(answer, name="openai:test")
-    monkeypatch.setattr("mcranker.models.connect", lambda *_, **__: chat)
+    monkeypatch.setattr("mcranker.llm.models.connect", lambda *_, **__: chat)
     docs = {f"p{place}": f"text {place}" for place in range(passages)}
 
     async def main() -> Outcome:
@@ -196,7 +196,7 @@ def test_failures_at_once_beside_slow_answers(
     bad: list[int],
     team: int,
 ) -> None:
-    monkeypatch.setattr("mcranker.models.FIRST_WAIT", first_wait)
+    monkeypatch.setattr("mcranker.llm.models.FIRST_WAIT", first_wait)
     monkeypatch.setattr("tests.mcranker.llm.limits.test_outages.ANSWER", 30.0)
     names = [f"p{place}" for place in bad]
     outcome = rank(monkeypatch, passages, concurrency, of(*names), after=0.0, team=team)
@@ -291,7 +291,7 @@ def test_queries_beside_each_other_fail_by_themselves(
         return '{"Score": 5}'
 
     monkeypatch.setattr(
-        "mcranker.models.connect", lambda *_, **__: ScriptedChat(answer, name="openai:test")
+        "mcranker.llm.models.connect", lambda *_, **__: ScriptedChat(answer, name="openai:test")
     )
 
     async def main() -> tuple[dict[str, set[str] | None], float]:

@@ -8,14 +8,14 @@ from pathlib import Path
 import pytest
 
 from mcranker import MCRanker, Ranking
+from mcranker.encoders.encoder import MAX_CHARACTERS
+from mcranker.encoders.open_encoder import SIMILARITIES, by_name
+from mcranker.encoders.term_coverage import Cover, statistics_of
 from mcranker.errors import ConfigError, DownloadError, UnsupportedCapability
 from mcranker.llm.chat import ChatRequest, Judge, Message, Option, Question, State, Tag
 from mcranker.llm.connect import connect
-from mcranker.llm.encoders import SIMILARITIES, by_name
 from mcranker.llm.local import model_files
 from mcranker.llm.local.encoder_judge import EncoderJudge, score, views, windows
-from mcranker.retrieval.cover import Cover, statistics_of
-from mcranker.retrieval.encoder import MAX_CHARACTERS
 from personas import Criterion, Member, Persona, Rubric, Team
 from tests.support.tiny_encoder import TinyEngine, judge, similarity, tiny_encoder, use
 

@@ -12,7 +12,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from beir_eval import Run, RunError, evaluate, read_trec, write_trec
-from mcranker.trec import trec_run, with_ties
+from mcranker.inputs.trec import trec_run, with_ties
 
 if TYPE_CHECKING:
     from pathlib import Path

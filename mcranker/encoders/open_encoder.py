@@ -8,6 +8,7 @@ from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any
 
+from mcranker.encoders.encoder import MAX_TOKENS, POOLINGS, Encoder, onnx_encoder
 from mcranker.errors import ConfigError, DownloadError, ModelFileError
 from mcranker.llm.chat import ChatModel
 from mcranker.llm.local.catalogue import find, not_found
@@ -19,7 +20,6 @@ from mcranker.llm.local.model_files import (
 )
 from mcranker.llm.masking import masked
 from mcranker.paths import is_file, is_folder
-from mcranker.retrieval.encoder import MAX_TOKENS, POOLINGS, Encoder, onnx_encoder
 from personas.io.lines import read_text
 
 FORMS = "local:NAME, local:FOLDER, st:NAME, openai:NAME, or embed:NAME with base_url="
@@ -70,7 +70,7 @@ def open_encoder(
     if prefixes is None:
         prefixes = by_name(PREFIXES, spec)
     if kind in ("embed", "openai") and name:
-        from mcranker.llm.providers.embeddings import service_encoder
+        from mcranker.encoders.embeddings import service_encoder
 
         options = {"api_key": api_key, "timeout": timeout, "concurrency": concurrency}
         return service_encoder(kind, name, prefixes, around, base_url=base_url, **options)
@@ -79,7 +79,7 @@ def open_encoder(
     if base_url is not None or api_key:
         raise ConfigError(f"{spec!r} runs in this process and takes no base_url= or api_key=")
     if kind == "st":
-        from mcranker.llm.local.sentence_encoder import sentence_encoder
+        from mcranker.encoders.sentence_encoder import sentence_encoder
 
         return sentence_encoder(name, prefixes=prefixes)
     check_installed(spec, {"onnxruntime": "onnxruntime", "tokenizers": "tokenizers"})

@@ -7,7 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from mcranker.errors import InputError
-from mcranker.topics import TOPIC_FIELDS, TopicField, read_topics
+from mcranker.inputs.topics import TOPIC_FIELDS, TopicField, read_topics
 from personas.ranking.types import Query
 
 SGML = """

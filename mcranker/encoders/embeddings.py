@@ -12,6 +12,8 @@ from urllib.parse import urlsplit
 import numpy as np
 from numpy.typing import NDArray
 
+from mcranker.encoders.encoder import Encoder, Tokens, rounded
+from mcranker.encoders.vectors import Vector
 from mcranker.errors import (
     ConfigError,
     ContentRefused,
@@ -27,8 +29,6 @@ from mcranker.llm.providers.http_errors import Service, reported_model, unreadab
 from mcranker.llm.providers.token_counts import usage_in
 from mcranker.llm.typed_answers import shown_value, whole_number
 from mcranker.logs import safe_logger
-from mcranker.retrieval.encoder import Encoder, Tokens, rounded
-from mcranker.retrieval.vectors import Vector
 from mcranker.runtime.bridge import Bridge
 from personas.ranking.usage import Usage
 
@@ -65,7 +65,7 @@ def service_encoder(
     base_url: str | None,
     **options: Any,
 ) -> Encoder:
-    """The encoder of a service, see `mcranker.llm.encoders.open_encoder`."""
+    """The encoder of a service, see `mcranker.encoders.open_encoder.open_encoder`."""
     full, variable = f"{kind}:{name}", _KEYS[kind]
     if base_url is None:
         base_url = (url_in("OPENAI_BASE_URL") or _OPENAI) if kind == "openai" else None

@@ -25,7 +25,7 @@ from personas.io.lines import STDIN, named, read_texts
 Run: TypeAlias = Mapping[str, Sequence[tuple[str, float]]]
 """Query id -> (document id, score), best first. Ids hold no white space."""
 
-_log = safe_logger("mcranker.trec")
+_log = safe_logger("mcranker.inputs.trec")
 
 # The white space of the C locale, where trec_eval splits lines, and what ends a text in C.
 _NO_ID = re.compile(r"[ \t\n\r\x0b\f\0]")

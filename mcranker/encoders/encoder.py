@@ -21,9 +21,9 @@ from typing import Any, NamedTuple, Protocol
 import numpy as np
 from numpy.typing import NDArray
 
+from mcranker.encoders.vectors import MOST_VECTORS, Vector, VectorStore, default_vectors_path
 from mcranker.errors import ConfigError, MCRankerError, ModelFileError, ServerFailed
 from mcranker.logs import safe_logger
-from mcranker.retrieval.vectors import MOST_VECTORS, Vector, VectorStore, default_vectors_path
 from mcranker.runtime.forks import abandon, renew_in_child
 from personas.ranking.usage import Usage
 
@@ -37,7 +37,7 @@ MOST_REMEMBERED = 20_000  # vectors in memory, some 16 MB
 TOGETHER = 256  # new vectors that are written to the disk at once, unless no text is waiting
 
 _VECTORS = ("sentence_embedding", "last_hidden_state", "token_embeddings")  # the first there is
-_log = safe_logger("mcranker.retrieval.encoder")
+_log = safe_logger("mcranker.encoders.encoder")
 
 
 class Encoded(NamedTuple):

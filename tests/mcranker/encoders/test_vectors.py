@@ -8,8 +8,8 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from mcranker.retrieval import vectors as module
-from mcranker.retrieval.vectors import (
+from mcranker.encoders import vectors as module
+from mcranker.encoders.vectors import (
     Vector,
     VectorStore,
     default_vectors_path,

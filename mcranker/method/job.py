@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 
 from mcranker.config import RankerConfig
 from mcranker.events import Emit
-from mcranker.models import Models
+from mcranker.llm.models import Models
 from personas import Member, Rubric
 from personas.ranking.types import Passage, Query
 from personas.ranking.usage import UsageTable

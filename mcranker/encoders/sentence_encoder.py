@@ -10,10 +10,10 @@ from collections.abc import Iterator, Sequence
 from importlib import metadata
 from typing import Any
 
+from mcranker.encoders.encoder import Encoder, Tokens, rounded, shared
+from mcranker.encoders.vectors import Vector
 from mcranker.llm.local.cross_encoder import PACKAGE, check_modules, loading, source_of
 from mcranker.llm.local.engine import check_installed
-from mcranker.retrieval.encoder import Encoder, Tokens, rounded, shared
-from mcranker.retrieval.vectors import Vector
 from personas.ranking.usage import Usage
 
 AT_ONCE = 32  # texts encoded together

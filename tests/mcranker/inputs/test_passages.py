@@ -14,7 +14,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from mcranker.errors import InputError
-from mcranker.inputs import as_passages, as_query
+from mcranker.inputs.passages import as_passages, as_query
 from personas.ranking.types import Passage, Query
 
 A, B = Passage("a", "text a"), Passage("b", "text b")

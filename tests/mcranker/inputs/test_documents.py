@@ -11,15 +11,16 @@ from typing import Any
 import anyio
 import pytest
 
-from mcranker import ChatRequest, InputError, ScriptedChat, documents
-from mcranker.inputs import as_passages
+from mcranker import ChatRequest, InputError, ScriptedChat
+from mcranker.inputs import documents
+from mcranker.inputs.passages import as_passages
 from mcranker.rankers.direct import DirectRanker
 from mcranker.retrieval.readers import Skipped, read_documents
 from mcranker.scale import QueryActor
 from tests.support.cli_support import invoke, scripted
 from tests.support.serving import client
 
-PAGE = Path(__file__).parents[2] / "docs" / "drop-in.md"
+PAGE = Path(__file__).parents[3] / "docs" / "drop-in.md"
 TEXTS = ("cloth masks", "N95 masks")
 
 

@@ -13,8 +13,8 @@ from collections.abc import Iterable, Mapping
 from functools import cache, lru_cache
 from importlib import resources
 
+from mcranker.inputs.tokens import tokenize
 from mcranker.llm.chat import PassageStatistics
-from mcranker.retrieval.tokens import tokenize
 
 K1, B = 0.9, 0.4
 """BM25's saturation of repeated words and penalty of long passages: those of the first stage, see
@@ -81,6 +81,6 @@ def _idf(df: float, passages: float) -> float:
 @cache
 def _shares() -> Mapping[str, float]:
     """Stem -> share of English passages that have it; those that are rarer than all of these 0."""
-    text = (resources.files("mcranker.retrieval") / "english.txt").read_text(encoding="utf-8")
+    text = (resources.files("mcranker.encoders") / "english.txt").read_text(encoding="utf-8")
     lines = [line.split() for line in text.splitlines() if not line.startswith("#")]
     return {stem: float(share) for share, *stems in lines for stem in stems}

@@ -7,8 +7,8 @@ import random
 
 import pytest
 
+from mcranker.encoders.term_coverage import MOST_CHARACTERS, Cover, statistics_of
 from mcranker.llm.chat import PassageStatistics
-from mcranker.retrieval.cover import MOST_CHARACTERS, Cover, statistics_of
 
 QUERY = "best masks against covid"  # index terms: best, mask, against, covid
 TEXTS = ("Masks help against covid", "a mask, and another mask", "Bananas are yellow.")

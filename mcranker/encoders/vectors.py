@@ -39,7 +39,7 @@ KEYS = "S16"
 _BROKEN = (EOFError, KeyError, OverflowError, RecursionError, SyntaxError, TokenError, TypeError)
 _UNIT = 0.01  # how far from 1 the length of a sound vector may be; rounding is a tenth of that
 
-_log = safe_logger("mcranker.retrieval.vectors")
+_log = safe_logger("mcranker.encoders.vectors")
 
 
 class Vector(NamedTuple):

@@ -20,8 +20,8 @@ from beir_eval.experiment.run_folder import (
 from beir_eval.files import write_form
 from beir_eval.measures.ties import Tied, measured
 from mcranker.errors import RunError
+from mcranker.inputs.trec import Run, read_trec, with_ties, write_trec
 from mcranker.logs import safe_logger
-from mcranker.trec import Run, read_trec, with_ties, write_trec
 from personas.format import counted
 
 if TYPE_CHECKING:
@@ -48,7 +48,7 @@ class ForeignRun:
 
     # Query id -> (document id, score), best first, in the order of the queries; those without a
     # line have no entry. Scores that the file sets apart by the smallest step, as
-    # `mcranker.trec.write_trec` does, are equal again.
+    # `mcranker.inputs.trec.write_trec` does, are equal again.
     run: Run
     note: ForeignNote  # which file it was, and what of it was left out
 

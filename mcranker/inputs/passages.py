@@ -9,7 +9,8 @@ from contextlib import suppress
 from dataclasses import replace
 from typing import Any, TypeAlias
 
-from mcranker.documents import (
+from mcranker.errors import InputError
+from mcranker.inputs.documents import (
     HaystackDocument,
     LangChainDocument,
     LlamaIndexNode,
@@ -17,9 +18,8 @@ from mcranker.documents import (
     of_object,
     of_record,
 )
-from mcranker.errors import InputError
+from mcranker.inputs.trec import decimal
 from mcranker.logs import safe_logger
-from mcranker.trec import decimal
 from personas.ensembles import HIGHEST_SCORE
 from personas.errors import shown
 from personas.ranking.hit import Hit

@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from mcranker.retrieval.tokens import STOP_WORDS, tokenize, words
+from mcranker.inputs.tokens import STOP_WORDS, tokenize, words
 
 
 @pytest.mark.parametrize(

@@ -8,9 +8,9 @@ from pathlib import Path
 
 from personas.errors import SchemaError
 from personas.format import counted, signed
-from personas.io.chosen import Grades, grades_of, place_of_query
 from personas.io.lines import STDIN
 from personas.io.rankings import SUFFIXES, checked, read_rankings
+from personas.io.select import Grades, grades_of, place_of_query
 from personas.ranking.comparison import ComparedRuns, QueryRow, RankingComparison, compare_rankings
 from personas.ranking.effectiveness import ndcg
 from personas.ranking.record import RankingRecord

@@ -10,10 +10,10 @@ from pathlib import Path
 import numpy as np
 import pytest
 
+from mcranker.encoders.encoder import MAX_TOKENS, Encoder, onnx_encoder
 from mcranker.errors import ConfigError, ModelFileError
 from mcranker.llm.local.catalogue import find
 from mcranker.llm.local.model_files import resolve_encoder
-from mcranker.retrieval.encoder import MAX_TOKENS, Encoder, onnx_encoder
 from tests.support.tiny_encoder import DIMENSIONS, TinyEngine, similarity, tiny_encoder, use
 
 pytestmark = pytest.mark.anyio

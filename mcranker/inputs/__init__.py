@@ -1,0 +1,1 @@
+"""Queries, passages and judgements in all the forms that users have."""
