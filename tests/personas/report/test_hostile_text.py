@@ -12,8 +12,8 @@ from hypothesis import strategies as st
 from personas.ranking.record import OtherPlace, OtherRanking, RankingRecord
 from personas.ranking.suspicions import Suspicion, SuspicionDetector
 from personas.report import formats, render_inspection
-from personas.report.query.inspection_page import TEXT_LIMIT, inspection_pages
-from personas.report.site import PageContext
+from personas.report.inspection import TEXT_LIMIT, inspection_pages
+from personas.report.page import PageContext
 from tests.support.inspection_report import Page, data_of, infested
 from tests.support.survey_support import HOSTILE as TEXTS
 

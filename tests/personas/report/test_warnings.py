@@ -8,7 +8,7 @@ import pytest
 
 from personas.ranking.record import OtherPlace, OtherRanking, RankingRecord
 from personas.report import render_inspection
-from personas.report.query.warnings import warnings
+from personas.report.warnings import warnings
 from tests.support.inspection_report import DOCS, Page, data_of, ranked
 
 ORDER = ["bad", "warn", "note", "good"]
