@@ -252,19 +252,21 @@ def survey_of(findings: Iterable[QueryFindings], **about: Any) -> Survey:
         recruits += [(each, each.without[name]) for name in each.recruited & each.without.keys()]
     order = sorted(spellings, key=lambda key: (-spellings[key].total(), key))
     costs = [row.cost for row in rows if row.cost is not None]
-    means = ("ndcg", "first_stage_ndcg", "other_ndcg", "tau", "disagreement")
     return Survey(
         totals=Totals(
             queries=len(rows),
             failed=sum(bool(row.error) for row in rows),
             judged=sum(row.ndcg is not None and not row.error for row in rows),
-            **{
-                name: sum(getattr(row, name) for row in rows)
-                for name in ("passages", "missing", "calls")
-            },
+            passages=sum(row.passages for row in rows),
+            missing=sum(row.missing for row in rows),
+            calls=sum(row.calls for row in rows),
             reused=sum(each.reused for each in found),
             cost=fsum(costs) if len(costs) == len(rows) else None,
-            **{name: mean(getattr(row, name) for row in rows) for name in means},
+            ndcg=mean(row.ndcg for row in rows),
+            first_stage_ndcg=mean(row.first_stage_ndcg for row in rows),
+            other_ndcg=mean(row.other_ndcg for row in rows),
+            tau=mean(row.tau for row in rows),
+            disagreement=mean(row.disagreement for row in rows),
             alpha=alpha.alpha,
             locked=sum(each.locked for each in found),
         ),

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from contextlib import suppress
-from datetime import UTC, datetime
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -51,13 +49,7 @@ def _compare(ctx: click.Context) -> int:
         with output(given["out"]) as write:
             write(text)
         return DONE
-    page = render_comparison(
-        found,
-        before=names[0],
-        after=names[1],
-        dates=(_written(sources[0]), _written(sources[1])),
-        footer=footer(ctx),
-    )
+    page = render_comparison(found, before=names[0], after=names[1], footer=footer(ctx))
     write_whole(given["html"], page)
     say(f"the page is {given['html']}")
     return DONE
@@ -120,15 +112,6 @@ def _holds_rankings(name: str) -> bool:
         return False
     with path.open("rb") as file:
         return file.read(1) in (b"{", b"[")
-
-
-def _written(name: str) -> str:
-    """The day on which a file, or the manifest of a run folder, was last written."""
-    path = Path(name)
-    with suppress(OSError):
-        seconds = (path / "manifest.json" if is_folder(path) else path).stat().st_mtime
-        return f"file of {datetime.fromtimestamp(seconds, UTC):%Y-%m-%d}"
-    return ""
 
 
 command = Verb(

@@ -7,7 +7,7 @@ from typing import Any
 
 import click
 
-from beir_eval.persona_report.build import PersonaReport, ReportedRun, write_persona_report
+from beir_eval.persona_report.build import PersonaReport, write_persona_report
 from mcranker.cli.failures import DONE, print_json
 from mcranker.cli.files import output
 from mcranker.cli.footer import command_line, today
@@ -16,6 +16,7 @@ from mcranker.cli.number_types import WholeNumber
 from mcranker.cli.progress import ProgressDisplay, Tracker, live_is_wanted
 from mcranker.cli.verb import Verb, flag, output_flag, quiet_flag
 from personas.format import counted
+from personas.report.dataset import ReportedRun
 from personas.sanitize import one_line
 
 _MOST_PROCESSES = 61

@@ -300,14 +300,14 @@ def _passages(
     old = {hit.doc_id: hit for hit in before.hits}
     new = {hit.doc_id: hit for hit in after.hits}
     weights = [dict(zip(side.judges, side.rule.weights, strict=False)) for side in (before, after)]
-    found = []
+    shared, found = any(all(pair) for pair in pairs), []
     for doc_id in dict.fromkeys((*new, *old)):
         was, now = old.get(doc_id), new.get(doc_id)
         shown = now or old[doc_id]
         rank = shown.first_stage_rank if first_stage is None else first_stage.get(doc_id)
         risen = _discount(now, depth) - _discount(was, depth)
         causes: tuple[PersonaChange, ...] = ()
-        if was and now:
+        if was and now and shared:
             scores = (
                 _weighed(was, weights[0], before.top),
                 _weighed(now, weights[1], after.top),
@@ -446,6 +446,10 @@ def _notes(
         yield f"The personas gave {gave[0]} before and {gave[1]} after."
     elif before.top != after.top and not after.by_rank:
         yield f"Scores are from 0 to {exact(before.top)} before and to {exact(after.top)} after."
+    if not without and not {name.casefold() for name in before.judges} & {
+        name.casefold() for name in after.judges
+    }:
+        yield "No persona judged in both rankings, so moves have no shares by persona."
     missing = [(side, name) for side, name in sides if side.missing]
     if missing:
         lost = (f"{counted(len(side.missing), 'score')} missing {name}" for side, name in missing)

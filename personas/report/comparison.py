@@ -37,6 +37,7 @@ Mark: TypeAlias = Literal["+", "-", "~"]
 """Added, removed, changed."""
 
 _NAME = 80
+_FINE = 3.0  # higher scores have two decimals
 _MOST_SHARES = 4  # personas named in a sentence
 _LABEL = 360  # characters of a text looked at for a label
 _MARKS = {"+": "green", "-": "red", "~": ""}
@@ -92,8 +93,8 @@ def reason(passage: ComparedPassage) -> str:
     assert passage.before is not None
     assert passage.after is not None
     if not passage.causes:
-        scored = passage.moved and passage.before.known_scores and passage.after.known_scores
-        return "Its scores are as before; other passages changed places with it." if scored else ""
+        same = passage.before.known_scores == passage.after.known_scores != ()
+        return "Its scores are as before; others passed it." * bool(passage.moved and same)
     first, sign = passage.causes[0], 1 if passage.moved >= 0 else -1
     if passage.moved and sign * first.part <= 0:
         return f"Its scores went the other way; others changed more. {_gave(first)}."
@@ -130,7 +131,11 @@ def label_of(each: ComparedPassage) -> str:
 def given(cause: PersonaChange) -> str:
     """The persona's ranks or else scores of the passage: ``8.1 → 7.45``; once if it stayed."""
     one, two = (
-        f"rank {rank:,}" if rank is not None else "-" if score is None else exact(round(score, 3))
+        f"rank {rank:,}"
+        if rank is not None
+        else "-"
+        if score is None
+        else exact(round(score, 2 if abs(score) > _FINE else 3))
         for score, rank in (
             (cause.before, cause.rank_before),
             (cause.after, cause.rank_after),
@@ -223,14 +228,13 @@ def diff_lines(diff: TeamDiff) -> Iterator[DiffLine]:
             yield from _changes(1, reason=rubric.reason)
             yield from _criteria("+", rubric.added)
             yield from _criteria("-", rubric.removed)
-            for each in rubric.changed:
-                was = f", was {each.renamed.before}" if each.renamed else ""
+            for edit in rubric.changed:
+                was = f", was {edit.renamed.before}" if edit.renamed else ""
                 weights = ""
-                if each.weight:
-                    before, after = weight(each.weight.before), weight(each.weight.after)
-                    weights = f": {before} → {after}"
-                yield DiffLine("~", f"{each.name}{was}{weights}", 1)
-                yield from _changes(2, description=each.description)
+                if edit.weight:
+                    weights = f": {weight(edit.weight.before)} → {weight(edit.weight.after)}"
+                yield DiffLine("~", f"{edit.name}{was}{weights}", 1)
+                yield from _changes(2, description=edit.description)
 
 
 def _criteria(mark: Mark, criteria: Sequence[Criterion]) -> Iterator[DiffLine]:
@@ -358,7 +362,6 @@ def render_comparison(
     *,
     before: str = "before",
     after: str = "after",
-    dates: tuple[str, str] = ("", ""),
     footer: ReportFooter = NO_FOOTER,
 ) -> str:
     """The comparison as one HTML page that needs nothing else."""
@@ -375,7 +378,6 @@ def render_comparison(
         sides=[] if runs else sides(comparisons[0]),
         one_team=runs is None or (len(teams) > 1 and teams.count(teams[0]) == len(teams)),
         names=(before, after),
-        dates=dates,
         first=FIRST,
         bounds=_BOUNDS,
         footer=footer,

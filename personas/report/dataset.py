@@ -101,7 +101,7 @@ def _agreement(survey: Survey) -> Iterator[Notice]:
     said = f"The personas {alpha_reading(alpha)} (Krippendorff's alpha {optional(alpha, 2)})"
     if alpha > 0 and len(set(survey.models.values())) <= 1:
         # One model speaks for all: that it agrees with itself proves nothing.
-        said += ", but all personas use the same model"
+        said += "; all of them use the same model"
     yield Notice("note", f"{said}.")
 
 

@@ -118,7 +118,7 @@ def test_each_of_two_changes_has_its_part() -> None:
         "d2": {},
         "d3": {},
     }
-    assert reason(found["d3"]) == "Its scores are as before; other passages changed places with it."
+    assert reason(found["d3"]) == "Its scores are as before; others passed it."
 
 
 def test_a_persona_that_left_and_one_that_joined() -> None:

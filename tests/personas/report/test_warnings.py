@@ -157,7 +157,7 @@ def test_agreement_is_never_said_alone() -> None:
         hit["scores"] = dict.fromkeys(hit["scores"], float(hit["rank"]))
     (sentence,) = [each for each in said(data) if "agree well" in each]
     assert sentence == (
-        "The personas agree well (Krippendorff's alpha 1.00), but all personas use the same model."
+        "The personas agree well (Krippendorff's alpha 1.00); all of them use the same model."
     )
     assert "so this shows how alike their criteria work" in Page(render_inspection(data)).text
 
