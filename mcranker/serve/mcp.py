@@ -36,12 +36,10 @@ from mcranker.rag.events import RAGEvent, StageStarted
 from mcranker.rankers.mcranker import MCRanker
 from mcranker.ranking import Ranking
 from mcranker.runtime.bridge import task_group
-from mcranker.serve.answering import Answering, public_answer
-from mcranker.serve.answers import scores_of, warnings_of
-from mcranker.serve.explanations import Explanations, size_of
+from mcranker.serve.answering import Answering, public_answer, scores_of, warnings_of
+from mcranker.serve.bodies import Problem, problem_of
 from mcranker.serve.mcp_wire import CheckedBodies, stdio
-from mcranker.serve.problems import Problem, problem_of
-from mcranker.serve.requests import RANK_FIELDS, read_fields, read_question
+from mcranker.serve.requests import RANK_FIELDS, Explanations, read_fields, read_question, size_of
 from mcranker.serve.served import Job, ServedRanker, ServedRankers, discreet, public_form
 from mcranker.serve.settings import Limits, Settings
 from personas.format import counted

@@ -34,8 +34,14 @@ from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from mcranker.errors import ConfigError
 from mcranker.runtime.bridge import apart, task_group
-from mcranker.serve.bodies import ClientDisconnected, bounded, json_object, read_body
-from mcranker.serve.problems import STATUS, Problem
+from mcranker.serve.bodies import (
+    STATUS,
+    ClientDisconnected,
+    Problem,
+    bounded,
+    json_object,
+    read_body,
+)
 from mcranker.serve.settings import Limits
 from personas.io.lines import megabytes
 
