@@ -158,8 +158,8 @@ class _Server(MCPServer[Any]):
         lines = cast("anyio.AsyncFile[str]", _StandardInput(self._limits.body))
         try:
             # As a task of a group, it is cancelled as a whole; a signal reaches this task first.
-            async with stdio_server(lines) as streams, task_group() as group:
-                group.start_soon(server.run, *streams, options)
+            async with stdio_server(lines) as (incoming, outgoing), task_group() as group:
+                group.start_soon(server.run, incoming, outgoing, options)
         except* (OSError, anyio.BrokenResourceError):
             logger.debug("the client is gone, or reads no more")
         if stopping.left(0) is not None:
