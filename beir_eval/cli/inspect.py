@@ -11,7 +11,7 @@ import click
 from rich.text import Text
 
 from beir_eval.cli.flags import count_flag, html_flag, qrels_flag
-from beir_eval.data.qrels import read_qrels
+from beir_eval.data.datasets import read_qrels
 from beir_eval.errors import RunFolderError
 from beir_eval.experiment.rankings import RANKINGS, Ranked, index_rankings
 from beir_eval.experiment.run_folder import DATA_FOLDER, DataFolder, RunFolder, find_runs
