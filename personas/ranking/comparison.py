@@ -134,7 +134,7 @@ class RankingComparison:
             after=two,
             team=team,
             settings=setting_changes(*settings),
-            notes=tuple(_notes(one, two, passages)),
+            notes=tuple(_notes(one, two, passages, shared=any(all(pair) for pair in pairs))),
             passages=passages,
             idle=_idle(pairs, passages, team),
             depth=depth,
@@ -414,7 +414,11 @@ def _chosen(side: RankingRecord) -> dict[str, str]:
 
 
 def _notes(
-    before: RankingRecord, after: RankingRecord, passages: Sequence[ComparedPassage]
+    before: RankingRecord,
+    after: RankingRecord,
+    passages: Sequence[ComparedPassage],
+    *,
+    shared: bool,
 ) -> Iterator[str]:
     sides = ((before, "before"), (after, "after"))
     if before.query.text != after.query.text:
@@ -446,9 +450,7 @@ def _notes(
         yield f"The personas gave {gave[0]} before and {gave[1]} after."
     elif before.top != after.top and not after.by_rank:
         yield f"Scores are from 0 to {exact(before.top)} before and to {exact(after.top)} after."
-    if not without and not {name.casefold() for name in before.judges} & {
-        name.casefold() for name in after.judges
-    }:
+    if not without and not shared:
         yield "No persona judged in both rankings, so moves have no shares by persona."
     missing = [(side, name) for side, name in sides if side.missing]
     if missing:
