@@ -144,9 +144,9 @@ command = Verb(
     help="""Report over a data set: who judged, how they agreed, what they were worth.
 
     RUNS are folders of 'beir-eval run', or folders that hold some. Every run of a ranker below
-    them is reported, with a page for every query. Of teams, the report shows personas and
-    criteria, how far they agree, what each of them is worth, and where the team and another
-    ranker differ. No model is asked.
+    them is reported on one page, with a page for every query. Of teams, it shows the personas, how
+    far they agree, what each of them is worth, and where the team and another ranker differ. No
+    model is asked.
 
     \b
       personas report runs/table1 --out report
