@@ -17,7 +17,6 @@ from mcranker.llm.ledger.ledger import Ledger, place_of
 from mcranker.llm.ledger.ledgered import Ledgered
 from mcranker.llm.ledger.postgres_store import PostgresStore
 from mcranker.llm.limits.budget import Budget, Budgeted
-from mcranker.llm.limits.rate_controller import FIRST_PAUSE
 from mcranker.llm.limits.rate_limiter import RateLimiter
 from mcranker.llm.limits.retries import ATTEMPTS, FIRST_WAIT, Retrying
 from mcranker.llm.scripted import ScriptedChat
@@ -172,7 +171,6 @@ class Layers:
             concurrency=config.concurrency,
             requests_per_minute=config.requests_per_minute,
             tokens_per_minute=config.tokens_per_minute,
-            first_pause=FIRST_PAUSE,
         )
         if self.ledger is not None and isinstance(self.ledger.store, PostgresStore):
             name = f"{chat.name} {getattr(chat, 'endpoint', '')}"

@@ -8,8 +8,7 @@ from collections.abc import Iterator, Sequence
 from typing import Any
 
 from mcranker.errors import ModelError
-from mcranker.llm.chat import Answer, ChatReply, Question
-from mcranker.llm.limits.budget import question_bytes, state_bytes
+from mcranker.llm.chat import Answer, ChatReply, Question, question_bytes, state_bytes
 from mcranker.llm.typed_answers import DECLINED
 from mcranker.method.annotator import ScorePassages, Scores, missing_score
 from mcranker.method.questions import Asked, Entry, PromptQuestions, QuestionSet, TypedQuestions

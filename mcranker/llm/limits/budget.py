@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import math
 import random
 import secrets
 import threading
@@ -13,16 +12,19 @@ from concurrent.futures import Future
 from itertools import islice
 from typing import NamedTuple, TypeAlias
 
-import orjson
-
 from mcranker.errors import BudgetExceeded, ConfigError, ContentRefused, ReplyError
-from mcranker.llm.chat import REASONING_TOKENS, ChatModel, ChatReply, ChatRequest, Question, State
+from mcranker.llm.chat import (
+    TOKENS_A_BYTE,
+    ChatModel,
+    ChatReply,
+    ChatRequest,
+    most_used,
+    prompt_bytes,
+)
 from mcranker.llm.prices import billed_as, cost
 from mcranker.llm.wrapper import Wrapper
 from personas.ranking.usage import Usage
 
-TOKENS_A_BYTE = 1 / 3  # more than plain text has in any script; English has a quarter
-TOKENS_A_MESSAGE = 8  # for what providers put around each message
 MARGIN = 1.1  # above the largest ratio of tokens to bytes seen
 
 _AT_ONCE = 256  # claims in a booking
@@ -282,39 +284,3 @@ class Budgeted(Wrapper):
         if self.budget.max_cost is not None:
             seen = usage.input_tokens / max(1, prompt_bytes(request))
             self._tokens_a_byte = max(self._tokens_a_byte, MARGIN * seen)
-
-
-def most_used(request: ChatRequest, *, tokens_a_byte: float = TOKENS_A_BYTE) -> Usage:
-    """The tokens that one call can take: nothing cached, and a reply at its limit."""
-    return Usage(
-        calls=1,
-        input_tokens=math.ceil(prompt_bytes(request) * tokens_a_byte)
-        + TOKENS_A_MESSAGE * len(request.messages),
-        output_tokens=request.max_tokens + REASONING_TOKENS,
-    )
-
-
-def prompt_bytes(request: ChatRequest) -> int:
-    """The length of what is sent, in bytes of UTF-8: messages, schema, state and questions."""
-    schema = orjson.dumps(dict(request.schema.schema)) if request.schema else b""
-    texts = [*(message.content for message in request.messages), request.continuation]
-    questions = sum(map(question_bytes, request.questions))
-    return len(schema) + sum(map(_bytes, texts)) + questions + state_bytes(request.state)
-
-
-def question_bytes(question: Question) -> int:
-    """The length of a question and its options, in bytes of UTF-8."""
-    texts = [text for option in question.options for text in (option.name, option.description)]
-    return _bytes(question.text) + sum(map(_bytes, texts))
-
-
-def state_bytes(state: State | None) -> int:
-    """The length of a state, in bytes of UTF-8; 0 for none."""
-    if state is None:
-        return 0
-    pairs = (*state.passages.items(), *state.judges.items())
-    return _bytes(state.query) + sum(_bytes(text) for pair in pairs for text in pair)
-
-
-def _bytes(text: str) -> int:
-    return len(text) if text.isascii() else len(text.encode("utf-8", "surrogatepass"))

@@ -2,21 +2,16 @@
 
 from __future__ import annotations
 
+import itertools
 import random
 import threading
 import time
 from collections.abc import Callable
-from dataclasses import dataclass, replace
+from dataclasses import replace
 
 import anyio
 
-from mcranker.errors import (
-    ConnectionFailed,
-    ModelError,
-    RateLimited,
-    ReplyError,
-    RequestRejected,
-)
+from mcranker.errors import ConnectionFailed, ModelError, RateLimited, ReplyError, RequestRejected
 from mcranker.llm.chat import ChatModel, ChatReply, ChatRequest, Tag
 from mcranker.llm.limits.rate_limiter import PATIENCE, RateLimiter, Slot
 from mcranker.llm.wrapper import Wrapper
@@ -27,7 +22,7 @@ ATTEMPTS = 6
 DOWN = 3
 """Passages that fail in a row, without an answer in between, before the model counts as down."""
 FIRST_WAIT = 0.5
-"""Seconds before the second try; see `Retrying`."""
+"""Seconds before the second try, doubled for each further one."""
 ATTEMPTS_IN_OUTAGE = 3
 """Tries for a passage while the model answers nothing."""
 LONG = 300.0
@@ -65,9 +60,8 @@ class Retrying(Wrapper):
         """The model's reply."""
         asked = self._outage.begin(request.tag)
         shapes: set[str] = set()
-        spent = 0.0
-        attempt = 1
-        while True:
+        left = self._deadline
+        for attempt in itertools.count(1):
             try:
                 slot = await self._limiter.acquire(request)
             except RateLimited as error:
@@ -82,20 +76,31 @@ class Retrying(Wrapper):
             self._outage.failed(asked)
             if failure.shape and failure.shape in {*shapes, self._unread}:
                 self._unread = failure.shape
-                raise self._given_up(failure, asked)
+                break
             shapes.add(failure.shape)
-            spent += slot.seconds
-            wait = self._wait(failure, attempt, self._deadline - spent, asked)
+            left -= slot.seconds
+            attempts = self._outage.at_most(asked, self._attempts)
+            if attempt >= attempts:
+                break
+            if isinstance(failure, RateLimited) and (failure.retry_after or 0.0) > left:
+                failure = _too_long(failure, max(0.0, left))
+                break
+            wait = min(self._longest_wait, self._first_wait * 2.0 ** (attempt - 1))
+            # Spread out, so that calls that failed together do not come back together.
+            wait *= random.uniform(0.5, 1.0)  # noqa: S311 - no secret
+            if wait > left:
+                break
+            logger.info("try %d of %d in %.1f s: %s", attempt + 1, attempts, wait, failure)
             await anyio.sleep(wait)
+            left -= wait
             # A server that was never there will not be there in a second.
             if isinstance(failure, ConnectionFailed) and not self._outage.answered:
-                raise self._given_up(failure, asked)
-            spent += wait
-            attempt += 1
+                break
+        failure.others_answered = self._outage.give_up(asked)
+        raise failure
 
     async def aclose(self) -> None:
-        if self._limiter.shared:
-            self._limiter.close()
+        self._limiter.close()
         await super().aclose()
 
     async def _try(self, request: ChatRequest, slot: Slot) -> ChatReply:
@@ -107,51 +112,35 @@ class Retrying(Wrapper):
             failure = error
             raise
         finally:
-            self._limiter.release(slot, failure, reply.usage if reply else None)
+            told = getattr(self._model, "rate_limits", None)
+            self._limiter.release(slot, failure, reply.usage if reply else None, told)
             self._unread = "" if reply else self._unread
-            self._outage.end(
-                number,
-                answered=failure is None or isinstance(failure, ReplyError | RequestRejected),
-            )
+            answered = failure is None or isinstance(failure, ReplyError | RequestRejected)
+            self._outage.end(number, answered=answered)
         if reply.reused or reply.usage.seconds:  # a model in this process knows what it computed
             return reply
         return replace(reply, usage=replace(reply.usage, seconds=slot.seconds))
 
-    def _wait(self, error: ModelError, attempt: int, left: float, asked: Asked) -> float:
-        """Return the seconds to wait before the next try, or raise the error if there is none."""
-        attempts = self._outage.at_most(asked, self._attempts)
-        if attempt >= attempts:
-            raise self._given_up(error, asked)
-        wanted = error.retry_after if isinstance(error, RateLimited) else None
-        if wanted is not None and wanted > left:
-            told = RateLimited(
-                f"{error} (it asks to wait {wanted:.0f} s, and {max(0.0, left):.0f} s are left of "
-                "this call's time; run again after that)",
-                model=error.model,
-                retry_after=wanted,
-            )
-            raise self._given_up(told, asked) from error
-        wait = min(self._longest_wait, self._first_wait * 2.0 ** (attempt - 1))
-        # Spread out, so that calls that failed together do not come back together.
-        wait *= random.uniform(0.5, 1.0)  # noqa: S311 - no secret
-        if wait > left:
-            raise self._given_up(error, asked)
-        logger.info("try %d of %d in %.1f s: %s", attempt + 1, attempts, wait, error)
-        return wait
 
-    def _given_up(self, error: ModelError, asked: Asked) -> ModelError:
-        error.others_answered = self._outage.give_up(asked)
-        return error
+def _too_long(error: RateLimited, left: float) -> RateLimited:
+    told = RateLimited(
+        f"{error} (it asks to wait {error.retry_after:.0f} s, and {left:.0f} s are left of "
+        "this call's time; run again after that)",
+        model=error.model,
+        retry_after=error.retry_after,
+    )
+    told.__cause__ = error
+    return told
 
 
-@dataclass(slots=True)
 class Asked:
     """One request, from before its first try."""
 
-    about: tuple[int, str]  # the number of the ranking, and the passage's id
-    began: float  # when, in seconds
-    outage: int  # in which it was begun; named by the number of answers before it
-    failed_after: int = _NEVER  # answers to others before its first try failed
+    def __init__(self, about: tuple[int, str], began: float, outage: int) -> None:
+        self.about = about  # the number of the ranking, and the passage's id
+        self.began = began  # when, in seconds
+        self.outage = outage  # in which it was begun; named by the number of answers before it
+        self.failed_after = _NEVER  # answers to others before its first try failed
 
 
 class OutageDetector:
@@ -174,7 +163,6 @@ class OutageDetector:
 
     @property
     def answered(self) -> bool:
-        """True if the model has ever answered a request."""
         return self._answers > 0
 
     def begin(self, tag: Tag) -> Asked:

@@ -23,8 +23,15 @@ from mcranker import (
     ScriptedChat,
     Usage,
 )
-from mcranker.llm.chat import REASONING_TOKENS, ReplySchema, Tag
-from mcranker.llm.limits.budget import TOKENS_A_MESSAGE, Budget, Budgeted, most_used, prompt_bytes
+from mcranker.llm.chat import (
+    REASONING_TOKENS,
+    TOKENS_A_MESSAGE,
+    ReplySchema,
+    Tag,
+    most_used,
+    prompt_bytes,
+)
+from mcranker.llm.limits.budget import Budget, Budgeted
 from mcranker.llm.prices import cost
 
 PRICED = "openai:gpt-5-mini"

@@ -8,10 +8,10 @@ import anyio
 import pytest
 
 from mcranker import RateLimited
-from mcranker.llm.limits.leases import Account, Bucket, Grant, Want
+from mcranker.llm.limits.leases import Account, Grant, Want
 from mcranker.llm.limits.rate_limiter import RateLimiter
 from personas.ranking.usage import Usage
-from tests.support.buckets import Buckets
+from tests.support.buckets import Bucket, Buckets
 from tests.support.limits_support import limits_of, request, slot
 from tests.support.virtual_time import now, simulate
 
@@ -80,8 +80,8 @@ def test_a_bucket_leases_the_time_that_is_free() -> None:
 
 
 def test_a_lease_has_to_do_until_the_next_one_begins() -> None:
-    account = Account(rate=100.0)
-    account.add(Grant(10.0, 3.0), now=0.0)
+    account = Account(100.0)
+    account.add(Grant(10.0, 3.0), 0.0)
     account.take(10.0)
     # 10 used in 4 s are 2.5 a second, for the second that a lease lasts and 3 s until it begins.
     assert account.want(4.0, 4.0, waiting=5.0, first=1.0).amount == 5.0 + 2.5 * (1.0 + 3.0)
@@ -213,9 +213,8 @@ def test_what_is_not_used_is_given_back() -> None:
         await work([limiter], 20)
         limiter.close()
         await anyio.sleep(0.1)
-        leases = limiter._controller.leases
+        leases = limiter._pace.leases
         assert leases is not None
-        assert leases.requests is not None
-        assert leases.requests.left == pytest.approx(0.0)
+        assert leases._accounts["requests"].left == pytest.approx(0.0)
 
     simulate(main())

@@ -59,7 +59,7 @@ class Outcome(NamedTuple):
 def virtual(monkeypatch: pytest.MonkeyPatch) -> None:
     # Virtual time costs nothing.
     monkeypatch.setattr("mcranker.llm.models.FIRST_WAIT", 0.5)
-    monkeypatch.setattr("mcranker.llm.models.FIRST_PAUSE", 1.0)
+    monkeypatch.setattr("mcranker.llm.limits.rate_limiter.FIRST_PAUSE", 1.0)
     monkeypatch.setattr("mcranker.llm.models.RateLimiter", partial(RateLimiter, clock=now))
     monkeypatch.setattr("mcranker.llm.models.Retrying", partial(Retrying, clock=now))
 
