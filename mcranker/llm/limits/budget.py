@@ -108,7 +108,6 @@ class Budget:
 
     @property
     def limited(self) -> bool:
-        """True if there is a limit to keep."""
         return self.max_calls is not None or self.max_cost is not None
 
     async def claim(self, most: float) -> None:
@@ -129,7 +128,6 @@ class Budget:
             raise self._exceeded(most)
 
     def settle(self, most: float, paid: float | None) -> None:
-        """End a `claim`."""
         with self._lock:
             self._free(most)
             if paid is not None:
@@ -138,11 +136,9 @@ class Budget:
             self._serve()
 
     def _now(self, *claims: float) -> Booking:
-        spent, open_ = (
-            Sums(self.spent_calls, self.spent_cost),
-            Sums(self._calls_under_way, self._set_aside),
-        )
-        return Booking(self._payer, self.max_calls, self.max_cost, spent, open_, claims)
+        spent = Sums(self.spent_calls, self.spent_cost)
+        under_way = Sums(self._calls_under_way, self._set_aside)
+        return Booking(self._payer, self.max_calls, self.max_cost, spent, under_way, claims)
 
     def _free(self, most: float) -> None:
         self._calls_under_way -= 1
@@ -234,7 +230,7 @@ class Budget:
                 f"max_cost={self.max_cost:g}{together} leaves ${left:.2g}, "
                 f"and the next call may cost up to ${most:.2g}"
             )
-        if self._book is not None and self._others.calls:
+        if self._others.calls:
             what += f" ({self._others.calls:,} calls of other processes count)"
         return BudgetExceeded(
             f"{what}; what was answered stays in the ledger, so a run with a higher limit "

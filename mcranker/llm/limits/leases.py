@@ -15,7 +15,7 @@ SHARES = 16.0
 QUEUE = 60.0
 """Seconds of a limit that are leased ahead where each process gets a single call."""
 GRACE = 1.0
-"""Seconds after which a lease that was not used is given back."""
+"""Seconds after which a lease that was not used is given back by the next question."""
 BEAT = 1.0
 """Seconds between two questions of a process, at least while it makes calls."""
 _LOW = 0.25  # of a lease; with less left the next one is asked for, and seconds of a need
@@ -70,7 +70,6 @@ class Account:
         return Want(self.rate, 0.0 if enough else need - self.left, max(0.0, first - self.left))
 
     def add(self, grant: Grant, now: float) -> None:
-        """Add what was leased, or take off what was given back."""
         self.left += grant.amount
         if grant.amount > 0:
             self._low, self._wait = _LOW * self.left, max(0.0, grant.wait)
@@ -113,15 +112,6 @@ class Leases:
             need = first.get(kind, 0.0)
             ask[kind] = account.want(now, seconds, waiting * need, need)
         return ask
-
-    def give_back(self, now: float) -> Ask:
-        """How to give everything back; empty if there is nothing."""
-        left = {kind: max(0.0, each.left) for kind, each in self._accounts.items()}
-        if not any(left.values()):
-            return {}
-        self._asked = now
-        back = {kind: Want(self._accounts[kind].rate, -left[kind], 0.0) for kind in left}
-        return {"pause": Want(1.0, 0.0, 0.0), **back}
 
     def add(self, lease: Lease, now: float) -> None:
         """Add what was leased."""

@@ -31,7 +31,7 @@ from mcranker.errors import (
     ServerFailed,
 )
 from mcranker.llm.chat import ChatRequest, prompt_bytes
-from mcranker.llm.limits.leases import BEAT, CATCH_UP, GRACE, Ask, Lease, Leases
+from mcranker.llm.limits.leases import BEAT, CATCH_UP, Ask, Lease, Leases
 from personas.ranking.usage import Usage
 
 MOST_LEARNED = 256
@@ -132,7 +132,6 @@ class Pace:
 
     @property
     def due(self) -> float:
-        """The time before which no call may start."""
         return max((schedule.due for _, schedule in self._schedules()), default=-math.inf)
 
     def counts(self, kind: str) -> bool:
@@ -160,7 +159,7 @@ class Pace:
             schedule.due = max(schedule.due, now + reset - 60.0)
 
     def start(self, slot: Slot, now: float) -> float | None:
-        """Start a call if it may go now; else the time at which to ask again."""
+        """Start a call; if it may not go now, return the time at which to ask again."""
         if slot.queue.in_flight >= self.limit:
             return math.inf
         due = max(self.due, self.paused_until)
@@ -181,7 +180,6 @@ class Pace:
         return None
 
     def ended(self, slot: Slot, now: float, error: BaseException | None) -> None:
-        """Learn from the end of a call."""
         in_flight = slot.queue.in_flight
         slot.queue.in_flight -= 1
         is_probe, is_new = slot.number == self._probe, slot.number > self._last
@@ -211,7 +209,6 @@ class Pace:
             self._begin_round()
 
     def used(self, slot: Slot, tokens: float) -> None:
-        """Correct the tokens that a call was taken to need."""
         extra = tokens - slot.needs["tokens"]
         for kind, schedule in self._schedules():
             schedule.due += extra * schedule.interval if kind == "tokens" else 0.0
@@ -220,7 +217,7 @@ class Pace:
 
     @property
     def closed(self) -> float:
-        """Seconds from a first to the last pause, with no answer in between."""
+        """Seconds from the first to the last of pauses with no answer in between."""
         return 0.0 if self._closed_since is None else self._paused_at - self._closed_since
 
     def _schedules(self) -> Iterator[tuple[str, Schedule]]:
@@ -296,11 +293,6 @@ class RateLimiter:
         self._lessor = lessor
         self._pace.share()
 
-    def close(self) -> None:
-        """Give back what is leased and not used, soon."""
-        if self._pace.leases is not None and self._asked is None:
-            self._ask(self._pace.leases.give_back(self._clock()))
-
     async def acquire(self, request: ChatRequest) -> Slot:
         """Wait for a slot; the call is then to be made at once."""
         loop = asyncio.get_running_loop()
@@ -343,8 +335,6 @@ class RateLimiter:
         if self._pace.paused_until > self._told + BEAT:
             self._question(now)
         self._admit(slot.queue)
-        if self._lessor is not None and not (slot.queue.in_flight or slot.queue.waiters):
-            asyncio.get_running_loop().call_later(GRACE, self._rest, self._pace.number)
 
     def statistics(self) -> RateLimiterStatistics:
         """Return the present limits."""
@@ -372,13 +362,13 @@ class RateLimiter:
         """Start the call of a slot if it may; else the time at which to ask again."""
         with self._lock:
             due = self._pace.start(slot, now)
-        leases = self._pace.leases
-        if leases is None or (due is not None and slot.queue.in_flight >= self._pace.limit):
-            return due
-        if due == math.inf and now < leases.again:
-            return leases.again
-        if due == math.inf or (due is None and leases.wants(now)):
-            self._question(now, slot.needs if due else None)
+        leases, is_full = self._pace.leases, slot.queue.in_flight >= self._pace.limit
+        if leases is not None and due is None and leases.wants(now):
+            self._question(now)
+        elif leases is not None and due == math.inf and not is_full:
+            if now < leases.again:
+                return leases.again
+            self._question(now, slot.needs)
         return due
 
     # What is leased from other processes.
@@ -386,7 +376,7 @@ class RateLimiter:
     def _question(self, now: float, first: dict[str, float] | None = None) -> None:
         """Ask for more leases, and for pauses, if no answer is awaited; `first` waits for more."""
         leases = self._pace.leases
-        if leases is None:
+        if leases is None or self._lessor is None:
             return
         with self._lock:
             if self._asked is not None and not self._asked.get_loop().is_closed():
@@ -395,10 +385,7 @@ class RateLimiter:
             waiting = max(waiting, first is not None)
             self._told = self._pace.paused_until
             first = first or {"requests": float(waiting > 0)}
-            self._ask(leases.ask(now, pause=self._told - now, waiting=waiting, first=first))
-
-    def _ask(self, ask: Ask) -> None:
-        if ask and self._lessor is not None:
+            ask = leases.ask(now, pause=self._told - now, waiting=waiting, first=first)
             self._asked = asyncio.ensure_future(self._lessor(ask))
             self._asked.add_done_callback(self._answered)
 
@@ -419,11 +406,6 @@ class RateLimiter:
                 loop.call_soon_threadsafe(self._admit, queue, error)
         if self._pace.paused_until > self._told + BEAT:
             self._question(self._clock())
-
-    def _rest(self, number: int) -> None:
-        """Give back what is leased if no call came since that one."""
-        if self._pace.number == number and not any(each.waiters for each in self._queues.values()):
-            self.close()
 
     # Turns.
 

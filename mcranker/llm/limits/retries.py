@@ -22,7 +22,8 @@ ATTEMPTS = 6
 DOWN = 3
 """Passages that fail in a row, without an answer in between, before the model counts as down."""
 FIRST_WAIT = 0.5
-"""Seconds before the second try, doubled for each further one."""
+"""Seconds before the second try, doubled for each further one up to `LONGEST_WAIT`."""
+LONGEST_WAIT = 60.0
 ATTEMPTS_IN_OUTAGE = 3
 """Tries for a passage while the model answers nothing."""
 LONG = 300.0
@@ -44,7 +45,6 @@ class Retrying(Wrapper):
         attempts: int = ATTEMPTS,
         deadline: float = PATIENCE,
         first_wait: float = FIRST_WAIT,
-        longest_wait: float = 60.0,
         clock: Callable[[], float] = time.monotonic,
     ) -> None:
         super().__init__(model)
@@ -52,12 +52,10 @@ class Retrying(Wrapper):
         self._attempts = attempts
         self._deadline = deadline
         self._first_wait = first_wait
-        self._longest_wait = longest_wait
         self._outage = OutageDetector(clock)
         self._unread = ""  # the shape that ended a call, until a reply is read
 
     async def complete(self, request: ChatRequest) -> ChatReply:
-        """The model's reply."""
         asked = self._outage.begin(request.tag)
         shapes: set[str] = set()
         left = self._deadline
@@ -82,10 +80,12 @@ class Retrying(Wrapper):
             attempts = self._outage.at_most(asked, self._attempts)
             if attempt >= attempts:
                 break
-            if isinstance(failure, RateLimited) and (failure.retry_after or 0.0) > left:
-                failure = _too_long(failure, max(0.0, left))
+            if isinstance(failure, RateLimited) and (asks := failure.retry_after or 0.0) > left:
+                why = f"it asks to wait {asks:.0f} s, and {max(0.0, left):.0f} s are left of"
+                what = f"{failure} ({why} this call's time; run again after that)"
+                failure = RateLimited(what, model=failure.model, retry_after=asks)
                 break
-            wait = min(self._longest_wait, self._first_wait * 2.0 ** (attempt - 1))
+            wait = min(LONGEST_WAIT, self._first_wait * 2.0 ** (attempt - 1))
             # Spread out, so that calls that failed together do not come back together.
             wait *= random.uniform(0.5, 1.0)  # noqa: S311 - no secret
             if wait > left:
@@ -94,14 +94,10 @@ class Retrying(Wrapper):
             await anyio.sleep(wait)
             left -= wait
             # A server that was never there will not be there in a second.
-            if isinstance(failure, ConnectionFailed) and not self._outage.answered:
+            if isinstance(failure, ConnectionFailed) and not self._outage.answers:
                 break
         failure.others_answered = self._outage.give_up(asked)
         raise failure
-
-    async def aclose(self) -> None:
-        self._limiter.close()
-        await super().aclose()
 
     async def _try(self, request: ChatRequest, slot: Slot) -> ChatReply:
         number = self._outage.start()
@@ -122,23 +118,12 @@ class Retrying(Wrapper):
         return replace(reply, usage=replace(reply.usage, seconds=slot.seconds))
 
 
-def _too_long(error: RateLimited, left: float) -> RateLimited:
-    told = RateLimited(
-        f"{error} (it asks to wait {error.retry_after:.0f} s, and {left:.0f} s are left of "
-        "this call's time; run again after that)",
-        model=error.model,
-        retry_after=error.retry_after,
-    )
-    told.__cause__ = error
-    return told
-
-
 class Asked:
     """One request, from before its first try."""
 
     def __init__(self, about: tuple[int, str], began: float, outage: int) -> None:
         self.about = about  # the number of the ranking, and the passage's id
-        self.began = began  # when, in seconds
+        self.began = began
         self.outage = outage  # in which it was begun; named by the number of answers before it
         self.failed_after = _NEVER  # answers to others before its first try failed
 
@@ -149,7 +134,7 @@ class OutageDetector:
     def __init__(self, clock: Callable[[], float] = time.monotonic) -> None:
         self._lock = threading.Lock()
         self._clock = clock
-        self._answers = 0
+        self.answers = 0
         self._takes = 0.0  # seconds until an answer, of late
         self._tries = 0  # numbers them
         self._under_way: dict[int, float] = {}  # tries, and when they began
@@ -161,18 +146,12 @@ class OutageDetector:
         self._in_vain = 0.0  # seconds that the first such request took, and those begun since
         self._passages: dict[tuple[int, str], int] = {}  # of those: the last try before the end
 
-    @property
-    def answered(self) -> bool:
-        return self._answers > 0
-
     def begin(self, tag: Tag) -> Asked:
-        """Begin a request, before its first try."""
         now = self._clock()
         outage = self._outage if now - self._last < LONG else _NEVER
         return Asked((tag.ranking, tag.doc_id), now, outage)
 
     def start(self) -> int:
-        """Begin a try, and return its number."""
         with self._lock:
             self._tries += 1
             self._under_way[self._tries] = self._clock()
@@ -183,33 +162,32 @@ class OutageDetector:
         with self._lock:
             began = self._under_way.pop(number)
             if answered:
-                self._answers += 1
+                self.answers += 1
                 self._takes = max(self._clock() - began, self._takes / 2)
 
     def failed(self, asked: Asked) -> None:
-        """Count a failed try."""
         if asked.failed_after == _NEVER:
-            asked.failed_after = self._answers
+            asked.failed_after = self.answers
 
     def at_most(self, asked: Asked, attempts: int) -> int:
         """Return the tries a request gets: about a passage, fewer than `attempts` in an outage."""
         with self._lock:
-            if not asked.about[1] or asked.outage != self._answers or self._may_end(self._since):
+            if not asked.about[1] or asked.outage != self.answers or self._may_end(self._since):
                 return attempts
             return 1 if self._is_long(asked) else min(attempts, ATTEMPTS_IN_OUTAGE)
 
     def give_up(self, asked: Asked) -> bool | None:
         """End the tries: return True if other requests are answered; None if that is open."""
         with self._lock:
-            if asked.failed_after != self._answers:
+            if asked.failed_after != self.answers:
                 return True
             self._last = now = self._clock()
-            if self._outage != self._answers:
+            if self._outage != self.answers:
                 self._first = asked.about
-                self._outage, self._in_vain = self._answers, now - asked.began
+                self._outage, self._in_vain = self.answers, now - asked.began
                 self._since, self._open_until = self._tries, now + self._takes
                 self._passages.clear()
-            if asked.outage != self._answers or asked.about == self._first:
+            if asked.outage != self.answers or asked.about == self._first:
                 return None
             if len(self._passages) < DOWN:
                 self._passages.setdefault(asked.about, self._tries)

@@ -76,9 +76,7 @@ async def test_everything_works_behind_a_pooler(pooler: str) -> None:
                 assert await store.complete_many([answer]) == set()
             await store.get_many([key(number)])
             want = Want(1e6, 1.0, 1.0)
-            lease = await store.lease_limits(
-                "m", {"pause": Want(1, 0, 0), "requests": want}
-            )
+            lease = await store.lease_limits("m", {"pause": Want(1, 0, 0), "requests": want})
             assert lease["requests"].amount == 1
             booking = Booking(str(place), 10**6, None, Sums(), Sums(number, 0.0), (0.0,))
             assert (await store.book("r", booking)).granted == 1

@@ -204,17 +204,3 @@ def test_calls_get_the_error_of_the_ledger() -> None:
             await limiter.acquire(request())
 
     simulate(main())
-
-
-def test_what_is_not_used_is_given_back() -> None:
-    async def main() -> None:
-        buckets = Buckets()
-        limiter = shared(buckets, requests_per_minute=60)
-        await work([limiter], 20)
-        limiter.close()
-        await anyio.sleep(0.1)
-        leases = limiter._pace.leases
-        assert leases is not None
-        assert leases._accounts["requests"].left == pytest.approx(0.0)
-
-    simulate(main())

@@ -25,11 +25,10 @@ from mcranker.errors import (
 )
 from mcranker.llm.chat import REASONING_TOKENS, ChatRequest, Message, ReplySchema
 from mcranker.llm.providers.anthropic_messages import AnthropicMessages
-from mcranker.llm.providers.bodies import http_of
 from mcranker.llm.providers.compatible_http import CompatibleChat
-from mcranker.llm.providers.endpoint import environment_proxy
+from mcranker.llm.providers.http_chat import environment_proxy
 from mcranker.llm.providers.openai_chat import OpenAIChat
-from mcranker.llm.providers.sdk_chat import library_error
+from mcranker.llm.providers.sdk_chat import http_of, library_error
 from personas.ranking.usage import Usage
 from tests.support.loopback import (
     Answer,

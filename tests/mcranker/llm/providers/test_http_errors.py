@@ -24,7 +24,7 @@ from mcranker.errors import (
     ServerFailed,
 )
 from mcranker.llm import masking
-from mcranker.llm.providers import echoed_prompts, endpoint, http_errors, parameters, waits
+from mcranker.llm.providers import http_chat, http_errors, openai_protocol, parameters
 from mcranker.llm.providers.http_errors import (
     MESSAGE_LIMIT,
     READ_LIMIT,
@@ -311,7 +311,7 @@ def test_no_error_page_takes_long_to_read() -> None:
 def test_no_pattern_takes_long_on_what_it_is_given() -> None:
     patterns = {
         (module.__name__, name): pattern
-        for module in (http_errors, waits, masking, parameters, endpoint, echoed_prompts)
+        for module in (http_errors, masking, parameters, http_chat, openai_protocol)
         for name, pattern in vars(module).items()
         if isinstance(pattern, re.Pattern)
     }

@@ -7,7 +7,7 @@ import weakref
 
 import pytest
 
-from mcranker.llm.providers.per_loop import PerLoop
+from mcranker.llm.providers.http_chat import PerLoop
 
 
 class Client:
