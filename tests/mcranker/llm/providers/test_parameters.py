@@ -58,15 +58,6 @@ def test_what_a_provider_refuses(problem: Problem, name: str | None) -> None:
     assert refused_parameter(problem, BODY) == name
 
 
-def test_the_limit_goes_by_its_other_name_once() -> None:
-    memory = ParameterMemory("m")
-    assert memory.learn(said("", "max_completion_tokens", "unknown_parameter"), BODY)
-    sent = memory.adapt(BODY)
-    assert sent["max_tokens"] == 9
-    assert "max_completion_tokens" not in sent
-    assert not memory.learn(said("", "max_tokens", "unknown_parameter"), sent)
-
-
 def test_effort_is_lowered_by_one_step_however_many_calls_are_refused_at_once() -> None:
     memory = ParameterMemory("m")
     refused = said("", "reasoning_effort", "unsupported_value")
