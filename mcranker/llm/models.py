@@ -33,17 +33,6 @@ MODEL_OPTIONS = ("model", *(f"{role}_model" for role in ROLES))
 
 
 @dataclass(frozen=True, slots=True)
-class Roles:
-    """A model for each role; roles left None get `model`."""
-
-    model: ModelSpec = None
-    recruiter: ModelSpec = None
-    criteria: ModelSpec = None
-    scoring: ModelSpec = None
-    assessor: ModelSpec = None
-
-
-@dataclass(frozen=True, slots=True)
 class Models:
     """The models of a ranker; one object may play several roles (5.3.3)."""
 
@@ -81,18 +70,18 @@ NO_MODELS = Models(_NO_MODEL, _NO_MODEL, _NO_MODEL, _NO_MODEL)
 
 
 def connect_roles(
-    roles: Roles,
+    model: ModelSpec,
+    own: Mapping[str, ModelSpec] = MappingProxyType({}),
     *,
     config: RankerConfig,
     base_url: str | None = None,
     api_key: str | None = None,
     ledger: LedgerSpec = "default",
 ) -> Models:
-    """Connect the models of all roles."""
+    """Connect the models of all roles; those without one of their own get `model`."""
     layers = Layers(config, ledger)
-    own = {role: getattr(roles, role) for role in ROLES}
-    specs = {role: roles.model if spec is None else spec for role, spec in own.items()}
-    made = layers.connect(specs, roles.model, base_url=base_url, api_key=api_key)
+    specs = {role: model if own.get(role) is None else own[role] for role in ROLES}
+    made = layers.connect(specs, model, base_url=base_url, api_key=api_key)
     return Models(**made, ledger=layers.ledger, budget=layers.budget)
 
 

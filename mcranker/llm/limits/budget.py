@@ -13,14 +13,8 @@ from itertools import islice
 from typing import NamedTuple, TypeAlias
 
 from mcranker.errors import BudgetExceeded, ConfigError, ContentRefused, ReplyError
-from mcranker.llm.chat import (
-    TOKENS_A_BYTE,
-    ChatModel,
-    ChatReply,
-    ChatRequest,
-    most_used,
-    prompt_bytes,
-)
+from mcranker.llm import chat
+from mcranker.llm.chat import ChatModel, ChatReply, ChatRequest
 from mcranker.llm.prices import billed_as, cost
 from mcranker.llm.wrapper import Wrapper
 from personas.ranking.usage import Usage
@@ -226,10 +220,8 @@ class Budget:
             what = f"max_calls={self.max_calls}{together} is used up"
         else:
             left = max(0.0, (self.max_cost or 0.0) - self.spent_cost - self._others.cost)
-            what = (
-                f"max_cost={self.max_cost:g}{together} leaves ${left:.2g}, "
-                f"and the next call may cost up to ${most:.2g}"
-            )
+            what = f"max_cost={self.max_cost:g}{together} leaves ${left:.2g}, and the next call "
+            what += f"may cost up to ${most:.2g}"
         if self._others.calls:
             what += f" ({self._others.calls:,} calls of other processes count)"
         return BudgetExceeded(
@@ -249,10 +241,10 @@ class Budgeted(Wrapper):
             )
         super().__init__(model)
         self.budget = budget
-        self._tokens_a_byte = TOKENS_A_BYTE
+        self._tokens_a_byte = chat.TOKENS_A_BYTE
 
     async def complete(self, request: ChatRequest) -> ChatReply:
-        most = self._price(request, most_used(request, tokens_a_byte=self._tokens_a_byte))
+        most = self._price(request, chat.most_used(request, tokens_a_byte=self._tokens_a_byte))
         await self.budget.claim(most)
         paid: float | None = None
         try:
@@ -278,5 +270,5 @@ class Budgeted(Wrapper):
 
     def _learn(self, request: ChatRequest, usage: Usage) -> None:
         if self.budget.max_cost is not None:
-            seen = usage.input_tokens / max(1, prompt_bytes(request))
+            seen = usage.input_tokens / max(1, chat.prompt_bytes(request))
             self._tokens_a_byte = max(self._tokens_a_byte, MARGIN * seen)

@@ -6,18 +6,12 @@ import math
 from typing import NamedTuple, TypeAlias
 
 CATCH_UP = 0.1  # seconds of lateness that are made up for; event loops are late by milliseconds
-LEASE = 1.0
-"""Seconds for which a process leases at most what it needs."""
-AHEAD = 4.0
-"""Seconds of a limit that are leased ahead, at most, where there are many processes."""
-SHARES = 16.0
-"""A process gets one of as many shares of what is free of these seconds."""
-QUEUE = 60.0
-"""Seconds of a limit that are leased ahead where each process gets a single call."""
-GRACE = 1.0
-"""Seconds after which a lease that was not used is given back by the next question."""
-BEAT = 1.0
-"""Seconds between two questions of a process, at least while it makes calls."""
+LEASE = 1.0  # seconds for which a process leases at most what it needs
+AHEAD = 4.0  # seconds of a limit that are leased ahead, at most, by many processes
+SHARES = 16.0  # of what is free of these seconds, of which a process gets one
+QUEUE = 60.0  # seconds that are leased ahead where each process gets a single call
+GRACE = 1.0  # seconds after which the next question gives back what was not used
+BEAT = 1.0  # seconds between two questions of a process while it makes calls, at most
 _LOW = 0.25  # of a lease; with less left the next one is asked for, and seconds of a need
 _TINY = 1e-6  # that sums of floats may be off
 

@@ -19,7 +19,7 @@ import os
 import threading
 import time
 from collections import OrderedDict, deque
-from collections.abc import Awaitable, Callable, Iterator, Mapping
+from collections.abc import Awaitable, Callable, Mapping
 from typing import NamedTuple, TypeAlias
 from weakref import WeakKeyDictionary
 
@@ -34,11 +34,8 @@ from mcranker.llm.chat import ChatRequest, prompt_bytes
 from mcranker.llm.limits.leases import BEAT, CATCH_UP, Ask, Lease, Leases
 from personas.ranking.usage import Usage
 
-MOST_LEARNED = 256
-"""Calls in flight at once, at most, without a limit."""
-PATIENCE = 300.0
-"""Seconds. A longer wait for a provider that refuses calls is an error instead."""
-FIRST = 16  # calls at once, to begin with
+FIRST, MOST_LEARNED = 16, 256  # calls at once without a limit: to begin with, and at most
+PATIENCE = 300.0  # seconds; a longer wait for a provider that refuses calls is an error instead
 FIRST_PAUSE, LONGEST_PAUSE = 1.0, 20.0  # seconds
 ALLOWED, SHARE, SLOW = 4, 0.25, 3.0
 BYTES_A_TOKEN = 4
@@ -54,16 +51,11 @@ Limits: TypeAlias = Mapping[str, tuple[float, float]]
 class RateLimiterStatistics(NamedTuple):
     """The present limits of one model."""
 
-    #: calls that may be in flight at once, in each event loop
-    limit: int
-    #: calls in flight, in all event loops
-    in_flight: int
-    #: calls that wait for a slot
+    limit: int  # of calls in flight, in each event loop
+    in_flight: int  # in all event loops
     waiting: int
-    #: how often the provider has made all calls wait
-    pauses: int
-    #: seconds for which it still does
-    paused: float
+    pauses: int  # that the provider made
+    paused: float  # seconds for which it still does
 
 
 class Queue:
@@ -186,9 +178,11 @@ class Pace:
         self._probe = 0 if is_probe else self._probe
         self._ended += slot.number > self._first
         if isinstance(error, RateLimited):
-            if error.retry_after is not None:
-                if error.retry_after > 0:
-                    self._refused_for(now, error.retry_after, is_new=is_new)
+            if (told := error.retry_after) is not None:
+                if told > 0 and is_new:
+                    self._overload(halve=True)
+                    self._pause_for(now, told)
+                self.paused_until = max(self.paused_until, now + told)
             elif is_probe:
                 self._pause = min(LONGEST_PAUSE, self._pause * 2)
                 self._pause_for(now, self._pause)
@@ -220,9 +214,8 @@ class Pace:
         """Seconds from the first to the last of pauses with no answer in between."""
         return 0.0 if self._closed_since is None else self._paused_at - self._closed_since
 
-    def _schedules(self) -> Iterator[tuple[str, Schedule]]:
-        yield from self._own.items()
-        yield from self._of_service.items()
+    def _schedules(self) -> list[tuple[str, Schedule]]:
+        return [*self._own.items(), *self._of_service.items()]
 
     def _begin_round(self) -> None:
         self._first = self.number
@@ -234,12 +227,6 @@ class Pace:
             self._rounds += 1.0 / self._size
             more = 1.0 if self._doubling else (1.0 + self._rounds // 4) / self._size
             self._size = min(self._most, self._size + more)
-
-    def _refused_for(self, now: float, seconds: float, *, is_new: bool) -> None:
-        if is_new:
-            self._overload(halve=True)
-            self._pause_for(now, seconds)
-        self.paused_until = max(self.paused_until, now + seconds)
 
     def _failed(self, now: float, *, refused: bool) -> None:
         self._bad += 1
@@ -371,8 +358,6 @@ class RateLimiter:
             self._question(now, slot.needs)
         return due
 
-    # What is leased from other processes.
-
     def _question(self, now: float, first: dict[str, float] | None = None) -> None:
         """Ask for more leases, and for pauses, if no answer is awaited; `first` waits for more."""
         leases = self._pace.leases
@@ -406,8 +391,6 @@ class RateLimiter:
                 loop.call_soon_threadsafe(self._admit, queue, error)
         if self._pace.paused_until > self._told + BEAT:
             self._question(self._clock())
-
-    # Turns.
 
     def _admit(self, queue: Queue, error: BaseException | None = None) -> None:
         """Start the calls that may start, by turns, and come back in time for the rest."""
@@ -443,8 +426,5 @@ class RateLimiter:
         why = f"no calls for another {pause:.0f} s, which is too long to wait for"
         if closed > PATIENCE:
             why = f"every call has been refused for {closed:.0f} s, and pauses did not help"
-        return RateLimited(
-            f"{self._refusal} ({why}; run again after that)",
-            model=self._refusal.model,
-            retry_after=pause,
-        )
+        what = f"{self._refusal} ({why}; run again after that)"
+        return RateLimited(what, model=self._refusal.model, retry_after=pause)

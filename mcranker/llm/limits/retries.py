@@ -17,18 +17,12 @@ from mcranker.llm.limits.rate_limiter import PATIENCE, RateLimiter, Slot
 from mcranker.llm.wrapper import Wrapper
 from mcranker.logs import safe_logger
 
-ATTEMPTS = 6
-"""Tries in all, the first included."""
-DOWN = 3
-"""Passages that fail in a row, without an answer in between, before the model counts as down."""
-FIRST_WAIT = 0.5
-"""Seconds before the second try, doubled for each further one up to `LONGEST_WAIT`."""
-LONGEST_WAIT = 60.0
-ATTEMPTS_IN_OUTAGE = 3
-"""Tries for a passage while the model answers nothing."""
+ATTEMPTS, ATTEMPTS_IN_OUTAGE = 6, 3  # tries in all; for a passage while nothing is answered
+DOWN = 3  # passages that fail in a row, with no answer in between, before the model counts as down
+FIRST_WAIT, LONGEST_WAIT = 0.5, 60.0  # seconds before the second try, doubled for each further one
+# Seconds in vain after which one such passage is enough, for which a try that is under way may
+# still be answered, and after which an outage is forgotten.
 LONG = 300.0
-"""Seconds in vain after which one such passage is enough, for which a try that is under way may
-still be answered, and after which an outage is forgotten."""
 _NEVER = -1
 
 logger = safe_logger("mcranker.llm")
@@ -71,7 +65,8 @@ class Retrying(Wrapper):
                 if not error.retryable:
                     raise
                 failure = error
-            self._outage.failed(asked)
+            if asked.failed_after == _NEVER:
+                asked.failed_after = self._outage.answers
             if failure.shape and failure.shape in {*shapes, self._unread}:
                 self._unread = failure.shape
                 break
@@ -119,10 +114,10 @@ class Retrying(Wrapper):
 
 
 class Asked:
-    """One request, from before its first try."""
+    """One request: about which passage of which ranking, and since when."""
 
-    def __init__(self, about: tuple[int, str], began: float, outage: int) -> None:
-        self.about = about  # the number of the ranking, and the passage's id
+    def __init__(self, tag: Tag, began: float, outage: int) -> None:
+        self.about = tag.ranking, tag.doc_id
         self.began = began
         self.outage = outage  # in which it was begun; named by the number of answers before it
         self.failed_after = _NEVER  # answers to others before its first try failed
@@ -148,8 +143,7 @@ class OutageDetector:
 
     def begin(self, tag: Tag) -> Asked:
         now = self._clock()
-        outage = self._outage if now - self._last < LONG else _NEVER
-        return Asked((tag.ranking, tag.doc_id), now, outage)
+        return Asked(tag, now, self._outage if now - self._last < LONG else _NEVER)
 
     def start(self) -> int:
         with self._lock:
@@ -164,10 +158,6 @@ class OutageDetector:
             if answered:
                 self.answers += 1
                 self._takes = max(self._clock() - began, self._takes / 2)
-
-    def failed(self, asked: Asked) -> None:
-        if asked.failed_after == _NEVER:
-            asked.failed_after = self.answers
 
     def at_most(self, asked: Asked, attempts: int) -> int:
         """Return the tries a request gets: about a passage, fewer than `attempts` in an outage."""

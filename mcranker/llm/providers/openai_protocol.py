@@ -11,7 +11,7 @@ import re
 import unicodedata
 from collections.abc import Iterable, Mapping, Sequence
 from itertools import zip_longest
-from typing import Any, Literal, NamedTuple, TypeGuard
+from typing import Any, Literal, TypeAlias, TypeGuard
 
 from mcranker.errors import ReplyError, UnsupportedCapability
 from mcranker.llm.chat import Capabilities, ChatReply, ChatRequest, Message
@@ -45,6 +45,9 @@ _ANSWER = re.compile(  # the text before a label, and its first character
     r"|\D*\b(?:passage|document|text|option)[\W_]*(?=\D\Z))(?<![-\u2212.])."
 )
 _LONGEST_LEAD = 100  # characters before a label
+
+_Token: TypeAlias = tuple[str, list[tuple[str, float]]]
+"""The token that was generated, and the (text, probability) pairs that were listed."""
 _COMPARED = re.compile(r"[^!-~]+")
 _NAMED = re.compile(r"\b(echo|logprobs?)\b", re.IGNORECASE)
 _NO_SUCH_PATH = (404, 405, 501)
@@ -134,26 +137,19 @@ def label_logprobs(
     if start is None:
         return {}
     mass = dict.fromkeys(known, 0.0)
-    for text, p in tokens[start].alternatives:
-        sampled = text == tokens[start].text
+    sampled, alternatives = tokens[start]
+    for text, p in alternatives:
         if beginning := _part_of_label(text, known):
-            _share(beginning, p, tokens[start + 1 :] if sampled else [], mass)
+            _share(beginning, p, tokens[start + 1 :] if text == sampled else [], mass)
     return {known[key]: min(0.0, math.log(p)) for key, p in mass.items() if p > 0.0}
-
-
-class _Token(NamedTuple):
-    """The token that was generated, and the (text, probability) pairs that were listed."""
-
-    text: str
-    alternatives: list[tuple[str, float]]
 
 
 def _place_of_label(tokens: Sequence[_Token], labels: Iterable[str]) -> int | None:
     before, first = "", None
-    for place, token in enumerate(tokens):
-        text = _plain(token.text)
+    for place, (token, _) in enumerate(tokens):
+        text = _plain(token)
         first = place if first is None and text.strip() else first
-        if part := _part_of_label(token.text, labels):
+        if part := _part_of_label(token, labels):
             said = _THOUGHTS.sub("", before)
             lead = said + text[: len(text) - len(text.lstrip())]
             thinking = len(lead) > _LONGEST_LEAD or _THINKING.search(said)
@@ -182,10 +178,11 @@ def _share(beginning: str, p: float, following: list[_Token], mass: dict[str, fl
     exact = beginning in mass
     if longer and following:
         taken = 0.0
-        for text, q in following[0].alternatives:
+        sampled, alternatives = following[0]
+        for text, q in alternatives:
             if added := _part_of_label(text, longer, beginning):
                 taken += q
-                rest = following[1:] if text == following[0].text else []
+                rest = following[1:] if text == sampled else []
                 _share(beginning + added, p * q, rest, mass)
         p *= max(0.0, 1.0 - taken)
     elif len(longer) == 1 and not exact:
@@ -207,7 +204,7 @@ def _token(position: Mapping[str, Any]) -> _Token:
         # The generated token comes last, and counts only if it is not among the listed ones.
         if text is not None and p is not None and (entry is not position or text not in listed):
             listed[text] = listed.get(text, 0.0) + p
-    return _Token(_text(position) or "", list(listed.items()))
+    return _text(position) or "", list(listed.items())
 
 
 def _text(entry: Mapping[str, Any]) -> str | None:
