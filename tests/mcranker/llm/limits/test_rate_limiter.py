@@ -133,7 +133,8 @@ async def test_a_refusal_makes_everybody_wait_as_long_as_it_says() -> None:
     limits = limits_of(concurrency=4)
     await refuse(limits, retry_after=20.0)
     told = limits.statistics()
-    assert (told.limit, told.pauses, told.paused) == (2, 1, pytest.approx(20.0))
+    assert (told.limit, told.pauses) == (2, 1)
+    assert told.paused == pytest.approx(20.0)
     starts = await starts_of(limits, [request(), request(1), request(2)], seconds=1.0)
     assert starts == pytest.approx([20.0, 20.0, 21.0])
     assert_at_rest(limits)
@@ -146,7 +147,8 @@ async def test_refusals_of_calls_in_flight_together_count_once() -> None:
             group.start_soon(partial(refuse, limits, seconds=tenths / 10, retry_after=1.0))
         group.start_soon(partial(refuse, limits, seconds=0.5, retry_after=3.0))
     told = limits.statistics()
-    assert (told.limit, told.pauses, told.paused) == (32, 1, pytest.approx(3.0))
+    assert (told.limit, told.pauses) == (32, 1)
+    assert told.paused == pytest.approx(3.0)
 
 
 async def test_few_refusals_without_a_time_are_by_chance_and_many_are_not() -> None:
