@@ -1,7 +1,7 @@
 """Calls of one model: how many at once, how fast, when not at all, and whose turn it is.
 
 Calls at once double each round of answers until a first overload. Each overload halves them; then
-they grow by one a round, after four good rounds by two, and so on. They grow only while as many are
+they grow by one a round, after three good rounds by two, and so on. They grow only while as many are
 in flight, by answers in up to `SLOW` times the shortest time: a server that lets calls wait gets no
 more of them. Overload is a refusal that says for how long, or a round of which more than `ALLOWED`
 calls and a `SHARE` were refused or, where the number is learned, failed: fewer are by chance.
@@ -90,9 +90,6 @@ class Schedule:
         self.slack = slack  # seconds that may be made up for
         self.due = -math.inf
 
-    def take(self, amount: float, now: float) -> None:
-        self.due = max(self.due, now - self.slack) + amount * self.interval
-
 
 class Pace:
     """When a call may start, by what became of others."""
@@ -114,7 +111,7 @@ class Pace:
         self._probe = 0
         # What is made up for must not bring too many into 60 s.
         minute = 60.0 + 2 * CATCH_UP
-        self._own = {kind: Schedule(minute / n, CATCH_UP) for kind, n in per_minute.items()}
+        self.own = {kind: Schedule(minute / n, CATCH_UP) for kind, n in per_minute.items()}
         self._of_service: dict[str, Schedule] = {}
         self.leases: Leases | None = None
 
@@ -127,17 +124,13 @@ class Pace:
         return max((schedule.due for _, schedule in self._schedules()), default=-math.inf)
 
     def counts(self, kind: str) -> bool:
-        return kind in self._own or kind in self._of_service
-
-    def share(self) -> None:
-        """Keep to the user's limits together with other processes, by `leases`."""
-        self.leases = Leases({kind: 1.0 / each.interval for kind, each in self._own.items()})
+        return kind in self.own or kind in self._of_service
 
     def leased(self, lease: Lease, now: float) -> None:
         """Count what was leased, and keep to the pauses of others."""
         assert self.leases is not None
         self.leases.add(lease, now)
-        for kind, schedule in self._own.items():
+        for kind, schedule in self.own.items():
             if lease[kind].amount > 0:
                 schedule.due = max(schedule.due, now + lease[kind].wait)
         if (pause := sum(lease["pause"])) > 0:
@@ -167,8 +160,8 @@ class Pace:
         slot.queue.in_flight += 1
         if self._probing:
             self._probe = self.number
-        for kind, schedule in self._schedules():
-            schedule.take(slot.needs[kind], now)
+        for kind, each in self._schedules():
+            each.due = max(each.due, now - each.slack) + slot.needs[kind] * each.interval
         return None
 
     def ended(self, slot: Slot, now: float, error: BaseException | None) -> None:
@@ -215,7 +208,7 @@ class Pace:
         return 0.0 if self._closed_since is None else self._paused_at - self._closed_since
 
     def _schedules(self) -> list[tuple[str, Schedule]]:
-        return [*self._own.items(), *self._of_service.items()]
+        return [*self.own.items(), *self._of_service.items()]
 
     def _begin_round(self) -> None:
         self._first = self.number
@@ -225,7 +218,7 @@ class Pace:
         self._fastest = min(self._fastest, seconds)
         if in_flight >= 0.9 * self.limit and seconds <= SLOW * self._fastest:
             self._rounds += 1.0 / self._size
-            more = 1.0 if self._doubling else (1.0 + self._rounds // 4) / self._size
+            more = 1.0 if self._doubling else (1.0 + self._rounds // 3) / self._size
             self._size = min(self._most, self._size + more)
 
     def _failed(self, now: float, *, refused: bool) -> None:
@@ -278,7 +271,8 @@ class RateLimiter:
     def share(self, lessor: Lessor) -> None:
         """Keep to the limits and pauses together with other processes."""
         self._lessor = lessor
-        self._pace.share()
+        rates = {kind: 1.0 / each.interval for kind, each in self._pace.own.items()}
+        self._pace.leases = Leases(rates)
 
     async def acquire(self, request: ChatRequest) -> Slot:
         """Wait for a slot; the call is then to be made at once."""
@@ -385,9 +379,7 @@ class RateLimiter:
                 self._pace.leased(lease, now)
                 self._told = max(self._told, now + sum(lease["pause"]))
         for loop, queue in queues:
-            if loop is asked.get_loop():
-                self._admit(queue, error)
-            elif queue.waiters and not loop.is_closed():
+            if queue.waiters and not loop.is_closed():
                 loop.call_soon_threadsafe(self._admit, queue, error)
         if self._pace.paused_until > self._told + BEAT:
             self._question(self._clock())
