@@ -180,9 +180,9 @@ def _html(path: Path) -> tuple[str, str]:
     title = " ".join((tree.findtext(".//title") or "").split())
     etree.strip_elements(tree, "script", "style", "noscript", "title", with_tail=False)
     # A page's text without its menus and footers; all of a page that is little else.
-    found = trafilatura.bare_extraction(deepcopy(tree), favor_recall=True, include_comments=False)
-    if found is not None and found.text:
-        return title, str(found.text).strip()
+    text = trafilatura.extract(deepcopy(tree), favor_recall=True, include_comments=False)
+    if text:
+        return title, text.strip()
     lines = (" ".join(each.split()) for each in tree.xpath("//text()"))
     return title, "\n".join(filter(None, lines))
 

@@ -172,13 +172,13 @@ class Index:
                 reciprocal_ranks([[name for name, _ in hits] for hits in pair])[:k]
                 for pair in pairs
             ]
-        search, given = self._file.search_words, queries
-        if by == "dense":
-            if not (queries and self._file.dimensions):
-                return [[] for _ in queries]
-            search = self._file.search_vectors
-            given = await self.connect().embed_queries(queries, usage)
-        return await to_thread.run_sync(lambda: [search(each, k) for each in given])
+        file = self._file
+        if by == "bm25":
+            return await to_thread.run_sync(lambda: [file.search_words(q, k) for q in queries])
+        if not (queries and file.dimensions):
+            return [[] for _ in queries]
+        vectors = await self.connect().embed_queries(queries, usage)
+        return await to_thread.run_sync(lambda: [file.search_vectors(v, k) for v in vectors])
 
     def retrieve(self, queries: Mapping[str, str], k: int) -> Found:
         """Hybrid search as `mcranker.retrieval.bm25.Retriever` has it. Blocks."""
