@@ -29,9 +29,8 @@ from mcranker.encoders.encoder import (
 )
 from mcranker.errors import ConfigError, DownloadError, ModelFileError
 from mcranker.llm.chat import ChatModel
-from mcranker.llm.local.catalogue import find, not_found
+from mcranker.llm.local.catalogue import check_installed, find, not_found
 from mcranker.llm.local.cross_encoder import PACKAGE, check_modules, loading, source_of
-from mcranker.llm.local.engine import check_installed
 from mcranker.llm.local.model_files import (
     MESSAGE_LIMIT,
     file_mark,
