@@ -12,8 +12,7 @@ from urllib.parse import urlsplit
 import numpy as np
 from numpy.typing import NDArray
 
-from mcranker.encoders.encoder import Encoder, Tokens, rounded
-from mcranker.encoders.vectors import Vector
+from mcranker.encoders.encoder import Encoder, Tokens, Vector, rounded
 from mcranker.errors import (
     ConfigError,
     ContentRefused,
