@@ -14,11 +14,9 @@ from beir_eval.cli.flags import count_flag, html_flag, judgement_flags
 from beir_eval.compare.runs import compare_pair
 from beir_eval.compare.sources import FIRST_STAGE_NAME, ComparisonData, open_pair
 from beir_eval.data.qrels import read_qrels
-from mcranker.cli.failures import DONE, envelope
-from mcranker.cli.files import Reads, Writes, output
-from mcranker.cli.footer import footer
 from mcranker.cli.invocation import say
-from mcranker.cli.verb import Verb, flag, output_flag, refuse_page
+from mcranker.cli.output import DONE, envelope, footer, output
+from mcranker.cli.verb import Reads, Verb, Writes, flag, output_flag, refuse_page
 from mcranker.paths import is_file, is_folder
 from personas.console import print_page, rendered
 from personas.io.atomic import write_whole

@@ -17,14 +17,12 @@ from beir_eval.data.load import load
 from beir_eval.measures.metrics import Evaluation, evaluate
 from beir_eval.measures.significance import compare_runs
 from mcranker import MCRanker, Passage, Query, RankingDone
-from mcranker.cli.failures import DONE, MISSING_SCORES
-from mcranker.cli.fetching import fetch_models
-from mcranker.cli.invocation import Invocation
+from mcranker.cli.invocation import Invocation, run_loop
 from mcranker.cli.options import given_options, option_flags
-from mcranker.cli.progress import ProgressDisplay, QueryTracker, live_is_wanted
-from mcranker.cli.signals import run as run_loop
-from mcranker.cli.tables import show_ranking
-from mcranker.cli.verb import Verb, quiet_flag
+from mcranker.cli.output import DONE, MISSING_SCORES
+from mcranker.cli.progress import ProgressDisplay, QueryTracker, fetch_models, live_is_wanted
+from mcranker.cli.results import show_ranking
+from mcranker.cli.verb import Verb
 from personas.console import print_page, table
 from personas.format import counted
 
@@ -170,7 +168,6 @@ command = Verb(
         count_flag("queries", QUERIES, "Queries to rank."),
         count_flag("depth", DEPTH, "Passages that BM25 hands over for each query."),
         *option_flags("model", "base_url", "ledger"),
-        quiet_flag(),
     ],
     help="""Rank a small collection that comes with the package, and see how good that is.
 

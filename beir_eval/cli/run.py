@@ -17,15 +17,19 @@ from beir_eval.experiment.run import CellResult, Experiment
 from beir_eval.experiment.run_folder import ScoreCounts
 from beir_eval.report.numbers import measure_text
 from beir_eval.report.warnings import measured_to
-from mcranker.cli.estimate import check_local_models, cost_text, show_estimates
-from mcranker.cli.failures import DONE, ERROR, MISSING_SCORES, Failure, failure, print_json
-from mcranker.cli.fetching import fetch_models
-from mcranker.cli.files import print_line
-from mcranker.cli.invocation import Invocation, say
-from mcranker.cli.progress import live_is_wanted
-from mcranker.cli.signals import run as run_loop
+from mcranker.cli.invocation import Invocation, run_loop, say
+from mcranker.cli.output import (
+    DONE,
+    ERROR,
+    MISSING_SCORES,
+    Failure,
+    failure,
+    print_json,
+    print_line,
+)
+from mcranker.cli.progress import Worker, fetch_models, live_is_wanted
+from mcranker.cli.results import check_local_models, cost_text, show_estimates
 from mcranker.cli.verb import Verb
-from mcranker.cli.worker import Worker
 from mcranker.rankers.keys import needed_models
 from personas.console import numbers, print_page, table
 from personas.format import counted

@@ -11,18 +11,32 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from mcranker.cli.failures import DONE, ERROR, MISSING_SCORES, envelope, failure
-from mcranker.cli.fetching import fetch_models
-from mcranker.cli.files import Reads, Write, Writes, output, saying_where
-from mcranker.cli.invocation import Invocation, say
-from mcranker.cli.options import option_flags
-from mcranker.cli.progress import ProgressDisplay, QueryTracker, Tracker, in_order, live_is_wanted
-from mcranker.cli.rag import given_pipeline, pipeline_flags
-from mcranker.cli.reading import read_queries
-from mcranker.cli.results import keep
-from mcranker.cli.signals import run as run_loop
-from mcranker.cli.verb import Verb, flag, quiet_flag
-from mcranker.cli.worker import Worker, worker_flag
+from mcranker.cli.invocation import Invocation, run_loop, say
+from mcranker.cli.options import given_pipeline, option_flags, pipeline_flags
+from mcranker.cli.output import (
+    DONE,
+    ERROR,
+    MISSING_SCORES,
+    Write,
+    envelope,
+    failure,
+    keep,
+    output,
+    saying_where,
+)
+from mcranker.cli.progress import (
+    ProgressDisplay,
+    QueryTracker,
+    Tracker,
+    Worker,
+    fetch_models,
+    in_order,
+    live_is_wanted,
+    worker_flag,
+)
+from mcranker.cli.rank import read_queries
+from mcranker.cli.results import check_local_models, show_estimate
+from mcranker.cli.verb import Reads, Verb, Writes, dry_run_flag, flag, refuse
 from mcranker.estimate import Estimate
 from mcranker.inputs.passages import as_query
 from mcranker.llm.connect import DEFAULT_LOCAL
@@ -52,8 +66,6 @@ def _ask(ctx: click.Context) -> int:
     with invocation.noting(live_is_wanted(quiet=quiet)):
         invocation.doing("getting ready; nothing was sent")
         if params["dry_run"]:
-            from mcranker.cli.estimate import check_local_models, show_estimate
-
             check_local_models(models)
         fetch_models(models, quiet=quiet)
         from mcranker.rag.pipeline import RAGPipeline
@@ -168,7 +180,7 @@ def _write(params: dict[str, Any], result: RAGResult, write: Write, ledger: str)
     errors = list(_problems(result))
     saved = keep(params["save"], result.save, ledger)
     shown = keep(params["report"], result.to_html, ledger)
-    unwritten = [entry for entry in (saved, shown) if entry]
+    unwritten = [found.entry for found in (saved, shown) if found]
     code = ERROR if unwritten or result.kind == "none" else MISSING_SCORES if errors else DONE
     if params["output"] == "json":
         for each in result.warnings:
@@ -200,7 +212,8 @@ def _problems(result: RAGResult) -> Iterator[dict[str, Any]]:
 def _check_usage(ctx: click.Context) -> None:
     given = {name for name, value in ctx.params.items() if value is not None}
     many = "questions" in given
-    wrong = [
+    refuse(
+        ctx,
         (not given & {"question", "questions"}, "give QUESTION, or --questions FILE"),
         (many and "question" in given, "QUESTION does not go with --questions"),
         (
@@ -211,17 +224,16 @@ def _check_usage(ctx: click.Context) -> None:
             "embedder" in given and "docs" not in given,
             "--embedder goes with --docs; an index keeps its own",
         ),
-    ]
-    wrong += [(ctx.params["worker"] and not many, "--worker goes with --questions FILE")]
-    wrong += [
-        (many and name in given, f"--{name} does not go with --questions; use --out")
-        for name in ("report", "save")
-    ]
-    text = ctx.params["output"] == "text"
-    wrong += [(many and text, "--output text does not go with --questions: a JSON line each")]
-    for is_wrong, message in wrong:
-        if is_wrong:
-            raise click.UsageError(message, ctx)
+        (ctx.params["worker"] and not many, "--worker goes with --questions FILE"),
+        *(
+            (many and name in given, f"--{name} does not go with --questions; use --out")
+            for name in ("report", "save")
+        ),
+        (
+            many and ctx.params["output"] == "text",
+            "--output text does not go with --questions: a JSON line each",
+        ),
+    )
 
 
 into, out = partial(flag, section="Input"), partial(flag, section="Output")
@@ -257,12 +269,7 @@ command = Verb(
         worker_flag(),
         out("--save", "Keep the whole answer as JSON.", type=Writes()),
         out("--report", "Write an HTML page from question to answer.", type=Writes()),
-        out(
-            "--dry-run",
-            "Show calls, tokens and cost instead; nothing is sent, no file is written.",
-            is_flag=True,
-        ),
-        quiet_flag(),
+        dry_run_flag("Output"),
     ],
     help="""Answer a question from documents: search, rank, write, and check the citations.
 
@@ -275,6 +282,6 @@ command = Verb(
       mcranker ask --questions questions.jsonl --index papers.index --out answers.jsonl
 
     -o also takes every value of the pipeline as STAGE.KEY=VALUE, such as -o retrieval.documents=20;
-    'mcranker options' lists them. The same command does not ask again for what the ledger has.
+    --options lists them. The same command does not ask again for what the ledger has.
     """,
 )

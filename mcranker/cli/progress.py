@@ -1,19 +1,26 @@
 """The live display: what is being done, and how long it will still take.
 
 Trackers count, and know nothing of terminals; `ProgressDisplay` shows what one has counted, with
-rich, on standard error.
+rich, on standard error. Results of many come in order (`in_order`), or are counted by a worker.
 """
 
 from __future__ import annotations
 
+import importlib.util
 import math
 import sys
-from collections.abc import AsyncIterable, Callable, Iterator
+from collections.abc import AsyncIterable, Callable, Iterable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field
+from pathlib import Path
 from typing import TYPE_CHECKING, Protocol, TypeVar
 
+import click
+
 from mcranker.cli.invocation import Invocation, say
+from mcranker.cli.output import DONE, ERROR, print_line
+from mcranker.cli.verb import flag
+from mcranker.errors import MCRankerError
 from personas.format import counted, dollars, file_size
 from personas.ranking.usage import UsageTable
 from personas.sanitize import plain
@@ -22,6 +29,7 @@ if TYPE_CHECKING:
     from rich.console import Console
     from rich.progress import Progress
 
+    from mcranker.llm.local.catalogue import CatalogueEntry
     from mcranker.rag.events import RAGEvent
     from mcranker.rankers import Ranker
 
@@ -144,7 +152,6 @@ class QueryTracker(Tracker):
 
     @property
     def reached(self) -> str:
-        """Progress in words."""
         if self.total is None:
             return f"while {self.stage}"
         return f"while {self.stage}, {self.done:,} of {self.total:,} done"
@@ -200,16 +207,21 @@ class ProgressDisplay:
                 self._progress.start()
 
 
+class Done(Protocol):
+    """A result of one of many queries, or its error."""
+
+    @property
+    def error(self) -> MCRankerError | None: ...
+
+
 class Finished(Protocol):
-    """A result among many."""
+    """A result among many, with its place in the order of writing, from 0."""
 
     @property
-    def place(self) -> int:
-        """Its place in the order of writing, from 0."""
+    def place(self) -> int: ...
 
     @property
-    def error(self) -> BaseException | None:
-        """The failure that stopped it, if any."""
+    def error(self) -> BaseException | None: ...
 
 
 F = TypeVar("F", bound=Finished)
@@ -246,23 +258,118 @@ async def in_order(
         write(found)
 
 
+@dataclass(slots=True)
+class Worker:
+    """Counts what a worker did."""
+
+    total: int
+    done: int = 0
+    failed: int = 0
+    why: MCRankerError | None = None
+    noun: str = "query"
+    plural: str = "queries"
+
+    async def take(
+        self, results: AsyncIterable[Done], invocation: Invocation, *, live: bool
+    ) -> None:
+        """Count results until there are no more, or one that all others would meet."""
+        from mcranker.rankers import FATAL_ERRORS
+
+        tracker = Tracker("working", self.total, unit=self.plural)
+        invocation.reached = lambda: tracker.reached
+        with ProgressDisplay(tracker, wanted=live) as display, invocation.held():
+            async for found in results:
+                tracker.count()
+                display.update()
+                self.done += found.error is None
+                self.failed += found.error is not None
+                self.why = self.why or found.error
+                if isinstance(found.error, FATAL_ERRORS):
+                    break
+
+    def finish(self) -> int:
+        """Print what was done; return the exit code."""
+        print_line(
+            f"{self.done:,} of {self.total:,} {self.plural} done here; the same command without "
+            "--worker takes all results from the ledger"
+        )
+        if self.why is None:
+            return DONE
+        noun = self.noun if self.failed == 1 else self.plural
+        say(f"error: {self.failed:,} {noun} failed; the first: {self.why}")
+        return ERROR
+
+
+def worker_flag() -> click.Parameter:
+    """``--worker``."""
+    return flag(
+        "--worker",
+        "Do the queries that no other worker over the same ledger has taken; write no results. "
+        "max_calls and max_cost hold for all workers together over PostgreSQL, and for each over a "
+        "file.",
+        is_flag=True,
+        section="Output",
+    )
+
+
+def fetch_models(models: Iterable[str], *, quiet: bool) -> None:
+    """Fetch local models of the catalogue that are missing, visibly, before the work begins."""
+    from mcranker.llm.local.catalogue import find
+    from mcranker.llm.local.model_files import resolve, resolve_encoder
+
+    for model in models:
+        name = model.strip().removeprefix("local:").strip()
+        entry = find(name) if model.strip().startswith("local:") else None
+        if entry is None or not _can_be_used(entry) or Path(name).exists():
+            continue
+        ctx = click.get_current_context(silent=True)
+        invocation = ctx.ensure_object(Invocation) if ctx else Invocation()
+        with (
+            invocation.during(f"fetching {name}; nothing of it was kept"),
+            download_bar(name, quiet=quiet) as progress,
+        ):
+            if entry.tokenizer is None:
+                resolve(name, progress=progress)
+            else:
+                resolve_encoder(entry, progress=progress)
+
+
+def _can_be_used(entry: CatalogueEntry) -> bool:
+    """True if the packages of the local engine, or of the local encoder, are installed."""
+    packages = ("xllamacpp",) if entry.tokenizer is None else ("onnxruntime", "tokenizers")
+    return all(importlib.util.find_spec(each) is not None for each in packages)
+
+
+def is_here(entry: CatalogueEntry) -> bool:
+    """True if the cache folder has the files of a model, or of its substitute."""
+    from mcranker.llm.local.catalogue import find
+    from mcranker.llm.local.model_files import cache_folder
+
+    other = find(entry.otherwise) if entry.otherwise else None
+    return any(
+        all((cache_folder() / part.file).is_file() for part in each.files)
+        for each in (entry, other)
+        if each is not None
+    )
+
+
 @contextmanager
 def download_bar(name: str, *, quiet: bool) -> Iterator[Callable[[int, int | None], None]]:
     """Show the bytes fetched so far and their total, once there are any."""
-    from rich.progress import BarColumn, DownloadColumn, Progress, TextColumn, TransferSpeedColumn
-
     shown = plain(name)
     if not live_is_wanted(quiet=quiet):
-        shown_once = quiet
+        said = quiet
 
         def say_once(done: int, total: int | None) -> None:
-            nonlocal shown_once
-            if not shown_once:
+            nonlocal said
+            if not said:
                 say(f"fetching {shown} ({file_size(total)})")
-            shown_once = True
+            said = True
 
         yield say_once
         return
+    from rich.progress import BarColumn, DownloadColumn, Progress, TextColumn, TransferSpeedColumn
+
     columns = (TextColumn("{task.description}", markup=False), BarColumn(), DownloadColumn())
     bar = Progress(*columns, TransferSpeedColumn(), console=_console(), transient=True)
     task = bar.add_task(f"fetching {shown}", total=None)

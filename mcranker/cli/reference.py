@@ -12,7 +12,7 @@ from importlib import import_module
 import click
 
 from mcranker.cli.group import Verbs
-from mcranker.cli.option_list import text as list_options
+from mcranker.cli.options import options_of
 
 WIDTH = 92
 OWN = "mcranker.cli.group:cli"
@@ -61,7 +61,7 @@ def reference(where: str = OWN) -> str:
     )
     texts = {ctx.command_path: ctx.get_help() for ctx in _commands(command, command.program)}
     if own:
-        texts["mcranker options"] += f"\n\n{list_options()}"
+        texts["mcranker rank --options"] = options_of()
     return introduction + "".join(
         f"\n## `{path}`\n\n```text\n{text}\n```\n" for path, text in texts.items()
     )

@@ -148,7 +148,7 @@ def _summary(
         verdict.append(
             f"nDCG@10 {verb}: {before:.3f} before, {after:.3f} after ({signed(after - before)}), "
             f"a mean over {of}. It is not tested whether that is more than chance; "
-            "'beir-eval compare' of two runs tests it."
+            "'mcranker compare' of two runs tests it."
         )
     queries = counted(len(rows), "query", "queries")
     shared = math.fsum(row.shared for row in rows) / len(rows)

@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 from click.testing import CliRunner, Result
 
-from beir_eval.cli.datasets import command
+from beir_eval.cli.group import cli
 from beir_eval.data.catalogue import CATALOGUE
 
 
@@ -25,7 +25,7 @@ def home(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 
 
 def run(*args: str) -> Result:
-    return CliRunner().invoke(command, args)
+    return CliRunner().invoke(cli, ["run", "--datasets", *args])
 
 
 def records() -> dict[str, Any]:

@@ -226,8 +226,8 @@ def test_a_wrong_key_stops_all_queries(run: Run, models: Connected, many: list[s
 
     models.answer = refusing
     names = [f"q{number}" for number in range(1, 9)]
-    Path(many[2]).write_text("".join(f"{name}\tmasks\n" for name in names))
-    Path(many[4]).write_text("".join(f"{name} Q0 d 1 1 x\n" for name in names))
+    Path(many[3]).write_text("".join(f"{name}\tmasks\n" for name in names))
+    Path(many[1]).write_text("".join(f"{name} Q0 d 1 1 x\n" for name in names))
     result = run(*many, "-o", "query_concurrency=1")
     assert result.exit_code == 1
     # The next one may have begun by the time the error is seen.

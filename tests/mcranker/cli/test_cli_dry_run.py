@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from mcranker.cli.estimate import check_local_models
+from mcranker.cli.results import check_local_models
 from mcranker.errors import InputError
 from tests.support.cli_support import Connected, Run
 
@@ -30,7 +30,7 @@ def many(tmp_path: Path) -> list[str | Path]:
             for place in (0, 1)
         )
     )
-    return ["--queries", queries, "--run", bm25, "--corpus", corpus]
+    return ["rank-run", bm25, "--queries", queries, "--corpus", corpus]
 
 
 def test_a_dry_run_shows_calls_by_stage_and_persona(run: Run, models: Connected) -> None:
@@ -97,7 +97,7 @@ def test_many_personas_are_shown_together(run: Run) -> None:
     names = run("rank", "q", "a", "--dry-run", "--team-size", 20).stdout
     assert len([line for line in names.splitlines() if line.split()[:1] == ["score"]]) == 20
     with pytest.MonkeyPatch.context() as patched:
-        patched.setattr("mcranker.cli.estimate.MOST_NAMED", 19)
+        patched.setattr("mcranker.cli.results.MOST_NAMED", 19)
         together = run("rank", "q", "a", "--dry-run", "--team-size", 20).stdout
     rows = [line.split() for line in together.splitlines()]
     assert ["score", "20", "personas", "20", "0"] in [row[:5] for row in rows]
@@ -105,7 +105,7 @@ def test_many_personas_are_shown_together(run: Run) -> None:
 
 def test_a_dry_run_fetches_no_model(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     monkeypatch.setenv("MCRANKER_CACHE", str(tmp_path))
-    with pytest.raises(InputError, match=r"local:smollm2-135m is not .* models download smollm2"):
+    with pytest.raises(InputError, match=r"local:smollm2-135m is not .* models --download smollm2"):
         check_local_models(["openai:x", "local:smollm2-135m"])
     check_local_models(["openai:smollm2-135m", f"local:{tmp_path}/other.gguf"])
 
@@ -126,10 +126,10 @@ def test_what_was_ranked_within_the_budget_is_written(
     run: Run, models: Connected, many: list[str | Path], tmp_path: Path
 ) -> None:
     flags = ["--output", "trec", "-o", "query_concurrency=1"]
-    planned = run("rank", *many, *flags, "--dry-run", "--out", tmp_path / "out.trec")
+    planned = run(*many, *flags, "--dry-run", "--out", tmp_path / "out.trec")
     assert (planned.exit_code, "30 calls" in planned.stdout, models.requests) == (0, True, [])
     assert not (tmp_path / "out.trec").exists()
-    result = run("rank", *many, *flags, "-o", "max_calls=25")
+    result = run(*many, *flags, "-o", "max_calls=25")
     assert result.exit_code == 1
     assert [line.split()[0] for line in result.stdout.splitlines()] == ["q1", "q1", "q2", "q2"]
     (line,) = result.stderr.splitlines()
@@ -148,12 +148,12 @@ def test_queries_that_the_ledger_has_are_ranked_without_a_budget(
         "--ledger",
         tmp_path / "ledger.sqlite",
     ]
-    queries = Path(many[1])
+    queries = Path(many[3])
     everything = queries.read_text()
     queries.write_text("q3\tthree\n")
-    assert run("rank", *many, *flags).exit_code == 0
+    assert run(*many, *flags).exit_code == 0
     queries.write_text(everything)
-    result = run("rank", *many, *flags, "-o", "max_calls=0")
+    result = run(*many, *flags, "-o", "max_calls=0")
     assert result.exit_code == 1
     assert [line.split()[0] for line in result.stdout.splitlines()] == ["q3", "q3"]
     assert "2 of 3 queries not ranked" in result.stderr

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from mcranker import ChatRequest
-from mcranker.cli.failures import as_flags
+from mcranker.cli.output import as_flags
 from mcranker.errors import ConnectionFailed
 from tests.support.cli_support import Connected, Run
 
@@ -16,18 +16,16 @@ from tests.support.cli_support import Connected, Run
 @pytest.mark.parametrize(
     ("args", "code", "expected"),
     [
-        (["rank"], 2, "there is no query"),
+        (["rank"], 2, "Missing argument 'QUERY'"),
         (["rank", "q", "a", "--docs", "x"], 2, "not both"),
         (["rank", "q", "a", __file__], 2, "is a file; rank the passages in it with --docs /"),
         (["rank", "q", "/dev/null"], 2, "is a file; rank the passages in it with --docs /dev"),
-        (["rank", "q", "a", "--run", "x"], 2, "--run goes with --queries"),
-        (["rank", "--queries", "x"], 2, "--queries needs --run FILE"),
+        (["rank-run", "x", "--queries", "x"], 2, "Missing option '--corpus'"),
         (
-            ["rank", "--queries", "-", "--run", "x", "--corpus", "-"],
+            ["rank-run", "x", "--queries", "-", "--corpus", "-"],
             2,
             "--queries and --corpus cannot both be standard input; see",
         ),
-        (["rank", "q", "--queries", "x", "--run", "x", "--corpus", "x"], 2, "QUERY does not go"),
         (["rank", "q", "a", "--team-size", "99"], 2, "--team-size 99: Input should be"),
         (["rank", "q", "a", "--scoring", "maybe"], 2, "there is no scoring 'maybe'"),
         (["rank", "q", "a", "-o", "labels=No,Yes"], 2, "labels go with --scoring expected"),
@@ -52,7 +50,7 @@ from tests.support.cli_support import Connected, Run
         (["recruit", "q", "--out", "team.txt"], 2, "must end in .yaml"),
         (["recruit"], 2, "Missing argument 'QUERY'"),
         (["rnak", "q"], 2, "Did you mean 'rank'"),
-        (["models", "download", "smolm2-135m"], 1, "smollm2-135m"),
+        (["models", "--download", "smolm2-135m"], 1, "smollm2-135m"),
     ],
 )
 def test_what_is_wrong_is_one_line(

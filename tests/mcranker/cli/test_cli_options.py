@@ -80,7 +80,7 @@ def test_a_file_chooses_the_ranker(models: Connected, tmp_path: Path) -> None:
     [
         (("-o", "dept=3"), "takes no option 'dept'; did you mean 'depth'?"),
         (("-o", "window=3"), "it goes with rankgpt, rebel"),
-        (("-o", "zzzzz=3"), "see 'mcranker options' for all"),
+        (("-o", "zzzzz=3"), "see 'mcranker rank --options' for all"),
         (("-o", "api_key=x"), "set OPENAI_API_KEY or ANTHROPIC_API_KEY"),
         (("-o", "depth"), "write KEY=VALUE"),
         (("-o", "top_n=x"), "-o top_n=x: Input should be a valid integer"),
@@ -89,7 +89,7 @@ def test_a_file_chooses_the_ranker(models: Connected, tmp_path: Path) -> None:
         (("-o", "batch=maybe"), "Input should be a valid boolean"),
         (("-o", "deadline=nan"), "Input should be a finite number"),
         (("-o", "labels=No,Yes", "-o", "scale=3", "--scoring", "expected"), "leave out either"),
-        (("-o", "topic_field=desc"), "-o topic_field goes with --queries"),
+        (("-o", "topic_field=desc"), "takes no option 'topic_field'"),
         (("-o", "format=xml"), "Input should be 'jsonl', 'json', 'csv', 'tsv' or 'text'"),
         (("--top-n", "3"), "there is no --top-n; give it as -o top_n=VALUE"),
         (
@@ -118,9 +118,9 @@ def test_what_cannot_be_is_refused_before_anything_is_asked(
     assert said in done.stderr
 
 
-@pytest.mark.parametrize("verb", ["rank", "recruit", "serve", "mcp"])
+@pytest.mark.parametrize("verb", ["rank", "recruit", "serve", "ask"])
 def test_every_verb_that_ranks_takes_the_same_options(models: Connected, verb: str) -> None:
-    words = {"rank": ("q", "a"), "recruit": ("q",)}.get(verb, ())
+    words = {"rank": ("q", "a"), "recruit": ("q",), "ask": ("q", "--index", ".")}.get(verb, ())
     for args in (("-o", "dept=3"), ("--config", "odd.toml")):
         Path("odd.toml").write_text("dept = 3\n")
         done = invoke(verb, *words, *args)

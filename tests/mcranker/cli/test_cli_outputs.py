@@ -12,7 +12,7 @@ from pathlib import Path
 import click
 import pytest
 
-from mcranker.cli.files import Reads, Writes
+from mcranker.cli.verb import Reads, Writes
 from personas.io.atomic import write_whole
 from tests.personas.ranking.test_inspection import FOUR, stored
 from tests.support.cli_support import Connected, scripted
@@ -104,7 +104,7 @@ def test_no_output_replaces_what_was_paid_for(
 ) -> None:
     ledger = tmp_path / "l.sqlite"
     given = {"out": f"{ledger}{side}"}
-    for words in ("mcranker rank", "mcranker recruit", "mcranker ledger export"):
+    for words in ("mcranker rank", "mcranker recruit"):
         assert "an input (--ledger '" in refusal(words, {"ledger": str(ledger), **given})
     monkeypatch.setenv("MCRANKER_LEDGER", str(ledger))
     assert "an input (--ledger '" in refusal("mcranker rank", given)
@@ -233,7 +233,7 @@ def test_a_full_disk_among_many_queries_ends_the_run(tmp_path: Path, models: Con
     queries.write_text("1\tone\n")
     run.write_text("1 Q0 a 1 1 x\n")
     corpus.write_text("a\tsome words\n")
-    args = ["rank", "--queries", queries, "--run", run, "--corpus", corpus, "--output", "trec"]
+    args = ["rank-run", run, "--queries", queries, "--corpus", corpus, "--output", "trec"]
     args += ["--ledger", tmp_path / "ledger.sqlite", "--out", tmp_path / "out.trec"]
     message = refused("mcranker", *args, "--save", tmp_path / "full")
     assert "No space left on device; answers are kept in" in message

@@ -9,8 +9,9 @@ from typing import Any
 import pytest
 from click.testing import CliRunner, Result
 
+from mcranker.cli.group import PERSONAS as VERBS
 from mcranker.cli.group import cli as ranking_cli
-from mcranker.cli.personas.group import VERBS, cli
+from mcranker.cli.group import personas as cli
 from mcranker.cli.reference import reference
 from personas import Criterion, Member, Persona, Rubric, Team, dumps, library, load, save
 from personas.provenance import sealed
@@ -52,8 +53,8 @@ def written(name: str, text: str) -> str:
 
 
 def test_the_reference_covers_the_command() -> None:
-    page = reference("mcranker.cli.personas.group:cli")
-    assert "mcranker.cli.personas.group:cli > docs/personas.md`;" in page
+    page = reference("mcranker.cli.group:personas")
+    assert "mcranker.cli.group:personas > docs/personas.md`;" in page
     assert "begins with `personas: error:`" in page
     assert '"members": [], "errors": []' in page
     assert r"\b" not in page, "marks an example, and is written as the character"
@@ -213,9 +214,9 @@ def test_foreign_text_reaches_no_terminal_as_it_is() -> None:
     page = run("show", "unsafe.yaml").stdout
     # What is told of the team three times, of the persona four, of the rubric three.
     assert page.count("\\x1b[31mred\\x9b0m \\u202eback [bold]b[/bold]") == 10
-    run("validate", "unsafe.yaml")
+    run("show", "--check", "unsafe.yaml")
     written("odd.yaml", dumps(team) + f'"{"zz"}\\e[31m": 1\n')
-    assert "zz\\x1b[31m: unknown key" in run("validate", "odd.yaml", code=1).stdout
+    assert "zz\\x1b[31m: unknown key" in run("show", "--check", "odd.yaml", code=1).stdout
     assert (
         load(Team, written("again.yaml", run("show", "unsafe.yaml", "--output", "yaml").stdout))
         == team
@@ -228,7 +229,7 @@ BAD = "members:\n- persona: {name: A}\n  rubrik: 1\n- persona: {nam: B}\nlocked:
 def test_validate_lists_every_problem() -> None:
     written("bad.yaml", BAD)
     save(Team(members=(NURSE,)).lock(), "good.yaml")
-    result = run("validate", "bad.yaml", "good.yaml", "gone.json", code=1)
+    result = run("show", "--check", "bad.yaml", "good.yaml", "gone.json", code=1)
     assert result.stdout.splitlines() == [
         "bad.yaml:3: members[0].rubrik: unknown key; did you mean 'rubric'?",
         "bad.yaml:4: members[1].persona.name: is missing; add it",
@@ -245,7 +246,7 @@ def test_validate_says_what_good_files_hold() -> None:
     save(Rubric(criteria=(EFFECT,)), "rubric.yaml")
     save(NURSE, "member.yaml")
     save(Member(persona=Persona(name="A")), "bare.yaml")
-    result = run("validate", "persona.yaml", "rubric.yaml", "member.yaml", "bare.yaml")
+    result = run("show", "--check", "persona.yaml", "rubric.yaml", "member.yaml", "bare.yaml")
     assert result.stdout.splitlines() == [
         "persona.yaml: persona 'Nurse'",
         "rubric.yaml: rubric of 1 criterion",
@@ -260,12 +261,12 @@ def test_validate_looks_into_folders(tmp_path: Path) -> None:
         Path(name).parent.mkdir(exist_ok=True)
         save(Persona(name="A"), name)
     written("f.txt", "")
-    lines = run("validate", ".", "b.yaml").stdout.splitlines()
+    lines = run("show", "--check", ".", "b.yaml").stdout.splitlines()
     assert [line.partition(":")[0] for line in lines] == ["a/c.yml", "a/d.json", "b.yaml"]
     Path("empty").mkdir()
     assert (
         "empty: has no .yaml, .yml or .json file below it"
-        in run("validate", "empty", code=1).stderr
+        in run("show", "--check", "empty", code=1).stderr
     )
 
 
@@ -283,7 +284,9 @@ members:
 def test_validate_as_json() -> None:
     written("bad.yaml", BAD)
     written("odd.yaml", ODD)
-    whole = json.loads(run("validate", "bad.yaml", "odd.yaml", "--output", "json", code=1).stdout)
+    whole = json.loads(
+        run("show", "--check", "bad.yaml", "odd.yaml", "--output", "json", code=1).stdout
+    )
     assert (whole["status"], whole["exit_code"]) == ("error", 1)
     assert whole["errors"][0]["message"] == "1 of 2 files cannot be used"
     bad, odd = whole["files"]
@@ -312,10 +315,10 @@ def test_weights_brought_to_100_are_told_by_show_and_validate() -> None:
         "'Price' 65 → 44.8%"
     )
     assert run("show", "team.yaml").stderr == f"personas: warning: team.yaml: {note}\n"
-    assert run("validate", "team.yaml").stderr == (
+    assert run("show", "--check", "team.yaml").stderr == (
         f"personas: warning: team.yaml:4: members[0].rubric.criteria: {note}\n"
     )
-    (checked,) = said("validate", "team.yaml")["files"]
+    (checked,) = said("show", "--check", "team.yaml")["files"]
     assert checked["warnings"] == [f"team.yaml:4: members[0].rubric.criteria: {note}"]
 
 
@@ -330,5 +333,5 @@ def test_a_saved_ranking_is_its_team(tmp_path: Path) -> None:
     Path("m1.json").write_text(json.dumps(ranking), encoding="utf-8")
     save(Team(members=(NURSE,)), "team.yaml")
     assert run("show", "m1.json").stdout == run("show", "team.yaml").stdout
-    assert run("validate", "m1.json").stdout == "m1.json: team of 1 member\n"
+    assert run("show", "--check", "m1.json").stdout == "m1.json: team of 1 member\n"
     run("show", "m1.json", "--output", "yaml")

@@ -10,7 +10,7 @@ import pytest
 from click.testing import CliRunner
 
 from mcranker.cli import cli
-from mcranker.cli.files import output
+from mcranker.cli.output import output
 from mcranker.cli.progress import QueryTracker, Tracker
 from mcranker.cli.reference import reference
 from mcranker.config import RankerConfig
@@ -85,10 +85,10 @@ def test_the_reference_is_in_step_with_the_help() -> None:
 
 def test_the_options_of_every_ranker_are_listed() -> None:
     for name in RANKERS.names:
-        rows = json.loads(invoke("options", name, "--output", "json").stdout)["options"]
+        rows = json.loads(invoke("rank", "--options", name, "--output", "json").stdout)["options"]
         assert {row["key"] for row in rows} == RANKERS.get(name).takes().keys() - KEPT_OUT.keys()
         assert all(row["values"] and row["help"] for row in rows)
-    everything = invoke("options").stdout
+    everything = invoke("rank", "--options").stdout
     assert all(
         f"  {name}=" in everything for name in (*RankerConfig.model_fields, "min_relevance_score")
     )
@@ -106,7 +106,7 @@ def added(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> str:
         "import click\n@click.command()\ndef command():\n    click.echo('hello')\n    return 3\n"
     )
     (tmp_path / "hello_verbs.py").write_text(
-        "import click\nfrom mcranker.cli.plugins import LazyVerb\n"
+        "import click\nfrom mcranker.cli.group import LazyVerb\n"
         "HELLO = LazyVerb('hello_verb', 'Say hello.')\nLOST = LazyVerb('not_there', 'Get lost.')\n"
         "BYE = click.Command('bye', help='Say good-bye, and nothing else.')\n"
     )

@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from mcranker.cli.reading import read_corpus, read_passages, read_queries
+from mcranker.cli.rank import read_corpus, read_passages, read_queries
 from mcranker.errors import InputError
 from mcranker.inputs.trec import read_trec
 from personas.ranking.types import Passage, Query

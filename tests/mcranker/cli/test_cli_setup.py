@@ -70,7 +70,7 @@ def test_models_download_says_where_the_file_is(
         return tmp_path / str(entry.file)
 
     monkeypatch.setattr("mcranker.llm.local.model_files.download", download)
-    result = run("models", "download", "smollm2-135m")
+    result = run("models", "--download", "smollm2-135m")
     assert result.exit_code == 0, result.output
     assert result.stdout == f"{tmp_path}/SmolLM2-135M-Instruct.Q4_1.gguf\n"
     assert result.stderr == "mcranker: fetching smollm2-135m (100 B)\n"
