@@ -179,6 +179,6 @@ command = Verb(
 
     \b
       mcranker compare before.json after.json --html moved.html
-      beir-eval compare runs/x/scifact/direct runs/x/scifact/mc --losses
+      mcranker compare runs/x/scifact/direct runs/x/scifact/mc --losses
     """,
 )

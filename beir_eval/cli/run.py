@@ -190,7 +190,7 @@ command = Verb(
     params=run_flags(),
     help="""Run rankers over data sets, into run folders.
 
-    SUITE is a name that 'beir-eval suites' lists, or a TOML file. What was stopped goes on when
+    SUITE is a name that --suites lists, or a TOML file. What was stopped goes on when
     the same command is given again: rankings that are there are kept, and every answer is in
     the ledger. Options hold for all rankers of the suite, but not before what one sets itself.
     -o dataset=TEXT says what the collection is, -o topic_field=desc which field of TREC topics is

@@ -18,6 +18,7 @@ from collections.abc import Mapping, Sequence
 from functools import partial
 from importlib import import_module
 from importlib.metadata import EntryPoint, entry_points
+from itertools import pairwise
 from typing import Any, NamedTuple, NoReturn
 
 import click
@@ -144,9 +145,8 @@ class Verbs(click.Group):
         given = list(sys.argv[1:] if args is None else args)
         speak_as(self.program)
         # Even if the command line cannot be parsed.
-        pairs = zip(given, [*given[1:], ""], strict=True)
-        as_json = any(pair[0] == "--output=json" or pair == ("--output", "json") for pair in pairs)
-        invocation = Invocation(as_json)
+        asked = ("--output", "json") in pairwise(given) or "--output=json" in given
+        invocation = Invocation(as_json=asked)
         extra |= {"standalone_mode": False, "obj": invocation}
         with invocation.interrupts:
             code = self._code(given, invocation, *rest, **extra)

@@ -30,6 +30,9 @@ there is always one JSON object on standard output, also after an error:
 {{"status": "ok", "exit_code": 0, "{result}": {empty}, "errors": []}}
 ```
 
+`eval "$(_{variable}_COMPLETE=bash_source {program})"` completes verbs and options in bash; in zsh
+and fish it is `zsh_source` and `fish_source`.
+
 `status` is `ok`, `missing_scores` or `error`; each of the `errors` has a `code` (the name of
 the error), a `message`, and `retryable`: whether running the same command again may help.
 
@@ -54,6 +57,7 @@ def reference(where: str = OWN) -> str:
     result, empty = RESULTS.get(command.program, ("results", "[]"))
     introduction = INTRODUCTION.format(
         program=command.program,
+        variable=command.program.upper().replace("-", "_"),
         argument="" if own else f" {where}",
         file="docs/cli.md" if own else f"docs/{command.program}.md",
         result=result,
