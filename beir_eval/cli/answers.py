@@ -41,7 +41,12 @@ from mcranker.cli.output import (
     print_line,
     saying_where,
 )
-from mcranker.cli.progress import ProgressDisplay, Tracker, fetch_models, in_order, live_is_wanted
+from mcranker.cli.progress import (
+    Tracker,
+    fetch_models,
+    in_order,
+    showing,
+)
 from mcranker.cli.verb import Reads, Verb, Writes, flag, output_flag
 from mcranker.errors import InputError
 from mcranker.llm.connect import choose_default
@@ -82,9 +87,8 @@ def _judge_answers(ctx: click.Context) -> int:
 
     async def judge() -> str:
         tracker = Tracker("judging", len(answers), unit="answers")
-        live = live_is_wanted(quiet=params["quiet"])
         async with judges_of(names, usage=usage, **given.options) as judges:
-            await in_order(judged(answers, judges), rows.append, tracker, invocation, live=live)
+            await in_order(ctx, judged(answers, judges), rows.append, tracker)
             return next(filter(None, (each.asked_model for each in judges.values())), "")
 
     with saying_where(given.ledger), output(params["out"]) as write:
@@ -210,13 +214,11 @@ def _questions(ctx: click.Context) -> int:
 async def _written(
     ctx: click.Context, chunks: dict[str, Chunk], options: dict[str, Any]
 ) -> Generated:
-    params, invocation = ctx.params, ctx.ensure_object(Invocation)
-    tracker, made = Tracker("writing", params["count"], unit="questions"), Generated()
-    invocation.reached = lambda: tracker.reached
-    live = live_is_wanted(quiet=params["quiet"])
+    params, made = ctx.params, Generated()
+    tracker = Tracker("writing", params["count"], unit="questions")
     async with asking_by(**options) as asking:
         writer = QuestionWriter(asking, list(chunks.values()), seed=params["seed"])
-        with ProgressDisplay(tracker, wanted=live) as display, invocation.held():
+        with showing(ctx, tracker) as display:
             async for made in writer.many(params["count"]):
                 tracker.done = len(made.questions)
                 display.update()

@@ -31,7 +31,11 @@ from mcranker.cli.output import (
     print_json,
     saying_where,
 )
-from mcranker.cli.progress import ProgressDisplay, Tracker, fetch_models, live_is_wanted
+from mcranker.cli.progress import (
+    Tracker,
+    fetch_models,
+    showing,
+)
 from mcranker.cli.results import check_local_models
 from mcranker.cli.verb import Reads, Verb, Writes, flag, output_flag
 from mcranker.llm.limits.budget import Budget
@@ -82,10 +86,8 @@ def _attack(ctx: click.Context) -> int:
 async def _all(
     ctx: click.Context, campaign: Campaign, pairs: Sequence[tuple[str, str]]
 ) -> list[Through]:
-    invocation, live = ctx.ensure_object(Invocation), live_is_wanted(quiet=ctx.params["quiet"])
     tracker = Tracker("attacking", unit="lists")
-    invocation.reached = lambda: tracker.reached
-    with ProgressDisplay(tracker, wanted=live) as display, invocation.held():
+    with showing(ctx, tracker) as display:
 
         def note(what: str, count: int) -> None:
             if what:

@@ -129,8 +129,8 @@ RETRIEVE = Verb(
     ],
     help="""Find the passages that rankers would get, write them as a TREC run, and measure it.
 
-    DATASET is a name of 'beir-eval run --datasets', an id of ir_datasets, or a folder in BEIR format.
-    Indexes and runs are kept by the content of the corpus, so that the next time is quick.
+    DATASET is a name of 'beir-eval run --datasets', an id of ir_datasets, or a folder in BEIR
+    format. Indexes and runs are kept by the content of the corpus, so that the next time is quick.
     """,
 )
 

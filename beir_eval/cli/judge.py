@@ -23,7 +23,12 @@ from beir_eval.report.numbers import interval, measure_text
 from mcranker.cli.invocation import Invocation, run_loop, say
 from mcranker.cli.options import Given, given_options, option_flags
 from mcranker.cli.output import DONE, MISSING_SCORES, Failure, present, saying_where
-from mcranker.cli.progress import ProgressDisplay, Tracker, fetch_models, live_is_wanted
+from mcranker.cli.progress import (
+    Tracker,
+    fetch_models,
+    live_is_wanted,
+    showing,
+)
 from mcranker.cli.results import check_local_models, show_estimate
 from mcranker.cli.verb import Reads, Verb, WholeNumber, Writes, flag, output_flag
 from personas.console import table
@@ -142,12 +147,9 @@ async def _all(
     systems: list[System],
     options: Mapping[str, Any],
 ) -> Judged:
-    given, invocation = ctx.params, ctx.ensure_object(Invocation)
-    tracker = Tracker("judging", len(pairs))
-    invocation.reached = lambda: f"{tracker.reached}; run it again to go on"
-    live = live_is_wanted(quiet=given["quiet"])
+    given, tracker = ctx.params, Tracker("judging", len(pairs))
     async with make_judge(given["judge"], **options) as judge:
-        with ProgressDisplay(tracker, wanted=live) as display, invocation.held():
+        with showing(ctx, tracker, "{}; run it again to go on") as display:
 
             def done(ranked: RankedQuery) -> None:
                 tracker.count(ranked.ranking.calls if ranked.ranking else None)

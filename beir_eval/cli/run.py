@@ -27,7 +27,7 @@ from mcranker.cli.output import (
     print_json,
     print_line,
 )
-from mcranker.cli.progress import Worker, fetch_models, live_is_wanted
+from mcranker.cli.progress import fetch_models, live_is_wanted, work_off
 from mcranker.cli.results import check_local_models, cost_text, show_estimates
 from mcranker.cli.verb import Verb
 from mcranker.rankers.keys import needed_models
@@ -65,9 +65,7 @@ def _run(ctx: click.Context) -> int:
             return show_estimates(ctx, ["data set", "ranker"], rows, _SHARED)
         fetch_models(models, quiet=quiet)
     if given["worker"]:
-        worker = Worker(experiment.queries())
-        run_loop(partial(worker.take, experiment.work(), invocation, live=not quiet))
-        return worker.finish()
+        return run_loop(partial(work_off, ctx, experiment.work(), experiment.queries()))
     # An error before anything is paid for if nothing can be written.
     out.mkdir(parents=True, exist_ok=True)
     check_place(out / "probe")

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from contextlib import aclosing
-from dataclasses import dataclass
 from functools import partial
 from io import StringIO
 from typing import TYPE_CHECKING, Any
@@ -25,13 +24,13 @@ from mcranker.cli.output import (
     saying_where,
 )
 from mcranker.cli.progress import (
-    ProgressDisplay,
     QueryTracker,
     Tracker,
-    Worker,
     fetch_models,
     in_order,
     live_is_wanted,
+    showing,
+    work_off,
     worker_flag,
 )
 from mcranker.cli.rank import read_queries
@@ -81,14 +80,10 @@ def _ask(ctx: click.Context) -> int:
             with pipeline:
                 return show_estimate(ctx, sum(map(pipeline.estimate, questions), Estimate()))
     if params["worker"]:
-        worker = Worker(len(questions), noun="question", plural="questions")
-        run_loop(partial(_work, ctx, pipeline, questions, worker))
-        return worker.finish()
+        return run_loop(partial(_work, ctx, pipeline, questions))
     with saying_where(ledger), output(params["out"]) as write:
         if many:
-            lines = _Lines(write)
-            run_loop(partial(_answer_many, ctx, pipeline, questions, lines))
-            return lines.finish(len(questions))
+            return run_loop(partial(_answer_many, ctx, pipeline, questions, write))
         result = run_loop(partial(_answer_one, ctx, pipeline, questions[0]))
         invocation.doing("writing the answer")
         code = _write(params, result, write, ledger)
@@ -104,75 +99,57 @@ def _ask(ctx: click.Context) -> int:
 
 
 async def _answer_one(ctx: click.Context, pipeline: RAGPipeline, question: Query) -> RAGResult:
-    invocation, tracker = ctx.ensure_object(Invocation), QueryTracker("getting ready")
-    invocation.reached = lambda: tracker.reached
-    live = live_is_wanted(quiet=ctx.params["quiet"])
     async with pipeline, pipeline.astream(question) as events:
-        with ProgressDisplay(tracker, wanted=live) as display, invocation.held():
+        with showing(ctx, QueryTracker("getting ready")) as display:
             async for event in events:
-                tracker.take(event)
-                display.update()
+                display.take(event)
     assert isinstance(event, AnswerDone), "the last event of every answer"
     return event.result
 
 
 async def _answer_many(
-    ctx: click.Context, pipeline: RAGPipeline, questions: list[Query], lines: _Lines
-) -> None:
-    tracker = Tracker("answering", len(questions), unit="questions")
-    live = live_is_wanted(quiet=ctx.params["quiet"])
-    async with pipeline, pipeline.aanswer_many(questions) as stream:
-        await in_order(stream, lines.add, tracker, ctx.ensure_object(Invocation), live=live)
+    ctx: click.Context, pipeline: RAGPipeline, questions: list[Query], write: Write
+) -> int:
+    """Write answers to many questions, a JSON line each; the exit code."""
+    lost: list[str] = []
+    written, incomplete = 0, False
 
-
-async def _work(
-    ctx: click.Context, pipeline: RAGPipeline, questions: list[Query], worker: Worker
-) -> None:
-    names = [chat.name for chat in pipeline.models.values()]
-    names += [] if pipeline.ranker is None else pipeline.ranker.models.names.values()
-    run = f"{sorted(set(names))} {pipeline.config.model_dump_json()}"
-    work = shared_work(questions, pipeline.ledger, lambda each: f"{run} {each}")
-    whole = f"{run} {questions}"
-    share_budget(pipeline.budget, pipeline.ledger, whole)
-    live = live_is_wanted(quiet=ctx.params["quiet"])
-    async with pipeline, aclosing(work), pipeline.aanswer_many(work) as stream:
-        await worker.take(stream, ctx.ensure_object(Invocation), live=live)
-
-
-@dataclass(slots=True)
-class _Lines:
-    """Writes answers to many questions, a JSON line each."""
-
-    write: Write
-    answered: int = 0
-    incomplete: bool = False
-    first_error: str = ""
-
-    def add(self, found: AnsweredQuestion) -> None:
-        """Write one answer, or the error in its place."""
+    def add(found: AnsweredQuestion) -> None:
+        nonlocal written, incomplete
         question, result = found.question, found.answer
         if result is None:
             assert found.error is not None
             error = failure(found.error).entry
             line = {"id": question.id, "question": question.conversation, "error": error}
-            why = error["message"]
+            lost.append(f"{question.id!r}: {error['message']}")
         else:
             line = result.to_dict()
-            why = result.failure if result.kind == "none" else ""
-            self.incomplete |= any(_problems(result))
-        if why:
-            self.first_error = self.first_error or f"{question.id!r}: {why}"
-        else:
-            self.answered += 1
-        self.write(f"{json_text(line)}\n")
+            incomplete |= any(_problems(result))
+            if result.kind == "none":
+                lost.append(f"{question.id!r}: {result.failure}")
+        written += 1
+        write(f"{json_text(line)}\n")
 
-    def finish(self, total: int) -> int:
-        """Report on standard error how many of `total` questions failed; return the exit code."""
-        if lost := total - self.answered:
-            questions = counted(total, "question")
-            say(f"error: {lost} of {questions} not answered; the first, {self.first_error}")
-            return ERROR
-        return MISSING_SCORES if self.incomplete else DONE
+    tracker = Tracker("answering", len(questions), unit="questions")
+    async with pipeline, pipeline.aanswer_many(questions) as stream:
+        await in_order(ctx, stream, add, tracker)
+    if missing := len(questions) - written + len(lost):
+        say(
+            f"error: {missing} of {counted(len(questions), 'question')} not answered; "
+            f"the first, {lost[0]}"
+        )
+        return ERROR
+    return MISSING_SCORES if incomplete else DONE
+
+
+async def _work(ctx: click.Context, pipeline: RAGPipeline, questions: list[Query]) -> int:
+    names = [chat.name for chat in pipeline.models.values()]
+    names += [] if pipeline.ranker is None else pipeline.ranker.models.names.values()
+    run = f"{sorted(set(names))} {pipeline.config.model_dump_json()}"
+    work = shared_work(questions, pipeline.ledger, lambda each: f"{run} {each}")
+    share_budget(pipeline.budget, pipeline.ledger, f"{run} {questions}")
+    async with pipeline, aclosing(work), pipeline.aanswer_many(work) as stream:
+        return await work_off(ctx, stream, len(questions), ("question", "questions"))
 
 
 def _write(params: dict[str, Any], result: RAGResult, write: Write, ledger: str) -> int:

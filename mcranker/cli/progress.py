@@ -182,6 +182,12 @@ class ProgressDisplay:
         if self._progress is not None:
             self._progress.stop()
 
+    def take(self, event: RAGEvent) -> None:
+        """Count an event of one query, and show it."""
+        assert isinstance(self._tracker, QueryTracker)
+        self._tracker.take(event)
+        self.update()
+
     def update(self) -> None:
         """Show what the tracker has counted by now; the time left includes what follows."""
         tracker, total = self._tracker, self._tracker.total
@@ -207,42 +213,42 @@ class ProgressDisplay:
                 self._progress.start()
 
 
-class Done(Protocol):
-    """A result of one of many queries, or its error."""
-
-    @property
-    def error(self) -> MCRankerError | None: ...
+@contextmanager
+def showing(ctx: click.Context, tracker: Tracker, reached: str = "{}") -> Iterator[ProgressDisplay]:
+    """Show what the tracker counts while the block runs, and name it if that is interrupted."""
+    invocation = ctx.ensure_object(Invocation)
+    invocation.reached = lambda: reached.format(tracker.reached)
+    live = live_is_wanted(quiet=ctx.params["quiet"])
+    with ProgressDisplay(tracker, wanted=live) as display, invocation.held():
+        yield display
 
 
 class Finished(Protocol):
-    """A result among many, with its place in the order of writing, from 0."""
+    """A result among many, with its place in the order of writing, from 0, or its error."""
 
     @property
     def place(self) -> int: ...
 
     @property
-    def error(self) -> BaseException | None: ...
+    def error(self) -> MCRankerError | None: ...
 
 
 F = TypeVar("F", bound=Finished)
 
 
 async def in_order(
+    ctx: click.Context,
     results: AsyncIterable[F],
     write: Callable[[F], None],
     tracker: Tracker,
-    invocation: Invocation,
-    *,
-    live: bool,
     usage: Callable[[F], UsageTable | None] = lambda _: None,
 ) -> None:
     """Write results in the order of their places, each as soon as those before it are there."""
     from mcranker.rankers import FATAL_ERRORS
 
-    invocation.reached = lambda: tracker.reached
     early: dict[int, F] = {}
     place = 0
-    with ProgressDisplay(tracker, wanted=live) as display, invocation.held():
+    with showing(ctx, tracker) as display:
         async for found in results:
             tracker.count(usage(found))
             display.update()
@@ -253,51 +259,47 @@ async def in_order(
                 place += 1
             if isinstance(found.error, FATAL_ERRORS):
                 break
-    invocation.doing("writing the results")
+    ctx.ensure_object(Invocation).doing("writing the results")
     for _, found in sorted(early.items()):
         write(found)
 
 
-@dataclass(slots=True)
-class Worker:
-    """Counts what a worker did."""
+class Done(Protocol):
+    """A result of one of many queries, or its error."""
 
-    total: int
-    done: int = 0
-    failed: int = 0
-    why: MCRankerError | None = None
-    noun: str = "query"
-    plural: str = "queries"
+    @property
+    def error(self) -> MCRankerError | None: ...
 
-    async def take(
-        self, results: AsyncIterable[Done], invocation: Invocation, *, live: bool
-    ) -> None:
-        """Count results until there are no more, or one that all others would meet."""
-        from mcranker.rankers import FATAL_ERRORS
 
-        tracker = Tracker("working", self.total, unit=self.plural)
-        invocation.reached = lambda: tracker.reached
-        with ProgressDisplay(tracker, wanted=live) as display, invocation.held():
-            async for found in results:
-                tracker.count()
-                display.update()
-                self.done += found.error is None
-                self.failed += found.error is not None
-                self.why = self.why or found.error
-                if isinstance(found.error, FATAL_ERRORS):
-                    break
+async def work_off(
+    ctx: click.Context,
+    results: AsyncIterable[Done],
+    total: int,
+    units: tuple[str, str] = ("query", "queries"),
+) -> int:
+    """Count a worker's results until there are no more, or one that all others would meet.
 
-    def finish(self) -> int:
-        """Print what was done; return the exit code."""
-        print_line(
-            f"{self.done:,} of {self.total:,} {self.plural} done here; the same command without "
-            "--worker takes all results from the ledger"
-        )
-        if self.why is None:
-            return DONE
-        noun = self.noun if self.failed == 1 else self.plural
-        say(f"error: {self.failed:,} {noun} failed; the first: {self.why}")
-        return ERROR
+    Says what was done; the exit code.
+    """
+    from mcranker.rankers import FATAL_ERRORS
+
+    errors: list[MCRankerError] = []
+    tracker = Tracker("working", total, unit=units[1])
+    with showing(ctx, tracker) as display:
+        async for found in results:
+            tracker.count()
+            display.update()
+            errors += [found.error] if found.error else []
+            if isinstance(found.error, FATAL_ERRORS):
+                break
+    print_line(
+        f"{tracker.done - len(errors):,} of {total:,} {units[1]} done here; the same command "
+        "without --worker takes all results from the ledger"
+    )
+    if not errors:
+        return DONE
+    say(f"error: {counted(len(errors), *units)} failed; the first: {errors[0]}")
+    return ERROR
 
 
 def worker_flag() -> click.Parameter:

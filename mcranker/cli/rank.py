@@ -17,13 +17,13 @@ import click
 from mcranker.cli.invocation import Invocation, run_loop, say
 from mcranker.cli.options import RANK_KEYS, RUN_KEYS, Given, given_options, option_flags
 from mcranker.cli.progress import (
-    ProgressDisplay,
     QueryTracker,
     Tracker,
-    Worker,
     fetch_models,
     in_order,
     live_is_wanted,
+    showing,
+    work_off,
     worker_flag,
 )
 from mcranker.cli.results import OUTPUTS, Results, check_local_models, opened, show_estimate
@@ -144,8 +144,7 @@ def _ranked(
                 "have; rename it, or use --output jsonl"
             )
     quiet, reasons = params["quiet"], params["reasons"]
-    live = live_is_wanted(quiet=quiet)
-    with invocation.noting(live):
+    with invocation.noting(live_is_wanted(quiet=quiet)):
         if params["dry_run"]:
             invocation.doing("estimating; nothing was sent")
             check_local_models(given.models)
@@ -157,18 +156,16 @@ def _ranked(
         ranker = given.make()
     ranker.check_reasons(reasons)
     if params.get("worker"):
-        worker = Worker(len(queries))
-        run_loop(partial(_work, ranker, work, queries, worker, invocation, live=live))
-        return worker.finish()
+        return run_loop(partial(_work, ctx, ranker, work, queries))
     if not quiet and not given.options.get("model") and given.models == [DEFAULT_LOCAL]:
         say(default_judge_note())
     with opened(params, many=many, ledger=given.ledger) as results:
         if many:
             stage = "ranking and asking for reasons" if reasons else "ranking"
             tracker = Tracker(stage, len(queries))
-            run_loop(partial(_rank_many, ctx, ranker, work, results, tracker, live=live))
+            run_loop(partial(_rank_many, ctx, ranker, work, results, tracker))
         else:
-            ranking = run_loop(partial(_rank_one, ctx, ranker, work, live=live))
+            ranking = run_loop(partial(_rank_one, ctx, ranker, work))
             invocation.doing("writing the report" if params["report"] else "writing the results")
             results.add(RankedQuery(0, ranking.query, ranking))
         code = results.finish(len(queries))
@@ -189,16 +186,13 @@ def _advice(given: Mapping[str, Any], *, many: bool) -> str:
     return f"for a page that shows why, rank again with {option}; answers are kept"
 
 
-async def _rank_one(ctx: click.Context, ranker: Ranker, work: Work, *, live: bool) -> Ranking:
-    ((query, passages),) = work()
-    invocation, reasons = ctx.ensure_object(Invocation), ctx.params["reasons"]
+async def _rank_one(ctx: click.Context, ranker: Ranker, work: Work) -> Ranking:
+    ((query, passages),), reasons = work(), ctx.params["reasons"]
     tracker = QueryTracker.of(ranker, reasons=bool(reasons))
-    invocation.reached = lambda: tracker.reached
     async with ranker, ranker.astream(query, passages) as events:
-        with ProgressDisplay(tracker, wanted=live) as display, invocation.held():
+        with showing(ctx, tracker) as display:
             async for event in events:
-                tracker.take(event)
-                display.update()
+                display.take(event)
             assert isinstance(event, RankingDone), "the last event of every ranking"
             try:
                 return await ranker.aexplain(event.ranking, reasons) if reasons else event.ranking
@@ -209,31 +203,16 @@ async def _rank_one(ctx: click.Context, ranker: Ranker, work: Work, *, live: boo
 
 
 async def _rank_many(
-    ctx: click.Context,
-    ranker: Ranker,
-    work: Work,
-    results: Results,
-    tracker: Tracker,
-    *,
-    live: bool,
+    ctx: click.Context, ranker: Ranker, work: Work, results: Results, tracker: Tracker
 ) -> None:
     def usage(ranked: RankedQuery) -> UsageTable | None:
         return ranked.ranking.calls if ranked.ranking else None
 
-    invocation = ctx.ensure_object(Invocation)
     async with ranker, ranker.arank_many(work(), reasons=ctx.params["reasons"]) as stream:
-        await in_order(stream, results.add, tracker, invocation, live=live, usage=usage)
+        await in_order(ctx, stream, results.add, tracker, usage)
 
 
-async def _work(
-    ranker: Ranker,
-    work: Work,
-    queries: list[Query],
-    worker: Worker,
-    invocation: Invocation,
-    *,
-    live: bool,
-) -> None:
+async def _work(ctx: click.Context, ranker: Ranker, work: Work, queries: list[Query]) -> int:
     run = run_name(ranker.name, ranker.models.names.values(), ranker.config)
     shared = shared_work(
         work(),
@@ -243,7 +222,7 @@ async def _work(
     whole = f"{run} {[(query.id, query.text) for query in queries]}"
     share_budget(ranker.models.budget, ranker.models.ledger, whole)
     async with ranker, aclosing(shared), ranker.arank_many(shared) as stream:
-        await worker.take(stream, invocation, live=live)
+        return await work_off(ctx, stream, len(queries))
 
 
 def read_passages(source: str, format: Format | None = None) -> list[Passage]:  # noqa: A002

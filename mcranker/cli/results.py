@@ -41,12 +41,10 @@ if TYPE_CHECKING:
 
     from mcranker.rankers import RankedQuery
     from mcranker.ranking import Ranking
-    from personas.ranking.usage import Stage
 
 Output = Literal["table", "json", "jsonl", "trec"]
 OUTPUTS = get_args(Output)
 
-MOST_NAMED = 20  # personas of a stage with a row each
 _MOST = 2000  # characters of a query, or of a line about a member
 
 
@@ -286,20 +284,10 @@ def _models(estimate: Estimate) -> list[str]:
 
 
 def _rows(estimate: Estimate) -> Iterator[tuple[str, str, str, Usage, Usage]]:
-    """Stage, persona, model, usage of new calls, and of known answers; many personas as one."""
+    """Stage, persona, model, usage of new calls, and of known answers."""
     table, reused = estimate.table, estimate.table.reused
-    personas: dict[tuple[Stage, str], list[str]] = {}
-    for stage, persona, model in dict.fromkeys([*table, *reused]):
-        personas.setdefault((stage, model), []).append(persona)
-    for (stage, model), names in personas.items():
-        new = [table.get((stage, name, model), Usage()) for name in names]
-        known = [reused.get((stage, name, model), Usage()) for name in names]
-        if len(names) > MOST_NAMED:
-            together = sum(new, start=Usage()), sum(known, start=Usage())
-            yield stage, f"{len(names):,} personas", model, *together
-        else:
-            for name, each, other in zip(names, new, known, strict=True):
-                yield stage, name, model, each, other
+    for key in dict.fromkeys([*table, *reused]):
+        yield *key, table.get(key, Usage()), reused.get(key, Usage())
 
 
 def _summary(estimate: Estimate) -> str:

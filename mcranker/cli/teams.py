@@ -13,7 +13,7 @@ from rich.text import Text
 from mcranker.cli.invocation import Invocation, run_loop, say
 from mcranker.cli.options import given_options, option_flags
 from mcranker.cli.output import DONE, ERROR, Failure, keep, output, present, print_json, print_line
-from mcranker.cli.progress import ProgressDisplay, QueryTracker, fetch_models, live_is_wanted
+from mcranker.cli.progress import QueryTracker, fetch_models, live_is_wanted, showing
 from mcranker.cli.verb import Reads, Verb, Writes, flag, output_flag, refuse
 from mcranker.paths import is_folder
 from mcranker.rankers.mcranker import MCRanker
@@ -55,12 +55,11 @@ def _recruit(ctx: click.Context) -> int:
     if given.ranker != MCRanker.name:
         raise click.UsageError(f"the ranker {given.ranker!r} recruits no team; leave it out", ctx)
     invocation.doing("getting ready; nothing was sent")
-    live = live_is_wanted(quiet=params["quiet"])
-    with invocation.noting(live):
+    with invocation.noting(live_is_wanted(quiet=params["quiet"])):
         fetch_models(given.models, quiet=params["quiet"])
         ranker = given.make()
     assert isinstance(ranker, MCRanker)
-    team = run_loop(partial(_team_for, ctx, ranker, live=live))
+    team = run_loop(partial(_team_for, ctx, ranker))
     invocation.doing("writing the team")
     if params["lock"]:
         team = team.lock()
@@ -75,15 +74,12 @@ def _recruit(ctx: click.Context) -> int:
     return present(ctx, lambda console: show_record(console, team), code, errors, team=record)
 
 
-async def _team_for(ctx: click.Context, ranker: MCRanker, *, live: bool) -> Team:
-    invocation, tracker = ctx.ensure_object(Invocation), QueryTracker.of(ranker)
-    invocation.reached = lambda: tracker.reached
+async def _team_for(ctx: click.Context, ranker: MCRanker) -> Team:
     async with ranker:
-        with ProgressDisplay(tracker, wanted=live) as display, invocation.held():
+        with showing(ctx, QueryTracker.of(ranker)) as display:
 
             async def take(event: Event) -> None:
-                tracker.take(event)
-                display.update()
+                display.take(event)
 
             query = Query(ctx.params["query"])
             return await ranker.arecruit_team(query, ctx.params["example"], emit=take)
