@@ -6,10 +6,9 @@ import json
 from pathlib import Path
 from typing import Any
 
-from mcranker import ChatRequest, Ranking, Team
+from mcranker import ChatRequest, Ranking
 from mcranker.config import RankerConfig
 from mcranker.errors import AuthenticationFailed, ConnectionFailed
-from personas import load
 from tests.support.cli_support import Connected, Run, answer
 
 
@@ -77,26 +76,6 @@ def test_a_saved_team_and_a_saved_ranking_judge_again(
             "Virologist",
             "Worried [bold]parent",
         ]
-
-
-def test_weights_that_are_brought_to_100_are_told(run: Run, tmp_path: Path) -> None:
-    team = tmp_path / "team.yaml"
-    team.write_text(
-        "members:\n- persona: {name: Nurse}\n  rubric:\n    criteria:\n"
-        "    - {name: Fit, weight: 80}\n    - {name: Price, weight: 65}\n",
-        encoding="utf-8",
-    )
-    result = run("rank", "q", "a", "--team", team)
-    assert (
-        f"warning: {team}: the weights of 'Nurse' sum to 145 and are brought to 100: "
-        "'Fit' 80 → 55.2%, 'Price' 65 → 44.8%"
-    ) in result.stderr
-
-
-def test_top_limits_the_table(run: Run) -> None:
-    result = run("rank", "q", *"abcde", "--top", "2")
-    assert "3 more; --top 5 shows all" in result.stdout
-    assert len([line for line in result.stdout.splitlines() if line.strip()[:1].isdigit()]) == 4
 
 
 def test_json_is_one_object_with_the_whole_ranking(run: Run, docs: Path, tmp_path: Path) -> None:
@@ -264,16 +243,6 @@ def test_models_for_roles(run: Run, models: Connected) -> None:
     }
 
 
-def test_the_direct_ranker(run: Run, models: Connected) -> None:
-    result = run("rank", "q", "a", "--ranker", "direct", "--output", "json")
-    assert json.loads(result.stdout)["ranking"]["ranker"] == "direct"
-    assert {request.tag.stage for request in models.requests} == {"score"}
-    result = run(
-        "rank", "q", "a", "--ranker", "direct", "-o", "with_criteria=true", "--output", "json"
-    )
-    assert json.loads(result.stdout)["ranking"]["team"] is not None
-
-
 def test_a_ranker_that_compares(run: Run, models: Connected) -> None:
     models.answer = lambda _: "[3] > [3] > [9] > [1]"
     args = ("rank", "q", "a", "b", "c", "--ranker", "rankgpt", "-o", "window=5", "-o", "step=2")
@@ -365,18 +334,3 @@ def test_a_team_that_compares(run: Run, models: Connected, tmp_path: Path) -> No
     assert "--ensemble assessor" in refused.stderr
     shown = run("inspect", saved)
     assert "gave no order, so the others' co" in shown.stdout
-
-
-def test_team_saves_what_rank_takes(run: Run, models: Connected, tmp_path: Path) -> None:
-    out = tmp_path / "team.yaml"
-    result = run("recruit", "best masks", "--example", "a passage", "--out", out)
-    assert result.exit_code == 0, result.output
-    assert "60%  Efficacy" in result.stdout
-    team = load(Team, out)
-    assert team.names == ("NLP scientist", "Virologist", "Worried [bold]parent")
-    assert {request.tag.stage for request in models.requests} == {"recruit", "criteria"}
-    models.requests.clear()
-    assert run("rank", "best masks", "a", "--team", out).exit_code == 0
-    assert {request.tag.stage for request in models.requests} == {"score"}
-    result = run("recruit", "best masks", "--output", "json")
-    assert Team.model_validate(json.loads(result.stdout)["team"]) == team

@@ -5,7 +5,6 @@ from __future__ import annotations
 import json
 import subprocess
 import sys
-import threading
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -13,7 +12,6 @@ import click
 import pytest
 
 from mcranker.cli.verb import Reads, Writes
-from personas.io.atomic import write_whole
 from tests.personas.ranking.test_inspection import FOUR, stored
 from tests.support.cli_support import Connected, scripted
 from tests.support.commands import COMMANDS, call, refused
@@ -136,26 +134,6 @@ def test_two_outputs_are_two_files(tmp_path: Path) -> None:
     assert not one_file(one, two)
     two.symlink_to(one)
     assert one_file(one, two)
-
-
-def test_two_commands_with_one_output_leave_that_of_one(tmp_path: Path) -> None:
-    path = tmp_path / "out"
-    texts = ["a" * 300_000, "b" * 200_000]
-    start = threading.Barrier(len(texts))
-
-    def write(text: str) -> None:
-        start.wait()
-        for _ in range(5):
-            write_whole(path, text)
-            assert path.read_text() in texts
-
-    threads = [threading.Thread(target=write, args=(text,)) for text in texts]
-    for thread in threads:
-        thread.start()
-    for thread in threads:
-        thread.join()
-    assert path.read_text() in texts
-    assert list(tmp_path.iterdir()) == [path]
 
 
 @linux

@@ -18,18 +18,10 @@ from mcranker.events import RankingStarted
 from mcranker.rankers import RANKERS
 from mcranker.rankers.keys import KEPT_OUT
 from personas.ranking.usage import Usage, UsageTable
-from personas.sanitize import one_line, plain
 from tests.support.cli_support import invoke
 from tests.support.plugins import OTHERS
 
 PROJECT = Path(__file__).parents[3]
-
-
-def test_plain_text() -> None:
-    assert plain("a\n\t b\x00\x1b[0m \u202e\u2028\ud800") == r"a b\x00\x1b[0m \u202e \ud800"
-    assert plain("nâïve 漢字 👩\u200d🔬") == "nâïve 漢字 👩\u200d🔬"
-    assert plain("abcdef", 3) == "abc"
-    assert one_line("first\n\n  second\n") == "first; second"
 
 
 def test_calls_tokens_and_cost_so_far() -> None:
@@ -93,10 +85,6 @@ def test_the_options_of_every_ranker_are_listed() -> None:
         f"  {name}=" in everything for name in (*RankerConfig.model_fields, "min_relevance_score")
     )
     assert "[default: 3; 1 to 20]" in everything
-
-
-def test_the_help_of_rank_fits_two_screens() -> None:
-    assert len(invoke("rank", "--help").stdout.splitlines()) <= 2 * 45
 
 
 @pytest.fixture

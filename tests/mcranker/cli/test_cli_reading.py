@@ -11,7 +11,6 @@ import pytest
 
 from mcranker.cli.rank import read_corpus, read_passages, read_queries
 from mcranker.errors import InputError
-from mcranker.inputs.trec import read_trec
 from personas.ranking.types import Passage, Query
 
 Make = Callable[[str, str | bytes], str]
@@ -184,14 +183,6 @@ def test_a_key_of_its_own_goes_before_pyterriers(make: Make) -> None:
     assert passage.id == "0"
 
 
-def test_passages_of_a_file_need_no_ids(make: Make) -> None:
-    content = '{"text": "a", "lang": "en"}\n{"page_content": "b"}\n'
-    assert read_passages(make("a.jsonl", content)) == [
-        Passage("0", "a", metadata={"lang": "en"}),
-        Passage("1", "b"),
-    ]
-
-
 @pytest.mark.parametrize(
     ("name", "content"),
     [
@@ -204,30 +195,6 @@ def test_passages_of_a_file_need_no_ids(make: Make) -> None:
 def test_packed_files_go_by_the_suffix_before(make: Make, name: str, content: str) -> None:
     packed = make(name, gzip.compress(content.encode()))
     assert read_passages(packed) == list(read_corpus(packed, {"x"}).values()) == [Passage("x", "a")]
-
-
-def test_a_run_goes_by_score_then_rank(make: Make) -> None:
-    run = "q1 Q0 a 3 1.0 x\nq1 Q0 b 2 1 x\nq2 Q0 a 1 -4 x\n\nq1\tQ0\tc\t9\t7e0\tx\n"
-    assert read_trec(make("r.trec", run)) == {
-        "q1": [("c", 7.0), ("b", 1.0), ("a", 1.0)],
-        "q2": [("a", -4.0)],
-    }
-
-
-@pytest.mark.parametrize(
-    ("content", "expected"),
-    [
-        ("", "there is no line of a run in it"),
-        ("q1 Q0 a 1 1.0\n", "r.trec:1: 5 columns; a line of a run has six"),
-        ("q1 Q0 a one 1.0 x\n", "r.trec:1: rank 'one' is no number"),
-        ("q1 Q0 a 1 nan x\n", "r.trec:1: score 'nan' is not finite"),
-        ("q1 Q0 a 1 2 x\nq1 Q0 a 2 1 x\n", "r.trec:2: document 'a' appears twice under query 'q1'"),
-    ],
-)
-def test_bad_runs(make: Make, content: str, expected: str) -> None:
-    with pytest.raises(InputError) as caught:
-        read_trec(make("r.trec", content), needed=True)
-    assert expected in str(caught.value)
 
 
 def test_of_a_corpus_only_what_is_wanted_is_kept(make: Make) -> None:
