@@ -41,12 +41,7 @@ from mcranker.cli.output import (
     print_line,
     saying_where,
 )
-from mcranker.cli.progress import (
-    Tracker,
-    fetch_models,
-    in_order,
-    showing,
-)
+from mcranker.cli.progress import Tracker, fetch_models, in_order, showing
 from mcranker.cli.verb import Reads, Verb, Writes, flag, output_flag
 from mcranker.errors import InputError
 from mcranker.llm.connect import choose_default

@@ -11,10 +11,8 @@ from typing import TYPE_CHECKING, Any
 import click
 from rich.text import Text
 
-from beir_eval.attacks.defences import DEFENCES
-from beir_eval.attacks.rankers import Campaign, Through
-from beir_eval.attacks.templates import load_attacks
-from beir_eval.attacks.texts import targets_of
+from beir_eval.attacks.rankers import DEFENCES, Campaign, Through
+from beir_eval.attacks.texts import load_attacks, targets_of
 from beir_eval.cli.flags import count_flag
 from beir_eval.errors import SettingError
 from beir_eval.experiment.run import Experiment, Plan
@@ -31,11 +29,7 @@ from mcranker.cli.output import (
     print_json,
     saying_where,
 )
-from mcranker.cli.progress import (
-    Tracker,
-    fetch_models,
-    showing,
-)
+from mcranker.cli.progress import Tracker, fetch_models, showing
 from mcranker.cli.results import check_local_models
 from mcranker.cli.verb import Reads, Verb, Writes, flag, output_flag
 from mcranker.llm.limits.budget import Budget

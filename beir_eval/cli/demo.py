@@ -20,11 +20,7 @@ from mcranker import MCRanker, Passage, Query, RankingDone
 from mcranker.cli.invocation import Invocation, run_loop
 from mcranker.cli.options import given_options, option_flags
 from mcranker.cli.output import DONE, MISSING_SCORES
-from mcranker.cli.progress import (
-    QueryTracker,
-    fetch_models,
-    showing,
-)
+from mcranker.cli.progress import QueryTracker, fetch_models, showing
 from mcranker.cli.results import show_ranking
 from mcranker.cli.verb import Verb
 from personas.console import print_page, table

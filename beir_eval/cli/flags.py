@@ -148,8 +148,7 @@ def _suites(ctx: click.Context, name: str) -> int:
 def _datasets(ctx: click.Context, _: str) -> int:
     from beir_eval.data.catalogue import CATALOGUE
     from beir_eval.data.datasets import COLLECTIONS
-    from beir_eval.data.ir_failures import home
-    from beir_eval.data.ir_source import is_here
+    from beir_eval.data.ir_source import home, is_here
     from beir_eval.data.load import load
 
     of_entry = ("name", "title", "ir_datasets", "queries")
