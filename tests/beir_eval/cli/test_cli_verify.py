@@ -1,4 +1,4 @@
-"""``beir-eval verify``, and what reports and comparisons say of files that were edited."""
+"""``beir-eval report --verify``, and what reports and comparisons say of files that were edited."""
 
 from __future__ import annotations
 

@@ -95,15 +95,6 @@ def test_help_imports_nothing_heavy(name: str) -> None:
     assert not HEAVY & set(done.stderr.split())
 
 
-def test_rank_over_http(server: Loopback) -> None:
-    done = run(["rank", "best masks", "a", "b", *at(server), "--output", "json"])
-    assert (done.returncode, done.stderr) == (0, "")
-    whole = json.loads(done.stdout)
-    assert [hit["score"] for hit in whole["ranking"]["hits"]] == [21.0, 21.0]
-    # One to recruit, three rubrics, 3 * 2 scores.
-    assert len(server.requests) == 10
-
-
 def test_output_is_utf_8_whatever_the_locale(server: Loopback) -> None:
     env = environment(PYTHONIOENCODING="ascii")
     done = run(["rank", "q", *at(server), "--output", "jsonl"], given="漢字\nb\n", env=env)

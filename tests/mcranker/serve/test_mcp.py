@@ -329,7 +329,7 @@ def a_ranking(**arguments: Any) -> bytes:
 
 
 class Server:
-    """``mcranker mcp`` on pipes, after the handshake."""
+    """``mcranker serve --mcp stdio``, after the handshake."""
 
     def __init__(self, process: subprocess.Popen[bytes]) -> None:
         assert process.stdin
