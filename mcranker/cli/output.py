@@ -30,7 +30,7 @@ from personas.sanitize import json_text, one_line, shown
 if TYPE_CHECKING:
     from rich.console import Console
 
-    from personas.report.site import ReportFooter
+    from personas.report.page import ReportFooter
 
 DONE, ERROR, USAGE, MISSING_SCORES, BROKEN_PIPE = 0, 1, 2, 3, 141
 
@@ -200,7 +200,7 @@ def ledger_files(named: str | None) -> Iterator[str]:
 def footer(ctx: click.Context) -> ReportFooter:
     """The last line of a page that this command makes: the version, the day and the command."""
     from mcranker import __version__
-    from personas.report.site import ReportFooter
+    from personas.report.page import ReportFooter
 
     return ReportFooter(__version__, today(), command_line(ctx))
 

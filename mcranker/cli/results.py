@@ -29,10 +29,10 @@ from personas.console import letter, numbers, print_page, rendered, table
 from personas.format import counted, dollars, seconds, weight
 from personas.io.atomic import write_whole
 from personas.ranking.usage import Usage
-from personas.report.query.warnings import problems
-from personas.report.terminal.ranking import show_legend, show_missing, show_table
-from personas.report.terminal.screen import NOTE, Screen, clipped
-from personas.report.terminal.summary import show_warnings
+from personas.report.screen import NOTE, Screen, clipped
+from personas.report.terminal import show_warnings
+from personas.report.terminal_passages import show_legend, show_missing, show_table
+from personas.report.warnings import problems
 from personas.sanitize import json_text, plain
 
 if TYPE_CHECKING:

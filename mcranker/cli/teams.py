@@ -24,7 +24,7 @@ from personas.io.atomic import write_whole
 from personas.provenance import edited, origin
 from personas.ranking.types import Query
 from personas.records import check_file, edited_names, find, kind
-from personas.report.terminal.screen import NOTE, Column, Screen
+from personas.report.screen import NOTE, Column, Screen
 from personas.sanitize import plain
 
 if TYPE_CHECKING:
