@@ -17,7 +17,8 @@ from beir_eval.errors import SettingError
 from beir_eval.measures.metrics import Evaluation, evaluate, measure_names
 from beir_eval.measures.significance import compare_runs, confidence_intervals
 from mcranker.cli.invocation import say
-from mcranker.cli.verb import Verb, flag, output_flag, present
+from mcranker.cli.output import present
+from mcranker.cli.verb import Verb, flag, output_flag
 from mcranker.inputs.trec import read_trec
 from personas.console import table
 from personas.format import counted

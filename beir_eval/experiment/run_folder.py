@@ -18,7 +18,7 @@ A foreign run, which another program made, has no ``rankings.jsonl``.
 Nothing but ``rankings.jsonl`` is there before a run is finished, and the manifest. Folders that
 were written to have a file ``.lock`` as well, see `beir_eval.lock`. Everything is checked where it
 is read: an error names the file, and the line. The manifest of what is finished has the
-SHA-256 of every other file, so that edits are found (``beir-eval verify``).
+SHA-256 of every other file, so that edits are found (``beir-eval report --verify``).
 """
 
 from __future__ import annotations

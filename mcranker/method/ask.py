@@ -32,7 +32,8 @@ _SHOWN_REPLY = 160
 _KEPT_REPLY = 4000
 _OF_THE_TEAM = ("recruit", "criteria")
 _FORGET = (
-    "The ledger keeps it; to have it asked for again, run 'mcranker ledger prune --unusable' first."
+    "The ledger keeps it; to have it asked for again, first run "
+    "'mcranker ledger --remove --unusable'."
 )
 _SAMPLES = 2**63
 _APART = 2**32

@@ -184,7 +184,7 @@ def check_names(names: Iterable[str], known: Iterable[str], what: str) -> None:
             raise ConfigError(f"{what} takes no option {name!r} here; {KEPT_OUT[name]}")
         others = [each for each in RANKERS.names if name in keys_of(each)]
         close = difflib.get_close_matches(name[:100], known, n=1)
-        hint = f"did you mean {close[0]!r}?" if close else "see 'mcranker options' for all"
+        hint = f"did you mean {close[0]!r}?" if close else "see 'mcranker rank --options' for all"
         hint = f"it goes with {', '.join(others)}" if others else hint
         raise ConfigError(f"{what} takes no option {shown(name)}; {hint}")
 

@@ -82,8 +82,8 @@ def test_ctrl_c_in_the_middle_of_many_queries(
     files = {name: tmp_path / name for name in ("queries.jsonl", "run.trec", "corpus.jsonl")}
     write_collection(files, count, passages)
     with chaos({}, seed=2, latency=LATENCY) as server:
-        command = [sys.executable, "-m", "mcranker", "rank", "--model", "openai:test"]
-        command += ["--queries", "queries.jsonl", "--run", "run.trec", "--corpus", "corpus.jsonl"]
+        command = [sys.executable, "-m", "mcranker", "rank-run", "--model", "openai:test"]
+        command += ["run.trec", "--queries", "queries.jsonl", "--corpus", "corpus.jsonl"]
         command += ["--output", "trec", "--out", "team.trec", "--base-url", server.url]
         command += ["-o", f"concurrency={CONCURRENCY}"]
 

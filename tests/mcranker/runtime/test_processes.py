@@ -243,8 +243,8 @@ class Ranking:
 
     @property
     def command(self) -> list[str]:
-        command = [sys.executable, "-c", COMMAND, "rank", "--model", "openai:test"]
-        command += ["--queries", "queries.jsonl", "--run", "run.trec", "--corpus", "corpus.jsonl"]
+        command = [sys.executable, "-c", COMMAND, "rank-run", "--model", "openai:test"]
+        command += ["run.trec", "--queries", "queries.jsonl", "--corpus", "corpus.jsonl"]
         command += ["--output", "trec", "--out", "out.trec", "--save", "saved.jsonl"]
         return [*command, "--base-url", self.server.url, *LIMITS]
 

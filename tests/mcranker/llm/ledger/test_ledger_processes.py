@@ -82,8 +82,8 @@ def test_four_processes_pay_once_and_print_the_same(tmp_path: Path) -> None:
     queries, passages, processes = 3, 30, 4
     files = {name: tmp_path / name for name in ("queries.jsonl", "run.trec", "corpus.jsonl")}
     write_collection(files, queries, passages)
-    command = [sys.executable, "-m", "mcranker", "rank", "--model", "openai:test"]
-    command += ["--queries", "queries.jsonl", "--run", "run.trec", "--corpus", "corpus.jsonl"]
+    command = [sys.executable, "-m", "mcranker", "rank-run", "--model", "openai:test"]
+    command += ["run.trec", "--queries", "queries.jsonl", "--corpus", "corpus.jsonl"]
     command += ["--output", "trec", "--ledger", "ledger", "-o", "concurrency=16"]
     fickle = Fickle(0.03)
     with serve_in_thread(fickle) as server:

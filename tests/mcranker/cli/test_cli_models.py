@@ -1,4 +1,4 @@
-"""``mcranker models`` in this process."""
+"""``mcranker models``, and the embedded default, its model replaced by a tiny one."""
 
 from __future__ import annotations
 
@@ -11,7 +11,9 @@ import pytest
 
 from mcranker import ChatRequest
 from mcranker.errors import AuthenticationFailed
-from tests.support.cli_support import Connected, Run
+from mcranker.llm.connect import better_judges
+from tests.support.cli_support import Connected, Run, invoke
+from tests.support.tiny_encoder import judge, use
 
 
 def test_the_model_is_checked(run: Run, models: Connected, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -40,16 +42,6 @@ def test_the_model_is_checked(run: Run, models: Connected, monkeypatch: pytest.M
     assert whole["errors"][-1]["message"] == "the key is wrong; set OPENAI_API_KEY"
 
 
-def test_a_ledger_that_is_none_is_found(
-    run: Run, models: Connected, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
-) -> None:
-    file = tmp_path / "l.sqlite"
-    file.write_text("no ledger" * 100)
-    monkeypatch.setenv("MCRANKER_LEDGER", str(file))
-    checks = json.loads(run("models", "--check", "--output", "json").stdout)["checks"]
-    assert {each["check"]: each["ok"] for each in checks}["ledger"] is False
-
-
 def test_models_lists_the_catalogue(run: Run, tmp_path: Path) -> None:
     result = run("models")
     assert result.exit_code == 0
@@ -70,7 +62,50 @@ def test_models_download_says_where_the_file_is(
         return tmp_path / str(entry.file)
 
     monkeypatch.setattr("mcranker.llm.local.model_files.download", download)
-    result = run("models", "download", "smollm2-135m")
+    result = run("models", "--download", "smollm2-135m")
     assert result.exit_code == 0, result.output
     assert result.stdout == f"{tmp_path}/SmolLM2-135M-Instruct.Q4_1.gguf\n"
     assert result.stderr == "mcranker: fetching smollm2-135m (100 B)\n"
+
+
+DOCS = ("how bread is baked", "which masks help against viruses")
+
+
+@pytest.fixture
+def embedded(monkeypatch: pytest.MonkeyPatch) -> None:
+    use(monkeypatch)
+    for name in ("MCRANKER_MODEL", "OPENAI_API_KEY", "ANTHROPIC_API_KEY"):
+        monkeypatch.delenv(name, raising=False)
+    for module in ("mcranker.llm.models", "mcranker.cli.models"):
+        monkeypatch.setattr(f"{module}.connect", lambda *_, **__: judge())
+    monkeypatch.setattr("mcranker.cli.rank.fetch_models", lambda models, quiet: None)
+    monkeypatch.setattr("mcranker.cli.models.fetch_models", lambda models, quiet: None)
+
+
+@pytest.mark.usefixtures("embedded")
+def test_rank_says_in_one_sentence_what_would_judge_better() -> None:
+    result = invoke("rank", "masks against viruses", *DOCS, "--output", "json")
+    assert result.exit_code == 0, result.output
+    said = result.stderr.splitlines()
+    assert len(said) == 1
+    assert "Judged by local:minilm, an encoder: compares meaning, does not reason." in said[0]
+    assert better_judges() in said[0]
+    hits = json.loads(result.stdout)["ranking"]["hits"]
+    assert [hit["doc_id"] for hit in hits] == ["1", "0"]
+
+
+@pytest.mark.usefixtures("embedded")
+@pytest.mark.parametrize("flags", [("--quiet",), ("--model", "local:minilm")])
+def test_who_names_the_model_or_wants_quiet_is_told_nothing(flags: tuple[str, ...]) -> None:
+    result = invoke("rank", "masks", *DOCS, *flags)
+    assert result.exit_code == 0, result.output
+    assert better_judges() not in result.stderr
+
+
+@pytest.mark.usefixtures("embedded")
+def test_the_check_asks_it_a_typed_question_and_suggests_a_better_one() -> None:
+    result = invoke("models", "--check", "--output", "json")
+    said = {each["check"]: each["said"] for each in json.loads(result.stdout)["checks"]}
+    assert result.exit_code == 0, result.stdout
+    assert "yes with probability" in said["answer"]
+    assert better_judges() in said["model"]

@@ -1,4 +1,4 @@
-"""``beir-eval datasets`` in this process."""
+"""``beir-eval run --suites`` and ``--datasets``: lists, checks and prints."""
 
 from __future__ import annotations
 
@@ -10,8 +10,52 @@ from typing import Any
 import pytest
 from click.testing import CliRunner, Result
 
-from beir_eval.cli.datasets import command
+from beir_eval.cli.group import cli
 from beir_eval.data.catalogue import CATALOGUE
+from beir_eval.experiment.suite import load_suite, shipped_suites, suite_text
+
+OWN = """
+title = "Mine\\u001b[31m"
+datasets = ["mini", {name = "nfcorpus", split = "dev"}]
+depth = 7
+[[rankers]]
+label = "[bold]A[/bold]"
+team = ["nlp_scientist", "Vet"]
+nlp_scientist = false
+temperature = "none"
+"""
+
+
+def run(*args: str) -> Result:
+    return CliRunner(env={"COLUMNS": "120"}).invoke(cli, ["run", *args])
+
+
+def test_all_are_listed_with_their_titles() -> None:
+    result = run("--suites")
+    assert result.exit_code == 0
+    for name, title in shipped_suites().items():
+        assert any(
+            line.split(maxsplit=1) == [name, title] for line in result.stdout.splitlines()
+        ), name
+    assert result.stderr == ""
+
+
+def test_one_is_printed_as_its_file_is_and_can_be_run_from_a_copy(tmp_path: Path) -> None:
+    printed = run("--suites", "table2")
+    assert printed.stdout == suite_text("table2")
+    copy = tmp_path / "table2.toml"
+    copy.write_bytes(printed.stdout_bytes)
+    assert load_suite(copy) == load_suite("table2")
+    assert run("--suites", str(copy)).stdout == printed.stdout
+
+
+def test_a_file_of_ones_own_is_checked(tmp_path: Path) -> None:
+    file = tmp_path / "mine.toml"
+    file.write_text(OWN, encoding="utf-8")
+    assert run("--suites", str(file)).stdout == OWN
+    file.write_text(OWN.replace("temperature", "temprature"), encoding="utf-8")
+    refused = run("--suites", str(file))
+    assert (refused.exit_code, "did you mean 'temperature'" in refused.stderr) == (1, True)
 
 
 @pytest.fixture
@@ -20,16 +64,11 @@ def home(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     home = tmp_path / "irds"
     monkeypatch.setenv("IR_DATASETS_HOME", str(home))
     monkeypatch.setitem(sys.modules, "ir_datasets", None)
-    monkeypatch.setenv("COLUMNS", "120")
     return home
 
 
-def run(*args: str) -> Result:
-    return CliRunner().invoke(command, args)
-
-
 def records() -> dict[str, Any]:
-    result = run("--output", "json")
+    result = run("--datasets", "--output", "json")
     assert (result.exit_code, result.stderr) == (0, "")
     told = json.loads(result.stdout)
     assert (told["status"], told["exit_code"], told["errors"]) == ("ok", 0, [])
@@ -71,7 +110,7 @@ def test_what_is_here_already(home: Path) -> None:
 def test_the_table(home: Path) -> None:
     (home / "disks45" / "corpus").mkdir(parents=True)
 
-    result = run()
+    result = run("--datasets")
 
     assert (result.exit_code, result.stderr) == (0, "")
     rows = [" ".join(line.split()) for line in result.stdout.splitlines()]
