@@ -43,7 +43,7 @@ from mcranker.cli.options import given_options
 from mcranker.cli.progress import ProgressDisplay, Tracker, live_is_wanted
 from mcranker.cli.signals import run as run_loop
 from mcranker.llm.connect import choose_default
-from mcranker.rag.keys import SHARED, models_of, stage_keys
+from mcranker.rag.config import SHARED, models_of, stage_keys
 from mcranker.rankers.keys import shared_keys
 from personas.console import numbers, print_page, table
 from personas.format import counted

@@ -19,8 +19,7 @@ from beir_eval.experiment.run import GIVE_UP
 from beir_eval.judging.pairs import Pairs, Qrels, System
 from beir_eval.judging.umbrela import HIGHEST, UmbrelaRanker
 from mcranker import MCRanker
-from mcranker.errors import BudgetExceeded
-from mcranker.rankers.dispatch import FATAL_ERRORS
+from mcranker.errors import FATAL_ERRORS, BudgetExceeded
 from personas.io.atomic import write_whole
 from personas.ranking.types import Passage, Query
 from personas.ranking.weak_judges import WeakJudge

@@ -4,14 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from types import MappingProxyType
-from typing import Any, ClassVar, Unpack
+from typing import Any, ClassVar
 
 from mcranker.config import RankerConfig
 from mcranker.method.annotator import ScorePrompt
 from mcranker.method.session import Session
-from mcranker.options import RankerKeywords
-from mcranker.rankers.base import refuse
 from mcranker.rankers.direct import DirectRanker
+from mcranker.rankers.judge import refuse
 from mcranker.replies.schemas import UMBRELA_SCHEMA
 from mcranker.replies.scoring import IntegerScoring
 from personas import Member, PromptSet
@@ -29,11 +28,14 @@ class UmbrelaRanker(DirectRanker):
     takes_team = takes_instruction = False
     defaults: ClassVar[Mapping[str, Any]] = MappingProxyType({"scale": HIGHEST})
 
-    def __init__(self, **shared: Unpack[RankerKeywords]) -> None:
-        super().__init__(**shared)
-
-    def _prepare(self, config: RankerConfig) -> RankerConfig:
-        only = {"scale": HIGHEST, "labels": (), "questions": None, "passages_per_call": None}
+    def _prepare(self, config: Any) -> Any:
+        only: dict[str, Any] = {
+            "scale": HIGHEST,
+            "labels": (),
+            "questions": None,
+            "passages_per_call": None,
+        }
+        only |= {"with_criteria": False}
         refuse(config, only, "does not go with UMBRELA's prompt; leave it out")
         return super()._prepare(config)
 

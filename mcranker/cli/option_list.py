@@ -8,7 +8,7 @@ from mcranker.cli.failures import DONE, print_json
 from mcranker.cli.files import print_line
 from mcranker.cli.rank import INPUT_KEYS
 from mcranker.cli.verb import Verb, output_flag
-from mcranker.rag.keys import stage_keys
+from mcranker.rag.config import stage_keys
 from mcranker.rankers import RANKERS
 from mcranker.rankers.keys import Key, keys_of, own_keys, shared_keys
 

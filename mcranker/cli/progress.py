@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     from rich.console import Console
     from rich.progress import Progress
 
-    from mcranker.rag.events import RAGEvent
+    from mcranker.rag.result import RAGEvent
     from mcranker.rankers import Ranker
 
 _UNITS = {
@@ -110,7 +110,7 @@ class QueryTracker(Tracker):
     def take(self, event: RAGEvent) -> None:
         """Count one event."""
         from mcranker import events
-        from mcranker.rag.events import StageStarted
+        from mcranker.rag.result import StageStarted
 
         match event:
             case StageStarted(name=name):
@@ -225,7 +225,7 @@ async def in_order(
     usage: Callable[[F], UsageTable | None] = lambda _: None,
 ) -> None:
     """Write results in the order of their places, each as soon as those before it are there."""
-    from mcranker.rankers import FATAL_ERRORS
+    from mcranker.errors import FATAL_ERRORS
 
     invocation.reached = lambda: tracker.reached
     early: dict[int, F] = {}

@@ -12,8 +12,7 @@ from mcranker.cli.files import Reads, print_line
 from mcranker.cli.options import Given, given_options
 from mcranker.cli.verb import Verb, flag, output_flag, present
 from mcranker.errors import ConfigError
-from mcranker.rag.config import PipelineConfig, Preset, preset_text
-from mcranker.rag.keys import SHARED, divided, stage_keys
+from mcranker.rag.config import SHARED, PipelineConfig, Preset, divided, preset_text, stage_keys
 
 PRESETS: tuple[str, ...] = get_args(Preset)
 DEFAULT = "team"

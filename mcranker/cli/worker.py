@@ -13,8 +13,7 @@ from mcranker.cli.files import print_line
 from mcranker.cli.invocation import Invocation, say
 from mcranker.cli.progress import ProgressDisplay, Tracker
 from mcranker.cli.verb import flag
-from mcranker.errors import MCRankerError
-from mcranker.rankers import FATAL_ERRORS
+from mcranker.errors import FATAL_ERRORS, MCRankerError
 
 
 class Done(Protocol):

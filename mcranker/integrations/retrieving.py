@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any, TypeAlias
 
 from mcranker.errors import ConfigError, InputError
 from mcranker.inputs.documents import entries, of_object, of_record
-from mcranker.rag.search import ChunkLike
+from mcranker.rag.passages import ChunkLike
 from mcranker.retrieval.bm25 import Found
 from mcranker.retrieval.chunks import Chunk
 

@@ -16,41 +16,54 @@ from contextlib import asynccontextmanager, closing
 from dataclasses import dataclass, field, replace
 from functools import partial
 from itertools import count
-from typing import Any, Self, TypedDict, Unpack
+from typing import Any, Self
 
 import anyio
 
 from mcranker.config import RankerConfig
 from mcranker.errors import BudgetExceeded, InputError, MCRankerError
-from mcranker.estimate import Estimate, Estimator
+from mcranker.estimate import Estimate, Estimator, cost_of
 from mcranker.inputs.passages import as_query
 from mcranker.llm.chat import ChatModel
 from mcranker.llm.ledger.ledger import Ledger
 from mcranker.llm.limits.budget import Budget
 from mcranker.llm.models import NO_MODELS, Layers, LedgerSpec, ModelSpec
-from mcranker.llm.prices import cost
 from mcranker.logs import safe_logger
+from mcranker.method.ask import Asking
 from mcranker.paths import cache_root
 from mcranker.rag.answer import Answer, check_support, write_answer, write_team_answer
-from mcranker.rag.asking import Asking
 from mcranker.rag.citations import check_citations, cited_sentences
-from mcranker.rag.config import PipelineConfig
-from mcranker.rag.context import Context, context_of
-from mcranker.rag.events import AnswerDone, EmitAnswer, RAGEvent, StageDone, StageStarted
-from mcranker.rag.keys import without_writer
-from mcranker.rag.queries import Queries, queries_for
+from mcranker.rag.config import LIMITS, PipelineConfig, without_writer
+from mcranker.rag.passages import (
+    Queries,
+    SearchIndex,
+    Selection,
+    TextRetriever,
+    check_index,
+    context_of,
+    in_order,
+    queries_for,
+    rerank,
+    search,
+)
 from mcranker.rag.record import Citation, Draft, SentQuery, SourcePassage, StageName, StageRecord
-from mcranker.rag.rerank import Reranked, in_order, rerank
-from mcranker.rag.result import RAGResult
-from mcranker.rag.search import Retrieved, SearchIndex, TextRetriever, check_index, search
+from mcranker.rag.result import (
+    AnswerDone,
+    AnsweredQuestion,
+    EmitAnswer,
+    RAGEvent,
+    RAGResult,
+    StageDone,
+    StageStarted,
+)
 from mcranker.rankers import RANKERS, Ranker
-from mcranker.rankers.dispatch import dispatch, named, note_failure
 from mcranker.rankers.keys import check_names, keys_of
 from mcranker.retrieval.cache import digest_of, key_of
 from mcranker.retrieval.embedders import Embedder, connect_embedder
 from mcranker.retrieval.index import VERSION, Index
 from mcranker.retrieval.readers import Skipped, Source, read_documents
-from mcranker.runtime.bridge import Bridge, Stream
+from mcranker.runtime.bridge import Bridge
+from mcranker.runtime.service import Service, Stream, dispatch, named, note_failure
 from mcranker.tracing import answer_span
 from personas import PromptSet
 from personas.errors import shown
@@ -68,53 +81,7 @@ logger = safe_logger("mcranker")
 _numbers = count(1)
 
 
-class PipelineOptions(TypedDict, total=False):
-    """Values to change in the stages, and fields of `RankerConfig` for all stages together."""
-
-    query: Mapping[str, Any]
-    retrieval: Mapping[str, Any]
-    rerank: Mapping[str, Any]
-    context: Mapping[str, Any]
-    answer: Mapping[str, Any]
-    max_calls: int | None
-    max_cost: float | None
-    deadline: float | None
-    concurrency: int | None
-    query_concurrency: int
-    timeout: float
-    requests_per_minute: float | None
-    tokens_per_minute: float | None
-    batch: bool
-    temperature: float | None
-    seed: int | None
-    cache_variant: int
-    repair_attempts: int
-
-
-@dataclass(frozen=True, slots=True)
-class AnsweredQuestion:
-    """One question of many: its answer, or the error that stopped it.
-
-    Attributes:
-        place: place of the question among those given, from 0.
-        question: the question; its text is empty if it could not be read.
-        answer: the result, or None.
-        error: what went wrong, or None.
-    """
-
-    place: int
-    question: Query
-    answer: RAGResult | None = None
-    error: MCRankerError | None = None
-
-    def result(self) -> RAGResult:
-        """The answer; raises the error if there is none."""
-        if self.answer is None:
-            raise self.error or MCRankerError("the question was not answered")
-        return self.answer
-
-
-class RAGPipeline:
+class RAGPipeline(Service):
     """Answers questions from an index: query transform, search, reranking, answer, citations.
 
     >>> pipeline = RAGPipeline.from_documents("papers/", preset="team")
@@ -141,8 +108,8 @@ class RAGPipeline:
         embedder_url: address of the service whose vectors an index has that is opened here.
         budget: what all calls are paid from, instead of ``max_calls`` and ``max_cost``; for an
             index whose embedder has the same.
-        options: see `PipelineOptions`: a stage's values, such as ``answer={"style": "extract"}``,
-            or a limit, as in `RankerConfig`, for all stages together.
+        options: a stage's values, such as ``answer={"style": "extract"}``, or for all stages
+            together those fields of `RankerConfig` that `LIMITS` lists.
 
     Attributes:
         config: the stages.
@@ -174,9 +141,9 @@ class RAGPipeline:
         prompts: str | os.PathLike[str] | None = None,
         embedder_url: str | None = None,
         budget: Budget | None = None,
-        **options: Unpack[PipelineOptions],
+        **options: Any,
     ) -> None:
-        check_names(options, PipelineOptions.__annotations__, "a pipeline")
+        check_names(options, {*PipelineConfig.model_fields, *LIMITS}, "a pipeline")
         changes, given = _divided(options)
         if prompts is not None:
             given["prompts"] = prompts
@@ -248,8 +215,7 @@ class RAGPipeline:
         """
         changes, rest = _divided(options)
         config = PipelineConfig.load(preset, **changes)
-        names = PipelineOptions.__annotations__.keys() & rest.keys()
-        limits = RankerConfig(**{name: rest[name] for name in names})
+        limits = RankerConfig(**{name: rest[name] for name in LIMITS if name in rest})
         budget = Budget(max_calls=limits.max_calls, max_cost=limits.max_cost)
         connected = connect_embedder(embedder, base_url=embedder_url, config=limits, budget=budget)
         added = source
@@ -276,17 +242,15 @@ class RAGPipeline:
         """Make the ranker of the configuration; return it, and its models by their names."""
         chosen, kind = dict(self.config.rerank.options), RANKERS.get(name)
         check_names(chosen, keys_of(name), f"rerank.options of the ranker {name!r}")
-        takes, both = kind.takes(), {**options, **chosen}
-        both = {key: value for key, value in both.items() if key in takes or key in chosen}
-        if self.config.rerank.keep is not None and "top_n" in takes:
-            both.setdefault("top_n", None)  # else REBEL's own 3 would be the most
-        ranker = kind(**both)
+        if self.config.rerank.keep is not None:
+            chosen.setdefault("top_n", None)  # else REBEL's own 3 would be the most
+        ranker = kind(**{**options, **chosen})
         if self._layers.budget.limited:
             ranker = ranker.within(self._layers.budget)
         known: dict[object, ChatModel] = {}
         if kind.needs_model and "base_url" not in chosen:
             for role in kind.roles:
-                spec = both.get(f"{role}_model") or both.get("model")
+                spec = chosen.get(f"{role}_model") or chosen.get("model") or options["model"]
                 known[spec if spec is None or isinstance(spec, str) else id(spec)] = getattr(
                     ranker.models, role
                 )
@@ -342,7 +306,7 @@ class RAGPipeline:
         than that. A question that fails is reported in its place; the others go on. A `deadline`
         counts from the beginning of each.
         """
-        return self._bridge.items(self.aanswer_many(questions, deadline=deadline))
+        return self._items(self.aanswer_many(questions, deadline=deadline))
 
     def aanswer_many(
         self,
@@ -410,7 +374,7 @@ class RAGPipeline:
             if not exact:
                 least = await self.ranker.aestimate(query, docs[:1])
                 estimate = replace(estimate, calls_at_least=least.calls_at_least)
-        context = context_of(ranked.kept, config.context)
+        context = context_of(ranked.kept, config.context).kept
         drafts = self.ranker.config.team_size if config.answer.by_team and self.ranker else 0
         for number in range(drafts + 1):
             each = replace(query, text=f"{query.text} ({number})") if number else query
@@ -456,27 +420,6 @@ class RAGPipeline:
         limits = self._limits if deadline is None else RankerConfig(deadline=deadline)
         return await _Answering(self, query, limits.deadline, emit).run()
 
-    def close(self) -> None:
-        """Release connections, processes and threads."""
-        self._bridge.end()
-
-    async def aclose(self) -> None:
-        """`close` for callers with an event loop."""
-        await _close_all(self._owned)
-        self._bridge.close(wait=False)
-
-    def __enter__(self) -> Self:
-        return self
-
-    def __exit__(self, *_: object) -> None:
-        self.close()
-
-    async def __aenter__(self) -> Self:
-        return self
-
-    async def __aexit__(self, *_: object) -> None:
-        await self.aclose()
-
 
 @dataclass(slots=True)
 class _Effort:
@@ -517,7 +460,7 @@ class _Answering:
         ranked = await self._rerank(sent, found)
         async with self._stage("context") as effort:
             context = context_of(ranked.kept, self._config.context)
-            effort.notes = (context.note,) if context.note else ()
+            effort.notes = context.notes
         answer, drafts = await self._answer(ranked, context)
         citations = await self._cite(answer, context)
         return self._result(sent, ranked, context, answer, drafts, citations)
@@ -536,7 +479,7 @@ class _Answering:
             self._partial |= bool(sent.notes) and asking is not None and self._late(asking)
         return sent
 
-    async def _search(self, sent: Queries) -> Retrieved:
+    async def _search(self, sent: Queries) -> Selection:
         async with self._stage("retrieval") as effort:
             with self._trace.retrieval() as traced:
                 found = await search(
@@ -551,7 +494,7 @@ class _Answering:
             self._partial |= found.partial
         return found
 
-    async def _rerank(self, sent: Queries, found: Retrieved) -> Reranked:
+    async def _rerank(self, sent: Queries, found: Selection) -> Selection:
         stage, ranker = self._config.rerank, self._pipeline.ranker
         async with self._stage("rerank") as effort:
             share = RANKED_BY if "answer" in self._pipeline.models else 1
@@ -565,15 +508,17 @@ class _Answering:
                 found.passages,
                 stage,
                 ranker,
+                usage=effort.usage,
                 seconds=None if left == math.inf else max(left, _SHORTEST),
                 emit=self._emit,
             )
-            effort.usage.add_all(ranked.usage)
             effort.failure, effort.notes = ranked.failure, ranked.notes
-            self._partial |= ranked.ranking is not None and ranked.ranking.partial
+            self._partial |= ranked.partial
         return ranked
 
-    async def _answer(self, ranked: Reranked, context: Context) -> tuple[Answer, tuple[Draft, ...]]:
+    async def _answer(
+        self, ranked: Selection, context: Selection
+    ) -> tuple[Answer, tuple[Draft, ...]]:
         stage, question = self._config.answer, self._query
         drafts: tuple[Draft, ...] = ()
         index, dense = self._pipeline.index, self._config.retrieval.by != "bm25"
@@ -584,21 +529,21 @@ class _Answering:
                 answer = Answer(failure="the deadline came before it")
             elif stage.by_team and asking is not None:
                 answer, drafts = await write_team_answer(
-                    question.conversation, ranked.ranking, context, stage, asking
+                    question.conversation, ranked.ranking, context.kept, stage, asking
                 )
             else:
-                answer = await write_answer(question, context, stage, asking, embedder)
+                answer = await write_answer(question, context.kept, stage, asking, embedder)
             effort.failure = answer.failure
             if answer.failure and self._moment(1) <= anyio.current_time():
                 self._partial = True
                 extracts = stage.model_copy(update={"style": "extract"})
-                answer = await write_answer(question, context, extracts, None)
+                answer = await write_answer(question, context.kept, extracts, None)
             effort.notes = answer.notes
         return answer, drafts
 
-    async def _cite(self, answer: Answer, context: Context) -> tuple[Citation, ...]:
+    async def _cite(self, answer: Answer, context: Selection) -> tuple[Citation, ...]:
         async with self._stage("citations") as effort:
-            citations = check_citations(answer.claims, context.passages)
+            citations = check_citations(answer.claims, context.kept)
             asking = self._asking("answer", effort, self._moment(1))
             if self._config.answer.check_support and asking is not None:
                 citations, effort.notes = await check_support(
@@ -640,8 +585,8 @@ class _Answering:
     def _result(
         self,
         sent: Queries,
-        ranked: Reranked,
-        context: Context,
+        ranked: Selection,
+        context: Selection,
         answer: Answer,
         drafts: tuple[Draft, ...],
         citations: tuple[Citation, ...],
@@ -671,7 +616,7 @@ class _Answering:
             warnings=tuple(self._warnings(ranked, answer)),
         )
 
-    def _warnings(self, ranked: Reranked, answer: Answer) -> Iterator[str]:
+    def _warnings(self, ranked: Selection, answer: Answer) -> Iterator[str]:
         for each in self._stages:
             if each.failure:
                 yield f"{_FAILED[each.name]}: {each.failure}"
@@ -709,35 +654,26 @@ def _record(name: StageName, effort: _Effort, seconds: float) -> StageRecord:
         input_tokens=total.input_tokens,
         output_tokens=total.output_tokens,
         reused_tokens=(reused.input_tokens, reused.output_tokens),
-        cost=_cost(effort.usage),
-        reused_cost=_cost(effort.usage.reused),
+        cost=cost_of(effort.usage),
+        reused_cost=cost_of(effort.usage.reused),
         failure=effort.failure,
         notes=effort.notes,
     )
 
 
-def _cost(usage: UsageTable) -> float | None:
-    costs = [cost(model, each) for (_, _, model), each in usage.items()]
-    known = [each for each in costs if each is not None]
-    return math.fsum(known) if len(known) == len(costs) else None
-
-
 def _with_numbers(
-    passages: Iterable[SourcePassage], context: Context, answer: Answer
+    passages: Iterable[SourcePassage], context: Selection, answer: Answer
 ) -> tuple[SourcePassage, ...]:
     """All passages, with their numbers in the context that the writer saw, or why without."""
-    seen = answer.seen if answer.kind == "answer" else len(context.passages)
-    changes: dict[str, dict[str, Any]] = {
-        each.id: {"number": each.number}
-        if each.number <= seen
-        else {"dropped": "context: the prompt was too long for the writer with it"}
-        for each in context.passages
-    }
-    changes |= {each.id: {"dropped": each.dropped} for each in context.dropped}
-    return tuple(
-        each.model_copy(update=changes[each.id]) if each.id in changes else each
-        for each in passages
-    )
+    seen = answer.seen if answer.kind == "answer" else len(context.kept)
+    changes: dict[str, dict[str, Any]] = {}
+    for each in context.passages:
+        if each.number > seen:
+            reason = "context: the prompt was too long for the writer with it"
+            changes[each.id] = {"dropped": reason}
+        else:
+            changes[each.id] = {"number": each.number, "dropped": each.dropped}
+    return tuple(each.model_copy(update=changes.get(each.id)) for each in passages)
 
 
 async def _close_all(owned: Iterable[_Closable]) -> None:

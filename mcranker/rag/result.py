@@ -1,12 +1,17 @@
-"""The answer that a pipeline gives, which shows itself as a page and on a terminal."""
+"""What a pipeline gives: the answer, which shows itself, one of many, and events on the way."""
 
 from __future__ import annotations
 
 import os
-from typing import TextIO
+from collections.abc import Awaitable, Callable
+from dataclasses import dataclass
+from typing import TextIO, TypeAlias
 
-from mcranker.rag.record import AnswerRecord
+from mcranker.errors import MCRankerError
+from mcranker.events import Event
+from mcranker.rag.record import AnswerRecord, StageName, StageRecord
 from personas.io.atomic import write_whole
+from personas.ranking.types import Query
 
 
 class RAGResult(AnswerRecord):
@@ -18,7 +23,7 @@ class RAGResult(AnswerRecord):
         Raises:
             OSError: it cannot be written.
         """
-        from mcranker.rag.page import render_answer
+        from mcranker.rag.show import render_answer
 
         page = render_answer(self)
         if path is not None:
@@ -27,6 +32,56 @@ class RAGResult(AnswerRecord):
 
     def show(self, *, file: TextIO | None = None) -> None:
         """Print the answer with its numbered sources, to standard output if `file` is None."""
-        from mcranker.rag.terminal import print_answer
+        from mcranker.rag.show import print_answer
 
         print_answer(self, file)
+
+
+@dataclass(frozen=True, slots=True)
+class AnsweredQuestion:
+    """One question of many: its answer, or the error that stopped it.
+
+    Attributes:
+        place: place of the question among those given, from 0.
+        question: the question; its text is empty if it could not be read.
+        answer: the result, or None.
+        error: what went wrong, or None.
+    """
+
+    place: int
+    question: Query
+    answer: RAGResult | None = None
+    error: MCRankerError | None = None
+
+    def result(self) -> RAGResult:
+        """The answer; raises the error if there is none."""
+        if self.answer is None:
+            raise self.error or MCRankerError("the question was not answered")
+        return self.answer
+
+
+@dataclass(frozen=True, slots=True)
+class StageStarted:
+    """A stage begins."""
+
+    name: StageName
+
+
+@dataclass(frozen=True, slots=True)
+class StageDone:
+    """A stage has ended; its record says what it took, and whether it failed."""
+
+    stage: StageRecord
+
+
+@dataclass(frozen=True, slots=True)
+class AnswerDone:
+    """The answer is complete; always the last event."""
+
+    result: RAGResult
+
+
+RAGEvent: TypeAlias = Event | StageStarted | StageDone | AnswerDone
+
+EmitAnswer: TypeAlias = Callable[[RAGEvent], Awaitable[None]]
+"""Takes an event; waits if its reader is slow."""

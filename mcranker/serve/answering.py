@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 import anyio
 
-from mcranker.rag.events import AnswerDone, StageDone, StageStarted
+from mcranker.rag.result import AnswerDone, StageDone, StageStarted
 from mcranker.serve.events import event_data
 from mcranker.serve.metrics import Metrics
 from mcranker.serve.problems import Problem
@@ -17,9 +17,8 @@ from mcranker.serve.settings import GRACE, Settings
 
 if TYPE_CHECKING:
     from mcranker.llm.ledger.ledger import Ledger
-    from mcranker.rag.events import EmitAnswer, RAGEvent
     from mcranker.rag.pipeline import RAGPipeline
-    from mcranker.rag.result import RAGResult
+    from mcranker.rag.result import EmitAnswer, RAGEvent, RAGResult
     from personas.ranking.types import Query
 
 ANSWER = "answer"

@@ -236,7 +236,7 @@ def test_bad_input_is_refused_before_any_call() -> None:
     with pytest.raises(InputError, match="docs is a str"):
         ranker.rank("q", "text")
     with pytest.raises(ConfigError, match="did you mean 'scoring'"):
-        MCRanker(scorin="expected")  # type: ignore[call-arg]
+        MCRanker(scorin="expected")
 
 
 def test_a_base_url_goes_to_models_of_the_same_prefix_only(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -17,7 +17,7 @@ from mcranker import (
     UnsupportedCapability,
 )
 from mcranker.rankers import RANKERS
-from mcranker.rankers.rerank import RerankRanker
+from mcranker.rankers.direct import RerankRanker
 from tests.support import loopback
 from tests.support.loopback import Body, Loopback, Script, clean_environment, serve_in_thread
 from tests.support.rerank_servers import cohere, jina, tei
