@@ -26,7 +26,7 @@ from mcranker.cli.footer import footer
 from mcranker.cli.invocation import say
 from mcranker.cli.number_types import RealNumber
 from mcranker.cli.verb import Verb, flag, quiet_flag
-from mcranker.rag.show import render_answer
+from mcranker.rag.result import render_answer
 from personas.format import counted
 
 if TYPE_CHECKING:

@@ -21,13 +21,20 @@ from mcranker.errors import FATAL_ERRORS, BudgetExceeded, ConfigError, ModelErro
 from mcranker.events import Emit, RankingDone, RankingStarted
 from mcranker.llm.chat import ChatReply
 from mcranker.method.ask import Asking, text_of
-from mcranker.rag.config import ContextStage, QueryStage, RerankStage, RetrievalStage
+from mcranker.rag.config import (
+    ContextStage,
+    PipelineConfig,
+    QueryStage,
+    RerankStage,
+    RetrievalStage,
+)
 from mcranker.rag.record import SentQuery, SourcePassage
 from mcranker.rankers.base import Ranker
 from mcranker.ranking import Ranking
 from mcranker.replies.loose_json import Unreadable
 from mcranker.retrieval.bm25 import Found
 from mcranker.retrieval.fusion import reciprocal_ranks
+from mcranker.retrieval.index import Index
 from personas.format import counted
 from personas.ranking.types import Passage, Query
 from personas.ranking.usage import UsageTable
@@ -383,6 +390,30 @@ async def _retrieved(retriever: TextRetriever, texts: Sequence[str], k: int) -> 
     return [list(found.get(name, ()))[:k] for name in named]
 
 
+async def likely_passages(
+    query: Query, sent: Queries, config: PipelineConfig, index: SearchIndex | TextRetriever
+) -> tuple[tuple[SourcePassage, ...], bool]:
+    """Return passages that will be found, without a call; and whether they are these very ones."""
+    stage = config.retrieval
+    free = stage.by == "bm25" or not isinstance(index, SearchIndex)
+    if isinstance(index, Index):
+        free |= index.describe()["embedder"].partition(":")[0] in ("local", "st")
+    changed = {} if free else {"by": "bm25", "mmr": None}
+    question = (SentQuery(text=query.all_texts, origin="question"),)
+    found = await search(question, stage.model_copy(update=changed), index, usage=UsageTable())
+    if free and sent.queries == question and config.query.transform == "none":
+        return found.passages, True
+    known = found.passages
+    most = min(stage.documents, len(index) if isinstance(index, Index) else stage.documents)
+    more = (
+        known[place % len(known)].model_copy(
+            update={"id": f"{place} more", "text": f"{known[place % len(known)].text} {place}"}
+        )
+        for place in range(len(known), most if known else 0)
+    )
+    return (*known, *more), False
+
+
 async def rerank(
     question: Query,
     passages: Sequence[SourcePassage],
@@ -512,6 +543,20 @@ def context_of(
             full = f"the limit of {limit:,} {stage.unit} was reached before it"
         found.append(passage.model_copy(update={"dropped": f"context: {reason}"}))
     return Selection(tuple(found), tuple(kept), notes=notes)
+
+
+def with_numbers(
+    passages: Sequence[SourcePassage], context: Selection, *, seen: int
+) -> tuple[SourcePassage, ...]:
+    """Return all passages, with numbers if they are the first `seen` of the context."""
+    changes: dict[str, dict[str, Any]] = {}
+    for each in context.passages:
+        if each.number > seen:
+            reason = "context: the prompt was too long for the writer with it"
+            changes[each.id] = {"dropped": reason}
+        else:
+            changes[each.id] = {"number": each.number, "dropped": each.dropped}
+    return tuple(each.model_copy(update=changes.get(each.id)) for each in passages)
 
 
 def _words(text: str) -> int:

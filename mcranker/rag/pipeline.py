@@ -2,27 +2,21 @@
 
 from __future__ import annotations
 
-import math
 import os
-import time
 from collections.abc import (
     AsyncIterable,
-    AsyncIterator,
     Iterable,
     Iterator,
     Mapping,
 )
-from contextlib import asynccontextmanager, closing
-from dataclasses import dataclass, field, replace
+from contextlib import closing
+from dataclasses import replace
 from functools import partial
-from itertools import count
 from typing import Any, Self
 
-import anyio
-
 from mcranker.config import RankerConfig
-from mcranker.errors import BudgetExceeded, InputError, MCRankerError
-from mcranker.estimate import Estimate, Estimator, cost_of
+from mcranker.errors import InputError, MCRankerError
+from mcranker.estimate import Estimate, Estimator
 from mcranker.inputs.passages import as_query
 from mcranker.llm.chat import ChatModel
 from mcranker.llm.ledger.ledger import Ledger
@@ -31,30 +25,24 @@ from mcranker.llm.models import NO_MODELS, Layers, LedgerSpec, ModelSpec
 from mcranker.logs import safe_logger
 from mcranker.method.ask import Asking
 from mcranker.paths import cache_root
-from mcranker.rag.answer import Answer, check_support, write_answer, write_team_answer
-from mcranker.rag.citations import check_citations, cited_sentences
+from mcranker.rag.answer import write_answer
+from mcranker.rag.answering import Answering
 from mcranker.rag.config import LIMITS, PipelineConfig, without_writer
 from mcranker.rag.passages import (
-    Queries,
     SearchIndex,
-    Selection,
     TextRetriever,
     check_index,
     context_of,
     in_order,
+    likely_passages,
     queries_for,
-    rerank,
-    search,
 )
-from mcranker.rag.record import Citation, Draft, SentQuery, SourcePassage, StageName, StageRecord
 from mcranker.rag.result import (
     AnswerDone,
     AnsweredQuestion,
     EmitAnswer,
     RAGEvent,
     RAGResult,
-    StageDone,
-    StageStarted,
 )
 from mcranker.rankers import RANKERS, Ranker
 from mcranker.rankers.keys import check_names, keys_of
@@ -63,22 +51,15 @@ from mcranker.retrieval.embedders import Embedder, connect_embedder
 from mcranker.retrieval.index import VERSION, Index
 from mcranker.retrieval.readers import Skipped, Source, read_documents
 from mcranker.runtime.bridge import Bridge
-from mcranker.runtime.service import Service, Stream, dispatch, named, note_failure
-from mcranker.tracing import answer_span
+from mcranker.runtime.service import Service, Stream, check_loop, dispatch, named, note_failure
 from personas import PromptSet
 from personas.errors import shown
 from personas.ranking.types import Passage, Query
-from personas.ranking.usage import Stage, UsageTable
+from personas.ranking.usage import UsageTable
 
-TRANSFORMED_BY, RANKED_BY = 0.25, 0.75
-"""Shares of the deadline after which the query transform and the reranking are given up, so that
-there is time for an answer."""
-
-_SHORTEST = 0.001  # seconds that a ranking can be given
 _Closable = ChatModel | Embedder | Index | Ledger | Ranker
 
 logger = safe_logger("mcranker")
-_numbers = count(1)
 
 
 class RAGPipeline(Service):
@@ -179,7 +160,16 @@ class RAGPipeline(Service):
             task: model if named[task] is None else named[task] for task in self.config.tasks
         }
         self.models: Mapping[str, ChatModel] = layers.connect(specs, model, known=known, **where)
-        self._asking = {task: self._asked(task, chat) for task, chat in self.models.items()}
+        asking: Any = {"config": self._limits, "prompts": PromptSet.load(self._limits.prompts)}
+        self._asking = {
+            task: Asking(
+                model=chat,
+                usage=UsageTable(),
+                stage="transform" if task == "query" else "answer",
+                **asking,
+            )
+            for task, chat in self.models.items()
+        }
         self._owned: list[_Closable] = [*{id(each): each for each in self.models.values()}.values()]
         self._owned += [each for each in (own, layers.ledger) if each is not None]
         self._owned += opened
@@ -256,12 +246,6 @@ class RAGPipeline(Service):
                 )
         return ranker, known
 
-    def _asked(self, task: str, chat: ChatModel) -> Asking:
-        config = self._limits
-        stage: Stage = "transform" if task == "query" else "answer"
-        prompts = PromptSet.load(config.prompts)
-        return Asking(model=chat, config=config, prompts=prompts, usage=UsageTable(), stage=stage)
-
     def answer(self, question: str | Query, *, deadline: float | None = None) -> RAGResult:
         """Answer a question, and wait for the result.
 
@@ -285,6 +269,15 @@ class RAGPipeline(Service):
     async def aanswer(self, question: str | Query, *, deadline: float | None = None) -> RAGResult:
         """`answer` for callers with an event loop."""
         return await self._answered(question, deadline)
+
+    async def _answered(
+        self, question: str | Query, deadline: float | None, emit: EmitAnswer | None = None
+    ) -> RAGResult:
+        check_loop()
+        query = as_query(question, "question")
+        limits = self._limits if deadline is None else RankerConfig(deadline=deadline)
+        answering = Answering(self.config, self.index, self.ranker, self._asking)
+        return await answering.run(query, limits.deadline, emit)
 
     def astream(self, question: str | Query, *, deadline: float | None = None) -> Stream[RAGEvent]:
         """The events of answering one question, the last of which is `AnswerDone`.
@@ -348,11 +341,9 @@ class RAGPipeline(Service):
 
     async def aestimate(self, question: str | Query) -> Estimate:
         """`estimate` for callers with an event loop."""
-        query, config, estimator = (
-            as_query(question, "question"),
-            self.config,
-            Estimator(self._limits),
-        )
+        check_loop()
+        query, config = as_query(question, "question"), self.config
+        estimator = Estimator(self._limits)
         asked = {"recruiter": "query", "scoring": "answer"}
         chats: dict[str, Any] = {
             role: self.models[task] for role, task in asked.items() if task in self.models
@@ -364,7 +355,7 @@ class RAGPipeline(Service):
             if role in chats
         }
         sent = await queries_for(query, config.query, asking.get("query"))
-        passages, exact = await self._likely(query, sent)
+        passages, exact = await likely_passages(query, sent, config, self.index)
         ranked = in_order(passages, config.rerank.keep)
         estimate = Estimate()
         if self.ranker is not None and passages:
@@ -383,27 +374,6 @@ class RAGPipeline(Service):
         estimator.end_query()
         return estimate + estimator.estimate()
 
-    async def _likely(self, query: Query, sent: Queries) -> tuple[tuple[SourcePassage, ...], bool]:
-        """Passages that will be found, without a call; and whether they are these very ones."""
-        stage, index = self.config.retrieval, self.index
-        free = stage.by == "bm25" or not isinstance(index, SearchIndex)
-        if isinstance(index, Index):
-            free |= index.describe()["embedder"].partition(":")[0] in ("local", "st")
-        changed = {} if free else {"by": "bm25", "mmr": None}
-        question = (SentQuery(text=query.all_texts, origin="question"),)
-        found = await search(question, stage.model_copy(update=changed), index, usage=UsageTable())
-        if free and sent.queries == question and self.config.query.transform == "none":
-            return found.passages, True
-        known = found.passages
-        most = min(stage.documents, len(index) if isinstance(index, Index) else stage.documents)
-        more = (
-            known[place % len(known)].model_copy(
-                update={"id": f"{place} more", "text": f"{known[place % len(known)].text} {place}"}
-            )
-            for place in range(len(known), most if known else 0)
-        )
-        return (*known, *more), False
-
     def _at_once(self) -> int:
         most = [self._limits.queries_at_once]
         if self.ranker is not None:
@@ -413,218 +383,6 @@ class RAGPipeline(Service):
             most += [each for each in slots if each is not None]
         return min(most)
 
-    async def _answered(
-        self, question: str | Query, deadline: float | None, emit: EmitAnswer | None = None
-    ) -> RAGResult:
-        query = as_query(question, "question")
-        limits = self._limits if deadline is None else RankerConfig(deadline=deadline)
-        return await _Answering(self, query, limits.deadline, emit).run()
-
-
-@dataclass(slots=True)
-class _Effort:
-    """Work of a stage so far."""
-
-    usage: UsageTable = field(default_factory=UsageTable)
-    failure: str = ""
-    notes: tuple[str, ...] = ()
-
-
-class _Answering:
-    """One question on its way through the stages."""
-
-    def __init__(
-        self, pipeline: RAGPipeline, query: Query, seconds: float | None, emit: EmitAnswer | None
-    ) -> None:
-        self._pipeline = pipeline
-        self._config = pipeline.config
-        self._query = query
-        self._emit = emit
-        self._seconds = math.inf if seconds is None else seconds
-        self._begun = anyio.current_time()
-        self._number = next(_numbers)
-        self._stages: list[StageRecord] = []
-        self._partial = False
-
-    async def run(self) -> RAGResult:
-        """Return the answer."""
-        with answer_span(self._query) as self._trace:
-            result = await self._run()
-            facts = {"mcranker.kind": result.kind, "mcranker.partial": result.partial}
-            self._trace.end(result.text, facts)
-            return result
-
-    async def _run(self) -> RAGResult:
-        sent = await self._queries()
-        found = await self._search(sent)
-        ranked = await self._rerank(sent, found)
-        async with self._stage("context") as effort:
-            context = context_of(ranked.kept, self._config.context)
-            effort.notes = context.notes
-        answer, drafts = await self._answer(ranked, context)
-        citations = await self._cite(answer, context)
-        return self._result(sent, ranked, context, answer, drafts, citations)
-
-    async def _queries(self) -> Queries:
-        async with self._stage("query") as effort:
-            asking = self._asking("query", effort, self._moment(TRANSFORMED_BY))
-            try:
-                sent = await queries_for(self._query, self._config.query, asking)
-            except BudgetExceeded as error:
-                effort.failure = str(error)
-                return Queries((SentQuery(text=self._query.all_texts, origin="question"),))
-            effort.notes = sent.notes
-            if sent.notes and all(each.origin == "question" for each in sent.queries):
-                effort.failure = sent.notes[0]
-            self._partial |= bool(sent.notes) and asking is not None and self._late(asking)
-        return sent
-
-    async def _search(self, sent: Queries) -> Selection:
-        async with self._stage("retrieval") as effort:
-            with self._trace.retrieval() as traced:
-                found = await search(
-                    sent.queries,
-                    self._config.retrieval,
-                    self._pipeline.index,
-                    usage=effort.usage,
-                    deadline=self._moment(1),
-                )
-                traced([(each.id, each.text, each.score) for each in found.passages])
-            effort.failure, effort.notes = found.failure, found.notes
-            self._partial |= found.partial
-        return found
-
-    async def _rerank(self, sent: Queries, found: Selection) -> Selection:
-        stage, ranker = self._config.rerank, self._pipeline.ranker
-        async with self._stage("rerank") as effort:
-            share = RANKED_BY if "answer" in self._pipeline.models else 1
-            left = self._moment(share) - anyio.current_time()
-            if left <= 0 and ranker is not None:
-                self._partial = True
-                effort.failure = "the deadline came before it"
-                return in_order(found.passages, stage.keep)
-            ranked = await rerank(
-                Query(sent.rephrased, self._query.id) if sent.rephrased else self._query,
-                found.passages,
-                stage,
-                ranker,
-                usage=effort.usage,
-                seconds=None if left == math.inf else max(left, _SHORTEST),
-                emit=self._emit,
-            )
-            effort.failure, effort.notes = ranked.failure, ranked.notes
-            self._partial |= ranked.partial
-        return ranked
-
-    async def _answer(
-        self, ranked: Selection, context: Selection
-    ) -> tuple[Answer, tuple[Draft, ...]]:
-        stage, question = self._config.answer, self._query
-        drafts: tuple[Draft, ...] = ()
-        index, dense = self._pipeline.index, self._config.retrieval.by != "bm25"
-        embedder = index.connect() if dense and isinstance(index, Index) else None
-        async with self._stage("answer") as effort:
-            asking = self._asking("answer", effort, self._moment(1))
-            if self._moment(1) <= anyio.current_time() and asking is not None:
-                answer = Answer(failure="the deadline came before it")
-            elif stage.by_team and asking is not None:
-                answer, drafts = await write_team_answer(
-                    question.conversation, ranked.ranking, context.kept, stage, asking
-                )
-            else:
-                answer = await write_answer(question, context.kept, stage, asking, embedder)
-            effort.failure = answer.failure
-            if answer.failure and self._moment(1) <= anyio.current_time():
-                self._partial = True
-                extracts = stage.model_copy(update={"style": "extract"})
-                answer = await write_answer(question, context.kept, extracts, None)
-            effort.notes = answer.notes
-        return answer, drafts
-
-    async def _cite(self, answer: Answer, context: Selection) -> tuple[Citation, ...]:
-        async with self._stage("citations") as effort:
-            citations = check_citations(answer.claims, context.kept)
-            asking = self._asking("answer", effort, self._moment(1))
-            if self._config.answer.check_support and asking is not None:
-                citations, effort.notes = await check_support(
-                    self._query.conversation, citations, asking
-                )
-        return citations
-
-    def _asking(self, task: str, effort: _Effort, deadline: float) -> Asking | None:
-        if (asking := self._pipeline._asking.get(task)) is None:  # noqa: SLF001 - its own
-            return None
-        return replace(
-            asking,
-            model=self._trace.around(asking.model),
-            usage=effort.usage,
-            query_id=self._query.id,
-            number=self._number,
-            deadline=deadline,
-        )
-
-    def _late(self, asking: Asking) -> bool:
-        return asking.deadline <= anyio.current_time()
-
-    def _moment(self, share: float) -> float:
-        """The end of a share of the time that there is, on the clock of `anyio.current_time`."""
-        return self._begun + share * self._seconds
-
-    @asynccontextmanager
-    async def _stage(self, name: StageName) -> AsyncIterator[_Effort]:
-        """Take down what happens in the block."""
-        if self._emit is not None:
-            await self._emit(StageStarted(name))
-        effort, begun = _Effort(), time.perf_counter()
-        yield effort
-        record = _record(name, effort, time.perf_counter() - begun)
-        self._stages.append(record)
-        if self._emit is not None:
-            await self._emit(StageDone(record))
-
-    def _result(
-        self,
-        sent: Queries,
-        ranked: Selection,
-        context: Selection,
-        answer: Answer,
-        drafts: tuple[Draft, ...],
-        citations: tuple[Citation, ...],
-    ) -> RAGResult:
-        pipeline, config = self._pipeline, self._config.model_dump(mode="json")
-        models = {task: chat.name for task, chat in pipeline.models.items()}
-        if pipeline.ranker is not None:
-            config["rerank"]["ranker"] = pipeline.ranker.name
-        if ranked.ranking is not None:
-            models |= ranked.ranking.models
-        return RAGResult(
-            question=self._query.conversation,
-            id=self._query.id,
-            text=answer.text,
-            kind=answer.kind,
-            failure=answer.failure,
-            sentences=cited_sentences(answer.sentences, citations),
-            all_citations=citations,
-            queries=sent.queries,
-            passages=_with_numbers(ranked.passages, context, answer),
-            drafts=drafts,
-            stages=tuple(self._stages),
-            models=models,
-            config=config,
-            partial=self._partial,
-            stored_ranking=None if ranked.ranking is None else ranked.ranking.to_dict(),
-            warnings=tuple(self._warnings(ranked, answer)),
-        )
-
-    def _warnings(self, ranked: Selection, answer: Answer) -> Iterator[str]:
-        for each in self._stages:
-            if each.failure:
-                yield f"{_FAILED[each.name]}: {each.failure}"
-        if self._partial:
-            yield "The deadline came before all was done, so this is made of what was there."
-        if ranked.ranking is not None and ranked.ranking.judge_note:
-            yield ranked.ranking.judge_note
-
 
 def _divided(options: Mapping[str, Any]) -> tuple[dict[str, Any], dict[str, Any]]:
     """Divide options into changes of stages and the others."""
@@ -632,48 +390,6 @@ def _divided(options: Mapping[str, Any]) -> tuple[dict[str, Any], dict[str, Any]
     return {name: options[name] for name in stages}, {
         name: value for name, value in options.items() if name not in stages
     }
-
-
-_FAILED: Mapping[StageName, str] = {
-    "query": "The question was not transformed",
-    "retrieval": "One of two searches is missing",
-    "rerank": "The passages are in the order of retrieval",
-    "context": "There is no context",
-    "answer": "There is no written answer",
-    "citations": "Citations were not judged",
-}
-
-
-def _record(name: StageName, effort: _Effort, seconds: float) -> StageRecord:
-    total, reused = effort.usage.total, effort.usage.reused.total
-    return StageRecord(
-        name=name,
-        seconds=seconds,
-        calls=total.calls,
-        reused=reused.calls,
-        input_tokens=total.input_tokens,
-        output_tokens=total.output_tokens,
-        reused_tokens=(reused.input_tokens, reused.output_tokens),
-        cost=cost_of(effort.usage),
-        reused_cost=cost_of(effort.usage.reused),
-        failure=effort.failure,
-        notes=effort.notes,
-    )
-
-
-def _with_numbers(
-    passages: Iterable[SourcePassage], context: Selection, answer: Answer
-) -> tuple[SourcePassage, ...]:
-    """All passages, with their numbers in the context that the writer saw, or why without."""
-    seen = answer.seen if answer.kind == "answer" else len(context.kept)
-    changes: dict[str, dict[str, Any]] = {}
-    for each in context.passages:
-        if each.number > seen:
-            reason = "context: the prompt was too long for the writer with it"
-            changes[each.id] = {"dropped": reason}
-        else:
-            changes[each.id] = {"number": each.number, "dropped": each.dropped}
-    return tuple(each.model_copy(update=changes.get(each.id)) for each in passages)
 
 
 async def _close_all(owned: Iterable[_Closable]) -> None:
