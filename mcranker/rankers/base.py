@@ -196,10 +196,10 @@ class Ranker(Service):
         roles = Roles(model, recruiter_model, criteria_model, scoring_model, assessor_model)
         by_role = {f"{role}_model": getattr(roles, role) for role in ROLES}
         where: Any = {"base_url": base_url, "api_key": api_key, "ledger": ledger}
-        self._made_of = {"config": config, "model": model, **by_role, **where, "team": team}
-        self._made_of |= fields
+        given = {"config": config, "model": model, **by_role, **where, "team": team, **fields}
+        self._made_of: dict[str, Any] | None = given
         for name in ("team", *by_role):
-            if self._made_of[name] is not None and name not in self.keywords():
+            if given[name] is not None and name not in self.keywords():
                 raise ConfigError(f"ranker={self.name!r} takes no {name}; leave it out")
         known = getattr(config, "model_fields_set", ())
         unset = {name: value for name, value in self.defaults.items() if name not in known}
@@ -221,6 +221,11 @@ class Ranker(Service):
         self._adapt()
 
     def __reduce__(self) -> tuple[Any, ...]:
+        if self._made_of is None:
+            raise ConfigError(
+                "a ranker within a budget cannot be pickled, as its budget would be lost; pickle the "
+                "one it was made of"
+            )
         return _made_again, (type(self), self._made_of)
 
     def _prepare(self, config: Any) -> Any:
@@ -521,7 +526,7 @@ class Ranker(Service):
             ConfigError: the budget has a ``max_cost``, and a model's price is not known.
         """
         ranker = object.__new__(type(self))
-        vars(ranker).update(vars(self))
+        vars(ranker).update(vars(self), _made_of=None)
         if self.needs_model:
             ranker.models = limited(self.models, budget)
         return ranker
