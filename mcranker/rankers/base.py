@@ -223,8 +223,8 @@ class Ranker(Service):
     def __reduce__(self) -> tuple[Any, ...]:
         if self._made_of is None:
             raise ConfigError(
-                "a ranker within a budget cannot be pickled, as its budget would be lost; pickle the "
-                "one it was made of"
+                "a ranker within a budget cannot be pickled, as its budget would be lost; pickle "
+                "the one it was made of"
             )
         return _made_again, (type(self), self._made_of)
 
