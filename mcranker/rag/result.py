@@ -17,12 +17,11 @@ from personas.console import print_page
 from personas.format import counted, dollars, seconds
 from personas.io.atomic import write_whole
 from personas.ranking.types import Query
-from personas.report.markup import escaped
-from personas.report.page import render_page
-from personas.report.query.inspection_page import fair_limit, inspection_values
-from personas.report.site import ReportFooter
-from personas.report.terminal.screen import NOTE, Screen, clipped
-from personas.report.terminal.summary import MARKS
+from personas.report.formats import escaped
+from personas.report.inspection import fair_limit, inspection_values
+from personas.report.page import ReportFooter, render_page
+from personas.report.screen import NOTE, Screen, clipped
+from personas.report.terminal import MARKS
 
 BOUNDS = {"text": 2000, "line": 1000, "name": 200, "rows": 200}
 """Characters and rows that are shown around the passages."""

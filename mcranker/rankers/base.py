@@ -42,7 +42,6 @@ from mcranker.llm.models import (
     LedgerSpec,
     Models,
     ModelSpec,
-    Roles,
     connect_roles,
     limited,
 )
@@ -193,8 +192,9 @@ class Ranker(Service):
         usual: dict[str, Any] = {"team_size": team_size, "criteria": criteria, "scoring": scoring}
         usual |= {"scale": scale, "ensemble": ensemble, "max_cost": max_cost}
         fields |= {name: value for name, value in usual.items() if value is not None}
-        roles = Roles(model, recruiter_model, criteria_model, scoring_model, assessor_model)
-        by_role = {f"{role}_model": getattr(roles, role) for role in ROLES}
+        named_models = (recruiter_model, criteria_model, scoring_model, assessor_model)
+        roles = dict(zip(ROLES, named_models, strict=True))
+        by_role = {f"{role}_model": spec for role, spec in roles.items()}
         where: Any = {"base_url": base_url, "api_key": api_key, "ledger": ledger}
         given = {"config": config, "model": model, **by_role, **where, "team": team, **fields}
         self._made_of: dict[str, Any] | None = given
@@ -216,7 +216,7 @@ class Ranker(Service):
         self._memory = Memory()
         self.models = NO_MODELS
         if self.needs_model:
-            self.models = connect_roles(roles, config=self.config, **where)
+            self.models = connect_roles(model, roles, config=self.config, **where)
         self._bridge = Bridge(self.models.aclose)  # not of the ranker, which could not be dropped
         self._adapt()
 

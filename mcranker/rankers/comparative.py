@@ -66,7 +66,7 @@ class ComparativeRanker(JudgeRanker):
     def _prepare(self, config: Any) -> Any:
         set_ones = config.model_fields_set
         self.by_team = self.team is not None or "team_size" in set_ones or bool(config.require)
-        if not self.by_team and (self.given_roles.recruiter or self.given_roles.criteria):
+        if not self.by_team and (self.given_roles["recruiter"] or self.given_roles["criteria"]):
             raise ConfigError(
                 f"recruiter_model and criteria_model are a team's, and this {self.name} has none; "
                 "give it one with team= or team_size=, or leave them out"

@@ -72,7 +72,7 @@ class RankGPTRanker(ComparativeRanker):
     roles = ("recruiter", "criteria", "assessor")
 
     def _prepare(self, config: Any) -> Any:
-        if self.given_roles.assessor is None:
+        if self.given_roles["assessor"] is None:
             config = config.replaced({"reranked": 0})
         if config.window - config.step < SORTED_OUT:
             self.team_ensemble = "reciprocal_rank"
