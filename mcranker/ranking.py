@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING, Self, TextIO, Unpack
+from typing import TYPE_CHECKING, Any, Self, TextIO
 
 from mcranker.errors import ConfigError, InputError, MissingScoreError
 from mcranker.inputs.grades import checked_grades
@@ -25,7 +25,6 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
 
     from mcranker.llm.models import LedgerSpec, ModelSpec
-    from mcranker.options import RankerOptions
     from personas.ranking.usage import Usage
 
 _AS_ASKED = (
@@ -152,7 +151,7 @@ class Ranking(RankingRecord):
         base_url: str | None = None,
         api_key: str | None = None,
         ledger: LedgerSpec = "default",
-        **options: Unpack[RankerOptions],
+        **options: Any,
     ) -> Ranking:
         """Ask why each judge gave the first passages what it gave them. Order and scores stay.
 
@@ -177,7 +176,7 @@ class Ranking(RankingRecord):
         kept = {name: self.config[name] for name in _AS_ASKED if name in self.config}
         with DirectRanker(
             model=model or self.models.get("scoring"),
-            config=RankerConfig.of(RankerConfig(**kept), options),
+            config=RankerConfig(**{**kept, **options}),
             base_url=base_url,
             api_key=api_key,
             ledger=ledger,

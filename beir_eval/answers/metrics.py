@@ -12,7 +12,7 @@ from pydantic import BaseModel, ConfigDict
 
 from beir_eval.answers.judges import Judgement, judge_of
 from beir_eval.measures.significance import Interval, confidence_intervals
-from mcranker.rag.record import AnswerRecord
+from mcranker.rag.result import RAGResult
 from personas.format import counted
 
 METRICS = "metrics.json"
@@ -77,7 +77,7 @@ class AnswerMetrics(BaseModel):
 
 
 def metrics_of(
-    runs: Sequence[Sequence[tuple[AnswerRecord, Mapping[str, Judgement]]]],
+    runs: Sequence[Sequence[tuple[RAGResult, Mapping[str, Judgement]]]],
     judges: Iterable[str],
     failed: Mapping[str, str],
     questions: int,

@@ -25,7 +25,7 @@ from beir_eval.measures.anova import Anova, anova
 from beir_eval.measures.significance import SIGNIFICANT, Comparison, compare_runs
 from beir_eval.report.numbers import anova_cells
 from beir_eval.report.warnings import some_of
-from mcranker.rag.record import AnswerRecord
+from mcranker.rag.result import RAGResult
 from personas.format import counted
 from personas.report.page import NO_FOOTER, ReportFooter
 
@@ -64,7 +64,7 @@ class AnswerReport:
     best: PipelineRow | None
     compared: Mapping[str, Comparison]
     analysis: Anova | str
-    worst: tuple[tuple[AnswerRecord, str], ...]
+    worst: tuple[tuple[RAGResult, str], ...]
     unfinished: tuple[str, ...]
 
 
@@ -152,7 +152,7 @@ def _analysed(rows: Sequence[PipelineRow], formula: str) -> Anova | str:
         return f"No analysis of variance: {refused}."
 
 
-def _worst(best: PipelineRow, judge: str) -> Iterator[tuple[AnswerRecord, str]]:
+def _worst(best: PipelineRow, judge: str) -> Iterator[tuple[RAGResult, str]]:
     path = best.folder / "run-1"
     answers = read_answers_of(path / ANSWERS)
     values = best.metrics.judges[judge].questions

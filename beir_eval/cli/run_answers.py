@@ -42,7 +42,7 @@ from mcranker.cli.output import (
 from mcranker.cli.progress import ProgressDisplay, Tracker, fetch_models, live_is_wanted
 from mcranker.cli.results import cost_text, show_estimates
 from mcranker.llm.connect import choose_default
-from mcranker.rag.keys import SHARED, models_of, stage_keys
+from mcranker.rag.config import SHARED, models_of, stage_keys
 from mcranker.rankers.keys import shared_keys
 from personas.console import numbers, print_page, table
 from personas.format import counted

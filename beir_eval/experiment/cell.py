@@ -148,13 +148,7 @@ class RunJob:
     def _manifest(self, ranker: Ranker) -> RunManifest:
         from mcranker import __version__
 
-        config, defaults = ranker.config.recorded(how=False), type(ranker).takes()
-        config |= {
-            name: _plain(value)
-            for name, value in self.spec.options.items()
-            if name not in {*type(ranker.config).model_fields, *ELSEWHERE}
-            and value != defaults[name]
-        }
+        config = ranker.config.recorded(how=False)
         endpoint = getattr(ranker.models.scoring, "endpoint", "")
         return RunManifest(
             label=self.spec.label,

@@ -16,7 +16,7 @@ from datetime import UTC, datetime
 from itertools import zip_longest
 from pathlib import Path
 from types import MappingProxyType
-from typing import TYPE_CHECKING, Any, ClassVar, TypeAlias, Unpack
+from typing import TYPE_CHECKING, Any, ClassVar, TypeAlias
 
 from beir_eval.data.datasets import MARK
 from beir_eval.errors import SettingError
@@ -25,15 +25,13 @@ from beir_eval.experiment.run import GIVE_UP
 from beir_eval.experiment.run_folder import find_runs
 from mcranker import MCRanker
 from mcranker.config import RankerConfig
-from mcranker.errors import BudgetExceeded
+from mcranker.errors import FATAL_ERRORS, BudgetExceeded
 from mcranker.inputs.trec import Run, read_trec
 from mcranker.method.annotator import ScorePrompt
 from mcranker.method.session import Session
-from mcranker.options import RankerKeywords
 from mcranker.paths import is_folder
-from mcranker.rankers.base import refuse
 from mcranker.rankers.direct import DirectRanker
-from mcranker.rankers.dispatch import FATAL_ERRORS
+from mcranker.rankers.judge import refuse
 from mcranker.replies.schemas import UMBRELA_SCHEMA
 from mcranker.replies.scoring import IntegerScoring
 from personas import Member, PromptSet
@@ -125,11 +123,9 @@ class UmbrelaRanker(DirectRanker):
     takes_team = takes_instruction = False
     defaults: ClassVar[Mapping[str, Any]] = MappingProxyType({"scale": HIGHEST})
 
-    def __init__(self, **shared: Unpack[RankerKeywords]) -> None:
-        super().__init__(**shared)
-
-    def _prepare(self, config: RankerConfig) -> RankerConfig:
-        only = {"scale": HIGHEST, "labels": (), "questions": None, "passages_per_call": None}
+    def _prepare(self, config: Any) -> Any:
+        only: dict[str, Any] = {"scale": HIGHEST, "labels": (), "questions": None}
+        only |= {"passages_per_call": None, "with_criteria": False}
         refuse(config, only, "does not go with UMBRELA's prompt; leave it out")
         return super()._prepare(config)
 

@@ -39,16 +39,16 @@ from mcranker.cli.verb import Reads, Verb, Writes, dry_run_flag, flag, refuse
 from mcranker.estimate import Estimate
 from mcranker.inputs.passages import as_query
 from mcranker.llm.connect import DEFAULT_LOCAL
-from mcranker.rag.events import AnswerDone
-from mcranker.rag.keys import SHARED, models_of
+from mcranker.rag.config import SHARED, models_of
+from mcranker.rag.result import AnswerDone
 from mcranker.rankers.work_claims import share_budget, shared_work
 from personas.format import counted
 from personas.ranking.types import Query
 from personas.sanitize import json_text
 
 if TYPE_CHECKING:
-    from mcranker.rag.pipeline import AnsweredQuestion, RAGPipeline
-    from mcranker.rag.result import RAGResult
+    from mcranker.rag.pipeline import RAGPipeline
+    from mcranker.rag.result import AnsweredQuestion, RAGResult
 
 
 def _ask(ctx: click.Context) -> int:

@@ -15,8 +15,7 @@ from mcranker.cli.verb import Reads, flag, listing
 from mcranker.config import RankerConfig
 from mcranker.errors import ConfigError
 from mcranker.inputs.topics import TopicField
-from mcranker.rag.config import PipelineConfig, Preset, preset_text
-from mcranker.rag.keys import SHARED, divided, stage_keys
+from mcranker.rag.config import SHARED, PipelineConfig, Preset, divided, preset_text, stage_keys
 from mcranker.rankers import RANKERS, Ranker
 from mcranker.rankers.keys import (
     NAMED,

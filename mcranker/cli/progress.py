@@ -30,7 +30,7 @@ if TYPE_CHECKING:
     from rich.progress import Progress
 
     from mcranker.llm.local.catalogue import CatalogueEntry
-    from mcranker.rag.events import RAGEvent
+    from mcranker.rag.result import RAGEvent
     from mcranker.rankers import Ranker
 
 _UNITS = {
@@ -118,7 +118,7 @@ class QueryTracker(Tracker):
     def take(self, event: RAGEvent) -> None:
         """Count one event."""
         from mcranker import events
-        from mcranker.rag.events import StageStarted
+        from mcranker.rag.result import StageStarted
 
         match event:
             case StageStarted(name=name):
@@ -244,7 +244,7 @@ async def in_order(
     usage: Callable[[F], UsageTable | None] = lambda _: None,
 ) -> None:
     """Write results in the order of their places, each as soon as those before it are there."""
-    from mcranker.rankers import FATAL_ERRORS
+    from mcranker.errors import FATAL_ERRORS
 
     early: dict[int, F] = {}
     place = 0
@@ -281,7 +281,7 @@ async def work_off(
 
     Says what was done; the exit code.
     """
-    from mcranker.rankers import FATAL_ERRORS
+    from mcranker.errors import FATAL_ERRORS
 
     errors: list[MCRankerError] = []
     tracker = Tracker("working", total, unit=units[1])

@@ -137,7 +137,7 @@ def _settings(ctx: click.Context) -> Settings:
     else:
         _check_installed("mcp", "the MCP server")
     ctx.ensure_object(Invocation).doing("getting ready; nothing was sent")
-    from mcranker.rag.keys import stage_keys
+    from mcranker.rag.config import stage_keys
     from mcranker.rankers import RANKERS
     from mcranker.serve.settings import (
         TABLES,
@@ -166,7 +166,7 @@ def _settings(ctx: click.Context) -> Settings:
         if index is not None:
             answer = AnswerSettings(index, *given_pipeline(ctx, given))
         # All who reach this machine's loopback may try another team in the playground.
-        chosen = ("team",) if "team" in RANKERS.get(given.ranker).takes() else ()
+        chosen = ("team",) if RANKERS.get(given.ranker).takes_team else ()
         ranker = RankerSettings(
             given.ranker, given.ranker, given.options, ("*",), chosen, **unscored
         )

@@ -15,9 +15,8 @@ from mcranker.llm.chat import Answer, ChatReply, Judge, Question, State
 from mcranker.llm.models import Models
 from mcranker.logs import safe_logger
 from mcranker.method.annotator import missing_score
-from mcranker.method.job import Job
 from mcranker.method.rubric_text import judge_without_team, rubric_as_text, rubrics_as_text
-from mcranker.method.session import Session
+from mcranker.method.session import Job, Session
 from mcranker.ranking import Ranking
 from mcranker.replies.judge_health import Rows
 from mcranker.replies.loose_json import Unreadable

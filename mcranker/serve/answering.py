@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 import anyio
 
 from mcranker.method.rubric_text import INSTRUCTION_SHARE
-from mcranker.rag.events import AnswerDone, StageDone, StageStarted
+from mcranker.rag.result import AnswerDone, StageDone, StageStarted
 from mcranker.ranking import Ranking
 from mcranker.serve.bodies import Problem
 from mcranker.serve.events import event_data
@@ -21,9 +21,8 @@ from personas.ranking.weak_judges import judge_note
 
 if TYPE_CHECKING:
     from mcranker.llm.ledger.ledger import Ledger
-    from mcranker.rag.events import EmitAnswer, RAGEvent
     from mcranker.rag.pipeline import RAGPipeline
-    from mcranker.rag.result import RAGResult
+    from mcranker.rag.result import EmitAnswer, RAGEvent, RAGResult
     from personas.ranking.types import Query
 
 

@@ -259,9 +259,8 @@ class ServedRanker:
             chosen["team"] = team_of(options["team"])
         kept = {name: value for name, value in chosen.items() if name not in _OF_MODELS}
         make: Callable[..., Ranker] = type(base)
-        if "model" in type(base).takes():
-            # So that none is connected; then all of its models take the place of this one.
-            kept |= {"model": base.models.scoring, "ledger": base.models.ledger}
+        # So that none is connected; then all of its models take the place of this one.
+        kept |= {"model": base.models.scoring, "ledger": base.models.ledger}
         made = make(**kept)
         made.models = base.models
         return made

@@ -7,9 +7,8 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from beir_eval.answers.questions import Question
-from mcranker.errors import BudgetExceeded, ModelError
+from mcranker.errors import FATAL_ERRORS, BudgetExceeded, ModelError
 from mcranker.rag.record import Citation
-from mcranker.rankers.dispatch import FATAL_ERRORS
 from personas.sanitize import plain
 
 LONGEST_WHY = 1_000  # characters

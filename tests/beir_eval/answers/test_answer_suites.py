@@ -19,7 +19,8 @@ from beir_eval.errors import RunFolderError, SuiteError
 from beir_eval.experiment.suite import shipped_suites
 from mcranker.errors import AuthenticationFailed, ModelError
 from mcranker.llm.chat import ChatRequest
-from mcranker.rag.record import AnswerRecord, StageRecord
+from mcranker.rag.record import StageRecord
+from mcranker.rag.result import RAGResult
 from tests.support.cli_support import Connected, scripted
 
 GRID = """
@@ -406,7 +407,7 @@ def test_shipped_suites_are_those_of_the_papers() -> None:
 
 
 def test_sums_by_hand() -> None:
-    def answer(name: str, text: str, seconds: float, reused: int = 0) -> AnswerRecord:
+    def answer(name: str, text: str, seconds: float, reused: int = 0) -> RAGResult:
         stage = StageRecord(
             name="answer",
             seconds=seconds,
@@ -419,7 +420,7 @@ def test_sums_by_hand() -> None:
         )
         vectors = StageRecord(name="retrieval", calls=9, input_tokens=9)
         stages = (vectors, stage)
-        return AnswerRecord(question="?", id=name, text=text, kind="answer", stages=stages)
+        return RAGResult(question="?", id=name, text=text, kind="answer", stages=stages)
 
     def value(found: float | None, **more: Any) -> dict[str, Judgement]:
         return {"f1": Judgement(found, **more)}

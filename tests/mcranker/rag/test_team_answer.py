@@ -13,7 +13,6 @@ from mcranker import ChatRequest, ScriptedChat
 from mcranker.errors import ContextTooLong, ServerFailed
 from mcranker.rag.answer import Answer, write_team_answer
 from mcranker.rag.config import AnswerStage
-from mcranker.rag.context import Context
 from mcranker.rag.record import Draft, SourcePassage
 from mcranker.ranking import Ranking
 from personas import Member, Persona, Team
@@ -27,11 +26,9 @@ NURSE = Persona(name="Nurse", description="Looks after the sick.")
 TEAM = Team(members=(Member(persona=NURSE), Member(persona=Persona(name="Virologist"))))
 CLAIM = {"Claim": "The Nurse says a lot.", "Passage": 2, "Quote": "Masks help a lot."}
 STAGE = AnswerStage(by_team=True, max_tokens=50)
-CONTEXT = Context(
-    tuple(
-        SourcePassage(id=name, document=name, text=text, number=number)
-        for number, (name, text) in enumerate(TEXTS.items(), 1)
-    )
+CONTEXT = tuple(
+    SourcePassage(id=name, document=name, text=text, number=number)
+    for number, (name, text) in enumerate(TEXTS.items(), 1)
 )
 
 

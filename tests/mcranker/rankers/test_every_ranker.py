@@ -666,7 +666,7 @@ REFUSED: tuple[tuple[str, dict[str, Any]], ...] = (
     ("rankrag", {"labels": ("No", "Yes")}),
     *((name, {"questions": "per_persona", "scoring": "expected"}) for name in ("rg_yn", "qg")),
     *((name, {"labels": ("A", "B"), "scoring": "expected"}) for name in ("rg_yn", "qg")),
-    *(("setwise", {"ranks": ranks}) for ranks in (0, True, 1.5)),
+    *(("setwise", {"ranks": ranks}) for ranks in (0, 1.5)),
     *(("rankgpt", {"window": window}) for window in (1, 101)),
     *(("rankgpt", each) for each in ({"step": 20}, {"passes": 0})),
     ("rankgpt", {"criteria_model": "openai:m"}),

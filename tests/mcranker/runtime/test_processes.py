@@ -53,7 +53,7 @@ url = sys.argv[1]
 (work,) = queries(1, passages=4)
 
 def made():
-    return MCRanker(2, model="openai:test", base_url=url, concurrency=8)
+    return MCRanker(team_size=2, model="openai:test", base_url=url, concurrency=8)
 
 def rank(ranker):
     return result(ranker.rank(*work))
@@ -106,7 +106,7 @@ from mcranker import MCRanker
 from tests.support.ranking_process import queries
 
 delay = float(sys.argv[2])
-ranker = MCRanker(2, model="openai:test", base_url=sys.argv[1], concurrency=8)
+ranker = MCRanker(team_size=2, model="openai:test", base_url=sys.argv[1], concurrency=8)
 work = queries(3, passages=10)
 query, docs = work[0]
 

@@ -114,7 +114,7 @@ def test_eight_threads_with_rankers_of_their_own_pay_once(path: Path) -> None:
     paid: list[int] = []
 
     async def rank(url: str) -> None:
-        async with MCRanker(3, model="openai:test", base_url=url, ledger=path) as ranker:
+        async with MCRanker(team_size=3, model="openai:test", base_url=url, ledger=path) as ranker:
             ranking = await ranker.arank("Which mask is best?", docs)
         runs.append([(hit.doc_id, hit.score or 0.0) for hit in ranking])
         paid.append(ranking.usage.calls)

@@ -1,4 +1,4 @@
-"""Search, fusion, diversity and uniqueness, with numbers worked out by hand."""
+"""Search, fusion, diversity, uniqueness and the context, with numbers worked out by hand."""
 
 from __future__ import annotations
 
@@ -8,9 +8,9 @@ import numpy as np
 import pytest
 
 from mcranker import ConfigError, ConnectionFailed, UsageTable
-from mcranker.rag.config import RetrievalStage
-from mcranker.rag.record import SentQuery
-from mcranker.rag.search import Retrieved, check_index, diversified, search, united
+from mcranker.rag.config import ContextStage, RetrievalStage
+from mcranker.rag.passages import Selection, check_index, context_of, diversified, search, united
+from mcranker.rag.record import SentQuery, SourcePassage
 from tests.mcranker.rag.fakes import TEXTS, FakeIndex
 
 pytestmark = pytest.mark.anyio
@@ -18,11 +18,11 @@ ONE = (SentQuery(text="masks", origin="question"),)
 TWO = (*ONE, SentQuery(text="respirators", origin="variant"))
 
 
-async def found(index: Any, queries: tuple[SentQuery, ...] = ONE, **options: Any) -> Retrieved:
+async def found(index: Any, queries: tuple[SentQuery, ...] = ONE, **options: Any) -> Selection:
     return await search(queries, RetrievalStage(**options), index, usage=UsageTable())
 
 
-def ids(retrieved: Retrieved) -> list[str]:
+def ids(retrieved: Selection) -> list[str]:
     return [each.id for each in retrieved.passages]
 
 
@@ -106,3 +106,43 @@ def test_what_cannot_be_searched_is_refused(
 ) -> None:
     with pytest.raises(ConfigError, match=said):
         check_index(index, RetrievalStage(**options))
+
+
+def passage(name: str, text: str) -> SourcePassage:
+    return SourcePassage(id=name, document=name, text=text, start=100, end=100 + len(text))
+
+
+def test_whole_passages_until_the_next_would_pass_the_limit() -> None:
+    texts = {"a": "one two three", "b": "four five", "e": " \n", "c": "six seven", "d": "eight"}
+    context = context_of([passage(*each) for each in texts.items()], ContextStage(limit=6))
+    # 3 + 2 = 5 of 6 words; 5 + 2 = 7 would pass; d would fit, and comes after the end.
+    assert [(each.id, each.number) for each in context.kept] == [("a", 1), ("b", 2)]
+    assert {each.id: each.dropped for each in context.passages if not each.number} == {
+        "e": "context: it is empty",
+        "c": "context: with its 2 words the context would have 7, and 6 is the limit",
+        "d": "context: the limit of 6 words was reached before it",
+    }
+    assert not context.notes
+
+
+def test_a_first_passage_that_is_too_long_is_cut_behind_a_word() -> None:
+    long = passage("a", " one  two\nthree four")
+    context = context_of([long, passage("b", "five")], ContextStage(limit=3))
+    (cut,) = context.kept
+    assert (cut.text, cut.start, cut.end) == (" one  two\nthree", 100, 115)
+    assert context.notes == ("Passage 1 has 4 words; it is cut to the limit of 3.",)
+    assert [each.id for each in context.passages if not each.number] == ["b"]
+
+
+def test_tokens_are_four_bytes_each_or_as_the_model_counts_them() -> None:
+    four = [passage(name, "äö" * 4) for name in "ab"]  # 8 letters, 16 bytes, 4 tokens each
+    tokens = ContextStage(limit=8, unit="tokens")
+    assert len(context_of(four, tokens).kept) == 2
+    assert len(context_of(four, tokens, len).kept) == 1
+    # "one two" has 7 bytes, 2 tokens; with " three" it would be 13 bytes, 4 tokens.
+    (cut,) = context_of([passage("a", "one two three")], ContextStage(limit=3, unit="tokens")).kept
+    assert cut.text == "one two"
+    # A word that alone has too many is cut inside: 2 tokens are 8 bytes.
+    (cut,) = context_of([passage("a", "x" * 99)], ContextStage(limit=2, unit="tokens")).kept
+    assert cut.text == "x" * 8
+    assert context_of([], ContextStage()) == Selection()
