@@ -11,7 +11,7 @@ from typing import Any
 from pydantic import BaseModel, ConfigDict
 
 from beir_eval.answers.judges import Judgement, judge_of
-from beir_eval.measures.significance import Interval, confidence_intervals
+from beir_eval.measures.values import Interval, confidence_intervals
 from mcranker.rag.record import AnswerRecord
 from personas.format import counted
 

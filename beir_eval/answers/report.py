@@ -22,7 +22,7 @@ from beir_eval.answers.suite import others_runs
 from beir_eval.errors import RunFolderError, SettingError
 from beir_eval.files import read_form
 from beir_eval.measures.anova import Anova, anova
-from beir_eval.measures.significance import SIGNIFICANT, Comparison, compare_runs
+from beir_eval.measures.values import SIGNIFICANT, Comparison, compare_runs
 from beir_eval.report.numbers import anova_cells
 from beir_eval.report.warnings import some_of
 from mcranker.rag.record import AnswerRecord

@@ -13,7 +13,7 @@ from beir_eval.attacks.defences import Defended, Seen, defended
 from beir_eval.attacks.templates import Attacks
 from beir_eval.attacks.texts import Piece, Target, Trial, lists_of, trials_of
 from beir_eval.measures.metrics import Evaluator
-from beir_eval.measures.significance import confidence_intervals
+from beir_eval.measures.values import confidence_intervals
 from mcranker.errors import ConfigError, UnsupportedCapability
 from mcranker.estimate import Estimate
 from mcranker.llm.limits.budget import Budget

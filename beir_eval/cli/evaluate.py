@@ -15,7 +15,7 @@ from rich.text import Text
 from beir_eval.cli.flags import correction_flag, judgement_flags, measures_flag
 from beir_eval.errors import SettingError
 from beir_eval.measures.metrics import Evaluation, evaluate, measure_names
-from beir_eval.measures.significance import compare_runs, confidence_intervals
+from beir_eval.measures.values import compare_runs, confidence_intervals
 from mcranker.cli.invocation import say
 from mcranker.cli.verb import Verb, flag, output_flag, present
 from mcranker.inputs.trec import read_trec

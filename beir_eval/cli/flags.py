@@ -6,7 +6,7 @@ from functools import partial
 
 import click
 
-from beir_eval.measures.significance import CORRECTIONS
+from beir_eval.measures.values import CORRECTIONS
 from mcranker.cli.files import Reads, Writes
 from mcranker.cli.number_types import RealNumber, WholeNumber
 from mcranker.cli.verb import OTHER, flag

@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING, TypeVar
 
 from pydantic import BaseModel, Field, ValidationError
 
-from beir_eval.data.qrels import check_id, note_of_model, read_qrels
+from beir_eval.data.qrels import BY_MODEL, check_id, judging_model, read_qrels
 from beir_eval.errors import DatasetError
 from mcranker.errors import InputError
 from mcranker.inputs.topics import read_topics
@@ -82,7 +82,7 @@ class Dataset:
         paper: its key in the paper's tables, e.g. ``"touche"``; None if it is none of the
             paper's, or if the split is not ``"test"``. A folder is one of them if it has its
             name, and as many documents and judged queries.
-        by_model: which model judged, in words; empty if people did.
+        by_model: the model that judged; empty if people did.
     """
 
     name: str
@@ -205,9 +205,10 @@ def load_folder(folder: Traversable, wanted: Wanted) -> Dataset:
     dataset = assemble(wanted, corpus, queries, judgements)
     absent = sum(doc_id not in corpus for grades in judgements.values() for doc_id in grades)
     log_absent(wanted.name, absent)
-    if not (note := note_of_model(file)):
+    if not (model := judging_model(file)):
         return dataset
-    return replace(dataset, description=f"{dataset.description}; {note}", by_model=note)
+    said = f"{dataset.description}; {BY_MODEL.format(model)}"
+    return replace(dataset, description=said, by_model=model)
 
 
 def _read_queries(folder: Traversable, topic_field: TopicField) -> dict[str, str]:

@@ -22,6 +22,7 @@ BLANK = " \t\n\r\x0b\f"
 _ID = re.compile(f"[^{BLANK}\0]+")  # tools in C end a text at a zero byte
 MARK = ".judge.json"
 """Ending of the file that lies beside judgements of a model, see `beir_eval.judging`."""
+BY_MODEL = "its judgements are a model's, {}"
 _WHOLE = re.compile(r"[+-]?[0-9]{1,30}")
 
 _log = safe_logger("mcranker.beir_eval.qrels")
@@ -70,16 +71,16 @@ def read_qrels(
             )
     if not found:
         raise DatasetError(f"{path}: no judgement in it")
-    if note := note_of_model(path):
-        _log.warning("%s: %s", path, note)
+    if model := judging_model(path):
+        _log.warning("%s: %s", path, BY_MODEL.format(model))
     return found
 
 
-def note_of_model(path: str | os.PathLike[str] | Traversable) -> str:
-    """Say that a file's judgements are a model's, by the file beside it; empty if it has none."""
+def judging_model(path: str | os.PathLike[str] | Traversable) -> str:
+    """The model that made a file's judgements, by the file beside it; empty if people did."""
     mark = Path(f"{path}{MARK}")
     records = read_records(mark, DatasetError, "model") if is_file(mark) else ()
-    return next((f"its judgements are a model's, {each['model']}" for _, each in records), "")
+    return next((str(each["model"]) for _, each in records), "")
 
 
 def check_id(value: str, what: str, place: str) -> None:

@@ -16,7 +16,7 @@ from beir_eval.errors import SettingError
 from beir_eval.judging.pairs import Qrels, System
 from beir_eval.judging.umbrela import HIGHEST
 from beir_eval.measures.metrics import evaluate
-from beir_eval.measures.significance import Interval
+from beir_eval.measures.values import Interval
 from personas.ranking.agreement import kendall_tau
 
 if TYPE_CHECKING:

@@ -11,7 +11,7 @@ import pytest
 from beir_eval.answers.figures import THEIRS, Mark, Value, boxes, effects, read_runs, scatter
 from beir_eval.answers.suite import load_answer_suite, others_runs
 from beir_eval.measures.anova import anova
-from beir_eval.measures.significance import Interval
+from beir_eval.measures.values import Interval
 
 
 def test_spread_of_a_product_is_rebels_formula() -> None:
