@@ -86,7 +86,7 @@ class Loader:
         unknown = self.measure not in metrics.ties
         tied = None
         if unknown and ranked and not foreign and (ranked.path / RANKINGS).exists():
-            tied = _ties_of_rankings(ranked, data)
+            tied = ties_of_rankings(ranked, data)
         elif unknown and run is not None and (foreign or not ranked):
             tied = {each: Tied.of_scores(with_ties(found)) for each, found in run.items()}
         if tied is not None:
@@ -149,7 +149,8 @@ class Loader:
         return found
 
 
-def _ties_of_rankings(run: RunFolder, data: DataFolder) -> dict[str, Tied]:
+def ties_of_rankings(run: RunFolder, data: DataFolder) -> dict[str, Tied]:
+    """The rankings of a run, with their ties."""
     texts: Mapping[str, tuple[str, str]] | None = None
     found = {}
     for ranking in run.rankings():
