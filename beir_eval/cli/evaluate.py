@@ -13,7 +13,7 @@ from rich.table import Column, Table
 from rich.text import Text
 
 from beir_eval.cli.flags import correction_flag, judgement_flags, measures_flag
-from beir_eval.data.qrels import judging_model, read_qrels
+from beir_eval.data.datasets import judging_model, read_qrels
 from beir_eval.errors import SettingError
 from beir_eval.experiment.rankings import RANKINGS
 from beir_eval.experiment.run_folder import RunFolder, ScoreCounts
