@@ -242,7 +242,7 @@ def missing_bounds(
     A missing score may be any from 0 to the highest; where only the order is known, its passage
     may stand anywhere. The ends are those of the orders that put relevant passages last and first.
     """
-    orders: tuple[Run, Run] = {}, {}
+    orders: list[dict[str, list[tuple[str, float]]]] = [{}, {}]
     for ranking in rankings:
         query_id = ranking.query.id
         failed = ranking.comparisons.failed if ranking.comparisons else 0

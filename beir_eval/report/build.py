@@ -233,7 +233,7 @@ def _figure(
                 at = float(x)
             several = f"{series}, {column.name}" if len(columns) > 1 else series
             name = several if series else column.name
-            point = Point(at, cell.honest or 0.0, cell.interval, cell.queries)
+            point = Point(at, cell.honest, cell.interval, cell.queries)
             lines.setdefault(name, []).append(point)
     if not lines:
         return None

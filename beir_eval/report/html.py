@@ -76,7 +76,7 @@ def rendered(template: str, **values: Any) -> str:
 def _chart(report: Report, section: Section, place: int) -> str:
     """Draw each ranker's mean with its interval on the data set of a column."""
     points = tuple(
-        Point(row.label, cell.honest or 0.0, cell.interval, cell.queries)
+        Point(row.label, cell.honest, cell.interval, cell.queries)
         for row in section.rows
         if (cell := row.cells[place])
     )

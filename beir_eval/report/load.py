@@ -102,8 +102,8 @@ class Loader:
             ceilings = self._measured(data, data).ceilings
         elif run is not None:
             ceilings = ceiling(run, qrels, self.measure)
-        values = self._values(metrics, ranked, data, ceilings)
-        self._kept[folder.path] = Measured(values, metrics, ceilings)
+        of_run = self._values(metrics, ranked, data, ceilings)
+        self._kept[folder.path] = Measured(of_run, metrics, ceilings)
         return self._kept[folder.path]
 
     def _values(

@@ -45,8 +45,9 @@ class TableCell:
     ceiling: float | None = None  # the measure of the best order of what it ranked
 
     @property
-    def value(self) -> float | None:
+    def value(self) -> float:
         """The mean, ties as ranked."""
+        assert self.values.mean is not None, "a judged query has a value"
         return self.values.mean
 
     @property
@@ -55,9 +56,10 @@ class TableCell:
         return self.values.by_lot if self.values.lots_known else None
 
     @property
-    def honest(self) -> float | None:
+    def honest(self) -> float:
         """The mean that owes nothing to the order in which tied passages came, if it is known."""
-        return self.values.by_lot
+        found = self.values.by_lot
+        return self.value if found is None else found
 
     @property
     def missing(self) -> float:

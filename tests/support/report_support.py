@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from dataclasses import replace
 from html.parser import HTMLParser
+from typing import Literal
 
 from beir_eval.experiment.run_folder import (
     DataManifest,
@@ -114,7 +115,9 @@ def cell(
     }
     than = None
     if p is not None:
-        decision = ("better" if value > 0.5 else "worse") if p < 0.05 else ""
+        decision: Literal["better", "worse", ""] = (
+            ("better" if value > 0.5 else "worse") if p < 0.05 else ""
+        )
         than = Comparison(*(value - 0.5, Interval(-0.01, 0.04), p / 2, p, 12, 5, 3, 0.4, 0.1))
         than = replace(than, worst=than.difference, best=than.difference, decision=decision)
     found = Metrics.model_validate(
@@ -151,8 +154,8 @@ def cell(
 
 
 def row(label: str, *cells: TableCell | None, **changes: object) -> Row:
-    values = [each.value or 0 for each in cells if each is not None]
-    lots = [each.honest or 0 for each in cells if each is not None]
+    values = [each.value for each in cells if each is not None]
+    lots = [each.honest for each in cells if each is not None]
     whole = len(values) == len(cells)
     base = Row(
         label=label,
