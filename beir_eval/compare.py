@@ -16,7 +16,7 @@ from beir_eval.errors import MeasureError, RunFolderError
 from beir_eval.experiment.labels import models_of
 from beir_eval.experiment.run_folder import FIRST_STAGE, DataFolder, Metrics, RunFolder, ScoreCounts
 from beir_eval.measures.metrics import cutoff_of, evaluate
-from beir_eval.measures.significance import EQUAL, compare_runs
+from beir_eval.measures.values import EQUAL, compare_runs
 from mcranker.inputs.trec import Run, read_trec
 from mcranker.paths import is_file, is_folder
 from personas.format import counted, p_text, signed
@@ -324,7 +324,10 @@ def compare_pair(
         notes.append(
             f"{left_out} left out, which only one of the runs has or which were judged otherwise."
         )
-    p_value = p_text(test.p_value)
+    p_value = "not tested: a test takes 6 queries, and differences that vary"
+    if test.p_value is not None:
+        p_value = p_text(test.p_value)
+        p_value = f"p {p_value}" if p_value[0] == "<" else f"p = {p_value}"
     same = pair.a.label == pair.b.label
     facts = []
     for side, run, mean in zip(("A, before", "B, after"), sides, means, strict=True):
@@ -337,7 +340,7 @@ def compare_pair(
         notes=notes,
         verdict=[
             f"B less A: {signed(test.difference, 4)}; better on {test.wins}, equal on {test.ties}, "
-            f"worse on {test.losses}; paired t-test: p {'= ' * (p_value[0] != '<')}{p_value}.",
+            f"worse on {test.losses}; paired t-test: {p_value}.",
             *([] if any(changes.values()) else ["No query differs."]),
         ],
         rows=[

@@ -100,6 +100,8 @@ class FigureForm(_Form):
     lines: list[Line] = Field(default_factory=list, max_length=6)
     runs: str = ""
     source: str = ""
+    # A paper's points: by judge, "JUDGE sd" of its runs, and "speed" in characters a second.
+    theirs: dict[str, dict[str, float]] = Field(default_factory=dict)
 
 
 class SuiteForm(_Form):

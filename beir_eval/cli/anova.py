@@ -23,6 +23,8 @@ def show_anova(console: Console, found: Anova) -> None:
     shape = "balanced" if found.balanced else "not balanced: sums of squares are of type II"
     line = f"{counted(found.observations, 'observation')}, {shape}. "
     console.print(Text(f"{line}One-way: partial ω² with DF + residual DF + 1 for N."))
+    if found.note:
+        console.print(Text(found.note), style="yellow", soft_wrap=True)
     for factor, levels in found.means.items():
         means = ", ".join(f"{level} {mean:.4f}" for level, mean in levels.items())
         console.print(Text(f"{factor}: {means}"), soft_wrap=True)

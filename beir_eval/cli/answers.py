@@ -98,7 +98,7 @@ def _judge_answers(ctx: click.Context) -> int:
     return present(
         ctx,
         lambda console: _show(console, found, len(rows), warned),
-        MISSING_SCORES if any(each.missing for each in found.values()) else DONE,
+        MISSING_SCORES if any(each.missing or each.failed for each in found.values()) else DONE,
         judges=[_as_dict(name, each) for name, each in found.items()],
         answers=len(rows),
         model=model,

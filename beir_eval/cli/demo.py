@@ -15,7 +15,7 @@ from beir_eval.cli.flags import count_flag
 from beir_eval.data.first_stage import retrieve
 from beir_eval.data.load import load
 from beir_eval.measures.metrics import Evaluation, evaluate
-from beir_eval.measures.significance import compare_runs
+from beir_eval.measures.values import compare_runs
 from mcranker import MCRanker, Passage, Query, RankingDone
 from mcranker.cli.invocation import Invocation, run_loop
 from mcranker.cli.options import given_options, option_flags
@@ -124,11 +124,12 @@ def _show(
     console.print(_table(rankings, measures))
     before, after = (each.means[MEASURE] for each in measures.values())
     tested = compare_runs({COLLECTION: values}, BM25_ORDER)[COLLECTION][TEAM_ORDER]
-    verdict = "no significant difference"
-    if tested.p_value < SIGNIFICANT:
-        verdict = f"significantly {'better' if tested.difference > 0 else 'worse'}"
-    test = f"p = {tested.p_value:.2g} ({counted(len(rankings), 'query', 'queries')})"
-    console.print(Text(f"The team {after:.3f} against {before:.3f}, {test}: {verdict}."))
+    verdict = f"significantly {tested.decision}" if tested.decision else "no significant difference"
+    count = counted(len(rankings), "query", "queries")
+    said = f"not tested ({count})"
+    if tested.p_value is not None:
+        said = f"p = {tested.p_value:.2g} ({count}): {verdict}"
+    console.print(Text(f"The team {after:.3f} against {before:.3f}, {said}."))
     if limits:
         console.print()
         console.print(Text(limits))

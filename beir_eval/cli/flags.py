@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from beir_eval.measures.significance import CORRECTIONS
+from beir_eval.measures.values import CORRECTIONS
 from mcranker.cli.output import DONE, present, print_json, print_line
 from mcranker.cli.verb import OTHER, Reads, RealNumber, WholeNumber, Writes, flag, listing
 

@@ -13,7 +13,7 @@ from click.core import ParameterSource
 from rich.text import Text
 
 from beir_eval.cli.flags import count_flag
-from beir_eval.data.datasets import MARK, read_qrels
+from beir_eval.data.datasets import BY_MODEL, MARK, read_qrels
 from beir_eval.data.load import load
 from beir_eval.errors import SettingError
 from beir_eval.judging.agreement import FEWEST_SYSTEMS, agreement, grade_mapping, system_order
@@ -57,9 +57,8 @@ def _judge(ctx: click.Context) -> int:
         dataset = load(given["dataset"], split=given["split"], judged_only=False)
         if given["check"]:
             if dataset.by_model:
-                raise SettingError(
-                    f"split {dataset.split!r}: {dataset.by_model}; name the --split of people's"
-                )
+                said = BY_MODEL.format(dataset.by_model)
+                raise SettingError(f"split {dataset.split!r}: {said}; name the --split of people's")
             mapping = grade_mapping(dataset.qrels, mapping)
         systems = read_systems(given["runs"])
         pairs = _pairs(ctx, dataset, systems)

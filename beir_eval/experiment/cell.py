@@ -238,6 +238,7 @@ class Outcome:
     _tied: dict[str, Tied] = field(default_factory=dict)
     _counts: Counter[str] = field(default_factory=Counter)  # as `ScoreCounts` has them
     _short_teams: int = 0
+    _cut: int = 0
     _reasons: Counter[str] = field(default_factory=Counter)
     _used: UsageTable = field(default_factory=UsageTable)
     _seconds: list[float] = field(default_factory=list)
@@ -249,6 +250,7 @@ class Outcome:
         query_id = ranking.query.id
         self._tied[query_id] = Tied.of_ranking(ranking, self.texts)
         self.run[query_id] = _with_numbers(ranking.run)
+        self._cut += bool(ranking.cut)
         size = ranking.config.get("team_size")
         if ranking.team is not None and isinstance(size, int):
             self._short_teams += len(ranking.team.members) < size
@@ -296,6 +298,7 @@ class Outcome:
             update={
                 "failed": dict(failed),
                 "short_teams": self._short_teams,
+                "cut": self._cut,
                 "scores": scores,
                 "taken": self._taken(),
             }

@@ -84,6 +84,7 @@ class DataManifest(_Kept):
     depth: _Count  # passages a query, at most
     first_stage: FirstStageNote  # what found them
     content: str  # SHA-256 over queries, judgements, and the first stage's run with its texts
+    judge: str = ""  # the model that made the judgements; empty if people did
     # Name -> SHA-256 of the other files.
     files: dict[str, str] = Field(default_factory=dict)
 
@@ -258,6 +259,7 @@ class Metrics(_Kept):
     failed: dict[str, str] = Field(default_factory=dict)  # query id -> why it was not ranked
     # Queries whose team is smaller than asked for; None for a first stage and a foreign run.
     short_teams: _Count | None = None
+    cut: _Count = 0  # queries of which passages were cut to fit the model
     scores: ScoreCounts | None = None  # what became of the scores; None for a first stage
     taken: RunCost | None = None  # calls, tokens, time and cost; None for a first stage
 

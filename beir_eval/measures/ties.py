@@ -21,7 +21,7 @@ from __future__ import annotations
 
 import hashlib
 import math
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, NamedTuple, TypeAlias
 
@@ -232,6 +232,59 @@ def _extremes_and_lots(
             worst[name][query_id], best[name][query_id] = min(ends_of), max(ends_of)
             lot[name][query_id] = math.fsum(drawn[2:]) / DRAWS
     return worst, best, lot
+
+
+def missing_bounds(
+    rankings: Iterable[RankingRecord], qrels: Mapping[str, Mapping[str, int]], measure: str
+) -> dict[str, tuple[float, float]]:
+    """Query id -> lowest and highest value, of the rankings that lack scores or comparisons.
+
+    A missing score may be any from 0 to the highest; where only the order is known, its passage
+    may stand anywhere. The ends are those of the orders that put relevant passages last and first.
+    """
+    orders: list[dict[str, list[tuple[str, float]]]] = [{}, {}]
+    for ranking in rankings:
+        query_id = ranking.query.id
+        failed = ranking.comparisons.failed if ranking.comparisons else 0
+        if query_id in qrels and (failed or ranking.missing):
+            for best, run in zip((False, True), orders, strict=True):
+                ids = _without_gaps(ranking, qrels[query_id], best=best)
+                run[query_id] = [(each, 0.0) for each in ids[: len(ranking)]]
+    if not orders[0]:
+        return {}
+    evaluator = Evaluator(qrels, [measure])
+    worst, best_case = (evaluator.per_query(run)[measure] for run in orders)
+    return {each: (worst[each], best_case[each]) for each in orders[0]}
+
+
+def _without_gaps(ranking: RankingRecord, grades: Mapping[str, int], *, best: bool) -> list[str]:
+    """Ids in the best or the worst order that the missing scores or comparisons allow."""
+    import numpy as np
+
+    rows, rule, ensemble = ranking.order.tolist(), ranking.rule, find_ensemble(ranking.config)
+    ids = [ranking.passages[row].id for row in rows]
+    lost, values = {each.doc_id for each in ranking.missing}, ranking.matrix.values[rows]
+    if compared := ranking.comparisons is not None and bool(ranking.comparisons.failed):
+        for first, last in ranking.undecided or ((1, len(ids)),):
+            lost.update(ids[first - 1 : last])
+    is_score = ensemble is not None and not ensemble.asks and rule.top and not ranking.orders
+    if is_score and not compared:
+        gap = np.array([each in lost for each in ids])
+        up = np.array([(grades.get(each, 0) > 0) == best for each in ids])
+        filled = np.where(
+            np.isnan(values) & gap[:, None], np.where(up, rule.top, 0.0)[:, None], values
+        )
+        first_stage = [ranking.passages[row].score for row in rows]
+        final = rule.final(filled, np.arange(len(rows)), first_stage)
+        pull = np.where(gap, np.where(up, -1, 1), 0)
+        order = np.lexsort((pull, np.where(np.isnan(final), np.inf, -final)))
+        return [ids[place] for place in order.tolist()]
+    found, sign = [each for each in ids if each not in lost], 1 if best else -1
+    for each in sorted(lost, key=lambda doc_id: (-sign * grades.get(doc_id, 0), doc_id)):
+        gain = sign * grades.get(each, 0)
+        below = (n for n, other in enumerate(found) if sign * grades.get(other, 0) < gain)
+        found.insert(next(below, len(found)), each)
+    return found
 
 
 def _lots(query_id: str, doc_ids: Sequence[str]) -> Numbers:

@@ -11,12 +11,14 @@ import pytest
 from click.testing import CliRunner, Result
 
 from beir_eval.answers.judges import Judgement
-from beir_eval.answers.metrics import AnswerMetrics, metrics_of
+from beir_eval.answers.metrics import AnswerMetrics, judge_metrics, metrics_of
 from beir_eval.answers.report import build_answer_report, render_answer_report
+from beir_eval.answers.run import AnswerManifest
 from beir_eval.answers.suite import load_answer_suite
 from beir_eval.cli.group import cli
 from beir_eval.errors import RunFolderError, SuiteError
 from beir_eval.experiment.suite import shipped_suites
+from beir_eval.files import write_form
 from mcranker.errors import AuthenticationFailed, ModelError
 from mcranker.llm.chat import ChatRequest
 from mcranker.rag.record import StageRecord
@@ -432,11 +434,13 @@ def test_sums_by_hand() -> None:
     ]
     found = metrics_of([first, second], ["f1"], {"run 2, c": "no"}, 3)
     judge = found.judges["f1"]
-    assert judge.questions == {"a": 0.75, "b": 0.0}
-    assert judge.mean == 0.375
-    assert judge.run_means == (0.5, 0.5)
-    assert judge.run_spread == 0
-    assert (judge.values, judge.missing, judge.undefined) == (3, 0, 1)
+    # An answer that failed counts with the lowest value, which could have been another.
+    assert judge.questions == {"a": 0.75, "b": 0.0, "c": 0.0}
+    assert judge.mean == 0.25
+    assert judge.run_means == (0.5, 0.25)
+    assert (judge.values, judge.missing, judge.undefined) == (4, 0, 1)
+    assert judge.failed == {"c": "there is no answer: no"}
+    assert list(judge.as_values("f1").ends) == pytest.approx([0.25, 1.75 / 3])
     assert judge.reasons == {"no golden answer": 1}
     assert (found.calls, found.cost, found.answers) == (5, 2.25, 4)
     assert (found.input_tokens, found.output_tokens) == (140, 7)
@@ -599,3 +603,34 @@ def test_the_page_links_the_worst_answers_and_draws_runs(place: Path, model: Con
     assert "3 runs" in text
     assert "Relevance over runs" not in text
     assert "the next, +0.000 (95%: +0.000 to +0.000): 0 better, 2 equal, 0 worse" in text
+
+
+def test_the_verdict_is_signed_and_over_common_questions(tmp_path: Path) -> None:
+    """A has values for easy questions alone; B is better wherever both have one."""
+    common = {f"q{n}": 0.3 + 0.01 * n for n in range(10)}
+    easy = {f"easy{n}": 1.0 for n in range(20)}
+    worth = {
+        "A": {**common, **easy},
+        "B": {each: 0.6 - 0.005 * n for n, each in enumerate(common)},
+    }
+    for place, (label, questions) in enumerate(worth.items()):
+        (tmp_path / label / "run-1").mkdir(parents=True)
+        (tmp_path / label / "run-1" / "answers.jsonl").touch()
+        (tmp_path / label / "run-1" / "judgements.jsonl").touch()
+        judge = judge_metrics([[(q, {"f1": Judgement(v)}) for q, v in questions.items()]], "f1")
+        sums = AnswerMetrics(judges={"f1": judge}, questions=30, runs=1, answers=30)
+        manifest = AnswerManifest(
+            label=label,
+            config={},
+            models={},
+            documents={},
+            questions="d",
+            judges=("f1",),
+            place=place,
+        )
+        write_form(tmp_path / label / "manifest.json", manifest)
+        write_form(tmp_path / label / "metrics.json", sums)
+    page = " ".join(render_answer_report(build_answer_report(tmp_path)).split())
+    assert "A has the highest f1" in page
+    assert "is significantly worse than B on their common questions" in page
+    assert "0 better, 0 equal, 10 worse, 20 that only one has" in page

@@ -164,3 +164,20 @@ def test_a_table_is_read_from_a_file(tmp_path: Path) -> None:
     file.write_text("a,b,y\nx,p\n")
     with pytest.raises(DatasetError, match=r"grid\.csv:2: 2 cells instead of 3"):
         read_table(file)
+
+
+def test_copied_rows_are_said_and_too_many_levels_refused() -> None:
+    rows = [
+        {"question": n, "a": n % 2, "y": 0.1 * n * (1 + n % 2) + 0.01 * n * n} for n in range(8)
+    ]
+    assert anova(rows, "y ~ C(a)").note == ""
+    assert anova(rows * 50, "y ~ C(a)").note.startswith("Every row is in the table 50 times")
+    many = [{"a": n, "b": n % 3, "y": n} for n in range(1500)]
+    with pytest.raises(SettingError, match=r"4,500 combinations of levels, and 2,000 is the most"):
+        anova(many, "y ~ C(a)*C(b)")
+
+
+@pytest.mark.parametrize("formula", ["y ~ C(a) - 1", "y ~ 0 + C(a)", "y ~ C(a) + -1"])
+def test_a_model_without_an_intercept_is_refused(formula: str) -> None:
+    with pytest.raises(SettingError, match="formula="):
+        anova([{"a": n % 2, "y": n} for n in range(8)], formula)

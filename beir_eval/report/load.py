@@ -1,4 +1,4 @@
-"""Metrics of run folders, all by the measure of one report."""
+"""Run folders as `Values`, all by the measure of one report."""
 
 from __future__ import annotations
 
@@ -11,9 +11,10 @@ from typing import Any, TypeVar
 from beir_eval.errors import MeasureError, RunFolderError
 from beir_eval.experiment.labels import other_server
 from beir_eval.experiment.rankings import RANKINGS
-from beir_eval.experiment.run_folder import DataFolder, Metrics, RunFolder
+from beir_eval.experiment.run_folder import DataFolder, Metrics, RunFolder, ScoreCounts
 from beir_eval.measures.metrics import ceiling, evaluate, judged_share
-from beir_eval.measures.ties import Tied, tie_figures
+from beir_eval.measures.ties import Tied, missing_bounds, tie_figures
+from beir_eval.measures.values import Values
 from mcranker.inputs.trec import with_ties
 from personas.ensembles import Rule
 
@@ -24,12 +25,19 @@ _Read = TypeVar("_Read")
 class Measured:
     """One run by the measure of a report."""
 
+    values: Values
     metrics: Metrics  # with the share of judged documents where its run is there
-    ceiling: float | None = None  # of the documents that it ranked; None where not known
+    ceilings: Mapping[str, float]  # query id -> value of the best order of what it ranked
+
+    @property
+    def ceiling(self) -> float | None:
+        """The mean of `ceilings`; None where they are not known."""
+        found = self.ceilings.values()
+        return math.fsum(found) / len(found) if found else None
 
 
-class MetricsCache:
-    """Metrics of run folders, all with one measure."""
+class Loader:
+    """Reads run folders, each once, all with one measure."""
 
     def __init__(self, measure: str, *, provider_prices: bool = False) -> None:
         self.measure = measure
@@ -78,7 +86,7 @@ class MetricsCache:
         unknown = self.measure not in metrics.ties
         tied = None
         if unknown and ranked and not foreign and (ranked.path / RANKINGS).exists():
-            tied = _ties_of_rankings(ranked, data)
+            tied = ties_of_rankings(ranked, data)
         elif unknown and run is not None and (foreign or not ranked):
             tied = {each: Tied.of_scores(with_ties(found)) for each, found in run.items()}
         if tied is not None:
@@ -89,14 +97,48 @@ class MetricsCache:
         if ranked and metrics.taken and other_server(ranked.manifest) and not self._provider_prices:
             taken = metrics.taken.model_copy(update={"cost": None})
             metrics = metrics.model_copy(update={"taken": taken})
-        highest = None
+        ceilings: Mapping[str, float] = {}
         if ranked and not foreign:
-            highest = self._measured(data, data).ceiling
+            ceilings = self._measured(data, data).ceilings
         elif run is not None:
-            best = ceiling(run, qrels, self.measure).values()
-            highest = math.fsum(best) / len(best)
-        self._kept[folder.path] = Measured(metrics, highest)
+            ceilings = ceiling(run, qrels, self.measure)
+        of_run = self._values(metrics, ranked, data, ceilings)
+        self._kept[folder.path] = Measured(of_run, metrics, ceilings)
         return self._kept[folder.path]
+
+    def _values(
+        self,
+        metrics: Metrics,
+        run: RunFolder | None,
+        data: DataFolder,
+        ceilings: Mapping[str, float],
+    ) -> Values:
+        of, scores = metrics.per_query[self.measure], metrics.scores or ScoreCounts()
+        # The best that a query without a result could have had.
+        limits = {each: (0.0, ceilings.get(each, 1.0)) for each in of}
+        ends = {each: limits[each] for each in metrics.failed if each in limits}
+        if run and scores.missing and (run.path / RANKINGS).exists():
+            ends |= missing_bounds(run.rankings(), self._read(data, data.qrels), self.measure)
+        elif scores.missing:  # of which queries, is not known
+            ends = limits
+        judge, models = data.manifest.judge, run.manifest.models.values() if run else ()
+        return Values(
+            of,
+            self.measure,
+            total=metrics.means[self.measure],
+            lots=metrics.by_lot.get(self.measure, {}),
+            lots_known=self.measure in metrics.ties,
+            open=ends,
+            failed=metrics.failed,
+            missing=scores.missing,
+            asked=scores.asked,
+            unit=ScoreCounts.unit([scores])[1],
+            cut=metrics.cut,
+            depth=data.manifest.depth,
+            judge=judge,
+            own=bool(judge) and judge in models,
+            scale=(0.0, 1.0),
+        )
 
     def _read(self, data: DataFolder, read: Callable[[], _Read]) -> _Read:
         """Read a file of `data` once; folders of the same content share it."""
@@ -107,12 +149,8 @@ class MetricsCache:
         return found
 
 
-def by_lot(metrics: Metrics, measure: str) -> dict[str, float]:
-    """Query id -> value, ties drawn by lot where that is known."""
-    return {**metrics.per_query[measure], **metrics.by_lot.get(measure, {})}
-
-
-def _ties_of_rankings(run: RunFolder, data: DataFolder) -> dict[str, Tied]:
+def ties_of_rankings(run: RunFolder, data: DataFolder) -> dict[str, Tied]:
+    """The rankings of a run, with their ties."""
     texts: Mapping[str, tuple[str, str]] | None = None
     found = {}
     for ranking in run.rankings():
