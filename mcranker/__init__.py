@@ -90,17 +90,18 @@ if TYPE_CHECKING:
     from personas.ranking.types import (
         Comparisons,
         MissingScore,
-        Orders,
         Passage,
+        PersonaOrder,
         Query,
         Score,
+        WeakJudgeWarning,
         WindowCounts,
     )
     from personas.ranking.usage import Usage, UsageTable
-    from personas.ranking.weak_judges import WeakJudgeWarning
 
 _EXPORTS = {
-    "personas.ranking.types": "Query Passage Score MissingScore Comparisons Orders WindowCounts",
+    "personas.ranking.types": "Query Passage Score MissingScore Comparisons PersonaOrder "
+    "WindowCounts WeakJudgeWarning",
     "personas": "Persona Criterion Rubric Member Team Ensemble",
     "mcranker.config": "RankerConfig",
     "mcranker.method.job": "Job",
@@ -134,7 +135,6 @@ _EXPORTS = {
     "ModelTimeout AuthenticationFailed ModelNotFound ModelFileError RateLimited ServerFailed "
     "RequestRejected ContextTooLong ContentRefused UnsupportedCapability ReplyError FormNotKept",
     "personas.ranking.usage": "Usage UsageTable",
-    "personas.ranking.weak_judges": "WeakJudgeWarning",
 }
 _MODULE_OF = {name: module for module, names in _EXPORTS.items() for name in names.split()}
 
@@ -179,13 +179,13 @@ __all__ = [
     "ModelNotFound",
     "ModelTimeout",
     "Option",
-    "Orders",
     "PYesRanker",
     "Passage",
     "PassageAssessed",
     "PassageScored",
     "PassagesCompared",
     "Persona",
+    "PersonaOrder",
     "Provider",
     "QGRanker",
     "Query",

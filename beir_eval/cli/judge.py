@@ -32,7 +32,7 @@ from mcranker.cli.signals import run as run_loop
 from mcranker.cli.verb import Verb, flag, output_flag, present, quiet_flag
 from personas.console import table
 from personas.format import counted
-from personas.ranking.weak_judges import judge_note
+from personas.ranking.types import judge_note
 from personas.sanitize import plain
 
 if TYPE_CHECKING:

@@ -32,7 +32,7 @@ from mcranker.cli.failures import (
 )
 from mcranker.cli.invocation import Invocation, say, say_as_it_is, speak_as
 from mcranker.cli.plugins import LazyVerb, load_plugin, plugin_help
-from personas.ranking.weak_judges import WeakJudgeWarning
+from personas.ranking.types import WeakJudgeWarning
 from personas.sanitize import shown
 
 VERBS = {

@@ -33,8 +33,7 @@ from mcranker.serve.metrics import Metrics
 from mcranker.serve.problems import Problem
 from mcranker.serve.settings import GRACE, RankerSettings, Settings
 from personas import PersonasError, Team, library
-from personas.ranking.types import Passage, Query
-from personas.ranking.weak_judges import judge_note
+from personas.ranking.types import Passage, Query, judge_note
 
 logger = safe_logger("mcranker.serve")
 

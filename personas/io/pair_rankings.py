@@ -11,8 +11,8 @@ from personas.format import counted, signed
 from personas.io.lines import STDIN
 from personas.io.rankings import SUFFIXES, checked, read_rankings
 from personas.io.select import Grades, grades_of, place_of_query
+from personas.ranking.agreement import ndcg
 from personas.ranking.comparison import ComparedRuns, QueryRow, RankingComparison, compare_rankings
-from personas.ranking.effectiveness import ndcg
 from personas.ranking.record import RankingRecord
 
 _LONGEST = 300  # characters of a query in a list

@@ -20,10 +20,8 @@ from numpy.typing import NDArray
 from personas.ensembles import Rule, descending, distinct
 from personas.errors import SchemaError
 from personas.format import counted, exact
-from personas.ranking.columns import RankingColumns
-from personas.ranking.effectiveness import ndcg
+from personas.ranking.agreement import ndcg
 from personas.ranking.hit import Hit
-from personas.ranking.orders import rule_of_points
 from personas.ranking.record import RankingRecord
 from personas.schema import Member
 from personas.team_diff import TeamDiff, diff_teams
@@ -305,7 +303,7 @@ class _Effects:
         ]
         if after.by_rank:
             count = len({hit.passage.content for hit in after.hits if hit.ranks})
-            old_rule, self._rule = (rule_of_points(each, count) for each in (old_rule, self._rule))
+            old_rule, self._rule = (each.for_points(count) for each in (old_rule, self._rule))
 
         def column(name: str, hits: Sequence[Hit]) -> NDArray[np.float64]:
             return np.array([hit.marks.get(name) for hit in hits], dtype=np.float64)
@@ -459,7 +457,7 @@ def _criteria(was: Hit, now: Hit, old: str, new: str) -> tuple[CriterionChange, 
     return tuple(sorted(changed, key=lambda each: -abs(each.added)))
 
 
-def _weights(side: RankingColumns, persona: str) -> dict[str, float]:
+def _weights(side: RankingRecord, persona: str) -> dict[str, float]:
     member = side.member(persona)
     criteria = member.rubric.criteria if member and member.rubric else ()
     return {each.name: each.weight for each in criteria}

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 
-from personas.ranking.weak_judges import WeakJudge, judge_note
+from personas.ranking.types import WeakJudge, judge_note
 
 SIGNIFICANT = 0.05
 """Corrected p-values below it are significant."""

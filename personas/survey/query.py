@@ -7,10 +7,9 @@ from dataclasses import dataclass, field
 from math import fsum
 from typing import NamedTuple
 
-from personas.ranking.agreement import AlphaSums
-from personas.ranking.effectiveness import ndcg
+from personas.ranking.agreement import AlphaSums, ndcg
 from personas.ranking.record import RankingRecord
-from personas.ranking.weak_judges import WeakJudge
+from personas.ranking.types import WeakJudge
 from personas.schema import Team
 from personas.survey.model import QueryFigures
 

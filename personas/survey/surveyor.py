@@ -9,7 +9,7 @@ from fractions import Fraction
 from math import fsum
 
 from personas.ranking.agreement import AlphaSums
-from personas.ranking.weak_judges import WeakJudge
+from personas.ranking.types import WeakJudge
 from personas.survey.model import PersonaFigures, QueryFigures, Survey, Totals, Without
 from personas.survey.query import LeftOut, QueryFindings, mean
 

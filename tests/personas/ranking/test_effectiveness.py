@@ -8,7 +8,7 @@ import random
 import pytest
 
 from beir_eval import evaluate
-from personas.ranking.effectiveness import ndcg
+from personas.ranking.agreement import ndcg
 
 SECOND = 1 / math.log2(3)
 """The discount of rank 2; that of rank 1 is 1, of rank 3 1/2, of rank 4 1 / log2(5)."""

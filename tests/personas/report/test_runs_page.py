@@ -6,7 +6,7 @@ import re
 from dataclasses import replace
 from typing import Any
 
-from personas.ranking.weak_judges import judge_note
+from personas.ranking.types import judge_note
 from personas.report.dataset.pages import RunEntry, render_runs
 from personas.survey.model import Difference, Totals
 from tests.support.survey_support import empty_survey
