@@ -31,6 +31,15 @@ IF_ANY = Field(exclude_if=operator.not_)
 _Share = Annotated[float, Field(ge=0, le=1)]
 
 
+class NotStored(str):
+    """The empty text of a passage that was stored without its texts."""
+
+    __slots__ = ()
+
+
+NOT_STORED = NotStored()
+
+
 def _nothing() -> Mapping[str, Any]:
     return _NOTHING
 
@@ -136,8 +145,8 @@ class Hit:
         default_factory=_nothing
     )
     reasons: Annotated[Mapping[str, Reason], IF_ANY] = field(default_factory=_nothing)
-    title: str = ""
-    text: str = ""
+    title: str = NOT_STORED
+    text: str = NOT_STORED
     ranking: RankingRecord = field(init=False, compare=False)
 
     @classmethod

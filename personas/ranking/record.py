@@ -38,6 +38,7 @@ from personas.errors import SchemaError, explain
 from personas.ranking.hit import (
     IF_ANY,
     Hit,
+    NotStored,
     OtherPlace,
     adapter,
     bound,
@@ -269,7 +270,8 @@ class RankingRecord(Sequence[Hit]):
     @property
     def has_texts(self) -> bool:
         """True unless the passages were stored without their texts."""
-        return not self.hits or any(hit.text or hit.title for hit in self.hits)
+        texts = (text for hit in self.hits for text in (hit.title, hit.text))
+        return not any(isinstance(text, NotStored) for text in texts)
 
     @cached_property
     def matrix(self) -> NDArray[np.float64]:
