@@ -311,12 +311,15 @@ def combined(
         scores = rule.final(values, rows[places], first_stage, assessed=assessed)
     except PersonasError as error:
         raise ConfigError(str(error)) from error
-    final = dict(zip(places.tolist(), scores.tolist(), strict=True))
-    relevances = rule.relevance(values, assessed).tolist() if absolute else []
+    by_place: list[float | None] = [None] * len(hits)
+    for place, score in zip(places.tolist(), scores.tolist(), strict=True):
+        by_place[place] = None if math.isnan(score) else score
+    found = rule.relevance(values, assessed).tolist() if absolute else []
+    relevances = [None if math.isnan(each) else each for each in found]
     return in_order(
         hits,
-        [_known(final.get(place, math.nan)) for place in range(len(hits))],
-        [_known(relevances[row]) if absolute and row >= 0 else None for row in row_of],
+        by_place,
+        [relevances[row] if absolute and row >= 0 else None for row in row_of],
     )
 
 
@@ -324,12 +327,8 @@ def in_order(
     hits: Sequence[Hit], scores: Sequence[float | None], relevances: Sequence[float | None]
 ) -> tuple[Hit, ...]:
     """The hits, which are in first-stage order, by falling score; those without one come last."""
-
-    def key(place: int) -> float:
-        score = scores[place]
-        return math.inf if score is None else -score
-
-    ranked = enumerate(sorted(range(len(hits)), key=key), 1)
+    keys = [math.inf if score is None else -score for score in scores]
+    ranked = enumerate(sorted(range(len(hits)), key=keys.__getitem__), 1)
     return tuple(
         [
             replace(hits[place], rank=rank, score=scores[place], relevance=relevances[place])
@@ -343,10 +342,6 @@ def refuse_missing(*matrices: ScoreMatrix | None) -> None:
     for scores in matrices:
         if scores is not None and scores.missing:
             raise MissingScoreError(_REFUSED.format(scores.missing, scores.values.size))
-
-
-def _known(number: float) -> float | None:
-    return None if math.isnan(number) else number
 
 
 def _without_assessor(hit: Hit) -> Mapping[str, str]:

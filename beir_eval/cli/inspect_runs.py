@@ -83,7 +83,9 @@ def choose_from_run(
     if source.other:
         beside, choices = source.other.path / RANKINGS, source.other.manifest
         found = _ranking(beside, index_rankings(beside, finished=True), query_id)
-        other = OtherRanking.of(choices.label, highest_score(choices.config), found)
+        other = OtherRanking.of(
+            choices.label, highest_score(choices.config), found.hits if found else ()
+        )
     return ranking.with_texts(passages).beside(grades=known.get(query_id), other=other)
 
 

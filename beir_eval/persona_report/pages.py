@@ -70,7 +70,9 @@ def write_pages(chunk: Chunk) -> tuple[int, int, list[QueryFindings]]:
                 if query.other_offset is not None:
                     theirs = ranking_at(source.other.path / RANKINGS, others, query.other_offset)
                 manifest = source.other.manifest
-                other = OtherRanking.of(manifest.label, highest_score(manifest.config), theirs)
+                other = OtherRanking.of(
+                    manifest.label, highest_score(manifest.config), theirs.hits if theirs else ()
+                )
             ranking, known = ranking_at(path, rankings, query.offset), {}
             for hit in ranking.hits:
                 try:

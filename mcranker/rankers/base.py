@@ -581,21 +581,25 @@ class Ranker(ABC):
             done(ranking)
             return ranking
 
-    def _ranking(self, job: Job, hits: Sequence[Hit]) -> Ranking:
+    def _ranking(self, job: Job, hits: Sequence[Hit], **more: Any) -> Ranking:
         used = {stage for stage, _, _ in (*job.calls, *job.calls.reused)}
         names = job.models.names
+        parts: dict[str, Any] = {
+            "personas": (),
+            "team": None,
+            "config": job.config.recorded(),
+            "seconds": {},
+            **more,
+        }
         return Ranking(
             query=job.query,
             hits=tuple(hits),
             absolute=self.absolute,
-            personas=(),
-            team=None,
             ranker=self.name,
-            config=job.config.recorded(),
             models={role: names[role] for stage, role in _ROLE_OF.items() if stage in used},
             prompt_hashes=dict(self.hashes_for(job.config)),
             calls=job.calls,
-            seconds={},
+            **parts,
         )
 
     def close(self) -> None:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import dataclasses
 from collections.abc import Mapping
 from types import MappingProxyType
 from typing import Any
@@ -98,7 +97,7 @@ class PointwiseRanker(JudgeRanker):
                     dropped=dropped.get(row),
                 )
             )
-        combined_hits = combined(
+        ranked = combined(
             (rule or config.rule).for_columns(scored.members, scored.names),
             hits,
             matrix.values,
@@ -106,8 +105,9 @@ class PointwiseRanker(JudgeRanker):
             assessed=assessed.values[:, 0] if assessed else None,
             absolute=self.absolute,
         )
-        return dataclasses.replace(
-            self._ranking(job, combined_hits),
+        return self._ranking(
+            job,
+            ranked,
             personas=tuple(scored.names),
             team=team,
             seconds=session.seconds,

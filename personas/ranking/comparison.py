@@ -445,7 +445,7 @@ def _criteria(was: Hit, now: Hit, old: str, new: str) -> tuple[CriterionChange, 
     before, after = was.criteria.get(old), now.criteria.get(new)
     if not before or not after:
         return ()
-    sides = (before, after, _weights(was.ranking, old), _weights(now.ranking, new))
+    sides = (before, after, _weights(was, old), _weights(now, new))
     names = dict.fromkeys((*after, *before))
     found = [CriterionChange(name, *(side.get(name) for side in sides)) for name in names]
     changed = [
@@ -457,8 +457,8 @@ def _criteria(was: Hit, now: Hit, old: str, new: str) -> tuple[CriterionChange, 
     return tuple(sorted(changed, key=lambda each: -abs(each.added)))
 
 
-def _weights(side: RankingRecord, persona: str) -> dict[str, float]:
-    member = side.member(persona)
+def _weights(hit: Hit, persona: str) -> dict[str, float]:
+    member = hit.ranking.member(persona)
     criteria = member.rubric.criteria if member and member.rubric else ()
     return {each.name: each.weight for each in criteria}
 

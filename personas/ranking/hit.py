@@ -9,17 +9,26 @@ import operator
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, fields
 from functools import cache
-from typing import TYPE_CHECKING, Annotated, Any, ClassVar
+from typing import TYPE_CHECKING, Annotated, Any, ClassVar, Protocol
 
 from pydantic import AfterValidator, ConfigDict, Field, PlainSerializer, TypeAdapter
 
+from personas.ensembles import Rule
 from personas.errors import shown
 from personas.format import exact
-from personas.ranking.types import Count, Number, Passage, Rank, Reason, Score, as_array
+from personas.ranking.types import (
+    Count,
+    Number,
+    Passage,
+    PersonaOrder,
+    Rank,
+    Reason,
+    Score,
+    as_array,
+)
 from personas.schema import Member
 
 if TYPE_CHECKING:
-    from personas.ranking.record import RankingRecord
     from personas.ranking.suspicions import Suspicion
 
 _LARGEST = 2**63 - 1
@@ -27,6 +36,7 @@ _DEEPEST = 20  # lists and mappings in one another in a configuration
 
 _NOTHING: Mapping[str, Any] = {}  # of most fields of most hits: one for all takes no memory
 _SHARED = AfterValidator(lambda each: each or _NOTHING)
+_NO_MORE = dict.fromkeys(("imputed", "ranks", "reasons"), _NOTHING)
 IF_ANY = Field(exclude_if=operator.not_)
 _Share = Annotated[float, Field(ge=0, le=1)]
 
@@ -93,6 +103,50 @@ class OtherPlace:
     score: float | None
 
 
+@dataclass(frozen=True, slots=True)
+class OtherRanking:
+    """The places, by document id, that another ranker gave; `top` is its highest score possible."""
+
+    name: str
+    top: float | None
+    places: Mapping[str, OtherPlace]
+
+    @classmethod
+    def of(cls, name: str, top: float | None, hits: Sequence[Hit]) -> OtherRanking:
+        """The places of a ranking's hits."""
+        return cls(name, top, {hit.doc_id: OtherPlace(hit.rank, hit.score) for hit in hits})
+
+
+class _Ranking(Protocol):
+    """The `RankingRecord` of which a hit is a part."""
+
+    def member(self, persona: str) -> Member | None: ...
+    @property
+    def grades(self) -> Mapping[str, int] | None: ...
+    @property
+    def other(self) -> OtherRanking | None: ...
+    @property
+    def config(self) -> Mapping[str, Any]: ...
+    @property
+    def judges(self) -> tuple[str, ...]: ...
+    @property
+    def orders(self) -> Mapping[str, PersonaOrder]: ...
+    @property
+    def rule(self) -> Rule: ...
+    @property
+    def _has_relevance(self) -> bool: ...
+    @property
+    def _returned(self) -> Sequence[int]: ...
+    @property
+    def _leave_one_out(self) -> Mapping[int, tuple[int, Mapping[str, int]]]: ...
+    @property
+    def _points_and_rule(self) -> tuple[Mapping[int, Mapping[str, float]], Rule]: ...
+    @property
+    def _shares(self) -> Mapping[int, tuple[float, float]]: ...
+    @property
+    def _suspicions_of(self) -> Callable[[str, str], tuple[Suspicion, ...]]: ...
+
+
 @dataclass(frozen=True, slots=True, kw_only=True, repr=False)
 class Hit:
     """One passage of a ranking. Two are equal if what is stored of them is.
@@ -147,7 +201,7 @@ class Hit:
     reasons: Annotated[Mapping[str, Reason], IF_ANY] = field(default_factory=_nothing)
     title: str = NOT_STORED
     text: str = NOT_STORED
-    ranking: RankingRecord = field(init=False, compare=False)
+    ranking: _Ranking = field(init=False, compare=False)
 
     @classmethod
     def of(
@@ -159,7 +213,25 @@ class Hit:
         **known: Any,
     ) -> Hit:
         """The hit of a passage in its first-stage place, by what each persona gave it."""
-        scores = {name: score for name, score in (given or {}).items() if score is not None}
+        scores: dict[str, float | None] = {}
+        missing: dict[str, str] = {}
+        criteria: dict[str, Mapping[str, float]] = {}
+        confidence: dict[str, float] = {}
+        probabilities: dict[str, tuple[float, ...]] = {}
+        for name, score in (given or {}).items():
+            scores[name] = None if score is None else score.value
+            if score is None:
+                continue
+            if score.value is None:
+                missing[name] = score.reason
+            if score.criteria:
+                names = criteria_names(members, name)
+                criteria[name] = dict(zip(names, score.criteria, strict=True))
+            if score.confidence is not None:
+                confidence[name] = score.confidence
+            if score.probabilities:
+                probabilities[name] = score.probabilities
+        missing |= known.pop("missing", {})
         return cls(
             first_stage_rank=index + 1,
             doc_id=passage.id,
@@ -167,26 +239,20 @@ class Hit:
             text=passage.text,
             first_stage_score=passage.score,
             metadata=passage.metadata,
-            scores={name: score.value if score else None for name, score in (given or {}).items()},
-            missing={
-                **{name: score.reason for name, score in scores.items() if score.value is None},
-                **known.pop("missing", {}),
-            },
-            criteria={
-                name: dict(zip(criteria_names(members, name), score.criteria, strict=True))
-                for name, score in scores.items()
-                if score.criteria
-            },
-            confidence={
-                name: score.confidence
-                for name, score in scores.items()
-                if score.confidence is not None
-            },
-            probabilities={
-                name: score.probabilities for name, score in scores.items() if score.probabilities
-            },
-            **{"rank": index + 1, "score": None, **known},
+            scores=scores,
+            missing=missing or _NOTHING,
+            criteria=criteria or _NOTHING,
+            confidence=confidence or _NOTHING,
+            probabilities=probabilities or _NOTHING,
+            **{"rank": index + 1, "score": None, **_NO_MORE, **known},
         )
+
+    def copied(self) -> Hit:
+        """An equal hit, which is of no ranking yet."""
+        copy = object.__new__(Hit)
+        for name in _KEPT:
+            object.__setattr__(copy, name, getattr(self, name))
+        return copy
 
     def __hash__(self) -> int:
         return hash((self.doc_id, self.rank))
@@ -347,14 +413,3 @@ class Hit:
 
 
 _KEPT = tuple(each.name for each in fields(Hit) if each.init)
-
-
-def bound(hit: Hit, ranking: RankingRecord) -> Hit:
-    """The hit as a part of that ranking: itself if it is of none yet, else a copy."""
-    if hasattr(hit, "ranking"):
-        copy = object.__new__(Hit)
-        for name in _KEPT:
-            object.__setattr__(copy, name, getattr(hit, name))
-        hit = copy
-    object.__setattr__(hit, "ranking", ranking)
-    return hit

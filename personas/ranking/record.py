@@ -12,6 +12,7 @@ import math
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cache, cached_property
+from operator import attrgetter
 from typing import TYPE_CHECKING, Annotated, Any, ClassVar, Literal, Self, overload
 
 from pydantic import (
@@ -40,8 +41,8 @@ from personas.ranking.hit import (
     Hit,
     NotStored,
     OtherPlace,
+    OtherRanking,
     adapter,
-    bound,
     check_plain,
     criteria_names,
     plain_values,
@@ -75,21 +76,6 @@ __all__ = ["OtherPlace", "OtherRanking", "RankingRecord", "read_query"]
 
 _FORM = "this is no ranking as Ranking.to_dict() makes it, version 1"
 _DEFAULT_TOP = 10.0
-
-
-@dataclass(frozen=True, slots=True)
-class OtherRanking:
-    """The places, by document id, that another ranker gave; `top` is its highest score possible."""
-
-    name: str
-    top: float | None
-    places: Mapping[str, OtherPlace]
-
-    @classmethod
-    def of(cls, name: str, top: float | None, ranking: RankingRecord | None) -> OtherRanking:
-        """The places of a ranking; none if there is none."""
-        hits = ranking.hits if ranking else ()
-        return cls(name, top, {hit.doc_id: OtherPlace(hit.rank, hit.score) for hit in hits})
 
 
 @dataclass(frozen=True, eq=False, repr=False, kw_only=True)
@@ -127,9 +113,12 @@ class RankingRecord(Sequence[Hit]):
     other: Annotated[OtherRanking | None, Field(exclude=True)] = None
 
     def __post_init__(self) -> None:
-        hits = [bound(hit, self) for hit in sorted(self.hits, key=lambda hit: hit.rank)]
+        hits = sorted(self.hits, key=attrgetter("rank"))
+        if hits and hasattr(hits[0], "ranking"):  # they are of another ranking
+            hits = [hit.copied() for hit in hits]
         object.__setattr__(self, "hits", tuple(hits))
         for hit in hits:
+            object.__setattr__(hit, "ranking", self)
             if hit.missing or hit.imputed:
                 object.__setattr__(hit, "imputed", self._imputed(hit))
 
@@ -260,7 +249,7 @@ class RankingRecord(Sequence[Hit]):
     @cached_property
     def as_given(self) -> tuple[Hit, ...]:
         """All hits in first-stage order."""
-        return tuple(sorted(self.hits, key=lambda hit: hit.first_stage_rank))
+        return tuple(sorted(self.hits, key=attrgetter("first_stage_rank")))
 
     @cached_property
     def passages(self) -> tuple[Passage, ...]:

@@ -153,7 +153,9 @@ class ScoreMatrix:
     @property
     def values(self) -> NDArray[np.float64]:
         """The scores as an array; NaN where there is none."""
-        return as_array([[each.value if each else None for each in row] for row in self.rows])
+        columns = len(self.rows[0]) if self.rows else 0
+        found = [each.value if each else None for row in self.rows for each in row]
+        return as_array([found]).reshape(len(self.rows), columns)
 
 
 def as_array(rows: Sequence[Sequence[float | None]], columns: int = 0) -> NDArray[np.float64]:
