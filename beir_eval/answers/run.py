@@ -250,8 +250,8 @@ class _PipelineRun:
         assert isinstance(pipeline.index, Index)
         about, form = pipeline.index.describe(), self.suite.form
         documents = {key: about[key] for key in ("mark", "chunks", "documents", "passages")}
-        if not self.plan.index:  # that of a folder is named by a digest of its documents
-            documents["digest"] = pipeline.index.folder.name
+        if not self.plan.index:  # that of documents is named by their digest
+            documents["digest"] = Path(about["path"]).stem
         given, fields = self.spec.options, RankerConfig.model_fields
         choices = {
             name: given[name]

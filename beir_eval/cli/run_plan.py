@@ -209,7 +209,7 @@ def run_flags() -> list[click.Parameter]:
         pipelines("--docs", "Documents to index.", type=Reads(), metavar="DIR"),
         pipelines(
             "--index index_folder",
-            "Folder that 'mcranker index' made.",
+            "File that 'mcranker index' made.",
             type=Reads(),
             metavar="INDEX",
         ),

@@ -32,7 +32,7 @@ from typing import Annotated, Any, Literal
 
 from pydantic import BaseModel, ConfigDict, Field, field_validator
 
-from beir_eval.data.qrels import read_qrels
+from beir_eval.data.datasets import read_qrels
 from beir_eval.errors import DatasetError, RunFolderError
 from beir_eval.experiment.rankings import RANKINGS, read_rankings
 from beir_eval.files import read_form

@@ -24,7 +24,7 @@ from beir_eval.report.numbers import (
 )
 from personas.format import counted, whole
 from personas.ranking.types import judge_note
-from personas.report.query.warnings import ORDER, Kind, Notice
+from personas.report.warnings import ORDER, Kind, Notice
 from personas.sanitize import plain
 
 MOST_MISSING = 0.01

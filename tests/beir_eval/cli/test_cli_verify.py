@@ -9,8 +9,7 @@ import pytest
 from click.testing import CliRunner
 
 from beir_eval.cli.verify import command
-from beir_eval.compare.runs import compare_pair
-from beir_eval.compare.sources import open_pair
+from beir_eval.compare import compare_pair, open_pair
 from beir_eval.experiment.run import CellResult, run_suite
 from beir_eval.report.warnings import warnings
 from tests.support.beir_folder import knowing, write_folder

@@ -42,7 +42,7 @@ from mcranker import (
 from mcranker.rankers import RANKERS
 from personas import Criterion, Member, Persona, Rubric, Team, library
 from personas.ranking.record import RankingRecord
-from personas.report.query.warnings import warnings
+from personas.report.warnings import warnings
 from tests.mcranker.replies import test_orders
 from tests.support.comparing import best, in_order, shown_in
 from tests.support.scale import scaled
@@ -348,8 +348,8 @@ def test_a_ranking_reads_back_as_it_was(name: str) -> None:
     again = Ranking.from_dict(json.loads(ranking.to_json()))
     assert again.to_dict() == ranking.to_dict()
     assert list(again) == list(ranking)
-    assert (again.comparisons, again.windows, again.orders is None) == (
-        *(ranking.comparisons, ranking.windows, ranking.orders is None),
+    assert (again.comparisons, again.windows, again.orders) == (
+        *(ranking.comparisons, ranking.windows, ranking.orders),
     )
     assert [line.split()[2] for line in again.to_trec().splitlines()] == ranking.ids
 
