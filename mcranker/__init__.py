@@ -94,17 +94,18 @@ if TYPE_CHECKING:
     from personas.ranking.types import (
         Comparisons,
         MissingScore,
-        Orders,
         Passage,
+        PersonaOrder,
         Query,
         Score,
+        WeakJudgeWarning,
         WindowCounts,
     )
     from personas.ranking.usage import Usage, UsageTable
-    from personas.ranking.weak_judges import WeakJudgeWarning
 
 _EXPORTS = {
-    "personas.ranking.types": "Query Passage Score MissingScore Comparisons Orders WindowCounts",
+    "personas.ranking.types": "Query Passage Score MissingScore Comparisons PersonaOrder "
+    "WindowCounts WeakJudgeWarning",
     "personas": "Persona Criterion Rubric Member Team Ensemble",
     "mcranker.config": "CallOptions RankerConfig",
     "mcranker.method.session": "Job",
@@ -135,7 +136,6 @@ _EXPORTS = {
     "ModelTimeout AuthenticationFailed ModelNotFound ModelFileError RateLimited ServerFailed "
     "RequestRejected ContextTooLong ContentRefused UnsupportedCapability ReplyError FormNotKept",
     "personas.ranking.usage": "Usage UsageTable",
-    "personas.ranking.weak_judges": "WeakJudgeWarning",
 }
 _MODULE_OF = {name: module for module, names in _EXPORTS.items() for name in names.split()}
 
@@ -181,7 +181,6 @@ __all__ = [
     "ModelNotFound",
     "ModelTimeout",
     "Option",
-    "Orders",
     "PYesConfig",
     "PYesRanker",
     "Passage",
@@ -189,6 +188,7 @@ __all__ = [
     "PassageScored",
     "PassagesCompared",
     "Persona",
+    "PersonaOrder",
     "Provider",
     "QGRanker",
     "Query",

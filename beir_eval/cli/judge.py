@@ -38,7 +38,7 @@ from mcranker.cli.results import check_local_models, show_estimate
 from mcranker.cli.verb import Reads, Verb, WholeNumber, Writes, flag, output_flag
 from personas.console import table
 from personas.format import counted
-from personas.ranking.weak_judges import judge_note
+from personas.ranking.types import judge_note
 from personas.sanitize import plain
 
 if TYPE_CHECKING:

@@ -34,6 +34,7 @@ from mcranker.logs import safe_logger
 from personas.ensembles import find_ensemble
 from personas.io.atomic import replacing
 from personas.ranking.record import RankingRecord
+from personas.ranking.types import ASSESSOR
 from personas.ranking.usage import UsageTable
 
 if TYPE_CHECKING:
@@ -245,23 +246,19 @@ class Outcome:
 
     def take(self, ranking: RankingRecord) -> None:
         """Count a ranking; texts may be left out."""
-        import numpy as np
-
         query_id = ranking.query.id
         self._tied[query_id] = Tied.of_ranking(ranking, self.texts)
         self.run[query_id] = _with_numbers(ranking.run)
-        self._cut += bool(ranking.cut)
+        self._cut += any(hit.cut for hit in ranking.hits)
         size = ranking.config.get("team_size")
         if ranking.team is not None and isinstance(size, int):
             self._short_teams += len(ranking.team.members) < size
         ensemble = find_ensemble(ranking.config)
         assessed = ensemble is not None and ensemble.asks
         missing = ranking.missing
-        given = int(np.isfinite(ranking.matrix.values).sum())
+        given = sum(score is not None for hit in ranking.hits for score in hit.scores.values())
         if assessed:  # whose score is the final one, and no persona's
-            scored = np.isfinite(ranking.final)
-            scored[list(ranking.assessor_reasons)] = False
-            given += int(scored.sum())
+            given += sum(ASSESSOR not in hit.missing for hit in ranking.judged)
         self._counts["missing"] += len(missing)
         self._counts["asked"] += given + len(missing)
         self._reasons.update(_in_short(each.reason) for each in missing)

@@ -39,9 +39,9 @@ from beir_eval.files import read_form
 from mcranker.inputs.trec import read_trec
 from mcranker.paths import is_folder
 from personas.io.lines import read_records
+from personas.ranking.hit import check_plain
 from personas.ranking.record import RankingRecord
-from personas.ranking.stored import check_plain
-from personas.ranking.weak_judges import WeakJudge
+from personas.ranking.types import WeakJudge
 
 VERSION = 1
 DATA_FOLDER = "data"

@@ -36,8 +36,7 @@ from mcranker.replies.schemas import UMBRELA_SCHEMA
 from mcranker.replies.scoring import IntegerScoring
 from personas import Member, PromptSet
 from personas.io.atomic import write_whole
-from personas.ranking.types import Passage, Query
-from personas.ranking.weak_judges import WeakJudge
+from personas.ranking.types import Passage, Query, WeakJudge
 from personas.sanitize import json_text
 from personas.templates import OPTIONAL_PROMPTS
 
@@ -300,13 +299,10 @@ def work_of(dataset: Dataset, pairs: Pairs) -> Iterator[tuple[Query, list[Passag
 
 def _grades_in(ranked: RankedQuery) -> dict[str, Grade]:
     ranking, found = ranked.result(), {}
-    whys = {row: why for (row, _), why in ranking.matrix.reasons.items()}
-    for row, passage in enumerate(ranking.passages):
-        scores = ranking.matrix.values[row]
-        mean = math.fsum(scores) / len(scores)  # NaN if one is missing
-        found[passage.id] = (
-            Grade(None, reason=whys[row][:_LONGEST_REASON])
-            if math.isnan(mean)
-            else Grade(math.floor(mean + 0.5), mean)
-        )
+    for hit in ranking.as_given:
+        if hit.missing:
+            found[hit.doc_id] = Grade(None, reason=[*hit.missing.values()][-1][:_LONGEST_REASON])
+            continue
+        mean = math.fsum(hit.known_scores) / len(hit.known_scores)
+        found[hit.doc_id] = Grade(math.floor(mean + 0.5), mean)
     return found

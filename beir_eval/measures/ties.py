@@ -65,17 +65,15 @@ class Tied:
         cls, ranking: RankingRecord, texts: Mapping[str, tuple[str, str]] | None = None
     ) -> Tied:
         """Return a stored ranking."""
-        rows = ranking.order.tolist()
-        rule = ranking.rule
+        hits, rule = ranking.hits, ranking.rule
         again: Callable[[Places], Numbers] | None = None
         # Of orders the final scores tell the ties: what a persona has sorted is no tie of its own.
         if not ranking.orders and rule.keeps_order and find_ensemble(ranking.config) is not None:
             again = _Again(rule, ranking, texts)
-        finals = ranking.final[rows].tolist()
-        scores = [None if math.isnan(each) else each for each in finals]
+        scores = [hit.score for hit in hits]
         for first, last in ranking.undecided:
             scores[first - 1 : last] = [-float(first)] * (last - first + 1)
-        return cls([ranking.passages[row].id for row in rows], scores, again, len(ranking))
+        return cls([hit.doc_id for hit in hits], scores, again, len(ranking))
 
     @property
     def has_ties(self) -> bool:
@@ -261,9 +259,9 @@ def _without_gaps(ranking: RankingRecord, grades: Mapping[str, int], *, best: bo
     """Ids in the best or the worst order that the missing scores or comparisons allow."""
     import numpy as np
 
-    rows, rule, ensemble = ranking.order.tolist(), ranking.rule, find_ensemble(ranking.config)
-    ids = [ranking.passages[row].id for row in rows]
-    lost, values = {each.doc_id for each in ranking.missing}, ranking.matrix.values[rows]
+    rule, ensemble = ranking.rule, find_ensemble(ranking.config)
+    ids = [hit.doc_id for hit in ranking.hits]
+    lost, values = {each.doc_id for each in ranking.missing}, ranking.matrix
     if compared := ranking.comparisons is not None and bool(ranking.comparisons.failed):
         for first, last in ranking.undecided or ((1, len(ids)),):
             lost.update(ids[first - 1 : last])
@@ -274,8 +272,8 @@ def _without_gaps(ranking: RankingRecord, grades: Mapping[str, int], *, best: bo
         filled = np.where(
             np.isnan(values) & gap[:, None], np.where(up, rule.top, 0.0)[:, None], values
         )
-        first_stage = [ranking.passages[row].score for row in rows]
-        final = rule.final(filled, np.arange(len(rows)), first_stage)
+        first_stage = [hit.first_stage_score for hit in ranking.hits]
+        final = rule.final(filled, np.arange(len(ids)), first_stage)
         pull = np.where(gap, np.where(up, -1, 1), 0)
         order = np.lexsort((pull, np.where(np.isnan(final), np.inf, -final)))
         return [ids[place] for place in order.tolist()]
@@ -304,23 +302,16 @@ class _Again:
     def __init__(
         self, rule: Rule, ranking: RankingRecord, texts: Mapping[str, tuple[str, str]] | None
     ) -> None:
-        import numpy as np
-
-        rows = ranking.order.tolist()
-        passages = [ranking.passages[row] for row in rows]
+        hits = ranking.hits
         self._rule = rule
-        self._values = ranking.matrix.values[rows]
-        self._contents = [(texts or {}).get(each.id, each.id) for each in passages]
-        scored = np.isfinite(ranking.final[rows]).tolist()
+        self._values = ranking.matrix
+        self._contents = [(texts or {}).get(hit.doc_id, hit.doc_id) for hit in hits]
         # Where a score is unknown, the place in the first stage's true order is used.
-        unknown = any(
-            there and each.score is None for there, each in zip(scored, passages, strict=True)
-        )
-        self._first_stage = (
-            [-float(row + 1) for row in rows]
-            if unknown
-            else [each.score or 0.0 for each in passages]
-        )
+        unknown = any(hit.judged and hit.first_stage_score is None for hit in hits)
+        self._first_stage = [
+            -float(hit.first_stage_rank) if unknown else hit.first_stage_score or 0.0
+            for hit in hits
+        ]
 
     def __call__(self, places: Places) -> Numbers:
         given = places.tolist()

@@ -72,7 +72,9 @@ class Source:
                     for each in queries
                 ]
             top = highest_score(chosen.config)
-            others = [OtherRanking.of(chosen.label, top, each) for each in theirs]
+            others = [
+                OtherRanking.of(chosen.label, top, each.hits if each else ()) for each in theirs
+            ]
         texts = self.data.passages({hit.doc_id for each in rankings for hit in each.hits})
         for query, ranking in zip(queries, rankings, strict=True):
             if lost := sorted({hit.doc_id for hit in ranking.hits} - texts.keys()):

@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from beir_eval.experiment.run_folder import DataManifest, FigureNote, Metrics, RunManifest
 from beir_eval.measures.values import Comparison, Interval, Values
 from beir_eval.report.numbers import measure_text
-from personas.ranking.weak_judges import WeakJudge
+from personas.ranking.types import WeakJudge
 
 
 @dataclass(frozen=True, slots=True)

@@ -21,7 +21,7 @@ from beir_eval.report.numbers import (
     p_text,
 )
 from personas.format import counted, whole
-from personas.ranking.weak_judges import judge_note
+from personas.ranking.types import judge_note
 from personas.report.warnings import ORDER, Kind, Notice
 from personas.sanitize import plain
 

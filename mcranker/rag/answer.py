@@ -438,26 +438,25 @@ def _own_orders(
     ranking: Ranking, passages: Sequence[SourcePassage]
 ) -> dict[str, list[SourcePassage]]:
     """Persona -> the passages in its order; those that it did not score follow as they are."""
-    rows = {each.id: row for row, each in enumerate(ranking.passages)}
-    if ranking.orders is not None:
-        names, ranks = ranking.orders.personas, ranking.orders.ranks
-    else:
-        names, ranks = ranking.personas, -ranking.matrix.values
+    hits = {hit.doc_id: hit for hit in ranking.hits}
 
-    def order(column: int) -> list[SourcePassage]:
-        def key(passage: SourcePassage) -> float:
-            rank = float(ranks[rows[passage.id], column]) if passage.id in rows else math.nan
-            return math.inf if math.isnan(rank) else rank
+    def rank(name: str, passage: SourcePassage) -> float | None:
+        if (hit := hits.get(passage.id)) is None:
+            return None
+        if ranking.orders:
+            return hit.ranks.get(name)
+        score = hit.scores[name]
+        return None if score is None else -score
 
-        return sorted(passages, key=key)
+    def order(name: str) -> list[SourcePassage] | None:
+        ranks = {each.id: rank(name, each) for each in passages}
+        if all(each is None for each in ranks.values()):
+            return None
+        last = math.inf
+        return sorted(passages, key=lambda each: last if (r := ranks[each.id]) is None else r)
 
-    return {
-        name: order(column)
-        for column, name in enumerate(names)
-        if any(
-            each.id in rows and not math.isnan(ranks[rows[each.id], column]) for each in passages
-        )
-    }
+    names = ranking.orders or ranking.personas
+    return {name: found for name in names if (found := order(name)) is not None}
 
 
 def _description(ranking: Ranking | None, persona: str) -> str:

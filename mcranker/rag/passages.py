@@ -468,20 +468,20 @@ def _by_ranking(
 ) -> Selection:
     notes = [ranking.unfinished] if ranking.partial else []
     if missing := len(ranking.missing):
-        notes.append(f"{counted(missing, 'score')} of {ranking.matrix.values.size} missing.")
+        notes.append(f"{counted(missing, 'score')} of {ranking.matrix.size} missing.")
     left = list(ranking)
-    ranks = {hit.row: rank for rank, hit in enumerate(left, 1)}
+    ranks = {hit.index: rank for rank, hit in enumerate(left, 1)}
     all_of = tuple(
         each.model_copy(
             update={
-                "rank": (rank := ranks.get(hit.row, 0)),
+                "rank": (rank := ranks.get(hit.index, 0)),
                 "relevance": hit.relevance,
                 "dropped": _beyond(rank, stage.keep) if rank else f"rerank: {hit.why_left_out}",
             }
         )
-        for each, hit in zip(passages, sorted(ranking.hits, key=lambda hit: hit.row), strict=True)
+        for each, hit in zip(passages, ranking.as_given, strict=True)
     )
-    kept = tuple(all_of[hit.row] for hit in left[: stage.keep])
+    kept = tuple(all_of[hit.index] for hit in left[: stage.keep])
     if not kept and stage.fallback:
         first = all_of[: stage.fallback]
         kept = tuple(
@@ -493,7 +493,7 @@ def _by_ranking(
             f"The ranker left no passage, so the first {len(kept)} retrieved went on as they were."
         )
     failure = ranking.failure
-    if missing and missing == ranking.matrix.values.size:
+    if missing and missing == ranking.matrix.size:
         failure = failure or f"no passage has a score: {ranking.missing[0].reason}"
     return Selection(all_of, kept, ranking, failure, tuple(notes), ranking.partial)
 

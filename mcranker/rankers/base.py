@@ -19,8 +19,6 @@ from dataclasses import replace
 from typing import Any, ClassVar, Literal, Self, TypeAlias, Unpack
 
 import anyio
-import numpy as np
-from numpy.typing import NDArray
 
 from mcranker.config import CallOptions, RankerConfig
 from mcranker.errors import (
@@ -48,7 +46,7 @@ from mcranker.llm.models import (
 from mcranker.logs import safe_logger
 from mcranker.method.session import Job, Memory
 from mcranker.method.team_plan import TeamPlan, TeamSpec, as_team
-from mcranker.ranking import Ranking, check_first_stage
+from mcranker.ranking import Ranking, check_first_stage, in_order
 from mcranker.runtime.bridge import Bridge
 from mcranker.runtime.service import (
     Service,
@@ -62,7 +60,8 @@ from mcranker.runtime.service import (
 from mcranker.tracing import ranking_span
 from personas import PromptSet
 from personas.errors import shown
-from personas.ranking.types import Passage, Query, ScoreMatrix
+from personas.ranking.hit import Hit
+from personas.ranking.types import Passage, Query
 
 logger = safe_logger("mcranker")
 
@@ -279,10 +278,9 @@ class Ranker(Service):
                 f"scores from {min(known.values()):g} to {max(known.values()):g}; "
                 f"{type(self).__name__}.absolute says that they are from 0 to 1"
             )
-        final = np.full(count, math.nan)
-        final[list(known)] = list(known.values())
-        ranking = self._ranking(job, np.argsort(-final, kind="stable"), final)
-        return replace(ranking, relevances=known) if self.absolute else ranking
+        hits = [Hit.of(passage, place) for place, passage in enumerate(job.passages)]
+        final = [known.get(place) for place in range(count)]
+        return self._ranking(job, in_order(hits, final, final if self.absolute else [None] * count))
 
     def ranking_by_order(self, job: Job, order: Sequence[int] = ()) -> Ranking:
         """Return a `Ranking` without scores, with the calls of `job`.
@@ -297,7 +295,10 @@ class Ranker(Service):
         if len(places) < len(order) or not all(0 <= place < count for place in order):
             raise ValueError(f"order={order!r}: give places from 0 to {count - 1}, once")
         whole = [*order, *(place for place in range(count) if place not in places)]
-        return self._ranking(job, np.array(whole, dtype=np.intp), np.full(count, math.nan))
+        hits = [
+            Hit.of(job.passages[place], place, rank=rank) for rank, place in enumerate(whole, 1)
+        ]
+        return self._ranking(job, hits)
 
     def rank(self, query: str | Query, docs: Docs, **options: Unpack[CallOptions]) -> Ranking:
         """Rank `docs` for `query`, and wait for the result.
@@ -626,7 +627,7 @@ class Ranker(Service):
                 logger.warning(
                     "%d of %d scores are missing; the first: %s of passage %r: %s",
                     len(missing),
-                    ranking.matrix.values.size,
+                    ranking.matrix.size,
                     missing[0].persona,
                     missing[0].doc_id,
                     missing[0].reason,
@@ -634,24 +635,25 @@ class Ranker(Service):
             done(ranking)
             return ranking
 
-    def _ranking(self, job: Job, order: NDArray[np.intp], final: NDArray[np.float64]) -> Ranking:
+    def _ranking(self, job: Job, hits: Sequence[Hit], **more: Any) -> Ranking:
         used = {stage for stage, _, _ in (*job.calls, *job.calls.reused)}
         names = job.models.names
+        parts: dict[str, Any] = {
+            "personas": (),
+            "team": None,
+            "config": job.config.recorded(),
+            "seconds": {},
+            **more,
+        }
         return Ranking(
             query=job.query,
-            passages=job.passages,
-            order=order,
-            final=final,
+            hits=tuple(hits),
             absolute=self.absolute,
-            matrix=ScoreMatrix.empty(len(job.passages), 0),
-            personas=(),
-            team=None,
             ranker=self.name,
-            config=job.config.recorded(),
             models={role: names[role] for stage, role in _ROLE_OF.items() if stage in used},
-            prompt_hashes=self.hashes_for(job.config),
+            prompt_hashes=dict(self.hashes_for(job.config)),
             calls=job.calls,
-            seconds={},
+            **parts,
         )
 
 

@@ -36,8 +36,9 @@ from mcranker.rankers.judge import JudgeRanker, characters_cut, demand, refuse, 
 from mcranker.ranking import Ranking, combined
 from mcranker.runtime.bridge import task_group
 from personas import Member
-from personas.ranking.orders import points, rule_of_points
-from personas.ranking.types import DEADLINE, Comparisons, Orders, Passage, ScoreMatrix
+from personas.ensembles import points
+from personas.ranking.hit import Hit
+from personas.ranking.types import DEADLINE, Comparisons, Passage, PersonaOrder
 from personas.ranking.usage import Stage
 from personas.templates import Template
 
@@ -163,11 +164,14 @@ class ComparativeRanker(JudgeRanker):
                 counts.asked,
                 counts.reason,
             )
+        cut = characters_cut(session)
         return dataclasses.replace(
             ranking,
             seconds=session.seconds,
             partial=partial,
-            cut=characters_cut(session),
+            hits=tuple(
+                [dataclasses.replace(hit, cut=cut.get(hit.index, 0)) for hit in ranking.hits]
+            ),
             comparisons=counts,
             weak_judge=session.models.scoring.capabilities.weak_judge,
         )
@@ -225,25 +229,25 @@ class ComparativeRanker(JudgeRanker):
         left_out = {each.persona: why for each in sortings if (why := each.left_out)}
         for name, why in left_out.items():
             logger.warning("%s has given no order and is left out: %s", name, why)
-        ranking, row_of = self.ranking_by_order(session.job), session.row_of
-        ranks = np.full((len(session.distinct) + 1, len(sortings)), np.nan)  # the last is row -1
-        for column, sorting in enumerate(sortings):
-            if sorting.persona not in left_out:
-                ranks[:-1, column] = sorting.ranks()
-        names = tuple(each.persona for each in sortings)
-        counts = {each.persona: each.counts for each in sortings}
-        orders = Orders(names, ranks[row_of], counts, left_out)
-        if len(left_out) < len(sortings):
-            known = ranks[:-1, [name not in left_out for name in names]]
-            counted = [name for name in names if name not in left_out]
-            rule = session.config.rule.for_columns(members, counted)
-            rule = rule_of_points(rule, len(known))
-            matrix = ScoreMatrix(points(known))
-            order, final = combined(rule, matrix, row_of, session.job.passages)
-            ranking = dataclasses.replace(ranking, order=order, final=final)
+        counted = [each for each in sortings if each.persona not in left_out]
+        ranks = {each.persona: each.ranks() for each in counted}
+        rows = session.row_of.tolist()
+        hits: Sequence[Hit] = [
+            Hit.of(passage, place, ranks={name: of[row] for name, of in ranks.items() if row >= 0})
+            for place, (passage, row) in enumerate(zip(session.job.passages, rows, strict=True))
+        ]
+        if counted:
+            known = np.array(list(ranks.values()), dtype=np.float64).T
+            rule = session.config.rule.for_columns(members, list(ranks)).for_points(len(known))
+            hits = combined(rule, hits, points(known), rows)
         return dataclasses.replace(
-            ranking,
-            orders=orders if sortings else None,
+            self._ranking(session.job, hits),
+            orders={
+                each.persona: PersonaOrder(
+                    **dataclasses.asdict(each.counts), left_out=left_out.get(each.persona, "")
+                )
+                for each in sortings
+            },
             team=team_as_judged(session, members) if members else None,
         )
 

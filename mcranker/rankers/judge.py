@@ -2,13 +2,10 @@
 
 from __future__ import annotations
 
-import dataclasses
 from abc import abstractmethod
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from types import MappingProxyType
 from typing import Any, ClassVar
-
-import numpy as np
 
 from mcranker.config import RankerConfig
 from mcranker.errors import ConfigError, UnsupportedCapability
@@ -20,9 +17,11 @@ from mcranker.method.session import Job, Session
 from mcranker.method.team import Scored
 from mcranker.method.team_plan import TeamPlan
 from mcranker.rankers.base import Ranker
-from mcranker.ranking import Ranking, combined, relevances_of
+from mcranker.ranking import Ranking, combined, refuse_missing
 from personas import Member, PromptError, PromptSet, Team
 from personas.ensembles import Rule
+from personas.ranking.hit import Hit
+from personas.ranking.types import ASSESSOR
 from personas.templates import OPTIONAL_PROMPTS
 
 logger = safe_logger("mcranker")
@@ -147,30 +146,49 @@ class PointwiseRanker(JudgeRanker):
         session: Session,
         scored: Scored,
         *,
-        left_out: Collection[int] = (),
+        left_out: Mapping[int, float] | None = None,
         rule: Rule | None = None,
+        team: Team | None = None,
     ) -> Ranking:
         """Return the finished ranking: scores combined (Eq. 4), ties by first-stage order."""
-        job, config, rows = session.job, session.config, session.row_of
-        matrix, assessed = scored.matrix, scored.assessed
-        judged = np.where(np.isin(rows, list(left_out)), -1, rows)
-        rule = (rule or config.rule).for_columns(scored.members, scored.names)
-        refuse_missing = config.missing_policy == "fail"
-        order, final = combined(
-            rule, matrix, judged, job.passages, assessed=assessed, refuse_missing=refuse_missing
+        job, config, rows = session.job, session.config, session.row_of.tolist()
+        matrix, assessed, dropped = scored.matrix, scored.assessed, left_out or {}
+        if config.missing_policy == "fail":
+            refuse_missing(matrix, assessed)
+        if team is None and scored.members:
+            team = team_as_judged(session, scored.members)
+        cut = characters_cut(session)
+        hits = []
+        for place, (passage, row) in enumerate(zip(job.passages, rows, strict=True)):
+            given = matrix.rows[row] if row >= 0 else [None] * len(scored.names)
+            said = assessed.rows[row][0] if assessed and row >= 0 else None
+            lost = said is not None and said.value is None
+            hits.append(
+                Hit.of(
+                    passage,
+                    place,
+                    dict(zip(scored.names, given, strict=True)),
+                    team.members if team else (),
+                    missing={ASSESSOR: said.reason} if said is not None and lost else {},
+                    cut=cut.get(place, 0),
+                    dropped=dropped.get(row),
+                )
+            )
+        ranked = combined(
+            (rule or config.rule).for_columns(scored.members, scored.names),
+            hits,
+            matrix.values,
+            [-1 if row in dropped else row for row in rows],
+            assessed=assessed.values[:, 0] if assessed else None,
+            absolute=self.absolute,
         )
-        return dataclasses.replace(
-            self._ranking(job, order, final),
-            relevances=relevances_of(rule, matrix, judged, assessed) if self.absolute else {},
-            matrix=matrix.take(rows),
+        return self._ranking(
+            job,
+            ranked,
             personas=tuple(scored.names),
-            team=team_as_judged(session, scored.members) if scored.members else None,
+            team=team,
             seconds=session.seconds,
-            assessor_reasons={}
-            if assessed is None
-            else {row: why for (row, _), why in assessed.take(rows).reasons.items()},
             partial=scored.partial,
-            cut=characters_cut(session),
             weak_judge=session.models.scoring.capabilities.weak_judge,
         )
 

@@ -218,22 +218,23 @@ class RebelRanker(PointwiseRanker):
         scored = await score_by_judge(session, JUDGE, make)
         dropped = judges[0].dropped
         for row in dropped:
-            scored.matrix.reasons.pop((row, 0), None)
-        rule = dataclasses.replace(session.config.rule, top=properties.top)
-        ranking = self.build_ranking(session, scored, left_out=dropped, rule=rule)
-        rows = session.group_of.tolist()
+            if (score := scored.matrix.rows[row][0]) is not None and score.value is None:
+                scored.matrix.rows[row][0] = None  # it is not missing
+        ranking = self.build_ranking(
+            session,
+            scored,
+            left_out={row: float(relevance) for row, relevance in dropped.items()},
+            rule=dataclasses.replace(session.config.rule, top=properties.top),
+            team=Team(members=(member,), query=session.job.query.text.strip()[:LONGEST_QUERY]),
+        )
         return dataclasses.replace(
             ranking,
-            team=Team(members=(member,), query=session.job.query.text.strip()[:LONGEST_QUERY]),
             config={
                 **ranking.config,
                 "team_size": 1,  # the judge whose criteria these are
                 "variant": self.variant,
                 "top_score": properties.top,
                 "criterion_tops": list(properties.tops),
-            },
-            dropped={
-                place: float(dropped[row]) for place, row in enumerate(rows) if row in dropped
             },
             windows=judges[0].counts,
         )

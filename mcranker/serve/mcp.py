@@ -250,7 +250,7 @@ class _Tools:
         return {
             "ranking_id": self._kept.put(ranking, size_of(ranking)),
             "ranker": served.name,
-            "judges": list(ranking.orders.personas if ranking.orders else ranking.personas),
+            "judges": list(ranking.orders or ranking.personas),
             "relevance_is": scored.relevance,
             "results": [
                 {"id": hit.doc_id, "relevance": relevance, **_view(hit, _RANKED)}

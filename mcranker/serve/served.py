@@ -35,8 +35,7 @@ from mcranker.serve.bodies import Problem
 from mcranker.serve.metrics import Metrics
 from mcranker.serve.settings import GRACE, RankerSettings, Settings
 from personas import PersonasError, Team, library
-from personas.ranking.types import Passage, Query
-from personas.ranking.weak_judges import judge_note
+from personas.ranking.types import Passage, Query, judge_note
 
 SECONDS = 2.0
 """Within which a ledger has to answer."""
