@@ -22,7 +22,7 @@ from mcranker.llm.ledger.postgres_schema import shown_url
 from mcranker.llm.ledger.postgres_store import PostgresStore
 from mcranker.llm.ledger.store import NewAnswer
 from mcranker.llm.limits.budget import Booking, Sums
-from mcranker.llm.limits.leases import Ask, Want
+from mcranker.llm.limits.leases import Want
 from tests.support.ledger_support import MODEL, key, reply
 from tests.support.postgres import Relay, database_of, sql
 
@@ -146,7 +146,7 @@ async def frozen_transaction_ends(frozen: str, url: str, monkeypatch: pytest.Mon
     store = PostgresStore(url)
     want = Want(1e6, 1.0, 1.0)
     await use_all(store)
-    await store.lease_limits("m", Ask(0.0, want, want))
+    await store.lease_limits("m", {"pause": Want(1, 0, 0), "requests": want, "tokens": want})
     connection = await postgres_schema.connect(frozen)
     held = postgres_schema.transaction(connection)
     await held.__aenter__()
@@ -158,9 +158,11 @@ async def frozen_transaction_ends(frozen: str, url: str, monkeypatch: pytest.Mon
     began = time.monotonic()
     async with asyncio.timeout(10):
         await use_all(store)
-        lease = await store.lease_limits("m", Ask(0.0, want, want))
+        lease = await store.lease_limits(
+            "m", {"pause": Want(1, 0, 0), "requests": want, "tokens": want}
+        )
         assert await store.claim_many([key(2), key(3)]) == {key(2), key(3)}
-    assert lease.requests is not None
+    assert lease["requests"].amount == 1
     assert 0.3 < time.monotonic() - began < 5
     connection.terminate()
     await store.aclose()
@@ -307,17 +309,17 @@ def test_a_ledger_is_copied_both_ways(url: str, tmp_path: Path) -> None:
         await ledger.aclose()
 
     asyncio.run(fill())
-    assert run("copy", str(file), url)["copied"] == 1200
-    assert run("copy", str(file), url)["there"] == 1200
-    assert run("copy", url, str(back))["copied"] == 1200
+    assert run("--ledger", str(file), "--copy", url)["copied"] == 1200
+    assert run("--ledger", str(file), "--copy", url)["there"] == 1200
+    assert run("--ledger", url, "--copy", str(back))["copied"] == 1200
     dump = "SELECT key, model, stage, created, reply, checksum, unusable FROM replies ORDER BY id"
     rows = [sqlite3.connect(each).execute(dump).fetchall() for each in (file, back)]
     assert rows[0] == rows[1]
     assert len(rows[0]) == 1200
-    shown = run("stats", "--ledger", url)["ledger"]
+    shown = run("--ledger", url)["ledger"]
     assert (shown["answers"], shown["unusable"]) == (1200, 1)
-    assert run("verify", "--ledger", url)["answers"] == 1200
-    assert run("prune", "--ledger", url, "--unusable")["removed"] == 1
+    assert run("--check", "--ledger", url)["answers"] == 1200
+    assert run("--remove", "--ledger", url, "--unusable")["removed"] == 1
 
 
 def test_a_ranking_keeps_its_answers_there(url: str, tmp_path: Path) -> None:
@@ -327,5 +329,5 @@ def test_a_ranking_keeps_its_answers_there(url: str, tmp_path: Path) -> None:
     for _ in range(2):
         found = CliRunner().invoke(cli, args)
         assert found.exit_code == 0, found.output
-        counts.append(run("stats", "--ledger", url)["ledger"]["answers"])
+        counts.append(run("--ledger", url)["ledger"]["answers"])
     assert counts[0] == counts[1] > 0
