@@ -15,7 +15,6 @@ from beir_eval.measures.significance import Interval, confidence_intervals
 from mcranker.rag.record import AnswerRecord
 from personas.format import counted
 
-METRICS = "metrics.json"
 FEWEST = 20
 """Questions below which a mean says little."""
 

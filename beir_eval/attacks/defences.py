@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import Any
 
 from beir_eval.attacks.texts import Piece, erased
-from beir_eval.experiment.run import make_ranker
+from beir_eval.experiment.ranker_cell import make_ranker
 from mcranker.errors import BudgetExceeded, ModelError, UnsupportedCapability
 from mcranker.estimate import Estimate
 from mcranker.llm.limits.budget import Budget

@@ -6,8 +6,16 @@ from collections.abc import Iterator
 from pathlib import Path
 
 from beir_eval.errors import RunFolderError
-from beir_eval.experiment.rankings import RANKINGS, Ranked, index_rankings, ranking_at
-from beir_eval.experiment.run_folder import DATA_FOLDER, DataFolder, RunFolder, find_runs
+from beir_eval.experiment.run_folder import (
+    DATA_FOLDER,
+    RANKINGS,
+    DataFolder,
+    Ranked,
+    RunFolder,
+    find_runs,
+    index_rankings,
+    ranking_at,
+)
 from beir_eval.persona_report.sources import Source, find_sources
 from mcranker.cli.invocation import say
 from mcranker.paths import is_file, is_folder

@@ -6,7 +6,6 @@ import tomllib
 
 import click
 
-from beir_eval.answers.suite import is_answer_suite, load_answer_suite
 from beir_eval.experiment.suite import load_suite, shipped_suites, suite_text
 from mcranker.cli.failures import DONE, print_json
 from mcranker.cli.files import output
@@ -21,8 +20,7 @@ def _suites(ctx: click.Context) -> int:
         entries = [{"name": name, "title": title} for name, title in titles.items()]
         made = table([names("name"), ""], titles.items())
         return present(ctx, lambda console: console.print(made), suites=entries)
-    load = load_answer_suite if is_answer_suite(name) else load_suite
-    load(name)  # a file that cannot be used is an error
+    load_suite(name)  # a file that cannot be used is an error
     text = suite_text(name)
     if ctx.params["output"] == "json":
         return print_json(suite=tomllib.loads(text))

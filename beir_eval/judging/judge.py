@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any
 
 from beir_eval.data.qrels import MARK
 from beir_eval.errors import SettingError
-from beir_eval.experiment.run import GIVE_UP
+from beir_eval.experiment.cell import GIVE_UP
 from beir_eval.judging.pairs import Pairs, Qrels, System
 from beir_eval.judging.umbrela import HIGHEST, UmbrelaRanker
 from mcranker import MCRanker

@@ -11,8 +11,7 @@ from collections.abc import Hashable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Literal, TypeVar, get_args
 
-from beir_eval.errors import ExtraMissing, SettingError
-from beir_eval.ranges import check_number
+from beir_eval.errors import ExtraMissing, SettingError, check_number
 
 if TYPE_CHECKING:
     import numpy as np

@@ -32,7 +32,7 @@ from typing import TypeAlias, TypeVar
 import orjson
 
 from beir_eval.errors import BeirEvalError, SettingError
-from beir_eval.experiment.rankings import RANKINGS, index_rankings
+from beir_eval.experiment.run_folder import RANKINGS, index_rankings
 from beir_eval.persona_report.differences import differences
 from beir_eval.persona_report.pages import PASSAGES, Chunk, index_passages, write_pages
 from beir_eval.persona_report.run import RunReport

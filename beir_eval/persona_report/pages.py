@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import BinaryIO
 
 from beir_eval.errors import RunFolderError
-from beir_eval.experiment.rankings import RANKINGS, ranking_at
+from beir_eval.experiment.run_folder import RANKINGS, ranking_at
 from beir_eval.persona_report.sources import Source
 from personas.ensembles import highest_score
 from personas.io.lines import Line, place_of, read_records, record

@@ -7,7 +7,7 @@ from dataclasses import replace
 from pathlib import Path
 
 from beir_eval.errors import RunFolderError
-from beir_eval.experiment.rankings import RANKINGS, Ranked, index_rankings
+from beir_eval.experiment.run_folder import RANKINGS, Ranked, index_rankings
 from beir_eval.persona_report.pages import Chunk, QueryPlan, RunPlan
 from beir_eval.persona_report.sources import Source
 from beir_eval.report.warnings import conditions, program_note

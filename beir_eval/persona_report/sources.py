@@ -10,8 +10,14 @@ from pathlib import Path
 
 from beir_eval.errors import RunFolderError
 from beir_eval.experiment.labels import row_labels
-from beir_eval.experiment.rankings import RANKINGS, judged_by_team
-from beir_eval.experiment.run_folder import DATA_FOLDER, DataFolder, RunFolder, find_runs
+from beir_eval.experiment.run_folder import (
+    DATA_FOLDER,
+    RANKINGS,
+    DataFolder,
+    RunFolder,
+    find_runs,
+    judged_by_team,
+)
 from mcranker.paths import is_folder
 from personas.ensembles import highest_score
 

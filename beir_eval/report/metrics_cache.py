@@ -10,8 +10,7 @@ from typing import Any, TypeVar
 
 from beir_eval.errors import MeasureError, RunFolderError
 from beir_eval.experiment.labels import other_server
-from beir_eval.experiment.rankings import RANKINGS
-from beir_eval.experiment.run_folder import DataFolder, Metrics, RunFolder
+from beir_eval.experiment.run_folder import RANKINGS, DataFolder, Metrics, RunFolder
 from beir_eval.measures.metrics import ceiling, evaluate, judged_share
 from beir_eval.measures.ties import Tied, tie_figures
 from mcranker.inputs.trec import with_ties

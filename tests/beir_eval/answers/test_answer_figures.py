@@ -9,7 +9,7 @@ from xml.etree import ElementTree
 import pytest
 
 from beir_eval.answers.figures import THEIRS, Mark, Value, boxes, effects, read_runs, scatter
-from beir_eval.answers.suite import load_answer_suite, others_runs
+from beir_eval.experiment.suite import load_suite, others_runs
 from beir_eval.measures.anova import anova
 from beir_eval.measures.significance import Interval
 
@@ -73,7 +73,9 @@ def test_effects_show_the_means_by_level() -> None:
 
 
 def test_aragogs_runs_come_with_the_suite() -> None:
-    found = read_runs(others_runs(load_answer_suite("rebel_fig1").form.figure.runs))
+    figure = load_suite("rebel_fig1").figure
+    assert figure is not None
+    found = read_runs(others_runs(figure.runs))
     assert {*found} == {"retrieval_precision", "answer_similarity"}
     for systems in found.values():
         assert len(systems) == 16

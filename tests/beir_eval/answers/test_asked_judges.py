@@ -9,9 +9,7 @@ from typing import Any
 
 import pytest
 
-from beir_eval.answers.judges import JUDGES, Answered, AnswerJudge
-from beir_eval.answers.judges.asked import nugget_measures
-from beir_eval.answers.judges.team import INSTRUCTION
+from beir_eval.answers.judges import INSTRUCTION, JUDGES, Answered, AnswerJudge, nugget_measures
 from beir_eval.answers.judging import judges_of
 from beir_eval.answers.questions import Question
 from mcranker import AuthenticationFailed, ConnectionFailed, MCRanker

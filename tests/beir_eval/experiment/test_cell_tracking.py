@@ -7,9 +7,10 @@ from typing import Any
 
 import pytest
 
-from beir_eval.cli.tracking import CellTracker
-from beir_eval.experiment.cell import RunJob, judges
-from beir_eval.experiment.run import Experiment, ExperimentListener
+from beir_eval.cli.run_results import CellTracker
+from beir_eval.experiment.cell import Cell, ExperimentListener
+from beir_eval.experiment.ranker_cell import judges
+from beir_eval.experiment.run import Experiment
 from beir_eval.experiment.suite import DatasetSpec, RankerSpec
 from mcranker import PassageScored, RankingStarted
 from tests.support.beir_folder import knowing, write_folder
@@ -55,7 +56,7 @@ class Beginnings(ExperimentListener):
     def __init__(self) -> None:
         self.told: list[tuple[str, int, int]] = []
 
-    def cell_begins(self, cell: RunJob, place: int, count: int, scores_after: int) -> None:
+    def cell_begins(self, cell: Cell, place: int, count: int, scores_after: int) -> None:
         self.told.append((cell.spec.label, cell.scores_ahead, scores_after))
 
 

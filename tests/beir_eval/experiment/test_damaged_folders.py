@@ -17,7 +17,7 @@ import pytest
 
 from beir_eval.errors import RunFolderError
 from beir_eval.experiment.run_folder import RunFolder
-from beir_eval.lock import LOCK, locked
+from beir_eval.files import LOCK, locked
 from tests.beir_eval.data.test_damaged_files import garbled
 from tests.support.beir_folder import write_folder
 from tests.support.cli_support import scripted
@@ -220,7 +220,7 @@ def test_the_second_run_says_who_has_the_folder() -> None:
 HOLD = """
 import sys
 from pathlib import Path
-from beir_eval.lock import locked
+from beir_eval.files import locked
 with locked(Path(sys.argv[1])):
     print("held", flush=True)
     sys.stdin.read()

@@ -9,8 +9,9 @@ import pytest
 
 from beir_eval import evaluate, load
 from beir_eval.errors import DatasetError, SettingError
+from beir_eval.experiment.cell import CellResult
 from beir_eval.experiment.prepare import chosen_queries
-from beir_eval.experiment.run import CellResult, Experiment, run_suite
+from beir_eval.experiment.run import Experiment, run_suite
 from beir_eval.experiment.run_folder import DataFolder
 from beir_eval.experiment.suite import DatasetSpec, Suite
 from tests.support.beir_folder import GRADES, knowing, write_folder
@@ -24,7 +25,8 @@ def folder(tmp_path: Path) -> Path:
 
 def by_label(results: list[CellResult]) -> Iterator[tuple[str, float, float]]:
     for result in results:
-        assert result.metrics is not None, result
+        assert result.metrics is not None
+        assert result.first_stage is not None
         yield result.label, result.metrics.means[MEASURE], result.first_stage.means[MEASURE]
 
 

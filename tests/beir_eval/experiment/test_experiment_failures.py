@@ -109,7 +109,7 @@ def test_a_model_out_of_reach_is_given_up(
             asked.append(request.tag.query_id)
         raise ServerFailed("no answer")
 
-    monkeypatch.setattr("beir_eval.experiment.run.GIVE_UP", 3)
+    monkeypatch.setattr("beir_eval.experiment.cell.GIVE_UP", 3)
     one = plan(tmp_path / "out", judging(down), options={"query_concurrency": 1})
     results = run_suite(suite(folder, "DIRECT", "scientist"), one)
     assert [(result.label, str(result.stopped)) for result in results] == [("DIRECT", "no answer")]

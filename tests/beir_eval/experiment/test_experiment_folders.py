@@ -13,7 +13,7 @@ import pytest
 
 from beir_eval.data.first_stage import FirstStage
 from beir_eval.errors import RunFolderError
-from beir_eval.experiment.cell import RunJob
+from beir_eval.experiment.ranker_cell import RankerCell
 from beir_eval.experiment.run import Experiment, run_suite
 from beir_eval.experiment.run_folder import RunFolder, find_runs
 from mcranker import ChatRequest, ServerFailed
@@ -139,7 +139,7 @@ def test_other_choices_want_another_folder(
     assert "--out" in str(caught.value)
 
 
-def finished_cell(folder: Path, out: Path) -> RunJob:
+def finished_cell(folder: Path, out: Path) -> RankerCell:
     """The cell of a run that is finished."""
     experiment = Experiment(suite(folder, "DIRECT"), plan(out, knowing()))
     run_suite(experiment.suite, experiment.plan)

@@ -13,7 +13,8 @@ import pytest
 from beir_eval import build_report, find_runs, load_suite, render_html, render_markdown, run_suite
 from beir_eval.compare.sources import open_pair
 from beir_eval.errors import RunFolderError, SuiteError
-from beir_eval.experiment.run import CellResult, Experiment
+from beir_eval.experiment.cell import CellResult
+from beir_eval.experiment.run import Experiment
 from beir_eval.experiment.run_folder import FOREIGN, ForeignNote
 from beir_eval.experiment.suite import Suite
 from beir_eval.persona_report.sources import find_sources

@@ -7,8 +7,8 @@ from pathlib import Path
 import anyio
 import pytest
 
-from beir_eval.experiment.rankings import RANKINGS, read_rankings
 from beir_eval.experiment.run import Plan, run_suite
+from beir_eval.experiment.run_folder import RANKINGS, read_rankings
 from mcranker import ChatReply, ChatRequest, ScriptedChat, ServerFailed
 from mcranker.inputs.trec import read_trec
 from tests.support.beir_folder import QUERIES, knowing, write_folder

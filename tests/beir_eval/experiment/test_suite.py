@@ -201,9 +201,9 @@ def test_files_are_looked_for_beside_the_suite(
 @pytest.mark.parametrize(
     ("text", "said"),
     [
-        ('title = "T\n', ":1: not TOML: Illegal character '\\n' (column 11)"),
+        ('title = "T\n', ": not TOML: Illegal character '\\n' (at line 1, column 11)"),
         (TWO, ": the key 'title' is missing; add it"),
-        ("depht = 3\n" + HEAD + TWO, ": there is no key 'depht'; did you mean 'depth'?"),
+        ("depht = 3\n" + HEAD + TWO, ": there is no option 'depht'; did you mean 'depth'?"),
         (
             'model = "openai:a"\n' + HEAD + TWO,
             ": 'model' is an option of rankers; write it under [settings] or beside a label",
@@ -211,13 +211,13 @@ def test_files_are_looked_for_beside_the_suite(
         ("depth = 0\n" + HEAD + TWO, ": depth=0: Input should be greater than or equal to 1"),
         (
             'title = "T"\ndatasets = [{name = "mini", splt = "dev"}]\n' + TWO,
-            ": data set 1: there is no key 'splt'; did you mean 'split'?",
+            ": there is no option 'datasets 1.splt'; did you mean 'datasets 1.split'?",
         ),
-        (HEAD + TWO + "[[rankers]]\nteam_size = 2\n", ": ranker 3: the key 'label' is missing"),
-        (HEAD + TWO + "x = nan\n", ": ranker 2: x=nan: write a number, or a bar's name as a text"),
+        (HEAD + TWO + "[[rankers]]\nteam_size = 2\n", ": the key 'rankers 3.label' is missing"),
+        (HEAD + TWO + "x = nan\n", ": rankers 2.x=nan: write a number, or a bar's name as a text"),
         (
             HEAD + TWO + '[figure]\nkind = "pie"\ntitle = "F"\n',
-            ": figure: kind='pie': Input should be 'line' or 'bars'",
+            ": figure.kind='pie': Input should be 'line' or 'bars'",
         ),
         (
             HEAD + TWO + '[models]\nbig = "gpt-5"\n',

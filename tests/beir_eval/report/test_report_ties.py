@@ -13,7 +13,8 @@ import pytest
 
 from beir_eval.compare.runs import compare_pair
 from beir_eval.compare.sources import open_pair
-from beir_eval.experiment.run import CellResult, Plan, run_suite
+from beir_eval.experiment.cell import CellResult
+from beir_eval.experiment.run import Plan, run_suite
 from beir_eval.experiment.run_folder import FIRST_STAGE, Metrics, ScoreCounts
 from beir_eval.experiment.suite import DatasetSpec, RankerSpec, Suite
 from beir_eval.measures.ties import Tied, tie_figures
