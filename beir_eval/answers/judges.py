@@ -54,68 +54,39 @@ _SUPPORT = ("support", "partial", "no")
 
 @dataclass(frozen=True, slots=True)
 class Answered:
-    """An answer, from a pipeline or from anything else.
-
-    Attributes:
-        question: with its golden answers.
-        text: the answer.
-        abstained: True if it says that it does not know.
-        failure: why there is no answer; empty if there is one.
-        passages: texts that the writer saw, best first; None if they are not known.
-        retrieved: texts that were found, best first, whether the writer saw them or not; None if
-            not known.
-        citations: checked ones; None if the answer makes none by its form.
-        models: that wrote it; empty if not known.
-    """
+    """An answer, from a pipeline or from anything else; None for what is not known."""
 
     question: Question
     text: str
     abstained: bool = False
-    failure: str = ""
-    passages: tuple[str, ...] | None = None
-    retrieved: tuple[str, ...] | None = None
-    citations: tuple[Citation, ...] | None = None
-    models: frozenset[str] = frozenset()
+    failure: str = ""  # why there is no answer
+    passages: tuple[str, ...] | None = None  # texts that the writer saw, best first
+    retrieved: tuple[str, ...] | None = None  # texts that were found, seen by the writer or not
+    citations: tuple[Citation, ...] | None = None  # checked; None for a form without any
+    models: frozenset[str] = frozenset()  # that wrote it
 
 
 @dataclass(frozen=True, slots=True)
 class Judgement:
-    """A judge's value for one answer.
+    """A judge's value for one answer."""
 
-    Attributes:
-        value: on the judge's scale; None if it is missing or undefined.
-        why: why there is no value; empty if there is one.
-        undefined: True if the judge has no value for such an answer, and would have none if it was
-            asked again, e.g. the precision of no passages.
-        notes: what the judge wrote.
-        parts: finer values, e.g. one for each passage.
-    """
-
-    value: float | None
-    why: str = ""
+    value: float | None  # on the judge's scale; None if it is missing or undefined
+    why: str = ""  # there is no value
+    # True if the judge would have no value if it was asked again, e.g. the precision of no passages
     undefined: bool = False
-    notes: str = ""
-    parts: Mapping[str, Any] = field(default_factory=dict)
+    notes: str = ""  # what the judge wrote
+    parts: Mapping[str, Any] = field(default_factory=dict)  # finer values, e.g. one a passage
 
 
 @dataclass(frozen=True, slots=True)
 class AnswerJudge:
-    """A judge; `dataclasses.replace` gives it what it asks.
+    """A judge; `dataclasses.replace` gives it what it asks."""
 
-    Attributes:
-        find: gives the judgement of an answer that has what is needed; takes `by` too, if any.
-        needs: of an answer: "golden_answers", "passages", "retrieved", "citations".
-        scale: lowest and highest value.
-        asks: True if it asks a model.
-        by: an `Asking`, or the `MCRanker` of a team; None for a judge that asks nothing.
-        asked_model: the name of the model that it asks; empty if it asks none.
-    """
-
-    find: Callable[..., Awaitable[Judgement]]
-    needs: Sequence[str] = ()
+    find: Callable[..., Awaitable[Judgement]]  # takes an answer, and `by` if there is one
+    needs: Sequence[str] = ()  # "golden_answers", "passages", "retrieved", "citations"
     scale: tuple[float, float] = (0.0, 1.0)
-    asks: bool = False
-    by: Any = None
+    asks: bool = False  # whether it asks a model
+    by: Any = None  # an `Asking`, or the `MCRanker` of a team
     asked_model: str = ""
 
     async def judge(self, answered: Answered) -> Judgement:
@@ -132,7 +103,7 @@ class AnswerJudge:
             return Judgement(None, plain(str(error), LONGEST_WHY))
 
     def lack(self, answered: Answered) -> str:
-        """Return what the judge needs and the answer has not; empty if it has everything."""
+        """What the judge needs and the answer has not; empty if it has everything."""
         golden = answered.question.golden_answers or None
         for need in self.needs:
             if (golden if need == "golden_answers" else getattr(answered, need)) is None:

@@ -76,17 +76,18 @@ def _run(ctx: click.Context) -> int:
     invocation.doing("getting ready; nothing was sent")
     experiment = _experiment(ctx)
     quiet, out, pipelines = given["quiet"], Path(experiment.plan.out), experiment.suite.pipelines
-    models, ledger = _models(experiment), experiment.plan.options["ledger"]
+    models, ledger = _models(experiment), experiment.plan.options["ledger"] or "none"
     with invocation.noting(live_is_wanted(quiet=quiet)), saying_where(ledger):
         if given["dry_run"]:
             invocation.doing("estimating; nothing was sent")
-            if pipelines:
-                rows = [({"label": label}, each) for _, label, each in experiment.estimate()]
-                return show_estimates(ctx, ["pipeline"], rows, "Of all runs, with their judges.")
-            check_local_models(models)
-            rows = [({"dataset": a, "label": b}, each) for a, b, each in experiment.estimate()]
+            headings = ["data set", "ranker"]
             note = "A call whose answer the ledger will have from an earlier row is counted there."
-            return show_estimates(ctx, ["data set", "ranker"], rows, note)
+            if pipelines:
+                headings, note = ["data set", "pipeline"], "Of all runs, with their judges."
+            else:
+                check_local_models(models)
+            rows = [({"dataset": a, "label": b}, each) for a, b, each in experiment.estimate()]
+            return show_estimates(ctx, headings, rows, note)
         fetch_models(models, quiet=quiet)
     if given["worker"]:
         worker = Worker(experiment.queries())

@@ -104,12 +104,12 @@ class Display(ExperimentListener):
     def dataset_begins(self, spec: DatasetSpec) -> None:
         self._invocation.doing(f"preparing the data set {spec.name}")
 
-    def cell_begins(self, cell: Cell, place: int, count: int, scores_after: int) -> None:
+    def cell_begins(self, cell: Cell, place: int, count: int) -> None:
         named = f"{cell.dataset}, {cell.spec.label}" if cell.dataset else cell.spec.label
         self._name = plain(f"{named} ({place} of {count})")
         self._since = time.perf_counter()
-        after = scores_after / max(1, cell.scores_ahead)
-        self._track(CellTracker(name=self._name, sizes=cell.sizes, after=after))
+        # The cells after it are taken to be as long as this one.
+        self._track(CellTracker(name=self._name, sizes=cell.sizes, after=count - place))
 
     def part_begins(self, what: str, queries: Iterable[str]) -> None:
         name = f"{self._name}, {what}"

@@ -86,12 +86,8 @@ class ExperimentListener:
     def dataset_begins(self, spec: DatasetSpec) -> None:
         """Called before a data set is loaded and its passages are found."""
 
-    def cell_begins(self, cell: Cell, place: int, count: int, scores_after: int) -> None:
-        """The `place`-th of `count` cells begins, counted from 1.
-
-        `scores_after` is how many scores the cells after it will ask for, as `Cell.scores_ahead`
-        counts them; a data set that is not loaded yet is taken to be as large as this one.
-        """
+    def cell_begins(self, cell: Cell, place: int, count: int) -> None:
+        """The `place`-th of `count` cells begins, counted from 1."""
 
     def part_begins(self, what: str, queries: Iterable[str]) -> None:
         """A part of a pipeline's cell begins, such as judging, with these questions."""
@@ -124,11 +120,6 @@ class Cell(ABC):
     @abstractmethod
     def sizes(self) -> Mapping[str, int]:
         """Id -> passages of each query that is still to be done, in order."""
-
-    @property
-    @abstractmethod
-    def scores_ahead(self) -> int:
-        """Scores that are still asked for: one a passage and judge."""
 
     @abstractmethod
     async def run(self, listener: ExperimentListener) -> CellResult:

@@ -173,10 +173,6 @@ class PipelineCell(Cell):
     def sizes(self) -> Mapping[str, int]:
         return {each.id: 1 for each in self.questions}
 
-    @property
-    def scores_ahead(self) -> int:
-        return len(self.questions) * self.form.runs
-
     async def run(self, listener: ExperimentListener) -> CellResult:
         """Answer and judge what is open in each repetition, and sum it all up."""
         before, runs = self.usage.total.calls, []

@@ -31,14 +31,12 @@ from beir_eval.experiment.run_folder import (
 )
 from beir_eval.files import append_whole, cut_torn_line, write_form
 from beir_eval.measures.ties import Tied, measured
-from mcranker import MCRanker, RankerConfig
 from mcranker.errors import ModelError, UnsupportedCapability
 from mcranker.inputs.trec import write_trec
 from mcranker.llm.limits.budget import Budget
 from mcranker.llm.masking import shown_url
 from mcranker.llm.models import MODEL_OPTIONS
 from mcranker.logs import safe_logger
-from mcranker.method.team_plan import as_team
 from mcranker.rankers import RANKERS
 from mcranker.runtime.bridge import interruptible
 from personas.ensembles import find_ensemble
@@ -48,7 +46,6 @@ from personas.ranking.usage import UsageTable
 
 if TYPE_CHECKING:
     from beir_eval.experiment.prepare import RankingInput
-    from beir_eval.experiment.suite import RankerSpec
     from mcranker.events import Event
     from mcranker.rankers import RankedQuery, Ranker
     from mcranker.ranking import Ranking
@@ -92,10 +89,6 @@ class RankerCell(Cell):
     def open_queries(self) -> list[str]:
         """Ids of the queries that are still to be ranked, in order."""
         return [query_id for query_id in self.prepared.queries if query_id not in self.done]
-
-    @property
-    def scores_ahead(self) -> int:
-        return judges(self.spec) * sum(self.sizes.values())
 
     async def run(self, listener: ExperimentListener) -> CellResult:
         """Rank what is open, and measure it all."""
@@ -279,19 +272,6 @@ def make_ranker(name: str, options: Mapping[str, Any]) -> Ranker:
     make: Callable[..., Ranker] = RANKERS.get(name)
     all_passages = {"top_n": None} if "top_n" in RANKERS.get(name).takes() else {}
     return make(**{**all_passages, **options})
-
-
-def judges(spec: RankerSpec) -> int:
-    """Return the scores a passage gets: one of each persona and the assessor, or DIRECT's one."""
-    if spec.ranker != MCRanker.name:
-        return 0 if spec.run else 1
-    size, team = spec.options.get("team_size"), spec.options.get("team")
-    if size is None and team is not None:
-        size = len(as_team(team).members)
-    if size is None:
-        size = RankerConfig().team_size
-    ensemble = find_ensemble(spec.options)
-    return int(size) + (ensemble is not None and ensemble.asks)
 
 
 @dataclass(slots=True)

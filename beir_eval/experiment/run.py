@@ -34,7 +34,7 @@ from beir_eval.experiment.prepare import (
     prepare,
     read_foreign,
 )
-from beir_eval.experiment.ranker_cell import RankerCell, judges, make_ranker
+from beir_eval.experiment.ranker_cell import RankerCell, make_ranker
 from beir_eval.experiment.suite import DatasetSpec, RankerSpec, Suite
 from beir_eval.experiment.suite_form import dataset_folder_name, folder_name
 from beir_eval.files import locked
@@ -204,12 +204,10 @@ class Experiment:
         async with AsyncExitStack() as stack:
             budget = self._budget()
             groups = await stack.enter_async_context(aclosing(self._groups(listener, budget)))
-            async for cells, ahead in groups:
-                ahead += sum(cell.scores_ahead for cell in cells)
+            async for cells in groups:
                 for cell in cells:
                     place += 1
-                    ahead -= cell.scores_ahead
-                    listener.cell_begins(cell, place, len(self), ahead)
+                    listener.cell_begins(cell, place, len(self))
                     with locked(cell.path):
                         result = await cell.run(listener)
                     listener.cell_ends(result)
@@ -219,21 +217,20 @@ class Experiment:
 
     async def _groups(
         self, listener: ExperimentListener, budget: Budget
-    ) -> AsyncGenerator[tuple[Sequence[Cell], int]]:
-        """Yield the cells of each data set, or all pipelines, and the scores after them."""
+    ) -> AsyncGenerator[Sequence[Cell]]:
+        """Yield the cells of each data set, or all pipelines."""
         if self.suite.pipelines:
             from beir_eval.experiment.pipeline_cell import pipeline_cells
 
             async with pipeline_cells(self.form, self.plan, self.rankers, budget) as cells:
-                yield cells, 0
+                yield cells
             return
-        for number, dataset in enumerate(self.datasets, start=1):
+        for dataset in self.datasets:
             listener.dataset_begins(dataset)
             with interruptible():
                 prepared = self.prepared(dataset)
                 data = keep_data(prepared, self._folder(prepared), self.plan.measures)
-            found = [replace(each, budget=budget) for each in self.cells(prepared, data.metrics())]
-            yield found, (len(self.datasets) - number) * self._scores(prepared)
+            yield [replace(each, budget=budget) for each in self.cells(prepared, data.metrics())]
 
     def _budget(self) -> Budget:
         options = self.plan.options
@@ -247,10 +244,8 @@ class Experiment:
     async def work(self) -> AsyncIterator[RankedQuery]:
         """Rank queries of all cells that no other process over the same ledger has taken.
 
-        No run folder is read or written: `run` takes the replies from the ledger.
-
-        Raises:
-            BeirEvalError, MCRankerError: as `run`.
+        No run folder is read or written: `run` takes the replies from the ledger. Errors are
+        those of `run`.
         """
         from mcranker.rankers.work_claims import run_name, share_budget, shared_work
 
@@ -288,10 +283,8 @@ class Experiment:
     def estimate(self) -> Iterator[tuple[str, str, Estimate]]:
         """Yield data set, label, and the estimate of each cell; nothing is sent or written.
 
-        Calls that an earlier ranker makes and the ledger keeps are not counted again.
-
-        Raises:
-            BeirEvalError, MCRankerError: as `run`.
+        Calls that an earlier ranker makes and the ledger keeps are not counted again. Errors are
+        those of `run`.
         """
         if self.suite.pipelines:
             yield from anyio.run(self._estimate_pipelines)
@@ -320,11 +313,6 @@ class Experiment:
 
         async with pipeline_cells(self.form, self.plan, self.rankers, None) as cells:
             return [("", cell.spec.label, await cell.estimate()) for cell in cells]
-
-    def _scores(self, prepared: RankingInput) -> int:
-        """Scores that all rankers together ask for, of all queries."""
-        passages = sum(len(ranked) for ranked in prepared.run.values())
-        return passages * sum(judges(spec) for spec in self.rankers)
 
     def _folder(self, prepared: RankingInput) -> Path:
         name, split = prepared.manifest.dataset, prepared.manifest.split

@@ -74,7 +74,7 @@ class FirstStageNote(_Kept):
     name: str  # how it is called in tables, e.g. ``"BM25"``
     settings: dict[str, str | int | float]  # e.g. ``{"engine": "bm25s", "k1": 0.9, "b": 0.4}``
     # Program -> version, e.g. ``{"bm25s": "0.2.14"}``; empty for a file.
-    versions: dict[str, str] = Field(default_factory=dict)
+    versions: dict[str, str] = {}
 
 
 class DataManifest(_Kept):
@@ -92,8 +92,7 @@ class DataManifest(_Kept):
     depth: _Count  # passages a query, at most
     first_stage: FirstStageNote  # what found them
     content: str  # SHA-256 over queries, judgements, and the first stage's run with its texts
-    # Name -> SHA-256 of the other files.
-    files: dict[str, str] = Field(default_factory=dict)
+    files: dict[str, str] = {}  # name -> SHA-256 of the other files
 
 
 class FigureLine(_Kept):
@@ -135,12 +134,12 @@ class SuiteNote(_Kept):
     series: str = ""  # its line of a figure; empty if the figure has one line a data set
     rankers: tuple[str, ...] = ()  # labels of all
     # Label -> row in the paper's table, of all rankers that have one; likewise.
-    paper_rows: dict[str, str] = Field(default_factory=dict)
+    paper_rows: dict[str, str] = {}
     # Rows of the paper's table that the suite shows with the paper's numbers alone.
     not_run: tuple[str, ...] = ()
-    theirs: dict[str, float] = Field(default_factory=dict)  # judge -> a paper's value
+    theirs: dict[str, float] = {}  # judge -> a paper's value
     # Factor -> level, of a point of a grid; factors whose levels are ours; formula of its analysis.
-    point: dict[str, str | int | float | bool] = Field(default_factory=dict)
+    point: dict[str, str | int | float | bool] = {}
     ours: tuple[str, ...] = ()
     formula: str = ""
 
@@ -175,8 +174,8 @@ class AnswersNote(_Kept):
     judges: tuple[str, ...]  # names of `JUDGES`; the first one heads the tables
     judge: str = ""  # the model that they ask
     runs: _Count = 1  # repetitions of every answer
-    documents: dict[str, Any] = Field(default_factory=dict)  # the index that was searched
-    golden: dict[str, tuple[str, ...]] = Field(default_factory=dict)  # question id -> right answers
+    documents: dict[str, Any] = {}  # the index that was searched
+    golden: dict[str, tuple[str, ...]] = {}  # question id -> right answers
 
 
 class RunManifest(_Kept):
@@ -185,17 +184,12 @@ class RunManifest(_Kept):
     version: Literal[1] = 1
     label: str  # the row of tables, e.g. ``"DIRECT(0,10)"``
     ranker: str  # as in `mcranker.rankers.RANKERS`; or `FOREIGN`, or `PIPELINE`
-    # What the suite or the flags set, models included; no API key, and of an address no secret in
-    # it.
-    options: dict[str, Any]
+    options: dict[str, Any]  # as the suite or the flags set them, without secrets
     config: dict[str, Any]  # every choice in effect, as `Ranking.config`
     models: dict[str, str]  # role -> model, for all roles
-    # Address of the server that the scoring model is on, without secrets; empty where it is on
-    # none.
-    server: str = ""
-    # Why the scoring model is weak, as `RankingRecord.weak_judge`.
-    weak_judge: WeakJudge = ""
-    prompt_hashes: dict[str, str] = Field(default_factory=dict)  # prompt -> SHA-256 of its text
+    server: str = ""  # address of the scoring model's, without secrets
+    weak_judge: WeakJudge = ""  # why the scoring model is weak, as `RankingRecord.weak_judge`
+    prompt_hashes: dict[str, str] = {}  # prompt -> SHA-256 of its text
     # Program -> version, e.g. ``{"mcranker": "0.1.0", "python": "3.11.7"}``.
     versions: dict[str, str]
     data: str  # `DataManifest.content` of what was ranked; a digest of the questions
@@ -204,8 +198,7 @@ class RunManifest(_Kept):
     # The file, if nothing was ranked here and a TREC run was given; else None.
     foreign: ForeignNote | None = None
     finished: bool = False  # whether every query was tried
-    # Name -> SHA-256 of the other files, once the run is finished.
-    files: dict[str, str] = Field(default_factory=dict)
+    files: dict[str, str] = {}  # name -> SHA-256 of the other files, once the run is finished
 
     @field_validator("options", "config")
     @classmethod
@@ -241,7 +234,7 @@ class ScoreCounts(_Kept):
     comparisons: _Count = 0  # how many of those are comparisons
     missing: _Count = 0  # those that did not come, or could not be read
     # Why scores are missing -> how many; of comparisons that of the first in a ranking.
-    reasons: dict[str, _Count] = Field(default_factory=dict)
+    reasons: dict[str, _Count] = {}
     # Replies that could not be read, whatever they were for; each was asked for again as often as
     # ``repair_attempts`` allows.
     unreadable: _Count = 0
@@ -278,8 +271,7 @@ class RunCost(_Kept):
     # encoder and cross-encoders, the time they computed.
     seconds: float = 0.0
     cost: float | None = 0.0  # US dollars; None if a model's price is not known
-    # How long queries took; None where none was timed.
-    query_seconds: Percentiles | None = None
+    query_seconds: Percentiles | None = None  # how long queries took; None where none was timed
 
 
 class Metrics(_Kept):
@@ -292,12 +284,12 @@ class Metrics(_Kept):
     means: dict[str, float]  # measure -> its value over all judged queries
     per_query: dict[str, dict[str, float]]  # measure -> query id -> value, every judged query
     # Measure -> its mean with ties at their worst, at their best, and drawn by lot.
-    ties: dict[str, TieBounds] = Field(default_factory=dict)
+    ties: dict[str, TieBounds] = {}
     # Measure -> query id -> value with ties drawn by lot, of the queries that have ties; for the
     # others it is that of `per_query`.
-    by_lot: dict[str, dict[str, float]] = Field(default_factory=dict)
+    by_lot: dict[str, dict[str, float]] = {}
     missing_queries: tuple[str, ...] = ()  # judged queries without results; they count 0
-    failed: dict[str, str] = Field(default_factory=dict)  # query id -> why it was not ranked
+    failed: dict[str, str] = {}  # query id -> why it was not ranked
     # Queries whose team is smaller than asked for; None for a first stage and a foreign run.
     short_teams: _Count | None = None
     scores: ScoreCounts | None = None  # what became of the scores; None for a first stage

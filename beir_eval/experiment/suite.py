@@ -8,61 +8,29 @@ paper_table = "table_5_and_1"           # the paper's numbers that appear beside
 paper_rows = ["RankT5 (fine-tuned T5 XL)"]  # rows of that table that are shown and not run
 depth = 100                             # passages a query; 100 without
 
-[settings]                              # options that all rankers take
+[settings]                              # options that all rankers or pipelines take
 preset = "paper"
 
 [models]                                # names for models, to be used below
 strong = "openai:gpt-5"
 
 [[rankers]]
-label = "DIRECT(0,10)"
-ranker = "direct"                       # without: mcranker
-paper_row = "DIRECT(0,10)"              # its row in that table
-
-[[rankers]]
 label = "MC: 2 recruits"
+ranker = "mcranker"                     # the default
 team_size = 2                           # any option of the ranker appears beside its label
-nlp_scientist = false
 criteria_model = "strong"
 temperature = "none"                    # as on the command line, where none is a value
-
-[[rankers]]
-label = "our dense retriever"
-run = "runs/dense-{dataset}.trec"       # a foreign run: measured, and nothing is ranked
+paper_row = "MCRanker"                  # its row in that table; `run` names a foreign run
 
 [figure]                                # a line over a number, or bars: each ranker's `x`
 kind = "line"
 title = "Number of recruits"
 ```
 
-A suite of pipelines has questions, and judges of the answers:
-
-```toml
-title = "REBEL's Figure 1"
-questions = "questions.jsonl"           # as `beir_eval.answers.questions` reads them
-documents = "papers"                    # a folder to index, or index = "papers.index"
-runs = 3                                # repetitions of every answer; 1 without
-limit = 20                              # only the first questions
-judges = ["retrieval_precision", "answer_similarity"]   # names of `JUDGES`
-judge_model = "openai:gpt-5"            # asked by the judges, apart from the writers
-
-[settings]                              # options that all pipelines take
-model = "openai:gpt-5-mini"
-
-[[pipelines]]
-label = "Two-Turn"
-preset = "rebel"                        # or a pipeline's TOML file; "team" without
-theirs = {retrieval_precision = 0.944}  # a paper's values, shown beside
-"answer.style" = "cited"                # any value of a stage, and options as in [settings]
-
-[[factors]]                             # a grid: a pipeline for each combination of levels,
-name = "augmentation"                   # which has the options of [base] besides
-option = "query.transform"
-levels = ["none", "variants", "decomposition"]  # in order, they are the points' labels
-
-[anova]                                 # of a judge's mean for each point of the grid
-formula = "relevance ~ C(augmentation)"
-```
+A suite of pipelines has ``questions``, ``documents`` or ``index``, ``judges`` with ``judge_model``,
+``runs`` and ``limit``; tables ``[[pipelines]]`` (``label``, ``preset``, ``theirs``: a paper's
+values, and values of stages such as ``"answer.style"``); or a grid: ``[base]``, ``[[factors]]``
+(``name``, ``option``, ``levels``, ``ours``) and ``[anova]`` with a ``formula``.
 
 Data sets as tables have ``name``, ``split``, ``about`` (the words that ``criteria="dataset"``
 shows the model) and ``topic_field`` (of TREC topics). Folders of data sets and prompts, and files

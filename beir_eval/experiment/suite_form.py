@@ -80,7 +80,7 @@ class _RankerForm(_SystemForm):
 
 class _PipelineForm(_SystemForm):
     preset: str = "team"
-    theirs: dict[str, float] = Field(default_factory=dict)
+    theirs: dict[str, float] = {}
 
 
 class Factor(_Form):
@@ -97,28 +97,27 @@ class SuiteForm(_Form):
 
     title: str = Field(min_length=1)
     description: str = ""
-    settings: dict[str, Any] = Field(default_factory=dict)
-    models: dict[str, str] = Field(default_factory=dict)
+    settings: dict[str, Any] = {}
+    models: dict[str, str] = {}
     figure: FigureNote | None = None
-    # Of rankers:
-    datasets: list[_DatasetForm] = Field(default_factory=list)
-    rankers: list[_RankerForm] = Field(default_factory=list)
+    datasets: list[_DatasetForm] = []  # of rankers:
+    rankers: list[_RankerForm] = []
     baseline: _Words | None = None
     paper_table: _Words | None = None
-    paper_rows: list[_Words] = Field(default_factory=list)
+    paper_rows: list[_Words] = []
     depth: int = Field(100, ge=1)
     # Of pipelines:
-    pipelines: list[_PipelineForm] = Field(default_factory=list)
-    base: dict[str, Any] = Field(default_factory=dict)
-    factors: list[Factor] = Field(default_factory=list)
-    anova: dict[str, _Words] = Field(default_factory=dict)
+    pipelines: list[_PipelineForm] = []
+    base: dict[str, Any] = {}
+    factors: list[Factor] = []
+    anova: dict[str, _Words] = {}
     questions: str = ""
     documents: str = ""
     index: str = ""
     embedder: str = ""
     runs: int = Field(1, ge=1, le=1_000)
     limit: int | None = Field(None, ge=1)
-    judges: list[_Words] = Field(default_factory=list)
+    judges: list[_Words] = []
     judge_model: str = ""
     judge_base_url: str = ""
 

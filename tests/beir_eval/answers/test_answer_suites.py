@@ -284,13 +284,6 @@ def test_an_answer_that_fails_is_tried_again(place: Path, model: Connected) -> N
     assert (metrics["failed"], metrics["answers"]) == ({}, 2)
 
 
-def test_other_questions_need_another_folder(place: Path, model: Connected) -> None:
-    run(place, "--only", "1 / 100")
-    found = run(place, "--only", "1 / 100", "--limit", "1")
-    assert found.exit_code == 1
-    assert "begun with other choices: questions was" in found.output
-
-
 def test_options_that_change_answers_and_other_texts_need_another_folder(
     place: Path, model: Connected
 ) -> None:

@@ -10,8 +10,9 @@ import pytest
 from click.testing import CliRunner, Result
 
 from beir_eval.cli import cli
+from beir_eval.cli.run_results import CellTracker
 from beir_eval.experiment.run_folder import RunFolder, find_runs
-from mcranker import AuthenticationFailed, ChatRequest, ServerFailed
+from mcranker import AuthenticationFailed, ChatRequest, PassageScored, RankingStarted, ServerFailed
 from tests.support.beir_folder import GRADES, write_folder
 from tests.support.cli_support import Connected, answer, scripted
 
@@ -283,3 +284,22 @@ def test_foreign_runs_alone_need_no_model(monkeypatch: pytest.MonkeyPatch, tmp_p
     assert "3 queries without a line, counted as empty" in result.stderr
     assert "beir-eval report" in result.stdout
     assert "personas report" not in result.stdout, "there is nothing to explain"
+
+
+def scored(query_id: str, done: int, total: int) -> PassageScored:
+    return PassageScored(query_id, "d", "p", 1.0, "", done, total)
+
+
+def test_passages_of_finished_queries_and_shares_of_those_under_way() -> None:
+    sizes = dict.fromkeys(("q1", "q2", "q3", "q4"), 20)
+    tracker = CellTracker(name="tiny, DIRECT (1 of 3)", sizes=sizes)
+    tracker.take(RankingStarted("q1", "?", 20))
+    tracker.take(RankingStarted("q2", "?", 20))
+    tracker.take(scored("q1", 30, 60))
+    tracker.take(scored("q2", 15, 60))
+    # Half of 20 passages, and a quarter of 20.
+    assert (tracker.done, tracker.total) == (15, 80)
+    tracker.end_query("q1")
+    assert tracker.done == 25
+    assert tracker.stage == "tiny, DIRECT (1 of 3), query 2 of 4"
+    assert tracker.reached == "in tiny, DIRECT (1 of 3), after 1 of 4 queries"

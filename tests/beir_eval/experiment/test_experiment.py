@@ -108,11 +108,3 @@ def test_chosen_queries(folder: Path) -> None:
     ]:
         with pytest.raises(DatasetError, match=said):
             chosen_queries(dataset, queries=queries)
-
-
-def test_an_experiment_wants_what_the_suite_has(folder: Path, tmp_path: Path) -> None:
-    with pytest.raises(SettingError, match="has no 'DIRECTT'; did you mean"):
-        Experiment(suite(folder), plan(tmp_path, knowing(), rankers=("DIRECTT",)))
-    empty = Suite("made", "", "", (), suite(folder).rankers)
-    with pytest.raises(SettingError, match="no data set"):
-        Experiment(empty, plan(tmp_path, knowing()))

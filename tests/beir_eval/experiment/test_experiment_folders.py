@@ -57,18 +57,6 @@ def test_a_run_folder_has_everything(folder: Path, tmp_path: Path) -> None:
     assert (ranking[0].passage.title, ranking[0].passage.text) == texts[ranking[0].doc_id]
 
 
-def test_another_choice_is_refused(folder: Path, tmp_path: Path) -> None:
-    made = suite(folder, "DIRECT")
-    run_suite(made, plan(tmp_path / "out", knowing()))
-    (run,) = find_runs([tmp_path / "out"])
-    path = run.path / "manifest.json"
-    manifest = json.loads(path.read_text(encoding="utf-8"))
-    manifest["config"]["resample"] = 7
-    path.write_text(json.dumps(manifest), encoding="utf-8")
-    with pytest.raises(RunFolderError, match="resample was 7 and is 0"):
-        run_suite(made, plan(tmp_path / "out", knowing()))
-
-
 def test_what_was_ranked_before_a_stop_is_kept(folder: Path, tmp_path: Path) -> None:
     """After two queries the server fails; the second run asks only for the other two."""
     asked: list[str] = []

@@ -20,7 +20,6 @@ from beir_eval.experiment.suite import Suite
 from beir_eval.persona_report.sources import find_sources
 from beir_eval.report.numbers import NOTHING
 from beir_eval.report.texts import render_latex
-from beir_eval.report.warnings import warnings
 from mcranker.errors import RunError
 from tests.support.beir_folder import knowing, write_folder
 from tests.support.experiment_support import MEASURE, plan
@@ -115,23 +114,6 @@ def test_what_does_not_fit_is_counted_and_told(
         "1 query without a line, counted as empty; 1 other query, not ranked here; "
         "2 documents below the depth, left out; 1 document not in the corpus"
     )
-
-
-def test_documents_outside_the_corpus_are_a_warning(home: Path) -> None:
-    for some, kind in ((("q2", "d12", 3.0),), "warn"), ((), "bad"):
-        strange = lines(*some, ("q2", "doc-12", 2.0), ("q3", "doc-4", 1.0))
-        (home / "theirs-notes.trec").write_text(strange, encoding="utf-8")
-        ran(home)
-        report = build_report(find_runs([home / "runs"]))
-        (found,) = (each for each in warnings(report) if "not in the corpus" in each.sentence)
-        assert found.kind == kind
-        assert "theirs on notes: " in found.sentence
-        assert "2 documents not in the corpus" in found.sentence
-        assert ("see whether its ids are those of this collection" in found.sentence) is (not some)
-        rows = rows_of(render_markdown(report))
-        heads = next(each for each in rows if "unknown documents" in each)
-        line = next(each for each in rows if each[0] == "theirs" and len(each) == len(heads))
-        assert line[heads.index("unknown documents")] == "2"
 
 
 @pytest.mark.parametrize(

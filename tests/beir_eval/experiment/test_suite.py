@@ -9,6 +9,7 @@ import pytest
 from beir_eval.errors import SuiteError
 from beir_eval.experiment.run_folder import FigureNote, SuiteNote
 from beir_eval.experiment.suite import DatasetSpec, load_suite, suite_text
+from beir_eval.experiment.suite_form import dataset_folder_name, folder_name
 from mcranker.rankers import RANKERS
 from personas import Member, Persona, Team, save
 
@@ -291,11 +292,6 @@ def test_every_ranker_has_its_place_in_a_suite(name: str, write: Path) -> None:
     assert ranker.ranker == name
 
 
-def test_a_model_that_is_nearly_a_name_of_the_suite(write: Path) -> None:
-    text = HEAD + '[models]\nstrong = "openai:a"\n[[rankers]]\nlabel = "A"\nmodel = "strnog"\n'
-    assert refusal(write, text).endswith("or a name of [models]; did you mean 'strong'?")
-
-
 def test_a_setting_that_one_ranker_does_not_take_names_that_ranker(write: Path) -> None:
     settings = '[settings]\nassessor_model = "openai:a"\n'
     assert refusal(write, HEAD + settings + TWO) == (
@@ -313,3 +309,37 @@ def test_no_such_suite_and_a_file_that_is_none(tmp_path: Path) -> None:
     latin.write_bytes(b'title = "Touch\xe9"\n')
     with pytest.raises(SuiteError, match=r"latin\.toml: not UTF-8 \(byte 15\)"):
         load_suite(latin)
+
+
+@pytest.mark.parametrize(
+    ("label", "name"),
+    [
+        ("DIRECT(0,10)", "direct-0-10"),
+        ("MC: NLP scientist + 2 recruits", "mc-nlp-scientist-2-recruits"),
+        ("../Émile & Zoë/..", "emile-zoe"),
+        ("x" * 79 + " yz", "x" * 79),
+        ("x" * 100, "x" * 80),
+    ],
+)
+def test_folder_names(label: str, name: str) -> None:
+    assert folder_name(label) == name
+
+
+@pytest.mark.parametrize(
+    ("name", "folder"),
+    [
+        ("trec-covid", "trec-covid"),
+        ("data", "data"),
+        ("../../etc", "etc"),
+        ("Köln: Sätze", "koln-satze"),
+    ],
+)
+def test_folders_of_data_sets(name: str, folder: str) -> None:
+    assert dataset_folder_name(name) == folder
+
+
+def test_a_data_set_without_latin_letters_has_a_folder_of_its_own() -> None:
+    one, other = dataset_folder_name("質問"), dataset_folder_name("回答")
+    assert one != other
+    assert one.startswith("dataset-")
+    assert one.isascii()
