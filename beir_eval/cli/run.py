@@ -83,10 +83,13 @@ def _run(ctx: click.Context) -> int:
             headings = ["data set", "ranker"]
             note = "A call whose answer the ledger will have from an earlier row is counted there."
             if pipelines:
-                headings, note = ["data set", "pipeline"], "Of all runs, with their judges."
+                headings, note = ["pipeline"], "Of all runs, with their judges."
             else:
                 check_local_models(models)
-            rows = [({"dataset": a, "label": b}, each) for a, b, each in experiment.estimate()]
+            rows = [
+                ({"dataset": name, "label": label} if name else {"label": label}, each)
+                for name, label, each in experiment.estimate()
+            ]
             return show_estimates(ctx, headings, rows, note)
         fetch_models(models, quiet=quiet)
     if given["worker"]:

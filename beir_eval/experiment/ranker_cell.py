@@ -83,12 +83,8 @@ class RankerCell(Cell):
     @property
     def sizes(self) -> Mapping[str, int]:
         run = self.prepared.run
-        return {each: len(run.get(each, ())) for each in self.open_queries}
-
-    @property
-    def open_queries(self) -> list[str]:
-        """Ids of the queries that are still to be ranked, in order."""
-        return [query_id for query_id in self.prepared.queries if query_id not in self.done]
+        queries = (each for each in self.prepared.queries if each not in self.done)
+        return {each: len(run.get(each, ())) for each in queries}
 
     async def run(self, listener: ExperimentListener) -> CellResult:
         """Rank what is open, and measure it all."""
@@ -129,7 +125,7 @@ class RankerCell(Cell):
             self.begin(ranker)
             metrics = self.finished()
             if metrics is None:
-                work = self.prepared.work(self.open_queries)
+                work = self.prepared.work([*self.sizes])
                 stopped, last = await self.take(ranker.arank_many(work, emit=emit), keep)
                 if not self.done:
                     stopped = stopped or last  # a mean over nothing but failures says nothing
@@ -195,7 +191,7 @@ class RankerCell(Cell):
 
     def finished(self) -> Metrics | None:
         """The measures, if all queries are done and none failed; else None."""
-        if not (self.path / METRICS).exists() or self.open_queries:
+        if not (self.path / METRICS).exists() or self.sizes:
             return None
         folder = RunFolder.open(self.path)
         if not folder.manifest.finished:

@@ -304,7 +304,7 @@ class Experiment:
                     _log.warning("%s is left out: %s", cell.spec.label, failure)
                     continue
                 with ranker:
-                    work = prepared.work(cell.open_queries)
+                    work = prepared.work([*cell.sizes])
                     found = ranker.estimate_many(work, counted=counted)
                     yield cell.dataset, cell.spec.label, found
 
