@@ -46,8 +46,16 @@ if TYPE_CHECKING:
         shipped_suites,
     )
     from beir_eval.judging.agreement import Agreement, SystemOrder, agreement, system_order
-    from beir_eval.judging.judge import Grade, Judged, judge_pairs, make_judge
-    from beir_eval.judging.pairs import System, judged_pairs, pooled, read_systems
+    from beir_eval.judging.judge import (
+        Grade,
+        Judged,
+        System,
+        judge_pairs,
+        judged_pairs,
+        make_judge,
+        pooled,
+        read_systems,
+    )
     from beir_eval.measures.metrics import Evaluation, evaluate
     from beir_eval.measures.significance import (
         Comparison,
@@ -76,8 +84,9 @@ _EXPORTS = {
     "beir_eval.experiment.run_folder": "DataFolder RunFolder find_runs",
     "beir_eval.experiment.suite": "DatasetSpec RankerSpec Suite load_suite shipped_suites",
     "beir_eval.judging.agreement": "Agreement SystemOrder agreement system_order",
-    "beir_eval.judging.judge": "Grade Judged judge_pairs make_judge",
-    "beir_eval.judging.pairs": "System judged_pairs pooled read_systems",
+    "beir_eval.judging.judge": (
+        "Grade Judged System judge_pairs judged_pairs make_judge pooled read_systems"
+    ),
     "beir_eval.measures.metrics": "Evaluation evaluate",
     "beir_eval.measures.significance": "Comparison Interval compare_runs confidence_intervals",
     "beir_eval.measures.ties": "tie_bounds",

@@ -10,9 +10,8 @@ from typing import Any
 
 from mcranker.config import RankerConfig
 from mcranker.llm.chat import Answer, ChatModel, ChatReply, ChatRequest, Question
-from mcranker.llm.ledger.ledger import Ledger
-from mcranker.llm.ledger.ledgered import Ledgered
-from mcranker.llm.ledger.request_key import request_key
+from mcranker.llm.ledger.ledger import Ledger, Ledgered
+from mcranker.llm.ledger.rows import request_key
 from mcranker.llm.limits.budget import most_used, prompt_bytes
 from mcranker.llm.models import ROLES, Models
 from mcranker.llm.prices import billed_as, cost

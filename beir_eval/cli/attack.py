@@ -11,10 +11,8 @@ from typing import TYPE_CHECKING, Any
 import click
 from rich.text import Text
 
-from beir_eval.attacks.defences import DEFENCES
-from beir_eval.attacks.rankers import Campaign, Through
-from beir_eval.attacks.templates import load_attacks
-from beir_eval.attacks.texts import targets_of
+from beir_eval.attacks.rankers import DEFENCES, Campaign, Through
+from beir_eval.attacks.texts import load_attacks, targets_of
 from beir_eval.cli.flags import count_flag
 from beir_eval.errors import SettingError
 from beir_eval.experiment.run import Experiment, Plan

@@ -13,7 +13,7 @@ from click.core import ParameterSource
 from beir_eval.cli.flags import count_flag, html_flag, judgement_flags
 from beir_eval.compare.runs import compare_pair
 from beir_eval.compare.sources import FIRST_STAGE_NAME, ComparisonData, open_pair
-from beir_eval.data.qrels import read_qrels
+from beir_eval.data.datasets import read_qrels
 from mcranker.cli.failures import DONE, envelope
 from mcranker.cli.files import Reads, Writes, output
 from mcranker.cli.footer import footer

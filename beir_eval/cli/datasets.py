@@ -10,8 +10,7 @@ from rich.text import Text
 
 from beir_eval.data.catalogue import CATALOGUE
 from beir_eval.data.datasets import COLLECTIONS
-from beir_eval.data.ir_failures import home
-from beir_eval.data.ir_source import is_here
+from beir_eval.data.ir_source import home, is_here
 from beir_eval.data.load import load
 from mcranker.cli.verb import Verb, output_flag, present
 from personas.console import names, numbers, table

@@ -88,7 +88,7 @@ def _checked_names(ctx: click.Context) -> dict[str, str]:
 
 def _qrels(given: Mapping[str, Any]) -> Qrels:
     if given["qrels"] is not None:
-        from beir_eval.data.qrels import read_qrels
+        from beir_eval.data.datasets import read_qrels
 
         return read_qrels(given["qrels"])
     from beir_eval.data.load import load

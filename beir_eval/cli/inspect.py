@@ -11,7 +11,7 @@ from rich.text import Text
 
 from beir_eval.cli.flags import count_flag, html_flag, qrels_flag
 from beir_eval.cli.inspect_runs import choose_from_run, run_folder_of
-from beir_eval.data.qrels import read_qrels
+from beir_eval.data.datasets import read_qrels
 from mcranker.cli.failures import DONE, print_json
 from mcranker.cli.files import Reads
 from mcranker.cli.footer import footer

@@ -13,12 +13,22 @@ from click.core import ParameterSource
 from rich.text import Text
 
 from beir_eval.cli.flags import count_flag
+from beir_eval.data.datasets import MARK, read_qrels
 from beir_eval.data.load import load
-from beir_eval.data.qrels import MARK, read_qrels
 from beir_eval.errors import SettingError
 from beir_eval.judging.agreement import FEWEST_SYSTEMS, agreement, grade_mapping, system_order
-from beir_eval.judging.judge import JUDGES, UNFIT, Judged, judge_pairs, make_judge, work_of
-from beir_eval.judging.pairs import Pairs, judged_pairs, pooled, read_systems
+from beir_eval.judging.judge import (
+    JUDGES,
+    UNFIT,
+    Judged,
+    Pairs,
+    judge_pairs,
+    judged_pairs,
+    make_judge,
+    pooled,
+    read_systems,
+    work_of,
+)
 from beir_eval.report.numbers import interval, measure_text
 from mcranker.cli.estimate import check_local_models, show_estimate
 from mcranker.cli.failures import DONE, MISSING_SCORES, Failure
@@ -39,7 +49,7 @@ if TYPE_CHECKING:
     from rich.console import Console
 
     from beir_eval.data.datasets import Dataset
-    from beir_eval.judging.pairs import System
+    from beir_eval.judging.judge import System
     from mcranker.rankers import RankedQuery
 
 

@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from beir_eval.data.qrels import read_qrels
+from beir_eval.data.datasets import read_qrels
 from beir_eval.errors import RunFolderError
 from beir_eval.experiment.labels import models_of
 from beir_eval.experiment.run_folder import FIRST_STAGE, DataFolder, Metrics, RunFolder, ScoreCounts

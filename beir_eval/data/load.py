@@ -3,13 +3,15 @@
 from __future__ import annotations
 
 import os
+from collections.abc import Sequence
 from dataclasses import replace
 from importlib import resources
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from beir_eval.data.catalogue import known
 from beir_eval.data.datasets import COLLECTIONS, Dataset, Wanted, load_folder
+from beir_eval.data.first_stage import retrieve
 from beir_eval.data.ir_source import load_id
 from beir_eval.errors import DatasetError
 from mcranker.paths import is_folder
@@ -95,3 +97,30 @@ def load(
             "qrels/SPLIT.tsv"
         )
     return load_id(name, Wanted(name, name, "", split, judged_only, entry))
+
+
+DEPTH = 12
+"""Passages of a query."""
+
+
+def examples() -> Sequence[dict[str, Any]]:
+    """The queries of the mini collection, each with BM25's first passages and its judgements.
+
+    Returns:
+        ``query``; ``documents``: records with ``_id``, ``title`` and ``text``, in BM25's order;
+        ``grades``: document id -> judgement, above 0 for relevant, of all that are judged.
+    """
+    dataset = load("mini")
+    run = retrieve(dataset, DEPTH)
+    return [
+        {
+            "query": text,
+            "documents": [
+                {"_id": name, "title": passage.title, "text": passage.text}
+                for name, _ in run[query_id]
+                for passage in (dataset.corpus[name],)
+            ],
+            "grades": dict(dataset.qrels.get(query_id, {})),
+        }
+        for query_id, text in dataset.queries.items()
+    ]

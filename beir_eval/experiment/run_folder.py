@@ -38,7 +38,7 @@ from typing import Annotated, Any, BinaryIO, Literal
 import orjson
 from pydantic import BaseModel, ConfigDict, Field, field_validator
 
-from beir_eval.data.qrels import read_qrels
+from beir_eval.data.datasets import read_qrels
 from beir_eval.errors import DatasetError, RunFolderError
 from beir_eval.files import read_form
 from mcranker.inputs.trec import read_trec

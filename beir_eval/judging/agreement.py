@@ -13,8 +13,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from beir_eval.errors import SettingError
-from beir_eval.judging.pairs import Qrels, System
-from beir_eval.judging.umbrela import HIGHEST
+from beir_eval.judging.judge import HIGHEST, Qrels, System
 from beir_eval.measures.metrics import evaluate
 from beir_eval.measures.significance import Interval
 from personas.ranking.agreement import kendall_tau

@@ -7,28 +7,150 @@ an object about the judge.
 from __future__ import annotations
 
 import math
-from collections import Counter
-from collections.abc import Callable, Iterator, Mapping, Sequence
+import os
+import random
+from collections import Counter, defaultdict
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass, field
 from datetime import UTC, datetime
-from typing import TYPE_CHECKING, Any
+from itertools import zip_longest
+from pathlib import Path
+from types import MappingProxyType
+from typing import TYPE_CHECKING, Any, ClassVar, TypeAlias, Unpack
 
-from beir_eval.data.qrels import MARK
+from beir_eval.data.datasets import MARK
 from beir_eval.errors import SettingError
 from beir_eval.experiment.cell import GIVE_UP
-from beir_eval.judging.pairs import Pairs, Qrels, System
-from beir_eval.judging.umbrela import HIGHEST, UmbrelaRanker
+from beir_eval.experiment.labels import row_labels
+from beir_eval.experiment.run_folder import find_runs
 from mcranker import MCRanker
+from mcranker.config import RankerConfig
 from mcranker.errors import BudgetExceeded
+from mcranker.inputs.trec import Run, read_trec
+from mcranker.method.annotator import ScorePrompt
+from mcranker.method.session import Session
+from mcranker.options import RankerKeywords
+from mcranker.paths import is_folder
+from mcranker.rankers.base import refuse
+from mcranker.rankers.direct import DirectRanker
 from mcranker.rankers.dispatch import FATAL_ERRORS
+from mcranker.replies.schemas import UMBRELA_SCHEMA
+from mcranker.replies.scoring import IntegerScoring
+from personas import Member, PromptSet
 from personas.io.atomic import write_whole
 from personas.ranking.types import Passage, Query
 from personas.ranking.weak_judges import WeakJudge
 from personas.sanitize import json_text
+from personas.templates import OPTIONAL_PROMPTS
 
 if TYPE_CHECKING:
     from beir_eval.data.datasets import Dataset
     from mcranker.rankers import RankedQuery, Ranker
+
+
+Pairs: TypeAlias = Mapping[str, Collection[str]]
+"""Query id -> ids of the documents to be judged for it, each once."""
+Qrels: TypeAlias = Mapping[str, Mapping[str, int]]
+"""Query id -> document id -> grade."""
+
+
+@dataclass(frozen=True, slots=True)
+class System:
+    """A run whose documents are judged."""
+
+    label: str  # unique among the systems
+    run: Run  # its lists, best first
+    models: frozenset[str] | None = None  # that made it; None if not known, as of a TREC file
+
+
+def read_systems(paths: Sequence[str | os.PathLike[str]]) -> list[System]:
+    """Read runs: run folders of ``beir-eval run``, or folders that hold some, then TREC files.
+
+    Raises:
+        RunFolderError, RunError: one cannot be read.
+        SettingError: two have the same label.
+    """
+    folders = [path for path in paths if is_folder(Path(path))]
+    runs = find_runs(folders) if folders else []
+    found = []
+    for label, each in zip(row_labels(runs), runs, strict=True):
+        models = None if each.manifest.foreign else frozenset(each.manifest.models.values())
+        found.append(System(label, each.run(), models))
+    found += [System(Path(path).stem, read_trec(path)) for path in paths if path not in folders]
+    for label, times in Counter(each.label for each in found).items():
+        if times > 1:
+            raise SettingError(f"{times} runs are called {label!r}; rename a file, or give one")
+    return found
+
+
+def pooled(systems: Sequence[System], depth: int) -> Pairs:
+    """Return the first `depth` documents that each system has for a query, rank by rank."""
+    found = {}
+    for query_id in dict.fromkeys(each for system in systems for each in system.run):
+        ranks = zip_longest(*(each.run.get(query_id, ())[:depth] for each in systems))
+        listed = (entry[0] for rank in ranks for entry in rank if entry is not None)
+        found[query_id] = list(dict.fromkeys(listed))
+    return found
+
+
+def judged_pairs(qrels: Qrels, sample: int | None = None, *, seed: int = 0) -> Pairs:
+    """Return the pairs that people have judged, or about `sample` of them.
+
+    Each grade has its share of the sample, rounded, but one pair at least: agreement by chance
+    depends on the shares.
+    """
+    by_grade = defaultdict[int, list[tuple[str, str]]](list)
+    for query_id, grades in qrels.items():
+        for doc_id, grade in grades.items():
+            by_grade[grade].append((query_id, doc_id))
+    total = sum(map(len, by_grade.values()))
+    drawn = random.Random(seed)  # noqa: S311 - nothing secret
+    chosen: defaultdict[str, list[str]] = defaultdict(list)
+    for _, pairs in sorted(by_grade.items()):
+        count = len(pairs) if sample is None else max(1, round(sample * len(pairs) / total))
+        for query_id, doc_id in drawn.sample(pairs, min(count, len(pairs))):
+            chosen[query_id].append(doc_id)
+    return {query_id: sorted(chosen[query_id]) for query_id in qrels if query_id in chosen}
+
+
+HIGHEST = 3
+"""The best grade: of a passage that is about the query alone and holds the exact answer."""
+
+
+class UmbrelaRanker(DirectRanker):
+    """DIRECT with four grades, asked in the manner of UMBRELA (Upadhyay et al. 2024)."""
+
+    name: ClassVar[str] = "umbrela"
+    prompt = "umbrela"
+    takes_team = takes_instruction = False
+    defaults: ClassVar[Mapping[str, Any]] = MappingProxyType({"scale": HIGHEST})
+
+    def __init__(self, **shared: Unpack[RankerKeywords]) -> None:
+        super().__init__(**shared)
+
+    def _prepare(self, config: RankerConfig) -> RankerConfig:
+        only = {"scale": HIGHEST, "labels": (), "questions": None, "passages_per_call": None}
+        refuse(config, only, "does not go with UMBRELA's prompt; leave it out")
+        return super()._prepare(config)
+
+    def hashes_for(self, config: RankerConfig) -> Mapping[str, str]:
+        own = self.prompts.hashes_of(OPTIONAL_PROMPTS["umbrela"])
+        return {**super().hashes_for(config), **own}
+
+    def _score_prompt(self, judges: Sequence[Member], session: Session) -> ScorePrompt:
+        config, prompts = session.config, session.prompts
+        answer = UmbrelaScoring(config, prompts) if config.scoring == "integer" else None
+        return ScorePrompt(prompts[self.prompt], session, None, answer=answer)
+
+
+class UmbrelaScoring(IntegerScoring):
+    """The grade under ``Score``, written after intent, match and trust."""
+
+    def __init__(self, config: RankerConfig, prompts: PromptSet) -> None:
+        super().__init__(config, prompts, None)
+        self._take(prompts, "answer_umbrela")
+        self.schema = UMBRELA_SCHEMA
+
 
 JUDGES = ("umbrela", "team")
 UNFIT = frozenset(

@@ -62,7 +62,7 @@ def evaluate(
     Raises:
         MeasureError: no measure is given, one is unknown or lacks a parameter, nothing
             installed computes it, or there are no judgements; a grade is no whole number, or
-            beyond `beir_eval.data.qrels.HIGHEST_GRADE`.
+            beyond `beir_eval.data.datasets.HIGHEST_GRADE`.
         RunError: the run has a document twice for one query.
         ExtraMissing: ir-measures is not installed.
     """

@@ -137,7 +137,7 @@ def _check_installed(extra: str, server: str) -> None:
 
 def _make_key(ctx: click.Context) -> int:
     _check_installed("serve", "the service")
-    from mcranker.serve.keys import hash_key, new_key
+    from mcranker.serve.settings import hash_key, new_key
 
     if ctx.params["new_key"]:
         key = new_key()

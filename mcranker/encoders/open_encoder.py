@@ -11,8 +11,7 @@ from typing import Any
 from mcranker.encoders.encoder import MAX_TOKENS, POOLINGS, Encoder, onnx_encoder
 from mcranker.errors import ConfigError, DownloadError, ModelFileError
 from mcranker.llm.chat import ChatModel
-from mcranker.llm.local.catalogue import find, not_found
-from mcranker.llm.local.engine import check_installed
+from mcranker.llm.local.catalogue import check_installed, find, not_found
 from mcranker.llm.local.model_files import (
     MESSAGE_LIMIT,
     file_mark,

@@ -12,8 +12,8 @@ from typing import Any
 
 from mcranker.encoders.encoder import Encoder, Tokens, rounded, shared
 from mcranker.encoders.vectors import Vector
+from mcranker.llm.local.catalogue import check_installed
 from mcranker.llm.local.cross_encoder import PACKAGE, check_modules, loading, source_of
-from mcranker.llm.local.engine import check_installed
 from personas.ranking.usage import Usage
 
 AT_ONCE = 32  # texts encoded together

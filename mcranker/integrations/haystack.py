@@ -14,7 +14,6 @@ from mcranker.integrations.reranking import (
     not_installed,
     passages_of,
 )
-from mcranker.integrations.retrieving import Search, found
 from mcranker.rankers.base import Ranker
 from mcranker.ranking import Ranking
 
@@ -135,22 +134,3 @@ def _output(documents: Sequence[Document], ranking: Ranking) -> dict[str, Any]:
         meta = {**document.meta, KEY: explanation(ranking, hit)}
         ranked.append(replace(document, score=hit.relevance, meta=meta))
     return {"documents": ranked, "ranking": ranking}
-
-
-@component
-class MCRankerRetriever:
-    """Searches an `Index`; connect an `MCRankerComponent` to rerank."""
-
-    def __init__(self, index: Search, top_k: int = 10) -> None:
-        self.index = index
-        self.top_k = top_k
-
-    @component.output_types(documents=list[Document])
-    def run(self, query: str, top_k: int | None = None) -> dict[str, Any]:
-        """Return ``documents``, best first; `top_k` is instead of the component's."""
-        ranked = found(self.index, query, self.top_k if top_k is None else top_k)
-        documents = [
-            Document(id=chunk.id, content=chunk.text, meta=meta, score=score)
-            for chunk, score, meta in ranked
-        ]
-        return {"documents": documents}

@@ -1,4 +1,4 @@
-"""Compressor and retriever for LangChain; needs ``mcranker[langchain]``."""
+"""Compressor for LangChain; needs ``mcranker[langchain]``."""
 
 from __future__ import annotations
 
@@ -6,14 +6,11 @@ from collections.abc import Sequence
 from typing import Any
 
 from mcranker.integrations.reranking import KEY, RerankingModel, explanation, not_installed
-from mcranker.integrations.retrieving import found
 from mcranker.ranking import Ranking
 
 try:
-    from langchain_core.callbacks import CallbackManagerForRetrieverRun
     from langchain_core.documents import BaseDocumentCompressor, Document
-    from langchain_core.retrievers import BaseRetriever
-    from pydantic import ConfigDict, Field
+    from pydantic import ConfigDict
 except ModuleNotFoundError as error:
     raise not_installed(__name__, "langchain", error) from error
 
@@ -49,18 +46,3 @@ def _ranked(documents: Sequence[Document], ranking: Ranking) -> list[Document]:
         own = {"relevance_score": hit.relevance, KEY: explanation(ranking, hit)}
         ranked.append(document.model_copy(update={"metadata": {**document.metadata, **own}}))
     return ranked
-
-
-class MCRankerRetriever(BaseRetriever):
-    """Searches an `Index`; put an `MCRankerCompressor` behind it to rerank."""
-
-    index: Any = Field(exclude=True)
-    k: int = Field(10, ge=1)
-
-    def _get_relevant_documents(
-        self, query: str, *, run_manager: CallbackManagerForRetrieverRun
-    ) -> list[Document]:
-        return [
-            Document(chunk.text, id=chunk.id, metadata={**place, "score": score})
-            for chunk, score, place in found(self.index, query, self.k)
-        ]

@@ -1,4 +1,4 @@
-"""Postprocessor and retriever for LlamaIndex; needs ``mcranker[llamaindex]``."""
+"""Postprocessor for LlamaIndex; needs ``mcranker[llamaindex]``."""
 
 from __future__ import annotations
 
@@ -6,20 +6,16 @@ import pickle
 from collections.abc import Sequence
 from typing import Any
 
-import anyio.to_thread
-
 from mcranker.errors import InputError
 from mcranker.integrations.reranking import KEY, RerankingModel, explanation, not_installed
-from mcranker.integrations.retrieving import Search, found
 from mcranker.rankers.base import Ranker
 from mcranker.ranking import Ranking
 
 try:
-    from llama_index.core.base.base_retriever import BaseRetriever
     from llama_index.core.instrumentation import get_dispatcher
     from llama_index.core.instrumentation.events.rerank import ReRankEndEvent, ReRankStartEvent
     from llama_index.core.postprocessor.types import BaseNodePostprocessor
-    from llama_index.core.schema import NodeWithScore, QueryBundle, TextNode
+    from llama_index.core.schema import NodeWithScore, QueryBundle
 except ModuleNotFoundError as error:
     raise not_installed(__name__, "llamaindex", error) from error
 
@@ -92,21 +88,3 @@ def _with(node: Any, why: dict[str, Any]) -> Any:
             **{name: sorted({*getattr(node, name), KEY}) for name in unseen},
         }
     )
-
-
-class MCRankerRetriever(BaseRetriever):
-    """Searches an `Index`, for example in a ``RetrieverQueryEngine``."""
-
-    def __init__(self, index: Search, k: int = 10) -> None:
-        super().__init__()
-        self.index = index
-        self.k = k
-
-    def _retrieve(self, query_bundle: QueryBundle) -> list[NodeWithScore]:
-        return [
-            NodeWithScore(node=TextNode(id_=chunk.id, text=chunk.text, metadata=place), score=score)
-            for chunk, score, place in found(self.index, query_bundle.query_str, self.k)
-        ]
-
-    async def _aretrieve(self, query_bundle: QueryBundle) -> list[NodeWithScore]:
-        return await anyio.to_thread.run_sync(self._retrieve, query_bundle)

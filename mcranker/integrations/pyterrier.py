@@ -13,7 +13,6 @@ from mcranker.integrations.reranking import (
     limits_of,
     not_installed,
 )
-from mcranker.integrations.retrieving import Search, place_of
 from mcranker.rankers.base import Ranker
 from mcranker.ranking import Ranking
 from personas.ranking.types import Passage, Query
@@ -105,28 +104,3 @@ def _ranked(rows: DataFrame, ranking: Ranking) -> DataFrame:
         relevance=[math.nan if hit.relevance is None else hit.relevance for hit in hits],
         **{KEY: [explanation(ranking, hit) for hit in hits]},
     )
-
-
-class MCRankerRetriever(pt.Transformer):
-    """Searches an `Index`; put an `MCRankerTransformer` behind it to rerank."""
-
-    def __init__(self, index: Search, k: int = 1000) -> None:
-        super().__init__()
-        self.index = index
-        self.k = k
-
-    def transform(self, inp: DataFrame) -> DataFrame:
-        """Return the rows of each query, best first; queries in the order of the input."""
-        import pandas as pd
-
-        pt.validate.query_frame(inp, extra_columns=["query"], context=self)
-        queries = {str(row.qid): str(row.query) for row in inp.itertuples()}
-        ranked = self.index.retrieve(queries, self.k) if queries else {}
-        rows = [
-            (query_id, queries[query_id], name, score, rank, chunk.text, *place_of(chunk).values())
-            for query_id, hits in ranked.items()
-            for rank, (name, score) in enumerate(hits)
-            for chunk in [self.index.chunk(name)]
-        ]
-        columns = ["qid", "query", "docno", "score", "rank", "text"]
-        return pd.DataFrame(rows, columns=[*columns, "title", "document", "start", "end"])

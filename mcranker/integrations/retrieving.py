@@ -1,22 +1,17 @@
-"""Base of the adapters for search, and other libraries' retrievers as ours."""
+"""Other libraries' retrievers as ours."""
 
 from __future__ import annotations
 
 import hashlib
 from collections import OrderedDict
 from collections.abc import Iterator, Mapping
-from typing import TYPE_CHECKING, Any, TypeAlias
+from typing import Any
 
 from mcranker.errors import ConfigError, InputError
 from mcranker.inputs.documents import entries, of_object, of_record
-from mcranker.rag.search import ChunkLike
 from mcranker.retrieval.bm25 import Found
 from mcranker.retrieval.chunks import Chunk
 
-if TYPE_CHECKING:
-    from mcranker.retrieval.index import Index
-
-Search: TypeAlias = "Index | BorrowedRetriever"
 LONGEST_MEMORY = 100_000
 """Texts that a `BorrowedRetriever` remembers; the oldest are forgotten first."""
 
@@ -77,14 +72,3 @@ class BorrowedRetriever:
                 return search(query).to_dict("records")
             case _:
                 return search(query)
-
-
-def found(index: Search, query: str, k: int) -> list[tuple[ChunkLike, float, dict[str, Any]]]:
-    """Return the first `k` chunks for a query, with their scores and metadata."""
-    hits = index.retrieve({"": query}, k)[""]
-    return [(chunk := index.chunk(name), score, place_of(chunk)) for name, score in hits]
-
-
-def place_of(chunk: Any) -> dict[str, Any]:
-    """Return metadata: ``title``, ``document``, and the ``start`` and ``end`` of it there."""
-    return {name: getattr(chunk, name) for name in ("title", "document", "start", "end")}

@@ -13,8 +13,7 @@ from mcranker.config import RankerConfig
 from mcranker.errors import ConfigError, UnsupportedCapability
 from mcranker.llm.chat import ChatModel, ChatRequest
 from mcranker.llm.connect import connect
-from mcranker.llm.ledger.ledger import Ledger, place_of
-from mcranker.llm.ledger.ledgered import Ledgered
+from mcranker.llm.ledger.ledger import Ledger, Ledgered, place_of
 from mcranker.llm.ledger.postgres_store import PostgresStore
 from mcranker.llm.limits.budget import Budget, Budgeted
 from mcranker.llm.limits.rate_controller import FIRST_PAUSE

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Collection, Hashable, Mapping, Set
+from collections.abc import Collection, Hashable, Mapping, Sequence, Set
 from contextlib import suppress
 from dataclasses import dataclass
 from typing import Any
@@ -13,14 +13,23 @@ import anyio
 from mcranker.errors import FormNotKept, ModelError
 from mcranker.events import PassageAssessed, PassageScored
 from mcranker.llm.limits.retries import DOWN
-from mcranker.method.annotator import ScorePassages, Scores
-from mcranker.method.assessor import Assess, Assessed, Assessor
+from mcranker.method.annotator import ScorePassages, Scores, missing_score
 from mcranker.method.session import Session
+from mcranker.replies.read import read_score
+from mcranker.replies.schemas import integer_schema
 from mcranker.runtime.actor import Actor
 from personas.ranking.types import DEADLINE, Score, ScoreMatrix
 
 _SPARE = 8
 """Places per call that is handed out before there is a place for it."""
+
+
+@dataclass(frozen=True, slots=True)
+class Assessed:
+    """From the assessor: the final score of this row's passage."""
+
+    row: int
+    score: Score
 
 
 @dataclass(frozen=True, slots=True)
@@ -273,3 +282,62 @@ class Failures:
         ]
         if len({row for row, _ in last}) >= DOWN and 3 * len(last) > self._scores:
             raise last[0][-1]
+
+
+@dataclass(frozen=True, slots=True)
+class Assess:
+    """To the assessor: judge this row's passage by the personas' scores, in the team's order."""
+
+    row: int
+    scores: Sequence[tuple[str, float | None]]
+
+
+class Assessor(Actor[Assess]):
+    """Judges each passage from the personas' scores, given as text."""
+
+    def __init__(
+        self, session: Session, ensembler: Actor[Any], scientists: Collection[str]
+    ) -> None:
+        workers = session.calls_at_once(session.models.assessor)
+        super().__init__("assessor", self._assess, workers=workers)
+        self._session = session
+        self._ensembler = ensembler
+        self._scientists = scientists
+        self._template = session.prompts["assess"].bind(
+            {"query": session.query.text, "k": str(session.config.scale)}
+        )
+
+    async def _assess(self, task: Assess) -> None:
+        session, config = self._session, self._session.config
+        passage = session.passage(task.row)
+        experts = sorted(task.scores, key=lambda expert: expert[0] in self._scientists)
+        lines = [self._line(number, *expert) for number, expert in enumerate(experts, start=1)]
+        values = {"assessments": "\n".join(lines), "experts": str(len(lines))}
+        turns = self._template.render({"passage": session.delimited(passage), **values})
+        try:
+            value = await session.ask(
+                session.models.assessor,
+                turns,
+                lambda reply: read_score(
+                    reply.text,
+                    key="Final score",
+                    top=config.scale,
+                    cut=reply.finish_reason == "length",
+                ),
+                stage="assess",
+                doc_id=passage.id,
+                max_tokens=config.max_score_tokens,
+                schema=integer_schema("Final score", config.scale),
+            )
+        except ModelError as error:
+            score = missing_score(error)
+        else:
+            score = Score(float(value))
+        await self._ensembler.tell(Assessed(task.row, score))
+
+    def _line(self, number: int, name: str, score: float | None) -> str:
+        piece = "assessment_scientist" if name in self._scientists else "assessment"
+        values = {"number": str(number), "persona": name, "k": str(self._session.config.top)}
+        if score is None:
+            return self._session.prompts.piece("assessment_missing", values)
+        return self._session.prompts.piece(piece, {**values, "score": f"{score:g}"})

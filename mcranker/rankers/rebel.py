@@ -26,21 +26,19 @@ from mcranker.rankers.pointwise import NO_TEAM, PointwiseRanker
 from mcranker.ranking import Ranking
 from mcranker.replies.judge_health import Rows
 from mcranker.replies.loose_json import Unreadable
-from mcranker.replies.properties import (
+from mcranker.replies.schemas import RELEVANCE_SCHEMA, properties_schema, window_schema
+from mcranker.replies.windows import (
+    LEFT_OUT,
     MOST_PROPERTIES,
     TOP_PROPERTY,
     TOP_RELEVANCE,
     WEIGHT,
+    PassageScores,
     Properties,
     Property,
-    read_properties,
-)
-from mcranker.replies.schemas import RELEVANCE_SCHEMA, properties_schema, window_schema
-from mcranker.replies.windows import (
-    LEFT_OUT,
-    PassageScores,
     ReadWindow,
     property_keys,
+    read_properties,
     read_window,
 )
 from mcranker.runtime.actor import Actor

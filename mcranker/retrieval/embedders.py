@@ -17,7 +17,7 @@ from mcranker.encoders.open_encoder import FORMS, open_encoder
 from mcranker.errors import ConfigError
 from mcranker.llm.connect import DEFAULT_LOCAL
 from mcranker.llm.limits.budget import Budget
-from mcranker.llm.local.engine import release_apart
+from mcranker.llm.local.catalogue import release_apart
 from mcranker.llm.models import layered
 from personas.ranking.usage import Usage, UsageTable
 

@@ -6,7 +6,6 @@ Needs ``pip install 'mcranker[serve]'``. See ``docs/serve.md``.
 from __future__ import annotations
 
 from mcranker.serve.app import create_app
-from mcranker.serve.keys import hash_key, new_key
-from mcranker.serve.settings import Limits, RankerSettings, Settings
+from mcranker.serve.settings import Limits, RankerSettings, Settings, hash_key, new_key
 
 __all__ = ["Limits", "RankerSettings", "Settings", "create_app", "hash_key", "new_key"]

@@ -3,17 +3,21 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Mapping
-from typing import TYPE_CHECKING, Any
+from collections.abc import Mapping, Sequence
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import anyio
 
+from mcranker.method.rubric_text import INSTRUCTION_SHARE
 from mcranker.rag.events import AnswerDone, StageDone, StageStarted
+from mcranker.ranking import Ranking
+from mcranker.serve.bodies import Problem
 from mcranker.serve.events import event_data
 from mcranker.serve.metrics import Metrics
-from mcranker.serve.problems import Problem
 from mcranker.serve.served import SHORTEST, Places, discreet, public, public_name
-from mcranker.serve.settings import GRACE, Settings
+from mcranker.serve.settings import GRACE, Settings, Unscored
+from personas.format import counted
+from personas.ranking.weak_judges import judge_note
 
 if TYPE_CHECKING:
     from mcranker.llm.ledger.ledger import Ledger
@@ -21,6 +25,127 @@ if TYPE_CHECKING:
     from mcranker.rag.pipeline import RAGPipeline
     from mcranker.rag.result import RAGResult
     from personas.ranking.types import Query
+
+
+SMALL = 0.01
+"""The number of the first document if nothing was judged; those behind it get less."""
+
+_JUDGES = ("scoring", "assessor")
+
+NOT_ABSOLUTE = (
+    "it gives an order without scores, and this service makes none up "
+    "(unscored = 'error'); ask POST /v1/rank, or have it served with unscored = 'falling'"
+)
+"""Reason that a ranker does not serve rerank clients, if the operator wants no numbers by rank."""
+
+
+class Scored(NamedTuple):
+    """Numbers for the documents of an answer, in the ranking's order."""
+
+    scores: Sequence[float | None]
+    relevance: str
+    unscored: int
+    warnings: tuple[str, ...]
+
+
+def scores_of(ranking: Ranking, policy: Unscored, *, raw: bool = False) -> Scored:
+    """Give a number to each document that is returned."""
+    hits, count = list(ranking), len(ranking.passages)
+    compared = ranking.comparisons is not None
+    known = [hit.score if raw else None if compared else hit.relevance for hit in hits]
+    unscored = known.count(None)
+    if not unscored:
+        return Scored(known, "own" if raw else "absolute", 0, ())
+    nothing, own = unscored == len(hits), "own" if raw else "absolute"
+    order_only = nothing and ranking.was_judged
+    relevance = "by_rank" if order_only else "input_order" if nothing else own
+    if policy == "error":
+        if order_only:
+            raise Problem("invalid", f"the ranker {ranking.ranker!r}: {NOT_ABSOLUTE}")
+        raise Problem("unavailable", f"{_were(unscored)} not scored", retry_after=1.0)
+    numbers, warnings = known, list[str]()
+    if order_only:
+        depth = ranking.config.get("depth")
+        judged = min(count, depth) if isinstance(depth, int) else count
+        numbers = [(judged + 1 - hit.rank) / judged if hit.rank <= judged else None for hit in hits]
+        unscored = numbers.count(None)
+        warnings = ["the ranker gives an order, no relevance: scores are by rank, 1 for the first"]
+    elif nothing:
+        numbers = [SMALL * (count + 1 - hit.rank) / count for hit in hits]
+        warnings = [f"no document was scored: scores fall from {SMALL:g} in the order as given"]
+    if None in numbers:
+        warnings.append(f"{_were(unscored)} not scored: the lowest score is used")
+    if policy == "null":
+        warnings = [f"{each.partition(':')[0]}: null" for each in warnings]
+        return Scored(known, relevance, unscored, tuple(warnings))
+    filled: list[float | None] = [min(score for score in numbers if score is not None)]
+    for score in reversed(numbers):
+        filled.append(filled[-1] if score is None else score)
+    return Scored(filled[:0:-1], relevance, unscored, tuple(warnings))
+
+
+def warnings_of(ranking: Ranking, reasons: int) -> tuple[str, ...]:
+    """Return warnings about how a ranking was made, for which `reasons` were asked."""
+    warnings = []
+    if ranking.failure:
+        warnings.append("the model failed: the order is the one that was given")
+    if ranking.partial:
+        warnings.append("partial: the deadline came before all scores")
+    if missing := len(ranking.missing):
+        constant = ranking.config.get("missing_policy") == "constant"
+        instead = f"; {ranking.config['missing_constant']:g} is imputed" if constant else ""
+        warnings.append(f"{missing} of {ranking.matrix.values.size} scores are missing{instead}")
+    if reasons and len(ranking) and not ranking.reasons:
+        warnings.append("no reason could be had")
+    # Without their names: warnings are in headers too, and names are a model's.
+    if ranking.orders is not None and (left_out := len(ranking.orders.left_out)):
+        judges = counted(len(ranking.orders.personas), "judge")
+        warnings.append(f"{left_out} of {judges} gave no order and were left out")
+    if note := judge_note(ranking.weak_judge, public_name(ranking.models.get("scoring", ""))):
+        warnings.append(note.rstrip("."))
+    return tuple(warnings)
+
+
+def meta_of(ranking: Ranking, scored: Scored, warnings: Sequence[str]) -> Mapping[str, Any]:
+    """Return the judges, the missing scores and the effort, for answers that are objects."""
+    usage, reused, models = ranking.usage, ranking.reused, ranking.models
+    meta: dict[str, Any] = {
+        "api_version": {"version": "2"},
+        "tokens": {
+            "input_tokens": usage.input_tokens + reused.input_tokens,
+            "output_tokens": usage.output_tokens + reused.output_tokens,
+        },
+        "reused_tokens": reused.input_tokens + reused.output_tokens,
+        "judged_by": sorted({public_name(models[role]) for role in _JUDGES if role in models}),
+        "relevance": scored.relevance,
+        "unscored": scored.unscored,
+        "missing_scores": len(ranking.missing),
+    }
+    if ranking.config.get("instruction"):
+        share = f"one more criterion of every judge, {INSTRUCTION_SHARE:g}% of the weight"
+        meta["instruction"] = "passed on" if ranking.ranker == "rerank" else share
+    return {**meta, "warnings": list(warnings)} if warnings else meta
+
+
+def headers_of(
+    name: str, ranking: Ranking, unscored: int, warnings: Sequence[str]
+) -> dict[str, str]:
+    """Return the headers of an answer; not every dialect has a place for their content."""
+    headers = {"X-Ranking-Id": name}
+    if warnings:
+        headers["X-Notes"] = "; ".join(warnings).encode("ascii", "replace").decode()
+    if ranking.partial:
+        headers["X-Partial"] = "deadline"
+    if missing := len(ranking.missing):
+        headers["X-Missing-Scores"] = str(missing)
+    if unscored:
+        headers["X-Unscored"] = str(unscored)
+    return headers
+
+
+def _were(documents: int) -> str:
+    return f"{counted(documents, 'document')} {'was' if documents == 1 else 'were'}"
+
 
 ANSWER = "answer"
 """Name of the pipeline where metrics and the log name a ranker."""

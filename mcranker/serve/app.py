@@ -31,13 +31,17 @@ from mcranker.ranking import Ranking
 from mcranker.serve import playground
 from mcranker.serve.answering import (
     ANSWER,
+    NOT_ABSOLUTE,
     Answering,
     answer_event,
     answer_headers,
+    headers_of,
+    meta_of,
     public_answer,
+    scores_of,
+    warnings_of,
 )
-from mcranker.serve.answers import NOT_ABSOLUTE, headers_of, meta_of, scores_of, warnings_of
-from mcranker.serve.bodies import ClientDisconnected, read_body, until_gone
+from mcranker.serve.bodies import ClientDisconnected, Problem, problem_of, read_body, until_gone
 from mcranker.serve.dialects import (
     DIALECTS,
     GENERAL,
@@ -47,20 +51,18 @@ from mcranker.serve.dialects import (
     dialect_of,
 )
 from mcranker.serve.events import CLIENT_GONE, EventQueue, EventStream, event_data
-from mcranker.serve.explanations import Explanations, size_of
-from mcranker.serve.keys import holder_of
 from mcranker.serve.metrics import CONTENT_TYPE, Metrics
-from mcranker.serve.problems import Problem, problem_of
-from mcranker.serve.readiness import LedgerProbe
 from mcranker.serve.requests import (
     RANK_FIELDS,
+    Explanations,
     RerankRequest,
     cut_to_bytes,
     read_fields,
     read_question,
+    size_of,
 )
-from mcranker.serve.served import Job, ServedRanker, ServedRankers, public_form
-from mcranker.serve.settings import Settings
+from mcranker.serve.served import Job, LedgerProbe, ServedRanker, ServedRankers, public_form
+from mcranker.serve.settings import Settings, holder_of
 from personas import library
 from personas.format import counted
 from personas.ranking.types import Passage, Query

@@ -15,7 +15,7 @@ from dataclasses import asdict, dataclass, field
 from typing import Any
 
 from mcranker.ranking import Ranking
-from mcranker.serve.problems import STATUS, Problem
+from mcranker.serve.bodies import STATUS, Problem
 from mcranker.serve.requests import RerankRequest
 
 

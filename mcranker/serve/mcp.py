@@ -6,22 +6,25 @@ https://modelcontextprotocol.io; the server side is the official SDK's.
 from __future__ import annotations
 
 import math
+import os
+import sys
 import time
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
-from typing import Annotated, Any
+from typing import Annotated, Any, cast
 
 import anyio
 from mcp.server.context import CallNext, HandlerResult, ServerRequestContext
 from mcp.server.mcpserver import Context, MCPServer
 from mcp.server.mcpserver.exceptions import ToolError, UnexpectedToolError
+from mcp.server.stdio import stdio_server
 from mcp.shared.exceptions import MCPError
 from mcp.types import INVALID_PARAMS, CallToolResult, InputRequiredResult, ToolAnnotations
 from pydantic import BaseModel, Field, SkipValidation
 from starlette.applications import Starlette
 
 from mcranker import __version__
-from mcranker.errors import BudgetExceeded
+from mcranker.errors import BudgetExceeded, ConfigError
 from mcranker.events import (
     PassageAssessed,
     PassagesCompared,
@@ -35,13 +38,11 @@ from mcranker.logs import safe_logger
 from mcranker.rag.events import RAGEvent, StageStarted
 from mcranker.rankers.mcranker import MCRanker
 from mcranker.ranking import Ranking
-from mcranker.runtime.bridge import task_group
-from mcranker.serve.answering import Answering, public_answer
-from mcranker.serve.answers import scores_of, warnings_of
-from mcranker.serve.explanations import Explanations, size_of
-from mcranker.serve.mcp_wire import CheckedBodies, stdio
-from mcranker.serve.problems import Problem, problem_of
-from mcranker.serve.requests import RANK_FIELDS, read_fields, read_question
+from mcranker.runtime.bridge import apart, task_group
+from mcranker.runtime.stopping import stopping
+from mcranker.serve.answering import Answering, public_answer, scores_of, warnings_of
+from mcranker.serve.bodies import Problem, problem_of
+from mcranker.serve.requests import RANK_FIELDS, Explanations, read_fields, read_question, size_of
 from mcranker.serve.served import Job, ServedRanker, ServedRankers, discreet, public_form
 from mcranker.serve.settings import Limits, Settings
 from personas.format import counted
@@ -154,14 +155,34 @@ class _Server(MCPServer[Any]):
     async def run_stdio_async(self) -> None:
         server = self._lowlevel_server
         options = server.create_initialization_options()
-        # As a task of a group, it is cancelled as a whole; a signal reaches this task alone first.
-        async with stdio(self._limits) as streams, task_group() as group:
-            group.start_soon(server.run, *streams, options)
+        lines = cast("anyio.AsyncFile[str]", _StandardInput(self._limits.body))
+        try:
+            # As a task of a group, it is cancelled as a whole; a signal reaches this task first.
+            async with stdio_server(lines) as (incoming, outgoing), task_group() as group:
+                group.start_soon(server.run, incoming, outgoing, options)
+        except* (OSError, anyio.BrokenResourceError):
+            logger.debug("the client is gone, or reads no more")
+        if stopping.left(0) is not None:
+            raise KeyboardInterrupt  # the signal, whose cancellation may be lost in those errors
 
     def streamable_http_app(self, **given: Any) -> Starlette:
-        app = super().streamable_http_app(max_request_body_size=self._limits.body, **given)
-        app.add_middleware(CheckedBodies, limits=self._limits)
-        return app
+        return super().streamable_http_app(max_request_body_size=self._limits.body, **given)
+
+
+class _StandardInput:
+    """Lines of standard input, of `longest` bytes at most, read where no end waits for them."""
+
+    def __init__(self, longest: int) -> None:
+        if sys.__stdin__ is None or sys.__stdout__ is None:
+            raise ConfigError(
+                "standard input or output is closed; MCP clients keep both open, or use --http"
+            )
+        # A file of its own: the interpreter's end would wait for the lock of ``sys.stdin``.
+        self._file, self._longest = os.fdopen(os.dup(0), "rb", closefd=False), longest
+
+    async def __aiter__(self) -> AsyncIterator[str]:
+        while line := await apart(self._file.readline, self._longest):
+            yield line.decode("utf-8", "replace")
 
 
 async def _short_errors(ctx: ServerRequestContext[Any, Any], call_next: CallNext) -> HandlerResult:

@@ -7,18 +7,61 @@ built from a body that is refused.
 from __future__ import annotations
 
 import sys
+import uuid
+from collections import OrderedDict
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
-from typing import Any
+from typing import Any, Generic, TypeVar
 
 from mcranker.inputs.documents import as_fields, of_record
 from mcranker.inputs.passages import as_passages, in_conversation
-from mcranker.serve.bodies import bounded
-from mcranker.serve.problems import Problem
+from mcranker.ranking import Ranking
+from mcranker.serve.bodies import Problem, bounded
 from mcranker.serve.settings import Limits
 from personas.errors import shown
 from personas.format import counted
 from personas.ranking.types import Passage, Query
+
+T = TypeVar("T")
+
+_OF_A_SCORE = 100  # bytes, about
+_OF_A_PASSAGE = 1_000
+
+
+class Explanations(Generic[T]):
+    """Rankings, or what else has a page, by id; the oldest make room for new ones."""
+
+    def __init__(self, limits: Limits) -> None:
+        self._limits = limits
+        self._kept: OrderedDict[str, tuple[T, str, int]] = OrderedDict()
+        self._bytes = 0
+
+    def put(self, made: T, size: int, holder: str = "") -> str:
+        """Keep one of `size` bytes and return its id; `holder` names the key it was asked with."""
+        name, most = uuid.uuid4().hex, self._limits.explanations_bytes
+        if size <= most:
+            self._kept[name] = made, holder, size
+            self._bytes += size
+        while len(self._kept) > self._limits.explanations or self._bytes > most:
+            self._bytes -= self._kept.popitem(last=False)[1][2]
+        return name
+
+    def get(self, name: str, holder: str = "") -> T:
+        """The one with that id."""
+        made, owner, _ = self._kept.get(name, (None, "", 0))
+        if made is None or owner != holder:
+            said = f"there is no ranking {name[:100]!r}, or it is no longer kept; rank again"
+            raise Problem("not_found", said)
+        return made
+
+
+def size_of(ranking: Ranking) -> int:
+    """Return the bytes that a ranking takes, about."""
+    # Python takes up to four bytes for a character.
+    texts = sum(4 * (len(each.text) + len(each.title)) for each in ranking.passages)
+    scores = _OF_A_PASSAGE + _OF_A_SCORE * len(ranking.personas)
+    return texts + scores * len(ranking.passages)
+
 
 BYTES_A_TOKEN = 4
 """UTF-8 bytes a token, if no tokenizer is known: about that of English, more than other scripts."""

@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
+import asyncio
 import hashlib
 import re
 import time
 from collections import OrderedDict
-from collections.abc import AsyncIterator, Callable, Mapping
+from collections.abc import AsyncIterator, Callable, Iterable, Mapping
 from contextlib import asynccontextmanager
 from dataclasses import dataclass
 from fnmatch import fnmatchcase
@@ -22,6 +23,7 @@ from mcranker.errors import BudgetExceeded, ConfigError, ModelError, Unsupported
 from mcranker.estimate import Estimate
 from mcranker.events import Emit, RankingDone
 from mcranker.llm.ledger.ledger import Ledger
+from mcranker.llm.ledger.store import LedgerStore
 from mcranker.llm.limits.budget import Budget
 from mcranker.llm.masking import HOST_MARK, without_hosts
 from mcranker.llm.models import MODEL_OPTIONS, ROLES
@@ -29,12 +31,40 @@ from mcranker.llm.wrapper import tokenizer_of
 from mcranker.logs import safe_logger
 from mcranker.rankers import RANKERS, Ranker
 from mcranker.ranking import Ranking
+from mcranker.serve.bodies import Problem
 from mcranker.serve.metrics import Metrics
-from mcranker.serve.problems import Problem
 from mcranker.serve.settings import GRACE, RankerSettings, Settings
 from personas import PersonasError, Team, library
 from personas.ranking.types import Passage, Query
 from personas.ranking.weak_judges import judge_note
+
+SECONDS = 2.0
+"""Within which a ledger has to answer."""
+
+
+class LedgerProbe:
+    """Checks ledgers, each by one look at a time: a database that is away gets no queue of them."""
+
+    def __init__(self, ledgers: Iterable[Ledger | None]) -> None:
+        self._stores = {each.name: each.store for each in ledgers if each is not None}
+        self._looks: dict[str, asyncio.Future[set[bytes]]] = {}
+
+    async def writable(self) -> bool:
+        """Return True if every ledger can be written to."""
+        looks = [self._look(name, store) for name, store in self._stores.items()]
+        if not looks:
+            return True
+        done, late = await asyncio.wait(looks, timeout=SECONDS)
+        return not late and all(each.exception() is None for each in done)
+
+    def _look(self, name: str, store: LedgerStore) -> asyncio.Future[set[bytes]]:
+        look = self._looks.get(name)
+        if look is None or look.done():
+            look = self._looks[name] = asyncio.ensure_future(store.claim_many(()))
+            # Its error is read even if it comes late.
+            look.add_done_callback(lambda ended: ended.cancelled() or ended.exception())
+        return look
+
 
 logger = safe_logger("mcranker.serve")
 

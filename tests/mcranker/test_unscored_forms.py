@@ -33,7 +33,7 @@ from mcranker import (
 )
 from mcranker.inputs.trec import read_trec
 from mcranker.integrations.reranking import KEY, explanation
-from mcranker.serve.answers import headers_of, meta_of, scores_of, warnings_of
+from mcranker.serve.answering import headers_of, meta_of, scores_of, warnings_of
 from personas.ranking.record import RankingRecord
 from personas.report import render_inspection
 from tests.support.adapting import ADAPTERS, Adapter

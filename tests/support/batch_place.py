@@ -18,7 +18,7 @@ from mcranker.llm.batch.notes import BatchNotes
 from mcranker.llm.batch.services import AnthropicBatches, BatchService, OpenAIBatches
 from mcranker.llm.chat import ChatModel, ChatReply, ChatRequest, Message, Tag
 from mcranker.llm.ledger.ledger import Ledger
-from mcranker.llm.ledger.request_key import request_key
+from mcranker.llm.ledger.rows import request_key
 from mcranker.llm.providers.anthropic_messages import AnthropicMessages
 from mcranker.llm.providers.openai_chat import OpenAIChat
 from mcranker.llm.providers.sdk_chat import SdkChat

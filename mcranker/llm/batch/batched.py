@@ -39,7 +39,7 @@ from mcranker.llm.batch.services import (
     lines_of,
 )
 from mcranker.llm.chat import Capabilities, ChatModel, ChatReply, ChatRequest
-from mcranker.llm.ledger.request_key import request_key
+from mcranker.llm.ledger.rows import request_key
 from mcranker.llm.ledger.store import MOST_KEYS
 from mcranker.llm.masking import shown_url
 from mcranker.llm.prices import BATCH_SUFFIX

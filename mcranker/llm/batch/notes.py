@@ -1,7 +1,7 @@
 """Notes on disk of batches under way, so that the next run finds them.
 
 One JSON file a batch, next to the ledger. It says which requests are in it by their keys (see
-`mcranker.llm.ledger.request_key`) and how their results are to be read; it holds no prompt
+`mcranker.llm.ledger.rows`) and how their results are to be read; it holds no prompt
 and no API key.
 
 | what happened | what the next run does |

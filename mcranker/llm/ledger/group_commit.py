@@ -12,7 +12,7 @@ from collections.abc import Collection, Sequence
 from typing import Any
 
 from mcranker.errors import LedgerError
-from mcranker.llm.ledger.owner import new_owner
+from mcranker.llm.ledger.in_flight import new_owner
 from mcranker.llm.ledger.rows import Unkeepable, row_of
 from mcranker.llm.ledger.store import MOST_KEYS, NewAnswer
 from mcranker.logs import safe_logger

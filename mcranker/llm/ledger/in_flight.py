@@ -8,16 +8,64 @@ for until its claims' lease ends.
 from __future__ import annotations
 
 import asyncio
+import os
 import random
+import secrets
+import socket
+import sys
 import threading
 from collections.abc import AsyncIterator
-from contextlib import asynccontextmanager
+from contextlib import asynccontextmanager, suppress
+from pathlib import Path
 
 import anyio
 
 from mcranker.llm.chat import ChatReply
 from mcranker.llm.ledger.store import MOST_KEYS, LedgerStore
 from mcranker.logs import safe_logger
+
+_PROC = Path("/proc")
+
+
+def new_owner() -> str:
+    """Return a name for this process, unlike any other."""
+    process = os.getpid()
+    return f"{secrets.token_hex(8)} {process} {_start(process)} {_place()}"
+
+
+def has_ended(owner: str) -> bool:
+    """Return True if a process is certain to have ended."""
+    match owner.split(" ", 3):
+        case [_, process, start, place] if place and place == _place():
+            try:
+                os.kill(int(process), 0)  # which only asks
+            except ProcessLookupError:
+                return True
+            except OSError:
+                return False
+            now = _start(int(process))
+            return bool(start and now) and start != now
+    return False
+
+
+def _place() -> str:
+    """Return where a number means the same process as here; empty if that is not known."""
+    with suppress(OSError):
+        if sys.platform == "darwin":  # which has no namespaces
+            return socket.gethostname()
+        if sys.platform == "linux" and (_PROC / "self").readlink().name == str(os.getpid()):
+            boot = (_PROC / "sys/kernel/random/boot_id").read_text().strip()
+            return f"{socket.gethostname()} {boot} {(_PROC / 'self/ns/pid').readlink()}"
+    return ""
+
+
+def _start(process: int) -> str:
+    """Return when a process began, in ticks since the boot; empty if that is not known."""
+    with suppress(OSError, IndexError):
+        stat = (_PROC / f"{process}/stat").read_text(errors="replace")
+        return stat.rpartition(")")[2].split()[19]  # after a name that may hold anything
+    return ""
+
 
 _RENEWALS = 3  # in a lease
 _FIRST_LOOK, _SLOWER, _LAST_LOOK = 0.01, 1.5, 0.25  # seconds between looks, and factor

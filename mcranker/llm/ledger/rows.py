@@ -1,7 +1,8 @@
-"""A reply as a row of the ledger, and back; a checksum detects damage."""
+"""Requests and replies as rows of a ledger, and the key of a request."""
 
 from __future__ import annotations
 
+import hashlib
 import json
 import math
 import reprlib
@@ -13,8 +14,62 @@ from typing import Any
 
 import orjson
 
-from mcranker.llm.chat import Answer, ChatReply
+from mcranker.llm.chat import Answer, ChatModel, ChatReply, ChatRequest, Question
 from personas.ranking.usage import Usage
+
+_FORMAT = 1  # another number, and no answer of former versions is found any more
+
+
+def request_key(model: ChatModel, request: ChatRequest) -> bytes:
+    """SHA-256 of everything that the answer depends on: who is asked, and what."""
+    schema, temperature = request.schema, request.temperature
+    form: list[object] = [
+        _FORMAT,
+        model.name,
+        getattr(model, "endpoint", ""),
+        [[message.role, message.content] for message in request.messages],
+        # The order of a schema's keys stays: models write the keys of a reply in that order.
+        None if schema is None else [schema.name, schema.schema],
+        request.labels,
+        [_question(question) for question in request.questions],
+        None if temperature is None else float(temperature) + 0.0,  # -0.0 is 0.0
+        request.max_tokens,
+        request.seed,
+        request.sample,
+    ]
+    if request.state is not None:
+        state = request.state
+        # Pairs, because the order in which passages are shown counts.
+        form.append([state.query, [*state.passages.items()], [*state.judges.items()]])
+        if state.statistics is not None:
+            counts = state.statistics
+            form.append([counts.passages, counts.terms, [*counts.frequencies.items()]])
+    if request.continuation:
+        form.append(request.continuation)
+    return hashlib.sha256(_canonical(form)).digest()
+
+
+def _question(question: Question) -> list[object]:
+    form: list[object] = [question.name, question.text, question.top]
+    plain = Question(question.name, question.text, question.top)
+    if question != plain:  # what a question was at first keeps its key
+        judge = question.judge
+        form += [
+            question.kind,
+            [[option.name, option.description] for option in question.options],
+            question.passage,
+            None if judge is None else [judge.name, judge.description, judge.criteria],
+        ]
+    return form
+
+
+def _canonical(form: list[object]) -> bytes:
+    """The form as JSON, which can be read back, so no two forms give the same bytes."""
+    try:
+        return orjson.dumps(form, default=dict)
+    except orjson.JSONEncodeError:  # a lone surrogate, or an integer beyond 64 bits
+        return json.dumps(form, default=dict).encode()
+
 
 Row = tuple[Any, ...]
 """The values of `COLUMNS`; texts are bytes in a row that was read."""

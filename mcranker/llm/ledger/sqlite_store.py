@@ -24,7 +24,7 @@ import anyio.to_thread
 from mcranker.errors import LedgerError
 from mcranker.llm.chat import ChatReply
 from mcranker.llm.ledger.group_commit import GroupCommit, Write
-from mcranker.llm.ledger.owner import has_ended
+from mcranker.llm.ledger.in_flight import has_ended
 from mcranker.llm.ledger.rows import COLUMNS, Damaged, Row, reply_of
 from mcranker.llm.ledger.sqlite_file import (
     CLAIMS,

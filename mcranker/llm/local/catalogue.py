@@ -6,6 +6,9 @@ The list itself is data, `catalogue.yaml`, beside this file.
 from __future__ import annotations
 
 import difflib
+import importlib.util
+import threading
+from collections.abc import Callable, Mapping
 from functools import cache
 from importlib import resources
 from typing import Annotated, Literal
@@ -13,7 +16,8 @@ from typing import Annotated, Literal
 import yaml
 from pydantic import BaseModel, ConfigDict, Field
 
-from mcranker.errors import ModelNotFound
+from mcranker.errors import ConfigError, ModelNotFound
+from mcranker.llm.providers.http_errors import Service
 
 DEFAULT_MODEL = "minilm"
 SUGGESTED_MODEL = "qwen3-4b"
@@ -103,3 +107,24 @@ def not_found(name: str, *, encoders: bool = False) -> ModelNotFound:
         f"{hint} Give the path of {give} or one of: {', '.join(names)}.",
         model=f"local:{name}",
     )
+
+
+def check_installed(name: str, packages: Mapping[str, str], extra: str = "local") -> None:
+    """Refuse a model whose packages are missing."""
+    absent = [package for each, package in packages.items() if not importlib.util.find_spec(each)]
+    if absent:
+        raise ConfigError(f"{name} needs {' and '.join(absent)}: pip install 'mcranker[{extra}]'.")
+
+
+def engine_service(name: str, where: str) -> Service:
+    """The details of an engine in this process that error messages need."""
+    advice = "open the model again"
+    return Service(name, where, advice, advice, advice, 0.0)
+
+
+def release_apart(release: Callable[[], None]) -> None:
+    """Call `release` in a thread of its own, for finalizers."""
+    if threading.main_thread().is_alive():
+        threading.Thread(target=release, name="mcranker-release").start()
+    else:
+        release()

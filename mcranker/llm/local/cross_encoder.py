@@ -27,7 +27,7 @@ from mcranker.errors import (
     UnsupportedCapability,
 )
 from mcranker.llm.chat import Capabilities, ChatReply, ChatRequest
-from mcranker.llm.local.engine import check_installed, engine_service
+from mcranker.llm.local.catalogue import check_installed, engine_service
 from mcranker.llm.local.model_files import file_mark
 from mcranker.llm.providers.rerank import FORMS, rerank_body, rerank_reply
 from mcranker.llm.typed_answers import check_limits

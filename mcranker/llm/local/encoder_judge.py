@@ -21,7 +21,7 @@ from mcranker.encoders.encoder import MAX_CHARACTERS, Encoder
 from mcranker.encoders.term_coverage import Cover
 from mcranker.errors import UnsupportedCapability
 from mcranker.llm.chat import Answer, Capabilities, ChatReply, ChatRequest, Judge, Question, State
-from mcranker.llm.local.engine import release_apart
+from mcranker.llm.local.catalogue import release_apart
 from personas.ranking.usage import Usage
 
 CHOICE_WIDTH = 0.05

@@ -23,8 +23,7 @@ import anyio.to_thread
 from mcranker.encoders.encoder import usable_threads
 from mcranker.errors import ConfigError, ModelFileError, ModelNotFound
 from mcranker.llm.chat import Capabilities, ChatReply, ChatRequest
-from mcranker.llm.local.catalogue import find
-from mcranker.llm.local.engine import check_installed
+from mcranker.llm.local.catalogue import check_installed, find
 from mcranker.llm.local.model_files import file_mark, resolve
 from mcranker.llm.providers.compatible_http import CompatibleChat
 from mcranker.llm.providers.http_chat import Exchange

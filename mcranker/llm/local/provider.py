@@ -22,8 +22,8 @@ def _local(name: str, /, **_: Any) -> ChatModel:
 
 def _encoder(kind: str, name: str, /, **options: Any) -> ChatModel:
     from mcranker.encoders.open_encoder import SIMILARITIES, by_name, open_encoder
+    from mcranker.llm.local.catalogue import check_installed
     from mcranker.llm.local.encoder_judge import EncoderJudge
-    from mcranker.llm.local.engine import check_installed
 
     spec = f"{kind}:{name}"
     check_installed(spec, {"Stemmer": "PyStemmer"})

@@ -10,8 +10,7 @@ from pathlib import Path
 import pytest
 
 from beir_eval.attacks.rankers import Attacked, mean_of
-from beir_eval.attacks.templates import load_attacks
-from beir_eval.attacks.texts import Target, erased, trials_of
+from beir_eval.attacks.texts import Target, erased, load_attacks, trials_of
 from beir_eval.errors import SettingError
 from mcranker import ConfigError
 from personas.ranking.types import Passage, Query

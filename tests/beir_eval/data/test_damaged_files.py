@@ -13,7 +13,7 @@ from pathlib import Path
 import pytest
 
 from beir_eval import DatasetError, evaluate, load
-from beir_eval.data.qrels import read_qrels
+from beir_eval.data.datasets import read_qrels
 from beir_eval.errors import BeirEvalError, MeasureError, SuiteError
 from beir_eval.experiment.suite import load_suite
 from mcranker import InputError
@@ -197,7 +197,7 @@ resource.setrlimit(resource.RLIMIT_AS, (1_500_000_000, 1_500_000_000))
 from pathlib import Path
 from beir_eval import load
 from beir_eval.errors import BeirEvalError
-from beir_eval.data.qrels import read_qrels
+from beir_eval.data.datasets import read_qrels
 from mcranker.inputs.trec import read_trec
 from beir_eval.experiment.suite import load_suite
 from mcranker import InputError

@@ -19,8 +19,7 @@ from typing import Any
 import pytest
 
 from beir_eval import DatasetError, Document, ExtraMissing, load
-from beir_eval.data.ir_failures import home, plainly
-from beir_eval.data.ir_source import StoredCorpus
+from beir_eval.data.ir_source import StoredCorpus, home, plainly
 
 CORPUS = [
     {"_id": "d3", "title": "Fish", "text": "Fish swim.", "metadata": {}},

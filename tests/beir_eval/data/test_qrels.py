@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from beir_eval import DatasetError
-from beir_eval.data.qrels import read_qrels
+from beir_eval.data.datasets import read_qrels
 from mcranker.inputs.grades import HIGHEST_GRADE
 
 EXPECTED = {"q1": {"a": 2, "b": 0}, "q2": {"a": -1}}

@@ -9,7 +9,7 @@ import pytest
 
 from beir_eval.errors import SettingError
 from beir_eval.judging.agreement import agreement, default_mapping, kappa, system_order
-from beir_eval.judging.pairs import System, judged_pairs, pooled
+from beir_eval.judging.judge import System, judged_pairs, pooled
 from beir_eval.measures.significance import Interval
 
 # Rows are people's grades (5, 4, 5, 6 pairs), columns the judge's (5, 4, 5, 6).

@@ -21,7 +21,7 @@ from mcranker import (
     ScriptedChat,
 )
 from mcranker.llm.chat import Tag
-from mcranker.llm.ledger.request_key import request_key
+from mcranker.llm.ledger.rows import request_key
 from mcranker.llm.providers.anthropic_messages import AnthropicMessages
 from mcranker.llm.providers.http_errors import Service
 from personas import PromptSet

@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from mcranker import ChatRequest, MCRanker, ReplyError, ScriptedChat
-from mcranker.llm.ledger.request_key import request_key
+from mcranker.llm.ledger.rows import request_key
 from tests.support.scripted import RECRUITS, RUBRIC, scripted
 
 DOCS = ["one", "two", "three", "four"]

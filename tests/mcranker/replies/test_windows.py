@@ -13,8 +13,7 @@ import pytest
 from mcranker import ChatRequest, RebelRanker, ReplyError, ScriptedChat
 from mcranker.replies.json import LONGEST
 from mcranker.replies.loose_json import Unreadable
-from mcranker.replies.properties import read_properties
-from mcranker.replies.windows import ReadWindow, property_keys, read_window
+from mcranker.replies.windows import ReadWindow, property_keys, read_properties, read_window
 from tests.support.comparing import shown_in
 from tests.support.scale import scaled
 

@@ -9,8 +9,8 @@ import pytest
 
 from mcranker import ConfigError
 from mcranker.serve import Settings, create_app, hash_key, new_key
-from mcranker.serve.keys import holder_of
 from mcranker.serve.server import check_exposure
+from mcranker.serve.settings import holder_of
 from tests.support.serving import KEY, client, settings
 
 ASKED = {"query": "q", "documents": ["a"]}

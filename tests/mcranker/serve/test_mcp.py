@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import os
 import re
 import signal
 import subprocess
@@ -366,56 +365,11 @@ def over_pipes(url: str) -> Iterator[Server]:
                 process.communicate()
 
 
-MANY = 1_300_000  # numbers in the 4 MB that a message may have
-TOO_MANY = "over 50000 values"
-ODD = {
-    "numbers": (a_ranking(documents=[1] * MANY), 7, TOO_MANY),
-    "numbers in a text": (a_ranking(documents=json.dumps([1] * MANY)), 7, "send up to 1000"),
-    "fewer numbers": (a_ranking(documents=[1] * 1_000), 7, "docs[0] is a int"),
-    "members": (a_ranking(team={"members": [1] * MANY}), 7, TOO_MANY),
-    "keys": (a_ranking(**{f"k{n}": 1 for n in range(250_000)}), 7, TOO_MANY),
-    "levels": (a_ranking().replace(b'["a"]', b"[" * 60 + b"]" * 60), 7, "deeper than 50 levels"),
-    "more levels": (b"[" * 40_000 + b"\n", None, "not JSON"),
-    "no JSON": (b"hello\n", None, "not JSON"),
-    "no object": (b"[1]\n", None, "no JSON object"),
-    "no message": (b'{"a": 1}\n', None, "no message of JSON-RPC"),
-    "no UTF-8": (a_ranking().replace(b'"q"', b'"\xff"'), 7, "not JSON"),
-    "half a pair": (a_ranking(query="\ud800"), 7, "surrogate"),
-    # Some clients put the id at the end.
-    "half a pair, id last": (
-        line({"method": "m", "params": {"a": "\ud800"}, "jsonrpc": "2.0", "id": "x"}),
-        "x",
-        "surrogate",
-    ),
-    "a long line": (a_ranking(query="q" * 9_000_000), 7, "larger than 4 MB"),
-    "a long name": (a_call(name="n" * 1_000_000, arguments={}), 7, "Unknown tool: nnn"),
-    "a long prompt": (a_call("prompts/get", name="n" * 1_000_000), 7, "Unknown prompt: nnn"),
-    "a long value": (a_ranking(query=["q" * 100] * 1_000), 7, "valid string"),
-}
-
-
-@pytest.mark.skipif(sys.platform == "win32", reason="/proc")
-def test_odd_messages_are_answered_shortly_and_cost_little() -> None:
+@pytest.mark.parametrize("odd", [b"hello\n", b"[" * 40_000 + b"\n", b'{"a": 1}\n', b'"\xff"\n'])
+def test_lines_that_are_no_message_end_nothing(odd: bytes) -> None:
     with serve_in_thread(reply) as model, over_pipes(model.url) as server:
-        server.send(a_ranking())
+        server.send(odd, b"\n", a_ranking())
         assert server.receive()["result"]["structuredContent"]["results"]
-        began = _seconds_of(server.process)
-        for name, (message, request_id, said) in ODD.items():
-            server.send(message)
-            answer = server.receive()  # of up to 2,000 bytes
-            assert answer["id"] == request_id, name
-            assert said in json.dumps(answer), name
-            assert "error" in answer or answer["result"]["isError"], name
-        # Most take 10 to 130 ms; to validate one of the first five took a minute.
-        assert _seconds_of(server.process) - began < 10
-        server.send(b"\n", a_ranking())
-        assert server.receive()["result"]["structuredContent"]["results"]
-
-
-def _seconds_of(process: subprocess.Popen[bytes]) -> float:
-    """Processor time."""
-    fields = Path(f"/proc/{process.pid}/stat").read_text().rpartition(")")[2].split()
-    return (int(fields[11]) + int(fields[12])) / os.sysconf("SC_CLK_TCK")
 
 
 @pytest.mark.skipif(sys.platform == "win32", reason="no SIGTERM")
@@ -437,7 +391,7 @@ def test_over_pipes_it_ends_when_asked(ending: signal.Signals | str, ranks: bool
             server.stdin.close()
         elif ending == "stdout":
             server.stdout.close()
-            server.send(b"?\n")  # to be answered
+            server.send(a_call("tools/list"))
         else:
             assert isinstance(ending, signal.Signals)
             server.process.send_signal(ending)
@@ -502,12 +456,11 @@ async def test_over_http_and_stopped() -> None:
                     async with httpx.AsyncClient(timeout=SECONDS) as other:
                         refusal = await other.post(url, headers=evil, json={})
                     assert refusal.status_code == 421
-                    for message, _, said in (ODD["numbers"], ODD["no JSON"], ODD["levels"]):
-                        async with httpx.AsyncClient(timeout=SECONDS) as other:
-                            headers = {"Content-Type": "application/json"}
-                            refusal = await other.post(url, headers=headers, content=message)
-                        assert refusal.status_code in (400, 413)
-                        assert said in refusal.json()["error"]["message"]
+                    async with httpx.AsyncClient(timeout=SECONDS) as other:
+                        headers = {"Content-Type": "application/json"}
+                        large = a_ranking(query="q" * 5_000_000)
+                        refusal = await other.post(url, headers=headers, content=large)
+                    assert refusal.status_code == 413
                     process.send_signal(signal.SIGTERM)
                     _, err = await anyio.to_thread.run_sync(process.communicate)
             finally:

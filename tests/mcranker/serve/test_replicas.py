@@ -16,7 +16,7 @@ import httpx
 import pytest
 
 from mcranker.llm.ledger.postgres_store import PostgresStore
-from mcranker.serve import readiness
+from mcranker.serve import served as readiness
 from tests.mcranker.cli.test_cli_process import SECONDS, reply
 from tests.mcranker.serve.test_command import ASKED, asking, model_at, running
 from tests.support.loopback import Body, serve_in_thread

@@ -21,9 +21,8 @@ from typing import IO
 import pytest
 
 from mcranker import MCRanker
-from mcranker.llm.ledger import owner
-from mcranker.llm.ledger.ledger import Ledger
-from mcranker.llm.ledger.ledgered import Ledgered
+from mcranker.llm.ledger import in_flight as owner
+from mcranker.llm.ledger.ledger import Ledger, Ledgered
 from mcranker.llm.ledger.sqlite_store import SQLiteStore
 from mcranker.llm.scripted import ScriptedChat
 from tests.mcranker.rankers.test_resume import calls_of, write_collection
@@ -133,7 +132,7 @@ def test_eight_threads_with_rankers_of_their_own_pay_once(path: Path) -> None:
 
 LEASE = 0.6
 HOLDER = """
-from mcranker.llm.ledger.ledgered import Ledgered
+from mcranker.llm.ledger.ledger import Ledgered
 from mcranker.llm.ledger.sqlite_store import SQLiteStore
 from mcranker.llm.scripted import ScriptedChat
 
@@ -370,7 +369,7 @@ asyncio.run(main())
 
 ROOM = """
 import resource
-from mcranker.llm.ledger.ledgered import Ledgered
+from mcranker.llm.ledger.ledger import Ledgered
 from mcranker.llm.scripted import ScriptedChat
 
 calls = 0

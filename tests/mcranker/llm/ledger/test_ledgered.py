@@ -16,9 +16,8 @@ import pytest
 from mcranker.errors import LedgerError, RateLimited, RequestRejected
 from mcranker.llm.chat import ChatModel, ChatReply, ChatRequest, Tag
 from mcranker.llm.ledger import sqlite_file
-from mcranker.llm.ledger.ledger import Ledger
-from mcranker.llm.ledger.ledgered import Ledgered
-from mcranker.llm.ledger.request_key import request_key
+from mcranker.llm.ledger.ledger import Ledger, Ledgered
+from mcranker.llm.ledger.rows import request_key
 from mcranker.llm.ledger.sqlite_store import SQLiteStore
 from mcranker.llm.ledger.store import NewAnswer, Selection
 from mcranker.llm.scripted import ScriptedChat

@@ -248,7 +248,7 @@ async def test_many_processes_make_the_tables_once(url: str) -> None:
 PROCESS = """
 import asyncio, sys
 from mcranker.llm.ledger.ledger import Ledger
-from mcranker.llm.ledger.ledgered import Ledgered
+from mcranker.llm.ledger.ledger import Ledgered
 from tests.support.ledger_support import request
 from mcranker.llm.scripted import ScriptedChat
 

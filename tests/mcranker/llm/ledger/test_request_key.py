@@ -19,7 +19,7 @@ from mcranker.llm.chat import (
     State,
     Tag,
 )
-from mcranker.llm.ledger.request_key import request_key
+from mcranker.llm.ledger.rows import request_key
 from mcranker.llm.scripted import ScriptedChat
 
 SCHEMA = ReplySchema("score", {"type": "object", "properties": {"a": {}, "b": {}}})

@@ -24,8 +24,7 @@ from mcranker import MCRanker
 from mcranker.cli.group import cli
 from mcranker.errors import ConfigError, LedgerError
 from mcranker.llm.chat import Answer, ChatReply, ChatRequest
-from mcranker.llm.ledger.ledger import Ledger, default_ledger_path, place_of, store_of
-from mcranker.llm.ledger.ledgered import Ledgered
+from mcranker.llm.ledger.ledger import Ledger, Ledgered, default_ledger_path, place_of, store_of
 from mcranker.llm.ledger.postgres_schema import shown_url
 from mcranker.llm.ledger.sqlite_store import SQLiteStore
 from mcranker.llm.scripted import ScriptedChat
