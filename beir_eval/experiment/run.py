@@ -16,7 +16,7 @@ Runs that share a ledger share replies, so that three ensembles of the same scor
 from __future__ import annotations
 
 from collections.abc import AsyncGenerator, AsyncIterator, Callable, Iterator, Mapping, Sequence
-from contextlib import AsyncExitStack, aclosing
+from contextlib import aclosing
 from dataclasses import dataclass, field, replace
 from functools import partial
 from pathlib import Path
@@ -200,14 +200,12 @@ class Experiment:
             OSError: something cannot be written.
         """
         listener = listener or ExperimentListener()
-        place = 0
-        async with AsyncExitStack() as stack:
-            budget = self._budget()
-            groups = await stack.enter_async_context(aclosing(self._groups(listener, budget)))
+        place, count = 0, len(self)
+        async with aclosing(self._groups(listener)) as groups:
             async for cells in groups:
                 for cell in cells:
                     place += 1
-                    listener.cell_begins(cell, place, len(self))
+                    listener.cell_begins(cell, place, count)
                     with locked(cell.path):
                         result = await cell.run(listener)
                     listener.cell_ends(result)
@@ -215,10 +213,9 @@ class Experiment:
                     if result.stopped is not None and not result.of_this_cell:
                         return
 
-    async def _groups(
-        self, listener: ExperimentListener, budget: Budget
-    ) -> AsyncGenerator[Sequence[Cell]]:
+    async def _groups(self, listener: ExperimentListener) -> AsyncGenerator[Sequence[Cell], None]:
         """Yield the cells of each data set, or all pipelines."""
+        budget = self._budget()
         if self.suite.pipelines:
             from beir_eval.experiment.pipeline_cell import pipeline_cells
 

@@ -11,8 +11,8 @@ from click.testing import CliRunner, Result
 
 from beir_eval.cli import cli
 from beir_eval.cli.run_results import CellTracker
-from beir_eval.experiment.run_folder import RunFolder, find_runs
-from mcranker import AuthenticationFailed, ChatRequest, PassageScored, RankingStarted, ServerFailed
+from beir_eval.experiment.run_folder import find_runs
+from mcranker import ChatRequest, PassageScored, RankingStarted, ServerFailed
 from tests.support.beir_folder import GRADES, write_folder
 from tests.support.cli_support import Connected, answer, scripted
 
@@ -191,26 +191,6 @@ def test_failed_queries(model: Connected, suite: Path) -> None:
     assert [error["code"] for error in found["errors"]] == ["QueriesFailed"]
     model.answer = answer
     assert invoke(suite, "--only", "ten", "--no-cache").exit_code == 0
-
-
-def test_what_cannot_succeed_stops_at_once(model: Connected, suite: Path, tmp_path: Path) -> None:
-    def refused(request: ChatRequest) -> str:
-        raise AuthenticationFailed("wrong key")
-
-    model.answer = refused
-    result = invoke(suite, "--no-cache")
-    assert result.exit_code == 1
-    assert "error: tiny, ten: stopped: wrong key" in result.stderr
-    assert "beir-eval report" not in result.stdout
-    assert not RunFolder.open(tmp_path / "runs" / "scales" / "tiny" / "ten").manifest.finished
-
-
-def test_a_spent_budget(model: Connected, suite: Path) -> None:
-    result = invoke(suite, "--no-cache", "-o", "max_calls=14", "-o", "query_concurrency=1")
-    assert result.exit_code == 1
-    assert "stopped: " in result.stderr
-    assert "max_calls=14" in result.stderr
-    assert invoke(suite, "--no-cache").exit_code == 0
 
 
 def test_a_dry_run_writes_nothing(model: Connected, suite: Path, tmp_path: Path) -> None:

@@ -11,7 +11,7 @@ from beir_eval import evaluate, load
 from beir_eval.errors import DatasetError, SettingError
 from beir_eval.experiment.cell import CellResult
 from beir_eval.experiment.prepare import chosen_queries
-from beir_eval.experiment.run import Experiment, run_suite
+from beir_eval.experiment.run import run_suite
 from beir_eval.experiment.run_folder import DataFolder
 from beir_eval.experiment.suite import DatasetSpec, Suite
 from tests.support.beir_folder import GRADES, knowing, write_folder
@@ -72,20 +72,6 @@ def test_ensembles_of_the_same_scores_cost_one(folder: Path, tmp_path: Path) -> 
     assert taken["reciprocal rank"] == taken["sum"] == calls["sum"]
     # The assessor is asked once a distinct passage; a team of three scores each thrice.
     assert calls["assessor"] == taken["assessor"] - taken["sum"] > 0
-
-
-def test_the_estimate_tells_the_calls(folder: Path, tmp_path: Path) -> None:
-    labels = ("DIRECT", "sum", "reciprocal rank", "assessor")
-    options = {"ledger": tmp_path / "ledger.sqlite"}
-    one = plan(tmp_path / "out", knowing(), options=options)
-    told = {
-        label: estimate.calls
-        for _, label, estimate in Experiment(suite(folder, *labels), one).estimate()
-    }
-    assert not (tmp_path / "out").exists()
-    made = {result.label: result.calls for result in run_suite(suite(folder, *labels), one)}
-    assert told == made
-    assert told["reciprocal rank"] == 0
 
 
 def test_criteria_of_the_data_set_need_words(folder: Path, tmp_path: Path) -> None:

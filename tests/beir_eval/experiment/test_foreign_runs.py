@@ -14,7 +14,6 @@ from beir_eval import build_report, find_runs, load_suite, render_html, render_m
 from beir_eval.compare.sources import open_pair
 from beir_eval.errors import RunFolderError, SuiteError
 from beir_eval.experiment.cell import CellResult
-from beir_eval.experiment.run import Experiment
 from beir_eval.experiment.run_folder import FOREIGN, ForeignNote
 from beir_eval.experiment.suite import Suite
 from beir_eval.persona_report.sources import find_sources
@@ -152,15 +151,6 @@ def test_a_suite_refuses_what_a_file_cannot_have(tmp_path: Path, line: str, mess
     with pytest.raises(SuiteError, match=r"mine\.toml: ranker 'a'") as failure:
         load_suite(path)
     assert message in str(failure.value)
-
-
-def test_an_estimate_has_no_calls_for_it(home: Path) -> None:
-    suite = load_suite(home / "mine.toml")
-    experiment = Experiment(suite, plan(home / "runs", knowing()))
-    (_, _, direct), (_, label, theirs) = experiment.estimate()
-    assert direct.calls > 0
-    assert (label, theirs.calls, theirs.cost) == ("theirs", 0, 0)
-    assert not (home / "runs").exists()
 
 
 def test_a_ranker_and_a_file_do_not_share_a_folder(home: Path) -> None:

@@ -10,7 +10,6 @@ from beir_eval.errors import SuiteError
 from beir_eval.experiment.run_folder import FigureNote, SuiteNote
 from beir_eval.experiment.suite import DatasetSpec, load_suite, suite_text
 from beir_eval.experiment.suite_form import dataset_folder_name, folder_name
-from mcranker.rankers import RANKERS
 from personas import Member, Persona, Team, save
 
 HEAD = 'title = "T"\ndatasets = ["mini"]\n'
@@ -283,13 +282,6 @@ def test_what_does_not_fit_together_is_refused(write: Path, text: str, said: str
 def test_options_are_checked_as_the_ranker_takes_them(write: Path, text: str, said: str) -> None:
     found = refusal(write, f'{HEAD}[[rankers]]\nlabel = "Mine"\n{text}\n')
     assert found.startswith(f": ranker 'Mine': {said}")
-
-
-@pytest.mark.parametrize("name", RANKERS._builtin)
-def test_every_ranker_has_its_place_in_a_suite(name: str, write: Path) -> None:
-    write.write_text(f'{HEAD}[[rankers]]\nlabel = "A"\nranker = "{name}"\n')
-    (ranker,) = load_suite(write).rankers
-    assert ranker.ranker == name
 
 
 def test_a_setting_that_one_ranker_does_not_take_names_that_ranker(write: Path) -> None:
