@@ -26,8 +26,8 @@ sys.path.insert(0, str(ROOT))
 
 from personas import library  # noqa: E402
 from personas.ranking.record import OtherPlace, OtherRanking, RankingRecord  # noqa: E402
-from personas.report.query.inspection_page import inspection_pages  # noqa: E402
-from personas.report.site import PageContext  # noqa: E402
+from personas.report.inspection import inspection_pages  # noqa: E402
+from personas.report.page import PageContext  # noqa: E402
 
 PAINTED = """() => new Promise((done) => {
   const told = (list) =>

@@ -4,14 +4,14 @@ from __future__ import annotations
 
 import os
 from collections.abc import Mapping
-from dataclasses import dataclass, fields
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, TextIO, TypeAlias
 
 from mcranker.errors import InputError
 from mcranker.inputs.grades import checked_grades
 from personas.errors import SchemaError
-from personas.ranking.comparison import RankingComparison, compare_rankings
+from personas.ranking.comparison import RankingComparison
 from personas.ranking.record import RankingRecord
 
 RankingSpec: TypeAlias = RankingRecord | Mapping[str, Any] | str | os.PathLike[str]
@@ -36,8 +36,8 @@ class ComparedRankings(RankingComparison):
         """
         from mcranker import __version__
         from personas.io.atomic import write_whole
-        from personas.report.compare.page import render_comparison
-        from personas.report.site import ReportFooter
+        from personas.report.comparison import render_comparison
+        from personas.report.page import ReportFooter
 
         write_whole(path, render_comparison(self, footer=ReportFooter(__version__)))
 
@@ -49,7 +49,7 @@ class ComparedRankings(RankingComparison):
             file: where to; standard output if None.
         """
         from personas.console import print_page
-        from personas.report.compare.text import show_comparison
+        from personas.report.comparison import show_comparison
 
         print_page(lambda console: show_comparison(console, self, top=top), file)
 
@@ -74,10 +74,9 @@ def compare(
     judged = checked_grades(grades)
     sides = [_stored(each, name) for each, name in ((before, "before"), (after, "after"))]
     try:
-        found = compare_rankings(*sides, grades=judged)
+        return ComparedRankings.of(*sides, grades=judged)
     except SchemaError as error:
         raise InputError(str(error)) from error
-    return ComparedRankings(**{each.name: getattr(found, each.name) for each in fields(found)})
 
 
 def _stored(ranking: RankingSpec, name: str) -> RankingRecord:

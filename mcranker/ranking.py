@@ -205,7 +205,7 @@ class Ranking(RankingRecord):
         from mcranker import __version__
         from personas.io.atomic import write_whole
         from personas.report import render_inspection
-        from personas.report.site import ReportFooter
+        from personas.report.page import ReportFooter
 
         page = render_inspection(
             self, grades=checked_grades(grades), footer=ReportFooter(__version__)
@@ -232,14 +232,14 @@ class Ranking(RankingRecord):
             InputError: `grades` are not document ids with whole numbers.
             PersonasError: there is no such passage.
         """
-        from personas.report.terminal.terminal import print_inspection
+        from personas.report.terminal import print_inspection
 
         known = checked_grades(grades)
         print_inspection(self, top=top, passage=passage, grades=known, file=file)
 
     def _repr_html_(self) -> str:
         """The first passages and their scores, as a notebook shows them."""
-        from personas.report.query.notebook import ranking_html
+        from personas.report.inspection import ranking_html
 
         return ranking_html(self)
 

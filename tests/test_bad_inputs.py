@@ -26,7 +26,7 @@ from mcranker import ConfigError, InputError, MCRanker, RankerConfig, Ranking, S
 from mcranker.inputs.passages import as_passages
 from personas import PersonasError, library, save
 from personas.report import render_inspection
-from personas.report.terminal.terminal import print_inspection
+from personas.report.terminal import print_inspection
 from tests.support.beir_folder import write_folder
 from tests.support.cli_support import Connected, scripted
 from tests.support.commands import call, refused, written

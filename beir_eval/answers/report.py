@@ -30,7 +30,7 @@ from beir_eval.report.numbers import anova_cells
 from beir_eval.report.warnings import some_of
 from mcranker.rag.record import AnswerRecord
 from personas.format import counted
-from personas.report.site import NO_FOOTER, ReportFooter
+from personas.report.page import NO_FOOTER, ReportFooter
 
 WORST = 10  # questions that are shown with their answers
 MOST_DOTS = 24  # pipelines above which there is no figure

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from contextlib import suppress
-from datetime import UTC, datetime
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -11,8 +9,7 @@ import click
 from click.core import ParameterSource
 
 from beir_eval.cli.flags import count_flag, html_flag, judgement_flags
-from beir_eval.compare.runs import compare_pair
-from beir_eval.compare.sources import FIRST_STAGE_NAME, ComparisonData, open_pair
+from beir_eval.compare import FIRST_STAGE_NAME, ComparisonData, compare_pair, open_pair
 from beir_eval.data.datasets import read_qrels
 from mcranker.cli.failures import DONE, envelope
 from mcranker.cli.files import Reads, Writes, output
@@ -25,13 +22,10 @@ from personas.io.atomic import write_whole
 from personas.io.lines import STDIN
 from personas.io.pair_rankings import compare_files
 from personas.io.rankings import SUFFIXES
-from personas.report.compare.page import render_comparison
-from personas.report.compare.text import as_dict, as_markdown, show_comparison
+from personas.report.comparison import as_dict, render_comparison, show_comparison
 
 if TYPE_CHECKING:
-    from rich.console import Console
-
-    from personas.report.compare.text import Compared
+    from personas.report.comparison import Compared
 
 
 def _compare(ctx: click.Context) -> int:
@@ -45,15 +39,17 @@ def _compare(ctx: click.Context) -> int:
         raise click.UsageError("--split goes with --dataset; give both", ctx)
     found, names = (_files if any(map(_holds_rankings, sources)) else _runs)(ctx, sources)
     if given["html"] is None:
-        _write(found, given["output"], given["out"], given["passages"])
+        if given["output"] == "json":
+            text = envelope(DONE, [], comparison=as_dict(found))
+        elif given["out"] is None:
+            print_page(lambda console: show_comparison(console, found, top=given["passages"]))
+            return DONE
+        else:
+            text = rendered(lambda console: show_comparison(console, found, top=given["passages"]))
+        with output(given["out"]) as write:
+            write(text)
         return DONE
-    page = render_comparison(
-        found,
-        before=names[0],
-        after=names[1],
-        dates=(_written(sources[0]), _written(sources[1])),
-        footer=footer(ctx),
-    )
+    page = render_comparison(found, before=names[0], after=names[1], footer=footer(ctx))
     write_whole(given["html"], page)
     say(f"the page is {given['html']}")
     return DONE
@@ -118,30 +114,6 @@ def _holds_rankings(name: str) -> bool:
         return file.read(1) in (b"{", b"[")
 
 
-def _written(name: str) -> str:
-    """The day on which a file, or the manifest of a run folder, was last written."""
-    path = Path(name)
-    with suppress(OSError):
-        seconds = (path / "manifest.json" if is_folder(path) else path).stat().st_mtime
-        return f"file of {datetime.fromtimestamp(seconds, UTC):%Y-%m-%d}"
-    return ""
-
-
-def _write(found: Compared, form: str, out: str | None, passages: int) -> None:
-    def show(console: Console) -> None:
-        show_comparison(console, found, top=passages)
-
-    if form == "table" and out is None:
-        print_page(show)
-        return
-    if form == "json":
-        text = envelope(DONE, [], comparison=as_dict(found))
-    else:
-        text = as_markdown(found, top=passages) if form == "md" else rendered(show)
-    with output(out) as write:
-        write(text)
-
-
 command = Verb(
     "compare",
     _compare,
@@ -165,7 +137,7 @@ command = Verb(
         flag("--gains", "Only queries of the runs that are better in AFTER.", is_flag=True),
         flag("--losses", "Only queries of the runs that are worse in AFTER.", is_flag=True),
         *judgement_flags(" Run folders have their own."),
-        output_flag("comparison", forms=("table", "md", "json"), said="md: Markdown; "),
+        output_flag("comparison"),
         flag("--out", "Write to FILE instead of standard output.", type=Writes()),
         html_flag(),
     ],
@@ -176,8 +148,8 @@ command = Verb(
     'beir-eval run' (OUT/DATASET/RANKER), TREC files, or 'first-stage' for the first stage's run of
     the other one.
 
-    For each query: the passages that moved, their ranks and the part of each in nDCG, and the
-    personas whose scores moved them.
+    For each query: the passages that moved, their ranks and relevance, the part of each in nDCG,
+    and the share of each persona in the change of scores.
 
     \b
       mcranker compare before.json after.json --html moved.html

@@ -7,7 +7,7 @@ from typing import Any
 
 import click
 
-from beir_eval.persona_report.build import PersonaReport, ReportedRun, write_persona_report
+from beir_eval.persona_report.build import PersonaReport, write_persona_report
 from mcranker.cli.failures import DONE, print_json
 from mcranker.cli.files import output
 from mcranker.cli.footer import command_line, today
@@ -16,6 +16,7 @@ from mcranker.cli.number_types import WholeNumber
 from mcranker.cli.progress import ProgressDisplay, Tracker, live_is_wanted
 from mcranker.cli.verb import Verb, flag, output_flag, quiet_flag
 from personas.format import counted
+from personas.report.dataset import ReportedRun
 from personas.sanitize import one_line
 
 _MOST_PROCESSES = 61
@@ -143,9 +144,9 @@ command = Verb(
     help="""Report over a data set: who judged, how they agreed, what they were worth.
 
     RUNS are folders of 'beir-eval run', or folders that hold some. Every run of a ranker below
-    them is reported, with a page for every query. Of teams, the report shows personas and
-    criteria, how far they agree, what each of them is worth, and where the team and another
-    ranker differ. No model is asked.
+    them is reported on one page, with a page for every query. Of teams, it shows the personas, how
+    far they agree, what each of them is worth, and where the team and another ranker differ. No
+    model is asked.
 
     \b
       personas report runs/table1 --out report

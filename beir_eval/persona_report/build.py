@@ -2,8 +2,8 @@
 
     OUT/                    the report, if it is about one run
         persona-report.json     marks the folder as a report
-        index.html, ...         pages about all queries, as `personas.report.site` names them
-        figures.json            what they show, as a `personas.survey.model.Survey`
+        index.html              the page about all queries
+        figures.json            what it shows, as a `personas.survey.Survey`
         query/000001.html, ...  a page a query, or several where one would grow too large
     OUT/run-1/, run-2/, ... the same for each of several runs; OUT/index.html lists them
 
@@ -18,30 +18,41 @@ import json
 import multiprocessing
 import os
 import signal
-import tempfile
 import threading
-from collections import deque
-from collections.abc import Callable, Generator, Iterable, Iterator, Sequence
-from concurrent.futures import Future, ProcessPoolExecutor
+from collections.abc import Callable, Iterable, Iterator
+from concurrent.futures import ProcessPoolExecutor
 from concurrent.futures.process import BrokenProcessPool
-from contextlib import closing, contextmanager
-from dataclasses import dataclass, field, replace
+from contextlib import contextmanager
+from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import TypeAlias, TypeVar
+from typing import Any, TypeAlias
 
 import orjson
 
-from beir_eval.errors import BeirEvalError, SettingError
-from beir_eval.experiment.run_folder import RANKINGS, index_rankings
-from beir_eval.persona_report.differences import differences
-from beir_eval.persona_report.pages import PASSAGES, Chunk, index_passages, write_pages
-from beir_eval.persona_report.run import RunReport
-from beir_eval.persona_report.sources import Source, find_sources
+from beir_eval.errors import BeirEvalError, RunFolderError, SettingError
+from beir_eval.experiment.run_folder import RANKINGS, Ranked, index_rankings
+from beir_eval.persona_report.sources import (
+    MEASURE,
+    KeptQuery,
+    Source,
+    differences,
+    find_sources,
+)
+from beir_eval.report.warnings import conditions, program_note
 from mcranker import __version__
 from personas.io.atomic import replacing_folder
-from personas.report.dataset.pages import RunEntry, render_runs, survey_pages
-from personas.report.site import OVERVIEW, ReportFooter, query_page
-from personas.survey.model import Difference, Survey
+from personas.report.dataset import ReportedRun, render_runs, render_survey
+from personas.report.formats import value
+from personas.report.inspection import inspection_pages
+from personas.report.page import OVERVIEW, PageContext, ReportFooter, query_page
+from personas.survey import (
+    MOST_NAME,
+    MOST_TEXT,
+    QueryFigures,
+    QueryFindings,
+    cut,
+    survey_of,
+)
 
 Progress: TypeAlias = Callable[[int, int], None]
 """Takes the number of queries that have their pages, and the number of all."""
@@ -58,20 +69,13 @@ _MOST = 61
 """Processes; Windows has no way to wait for more."""
 _OBJECTS_BETWEEN = 50_000
 """Objects made between two searches for cycles."""
-_JOBS_AHEAD = 2
-
-Job = TypeVar("Job")
-Result = TypeVar("Result")
-
-
-@dataclass(frozen=True, slots=True)
-class ReportedRun:
-    """One run of a report."""
-
-    run: Path  # its folder
-    index: Path  # the first of its pages
-    finished: bool  # every query was tried
-    survey: Survey  # what the pages show, without the tables
+_CHUNK = 64
+"""Queries that a worker takes at a time."""
+_OF_TEAMS = ("team_size", "recruiting", "criteria", "ensemble")
+_SETTINGS = (
+    *("preset", "team_size", "recruiting", "criteria", "scoring", "scale", "labels", "ensemble"),
+    *("missing_policy", "depth", "first_stage_weight", "prompts"),
+)
 
 
 @dataclass(frozen=True, slots=True)
@@ -104,8 +108,7 @@ def write_persona_report(
     """Write the report on the runs in or below `paths` into the folder `out`.
 
     The folder appears whole or not at all, and replaces a report that is there. The same runs
-    give the same pages, whatever the number of processes. Memory is bounded by a few queries a
-    process, besides what the pages about all queries show.
+    give the same pages, whatever the number of processes.
 
     Scripts that use several processes must be importable: their code belongs below
     ``if __name__ == "__main__":``.
@@ -139,101 +142,60 @@ def write_persona_report(
                 f"{str(out)!r} holds the run {str(run.path)!r}, and would be replaced as a whole; "
                 "name another folder"
             )
+    footer, tested = ReportFooter(__version__, date, command), differences(sources)
+    ranked = [
+        index_rankings(each.run.path / RANKINGS, finished=each.run.manifest.finished)
+        for each in sources
+    ]
+    done, total = 0, sum(len(each.offsets) for each in ranked)
+    report: Callable[[int, int], None] = progress or (lambda done, total: None)
+    pages, runs = 0, []
     with (
         replacing_folder(out) as folder,
-        tempfile.TemporaryDirectory(prefix="persona-report-") as scratch,
+        _workers(processes, total) as mapped,
     ):
-        work = _Work(
-            sources, left_out, folder, Path(scratch), ReportFooter(__version__, date, command)
-        )
-        work.do(processes, progress or (lambda done, total: None))
+        report(done, total)
+        for number, source in enumerate(sources):
+            place = folder / f"run-{number + 1}" if len(sources) > 1 else folder
+            (place / query_page(1)).parent.mkdir(parents=True)
+            chunks = _chunks(source, ranked[number], place, footer)
+            found = []
+            for written, findings in mapped(_write_pages, chunks):
+                pages += written
+                found += findings
+                done += len(findings)
+                report(done, total)
+            survey = survey_of(
+                [*found, *_failed(source, ranked[number])],
+                differences=tested[number],
+                **_about(source, ranked[number]),
+            )
+            options = orjson.OPT_INDENT_2 | orjson.OPT_NON_STR_KEYS | orjson.OPT_APPEND_NEWLINE
+            (place / FIGURES).write_bytes(orjson.dumps(survey, option=options))
+            above = f"../{OVERVIEW}" if len(sources) > 1 else ""
+            page = render_survey(survey, runs=above, figures=FIGURES, footer=footer)
+            _write(place / OVERVIEW, page)
+            pages += 1
+            kept = replace(survey, queries=(), personas=())
+            runs.append(
+                ReportedRun(
+                    source.run.path,
+                    out / (place / OVERVIEW).relative_to(folder),
+                    source.run.manifest.finished,
+                    kept,
+                )
+            )
+        if len(sources) > 1:
+            listed = [(each.index.relative_to(out).as_posix(), each) for each in runs]
+            _write(folder / OVERVIEW, render_runs(listed, left_out, footer))
+            pages += 1
         (folder / MARKER).write_text(json.dumps({"version": 1, "runs": len(sources)}) + "\n")
         _check_place(out)  # another program may have written there meanwhile
-    runs = (
-        ReportedRun(source.run.path, out / each.page, each.finished, each.survey)
-        for source, each in zip(sources, work.entries, strict=True)
-    )
-    return PersonaReport(out / OVERVIEW, tuple(runs), work.pages, tuple(left_out))
+    return PersonaReport(out / OVERVIEW, tuple(runs), pages, tuple(left_out))
 
 
-@dataclass(slots=True)
-class _Work:
-    """The making of all pages of one report; `entries` are of the runs that are done."""
-
-    sources: Sequence[Source]
-    left_out: Sequence[str]
-    folder: Path
-    scratch: Path
-    footer: ReportFooter
-    entries: list[RunEntry] = field(default_factory=list)
-    pages: int = 0
-
-    def do(self, processes: int | None, progress: Progress) -> None:
-        """Write everything."""
-        tested = differences(self.sources)
-        ranked = [
-            index_rankings(each.run.path / RANKINGS, finished=each.run.manifest.finished)
-            for each in self.sources
-        ]
-        done, total = 0, sum(len(each.offsets) for each in ranked)
-        if processes is None:
-            bound = hasattr(os, "sched_getaffinity")
-            usable = len(os.sched_getaffinity(0)) if bound else os.cpu_count() or 1
-            processes = max(1, min(usable, _MOST_BY_DEFAULT, total // _WORTH_A_PROCESS))
-        begun: dict[int, RunReport] = {}
-        indexes: dict[Path, Path] = {}  # of texts, which several runs may have ranked
-
-        def chunks() -> Iterator[Chunk]:
-            # Each run is prepared when the one before has been handed out.
-            for number, source in enumerate(self.sources):
-                several = len(self.sources) > 1
-                folder = self.folder / f"run-{number + 1}" if several else self.folder
-                (folder / query_page(1)).parent.mkdir(parents=True)
-                passages = (source.data.path / PASSAGES).resolve()
-                if passages not in indexes:
-                    indexes[passages] = self.scratch / f"passages-{len(indexes)}"
-                    index_passages(passages, indexes[passages])
-                begun[number] = RunReport(
-                    source, ranked[number], folder, indexes[passages], self.footer
-                )
-                yield from begun[number].chunks(number)
-
-        progress(done, total)
-        with closing(in_order(write_pages, chunks(), processes)) as results:
-            for number, pages, findings in results:
-                report = begun[number]
-                for each in findings:
-                    report.surveyor.add(each)
-                self.pages += pages
-                report.left -= len(findings)
-                done += len(findings)
-                progress(done, total)
-                if not report.left:
-                    self._finish(begun.pop(number), tested[number])
-        if len(self.sources) > 1:
-            self._write(
-                self.folder / OVERVIEW, render_runs(self.entries, self.left_out, self.footer)
-            )
-
-    def _finish(self, run: RunReport, tested: tuple[Difference, ...]) -> None:
-        """Write the pages about all queries of a run."""
-        survey, folder = run.survey(tested), run.plan.folder
-        (folder / FIGURES).write_bytes(
-            orjson.dumps(survey, option=orjson.OPT_INDENT_2 | orjson.OPT_NON_STR_KEYS) + b"\n"
-        )
-        runs = f"../{OVERVIEW}" if len(self.sources) > 1 else ""
-        for name, page in survey_pages(survey, runs=runs, figures=FIGURES, footer=self.footer):
-            self._write(folder / name, page)
-        entry = RunEntry(
-            (folder / OVERVIEW).relative_to(self.folder).as_posix(),
-            replace(survey, queries=(), personas=()),
-            run.plan.source.run.manifest.finished,
-        )
-        self.entries.append(entry)
-
-    def _write(self, path: Path, page: str) -> None:
-        path.write_text(page, encoding="utf-8", newline="")
-        self.pages += 1
+def _write(path: Path, page: str) -> None:
+    path.write_text(page, encoding="utf-8", newline="")
 
 
 def _check_place(out: Path) -> None:
@@ -247,26 +209,142 @@ def _check_place(out: Path) -> None:
         )
 
 
-def in_order(
-    work: Callable[[Job], Result], jobs: Iterator[Job], processes: int
-) -> Generator[Result, None, None]:
-    """Yield the result of `work` for each job, in the order of the jobs."""
+def _about(source: Source, ranked: Ranked) -> dict[str, Any]:
+    """Fields of a survey about the run: names, models, and settings that shape scores."""
+    data, config = source.data.manifest, source.run.manifest.config
+    split = "" if data.split == "test" else f" ({data.split})"
+    return {
+        "title": source.title,
+        "dataset": f"{data.dataset}{split}: {conditions(data, None)}",
+        "collection": data.dataset,
+        "first_stage": data.first_stage.name,
+        "other": source.other.manifest.label if source.other else "",
+        "models": source.run.manifest.models,
+        "settings": {
+            name.replace("_", " "): value(config[name])
+            for name in _SETTINGS
+            if config.get(name) not in (None, "", [], (), 0.0)
+            and (source.team or name not in _OF_TEAMS)
+            and not (name == "scale" and config.get("labels"))
+        },
+        "notes": tuple(_notes(source, ranked)),
+    }
+
+
+def _failed(source: Source, ranked: Ranked) -> Iterator[QueryFindings]:
+    """Queries that were tried in vain; an unfinished run does not name them yet."""
+    if not source.run.manifest.finished:
+        return
+    texts, grades = source.data.queries(), source.data.qrels()
+    reasons = source.run.metrics().failed
+    first_stage = source.data.metrics().per_query.get(MEASURE, {})
+    other = source.other.metrics().per_query.get(MEASURE, {}) if source.other else {}
+    failed = [each for each in texts if each not in ranked.offsets]
+    for place, query_id in enumerate(failed, start=len(texts) - len(failed) + 1):
+        yield QueryFindings(
+            QueryFigures(
+                place=place,
+                query_id=cut(query_id, MOST_NAME),
+                query=cut(texts[query_id], MOST_TEXT),
+                ndcg=0.0 if grades.get(query_id) else None,
+                first_stage_ndcg=first_stage.get(query_id),
+                other_ndcg=other.get(query_id),
+                error=cut(reasons.get(query_id) or "The run does not say why.", MOST_TEXT),
+            )
+        )
+
+
+def _notes(source: Source, ranked: Ranked) -> Iterator[str]:
+    """Notes for readers of the report, a sentence or two each."""
+    queries, count = source.data.queries(), len(ranked.offsets)
+    if not source.run.manifest.finished:
+        torn = " The last ranking was not written to its end and is left out."
+        yield (
+            f"The run is not finished: {count:,} of {len(queries):,} queries have been "
+            "ranked, and this report is about them alone." + torn * ranked.torn
+        )
+    grades = source.data.qrels()
+    if unjudged := sum(not grades.get(each) for each in ranked.offsets):
+        yield f"{unjudged:,} of {count:,} ranked queries have no judgements and no nDCG@10."
+    lacks = len(ranked.offsets.keys() - source.others().keys())
+    if source.other is not None and lacks:
+        yield (
+            f"{source.other.manifest.label} has not ranked {lacks:,} of these queries; they "
+            "count 0 for it."
+        )
+    yield from program_note(source.run.manifest.models.values())
+
+
+@dataclass(frozen=True, slots=True)
+class _Chunk:
+    """Some consecutive queries of a run: the work of one process at a time."""
+
+    source: Source
+    folder: Path  # of the run's pages
+    footer: ReportFooter
+    count: int  # queries with a page
+    first: int  # place of the first of these, from 1
+    queries: tuple[KeptQuery, ...]
+
+
+def _chunks(source: Source, ranked: Ranked, folder: Path, footer: ReportFooter) -> Iterator[_Chunk]:
+    texts = source.data.queries()
+    if strangers := ranked.offsets.keys() - texts.keys():
+        raise RunFolderError(
+            f"{source.run.path / RANKINGS}: ranks query {min(strangers)!r}, which "
+            f"{source.data.path} does not hold; the folders do not belong together"
+        )
+    grades, others = source.data.qrels(), source.others()
+    queries = tuple(
+        KeptQuery(ranked.offsets[each], others.get(each), grades.get(each))
+        for each in texts
+        if each in ranked.offsets
+    )
+    for start in range(0, len(queries), _CHUNK):
+        some = queries[start : start + _CHUNK]
+        yield _Chunk(source, folder, footer, len(queries), start + 1, some)
+
+
+def _write_pages(chunk: _Chunk) -> tuple[int, list[QueryFindings]]:
+    """Write the pages of the queries; return their number, and what the survey takes from them."""
+    pages, findings = 0, []
+    for place, ranking in enumerate(chunk.source.read(chunk.queries), start=chunk.first):
+        around = PageContext(chunk.source.title, place, chunk.count, chunk.footer)
+        for part, page in enumerate(inspection_pages(ranking, around), start=1):
+            _write(chunk.folder / query_page(place, part), page)
+            pages += 1
+        findings.append(QueryFindings.of(place, ranking))
+    return pages, findings
+
+
+Mapped: TypeAlias = Callable[
+    [Callable[[_Chunk], tuple[int, list[QueryFindings]]], Iterable[_Chunk]],
+    Iterator[tuple[int, list[QueryFindings]]],
+]
+"""Does what `map` does, perhaps in other processes."""
+
+
+@contextmanager
+def _workers(processes: int | None, queries: int) -> Iterator[Mapped]:
+    if processes is None:
+        bound = hasattr(os, "sched_getaffinity")
+        usable = len(os.sched_getaffinity(0)) if bound else os.cpu_count() or 1
+        processes = max(1, min(usable, _MOST_BY_DEFAULT, queries // _WORTH_A_PROCESS))
     if processes == 1:
-        yield from map(work, jobs)
+        yield map
         return
     # Started afresh, and not forked, because a fork of a process with threads may hang.
-    pool = ProcessPoolExecutor(
-        processes, mp_context=multiprocessing.get_context("spawn"), initializer=_begin
-    )
-    waiting: deque[Future[Result]] = deque()
+    context = multiprocessing.get_context("spawn")
+    pool = ProcessPoolExecutor(processes, mp_context=context, initializer=_begin)
+
+    def mapped(
+        work: Callable[[_Chunk], tuple[int, list[QueryFindings]]], chunks: Iterable[_Chunk]
+    ) -> Iterator[tuple[int, list[QueryFindings]]]:
+        with _interrupts_kept_back():
+            return pool.map(work, chunks)
+
     try:
-        for job in jobs:
-            with _interrupts_kept_back():
-                waiting.append(pool.submit(work, job))
-            if len(waiting) > (1 + _JOBS_AHEAD) * processes:
-                yield waiting.popleft().result()
-        while waiting:
-            yield waiting.popleft().result()
+        yield mapped
     except BrokenProcessPool as failure:
         raise BeirEvalError(
             f"one of {processes} worker processes ended before its work was done, perhaps for "

@@ -1,28 +1,49 @@
-"""The runs of a report, and the run each of them is compared with."""
+"""The runs of a report, the run each of them is compared with, and how far they differ."""
 
 from __future__ import annotations
 
 import contextlib
 import os
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
+from typing import NamedTuple
 
 from beir_eval.errors import RunFolderError
-from beir_eval.experiment.labels import row_labels
+from beir_eval.experiment.labels import models_of, row_labels
 from beir_eval.experiment.run_folder import (
     DATA_FOLDER,
     RANKINGS,
     DataFolder,
+    Metrics,
     RunFolder,
+    ScoreCounts,
     find_runs,
+    index_rankings,
     judged_by_team,
+    ranking_at,
 )
+from beir_eval.measures.significance import compare_runs, confidence_intervals
+from beir_eval.report.metrics_cache import MetricsCache, by_lot
+from beir_eval.report.warnings import flaw_of
 from mcranker.paths import is_folder
 from personas.ensembles import highest_score
+from personas.io.lines import place_of
+from personas.ranking.record import OtherRanking, RankingRecord
+from personas.survey import DEPTH, Difference
+
+MEASURE = f"nDCG@{DEPTH}"
 
 NO_OTHER = "none"
 """Compare with no other run."""
+
+
+class KeptQuery(NamedTuple):
+    """Where the rankings of a query are in the files of two runs, and its judgements, if any."""
+
+    offset: int
+    other_offset: int | None
+    grades: Mapping[str, int] | None
 
 
 @dataclass(frozen=True, slots=True)
@@ -34,6 +55,41 @@ class Source:
     title: str  # its label, with more words where another run of the report has the same
     other: RunFolder | None  # the finished run it is compared with; None if there is none
     team: bool  # a team has judged
+
+    def others(self) -> Mapping[str, int]:
+        """Query id -> offset of its ranking in the run compared with."""
+        if self.other is None:
+            return {}
+        return index_rankings(self.other.path / RANKINGS, finished=True).offsets
+
+    def read(self, queries: Sequence[KeptQuery]) -> list[RankingRecord]:
+        """Their rankings with texts, judgements, and the other run's ranks beside them."""
+        path = self.run.path / RANKINGS
+        with path.open("rb") as lines:
+            rankings = [ranking_at(path, lines, each.offset) for each in queries]
+        others: list[OtherRanking | None] = [None] * len(queries)
+        if self.other is not None:
+            beside, chosen = self.other.path / RANKINGS, self.other.manifest
+            with beside.open("rb") as lines:
+                theirs = [
+                    None
+                    if each.other_offset is None
+                    else ranking_at(beside, lines, each.other_offset)
+                    for each in queries
+                ]
+            top = highest_score(chosen.config)
+            others = [OtherRanking.of(chosen.label, top, each) for each in theirs]
+        texts = self.data.passages({hit.doc_id for each in rankings for hit in each.hits})
+        for query, ranking in zip(queries, rankings, strict=True):
+            if lost := sorted({hit.doc_id for hit in ranking.hits} - texts.keys()):
+                raise RunFolderError(
+                    f"{self.data.path / 'passages.jsonl'}: has no text of passage {lost[0]!r}, "
+                    f"which {place_of(path, query.offset)} ranks; bring back the whole folder"
+                )
+        return [
+            ranking.with_texts(texts).beside(grades=query.grades, other=other)
+            for query, ranking, other in zip(queries, rankings, others, strict=True)
+        ]
 
 
 def find_sources(
@@ -154,3 +210,65 @@ def _usual(run: RunFolder, candidates: Sequence[RunFolder]) -> RunFolder | None:
 def _has_rankings(run: RunFolder) -> bool:
     path = run.path / RANKINGS
     return path.is_file() and path.stat().st_size > 0
+
+
+def differences(sources: Sequence[Source]) -> list[tuple[Difference, ...]]:
+    """Of each run over its first stage and over the other ranker; none of runs not finished."""
+    cache = MetricsCache(MEASURE)
+    teams = any(source.team for source in sources)
+    pairs: dict[tuple[int, str], tuple[dict[str, float], dict[str, float], str]] = {}
+    for place, source in enumerate(sources):
+        if not source.run.manifest.finished:
+            continue
+        ours = cache.of_run(source.run, source.data).metrics
+        first = cache.of_first_stage(source.data).metrics
+        against = {source.data.manifest.first_stage.name: (first, _flaw(source.run, ours))}
+        if source.other is not None:
+            other = cache.of_run(source.other, source.data).metrics
+            against[source.other.manifest.label] = other, _why_not(source, ours, other)
+        for name, (metrics, why_not) in against.items():
+            if teams and not source.team:
+                why_not = why_not or "this report tests its teams alone"
+            pairs[place, name] = by_lot(ours, MEASURE), by_lot(metrics, MEASURE), why_not
+    tests = compare_runs(
+        {
+            key: {"ours": values, "theirs": theirs}
+            for key, (values, theirs, why_not) in pairs.items()
+            if not why_not
+        },
+        "theirs",
+    )
+    found: list[list[Difference]] = [[] for _ in sources]
+    for (place, name), (values, theirs, why_not) in pairs.items():
+        gains = {each: value - theirs[each] for each, value in values.items()}
+        interval = confidence_intervals({"gain": gains}, low=-1, high=1)["gain"]
+        test = tests.get((place, name))
+        found[place].append(
+            Difference(
+                against=name,
+                queries=len(gains),
+                ours=sum(values.values()) / len(values),
+                theirs=sum(theirs.values()) / len(theirs),
+                low=interval.low,
+                high=interval.high,
+                p_value=test["ours"].p_adjusted if test else None,
+                why_not=why_not,
+            )
+        )
+    return list(map(tuple, found))
+
+
+def _why_not(source: Source, ours: Metrics, theirs: Metrics) -> str:
+    """Why a difference to the other run would not be the team's; empty if it would be."""
+    assert source.other is not None, "there is one to compare with"
+    if not same_judge(source.run, source.other):
+        judges = (models_of(each.manifest) for each in (source.other, source.run))
+        return "its judge is {}, and here it is {}".format(*judges)
+    return _flaw(source.run, ours) or _flaw(source.other, theirs)
+
+
+def _flaw(run: RunFolder, metrics: Metrics) -> str:
+    if not flaw_of(metrics):
+        return ""
+    _, units = ScoreCounts.unit([metrics.scores])
+    return f"more than 1% of the {units} of {run.manifest.label} are missing"

@@ -20,8 +20,7 @@ from beir_eval.report.model import Figure, Point, Report, Section
 from beir_eval.report.tables import figure_table, section_tables
 from beir_eval.report.warnings import paper_note, warnings
 from personas.report import formats
-from personas.report.page import asset, environment, policy
-from personas.report.site import NO_FOOTER, ReportFooter
+from personas.report.page import NO_FOOTER, ReportFooter, asset, environment, policy
 
 if TYPE_CHECKING:
     from jinja2 import Environment

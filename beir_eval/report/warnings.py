@@ -23,7 +23,7 @@ from beir_eval.report.numbers import (
 )
 from personas.format import counted, whole
 from personas.ranking.weak_judges import judge_note
-from personas.report.query.warnings import ORDER, Kind, Notice
+from personas.report.warnings import ORDER, Kind, Notice
 from personas.sanitize import plain
 
 MOST_MISSING = 0.01

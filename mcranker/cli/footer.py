@@ -11,7 +11,7 @@ import click
 from click.core import ParameterSource
 
 from mcranker import __version__
-from personas.report.site import ReportFooter
+from personas.report.page import ReportFooter
 
 _OF_NO_PAGE = frozenset({"output", "processes", "quiet"})
 """Options that do not change a page."""

@@ -12,7 +12,7 @@ from mcranker.cli.files import Write, output, saying_where
 from mcranker.cli.invocation import say
 from personas.format import counted
 from personas.io.atomic import write_whole
-from personas.report.query.warnings import problems
+from personas.report.warnings import problems
 from personas.sanitize import json_text
 
 if TYPE_CHECKING:

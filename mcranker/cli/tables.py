@@ -9,9 +9,9 @@ from rich.text import Text
 
 from personas.console import letter
 from personas.format import counted, dollars, seconds, weight
-from personas.report.terminal.ranking import show_legend, show_missing, show_table
-from personas.report.terminal.screen import NOTE, Screen, clipped
-from personas.report.terminal.summary import show_warnings
+from personas.report.screen import NOTE, Screen, clipped
+from personas.report.terminal import show_warnings
+from personas.report.terminal_passages import show_legend, show_missing, show_table
 
 if TYPE_CHECKING:
     from rich.console import Console

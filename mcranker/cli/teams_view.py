@@ -9,7 +9,7 @@ from rich.text import Text
 from personas import Member, Persona, Rubric, Team
 from personas.format import counted, weight
 from personas.provenance import edited, origin
-from personas.report.terminal.screen import NOTE, Screen
+from personas.report.screen import NOTE, Screen
 from personas.sanitize import plain
 
 if TYPE_CHECKING:

@@ -9,10 +9,9 @@ from markupsafe import Markup
 
 from mcranker.rag.record import AnswerRecord, Citation, SourcePassage
 from personas.format import counted
-from personas.report.markup import escaped
-from personas.report.page import render_page
-from personas.report.query.inspection_page import fair_limit, inspection_values
-from personas.report.site import ReportFooter
+from personas.report.formats import escaped
+from personas.report.inspection import fair_limit, inspection_values
+from personas.report.page import ReportFooter, render_page
 
 BOUNDS = {"text": 2000, "line": 1000, "name": 200, "rows": 200}
 """Characters and rows that are shown around the passages."""

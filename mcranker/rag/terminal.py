@@ -10,8 +10,8 @@ from mcranker.rag.page import BOUNDS, KINDS, doubtful, sources, totals, verdict
 from mcranker.rag.record import AnswerRecord
 from personas.console import print_page
 from personas.format import counted, dollars, seconds
-from personas.report.terminal.screen import NOTE, Screen, clipped
-from personas.report.terminal.summary import MARKS
+from personas.report.screen import NOTE, Screen, clipped
+from personas.report.terminal import MARKS
 
 _QUOTE = 400  # characters
 

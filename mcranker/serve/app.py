@@ -67,7 +67,7 @@ from personas import library
 from personas.format import counted
 from personas.ranking.types import Passage, Query
 from personas.report import render_inspection
-from personas.report.site import ReportFooter
+from personas.report.page import ReportFooter
 from personas.sanitize import plain
 
 logger = safe_logger("mcranker.serve")

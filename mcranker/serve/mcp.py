@@ -46,10 +46,10 @@ from mcranker.serve.requests import RANK_FIELDS, Explanations, read_fields, read
 from mcranker.serve.served import Job, ServedRanker, ServedRankers, discreet, public_form
 from mcranker.serve.settings import Limits, Settings
 from personas.format import counted
-from personas.ranking.comparison import compare_rankings
+from personas.ranking.comparison import RankingComparison
 from personas.ranking.hit import Hit
 from personas.ranking.record import RankingRecord
-from personas.report.compare.sentences import Sentence, reason, summary
+from personas.report.comparison import reason, summary
 
 logger = safe_logger("mcranker.serve")
 
@@ -337,16 +337,16 @@ class _Tools:
     async def compare(self, before: str, after: str) -> dict[str, Any]:
         """Say which documents moved between two earlier rankings, and whose scores moved them."""
         one, two = (public_form(self._kept.get(each)) for each in (before, after))
-        found = await anyio.to_thread.run_sync(compare_rankings, one, two)
+        found = await anyio.to_thread.run_sync(RankingComparison.of, one, two)
         return {
-            "summary": " ".join(_plain(each) for each in summary(found)),
+            "summary": " ".join(summary(found)),
             "notes": list(found.notes),
             "moved": [
                 {
                     "id": passage.doc_id,
                     "rank_before": passage.before.rank if passage.before else None,
                     "rank_after": passage.after.rank if passage.after else None,
-                    "why": _plain(reason(passage)),
+                    "why": reason(passage),
                 }
                 for passage in found.movers
             ],
@@ -426,10 +426,6 @@ class _Progress:
 def _view(hit: Hit, names: tuple[str, ...]) -> dict[str, Any]:
     missing = {name: discreet(said) for name, said in hit.missing.items()}
     return {name: getattr(hit, name) for name in names} | {"missing": missing}
-
-
-def _plain(sentence: Sentence) -> str:
-    return "".join(map(str, sentence))
 
 
 def _summary(record: RankingRecord, hit: Hit) -> str:

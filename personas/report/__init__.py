@@ -1,5 +1,5 @@
 """Reports for people: why passages rank where they do, as pages that need nothing else."""
 
-from personas.report.query.inspection_page import render_inspection
+from personas.report.inspection import render_inspection
 
 __all__ = ["render_inspection"]

@@ -1,4 +1,4 @@
-"""The frame of every report page: templates, styles, scripts, and the policy that guards them.
+"""The frame of every report page: templates, styles, scripts, the policy that guards them, names.
 
 A page is one file. Its content-security policy allows the style and the script that are in
 it, by their SHA-256, and nothing else: no request, no frame, no form, and no markup from a
@@ -10,25 +10,79 @@ from __future__ import annotations
 import base64
 import hashlib
 from collections.abc import Sequence
+from dataclasses import dataclass
 from functools import cache
 from importlib.resources import files
+from itertools import pairwise
 from typing import TYPE_CHECKING, Any
 
 from personas import format as formatting
-from personas.report import formats, markup
+from personas.report import formats
 
 if TYPE_CHECKING:
     from jinja2 import Environment
     from markupsafe import Markup
 
+
+OVERVIEW = "index.html"
+"""The page of a report over many queries; those of its queries are named by numbers only."""
 _FILTERS = {
-    formats: ("alpha_reading", "bare", "cut", "judgement", "place", "tau_reading", "value"),
-    markup: ("bar", "change", "escaped", "iso", "moved", "part", "tersely", "tooltip"),
+    formats: (
+        *("alpha_reading", "bare", "bar", "change", "cut", "escaped", "iso", "judgement", "moved"),
+        *("part", "place", "tau_reading", "tersely", "tooltip", "value"),
+    ),
     formatting: (
         *("counted", "dollars", "exact", "fixed", "optional", "p_text", "percent", "seconds"),
         *("signed", "weight", "whole"),
     ),
 }
+
+
+@dataclass(frozen=True, slots=True)
+class ReportFooter:
+    """Version, date and command of a report, for its last line; empty ones are left out."""
+
+    version: str = ""
+    date: str = ""  # such as 2026-03-31
+    command: str = ""
+
+
+NO_FOOTER = ReportFooter()
+
+
+@dataclass(frozen=True, slots=True)
+class PageContext:
+    """The place of a query's page in its report."""
+
+    title: str  # of the report, for the link back
+    place: int  # of the query, from 1; names its pages
+    queries: int
+    footer: ReportFooter = NO_FOOTER
+
+
+def query_page(place: int, part: int = 1) -> str:
+    """Path of a query's page below the report's folder, e.g. ``query/000012.html``."""
+    return f"query/{place:06d}{f'-{part}' if part > 1 else ''}.html"
+
+
+@dataclass(frozen=True, slots=True)
+class Page:
+    """One page of a list that may take several."""
+
+    number: int  # from 1
+    name: str  # of its file; empty for a page by itself
+    first: int  # place of its first entry, from 1
+    last: int  # place of its last one; below `first` if there is none
+
+
+def pages_of(names: Sequence[str], ends: Sequence[int]) -> tuple[Page, ...]:
+    """Pages of these names, of which each ends with that entry."""
+    return tuple(
+        Page(number, name, start + 1, end)
+        for number, (name, (start, end)) in enumerate(
+            zip(names, pairwise((0, *ends)), strict=True), start=1
+        )
+    )
 
 
 def render_page(template: str, *, assets: Sequence[str] = (), **values: Any) -> str:

@@ -207,20 +207,11 @@
   let typing = false;
   let waiting = 0;
   const plain = location.href.split("#")[0];
-  const hash = (without = "") => {
+  const hash = () => {
     const address = new URLSearchParams();
     managed.write(address);
-    address.delete(without);
     const text = address.toString();
     return text && "#" + text;
-  };
-  const leadOn = () => {
-    for (const link of document.querySelectorAll("a[data-part]")) {
-      link.setAttribute("href", link.getAttribute("href").split("#")[0] + hash("page"));
-    }
-    for (const words of document.querySelectorAll(".same-search")) {
-      words.hidden = !new URLSearchParams(hash().slice(1)).has("find");
-    }
   };
   /* One entry of the history for each search, however many letters it has. */
   const keep = (asTyped) => {
@@ -235,7 +226,6 @@
   if (!table) return;
   const managed = manage(table, (asTyped = false) => {
     managed.draw();
-    leadOn();
     clearTimeout(waiting);
     if (asTyped) waiting = setTimeout(keep, PAUSE, true);
     else keep(false);
@@ -247,8 +237,9 @@
     const address = new URLSearchParams(text.includes("=") ? text : "");
     managed.read(address);
     managed.draw();
-    leadOn();
+    if (text.includes("=")) table.closest(".scroll").scrollIntoView();
   };
+  for (const links of document.querySelectorAll(".orders")) links.hidden = false;
   addEventListener("popstate", follow);
   follow();
 })();

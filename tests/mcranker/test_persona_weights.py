@@ -10,7 +10,8 @@ from mcranker import ConfigError, DirectRanker, MCRanker, Ranking
 from personas import Member, Persona, Team, diff_teams, dumps, load, save
 from personas.errors import SchemaError
 from personas.files import loads
-from personas.report.diff_lines import diff_lines
+from personas.ranking.comparison import RankingComparison
+from personas.report.comparison import diff_lines
 from tests.support.scripted import by_table, scripted
 
 SCORES = {
@@ -90,13 +91,7 @@ def test_files_digests_and_differences(tmp_path: Path) -> None:
 
 
 def test_a_comparison_knows_weights() -> None:
-    from personas.ranking.comparison import compare_rankings
-
-    moved = compare_rankings(ranked(team(Nurse=3, Buyer=1)), ranked(team(Nurse=1, Buyer=3)))
-    # 1.5 * 7 + 0.5 * 9 = 15 and 1.5 * 9 + 0.5 * 3 = 15: a tie before, in first-stage order.
-    assert moved.exact
-    assert [each.combining_effect for each in moved.passages] == [0, 0, 0]
-    clerk = compare_rankings(ranked(team(Nurse=3, Clerk=1)), ranked(team(Nurse=1, Clerk=3)))
-    effects = {each.doc_id: each.combining_effect for each in clerk.passages}
-    # Before 1.5 * 7, 1.5 * 9, 3 + 5: b, a, c. Now 3.5, 4.5, 1 + 15: c, b, a.
-    assert effects == {"a": -1, "b": -1, "c": 2}
+    moved = RankingComparison.of(ranked(team(Nurse=3, Buyer=1)), ranked(team(Nurse=1, Buyer=3)))
+    # a's mean goes from 3/4 of 7 and 1/4 of 9, 7.5, to 1/4 of 7 and 3/4 of 9, 8.5, of 10.
+    passage = {each.doc_id: each for each in moved.passages}["a"]
+    assert sum(each.part for each in passage.causes) == pytest.approx(0.1)

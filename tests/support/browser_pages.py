@@ -12,13 +12,13 @@ import pytest
 from beir_eval.persona_report.build import write_persona_report
 from mcranker import MCRanker
 from mcranker.llm.chat import ChatRequest
-from personas.ranking.comparison import RankingComparison, compare_rankings
+from personas.ranking.comparison import RankingComparison
 from personas.ranking.record import OtherPlace, OtherRanking, RankingRecord
-from personas.report.compare.page import render_comparison
-from personas.report.dataset.pages import survey_pages
-from personas.report.query.inspection_page import inspection_pages, render_inspection
-from personas.report.site import PageContext, query_page
-from personas.survey.model import Survey
+from personas.report.comparison import render_comparison
+from personas.report.dataset import render_survey
+from personas.report.inspection import inspection_pages, render_inspection
+from personas.report.page import PageContext, query_page
+from personas.survey import Survey
 from tests.personas.ranking.test_comparison import CHANGED, member, team
 from tests.personas.ranking.test_inspection import FOUR
 from tests.personas.ranking.test_inspection import stored as ranking_of
@@ -105,7 +105,7 @@ def write_long_query(folder: Path) -> list[Path]:
     found = RankingRecord.of({**stored(), "hits": hits})
     (folder / query_page(2)).parent.mkdir()
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr("personas.report.query.inspection_page.ROWS", 15)
+        patch.setattr("personas.report.inspection.ROWS", 15)
         pages = inspection_pages(found, PageContext("A report", 2, 3))
     paths = [folder / query_page(2, part) for part in range(1, len(pages) + 1)]
     for path, page in zip(paths, pages, strict=True):
@@ -120,7 +120,7 @@ def write_compared(folder: Path, *, hostile: bool = False) -> list[Path]:
         first, second = sides[1]["hits"][:2]
         first["rank"], second["rank"] = second["rank"], first["rank"]
         sides[1]["team"]["members"][1]["persona"]["description"] = HOSTILE
-        made = {"comparison": render_comparison(compare_rankings(*sides), before=HOSTILE)}
+        made = {"comparison": render_comparison(RankingComparison.of(*sides), before=HOSTILE)}
     else:
         made = {
             "one": render_comparison(one_comparison()),
@@ -138,7 +138,7 @@ def one_comparison() -> RankingComparison:
     """Two rankings of four passages, two of which moved."""
     one = ranking_of(FOUR, team=team(member("Virologist", 35, 40, 25), member("Nurse", 100)))
     two = ranking_of(CHANGED, team=team(member("Virologist", 80, 40, 25)))
-    return compare_rankings(one, two, grades={"d2": 1})
+    return RankingComparison.of(one, two, grades={"d2": 1})
 
 
 def write_report(folder: Path) -> Path:
@@ -153,9 +153,6 @@ def write_report(folder: Path) -> Path:
 
 
 def write_survey(folder: Path, survey: Survey) -> list[Path]:
-    """The pages of a survey; those of its queries are not there."""
-    paths = []
-    for name, page in survey_pages(survey):
-        (folder / name).write_text(page, encoding="utf-8")
-        paths.append(folder / name)
-    return paths
+    """The page of a survey; those of its queries are not there."""
+    (folder / "index.html").write_text(render_survey(survey), encoding="utf-8")
+    return [folder / "index.html"]

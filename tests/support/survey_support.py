@@ -6,9 +6,7 @@ import random
 from collections.abc import Sequence
 from dataclasses import replace
 
-from personas.survey.model import QueryFigures, Survey
-from personas.survey.query import Judge, LeftOut, QueryFindings
-from personas.survey.surveyor import Surveyor
+from personas.survey import QueryFigures, QueryFindings, Survey, survey_of
 
 HOSTILE = (
     "<script>alert(1)</script>",
@@ -74,7 +72,8 @@ def make_survey(
 
     pool = [name(f"{who}{field}") for field in _FIELDS for who in _WHO]
     fixed = name("NLP scientist")
-    surveyor, lot = Surveyor(), random.Random(seed)
+    lot = random.Random(seed)
+    found = []
     for place in range(1, queries + 1):
         failed = bool(failed_every) and place % failed_every == 0
         row = _query(
@@ -87,8 +86,8 @@ def make_survey(
             other=bool(other),
             error=(text("ModelError: the model gave no answer in 60 s") or "it failed") * failed,
         )
-        surveyor.add(QueryFindings(row) if failed else _findings(lot, row, fixed))
-    survey = surveyor.finish()
+        found.append(QueryFindings(row) if failed else _findings(lot, row, fixed))
+    survey = survey_of(found)
     return replace(
         survey,
         title=text(f"MC: NLP scientist + {recruits} recruits") or "untitled",
@@ -162,8 +161,9 @@ def _findings(dice: random.Random, row: QueryFigures, fixed: str) -> QueryFindin
     without = {name: dice.uniform(0.5, 0.7) for name in row.personas}
     return QueryFindings(
         figures=row,
-        judges=tuple(Judge(name, recruited=name != fixed) for name in row.personas),
-        left_out=LeftOut(dice.uniform(0.5, 0.7), without, exact=True) if several else None,
+        recruited=frozenset(row.personas) - {fixed},
+        with_all=dice.uniform(0.5, 0.7) if several else None,
+        without=without if several else {},
         reused=1,
         locked=dice.random() < 0.1,
     )

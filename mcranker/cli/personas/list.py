@@ -11,7 +11,7 @@ from mcranker.cli.failures import DONE
 from mcranker.cli.invocation import say
 from mcranker.cli.verb import Verb, flag, output_flag, present
 from personas import library
-from personas.report.terminal.screen import Column, Screen
+from personas.report.screen import Column, Screen
 from personas.sanitize import plain
 
 if TYPE_CHECKING:

@@ -1,9 +1,8 @@
-"""``beir-eval compare`` in this process, and the forms of what it says."""
+"""`mcranker compare` of saved rankings and of runs, and every way that can go wrong."""
 
 from __future__ import annotations
 
 import json
-import re
 from pathlib import Path
 from typing import Any
 from unittest.mock import ANY
@@ -11,8 +10,11 @@ from unittest.mock import ANY
 import pytest
 from click.testing import CliRunner, Result
 
-from beir_eval.cli.compare import command
-from beir_eval.compare.sources import FIRST_STAGE_NAME
+from beir_eval.cli.compare import command as run_compare
+from beir_eval.cli.group import COMPARE
+from mcranker.cli.group import VERBS, Verbs
+from tests.personas.ranking.test_comparison import CHANGED
+from tests.personas.ranking.test_inspection import FOUR, stored
 from tests.support.compare_support import (
     PARENT_5,
     QUERIES,
@@ -24,23 +26,202 @@ from tests.support.compare_support import (
     write_data,
     write_run,
 )
+from tests.support.inspection_report import Page
+
+MCRANKER = Verbs("mcranker", {**VERBS, "compare": COMPARE})
+FORM = "give what 'mcranker rank --save FILE' or '--output json' wrote, or a run folder"
+
+
+def compare(*args: str | Path, columns: int = 110) -> Result:
+    env = {"COLUMNS": str(columns)}
+    return CliRunner().invoke(MCRANKER, ["compare", *map(str, args)], env=env)
+
+
+def shown(*args: str | Path, columns: int = 110) -> str:
+    result = compare(*args, columns=columns)
+    assert (result.exit_code, result.stderr) == (0, ""), result.output
+    return result.stdout
+
+
+def refused(*args: str | Path, code: int = 1) -> str:
+    result = compare(*args)
+    assert (result.exit_code, result.stdout) == (code, ""), result.output
+    (line,) = result.stderr.splitlines()
+    return line.removeprefix("mcranker: error: ")
+
+
+def as_json(*args: str | Path) -> dict[str, Any]:
+    said = json.loads(shown(*args, "--output", "json"))
+    assert said["status"] == "ok"
+    found: dict[str, Any] = said["comparison"]
+    return found
+
+
+def before(query_id: str = "q1", **more: Any) -> dict[str, Any]:
+    return stored(FOUR, query={"text": f"masks {query_id}", "id": query_id}, **more)
+
+
+def after(query_id: str = "q1", **more: Any) -> dict[str, Any]:
+    return stored(CHANGED, query={"text": f"masks {query_id}", "id": query_id}, **more)
+
+
+def written(path: Path, *values: object) -> Path:
+    path.write_text("".join(f"{json.dumps(value)}\n" for value in values), encoding="utf-8")
+    return path
+
+
+@pytest.fixture
+def pair(tmp_path: Path) -> tuple[Path, Path]:
+    return written(tmp_path / "m1.json", before()), written(tmp_path / "m2.json", after())
+
+
+@pytest.fixture
+def many(tmp_path: Path) -> tuple[Path, Path]:
+    """Two files of three queries, one of which changed and one of which only one side has."""
+    one = written(tmp_path / "m1.jsonl", before("q1"), before("q2"), before("lost"))
+    # The order of the files does not matter.
+    two = written(tmp_path / "m2.jsonl", after("q2"), before("q1"), after("new"))
+    return one, two
+
+
+def test_two_rankings(pair: tuple[Path, Path]) -> None:
+    page = shown(*pair)
+    assert "2 of 4 passages moved; same top 4." in page
+    assert "d1 (3 → 1): Virologist rose from 5 to 9." in page
+    rows = [line.split()[:5] for line in page.splitlines()]
+    assert ["1", "3", "1", "▲2", "d1"] in rows
+    assert ["2", "1", "3", "▼2", "d2"] in rows
+    assert "1 more passage moved and not listed" in shown(*pair, "--passages", "1")
+
+
+def test_a_page(pair: tuple[Path, Path], tmp_path: Path) -> None:
+    html = tmp_path / "moved.html"
+    result = compare(*pair, "--html", html)
+    assert (result.exit_code, result.stdout) == (0, "")
+    assert result.stderr == f"mcranker: the page is {html}\n"
+    page = Page(html.read_text(encoding="utf-8"))
+    words = " ".join(page.text.split())
+    assert "Before and after: m1.json →to m2.json" in words
+    assert "mcranker, 3 personas" in words
+
+
+def test_judgements(pair: tuple[Path, Path], tmp_path: Path) -> None:
+    qrels = tmp_path / "qrels.tsv"
+    qrels.write_text("q1\td2\t1\nq9\td1\t1\n", encoding="utf-8")
+    # Rank 1 before and 3 now: 1, and 1 / log2(4).
+    assert "nDCG@10 falls from 1.000 to 0.500" in shown(*pair, "--qrels", qrels)
+    nameless = written(tmp_path / "nameless.json", before(""))
+    assert "query has no id, and its passages are judged for 2 queries" in refused(
+        nameless, nameless, "--qrels", qrels
+    )
+    # Where there are judgements of one query only, there is nothing to be mistaken about.
+    qrels.write_text("q1\td2\t1\n", encoding="utf-8")
+    assert "nDCG@10 stays at 1.000" in shown(nameless, nameless, "--qrels", qrels)
+
+
+def test_many_queries(many: tuple[Path, Path]) -> None:
+    page = " ".join(shown(*many).split())
+    assert "1 query only in" in page
+    assert "Passages moved in 1 of 2 queries" in page
+    found = as_json(*many)
+    # The one that changed comes first.
+    assert [row["query_id"] for row in found["queries"]] == ["q2", "q1"]
+    assert [row["moved"] for row in found["queries"]] == [2, 0]
+    assert len(found["comparisons"]) == 2
+    assert len(as_json(*many, "--queries", "1")["comparisons"]) == 1
+    assert as_json(*many, "--query", "q1")["moved"] == 0
+    # By number in the list, the query that changed most first.
+    assert as_json(*many, "--query", "1")["query"]["id"] == "q2"
+    assert "no query 'q7'" in refused(*many, "--query", "q7")
+
+
+def test_judged_queries_come_first_by_what_they_lost(tmp_path: Path) -> None:
+    one = written(tmp_path / "1.jsonl", before("a"), before("b"), before("c"))
+    two = written(tmp_path / "2.jsonl", after("a"), after("b"), before("c"))
+    qrels = tmp_path / "qrels.tsv"
+    # b: from rank 1 to 3; a: rank 2 in both; c did not change.
+    qrels.write_text("a\td3\t1\nb\td2\t1\nc\td2\t1\n", encoding="utf-8")
+    found = as_json(one, two, "--qrels", qrels)["queries"]
+    assert [(row["query_id"], row["before"], row["after"]) for row in found] == [
+        ("b", 1.0, 0.5),
+        ("a", pytest.approx(0.6309, abs=1e-4), pytest.approx(0.6309, abs=1e-4)),
+        ("c", 1.0, 1.0),
+    ]
+    page = " ".join(shown(one, two, "--qrels", qrels).split())
+    # The means of these three.
+    assert "nDCG@10 falls: 0.877 before, 0.710 after (−0.167)" in page  # noqa: RUF001
+
+
+def test_run_folders(tmp_path: Path) -> None:
+    one, two = write_both(tmp_path / "tiny")
+    found = as_json(one, two)
+    assert {row["query_id"] for row in found["queries"]} == {"q1", "q3"}
+    first = next(each for each in found["comparisons"] if each["query"]["id"] == "q1")
+    assert first["hits"][0]["causes"][0]["persona"] == "Virologist"
+    alone = as_json(one, two, "--query", "q2")
+    assert alone["moved"] == 0
+    assert "no query 'q9' is in both runs" in refused(one, two, "--query", "q9")
+    qrels = tmp_path / "tiny" / "data" / "qrels.tsv"
+    assert "brings its own judgements" in refused(one, two, "--qrels", qrels)
+    saved = written(tmp_path / "m1.json", before())
+    assert f"{one!r} is a run and '{saved}' is none" in refused(one, saved, code=2)
+    assert f"{two!r} is a run and '{saved}' is none" in refused(saved, two, code=2)
+
+
+def test_runs_have_the_same_page(tmp_path: Path) -> None:
+    one, two = write_both(tmp_path / "tiny")
+    pages = [tmp_path / "1.html", tmp_path / "2.html"]
+    assert compare(one, two, "--html", pages[0]).exit_code == 0
+    result = CliRunner().invoke(run_compare, [one, two, "--html", str(pages[1])])
+    assert (result.exit_code, result.stdout) == (0, "")
+    texts = [Page(path.read_text(encoding="utf-8")).text for path in pages]
+    assert all("B less A:" in text and "What moved, and why" in text for text in texts)
+    page = Page(pages[1].read_text(encoding="utf-8"))
+    assert sum(name == "line" for name, _ in page.tags) == 6  # three passages of two queries moved
+    # q3 rises from 0.5 to 1, on 100 pixels that begin at 6.
+    assert [at["class"] for _, at in page.tags if "leap " in at.get("class", "")] == [
+        "leap up",
+        "leap down",
+    ]
+    assert any(at.get("d") == "M56.0 6H106.0" for _, at in page.tags)
+    refused_html = CliRunner().invoke(run_compare, [one, two, "--html", "x", "--output", "json"])
+    assert refused_html.exit_code == 2
+
+
+@pytest.mark.parametrize("side", [0, 1])
+def test_what_is_no_ranking(tmp_path: Path, side: int) -> None:
+    good, bad = written(tmp_path / "good.json", before()), written(tmp_path / "bad.json", [1])
+    message = refused(*((bad, good) if side == 0 else (good, bad)))
+    assert f"{bad}:1: no ranking but a list; {FORM}" in message
+
+
+def test_files_that_do_not_go_together(tmp_path: Path) -> None:
+    one = written(tmp_path / "1.jsonl", before("a"), before("b"))
+    two = written(tmp_path / "2.jsonl", before("c"), before("d"))
+    assert "have no query in common: 'a' and 'c'" in refused(one, two)
+    twice = written(tmp_path / "3.jsonl", before("a"), before("a"))
+    assert f"{twice}:2: a second ranking of query 'a'" in refused(twice, one)
+    empty = tmp_path / "empty"
+    empty.mkdir()
+    assert "has no .json or .jsonl file" in refused(empty, one)
+    assert "no such file" in refused(tmp_path / "gone.json", one).lower()
+    assert "standard input cannot be compared" in refused("-", one)
+
+
+def test_flags_that_do_not_go_together(pair: tuple[Path, Path]) -> None:
+    both = compare(*pair, "--html", "x", "--output", "json")
+    assert both.exit_code == 2
+    assert "leave --output out" in both.stderr
+    assert "its folder does not exist" in refused(*pair, "--html", "gone/x.html")
+    for option in (["--gains"], ["--losses"], ["--measure", "RR"], ["--dataset", "mini"]):
+        assert f"{option[0]} goes with runs; leave it out" in refused(*pair, *option, code=2)
+
 
 MINUS = "−"  # noqa: RUF001
 HOSTILE = "\x1b[31mred\u202e [bold]|<b>*x*</b> `y` www.evil.example http://evil.example\n# top"
 
 UNREADABLE = dict.fromkeys(TEXTS, "no number")
 NOTHING: Scores = {"Virologist": UNREADABLE, "Worried parent": UNREADABLE}
-
-
-def invoke(*args: str | Path, columns: int = 100) -> Result:
-    return CliRunner().invoke(command, [str(arg) for arg in args], env={"COLUMNS": str(columns)})
-
-
-def said(*args: str | Path, columns: int = 100) -> str:
-    result = invoke(*args, columns=columns)
-    assert result.exception is None or isinstance(result.exception, SystemExit), result.exception
-    assert result.exit_code == 0, result.output
-    return result.stdout
 
 
 @pytest.fixture
@@ -60,7 +241,7 @@ def hostile_runs(folder: Path) -> tuple[str, str]:
 
 
 def test_the_table_says_what_changed_and_why(runs: tuple[str, str]) -> None:
-    page = said(*runs)
+    page = shown(*runs)
     lines = page.splitlines()
     assert lines[0] == "tiny: nDCG@10 of 3 queries, A to B"
     assert "A, before: A: nDCG@10 0.6937, scripted:function" in lines
@@ -73,78 +254,25 @@ def test_the_table_says_what_changed_and_why(runs: tuple[str, str]) -> None:
     assert ["given", "before", "after", "moved", "judged", "nDCG@10", "passage"] in rows
     assert ["1", "1", "4", "▼3", "2", MINUS + "0.433", "d1", "Title", "of", "d1"] in rows
     assert ["3", "4", "2", "▲2", "-", "d3", "Title", "of", "d3"] in rows
+    # The means of two are 7 and 3; the Virologist's part is 7 of the 8 points that it lost.
     assert (
-        "d1 (1 → 4): Virologist fell from 9 to 2; with its scores of before the passage would be "
-        "at rank 1." in words
+        "d1 (1 → 4): relevance 0.700 → 0.300. Virologist fell from 9 to 2 (88% of the change)."
+        in words
     )
-
-
-def test_what_differs_is_said_before_the_queries(tmp_path: Path) -> None:
-    folder = tmp_path / "tiny"
-    a, _ = write_both(folder)
-    c = write_run(folder / "C", SCORES_B, label="A", ensemble="reciprocal_rank")
-    page = said(a, c, columns=300)
-    assert page.count("~ ensemble: sum → reciprocal_rank\n") == 1
-    assert f"A ({a})" in page  # the labels are the same
-
-
-def test_runs_without_scores_are_compared_by_their_ranks(
-    runs: tuple[str, str], tmp_path: Path
-) -> None:
-    page = said(FIRST_STAGE_NAME, runs[1])
-    assert "first stage (BM25)" in page
-    assert "A: the first stage has no personas." in page
-    files = [f"{name}/run.trec" for name in runs]
-    page = said(*files, "--qrels", tmp_path / "tiny" / "data" / "qrels.tsv")
-    assert "A: a TREC run holds no scores by persona." in page
-    assert ["-", "1", "4", "▼3", "2", MINUS + "0.433", "d1", "d1"] in [
-        line.split() for line in page.splitlines()
-    ]
-    # None of these queries is in the mini collection, so all count 0.
-    assert "No query differs." in said(*files, "--dataset", "mini")
-
-
-def test_missing_scores_are_said_with_their_reasons(tmp_path: Path) -> None:
-    folder = tmp_path / "tiny"
-    write_data(folder)
-    a = write_run(folder / "A", SCORES_A)
-    nothing: Scores = {"Virologist": UNREADABLE, "Worried parent": SCORES_B["q1"]["Virologist"]}
-    b = write_run(folder / "B", {**SCORES_B, "q1": nothing})
-    rankings = Path(b) / "rankings.jsonl"
-    rankings.write_bytes(rankings.read_bytes().replace(b"gave an", rb"\u001b[2Jgave an"))
-    page = said(a, b, "--losses", columns=300)
-    assert r"now its score is missing: scripted:function \x1b[2Jgave an unusable" in " ".join(
-        page.split()
-    )
-    assert "scores missing after" in page
 
 
 @pytest.mark.parametrize("columns", [40, 80, 300])
 def test_foreign_text_moves_no_cursor_and_widens_no_line(columns: int, tmp_path: Path) -> None:
-    page = said(*hostile_runs(tmp_path / "tiny"), columns=columns)
+    page = shown(*hostile_runs(tmp_path / "tiny"), columns=columns)
     assert max(map(len, page.splitlines())) <= columns
     assert "\x1b" not in page
     assert "\u202e" not in page
     assert columns < 300 or r"q1 \x1b[31mred\u202e [bold]|<b>*x*</b> `y`" in page
 
 
-def test_markdown_escapes_foreign_text(tmp_path: Path) -> None:
-    page = said(*hostile_runs(tmp_path / "tiny"), "--output", "md")
-    lines = page.splitlines()
-    assert lines[0] == "# tiny: nDCG@10 of 3 queries, A to B"
-    heading = next(line for line in lines if line.startswith("## ") and "red" in line)
-    assert r"\[bold\]\|\<b\>\*x\*\</b\> \`y\` www\.evil.example http:/\/evil" in heading
-    assert not [line for line in lines if line.startswith("# top")]
-    assert "\x1b" not in page
-    rows = [line for line in lines if line.startswith("| ")]
-    widths = {len(re.findall(r"(?<!\\)\|", row)) for row in rows}
-    assert widths == {6, 8}  # queries and passages: 5 and 7 cells
-    assert r"A, before: A \*b\*: nDCG@10 " in page
-
-
 def test_json_holds_everything(runs: tuple[str, str], tmp_path: Path) -> None:
     out = tmp_path / "comparison.json"
-    assert said(*runs, "--output", "json", "--out", out) == ""
+    assert shown(*runs, "--output", "json", "--out", out) == ""
     entry: dict[str, Any] = json.loads(out.read_text(encoding="utf-8"))
     assert (entry["status"], entry["exit_code"], entry["errors"]) == ("ok", 0, [])
     found = entry["comparison"]

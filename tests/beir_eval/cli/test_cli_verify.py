@@ -9,8 +9,7 @@ import pytest
 from click.testing import CliRunner
 
 from beir_eval.cli.verify import command
-from beir_eval.compare.runs import compare_pair
-from beir_eval.compare.sources import open_pair
+from beir_eval.compare import compare_pair, open_pair
 from beir_eval.experiment.cell import CellResult
 from beir_eval.experiment.run import run_suite
 from beir_eval.report.warnings import warnings

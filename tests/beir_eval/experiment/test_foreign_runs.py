@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 
 from beir_eval import build_report, find_runs, load_suite, render_html, render_markdown, run_suite
-from beir_eval.compare.sources import open_pair
+from beir_eval.compare import open_pair
 from beir_eval.errors import RunFolderError, SuiteError
 from beir_eval.experiment.cell import CellResult
 from beir_eval.experiment.run_folder import FOREIGN, ForeignNote

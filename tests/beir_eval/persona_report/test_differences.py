@@ -10,9 +10,8 @@ import pytest
 
 from beir_eval.experiment.run_folder import FIRST_STAGE, Metrics, RunManifest, ScoreCounts
 from beir_eval.persona_report.build import write_persona_report
-from beir_eval.persona_report.differences import differences
-from beir_eval.persona_report.sources import find_sources
-from personas.survey.model import Difference
+from beir_eval.persona_report.sources import differences, find_sources
+from personas.survey import Difference
 from tests.support.report_runs import change
 from tests.support.run_folders import folder_of, make_run_folders, set_values
 

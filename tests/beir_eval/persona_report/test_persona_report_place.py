@@ -7,8 +7,6 @@ import os
 import signal
 import subprocess
 import sys
-from collections.abc import Iterator
-from contextlib import closing
 from pathlib import Path
 from typing import Any
 
@@ -136,34 +134,13 @@ def test_ctrl_c_reaches_all_processes_and_only_one_answers(tmp_path: Path) -> No
     assert sorted(path.name for path in tmp_path.iterdir()) == ["runs", "script.py"]
 
 
-def double(number: int) -> int:
-    return 2 * number
-
-
-def end(number: int) -> int:
+def end(chunk: object) -> Any:
     os._exit(1)
-
-
-@pytest.mark.parametrize("processes", [1, 2])
-def test_results_come_in_order_and_few_jobs_wait(processes: int) -> None:
-    taken: list[int] = []
-
-    def jobs() -> Iterator[int]:
-        for number in range(20):
-            taken.append(number)
-            yield number
-
-    results = []
-    with closing(build.in_order(double, jobs(), processes)) as found:
-        for place, result in enumerate(found):
-            results.append(result)
-            assert len(taken) <= place + 1 + 3 * processes
-    assert results == [2 * number for number in range(20)]
 
 
 def test_a_worker_that_ends_is_an_error() -> None:
     with (
         pytest.raises(BeirEvalError, match="one of 2 worker processes ended before its work"),
-        closing(build.in_order(end, iter(range(3)), 2)) as found,
+        build._workers(2, 100) as mapped,
     ):
-        list(found)
+        list(mapped(end, [None] * 3))  # type: ignore[list-item] # a chunk is not looked at

@@ -17,8 +17,8 @@ from beir_eval.report.html import render_html
 from beir_eval.report.model import Figure, Point, Section
 from beir_eval.report.numbers import MISSING_SIGN, NOTHING
 from beir_eval.report.warnings import warnings
-from personas.report.query.warnings import ORDER
-from personas.report.site import ReportFooter
+from personas.report.page import ReportFooter
+from personas.report.warnings import ORDER
 from tests.support.report_support import Page, cell, column, report, row, section
 
 ROOT = Path(__file__).parents[3]

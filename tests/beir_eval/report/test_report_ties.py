@@ -11,8 +11,7 @@ from unittest.mock import patch
 
 import pytest
 
-from beir_eval.compare.runs import compare_pair
-from beir_eval.compare.sources import open_pair
+from beir_eval.compare import compare_pair, open_pair
 from beir_eval.experiment.cell import CellResult
 from beir_eval.experiment.run import Plan, run_suite
 from beir_eval.experiment.run_folder import FIRST_STAGE, Metrics, ScoreCounts

@@ -42,7 +42,7 @@ from mcranker import (
 from mcranker.rankers import RANKERS
 from personas import Criterion, Member, Persona, Rubric, Team, library
 from personas.ranking.record import RankingRecord
-from personas.report.query.warnings import warnings
+from personas.report.warnings import warnings
 from tests.mcranker.replies import test_orders
 from tests.support.comparing import best, in_order, shown_in
 from tests.support.scale import scaled

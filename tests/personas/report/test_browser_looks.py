@@ -115,7 +115,7 @@ def test_all_text_can_be_read(sites: Sites, visit: Visit, kind: str) -> None:
 
 
 def test_paper_gets_all_rows(sites: Sites, visit: Visit) -> None:
-    (path,) = [path for path in sites["survey"] if path.name == "queries.html"]
+    (path,) = sites["survey"]
     page = visit(path)
     rows = page.locator("#queries tbody tr")
     page.evaluate(
@@ -145,4 +145,4 @@ def test_without_scripts_all_is_there_and_nothing_is_idle(
         folded = page.locator("details:not([open]) tbody > tr, .detail, .detail tbody > tr").count()
         assert len(texts(page, "tbody > tr")) == rows.count() - folded
         assert texts(page, TO_BE_USED) == [], path
-        assert texts(page, ".same-search, .pager, .finder, .tools") == []
+        assert texts(page, ".orders, .pager, .finder, .tools") == []

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any, TypeAlias
 
 import pytest
 
-from personas.survey.model import QueryFigures, Survey
+from personas.survey import QueryFigures, Survey
 from tests.support.browser_pages import write_survey
 from tests.support.browser_support import Visit, browser, texts, visit
 from tests.support.survey_support import make_survey
@@ -116,7 +116,7 @@ def test_every_column_sorts_all_rows_and_sorts_back(
 ) -> None:
     rows = survey.queries
     last = SIZE * ((len(rows) - 1) // SIZE)
-    page = visit(folder / "queries.html")
+    page = visit(folder / "index.html")
     assert heads(page) == [head(row) for row in rows[:SIZE]]
     sortable: list[str] = page.eval_on_selector_all(
         "#queries th[aria-sort]", "all => all.map((each) => each.dataset.key)"
@@ -141,7 +141,7 @@ def test_every_column_sorts_all_rows_and_sorts_back(
 
 
 def test_pages_turn(folder: Path, survey: Survey, visit: Visit) -> None:
-    page = visit(folder / "queries.html")
+    page = visit(folder / "index.html")
     wanted = [head(row) for row in survey.queries]
     pager = page.locator('.pager[data-for="queries"]')
     assert texts(page, ".pager") == ["FirstPreviousPage 1 of 3NextLast"]
@@ -167,7 +167,7 @@ def test_pages_turn(folder: Path, survey: Survey, visit: Visit) -> None:
 
 
 def test_a_search_looks_at_words_in_any_column(folder: Path, survey: Survey, visit: Visit) -> None:
-    page = visit(folder / "queries.html")
+    page = visit(folder / "index.html")
     field = page.get_by_label("Search")
     every = survey.queries
     for typed, rows in {
@@ -200,7 +200,7 @@ def test_a_search_looks_at_words_in_any_column(folder: Path, survey: Survey, vis
 
 
 def test_lists_restrict_and_order(folder: Path, survey: Survey, visit: Visit) -> None:
-    page = visit(folder / "queries.html")
+    page = visit(folder / "index.html")
     show, order = page.get_by_label("Show"), page.get_by_label("Order")
     kinds: dict[str, Callable[[QueryFigures], object]] = {
         "only failed ones": lambda each: each.error,
@@ -221,7 +221,7 @@ def test_lists_restrict_and_order(folder: Path, survey: Survey, visit: Visit) ->
 
 
 def test_what_is_on_show_stands_in_the_address(folder: Path, survey: Survey, visit: Visit) -> None:
-    page = visit(folder / "queries.html", "find=virologist&show=missing&sort=-alpha&page=2")
+    page = visit(folder / "index.html", "find=virologist&show=missing&sort=-alpha&page=2")
     value = COLUMNS["alpha"][1]
     rows = [each for each in survey.queries if "Virologist" in str(each.personas) and each.missing]
     assert rows
@@ -231,3 +231,11 @@ def test_what_is_on_show_stands_in_the_address(folder: Path, survey: Survey, vis
     assert page.get_by_label("Show").input_value() == "missing"
     assert page.get_by_label("Order").input_value() == "?"
     assert sorted_by(page) == {"alpha": "descending"}
+
+
+def test_links_above_the_table_sort_it(folder: Path, survey: Survey, visit: Visit) -> None:
+    page = visit(folder / "index.html")
+    page.get_by_role("link", name="Largest losses").first.click()
+    wanted = ordered(survey.queries, COLUMNS["gain"][1], "ascending")
+    page.wait_for_function("document.querySelector('[data-key=gain]').ariaSort === 'ascending'")
+    assert heads(page) == [head(row) for row in wanted[:SIZE]]

@@ -9,8 +9,8 @@ from typing import Any
 import pytest
 
 from personas.ranking.record import RankingRecord
-from personas.report.query.inspection_page import inspection_pages
-from personas.report.site import PAGE_BYTES, PageContext
+from personas.report.inspection import inspection_pages
+from personas.report.page import PageContext
 from tests.support.inspection_report import Page, data_of
 
 NOTHING = {"calls": 0, "input_tokens": 0, "cached_input_tokens": 0, "output_tokens": 0, "cost": 0.0}
@@ -96,7 +96,7 @@ def test_a_page_leads_home_and_to_its_neighbours() -> None:
     page = Page(made)
     assert navigation(page, "site") == {
         "../index.html": "",
-        "../queries.html": "",
+        "../index.html#queries": "",
         "../query/000011.html": "prev",
         "../query/000013.html": "next",
     }
@@ -104,7 +104,7 @@ def test_a_page_leads_home_and_to_its_neighbours() -> None:
     assert "Query 12 of 300" in page.text
     assert "Part 1" not in page.text
     (first,) = inspection_pages(RankingRecord.of(data_of()), PageContext("Run", 1, 1))
-    assert set(navigation(Page(first), "site")) == {"../index.html", "../queries.html"}
+    assert set(navigation(Page(first), "site")) == {"../index.html", "../index.html#queries"}
 
 
 @pytest.mark.parametrize(
@@ -135,7 +135,7 @@ def test_a_page_has_so_many_passages(
     # Text of 400,000 characters a page at most, and of hostile ones six bytes each; a team of a
     # hundred personas takes as much again.
     largest = max(len(page.encode()) for page in pages)
-    assert largest < (8_000_000 if "<" in text or "\0" in text else PAGE_BYTES)
+    assert largest < (8_000_000 if "<" in text or "\0" in text else 1_000_000)
 
 
 def _without_surrogates(value: Any) -> Any:

@@ -10,7 +10,7 @@ import pytest
 from mcranker import Capabilities, DirectRanker, Ranking, ScriptedChat, compare
 from personas.ranking.weak_judges import judge_note
 from personas.report import render_inspection
-from personas.report.compare.page import render_comparison
+from personas.report.comparison import render_comparison
 from tests.support.inspection_report import Page
 
 NOTE = "Judged by local:minilm, an encoder: compares meaning, does not reason."

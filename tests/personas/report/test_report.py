@@ -17,8 +17,7 @@ from mcranker.errors import InputError
 from personas.files import loads
 from personas.provenance import sealed
 from personas.report import render_inspection
-from personas.report.page import render_page
-from personas.report.site import ReportFooter
+from personas.report.page import ReportFooter, render_page
 from personas.schema import Member, Team
 from tests.support.inspection_report import DOCS, Page, answers, data_of, ranked
 

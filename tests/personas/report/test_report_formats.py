@@ -8,7 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from personas.report import formats
-from personas.report.markup import bar, iso, moved, part
+from personas.report.formats import bar, iso, moved, part
 
 
 def test_marks_of_direction_end_where_the_text_ends() -> None:

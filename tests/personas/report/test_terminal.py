@@ -12,7 +12,7 @@ from rich.console import Console
 
 from personas.errors import PersonasError
 from personas.ranking.record import OtherPlace, OtherRanking, RankingRecord
-from personas.report.terminal.terminal import find_hit, show_inspection
+from personas.report.terminal import find_hit, show_inspection
 from tests.personas.ranking.test_inspection import FOUR, hit, stored
 
 OTHER = OtherRanking("DIRECT(0,10)", 10.0, {"d1": OtherPlace(1, 8.0), "d3": OtherPlace(2, None)})

@@ -12,7 +12,7 @@ from rich.cells import cell_len
 
 from personas.errors import PersonasError, SchemaError
 from personas.ranking.record import OtherPlace, OtherRanking
-from personas.report.terminal.terminal import print_inspection
+from personas.report.terminal import print_inspection
 from tests.personas.ranking.test_inspection import hit, stored
 from tests.personas.report.test_terminal import OTHER, four, member, page, rows
 from tests.support.inspection_report import infested

@@ -8,11 +8,14 @@ import pytest
 
 from personas.ranking.record import OtherPlace, OtherRanking, RankingRecord
 from personas.report import render_inspection
-from personas.report.query.warnings import warnings
+from personas.report.warnings import warnings
 from tests.support.inspection_report import DOCS, Page, data_of, ranked
 
 ORDER = ["bad", "warn", "note", "good"]
-TIED = "passages are tied; ties keep the first stage's order."
+TIED = (
+    "passages share their final score with others ({} different scores in all); these keep the "
+    "first stage's order."
+)
 JUDGED = "passages were judged; the others follow in first-stage order."
 
 
@@ -107,8 +110,8 @@ def test_what_went_wrong_is_said(more: dict[str, Any], kind: str, sentence: str)
         ([9, 5, 2, 0], "note", "Scores go from 0 to 9 on a scale of 0 to 10."),
         ([7, 6, 5, 4], "warn", "Scores lie close together, from 4 to 7 on a scale of 0 to 10."),
         ([5, 5], "bad", "All scores are 5: they do not tell passages apart."),
-        ([9, 5, 5, 0], "warn", f"2 of 4 {TIED}"),
-        ([9, 8, 7, 6, 5, 4, 3, 1, 1], "note", f"2 of 9 {TIED}"),
+        ([9, 5, 5, 0], "warn", f"2 of 4 {TIED.format(3)}"),
+        ([9, 8, 7, 6, 5, 4, 3, 1, 1], "note", f"2 of 9 {TIED.format(8)}"),
         ([9, 5, None, None], "note", f"2 of 4 {JUDGED}"),
     ],
 )
@@ -157,7 +160,7 @@ def test_agreement_is_never_said_alone() -> None:
         hit["scores"] = dict.fromkeys(hit["scores"], float(hit["rank"]))
     (sentence,) = [each for each in said(data) if "agree well" in each]
     assert sentence == (
-        "The personas agree well (Krippendorff's alpha 1.00), but all personas use the same model."
+        "The personas agree well (Krippendorff's alpha 1.00); all of them use the same model."
     )
     assert "so this shows how alike their criteria work" in Page(render_inspection(data)).text
 

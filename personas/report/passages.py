@@ -12,7 +12,7 @@ from markupsafe import Markup
 from personas.format import decimals, fixed, percent
 from personas.ranking.hit import Hit
 from personas.ranking.record import RankingRecord
-from personas.report.markup import escaped, tersely, tooltip
+from personas.report.formats import escaped, tersely, tooltip
 
 MISSING = "\N{EN DASH}"
 """In place of a score that did not come."""

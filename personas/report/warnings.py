@@ -110,14 +110,7 @@ def _comparisons(counts: Comparisons) -> Iterator[Notice]:
             "FailedComparisons",
         )
     if counts.odd:
-        kinds = (
-            (counts.odd, "odd in form"),
-            (counts.missing, "left out"),
-            (counts.repeated, "named twice"),
-            (counts.unknown, "named that were not shown"),
-        )
-        parts = ", ".join(f"{whole(number)} {what}" for number, what in kinds if number)
-        yield Notice("warn", f"Of {counted(counts.asked, 'comparison')}: {parts}.")
+        yield Notice("warn", f"Of {counted(counts.asked, 'comparison')}: {_flaws(counts)}.")
     if 3 <= counts.as_shown == counts.asked - counts.failed:
         yield Notice(
             "bad",
@@ -128,23 +121,27 @@ def _comparisons(counts: Comparisons) -> Iterator[Notice]:
 
 def _windows(counts: WindowCounts) -> Iterator[Notice]:
     if counts.odd or counts.failed:
-        kinds = (
-            (counts.failed, "failed"),
-            (counts.odd, "odd in form"),
-            (counts.missing, "passages left out"),
-            (counts.repeated, "named twice"),
-            (counts.unknown, "named that were not shown"),
-            (counts.unreadable, "without a score of the scale"),
-        )
-        parts = ", ".join(f"{whole(number)} {what}" for number, what in kinds if number)
         asked = counted(counts.asked + counts.failed, "reply", "replies")
-        yield Notice("warn", f"Of {asked}: {parts}; what they lacked was asked for again.")
+        failed = f"{whole(counts.failed)} failed, " if counts.failed else ""
+        unread = f", {whole(counts.unreadable)} without a score of the scale"
+        said = f"{failed}{_flaws(counts)}{unread if counts.unreadable else ''}".removesuffix(", ")
+        yield Notice("warn", f"Of {asked}: {said}; what they lacked was asked for again.")
     if counts.differing:
         yield Notice(
             "warn",
             f"{whole(counts.differing)} of {counted(counts.sums, 'sum')} by the model are not what "
             "its scores add up to; ours count.",
         )
+
+
+def _flaws(counts: Comparisons | WindowCounts) -> str:
+    kinds = (
+        (counts.odd, "odd in form"),
+        (counts.missing, "left out"),
+        (counts.repeated, "named twice"),
+        (counts.unknown, "named that were not shown"),
+    )
+    return ", ".join(f"{whole(number)} {what}" for number, what in kinds if number)
 
 
 def _effectiveness(inspection: RankingRecord) -> Iterator[Notice]:
@@ -202,9 +199,11 @@ def _scores(inspection: RankingRecord) -> Iterator[Notice]:
     tied = sum(number for number in finals.values() if number > 1)
     if tied and inspection.judges and len(finals) > 1:
         of = counted(len(inspection.judged), "passage")
+        scores = counted(len(finals), "different score")
         yield Notice(
             "warn" if tied >= _MANY_TIES * len(inspection.judged) else "note",
-            f"{whole(tied)} of {of} are tied; ties keep the first stage's order.",
+            f"{whole(tied)} of {of} share their final score with others ({scores} in all); these "
+            "keep the first stage's order.",
         )
 
 
@@ -236,7 +235,7 @@ def _agreement(inspection: RankingRecord) -> Iterator[Notice]:
     said = f"The personas {alpha_reading(alpha)} (Krippendorff's alpha {optional(alpha, 2)})"
     if alpha > 0:
         # That a model agrees with itself proves nothing.
-        said += ", but all personas use the same model"
+        said += "; all of them use the same model"
     yield Notice("note", f"{said}.")
 
 

@@ -1,23 +1,32 @@
-"""The two runs of a comparison: run folders, the first stage's run beside them, or TREC files."""
+"""Two runs of a data set: how much they differ, and the queries on which they differ most.
+
+A run is a run folder, the first stage's run beside one, or a TREC file.
+"""
 
 from __future__ import annotations
 
 import math
 from collections.abc import Callable, Collection, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import asdict, dataclass, field
 from pathlib import Path
-from typing import Any
+from typing import Any, Literal
 
 from beir_eval.data.datasets import read_qrels
-from beir_eval.errors import RunFolderError
+from beir_eval.errors import MeasureError, RunFolderError
 from beir_eval.experiment.labels import models_of
 from beir_eval.experiment.run_folder import FIRST_STAGE, DataFolder, Metrics, RunFolder, ScoreCounts
+from beir_eval.measures.metrics import cutoff_of, evaluate
+from beir_eval.measures.significance import EQUAL, compare_runs
 from mcranker.inputs.trec import Run, read_trec
 from mcranker.paths import is_file, is_folder
+from personas.format import counted, p_text, signed
+from personas.ranking.comparison import ComparedRuns, QueryRow, RankingComparison, setting_changes
 from personas.ranking.record import RankingRecord
 from personas.ranking.types import Passage, Query, ScoreMatrix
 from personas.ranking.usage import UsageTable
 from personas.ranking.weak_judges import judge_note
+from personas.report.formats import value as shown
+from personas.sanitize import plain
 
 FIRST_STAGE_NAME = "first-stage"
 """Means the first stage's run of what the other run has ranked."""
@@ -93,8 +102,6 @@ class ComparedRun:
     @property
     def settings(self) -> dict[str, str]:
         """Name -> value as text; empty if not known."""
-        from personas.report.formats import value as shown
-
         if not isinstance(self.source, RunFolder):
             return {}
         manifest = self.source.manifest
@@ -113,8 +120,6 @@ class ComparedRun:
         """Query id -> value of `measure`, for every judged query."""
         if self.metrics is not None and measure in self.metrics.per_query:
             return self.metrics.per_query[measure]
-        from beir_eval.measures.metrics import evaluate
-
         return evaluate(self.run, self.data.qrels, (measure,)).per_query[measure]
 
     def lots(self, measure: str) -> Mapping[str, float]:
@@ -270,3 +275,108 @@ def _common_queries(a: ComparedRun, b: ComparedRun) -> tuple[list[str], int]:
             "common, so there is nothing to compare; run both with the same queries"
         )
     return common, len({*ours, *theirs}) - len(common)
+
+
+def compare_pair(
+    pair: Pair,
+    *,
+    measure: str = "nDCG@10",
+    top: int = 5,
+    direction: Literal["both", "gains", "losses"] = "both",
+    query: str | None = None,
+) -> ComparedRuns:
+    """Compare two runs, and explain the queries that changed most."""
+    if query is not None and query not in pair.common:
+        raise RunFolderError(
+            f"no query {query[:80]!r} is in both runs with the same judgements; "
+            f"the first is {pair.common[0]!r}"
+        )
+    sides, data = (pair.a, pair.b), pair.a.data
+    values = [run.values(measure) for run in sides]
+    ids = [each for each in pair.common if all(each in of_run for of_run in values)]
+    if not ids:
+        raise MeasureError(f"no query has a value of {measure!r} in both runs")
+    values = [{each: of_run[each] for each in ids} for of_run in values]
+    means = [math.fsum(of_run.values()) / len(ids) for of_run in values]
+    tested = {
+        name: {each: run.lots(measure).get(each, value) for each, value in of_run.items()}
+        for name, run, of_run in zip("ab", sides, values, strict=True)
+    }
+    test = compare_runs({"": tested}, "a")[""]["b"]
+    changes = {each: values[1][each] - values[0][each] for each in ids}
+    wanted = [
+        each
+        for each, change in changes.items()
+        if abs(change) > EQUAL and (direction == "both" or (change > 0) == (direction == "gains"))
+    ]
+    # Rounded, so that equal changes stay equal whatever they are made of.
+    wanted.sort(key=lambda each: -round(abs(changes[each]), 9))
+    chosen = wanted[:top] if query is None else [query]
+    comparisons = _compared(pair, chosen, cutoff_of(measure))
+    warnings = [run.warnings(measure, of_run) for run, of_run in zip(sides, values, strict=True)]
+    notes = [
+        f"{letter}: {said}."
+        for letter, run, warned in zip("AB", sides, warnings, strict=True)
+        for said in (*warned, *filter(None, [run.note]))
+    ]
+    if pair.left_out:
+        left_out = counted(pair.left_out, "judged query", "judged queries")
+        notes.append(
+            f"{left_out} left out, which only one of the runs has or which were judged otherwise."
+        )
+    p_value = p_text(test.p_value)
+    same = pair.a.label == pair.b.label
+    facts = []
+    for side, run, mean in zip(("A, before", "B, after"), sides, means, strict=True):
+        label = f"{run.label} ({run.name})" if same else run.label
+        models = f", {plain(run.models)}" if run.models else ""
+        facts.append((side, f"{plain(label)}: {measure} {mean:.4f}{models}"))
+    settings = (pair.a.settings, pair.b.settings)
+    return ComparedRuns(
+        title=f"{data.dataset}: {measure} of {counted(len(ids), 'query', 'queries')}, A to B",
+        notes=notes,
+        verdict=[
+            f"B less A: {signed(test.difference, 4)}; better on {test.wins}, equal on {test.ties}, "
+            f"worse on {test.losses}; paired t-test: p {'= ' * (p_value[0] != '<')}{p_value}.",
+            *([] if any(changes.values()) else ["No query differs."]),
+        ],
+        rows=[
+            QueryRow.of(each, *(of_run[each.after.query.id] for of_run in values))
+            for each in comparisons
+        ],
+        comparisons=comparisons,
+        measure=measure,
+        facts=facts,
+        settings=setting_changes(*settings) if all(settings) else (),
+        figures={
+            "dataset": data.dataset,
+            "first_stage": data.first_stage_name,
+            "queries_compared": len(ids),
+            "left_out": pair.left_out,
+            "runs": [
+                {name: getattr(run, name) for name in ("name", "label", "models")}
+                | {"mean": mean, "note": run.note, "warnings": list(warned)}
+                for run, mean, warned in zip(sides, means, warnings, strict=True)
+            ],
+            "test": asdict(test),
+        },
+    )
+
+
+def _compared(pair: Pair, ids: list[str], cutoff: int | None) -> list[RankingComparison]:
+    sides = [run.rankings(ids) for run in (pair.a, pair.b)]
+    wanted = {each.id for side in sides for ranking in side.values() for each in ranking.passages}
+    # All texts at once: they are read from one large file.
+    texts = {**dict.fromkeys(wanted, ("", "")), **pair.texts(wanted)}
+    first_stage = pair.a.data.first_stage
+    return [
+        RankingComparison.of(
+            *(side[each].with_texts(texts) for side in sides),
+            grades=pair.a.data.qrels.get(each, {}),
+            depth=cutoff,
+            first_stage={
+                doc_id: rank for rank, (doc_id, _) in enumerate(first_stage.get(each, ()), 1)
+            },
+        )
+        for each in ids
+    ]

@@ -1,4 +1,4 @@
-"""The page of one ranked query: by itself, or as pages of a report over many."""
+"""One ranked query as a page, as pages of a report over many, in a notebook and as JSON."""
 
 from __future__ import annotations
 
@@ -10,26 +10,31 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from markupsafe import Markup
+from pydantic_core import to_jsonable_python
 
 from personas.ensembles import Rule
 from personas.files import dumps
 from personas.format import exact, fixed
 from personas.provenance import ORIGINS, edited
+from personas.ranking.hit import Hit
 from personas.ranking.record import OtherRanking, RankingRecord
-from personas.report.formats import cut
-from personas.report.page import render_page
-from personas.report.query.passages import MISSING, PassageFormat
-from personas.report.query.warnings import judgements, warnings
-from personas.report.site import (
+from personas.ranking.usage import Usage
+from personas.records import edited_names
+from personas.report.formats import cut, printable
+from personas.report.page import (
     NO_FOOTER,
     OVERVIEW,
-    QUERIES,
     Page,
     PageContext,
     ReportFooter,
+    environment,
     pages_of,
     query_page,
+    render_page,
 )
+from personas.report.passages import MISSING, PassageFormat
+from personas.report.warnings import judgements, warnings
+from personas.survey import QueryFindings
 
 PAGE_LIMIT = 400_000
 """Characters of all passages' texts on a page; long ones are cut alike to fit."""
@@ -63,6 +68,18 @@ _BOUNDS = {"text": 2000, "line": 1000, "name": 200, "rows": 200, "criteria": 20}
 _TIGHT = {"text": 300, "line": 150, "name": 80, "rows": 100, "criteria": 5}
 """For a team of more than `_MANY` members."""
 _MANY = 12
+_OF_CALLS = ("calls", "input_tokens", "cached_input_tokens", "output_tokens")
+_OF_RANKING = (
+    *("ranker", "team", "leave_one_out_exact", "comparisons", "left_out", "models"),
+    "seconds",
+)
+_OF_HITS = (
+    *("rank", "doc_id", "score", "scores", "ranks", "criteria", "missing"),
+    *("cut", "suspicions", "disagreement", "score_range", "first_stage_rank", "first_stage_score"),
+    *("moved", "grade"),
+    *("other", "rank_of_all", "rank_without", "raised_most_by", "sunk_most_by", "title", "text"),
+)
+_ROWS = 10
 
 
 def render_inspection(
@@ -183,7 +200,7 @@ def _of_part(inspection: RankingRecord, parts: Sequence[Page], part: Page) -> di
 
 def _links(around: PageContext) -> dict[str, str]:
     """Addresses of the pages around this one, from its folder."""
-    found = {"overview": OVERVIEW, "queries": QUERIES}
+    found = {"overview": OVERVIEW, "queries": f"{OVERVIEW}#queries"}
     if around.place > 1:
         found["previous"] = query_page(around.place - 1)
     if around.place < around.queries:
@@ -261,3 +278,68 @@ def _team_file(inspection: RankingRecord) -> Markup | None:
     data = dumps(inspection.team).encode()
     # Letters and digits alone, whatever the team says.
     return Markup(f"data:text/yaml;base64,{base64.b64encode(data).decode()}")  # noqa: S704
+
+
+def inspection_dict(inspection: RankingRecord, hits: Sequence[Hit]) -> dict[str, Any]:
+    """All that can be worked out of a ranking, as plain values."""
+    findings = QueryFindings.of(1, inspection)
+    figures = findings.figures
+    other = inspection.other
+    found: dict[str, Any] = to_jsonable_python(
+        {
+            **{name: getattr(inspection, name) for name in _OF_RANKING},
+            "query": {"text": inspection.query.text, "id": inspection.query.id},
+            "other": None if other is None else {"name": other.name, "top": other.top},
+            "top_score": inspection.top,
+            "edited": edited_names(inspection.team) if inspection.team else [],
+            "agreement": {
+                "kendall_tau": figures.tau,
+                "krippendorff_alpha": figures.alpha,
+                "disagreement": figures.disagreement,
+                "pairs": [
+                    {"personas": pair, "kendall_tau": tau} for pair, tau in findings.taus.items()
+                ],
+            },
+            "ndcg@10": {
+                "ranking": figures.ndcg,
+                "first_stage": figures.first_stage_ndcg,
+                "other": figures.other_ndcg,
+                "without": findings.without,
+            },
+            "warnings": warnings(inspection),
+            "passages": len(inspection.hits),
+            "missing": len(inspection.missing),
+            "hits": [{name: getattr(hit, name) for name in _OF_HITS} for hit in hits],
+            "calls": {
+                "total": _calls(inspection.usage, inspection.cost),
+                "reused": inspection.reused.calls,
+                "by_stage": [
+                    {"stage": row.stage, "persona": row.persona, "model": row.model}
+                    | _calls(row.usage, row.cost)
+                    for row in inspection.rows_of_calls()
+                ],
+            },
+        }
+    )
+    return found
+
+
+def _calls(usage: Usage, cost: float | None) -> dict[str, Any]:
+    return {name: getattr(usage, name) for name in _OF_CALLS} | {"cost": cost}
+
+
+def ranking_html(ranking: RankingRecord) -> str:
+    """The query, warnings and notes, and the first ten passages with their scores."""
+    form, hits = PassageFormat(ranking), ranking[:_ROWS]
+    shown = [(hit, cells, label) for hit, label, cells, *_ in form.shown(hits, 0)]
+    return render_notebook(ranking=ranking, warnings=warnings(ranking), rows=shown, team=None)
+
+
+def team_html(team: Any) -> str:
+    """Members of a `personas.Team` with their criteria and weights."""
+    return render_notebook(ranking=None, team=team)
+
+
+def render_notebook(**values: object) -> str:
+    """The template of notebooks with these values."""
+    return printable(environment().get_template("templates/notebook.html").render(values))

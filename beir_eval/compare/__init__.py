@@ -1,1 +1,0 @@
-"""Two runs side by side: the queries on which they differ, and why."""

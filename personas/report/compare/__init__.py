@@ -1,1 +1,0 @@
-"""Two rankings of a query side by side: what changed, and whose scores moved each passage."""

@@ -1,1 +1,0 @@
-"""The report over a data set."""

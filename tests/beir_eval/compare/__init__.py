@@ -1,1 +1,0 @@
-"""Tests of beir_eval/compare."""
