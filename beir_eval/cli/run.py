@@ -23,8 +23,8 @@ from beir_eval.cli.run_results import (
     verdict,
 )
 from beir_eval.data.first_stage import FirstStage
-from beir_eval.experiment.cell import CellResult
-from beir_eval.experiment.run import Experiment, Plan
+from beir_eval.experiment.cell import CellResult, Plan
+from beir_eval.experiment.run import Experiment
 from beir_eval.experiment.suite import DatasetSpec, RankerSpec, Suite, load_suite
 from beir_eval.experiment.suite_form import folder_name
 from beir_eval.measures.metrics import measure_names

@@ -9,6 +9,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeVar
 
+from beir_eval.data.first_stage import FirstStage
 from beir_eval.errors import RunFolderError
 from beir_eval.experiment.run_folder import MANIFEST, Metrics, RunFolder, RunManifest, digests
 from beir_eval.experiment.suite import DatasetSpec, RankerSpec
@@ -27,6 +28,48 @@ GIVE_UP = 5
 """Queries that fail one after the other, before a run is stopped: the model is out of reach."""
 
 T = TypeVar("T")
+
+
+@dataclass(frozen=True, slots=True)
+class Plan:
+    """Settings of one run of a suite; those left out come from the suite.
+
+    Attributes:
+        out: folder of the run folders.
+        datasets: in place of the suite's; empty for the suite's.
+        rankers: labels of those to run, rankers or pipelines; empty for all.
+        queries: ids of the queries; empty for all judged ones.
+        limit: only the first N queries of each data set, or questions.
+        depth: passages a query; None for the suite's.
+        first_stage: what finds the passages; its depth is not looked at.
+        measures: names as ir-measures writes them; the first one heads the tables.
+        options: for all rankers: models, ``base_url``, ``ledger``, fields of `RankerConfig`; in
+            place of the suite's settings, but not of what a ranker of the suite sets itself.
+            ``max_calls`` and ``max_cost`` hold for the whole experiment. For pipelines values of
+            stages as well, such as ``answer.style``.
+        cache: keep indexes and first-stage runs in the cache folder.
+        questions: for pipelines, a file of questions.
+        documents: for pipelines, a folder to index; or else `index`.
+        index: for pipelines, the folder of an index.
+        judge_model: asked by the judges of answers.
+        runs: repetitions of every answer; None for the suite's.
+    """
+
+    out: str | os.PathLike[str]
+    datasets: tuple[DatasetSpec, ...] = ()
+    rankers: tuple[str, ...] = ()
+    queries: tuple[str, ...] = ()
+    limit: int | None = None
+    depth: int | None = None
+    first_stage: FirstStage = field(default_factory=FirstStage)
+    measures: tuple[str, ...] = ("nDCG@10",)
+    options: Mapping[str, Any] = field(default_factory=dict)
+    cache: bool = True
+    questions: str = ""
+    documents: str = ""
+    index: str = ""
+    judge_model: str = ""
+    runs: int | None = None
 
 
 @dataclass(frozen=True, slots=True)

@@ -13,7 +13,7 @@ from contextlib import AbstractAsyncContextManager, AsyncExitStack, asynccontext
 from dataclasses import dataclass, field
 from functools import cache, partial
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, TypeVar
+from typing import Any, TypeVar
 
 from beir_eval.answers.judges import AnswerJudge, Judgement
 from beir_eval.answers.judging import (
@@ -27,7 +27,7 @@ from beir_eval.answers.judging import (
 from beir_eval.answers.metrics import metrics_of
 from beir_eval.answers.questions import Question, read_questions
 from beir_eval.errors import RunFolderError, SettingError
-from beir_eval.experiment.cell import Cell, CellResult, ExperimentListener
+from beir_eval.experiment.cell import Cell, CellResult, ExperimentListener, Plan
 from beir_eval.experiment.run_folder import (
     ANSWERS,
     JUDGEMENTS,
@@ -55,9 +55,6 @@ from mcranker.retrieval.index import Index
 from personas.io.lines import read_records
 from personas.ranking.usage import UsageTable
 from personas.sanitize import json_text
-
-if TYPE_CHECKING:
-    from beir_eval.experiment.run import Plan
 
 _BUDGETS = ("max_calls", "max_cost")
 _OF_JUDGES = ("concurrency", "timeout", "requests_per_minute", "prompts")
