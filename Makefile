@@ -6,7 +6,7 @@ BIN := $(VENV)/bin
 READY := $(VENV)/.ready
 STAMP := $(VENV)/.installed
 
-EXTRAS := local eval rag faiss ranx anova hub browser mcp langchain llamaindex haystack pyterrier ray dev
+EXTRAS := local eval rag office ranx anova hub browser mcp langchain llamaindex haystack pyterrier ray dev
 RESOLVE := $(BIN)/uv pip compile --quiet --python-version 3.11 --no-annotate --no-header \
 	--no-emit-index-url $(addprefix --extra ,$(EXTRAS))
 # What talks to libraries whose versions others choose.
@@ -72,7 +72,7 @@ $(READY): pyproject.toml constraints.txt
 	touch $(READY)
 
 $(STAMP): $(READY)
-	$(BIN)/python -m pip install --quiet --constraint constraints.txt --editable '.[local,eval,rag,faiss,ranx,anova,browser,mcp,langchain,llamaindex,haystack,pyterrier,dev]'
+	$(BIN)/python -m pip install --quiet --constraint constraints.txt --editable '.[local,eval,rag,office,ranx,anova,browser,mcp,langchain,llamaindex,haystack,pyterrier,dev]'
 	touch $(STAMP)
 
 clean:

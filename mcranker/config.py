@@ -21,7 +21,7 @@ from pydantic import (
 
 from mcranker.errors import ConfigError
 from mcranker.llm.chat import Capabilities
-from mcranker.llm.limits.concurrency import MOST_LEARNED
+from mcranker.llm.limits.rate_limiter import MOST_LEARNED
 from mcranker.replies.scoring import SCORINGS, TYPED_SCORINGS, Scoring
 from personas.ensembles import ENSEMBLES, Rule
 from personas.errors import shown

@@ -9,10 +9,17 @@ from dataclasses import asdict, dataclass, field
 from typing import Any
 
 from mcranker.config import RankerConfig
-from mcranker.llm.chat import Answer, ChatModel, ChatReply, ChatRequest, Question
+from mcranker.llm.chat import (
+    Answer,
+    ChatModel,
+    ChatReply,
+    ChatRequest,
+    Question,
+    most_used,
+    prompt_bytes,
+)
 from mcranker.llm.ledger.ledger import Ledger, Ledgered
 from mcranker.llm.ledger.rows import request_key
-from mcranker.llm.limits.budget import most_used, prompt_bytes
 from mcranker.llm.models import ROLES, Models
 from mcranker.llm.prices import billed_as, cost
 from mcranker.llm.wrapper import Wrapper

@@ -191,7 +191,7 @@ class Team(_Record):
 
     def _repr_html_(self) -> str:
         """The team as a notebook shows it."""
-        from personas.report.inspection import team_html
+        from personas.report.page import team_html
 
         return team_html(self)
 

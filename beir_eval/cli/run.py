@@ -333,7 +333,7 @@ def _flags() -> list[click.Parameter]:
         pipelines("--docs", "Documents to index.", type=Reads(), metavar="DIR"),
         pipelines(
             "--index index_folder",
-            "Folder that 'mcranker index' made.",
+            "File that 'mcranker index' made.",
             type=Reads(),
             metavar="INDEX",
         ),

@@ -50,7 +50,7 @@ class Plan:
         cache: keep indexes and first-stage runs in the cache folder.
         questions: for pipelines, a file of questions.
         documents: for pipelines, a folder to index; or else `index`.
-        index: for pipelines, the folder of an index.
+        index: for pipelines, the file of an index.
         judge_model: asked by the judges of answers.
         runs: repetitions of every answer; None for the suite's.
     """

@@ -116,11 +116,12 @@ async def pipeline_cells(
             if budget is not None:  # one that cannot be made is an error before anything is asked
                 await make().aclose()
             folder = Path(plan.out) / folder_name(spec.label)
-            of_folder = {} if form.index else {"digest": index(config.chunks).folder.name}
+            about = index(config.chunks).describe()
+            named = {} if form.index else {"digest": Path(about["path"]).stem}
             cells.append(
                 PipelineCell(
                     *(folder, spec, form, questions, config, given, make),
-                    *(judging, judge, usage, of_folder),
+                    *(judging, judge, usage, named),
                 )
             )
         yield cells

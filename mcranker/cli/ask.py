@@ -236,7 +236,7 @@ command = Verb(
         into(
             "--docs",
             "Documents to index first: a folder, a file or a BEIR folder.",
-            type=Reads(),
+            type=Reads(folder=True),
             metavar="DIR",
         ),
         into("--embedder", "Model that embeds --docs. Without: local:minilm.", metavar="NAME"),

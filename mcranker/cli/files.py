@@ -11,6 +11,7 @@ import os
 import sys
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
+from itertools import product
 from pathlib import Path
 from typing import Any
 
@@ -30,8 +31,14 @@ class Reads(click.ParamType[Any]):
 
     name = "file"
 
-    def __init__(self, files: Callable[[str | None], Iterable[str]] | None = None) -> None:
+    def __init__(
+        self,
+        files: Callable[[str | None], Iterable[str]] | None = None,
+        *,
+        folder: bool = False,
+    ) -> None:
         self.files = files or (lambda text: () if text is None else (text,))
+        self.folder = folder  # may name one, of which every file is read
 
 
 class Writes(Reads):
@@ -70,6 +77,13 @@ def check_outputs(ctx: click.Context) -> None:
         if replaced := outputs.get(_identity(name)):
             raise click.UsageError(
                 f"{replaced} would replace an input ({label} {name!r}); name another file", ctx
+            )
+    folders = [each for each in _named(ctx, writes=False, folders=True) if Path(each[1]).is_dir()]
+    for (label, name), (inputs, folder) in product(_named(ctx, writes=True), folders):
+        if is_file(name) and Path(name).resolve().is_relative_to(Path(folder).resolve()):
+            raise click.UsageError(
+                f"{label} {name!r} would replace a file of {inputs} {folder!r}; name another file",
+                ctx,
             )
 
 
@@ -110,10 +124,12 @@ def _print(text: str) -> None:
     click.echo(safe.encode(errors="surrogateescape"), nl=False)
 
 
-def _named(ctx: click.Context, *, writes: bool) -> Iterator[tuple[str, str]]:
+def _named(ctx: click.Context, *, writes: bool, folders: bool = False) -> Iterator[tuple[str, str]]:
     """Yield the outputs, or the inputs, of a command, each with the option that names it."""
     for param in ctx.command.params:
         if not isinstance(param.type, Reads) or isinstance(param.type, Writes) != writes:
+            continue
+        if folders and not param.type.folder:
             continue
         label = param.opts[0] if isinstance(param, click.Option) else (param.name or "").upper()
         value = ctx.params.get(param.name or "")

@@ -39,7 +39,7 @@ def _index(ctx: click.Context) -> int:
     if not source.exists():  # before there is an index
         raise InputError(f"there is no file or folder {params['source']!r}; give an existing one")
     made: dict[str, Any] = {"embedder": DEFAULT_LOCAL, "chunks": "sentences"}
-    if (out / "index.json").exists():
+    if out.is_file():
         with Index.open(out) as there:
             made = there.describe()
     name = params["embedder"] or made["embedder"]
@@ -110,7 +110,7 @@ command = Verb(
         click.Argument(["source"], metavar="DIR|FILE"),
         flag(
             "--out",
-            "Folder of the index; one that is there is added to.",
+            "File of the index; one that is there is added to.",
             required=True,
             metavar="INDEX",
         ),
@@ -132,9 +132,9 @@ command = Verb(
     ],
     help="""Make an index of documents, for search and for 'mcranker ask'.
 
-    Reads text, Markdown, HTML, PDF, JSON, JSONL, CSV and BEIR folders. What cannot be read is
-    reported and left out. The same command again adds new documents, replaces changed ones, and
-    goes on where an interrupted one stopped.
+    Reads text, Markdown, HTML, PDF, Office, EPUB, JSON, JSONL, CSV and BEIR folders. What cannot
+    be read is reported and left out. The same command again adds new documents, replaces changed
+    ones, and goes on where an interrupted one stopped.
 
     \b
       mcranker index papers/ --out papers.index

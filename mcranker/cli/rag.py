@@ -23,7 +23,7 @@ def pipeline_flags(section: str) -> list[click.Parameter]:
     """Return the flags for an index and the pipeline over it."""
     chosen = partial(flag, section=section)
     return [
-        chosen("--index", "Folder that 'mcranker index' made.", type=Reads(), metavar="INDEX"),
+        chosen("--index", "File that 'mcranker index' made.", type=Reads(), metavar="INDEX"),
         chosen(
             "--preset",
             f"Pipeline that ships; see 'mcranker rag presets'. Without: {DEFAULT}.",

@@ -296,7 +296,7 @@ command = Verb(
             "--docs",
             "Passages in first-stage order: a file of records, a text with one a line, a document "
             "or a folder of them; - for standard input.",
-            type=Reads(),
+            type=Reads(folder=True),
         ),
         into("--queries", "Many queries: JSONL, TSV or topics, with an id.", type=Reads()),
         into("--run", "TREC run whose passages are ranked again.", type=Reads()),

@@ -30,7 +30,6 @@ from mcranker.llm.limits.budget import Budget
 from mcranker.llm.models import NO_MODELS, Layers, LedgerSpec, ModelSpec
 from mcranker.llm.prices import cost
 from mcranker.logs import safe_logger
-from mcranker.paths import cache_root
 from mcranker.rag.answer import Answer, check_support, write_answer, write_team_answer
 from mcranker.rag.asking import Asking
 from mcranker.rag.citations import check_citations, cited_sentences
@@ -46,9 +45,10 @@ from mcranker.rag.search import Retrieved, SearchIndex, TextRetriever, check_ind
 from mcranker.rankers import RANKERS, Ranker
 from mcranker.rankers.dispatch import dispatch, named, note_failure
 from mcranker.rankers.keys import check_names, keys_of
-from mcranker.retrieval.cache import digest_of, key_of
+from mcranker.retrieval.cache import digest_of, index_place, key_of
 from mcranker.retrieval.embedders import Embedder, connect_embedder
-from mcranker.retrieval.index import VERSION, Index
+from mcranker.retrieval.index import Index
+from mcranker.retrieval.index_file import VERSION
 from mcranker.retrieval.readers import Skipped, Source, read_documents
 from mcranker.runtime.bridge import Bridge, Stream
 from mcranker.tracing import answer_span
@@ -125,7 +125,7 @@ class RAGPipeline:
     the others go on with what there is, and `RAGResult.stages` says so.
 
     Args:
-        index: where passages are searched for; the folder of an index, which is opened and closed
+        index: where passages are searched for; the file of an index, which is opened and closed
             by the pipeline; or a retriever of your own, with ``retrieve(queries, k)`` and
             ``chunk(id)``.
         config: the stages: a preset, a TOML file, or a `PipelineConfig`.
@@ -236,9 +236,9 @@ class RAGPipeline:
             preset: the stages, as `config` of the class; its ``chunks`` divide the documents.
             embedder: makes the vectors, as `connect_embedder` takes it.
             embedder_url: of a service; the address before ``/embeddings``.
-            index: folder of the index, for more than fits into memory; documents that it has from
-                before stay in it. None for one in the user's cache folder, named by the content,
-                so that the same documents are indexed once.
+            index: file of the index; documents that it has from before stay in it. None for one in
+                the user's cache folder, named by the content, so that the same documents are
+                indexed once; it goes when it is not used for 30 days, or beyond 5 GB of them.
             options: all other arguments of the class.
 
         Raises:
@@ -259,7 +259,7 @@ class RAGPipeline:
             rows = ((each.id, each.title, each.text) for each in documents)
             made_as = {"version": VERSION, "mark": connected.mark, "chunks": config.chunks}
             key = key_of({**made_as, "of": digest_of(rows)})
-            index = cache_root() / "indexes" / key[:32]
+            index = index_place(key)
         made = Index.create(index, embedder=connected, chunks=config.chunks)
         try:
             pipeline = cls(made, config, budget=budget, **rest)

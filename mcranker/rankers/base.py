@@ -30,7 +30,7 @@ from mcranker.events import Emit, Event, RankingDone
 from mcranker.inputs.passages import Docs, as_passages, as_query
 from mcranker.llm.chat import ChatModel
 from mcranker.llm.limits.budget import Budget
-from mcranker.llm.models import NO_MODELS, Models, Roles, connect_roles, limited
+from mcranker.llm.models import NO_MODELS, Models, connect_roles, limited
 from mcranker.logs import safe_logger
 from mcranker.method.job import Job, Memory
 from mcranker.method.team_plan import TeamPlan, as_team
@@ -179,7 +179,7 @@ class Ranker(ABC):
             return NO_MODELS
         roles = {role: given[f"{role}_model"] for role in self.roles}
         where = {name: given[name] for name in ("base_url", "api_key", "ledger")}
-        return connect_roles(Roles(given["model"], **roles), config=self.config, **where)
+        return connect_roles(given["model"], roles, config=self.config, **where)
 
     def _adapt(self) -> None:  # noqa: B027 - few need it
         """Adapt the configuration to what the models can do."""

@@ -20,16 +20,16 @@ from personas.ranking.hit import Hit
 from personas.ranking.record import OtherRanking, RankingRecord
 from personas.ranking.usage import Usage
 from personas.records import edited_names
-from personas.report.formats import cut, printable
+from personas.report.formats import cut
 from personas.report.page import (
     NO_FOOTER,
     OVERVIEW,
     Page,
     PageContext,
     ReportFooter,
-    environment,
     pages_of,
     query_page,
+    render_notebook,
     render_page,
 )
 from personas.report.passages import MISSING, PassageFormat
@@ -333,13 +333,3 @@ def ranking_html(ranking: RankingRecord) -> str:
     form, hits = PassageFormat(ranking), ranking[:_ROWS]
     shown = [(hit, cells, label) for hit, label, cells, *_ in form.shown(hits, 0)]
     return render_notebook(ranking=ranking, warnings=warnings(ranking), rows=shown, team=None)
-
-
-def team_html(team: Any) -> str:
-    """Members of a `personas.Team` with their criteria and weights."""
-    return render_notebook(ranking=None, team=team)
-
-
-def render_notebook(**values: object) -> str:
-    """The template of notebooks with these values."""
-    return printable(environment().get_template("templates/notebook.html").render(values))

@@ -145,3 +145,13 @@ def asset(name: str, package: str = "personas") -> str:
 def _source(text: str) -> str:
     digest = hashlib.sha256(text.encode()).digest()
     return f"'sha256-{base64.b64encode(digest).decode()}'"
+
+
+def team_html(team: Any) -> str:
+    """Members of a `personas.Team` with their criteria and weights."""
+    return render_notebook(ranking=None, team=team)
+
+
+def render_notebook(**values: object) -> str:
+    """The template of notebooks with these values."""
+    return formats.printable(environment().get_template("templates/notebook.html").render(values))

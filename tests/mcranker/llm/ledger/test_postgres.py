@@ -22,7 +22,7 @@ from mcranker.llm.ledger.postgres_schema import shown_url
 from mcranker.llm.ledger.postgres_store import PostgresStore
 from mcranker.llm.ledger.store import NewAnswer
 from mcranker.llm.limits.budget import Booking, Sums
-from mcranker.llm.limits.leases import Ask, Want
+from mcranker.llm.limits.leases import Want
 from tests.support.ledger_support import MODEL, key, reply
 from tests.support.postgres import Relay, database_of, sql
 
@@ -146,7 +146,7 @@ async def frozen_transaction_ends(frozen: str, url: str, monkeypatch: pytest.Mon
     store = PostgresStore(url)
     want = Want(1e6, 1.0, 1.0)
     await use_all(store)
-    await store.lease_limits("m", Ask(0.0, want, want))
+    await store.lease_limits("m", {"pause": Want(1, 0, 0), "requests": want, "tokens": want})
     connection = await postgres_schema.connect(frozen)
     held = postgres_schema.transaction(connection)
     await held.__aenter__()
@@ -158,9 +158,11 @@ async def frozen_transaction_ends(frozen: str, url: str, monkeypatch: pytest.Mon
     began = time.monotonic()
     async with asyncio.timeout(10):
         await use_all(store)
-        lease = await store.lease_limits("m", Ask(0.0, want, want))
+        lease = await store.lease_limits(
+            "m", {"pause": Want(1, 0, 0), "requests": want, "tokens": want}
+        )
         assert await store.claim_many([key(2), key(3)]) == {key(2), key(3)}
-    assert lease.requests is not None
+    assert lease["requests"].amount == 1
     assert 0.3 < time.monotonic() - began < 5
     connection.terminate()
     await store.aclose()

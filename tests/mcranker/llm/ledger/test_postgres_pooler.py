@@ -18,7 +18,7 @@ import pytest
 from mcranker.llm.ledger.postgres_store import PostgresStore
 from mcranker.llm.ledger.store import NewAnswer, Selection
 from mcranker.llm.limits.budget import Booking, Sums
-from mcranker.llm.limits.leases import Ask, Want
+from mcranker.llm.limits.leases import Want
 from tests.mcranker.llm.ledger.test_postgres import frozen_transaction_ends
 from tests.support.ledger_support import MODEL, key, reply
 from tests.support.postgres import database_of, sql
@@ -76,9 +76,8 @@ async def test_everything_works_behind_a_pooler(pooler: str) -> None:
                 assert await store.complete_many([answer]) == set()
             await store.get_many([key(number)])
             want = Want(1e6, 1.0, 1.0)
-            lease = await store.lease_limits("m", Ask(0.0, want, want))
-            assert lease.requests is not None
-            assert lease.requests.amount == 1
+            lease = await store.lease_limits("m", {"pause": Want(1, 0, 0), "requests": want})
+            assert lease["requests"].amount == 1
             booking = Booking(str(place), 10**6, None, Sums(), Sums(number, 0.0), (0.0,))
             assert (await store.book("r", booking)).granted == 1
         return claimed
