@@ -36,7 +36,7 @@ check: $(STAMP) site
 	$(BIN)/python .ci/english.py
 	$(BIN)/python -m mcranker.cli.reference | diff -u docs/cli.md -
 	$(BIN)/python -m mcranker.cli.reference beir_eval.cli:cli | diff -u docs/beir-eval.md -
-	$(BIN)/python -m mcranker.cli.reference mcranker.cli.personas.group:cli | diff -u docs/personas.md -
+	$(BIN)/python -m mcranker.cli.reference mcranker.cli.group:personas | diff -u docs/personas.md -
 
 dist: $(STAMP)
 	$(BIN)/hadolint deploy/Dockerfile
@@ -45,7 +45,7 @@ dist: $(STAMP)
 docs: $(STAMP)
 	$(BIN)/python -m mcranker.cli.reference > docs/cli.md
 	$(BIN)/python -m mcranker.cli.reference beir_eval.cli:cli > docs/beir-eval.md
-	$(BIN)/python -m mcranker.cli.reference mcranker.cli.personas.group:cli > docs/personas.md
+	$(BIN)/python -m mcranker.cli.reference mcranker.cli.group:personas > docs/personas.md
 
 # The documentation as a site in build/site; a broken link or anchor is an error.
 site: $(STAMP)

@@ -90,7 +90,7 @@ class Estimate:
     @property
     def cost(self) -> float | None:
         """US dollars expected; None if a model's price is not known."""
-        return _total([cost(model, usage) for (_, _, model), usage in self.table.items()])
+        return cost_of(self.table)
 
     def __add__(self, other: Estimate) -> Estimate:
         table = UsageTable()
@@ -182,6 +182,11 @@ def _most_used(request: ChatRequest, repair_attempts: int, resamples: int) -> Us
         return most
     repaired = Usage(input_tokens=request.max_tokens + REPAIR_TOKENS)
     return sum([most] * resamples + [most + repaired] * repair_attempts, start=most)
+
+
+def cost_of(table: UsageTable) -> float | None:
+    """US dollars of calls; None if a model's price is not known."""
+    return _total([cost(model, usage) for (_, _, model), usage in table.items()])
 
 
 def _total(costs: Sequence[float | None]) -> float | None:

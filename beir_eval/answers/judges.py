@@ -17,11 +17,10 @@ from typing import TYPE_CHECKING, Any
 
 from beir_eval.answers.questions import Question
 from beir_eval.errors import SettingError
-from mcranker.errors import BudgetExceeded, ModelError
+from mcranker.errors import FATAL_ERRORS, BudgetExceeded, ModelError
 from mcranker.llm.chat import ChatReply
-from mcranker.rag.asking import Asking, text_of
+from mcranker.method.ask import Asking, text_of
 from mcranker.rag.record import Citation
-from mcranker.rankers.dispatch import FATAL_ERRORS
 from mcranker.replies.json import find
 from mcranker.replies.loose_json import Unreadable
 from mcranker.replies.read import by_number
@@ -70,12 +69,18 @@ class Answered:
 class Judgement:
     """A judge's value for one answer."""
 
-    value: float | None  # on the judge's scale; None if it is missing or undefined
-    why: str = ""  # there is no value
+    # On the judge's scale, the lowest if there is no answer; None if it is missing or undefined.
+    value: float | None
+    why: str = ""  # there is no value, or no answer
     # True if the judge would have no value if it was asked again, e.g. the precision of no passages
     undefined: bool = False
     notes: str = ""  # what the judge wrote
     parts: Mapping[str, Any] = field(default_factory=dict)  # finer values, e.g. one a passage
+
+
+def failed(scale: tuple[float, float], why: str) -> Judgement:
+    """The judgement of an answer that is not there: the lowest value."""
+    return Judgement(scale[0], plain(f"there is no answer: {why}", LONGEST_WHY))
 
 
 @dataclass(frozen=True, slots=True)
@@ -92,7 +97,7 @@ class AnswerJudge:
     async def judge(self, answered: Answered) -> Judgement:
         """Return the judgement; a reply that cannot be read is a missing value with its reason."""
         if answered.failure:
-            return Judgement(None, f"there is no answer: {answered.failure}", undefined=True)
+            return failed(self.scale, answered.failure)
         if lack := self.lack(answered):
             return Judgement(None, f"it has no {lack}", undefined=True)
         try:
@@ -280,10 +285,7 @@ async def team(answered: Answered, ranker: Ranker, *, usage: UsageTable | None =
     if usage is not None:
         usage.add_all(ranking.calls)
     (hit,) = ranking.hits
-    parts = {
-        name: None if score != score else float(score)
-        for name, score in zip(ranking.personas, ranking.matrix.values[hit.row], strict=True)
-    }
+    parts = dict(hit.scores)
     if hit.relevance is None:
         reasons = [each.reason for each in ranking.missing]
         return Judgement(None, reasons[0] if reasons else ranking.failure, parts=parts)

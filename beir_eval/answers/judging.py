@@ -25,9 +25,9 @@ from mcranker.errors import InputError
 from mcranker.estimate import EXPLANATION, Estimate, Estimator
 from mcranker.llm.limits.budget import Budget
 from mcranker.llm.models import NO_MODELS, LedgerSpec, ModelSpec, connect_roles, limited
-from mcranker.rag.asking import Asking
+from mcranker.method.ask import Asking
 from mcranker.rag.record import AnswerRecord
-from mcranker.rankers.dispatch import dispatch
+from mcranker.runtime.service import dispatch
 from personas import PromptSet
 from personas.ranking.usage import UsageTable
 

@@ -13,7 +13,7 @@ from annotated_types import Interval
 from pydantic import AllowInfNan
 
 from beir_eval.answers.judges import judge_of
-from beir_eval.cli.flags import measures_flag, no_cache_flag
+from beir_eval.cli.flags import datasets_flag, measures_flag, no_cache_flag, suites_flag
 from beir_eval.cli.run_results import (
     Display,
     analysed,
@@ -28,23 +28,18 @@ from beir_eval.experiment.run import Experiment
 from beir_eval.experiment.suite import DatasetSpec, RankerSpec, Suite, load_suite
 from beir_eval.experiment.suite_form import folder_name
 from beir_eval.measures.metrics import measure_names
-from mcranker.cli.estimate import check_local_models, show_estimates
-from mcranker.cli.failures import print_json
-from mcranker.cli.fetching import fetch_models
-from mcranker.cli.files import Reads, print_line, saying_where
-from mcranker.cli.invocation import Invocation, say
-from mcranker.cli.number_types import WholeNumber
+from mcranker.cli.invocation import Invocation, run_loop, say
 from mcranker.cli.options import Given, given_options, option_flags
-from mcranker.cli.progress import live_is_wanted
-from mcranker.cli.signals import run as run_loop
-from mcranker.cli.verb import Verb, flag, output_flag, quiet_flag
-from mcranker.cli.worker import Worker, worker_flag
+from mcranker.cli.output import print_json, print_line, saying_where
+from mcranker.cli.progress import fetch_models, live_is_wanted, work_off, worker_flag
+from mcranker.cli.results import check_local_models, show_estimates
+from mcranker.cli.verb import Reads, Verb, WholeNumber, flag, output_flag
 from mcranker.config import RankerConfig
 from mcranker.errors import InputError
 from mcranker.inputs.topics import TopicField
 from mcranker.llm.models import MODEL_OPTIONS
 from mcranker.paths import is_file
-from mcranker.rag.keys import SHARED, models_of, stage_keys
+from mcranker.rag.config import SHARED, models_of, stage_keys
 from mcranker.rankers.keys import Key, keys_of, needed_models, shared_keys
 from personas.console import print_page
 from personas.io.atomic import check_place
@@ -93,9 +88,7 @@ def _run(ctx: click.Context) -> int:
             return show_estimates(ctx, headings, rows, note)
         fetch_models(models, quiet=quiet)
     if given["worker"]:
-        worker = Worker(experiment.queries())
-        run_loop(partial(worker.take, experiment.work(), invocation, live=not quiet))
-        return worker.finish()
+        return run_loop(partial(work_off, ctx, experiment.work(), experiment.queries()))
     # An error before anything is paid for if nothing can be written.
     out.mkdir(parents=True, exist_ok=True)
     check_place(out / "probe")
@@ -289,14 +282,14 @@ def _flags() -> list[click.Parameter]:
         click.Argument(["suite"], required=False),
         what(
             "--dataset datasets",
-            "A data set, instead of the suite's; may be repeated. See 'beir-eval datasets'.",
+            "A data set, instead of the suite's; may be repeated. --datasets lists them.",
             multiple=True,
             metavar="NAME|FOLDER",
         ),
         what("--split", "Which judgements ('test').", default="", metavar="NAME"),
         what(
             "--ranker",
-            "A ranker, without a suite; may be repeated. See 'mcranker options'.",
+            "A ranker, without a suite; may be repeated. --options lists them.",
             multiple=True,
             metavar="NAME",
         ),
@@ -308,6 +301,8 @@ def _flags() -> list[click.Parameter]:
             metavar="LABEL",
         ),
         what("--queries", "Only these queries; in a file, an id a line.", metavar="ID,ID,...|FILE"),
+        suites_flag(WHAT),
+        datasets_flag(WHAT),
         what("--limit", "Only the first N queries of each data set.", type=whole, metavar="N"),
         what(
             "--depth passages",
@@ -348,7 +343,6 @@ def _flags() -> list[click.Parameter]:
         ),
         worker_flag(),
         no_cache_flag(),
-        quiet_flag(),
     ]
 
 
@@ -359,7 +353,7 @@ command = Verb(
     params=_flags(),
     help="""Run rankers over data sets, or pipelines over questions, into run folders.
 
-    SUITE is a name that 'beir-eval suites' lists, or a TOML file. What was stopped goes on when
+    SUITE is a name that --suites lists, or a TOML file. What was stopped goes on when
     the same command is given again: rankings that are there are kept, and every answer is in
     the ledger. Options hold for all rankers of the suite, but not before what one sets itself.
     -o dataset=TEXT says what the collection is, -o topic_field=desc which field of TREC topics is

@@ -26,10 +26,10 @@ from beir_eval.measures.anova import Anova, anova
 from beir_eval.report.numbers import measure_text
 from beir_eval.report.warnings import measured_to
 from mcranker import events
-from mcranker.cli.estimate import cost_text
-from mcranker.cli.failures import DONE, ERROR, MISSING_SCORES, Failure, as_flags, failure
 from mcranker.cli.invocation import Invocation, say
+from mcranker.cli.output import DONE, ERROR, MISSING_SCORES, Failure, as_flags, failure
 from mcranker.cli.progress import ProgressDisplay, Tracker, live_is_wanted
+from mcranker.cli.results import cost_text
 from personas.console import numbers, table
 from personas.format import counted, seconds
 from personas.io.atomic import write_whole

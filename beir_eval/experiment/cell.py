@@ -15,9 +15,14 @@ from beir_eval.experiment.run_folder import MANIFEST, Metrics, RunFolder, RunMan
 from beir_eval.experiment.suite import DatasetSpec, RankerSpec
 from beir_eval.files import write_form
 from mcranker.config import HOW_NOT_WHAT
-from mcranker.errors import BudgetExceeded, ReplyError, RequestRejected, UnsupportedCapability
-from mcranker.rankers import FATAL_ERRORS
-from mcranker.runtime.bridge import Stream
+from mcranker.errors import (
+    FATAL_ERRORS,
+    BudgetExceeded,
+    ReplyError,
+    RequestRejected,
+    UnsupportedCapability,
+)
+from mcranker.runtime.service import Stream
 
 if TYPE_CHECKING:
     from beir_eval.answers.metrics import AnswerMetrics

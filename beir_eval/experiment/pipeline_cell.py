@@ -48,8 +48,8 @@ from mcranker.llm.connect import choose_default
 from mcranker.llm.limits.budget import Budget
 from mcranker.llm.models import Layers
 from mcranker.rag.config import PipelineConfig
-from mcranker.rag.pipeline import AnsweredQuestion, RAGPipeline
-from mcranker.rag.record import AnswerRecord
+from mcranker.rag.pipeline import RAGPipeline
+from mcranker.rag.result import AnsweredQuestion, RAGResult
 from mcranker.retrieval.cache import digest_of
 from mcranker.retrieval.index import Index
 from personas.io.lines import read_records
@@ -302,7 +302,7 @@ class PipelineCell(Cell):
 
     async def _judge(
         self, path: Path, judges: Mapping[str, AnswerJudge], listener: ExperimentListener
-    ) -> list[tuple[AnswerRecord, Mapping[str, Judgement]]]:
+    ) -> list[tuple[RAGResult, Mapping[str, Judgement]]]:
         """Judge what has no value yet, and return all answers in the order of the questions."""
         file = path / JUDGEMENTS
         there = read_answers_of(path / ANSWERS)
@@ -330,7 +330,7 @@ def _of_run(number: int) -> dict[str, int]:
     return {"cache_variant": number} if number else {}
 
 
-def _is_open(answer: AnswerRecord | None) -> bool:
+def _is_open(answer: RAGResult | None) -> bool:
     return answer is None or bool(answer.without)
 
 
@@ -338,9 +338,9 @@ def _line(record: Mapping[str, Any]) -> bytes:
     return f"{json_text(record)}\n".encode()
 
 
-def read_answers_of(path: Path) -> dict[str, AnswerRecord]:
+def read_answers_of(path: Path) -> dict[str, RAGResult]:
     """Return the answers of a run by question id; none if there is no file."""
-    return {each.id: each for each in _read(path, AnswerRecord.from_dict)}
+    return {each.id: each for each in _read(path, RAGResult.from_dict)}
 
 
 def read_judgements(path: Path) -> dict[str, dict[str, Judgement]]:

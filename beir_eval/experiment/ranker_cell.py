@@ -35,13 +35,13 @@ from mcranker.errors import ModelError, UnsupportedCapability
 from mcranker.inputs.trec import write_trec
 from mcranker.llm.limits.budget import Budget
 from mcranker.llm.masking import shown_url
-from mcranker.llm.models import MODEL_OPTIONS
 from mcranker.logs import safe_logger
 from mcranker.rankers import RANKERS
 from mcranker.runtime.bridge import interruptible
 from personas.ensembles import find_ensemble
 from personas.io.atomic import replacing
 from personas.ranking.record import RankingRecord
+from personas.ranking.types import ASSESSOR
 from personas.ranking.usage import UsageTable
 
 if TYPE_CHECKING:
@@ -51,8 +51,6 @@ if TYPE_CHECKING:
     from mcranker.ranking import Ranking
 
 _FILES = (RANKINGS, "run.trec", METRICS)
-_ELSEWHERE = {*MODEL_OPTIONS, "base_url", "api_key", "ledger", "team", "with_criteria"}
-"""Options of rankers that a manifest keeps under models, team and prompts."""
 _LONGEST_REASON = 120
 _OF_SCORES = ("score", "assess")
 """Stages whose answers are about passages."""
@@ -239,20 +237,12 @@ class RankerCell(Cell):
     def _manifest(self, ranker: Ranker) -> RunManifest:
         from mcranker import __version__
 
-        config, defaults = ranker.config.recorded(how=False), type(ranker).takes()
-        options = self.plain_options()
-        config |= {
-            name: options[name]
-            for name, value in self.spec.options.items()
-            if name not in {*type(ranker.config).model_fields, *_ELSEWHERE}
-            and value != defaults[name]
-        }
         endpoint = getattr(ranker.models.scoring, "endpoint", "")
         return RunManifest(
             label=self.spec.label,
             ranker=self.spec.ranker,
-            options=options,
-            config=config,
+            options=self.plain_options(),
+            config=ranker.config.recorded(how=False),
             models=dict(ranker.models.names),
             server=shown_url(endpoint) if "://" in endpoint else "",  # else a model in this process
             weak_judge=ranker.models.scoring.capabilities.weak_judge,
@@ -266,8 +256,7 @@ class RankerCell(Cell):
 def make_ranker(name: str, options: Mapping[str, Any]) -> Ranker:
     """Return a ranker that returns all passages."""
     make: Callable[..., Ranker] = RANKERS.get(name)
-    all_passages = {"top_n": None} if "top_n" in RANKERS.get(name).takes() else {}
-    return make(**{**all_passages, **options})
+    return make(**{"top_n": None, **options})
 
 
 @dataclass(slots=True)
@@ -282,28 +271,26 @@ class Outcome:
     _tied: dict[str, Tied] = field(default_factory=dict)
     _counts: Counter[str] = field(default_factory=Counter)  # as `ScoreCounts` has them
     _short_teams: int = 0
+    _cut: int = 0
     _reasons: Counter[str] = field(default_factory=Counter)
     _used: UsageTable = field(default_factory=UsageTable)
     _seconds: list[float] = field(default_factory=list)
 
     def take(self, ranking: RankingRecord) -> None:
         """Count a ranking; texts may be left out."""
-        import numpy as np
-
         query_id = ranking.query.id
         self._tied[query_id] = Tied.of_ranking(ranking, self.texts)
         self.run[query_id] = _with_numbers(ranking.run)
+        self._cut += any(hit.cut for hit in ranking.hits)
         size = ranking.config.get("team_size")
         if ranking.team is not None and isinstance(size, int):
             self._short_teams += len(ranking.team.members) < size
         ensemble = find_ensemble(ranking.config)
         assessed = ensemble is not None and ensemble.asks
         missing = ranking.missing
-        given = int(np.isfinite(ranking.matrix.values).sum())
+        given = sum(score is not None for hit in ranking.hits for score in hit.scores.values())
         if assessed:  # whose score is the final one, and no persona's
-            scored = np.isfinite(ranking.final)
-            scored[list(ranking.assessor_reasons)] = False
-            given += int(scored.sum())
+            given += sum(ASSESSOR not in hit.missing for hit in ranking.judged)
         self._counts["missing"] += len(missing)
         self._counts["asked"] += given + len(missing)
         self._reasons.update(_in_short(each.reason) for each in missing)
@@ -340,6 +327,7 @@ class Outcome:
             update={
                 "failed": dict(failed),
                 "short_teams": self._short_teams,
+                "cut": self._cut,
                 "scores": scores,
                 "taken": self._taken(),
             }

@@ -23,7 +23,7 @@ A foreign run, which another program made, has no ``rankings.jsonl``.
 Before a run is finished, nothing but the manifest and its lines are there. Folders that were
 written to have a file ``.lock`` as well, see `beir_eval.files.locked`. Everything is checked where
 it is read: an error names the file, and the line. The manifest of what is finished has the
-SHA-256 of every other file, so that edits are found (``beir-eval verify``).
+SHA-256 of every other file, so that edits are found (``beir-eval report --verify``).
 """
 
 from __future__ import annotations
@@ -47,9 +47,9 @@ from personas.errors import SchemaError
 from personas.format import counted
 from personas.io.lines import LONGEST_RANKING, Line, place_of, read_lines, read_records
 from personas.io.rankings import checked
-from personas.ranking.record import RankingRecord
-from personas.ranking.stored import StoredHead, check_plain
-from personas.ranking.weak_judges import WeakJudge
+from personas.ranking.hit import check_plain
+from personas.ranking.record import RankingRecord, read_query
+from personas.ranking.types import WeakJudge
 
 MANIFEST, METRICS, RANKINGS = "manifest.json", "metrics.json", "rankings.jsonl"
 ANSWERS, JUDGEMENTS = "answers.jsonl", "judgements.jsonl"
@@ -92,6 +92,7 @@ class DataManifest(_Kept):
     depth: _Count  # passages a query, at most
     first_stage: FirstStageNote  # what found them
     content: str  # SHA-256 over queries, judgements, and the first stage's run with its texts
+    judge: str = ""  # the model that made the judgements; empty if people did
     files: dict[str, str] = {}  # name -> SHA-256 of the other files
 
 
@@ -115,6 +116,8 @@ class FigureNote(_Kept):
     lines: tuple[FigureLine, ...] = Field((), max_length=6)
     runs: str = ""
     source: str = ""  # words about that table
+    # A paper's points: label -> judge, "JUDGE sd" of its runs, and "speed" in characters a second.
+    theirs: dict[str, dict[str, float]] = {}
 
 
 class SuiteNote(_Kept):
@@ -292,6 +295,7 @@ class Metrics(_Kept):
     failed: dict[str, str] = {}  # query id -> why it was not ranked
     # Queries whose team is smaller than asked for; None for a first stage and a foreign run.
     short_teams: _Count | None = None
+    cut: _Count = 0  # queries of which passages were cut to fit the model
     scores: ScoreCounts | None = None  # what became of the scores; None for a first stage
     taken: RunCost | None = None  # calls, tokens, time and cost; None for a first stage
 
@@ -525,7 +529,7 @@ def _lines(path: Path) -> Iterator[Line]:
 
 
 def _query_id(line: Line) -> str:
-    return checked(StoredHead.read, line.content, line.place, RunFolderError).query.id
+    return checked(read_query, line.content, line.place, RunFolderError).id
 
 
 def _ranking(line: Line) -> RankingRecord:

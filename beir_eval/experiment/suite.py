@@ -59,8 +59,7 @@ from mcranker.config import MOST_IN_A_CALL, RankerConfig
 from mcranker.errors import ConfigError, MCRankerError, UnsupportedCapability
 from mcranker.llm.chat import Capabilities
 from mcranker.paths import is_file, is_folder
-from mcranker.rag.config import PipelineConfig
-from mcranker.rag.keys import divided, own_keys
+from mcranker.rag.config import PipelineConfig, divided, own_keys
 from mcranker.rankers import RANKERS
 from mcranker.rankers.keys import Key, check_names, keys_of, located
 from personas import PersonasError

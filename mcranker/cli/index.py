@@ -8,14 +8,11 @@ from typing import TYPE_CHECKING, Any, get_args
 
 import click
 
-from mcranker.cli.failures import DONE, print_json
-from mcranker.cli.fetching import fetch_models
-from mcranker.cli.files import print_line
-from mcranker.cli.invocation import Invocation, say, skip_note
+from mcranker.cli.invocation import Invocation, run_loop, say, skip_note
 from mcranker.cli.options import option_flags
-from mcranker.cli.progress import ProgressDisplay, Tracker, live_is_wanted
-from mcranker.cli.signals import run as run_loop
-from mcranker.cli.verb import Verb, flag, output_flag, quiet_flag
+from mcranker.cli.output import DONE, print_json, print_line
+from mcranker.cli.progress import ProgressDisplay, Tracker, fetch_models, live_is_wanted
+from mcranker.cli.verb import Verb, flag, output_flag
 from mcranker.config import RankerConfig
 from mcranker.errors import InputError
 from mcranker.llm.connect import DEFAULT_LOCAL
@@ -128,7 +125,6 @@ command = Verb(
         ),
         *option_flags("base_url", "max_cost"),
         output_flag("index, skipped"),
-        quiet_flag(),
     ],
     help="""Make an index of documents, for search and for 'mcranker ask'.
 

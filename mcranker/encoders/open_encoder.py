@@ -350,7 +350,7 @@ def _load(model: Path, tokenizer: Path, name: str, max_tokens: int) -> tuple[Any
         raise ModelFileError(
             f"{str(model)!r} and its tokenizer cannot be loaded ({error}): a file is broken. "
             "Take it from its source again; for one of the catalogue delete both and run: "
-            f"mcranker models download {name.removeprefix('local:')}",
+            f"mcranker models --download {name.removeprefix('local:')}",
             model=name,
         ) from error
     words.no_padding()

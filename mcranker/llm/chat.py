@@ -16,7 +16,7 @@ import orjson
 from personas.ranking.usage import Stage, Usage
 
 if TYPE_CHECKING:
-    from personas.ranking.weak_judges import WeakJudge
+    from personas.ranking.types import WeakJudge
 
 REASONING_TOKENS = 4096
 """Tokens added to a reply's limit for models that always reason."""

@@ -19,7 +19,7 @@ from mcranker.llm.provider import PROVIDERS
 from mcranker.llm.providers.http_chat import url_in
 from mcranker.logs import safe_logger
 from personas.format import file_size
-from personas.ranking.weak_judges import WeakJudgeWarning, judge_note
+from personas.ranking.types import WeakJudgeWarning, judge_note
 from personas.sanitize import can_be_encoded
 
 if TYPE_CHECKING:

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 import anyio
 
 from mcranker.method.rubric_text import INSTRUCTION_SHARE
-from mcranker.rag.events import AnswerDone, StageDone, StageStarted
+from mcranker.rag.result import AnswerDone, StageDone, StageStarted
 from mcranker.ranking import Ranking
 from mcranker.serve.bodies import Problem
 from mcranker.serve.events import event_data
@@ -17,26 +17,25 @@ from mcranker.serve.metrics import Metrics
 from mcranker.serve.served import SHORTEST, Places, discreet, public, public_name
 from mcranker.serve.settings import GRACE, Settings, Unscored
 from personas.format import counted
-from personas.ranking.weak_judges import judge_note
+from personas.ranking.types import judge_note
 
 if TYPE_CHECKING:
     from mcranker.llm.ledger.ledger import Ledger
-    from mcranker.rag.events import EmitAnswer, RAGEvent
     from mcranker.rag.pipeline import RAGPipeline
-    from mcranker.rag.result import RAGResult
+    from mcranker.rag.result import EmitAnswer, RAGEvent, RAGResult
     from personas.ranking.types import Query
 
 
 SMALL = 0.01
 """The number of the first document if nothing was judged; those behind it get less."""
-
 _JUDGES = ("scoring", "assessor")
-
 NOT_ABSOLUTE = (
     "it gives an order without scores, and this service makes none up "
     "(unscored = 'error'); ask POST /v1/rank, or have it served with unscored = 'falling'"
 )
 """Reason that a ranker does not serve rerank clients, if the operator wants no numbers by rank."""
+ANSWER = "answer"
+"""Name of the pipeline where metrics and the log name a ranker."""
 
 
 class Scored(NamedTuple):
@@ -94,12 +93,12 @@ def warnings_of(ranking: Ranking, reasons: int) -> tuple[str, ...]:
     if missing := len(ranking.missing):
         constant = ranking.config.get("missing_policy") == "constant"
         instead = f"; {ranking.config['missing_constant']:g} is imputed" if constant else ""
-        warnings.append(f"{missing} of {ranking.matrix.values.size} scores are missing{instead}")
+        warnings.append(f"{missing} of {ranking.matrix.size} scores are missing{instead}")
     if reasons and len(ranking) and not ranking.reasons:
         warnings.append("no reason could be had")
     # Without their names: warnings are in headers too, and names are a model's.
-    if ranking.orders is not None and (left_out := len(ranking.orders.left_out)):
-        judges = counted(len(ranking.orders.personas), "judge")
+    if left_out := len(ranking.left_out):
+        judges = counted(len(ranking.orders), "judge")
         warnings.append(f"{left_out} of {judges} gave no order and were left out")
     if note := judge_note(ranking.weak_judge, public_name(ranking.models.get("scoring", ""))):
         warnings.append(note.rstrip("."))
@@ -141,14 +140,6 @@ def headers_of(
     if unscored:
         headers["X-Unscored"] = str(unscored)
     return headers
-
-
-def _were(documents: int) -> str:
-    return f"{counted(documents, 'document')} {'was' if documents == 1 else 'were'}"
-
-
-ANSWER = "answer"
-"""Name of the pipeline where metrics and the log name a ranker."""
 
 
 class Answering:
@@ -205,18 +196,6 @@ class Answering:
             await self.pipeline.aclose()
 
 
-async def _answered(
-    pipeline: RAGPipeline, question: Query, seconds: float, emit: EmitAnswer | None
-) -> RAGResult:
-    async with pipeline.astream(question, deadline=seconds) as events:
-        async for event in events:
-            if isinstance(event, AnswerDone):
-                return event.result
-            if emit is not None:
-                await emit(event)
-    raise AssertionError("a stream of events ended without an answer")
-
-
 def answer_event(event: RAGEvent) -> tuple[str, Mapping[str, Any]]:
     """Name and data of an event; `AnswerDone` has none, since the service adds its own."""
     match event:
@@ -250,6 +229,22 @@ def answer_headers(name: str, result: RAGResult) -> dict[str, str]:
         notes = " ".join(discreet("; ".join(result.warnings)).split())
         headers["X-Notes"] = notes.encode("ascii", "replace").decode()
     return headers | ({"X-Partial": "deadline"} if result.partial else {})
+
+
+def _were(documents: int) -> str:
+    return f"{counted(documents, 'document')} {'was' if documents == 1 else 'were'}"
+
+
+async def _answered(
+    pipeline: RAGPipeline, question: Query, seconds: float, emit: EmitAnswer | None
+) -> RAGResult:
+    async with pipeline.astream(question, deadline=seconds) as events:
+        async for event in events:
+            if isinstance(event, AnswerDone):
+                return event.result
+            if emit is not None:
+                await emit(event)
+    raise AssertionError("a stream of events ended without an answer")
 
 
 def _discreet(value: Any) -> Any:

@@ -115,7 +115,7 @@ def test_one_option_of_the_ranker_changes_and_the_presets_others_stay() -> None:
 def test_a_shown_preset_is_a_pipeline(
     tmp_path: Path, index: Path, pipelines: list[FakePipeline]
 ) -> None:
-    shown = invoke("rag", "show", "mmr")
+    shown = invoke("ask", "--presets", "mmr")
     file = tmp_path / "mine.toml"
     file.write_text(shown.stdout.replace("mmr = 0.5", "mmr = 0.25"))
     assert invoke("ask", QUESTION, "--index", index, "--pipeline", file).exit_code == 0
@@ -126,7 +126,7 @@ def test_a_shown_preset_is_a_pipeline(
 
 
 def test_presets_are_listed() -> None:
-    found = as_json(invoke("rag", "presets", "--output", "json"))["presets"]
+    found = as_json(invoke("ask", "--presets", "--output", "json"))["presets"]
     assert {"naive", "rebel", "rankrag", "team"} <= {each["name"] for each in found}
     assert all(each["about"] for each in found)
 

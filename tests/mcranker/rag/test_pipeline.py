@@ -28,8 +28,7 @@ from mcranker import (
     ScriptedChat,
 )
 from mcranker.rag import PipelineConfig, RAGPipeline
-from mcranker.rag.events import AnswerDone, StageDone, StageStarted
-from mcranker.rag.result import RAGResult
+from mcranker.rag.result import AnswerDone, RAGResult, StageDone, StageStarted
 from tests.mcranker.rag.fakes import ALL, QUESTION, FakeIndex, scripted
 
 STAGES = ["query", "retrieval", "rerank", "context", "answer", "citations"]

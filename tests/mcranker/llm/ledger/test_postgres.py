@@ -309,17 +309,17 @@ def test_a_ledger_is_copied_both_ways(url: str, tmp_path: Path) -> None:
         await ledger.aclose()
 
     asyncio.run(fill())
-    assert run("copy", str(file), url)["copied"] == 1200
-    assert run("copy", str(file), url)["there"] == 1200
-    assert run("copy", url, str(back))["copied"] == 1200
+    assert run("--ledger", str(file), "--copy", url)["copied"] == 1200
+    assert run("--ledger", str(file), "--copy", url)["there"] == 1200
+    assert run("--ledger", url, "--copy", str(back))["copied"] == 1200
     dump = "SELECT key, model, stage, created, reply, checksum, unusable FROM replies ORDER BY id"
     rows = [sqlite3.connect(each).execute(dump).fetchall() for each in (file, back)]
     assert rows[0] == rows[1]
     assert len(rows[0]) == 1200
-    shown = run("stats", "--ledger", url)["ledger"]
+    shown = run("--ledger", url)["ledger"]
     assert (shown["answers"], shown["unusable"]) == (1200, 1)
-    assert run("verify", "--ledger", url)["answers"] == 1200
-    assert run("prune", "--ledger", url, "--unusable")["removed"] == 1
+    assert run("--check", "--ledger", url)["answers"] == 1200
+    assert run("--remove", "--ledger", url, "--unusable")["removed"] == 1
 
 
 def test_a_ranking_keeps_its_answers_there(url: str, tmp_path: Path) -> None:
@@ -329,5 +329,5 @@ def test_a_ranking_keeps_its_answers_there(url: str, tmp_path: Path) -> None:
     for _ in range(2):
         found = CliRunner().invoke(cli, args)
         assert found.exit_code == 0, found.output
-        counts.append(run("stats", "--ledger", url)["ledger"]["answers"])
+        counts.append(run("--ledger", url)["ledger"]["answers"])
     assert counts[0] == counts[1] > 0

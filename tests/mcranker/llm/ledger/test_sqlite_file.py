@@ -225,10 +225,10 @@ def test_an_address_of_no_known_kind_is_refused_without_its_password(
             given()
         assert "secret" not in str(caught.value)
     for args in (
-        ["ledger", "stats"],
-        ["ledger", "verify", "--ledger", address],
-        ["ledger", "copy", address, "new.sqlite"],
-        ["ledger", "copy", "new.sqlite", address],
+        ["ledger"],
+        ["ledger", "--check", "--ledger", address],
+        ["ledger", "--ledger", address, "--copy", "new.sqlite"],
+        ["ledger", "--ledger", "new.sqlite", "--copy", address],
         ["rank", "q", "a", "--ledger", address, "--out", "out.json"],
         ["rank", "q", "a", "--model", "openai:x", "-o", f"ledger={address}"],
     ):

@@ -95,7 +95,7 @@ def rank(
         began = now()
         common: dict[str, Any] = {"model": "openai:test", "ledger": None, **options}
         ranker = (
-            MCRanker(team, concurrency=concurrency, **common)
+            MCRanker(team_size=team, concurrency=concurrency, **common)
             if team
             else DirectRanker(concurrency=concurrency, **common)
         )

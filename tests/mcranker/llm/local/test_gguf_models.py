@@ -11,7 +11,7 @@ from mcranker import Passage
 from mcranker.errors import ContextTooLong, ModelFileError, ModelNotFound, UnsupportedCapability
 from mcranker.llm.chat import ChatRequest, Message, Question, State, Tag
 from mcranker.llm.local.llama_local import LocalChat, is_reranker
-from mcranker.rankers.rerank import RerankRanker
+from mcranker.rankers.direct import RerankRanker
 from tests.support.shallow_model import shallow_model
 from tests.support.tiny_reranker import WORDS, expected_logit, reranker, write_reranker
 
