@@ -1,4 +1,4 @@
-"""What a pipeline gives: the answer, as a page and on a terminal, one of many, and events."""
+"""Results of pipelines: the answer, as a page and on a terminal, one of many, and events."""
 
 from __future__ import annotations
 

@@ -31,9 +31,9 @@ class RankGPTConfig(RankerConfig):
     step: Annotated[int, Field(ge=1, le=MOST_IN_A_WINDOW)] = 10
     """Passages by which the window moves on, below window."""
     passes: Annotated[int, Field(ge=1, le=MOST_PASSES)] = 1
-    """How often the window goes over all passages."""
+    """Times that the window goes over all passages."""
     reranked: Annotated[int, Field(ge=0, le=LARGEST)] = 30
-    """How many of the first passages the assessor puts in order again; 0 without assessor_model."""
+    """Number of first passages that the assessor puts in order again; 0 without assessor_model."""
 
     @model_validator(mode="after")
     def _moves_on(self) -> Self:

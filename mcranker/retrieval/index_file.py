@@ -80,7 +80,7 @@ _POSSESSIVE = re.compile(r"['\u2019\uff07][sS]\Z")
 
 
 class Written(NamedTuple):
-    """What became of a batch."""
+    """Outcome of a batch."""
 
     added: int
     replaced: int

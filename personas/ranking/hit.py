@@ -56,7 +56,7 @@ def _nothing() -> Mapping[str, Any]:
 
 @cache
 def adapter(kind: Any) -> TypeAdapter[Any]:
-    """What reads and writes values of that type."""
+    """The adapter that reads and writes values of that type."""
     return TypeAdapter(kind)
 
 

@@ -99,7 +99,7 @@ class Leases:
         return is_low or now >= self._asked + BEAT
 
     def ask(self, now: float, *, pause: float, waiting: int, first: dict[str, float]) -> Ask:
-        """What to ask for where that many calls wait, the first of which has these needs."""
+        """Amounts to ask for where that many calls wait, the first of which has these needs."""
         seconds, self._asked = now - self._asked, now
         ask = {"pause": Want(1.0, max(0.0, pause), 0.0)}
         for kind, account in self._accounts.items():
