@@ -108,7 +108,7 @@ class AnswerJudge:
             return Judgement(None, plain(str(error), LONGEST_WHY))
 
     def lack(self, answered: Answered) -> str:
-        """What the judge needs and the answer has not; empty if it has everything."""
+        """Name what the judge needs and the answer has not; empty if it has everything."""
         golden = answered.question.golden_answers or None
         for need in self.needs:
             if (golden if need == "golden_answers" else getattr(answered, need)) is None:
