@@ -6,7 +6,7 @@ BIN := $(VENV)/bin
 READY := $(VENV)/.ready
 STAMP := $(VENV)/.installed
 
-EXTRAS := local eval rag faiss ranx anova hub browser mcp langchain llamaindex haystack pyterrier ray dev
+EXTRAS := local eval rag office ranx anova hub browser mcp langchain llamaindex haystack pyterrier ray dev
 RESOLVE := $(BIN)/uv pip compile --quiet --python-version 3.11 --no-annotate --no-header \
 	--no-emit-index-url $(addprefix --extra ,$(EXTRAS))
 # What talks to libraries whose versions others choose.
@@ -36,7 +36,7 @@ check: $(STAMP) site
 	$(BIN)/python .ci/english.py
 	$(BIN)/python -m mcranker.cli.reference | diff -u docs/cli.md -
 	$(BIN)/python -m mcranker.cli.reference beir_eval.cli:cli | diff -u docs/beir-eval.md -
-	$(BIN)/python -m mcranker.cli.reference mcranker.cli.personas.group:cli | diff -u docs/personas.md -
+	$(BIN)/python -m mcranker.cli.reference mcranker.cli.group:personas | diff -u docs/personas.md -
 
 dist: $(STAMP)
 	$(BIN)/hadolint deploy/Dockerfile
@@ -45,7 +45,7 @@ dist: $(STAMP)
 docs: $(STAMP)
 	$(BIN)/python -m mcranker.cli.reference > docs/cli.md
 	$(BIN)/python -m mcranker.cli.reference beir_eval.cli:cli > docs/beir-eval.md
-	$(BIN)/python -m mcranker.cli.reference mcranker.cli.personas.group:cli > docs/personas.md
+	$(BIN)/python -m mcranker.cli.reference mcranker.cli.group:personas > docs/personas.md
 
 # The documentation as a site in build/site; a broken link or anchor is an error.
 site: $(STAMP)
@@ -72,7 +72,7 @@ $(READY): pyproject.toml constraints.txt
 	touch $(READY)
 
 $(STAMP): $(READY)
-	$(BIN)/python -m pip install --quiet --constraint constraints.txt --editable '.[local,eval,rag,faiss,ranx,anova,browser,mcp,langchain,llamaindex,haystack,pyterrier,dev]'
+	$(BIN)/python -m pip install --quiet --constraint constraints.txt --editable '.[local,eval,rag,office,ranx,anova,browser,mcp,langchain,llamaindex,haystack,pyterrier,dev]'
 	touch $(STAMP)
 
 clean:

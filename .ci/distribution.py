@@ -33,7 +33,7 @@ def main() -> None:
     (empty / "passages.txt").write_text("Cloth masks filter little.\nN95 masks filter most.\n")
     run(tool / "mcranker", "--version", cwd=empty)
     run(tool / "personas", "list", cwd=empty)
-    run(tool / "beir-eval", "suites", cwd=empty)
+    run(tool / "beir-eval", "run", "--suites", cwd=empty)
     question = ("rank", "best masks against covid", "--docs", "passages.txt", "--dry-run")
     run(tool / "mcranker", *question, "--model", "openai:gpt-5-mini", cwd=empty)
 

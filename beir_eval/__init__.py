@@ -56,13 +56,13 @@ if TYPE_CHECKING:
         read_systems,
     )
     from beir_eval.measures.metrics import Evaluation, evaluate
-    from beir_eval.measures.significance import (
+    from beir_eval.measures.ties import tie_bounds
+    from beir_eval.measures.values import (
         Comparison,
         Interval,
         compare_runs,
         confidence_intervals,
     )
-    from beir_eval.measures.ties import tie_bounds
     from beir_eval.persona_report.build import PersonaReport, write_persona_report
     from beir_eval.report.build import build_report
     from beir_eval.report.html import render_html
@@ -86,7 +86,7 @@ _EXPORTS = {
         "Grade Judged System judge_pairs judged_pairs make_judge pooled read_systems"
     ),
     "beir_eval.measures.metrics": "Evaluation evaluate",
-    "beir_eval.measures.significance": "Comparison Interval compare_runs confidence_intervals",
+    "beir_eval.measures.values": "Comparison Interval compare_runs confidence_intervals",
     "beir_eval.measures.ties": "tie_bounds",
     "beir_eval.persona_report.build": "PersonaReport write_persona_report",
     "beir_eval.report.build": "build_report",

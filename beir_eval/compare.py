@@ -16,15 +16,15 @@ from beir_eval.errors import MeasureError, RunFolderError
 from beir_eval.experiment.labels import models_of
 from beir_eval.experiment.run_folder import FIRST_STAGE, DataFolder, Metrics, RunFolder, ScoreCounts
 from beir_eval.measures.metrics import cutoff_of, evaluate
-from beir_eval.measures.significance import EQUAL, compare_runs
+from beir_eval.measures.values import EQUAL, compare_runs
 from mcranker.inputs.trec import Run, read_trec
 from mcranker.paths import is_file, is_folder
 from personas.format import counted, p_text, signed
 from personas.ranking.comparison import ComparedRuns, QueryRow, RankingComparison, setting_changes
+from personas.ranking.hit import Hit
 from personas.ranking.record import RankingRecord
-from personas.ranking.types import Passage, Query, ScoreMatrix
+from personas.ranking.types import Passage, Query, judge_note
 from personas.ranking.usage import UsageTable
-from personas.ranking.weak_judges import judge_note
 from personas.report.formats import value as shown
 from personas.sanitize import plain
 
@@ -163,16 +163,16 @@ class ComparedRun:
 
     def _order_alone(self, query_id: str) -> RankingRecord:
         """A ranking of which nothing but documents and scores is known, or why there is none."""
-        import numpy as np
-
         listed = self.run.get(query_id, ())
         failed = self.metrics.failed if self.metrics else {}
         return RankingRecord(
             query=Query(self.data.queries.get(query_id, ""), query_id),
-            passages=tuple([Passage(doc_id, "") for doc_id, _ in listed]),
-            order=np.arange(len(listed)),
-            final=np.array([score for _, score in listed], dtype=np.float64),
-            matrix=ScoreMatrix.empty(len(listed), 0),
+            hits=tuple(
+                [
+                    Hit.of(Passage(doc_id, ""), place, score=score)
+                    for place, (doc_id, score) in enumerate(listed)
+                ]
+            ),
             personas=(),
             team=None,
             ranker=self.label,
@@ -181,8 +181,8 @@ class ComparedRun:
             prompt_hashes={},
             calls=UsageTable(),
             seconds={},
+            absolute=False,
             failure="" if listed else failed.get(query_id, "it is not in the run"),
-            has_texts=False,
         )
 
 
@@ -324,7 +324,10 @@ def compare_pair(
         notes.append(
             f"{left_out} left out, which only one of the runs has or which were judged otherwise."
         )
-    p_value = p_text(test.p_value)
+    p_value = "not tested: a test takes 6 queries, and differences that vary"
+    if test.p_value is not None:
+        p_value = p_text(test.p_value)
+        p_value = f"p {p_value}" if p_value[0] == "<" else f"p = {p_value}"
     same = pair.a.label == pair.b.label
     facts = []
     for side, run, mean in zip(("A, before", "B, after"), sides, means, strict=True):
@@ -337,7 +340,7 @@ def compare_pair(
         notes=notes,
         verdict=[
             f"B less A: {signed(test.difference, 4)}; better on {test.wins}, equal on {test.ties}, "
-            f"worse on {test.losses}; paired t-test: p {'= ' * (p_value[0] != '<')}{p_value}.",
+            f"worse on {test.losses}; paired t-test: {p_value}.",
             *([] if any(changes.values()) else ["No query differs."]),
         ],
         rows=[

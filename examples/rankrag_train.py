@@ -1,7 +1,7 @@
-"""Train a chat model on the examples of `mcranker rankrag data`; only the replies are learned.
+"""Train a chat model on the examples of `mcranker rankrag`; only the replies are learned.
 
 pip install 'mcranker[eval]' peft trl
-mcranker rankrag data recipe.toml --out data
+mcranker rankrag recipe.toml --out data
 python examples/rankrag_train.py data/stage2.jsonl meta-llama/Llama-3.1-8B-Instruct rankrag-8b \
     --lora 16 --at-once 2
 vllm serve rankrag-8b

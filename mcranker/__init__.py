@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from mcranker.comparing import ComparedRankings, compare
-    from mcranker.config import RankerConfig
+    from mcranker.config import CallOptions, RankerConfig
     from mcranker.errors import (
         AuthenticationFailed,
         BudgetExceeded,
@@ -41,6 +41,7 @@ if TYPE_CHECKING:
         PassageAssessed,
         PassagesCompared,
         PassageScored,
+        RankedQuery,
         RankingDone,
         RankingStarted,
         RubricWritten,
@@ -64,23 +65,26 @@ if TYPE_CHECKING:
     from mcranker.llm.provider import Provider
     from mcranker.llm.providers.compatible_http import CompatibleChat
     from mcranker.llm.scripted import ScriptedChat
-    from mcranker.method.job import Job
-    from mcranker.options import CallOptions, RankerKeywords, RankerOptions
+    from mcranker.method.session import Job
     from mcranker.rankers.base import Ranker
-    from mcranker.rankers.direct import DirectRanker
-    from mcranker.rankers.dispatch import RankedQuery
+    from mcranker.rankers.direct import DirectConfig, DirectRanker, RerankRanker
     from mcranker.rankers.likelihood import (
+        PYesConfig,
         PYesRanker,
         QGRanker,
+        RankRAGConfig,
         RankRAGRanker,
         RGSRanker,
         RGYNRanker,
     )
     from mcranker.rankers.mcranker import MCRanker
-    from mcranker.rankers.rankgpt import RankGPTRanker
-    from mcranker.rankers.rebel import RebelRanker
-    from mcranker.rankers.rerank import RerankRanker
-    from mcranker.rankers.setwise import SetwiseRanker
+    from mcranker.rankers.rebel import RebelConfig, RebelRanker
+    from mcranker.rankers.sorts import (
+        RankGPTConfig,
+        RankGPTRanker,
+        SetwiseConfig,
+        SetwiseRanker,
+    )
     from mcranker.ranking import Ranking
     from mcranker.replies.loose_json import Unreadable
     from mcranker.replies.scoring import Scoring
@@ -90,31 +94,29 @@ if TYPE_CHECKING:
     from personas.ranking.types import (
         Comparisons,
         MissingScore,
-        Orders,
         Passage,
+        PersonaOrder,
         Query,
         Score,
+        WeakJudgeWarning,
         WindowCounts,
     )
     from personas.ranking.usage import Usage, UsageTable
-    from personas.ranking.weak_judges import WeakJudgeWarning
 
 _EXPORTS = {
-    "personas.ranking.types": "Query Passage Score MissingScore Comparisons Orders WindowCounts",
+    "personas.ranking.types": "Query Passage Score MissingScore Comparisons PersonaOrder "
+    "WindowCounts WeakJudgeWarning",
     "personas": "Persona Criterion Rubric Member Team Ensemble",
-    "mcranker.config": "RankerConfig",
-    "mcranker.method.job": "Job",
-    "mcranker.options": "CallOptions RankerKeywords RankerOptions",
+    "mcranker.config": "CallOptions RankerConfig",
+    "mcranker.method.session": "Job",
     "mcranker.comparing": "ComparedRankings compare",
     "mcranker.rankers.base": "Ranker",
-    "mcranker.rankers.dispatch": "RankedQuery",
     "mcranker.rankers.mcranker": "MCRanker",
-    "mcranker.rankers.direct": "DirectRanker",
-    "mcranker.rankers.likelihood": "RGYNRanker RGSRanker QGRanker PYesRanker RankRAGRanker",
-    "mcranker.rankers.rerank": "RerankRanker",
-    "mcranker.rankers.rankgpt": "RankGPTRanker",
-    "mcranker.rankers.setwise": "SetwiseRanker",
-    "mcranker.rankers.rebel": "RebelRanker",
+    "mcranker.rankers.direct": "DirectConfig DirectRanker RerankRanker",
+    "mcranker.rankers.likelihood": "RGYNRanker RGSRanker QGRanker PYesConfig PYesRanker "
+    "RankRAGConfig RankRAGRanker",
+    "mcranker.rankers.sorts": "RankGPTConfig RankGPTRanker SetwiseConfig SetwiseRanker",
+    "mcranker.rankers.rebel": "RebelConfig RebelRanker",
     "mcranker.retrieval.fusion": "fuse",
     "mcranker.replies.scoring": "Scoring",
     "mcranker.replies.loose_json": "Unreadable",
@@ -122,7 +124,7 @@ _EXPORTS = {
     "mcranker.ranking": "Ranking",
     "mcranker.estimate": "Estimate",
     "mcranker.events": "Event RankingStarted TeamRecruited RubricWritten PassageScored "
-    "PassageAssessed PassagesCompared RankingDone",
+    "PassageAssessed PassagesCompared RankingDone RankedQuery",
     "mcranker.llm.chat": "ChatModel ChatRequest ChatReply ReplySchema Message Question "
     "Tag Capabilities Answer Judge Option State",
     "mcranker.llm.connect": "connect",
@@ -134,7 +136,6 @@ _EXPORTS = {
     "ModelTimeout AuthenticationFailed ModelNotFound ModelFileError RateLimited ServerFailed "
     "RequestRejected ContextTooLong ContentRefused UnsupportedCapability ReplyError FormNotKept",
     "personas.ranking.usage": "Usage UsageTable",
-    "personas.ranking.weak_judges": "WeakJudgeWarning",
 }
 _MODULE_OF = {name: module for module, names in _EXPORTS.items() for name in names.split()}
 
@@ -157,6 +158,7 @@ __all__ = [
     "ContentRefused",
     "ContextTooLong",
     "Criterion",
+    "DirectConfig",
     "DirectRanker",
     "DownloadError",
     "Ensemble",
@@ -179,30 +181,32 @@ __all__ = [
     "ModelNotFound",
     "ModelTimeout",
     "Option",
-    "Orders",
+    "PYesConfig",
     "PYesRanker",
     "Passage",
     "PassageAssessed",
     "PassageScored",
     "PassagesCompared",
     "Persona",
+    "PersonaOrder",
     "Provider",
     "QGRanker",
     "Query",
     "Question",
     "RGSRanker",
     "RGYNRanker",
+    "RankGPTConfig",
     "RankGPTRanker",
+    "RankRAGConfig",
     "RankRAGRanker",
     "RankedQuery",
     "Ranker",
     "RankerConfig",
-    "RankerKeywords",
-    "RankerOptions",
     "Ranking",
     "RankingDone",
     "RankingStarted",
     "RateLimited",
+    "RebelConfig",
     "RebelRanker",
     "ReplyError",
     "ReplySchema",
@@ -215,6 +219,7 @@ __all__ = [
     "Scoring",
     "ScriptedChat",
     "ServerFailed",
+    "SetwiseConfig",
     "SetwiseRanker",
     "State",
     "Tag",

@@ -6,7 +6,7 @@ import difflib
 import os
 from collections.abc import Mapping
 from types import MappingProxyType
-from typing import Annotated, Any, Literal, get_args
+from typing import TYPE_CHECKING, Annotated, Any, Literal, Self, TypedDict, get_args
 
 from pydantic import (
     BaseModel,
@@ -21,7 +21,7 @@ from pydantic import (
 
 from mcranker.errors import ConfigError
 from mcranker.llm.chat import Capabilities
-from mcranker.llm.limits.concurrency import MOST_LEARNED
+from mcranker.llm.limits.rate_limiter import MOST_LEARNED
 from mcranker.replies.scoring import SCORINGS, TYPED_SCORINGS, Scoring
 from personas.ensembles import ENSEMBLES, Rule
 from personas.errors import shown
@@ -84,128 +84,28 @@ HOW_NOT_WHAT = frozenset(
 """Fields of the configuration that concern calls and change no score."""
 
 
-class _Options(BaseModel):
+class RankerConfig(BaseModel):
+    """All choices of a ranking.
+
+    >>> RankerConfig()                                # the paper: k = 10, sum, temperature 0
+    >>> RankerConfig(team_size=2, nlp_scientist=False)  # two recruits alone
+    >>> RankerConfig(require=("clinician",), forbid=("*marketing*",))
+    >>> RankerConfig(criteria="dataset", dataset="…") # Table 3, dataset-based criteria
+    >>> RankerConfig(ensemble="reciprocal_rank")      # Table 4
+    >>> RankerConfig(scoring="expected", labels=("No", "Yes"))
+
+    Rankers with options of their own have a subclass each, such as `SetwiseConfig`.
+
+    Raises:
+        ConfigError: a value is impossible, an option is unknown, or two do not go together.
+    """
+
     model_config = ConfigDict(frozen=True, extra="forbid", use_attribute_docstrings=True)
 
-
-class _Limits(_Options):
-    """Concurrency, rates, and what may be spent."""
-
-    concurrency: int | None = Field(None, ge=1, le=50_000)
-    """Calls in flight at once, for each model; none to learn how many it takes."""
-    query_concurrency: int = Field(8, ge=1, le=1000)
-    """Queries in progress at once when many are ranked."""
-    timeout: float = Field(120.0, ge=0.001, le=1e6, allow_inf_nan=False)
-    """Seconds allowed to one call to a provider; it is then tried again."""
-    requests_per_minute: float | None = Field(None, ge=0.001, le=1e9, allow_inf_nan=False)
-    """Calls begun a minute, for each model."""
-    tokens_per_minute: float | None = Field(None, ge=1, le=1e12, allow_inf_nan=False)
-    """Tokens a minute, input and output, for each model."""
-    max_calls: int | None = Field(None, ge=0, le=LARGEST)
-    """Send no more calls than this, all queries together."""
-    max_cost: float | None = Field(None, ge=0, allow_inf_nan=False)
-    """Spend no more US dollars, all queries together."""
-    batch: bool = False
-    """Send calls through the provider's batch API: half the price, an answer within hours."""
-
-
-class _Requests(_Options):
-    """Prompts, sampling, and the length of replies."""
-
-    prompts: str = "paper"
-    """Prompt set: paper, or a folder with one's own wording."""
-    temperature: float | None = Field(0.0, ge=0, le=2)
-    """Sampling temperature; none for the provider's default."""
-    seed: int | None = Field(None, ge=-LARGEST, le=LARGEST)
-    """Seed for providers that take one."""
-    max_tokens: int = Field(2048, ge=16, le=LARGEST)
-    """Longest reply of recruiter and criteria writers."""
-    max_score_tokens: int = Field(1024, ge=1, le=LARGEST)
-    """Longest answer to a scoring call, in tokens."""
-    cache_variant: int = Field(0, ge=0, le=LARGEST)
-    """Which of several samples of every answer to take; another number asks again."""
-    repair_attempts: int = Field(1, ge=0, le=5)
-    """Repetitions of a call whose answer is unreadable, with what is wrong."""
-    resample: int = Field(0, ge=0, le=100)
-    """Repetitions of a recruiter's or criteria writer's question, before repair_attempts; none at
-    temperature 0."""
-    max_passage_words: _Count = None
-    """Cut a passage's text after this number of words."""
-    max_passage_tokens: _Count = None
-    """The same in tokens of the scoring model, if its tokenizer is at hand (local GGUF models)."""
-
-
-class _Quirks(_Options):
-    """Peculiarities of the authors' code that ``preset="reference"`` sets."""
-
-    dataset_team: bool = False
-    """With criteria="dataset": recruit one team as well, from the data set's description alone."""
-    example_rank: int = Field(1, ge=1, le=LARGEST)
-    """First-stage passage that the recruiter sees, counted from 1."""
-    lowercase_query: bool = False
-    """Lower-case the query."""
-    title_separator: str = "\n"
-    """Text between title and text."""
-    single_quotes: bool = False
-    """Turn double quotes in passages into single ones."""
-    snake_case_personas: bool = False
-    """Write recruits' names in lower case with underscores, cut to what follows a slash."""
-
-
-class _Results(_Options):
-    """From scores to the ranking that is returned."""
-
-    ensemble: Annotated[str, ENSEMBLES] = "sum"
-    """Rule from the personas' scores to one (paper, Eq. 4)."""
-    missing_policy: Literal["mean_of_team", "lowest", "constant", "fail"] = "mean_of_team"
-    """Replacement of a missing score: mean of the passage's others, 0, a constant, or an error."""
-    missing_constant: float = Field(0.0, ge=0, le=HIGHEST_CONSTANT, allow_inf_nan=False)
-    """The constant for missing_policy="constant"."""
-    first_stage_weight: float = Field(0.0, ge=0, le=1)
-    """Share of the first stage's score in the final one, both scaled to 0..1; all passages need
-    such a score."""
-    depth: _Count = None
-    """Rank only the first N passages; the rest follow as they are."""
-    top_n: _Count = None
-    """Return only the first N passages."""
-    min_relevance: float | None = Field(None, ge=0, le=1)
-    """Return only passages of this relevance or more: the mean judge's score by k, 0 to 1."""
-    deadline: float | None = Field(None, ge=0.001, le=1e9, allow_inf_nan=False)
-    """Seconds after which a query is ranked by the scores that are there; none to wait for all."""
-    on_failure: Literal["error", "keep_order"] = "error"
-    """If the model fails: an error, or passages in first-stage order, with the failure noted."""
-
-
-class _Scoring(_Options):
-    """Judges' scores."""
-
-    scoring: Annotated[str, SCORINGS] = "integer"
-    """One integer a passage (paper), the labels' expectation, the probability of the highest label
-    (peak), or one score a criterion, combined by weights."""
-    scale: int = Field(10, ge=1, le=100)
-    """k: scores are 0 to k."""
-    labels: tuple[str, ...] = ()
-    """Labels for scoring="expected" or "peak", least relevant first; without, 0 to k."""
-    batch_criteria: bool = True
-    """With per_criterion scoring: all criteria in one call a passage, if the model takes that."""
-    questions: Literal["per_persona", "per_criterion"] | None = None
-    """Ask typed questions, one a persona or one a criterion. None: per_persona for models that
-    answer nothing else, and with passages_per_call."""
-    passages_per_call: int | None = Field(None, ge=1, le=MOST_IN_A_CALL)
-    """With typed questions: passages in one call, judged beside each other; none for one."""
-    instruction: Annotated[str, StringConstraints(strip_whitespace=True)] = Field(
-        "", max_length=MOST_INSTRUCTION
-    )
-    """Anything else that matters, in a sentence: one more criterion for every judge, with 30% of
-    the weight; for rerank services, their instruction."""
-
-
-class _Team(_Options):
-    """Personas and their criteria."""
-
+    # Personas and their criteria.
     preset: Literal["paper", "reference"] = "paper"
     """Follow the paper, or its authors' code where a field can (see docs/evaluation.md)."""
-    team_size: int = Field(3, ge=1, le=20)
+    team_size: Annotated[int, Field(ge=1, le=20)] = 3
     """Personas on the team, the NLP scientist included; recruits join a given team up to it."""
     nlp_scientist: bool = True
     """Have the fixed NLP scientist on the team (paper, section 3.2)."""
@@ -217,34 +117,117 @@ class _Team(_Options):
     """Names or patterns, such as "*marketing*", that no recruit may have; case does not count."""
     criteria: Literal["query", "dataset", "library", "none"] = "query"
     """Write criteria for each query or the data set, take the library's, or judge without."""
-    criteria_examples: int = Field(0, ge=0, le=10)
+    criteria_examples: Annotated[int, Field(ge=0, le=10)] = 0
     """Rubrics of the library that criteria writers see, the closest to persona and query."""
     dataset: str = ""
     """Description of the collection; needed for criteria="dataset"."""
 
+    # Judges' scores.
+    scoring: Annotated[str, SCORINGS] = "integer"
+    """One integer a passage (paper), the labels' expectation, the probability of the highest label
+    (peak), or one score a criterion, combined by weights."""
+    scale: Annotated[int, Field(ge=1, le=100)] = 10
+    """k: scores are 0 to k."""
+    labels: tuple[str, ...] = ()
+    """Labels for scoring="expected" or "peak", least relevant first; without, 0 to k."""
+    batch_criteria: bool = True
+    """With per_criterion scoring: all criteria in one call a passage, if the model takes that."""
+    questions: Literal["per_persona", "per_criterion"] | None = None
+    """Ask typed questions, one a persona or one a criterion. None: per_persona for models that
+    answer nothing else, and with passages_per_call."""
+    passages_per_call: Annotated[int | None, Field(ge=1, le=MOST_IN_A_CALL)] = None
+    """With typed questions: passages in one call, judged beside each other; none for one."""
+    instruction: Annotated[
+        str, StringConstraints(strip_whitespace=True, max_length=MOST_INSTRUCTION)
+    ] = ""
+    """Anything else that matters, in a sentence: one more criterion for every judge, with 30% of
+    the weight; for rerank services, their instruction."""
 
-class RankerConfig(_Limits, _Requests, _Quirks, _Results, _Scoring, _Team):
-    """All choices of a ranking.
+    # From scores to the ranking that is returned.
+    ensemble: Annotated[str, ENSEMBLES] = "sum"
+    """Rule from the personas' scores to one (paper, Eq. 4)."""
+    missing_policy: Literal["mean_of_team", "lowest", "constant", "fail"] = "mean_of_team"
+    """Replacement of a missing score: mean of the passage's others, 0, a constant, or an error."""
+    missing_constant: Annotated[float, Field(ge=0, le=HIGHEST_CONSTANT, allow_inf_nan=False)] = 0.0
+    """The constant for missing_policy="constant"."""
+    first_stage_weight: Annotated[float, Field(ge=0, le=1)] = 0.0
+    """Share of the first stage's score in the final one, both scaled to 0..1; all passages need
+    such a score."""
+    depth: _Count = None
+    """Rank only the first N passages; the rest follow as they are."""
+    top_n: _Count = None
+    """Return only the first N passages."""
+    min_relevance: Annotated[float | None, Field(ge=0, le=1)] = None
+    """Return only passages of this relevance or more: the mean judge's score by k, 0 to 1."""
+    deadline: Annotated[float | None, Field(ge=0.001, le=1e9, allow_inf_nan=False)] = None
+    """Seconds after which a query is ranked by the scores that are there; none to wait for all."""
+    on_failure: Literal["error", "keep_order"] = "error"
+    """If the model fails: an error, or passages in first-stage order, with the failure noted."""
 
-    >>> RankerConfig()                                # the paper: k = 10, sum, temperature 0
-    >>> RankerConfig(team_size=2, nlp_scientist=False)  # two recruits alone
-    >>> RankerConfig(require=("clinician",), forbid=("*marketing*",))
-    >>> RankerConfig(criteria="dataset", dataset="…") # Table 3, dataset-based criteria
-    >>> RankerConfig(ensemble="reciprocal_rank")      # Table 4
-    >>> RankerConfig(scoring="expected", labels=("No", "Yes"))
+    # Peculiarities of the authors' code that preset="reference" sets.
+    dataset_team: bool = False
+    """With criteria="dataset": recruit one team as well, from the data set's description alone."""
+    example_rank: Annotated[int, Field(ge=1, le=LARGEST)] = 1
+    """First-stage passage that the recruiter sees, counted from 1."""
+    lowercase_query: bool = False
+    """Lower-case the query."""
+    title_separator: str = "\n"
+    """Text between title and text."""
+    single_quotes: bool = False
+    """Turn double quotes in passages into single ones."""
+    snake_case_personas: bool = False
+    """Write recruits' names in lower case with underscores, cut to what follows a slash."""
 
-    The groups are base classes, so that fields are given and read flat, and checked once; those of
-    the last base come first.
+    # Prompts, sampling, and the length of replies.
+    prompts: str = "paper"
+    """Prompt set: paper, or a folder with one's own wording."""
+    temperature: Annotated[float | None, Field(ge=0, le=2)] = 0.0
+    """Sampling temperature; none for the provider's default."""
+    seed: Annotated[int | None, Field(ge=-LARGEST, le=LARGEST)] = None
+    """Seed for providers that take one."""
+    max_tokens: Annotated[int, Field(ge=16, le=LARGEST)] = 2048
+    """Longest reply of recruiter and criteria writers."""
+    max_score_tokens: Annotated[int, Field(ge=1, le=LARGEST)] = 1024
+    """Longest answer to a scoring call, in tokens."""
+    cache_variant: Annotated[int, Field(ge=0, le=LARGEST)] = 0
+    """Which of several samples of every answer to take; another number asks again."""
+    repair_attempts: Annotated[int, Field(ge=0, le=5)] = 1
+    """Repetitions of a call whose answer is unreadable, with what is wrong."""
+    resample: Annotated[int, Field(ge=0, le=100)] = 0
+    """Repetitions of a recruiter's or criteria writer's question, before repair_attempts; none at
+    temperature 0."""
+    max_passage_words: _Count = None
+    """Cut a passage's text after this number of words."""
+    max_passage_tokens: _Count = None
+    """The same in tokens of the scoring model, if its tokenizer is at hand (local GGUF models)."""
 
-    Raises:
-        ConfigError: a value is impossible, an option is unknown, or two do not go together.
-    """
+    # Concurrency, rates, and what may be spent.
+    concurrency: Annotated[int | None, Field(ge=1, le=50_000)] = None
+    """Calls in flight at once, for each model; none to learn how many it takes."""
+    query_concurrency: Annotated[int, Field(ge=1, le=1000)] = 8
+    """Queries in progress at once when many are ranked."""
+    timeout: Annotated[float, Field(ge=0.001, le=1e6, allow_inf_nan=False)] = 120.0
+    """Seconds allowed to one call to a provider; it is then tried again."""
+    requests_per_minute: Annotated[float | None, Field(ge=0.001, le=1e9, allow_inf_nan=False)] = (
+        None
+    )
+    """Calls begun a minute, for each model."""
+    tokens_per_minute: Annotated[float | None, Field(ge=1, le=1e12, allow_inf_nan=False)] = None
+    """Tokens a minute, input and output, for each model."""
+    max_calls: Annotated[int | None, Field(ge=0, le=LARGEST)] = None
+    """Send no more calls than this, all queries together."""
+    max_cost: Annotated[float | None, Field(ge=0, allow_inf_nan=False)] = None
+    """Spend no more US dollars, all queries together."""
+    batch: bool = False
+    """Send calls through the provider's batch API: half the price, an answer within hours."""
 
-    def __init__(self, **data: Any) -> None:
-        try:
-            super().__init__(**data)
-        except ValidationError as error:
-            raise ConfigError(explain(error)) from error
+    if not TYPE_CHECKING:  # for type checkers, the fields are the arguments
+
+        def __init__(self, **data: Any) -> None:
+            try:
+                super().__init__(**data)
+            except ValidationError as error:
+                raise ConfigError(explain(error, type(self))) from error
 
     @model_validator(mode="before")
     @classmethod
@@ -290,7 +273,7 @@ class RankerConfig(_Limits, _Requests, _Quirks, _Results, _Scoring, _Team):
         return tidied
 
     @model_validator(mode="after")
-    def _fits_together(self) -> RankerConfig:
+    def _fits_together(self) -> Self:
         if self.labels and not self.scoring_class.uses_labels:
             raise ValueError(
                 f'labels go with scoring="expected" or "peak", not with {self.scoring!r}'
@@ -343,28 +326,39 @@ class RankerConfig(_Limits, _Requests, _Quirks, _Results, _Scoring, _Team):
             )
 
     @classmethod
-    def of(cls, config: RankerConfig | None, options: Mapping[str, Any]) -> RankerConfig:
-        """A configuration with some fields replaced; unset fields stay unset.
-
-        With another preset, what the former preset had set goes with it.
-        """
+    def of(cls, config: RankerConfig | None, options: Mapping[str, Any]) -> Self:
+        """A configuration of this class with some fields replaced, as `replaced` does."""
         if config is None:
             return cls(**options)
         if not isinstance(config, RankerConfig):
             raise ConfigError(f"config={shown(config)} is no RankerConfig; give one, or none")
+        if not issubclass(cls, type(config)):
+            raise ConfigError(
+                f"config={type(config).__name__}(...) has options of another ranker; give a "
+                f"{cls.__name__}"
+            )
+        if type(config) is not cls:
+            config = cls(**config.model_dump(include=config.model_fields_set))
+        return config.replaced(options)
+
+    def replaced(self, options: Mapping[str, Any]) -> Self:
+        """Return this configuration with some fields replaced; unset fields stay unset.
+
+        With another preset, what the former preset had set goes with it.
+        """
         if not options:
-            return config
-        fields = config.model_dump(include=config.model_fields_set)
-        if options.get("preset", config.preset) != config.preset:
-            former = PRESETS[config.preset]
+            return self
+        fields = self.model_dump(include=self.model_fields_set)
+        if options.get("preset", self.preset) != self.preset:
+            former = PRESETS[self.preset]
             fields = {
                 name: value
                 for name, value in fields.items()
                 if name not in former or value != former[name]
             }
-        return cls(**{**fields, **options})
+        return type(self)(**{**fields, **options})
 
-    def for_model(self, capabilities: Capabilities, *, team: bool = False) -> RankerConfig:
+    def for_model(self, capabilities: Capabilities, *, team: bool = False) -> Self:
         """Return this configuration with the defaults for encoders.
 
         Models that answer only typed questions are asked by criterion if they are encoders, which
@@ -380,9 +374,9 @@ class RankerConfig(_Limits, _Requests, _Quirks, _Results, _Scoring, _Team):
                 team and not capabilities.reasons and self.criteria != "none"
             )
             chosen["questions"] = "per_criterion" if by_criterion else "per_persona"
-        return RankerConfig.of(self, chosen) if chosen else self
+        return self.replaced(chosen)
 
-    def for_writers(self, recruiter: Capabilities, criteria: Capabilities) -> RankerConfig:
+    def for_writers(self, recruiter: Capabilities, criteria: Capabilities) -> Self:
         """Return this configuration with the library's personas and rubrics, if none writes any.
 
         Fields that are set are kept.
@@ -392,7 +386,7 @@ class RankerConfig(_Limits, _Requests, _Quirks, _Results, _Scoring, _Team):
             for name, role in (("recruiting", recruiter), ("criteria", criteria))
             if not role.prompts and name not in self.model_fields_set
         }
-        return RankerConfig.of(self, chosen) if chosen else self
+        return self.replaced(chosen)
 
     @property
     def workers(self) -> int:
@@ -453,8 +447,13 @@ class RankerConfig(_Limits, _Requests, _Quirks, _Results, _Scoring, _Team):
         return self.labels or tuple(str(value) for value in range(self.scale + 1))
 
 
-for _field in RankerConfig.model_fields.values():
-    _field.description = " ".join((_field.description or "").split())
+class CallOptions(TypedDict, total=False):
+    """Options of a single call, as for `Ranker.rank`; None for those of the configuration."""
+
+    top_n: int | None
+    min_relevance: float | None
+    deadline: float | None
+    instruction: str | None
 
 
 def explain(error: ValidationError, model: type[BaseModel] = RankerConfig) -> str:

@@ -161,3 +161,14 @@ class ReplyError(ModelError):
 
 class FormNotKept(ReplyError):
     """None of a judge's first answers was of the form that was asked for: it is given up."""
+
+
+FATAL_ERRORS = (
+    AuthenticationFailed,
+    ConfigError,
+    LedgerError,
+    ModelFileError,
+    ModelNotFound,
+    UnsupportedCapability,
+)
+"""Errors that, when they fail one query, fail all of them."""

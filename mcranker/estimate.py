@@ -9,10 +9,17 @@ from dataclasses import asdict, dataclass, field
 from typing import Any
 
 from mcranker.config import RankerConfig
-from mcranker.llm.chat import Answer, ChatModel, ChatReply, ChatRequest, Question
+from mcranker.llm.chat import (
+    Answer,
+    ChatModel,
+    ChatReply,
+    ChatRequest,
+    Question,
+    most_used,
+    prompt_bytes,
+)
 from mcranker.llm.ledger.ledger import Ledger, Ledgered
 from mcranker.llm.ledger.rows import request_key
-from mcranker.llm.limits.budget import most_used, prompt_bytes
 from mcranker.llm.models import ROLES, Models
 from mcranker.llm.prices import billed_as, cost
 from mcranker.llm.wrapper import Wrapper
@@ -83,7 +90,7 @@ class Estimate:
     @property
     def cost(self) -> float | None:
         """US dollars expected; None if a model's price is not known."""
-        return _total([cost(model, usage) for (_, _, model), usage in self.table.items()])
+        return cost_of(self.table)
 
     def __add__(self, other: Estimate) -> Estimate:
         table = UsageTable()
@@ -175,6 +182,11 @@ def _most_used(request: ChatRequest, repair_attempts: int, resamples: int) -> Us
         return most
     repaired = Usage(input_tokens=request.max_tokens + REPAIR_TOKENS)
     return sum([most] * resamples + [most + repaired] * repair_attempts, start=most)
+
+
+def cost_of(table: UsageTable) -> float | None:
+    """US dollars of calls; None if a model's price is not known."""
+    return _total([cost(model, usage) for (_, _, model), usage in table.items()])
 
 
 def _total(costs: Sequence[float | None]) -> float | None:

@@ -9,11 +9,13 @@ from collections.abc import Awaitable, Callable
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, TypeAlias
 
+from mcranker.errors import MCRankerError
 from personas import Persona, Rubric
 from personas.ranking.usage import UsageTable
 
 if TYPE_CHECKING:
     from mcranker.ranking import Ranking
+    from personas.ranking.types import Query
 
 
 @dataclass(frozen=True, slots=True)
@@ -97,6 +99,29 @@ class RankingDone:
 
     query_id: str
     ranking: Ranking
+
+
+@dataclass(frozen=True, slots=True)
+class RankedQuery:
+    """One query of many: its ranking, or the error that stopped it.
+
+    Attributes:
+        place: place of the query among those given, from 0.
+        query: the query; its text is empty if it could not be read.
+        ranking: the ranking, or None.
+        error: what went wrong, or None.
+    """
+
+    place: int
+    query: Query
+    ranking: Ranking | None = None
+    error: MCRankerError | None = None
+
+    def result(self) -> Ranking:
+        """The ranking; raises the error if there is none."""
+        if self.ranking is None:
+            raise self.error or MCRankerError("the query was not ranked")
+        return self.ranking
 
 
 Event: TypeAlias = (

@@ -5,16 +5,16 @@ from __future__ import annotations
 import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING, Self, TextIO, Unpack
+from typing import TYPE_CHECKING, Any, Self, TextIO
 
 from mcranker.errors import ConfigError, InputError, MissingScoreError
 from mcranker.inputs.grades import checked_grades
 from mcranker.inputs.trec import trec_run
-from personas.ensembles import Rule, descending, distinct
+from personas.ensembles import Rule, distinct, points
 from personas.errors import PersonasError, SchemaError
-from personas.ranking.orders import points, rule_of_points
+from personas.ranking.hit import Hit
 from personas.ranking.record import RankingRecord
-from personas.ranking.types import Passage, ScoreMatrix
+from personas.ranking.types import ASSESSOR, Passage, ScoreMatrix, as_array
 from personas.sanitize import json_text
 
 if TYPE_CHECKING:
@@ -25,7 +25,6 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
 
     from mcranker.llm.models import LedgerSpec, ModelSpec
-    from mcranker.options import RankerOptions
     from personas.ranking.usage import Usage
 
 _AS_ASKED = (
@@ -33,6 +32,11 @@ _AS_ASKED = (
     *("temperature", "seed", "cache_variant", "repair_attempts"),
 )
 """Options about requests to models, whatever the ranker."""
+
+_REFUSED = (
+    '{} of {} scores are missing and missing_policy="fail"; see the reasons in the log, or choose '
+    "another policy"
+)
 
 
 @dataclass(frozen=True, eq=False, repr=False)
@@ -90,8 +94,6 @@ class Ranking(RankingRecord):
             InputError: the first stage is to have a share, and gave no score to a passage.
             MissingScoreError: a score is missing and ``missing_policy="fail"``.
         """
-        import numpy as np
-
         from mcranker.config import RANK_TIES, RankerConfig
 
         ensemble = self.config.get("ensemble", "sum") if ensemble is None else ensemble
@@ -106,43 +108,45 @@ class Ranking(RankingRecord):
         config = {**self.config, **checked}
         if ensemble != self.config.get("ensemble", "sum"):
             config["rank_ties"] = RANK_TIES
-        if self.passages and self.was_judged and not self.personas and self.orders is None:
+        if self.hits and self.was_judged and not self.personas and not self.orders:
             raise ConfigError(
                 f"a ranking by {self.ranker!r} has no personas' scores or orders to be combined; "
                 "rank by a team, such as with MCRanker"
             )
-        members = self.team.members if self.team else ()
-        rule = Rule.of(config).for_columns(members, self.judges)
+        rule = Rule.of(config).for_columns(self.members, self.judges)
         if not rule.ensemble.ranks:
             config.pop("rank_ties", None)
         if rule.ensemble.asks:
             asks = f"ensemble={rule.ensemble.name!r} asks a model"
             raise ConfigError(
-                f"{asks}; rank again with it (scores that the ledger has are not paid for again)"
-                if self.orders is None
-                else f"{asks} about scores, and this team gave orders; use 'rrf' or 'sum'"
+                f"{asks} about scores, and this team gave orders; use 'rrf' or 'sum'"
+                if self.orders
+                else f"{asks}; rank again with it (scores that the ledger has are not paid for "
+                "again)"
             )
-        places = np.flatnonzero(self._judged)
-        rows, group_of = distinct(self.passages[place].content for place in places.tolist())
-        matrix = self.matrix.take(places[rows])
-        if self.orders is not None:
-            matrix = ScoreMatrix(points(self.orders.counted[places[rows]]))
-            rule = rule_of_points(rule, len(rows))
+        judged = [hit for hit in self.as_given if hit.judged or _without_assessor(hit)]
+        rows, group_of = distinct((hit.title, hit.text) for hit in judged)
+        if self.orders:
+            ranks = [[judged[row].ranks.get(name) for name in self.judges] for row in rows]
+            values = points(as_array(ranks, len(self.judges)))
+            rule = rule.for_points(len(rows))
+        else:
+            scores = [[judged[row].scores[name] for name in self.personas] for row in rows]
+            values = as_array(scores, len(self.personas))
+            lost = sum(len(_without_assessor(judged[row])) for row in rows)
+            if lost and config.get("missing_policy") == "fail":
+                raise MissingScoreError(_REFUSED.format(lost, values.size))
         if rule.first_stage_weight:
-            check_first_stage(rule.first_stage_weight, [self.passages[place] for place in places])
-        row_of = np.full(len(self.passages), -1, dtype=np.intp)
-        row_of[places] = group_of
-        judges = self.absolute and self.orders is None
-        refuse_missing = config.get("missing_policy") == "fail"
-        order, final = combined(rule, matrix, row_of, self.passages, refuse_missing=refuse_missing)
-        return replace(
-            self,
-            config=config,
-            order=order,
-            final=final,
-            assessor_reasons={},
-            relevances=relevances_of(rule, matrix, row_of) if judges else {},
+            check_first_stage(rule.first_stage_weight, [hit.passage for hit in judged])
+        row_of = dict(zip((hit.index for hit in judged), group_of.tolist(), strict=True))
+        hits = combined(
+            rule,
+            [replace(hit, missing=_without_assessor(hit)) for hit in self.as_given],
+            values,
+            [row_of.get(place, -1) for place in range(len(self.hits))],
+            absolute=self.absolute and not self.orders,
         )
+        return replace(self, config=config, hits=hits)
 
     def explain(
         self,
@@ -152,7 +156,7 @@ class Ranking(RankingRecord):
         base_url: str | None = None,
         api_key: str | None = None,
         ledger: LedgerSpec = "default",
-        **options: Unpack[RankerOptions],
+        **options: Any,
     ) -> Ranking:
         """Ask why each judge gave the first passages what it gave them. Order and scores stay.
 
@@ -177,7 +181,7 @@ class Ranking(RankingRecord):
         kept = {name: self.config[name] for name in _AS_ASKED if name in self.config}
         with DirectRanker(
             model=model or self.models.get("scoring"),
-            config=RankerConfig.of(RankerConfig(**kept), options),
+            config=RankerConfig(**{**kept, **options}),
             base_url=base_url,
             api_key=api_key,
             ledger=ledger,
@@ -283,46 +287,64 @@ class Ranking(RankingRecord):
         except SchemaError as error:
             raise InputError(str(error)) from error
 
-    @property
-    def _judged(self) -> NDArray[np.bool_]:
-        """By place, True if judges were asked about the passage, also if none gave a score."""
-        import numpy as np
-
-        judged = np.isfinite(self.final)
-        judged[[row for row, _ in self.matrix.reasons]] = True
-        return judged
-
 
 def combined(
     rule: Rule,
-    matrix: ScoreMatrix,
-    row_of: NDArray[np.intp],
-    passages: Sequence[Passage],
+    hits: Sequence[Hit],
+    values: NDArray[np.float64],
+    row_of: Sequence[int],
     *,
-    assessed: ScoreMatrix | None = None,
-    refuse_missing: bool = False,
-) -> tuple[NDArray[np.intp], NDArray[np.float64]]:
-    """The fields `order` and `final` of a ranking (Eq. 4)."""
+    assessed: NDArray[np.float64] | None = None,
+    absolute: bool = False,
+) -> tuple[Hit, ...]:
+    """The hits, which are in first-stage order, by their final scores (Eq. 4).
+
+    `values` has a row for each distinct passage; `row_of` says which is a hit's, -1 for none.
+    """
     import numpy as np
 
-    for scores in (matrix, assessed) if refuse_missing else ():
-        if scores is not None and scores.reasons:
-            raise MissingScoreError(
-                f"{len(scores.reasons)} of {scores.values.size} scores are missing and "
-                'missing_policy="fail"; see the reasons in the log, or choose another policy'
-            )
-    places = np.flatnonzero(row_of >= 0)
-    final = np.full(len(row_of), np.nan)
+    rows = np.array(row_of, dtype=np.intp)
+    places = np.flatnonzero(rows >= 0)
+    first_stage = [hits[place].first_stage_score for place in places.tolist()]
     try:
-        final[places] = rule.final(
-            matrix.values,
-            row_of[places],
-            [passages[place].score for place in places.tolist()],
-            assessed=None if assessed is None else assessed.values[:, 0],
-        )
+        scores = rule.final(values, rows[places], first_stage, assessed=assessed)
     except PersonasError as error:
         raise ConfigError(str(error)) from error
-    return descending(final), final
+    by_place: list[float | None] = [None] * len(hits)
+    for place, score in zip(places.tolist(), scores.tolist(), strict=True):
+        by_place[place] = None if math.isnan(score) else score
+    found = rule.relevance(values, assessed).tolist() if absolute else []
+    relevances = [None if math.isnan(each) else each for each in found]
+    return in_order(
+        hits,
+        by_place,
+        [relevances[row] if absolute and row >= 0 else None for row in row_of],
+    )
+
+
+def in_order(
+    hits: Sequence[Hit], scores: Sequence[float | None], relevances: Sequence[float | None]
+) -> tuple[Hit, ...]:
+    """The hits, which are in first-stage order, by falling score; those without one come last."""
+    keys = [math.inf if score is None else -score for score in scores]
+    ranked = enumerate(sorted(range(len(hits)), key=keys.__getitem__), 1)
+    return tuple(
+        [
+            replace(hits[place], rank=rank, score=scores[place], relevance=relevances[place])
+            for rank, place in ranked
+        ]
+    )
+
+
+def refuse_missing(*matrices: ScoreMatrix | None) -> None:
+    """Raise a `MissingScoreError` if a score is missing."""
+    for scores in matrices:
+        if scores is not None and scores.missing:
+            raise MissingScoreError(_REFUSED.format(scores.missing, scores.values.size))
+
+
+def _without_assessor(hit: Hit) -> Mapping[str, str]:
+    return {name: why for name, why in hit.missing.items() if name != ASSESSOR}
 
 
 def check_first_stage(weight: float, passages: Sequence[Passage]) -> None:
@@ -334,15 +356,3 @@ def check_first_stage(weight: float, passages: Sequence[Passage]) -> None:
             f"{len(without)} of {len(passages)} have none (the first: {without[0][:80]!r}); give "
             "records with a 'score', or a run, or set it to 0"
         )
-
-
-def relevances_of(
-    rule: Rule, matrix: ScoreMatrix, row_of: NDArray[np.intp], assessed: ScoreMatrix | None = None
-) -> dict[int, float]:
-    """The field `relevances` of a ranking; the arguments are those of `combined`."""
-    by_row = rule.relevance(matrix.values, None if assessed is None else assessed.values[:, 0])
-    return {
-        place: float(by_row[row])
-        for place, row in enumerate(row_of.tolist())
-        if row >= 0 and not math.isnan(by_row[row])
-    }

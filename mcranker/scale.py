@@ -40,7 +40,7 @@ def rank_dataset(
     given = dict(options or {})
     known = {name: each for name, each in given.items() if each is not None}
     fields = {name: known[name] for name in RankerConfig.model_fields if name in known}
-    config = RankerConfig.of(given.get("config"), fields)
+    config = (given.get("config") or RankerConfig()).replaced(fields)
     for name in ("max_calls", "max_cost"):
         if (most := getattr(config, name)) is not None:
             raise ConfigError(f"{name}={most} would hold for each actor by itself; leave it out")
@@ -52,7 +52,7 @@ def rank_dataset(
         given["team"] = as_team(given["team"])
     if isinstance(ranker, str):
         ranker = RANKERS.get(ranker)
-        if given.get("model") is None and "model" in ranker.takes():
+        if given.get("model") is None:
             given["model"] = choose_default(os.environ)[0]
     at_once = config.query_concurrency
     pool = ray.data.ActorPoolStrategy(

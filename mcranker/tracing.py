@@ -25,7 +25,7 @@ from personas.ranking.types import Query
 if TYPE_CHECKING:
     from opentelemetry.trace import Span, Tracer
 
-    from mcranker.method.job import Job
+    from mcranker.method.session import Job
     from mcranker.ranking import Ranking
 
 CONTENT_VARIABLE = "MCRANKER_TRACE_CONTENT"

@@ -8,6 +8,16 @@ PersonasError
 from __future__ import annotations
 
 import reprlib
+from typing import TYPE_CHECKING
+
+from personas.sanitize import plain
+
+if TYPE_CHECKING:
+    from pydantic import ValidationError
+
+_MOST_PROBLEMS = 5
+_LONGEST_VALUE = 40
+_LONGEST_MESSAGE = 1000
 
 
 class PersonasError(ValueError):
@@ -36,3 +46,24 @@ class _Short(reprlib.Repr):
 _SHORT = _Short()
 _SHORT.maxstring = _SHORT.maxother = 80
 _SHORT.maxlevel = 2
+
+
+def explain(error: ValidationError, what: str, form: str) -> str:
+    """Say why stored data are not `what`, which has that `form`, without the values in them."""
+    # Values are left out: they may be whole passages.
+    details = error.errors(include_url=False, include_input=False, include_context=False)
+    first = details[0]
+    if first["type"] == "json_invalid":
+        return f"not JSON: {first['msg'].removeprefix('Invalid JSON: ')}"
+    if first["loc"] == ("version",) and first["type"] == "literal_error":
+        found = repr(error.errors(include_url=False)[0]["input"])[:_LONGEST_VALUE]
+        return (
+            f"{what} of version {plain(found)}, and this program reads version 1; use the program "
+            "that made it"
+        )
+    problems = [
+        f"{'.'.join(str(part) for part in detail['loc']) or 'the whole'}: {detail['msg']}"
+        for detail in details[:_MOST_PROBLEMS]
+    ]
+    more = f"; and {len(details) - _MOST_PROBLEMS} more" if len(details) > _MOST_PROBLEMS else ""
+    return plain(f"{form}; {'; '.join(problems)}{more}", _LONGEST_MESSAGE)

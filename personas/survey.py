@@ -8,10 +8,9 @@ from dataclasses import dataclass, field
 from math import fsum
 from typing import Any
 
-from personas.ranking.agreement import AlphaSums
-from personas.ranking.effectiveness import ndcg
+from personas.ranking.agreement import AlphaSums, ndcg
 from personas.ranking.record import RankingRecord
-from personas.ranking.weak_judges import WeakJudge, judge_note
+from personas.ranking.types import WeakJudge, judge_note
 from personas.schema import Team
 
 DEPTH = 10

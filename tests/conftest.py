@@ -48,7 +48,7 @@ def anyio_backend() -> str:
 def _no_waiting(monkeypatch: pytest.MonkeyPatch) -> None:
     """Tries follow each other at once."""
     monkeypatch.setattr("mcranker.llm.models.FIRST_WAIT", 0.0)
-    monkeypatch.setattr("mcranker.llm.models.FIRST_PAUSE", 0.0)
+    monkeypatch.setattr("mcranker.llm.limits.rate_limiter.FIRST_PAUSE", 0.0)
 
 
 @pytest.fixture(autouse=True)

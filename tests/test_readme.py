@@ -15,7 +15,7 @@ from pathlib import Path
 
 import pytest
 
-from mcranker import MCRanker
+from mcranker.rankers.keys import keys_of
 from tests.mcranker.cli.test_cli_process import environment, reply
 from tests.support.loopback import deaf_port, serve_in_thread
 
@@ -116,7 +116,7 @@ def test_the_extras_of_install_lines_exist() -> None:
 def test_the_readmes_options_exist() -> None:
     rows = re.findall(r"^\| `(\w+)=", README.read_text("utf-8"), re.MULTILINE)
     assert len(rows) > 5
-    assert set(rows) <= MCRanker.takes().keys()
+    assert set(rows) <= keys_of("mcranker").keys()
 
 
 def test_files_that_pages_link_to_exist() -> None:

@@ -10,7 +10,7 @@ from functools import partial
 from typing import NamedTuple
 
 from beir_eval.measures.anova import Anova
-from beir_eval.measures.significance import Interval
+from beir_eval.measures.values import Interval
 from beir_eval.report.figures import SERIES, Drawing, cut_to, nice_ticks, scaled, spread
 
 WIDTH, HEIGHT = 760.0, 400.0

@@ -15,15 +15,15 @@ from beir_eval.answers.judges.asked import verdict_of
 from beir_eval.answers.judges.words import token_f1
 from beir_eval.answers.questions import Question
 from beir_eval.errors import DatasetError
-from mcranker.errors import BudgetExceeded, ModelError
+from mcranker.errors import FATAL_ERRORS, BudgetExceeded, ModelError
 from mcranker.llm.chat import ChatReply
-from mcranker.rag.asking import Asking, text_of
-from mcranker.rankers.dispatch import FATAL_ERRORS, dispatch
+from mcranker.method.ask import Asking, text_of
 from mcranker.replies.json import find
 from mcranker.replies.loose_json import Unreadable
 from mcranker.replies.schemas import QUESTION_SCHEMA, verdict_schema
 from mcranker.retrieval.bm25 import BM25
 from mcranker.retrieval.chunks import Chunk
+from mcranker.runtime.service import dispatch
 
 ALIKE = 0.8
 """Token F1 from which two questions are taken as the same."""

@@ -18,10 +18,10 @@ from mcranker import MCRanker, RankerConfig
 from mcranker.errors import InputError
 from mcranker.estimate import EXPLANATION, Estimate, Estimator
 from mcranker.llm.limits.budget import Budget
-from mcranker.llm.models import NO_MODELS, LedgerSpec, ModelSpec, Roles, connect_roles, limited
-from mcranker.rag.asking import Asking
+from mcranker.llm.models import NO_MODELS, LedgerSpec, ModelSpec, connect_roles, limited
+from mcranker.method.ask import Asking
 from mcranker.rag.record import AnswerRecord
-from mcranker.rankers.dispatch import dispatch
+from mcranker.runtime.service import dispatch
 from personas import PromptSet
 from personas.ranking.usage import UsageTable
 
@@ -136,7 +136,7 @@ async def asking_by(
     """Connect a model that judges or writes questions, for the time of the block."""
     config = RankerConfig(**options)
     where: dict[str, Any] = {"base_url": base_url, "api_key": api_key, "ledger": ledger}
-    async with aclosing(connect_roles(Roles(model), config=config, **where)) as models:
+    async with aclosing(connect_roles(model, config=config, **where)) as models:
         yield Asking(
             model=(models if budget is None else limited(models, budget)).scoring,
             config=config,

@@ -11,16 +11,12 @@ from typing import Any
 from pydantic import BaseModel, ConfigDict
 
 from beir_eval.answers.judges import Judgement, judge_of
-from beir_eval.measures.significance import Interval, confidence_intervals
+from beir_eval.answers.judges.base import failed as no_answer
+from beir_eval.measures.values import FEW, Interval, Values
 from mcranker.rag.record import AnswerRecord
 from personas.format import counted
 
 METRICS = "metrics.json"
-FEWEST = 20
-"""Questions below which a mean says little."""
-
-MOST_MISSING = 0.01
-"""Share of missing values above which a mean may mislead."""
 
 
 class JudgeMetrics(BaseModel):
@@ -35,6 +31,28 @@ class JudgeMetrics(BaseModel):
     missing: int = 0
     undefined: int = 0
     reasons: dict[str, int] = {}
+    # Question -> why it has no answer; it counts with the lowest value.
+    failed: dict[str, str] = {}
+    # Question -> lowest and highest value that missing ones could give.
+    open: dict[str, tuple[float, float]] = {}
+
+    def as_values(self, judge: str, model: str = "", *, own: bool = False) -> Values:
+        """The values, as they are averaged, compared and shown; `model` is what the judge asks."""
+        found = judge_of(judge)
+        return Values(
+            self.questions,
+            judge,
+            open=self.open,
+            failed=self.failed,
+            undefined=self.undefined,
+            missing=self.missing,
+            asked=self.values + self.missing,
+            unit="values",
+            judge=model if found.asks else "",
+            own=own and found.asks,
+            scale=found.scale,
+            runs=tuple(each for each in self.run_means if each is not None),
+        )
 
     @property
     def run_spread(self) -> float | None:
@@ -49,10 +67,7 @@ class JudgeMetrics(BaseModel):
 
     def interval(self, judge: str) -> Interval | None:
         """Student's 95% interval of the mean, within the judge's scale; None for one question."""
-        low, high = judge_of(judge).scale
-        if len(self.questions) < 2:
-            return None
-        return confidence_intervals({judge: self.questions}, low=low, high=high)[judge]
+        return self.as_values(judge).interval() if len(self.questions) > 1 else None
 
 
 class AnswerMetrics(BaseModel):
@@ -93,11 +108,9 @@ def metrics_of(
         if not any(stage.reused for stage in answer.stages)
     ]
     seconds = math.fsum(taken for _, taken in timed)
+    whole = _with_failed(runs, judges := [*judges], failed)
     return AnswerMetrics(
-        judges={
-            name: judge_metrics([[(each.id, found) for each, found in run] for run in runs], name)
-            for name in judges
-        },
+        judges={name: judge_metrics(whole, name) for name in judges},
         questions=questions,
         runs=len(runs),
         answers=len(answers),
@@ -114,11 +127,29 @@ def metrics_of(
     )
 
 
+def _with_failed(
+    runs: Sequence[Sequence[tuple[AnswerRecord, Mapping[str, Judgement]]]],
+    judges: Sequence[str],
+    failed: Mapping[str, str],
+) -> list[list[tuple[str, Mapping[str, Judgement]]]]:
+    """Question and judgements of each run, and of its answers that failed."""
+    found = [[(answer.id, judged) for answer, judged in run] for run in runs]
+    for where, why in failed.items():  # "run 1, q2"
+        run, _, question = where.partition(", ")
+        lowest = {name: no_answer(judge_of(name).scale, why) for name in judges}
+        found[int(run.removeprefix("run ")) - 1].append((question, lowest))
+    return found
+
+
 def judge_metrics(
     runs: Iterable[Iterable[tuple[str, Mapping[str, Judgement]]]], judge: str
 ) -> JudgeMetrics:
     """Sum up a judge's values; what is missing is counted and never a value."""
+    scale = judge_of(judge).scale
     of_question: dict[str, list[float]] = {}
+    # Lowest and highest value by question, of all that have or could have one.
+    ends: dict[str, list[tuple[float, float]]] = {}
+    open_, failed = set[str](), dict[str, str]()
     means: list[float | None] = []
     lacking: list[Judgement] = []
     for run in runs:
@@ -130,6 +161,14 @@ def judge_metrics(
             else:
                 values.append(found.value)
                 of_question.setdefault(question, []).append(found.value)
+                if found.why:
+                    failed[question] = found.why
+            if found.value is None or found.why:
+                open_ |= set() if found.undefined else {question}
+            if not found.undefined:
+                sure = found.value is not None and not found.why
+                value = scale if not sure else (found.value, found.value)
+                ends.setdefault(question, []).append(value)  # type: ignore[arg-type]  # numbers
         means.append(statistics.fmean(values) if values else None)
     questions = {each: statistics.fmean(found) for each, found in of_question.items()}
     undefined = sum(each.undefined for each in lacking)
@@ -142,6 +181,15 @@ def judge_metrics(
         missing=len(lacking) - undefined,
         undefined=undefined,
         reasons=dict(reasons.most_common()),
+        failed=failed,
+        open={
+            each: (
+                statistics.fmean(low for low, _ in ends[each]),
+                statistics.fmean(high for _, high in ends[each]),
+            )
+            for each in ends
+            if each in open_
+        },
     )
 
 
@@ -161,14 +209,23 @@ def cautions(
     """Yield what a reader must know before the numbers: ``"bad"`` or ``"warn"``, and a sentence."""
     if judge and judge in writers:
         yield "bad", f"{judge} judged what it wrote itself; let another model judge."
+    elif judge:
+        yield "warn", f"Judged by a model, {judge}, and not by people."
     for name, found in judges:
-        total = found.values + found.missing
-        if found.missing > MOST_MISSING * total:
+        values, total = found.as_values(name.rpartition(": ")[2]), found.values + found.missing
+        low, high = values.ends
+        between = f"the mean lies between {low:.3f} and {high:.3f}" if values.is_open else ""
+        if found.missing:
             share = f"{found.missing / total:.0%}"
-            yield "bad", f"{name}: {found.missing} of {total} values are missing ({share})."
-    if questions < FEWEST:
+            said = f"{name}: {found.missing} of {total} values are missing ({share})"
+            yield "bad", "; ".join(filter(None, (said, between))) + "."
+        if found.failed:
+            those = counted(len(found.failed), "question")
+            said = f"{name}: {those} without an answer, counted with the lowest value"
+            yield "bad", "; ".join(filter(None, (said, between * (not found.missing)))) + "."
+    if questions < FEW:
         noun = counted(questions, "question")
-        yield "warn", f"{noun}: with fewer than {FEWEST} a mean says little."
+        yield "warn", f"{noun}: with fewer than {FEW} a mean says little."
     if runs == 1:
         yield "warn", "One run: how much answers vary from run to run is not known."
 

@@ -8,7 +8,6 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from beir_eval.answers.figures import THEIRS, Mark, Value, boxes, effects, read_runs, scatter
-from beir_eval.answers.judges import judge_of
 from beir_eval.answers.metrics import METRICS, AnswerMetrics, grid_row, suite_cautions
 from beir_eval.answers.run import (
     ANSWERS,
@@ -22,10 +21,10 @@ from beir_eval.answers.suite import others_runs
 from beir_eval.errors import RunFolderError, SettingError
 from beir_eval.files import read_form
 from beir_eval.measures.anova import Anova, anova
-from beir_eval.measures.significance import SIGNIFICANT, Comparison, compare_runs
+from beir_eval.measures.values import Comparison, Values, compare_runs
 from beir_eval.report.numbers import anova_cells
 from beir_eval.report.warnings import some_of
-from mcranker.rag.record import AnswerRecord
+from mcranker.rag.result import RAGResult
 from personas.format import counted
 from personas.report.page import NO_FOOTER, ReportFooter
 
@@ -64,7 +63,7 @@ class AnswerReport:
     best: PipelineRow | None
     compared: Mapping[str, Comparison]
     analysis: Anova | str
-    worst: tuple[tuple[AnswerRecord, str], ...]
+    worst: tuple[tuple[RAGResult, str], ...]
     unfinished: tuple[str, ...]
 
 
@@ -128,19 +127,13 @@ def render_answer_report(
 def _compared(
     best: PipelineRow, rows: Sequence[PipelineRow], judge: str
 ) -> Iterator[tuple[str, Comparison]]:
-    of_best = best.metrics.judges[judge].questions
-    pairs: dict[str, dict[str, Mapping[str, float]]] = {}
+    ours = best.metrics.judges[judge].as_values(judge)
+    pairs: dict[str, dict[str, Values]] = {}
     for row in rows:
-        values = row.metrics.judges[judge].questions
-        both = [each for each in of_best if each in values]
-        if row is not best and len(both) > 1:
-            pairs[row.label] = {
-                "": {each: values[each] for each in both},
-                best.label: {each: of_best[each] for each in both},
-            }
-    low, high = judge_of(judge).scale
-    # A pair each, since two pipelines may have values for different questions.
-    for label, found in compare_runs(pairs, "", farthest=high - low).items():
+        theirs = row.metrics.judges[judge].as_values(judge)
+        if row is not best and ours.of.keys() & theirs.of.keys():
+            pairs[row.label] = {"": theirs, best.label: ours}
+    for label, found in compare_runs(pairs, "").items():
         yield label, found[best.label]
 
 
@@ -152,7 +145,7 @@ def _analysed(rows: Sequence[PipelineRow], formula: str) -> Anova | str:
         return f"No analysis of variance: {refused}."
 
 
-def _worst(best: PipelineRow, judge: str) -> Iterator[tuple[AnswerRecord, str]]:
+def _worst(best: PipelineRow, judge: str) -> Iterator[tuple[RAGResult, str]]:
     path = best.folder / "run-1"
     answers = read_answers_of(path / ANSWERS)
     values = best.metrics.judges[judge].questions
@@ -175,7 +168,7 @@ def _verdict(report: AnswerReport) -> Iterator[tuple[str, str]]:
     for row in rows:
         if row.metrics.failed:
             lost = counted(len(row.metrics.failed), "answer")
-            yield "bad", f"{row.label}: {lost} failed, counted in no mean."
+            yield "bad", f"{row.label}: {lost} failed, and count with the lowest value."
     yield from suite_cautions([(row.label, row.metrics) for row in rows], report.suite.judge)
     if isinstance(report.analysis, str) and report.analysis:
         yield "warn", report.analysis
@@ -188,14 +181,17 @@ def _who_is_best(report: AnswerReport, best: PipelineRow) -> Iterator[str]:
     from scipy.stats import binomtest
 
     means, compared = report.means, report.compared
-    worse = [label for label, each in compared.items() if each.p_adjusted < SIGNIFICANT]
+    above = [label for label, each in compared.items() if each.decision == "better"]
+    below = [label for label, each in compared.items() if each.decision == "worse"]
     first = [label for label, mean in means.items() if mean == means[best.label]]
     said = f"{some_of(first)} {'have' if len(first) > 1 else 'has'} the highest "
     said += f"{_words(report.suite.judges[0])}, {means[best.label]:.3f}"
-    if len(worse) == len(compared):
-        yield f"{said}; the difference to every other is significant"
-    elif worse:
-        yield f"{said}; significantly above {some_of(worse)}, not above the others"
+    if below:
+        yield f"{said}, but is significantly worse than {some_of(below)} on their common questions"
+    elif len(above) == len(compared):
+        yield f"{said}, significantly above every other"
+    elif above:
+        yield f"{said}; significantly above {some_of(above)}, not above the others"
     else:
         yield f"{said}, but above none of the others significantly"
     second = min(compared, key=lambda label: compared[label].difference)
@@ -203,6 +199,7 @@ def _who_is_best(report: AnswerReport, best: PipelineRow) -> Iterator[str]:
     low, high = than.interval.low, than.interval.high
     said = f"Against {second}, the next, {than.difference:+.3f} (95%: {low:+.3f} to {high:+.3f}): "
     said += f"{than.wins} better, {than.ties} equal, {than.losses} worse"
+    said += f", {than.left_out} that only one has" * bool(than.left_out)
     if decided := than.wins + than.losses:
         said += f" (sign test, p = {binomtest(than.wins, decided).pvalue:.2g})"
     yield said
@@ -230,11 +227,7 @@ def _scatters(rows: Sequence[PipelineRow], suite: AnswerManifest) -> Iterator[tu
         for row in rows
         if (across := row.value(x)) and (up := row.value(y))
     }
-    theirs = {
-        row.label: Mark(f"{row.label} (paper)", Value(given[x]), Value(given[y]), THEIRS)
-        for row in rows
-        if {x, y} <= (given := row.manifest.theirs).keys()
-    }
+    theirs = theirs_of(suite, x, y)
     trends = [
         (series + number, [of[each] for each in line.through if each in of])
         for of, series in ((marks, 1), (theirs, THEIRS + 1))
@@ -256,11 +249,30 @@ def _scatters(rows: Sequence[PipelineRow], suite: AnswerManifest) -> Iterator[tu
         if (mark := marks.get(row.label))
         and (speed := row.metrics.characters_per_second) is not None
     ]
+    fast += [
+        Mark(mark.label, Value(form.theirs[label]["speed"]), mark.x.times(mark.y), THEIRS)
+        for label, mark in theirs.items()
+        if "speed" in form.theirs.get(label, {})
+    ]
     if form.quality and len(fast) > 1:
         note = f"Quality is {_words(x)} times {_words(y)}, its whisker the standard deviation of "
         note += "that product over runs. Speed: characters of answers by their time, where "
         note += "nothing came from the ledger."
         yield "quality against speed", scatter(fast, "characters a second", "quality"), note
+
+
+def theirs_of(suite: AnswerManifest, x: str, y: str) -> dict[str, Mark]:
+    """System -> the paper's point, with the standard deviations over its runs."""
+    return {
+        label: Mark(
+            f"{label} (paper)",
+            Value(of[x], of.get(f"{x} sd")),
+            Value(of[y], of.get(f"{y} sd")),
+            THEIRS,
+        )
+        for label, of in suite.figure.theirs.items()
+        if {x, y} <= of.keys()
+    }
 
 
 def _boxes(rows: Sequence[PipelineRow], suite: AnswerManifest) -> Iterator[tuple[str, str, str]]:

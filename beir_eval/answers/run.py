@@ -35,14 +35,13 @@ from beir_eval.files import append_whole, cut_torn_line, read_form, write_form
 from beir_eval.lock import locked
 from mcranker import RankerConfig
 from mcranker.config import HOW_NOT_WHAT
-from mcranker.errors import BudgetExceeded, InputError, ModelError
+from mcranker.errors import FATAL_ERRORS, BudgetExceeded, InputError, ModelError
 from mcranker.estimate import Estimate
 from mcranker.llm.limits.budget import Budget
 from mcranker.llm.models import Layers, LedgerSpec
 from mcranker.rag.config import PipelineConfig
 from mcranker.rag.pipeline import RAGPipeline
-from mcranker.rag.record import AnswerRecord
-from mcranker.rankers import FATAL_ERRORS
+from mcranker.rag.result import RAGResult
 from mcranker.retrieval.cache import digest_of
 from mcranker.retrieval.index import Index
 from personas.io.lines import read_records
@@ -250,8 +249,8 @@ class _PipelineRun:
         assert isinstance(pipeline.index, Index)
         about, form = pipeline.index.describe(), self.suite.form
         documents = {key: about[key] for key in ("mark", "chunks", "documents", "passages")}
-        if not self.plan.index:  # that of a folder is named by a digest of its documents
-            documents["digest"] = pipeline.index.folder.name
+        if not self.plan.index:  # that of documents is named by their digest
+            documents["digest"] = Path(about["path"]).stem
         given, fields = self.spec.options, RankerConfig.model_fields
         choices = {
             name: given[name]
@@ -336,7 +335,7 @@ class _PipelineRun:
 
     async def _judge(
         self, path: Path, judges: Mapping[str, AnswerJudge]
-    ) -> list[tuple[AnswerRecord, Mapping[str, Judgement]]]:
+    ) -> list[tuple[RAGResult, Mapping[str, Judgement]]]:
         """Judge what has no value yet, and return all answers in the order of the questions."""
         file = path / JUDGEMENTS
         there = read_answers_of(path / ANSWERS)
@@ -363,9 +362,9 @@ def _line(record: Mapping[str, Any]) -> bytes:
     return f"{json_text(record)}\n".encode()
 
 
-def read_answers_of(path: Path) -> dict[str, AnswerRecord]:
+def read_answers_of(path: Path) -> dict[str, RAGResult]:
     """Return the answers of a run by question id; none if there is no file."""
-    return {each.id: each for each in _read(path, AnswerRecord.from_dict)}
+    return {each.id: each for each in _read(path, RAGResult.from_dict)}
 
 
 def read_judgements(path: Path) -> dict[str, dict[str, Judgement]]:

@@ -51,8 +51,7 @@ from beir_eval.experiment.suite_form import check_labels
 from beir_eval.files import beside, read_toml
 from beir_eval.measures.anova import parsed
 from mcranker.errors import ConfigError
-from mcranker.rag.config import PipelineConfig
-from mcranker.rag.keys import divided, own_keys
+from mcranker.rag.config import PipelineConfig, divided, own_keys
 from mcranker.rankers.keys import check_names, keys_of
 
 MOST_POINTS = 10_000
@@ -101,6 +100,8 @@ class FigureForm(_Form):
     lines: list[Line] = Field(default_factory=list, max_length=6)
     runs: str = ""
     source: str = ""
+    # A paper's points: by judge, "JUDGE sd" of its runs, and "speed" in characters a second.
+    theirs: dict[str, dict[str, float]] = Field(default_factory=dict)
 
 
 class SuiteForm(_Form):

@@ -15,11 +15,18 @@ from typing import TYPE_CHECKING, Any
 from beir_eval.attacks.texts import Attacks, Piece, Target, Trial, erased, lists_of, trials_of
 from beir_eval.experiment.run import make_ranker
 from beir_eval.measures.metrics import Evaluator
-from beir_eval.measures.significance import confidence_intervals
-from mcranker.errors import BudgetExceeded, ConfigError, ModelError, UnsupportedCapability
+from beir_eval.measures.values import confidence_intervals
+from mcranker.errors import (
+    FATAL_ERRORS,
+    BudgetExceeded,
+    ConfigError,
+    ModelError,
+    UnsupportedCapability,
+)
 from mcranker.estimate import Estimate
 from mcranker.llm.limits.budget import Budget
-from mcranker.rankers import FATAL_ERRORS, RANKERS, Ranker
+from mcranker.rankers import Ranker
+from mcranker.rankers.keys import keys_of
 from mcranker.ranking import Ranking
 from personas import PromptSet
 from personas.ranking.hit import Hit
@@ -132,7 +139,7 @@ async def defended(
     async with AsyncExitStack() as stack:
 
         async def make(name: str, options: Mapping[str, Any]) -> Ranker:
-            takes = RANKERS.get(name).takes()
+            takes = {*keys_of(name), "config", "api_key"}
             known = {key: value for key, value in options.items() if key in takes}
             ranker = await stack.enter_async_context(make_ranker(name, known))
             return ranker.within(budget) if budget.limited else ranker

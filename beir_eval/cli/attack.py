@@ -18,15 +18,20 @@ from beir_eval.errors import SettingError
 from beir_eval.experiment.run import Experiment, Plan
 from beir_eval.experiment.suite import DatasetSpec, Suite
 from beir_eval.experiment.suite_form import hint
-from mcranker.cli.estimate import check_local_models
-from mcranker.cli.failures import DONE, MISSING_SCORES, Failure, print_json
-from mcranker.cli.fetching import fetch_models
-from mcranker.cli.files import Reads, Writes, output, saying_where
-from mcranker.cli.invocation import Invocation, say
+from mcranker.cli.invocation import Invocation, run_loop, say
 from mcranker.cli.options import given_options, option_flags
-from mcranker.cli.progress import ProgressDisplay, Tracker, live_is_wanted
-from mcranker.cli.signals import run as run_loop
-from mcranker.cli.verb import Verb, flag, output_flag, present, quiet_flag
+from mcranker.cli.output import (
+    DONE,
+    MISSING_SCORES,
+    Failure,
+    output,
+    present,
+    print_json,
+    saying_where,
+)
+from mcranker.cli.progress import Tracker, fetch_models, showing
+from mcranker.cli.results import check_local_models
+from mcranker.cli.verb import Reads, Verb, Writes, flag, output_flag
 from mcranker.llm.limits.budget import Budget
 from personas.console import numbers, print_page, table
 from personas.format import counted, optional, signed
@@ -75,10 +80,8 @@ def _attack(ctx: click.Context) -> int:
 async def _all(
     ctx: click.Context, campaign: Campaign, pairs: Sequence[tuple[str, str]]
 ) -> list[Through]:
-    invocation, live = ctx.ensure_object(Invocation), live_is_wanted(quiet=ctx.params["quiet"])
     tracker = Tracker("attacking", unit="lists")
-    invocation.reached = lambda: tracker.reached
-    with ProgressDisplay(tracker, wanted=live) as display, invocation.held():
+    with showing(ctx, tracker) as display:
 
         def note(what: str, count: int) -> None:
             if what:
@@ -202,9 +205,7 @@ command = Verb(
     _attack,
     params=[
         click.Argument(["dataset"], metavar="NAME|FOLDER"),
-        _names_flag(
-            "--ranker", "Rankers, with commas; see 'mcranker options'.", default="mcranker"
-        ),
+        _names_flag("--ranker", "Rankers, with commas; --options lists them.", default="mcranker"),
         count_flag("queries", 20, "Queries, drawn by the seed."),
         flag(
             "--seed", "Another number draws other queries, passages and texts.", type=int, default=0
@@ -226,7 +227,6 @@ command = Verb(
         output_flag("figures, drift, left_out"),
         flag("--out", "Write each trial there, a JSON line each.", type=Writes()),
         flag("--dry-run", "Show the number of calls instead; nothing is sent.", is_flag=True),
-        quiet_flag(),
     ],
     help="""Measure how far rankers resist the texts they read.
 

@@ -11,11 +11,9 @@ from click.core import ParameterSource
 from beir_eval.cli.flags import count_flag, html_flag, judgement_flags
 from beir_eval.compare import FIRST_STAGE_NAME, ComparisonData, compare_pair, open_pair
 from beir_eval.data.datasets import read_qrels
-from mcranker.cli.failures import DONE, envelope
-from mcranker.cli.files import Reads, Writes, output
-from mcranker.cli.footer import footer
 from mcranker.cli.invocation import say
-from mcranker.cli.verb import Verb, flag, output_flag, refuse_page
+from mcranker.cli.output import DONE, envelope, footer, output
+from mcranker.cli.verb import Reads, Verb, Writes, flag, output_flag, refuse_page
 from mcranker.paths import is_file, is_folder
 from personas.console import print_page, rendered
 from personas.io.atomic import write_whole
@@ -153,6 +151,6 @@ command = Verb(
 
     \b
       mcranker compare before.json after.json --html moved.html
-      beir-eval compare runs/x/scifact/direct runs/x/scifact/mc --losses
+      mcranker compare runs/x/scifact/direct runs/x/scifact/mc --losses
     """,
 )

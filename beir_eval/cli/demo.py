@@ -15,16 +15,14 @@ from beir_eval.cli.flags import count_flag
 from beir_eval.data.first_stage import retrieve
 from beir_eval.data.load import load
 from beir_eval.measures.metrics import Evaluation, evaluate
-from beir_eval.measures.significance import compare_runs
+from beir_eval.measures.values import compare_runs
 from mcranker import MCRanker, Passage, Query, RankingDone
-from mcranker.cli.failures import DONE, MISSING_SCORES
-from mcranker.cli.fetching import fetch_models
-from mcranker.cli.invocation import Invocation
+from mcranker.cli.invocation import Invocation, run_loop
 from mcranker.cli.options import given_options, option_flags
-from mcranker.cli.progress import ProgressDisplay, QueryTracker, live_is_wanted
-from mcranker.cli.signals import run as run_loop
-from mcranker.cli.tables import show_ranking
-from mcranker.cli.verb import Verb, quiet_flag
+from mcranker.cli.output import DONE, MISSING_SCORES
+from mcranker.cli.progress import QueryTracker, fetch_models, showing
+from mcranker.cli.results import show_ranking
+from mcranker.cli.verb import Verb
 from personas.console import print_page, table
 from personas.format import counted
 
@@ -33,7 +31,6 @@ if TYPE_CHECKING:
 
     from beir_eval.data.datasets import Dataset
     from mcranker.inputs.trec import Run
-    from mcranker.llm.chat import Capabilities
     from mcranker.ranking import Ranking
 
 COLLECTION = "mini"
@@ -77,7 +74,7 @@ def _demo(ctx: click.Context) -> int:
         BM25_ORDER: evaluate({query_id: run[query_id] for query_id in queries}, judged, (MEASURE,)),
         TEAM_ORDER: evaluate(by_team, judged, (MEASURE,)),
     }
-    limits = _limits(ranker.models.scoring.capabilities)
+    limits = "" if ranker.models.scoring.capabilities.prompts else LIMITS_OF_ENCODERS
     print_page(lambda console: _show(console, rankings, measures, dataset, limits))
     return MISSING_SCORES if any(ranking.missing for ranking in rankings) else DONE
 
@@ -85,30 +82,19 @@ def _demo(ctx: click.Context) -> int:
 async def _rank_all(
     ctx: click.Context, ranker: MCRanker, dataset: Dataset, queries: Mapping[str, str], run: Run
 ) -> list[Ranking]:
-    invocation, live = ctx.ensure_object(Invocation), live_is_wanted(quiet=ctx.params["quiet"])
     rankings: list[Ranking] = []
-
-    def reached() -> str:
-        return f"in query {len(rankings) + 1} of {len(queries)}, {tracker.reached}"
-
     async with ranker:
         for query_id, text in queries.items():
             documents = [(dataset.corpus[doc_id], score) for doc_id, score in run[query_id]]
             docs = [Passage(each.id, each.text, each.title, score) for each, score in documents]
-            tracker = QueryTracker.of(ranker)
-            invocation.reached = reached
+            where = f"in query {len(rankings) + 1} of {len(queries)}, {{}}"
             async with ranker.astream(Query(text, query_id), docs) as events:
-                with ProgressDisplay(tracker, wanted=live) as display, invocation.held():
+                with showing(ctx, QueryTracker.of(ranker), where) as display:
                     async for event in events:
-                        tracker.take(event)
-                        display.update()
+                        display.take(event)
             assert isinstance(event, RankingDone), "the last event of every ranking"
             rankings.append(event.ranking)
     return rankings
-
-
-def _limits(offers: Capabilities) -> str:
-    return "" if offers.prompts else LIMITS_OF_ENCODERS
 
 
 def _show(
@@ -138,11 +124,12 @@ def _show(
     console.print(_table(rankings, measures))
     before, after = (each.means[MEASURE] for each in measures.values())
     tested = compare_runs({COLLECTION: values}, BM25_ORDER)[COLLECTION][TEAM_ORDER]
-    verdict = "no significant difference"
-    if tested.p_value < SIGNIFICANT:
-        verdict = f"significantly {'better' if tested.difference > 0 else 'worse'}"
-    test = f"p = {tested.p_value:.2g} ({counted(len(rankings), 'query', 'queries')})"
-    console.print(Text(f"The team {after:.3f} against {before:.3f}, {test}: {verdict}."))
+    verdict = f"significantly {tested.decision}" if tested.decision else "no significant difference"
+    count = counted(len(rankings), "query", "queries")
+    said = f"not tested ({count})"
+    if tested.p_value is not None:
+        said = f"p = {tested.p_value:.2g} ({count}): {verdict}"
+    console.print(Text(f"The team {after:.3f} against {before:.3f}, {said}."))
     if limits:
         console.print()
         console.print(Text(limits))
@@ -170,7 +157,6 @@ command = Verb(
         count_flag("queries", QUERIES, "Queries to rank."),
         count_flag("depth", DEPTH, "Passages that BM25 hands over for each query."),
         *option_flags("model", "base_url", "ledger"),
-        quiet_flag(),
     ],
     help="""Rank a small collection that comes with the package, and see how good that is.
 

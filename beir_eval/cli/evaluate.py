@@ -13,12 +13,19 @@ from rich.table import Column, Table
 from rich.text import Text
 
 from beir_eval.cli.flags import correction_flag, judgement_flags, measures_flag
+from beir_eval.data.datasets import judging_model, read_qrels
 from beir_eval.errors import SettingError
-from beir_eval.measures.metrics import Evaluation, evaluate, measure_names
-from beir_eval.measures.significance import compare_runs, confidence_intervals
+from beir_eval.experiment.rankings import RANKINGS
+from beir_eval.experiment.run_folder import RunFolder, ScoreCounts
+from beir_eval.measures.metrics import Evaluation, ceiling, evaluate, measure_names
+from beir_eval.measures.ties import Tied, missing_bounds, tie_figures
+from beir_eval.measures.values import Values, compare_runs
+from beir_eval.report.load import ties_of_rankings
+from beir_eval.report.numbers import NOTHING
 from mcranker.cli.invocation import say
-from mcranker.cli.verb import Verb, flag, output_flag, present
-from mcranker.inputs.trec import read_trec
+from mcranker.cli.output import present
+from mcranker.cli.verb import Verb, flag, output_flag
+from mcranker.inputs.trec import read_trec, with_ties
 from personas.console import table
 from personas.format import counted
 from personas.sanitize import plain
@@ -39,14 +46,59 @@ def _evaluate(ctx: click.Context) -> int:
     given = ctx.params
     measures = measure_names(given["measures"])
     evaluate({}, {"query": {"document": 1}}, measures)  # a bad name is an error before the work
-    qrels = _qrels(given)
+    qrels, judge = _qrels(given)
     evaluations: dict[str, Evaluation] = {}
+    values: dict[str, dict[str, Values]] = {each: {} for each in measures}
     for name, path in names.items():
         run = read_trec(Path(path, "run.trec") if Path(path).is_dir() else path)
         evaluations[name] = evaluate(run, qrels, measures)
         _warn_of_strangers(name, run, qrels)
-    record = _record(given, evaluations)
+        for measure, found in _values(Path(path), run, qrels, evaluations[name], judge).items():
+            values[measure][name] = found
+    record = _record(given, evaluations, values)
     return present(ctx, lambda console: _show(console, record), evaluation=record)
+
+
+def _values(
+    path: Path, run: Run, qrels: Qrels, evaluation: Evaluation, judge: str
+) -> dict[str, Values]:
+    """Measure -> values of a run, with what its folder says of ties and of what is missing."""
+    tied = {each: Tied.of_scores(with_ties(found)) for each, found in run.items()}
+    depth = max(map(len, run.values()), default=0)
+    metrics, folder, models = None, None, set[str]()
+    if (path / "manifest.json").exists():
+        folder = RunFolder.open(path)
+        metrics, models = folder.metrics(), {*folder.manifest.models.values()}
+        data = folder.data()
+        depth = data.manifest.depth
+        if (path / RANKINGS).exists():
+            tied = ties_of_rankings(folder, data)
+    lots = tie_figures(tied, qrels, [*evaluation.means]).by_lot
+    found = {}
+    for measure, mean in evaluation.means.items():
+        of, ends = evaluation.per_query[measure], dict[str, tuple[float, float]]()
+        if folder and metrics and (metrics.failed or (metrics.scores and metrics.scores.missing)):
+            best = ceiling(data.first_stage(), qrels, measure)
+            ends = {each: (of[each], best.get(each, 1.0)) for each in metrics.failed if each in of}
+            if (path / RANKINGS).exists():
+                ends |= missing_bounds(folder.rankings(), qrels, measure)
+        scores = (metrics.scores if metrics else None) or ScoreCounts()
+        found[measure] = Values(
+            of,
+            measure,
+            total=mean,
+            lots=lots[measure],
+            open=ends,
+            failed=metrics.failed if metrics else {},
+            missing=scores.missing,
+            asked=scores.asked,
+            unit=ScoreCounts.unit([scores])[1],
+            cut=metrics.cut if metrics else 0,
+            depth=depth,
+            judge=judge,
+            own=bool(judge) and judge in models,
+        )
+    return found
 
 
 def _warn_of_strangers(name: str, run: Run, qrels: Qrels) -> None:
@@ -86,21 +138,36 @@ def _checked_names(ctx: click.Context) -> dict[str, str]:
     return dict(zip(short if len(set(short)) == len(short) else paths, paths, strict=True))
 
 
-def _qrels(given: Mapping[str, Any]) -> Qrels:
+def _qrels(given: Mapping[str, Any]) -> tuple[Qrels, str]:
+    """The judgements, and the model that made them, if it was one."""
     if given["qrels"] is not None:
-        from beir_eval.data.datasets import read_qrels
-
-        return read_qrels(given["qrels"])
+        return read_qrels(given["qrels"]), judging_model(given["qrels"])
     from beir_eval.data.load import load
 
-    return load(given["dataset"], split=given["split"]).qrels
+    dataset = load(given["dataset"], split=given["split"])
+    return dataset.qrels, dataset.by_model
 
 
-def _record(given: Mapping[str, Any], evaluations: Mapping[str, Evaluation]) -> dict[str, Any]:
+def _record(
+    given: Mapping[str, Any],
+    evaluations: Mapping[str, Evaluation],
+    values: Mapping[str, Mapping[str, Values]],
+) -> dict[str, Any]:
     """Return everything that the verb shows, as ``--output json`` has it."""
     baseline, first = next(iter(evaluations.items()))
     runs: dict[str, dict[str, Any]] = {
-        name: {"run": name, "means": each.means, "missing_queries": each.missing_queries}
+        name: {
+            "run": name,
+            "means": each.means,
+            "by_lot": {measure: of[name].by_lot for measure, of in values.items()},
+            "missing_queries": each.missing_queries,
+            "flaws": [
+                {"measure": measure, **flaw._asdict()}
+                for measure, of in values.items()
+                for flaw in of[name].flaws()
+                if flaw.kind != "few"
+            ],
+        }
         for name, each in evaluations.items()
     }
     judged = len(next(iter(first.per_query.values())))
@@ -112,17 +179,16 @@ def _record(given: Mapping[str, Any], evaluations: Mapping[str, Evaluation]) -> 
         if judged == 1:
             raise SettingError("one query has no interval; leave --intervals out")
         record["level"] = LEVEL
-    for measure in first.means:
-        values = {name: each.per_query[measure] for name, each in evaluations.items()}
+    for measure, of in values.items():
         if given["compare"]:
-            compared = compare_runs({measure: values}, baseline, correction=correction)[measure]
+            compared = compare_runs({measure: of}, baseline, correction=correction)[measure]
             for name, found in compared.items():
                 runs[name].setdefault("compared", {})[measure] = asdict(found)
-        if given["intervals"]:
-            for name, interval in confidence_intervals(values, level=LEVEL).items():
-                runs[name].setdefault("intervals", {})[measure] = asdict(interval)
-    for name, each in evaluations.items() if given["per_query"] else ():
-        runs[name]["per_query"] = each.per_query
+        for name, each in of.items() if given["intervals"] else ():
+            interval = asdict(each.interval(LEVEL))
+            runs[name].setdefault("intervals", {})[measure] = interval
+    for name, evaluation in evaluations.items() if given["per_query"] else ():
+        runs[name]["per_query"] = evaluation.per_query
     return record
 
 
@@ -140,9 +206,17 @@ def _show(console: Console, record: Mapping[str, Any]) -> None:
             count = counted(len(missing), "judged query has", "judged queries have")
             line = f"{run['run']}: {count} no results (taken as an empty list): {shown}"
             console.print(Text(plain(line)), style="yellow", soft_wrap=True)
+    for run in runs:
+        said = dict.fromkeys(f"{run['run']}: {each['said']}." for each in run["flaws"])
+        for line in said:
+            console.print(Text(plain(line)), style="yellow", soft_wrap=True)
     for measure in record["measures"] if "baseline" in record else ():
         console.print()
         console.print(_comparisons(record, measure))
+        for run in runs[1:]:
+            for note in run["compared"][measure]["notes"]:
+                line = f"{run['run']} against {record['baseline']}: {note}."
+                console.print(Text(plain(line)), style="yellow", soft_wrap=True)
     for measure in record["measures"] if "per_query" in runs[0] else ():
         columns = [run["per_query"][measure] for run in runs]
         rows = ((each, *(f"{column[each]:.4f}" for column in columns)) for each in columns[0])
@@ -163,7 +237,11 @@ def _means(record: Mapping[str, Any]) -> Table:
             measure: f" [{interval['low']:.4f}, {interval['high']:.4f}]"
             for measure, interval in run.get("intervals", {}).items()
         }
-        means = (f"{mean:.4f}{spans.get(measure, '')}" for measure, mean in run["means"].items())
+        means = []
+        for measure, mean in run["means"].items():
+            lot = f"{run['by_lot'][measure]:.4f}"
+            by_lot = f" ({lot} by lot)" if lot != f"{mean:.4f}" and mean <= 1 else ""
+            means.append(f"{mean:.4f}{by_lot}{spans.get(measure, '')}")
         missing = [str(len(run["missing_queries"]))] if with_missing else []
         rows.append([run["run"], *means, *missing])
     return _table("run", [*record["measures"], *(["no results"] if with_missing else [])], rows)
@@ -178,7 +256,10 @@ def _comparisons(record: Mapping[str, Any], measure: str) -> Table:
     for run in record["runs"][1:]:
         each = run["compared"][measure]
         p_values = (each[name] for name in names)
-        shown = (f"{p:.4f}" if p >= SMALLEST_P else f"<{SMALLEST_P}" for p in p_values)
+        shown = (
+            NOTHING if p is None else f"{p:.4f}" if p >= SMALLEST_P else f"<{SMALLEST_P}"
+            for p in p_values
+        )
         counts = (str(each[name]) for name in ("wins", "ties", "losses"))
         rows.append([run["run"], f"{each['difference']:+.4f}", *shown, *counts])
     first = f"{measure} against {record['baseline']}"

@@ -3,15 +3,24 @@
 from __future__ import annotations
 
 from functools import partial
+from typing import TYPE_CHECKING, Any
 
 import click
 
-from beir_eval.measures.significance import CORRECTIONS
-from mcranker.cli.files import Reads, Writes
-from mcranker.cli.number_types import RealNumber, WholeNumber
-from mcranker.cli.verb import OTHER, flag
+from beir_eval.measures.values import CORRECTIONS
+from mcranker.cli.output import DONE, present, print_json, print_line
+from mcranker.cli.verb import OTHER, Reads, RealNumber, WholeNumber, Writes, flag, listing
+
+if TYPE_CHECKING:
+    from rich.console import Console
 
 FIRST_STAGE, STATISTICS = "First stage", "Statistics"
+
+_OTHERS = (
+    "Also: any id of ir_datasets, such as beir/fiqa/test or msmarco-passage/dev/small, and any "
+    "folder in BEIR format (corpus.jsonl, queries.jsonl, qrels/SPLIT.tsv). Those of ir_datasets "
+    "are downloaded when they are first used, to ~/.ir_datasets or the folder of IR_DATASETS_HOME."
+)
 
 
 def count_flag(
@@ -47,7 +56,7 @@ def qrels_flag(more: str = "") -> click.Parameter:
 
 def judgement_flags(more: str = "") -> list[click.Parameter]:
     """``--qrels``, or ``--dataset`` with ``--split``."""
-    text = "Take the judgements of this data set; see 'beir-eval datasets'."
+    text = "Take the judgements of this data set; see 'beir-eval run --datasets'."
     return [
         qrels_flag(more),
         flag("--dataset", text, metavar="NAME|FOLDER"),
@@ -96,3 +105,99 @@ def correction_flag() -> click.Option:
         default="holm",
         section=STATISTICS,
     )
+
+
+def suites_flag(section: str = OTHER) -> click.Option:
+    """``--suites [NAME]``."""
+    return listing(
+        "--suites",
+        "List the suites that come with the package, or print the file of one, to be changed and "
+        "given as SUITE; a file of your own is checked.",
+        _suites,
+        metavar="NAME|FILE",
+        section=section,
+    )
+
+
+def datasets_flag(section: str = OTHER) -> click.Option:
+    """``--datasets``."""
+    text = "List the data sets that can be named, and which are here."
+    return listing("--datasets", text, _datasets, section=section)
+
+
+def _suites(ctx: click.Context, name: str) -> int:
+    import tomllib
+
+    from beir_eval.answers.suite import is_answer_suite, load_answer_suite
+    from beir_eval.experiment.suite import load_suite, shipped_suites, suite_text
+    from personas.console import names, table
+
+    if not name:
+        titles = {**shipped_suites(), **shipped_suites("answers")}
+        entries = [{"name": name, "title": title} for name, title in titles.items()]
+        made = table([names("name"), ""], titles.items())
+        return present(ctx, lambda console: console.print(made), suites=entries)
+    load = load_answer_suite if is_answer_suite(name) else load_suite
+    load(name)  # a file that cannot be used is an error
+    if ctx.params["output"] == "json":
+        return print_json(suite=tomllib.loads(suite_text(name)))
+    print_line(suite_text(name).rstrip("\n"))
+    return DONE
+
+
+def _datasets(ctx: click.Context, _: str) -> int:
+    from beir_eval.data.catalogue import CATALOGUE
+    from beir_eval.data.datasets import COLLECTIONS
+    from beir_eval.data.ir_source import home, is_here
+    from beir_eval.data.load import load
+
+    of_entry = ("name", "title", "ir_datasets", "queries")
+    packaged = {"ir_datasets": None, "here": True, "path": None, "licence": None}
+    records: list[dict[str, Any]] = [
+        {
+            "name": name,
+            "title": f"the {name} collection",
+            "queries": len(load(name).queries),
+            **packaged,
+        }
+        for name in COLLECTIONS
+    ]
+    records += [
+        {
+            **{name: getattr(entry, name) for name in of_entry},
+            "here": is_here(entry),
+            "path": str(home() / entry.files) if entry.files else None,
+            "licence": entry.licence or None,
+        }
+        for entry in CATALOGUE.values()
+    ]
+    return present(ctx, lambda console: _show_datasets(console, records), datasets=records)
+
+
+def _show_datasets(console: Console, records: list[dict[str, Any]]) -> None:
+    from rich.table import Column
+    from rich.text import Text
+
+    from personas.console import names, numbers, table
+    from personas.sanitize import plain
+
+    def origin(record: dict[str, Any]) -> str:
+        if record["ir_datasets"]:
+            return f"{record['ir_datasets']}{' (licensed)' if record['licence'] else ''}"
+        return "a folder of yours" if record["licence"] else "the package"
+
+    here, source = Column("here", no_wrap=True), Column("from", overflow="fold")
+    rows = (
+        (
+            *(record["name"], record["title"], f"{record['queries']:,}"),
+            *("yes" if record["here"] else "no", origin(record)),
+        )
+        for record in records
+    )
+    console.print(table([names("name"), "title", *numbers("queries"), here, source], rows))
+    for record in records:
+        if record["licence"] and not record["here"]:
+            place = f"; put them at {plain(record['path'])}" if record["path"] else ""
+            line = f"{record['name']}: {record['licence']}{place}"
+            console.print(Text(line), soft_wrap=True)  # addresses stay whole
+    console.print(Text(f"\n{_OTHERS}"))

@@ -16,11 +16,9 @@ from beir_eval.errors import RunFolderError
 from beir_eval.experiment.rankings import RANKINGS, Ranked, index_rankings
 from beir_eval.experiment.run_folder import DATA_FOLDER, DataFolder, RunFolder, find_runs
 from beir_eval.persona_report.sources import KeptQuery, Source, find_sources
-from mcranker.cli.failures import DONE, print_json
-from mcranker.cli.files import Reads
-from mcranker.cli.footer import footer
 from mcranker.cli.invocation import say
-from mcranker.cli.verb import Verb, flag, output_flag, present, refuse_page
+from mcranker.cli.output import DONE, footer, present, print_json
+from mcranker.cli.verb import Reads, Verb, flag, output_flag, refuse_page
 from mcranker.paths import is_file, is_folder
 from personas.console import print_page
 from personas.errors import SchemaError

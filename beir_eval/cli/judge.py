@@ -13,7 +13,7 @@ from click.core import ParameterSource
 from rich.text import Text
 
 from beir_eval.cli.flags import count_flag
-from beir_eval.data.datasets import MARK, read_qrels
+from beir_eval.data.datasets import BY_MODEL, MARK, read_qrels
 from beir_eval.data.load import load
 from beir_eval.errors import SettingError
 from beir_eval.judging.agreement import FEWEST_SYSTEMS, agreement, grade_mapping, system_order
@@ -30,19 +30,15 @@ from beir_eval.judging.judge import (
     work_of,
 )
 from beir_eval.report.numbers import interval, measure_text
-from mcranker.cli.estimate import check_local_models, show_estimate
-from mcranker.cli.failures import DONE, MISSING_SCORES, Failure
-from mcranker.cli.fetching import fetch_models
-from mcranker.cli.files import Reads, Writes, saying_where
-from mcranker.cli.invocation import Invocation, say
-from mcranker.cli.number_types import WholeNumber
+from mcranker.cli.invocation import Invocation, run_loop, say
 from mcranker.cli.options import Given, given_options, option_flags
-from mcranker.cli.progress import ProgressDisplay, Tracker, live_is_wanted
-from mcranker.cli.signals import run as run_loop
-from mcranker.cli.verb import Verb, flag, output_flag, present, quiet_flag
+from mcranker.cli.output import DONE, MISSING_SCORES, Failure, present, saying_where
+from mcranker.cli.progress import Tracker, fetch_models, live_is_wanted, showing
+from mcranker.cli.results import check_local_models, show_estimate
+from mcranker.cli.verb import Reads, Verb, WholeNumber, Writes, flag, output_flag
 from personas.console import table
 from personas.format import counted
-from personas.ranking.weak_judges import judge_note
+from personas.ranking.types import judge_note
 from personas.sanitize import plain
 
 if TYPE_CHECKING:
@@ -61,9 +57,8 @@ def _judge(ctx: click.Context) -> int:
         dataset = load(given["dataset"], split=given["split"], judged_only=False)
         if given["check"]:
             if dataset.by_model:
-                raise SettingError(
-                    f"split {dataset.split!r}: {dataset.by_model}; name the --split of people's"
-                )
+                said = BY_MODEL.format(dataset.by_model)
+                raise SettingError(f"split {dataset.split!r}: {said}; name the --split of people's")
             mapping = grade_mapping(dataset.qrels, mapping)
         systems = read_systems(given["runs"])
         pairs = _pairs(ctx, dataset, systems)
@@ -156,12 +151,9 @@ async def _all(
     systems: list[System],
     options: Mapping[str, Any],
 ) -> Judged:
-    given, invocation = ctx.params, ctx.ensure_object(Invocation)
-    tracker = Tracker("judging", len(pairs))
-    invocation.reached = lambda: f"{tracker.reached}; run it again to go on"
-    live = live_is_wanted(quiet=given["quiet"])
+    given, tracker = ctx.params, Tracker("judging", len(pairs))
     async with make_judge(given["judge"], **options) as judge:
-        with ProgressDisplay(tracker, wanted=live) as display, invocation.held():
+        with showing(ctx, tracker, "{}; run it again to go on") as display:
 
             def done(ranked: RankedQuery) -> None:
                 tracker.count(ranked.ranking.calls if ranked.ranking else None)
@@ -244,7 +236,6 @@ command = Verb(
         flag("--dry-run", "Show calls, tokens and cost instead; nothing is sent.", is_flag=True),
         *option_flags(without=("ranker", "depth", "ensemble")),
         output_flag("judging"),
-        quiet_flag(),
     ],
     help="""Let a model judge passages from 0 to 3, and see how it agrees with people.
 

@@ -8,13 +8,10 @@ from typing import Any
 import click
 
 from beir_eval.persona_report.build import PersonaReport, write_persona_report
-from mcranker.cli.failures import DONE, print_json
-from mcranker.cli.files import output
-from mcranker.cli.footer import command_line, today
 from mcranker.cli.invocation import Invocation, say
-from mcranker.cli.number_types import WholeNumber
+from mcranker.cli.output import DONE, command_line, output, print_json, today
 from mcranker.cli.progress import ProgressDisplay, Tracker, live_is_wanted
-from mcranker.cli.verb import Verb, flag, output_flag, quiet_flag
+from mcranker.cli.verb import Verb, WholeNumber, flag, output_flag
 from personas.format import counted
 from personas.report.dataset import ReportedRun
 from personas.sanitize import one_line
@@ -139,7 +136,6 @@ command = Verb(
             metavar="N",
         ),
         output_flag("report", said="What is printed. "),
-        quiet_flag(),
     ],
     help="""Report over a data set: who judged, how they agreed, what they were worth.
 

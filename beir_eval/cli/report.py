@@ -16,17 +16,15 @@ from beir_eval.answers.report import (
     render_answer_report,
 )
 from beir_eval.cli.flags import STATISTICS, correction_flag
+from beir_eval.cli.verify import verify
 from beir_eval.experiment.run_folder import find_runs
 from beir_eval.report.as_json import render_json
 from beir_eval.report.build import build_report
 from beir_eval.report.texts import render_latex, render_markdown
-from mcranker.cli.failures import DONE
-from mcranker.cli.files import Writes, output
-from mcranker.cli.footer import footer
 from mcranker.cli.invocation import say
-from mcranker.cli.number_types import RealNumber
-from mcranker.cli.verb import Verb, flag, quiet_flag
-from mcranker.rag.page import render_answer
+from mcranker.cli.output import DONE, footer, output
+from mcranker.cli.verb import RealNumber, Verb, Writes, flag
+from mcranker.rag.result import render_answer
 from personas.format import counted
 
 if TYPE_CHECKING:
@@ -40,6 +38,8 @@ _SUFFIXES = {".md": "md", ".html": "html", ".tex": "latex", ".json": "json"}
 
 def _report(ctx: click.Context) -> int:
     given = ctx.params
+    if given["verify"]:
+        return verify(ctx)
     out, form = given["out"], given["format"]
     by_suffix = None if out is None else _SUFFIXES.get(Path(out).suffix.lower())
     if by_suffix and form not in (None, by_suffix):
@@ -170,6 +170,13 @@ command = Verb(
             "from the runs if need be. Without: the first measure of the runs.",
             metavar="NAME",
         ),
+        flag(
+            "--verify",
+            "Instead, compare every file of finished runs, and of what they ranked, with the "
+            "SHA-256 in the manifest; exit code 1 where one was changed or is gone. The manifest "
+            "itself is not covered: this finds accidents, no forgery.",
+            is_flag=True,
+        ),
         flag("--per-query", "Every query's values in the JSON.", is_flag=True),
         flag(
             "--provider-prices",
@@ -193,7 +200,6 @@ command = Verb(
             section=STATISTICS,
         ),
         correction_flag(),
-        quiet_flag(),
     ],
     help="""Tables and figures from run folders, beside the paper's numbers.
 
@@ -204,5 +210,6 @@ command = Verb(
     \b
       beir-eval report runs/table1 --out report
       beir-eval report runs/table1 --baseline "first stage"
+      beir-eval report runs/table1 --verify
     """,
 )

@@ -17,15 +17,19 @@ from beir_eval.experiment.run import CellResult, Experiment
 from beir_eval.experiment.run_folder import ScoreCounts
 from beir_eval.report.numbers import measure_text
 from beir_eval.report.warnings import measured_to
-from mcranker.cli.estimate import check_local_models, cost_text, show_estimates
-from mcranker.cli.failures import DONE, ERROR, MISSING_SCORES, Failure, failure, print_json
-from mcranker.cli.fetching import fetch_models
-from mcranker.cli.files import print_line
-from mcranker.cli.invocation import Invocation, say
-from mcranker.cli.progress import live_is_wanted
-from mcranker.cli.signals import run as run_loop
+from mcranker.cli.invocation import Invocation, run_loop, say
+from mcranker.cli.output import (
+    DONE,
+    ERROR,
+    MISSING_SCORES,
+    Failure,
+    failure,
+    print_json,
+    print_line,
+)
+from mcranker.cli.progress import fetch_models, live_is_wanted, work_off
+from mcranker.cli.results import check_local_models, cost_text, show_estimates
 from mcranker.cli.verb import Verb
-from mcranker.cli.worker import Worker
 from mcranker.rankers.keys import needed_models
 from personas.console import numbers, print_page, table
 from personas.format import counted
@@ -61,9 +65,7 @@ def _run(ctx: click.Context) -> int:
             return show_estimates(ctx, ["data set", "ranker"], rows, _SHARED)
         fetch_models(models, quiet=quiet)
     if given["worker"]:
-        worker = Worker(experiment.queries())
-        run_loop(partial(worker.take, experiment.work(), invocation, live=not quiet))
-        return worker.finish()
+        return run_loop(partial(work_off, ctx, experiment.work(), experiment.queries()))
     # An error before anything is paid for if nothing can be written.
     out.mkdir(parents=True, exist_ok=True)
     check_place(out / "probe")
@@ -186,7 +188,7 @@ command = Verb(
     params=run_flags(),
     help="""Run rankers over data sets, into run folders.
 
-    SUITE is a name that 'beir-eval suites' lists, or a TOML file. What was stopped goes on when
+    SUITE is a name that --suites lists, or a TOML file. What was stopped goes on when
     the same command is given again: rankings that are there are kept, and every answer is in
     the ledger. Options hold for all rankers of the suite, but not before what one sets itself.
     -o dataset=TEXT says what the collection is, -o topic_field=desc which field of TREC topics is

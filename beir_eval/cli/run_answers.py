@@ -26,8 +26,9 @@ from beir_eval.experiment.suite import chosen
 from beir_eval.experiment.suite_form import folder_name
 from beir_eval.files import read_form
 from beir_eval.measures.anova import Anova, anova
-from mcranker.cli.estimate import cost_text, show_estimates
-from mcranker.cli.failures import (
+from mcranker.cli.invocation import Invocation, run_loop, say
+from mcranker.cli.options import given_options
+from mcranker.cli.output import (
     DONE,
     ERROR,
     MISSING_SCORES,
@@ -35,15 +36,13 @@ from mcranker.cli.failures import (
     as_flags,
     failure,
     print_json,
+    print_line,
+    saying_where,
 )
-from mcranker.cli.fetching import fetch_models
-from mcranker.cli.files import print_line, saying_where
-from mcranker.cli.invocation import Invocation, say
-from mcranker.cli.options import given_options
-from mcranker.cli.progress import ProgressDisplay, Tracker, live_is_wanted
-from mcranker.cli.signals import run as run_loop
+from mcranker.cli.progress import ProgressDisplay, Tracker, fetch_models, live_is_wanted
+from mcranker.cli.results import cost_text, show_estimates
 from mcranker.llm.connect import choose_default
-from mcranker.rag.keys import SHARED, models_of, stage_keys
+from mcranker.rag.config import SHARED, models_of, stage_keys
 from mcranker.rankers.keys import shared_keys
 from personas.console import numbers, print_page, table
 from personas.format import counted

@@ -12,17 +12,15 @@ import click
 from annotated_types import Interval
 from pydantic import AllowInfNan
 
-from beir_eval.cli.flags import measures_flag, no_cache_flag
+from beir_eval.cli.flags import datasets_flag, measures_flag, no_cache_flag, suites_flag
 from beir_eval.data.first_stage import FirstStage
 from beir_eval.experiment.run import Experiment, Plan
 from beir_eval.experiment.suite import DatasetSpec, RankerSpec, Suite, load_suite
 from beir_eval.experiment.suite_form import folder_name
 from beir_eval.measures.metrics import measure_names
-from mcranker.cli.files import Reads
-from mcranker.cli.number_types import WholeNumber
 from mcranker.cli.options import Given, given_options, option_flags
-from mcranker.cli.verb import flag, output_flag, quiet_flag
-from mcranker.cli.worker import worker_flag
+from mcranker.cli.progress import worker_flag
+from mcranker.cli.verb import Reads, WholeNumber, flag, output_flag
 from mcranker.config import RankerConfig
 from mcranker.errors import InputError
 from mcranker.inputs.topics import TopicField
@@ -165,14 +163,14 @@ def run_flags() -> list[click.Parameter]:
         click.Argument(["suite"], required=False),
         what(
             "--dataset datasets",
-            "A data set, instead of the suite's; may be repeated. See 'beir-eval datasets'.",
+            "A data set, instead of the suite's; may be repeated. --datasets lists them.",
             multiple=True,
             metavar="NAME|FOLDER",
         ),
         what("--split", "Which judgements ('test').", default="", metavar="NAME"),
         what(
             "--ranker",
-            "A ranker, without a suite; may be repeated. See 'mcranker options'.",
+            "A ranker, without a suite; may be repeated. --options lists them.",
             multiple=True,
             metavar="NAME",
         ),
@@ -184,6 +182,8 @@ def run_flags() -> list[click.Parameter]:
             metavar="LABEL",
         ),
         what("--queries", "Only these queries; in a file, an id a line.", metavar="ID,ID,...|FILE"),
+        suites_flag(WHAT),
+        datasets_flag(WHAT),
         what("--limit", "Only the first N queries of each data set.", type=whole, metavar="N"),
         what(
             "--depth passages",
@@ -209,7 +209,7 @@ def run_flags() -> list[click.Parameter]:
         pipelines("--docs", "Documents to index.", type=Reads(), metavar="DIR"),
         pipelines(
             "--index index_folder",
-            "Folder that 'mcranker index' made.",
+            "File that 'mcranker index' made.",
             type=Reads(),
             metavar="INDEX",
         ),
@@ -224,5 +224,4 @@ def run_flags() -> list[click.Parameter]:
         ),
         worker_flag(),
         no_cache_flag(),
-        quiet_flag(),
     ]

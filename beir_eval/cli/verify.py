@@ -1,18 +1,18 @@
-"""``beir-eval verify``: whether the files of run folders are as they were written."""
+"""``beir-eval report --verify``: whether files of run folders are as they were written."""
 
 from __future__ import annotations
 
 import click
 
 from beir_eval.experiment.run_folder import DataFolder, RunFolder, find_runs
-from mcranker.cli.failures import DONE, ERROR, Failure, print_json
 from mcranker.cli.invocation import say
-from mcranker.cli.verb import Verb, output_flag
+from mcranker.cli.output import DONE, ERROR, Failure, print_json
 from personas.console import print_page, table
 from personas.format import counted
 
 
-def _verify(ctx: click.Context) -> int:
+def verify(ctx: click.Context) -> int:
+    """Compare every file of finished runs, and of what they ranked, with its SHA-256."""
     runs = find_runs(ctx.params["runs"])
     data = {run.path.parent: run.data() for run in runs}
     folders: list[RunFolder | DataFolder] = [*data.values(), *runs]
@@ -20,7 +20,7 @@ def _verify(ctx: click.Context) -> int:
     changed = [row for row in rows if row[2]]
     message = f"{counted(len(changed), 'folder')} not as written; bring back the whole folders"
     code = ERROR if changed else DONE
-    if ctx.params["output"] == "json":
+    if ctx.params["format"] == "json":
         errors = [Failure("FilesChanged", message).entry] if changed else []
         keys = ("folder", "state", "files")
         return print_json(code, errors, folders=[dict(zip(keys, row, strict=True)) for row in rows])
@@ -38,20 +38,3 @@ def _state(folder: RunFolder | DataFolder) -> tuple[str, list[str]]:
         return "not verified: not finished", []
     files = folder.changed()
     return "changed" if files else "as written", files
-
-
-command = Verb(
-    "verify",
-    _verify,
-    params=[
-        click.Argument(["runs"], nargs=-1, required=True, metavar="RUNS..."),
-        output_flag("states"),
-    ],
-    help="""See whether run folders are as they were written.
-
-    RUNS are folders of 'beir-eval run', or folders that hold some. Every file of a finished run,
-    and of what it ranked, is compared with the SHA-256 in its manifest. The exit code is 1 where a
-    file was changed or is gone. The manifest itself is not covered: this finds accidents and
-    careless edits, no forgery.
-    """,
-)

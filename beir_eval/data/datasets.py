@@ -39,6 +39,7 @@ if TYPE_CHECKING:
 _FORMS = {3: (0, 1, 2), 4: (0, 2, 3)}  # columns -> where query, document and grade stand
 BLANK = " \t\n\r\x0b\f"
 _ID = re.compile(f"[^{BLANK}\0]+")  # tools in C end a text at a zero byte
+BY_MODEL = "its judgements are a model's, {}"
 MARK = ".judge.json"
 """Ending of the file that lies beside judgements of a model, see `beir_eval.judging`."""
 _WHOLE = re.compile(r"[+-]?[0-9]{1,30}")
@@ -87,16 +88,16 @@ def read_qrels(
             )
     if not found:
         raise DatasetError(f"{path}: no judgement in it")
-    if note := note_of_model(path):
-        _log.warning("%s: %s", path, note)
+    if model := judging_model(path):
+        _log.warning("%s: %s", path, BY_MODEL.format(model))
     return found
 
 
-def note_of_model(path: str | os.PathLike[str] | Traversable) -> str:
-    """Say that a file's judgements are a model's, by the file beside it; empty if it has none."""
+def judging_model(path: str | os.PathLike[str] | Traversable) -> str:
+    """The model that made a file's judgements, by the file beside it; empty if people did."""
     mark = Path(f"{path}{MARK}")
     records = read_records(mark, DatasetError, "model") if is_file(mark) else ()
-    return next((f"its judgements are a model's, {each['model']}" for _, each in records), "")
+    return next((str(each["model"]) for _, each in records), "")
 
 
 def check_id(value: str, what: str, place: str) -> None:
@@ -158,7 +159,7 @@ class Dataset:
         paper: its key in the paper's tables, e.g. ``"touche"``; None if it is none of the
             paper's, or if the split is not ``"test"``. A folder is one of them if it has its
             name, and as many documents and judged queries.
-        by_model: which model judged, in words; empty if people did.
+        by_model: the model that judged; empty if people did.
     """
 
     name: str
@@ -281,9 +282,10 @@ def load_folder(folder: Traversable, wanted: Wanted) -> Dataset:
     dataset = assemble(wanted, corpus, queries, judgements)
     absent = sum(doc_id not in corpus for grades in judgements.values() for doc_id in grades)
     log_absent(wanted.name, absent)
-    if not (note := note_of_model(file)):
+    if not (model := judging_model(file)):
         return dataset
-    return replace(dataset, description=f"{dataset.description}; {note}", by_model=note)
+    said = f"{dataset.description}; {BY_MODEL.format(model)}"
+    return replace(dataset, description=said, by_model=model)
 
 
 def _read_queries(folder: Traversable, topic_field: TopicField) -> dict[str, str]:

@@ -34,6 +34,7 @@ from mcranker.logs import safe_logger
 from personas.ensembles import find_ensemble
 from personas.io.atomic import replacing
 from personas.ranking.record import RankingRecord
+from personas.ranking.types import ASSESSOR
 from personas.ranking.usage import UsageTable
 
 if TYPE_CHECKING:
@@ -148,13 +149,7 @@ class RunJob:
     def _manifest(self, ranker: Ranker) -> RunManifest:
         from mcranker import __version__
 
-        config, defaults = ranker.config.recorded(how=False), type(ranker).takes()
-        config |= {
-            name: _plain(value)
-            for name, value in self.spec.options.items()
-            if name not in {*type(ranker.config).model_fields, *ELSEWHERE}
-            and value != defaults[name]
-        }
+        config = ranker.config.recorded(how=False)
         endpoint = getattr(ranker.models.scoring, "endpoint", "")
         return RunManifest(
             label=self.spec.label,
@@ -244,28 +239,26 @@ class Outcome:
     _tied: dict[str, Tied] = field(default_factory=dict)
     _counts: Counter[str] = field(default_factory=Counter)  # as `ScoreCounts` has them
     _short_teams: int = 0
+    _cut: int = 0
     _reasons: Counter[str] = field(default_factory=Counter)
     _used: UsageTable = field(default_factory=UsageTable)
     _seconds: list[float] = field(default_factory=list)
 
     def take(self, ranking: RankingRecord) -> None:
         """Count a ranking; texts may be left out."""
-        import numpy as np
-
         query_id = ranking.query.id
         self._tied[query_id] = Tied.of_ranking(ranking, self.texts)
         self.run[query_id] = _with_numbers(ranking.run)
+        self._cut += any(hit.cut for hit in ranking.hits)
         size = ranking.config.get("team_size")
         if ranking.team is not None and isinstance(size, int):
             self._short_teams += len(ranking.team.members) < size
         ensemble = find_ensemble(ranking.config)
         assessed = ensemble is not None and ensemble.asks
         missing = ranking.missing
-        given = int(np.isfinite(ranking.matrix.values).sum())
+        given = sum(score is not None for hit in ranking.hits for score in hit.scores.values())
         if assessed:  # whose score is the final one, and no persona's
-            scored = np.isfinite(ranking.final)
-            scored[list(ranking.assessor_reasons)] = False
-            given += int(scored.sum())
+            given += sum(ASSESSOR not in hit.missing for hit in ranking.judged)
         self._counts["missing"] += len(missing)
         self._counts["asked"] += given + len(missing)
         self._reasons.update(_in_short(each.reason) for each in missing)
@@ -302,6 +295,7 @@ class Outcome:
             update={
                 "failed": dict(failed),
                 "short_teams": self._short_teams,
+                "cut": self._cut,
                 "scores": scores,
                 "taken": self._taken(),
             }

@@ -114,6 +114,7 @@ def prepare(
         depth=depth,
         first_stage=first_stage,
         content=_fingerprint(dataset, kept, texts),
+        judge=dataset.by_model,
     )
     return RankingInput(
         manifest, about or dataset.about, dataset.queries, dataset.qrels, kept, texts

@@ -13,8 +13,8 @@ from beir_eval.errors import RunFolderError
 from personas.errors import SchemaError
 from personas.io.lines import LONGEST_RANKING, Line, place_of, read_lines
 from personas.io.rankings import checked
-from personas.ranking.record import RankingRecord
-from personas.ranking.stored import StoredHead
+from personas.ranking.record import RankingRecord, read_query
+from personas.ranking.types import Query
 
 RANKINGS = "rankings.jsonl"
 """Name of the file in a run folder."""
@@ -41,7 +41,7 @@ def read_rankings(path: Path, wanted: Collection[str] | None = None) -> Iterator
         if left is not None:
             if not left:
                 return
-            query_id = _head(line).query.id
+            query_id = _query(line).id
             if query_id not in left:
                 continue
             left.remove(query_id)
@@ -54,7 +54,7 @@ def index_rankings(path: Path, *, finished: bool) -> Ranked:
     for line in _lines(path):
         if not (finished or line.content.endswith(b"\n")):
             return Ranked(offsets, torn=True)
-        offsets.setdefault(_head(line).query.id, line.offset)
+        offsets.setdefault(_query(line).id, line.offset)
     return Ranked(offsets, torn=False)
 
 
@@ -82,8 +82,8 @@ def _lines(path: Path) -> Iterator[Line]:
     return read_lines(path, RunFolderError, longest=LONGEST_RANKING)
 
 
-def _head(line: Line) -> StoredHead:
-    return checked(StoredHead.read, line.content, line.place, RunFolderError)
+def _query(line: Line) -> Query:
+    return checked(read_query, line.content, line.place, RunFolderError)
 
 
 def _ranking(line: Line) -> RankingRecord:

@@ -424,8 +424,7 @@ async def _run_cell(
     cell: RunJob, first_stage: Metrics, left: dict[str, Any], listener: ExperimentListener
 ) -> CellResult:
     """Rank what is open; `left` is the budget of all cells, and what is spent is taken off it."""
-    from mcranker.errors import BudgetExceeded, ModelError
-    from mcranker.rankers import FATAL_ERRORS
+    from mcranker.errors import FATAL_ERRORS, BudgetExceeded, ModelError
 
     async def emit(event: Event) -> None:
         listener.event(event)
@@ -491,8 +490,7 @@ def make_ranker(name: str, options: Mapping[str, Any]) -> Ranker:
     from mcranker.rankers import RANKERS
 
     make: Callable[..., Ranker] = RANKERS.get(name)
-    all_passages = {"top_n": None} if "top_n" in RANKERS.get(name).takes() else {}
-    return make(**{**all_passages, **options})
+    return make(**{"top_n": None, **options})
 
 
 def _with_dataset(spec: RankerSpec, prepared: RankingInput) -> RankerSpec:

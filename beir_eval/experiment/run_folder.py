@@ -18,7 +18,7 @@ A foreign run, which another program made, has no ``rankings.jsonl``.
 Nothing but ``rankings.jsonl`` is there before a run is finished, and the manifest. Folders that
 were written to have a file ``.lock`` as well, see `beir_eval.lock`. Everything is checked where it
 is read: an error names the file, and the line. The manifest of what is finished has the
-SHA-256 of every other file, so that edits are found (``beir-eval verify``).
+SHA-256 of every other file, so that edits are found (``beir-eval report --verify``).
 """
 
 from __future__ import annotations
@@ -39,9 +39,9 @@ from beir_eval.files import read_form
 from mcranker.inputs.trec import read_trec
 from mcranker.paths import is_folder
 from personas.io.lines import read_records
+from personas.ranking.hit import check_plain
 from personas.ranking.record import RankingRecord
-from personas.ranking.stored import check_plain
-from personas.ranking.weak_judges import WeakJudge
+from personas.ranking.types import WeakJudge
 
 VERSION = 1
 DATA_FOLDER = "data"
@@ -84,6 +84,7 @@ class DataManifest(_Kept):
     depth: _Count  # passages a query, at most
     first_stage: FirstStageNote  # what found them
     content: str  # SHA-256 over queries, judgements, and the first stage's run with its texts
+    judge: str = ""  # the model that made the judgements; empty if people did
     # Name -> SHA-256 of the other files.
     files: dict[str, str] = Field(default_factory=dict)
 
@@ -258,6 +259,7 @@ class Metrics(_Kept):
     failed: dict[str, str] = Field(default_factory=dict)  # query id -> why it was not ranked
     # Queries whose team is smaller than asked for; None for a first stage and a foreign run.
     short_teams: _Count | None = None
+    cut: _Count = 0  # queries of which passages were cut to fit the model
     scores: ScoreCounts | None = None  # what became of the scores; None for a first stage
     taken: RunCost | None = None  # calls, tokens, time and cost; None for a first stage
 

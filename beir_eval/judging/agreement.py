@@ -15,7 +15,7 @@ import numpy as np
 from beir_eval.errors import SettingError
 from beir_eval.judging.judge import HIGHEST, Qrels, System
 from beir_eval.measures.metrics import evaluate
-from beir_eval.measures.significance import Interval
+from beir_eval.measures.values import Interval
 from personas.ranking.agreement import kendall_tau
 
 if TYPE_CHECKING:

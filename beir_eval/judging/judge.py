@@ -16,7 +16,7 @@ from datetime import UTC, datetime
 from itertools import zip_longest
 from pathlib import Path
 from types import MappingProxyType
-from typing import TYPE_CHECKING, Any, ClassVar, TypeAlias, Unpack
+from typing import TYPE_CHECKING, Any, ClassVar, TypeAlias
 
 from beir_eval.data.datasets import MARK
 from beir_eval.errors import SettingError
@@ -25,21 +25,18 @@ from beir_eval.experiment.run import GIVE_UP
 from beir_eval.experiment.run_folder import find_runs
 from mcranker import MCRanker
 from mcranker.config import RankerConfig
-from mcranker.errors import BudgetExceeded
+from mcranker.errors import FATAL_ERRORS, BudgetExceeded
 from mcranker.inputs.trec import Run, read_trec
 from mcranker.method.annotator import ScorePrompt
 from mcranker.method.session import Session
-from mcranker.options import RankerKeywords
 from mcranker.paths import is_folder
-from mcranker.rankers.base import refuse
 from mcranker.rankers.direct import DirectRanker
-from mcranker.rankers.dispatch import FATAL_ERRORS
+from mcranker.rankers.judge import refuse
 from mcranker.replies.schemas import UMBRELA_SCHEMA
 from mcranker.replies.scoring import IntegerScoring
 from personas import Member, PromptSet
 from personas.io.atomic import write_whole
-from personas.ranking.types import Passage, Query
-from personas.ranking.weak_judges import WeakJudge
+from personas.ranking.types import Passage, Query, WeakJudge
 from personas.sanitize import json_text
 from personas.templates import OPTIONAL_PROMPTS
 
@@ -125,11 +122,9 @@ class UmbrelaRanker(DirectRanker):
     takes_team = takes_instruction = False
     defaults: ClassVar[Mapping[str, Any]] = MappingProxyType({"scale": HIGHEST})
 
-    def __init__(self, **shared: Unpack[RankerKeywords]) -> None:
-        super().__init__(**shared)
-
-    def _prepare(self, config: RankerConfig) -> RankerConfig:
-        only = {"scale": HIGHEST, "labels": (), "questions": None, "passages_per_call": None}
+    def _prepare(self, config: Any) -> Any:
+        only: dict[str, Any] = {"scale": HIGHEST, "labels": (), "questions": None}
+        only |= {"passages_per_call": None, "with_criteria": False}
         refuse(config, only, "does not go with UMBRELA's prompt; leave it out")
         return super()._prepare(config)
 
@@ -304,13 +299,10 @@ def work_of(dataset: Dataset, pairs: Pairs) -> Iterator[tuple[Query, list[Passag
 
 def _grades_in(ranked: RankedQuery) -> dict[str, Grade]:
     ranking, found = ranked.result(), {}
-    whys = {row: why for (row, _), why in ranking.matrix.reasons.items()}
-    for row, passage in enumerate(ranking.passages):
-        scores = ranking.matrix.values[row]
-        mean = math.fsum(scores) / len(scores)  # NaN if one is missing
-        found[passage.id] = (
-            Grade(None, reason=whys[row][:_LONGEST_REASON])
-            if math.isnan(mean)
-            else Grade(math.floor(mean + 0.5), mean)
-        )
+    for hit in ranking.as_given:
+        if hit.missing:
+            found[hit.doc_id] = Grade(None, reason=[*hit.missing.values()][-1][:_LONGEST_REASON])
+            continue
+        mean = math.fsum(hit.known_scores) / len(hit.known_scores)
+        found[hit.doc_id] = Grade(math.floor(mean + 0.5), mean)
     return found

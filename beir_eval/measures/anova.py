@@ -24,6 +24,9 @@ from beir_eval.errors import DatasetError, ExtraMissing, SettingError
 from personas.format import counted
 from personas.io.lines import read_text
 
+MOST_COLUMNS = 2_000
+"""Combinations of levels in a model, at most."""
+
 LONGEST_FILE = 50_000_000
 """Bytes of a table."""
 
@@ -54,6 +57,7 @@ class Anova:
     rows: tuple[AnovaRow, ...]
     means: Mapping[str, Mapping[str, float]]
     interactions: Mapping[tuple[str, str], Mapping[tuple[str, ...], float]]
+    note: str = ""  # what a reader must know before the numbers
 
     def to_dict(self) -> dict[str, Any]:
         """Everything, as plain values that JSON can hold."""
@@ -79,6 +83,15 @@ def anova(table: Sequence[Mapping[str, Any]], formula: str) -> Anova:
     response, factors, terms = parsed(formula)
     values = _checked(table, factors, response)
     columns = {f"x{place}": factor for place, factor in enumerate(factors)}
+    levels = {name: len({row[name] for row in values}) for name in columns}
+    parts = (re.findall(r"x\d+", part) for part in terms.split("+"))
+    if (size := sum(math.prod(levels[name] for name in part) for part in parts)) > MOST_COLUMNS:
+        raise SettingError(
+            f"formula={formula!r}: its factors have {size:,} combinations of levels, and "
+            f"{MOST_COLUMNS:,} is the most; leave out the one with most levels, or interactions"
+        )
+    # Whole rows, so that equal values of different questions are no copies.
+    copies = min(Counter(tuple(map(str, row.values())) for row in table).values())
     try:
         import pandas
         import statsmodels.formula.api as smf
@@ -122,6 +135,10 @@ def anova(table: Sequence[Mapping[str, Any]], formula: str) -> Anova:
             residual,
         ),
         means={factor: means(column) for column, factor in columns.items()},
+        note=""
+        if copies < 2
+        else f"Every row is in the table {copies} times or more: copies are "
+        "no further observations, and p-values are too small.",
         interactions={
             (columns[pair[0]], columns[pair[1]]): means(pair) for pair in used if len(pair) == 2
         },

@@ -21,7 +21,7 @@ from __future__ import annotations
 
 import hashlib
 import math
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, NamedTuple, TypeAlias
 
@@ -65,17 +65,15 @@ class Tied:
         cls, ranking: RankingRecord, texts: Mapping[str, tuple[str, str]] | None = None
     ) -> Tied:
         """Return a stored ranking."""
-        rows = ranking.order.tolist()
-        rule = ranking.rule
+        hits, rule = ranking.hits, ranking.rule
         again: Callable[[Places], Numbers] | None = None
         # Of orders the final scores tell the ties: what a persona has sorted is no tie of its own.
         if not ranking.orders and rule.keeps_order and find_ensemble(ranking.config) is not None:
             again = _Again(rule, ranking, texts)
-        finals = ranking.final[rows].tolist()
-        scores = [None if math.isnan(each) else each for each in finals]
+        scores = [hit.score for hit in hits]
         for first, last in ranking.undecided:
             scores[first - 1 : last] = [-float(first)] * (last - first + 1)
-        return cls([ranking.passages[row].id for row in rows], scores, again, len(ranking))
+        return cls([hit.doc_id for hit in hits], scores, again, len(ranking))
 
     @property
     def has_ties(self) -> bool:
@@ -234,6 +232,59 @@ def _extremes_and_lots(
     return worst, best, lot
 
 
+def missing_bounds(
+    rankings: Iterable[RankingRecord], qrels: Mapping[str, Mapping[str, int]], measure: str
+) -> dict[str, tuple[float, float]]:
+    """Query id -> lowest and highest value, of the rankings that lack scores or comparisons.
+
+    A missing score may be any from 0 to the highest; where only the order is known, its passage
+    may stand anywhere. The ends are those of the orders that put relevant passages last and first.
+    """
+    orders: list[dict[str, list[tuple[str, float]]]] = [{}, {}]
+    for ranking in rankings:
+        query_id = ranking.query.id
+        failed = ranking.comparisons.failed if ranking.comparisons else 0
+        if query_id in qrels and (failed or ranking.missing):
+            for best, run in zip((False, True), orders, strict=True):
+                ids = _without_gaps(ranking, qrels[query_id], best=best)
+                run[query_id] = [(each, 0.0) for each in ids[: len(ranking)]]
+    if not orders[0]:
+        return {}
+    evaluator = Evaluator(qrels, [measure])
+    worst, best_case = (evaluator.per_query(run)[measure] for run in orders)
+    return {each: (worst[each], best_case[each]) for each in orders[0]}
+
+
+def _without_gaps(ranking: RankingRecord, grades: Mapping[str, int], *, best: bool) -> list[str]:
+    """Ids in the best or the worst order that the missing scores or comparisons allow."""
+    import numpy as np
+
+    rule, ensemble = ranking.rule, find_ensemble(ranking.config)
+    ids = [hit.doc_id for hit in ranking.hits]
+    lost, values = {each.doc_id for each in ranking.missing}, ranking.matrix
+    if compared := ranking.comparisons is not None and bool(ranking.comparisons.failed):
+        for first, last in ranking.undecided or ((1, len(ids)),):
+            lost.update(ids[first - 1 : last])
+    is_score = ensemble is not None and not ensemble.asks and rule.top and not ranking.orders
+    if is_score and not compared:
+        gap = np.array([each in lost for each in ids])
+        up = np.array([(grades.get(each, 0) > 0) == best for each in ids])
+        filled = np.where(
+            np.isnan(values) & gap[:, None], np.where(up, rule.top, 0.0)[:, None], values
+        )
+        first_stage = [hit.first_stage_score for hit in ranking.hits]
+        final = rule.final(filled, np.arange(len(ids)), first_stage)
+        pull = np.where(gap, np.where(up, -1, 1), 0)
+        order = np.lexsort((pull, np.where(np.isnan(final), np.inf, -final)))
+        return [ids[place] for place in order.tolist()]
+    found, sign = [each for each in ids if each not in lost], 1 if best else -1
+    for each in sorted(lost, key=lambda doc_id: (-sign * grades.get(doc_id, 0), doc_id)):
+        gain = sign * grades.get(each, 0)
+        below = (n for n, other in enumerate(found) if sign * grades.get(other, 0) < gain)
+        found.insert(next(below, len(found)), each)
+    return found
+
+
 def _lots(query_id: str, doc_ids: Sequence[str]) -> Numbers:
     """Return random keys, a row a draw; a passage has the same ones at any place."""
     import numpy as np
@@ -251,23 +302,16 @@ class _Again:
     def __init__(
         self, rule: Rule, ranking: RankingRecord, texts: Mapping[str, tuple[str, str]] | None
     ) -> None:
-        import numpy as np
-
-        rows = ranking.order.tolist()
-        passages = [ranking.passages[row] for row in rows]
+        hits = ranking.hits
         self._rule = rule
-        self._values = ranking.matrix.values[rows]
-        self._contents = [(texts or {}).get(each.id, each.id) for each in passages]
-        scored = np.isfinite(ranking.final[rows]).tolist()
+        self._values = ranking.matrix
+        self._contents = [(texts or {}).get(hit.doc_id, hit.doc_id) for hit in hits]
         # Where a score is unknown, the place in the first stage's true order is used.
-        unknown = any(
-            there and each.score is None for there, each in zip(scored, passages, strict=True)
-        )
-        self._first_stage = (
-            [-float(row + 1) for row in rows]
-            if unknown
-            else [each.score or 0.0 for each in passages]
-        )
+        unknown = any(hit.judged and hit.first_stage_score is None for hit in hits)
+        self._first_stage = [
+            -float(hit.first_stage_rank) if unknown else hit.first_stage_score or 0.0
+            for hit in hits
+        ]
 
     def __call__(self, places: Places) -> Numbers:
         given = places.tolist()

@@ -15,14 +15,11 @@ from beir_eval.experiment.rankings import RANKINGS, index_rankings, judged_by_te
 from beir_eval.experiment.run_folder import (
     DATA_FOLDER,
     DataFolder,
-    Metrics,
     RunFolder,
-    ScoreCounts,
     find_runs,
 )
-from beir_eval.measures.significance import compare_runs, confidence_intervals
-from beir_eval.report.metrics_cache import MetricsCache, by_lot
-from beir_eval.report.warnings import flaw_of
+from beir_eval.measures.values import Values, compare_runs, confidence_intervals
+from beir_eval.report.load import Loader
 from mcranker.paths import is_folder
 from personas.ensembles import highest_score
 from personas.io.lines import place_of
@@ -75,7 +72,9 @@ class Source:
                     for each in queries
                 ]
             top = highest_score(chosen.config)
-            others = [OtherRanking.of(chosen.label, top, each) for each in theirs]
+            others = [
+                OtherRanking.of(chosen.label, top, each.hits if each else ()) for each in theirs
+            ]
         texts = self.data.passages({hit.doc_id for each in rankings for hit in each.hits})
         for query, ranking in zip(queries, rankings, strict=True):
             if lost := sorted({hit.doc_id for hit in ranking.hits} - texts.keys()):
@@ -211,35 +210,39 @@ def _has_rankings(run: RunFolder) -> bool:
 
 def differences(sources: Sequence[Source]) -> list[tuple[Difference, ...]]:
     """Of each run over its first stage and over the other ranker; none of runs not finished."""
-    cache = MetricsCache(MEASURE)
+    cache = Loader(MEASURE)
     teams = any(source.team for source in sources)
-    pairs: dict[tuple[int, str], tuple[dict[str, float], dict[str, float], str]] = {}
+    pairs: dict[tuple[int, str], tuple[Values, Values, str]] = {}
     for place, source in enumerate(sources):
         if not source.run.manifest.finished:
             continue
-        ours = cache.of_run(source.run, source.data).metrics
-        first = cache.of_first_stage(source.data).metrics
+        ours = cache.of_run(source.run, source.data).values
+        first = cache.of_first_stage(source.data).values
         against = {source.data.manifest.first_stage.name: (first, _flaw(source.run, ours))}
         if source.other is not None:
-            other = cache.of_run(source.other, source.data).metrics
+            other = cache.of_run(source.other, source.data).values
             against[source.other.manifest.label] = other, _why_not(source, ours, other)
-        for name, (metrics, why_not) in against.items():
+        for name, (base, why_not) in against.items():
             if teams and not source.team:
                 why_not = why_not or "this report tests its teams alone"
-            pairs[place, name] = by_lot(ours, MEASURE), by_lot(metrics, MEASURE), why_not
+            pairs[place, name] = ours, base, why_not
     tests = compare_runs(
         {
-            key: {"ours": values, "theirs": theirs}
-            for key, (values, theirs, why_not) in pairs.items()
+            key: {"ours": ours, "theirs": theirs}
+            for key, (ours, theirs, why_not) in pairs.items()
             if not why_not
         },
         "theirs",
     )
     found: list[list[Difference]] = [[] for _ in sources]
-    for (place, name), (values, theirs, why_not) in pairs.items():
+    for (place, name), (ours, base, why_not) in pairs.items():
+        values, theirs = ours.fair, base.fair
         gains = {each: value - theirs[each] for each, value in values.items()}
         interval = confidence_intervals({"gain": gains}, low=-1, high=1)["gain"]
         test = tests.get((place, name))
+        p_value = test["ours"].p_adjusted if test else None
+        if not why_not and p_value is None:
+            why_not = "a test takes 6 queries, and differences that vary"
         found[place].append(
             Difference(
                 against=name,
@@ -248,14 +251,14 @@ def differences(sources: Sequence[Source]) -> list[tuple[Difference, ...]]:
                 theirs=sum(theirs.values()) / len(theirs),
                 low=interval.low,
                 high=interval.high,
-                p_value=test["ours"].p_adjusted if test else None,
+                p_value=p_value,
                 why_not=why_not,
             )
         )
     return list(map(tuple, found))
 
 
-def _why_not(source: Source, ours: Metrics, theirs: Metrics) -> str:
+def _why_not(source: Source, ours: Values, theirs: Values) -> str:
     """Why a difference to the other run would not be the team's; empty if it would be."""
     assert source.other is not None, "there is one to compare with"
     if not same_judge(source.run, source.other):
@@ -264,8 +267,6 @@ def _why_not(source: Source, ours: Metrics, theirs: Metrics) -> str:
     return _flaw(source.run, ours) or _flaw(source.other, theirs)
 
 
-def _flaw(run: RunFolder, metrics: Metrics) -> str:
-    if not flaw_of(metrics):
-        return ""
-    _, units = ScoreCounts.unit([metrics.scores])
-    return f"more than 1% of the {units} of {run.manifest.label} are missing"
+def _flaw(run: RunFolder, values: Values) -> str:
+    said = f"what {run.manifest.label} lacks of {values.unit} or queries could change its mean"
+    return said if values.is_open else ""

@@ -43,7 +43,7 @@ class Arrangement:
         manifests = [folder.manifest for folder in self.data.values()]
         queries = [paper.paper_queries(each.paper) if each.paper else None for each in manifests]
         return tuple(
-            Column(name, data, count, conditions(data, count))
+            Column(name, data, count, conditions(data, count), data.judge)
             for name, data, count in zip(column_names(manifests), manifests, queries, strict=True)
         )
 

@@ -9,12 +9,13 @@ import orjson
 from pydantic import BaseModel
 
 from beir_eval.experiment.run_folder import Metrics
-from beir_eval.measures.significance import Interval
-from beir_eval.report.model import Figure, Report, Section
+from beir_eval.measures.values import Interval, Values
+from beir_eval.report.model import Figure, Report, Section, TableCell
 from beir_eval.report.warnings import warnings
 from personas.sanitize import safe_json
 
 VERSION = 1
+_OF_CELL = ("value", "by_lot", "missing")
 
 
 def render_json(report: Report, *, per_query: bool = False) -> str:
@@ -29,6 +30,13 @@ def render_json(report: Report, *, per_query: bool = False) -> str:
                 return value.model_dump(mode="json")
             case Interval():
                 return [value.low, value.high]
+            case TableCell():
+                shown = {name: getattr(value, name) for name in _OF_CELL}
+                return {**_named(value), **shown, "values": plain(value.values)}
+            case Values():
+                flaws = [each._asdict() for each in value.flaws()]
+                kept = {} if not per_query else {"of": value.of, "lots": value.lots}
+                return {"mean": value.mean, "ends": value.ends, "flaws": flaws, **kept}
             case Section():
                 left = [{"dataset": data, "label": label} for data, label in value.unfinished]
                 return {**_named(value), "unfinished": left}

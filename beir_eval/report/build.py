@@ -8,20 +8,14 @@ from dataclasses import replace
 
 from beir_eval.errors import SettingError
 from beir_eval.experiment.labels import natural
-from beir_eval.experiment.run_folder import FIRST_STAGE, Metrics, RunFolder, SuiteNote
+from beir_eval.experiment.run_folder import FIRST_STAGE, RunFolder, SuiteNote
 from beir_eval.measures import paper
-from beir_eval.measures.significance import compare_runs, confidence_intervals
+from beir_eval.measures.values import Comparison, Values, compare_runs
 from beir_eval.report.arrangement import NO_SUITE_TITLE, Arrangement, Slot, arrange
-from beir_eval.report.metrics_cache import Measured, MetricsCache, by_lot
+from beir_eval.report.load import Loader, Measured
 from beir_eval.report.model import Column, Figure, Point, Report, Row, Section, TableCell
-from beir_eval.report.numbers import TIES_SIGN, mark
-from beir_eval.report.warnings import (
-    flaw_of,
-    measured_to,
-    missing_share,
-    model_names,
-    notes,
-)
+from beir_eval.report.numbers import MISSING_SIGN, TIES_SIGN, mark
+from beir_eval.report.warnings import measured_to, model_names, notes
 
 MEASURE = "nDCG@10"
 """The measure of the paper's numbers, and of a report without any finished run."""
@@ -48,7 +42,7 @@ def build_report(
             (``"first stage"``, ``"BM25"``), in all sections that have it. The other sections, and
             None, take the suite's, else the first stage.
         correction: of the p-values, over all comparisons of a section: one of
-            `beir_eval.measures.significance.CORRECTIONS`.
+            `beir_eval.measures.values.CORRECTIONS`.
         level: of the confidence intervals, above 0 and below 1.
         provider_prices: price answers of other servers (``base_url``) like the provider's own of
             that model; without, their cost is not known.
@@ -71,18 +65,18 @@ def build_report(
     first = next((run for plan in plans for run in plan.runs.values()), None)
     measures = first.metrics().measures if first else (MEASURE,)
     wanted = (measure or measures[0]).lower()
-    cache = MetricsCache(
+    loader = Loader(
         next((each for each in measures if each.lower() == wanted), measure or measures[0]),
         provider_prices=provider_prices,
     )
-    report = Report(cache.measure, correction, level, ())
-    sections = tuple(_section(plan, plan.baseline(baseline), cache, report) for plan in plans)
+    report = Report(loader.measure, correction, level, ())
+    sections = tuple(_section(plan, plan.baseline(baseline), loader, report) for plan in plans)
     return replace(report, sections=sections)
 
 
-def _section(plan: Arrangement, baseline: str, cache: MetricsCache, report: Report) -> Section:
+def _section(plan: Arrangement, baseline: str, loader: Loader, report: Report) -> Section:
     columns = plan.columns()
-    cells = _cells(plan, baseline, cache, report)
+    cells = _cells(plan, baseline, loader, report)
     rows = [_row(plan, label, label == baseline, columns, cells) for label in plan.labels]
     with_paper = report.measure.lower() == MEASURE.lower()
     for label, numbers in plan.not_run() if rows else ():
@@ -106,7 +100,7 @@ def _section(plan: Arrangement, baseline: str, cache: MetricsCache, report: Repo
         unfinished=plan.unfinished,
         paper_source="",
         changed=tuple(f"{what} ({', '.join(files)})" for what, files in changed.items() if files),
-        measured=measured_to(report.measure, [column.data.depth for column in columns]),
+        measured=measured_to(report.measure, [each.manifest.depth for each in plan.data.values()]),
     )
     said = list(notes(section))
     if plan.never_run:
@@ -116,69 +110,72 @@ def _section(plan: Arrangement, baseline: str, cache: MetricsCache, report: Repo
 
 
 def _cells(
-    plan: Arrangement, baseline: str, cache: MetricsCache, report: Report
+    plan: Arrangement, baseline: str, loader: Loader, report: Report
 ) -> dict[Slot, TableCell]:
-    measure = report.measure
     measured: dict[Slot, Measured] = {
-        **{(each, FIRST_STAGE): cache.of_first_stage(data) for each, data in plan.data.items()},
-        **{place: cache.of_run(run, plan.data[place[0]]) for place, run in plan.runs.items()},
+        **{(each, FIRST_STAGE): loader.of_first_stage(data) for each, data in plan.data.items()},
+        **{place: loader.of_run(run, plan.data[place[0]]) for place, run in plan.runs.items()},
     }
-    flaws = {place: flaw_of(each.metrics) for place, each in measured.items()}
-    values: dict[str, dict[str, dict[str, float]]] = {content: {} for content in plan.data}
+    values: dict[str, dict[str, Values]] = {content: {} for content in plan.data}
     for (content, label), each in measured.items():
-        values[content][label] = by_lot(each.metrics, measure)
-    sound = {
-        content: {label: each for label, each in column.items() if not flaws[content, label]}
-        for content, column in values.items()
-    }
-    ranks = {
-        content: _ranks(
-            {label: _honest_mean(measured[content, label].metrics, measure) for label in column}
-        )
-        for content, column in sound.items()
-    }
-    # Measures of a report lie within 0 and 1, and so do the intervals.
-    intervals = {
-        content: confidence_intervals(column, level=report.level, low=0.0, high=1.0)
-        for content, column in values.items()
-    }
-    compared = compare_runs(
-        values,
-        baseline,
-        correction=report.correction,
-        level=report.level,
-        farthest=1.0,
-    )
-    cells = {}
-    for place, each in measured.items():
-        content, label = place
-        metrics, manifest, base = each.metrics, plan.manifest(place), (content, baseline)
-        than, bounds, signs = compared[content].get(label), metrics.ties.get(measure), flaws[place]
-        if than is not None and base in measured:
-            gain = metrics.means[measure] - measured[base].metrics.means[measure]
-            ties = TIES_SIGN if gain > EQUAL and than.difference < gain / 2 else ""
-            # What has flaws, or is compared with such a baseline, is not significant.
-            signs = ("" if signs or flaws[base] else mark(than.p_adjusted)) + ties + signs
-        cells[place] = TableCell(
-            value=metrics.means[measure],
-            paper=plan.paper_value(place) if measure.lower() == MEASURE.lower() else None,
+        values[content][label] = each.values
+    compared = compare_runs(values, baseline, correction=report.correction, level=report.level)
+    ranks = {content: ranked(column) for content, column in values.items()}
+    with_paper = report.measure.lower() == MEASURE.lower()
+    return {
+        (content, label): TableCell(
+            values=each.values,
+            interval=each.values.interval(report.level),
+            paper=plan.paper_value((content, label)) if with_paper else None,
             rank=ranks[content].get(label, 0),
-            interval=intervals[content][label],
-            comparison=than,
-            metrics=metrics,
-            manifest=manifest,
-            by_lot=bounds.by_lot if bounds else None,
-            missing=missing_share(metrics),
-            signs=signs,
-            judged=metrics.means.get(cache.judged),
+            comparison=compared[content].get(label),
+            metrics=each.metrics,
+            manifest=plan.manifest((content, label)),
+            signs=signs_of(
+                each.values, values[content].get(baseline), compared[content].get(label)
+            ),
+            judged=each.metrics.means.get(loader.judged),
             ceiling=each.ceiling,
         )
-    return cells
+        for (content, label), each in measured.items()
+    }
 
 
-def _honest_mean(metrics: Metrics, measure: str) -> float:
-    bounds = metrics.ties.get(measure)
-    return metrics.means[measure] if bounds is None else bounds.by_lot
+def signs_of(values: Values, base: Values | None, than: Comparison | None) -> str:
+    """The marks of a value: of a difference that is sure, of a lead by ties, of what is missing."""
+    signs = mark(than.p_adjusted) if than and than.decision else ""
+    if than and base and values.mean is not None and base.mean is not None:
+        gain = values.mean - base.mean
+        by_ties = bool(values.lots or base.lots) and than.difference < gain / 2
+        signs += TIES_SIGN * (gain > EQUAL and by_ties)
+    return signs + MISSING_SIGN * values.is_open
+
+
+def ranked(column: Mapping[str, Values]) -> dict[str, int]:
+    """Return 1 for the best value, 2 for the second, equal ones alike; 0 for all others.
+
+    One whose place depends on what it lacks has none.
+    """
+    known = {label: each.by_lot for label, each in column.items() if each.by_lot is not None}
+    sure = {label: mean for label, mean in known.items() if not column[label].is_open}
+    for label in known.keys() - sure.keys():
+        ends = [end for end in column[label].ends if end is not None]
+        places = {_places({**sure, label: end})[label] for end in ends}
+        if len(places) == 1 and 0 not in places:
+            sure[label] = known[label]
+    return {**dict.fromkeys(column, 0), **_places(sure)}
+
+
+def _places(means: Mapping[str, float]) -> dict[str, int]:
+    ranks = dict.fromkeys(means, 0)
+    rank, last = 0, math.inf
+    for label in sorted(means, key=lambda each: -means[each]) if len(means) > 1 else ():
+        if last - means[label] > EQUAL:
+            rank, last = rank + 1, means[label]
+        if rank > 2:
+            break
+        ranks[label] = rank
+    return ranks
 
 
 def _row(
@@ -208,19 +205,6 @@ def _row(
         models=model_names(manifests),
         foreign=any(manifest.foreign for manifest in manifests.values()),
     )
-
-
-def _ranks(values: Mapping[str, float]) -> dict[str, int]:
-    """Return 1 for the best value, 2 for the second, equal ones alike; 0 for all others."""
-    ranks = dict.fromkeys(values, 0)
-    rank, last = 0, math.inf
-    for label in sorted(values, key=lambda each: -values[each]) if len(values) > 1 else ():
-        if last - values[label] > EQUAL:
-            rank, last = rank + 1, values[label]
-        if rank > 2:
-            break
-        ranks[label] = rank
-    return ranks
 
 
 def _mean(values: Sequence[float | None]) -> float | None:

@@ -9,9 +9,9 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 
 from beir_eval.experiment.run_folder import DataManifest, FigureNote, Metrics, RunManifest
-from beir_eval.measures.significance import Comparison, Interval
-from beir_eval.report.numbers import MISSING_SIGN, measure_text
-from personas.ranking.weak_judges import WeakJudge
+from beir_eval.measures.values import Comparison, Interval, Values
+from beir_eval.report.numbers import measure_text
+from personas.ranking.types import WeakJudge
 
 
 @dataclass(frozen=True, slots=True)
@@ -22,43 +22,54 @@ class Column:
     data: DataManifest
     paper_queries: int | None  # in the paper's experiments; None if not in them
     conditions: str = ""  # how much was ranked, and how much the paper ranked, in words
+    judge: str = ""  # the model that judged; empty if people did
 
 
 @dataclass(frozen=True, slots=True)
 class TableCell:
-    """One run's value on one data set; measures are 0 to 1, None where they cannot be known."""
+    """One system's values on one data set."""
 
-    value: float  # mean of the report's measure
+    values: Values
     interval: Interval  # confidence interval of `honest`
     paper: float | None
     rank: int
     """1 for the best of the column by `honest`, 2 for the second, first stage included; equal
-    values share. 0 for all others, for those of which too many scores are missing, and where the
-    column has one run only."""
+    values share. 0 for all others, for those whose place missing scores could change, and where
+    the column has one run only."""
     comparison: Comparison | None
     """With the baseline's, both `honest`; None for the baseline and where that is missing."""
     metrics: Metrics
     manifest: RunManifest | None  # of the run; None for the first stage
-    by_lot: float | None = None  # mean with ties in random order
-    missing: float = 0.0  # share of the scores or comparisons asked for
     signs: str = ""  # marks beside the value, as the legend of its table explains them
     judged: float | None = None  # share of the ranks that the measure looks at
     ceiling: float | None = None  # the measure of the best order of what it ranked
 
     @property
-    def sound(self) -> bool:
-        """True if the value is the ranker's: at most 1% of its scores are missing."""
-        return MISSING_SIGN not in self.signs
+    def value(self) -> float:
+        """The mean, ties as ranked."""
+        assert self.values.mean is not None, "a judged query has a value"
+        return self.values.mean
+
+    @property
+    def by_lot(self) -> float | None:
+        """The mean with ties in random order, if that is known."""
+        return self.values.by_lot if self.values.lots_known else None
 
     @property
     def honest(self) -> float:
         """The mean that owes nothing to the order in which tied passages came, if it is known."""
-        return self.value if self.by_lot is None else self.by_lot
+        found = self.values.by_lot
+        return self.value if found is None else found
+
+    @property
+    def missing(self) -> float:
+        """Share of the scores or comparisons asked for."""
+        return self.values.missing / self.values.asked if self.values.asked else 0.0
 
     @property
     def queries(self) -> int:
         """Queries that the mean is over."""
-        return max((len(values) for values in self.metrics.per_query.values()), default=0)
+        return len(self.values.of)
 
 
 @dataclass(frozen=True, slots=True)
@@ -128,9 +139,10 @@ class Section:
 
     @property
     def averaged(self) -> bool:
-        """True if there are averages: over two data sets or more, and each of them once."""
+        """True if there are averages: over two data sets or more, judged alike, each once."""
         names = [column.data.dataset for column in self.columns]
-        return 1 < len(names) == len(set(names))
+        judges = {column.judge for column in self.columns}
+        return 1 < len(names) == len(set(names)) and len(judges) == 1
 
     @property
     def has_paper(self) -> bool:

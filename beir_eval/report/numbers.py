@@ -29,7 +29,7 @@ def gain_text(value: float | None) -> str:
     return NOTHING if value is None else formatting.signed(value, PLACES)
 
 
-def interval(low: float, high: float, *, signed: bool = False) -> str:
+def interval(low: float | None, high: float | None, *, signed: bool = False) -> str:
     """Both ends: ``0.612 to 0.740``."""
     shown = gain_text if signed else measure_text
     return f"{shown(low)} to {shown(high)}"

@@ -7,8 +7,8 @@ from dataclasses import dataclass
 from typing import Any
 
 from beir_eval.experiment.run_folder import FOREIGN
-from beir_eval.measures.significance import POWER
 from beir_eval.measures.ties import DRAWS
+from beir_eval.measures.values import POWER
 from beir_eval.report.model import Figure, Report, Section, TableCell
 from beir_eval.report.numbers import (
     LEVELS,
@@ -21,7 +21,6 @@ from beir_eval.report.numbers import (
     p_text,
     rate,
 )
-from beir_eval.report.warnings import MOST_MISSING
 from personas.format import counted, dollars, fixed, optional, seconds, whole
 
 PAPER = "paper"
@@ -166,9 +165,10 @@ def _values(report: Report, section: Section) -> Table:
 
 def _value(cell: TableCell, *, lot: bool) -> list[Entry]:
     """Return the value as ranked and, if wanted, with ties by lot, which then has the marks."""
-    scores = cell.metrics.scores
-    lost = scores is not None and cell.missing > MOST_MISSING
-    tags = (f"{rate(scores.missing, scores.asked)} missing",) if scores and lost else ()
+    values = cell.values
+    tags: tuple[str, ...] = ()
+    if values.is_open:
+        tags = (f"{interval(*values.ends)} by what is missing",)
     marked = Entry(
         measure_text(cell.honest if lot else cell.value),
         cell.honest,
@@ -200,7 +200,9 @@ def _legend(report: Report, section: Section) -> str:
     if TIES_SIGN in signs:
         said.append(f"{TIES_SIGN}: at least half of its lead over {section.baseline} is ties.")
     if MISSING_SIGN in signs:
-        said.append(f"{MISSING_SIGN}: more than 1% of its scores or comparisons are missing.")
+        said.append(f"{MISSING_SIGN}: scores, queries or answers that are missing could change it.")
+    judges = dict.fromkeys(each.judge for each in section.columns if each.judge)
+    said += [f"Judged by a model, {judge}, not by people." for judge in judges]
     return " ".join(said)
 
 
@@ -312,8 +314,8 @@ def _missing(scores: Any) -> Entry:
 
 
 def _not_ranked(cell: TableCell) -> int | None:
-    ours = cell.manifest is not None and cell.manifest.foreign is None
-    return len(cell.metrics.failed) if ours else None
+    ours = cell.manifest is None or cell.manifest.foreign is None
+    return len(cell.values.failed) if ours and cell.values.asked else None
 
 
 _EFFECTS: _Columns = (

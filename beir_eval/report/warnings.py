@@ -11,26 +11,20 @@ from beir_eval.experiment.run_folder import DataManifest, Metrics, RunManifest, 
 from beir_eval.experiment.trec_rows import oddities
 from beir_eval.measures import paper
 from beir_eval.measures.metrics import cutoff_of
-from beir_eval.measures.significance import SIGNIFICANT, Comparison
+from beir_eval.measures.values import FEW, FEWEST, SIGNIFICANT
 from beir_eval.report.model import Report, Row, Section, TableCell
 from beir_eval.report.numbers import (
-    MISSING_SIGN,
     TIES_SIGN,
     gain_text,
     interval,
     measure_text,
     p_text,
-    rate,
 )
 from personas.format import counted, whole
-from personas.ranking.weak_judges import judge_note
+from personas.ranking.types import judge_note
 from personas.report.warnings import ORDER, Kind, Notice
 from personas.sanitize import plain
 
-MOST_MISSING = 0.01
-"""Share of missing scores up to which a run is compared like any other."""
-FEW_QUERIES = 20
-"""Below it, a warning says that intervals and tests rest on few queries."""
 REASONS = 3
 """Reasons listed, the most frequent ones."""
 LONGEST_REASON = 160
@@ -45,17 +39,6 @@ _COUNTING = (
     "of the embedded encoder and cross-encoders it is the time they computed."
 )
 _Key = TypeVar("_Key", bound=Hashable)
-
-
-def missing_share(metrics: Metrics) -> float:
-    """Return missing scores or comparisons over those asked for, 0 to 1."""
-    scores = metrics.scores
-    return scores.missing / scores.asked if scores and scores.asked else 0.0
-
-
-def flaw_of(metrics: Metrics) -> str:
-    """Return `MISSING_SIGN` if a value is not the ranker's, as too many scores are missing."""
-    return MISSING_SIGN if missing_share(metrics) > MOST_MISSING else ""
 
 
 def measured_to(measure: str, depths: Sequence[int]) -> str:
@@ -140,9 +123,9 @@ def _of_section(report: Report, section: Section) -> Iterator[Notice]:
         ]
         return some_of(found, 2 * _NAME)
 
-    def lost_share(cell: TableCell) -> str:
-        scores = cell.metrics.scores
-        return f" ({rate(scores.missing, scores.asked)})" if scores else ""
+    def between(cell: TableCell) -> str:
+        low, high = cell.values.ends
+        return f" ({measure_text(low)} to {measure_text(high)})"
 
     def lead(cell: TableCell) -> str:
         gain = gain_text(cell.comparison.difference) if cell.comparison else ""
@@ -159,17 +142,16 @@ def _of_section(report: Report, section: Section) -> Iterator[Notice]:
             f"{counted(len(left_out), 'run')} not finished and left out: {some_of(left_out)}; the "
             "same 'beir-eval run' again finishes them.",
         )
-    if lost := named(lambda cell: cell.metrics.failed or cell.metrics.missing_queries):
+    lost = named(lambda cell: cell.values.failed or cell.metrics.missing_queries)
+    if lost:
         yield Notice("bad", f"Queries without results, which count 0: {lost}.")
-    if lost := named(lambda cell: cell.missing > MOST_MISSING, lost_share):
-        _, units = ScoreCounts.unit(
-            cell.metrics.scores for *_, cell in cells if cell.missing > MOST_MISSING
-        )
+    if lost := named(lambda cell: cell.values.is_open, between):
         yield Notice(
             "bad",
-            f"More than 1% of the {units} are missing: {lost}. The values imputed for them "
-            "count; such rows are never the best, and no comparison with them is marked.",
+            f"What is missing could change these means: {lost}. They are best, or significantly "
+            f"different, only where they would be in the worst and in the best case.",
         )
+    yield from _of_judgements(section)
     for row, column, cell in cells:
         note = cell.manifest.foreign if cell.manifest else None
         unknown = note.unknown_documents if note else None
@@ -187,57 +169,70 @@ def _of_section(report: Report, section: Section) -> Iterator[Notice]:
             "Tied passages keep the order of the first stage, and at least half of the lead over "
             f"{some_of([section.baseline])} is due to that: {led}.",
         )
-    if few := [column.name for _, column, cell in cells if cell.queries < FEW_QUERIES]:
-        said = (
-            f"Fewer than {FEW_QUERIES} queries, so intervals and tests are rough: {some_of(few)}."
-        )
+    if few := [column.name for _, column, cell in cells if cell.queries < FEW]:
+        said = f"Fewer than {FEW} queries, so intervals and tests are rough: {some_of(few)}."
         yield Notice("warn", said)
 
 
+def _of_judgements(section: Section) -> Iterator[Notice]:
+    """Yield which columns a model judged, and which rows were judged by their own model."""
+    judged = _grouped((each.judge, each.name) for each in section.columns if each.judge)
+    for judge, columns in judged.items():
+        some = f" on {some_of(columns)}" if len(columns) < len(section.columns) else ""
+        said = f"The judgements{some} were made by a model, {plain(judge, _NAME)}, not by people."
+        yield Notice("warn", said)
+    own = _grouped((c.values.judge, row.label) for row, _, c in section.cells() if c.values.own)
+    for judge, labels in own.items():
+        said = "judged by the model that they are made with"
+        yield Notice("bad", f"{some_of(labels)}: {said}, {plain(judge, _NAME)}.")
+
+
 def _comparisons(report: Report, section: Section) -> Iterator[Notice]:
-    base = next((row.cells for row in section.rows if row.is_baseline), ())
-    sound = {
-        column.name
-        for column, cell in zip(section.columns, base, strict=False)
-        if cell and cell.sound
-    }
     compared = [
         (row, column, cell, cell.comparison)
         for row, column, cell in section.cells()
-        if cell.comparison and cell.manifest and cell.sound and column.name in sound
+        if cell.comparison and cell.manifest
     ]
     baseline = some_of([section.baseline])
     if len(compared) > _ONE_BY_ONE:
-        kinds = [_decision(than)[0] for *_, than in compared]
-        worse, better = kinds.count("bad"), kinds.count("good")
+        decided = [than.decision for *_, than in compared]
+        worse, better = decided.count("worse"), decided.count("better")
+        kind: Kind = "bad" if worse else "good" if better == len(decided) else "warn"
         yield Notice(
-            "bad" if worse else "good" if better == len(kinds) else "warn",
-            f"Of {counted(len(kinds), 'comparison')} with {baseline} in "
+            kind,
+            f"Of {counted(len(decided), 'comparison')} with {baseline} in "
             f"“{some_of([section.title])}”, {whole(worse)} {'is' if worse == 1 else 'are'} worse, "
-            f"{whole(len(kinds) - worse - better)} undecided, {whole(better)} better "
+            f"{whole(len(decided) - worse - better)} undecided, {whole(better)} better "
             f"(corrected p below {SIGNIFICANT}).",
         )
         return
-    corrected = "p" if report.correction == "none" else "corrected p"
     for row, column, cell, than in compared:
+        kind, words = _DECISIONS[than.decision]
         ends = interval(than.interval.low, than.interval.high, signed=True)
-        kind, words = _decision(than)
-        shown = ""
-        if kind == "warn" and than.detectable is not None:
-            shown = f"; so few queries show differences from {measure_text(than.detectable)} on"
+        p = "not tested"
+        if than.p_adjusted is not None:
+            name = "p" if report.correction == "none" else "corrected p"
+            p = f"{name} {p_text(than.p_adjusted)}"
+        shown = [f"in the worst case {gain_text(than.worst)}"] * (than.worst < than.difference)
+        if not than.decision and than.p_adjusted is None:
+            shown += [f"a test takes {FEWEST} queries, and differences that vary"]
+        elif not than.decision and than.detectable is not None:
+            shown += [f"so few queries show differences from {measure_text(than.detectable)} on"]
+        shown += [f"{than.left_out} left out, which only one has"] * bool(than.left_out)
         yield Notice(
             kind,
             f"{some_of([row.label])} {words} {baseline} on {some_of([column.name])}: "
             f"{measure_text(cell.honest)}, {gain_text(than.difference)} "
-            f"({100 * report.level:g}% interval {ends}, {corrected} {p_text(than.p_adjusted)})"
-            f"{shown}.",
+            f"({100 * report.level:g}% interval {ends}, {p})"
+            f"{''.join(f'; {each}' for each in (*shown, *than.notes))}.",
         )
 
 
-def _decision(than: Comparison) -> tuple[Kind, str]:
-    if than.p_adjusted >= SIGNIFICANT:
-        return "warn", "is not significantly better or worse than"
-    return ("good", "is better than") if than.difference > 0 else ("bad", "is worse than")
+_DECISIONS: Mapping[str, tuple[Kind, str]] = {
+    "": ("warn", "is not significantly better or worse than"),
+    "better": ("good", "is better than"),
+    "worse": ("bad", "is worse than"),
+}
 
 
 def some_of(names: Iterable[str], longest: int = _NAME) -> str:
@@ -295,8 +290,16 @@ def notes(section: Section) -> tuple[str, ...]:
             for row, column, cell in cells
             if row.models and cell.by_lot is None
         ],
+        "Passages were cut to fit the model": [
+            f"{row.label} on {column.name} ({counted(cell.values.cut, 'query', 'queries')})"
+            for row, column, cell in cells
+            if cell.values.cut
+        ],
     }
     said += _listed(listed)
+    judges = {column.judge or "people" for column in section.columns}
+    if len(judges) > 1:
+        said.append(f"No averages: judged by {' and by '.join(sorted(judges))}.")
     times = Counter(column.data.dataset for column in section.columns)
     if several := [name for name, count in times.items() if count > 1]:
         names = ", ".join(several)

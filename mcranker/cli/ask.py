@@ -4,38 +4,51 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from contextlib import aclosing
-from dataclasses import dataclass
 from functools import partial
 from io import StringIO
 from typing import TYPE_CHECKING, Any
 
 import click
 
-from mcranker.cli.failures import DONE, ERROR, MISSING_SCORES, envelope, failure
-from mcranker.cli.fetching import fetch_models
-from mcranker.cli.files import Reads, Write, Writes, output, saying_where
-from mcranker.cli.invocation import Invocation, say
-from mcranker.cli.options import option_flags
-from mcranker.cli.progress import ProgressDisplay, QueryTracker, Tracker, in_order, live_is_wanted
-from mcranker.cli.rag import given_pipeline, pipeline_flags
-from mcranker.cli.reading import read_queries
-from mcranker.cli.results import keep
-from mcranker.cli.signals import run as run_loop
-from mcranker.cli.verb import Verb, flag, quiet_flag
-from mcranker.cli.worker import Worker, worker_flag
+from mcranker.cli.invocation import Invocation, run_loop, say
+from mcranker.cli.options import given_pipeline, option_flags, pipeline_flags
+from mcranker.cli.output import (
+    DONE,
+    ERROR,
+    MISSING_SCORES,
+    Write,
+    envelope,
+    failure,
+    keep,
+    output,
+    saying_where,
+)
+from mcranker.cli.progress import (
+    QueryTracker,
+    Tracker,
+    fetch_models,
+    in_order,
+    live_is_wanted,
+    showing,
+    work_off,
+    worker_flag,
+)
+from mcranker.cli.rank import read_queries
+from mcranker.cli.results import check_local_models, show_estimate
+from mcranker.cli.verb import Reads, Verb, Writes, dry_run_flag, flag, refuse
 from mcranker.estimate import Estimate
 from mcranker.inputs.passages import as_query
 from mcranker.llm.connect import DEFAULT_LOCAL
-from mcranker.rag.events import AnswerDone
-from mcranker.rag.keys import SHARED, models_of
+from mcranker.rag.config import SHARED, models_of
+from mcranker.rag.result import AnswerDone
 from mcranker.rankers.work_claims import share_budget, shared_work
 from personas.format import counted
 from personas.ranking.types import Query
 from personas.sanitize import json_text
 
 if TYPE_CHECKING:
-    from mcranker.rag.pipeline import AnsweredQuestion, RAGPipeline
-    from mcranker.rag.result import RAGResult
+    from mcranker.rag.pipeline import RAGPipeline
+    from mcranker.rag.result import AnsweredQuestion, RAGResult
 
 
 def _ask(ctx: click.Context) -> int:
@@ -52,8 +65,6 @@ def _ask(ctx: click.Context) -> int:
     with invocation.noting(live_is_wanted(quiet=quiet)):
         invocation.doing("getting ready; nothing was sent")
         if params["dry_run"]:
-            from mcranker.cli.estimate import check_local_models, show_estimate
-
             check_local_models(models)
         fetch_models(models, quiet=quiet)
         from mcranker.rag.pipeline import RAGPipeline
@@ -69,14 +80,10 @@ def _ask(ctx: click.Context) -> int:
             with pipeline:
                 return show_estimate(ctx, sum(map(pipeline.estimate, questions), Estimate()))
     if params["worker"]:
-        worker = Worker(len(questions), noun="question", plural="questions")
-        run_loop(partial(_work, ctx, pipeline, questions, worker))
-        return worker.finish()
+        return run_loop(partial(_work, ctx, pipeline, questions))
     with saying_where(ledger), output(params["out"]) as write:
         if many:
-            lines = _Lines(write)
-            run_loop(partial(_answer_many, ctx, pipeline, questions, lines))
-            return lines.finish(len(questions))
+            return run_loop(partial(_answer_many, ctx, pipeline, questions, write))
         result = run_loop(partial(_answer_one, ctx, pipeline, questions[0]))
         invocation.doing("writing the answer")
         code = _write(params, result, write, ledger)
@@ -92,75 +99,57 @@ def _ask(ctx: click.Context) -> int:
 
 
 async def _answer_one(ctx: click.Context, pipeline: RAGPipeline, question: Query) -> RAGResult:
-    invocation, tracker = ctx.ensure_object(Invocation), QueryTracker("getting ready")
-    invocation.reached = lambda: tracker.reached
-    live = live_is_wanted(quiet=ctx.params["quiet"])
     async with pipeline, pipeline.astream(question) as events:
-        with ProgressDisplay(tracker, wanted=live) as display, invocation.held():
+        with showing(ctx, QueryTracker("getting ready")) as display:
             async for event in events:
-                tracker.take(event)
-                display.update()
+                display.take(event)
     assert isinstance(event, AnswerDone), "the last event of every answer"
     return event.result
 
 
 async def _answer_many(
-    ctx: click.Context, pipeline: RAGPipeline, questions: list[Query], lines: _Lines
-) -> None:
-    tracker = Tracker("answering", len(questions), unit="questions")
-    live = live_is_wanted(quiet=ctx.params["quiet"])
-    async with pipeline, pipeline.aanswer_many(questions) as stream:
-        await in_order(stream, lines.add, tracker, ctx.ensure_object(Invocation), live=live)
+    ctx: click.Context, pipeline: RAGPipeline, questions: list[Query], write: Write
+) -> int:
+    """Write answers to many questions, a JSON line each; the exit code."""
+    lost: list[str] = []
+    written, incomplete = 0, False
 
-
-async def _work(
-    ctx: click.Context, pipeline: RAGPipeline, questions: list[Query], worker: Worker
-) -> None:
-    names = [chat.name for chat in pipeline.models.values()]
-    names += [] if pipeline.ranker is None else pipeline.ranker.models.names.values()
-    run = f"{sorted(set(names))} {pipeline.config.model_dump_json()}"
-    work = shared_work(questions, pipeline.ledger, lambda each: f"{run} {each}")
-    whole = f"{run} {questions}"
-    share_budget(pipeline.budget, pipeline.ledger, whole)
-    live = live_is_wanted(quiet=ctx.params["quiet"])
-    async with pipeline, aclosing(work), pipeline.aanswer_many(work) as stream:
-        await worker.take(stream, ctx.ensure_object(Invocation), live=live)
-
-
-@dataclass(slots=True)
-class _Lines:
-    """Writes answers to many questions, a JSON line each."""
-
-    write: Write
-    answered: int = 0
-    incomplete: bool = False
-    first_error: str = ""
-
-    def add(self, found: AnsweredQuestion) -> None:
-        """Write one answer, or the error in its place."""
+    def add(found: AnsweredQuestion) -> None:
+        nonlocal written, incomplete
         question, result = found.question, found.answer
         if result is None:
             assert found.error is not None
             error = failure(found.error).entry
             line = {"id": question.id, "question": question.conversation, "error": error}
-            why = error["message"]
+            lost.append(f"{question.id!r}: {error['message']}")
         else:
             line = result.to_dict()
-            why = result.failure if result.kind == "none" else ""
-            self.incomplete |= any(_problems(result))
-        if why:
-            self.first_error = self.first_error or f"{question.id!r}: {why}"
-        else:
-            self.answered += 1
-        self.write(f"{json_text(line)}\n")
+            incomplete |= any(_problems(result))
+            if result.kind == "none":
+                lost.append(f"{question.id!r}: {result.failure}")
+        written += 1
+        write(f"{json_text(line)}\n")
 
-    def finish(self, total: int) -> int:
-        """Report on standard error how many of `total` questions failed; return the exit code."""
-        if lost := total - self.answered:
-            questions = counted(total, "question")
-            say(f"error: {lost} of {questions} not answered; the first, {self.first_error}")
-            return ERROR
-        return MISSING_SCORES if self.incomplete else DONE
+    tracker = Tracker("answering", len(questions), unit="questions")
+    async with pipeline, pipeline.aanswer_many(questions) as stream:
+        await in_order(ctx, stream, add, tracker)
+    if missing := len(questions) - written + len(lost):
+        say(
+            f"error: {missing} of {counted(len(questions), 'question')} not answered; "
+            f"the first, {lost[0]}"
+        )
+        return ERROR
+    return MISSING_SCORES if incomplete else DONE
+
+
+async def _work(ctx: click.Context, pipeline: RAGPipeline, questions: list[Query]) -> int:
+    names = [chat.name for chat in pipeline.models.values()]
+    names += [] if pipeline.ranker is None else pipeline.ranker.models.names.values()
+    run = f"{sorted(set(names))} {pipeline.config.model_dump_json()}"
+    work = shared_work(questions, pipeline.ledger, lambda each: f"{run} {each}")
+    share_budget(pipeline.budget, pipeline.ledger, f"{run} {questions}")
+    async with pipeline, aclosing(work), pipeline.aanswer_many(work) as stream:
+        return await work_off(ctx, stream, len(questions), ("question", "questions"))
 
 
 def _write(params: dict[str, Any], result: RAGResult, write: Write, ledger: str) -> int:
@@ -168,7 +157,7 @@ def _write(params: dict[str, Any], result: RAGResult, write: Write, ledger: str)
     errors = list(_problems(result))
     saved = keep(params["save"], result.save, ledger)
     shown = keep(params["report"], result.to_html, ledger)
-    unwritten = [entry for entry in (saved, shown) if entry]
+    unwritten = [found.entry for found in (saved, shown) if found]
     code = ERROR if unwritten or result.kind == "none" else MISSING_SCORES if errors else DONE
     if params["output"] == "json":
         for each in result.warnings:
@@ -200,7 +189,8 @@ def _problems(result: RAGResult) -> Iterator[dict[str, Any]]:
 def _check_usage(ctx: click.Context) -> None:
     given = {name for name, value in ctx.params.items() if value is not None}
     many = "questions" in given
-    wrong = [
+    refuse(
+        ctx,
         (not given & {"question", "questions"}, "give QUESTION, or --questions FILE"),
         (many and "question" in given, "QUESTION does not go with --questions"),
         (
@@ -211,17 +201,16 @@ def _check_usage(ctx: click.Context) -> None:
             "embedder" in given and "docs" not in given,
             "--embedder goes with --docs; an index keeps its own",
         ),
-    ]
-    wrong += [(ctx.params["worker"] and not many, "--worker goes with --questions FILE")]
-    wrong += [
-        (many and name in given, f"--{name} does not go with --questions; use --out")
-        for name in ("report", "save")
-    ]
-    text = ctx.params["output"] == "text"
-    wrong += [(many and text, "--output text does not go with --questions: a JSON line each")]
-    for is_wrong, message in wrong:
-        if is_wrong:
-            raise click.UsageError(message, ctx)
+        (ctx.params["worker"] and not many, "--worker goes with --questions FILE"),
+        *(
+            (many and name in given, f"--{name} does not go with --questions; use --out")
+            for name in ("report", "save")
+        ),
+        (
+            many and ctx.params["output"] == "text",
+            "--output text does not go with --questions: a JSON line each",
+        ),
+    )
 
 
 into, out = partial(flag, section="Input"), partial(flag, section="Output")
@@ -236,7 +225,7 @@ command = Verb(
         into(
             "--docs",
             "Documents to index first: a folder, a file or a BEIR folder.",
-            type=Reads(),
+            type=Reads(folder=True),
             metavar="DIR",
         ),
         into("--embedder", "Model that embeds --docs. Without: local:minilm.", metavar="NAME"),
@@ -257,12 +246,7 @@ command = Verb(
         worker_flag(),
         out("--save", "Keep the whole answer as JSON.", type=Writes()),
         out("--report", "Write an HTML page from question to answer.", type=Writes()),
-        out(
-            "--dry-run",
-            "Show calls, tokens and cost instead; nothing is sent, no file is written.",
-            is_flag=True,
-        ),
-        quiet_flag(),
+        dry_run_flag("Output"),
     ],
     help="""Answer a question from documents: search, rank, write, and check the citations.
 
@@ -275,6 +259,6 @@ command = Verb(
       mcranker ask --questions questions.jsonl --index papers.index --out answers.jsonl
 
     -o also takes every value of the pipeline as STAGE.KEY=VALUE, such as -o retrieval.documents=20;
-    'mcranker options' lists them. The same command does not ask again for what the ledger has.
+    --options lists them. The same command does not ask again for what the ledger has.
     """,
 )

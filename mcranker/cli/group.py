@@ -1,9 +1,10 @@
-"""The `mcranker` command itself: finds the verb, and ends every run in a proper way.
+"""The commands `mcranker` and `personas`: find the verb, and end every run in a proper way.
 
-Verbs are imported when they are used, so that help is quick. Packages add verbs of their own
-(`mcranker.cli.plugins`) under the entry point group ``mcranker.commands``, or
-``personas.commands`` for the command `personas`; errors of theirs that are meant for users
-should be `click.ClickException`s or `mcranker.MCRankerError`s.
+Verbs are imported when they are used, so that help is quick. Packages add verbs of their own under
+the entry point group ``mcranker.commands``, or ``personas.commands``: an entry point is named like
+the verb and names a `LazyVerb`, or a `click.Command`, whose module is then imported for every
+``--help``. Errors of theirs that are meant for users should be `click.ClickException`s or
+`mcranker.MCRankerError`s.
 """
 
 from __future__ import annotations
@@ -17,44 +18,56 @@ from collections.abc import Mapping, Sequence
 from functools import partial
 from importlib import import_module
 from importlib.metadata import EntryPoint, entry_points
-from typing import Any, NoReturn
+from itertools import pairwise
+from typing import Any, NamedTuple, NoReturn
 
 import click
 
 from mcranker import __version__
-from mcranker.cli.failures import (
-    BROKEN_PIPE,
-    DONE,
-    USAGE,
-    Interrupted,
-    envelope,
-    failure,
-)
-from mcranker.cli.invocation import Invocation, say, say_as_it_is, speak_as
-from mcranker.cli.plugins import LazyVerb, load_plugin, plugin_help
-from personas.ranking.weak_judges import WeakJudgeWarning
+from mcranker.cli.invocation import Interrupted, Invocation, say, say_as_it_is, speak_as
+from mcranker.cli.output import BROKEN_PIPE, DONE, USAGE, envelope, failure
+from personas.ranking.types import WeakJudgeWarning
 from personas.sanitize import shown
-
-VERBS = {
-    "rank": LazyVerb("mcranker.cli.rank", "Rank passages for a query."),
-    "ask": LazyVerb("mcranker.cli.ask", "Answer a question from an index, with sources."),
-    "rag": LazyVerb("mcranker.cli.rag", "See the pipelines that answer questions."),
-    "recruit": LazyVerb("mcranker.cli.recruit", "Recruit a team that writes its criteria."),
-    "index": LazyVerb("mcranker.cli.index", "Make an index of documents, or add to one."),
-    "options": LazyVerb("mcranker.cli.option_list", "List the options of rankers."),
-    "serve": LazyVerb("mcranker.cli.serve", "Serve rankers over HTTP, as other rerankers do."),
-    "mcp": LazyVerb("mcranker.cli.mcp", "Serve rankers to clients of language models, by MCP."),
-    "models": LazyVerb("mcranker.cli.models", "List, download and check models."),
-    "ledger": LazyVerb(
-        "mcranker.cli.ledger", "See, save, thin out and check the answers that are kept."
-    ),
-}
-"""The command's own verbs."""
 
 EXIT_CODES = (
     "Exit codes: 0 done, 1 error, 2 bad usage, 3 done with scores missing, 130 interrupted, "
     "143 stopped."
 )
+
+
+class LazyVerb(NamedTuple):
+    """A verb that is imported when it is used, so that help is quick."""
+
+    #: has the `click.Command` as its ``command``, or under the name behind a colon
+    module: str
+    #: the line about it in the help
+    help: str
+
+    def load(self) -> Any:
+        """Import the command."""
+        module, _, name = self.module.partition(":")
+        return getattr(import_module(module), name or "command")
+
+
+VERBS = {
+    "rank": LazyVerb("mcranker.cli.rank", "Rank passages for a query."),
+    "rank-run": LazyVerb("mcranker.cli.rank:rank_run", "Rank a run's passages for many queries."),
+    "ask": LazyVerb("mcranker.cli.ask", "Answer a question from an index, with sources."),
+    "recruit": LazyVerb("mcranker.cli.teams:recruit", "Recruit a team that writes its criteria."),
+    "index": LazyVerb("mcranker.cli.index", "Make an index of documents, or add to one."),
+    "serve": LazyVerb("mcranker.cli.serve", "Serve rankers over HTTP, as others do, or by MCP."),
+    "models": LazyVerb("mcranker.cli.models", "List, download and check models."),
+    "ledger": LazyVerb(
+        "mcranker.cli.ledger", "See, save, thin out and check the answers that are kept."
+    ),
+}
+"""The verbs of `mcranker`."""
+
+PERSONAS = {
+    "list": LazyVerb("mcranker.cli.teams:members", "List the personas and teams of the library."),
+    "show": LazyVerb("mcranker.cli.teams:show", "Show personas, rubrics and teams, or check them."),
+}
+"""The verbs of `personas`."""
 
 
 class Verbs(click.Group):
@@ -85,21 +98,21 @@ class Verbs(click.Group):
     def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:
         command: click.Command
         if cmd_name in self._verbs:
-            command = import_module(self._verbs[cmd_name].module).command
+            command = self._verbs[cmd_name].load()
         else:
             added = self._plugins()
             if cmd_name not in added:
                 raise click.exceptions.NoSuchCommand(
                     cmd_name, possibilities=[*self._verbs, *added], ctx=ctx
                 )
-            command = load_plugin(added[cmd_name])
+            command = _load_plugin(added[cmd_name])
         ctx.ensure_object(Invocation).reached = f"in '{self.program} {cmd_name}'".__str__
         _add_common_options(command)
         return command
 
     def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
         rows = [(name, verb.help) for name, verb in self._verbs.items()]
-        rows += [(name, plugin_help(entry)) for name, entry in self._plugins().items()]
+        rows += [(name, _plugin_help(entry)) for name, entry in self._plugins().items()]
         with formatter.section("Commands"):
             formatter.write_dl(rows)
 
@@ -131,7 +144,9 @@ class Verbs(click.Group):
         _mend_streams()
         given = list(sys.argv[1:] if args is None else args)
         speak_as(self.program)
-        invocation = Invocation()
+        # Even if the command line cannot be parsed.
+        asked = ("--output", "json") in pairwise(given) or "--output=json" in given
+        invocation = Invocation(as_json=asked)
         extra |= {"standalone_mode": False, "obj": invocation}
         with invocation.interrupts:
             code = self._code(given, invocation, *rest, **extra)
@@ -161,9 +176,9 @@ class Verbs(click.Group):
         except (_PipeClosed, BrokenPipeError):
             code = BROKEN_PIPE
         except (KeyboardInterrupt, click.Abort):  # outside of a verb
-            code = _report(invocation.interruption, debug=False, as_json=_wants_json(given))
+            code = _report(invocation.interruption, debug=False, as_json=invocation.as_json)
         except Exception as error:  # noqa: BLE001 - the supervisor reports whatever it was
-            code = _report(error, debug=invocation.debug, as_json=_wants_json(given))
+            code = _report(error, debug=invocation.debug, as_json=invocation.as_json)
         return code if isinstance(code, int) else DONE
 
 
@@ -193,12 +208,19 @@ cli = Verbs(
     "--model, MCRANKER_MODEL decides, else a key that is set, else a small model runs here.",
     epilog=EXIT_CODES,
 )
-"""The command, for tests and for the reference."""
+"""`mcranker`, for tests and for the reference."""
 
+personas = Verbs(
+    "personas",
+    PERSONAS,
+    added="personas.commands",
+    help="See and check personas, rubrics and teams: the library's, and those in files.",
+    epilog=EXIT_CODES,
+)
+"""`personas`, likewise."""
 
-def main() -> NoReturn:
-    """The entry point of the `mcranker` command."""
-    cli.run()
+main, main_of_personas = cli.run, personas.run
+"""The entry points of the commands."""
 
 
 class _PipeClosed(Exception):
@@ -213,10 +235,28 @@ def _add_common_options(command: click.Command) -> None:
             _add_common_options(below)
 
 
-def _wants_json(args: Sequence[str]) -> bool:
-    """True if the command line asks for JSON, even if it cannot be parsed."""
-    pairs = zip(args, [*args[1:], ""], strict=True)
-    return any(pair[0] == "--output=json" or pair == ("--output", "json") for pair in pairs)
+def _plugin_help(entry: EntryPoint) -> str:
+    """The line about the verb in the help, or why it cannot be used."""
+    try:
+        found = entry.load()
+        return found.help if isinstance(found, LazyVerb) else str(found.get_short_help_str(200))
+    except (ImportError, AttributeError) as error:
+        return f"Cannot be loaded from {entry.value!r}: {error}."
+
+
+def _load_plugin(entry: EntryPoint) -> click.Command:
+    try:
+        found = entry.load()
+        if isinstance(found, LazyVerb):
+            found = found.load()
+    except (ImportError, AttributeError) as error:
+        raise click.ClickException(
+            f"the verb {entry.name!r} cannot be loaded from {entry.value!r}: {error}; "
+            "install what it needs, or remove the package that adds it"
+        ) from error
+    if not isinstance(found, click.Command):
+        raise click.ClickException(f"the verb {entry.name!r} is no click command")
+    return found
 
 
 def _report(error: Exception, *, debug: bool, as_json: bool) -> int:

@@ -8,14 +8,11 @@ from typing import TYPE_CHECKING, Any, get_args
 
 import click
 
-from mcranker.cli.failures import DONE, print_json
-from mcranker.cli.fetching import fetch_models
-from mcranker.cli.files import print_line
-from mcranker.cli.invocation import Invocation, say, skip_note
+from mcranker.cli.invocation import Invocation, run_loop, say, skip_note
 from mcranker.cli.options import option_flags
-from mcranker.cli.progress import ProgressDisplay, Tracker, live_is_wanted
-from mcranker.cli.signals import run as run_loop
-from mcranker.cli.verb import Verb, flag, output_flag, quiet_flag
+from mcranker.cli.output import DONE, print_json, print_line
+from mcranker.cli.progress import ProgressDisplay, Tracker, fetch_models, live_is_wanted
+from mcranker.cli.verb import Verb, flag, output_flag
 from mcranker.config import RankerConfig
 from mcranker.errors import InputError
 from mcranker.llm.connect import DEFAULT_LOCAL
@@ -39,7 +36,7 @@ def _index(ctx: click.Context) -> int:
     if not source.exists():  # before there is an index
         raise InputError(f"there is no file or folder {params['source']!r}; give an existing one")
     made: dict[str, Any] = {"embedder": DEFAULT_LOCAL, "chunks": "sentences"}
-    if (out / "index.json").exists():
+    if out.is_file():
         with Index.open(out) as there:
             made = there.describe()
     name = params["embedder"] or made["embedder"]
@@ -110,7 +107,7 @@ command = Verb(
         click.Argument(["source"], metavar="DIR|FILE"),
         flag(
             "--out",
-            "Folder of the index; one that is there is added to.",
+            "File of the index; one that is there is added to.",
             required=True,
             metavar="INDEX",
         ),
@@ -128,13 +125,12 @@ command = Verb(
         ),
         *option_flags("base_url", "max_cost"),
         output_flag("index, skipped"),
-        quiet_flag(),
     ],
     help="""Make an index of documents, for search and for 'mcranker ask'.
 
-    Reads text, Markdown, HTML, PDF, JSON, JSONL, CSV and BEIR folders. What cannot be read is
-    reported and left out. The same command again adds new documents, replaces changed ones, and
-    goes on where an interrupted one stopped.
+    Reads text, Markdown, HTML, PDF, Office, EPUB, JSON, JSONL, CSV and BEIR folders. What cannot
+    be read is reported and left out. The same command again adds new documents, replaces changed
+    ones, and goes on where an interrupted one stopped.
 
     \b
       mcranker index papers/ --out papers.index

@@ -1,26 +1,35 @@
-"""State of one run of the command, whatever its verb."""
+"""State of one run of the command: what is being done, its messages, and signals that end it."""
 
 from __future__ import annotations
 
 import contextlib
 import logging
-from collections.abc import Callable, Iterator
+import os
+import signal
+import threading
+import time
+from collections.abc import Awaitable, Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field
-from signal import SIGINT
-from typing import TYPE_CHECKING
+from types import FrameType
+from typing import TYPE_CHECKING, Any, Self, TypeVar
 
 import click
 
-from mcranker.cli.failures import Interrupted
-from mcranker.cli.signals import Interrupts
+from mcranker.runtime.stopping import stopping
 from personas.sanitize import one_line
 
 if TYPE_CHECKING:
     from mcranker.retrieval.readers import Skipped
 
+T = TypeVar("T")
+
+INTERRUPTED = 130
+
 _LOGGERS = ("mcranker", "personas")
 _LONGEST = 4_000  # characters of a line; an id may have millions
+_HEARD = ("SIGTERM", "SIGHUP")
+_PATIENCE = 2.0  # seconds for cleaning up, after which the next signal ends the process
 _speaker = ["mcranker"]
 
 
@@ -28,11 +37,6 @@ def say(message: str) -> None:
     """Print one line to standard error, after the program's name; a very long one is cut."""
     line = one_line(message)
     say_as_it_is(line if len(line) <= _LONGEST else f"{line[:_LONGEST]}...")
-
-
-def skip_note(*, quiet: bool) -> Callable[[Skipped], None]:
-    """Return what says that a document is left out, unless `quiet`."""
-    return lambda each: None if quiet else say(f"left out: {each.path}: {each.reason}")
 
 
 def say_as_it_is(message: str) -> None:
@@ -47,10 +51,121 @@ def speak_as(program: str) -> None:
     _speaker[0] = program
 
 
+def skip_note(*, quiet: bool) -> Callable[[Skipped], None]:
+    """Return what says that a document is left out, unless `quiet`."""
+    return lambda each: None if quiet else say(f"left out: {each.path}: {each.reason}")
+
+
+class Interrupted(Exception):
+    """Ctrl-C, or a signal heard as such, as an exception that click does not handle by itself."""
+
+    def __init__(self, message: str, exit_code: int = INTERRUPTED) -> None:
+        super().__init__(message)
+        self.exit_code = exit_code
+
+
+class Interrupts:
+    """Hears what asks the command to end, in the ``with`` block, and lets it clean up."""
+
+    def __init__(self) -> None:
+        self.first: signal.Signals | None = None
+        self._since = 0.0
+        self._cancel: Callable[[], object] | None = None
+        self._before: dict[signal.Signals, Any] = {}
+
+    @property
+    def exit_code(self) -> int:
+        """Of a command that was asked to end, by the convention of shells."""
+        return 128 + (self.first or signal.SIGINT)
+
+    def __enter__(self) -> Self:
+        if threading.current_thread() is not threading.main_thread():
+            return self
+        ignored = signal.getsignal(signal.SIGINT) is signal.SIG_IGN
+        if ignored and hasattr(signal, "pthread_sigmask"):
+            # A shell's background job is deaf to Ctrl-C, but not to the others.
+            signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGINT})
+        self._set(signal.SIGINT, self)
+        for name in _HEARD:
+            number = getattr(signal, name, None)
+            if number is not None and signal.getsignal(number) is signal.SIG_DFL:
+                self._set(number, self._hear_other)
+        _active.append(self)
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        if self in _active:
+            _active.remove(self)
+        for number, handler in self._before.items():
+            signal.signal(number, handler)
+
+    def __call__(self, number: int, frame: FrameType | None) -> None:
+        """Handle SIGINT."""
+        if not self._is_first(number):
+            return
+        if self._cancel is None:
+            raise KeyboardInterrupt
+        self._cancel()
+
+    def at_once(self, number: int, frame: FrameType | None) -> None:
+        """Handle SIGINT in long work that an event loop waits for (`mcranker.runtime.bridge`)."""
+        if self._is_first(number):
+            raise KeyboardInterrupt
+
+    def run(self, main: Callable[[], Awaitable[T]]) -> T:
+        """Run an event loop; as `run_loop`."""
+        import asyncio
+
+        import anyio
+
+        async def heard() -> T:
+            task, loop = asyncio.current_task(), asyncio.get_running_loop()
+            assert task is not None
+            # Called from a signal's handler, it has to wake the loop as well.
+            self._cancel = lambda: (task.cancel(), loop.call_soon_threadsafe(int))
+            try:
+                return await main()
+            finally:
+                self._cancel = None
+
+        try:
+            return anyio.run(heard)
+        except asyncio.CancelledError:
+            if self.first is None:
+                raise
+            raise KeyboardInterrupt from None
+
+    def _set(self, number: signal.Signals, handler: Callable[..., None]) -> None:
+        self._before[number] = signal.signal(number, handler)
+
+    def _hear_other(self, number: int, frame: FrameType | None) -> None:
+        handler = signal.getsignal(signal.SIGINT)
+        (handler if callable(handler) else self.at_once)(number, frame)
+
+    def _is_first(self, number: int) -> bool:
+        now = time.monotonic()
+        if self.first is None:
+            self.first, self._since = signal.Signals(number), now
+            stopping.begin()
+            return True
+        if now - self._since > _PATIENCE:
+            os._exit(self.exit_code)
+        return False
+
+
+_active: list[Interrupts] = []
+
+
+def run_loop(main: Callable[[], Awaitable[T]]) -> T:
+    """Return the result of ``await main()``, in an event loop that ends with the command."""
+    return (_active[-1] if _active else Interrupts()).run(main)
+
+
 @dataclass(slots=True)
 class Invocation:
     """Flags that hold for every verb, and how far the work has come."""
 
+    as_json: bool = False
     debug: bool = False
     verbose: bool = False
     reached: Callable[[], str] = "before any work was done".__str__
@@ -81,7 +196,7 @@ class Invocation:
     def interruption(self) -> Interrupted:
         """Return the message about an interrupt, and the exit code."""
         first = self.interrupts.first
-        how = "interrupted" if first in (None, SIGINT) else f"stopped by {first.name}"
+        how = "interrupted" if first in (None, signal.SIGINT) else f"stopped by {first.name}"
         said = "".join(each if each.isprintable() else "?" for each in self.reached())
         return Interrupted(f"{how} {said}", self.interrupts.exit_code)
 

@@ -10,16 +10,24 @@ from typing import TYPE_CHECKING, Any
 import anyio
 import click
 
-from mcranker.cli.failures import DONE, ERROR, Failure, print_json
-from mcranker.cli.files import Reads, Writes, ledger_files, print_line
-from mcranker.cli.files import output as opened_output
 from mcranker.cli.invocation import say
-from mcranker.cli.number_types import RealNumber
-from mcranker.cli.verb import Verb, flag, output_flag, present
+from mcranker.cli.output import (
+    DONE,
+    ERROR,
+    Failure,
+    ledger_files,
+    output,
+    present,
+    print_json,
+    print_line,
+)
+from mcranker.cli.verb import Reads, RealNumber, Verb, Writes, flag, output_flag, refuse
 from mcranker.errors import LedgerError
 from personas.format import counted, dollars, file_size
 
 if TYPE_CHECKING:
+    from rich.console import Console
+
     from mcranker.llm.ledger.store import LedgerStore, Share
 
 STAGES = (
@@ -27,31 +35,47 @@ STAGES = (
     *("transform", "embed", "answer", "support", "probe"),
 )
 _SHOWN_PROBLEMS = 10
+_CONDITIONS = ("older_than", "model", "stage", "unusable", "everything")
 
 
-def _stats(ctx: click.Context) -> int:
-    from rich.console import Console
+def _ledger(ctx: click.Context) -> int:
+    from mcranker.llm.ledger.ledger import default_ledger_path, store_of
+
+    given = ctx.params
+    wanted = [name for name in ("check", "export", "copy", "remove") if given[name]]
+    chosen = [name for name in _CONDITIONS if given[name] not in (None, False)]
+    refuse(
+        ctx,
+        (len(wanted) > 1, f"{' and '.join(f'--{name}' for name in wanted)} do not go together"),
+        (
+            given["remove"] and (not chosen or ("everything" in chosen and len(chosen) > 1)),
+            "say which answers to remove, or --all for all of them",
+        ),
+        (not given["remove"] and (chosen or given["dry_run"]), "conditions go with --remove"),
+    )
+    place = given["ledger"] or default_ledger_path()
+    if place is None:
+        raise click.UsageError("MCRANKER_LEDGER says to keep no ledger; name one by --ledger", ctx)
+    verbs = {"check": _check, "export": _export, "copy": _copy, "remove": _remove}
+    return verbs.get(wanted[0] if wanted else "", _show)(ctx, store_of(place))
+
+
+def _show(ctx: click.Context, store: LedgerStore) -> int:
     from rich.table import Column
     from rich.text import Text
 
     from personas.console import numbers, table
     from personas.sanitize import plain
 
-    store = _store(ctx)
     shares, size, wasted = anyio.run(_sums, store)
     costs = [share.cost for share in shares if share.cost is not None]
     oldest = min((share.oldest for share in shares), default=None)
     newest = max((share.newest for share in shares), default=None)
+    counts = ("input_tokens", "cached_input_tokens", "output_tokens")
     rows: list[dict[str, Any]] = [
         {
-            "model": share.model,
-            "stage": share.stage,
-            "answers": share.answers,
-            "unusable": share.unusable,
-            "input_tokens": share.usage.input_tokens,
-            "cached_input_tokens": share.usage.cached_input_tokens,
-            "output_tokens": share.usage.output_tokens,
-            "seconds": share.usage.seconds,
+            **{name: getattr(share, name) for name in ("model", "stage", "answers", "unusable")},
+            **{name: getattr(share.usage, name) for name in (*counts, "seconds")},
             "cost": share.cost,
         }
         for share in shares
@@ -70,8 +94,7 @@ def _stats(ctx: click.Context) -> int:
 
     def show(console: Console) -> None:
         console.print(Text(plain(record["path"])), soft_wrap=True)
-        parts = [counted(record["answers"], "answer"), file_size(record["bytes"])]
-        parts.append(dollars(record["cost"]))
+        parts = [counted(record["answers"], "answer"), file_size(size), dollars(record["cost"])]
         if wasted:
             parts.append(f"{counted(wasted, 'answer')} paid for twice")
         if oldest and newest:
@@ -79,12 +102,10 @@ def _stats(ctx: click.Context) -> int:
         console.print(Text(", ".join(parts)))
         columns = [Column("model", style="cyan"), Column("stage", no_wrap=True)]
         columns += numbers("answers", "unusable", "tokens in", "cached", "out", "cost")
-        counts = ("answers", "unusable", "input_tokens", "cached_input_tokens", "output_tokens")
         texts = (
             (
-                row["model"],
-                row["stage"],
-                *(f"{row[name]:,}" for name in counts),
+                *(row["model"], row["stage"]),
+                *(f"{row[name]:,}" for name in ("answers", "unusable", *counts)),
                 "?" if row["cost"] is None else dollars(row["cost"]),
             )
             for row in rows
@@ -102,11 +123,10 @@ async def _sums(store: LedgerStore) -> tuple[list[Share], int, int | None]:
     return await store.stats(), await store.size(), wasted
 
 
-def _copy(ctx: click.Context) -> int:
+def _copy(ctx: click.Context, source: LedgerStore) -> int:
     from mcranker.llm.ledger.ledger import store_of
 
-    source, target = (store_of(ctx.params[each]) for each in ("source", "target"))
-    copied, there, lost = anyio.run(_copied, source, target)
+    copied, there, lost = anyio.run(_copied, source, store_of(ctx.params["copy"]))
     if ctx.params["output"] == "json":
         print_json(copied=copied, there=there, damaged=lost)
     else:
@@ -149,16 +169,31 @@ async def _copied(source: LedgerStore, target: LedgerStore) -> tuple[int, int, i
     return read - lost - there, there, lost
 
 
-def _export(ctx: click.Context) -> int:
-    return anyio.run(_exported, _store(ctx), ctx.params["out"])
+def _export(ctx: click.Context, store: LedgerStore) -> int:
+    saved, lost, rest = anyio.run(_exported, store, ctx.params["export"])
+    errors = []
+    if lost or rest:
+        errors.append(
+            Failure(
+                "LedgerError",
+                f"the ledger {store.name!r} is damaged: {counted(saved, 'answer')} saved, "
+                f"{lost:,} lost{rest}",
+            )
+        )
+        say(f"error: {errors[0].message}")
+    code = ERROR if errors else DONE
+    if ctx.params["output"] == "json":
+        print_json(code, [each.entry for each in errors], saved=saved, damaged=lost)
+    return code
 
 
-async def _exported(store: LedgerStore, out: str | None) -> int:
+async def _exported(store: LedgerStore, out: str) -> tuple[int, int, str]:
+    """Return how many answers were written, how many are damaged, and why the rest is lost."""
     answers = store.iterate()
     answer = await anext(answers, None)  # an error comes before anything is written
     saved = lost = 0
     rest = ""
-    with opened_output(out) as write:
+    with output(out) as write:
         while answer is not None:
             if answer.reply is None:
                 lost += 1
@@ -169,38 +204,27 @@ async def _exported(store: LedgerStore, out: str | None) -> int:
                 answer = await anext(answers, None)
             except LedgerError as error:  # those before the damage are saved
                 answer, rest = None, f", and the rest cannot be read: {error}"
-    if not lost and not rest:
-        return DONE
-    say(
-        f"error: the ledger {store.name!r} is damaged: {counted(saved, 'answer')} saved, "
-        f"{lost:,} lost{rest}"
-    )
-    return ERROR
+    return saved, lost, rest
 
 
-def _prune(ctx: click.Context) -> int:
+def _remove(ctx: click.Context, store: LedgerStore) -> int:
     from mcranker.llm.ledger.store import Selection
 
     dry_run = ctx.params["dry_run"]
-    which = {name: ctx.params[name] for name in ("older_than", "model", "stage", "unusable")}
-    chosen = any(value not in (None, False) for value in which.values())
-    if chosen == ctx.params["everything"]:
-        raise click.UsageError("say which answers to remove, or --all for all of them", ctx)
-    removed = anyio.run(partial(_store(ctx).prune, Selection(**which), dry_run=dry_run))
+    which = {name: ctx.params[name] for name in _CONDITIONS[:-1]}
+    removed = anyio.run(partial(store.prune, Selection(**which), dry_run=dry_run))
     if ctx.params["output"] == "json":
         return print_json(removed=removed, dry_run=dry_run)
-    done = "would be removed" if dry_run else "removed"
-    print_line(f"{counted(removed, 'answer')} {done}")
+    print_line(f"{counted(removed, 'answer')} {'would be removed' if dry_run else 'removed'}")
     return DONE
 
 
-def _verify(ctx: click.Context) -> int:
-    store = _store(ctx)
+def _check(ctx: click.Context, store: LedgerStore) -> int:
     answers, problems = anyio.run(store.verify)
     advice = (
         f"the ledger {store.name!r} is damaged; damaged answers are asked for again when they "
-        "are needed; if the file itself is damaged, save the rest with 'mcranker ledger export' "
-        "or SQLite's .recover, and move it away"
+        "are needed; if the file itself is damaged, save the rest with 'mcranker ledger --export "
+        "FILE' or SQLite's .recover, and move it away"
     )
     code = ERROR if problems else DONE
     if ctx.params["output"] == "json":
@@ -218,94 +242,76 @@ def _verify(ctx: click.Context) -> int:
     return code
 
 
-def _store(ctx: click.Context) -> LedgerStore:
-    from mcranker.llm.ledger.ledger import default_ledger_path, store_of
+chosen = partial(flag, section="Answers to remove")
 
-    place = ctx.params["ledger"] or default_ledger_path()
-    if place is None:
-        raise click.UsageError("MCRANKER_LEDGER says to keep no ledger; name one by --ledger", ctx)
-    return store_of(place)
-
-
-_LEDGER = flag(
-    "--ledger",
-    "The ledger. Without: MCRANKER_LEDGER, else the file in the user's cache folder.",
-    type=Reads(ledger_files),
-    metavar="FILE|URL",
-)
-
-command = click.Group(
+command = Verb(
     "ledger",
+    _ledger,
+    params=[
+        flag(
+            "--ledger",
+            "The ledger. Without: MCRANKER_LEDGER, else the file in the user's cache folder.",
+            type=Reads(ledger_files),
+            metavar="FILE|URL",
+        ),
+        flag(
+            "--check",
+            "Check that the file and every answer is whole; exit code 1 if not.",
+            is_flag=True,
+        ),
+        flag(
+            "--export",
+            "Write every answer as one JSON object a line, in the order in which they came; "
+            "damaged ones are left out, and the exit code is 1.",
+            type=Writes(),
+            metavar="FILE",
+        ),
+        flag(
+            "--copy",
+            "Copy all answers into another ledger, which keeps what it has; the same command goes "
+            "on after a stop.",
+            metavar="FILE|URL",
+        ),
+        flag(
+            "--remove",
+            "Remove the answers that fulfil all conditions, so that these questions are asked "
+            "again, and make the file smaller.",
+            is_flag=True,
+        ),
+        output_flag("what was found or done"),
+        chosen(
+            "--older-than",
+            "Answers that came more than this many days ago.",
+            type=RealNumber(min=0),
+            metavar="DAYS",
+        ),
+        chosen(
+            "--model",
+            "Answers by this model, e.g. openai:gpt-5-mini.",
+            metavar="NAME",
+        ),
+        chosen(
+            "--stage",
+            "Answers of this stage.",
+            type=click.Choice(STAGES),
+        ),
+        chosen(
+            "--unusable",
+            "Answers that could not be read.",
+            is_flag=True,
+        ),
+        chosen("--all everything", "All answers.", is_flag=True),
+        chosen("--dry-run", "Only count them.", is_flag=True),
+    ],
     help="""See, save, thin out and check the answers that are kept.
 
     Every answer of a model is kept in one file or database, the ledger, so that the same question
-    is not paid for twice. None of these verbs makes a ledger; a ranking does.
+    is not paid for twice. Without an option: how many there are, by model and stage, and what they
+    took. Only a ranking makes a ledger.
+
+    \b
+      mcranker ledger
+      mcranker ledger --remove --stage score --older-than 30
+      mcranker ledger --ledger ledger.sqlite --copy postgresql://me@db.example.org/ledger
     """,
-    commands=[
-        Verb(
-            "stats",
-            _stats,
-            params=[_LEDGER, output_flag("ledger")],
-            help="Show how many answers there are, by model and stage, and what they took.",
-        ),
-        Verb(
-            "export",
-            _export,
-            params=[
-                _LEDGER,
-                flag("--out", "Write to FILE instead of standard output.", type=Writes()),
-            ],
-            help="Write every answer as one JSON object a line, in the order in which they came."
-            "\n\nDamaged answers are left out, and the exit code is 1. If the file itself is "
-            "damaged, the answers before the damage are written; the command .recover of the "
-            "sqlite3 program may find more.",
-        ),
-        Verb(
-            "copy",
-            _copy,
-            params=[
-                click.Argument(["source"], metavar="FROM"),
-                click.Argument(["target"], metavar="TO"),
-                output_flag("copied, there, damaged"),
-            ],
-            help="""Copy all answers of a ledger into another, which keeps what it has.
-
-            \b
-              mcranker ledger copy ledger.sqlite postgresql://me@db.example.org/ledger
-
-            Each is a file or the URL of a PostgreSQL database. The same command goes on after a
-            stop.
-            """,
-        ),
-        Verb(
-            "prune",
-            _prune,
-            params=[
-                _LEDGER,
-                flag(
-                    "--older-than",
-                    "Answers that came more than this many days ago.",
-                    type=RealNumber(min=0),
-                    metavar="DAYS",
-                ),
-                flag("--model", "Answers by this model, e.g. openai:gpt-5-mini.", metavar="NAME"),
-                flag("--stage", "Answers of this stage.", type=click.Choice(STAGES)),
-                flag("--unusable", "Answers that could not be read.", is_flag=True),
-                flag("--all everything", "All answers.", is_flag=True),
-                flag("--dry-run", "Only count them.", is_flag=True),
-                output_flag("removed, dry_run"),
-            ],
-            help="""Remove answers, so that these questions are asked again, and make the file
-            smaller.
-
-            Several conditions together remove what fulfils all of them.
-            """,
-        ),
-        Verb(
-            "verify",
-            _verify,
-            params=[_LEDGER, output_flag("answers, problems")],
-            help="Check that the file and every answer in it is whole; exit code 1 if not.",
-        ),
-    ],
 )

@@ -9,14 +9,11 @@ from typing import TYPE_CHECKING
 
 import click
 
-from mcranker.cli.failures import DONE, ERROR, failure
-from mcranker.cli.fetching import fetch_models, is_here
-from mcranker.cli.files import print_line
-from mcranker.cli.invocation import Invocation
+from mcranker.cli.invocation import Invocation, run_loop
 from mcranker.cli.options import option_flags
-from mcranker.cli.progress import download_bar
-from mcranker.cli.signals import run as run_loop
-from mcranker.cli.verb import Verb, flag, output_flag, present, quiet_flag
+from mcranker.cli.output import DONE, ERROR, failure, present, print_json, print_line
+from mcranker.cli.progress import download_bar, fetch_models, is_here
+from mcranker.cli.verb import Verb, flag, output_flag, refuse
 from mcranker.errors import MCRankerError, ReplyError
 from mcranker.llm.chat import ChatModel, ChatRequest, Message, Question, State, Tag
 from mcranker.llm.connect import DEFAULT_LOCAL, better_judges, choose_default, connect
@@ -41,17 +38,37 @@ _TYPED_PROBE = ChatRequest(
 )
 
 
+def _models(ctx: click.Context) -> int:
+    given = ctx.params
+    refuse(
+        ctx,
+        (given["check"] and given["download"], "--check and --download do not go together"),
+        *(
+            (
+                given[name] is not None and not given["check"],
+                f"--{name.replace('_', '-')} goes with --check",
+            )
+            for name in ("model", "base_url")
+        ),
+    )
+    if given["download"]:
+        return _download(ctx)
+    return (_check if given["check"] else _list)(ctx)
+
+
 def _download(ctx: click.Context) -> int:
     from mcranker.llm.local.catalogue import find, not_found
     from mcranker.llm.local.model_files import download
 
-    name = ctx.params["name"]
+    name = ctx.params["download"]
     entry = find(name.removeprefix("local:"))
     if entry is None:
         raise not_found(name)
     ctx.ensure_object(Invocation).doing(f"fetching {entry.name}; nothing of it was kept")
     with download_bar(entry.name, quiet=ctx.params["quiet"]) as progress:
         path = download(entry, progress=progress)
+    if ctx.params["output"] == "json":
+        return print_json(path=str(path))
     print_line(str(path))
     return DONE
 
@@ -118,21 +135,12 @@ async def _answer(chat: ChatModel) -> str:
     return f"yes with probability {answer.value:.2f}"
 
 
-def _list(output: str, **given: object) -> int:
+def _list(ctx: click.Context) -> int:
     from rich.table import Column
 
     from mcranker.llm.local.catalogue import catalogue
-    from mcranker.llm.provider import PROVIDERS
     from personas.console import names, numbers, table
 
-    ctx = click.get_current_context()
-    if ctx.invoked_subcommand is not None:
-        return DONE
-    if given["check"]:
-        return _check(ctx)
-    for name in ("model", "base_url"):
-        if given[name] is not None:
-            raise click.UsageError(f"--{name.replace('_', '-')} goes with --check", ctx)
     entries = catalogue()
     records = [{**each.model_dump(mode="json"), "downloaded": is_here(each)} for each in entries]
     rows = (
@@ -165,10 +173,9 @@ def _list(output: str, **given: object) -> int:
     )
 
 
-command = click.Group(
+command = Verb(
     "models",
-    callback=_list,
-    invoke_without_command=True,
+    _models,
     params=[
         *option_flags("model", "base_url"),
         flag(
@@ -177,23 +184,21 @@ command = click.Group(
             "used; a local one is fetched first.",
             is_flag=True,
         ),
-        output_flag("models, or checks"),
-        quiet_flag(),
+        flag(
+            "--download",
+            "Instead, fetch a model of the list into the cache folder, and check it.",
+            metavar="NAME",
+        ),
+        output_flag("models, checks or path"),
     ],
     help="""List the providers of models and the models that local:NAME can name, or download one.
 
     Use one with --model PREFIX:NAME; any other GGUF file with --model local:PATH.gguf. An
     encoder cannot invent a team and takes the library's.
+
+    \b
+      mcranker models
+      mcranker models --check --model openai:gpt-5-mini
+      mcranker models --download smollm2-135m
     """,
-    commands=[
-        Verb(
-            "download",
-            _download,
-            params=[
-                click.Argument(["name"]),
-                flag("-q --quiet", "No progress bar.", is_flag=True),
-            ],
-            help="Fetch the model NAME into the cache folder, and check it.",
-        )
-    ],
 )

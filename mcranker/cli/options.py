@@ -1,4 +1,4 @@
-"""Flags that choose a ranker and its options: the usual ones by name, all others by ``-o``."""
+"""Flags that choose a ranker or a pipeline and its options: usual ones by name, all by ``-o``."""
 
 from __future__ import annotations
 
@@ -6,15 +6,16 @@ from collections.abc import Callable, Collection, Mapping
 from dataclasses import dataclass, field
 from functools import partial
 from pathlib import Path
-from typing import Any
+from typing import Any, get_args
 
 import click
 
-from mcranker.cli.failures import as_flags
-from mcranker.cli.files import Reads, ledger_files
-from mcranker.cli.verb import flag
+from mcranker.cli.output import DONE, as_flags, ledger_files, present, print_json, print_line
+from mcranker.cli.verb import Reads, flag, listing
 from mcranker.config import RankerConfig
 from mcranker.errors import ConfigError
+from mcranker.inputs.topics import TopicField
+from mcranker.rag.config import SHARED, PipelineConfig, Preset, divided, preset_text, stage_keys
 from mcranker.rankers import RANKERS, Ranker
 from mcranker.rankers.keys import (
     NAMED,
@@ -23,12 +24,38 @@ from mcranker.rankers.keys import (
     keys_of,
     located,
     needed_models,
+    own_keys,
     read_options,
     read_toml,
     shared_keys,
 )
+from mcranker.retrieval.readers import Format
 
+RANK_KEYS = {
+    "format": Key(
+        "format",
+        Format | None,
+        help="Format of --docs, if its suffix does not name it. jsonl, json: objects with text "
+        "and perhaps id and title, or strings. csv: a line of headings, then rows. tsv: the same, "
+        "or id, tab, text. text: one passage a line.",
+    ),
+    "query_id": Key("query_id", help="The query's id in the output; 1 in a TREC run."),
+}
+RUN_KEYS = {
+    "topic_field": Key(
+        "topic_field",
+        TopicField,
+        "title",
+        help="If --queries is a file of topics: the field to rank for, title, desc (description, "
+        "question) or narr (narrative).",
+    ),
+}
+"""Options of the inputs of 'mcranker rank' and 'mcranker rank-run', which have no flags."""
+
+PRESETS: tuple[str, ...] = get_args(Preset)
+DEFAULT = "team"
 _FIELDS = ("team_size", "scoring", "ensemble", "depth", "max_cost")
+_WIDTH = 92
 
 
 @dataclass(frozen=True, slots=True)
@@ -62,12 +89,6 @@ class Given:
         return make(**self.options)
 
 
-def option_flags(*names: str, without: Collection[str] = ()) -> list[click.Parameter]:
-    """Return the flags with these names, or all, ``--config`` and ``-o`` among them."""
-    wanted = names or (*NAMED, "config", "option")
-    return [each for each in _flags() if each.name in wanted and each.name not in without]
-
-
 def given_options(
     ctx: click.Context,
     *,
@@ -78,7 +99,7 @@ def given_options(
 ) -> Given:
     """Return the options of the file, the flags and ``-o``; of two that differ the later counts."""
     own, path = own or {}, ctx.params.get("config")
-    table, given = _file_options(path), _flag_options(ctx)
+    table, given = _file_options(path), flag_options(ctx)
     pairs: dict[str, list[str]] = {}
     for text in ctx.params.get("option", ()):
         name, equals, value = text.partition("=")
@@ -107,10 +128,41 @@ def given_options(
     return Given(rankers, options, mine)
 
 
-def given_flags(ctx: click.Context) -> list[str]:
-    """Return the flags of `option_flags` that were given, as they are written, but ``--config``."""
-    names = [*_flag_options(ctx), *(["option"] if ctx.params.get("option") else ())]
-    return [f"--{name.replace('_', '-')}" for name in names]
+def given_pipeline(
+    ctx: click.Context, given: Given | None = None
+) -> tuple[PipelineConfig, dict[str, Any]]:
+    """Return the pipeline that flags and ``-o`` choose, and the options of `RAGPipeline`."""
+    preset, file = ctx.params["preset"], ctx.params["pipeline"]
+    if preset and file:
+        raise click.UsageError(
+            "--preset does not go with --pipeline; write preset = NAME in the file", ctx
+        )
+    config = PipelineConfig.load(file or preset or DEFAULT)
+    ranker = ctx.params["ranker"] or config.rerank.ranker
+    alone = given is None
+    if given is None:
+        given = given_options(ctx, default=ranker, own=stage_keys(), what="a pipeline")
+        ranker = given.ranker if given.rankers else None
+    ranker = given.own.get("rerank.ranker", ranker)
+    options = dict(given.options)
+    if ranker not in given.rankers:
+        options = {name: options[name] for name in SHARED if name in options}
+        if alone and (others := given.options.keys() - options):
+            raise ConfigError(f"{min(others)} is an option of a ranker; name one with --ranker")
+    values = {**options, **given.own, "rerank.ranker": ranker}
+    if ctx.params.get("no_answer"):
+        values["answer.style"] = "extract"
+    own, changes = divided(values)
+    return PipelineConfig.load(config, **changes), own
+
+
+def flag_options(ctx: click.Context) -> dict[str, Any]:
+    """Return the options that flags of their own gave."""
+    given = {}
+    for name in NAMED:
+        if (value := ctx.params.get(name)) not in (None, ()):
+            given[name] = value[0] if name == "team" and len(value) == 1 else value
+    return given
 
 
 def _tidy(name: str) -> str:
@@ -130,12 +182,90 @@ def _file_options(path: str | None) -> dict[str, Any]:
     return {name: located(name, value, base) for name, value in table.items()}
 
 
-def _flag_options(ctx: click.Context) -> dict[str, Any]:
-    given = {}
-    for name in NAMED:
-        if (value := ctx.params.get(name)) not in (None, ()):
-            given[name] = value[0] if name == "team" and len(value) == 1 else value
-    return given
+def options_of(ranker: str = "") -> str:
+    """Return the options of a ranker, or of all, as text for the terminal and the reference."""
+    formatter = click.HelpFormatter(width=_WIDTH)
+    for heading, keys in _sections(ranker).items():
+        if keys:
+            with formatter.section(heading):
+                rows = [(f"{key.name}={key.values}", key.text) for key in keys]
+                formatter.write_dl(rows, col_max=26)
+    return formatter.getvalue().strip()
+
+
+def _sections(ranker: str) -> dict[str, list[Key]]:
+    if ranker:
+        names = {key.name for key in own_keys(ranker)}
+        taken = list(keys_of(ranker).values())
+        return {
+            f"Options of {ranker} alone": [key for key in taken if key.name in names],
+            f"Options that {ranker} shares": [key for key in taken if key.name not in names],
+        }
+    found = {"Options of all rankers": list((keys_of("mcranker") | shared_keys()).values())}
+    found |= {f"Options of {name} alone": own_keys(name) for name in RANKERS.names}
+    found["Options of 'mcranker rank' alone"] = list(RANK_KEYS.values())
+    found["Options of 'mcranker rank-run' alone"] = list(RUN_KEYS.values())
+    found["Options of pipelines alone"] = list(stage_keys(of_rankers=False).values())
+    return found
+
+
+def _list_options(ctx: click.Context, ranker: str) -> int:
+    if ctx.params["output"] != "json":
+        print_line(options_of(ranker))
+        return DONE
+    keys = [key for found in _sections(ranker).values() for key in found]
+    rows = [{"key": each.name, "values": each.values, "help": each.text} for each in keys]
+    return print_json(options=rows)
+
+
+def _list_presets(ctx: click.Context, preset: str) -> int:
+    from personas.console import names, table
+
+    if preset and preset not in PRESETS:
+        raise ConfigError(f"there is no preset {preset!r}; presets: {', '.join(PRESETS)}")
+    if preset:
+        if ctx.params["output"] == "json":
+            return print_json(pipeline=PipelineConfig.load(preset).model_dump(mode="json"))
+        print_line(preset_text(preset).rstrip())
+        return DONE
+    found = [{"name": name, "about": PipelineConfig.load(name).about} for name in PRESETS]
+    listed = table([names("preset"), ""], [tuple(each.values()) for each in found])
+    return present(ctx, lambda console: console.print(listed), presets=found)
+
+
+def option_flags(*names: str, without: Collection[str] = ()) -> list[click.Parameter]:
+    """Return the flags with these names, or all, ``--config`` and ``-o`` among them."""
+    wanted = {*(names or (*NAMED, "config", "option"))}
+    wanted |= {"list_options"} if "option" in wanted else set()
+    return [each for each in _flags() if each.name in wanted and each.name not in without]
+
+
+def pipeline_flags(section: str) -> list[click.Parameter]:
+    """Return the flags for an index and the pipeline over it."""
+    chosen = partial(flag, section=section)
+    return [
+        chosen("--index", "File that 'mcranker index' made.", type=Reads(), metavar="INDEX"),
+        chosen(
+            "--preset",
+            f"Pipeline that ships; --presets lists them. Without: {DEFAULT}.",
+            type=click.Choice(PRESETS),
+            metavar="NAME",
+        ),
+        chosen(
+            "--pipeline",
+            "Pipeline in a TOML file, as --presets NAME prints one.",
+            type=Reads(),
+            metavar="FILE",
+        ),
+        listing(
+            "--presets",
+            "List the presets, or print one as TOML, to be changed and given to --pipeline; its "
+            "other values are the defaults that --options lists.",
+            _list_presets,
+            metavar="NAME",
+            section=section,
+        ),
+    ]
 
 
 def _flags() -> list[click.Parameter]:
@@ -187,8 +317,15 @@ def _flags() -> list[click.Parameter]:
         ),
         ranking(
             "-o --option",
-            "Any other option; may be repeated. See 'mcranker options' for all.",
+            "Any other option; may be repeated. --options lists all.",
             multiple=True,
             metavar="KEY=VALUE",
+        ),
+        listing(
+            "--options",
+            "List the options of a ranker, or of all, with values, defaults and limits.",
+            _list_options,
+            metavar="RANKER",
+            section="Ranking",
         ),
     ]

@@ -1,19 +1,26 @@
 """The live display: what is being done, and how long it will still take.
 
 Trackers count, and know nothing of terminals; `ProgressDisplay` shows what one has counted, with
-rich, on standard error.
+rich, on standard error. Results of many come in order (`in_order`), or are counted by a worker.
 """
 
 from __future__ import annotations
 
+import importlib.util
 import math
 import sys
-from collections.abc import AsyncIterable, Callable, Iterator
+from collections.abc import AsyncIterable, Callable, Iterable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field
+from pathlib import Path
 from typing import TYPE_CHECKING, Protocol, TypeVar
 
+import click
+
 from mcranker.cli.invocation import Invocation, say
+from mcranker.cli.output import DONE, ERROR, print_line
+from mcranker.cli.verb import flag
+from mcranker.errors import MCRankerError
 from personas.format import counted, dollars, file_size
 from personas.ranking.usage import UsageTable
 from personas.sanitize import plain
@@ -22,7 +29,8 @@ if TYPE_CHECKING:
     from rich.console import Console
     from rich.progress import Progress
 
-    from mcranker.rag.events import RAGEvent
+    from mcranker.llm.local.catalogue import CatalogueEntry
+    from mcranker.rag.result import RAGEvent
     from mcranker.rankers import Ranker
 
 _UNITS = {
@@ -110,7 +118,7 @@ class QueryTracker(Tracker):
     def take(self, event: RAGEvent) -> None:
         """Count one event."""
         from mcranker import events
-        from mcranker.rag.events import StageStarted
+        from mcranker.rag.result import StageStarted
 
         match event:
             case StageStarted(name=name):
@@ -144,7 +152,6 @@ class QueryTracker(Tracker):
 
     @property
     def reached(self) -> str:
-        """Progress in words."""
         if self.total is None:
             return f"while {self.stage}"
         return f"while {self.stage}, {self.done:,} of {self.total:,} done"
@@ -175,6 +182,12 @@ class ProgressDisplay:
         if self._progress is not None:
             self._progress.stop()
 
+    def take(self, event: RAGEvent) -> None:
+        """Count an event of one query, and show it."""
+        assert isinstance(self._tracker, QueryTracker)
+        self._tracker.take(event)
+        self.update()
+
     def update(self) -> None:
         """Show what the tracker has counted by now; the time left includes what follows."""
         tracker, total = self._tracker, self._tracker.total
@@ -200,37 +213,42 @@ class ProgressDisplay:
                 self._progress.start()
 
 
+@contextmanager
+def showing(ctx: click.Context, tracker: Tracker, reached: str = "{}") -> Iterator[ProgressDisplay]:
+    """Show what the tracker counts while the block runs, and name it if that is interrupted."""
+    invocation = ctx.ensure_object(Invocation)
+    invocation.reached = lambda: reached.format(tracker.reached)
+    live = live_is_wanted(quiet=ctx.params["quiet"])
+    with ProgressDisplay(tracker, wanted=live) as display, invocation.held():
+        yield display
+
+
 class Finished(Protocol):
-    """A result among many."""
+    """A result among many, with its place in the order of writing, from 0, or its error."""
 
     @property
-    def place(self) -> int:
-        """Its place in the order of writing, from 0."""
+    def place(self) -> int: ...
 
     @property
-    def error(self) -> BaseException | None:
-        """The failure that stopped it, if any."""
+    def error(self) -> MCRankerError | None: ...
 
 
 F = TypeVar("F", bound=Finished)
 
 
 async def in_order(
+    ctx: click.Context,
     results: AsyncIterable[F],
     write: Callable[[F], None],
     tracker: Tracker,
-    invocation: Invocation,
-    *,
-    live: bool,
     usage: Callable[[F], UsageTable | None] = lambda _: None,
 ) -> None:
     """Write results in the order of their places, each as soon as those before it are there."""
-    from mcranker.rankers import FATAL_ERRORS
+    from mcranker.errors import FATAL_ERRORS
 
-    invocation.reached = lambda: tracker.reached
     early: dict[int, F] = {}
     place = 0
-    with ProgressDisplay(tracker, wanted=live) as display, invocation.held():
+    with showing(ctx, tracker) as display:
         async for found in results:
             tracker.count(usage(found))
             display.update()
@@ -241,28 +259,119 @@ async def in_order(
                 place += 1
             if isinstance(found.error, FATAL_ERRORS):
                 break
-    invocation.doing("writing the results")
+    ctx.ensure_object(Invocation).doing("writing the results")
     for _, found in sorted(early.items()):
         write(found)
+
+
+class Done(Protocol):
+    """A result of one of many queries, or its error."""
+
+    @property
+    def error(self) -> MCRankerError | None: ...
+
+
+async def work_off(
+    ctx: click.Context,
+    results: AsyncIterable[Done],
+    total: int,
+    units: tuple[str, str] = ("query", "queries"),
+) -> int:
+    """Count a worker's results until there are no more, or one that all others would meet.
+
+    Says what was done; the exit code.
+    """
+    from mcranker.errors import FATAL_ERRORS
+
+    errors: list[MCRankerError] = []
+    tracker = Tracker("working", total, unit=units[1])
+    with showing(ctx, tracker) as display:
+        async for found in results:
+            tracker.count()
+            display.update()
+            errors += [found.error] if found.error else []
+            if isinstance(found.error, FATAL_ERRORS):
+                break
+    print_line(
+        f"{tracker.done - len(errors):,} of {total:,} {units[1]} done here; the same command "
+        "without --worker takes all results from the ledger"
+    )
+    if not errors:
+        return DONE
+    say(f"error: {counted(len(errors), *units)} failed; the first: {errors[0]}")
+    return ERROR
+
+
+def worker_flag() -> click.Parameter:
+    """``--worker``."""
+    return flag(
+        "--worker",
+        "Do the queries that no other worker over the same ledger has taken; write no results. "
+        "max_calls and max_cost hold for all workers together over PostgreSQL, and for each over a "
+        "file.",
+        is_flag=True,
+        section="Output",
+    )
+
+
+def fetch_models(models: Iterable[str], *, quiet: bool) -> None:
+    """Fetch local models of the catalogue that are missing, visibly, before the work begins."""
+    from mcranker.llm.local.catalogue import find
+    from mcranker.llm.local.model_files import resolve, resolve_encoder
+
+    for model in models:
+        name = model.strip().removeprefix("local:").strip()
+        entry = find(name) if model.strip().startswith("local:") else None
+        if entry is None or not _can_be_used(entry) or Path(name).exists():
+            continue
+        ctx = click.get_current_context(silent=True)
+        invocation = ctx.ensure_object(Invocation) if ctx else Invocation()
+        with (
+            invocation.during(f"fetching {name}; nothing of it was kept"),
+            download_bar(name, quiet=quiet) as progress,
+        ):
+            if entry.tokenizer is None:
+                resolve(name, progress=progress)
+            else:
+                resolve_encoder(entry, progress=progress)
+
+
+def _can_be_used(entry: CatalogueEntry) -> bool:
+    """True if the packages of the local engine, or of the local encoder, are installed."""
+    packages = ("xllamacpp",) if entry.tokenizer is None else ("onnxruntime", "tokenizers")
+    return all(importlib.util.find_spec(each) is not None for each in packages)
+
+
+def is_here(entry: CatalogueEntry) -> bool:
+    """True if the cache folder has the files of a model, or of its substitute."""
+    from mcranker.llm.local.catalogue import find
+    from mcranker.llm.local.model_files import cache_folder
+
+    other = find(entry.otherwise) if entry.otherwise else None
+    return any(
+        all((cache_folder() / part.file).is_file() for part in each.files)
+        for each in (entry, other)
+        if each is not None
+    )
 
 
 @contextmanager
 def download_bar(name: str, *, quiet: bool) -> Iterator[Callable[[int, int | None], None]]:
     """Show the bytes fetched so far and their total, once there are any."""
-    from rich.progress import BarColumn, DownloadColumn, Progress, TextColumn, TransferSpeedColumn
-
     shown = plain(name)
     if not live_is_wanted(quiet=quiet):
-        shown_once = quiet
+        said = quiet
 
         def say_once(done: int, total: int | None) -> None:
-            nonlocal shown_once
-            if not shown_once:
+            nonlocal said
+            if not said:
                 say(f"fetching {shown} ({file_size(total)})")
-            shown_once = True
+            said = True
 
         yield say_once
         return
+    from rich.progress import BarColumn, DownloadColumn, Progress, TextColumn, TransferSpeedColumn
+
     columns = (TextColumn("{task.description}", markup=False), BarColumn(), DownloadColumn())
     bar = Progress(*columns, TransferSpeedColumn(), console=_console(), transient=True)
     task = bar.add_task(f"fetching {shown}", total=None)

@@ -1,206 +1,82 @@
-"""``mcranker rank``: passages in, passages best first out."""
+"""``mcranker rank`` and ``mcranker rank-run``: passages in, passages best first out."""
 
 from __future__ import annotations
 
 import os
 import shlex
 import sys
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Container, Iterable, Iterator, Mapping
 from contextlib import aclosing
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from functools import partial
+from itertools import chain
 from typing import Any
 
 import click
 
-from mcranker.cli.fetching import fetch_models
-from mcranker.cli.files import Reads, Writes
-from mcranker.cli.invocation import Invocation, say
-from mcranker.cli.number_types import WholeNumber
-from mcranker.cli.options import Given, given_options, option_flags
-from mcranker.cli.progress import ProgressDisplay, QueryTracker, Tracker, in_order, live_is_wanted
-from mcranker.cli.reading import read_corpus, read_passages, read_queries
-from mcranker.cli.results import OUTPUTS, Results, opened
-from mcranker.cli.signals import run as run_loop
-from mcranker.cli.verb import Verb, flag, quiet_flag
-from mcranker.cli.worker import Worker, worker_flag
+from mcranker.cli.invocation import Invocation, run_loop, say
+from mcranker.cli.options import RANK_KEYS, RUN_KEYS, Given, given_options, option_flags
+from mcranker.cli.progress import (
+    QueryTracker,
+    Tracker,
+    fetch_models,
+    in_order,
+    live_is_wanted,
+    showing,
+    work_off,
+    worker_flag,
+)
+from mcranker.cli.results import OUTPUTS, Results, check_local_models, opened, show_estimate
+from mcranker.cli.verb import Reads, Verb, WholeNumber, Writes, dry_run_flag, flag, refuse
 from mcranker.errors import BudgetExceeded, InputError, ModelError
 from mcranker.events import RankingDone
-from mcranker.inputs.topics import TopicField
+from mcranker.inputs.documents import ID_KEYS, key_of
+from mcranker.inputs.passages import in_conversation
+from mcranker.inputs.topics import TopicField, has_headings, has_topics, read_topics
 from mcranker.inputs.trec import can_be_named, read_trec
 from mcranker.llm.connect import DEFAULT_LOCAL, default_judge_note
 from mcranker.paths import is_folder
 from mcranker.rankers import RankedQuery, Ranker
-from mcranker.rankers.keys import Key
 from mcranker.rankers.work_claims import run_name, share_budget, shared_work
 from mcranker.ranking import Ranking
-from mcranker.retrieval.readers import Format
+from mcranker.retrieval.readers import (
+    Format,
+    format_of,
+    of_entries,
+    passages_of,
+    read_entries,
+    read_text_lines,
+)
+from mcranker.retrieval.readers import (
+    refuse as refuse_document,
+)
 from personas.format import counted
-from personas.io.lines import STDIN
+from personas.io.lines import STDIN, distinct, named
 from personas.ranking.types import Passage, Query
 from personas.ranking.usage import UsageTable
 
-INPUT_KEYS = {
-    "format": Key(
-        "format",
-        Format | None,
-        help="Format of --docs, if its suffix does not name it. jsonl, json: objects with text "
-        "and perhaps id and title, or strings. csv: a line of headings, then rows. tsv: the same, "
-        "or id, tab, text. text: one passage a line.",
-    ),
-    "topic_field": Key(
-        "topic_field",
-        TopicField,
-        "title",
-        help="With --queries in a file of topics: the field to rank for, title, desc "
-        "(description, question) or narr (narrative).",
-    ),
-    "query_id": Key("query_id", help="The query's id in the output; 1 in a TREC run."),
-}
-"""Options of this verb's input, which have no flags."""
+Work = Callable[[], Iterator[tuple[Query, list[Passage]]]]
+"""Returns the queries, each with its passages in first-stage order."""
 
-
-@dataclass(frozen=True, slots=True)
-class _Job:
-    """The queries, each with its passages; `many` if a run was given."""
-
-    queries: tuple[Query, ...]
-    passages: dict[str, Passage]
-    run: dict[str, list[tuple[str, float]]]
-    many: bool
-
-    def work(self) -> Iterator[tuple[Query, list[Passage]]]:
-        for query in self.queries:
-            if not self.many:
-                yield query, list(self.passages.values())
-            else:
-                listed = self.run[query.id]
-                yield query, [replace(self.passages[doc], score=score) for doc, score in listed]
+_QUERY_KEYS = {"id": ("_id", "id", "qid", "query_id"), "text": ("text", "query", "question")}
+"""BEIR's names before PyTerrier's."""
 
 
 def _rank(ctx: click.Context) -> int:
-    params, invocation = ctx.params, ctx.ensure_object(Invocation)
-    _check_usage(ctx)
-    given = given_options(ctx, own=INPUT_KEYS)
-    many = params["queries"] is not None
-    if (key := "query_id" if many else "topic_field") in given.own:
-        with_or_without = "without" if many else "with"
-        raise click.UsageError(f"-o {key} goes {with_or_without} --queries; leave it out", ctx)
-    invocation.doing("reading queries and passages")
-    job = _run_job(ctx, given) if many else _single_job(ctx, given)
-    names = [("query", query.id) for query in job.queries]
-    for what, name in (*names, *(("passage", doc_id) for doc_id in job.passages)):
-        if params["output"] == "trec" and not can_be_named(name):
-            raise InputError(
-                f"the {what} id {name!r} holds white space or a zero byte, which a TREC run cannot "
-                "have; rename it, or use --output jsonl"
+    params, texts, source = ctx.params, ctx.params["passages"], ctx.params["docs"]
+    refuse(
+        ctx,
+        (texts and source is not None, "give passages after the query or with --docs, not both"),
+        *(
+            (
+                os.path.exists(text) and not is_folder(text),  # noqa: PTH110
+                f"{text!r} is a file; rank the passages in it with --docs {shlex.quote(text)}",
             )
-    quiet, reasons = params["quiet"], params["reasons"]
-    live = live_is_wanted(quiet=quiet)
-    with invocation.noting(live):
-        if params["dry_run"]:
-            from mcranker.cli.estimate import check_local_models, show_estimate
-
-            invocation.doing("estimating; nothing was sent")
-            check_local_models(given.models)
-            with given.make() as ranker:
-                estimate = ranker.estimate_many(job.work(), reasons=reasons)
-            return show_estimate(ctx, estimate)
-        invocation.doing("getting ready; nothing was sent")
-        fetch_models(given.models, quiet=quiet)
-        ranker = given.make()
-    ranker.check_reasons(reasons)
-    if params["worker"]:
-        worker = Worker(len(job.queries))
-        run_loop(partial(_work, ranker, job, worker, invocation, live=live))
-        return worker.finish()
-    if not quiet and not given.options.get("model") and given.models == [DEFAULT_LOCAL]:
-        say(default_judge_note())
-    with opened(params, many=many, ledger=given.ledger) as results:
-        if many:
-            run_loop(
-                partial(_rank_many, ranker, job, results, invocation, reasons=reasons, live=live)
-            )
-        else:
-            ranking = run_loop(
-                partial(_rank_one, ranker, job, invocation, reasons=reasons, live=live)
-            )
-            invocation.doing("writing the report" if params["report"] else "writing the results")
-            results.add(RankedQuery(0, ranking.query, ranking))
-        code = results.finish(len(job.queries))
-    if not quiet and params["output"] == "table" and not results.unwritten:
-        say(_advice(params, many=many))
-    return code
-
-
-def _advice(given: Mapping[str, Any], *, many: bool) -> str:
-    """Say where the page is, or how to get one."""
-    if given["report"] is not None:
-        return f"the page that shows why is {given['report']}"
-    if given["save"] is not None:
-        query = " --query ID" if many else ""
-        command = f"mcranker inspect {shlex.quote(given['save'])}{query} --html why.html"
-        return f"for a page that shows why: {command}"
-    option = "--save FILE" if many else "--report why.html"
-    return f"for a page that shows why, rank again with {option}; answers are kept"
-
-
-async def _rank_one(
-    ranker: Ranker, job: _Job, invocation: Invocation, *, reasons: int, live: bool
-) -> Ranking:
-    ((query, passages),) = job.work()
-    tracker = QueryTracker.of(ranker, reasons=bool(reasons))
-    invocation.reached = lambda: tracker.reached
-    async with ranker, ranker.astream(query, passages) as events:
-        with ProgressDisplay(tracker, wanted=live) as display, invocation.held():
-            async for event in events:
-                tracker.take(event)
-                display.update()
-            assert isinstance(event, RankingDone), "the last event of every ranking"
-            try:
-                return await ranker.aexplain(event.ranking, reasons) if reasons else event.ranking
-            except (ModelError, BudgetExceeded) as error:
-                with display.paused():
-                    say(f"warning: there are no reasons: {error}")
-                return event.ranking
-
-
-async def _work(
-    ranker: Ranker, job: _Job, worker: Worker, invocation: Invocation, *, live: bool
-) -> None:
-    run = run_name(ranker.name, ranker.models.names.values(), ranker.config)
-    work = shared_work(
-        job.work(),
-        ranker.models.ledger,
-        lambda piece: f"{run} {piece[0].id} {piece[0].text} {len(piece[1])}",
+            for text in texts
+        ),
     )
-    whole = f"{run} {[(query.id, query.text) for query in job.queries]}"
-    share_budget(ranker.models.budget, ranker.models.ledger, whole)
-    async with ranker, aclosing(work), ranker.arank_many(work) as stream:
-        await worker.take(stream, invocation, live=live)
-
-
-async def _rank_many(
-    ranker: Ranker,
-    job: _Job,
-    results: Results,
-    invocation: Invocation,
-    *,
-    reasons: int,
-    live: bool,
-) -> None:
-    stage = "ranking and asking for reasons" if reasons else "ranking"
-    tracker = Tracker(stage, len(job.queries))
-
-    def usage(ranked: RankedQuery) -> UsageTable | None:
-        return ranked.ranking.calls if ranked.ranking else None
-
-    async with ranker, ranker.arank_many(job.work(), reasons=reasons) as stream:
-        await in_order(stream, results.add, tracker, invocation, live=live, usage=usage)
-
-
-def _single_job(ctx: click.Context, given: Given) -> _Job:
-    texts, source = ctx.params["passages"], ctx.params["docs"]
+    given = given_options(ctx, own=RANK_KEYS)
+    ctx.ensure_object(Invocation).doing("reading queries and passages")
     if texts and texts != (STDIN,):
         passages = [Passage(str(place), text) for place, text in enumerate(texts)]
     elif source is None and not texts and (sys.stdin is None or sys.stdin.isatty()):
@@ -211,109 +87,230 @@ def _single_job(ctx: click.Context, given: Given) -> _Job:
         )
     else:
         passages = read_passages(source or STDIN, given.own.get("format"))
-    named = {passage.id: passage for passage in passages}
-    query_id = given.own.get("query_id") or ("1" if ctx.params["output"] == "trec" else "")
-    return _Job((Query(ctx.params["query"], query_id),), named, {}, many=False)
+    query_id = given.own.get("query_id") or ("1" if params["output"] == "trec" else "")
+    query = Query(params["query"], query_id)
+    return _ranked(ctx, given, [query], passages, lambda: iter([(query, passages)]), many=False)
 
 
-def _run_job(ctx: click.Context, options: Given) -> _Job:
-    given = ctx.params
-    run = read_trec(given["run"], needed=True)
-    queries = read_queries(given["queries"], options.own.get("topic_field", "title"))
+def _rank_run(ctx: click.Context) -> int:
+    params, given = ctx.params, given_options(ctx, own=RUN_KEYS)
+    ctx.ensure_object(Invocation).doing("reading queries and passages")
+    name, source, corpus = params["run"], params["queries"], params["corpus"]
+    run = read_trec(name, needed=True)
+    queries = read_queries(source, given.own.get("topic_field", "title"))
     known = {query.id for query in queries}
-    strays = [query_id for query_id in run if query_id not in known]
-    if strays:
+    if strays := [query_id for query_id in run if query_id not in known]:
         say(
-            f"warning: {counted(len(strays), 'query', 'queries')} of {given['run']} not in "
-            f"{given['queries']}, so not ranked; the first: {strays[0]!r}"
+            f"warning: {counted(len(strays), 'query', 'queries')} of {name} not in "
+            f"{source}, so not ranked; the first: {strays[0]!r}"
         )
     queries = [Query(each.conversation, each.id) for each in queries if each.id in run]
     if not queries:
         raise InputError(
-            f"none of the queries of {given['queries']} is in {given['run']}; "
-            "see whether the files belong together"
+            f"none of the queries of {source} is in {name}; see whether the files belong together"
         )
     wanted = {doc_id for query in queries for doc_id, _ in run[query.id]}
-    passages = read_corpus(given["corpus"], wanted)
-    lost = sorted(wanted - passages.keys())
-    if lost:
+    passages = read_corpus(corpus, wanted)
+    if lost := sorted(wanted - passages.keys()):
         raise InputError(
-            f"{counted(len(lost), 'document')} of {given['run']} not in {given['corpus']}; "
+            f"{counted(len(lost), 'document')} of {name} not in {corpus}; "
             f"the first: {lost[0]!r}; give the corpus that the run was made from"
         )
-    return _Job(tuple(queries), passages, run, many=True)
+
+    def work() -> Iterator[tuple[Query, list[Passage]]]:
+        for query in queries:
+            listed = run[query.id]
+            yield query, [replace(passages[doc], score=score) for doc, score in listed]
+
+    return _ranked(ctx, given, queries, passages.values(), work, many=True)
 
 
-def _check_usage(ctx: click.Context) -> None:
-    given = ctx.params
-    many, pages = given["queries"] is not None, "'mcranker inspect FILE --query ID --html PAGE'"
-    leave = "leave it out"
-    wrong = [
-        (given["worker"] and not many, "--worker goes with --queries FILE"),
-        (
-            not many and given["run"] is not None,
-            "--run goes with --queries FILE; give that as well",
-        ),
-        (
-            not many and given["corpus"] is not None,
-            "--corpus goes with --queries FILE; give that as well",
-        ),
-        (not many and given["query"] is None, "there is no query; give QUERY, or --queries FILE"),
-        (
-            given["passages"] and given["docs"] is not None,
-            "give passages after the query or with --docs, not both",
-        ),
-        (many and given["run"] is None, "--queries needs --run FILE as well"),
-        (many and given["corpus"] is None, "--queries needs --corpus FILE as well"),
-        (many and given["query"] is not None, f"QUERY does not go with --queries; {leave}"),
-        (many and given["docs"] is not None, f"--docs does not go with --queries; {leave}"),
-        (
-            many and given["report"],
-            f"--report does not go with --queries; use --save, then {pages}",
-        ),
-    ]
-    for is_wrong, message in wrong:
-        if is_wrong:
-            raise click.UsageError(message, ctx)
-    for text in given["passages"]:
-        if not os.path.exists(text) or is_folder(text):  # noqa: PTH110
-            continue
-        raise click.UsageError(
-            f"{text!r} is a file; rank the passages in it with --docs {shlex.quote(text)}", ctx
-        )
+def _ranked(
+    ctx: click.Context,
+    given: Given,
+    queries: list[Query],
+    passages: Iterable[Passage],
+    work: Work,
+    *,
+    many: bool,
+) -> int:
+    """Rank, or estimate, and write what is wanted; the exit code."""
+    params, invocation = ctx.params, ctx.ensure_object(Invocation)
+    names = chain((("query", each.id) for each in queries), (("passage", p.id) for p in passages))
+    for what, name in names if params["output"] == "trec" else ():
+        if not can_be_named(name):
+            raise InputError(
+                f"the {what} id {name!r} holds white space or a zero byte, which a TREC run cannot "
+                "have; rename it, or use --output jsonl"
+            )
+    quiet, reasons = params["quiet"], params["reasons"]
+    with invocation.noting(live_is_wanted(quiet=quiet)):
+        if params["dry_run"]:
+            invocation.doing("estimating; nothing was sent")
+            check_local_models(given.models)
+            with given.make() as ranker:
+                estimate = ranker.estimate_many(work(), reasons=reasons)
+            return show_estimate(ctx, estimate)
+        invocation.doing("getting ready; nothing was sent")
+        fetch_models(given.models, quiet=quiet)
+        ranker = given.make()
+    ranker.check_reasons(reasons)
+    if params.get("worker"):
+        return run_loop(partial(_work, ctx, ranker, work, queries))
+    if not quiet and not given.options.get("model") and given.models == [DEFAULT_LOCAL]:
+        say(default_judge_note())
+    with opened(params, many=many, ledger=given.ledger) as results:
+        if many:
+            stage = "ranking and asking for reasons" if reasons else "ranking"
+            tracker = Tracker(stage, len(queries))
+            run_loop(partial(_rank_many, ctx, ranker, work, results, tracker))
+        else:
+            ranking = run_loop(partial(_rank_one, ctx, ranker, work))
+            invocation.doing("writing the report" if params["report"] else "writing the results")
+            results.add(RankedQuery(0, ranking.query, ranking))
+        code = results.finish(len(queries))
+    if not quiet and params["output"] == "table" and not results.unwritten:
+        say(_advice(params, many=many))
+    return code
+
+
+def _advice(given: Mapping[str, Any], *, many: bool) -> str:
+    """Say where the page is, or how to get one."""
+    if given.get("report") is not None:
+        return f"the page that shows why is {given['report']}"
+    if given["save"] is not None:
+        query = " --query ID" if many else ""
+        command = f"mcranker inspect {shlex.quote(given['save'])}{query} --html why.html"
+        return f"for a page that shows why: {command}"
+    option = "--save FILE" if many else "--report why.html"
+    return f"for a page that shows why, rank again with {option}; answers are kept"
+
+
+async def _rank_one(ctx: click.Context, ranker: Ranker, work: Work) -> Ranking:
+    ((query, passages),), reasons = work(), ctx.params["reasons"]
+    tracker = QueryTracker.of(ranker, reasons=bool(reasons))
+    async with ranker, ranker.astream(query, passages) as events:
+        with showing(ctx, tracker) as display:
+            async for event in events:
+                display.take(event)
+            assert isinstance(event, RankingDone), "the last event of every ranking"
+            try:
+                return await ranker.aexplain(event.ranking, reasons) if reasons else event.ranking
+            except (ModelError, BudgetExceeded) as error:
+                with display.paused():
+                    say(f"warning: there are no reasons: {error}")
+                return event.ranking
+
+
+async def _rank_many(
+    ctx: click.Context, ranker: Ranker, work: Work, results: Results, tracker: Tracker
+) -> None:
+    def usage(ranked: RankedQuery) -> UsageTable | None:
+        return ranked.ranking.calls if ranked.ranking else None
+
+    async with ranker, ranker.arank_many(work(), reasons=ctx.params["reasons"]) as stream:
+        await in_order(ctx, stream, results.add, tracker, usage)
+
+
+async def _work(ctx: click.Context, ranker: Ranker, work: Work, queries: list[Query]) -> int:
+    run = run_name(ranker.name, ranker.models.names.values(), ranker.config)
+    shared = shared_work(
+        work(),
+        ranker.models.ledger,
+        lambda piece: f"{run} {piece[0].id} {piece[0].text} {len(piece[1])}",
+    )
+    whole = f"{run} {[(query.id, query.text) for query in queries]}"
+    share_budget(ranker.models.budget, ranker.models.ledger, whole)
+    async with ranker, aclosing(shared), ranker.arank_many(shared) as stream:
+        return await work_off(ctx, stream, len(queries))
+
+
+def read_passages(source: str, format: Format | None = None) -> list[Passage]:  # noqa: A002
+    """Return the passages of a source, as `passages_of` reads it, in its order."""
+    found = list(distinct(passages_of(source, format), InputError))
+    if not found:
+        raise InputError(f"{named(source)}: there is no passage in it")
+    return found
+
+
+def read_queries(source: str, topic_field: TopicField = "title") -> list[Query]:
+    """The queries of a file with an id and a text each, in its order."""
+    found = read_text_lines(source, refuse_document, format_of(source))
+    lines = ((where, line) for where, line in found if line.strip())
+    first = next(lines, None)
+    if first is not None:
+        lines = (each for each in chain([first], lines))
+        if has_topics(first[1]) or has_headings(first[1]):
+            return read_topics(lines, named(source), topic_field)
+    entries = read_entries(lines, named(source), format_of(source))
+    queries = list(distinct(of_entries(_queries(entries)), InputError))
+    for query in queries:
+        if not query.text.strip():
+            raise InputError(f"{named(source)}: query {query.id!r} has no text")
+    if not queries:
+        raise InputError(f"{named(source)}: there is no query in it")
+    return [Query(each.text, each.id, each.metadata.get("messages", ())) for each in queries]
+
+
+def read_corpus(source: str, wanted: Container[str]) -> dict[str, Passage]:
+    """The wanted passages of a corpus, by id; the others are read over and not kept."""
+    lines = read_text_lines(source, refuse_document, format_of(source))
+    entries = read_entries(lines, named(source), format_of(source))
+    found = (each for each in of_entries(_with_ids(entries)) if each[1].id in wanted)
+    return {passage.id: passage for passage in distinct(found, InputError)}
+
+
+def _queries(entries: Iterable[tuple[str, Any]]) -> Iterator[tuple[str, Any]]:
+    for where, entry in entries:
+        if not isinstance(entry, Mapping):
+            yield where, entry
+        elif entry.get("keep") is not False:
+            record = {"_id": entry[_key(where, entry, "id", _QUERY_KEYS["id"])]}
+            yield where, record | _question(where, entry)
+
+
+def _question(where: str, entry: Mapping[str, Any]) -> dict[str, Any]:
+    """The text of a query's record, and the earlier turns of its conversation."""
+    messages, keys = entry.get("messages"), _QUERY_KEYS["text"]
+    if messages is None:
+        return {"text": entry[_key(where, entry, "text", keys)]}
+    key = key_of(entry, keys)
+    try:
+        query = in_conversation(messages, None if key is None else Query(entry[key]))
+    except InputError as error:
+        raise InputError(f"{where}: {error}") from error
+    return {"text": query.text, "messages": query.turns}
+
+
+def _with_ids(entries: Iterable[tuple[str, Any]]) -> Iterator[tuple[str, Any]]:
+    for where, entry in entries:
+        if isinstance(entry, Mapping):
+            _key(where, entry, "id", ID_KEYS)
+        yield where, entry
+
+
+def _key(where: str, entry: Mapping[str, Any], what: str, keys: tuple[str, ...]) -> str:
+    if (key := key_of(entry, keys)) is None:
+        raise InputError(f"{where}: the entry has no {what}; put it under one of {', '.join(keys)}")
+    return str(key)
 
 
 into, out = partial(flag, section="Input"), partial(flag, section="Output")
 
-command = Verb(
-    "rank",
-    _rank,
-    keys=INPUT_KEYS,
-    params=[
-        click.Argument(["query"], required=False),
-        click.Argument(["passages"], nargs=-1, metavar="[PASSAGE]..."),
-        into(
-            "--docs",
-            "Passages in first-stage order: a file of records, a text with one a line, a document "
-            "or a folder of them; - for standard input.",
-            type=Reads(),
-        ),
-        into("--queries", "Many queries: JSONL, TSV or topics, with an id.", type=Reads()),
-        into("--run", "TREC run whose passages are ranked again.", type=Reads()),
-        into("--corpus", "Texts of the run's passages (JSONL or TSV).", type=Reads()),
-        *option_flags(),
+
+def _output_flags(*own: click.Parameter) -> list[click.Parameter]:
+    return [
         out(
             "--output",
-            "json: one object with status, ranking and errors. jsonl: one passage a line. trec: a "
-            "TREC run.",
+            "json: one object with status, ranking (or rankings) and errors. jsonl: one passage a "
+            "line. trec: a TREC run.",
             type=click.Choice(OUTPUTS),
             default="table",
         ),
         out("--out", "Write the output there instead.", type=Writes()),
-        worker_flag(),
         out("--top", "Passages listed in a table.", type=WholeNumber(min=1), default=20),
         out("--save", "Keep the whole ranking as JSON; a line a query.", type=Writes()),
-        out("--report", "Write an HTML page that shows why.", type=Writes()),
+        *own,
         out(
             "--reasons",
             "Ask each judge for a sentence and a quote about the first N passages; scores stay as "
@@ -322,12 +319,25 @@ command = Verb(
             metavar="N",
             default=0,
         ),
-        out(
-            "--dry-run",
-            "Show calls, tokens and cost instead; nothing is sent, no file is written.",
-            is_flag=True,
+        dry_run_flag("Output"),
+    ]
+
+
+command = Verb(
+    "rank",
+    _rank,
+    keys=RANK_KEYS,
+    params=[
+        click.Argument(["query"]),
+        click.Argument(["passages"], nargs=-1, metavar="[PASSAGE]..."),
+        into(
+            "--docs",
+            "Passages in first-stage order: a file of records, a text with one a line, a document "
+            "or a folder of them; - for standard input.",
+            type=Reads(folder=True),
         ),
-        quiet_flag(),
+        *option_flags(),
+        *_output_flags(out("--report", "Write an HTML page that shows why.", type=Writes())),
     ],
     help="""Rank passages for a query.
 
@@ -337,10 +347,43 @@ command = Verb(
     \b
       mcranker rank "best masks against covid" "N95 masks ..." "Cloth masks ..."
       mcranker rank "best masks against covid" --docs passages.jsonl --output json
-      mcranker rank --queries queries.jsonl --run bm25.trec --corpus corpus.jsonl \\
-          --output trec --out team.trec
       mcranker rank "best masks against covid" --docs passages.jsonl --team clinician \\
           --team "Worried parent" --team-size 4 -o "forbid=*marketing*"
       mcranker rank "best masks against covid" --docs passages.jsonl --ranker setwise -o sort=bubble
+    """,
+)
+
+rank_run = Verb(
+    "rank-run",
+    _rank_run,
+    keys=RUN_KEYS,
+    params=[
+        click.Argument(["run"], type=Reads(), metavar="RUN"),
+        into(
+            "--queries",
+            "The queries: JSONL, TSV or topics, with an id.",
+            type=Reads(),
+            required=True,
+        ),
+        into(
+            "--corpus",
+            "Texts of the run's passages (JSONL or TSV).",
+            type=Reads(),
+            required=True,
+        ),
+        *option_flags(),
+        worker_flag(),
+        *_output_flags(),
+    ],
+    help="""Rank the passages of a TREC run again, for many queries.
+
+    The queries come out in the order of their file. The same command goes on where it was stopped:
+    the ledger has every answer.
+
+    \b
+      mcranker rank-run bm25.trec --queries queries.jsonl --corpus corpus.jsonl \\
+          --output trec --out team.trec
+      mcranker rank-run bm25.trec --queries queries.jsonl --corpus corpus.jsonl --save team.jsonl
+      mcranker inspect team.jsonl --query q1 --html why.html
     """,
 )

@@ -12,7 +12,7 @@ from importlib import import_module
 import click
 
 from mcranker.cli.group import Verbs
-from mcranker.cli.option_list import text as list_options
+from mcranker.cli.options import options_of
 
 WIDTH = 92
 OWN = "mcranker.cli.group:cli"
@@ -29,6 +29,9 @@ there is always one JSON object on standard output, also after an error:
 ```json
 {{"status": "ok", "exit_code": 0, "{result}": {empty}, "errors": []}}
 ```
+
+`eval "$(_{variable}_COMPLETE=bash_source {program})"` completes verbs and options in bash; in zsh
+and fish it is `zsh_source` and `fish_source`.
 
 `status` is `ok`, `missing_scores` or `error`; each of the `errors` has a `code` (the name of
 the error), a `message`, and `retryable`: whether running the same command again may help.
@@ -54,6 +57,7 @@ def reference(where: str = OWN) -> str:
     result, empty = RESULTS.get(command.program, ("results", "[]"))
     introduction = INTRODUCTION.format(
         program=command.program,
+        variable=command.program.upper().replace("-", "_"),
         argument="" if own else f" {where}",
         file="docs/cli.md" if own else f"docs/{command.program}.md",
         result=result,
@@ -61,7 +65,7 @@ def reference(where: str = OWN) -> str:
     )
     texts = {ctx.command_path: ctx.get_help() for ctx in _commands(command, command.program)}
     if own:
-        texts["mcranker options"] += f"\n\n{list_options()}"
+        texts["mcranker rank --options"] = options_of()
     return introduction + "".join(
         f"\n## `{path}`\n\n```text\n{text}\n```\n" for path, text in texts.items()
     )

@@ -1,4 +1,4 @@
-"""``mcranker serve``: rankers as an HTTP service for the clients of other rerankers."""
+"""``mcranker serve``: rankers as a service, for clients of other rerankers or by MCP."""
 
 from __future__ import annotations
 
@@ -11,21 +11,25 @@ from typing import TYPE_CHECKING
 
 import click
 
-from mcranker.cli.failures import DONE
-from mcranker.cli.fetching import fetch_models
-from mcranker.cli.files import print_line
-from mcranker.cli.invocation import Invocation, say
-from mcranker.cli.number_types import WholeNumber
-from mcranker.cli.options import given_flags, given_options, option_flags
-from mcranker.cli.rag import given_pipeline, pipeline_flags
-from mcranker.cli.signals import run as run_loop
-from mcranker.cli.verb import Verb, flag, quiet_flag
+from mcranker.cli.invocation import Invocation, run_loop, say
+from mcranker.cli.options import (
+    flag_options,
+    given_options,
+    given_pipeline,
+    option_flags,
+    pipeline_flags,
+)
+from mcranker.cli.output import DONE, print_line
+from mcranker.cli.progress import fetch_models
+from mcranker.cli.verb import Verb, WholeNumber, flag, refuse
 from mcranker.errors import ConfigError
 from mcranker.logs import safe_logger
 from mcranker.rankers.keys import needed_models, read_toml
 from personas.format import counted
 
 if TYPE_CHECKING:
+    from mcp.server.mcpserver import MCPServer
+
     from mcranker.serve.settings import Settings
 
 _SERVICE = ("starlette", "uvicorn", "prometheus_client")
@@ -34,16 +38,25 @@ PACKAGES = {"serve": _SERVICE, "mcp": ("mcp", *_SERVICE)}
 
 
 def _serve(ctx: click.Context) -> int:
-    given = ctx.params
+    given, invocation = ctx.params, ctx.ensure_object(Invocation)
+    by_mcp = given["mcp"] is not None
+    refuse(
+        ctx,
+        *(
+            (by_mcp and given[name], f"--{name.replace('_', '-')} does not go with --mcp")
+            for name in ("allow_no_keys", "check", "new_key", "hash_key", "unscored")
+        ),
+    )
     if given["new_key"] or given["hash_key"]:
         return _make_key(ctx)
-    settings = given_settings(ctx, "serve", "the service")
+    settings = _settings(ctx)
+    if by_mcp:
+        return _serve_mcp(ctx, settings)
     from mcranker.serve.app import create_app
     from mcranker.serve.server import address_of, check_exposure, listen, serve
 
-    invocation = ctx.ensure_object(Invocation)
     check_exposure(settings, allow_no_keys=given["allow_no_keys"])
-    fetch_models(named_models(settings), quiet=given["quiet"])
+    _fetch(settings, quiet=given["quiet"])
     app = create_app(settings)
     if given["check"]:
         return DONE
@@ -67,11 +80,64 @@ def _serve(ctx: click.Context) -> int:
     return DONE
 
 
-def given_settings(ctx: click.Context, extra: str, server: str) -> Settings:
-    """Return the service that the file, or the flags, describe; it needs an extra."""
-    _check_installed(extra, server)
+def _serve_mcp(ctx: click.Context, settings: Settings) -> int:
+    given, invocation = ctx.params, ctx.ensure_object(Invocation)
+    by_http = given["mcp"] == "http"
+    if by_http and not settings.loopback:
+        raise ConfigError(
+            f"host={settings.host!r} can be reached from other machines, and the MCP server asks "
+            "for no key; use host='127.0.0.1', with a proxy before it that does"
+        )
+    _fetch(settings, quiet=given["quiet"])
+    # The SDK would write all logs to standard error, besides the command itself.
+    logging.getLogger().addHandler(logging.NullHandler())
+
+    async def main() -> None:
+        from mcranker.serve.mcp import mcp_server
+
+        with invocation.noting(not given["quiet"]):
+            async with mcp_server(settings) as server:
+                invocation.doing("serving")
+                if by_http:
+                    await _serve_http(server, settings, quiet=given["quiet"])
+                else:
+                    await server.run_stdio_async()
+
+    run_loop(main)
+    return DONE
+
+
+async def _serve_http(server: MCPServer, settings: Settings, *, quiet: bool) -> None:
+    from mcranker.serve.server import address_of, listen, serve
+
+    app = server.streamable_http_app()
+    # The session manager cancels what is under way.
+    app.state.drain = app.state.give_up = int
+    # Clients keep streams open for as long as there is a server.
+    briefly = replace(settings, limits=settings.limits.model_copy(update={"stop": 0}))
+    with listen(settings) as bound:
+
+        def started() -> None:
+            if not quiet:
+                say(f"serving MCP at {address_of(bound)}/mcp")
+
+        await serve(app, briefly, bound, started=started)
+
+
+def _fetch(settings: Settings, *, quiet: bool) -> None:
+    names = needed_models((each.ranker, each.options) for each in settings.rankers)
+    fetch_models(names, quiet=quiet)
+
+
+def _settings(ctx: click.Context) -> Settings:
+    """The service that the file, or the flags, describe."""
+    params = ctx.params
+    if params["mcp"] is None:
+        _check_installed("serve", "the service")
+    else:
+        _check_installed("mcp", "the MCP server")
     ctx.ensure_object(Invocation).doing("getting ready; nothing was sent")
-    from mcranker.rag.keys import stage_keys
+    from mcranker.rag.config import stage_keys
     from mcranker.rankers import RANKERS
     from mcranker.serve.settings import (
         TABLES,
@@ -81,14 +147,15 @@ def given_settings(ctx: click.Context, extra: str, server: str) -> Settings:
         load_settings,
     )
 
-    params = ctx.params
     answer = None
-    unscored = {"unscored": value} if (value := params.get("unscored")) else {}
+    unscored = {"unscored": value} if (value := params["unscored"]) else {}
     if params["config"] is not None and TABLES & read_toml(params["config"]).keys():
-        own = [name for name in ("index", "preset", "pipeline") if params[name] is not None]
-        if flags := [*given_flags(ctx), *(f"--{name}" for name in (*unscored, *own))]:
+        own = ("option", "unscored", "index", "preset", "pipeline")
+        for name in (*flag_options(ctx), *(name for name in own if params[name])):
             raise click.UsageError(
-                f"{flags[0]} does not go with the tables of --config; write it in the file", ctx
+                f"--{name.replace('_', '-')} does not go with the tables of --config; "
+                "write it in the file",
+                ctx,
             )
         settings = load_settings(params["config"])
     else:
@@ -99,33 +166,13 @@ def given_settings(ctx: click.Context, extra: str, server: str) -> Settings:
         if index is not None:
             answer = AnswerSettings(index, *given_pipeline(ctx, given))
         # All who reach this machine's loopback may try another team in the playground.
-        chosen = ("team",) if "team" in RANKERS.get(given.ranker).takes() else ()
+        chosen = ("team",) if RANKERS.get(given.ranker).takes_team else ()
         ranker = RankerSettings(
             given.ranker, given.ranker, given.options, ("*",), chosen, **unscored
         )
         settings = Settings(rankers=(ranker,), answer=answer)
     changed = {name: params[name] for name in ("host", "port") if params[name] is not None}
     return replace(settings, **changed)
-
-
-def named_models(settings: Settings) -> list[str]:
-    """Return the models of the rankers, with the default's name where one is needed."""
-    return needed_models((each.ranker, each.options) for each in settings.rankers)
-
-
-def address_flags(section: str, host: str, port: str = "") -> list[click.Option]:
-    """Return --host and --port with the beginnings of their help."""
-    free = "Without: the file's, else 8080; 0 for one that is free."
-    number = WholeNumber(min=0, max=65_535)
-    return [
-        flag(
-            "--host",
-            f"{host} Without: the file's, else 127.0.0.1.",
-            metavar="ADDRESS",
-            section=section,
-        ),
-        flag("--port", f"{port}{free}", type=number, metavar="N", section=section),
-    ]
 
 
 def _check_installed(extra: str, server: str) -> None:
@@ -159,8 +206,23 @@ command = Verb(
     "serve",
     _serve,
     params=[
-        *address_flags(
-            "Service", "Listen there; addresses that other machines can reach need keys."
+        served(
+            "--host",
+            "Listen there; addresses that other machines can reach need keys. Without: the file's, "
+            "else 127.0.0.1.",
+            metavar="ADDRESS",
+        ),
+        served(
+            "--port",
+            "Without: the file's, else 8080; 0 for one that is free.",
+            type=WholeNumber(min=0, max=65_535),
+            metavar="N",
+        ),
+        served(
+            "--mcp",
+            "Serve by the Model Context Protocol instead: on standard input and output, for "
+            "clients that start the server, or over HTTP to this machine alone.",
+            type=click.Choice(["stdio", "http"]),
         ),
         served(
             "--allow-no-keys",
@@ -189,9 +251,8 @@ command = Verb(
         ),
         *pipeline_flags("Answers"),
         *option_flags(),
-        quiet_flag(),
     ],
-    help="""Serve rankers over HTTP, in the dialects of reranking clients.
+    help="""Serve rankers over HTTP, in the dialects of reranking clients, or by MCP.
 
     /v2/rerank and /v1/rerank for clients of Cohere, Jina, vLLM, Voyage, Pinecone and others, TEI's
     /rerank, NVIDIA's /v1/ranking, and /v1/rank with everything that a ranking holds. With --index
@@ -201,12 +262,17 @@ command = Verb(
       mcranker serve --model openai:gpt-5-mini
       mcranker serve --config serve.toml --port 9000
       mcranker serve --index papers.index --preset rebel
+      mcranker serve --mcp stdio --model openai:gpt-5-mini
       mcranker serve --new-key
+
+    Tools of MCP: rank, estimate, explain, compare, recruit_team, and with --index answer. A client
+    that starts the server by itself, such as an editor or a chat program, is given the command
+    with --mcp stdio.
 
     Ctrl-C and SIGTERM end it once the rankings under way are done; exit code 0. A second Ctrl-C
     cancels them, and their clients get a 503.
 
     --config also takes a file with tables for rankers, limits and keys, see docs/serve.md. Without
-    such tables there is one ranker, which serves every model name.
+    such tables there is one ranker, which serves every model name; clients may choose its team.
     """,
 )

@@ -1,19 +1,67 @@
-"""Base of every verb; imports little, so that verbs start quickly."""
+"""Base of every verb: its help by sections, its options' types, and outputs that are no inputs.
+
+An option or argument says by its type, `Reads` or `Writes`, that it names files. A `Verb` does the
+rest before anything is asked or paid for.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Sequence
-from typing import TYPE_CHECKING, Any
+import errno
+import math
+import os
+from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
+from itertools import product
+from pathlib import Path
+from typing import Any
 
 import click
 
-from mcranker.cli.failures import DONE, print_json
-from mcranker.cli.files import check_outputs
-
-if TYPE_CHECKING:
-    from rich.console import Console
+from mcranker.cli.invocation import Invocation
+from mcranker.config import LARGEST
+from mcranker.paths import is_file
+from personas.io.atomic import check_place
+from personas.io.lines import STDIN
 
 OTHER = "Options"
+
+
+class WholeNumber(click.IntRange):
+    """A whole number, within 64 bits unless limited further; the help leaves that limit out."""
+
+    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> Any:
+        number = super().convert(value, param, ctx)
+        if abs(number) > LARGEST:
+            self.fail(f"{value!r} is beyond 64 bits; give one of up to {LARGEST}.", param, ctx)
+        return number
+
+
+class RealNumber(click.FloatRange):
+    """A number that is finite."""
+
+    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> Any:
+        number = super().convert(value, param, ctx)
+        if not math.isfinite(number):
+            self.fail(f"{value!r} is no finite number.", param, ctx)
+        return number
+
+
+class Reads(click.ParamType[Any]):
+    """One or several texts that may name files that the command reads."""
+
+    name = "file"
+
+    def __init__(
+        self,
+        files: Callable[[str | None], Iterable[str]] | None = None,
+        *,
+        folder: bool = False,
+    ) -> None:
+        self.files = files or (lambda text: () if text is None else (text,))
+        self.folder = folder  # may name one, of which every file is read
+
+
+class Writes(Reads):
+    """A text that names a file, or files, that the command writes."""
 
 
 class GroupedOption(click.Option):
@@ -24,8 +72,64 @@ class GroupedOption(click.Option):
         self.section = section
 
 
+def flag(names: str, text: str, *, section: str = OTHER, **rest: Any) -> click.Option:
+    """An option that shows its default."""
+    shown = rest.get("default") not in (None, "") and "is_flag" not in rest
+    return GroupedOption(names.split(), section=section, help=text, show_default=shown, **rest)
+
+
+def output_flag(
+    results: str,
+    *,
+    forms: Sequence[str] = ("table", "json"),
+    said: str = "",
+    section: str = OTHER,
+) -> click.Parameter:
+    """``--output``; `results` names the envelope's keys, `said` explains the other forms."""
+    text = f"{said}json: one object with status, {results} and errors."
+    kind = click.Choice(forms)
+    return flag("--output", text, type=kind, default=forms[0], section=section)
+
+
+def dry_run_flag(section: str = OTHER) -> click.Parameter:
+    """``--dry-run``, of verbs that ask models."""
+    text = "Show calls, tokens and cost instead; nothing is sent, no file is written."
+    return flag("--dry-run", text, is_flag=True, section=section)
+
+
+def listing(
+    name: str,
+    text: str,
+    show: Callable[[click.Context, str], int],
+    *,
+    metavar: str | None = None,
+    section: str = OTHER,
+) -> click.Option:
+    """An option that lists something and ends the command, whatever else is given.
+
+    With a `metavar` it takes a value, which may be left out; `show` gets "" then.
+    """
+
+    def stop(ctx: click.Context, param: click.Parameter, value: str | bool | None) -> None:
+        if value in (None, False) or ctx.resilient_parsing:
+            return
+        as_json = ctx.ensure_object(Invocation).as_json
+        ctx.params["output"] = "json" if as_json else "table"
+        ctx.exit(show(ctx, value if isinstance(value, str) else ""))
+
+    name = f"{name} list_{name.strip('-')}"  # other options have the plain names
+    rest: dict[str, Any] = {"is_eager": True, "expose_value": False, "callback": stop}
+    if metavar is None:
+        return flag(name, text, is_flag=True, section=section, **rest)
+    optional = {"is_flag": False, "flag_value": "", "metavar": f"[{metavar}]"}
+    return flag(name, text, section=section, **optional, **rest)
+
+
 class Verb(click.Command):
-    """A command whose help lists its options by section, and whose outputs are no inputs."""
+    """A command whose help lists its options by section, and whose outputs are no inputs.
+
+    Every verb takes ``--quiet``.
+    """
 
     def __init__(
         self,
@@ -33,10 +137,17 @@ class Verb(click.Command):
         run: Callable[[click.Context], int],
         *,
         keys: Collection[str] = (),
+        params: Sequence[click.Parameter] = (),
         **rest: Any,
     ) -> None:
         rest.setdefault("context_settings", {"help_option_names": ["-h", "--help"]})
-        super().__init__(name, callback=lambda **_: run(click.get_current_context()), **rest)
+        quiet = flag("-q --quiet", "No live display and no notes.", is_flag=True)
+        super().__init__(
+            name,
+            callback=lambda **_: run(click.get_current_context()),
+            params=[*params, quiet],
+            **rest,
+        )
         self.keys = keys
 
     def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:
@@ -70,52 +181,92 @@ class Verb(click.Command):
                 formatter.write_dl(records)
 
 
-def flag(names: str, text: str, *, section: str = OTHER, **rest: Any) -> click.Option:
-    """An option that shows its default."""
-    shown = rest.get("default") not in (None, "") and "is_flag" not in rest
-    return GroupedOption(names.split(), section=section, help=text, show_default=shown, **rest)
-
-
-def output_flag(
-    results: str,
-    *,
-    forms: Sequence[str] = ("table", "json"),
-    said: str = "",
-    section: str = OTHER,
-) -> click.Parameter:
-    """``--output``; `results` names the envelope's keys, `said` explains the other forms."""
-    text = f"{said}json: one object with status, {results} and errors."
-    kind = click.Choice(forms)
-    return flag("--output", text, type=kind, default=forms[0], section=section)
-
-
-def quiet_flag() -> click.Parameter:
-    """``--quiet``."""
-    return flag("-q --quiet", "No live display and no notes.", is_flag=True)
-
-
-def present(
-    ctx: click.Context,
-    show: Callable[[Console], None],
-    code: int = DONE,
-    errors: Sequence[dict[str, Any]] = (),
-    /,
-    **results: Any,
-) -> int:
-    """Print what a verb found as ``--output`` says: a page, or an envelope; the exit code."""
-    if ctx.params["output"] == "json":
-        return print_json(code, errors, **results)
-    from personas.console import print_page
-
-    print_page(show)
-    return code
+def refuse(ctx: click.Context, *wrong: tuple[Any, str]) -> None:
+    """Raise a usage error with the message of the first condition that holds."""
+    for is_wrong, message in wrong:
+        if is_wrong:
+            raise click.UsageError(message, ctx)
 
 
 def refuse_page(ctx: click.Context, *names: str) -> None:
     """Refuse ``--output`` and the options named beside ``--html``."""
     for name in ("output", *names):
-        given = ctx.params[name]
-        if ctx.params["html"] is not None and given not in (None, "table"):
+        if ctx.params["html"] is not None and ctx.params[name] not in (None, "table"):
             raise click.UsageError(
                 f"--html writes the page and prints nothing; leave --{name} out", ctx
             )
+
+
+def check_outputs(ctx: click.Context) -> None:
+    """Refuse outputs that cannot be written, or are an input or another output as well."""
+    inputs, named = ([*_named(ctx, writes=writes)] for writes in (False, True))
+    piped = [label for label, name in inputs if name == STDIN]
+    if len(piped) > 1:
+        raise click.UsageError(f"{' and '.join(piped)} cannot both be standard input", ctx)
+    outputs: dict[object, str] = {}
+    for label, name in named:
+        if name == "-":
+            raise click.UsageError(f"{label} '-': name a file; /dev/stdout is standard output", ctx)
+        if name.lower().endswith(".gz"):
+            raise click.UsageError(f"{label} {name!r}: nothing is packed; leave out '.gz'", ctx)
+        _check_place(name)
+        if os.path.exists(name) and not is_file(name):  # noqa: PTH110
+            continue  # a pipe or a terminal
+        said = f"{label} {name!r}"
+        other = outputs.setdefault(_identity(name), said)
+        if other != said:
+            raise click.UsageError(f"{other} and {said} are one file; name two", ctx)
+    for label, name in inputs if outputs else ():
+        if replaced := outputs.get(_identity(name)):
+            raise click.UsageError(
+                f"{replaced} would replace an input ({label} {name!r}); name another file", ctx
+            )
+    folders = [each for each in _named(ctx, writes=False, folders=True) if Path(each[1]).is_dir()]
+    for (label, name), (given, folder) in product(_named(ctx, writes=True), folders):
+        if is_file(name) and Path(name).resolve().is_relative_to(Path(folder).resolve()):
+            raise click.UsageError(
+                f"{label} {name!r} would replace a file of {given} {folder!r}; name another file",
+                ctx,
+            )
+
+
+def _named(ctx: click.Context, *, writes: bool, folders: bool = False) -> Iterator[tuple[str, str]]:
+    """Yield the outputs, or the inputs, of a command, each with the option that names it."""
+    for param in ctx.command.params:
+        if not isinstance(param.type, Reads) or isinstance(param.type, Writes) != writes:
+            continue
+        if folders and not param.type.folder:
+            continue
+        label = param.opts[0] if isinstance(param, click.Option) else (param.name or "").upper()
+        value = ctx.params.get(param.name or "")
+        if value is None and writes:
+            continue
+        for text in value if isinstance(value, tuple) else (value,):
+            for name in param.type.files(text):
+                yield label, name
+
+
+def _identity(path: str) -> object:
+    """Return one value for all names of a file; of a missing one, by its folder and name."""
+    try:
+        found = os.stat(path)  # noqa: PTH116
+    except ValueError:
+        return path  # no file can be called that
+    except OSError:
+        return os.path.realpath(path).casefold()
+    return found.st_dev, found.st_ino
+
+
+def _check_place(name: str) -> None:
+    path = Path(os.path.realpath(name))
+    if path.is_dir():
+        raise IsADirectoryError(errno.EISDIR, "is a folder; name a file in it", name)
+    if not path.parent.is_dir():
+        if path.parent.exists():
+            raise NotADirectoryError(errno.ENOTDIR, f"{path.parent} is no folder", name)
+        raise FileNotFoundError(errno.ENOENT, "its folder does not exist; create it", name)
+    try:
+        check_place(name)
+    except OSError as error:
+        advice = f"nothing can be written there ({error.strerror}); name another file"
+        raise OSError(error.errno, advice, name) from error

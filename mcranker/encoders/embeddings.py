@@ -12,8 +12,7 @@ from urllib.parse import urlsplit
 import numpy as np
 from numpy.typing import NDArray
 
-from mcranker.encoders.encoder import Encoder, Tokens, rounded
-from mcranker.encoders.vectors import Vector
+from mcranker.encoders.encoder import Encoder, Tokens, Vector, rounded
 from mcranker.errors import (
     ConfigError,
     ContentRefused,
@@ -23,10 +22,8 @@ from mcranker.errors import (
 from mcranker.llm.chat import Capabilities, ChatModel, ChatReply, ChatRequest, Message, Tag
 from mcranker.llm.masking import shown_url
 from mcranker.llm.providers.compatible_http import CompatibleChat
-from mcranker.llm.providers.endpoint import find_key, url_in
-from mcranker.llm.providers.http_chat import Exchange
+from mcranker.llm.providers.http_chat import Exchange, find_key, url_in, usage_in
 from mcranker.llm.providers.http_errors import Service, reported_model, unreadable
-from mcranker.llm.providers.token_counts import usage_in
 from mcranker.llm.typed_answers import shown_value, whole_number
 from mcranker.logs import safe_logger
 from mcranker.runtime.bridge import Bridge

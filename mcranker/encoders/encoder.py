@@ -1,43 +1,125 @@
-"""Encoders: texts to vectors of length 1, each text once; and the engine of those in ONNX files.
-
-This is the only file that imports onnxruntime and tokenizers, and it does so at the first text
-that no cache has.
-"""
+"""Encoders: texts to vectors of length 1, each text once; and the vectors that are kept."""
 
 from __future__ import annotations
 
 import asyncio
+import errno
 import json
 import os
+import sqlite3
 import threading
-import time
 from collections import OrderedDict
-from collections.abc import Callable, Hashable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Hashable, Iterable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import closing, contextmanager
 from dataclasses import dataclass, field
+from hashlib import blake2b
 from pathlib import Path
 from typing import Any, NamedTuple, Protocol
 
 import numpy as np
 from numpy.typing import NDArray
 
-from mcranker.encoders.vectors import MOST_VECTORS, Vector, VectorStore, default_vectors_path
-from mcranker.errors import ConfigError, MCRankerError, ModelFileError, ServerFailed
+from mcranker.errors import MCRankerError, ModelFileError, ServerFailed
 from mcranker.logs import safe_logger
+from mcranker.paths import cache_root
 from mcranker.runtime.forks import abandon, renew_in_child
 from personas.ranking.usage import Usage
 
 MAX_TOKENS = 256
 """Tokens that a model reads of a text, where nothing says how many; the rest does not count."""
 
-BATCH_TOKENS = 256  # of a batch, unless one text has more
 MAX_CHARACTERS = 20_000  # of a text that are tokenized for `MAX_TOKENS`; for more, as many more
 MAX_THREADS = 8  # more than the physical cores of a usual machine only get in each other's way
 MOST_REMEMBERED = 20_000  # vectors in memory, some 16 MB
+MOST_VECTORS = 500_000
+"""Vectors that are kept of one model, some 400 MB of 384 numbers each."""
 TOGETHER = 256  # new vectors that are written to the disk at once, unless no text is waiting
 
-_VECTORS = ("sentence_embedding", "last_hidden_state", "token_embeddings")  # the first there is
+_PATIENCE = 60.0  # seconds to wait for another process that writes
+_UNIT = 0.01  # how far from 1 the length of a sound vector may be; rounding is a tenth of that
 _log = safe_logger("mcranker.encoders.encoder")
+
+
+class Vector(NamedTuple):
+    """Of one text."""
+
+    values: NDArray[np.float16]
+    tokens: int
+
+
+def default_vectors_path() -> Path | None:
+    """Return the folder of vectors: MCRANKER_VECTORS, else ``vectors`` in the user's cache."""
+    named = os.environ.get("MCRANKER_VECTORS", "").strip()
+    if named.lower() in {"none", "off"}:
+        return None
+    return Path(named).expanduser() if named else cache_root() / "vectors"
+
+
+class VectorStore:
+    """Vectors of one model by their text, for any number of threads and processes.
+
+    A SQLite file, opened for each call: nothing is held that a fork or a thread could not share.
+    """
+
+    def __init__(
+        self, folder: Path, *, mark: str, dimensions: int = 0, most: int = MOST_VECTORS
+    ) -> None:
+        self.path = folder / f"{_key(mark).hex()[:16]}.sqlite"
+        self.dimensions = dimensions
+        self._most = most
+
+    def find(self, texts: Sequence[str]) -> dict[str, Vector]:
+        """Return text -> vector for stored texts. Blocks."""
+        if not self.path.parent.is_dir():
+            return {}
+        find = "SELECT tokens, vector FROM vectors WHERE key = ?"
+        with self._opened() as db:
+            rows = {text: db.execute(find, (_key(text),)).fetchone() for text in texts}
+        return {text: vector for text, row in rows.items() if (vector := self._sound(row))}
+
+    def _sound(self, row: tuple[int, bytes] | None) -> Vector | None:
+        if row is None or len(row[1]) % 2:
+            return None
+        values = np.frombuffer(row[1], "<f2")
+        if not abs(np.linalg.norm(values.astype(np.float32)) - 1) <= _UNIT:
+            return None  # damaged; it is made again
+        self.dimensions = self.dimensions or len(values)
+        return Vector(values, row[0]) if len(values) == self.dimensions else None
+
+    def keep(self, vectors: Iterable[tuple[str, Vector]]) -> None:
+        """Keep vectors of texts: once this returns, they are on the disk. Blocks."""
+        rows = [
+            (_key(text), each.tokens, np.asarray(each.values, "<f2").tobytes())
+            for text, each in vectors
+        ]
+        if not rows:
+            return
+        self.path.parent.mkdir(parents=True, exist_ok=True)
+        with self._opened() as db:
+            db.execute("BEGIN IMMEDIATE")
+            add = "INSERT OR REPLACE INTO vectors (key, tokens, vector) VALUES (?, ?, ?)"
+            db.executemany(add, rows)
+            drop = "DELETE FROM vectors WHERE number <= (SELECT max(number) FROM vectors) - ?"
+            db.execute(drop, (self._most,))
+            db.execute("COMMIT")
+
+    @contextmanager
+    def _opened(self) -> Iterator[sqlite3.Connection]:
+        try:
+            connected = sqlite3.connect(self.path, timeout=_PATIENCE, isolation_level=None)
+            with closing(connected) as db:
+                db.execute(
+                    "CREATE TABLE IF NOT EXISTS vectors "
+                    "(number INTEGER PRIMARY KEY, key BLOB UNIQUE, tokens INTEGER, vector BLOB)"
+                )
+                yield db
+        except (sqlite3.Error, UnicodeDecodeError) as error:
+            raise OSError(errno.EIO, str(error), str(self.path)) from error
+
+
+def _key(text: str) -> bytes:
+    return blake2b(text.encode("utf-8", "surrogatepass"), digest_size=16).digest()
 
 
 class Encoded(NamedTuple):
@@ -102,9 +184,7 @@ class Encoder:
         path = default_vectors_path()
         self._store: VectorStore | None = None
         if path is not None:
-            self._store = VectorStore(
-                path, mark=self.mark, dimensions=dimensions, most=MOST_VECTORS
-            )
+            self._store = VectorStore(path, mark=self.mark, dimensions=dimensions)
         self._remembered: OrderedDict[str, Vector] = OrderedDict()
         self._begin()
         renew_in_child(self)
@@ -277,9 +357,9 @@ class Encoder:
         store, self._store = self._store, None
         if store is not None:
             _log.warning(
-                "the vectors in %r cannot be used (%s), so texts are encoded again; make room, or "
-                "name another folder by MCRANKER_VECTORS",
-                str(store.folder.parent),
+                "the vectors in %r cannot be used (%s), so texts are encoded again; make room, "
+                "delete a damaged file, or name another folder by MCRANKER_VECTORS",
+                str(store.path.parent),
                 error,
             )
 
@@ -318,46 +398,6 @@ def shared(key: Hashable, make: Callable[[], Encoder]) -> Encoder:
         found = _encoders.open[key] = make()
         found.shared_as = key
         return found
-
-
-def onnx_encoder(
-    model: Path,
-    tokenizer: Path,
-    *,
-    name: str,
-    mark: str,
-    max_tokens: int = MAX_TOKENS,
-    dimensions: int = 0,
-    pooling: str = "mean",
-    prefixes: tuple[str, str] = ("", ""),
-) -> Encoder:
-    """The encoder of a model file and its ``tokenizer.json``, for one more user."""
-
-    def load() -> Engine:
-        loaded = _load(model, tokenizer, name, max_tokens)
-        return _OnnxEngine(*loaded, max_tokens, pooling)
-
-    return shared(
-        (model, mark, prefixes),
-        lambda: Encoder(
-            load,
-            name=name,
-            mark=mark,
-            max_tokens=max_tokens,
-            dimensions=dimensions,
-            prefixes=prefixes,
-            tokenizer=tokenizer,
-        ),
-    )
-
-
-POOLINGS: Mapping[str, Callable[[NDArray[Any], NDArray[Any]], NDArray[Any]]] = {
-    "mean": lambda x, mask: (x * mask[:, :, None]).sum(axis=1) / mask.sum(axis=1, keepdims=True),
-    "cls": lambda x, mask: x[:, 0],
-    "max": lambda x, mask: np.where(mask[:, :, None] > 0, x, -np.inf).max(axis=1),
-    "lasttoken": lambda x, mask: x[np.arange(len(x)), mask.sum(axis=1) - 1],
-}
-"""Tokens' vectors, of shape (texts, tokens, dimensions), and their mask to one vector a text."""
 
 
 def rounded(rows: NDArray[Any]) -> NDArray[np.float16]:
@@ -399,95 +439,6 @@ class _Call:
 
         if not self.loop.is_closed():
             self.loop.call_soon_threadsafe(settle)
-
-
-class _OnnxEngine:
-    """A session of onnxruntime and its tokenizer."""
-
-    def __init__(self, session: Any, tokenizer: Any, max_tokens: int, pooling: str) -> None:
-        self._session, self._tokenizer, self._pooling = session, tokenizer, pooling
-        self._inputs = {each.name for each in session.get_inputs()}
-        outputs = [each.name for each in session.get_outputs()]
-        self._output = min(outputs, key=lambda each: (*_VECTORS, each).index(each))
-        self._characters = MAX_CHARACTERS * max(1, max_tokens // MAX_TOKENS)
-
-    def batches(self, texts: Sequence[str]) -> Iterator[list[Tokens]]:
-        """The texts, longest first, in batches of at most `BATCH_TOKENS` tokens with padding."""
-        # Without lone surrogates, which the tokenizer refuses, and one by one: many at once would
-        # start threads, which a fork does not survive.
-        readable = (text[: self._characters].encode("utf-8", "replace").decode() for text in texts)
-        read = [
-            Tokens(text, self._tokenizer.encode(each).ids)
-            for text, each in zip(texts, readable, strict=True)
-        ]
-        batch: list[Tokens] = []
-        for each in sorted(read, key=lambda each: -len(each.ids)):
-            if batch and len(batch[0].ids) * (len(batch) + 1) > BATCH_TOKENS:
-                yield batch
-                batch = []
-            batch.append(each)
-        if batch:
-            yield batch
-
-    def vectors(self, batch: Sequence[Tokens]) -> tuple[list[Vector], Usage]:
-        """The vectors of texts of one batch."""
-        started = time.thread_time()
-        shape = len(batch), max(len(each.ids) for each in batch)
-        ids, mask = np.zeros(shape, np.int64), np.zeros(shape, np.int64)
-        for row, each in enumerate(batch):
-            ids[row, : len(each.ids)] = each.ids
-            mask[row, : len(each.ids)] = 1
-        given = {"input_ids": ids, "attention_mask": mask, "token_type_ids": np.zeros_like(ids)}
-        wanted = {name: value for name, value in given.items() if name in self._inputs}
-        rows = rounded(self._pooled(self._session.run([self._output], wanted)[0], mask))
-        vectors = [Vector(unit, len(each.ids)) for unit, each in zip(rows, batch, strict=True)]
-        return vectors, Usage(seconds=time.thread_time() - started)
-
-    def _pooled(self, states: NDArray[Any], mask: NDArray[Any]) -> NDArray[Any]:
-        """One vector for each text, or an error that says what the file gives instead."""
-        name, shape = self._output, states.shape
-        found = "no vectors; an encoder is taken here, and rerankers are 'crossencoder:NAME'"
-        if "logits" not in name and states.dtype.kind == "f":
-            least = 2 if "embed" in name else 8  # fewer are scores of labels
-            if len(shape) == 2 and len(states) == len(mask) and shape[1] >= least:
-                return states
-            if len(shape) == 3 and shape[2] > 1:
-                if self._pooling:
-                    return POOLINGS[self._pooling](states, mask)
-                found = "vectors of tokens, and no 1_Pooling/config.json says how they become one; "
-                found += f"get the model's, or write one with 'pooling_mode': {list(POOLINGS)}"
-        raise ValueError(f"output {name!r} of the ONNX file, of the shape {shape}, is {found}")
-
-
-def _load(model: Path, tokenizer: Path, name: str, max_tokens: int) -> tuple[Any, Any]:
-    """Return onnxruntime's session and the tokenizer, which cuts at `max_tokens`."""
-    try:
-        import onnxruntime
-        import tokenizers
-    except ImportError as error:
-        raise ConfigError(
-            f"{name}: the local encoder does not load ({error}); "
-            "pip install --force-reinstall 'mcranker[local]'."
-        ) from error
-    options = onnxruntime.SessionOptions()
-    options.intra_op_num_threads = options.inter_op_num_threads = 1
-    options.log_severity_level = 3
-    _log.info("loading %s", model)
-    try:
-        session = onnxruntime.InferenceSession(
-            str(model), options, providers=["CPUExecutionProvider"]
-        )
-        words = tokenizers.Tokenizer.from_file(str(tokenizer))
-    except Exception as error:
-        raise ModelFileError(
-            f"{str(model)!r} and its tokenizer cannot be loaded ({error}): a file is broken. "
-            "Take it from its source again; for one of the catalogue delete both and run: "
-            f"mcranker models download {name.removeprefix('local:')}",
-            model=name,
-        ) from error
-    words.no_padding()
-    words.enable_truncation(max_tokens)
-    return session, words
 
 
 class _Encoders:

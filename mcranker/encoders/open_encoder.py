@@ -1,25 +1,46 @@
-"""Encoders by name: of the catalogue, of a folder, of the hub, or of an ``/embeddings`` service."""
+"""Encoders by name: of the catalogue, of a folder, of the hub, or of an ``/embeddings`` service.
+
+onnxruntime and tokenizers are imported at the first text that no cache has; this is the only file
+that does so. Likewise sentence-transformers, and what it brings along.
+"""
 
 from __future__ import annotations
 
 import json
 import re
-from collections.abc import Callable, Mapping
+import time
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from importlib import metadata
 from pathlib import Path
 from typing import Any
 
-from mcranker.encoders.encoder import MAX_TOKENS, POOLINGS, Encoder, onnx_encoder
+import numpy as np
+from numpy.typing import NDArray
+
+from mcranker.encoders.encoder import (
+    MAX_CHARACTERS,
+    MAX_TOKENS,
+    Encoder,
+    Engine,
+    Tokens,
+    Vector,
+    rounded,
+    shared,
+)
 from mcranker.errors import ConfigError, DownloadError, ModelFileError
 from mcranker.llm.chat import ChatModel
 from mcranker.llm.local.catalogue import check_installed, find, not_found
+from mcranker.llm.local.cross_encoder import PACKAGE, check_modules, loading, source_of
 from mcranker.llm.local.model_files import (
     MESSAGE_LIMIT,
     file_mark,
     resolve_encoder,
 )
 from mcranker.llm.masking import masked
+from mcranker.logs import safe_logger
 from mcranker.paths import is_file, is_folder
 from personas.io.lines import read_text
+from personas.ranking.usage import Usage
 
 FORMS = "local:NAME, local:FOLDER, st:NAME, openai:NAME, or embed:NAME with base_url="
 
@@ -39,11 +60,20 @@ SIMILARITIES = {
 }
 """Names of models -> the similarity that counts 0, and from there to the one that counts 1."""
 
+BATCH_TOKENS = 256  # of a batch, unless one text has more
+TEXTS_AT_ONCE = 32  # that sentence-transformers encodes together
+SENTENCE_TOKENS = 512  # read by one of its models that names no limit
+LONGEST_TEXT = 100_000  # characters of a text for one of them
+
 LONGEST = 8192  # tokens read of a text, whatever a model may do
 _LONGEST_CONFIG = 10_000_000  # bytes
 _HUB_FILES = ["*.json", "1_Pooling/*.json", "model.onnx*", "onnx/model.onnx*"]
 _MODE = re.compile(r"\Apooling_mode_|_tokens?\Z")
+_VECTORS = ("sentence_embedding", "last_hidden_state", "token_embeddings")  # the first there is
 _HUB_NAME = re.compile(r"\A[\w.-]+/[\w.-]+", re.ASCII)
+
+
+_log = safe_logger("mcranker.encoders")
 
 
 def is_encoder(name: str) -> bool:
@@ -78,9 +108,7 @@ def open_encoder(
     if base_url is not None or api_key:
         raise ConfigError(f"{spec!r} runs in this process and takes no base_url= or api_key=")
     if kind == "st":
-        from mcranker.encoders.sentence_encoder import sentence_encoder
-
-        return sentence_encoder(name, prefixes=prefixes)
+        return _sentence_encoder(name, prefixes=prefixes)
     check_installed(spec, {"onnxruntime": "onnxruntime", "tokenizers": "tokenizers"})
     entry = find(name)
     if entry is not None and entry.tokenizer is not None:
@@ -199,3 +227,181 @@ def _from_hub(name: str) -> Path:
             f"local:{name} is no folder and could not be fetched from the hub: {said}. Check the "
             "name and the network, and HF_TOKEN if the repository wants one."
         ) from error
+
+
+def onnx_encoder(
+    model: Path,
+    tokenizer: Path,
+    *,
+    name: str,
+    mark: str,
+    max_tokens: int = MAX_TOKENS,
+    dimensions: int = 0,
+    pooling: str = "mean",
+    prefixes: tuple[str, str] = ("", ""),
+) -> Encoder:
+    """The encoder of a model file and its ``tokenizer.json``, for one more user."""
+
+    def load() -> Engine:
+        loaded = _load(model, tokenizer, name, max_tokens)
+        return _OnnxEngine(*loaded, max_tokens, pooling)
+
+    return shared(
+        (model, mark, prefixes),
+        lambda: Encoder(
+            load,
+            name=name,
+            mark=mark,
+            max_tokens=max_tokens,
+            dimensions=dimensions,
+            prefixes=prefixes,
+            tokenizer=tokenizer,
+        ),
+    )
+
+
+POOLINGS: Mapping[str, Callable[[NDArray[Any], NDArray[Any]], NDArray[Any]]] = {
+    "mean": lambda x, mask: (x * mask[:, :, None]).sum(axis=1) / mask.sum(axis=1, keepdims=True),
+    "cls": lambda x, mask: x[:, 0],
+    "max": lambda x, mask: np.where(mask[:, :, None] > 0, x, -np.inf).max(axis=1),
+    "lasttoken": lambda x, mask: x[np.arange(len(x)), mask.sum(axis=1) - 1],
+}
+"""Tokens' vectors, of shape (texts, tokens, dimensions), and their mask to one vector a text."""
+
+
+class _OnnxEngine:
+    """A session of onnxruntime and its tokenizer."""
+
+    def __init__(self, session: Any, tokenizer: Any, max_tokens: int, pooling: str) -> None:
+        self._session, self._tokenizer, self._pooling = session, tokenizer, pooling
+        self._inputs = {each.name for each in session.get_inputs()}
+        outputs = [each.name for each in session.get_outputs()]
+        self._output = min(outputs, key=lambda each: (*_VECTORS, each).index(each))
+        self._characters = MAX_CHARACTERS * max(1, max_tokens // MAX_TOKENS)
+
+    def batches(self, texts: Sequence[str]) -> Iterator[list[Tokens]]:
+        """The texts, longest first, in batches of at most `BATCH_TOKENS` tokens with padding."""
+        # Without lone surrogates, which the tokenizer refuses, and one by one: many at once would
+        # start threads, which a fork does not survive.
+        readable = (text[: self._characters].encode("utf-8", "replace").decode() for text in texts)
+        read = [
+            Tokens(text, self._tokenizer.encode(each).ids)
+            for text, each in zip(texts, readable, strict=True)
+        ]
+        batch: list[Tokens] = []
+        for each in sorted(read, key=lambda each: -len(each.ids)):
+            if batch and len(batch[0].ids) * (len(batch) + 1) > BATCH_TOKENS:
+                yield batch
+                batch = []
+            batch.append(each)
+        if batch:
+            yield batch
+
+    def vectors(self, batch: Sequence[Tokens]) -> tuple[list[Vector], Usage]:
+        """The vectors of texts of one batch."""
+        started = time.thread_time()
+        shape = len(batch), max(len(each.ids) for each in batch)
+        ids, mask = np.zeros(shape, np.int64), np.zeros(shape, np.int64)
+        for row, each in enumerate(batch):
+            ids[row, : len(each.ids)] = each.ids
+            mask[row, : len(each.ids)] = 1
+        given = {"input_ids": ids, "attention_mask": mask, "token_type_ids": np.zeros_like(ids)}
+        wanted = {name: value for name, value in given.items() if name in self._inputs}
+        rows = rounded(self._pooled(self._session.run([self._output], wanted)[0], mask))
+        vectors = [Vector(unit, len(each.ids)) for unit, each in zip(rows, batch, strict=True)]
+        return vectors, Usage(seconds=time.thread_time() - started)
+
+    def _pooled(self, states: NDArray[Any], mask: NDArray[Any]) -> NDArray[Any]:
+        """One vector for each text, or an error that says what the file gives instead."""
+        name, shape = self._output, states.shape
+        found = "no vectors; an encoder is taken here, and rerankers are 'crossencoder:NAME'"
+        if "logits" not in name and states.dtype.kind == "f":
+            least = 2 if "embed" in name else 8  # fewer are scores of labels
+            if len(shape) == 2 and len(states) == len(mask) and shape[1] >= least:
+                return states
+            if len(shape) == 3 and shape[2] > 1:
+                if self._pooling:
+                    return POOLINGS[self._pooling](states, mask)
+                found = "vectors of tokens, and no 1_Pooling/config.json says how they become one; "
+                found += f"get the model's, or write one with 'pooling_mode': {list(POOLINGS)}"
+        raise ValueError(f"output {name!r} of the ONNX file, of the shape {shape}, is {found}")
+
+
+def _load(model: Path, tokenizer: Path, name: str, max_tokens: int) -> tuple[Any, Any]:
+    """Return onnxruntime's session and the tokenizer, which cuts at `max_tokens`."""
+    try:
+        import onnxruntime
+        import tokenizers
+    except ImportError as error:
+        raise ConfigError(
+            f"{name}: the local encoder does not load ({error}); "
+            "pip install --force-reinstall 'mcranker[local]'."
+        ) from error
+    options = onnxruntime.SessionOptions()
+    options.intra_op_num_threads = options.inter_op_num_threads = 1
+    options.log_severity_level = 3
+    _log.info("loading %s", model)
+    try:
+        session = onnxruntime.InferenceSession(
+            str(model), options, providers=["CPUExecutionProvider"]
+        )
+        words = tokenizers.Tokenizer.from_file(str(tokenizer))
+    except Exception as error:
+        raise ModelFileError(
+            f"{str(model)!r} and its tokenizer cannot be loaded ({error}): a file is broken. "
+            "Take it from its source again; for one of the catalogue delete both and run: "
+            f"mcranker models --download {name.removeprefix('local:')}",
+            model=name,
+        ) from error
+    words.no_padding()
+    words.enable_truncation(max_tokens)
+    return session, words
+
+
+def _sentence_encoder(name: str, *, prefixes: tuple[str, str]) -> Encoder:
+    """The encoder of a folder or of the Hugging Face hub, for one more user. Loads nothing yet."""
+    full = f"st:{name}"
+    check_installed(full, {"sentence_transformers": PACKAGE}, extra="crossencoder")
+    source, mark = source_of(name, full, "st:sentence-transformers/all-MiniLM-L6-v2")
+    mark = f"{PACKAGE} {metadata.version(PACKAGE)} {source if not mark else ''} {mark}"
+    return shared(
+        (full, mark, prefixes),
+        lambda: Encoder(
+            lambda: _SentenceEngine(source, full),
+            name=full,
+            mark=mark,
+            max_tokens=SENTENCE_TOKENS,
+            prefixes=prefixes,
+            threads=1,
+        ),
+    )
+
+
+class _SentenceEngine:
+    def __init__(self, source: str, name: str) -> None:
+        with loading(name, "an encoder"):
+            from sentence_transformers import SentenceTransformer
+
+            self._model: Any = SentenceTransformer(source)
+            check_modules(self._model, source, name)
+            # Prompts of the model's would be put before the prefixes.
+            self._model.default_prompt_name = None
+        self._model.max_seq_length = min(
+            self._model.max_seq_length or SENTENCE_TOKENS, SENTENCE_TOKENS
+        )
+
+    def batches(self, texts: Sequence[str]) -> Iterator[list[Tokens]]:
+        ordered = sorted(texts, key=lambda text: -len(text))
+        for start in range(0, len(ordered), TEXTS_AT_ONCE):
+            yield [Tokens(text) for text in ordered[start : start + TEXTS_AT_ONCE]]
+
+    def vectors(self, batch: Sequence[Tokens]) -> tuple[list[Vector], Usage]:
+        texts = [text[:LONGEST_TEXT].encode("utf-8", "replace").decode() for text, _ in batch]
+        started = time.perf_counter()
+        found = self._model.encode(
+            texts, batch_size=len(texts), show_progress_bar=False, convert_to_numpy=True
+        )
+        read = self._model.preprocess(texts)["attention_mask"].sum(axis=1)
+        usage = Usage(seconds=time.perf_counter() - started)
+        units = rounded(found)
+        return [Vector(unit, int(n)) for unit, n in zip(units, read, strict=True)], usage

@@ -33,6 +33,9 @@ _IDEOGRAPHS = (
 )
 _HIRAGANA = "\u3041-\u3096\u309d-\u309f"
 _KATAKANA = "\u3031-\u3035\u309b\u309c\u30a0-\u30fa\u30fc-\u30ff\u31f0-\u31ff\uff66-\uff9f"
+UNSPACED = f"{_IDEOGRAPHS}{_HIRAGANA}{_KATAKANA}\u0e00-\u0eff\u1000-\u109f\u1780-\u17ff"
+"""Characters of scripts without spaces between words, inside of a character class."""
+
 # Superscripts, fractions and circled numbers: `\w` to Python, but no part of a word to UAX #29.
 _NUMBER_SIGNS = (
     "\u00b2\u00b3\u00b9\u00bc-\u00be\u2070-\u2079\u2080-\u2089\u2150-\u215f\u2460-\u249b"

@@ -37,7 +37,7 @@ class RankerSource:
                 "the ranker, or leave out ranker="
             )
         self.options = dict(options or {})
-        own = MCRanker.takes().keys() - RankerConfig.model_fields.keys()
+        own = {"config", *MCRanker.keywords()}
         fields = {name: value for name, value in self.options.items() if name not in own}
         RankerConfig.of(self.options.get("config"), fields)
         self._given = ranker

@@ -6,17 +6,22 @@ retries) is a `ChatModel` too and wraps another one.
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, Literal, Protocol, runtime_checkable
 
+import orjson
+
 from personas.ranking.usage import Stage, Usage
 
 if TYPE_CHECKING:
-    from personas.ranking.weak_judges import WeakJudge
+    from personas.ranking.types import WeakJudge
 
 REASONING_TOKENS = 4096
 """Tokens added to a reply's limit for models that always reason."""
+TOKENS_A_BYTE = 1 / 3  # more than plain text has in any script; English has a quarter
+TOKENS_A_MESSAGE = 8  # for what providers put around each message
 
 
 @dataclass(frozen=True, slots=True)
@@ -330,3 +335,39 @@ class ReusesAnswers(Protocol):
     async def mark_unusable(self, request: ChatRequest) -> None:
         """Note that the answer to `request` could not be read."""
         ...
+
+
+def most_used(request: ChatRequest, *, tokens_a_byte: float = TOKENS_A_BYTE) -> Usage:
+    """The tokens that one call can take: nothing cached, and a reply at its limit."""
+    return Usage(
+        calls=1,
+        input_tokens=math.ceil(prompt_bytes(request) * tokens_a_byte)
+        + TOKENS_A_MESSAGE * len(request.messages),
+        output_tokens=request.max_tokens + REASONING_TOKENS,
+    )
+
+
+def prompt_bytes(request: ChatRequest) -> int:
+    """The length of what is sent, in bytes of UTF-8: messages, schema, state and questions."""
+    schema = orjson.dumps(dict(request.schema.schema)) if request.schema else b""
+    texts = [*(message.content for message in request.messages), request.continuation]
+    questions = sum(map(question_bytes, request.questions))
+    return len(schema) + sum(map(_bytes, texts)) + questions + state_bytes(request.state)
+
+
+def question_bytes(question: Question) -> int:
+    """The length of a question and its options, in bytes of UTF-8."""
+    texts = [text for option in question.options for text in (option.name, option.description)]
+    return _bytes(question.text) + sum(map(_bytes, texts))
+
+
+def state_bytes(state: State | None) -> int:
+    """The length of a state, in bytes of UTF-8; 0 for none."""
+    if state is None:
+        return 0
+    pairs = (*state.passages.items(), *state.judges.items())
+    return _bytes(state.query) + sum(_bytes(text) for pair in pairs for text in pair)
+
+
+def _bytes(text: str) -> int:
+    return len(text) if text.isascii() else len(text.encode("utf-8", "surrogatepass"))

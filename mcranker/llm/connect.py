@@ -16,10 +16,10 @@ from mcranker.llm.chat import ChatModel
 from mcranker.llm.local.catalogue import SUGGESTED_MODEL, find
 from mcranker.llm.masking import shown_url
 from mcranker.llm.provider import PROVIDERS
-from mcranker.llm.providers.endpoint import url_in
+from mcranker.llm.providers.http_chat import url_in
 from mcranker.logs import safe_logger
 from personas.format import file_size
-from personas.ranking.weak_judges import WeakJudgeWarning, judge_note
+from personas.ranking.types import WeakJudgeWarning, judge_note
 from personas.sanitize import can_be_encoded
 
 if TYPE_CHECKING:

@@ -16,7 +16,6 @@ from mcranker.llm.connect import connect
 from mcranker.llm.ledger.ledger import Ledger, Ledgered, place_of
 from mcranker.llm.ledger.postgres_store import PostgresStore
 from mcranker.llm.limits.budget import Budget, Budgeted
-from mcranker.llm.limits.rate_controller import FIRST_PAUSE
 from mcranker.llm.limits.rate_limiter import RateLimiter
 from mcranker.llm.limits.retries import ATTEMPTS, FIRST_WAIT, Retrying
 from mcranker.llm.scripted import ScriptedChat
@@ -30,17 +29,6 @@ ROLES = ("recruiter", "criteria", "scoring", "assessor")
 
 MODEL_OPTIONS = ("model", *(f"{role}_model" for role in ROLES))
 """The options that name models: for all roles, and for each."""
-
-
-@dataclass(frozen=True, slots=True)
-class Roles:
-    """A model for each role; roles left None get `model`."""
-
-    model: ModelSpec = None
-    recruiter: ModelSpec = None
-    criteria: ModelSpec = None
-    scoring: ModelSpec = None
-    assessor: ModelSpec = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -81,18 +69,18 @@ NO_MODELS = Models(_NO_MODEL, _NO_MODEL, _NO_MODEL, _NO_MODEL)
 
 
 def connect_roles(
-    roles: Roles,
+    model: ModelSpec,
+    own: Mapping[str, ModelSpec] = MappingProxyType({}),
     *,
     config: RankerConfig,
     base_url: str | None = None,
     api_key: str | None = None,
     ledger: LedgerSpec = "default",
 ) -> Models:
-    """Connect the models of all roles."""
+    """Connect the models of all roles; those without one of their own get `model`."""
     layers = Layers(config, ledger)
-    own = {role: getattr(roles, role) for role in ROLES}
-    specs = {role: roles.model if spec is None else spec for role, spec in own.items()}
-    made = layers.connect(specs, roles.model, base_url=base_url, api_key=api_key)
+    specs = {role: model if own.get(role) is None else own[role] for role in ROLES}
+    made = layers.connect(specs, model, base_url=base_url, api_key=api_key)
     return Models(**made, ledger=layers.ledger, budget=layers.budget)
 
 
@@ -171,7 +159,6 @@ class Layers:
             concurrency=config.concurrency,
             requests_per_minute=config.requests_per_minute,
             tokens_per_minute=config.tokens_per_minute,
-            first_pause=FIRST_PAUSE,
         )
         if self.ledger is not None and isinstance(self.ledger.store, PostgresStore):
             name = f"{chat.name} {getattr(chat, 'endpoint', '')}"

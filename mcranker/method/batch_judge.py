@@ -8,8 +8,15 @@ from collections.abc import Iterator, Sequence
 from typing import Any
 
 from mcranker.errors import ModelError
-from mcranker.llm.chat import Answer, ChatReply, Question, ReplySchema, State
-from mcranker.llm.limits.budget import question_bytes, state_bytes
+from mcranker.llm.chat import (
+    Answer,
+    ChatReply,
+    Question,
+    ReplySchema,
+    State,
+    question_bytes,
+    state_bytes,
+)
 from mcranker.llm.typed_answers import DECLINED, missing
 from mcranker.method.annotator import ScorePassages, Scores, missing_score
 from mcranker.method.questions import Asked, Entry, PromptQuestions, QuestionSet, TypedQuestions

@@ -135,7 +135,7 @@ class Ensembler(Actor[TeamKnown | Ready | Scores | Assessed]):
 
     def close_at_deadline(self, columns: int) -> None:
         """Mark outstanding scores as missing. The matrix keeps the first `columns` columns."""
-        self.matrix.values = self.matrix.values[:, :columns]
+        self.matrix.keep(columns)
         for scores in (self.matrix, self.assessed):
             if scores is not None:
                 scores.close(DEADLINE)
@@ -161,7 +161,7 @@ class Ensembler(Actor[TeamKnown | Ready | Scores | Assessed]):
 
     def _take_team(self, team: TeamKnown) -> None:
         self._team = team
-        self.matrix.values = self.matrix.values[:, : team.columns]
+        self.matrix.keep(team.columns)
         self._schedule.team_known(team.judges)
         self._to_assess.extend(row for row in range(len(self._answers)) if self._all_in(row))
 
@@ -227,8 +227,8 @@ class Ensembler(Actor[TeamKnown | Ready | Scores | Assessed]):
         names: dict[int, str] = {}
         for each in self._judges.values():
             names |= each.columns
-        values = self.matrix.values[row].tolist()
-        return [(names[place], None if each != each else each) for place, each in enumerate(values)]
+        given = enumerate(self.matrix.rows[row])
+        return [(names[place], each.value if each else None) for place, each in given]
 
     def _all_in(self, row: int) -> bool:
         return self._team is not None and self._answers[row] == self._team.columns

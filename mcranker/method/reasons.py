@@ -15,9 +15,8 @@ from mcranker.llm.chat import Answer, ChatReply, Judge, Question, State
 from mcranker.llm.models import Models
 from mcranker.logs import safe_logger
 from mcranker.method.annotator import missing_score
-from mcranker.method.job import Job
 from mcranker.method.rubric_text import judge_without_team, rubric_as_text, rubrics_as_text
-from mcranker.method.session import Session
+from mcranker.method.session import Job, Session
 from mcranker.ranking import Ranking
 from mcranker.replies.judge_health import Rows
 from mcranker.replies.loose_json import Unreadable
@@ -116,14 +115,17 @@ async def explain(
     calls.costs.update({key: cost for key, cost in known if key not in job.calls})
     seconds = session.seconds.get("explain", 0.0)
     hashes = prompts.hashes_of(["reasons", "reasons_without_criteria"])
+    reasons = {
+        hit.rank: {
+            task.name: found.reasons[row, task.name]
+            for task in tasks
+            if (row, task.name) in found.reasons
+        }
+        for row, hit in zip(rows, hits, strict=True)
+    }
     return replace(
         ranking,
-        reasons={
-            (hit.row, judge): reason
-            for row, hit in zip(rows, hits, strict=True)
-            for (of, judge), reason in found.reasons.items()
-            if of == row
-        },
+        hits=tuple([replace(hit, reasons=reasons.get(hit.rank, {})) for hit in ranking.hits]),
         false_quotes=found.false_quotes,
         calls=calls,
         seconds={
@@ -152,7 +154,7 @@ def _given(ranking: Ranking, hit: Hit, judge: str) -> str:
             return f"rank {rank} of {len(ranking.hits)}"
         return "" if score is None else f"{score:.3g} of {ranking.top:.3g}"
     depth = ranking.config.get("depth")
-    if not ranking.unscored or (isinstance(depth, int) and hit.row >= depth):
+    if not ranking.unscored or (isinstance(depth, int) and hit.index >= depth):
         return "" if hit.score is None else f"score {hit.score:.3g}"
     return f"rank {hit.rank} of {len(ranking.hits)}" if ranking.was_judged else ""
 

@@ -1,7 +1,8 @@
-"""One query in the method: the shared state of its actors, and their counts."""
+"""One query: what is in effect for it, and the shared state of the actors that judge it."""
 
 from __future__ import annotations
 
+import math
 import re
 import time
 from collections import defaultdict
@@ -16,7 +17,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from mcranker.config import RankerConfig
-from mcranker.events import Event
+from mcranker.events import Emit, Event
 from mcranker.llm.chat import (
     ChatModel,
     ChatReply,
@@ -29,13 +30,12 @@ from mcranker.llm.chat import (
 from mcranker.llm.models import Models
 from mcranker.llm.wrapper import tokenizer_of
 from mcranker.method.ask import ask
-from mcranker.method.job import Job
 from mcranker.method.team_plan import TeamPlan
 from mcranker.replies.judge_health import Form
-from personas import PromptSet
+from personas import Member, PromptSet, Rubric
 from personas.ensembles import distinct
 from personas.ranking.types import Passage, Query
-from personas.ranking.usage import Stage
+from personas.ranking.usage import Stage, UsageTable
 from personas.templates import Turn
 from personas.untrusted import without_tokens
 
@@ -44,6 +44,45 @@ _WORD = re.compile(r"\S+")
 
 LONG = 100_000
 """Characters of passages that are delimited in a thread; fewer are faster without."""
+
+
+@dataclass(frozen=True, slots=True)
+class Memory:
+    """A ranker's memory between queries."""
+
+    dataset_rubrics: dict[str, Rubric] = field(default_factory=dict)
+    dataset_team: list[Member] = field(default_factory=list)
+
+    def copy(self) -> Memory:
+        """Return a copy to be changed separately."""
+        return Memory(dict(self.dataset_rubrics), list(self.dataset_team))
+
+
+@dataclass(frozen=True, slots=True)
+class Job:
+    """One query to be ranked: what a ranker's `_rank` gets.
+
+    Attributes:
+        query: as the caller gave it.
+        passages: all of them, at least one, in first-stage order.
+        config: the ranker's choices, and those of this call.
+        models: for its calls; in an estimate, models that make up their replies.
+        emit: takes events; None if there is no listener.
+        deadline: when nothing is waited for any more, on the clock of `anyio.current_time`.
+        calls: what was asked of models so far; to be added to.
+        memory: of the ranker, between queries.
+        estimated: whether this only counts the calls, of which there must be as many as possible.
+    """
+
+    query: Query
+    passages: tuple[Passage, ...]
+    config: RankerConfig
+    models: Models
+    emit: Emit | None = None
+    deadline: float = math.inf
+    calls: UsageTable = field(default_factory=UsageTable)
+    memory: Memory = field(default_factory=Memory)
+    estimated: bool = False
 
 
 @dataclass(slots=True)

@@ -7,13 +7,12 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
 from fnmatch import fnmatchcase
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, TypeAlias
 
 from pydantic import ValidationError
 
 from mcranker.errors import ConfigError
 from mcranker.logs import safe_logger
-from mcranker.options import TeamSpec
 from personas import Member, Persona, Team, library, load
 from personas.errors import shown
 from personas.files import weight_notes
@@ -25,6 +24,16 @@ _logger = safe_logger("mcranker.team")
 _FILES = {".yaml", ".yml", ".json", ".jsonl"}
 _MOST_MADE_UP = 20
 """Most recruits that an estimate invents; see `mcranker.estimate`."""
+
+
+TeamSpec: TypeAlias = Team | str | os.PathLike[str] | Sequence[str | Persona | Member]
+"""A team, a file, the name of a team or member of the library, or a list of its members.
+
+A file holds a team, or a saved ranking: then it is the team that judged.
+
+In a list, a string is the name of a member of the library if there is one, and else the
+name of a persona without a rubric.
+"""
 
 
 def as_team(team: TeamSpec) -> Team:

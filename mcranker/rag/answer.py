@@ -12,7 +12,7 @@ from mcranker.config import NO_YES
 from mcranker.encoders.term_coverage import Cover, statistics_of
 from mcranker.errors import BudgetExceeded, ContextTooLong, ModelError, ReplyError
 from mcranker.llm.chat import ChatReply
-from mcranker.rag.asking import Asking, text_of
+from mcranker.method.ask import Asking, text_of
 from mcranker.rag.citations import (
     FEWEST_WORDS,
     SOFT_HYPHENS,
@@ -24,9 +24,8 @@ from mcranker.rag.citations import (
     without_forged,
 )
 from mcranker.rag.config import AnswerStage
-from mcranker.rag.context import Context
+from mcranker.rag.passages import ChunkLike
 from mcranker.rag.record import Citation, Draft, SourcePassage
-from mcranker.rag.search import ChunkLike
 from mcranker.ranking import Ranking
 from mcranker.replies.json import LONGEST, find, fold
 from mcranker.replies.loose_json import CUT, Unreadable, read_object
@@ -88,13 +87,12 @@ class Answer:
 
 async def write_answer(
     question: str | Query,
-    context: Context,
+    passages: Sequence[SourcePassage],
     stage: AnswerStage,
     asking: Asking | None,
     embedder: Embedder | None = None,
 ) -> Answer:
-    """Answer a question from a context; a model that fails leaves `Answer.failure`."""
-    passages = context.passages
+    """Answer a question from passages; a model that fails leaves `Answer.failure`."""
     query = question if isinstance(question, Query) else Query(question)
     if stage.style == "extract":
         return await _extract(query.conversation, passages, stage, asking, embedder)
@@ -111,13 +109,16 @@ async def write_answer(
 
 
 async def write_team_answer(
-    question: str, ranking: Ranking | None, context: Context, stage: AnswerStage, asking: Asking
+    question: str,
+    ranking: Ranking | None,
+    passages: Sequence[SourcePassage],
+    stage: AnswerStage,
+    asking: Asking,
 ) -> tuple[Answer, tuple[Draft, ...]]:
     """Answer a question from the drafts of a ranking's personas; a draft that fails is left out."""
-    passages = context.passages
     orders = {} if ranking is None else _own_orders(ranking, passages)
     if not orders:
-        answer = await write_answer(question, context, stage, asking)
+        answer = await write_answer(question, passages, stage, asking)
         note = "No persona has an order of these passages, so the team drafted nothing."
         return replace(answer, notes=(*answer.notes, note)), ()
     writer = _Writer(Query(question), stage, asking)
@@ -137,7 +138,7 @@ async def write_team_answer(
         if each.failure
     ]
     if not written:
-        answer = await write_answer(question, context, stage, asking)
+        answer = await write_answer(question, passages, stage, asking)
         return replace(answer, notes=(*answer.notes, *notes)), in_order
     try:
         answer = await _with_room(passages, lambda seen: writer.team(seen, written))
@@ -437,26 +438,25 @@ def _own_orders(
     ranking: Ranking, passages: Sequence[SourcePassage]
 ) -> dict[str, list[SourcePassage]]:
     """Persona -> the passages in its order; those that it did not score follow as they are."""
-    rows = {each.id: row for row, each in enumerate(ranking.passages)}
-    if ranking.orders is not None:
-        names, ranks = ranking.orders.personas, ranking.orders.ranks
-    else:
-        names, ranks = ranking.personas, -ranking.matrix.values
+    hits = {hit.doc_id: hit for hit in ranking.hits}
 
-    def order(column: int) -> list[SourcePassage]:
-        def key(passage: SourcePassage) -> float:
-            rank = float(ranks[rows[passage.id], column]) if passage.id in rows else math.nan
-            return math.inf if math.isnan(rank) else rank
+    def rank(name: str, passage: SourcePassage) -> float | None:
+        if (hit := hits.get(passage.id)) is None:
+            return None
+        if ranking.orders:
+            return hit.ranks.get(name)
+        score = hit.scores[name]
+        return None if score is None else -score
 
-        return sorted(passages, key=key)
+    def order(name: str) -> list[SourcePassage] | None:
+        ranks = {each.id: rank(name, each) for each in passages}
+        if all(each is None for each in ranks.values()):
+            return None
+        last = math.inf
+        return sorted(passages, key=lambda each: last if (r := ranks[each.id]) is None else r)
 
-    return {
-        name: order(column)
-        for column, name in enumerate(names)
-        if any(
-            each.id in rows and not math.isnan(ranks[rows[each.id], column]) for each in passages
-        )
-    }
+    names = ranking.orders or ranking.personas
+    return {name: found for name in names if (found := order(name)) is not None}
 
 
 def _description(ranking: Ranking | None, persona: str) -> str:

@@ -1,4 +1,4 @@
-"""Description of a pipeline: its stages and their options, as a TOML file holds them."""
+"""A pipeline's stages and their options: in a TOML file, and by name as ``-o KEY=VALUE``."""
 
 from __future__ import annotations
 
@@ -13,10 +13,32 @@ from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
 from mcranker.config import explain
 from mcranker.errors import ConfigError
+from mcranker.llm.connect import DEFAULT_LOCAL, choose_default
+from mcranker.rankers import RANKERS
+from mcranker.rankers.keys import Key, keys_of, needed_models, sentences_of, shared_keys
 from personas.io.lines import read_text
 
 LONGEST_FILE = 1_000_000
 """Bytes of a pipeline's file."""
+
+LIMITS = (
+    *("max_calls", "max_cost", "deadline", "batch", "concurrency", "query_concurrency", "timeout"),
+    *("requests_per_minute", "tokens_per_minute", "temperature", "seed", "cache_variant"),
+    "repair_attempts",
+)
+"""Fields of `RankerConfig` that a pipeline has for all of its stages together."""
+SHARED = ("model", "base_url", "ledger", "prompts", *LIMITS)
+"""Options of every ranker that `RAGPipeline` takes as well, for all of its stages together."""
+
+_OWN = {
+    "query_model": Key("query_model", help="Transforms queries, instead of model."),
+    "answer_model": Key("answer_model", help="Writes the answer, instead of model."),
+    "embedder_url": Key(
+        "embedder_url", help="Address of the service whose vectors an index of embed:NAME has."
+    ),
+}
+
+_CHUNKS = "chunks"
 
 Preset = Literal[
     "naive", "hyde", "mmr", "rebel", "llm_rerank", "g_rag", "g_rag_champion", "rankrag", "team"
@@ -191,6 +213,67 @@ def preset_text(preset: str) -> str:
     """Return a preset's TOML file."""
     file = resources.files("mcranker.rag") / "presets" / f"{preset}.toml"
     return file.read_text(encoding="utf-8")
+
+
+def own_keys() -> dict[str, Key]:
+    """Options of `RAGPipeline` that a text can name."""
+    shared = shared_keys()
+    return _OWN | {name: shared[name] for name in SHARED}
+
+
+def stage_keys(*, of_rankers: bool = True) -> dict[str, Key]:
+    """Values of stages, as ``answer.style``, and the options of `RAGPipeline` alone."""
+    found = dict(_OWN)
+    of_pipeline = sentences_of(PipelineConfig)
+    for stage, field in PipelineConfig.model_fields.items():
+        kind = field.annotation
+        if stage == _CHUNKS:
+            found[stage] = Key(stage, kind, field.default, of_pipeline[stage])
+        if isinstance(kind, type) and issubclass(kind, BaseModel):
+            sentences = sentences_of(kind)
+            for name, value in kind.model_fields.items():
+                key, limits = f"{stage}.{name}", tuple(value.metadata)
+                found[key] = Key(key, value.annotation, value.default, sentences[name], limits)
+    del found["rerank.options"]
+    own = keys_of(*RANKERS.names) if of_rankers else {}
+    return found | {f"rerank.options.{name}": key for name, key in own.items()}
+
+
+def models_of(config: PipelineConfig, options: Mapping[str, Any]) -> list[str]:
+    """Return the models that a pipeline with these options of `RAGPipeline` asks."""
+    ranker, writer = config.rerank.ranker, choose_default(os.environ)[0]
+    if not options.get("model") and not options.get("answer_model"):
+        config = without_writer(config)
+    found = needed_models([(ranker, {**options, **config.rerank.options})] if ranker else ())
+    specs = [
+        options.get(f"{task}_model") or options.get("model") or writer for task in config.tasks
+    ]
+    return [each for each in dict.fromkeys([*found, *specs]) if isinstance(each, str)]
+
+
+def without_writer(config: PipelineConfig) -> PipelineConfig:
+    """The configuration with extracts for answers, if the default model is an encoder."""
+    if choose_default(os.environ)[0] != DEFAULT_LOCAL or "answer" not in config.tasks:
+        return config
+    changes = {"style": "extract", "by_team": False, "check_support": False}
+    return PipelineConfig.load(config, answer=changes)
+
+
+def divided(options: Mapping[str, Any]) -> tuple[dict[str, Any], dict[str, Any]]:
+    """Divide options of any of these names."""
+    own: dict[str, Any] = {}
+    changes: dict[str, Any] = {}
+    for name, value in options.items():
+        if name in (*_OWN, *SHARED):
+            own[name] = value
+            continue
+        path = name if "." in name or name == _CHUNKS else f"rerank.options.{name}"
+        *tables, last = path.split(".")
+        table = changes
+        for each in tables:
+            table = table.setdefault(each, {})
+        table[last] = value
+    return own, changes
 
 
 def _shipped(preset: str) -> dict[str, Any]:

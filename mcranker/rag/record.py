@@ -11,9 +11,9 @@ from typing import TYPE_CHECKING, Any, Literal, Self
 from pydantic import BaseModel, ConfigDict, Field, ValidationError, field_validator, model_validator
 
 from mcranker.errors import InputError
+from personas.errors import explain
 from personas.io.atomic import write_whole
 from personas.io.lines import megabytes, parsed, read_text
-from personas.ranking.stored import explain
 from personas.sanitize import encodable, json_text
 
 if TYPE_CHECKING:

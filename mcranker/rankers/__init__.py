@@ -7,11 +7,11 @@ that has it.
 from __future__ import annotations
 
 from mcranker.errors import ConfigError
-from mcranker.rankers.base import Ranker
-from mcranker.rankers.dispatch import FATAL_ERRORS, RankedQuery, Work
+from mcranker.events import RankedQuery
+from mcranker.rankers.base import Ranker, Work
 from personas.registry import Registry
 
-__all__ = ["FATAL_ERRORS", "RANKERS", "RankedQuery", "Ranker", "Work"]
+__all__ = ["RANKERS", "RankedQuery", "Ranker", "Work"]
 
 RANKERS: Registry[type[Ranker]] = Registry(
     "ranker",
@@ -24,9 +24,9 @@ RANKERS: Registry[type[Ranker]] = Registry(
         "p_yes": "mcranker.rankers.likelihood:PYesRanker",
         "rankrag": "mcranker.rankers.likelihood:RankRAGRanker",
         "qg": "mcranker.rankers.likelihood:QGRanker",
-        "rerank": "mcranker.rankers.rerank:RerankRanker",
-        "rankgpt": "mcranker.rankers.rankgpt:RankGPTRanker",
-        "setwise": "mcranker.rankers.setwise:SetwiseRanker",
+        "rerank": "mcranker.rankers.direct:RerankRanker",
+        "rankgpt": "mcranker.rankers.sorts:RankGPTRanker",
+        "setwise": "mcranker.rankers.sorts:SetwiseRanker",
         "rebel": "mcranker.rankers.rebel:RebelRanker",
     },
     ConfigError,

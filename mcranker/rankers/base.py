@@ -3,54 +3,65 @@
 from __future__ import annotations
 
 import contextlib
-import copy
-import inspect
 import math
 import time
-from abc import ABC, abstractmethod
-from collections.abc import Awaitable, Callable, Iterable, Iterator, Mapping, Sequence
+from abc import abstractmethod
+from collections.abc import (
+    AsyncIterable,
+    Awaitable,
+    Callable,
+    Iterable,
+    Iterator,
+    Mapping,
+    Sequence,
+)
 from dataclasses import replace
-from typing import Any, ClassVar, Self, Unpack
+from typing import Any, ClassVar, Literal, Self, TypeAlias, Unpack
 
 import anyio
-import numpy as np
-from numpy.typing import NDArray
 
-from mcranker.config import RankerConfig
+from mcranker.config import CallOptions, RankerConfig
 from mcranker.errors import (
+    FATAL_ERRORS,
     BudgetExceeded,
     ConfigError,
+    InputError,
     MCRankerError,
     ModelError,
     ReplyError,
-    UnsupportedCapability,
 )
 from mcranker.estimate import Estimate, Estimator
-from mcranker.events import Emit, Event, RankingDone
+from mcranker.events import Emit, Event, RankedQuery, RankingDone
 from mcranker.inputs.passages import Docs, as_passages, as_query
-from mcranker.llm.chat import ChatModel
 from mcranker.llm.limits.budget import Budget
-from mcranker.llm.models import NO_MODELS, Models, Roles, connect_roles, limited
+from mcranker.llm.models import (
+    NO_MODELS,
+    ROLES,
+    LedgerSpec,
+    Models,
+    ModelSpec,
+    connect_roles,
+    limited,
+)
 from mcranker.logs import safe_logger
-from mcranker.method.job import Job, Memory
-from mcranker.method.team_plan import TeamPlan, as_team
-from mcranker.options import CallOptions, EstimateOptions, RankerKeywords
-from mcranker.rankers.dispatch import (
-    FATAL_ERRORS,
-    RankedQuery,
-    Work,
+from mcranker.method.session import Job, Memory
+from mcranker.method.team_plan import TeamPlan, TeamSpec, as_team
+from mcranker.ranking import Ranking, check_first_stage, in_order
+from mcranker.runtime.bridge import Bridge
+from mcranker.runtime.service import (
+    Service,
+    Stream,
+    check_loop,
     dispatch,
     each_of,
     named,
     note_failure,
-    pair_of,
 )
-from mcranker.ranking import Ranking, check_first_stage
-from mcranker.runtime.bridge import Bridge, Stream
 from mcranker.tracing import ranking_span
 from personas import PromptSet
 from personas.errors import shown
-from personas.ranking.types import Passage, Query, ScoreMatrix
+from personas.ranking.hit import Hit
+from personas.ranking.types import Passage, Query
 
 logger = safe_logger("mcranker")
 
@@ -68,15 +79,20 @@ _WHILE_ESTIMATING = {
 }
 
 
-class Ranker(ABC):
+Work: TypeAlias = Iterable[tuple[str | Query, Docs]] | AsyncIterable[tuple[str | Query, Docs]]
+"""Queries with their passages; read only as fast as they are ranked."""
+
+
+class Ranker(Service):
     """Ranks passages for a query. Subclasses say how, in `_rank`; see ``docs/extending.md``.
 
     Usable as ``with`` and ``async with``; closing releases connections and threads. A ranker may
-    be used from several threads and event loops.
-
-    These keyword arguments are common to all rankers; each adds those of its own.
+    be used from several threads and event loops of asyncio, and pickled: then it is made again,
+    with the same arguments, its `api_key` among them.
 
     Args:
+        config: all choices that concern the ranking, as one object; other arguments replace single
+            fields of it. `RankerConfig`, or the ranker's own, such as `SetwiseConfig`.
         model: plays all roles that have no model of their own. ``"openai:NAME"``,
             ``"anthropic:NAME"``, ``"local:NAME-or-path.gguf"``, a `ChatModel`, or None: then
             ``MCRANKER_MODEL``, an API key in the environment, or the embedded local model decide,
@@ -88,20 +104,19 @@ class Ranker(ABC):
             of its `roles`.
         base_url: of an OpenAI- or Anthropic-compatible server.
         api_key: instead of the environment's.
+        ledger: the file that keeps every answer, so that none is paid for twice; shared by any
+            number of rankers and processes. ``"default"`` for ``MCRANKER_LEDGER`` or a file in the
+            user's cache folder; a path; or None for none. A `ChatModel` of your own takes part if
+            a path is given, and then its name must tell it from others.
         team: judges instead of a recruited team, if `takes_team`: a `Team`, a file, the name of a
             team of the library, or a list of personas. Members with a rubric keep it. Where
             `team_size` is larger and the team is not locked, recruits join it.
         team_size: personas on the team, the NLP scientist included; if not given 3, or those
             of `team`.
-        ledger: the file that keeps every answer, so that none is paid for twice; shared by any
-            number of rankers and processes. ``"default"`` for ``MCRANKER_LEDGER`` or a file in the
-            user's cache folder; a path; or None for none. A `ChatModel` of your own takes part if
-            a path is given, and then its name must tell it from others.
-        config: all other choices as one object; single fields replace its own.
-        shared: also all fields of `RankerConfig`, e.g. ``scoring="expected"``.
+        criteria, scoring, scale, ensemble, max_cost: fields of `config`; None for its own.
+        fields: any other fields of `config`, such as ``top_n=10``.
 
     Attributes:
-        config: the choices in effect.
         models: whom to ask, within the limits and the budget of `config`.
 
     Raises:
@@ -113,6 +128,9 @@ class Ranker(ABC):
 
     name: ClassVar[str]
     """The ranker's name in runs, reports and on the command line."""
+
+    config_class: ClassVar[type[RankerConfig]] = RankerConfig
+    """The class of its configuration: `RankerConfig`, or a subclass with options of its own."""
 
     needs_model: ClassVar[bool] = True
     """True if it asks a model; if not, none is connected, fetched or recorded."""
@@ -140,23 +158,53 @@ class Ranker(ABC):
     unexplained: ClassVar[str] = ""
     """Why its rankings have no reasons to ask for, as the end of a sentence; empty if they have."""
 
+    config: RankerConfig
+    """The choices in effect."""
+
     plan: TeamPlan = TeamPlan()
     """Plan of its team; empty without one."""
 
     takes_instruction: bool = False
     """True if an ``instruction`` counts; if not, rankings with one are refused."""
 
-    def __init__(self, **shared: Unpack[RankerKeywords]) -> None:
-        options = dict[str, Any](shared)
-        given = {name: options.pop(name, default) for name, default in self._keywords().items()}
-        if options.get("team_size", 0) is None:
-            del options["team_size"]
-        config = given["config"]
+    def __init__(
+        self,
+        config: RankerConfig | None = None,
+        *,
+        model: ModelSpec = None,
+        recruiter_model: ModelSpec = None,
+        criteria_model: ModelSpec = None,
+        scoring_model: ModelSpec = None,
+        assessor_model: ModelSpec = None,
+        base_url: str | None = None,
+        api_key: str | None = None,
+        ledger: LedgerSpec = "default",
+        team: TeamSpec | None = None,
+        team_size: int | None = None,
+        criteria: Literal["query", "dataset", "library", "none"] | None = None,
+        scoring: Literal["integer", "expected", "peak", "per_criterion"] | None = None,
+        scale: int | None = None,
+        ensemble: Literal["sum", "reciprocal_rank", "rrf", "assessor"] | None = None,
+        max_cost: float | None = None,
+        **fields: Any,
+    ) -> None:
+        usual: dict[str, Any] = {"team_size": team_size, "criteria": criteria, "scoring": scoring}
+        usual |= {"scale": scale, "ensemble": ensemble, "max_cost": max_cost}
+        fields |= {name: value for name, value in usual.items() if value is not None}
+        named_models = (recruiter_model, criteria_model, scoring_model, assessor_model)
+        roles = dict(zip(ROLES, named_models, strict=True))
+        by_role = {f"{role}_model": spec for role, spec in roles.items()}
+        where: Any = {"base_url": base_url, "api_key": api_key, "ledger": ledger}
+        given = {"config": config, "model": model, **by_role, **where, "team": team, **fields}
+        self._made_of: dict[str, Any] | None = given
+        for name in ("team", *by_role):
+            if given[name] is not None and name not in self.keywords():
+                raise ConfigError(f"ranker={self.name!r} takes no {name}; leave it out")
         known = getattr(config, "model_fields_set", ())
         unset = {name: value for name, value in self.defaults.items() if name not in known}
-        self.team = None if given.get("team") is None else as_team(given["team"]).counted
-        config = RankerConfig.of(config, {**unset, **options})
-        self.config = self._prepare(config)
+        self.team = None if team is None else as_team(team).counted
+        self.given_roles = roles
+        self.config = self._prepare(self.config_class.of(config, {**unset, **fields}))
         if self.config.criteria_examples and not self.writes_rubrics:
             raise ConfigError(
                 f"criteria_examples={self.config.criteria_examples} shows rubrics to those who "
@@ -165,48 +213,33 @@ class Ranker(ABC):
             )
         self._check_relevance(self.config)
         self._memory = Memory()
-        self.models = self._connect(given)
+        self.models = NO_MODELS
+        if self.needs_model:
+            self.models = connect_roles(model, roles, config=self.config, **where)
         self._bridge = Bridge(self.models.aclose)  # not of the ranker, which could not be dropped
         self._adapt()
 
-    def _prepare(self, config: RankerConfig) -> RankerConfig:
+    def __reduce__(self) -> tuple[Any, ...]:
+        if self._made_of is None:
+            raise ConfigError(
+                "a ranker within a budget cannot be pickled, as its budget would be lost; pickle "
+                "the one it was made of"
+            )
+        return _made_again, (type(self), self._made_of)
+
+    def _prepare(self, config: Any) -> Any:
         """Check the configuration and complete it, before any model is connected."""
         return config
 
-    def _connect(self, given: Mapping[str, Any]) -> Models:
-        """Connect the models; `given` has the keywords that are no fields of the configuration."""
-        if not self.needs_model:
-            return NO_MODELS
-        roles = {role: given[f"{role}_model"] for role in self.roles}
-        where = {name: given[name] for name in ("base_url", "api_key", "ledger")}
-        return connect_roles(Roles(given["model"], **roles), config=self.config, **where)
-
-    def _adapt(self) -> None:  # noqa: B027 - few need it
+    def _adapt(self) -> None:
         """Adapt the configuration to what the models can do."""
 
     @classmethod
-    def takes(cls) -> dict[str, Any]:
-        """Return the constructor's options and defaults; None for the fields of `RankerConfig`."""
-        own: dict[str, Any] = {}
-        for owner in (each for each in cls.__mro__ if "__init__" in vars(each)):
-            parameters = inspect.signature(owner).parameters.values()
-            names = {
-                each.name: each.default for each in parameters if each.kind != each.VAR_KEYWORD
-            }
-            own = names | own
-            if len(names) == len(parameters):
-                return own  # else other keywords are handed to the class above
-            if owner is Ranker:
-                break
-        return {**dict.fromkeys(RankerConfig.model_fields), **cls._keywords(), **own}
-
-    @classmethod
-    def _keywords(cls) -> dict[str, Any]:
-        """Return the shared keywords with their defaults, without the fields of `RankerConfig`."""
+    def keywords(cls) -> tuple[str, ...]:
+        """Names of its arguments that are no fields of the configuration."""
         team = ("team",) if cls.takes_team else ()
         models = ("model", *(f"{role}_model" for role in cls.roles))
-        none = dict.fromkeys((*models, "base_url", "api_key", *team, "config"))
-        return {**none, "ledger": "default"}
+        return (*models, "base_url", "api_key", "ledger", *team)
 
     @property
     def prompt_hashes(self) -> Mapping[str, str]:
@@ -245,10 +278,9 @@ class Ranker(ABC):
                 f"scores from {min(known.values()):g} to {max(known.values()):g}; "
                 f"{type(self).__name__}.absolute says that they are from 0 to 1"
             )
-        final = np.full(count, math.nan)
-        final[list(known)] = list(known.values())
-        ranking = self._ranking(job, np.argsort(-final, kind="stable"), final)
-        return replace(ranking, relevances=known) if self.absolute else ranking
+        hits = [Hit.of(passage, place) for place, passage in enumerate(job.passages)]
+        final = [known.get(place) for place in range(count)]
+        return self._ranking(job, in_order(hits, final, final if self.absolute else [None] * count))
 
     def ranking_by_order(self, job: Job, order: Sequence[int] = ()) -> Ranking:
         """Return a `Ranking` without scores, with the calls of `job`.
@@ -263,7 +295,10 @@ class Ranker(ABC):
         if len(places) < len(order) or not all(0 <= place < count for place in order):
             raise ValueError(f"order={order!r}: give places from 0 to {count - 1}, once")
         whole = [*order, *(place for place in range(count) if place not in places)]
-        return self._ranking(job, np.array(whole, dtype=np.intp), np.full(count, math.nan))
+        hits = [
+            Hit.of(job.passages[place], place, rank=rank) for rank, place in enumerate(whole, 1)
+        ]
+        return self._ranking(job, hits)
 
     def rank(self, query: str | Query, docs: Docs, **options: Unpack[CallOptions]) -> Ranking:
         """Rank `docs` for `query`, and wait for the result.
@@ -351,6 +386,7 @@ class Ranker(ABC):
         self, ranking: Ranking, top: int = 10, *, deadline: float | None = None
     ) -> Ranking:
         """`explain` for callers with an event loop."""
+        check_loop()
         self.check_reasons(top)
         return await self._explained(ranking, top, self.models, deadline)
 
@@ -375,7 +411,7 @@ class Ranker(ABC):
         A query that fails is reported in its place; the others go on. `options` are those of
         `rank`, for each query.
         """
-        return self._bridge.items(self.arank_many(work, **options))
+        return self._items(self.arank_many(work, **options))
 
     def arank_many(
         self,
@@ -399,7 +435,7 @@ class Ranker(ABC):
         async def rank(place: int, piece: tuple[str | Query, Docs]) -> RankedQuery:
             known = named("")
             try:
-                query, docs = pair_of(piece)
+                query, docs = _pair(piece)
                 known = named(query)
                 ranking = await self._ranked(self._job(query, docs, options, emit))
             except MCRankerError as error:
@@ -417,38 +453,55 @@ class Ranker(ABC):
         return dispatch(work, rank, self._queries_at_once())
 
     def estimate(
-        self, query: str | Query, docs: Docs, **options: Unpack[EstimateOptions]
+        self, query: str | Query, docs: Docs, *, reasons: int = 0, instruction: str | None = None
     ) -> Estimate:
         """Estimate the calls, tokens and US dollars of `rank` without sending anything.
 
+        With `reasons`, those of `explain` for that many passages as well.
+
         Raises:
-            ConfigError: the ranker takes no instruction, or as `explain`, if ``reasons`` are given.
+            ConfigError: the ranker takes no instruction, or as `explain`, if `reasons` are given.
             InputError: query or docs cannot be ranked as given.
             LedgerError: the ledger cannot be read.
         """
-        return self._bridge.call(lambda: self.aestimate(query, docs, **options))
+        return self.estimate_many([(query, docs)], reasons=reasons, instruction=instruction)
 
     async def aestimate(
-        self, query: str | Query, docs: Docs, **options: Unpack[EstimateOptions]
+        self, query: str | Query, docs: Docs, *, reasons: int = 0, instruction: str | None = None
     ) -> Estimate:
         """`estimate` for callers with an event loop."""
-        return await self.aestimate_many([(query, docs)], **options)
+        return await self.aestimate_many([(query, docs)], reasons=reasons, instruction=instruction)
 
     def estimate_many(
-        self, work: Iterable[tuple[str | Query, Docs]], **options: Unpack[EstimateOptions]
+        self,
+        work: Iterable[tuple[str | Query, Docs]],
+        *,
+        reasons: int = 0,
+        instruction: str | None = None,
+        counted: set[bytes] | None = None,
     ) -> Estimate:
-        """`estimate` for `rank_many` and all of `work`, which is read to its end."""
-        return self._bridge.call(lambda: self.aestimate_many(work, **options))
+        """`estimate` for `rank_many` and all of `work`, which is read to its end.
 
-    async def aestimate_many(self, work: Work, **options: Unpack[EstimateOptions]) -> Estimate:
+        `counted` has the ledger's keys of calls that another estimate has counted, and gets more.
+        """
+        given: Any = {"reasons": reasons, "instruction": instruction, "counted": counted}
+        return self._bridge.call(lambda: self.aestimate_many(work, **given))
+
+    async def aestimate_many(
+        self,
+        work: Work,
+        *,
+        reasons: int = 0,
+        instruction: str | None = None,
+        counted: set[bytes] | None = None,
+    ) -> Estimate:
         """`estimate_many` for callers with an event loop."""
-        reasons = options.get("reasons", 0)
-        for_call = CallOptions(instruction=options.get("instruction"))
+        check_loop()
         self.check_reasons(reasons)
-        estimator = Estimator(self.config, options.get("counted"))
+        estimator = Estimator(self.config, counted)
         models, memory = estimator.models(self.models), self._memory.copy()
         async for piece in each_of(work):
-            job = self._job(*pair_of(piece), for_call)
+            job = self._job(*_pair(piece), {"instruction": instruction})
             if not (job.passages and self.needs_model):
                 continue
             config = job.config.model_copy(update=_WHILE_ESTIMATING)
@@ -473,7 +526,8 @@ class Ranker(ABC):
         Raises:
             ConfigError: the budget has a ``max_cost``, and a model's price is not known.
         """
-        ranker = copy.copy(self)
+        ranker = object.__new__(type(self))
+        vars(ranker).update(vars(self), _made_of=None)
         if self.needs_model:
             ranker.models = limited(self.models, budget)
         return ranker
@@ -513,7 +567,7 @@ class Ranker(ABC):
         given = {name: value for name, value in (options or {}).items() if value is not None}
         if strange := given.keys() - CallOptions.__annotations__.keys():
             raise TypeError(f"a call takes no option {min(strange)!r}; give it to the ranker")
-        config = RankerConfig.of(self.config, given)
+        config = self.config.replaced(given)
         if given:
             self._check_relevance(config)
         asked = self._shown(as_query(query))
@@ -546,6 +600,7 @@ class Ranker(ABC):
 
     async def _ranked(self, job: Job) -> Ranking:
         """Return what `_rank` returns in time, or the first-stage order; log what is missing."""
+        check_loop()
         if not job.passages:
             empty = self.ranking_by_order(job)
             return replace(empty, prompt_hashes={}, seconds={"total": 0.0})
@@ -572,7 +627,7 @@ class Ranker(ABC):
                 logger.warning(
                     "%d of %d scores are missing; the first: %s of passage %r: %s",
                     len(missing),
-                    ranking.matrix.values.size,
+                    ranking.matrix.size,
                     missing[0].persona,
                     missing[0].doc_id,
                     missing[0].reason,
@@ -580,57 +635,34 @@ class Ranker(ABC):
             done(ranking)
             return ranking
 
-    def _ranking(self, job: Job, order: NDArray[np.intp], final: NDArray[np.float64]) -> Ranking:
+    def _ranking(self, job: Job, hits: Sequence[Hit], **more: Any) -> Ranking:
         used = {stage for stage, _, _ in (*job.calls, *job.calls.reused)}
         names = job.models.names
+        parts: dict[str, Any] = {
+            "personas": (),
+            "team": None,
+            "config": job.config.recorded(),
+            "seconds": {},
+            **more,
+        }
         return Ranking(
             query=job.query,
-            passages=job.passages,
-            order=order,
-            final=final,
+            hits=tuple(hits),
             absolute=self.absolute,
-            matrix=ScoreMatrix.empty(len(job.passages), 0),
-            personas=(),
-            team=None,
             ranker=self.name,
-            config=job.config.recorded(),
             models={role: names[role] for stage, role in _ROLE_OF.items() if stage in used},
-            prompt_hashes=self.hashes_for(job.config),
+            prompt_hashes=dict(self.hashes_for(job.config)),
             calls=job.calls,
-            seconds={},
+            **parts,
         )
 
-    def close(self) -> None:
-        """Release connections, processes and threads."""
-        self._bridge.end()
 
-    async def aclose(self) -> None:
-        """`close` for callers with an event loop."""
-        await self.models.aclose()
-        self._bridge.close(wait=False)
-
-    def __enter__(self) -> Self:
-        return self
-
-    def __exit__(self, *_: object) -> None:
-        self.close()
-
-    async def __aenter__(self) -> Self:
-        return self
-
-    async def __aexit__(self, *_: object) -> None:
-        await self.aclose()
+def _made_again(kind: type[Ranker], arguments: Mapping[str, Any]) -> Ranker:
+    return kind(**arguments)
 
 
-def refuse(config: RankerConfig, only: Mapping[str, object], why: str) -> None:
-    """Refuse options with a `ConfigError` if they are set to another value than the only one."""
-    for name, value in only.items():
-        given = getattr(config, name)
-        if name in config.model_fields_set and given != value:
-            raise ConfigError(f"{name}={given!r} {why}")
-
-
-def demand(chat: ChatModel, capability: str, lack: str) -> None:
-    """Refuse a model without a capability: an `UnsupportedCapability` of its name and `lack`."""
-    if not getattr(chat.capabilities, capability):
-        raise UnsupportedCapability(f"{chat.name} {lack}", model=chat.name)
+def _pair(piece: tuple[str | Query, Docs]) -> tuple[str | Query, Docs]:
+    """A piece of `Work`, checked."""
+    if isinstance(piece, tuple | list) and len(piece) == 2:
+        return piece[0], piece[1]
+    raise InputError(f"there is {shown(piece)}; give pairs of a query and its passages")

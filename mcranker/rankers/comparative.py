@@ -18,22 +18,27 @@ import anyio
 import numpy as np
 
 from mcranker.config import RankerConfig
-from mcranker.errors import ConfigError, FormNotKept, MissingScoreError, ModelError, ReplyError
+from mcranker.errors import (
+    FATAL_ERRORS,
+    ConfigError,
+    FormNotKept,
+    MissingScoreError,
+    ModelError,
+    ReplyError,
+)
 from mcranker.events import PassagesCompared
 from mcranker.llm.chat import ChatReply
-from mcranker.llm.models import Models
 from mcranker.logs import safe_logger
 from mcranker.method.rubric_text import judge_without_team, rubric_as_text
 from mcranker.method.session import Session
 from mcranker.method.team import assemble
-from mcranker.rankers.base import demand, refuse
-from mcranker.rankers.dispatch import FATAL_ERRORS
-from mcranker.rankers.judge import JudgeRanker, characters_cut, team_as_judged
+from mcranker.rankers.judge import JudgeRanker, characters_cut, demand, refuse, team_as_judged
 from mcranker.ranking import Ranking, combined
 from mcranker.runtime.bridge import task_group
 from personas import Member
-from personas.ranking.orders import points, rule_of_points
-from personas.ranking.types import DEADLINE, Comparisons, Orders, Passage, ScoreMatrix
+from personas.ensembles import points
+from personas.ranking.hit import Hit
+from personas.ranking.types import DEADLINE, Comparisons, Passage, PersonaOrder
 from personas.ranking.usage import Stage
 from personas.templates import Template
 
@@ -55,14 +60,18 @@ class ComparativeRanker(JudgeRanker):
 
     takes_team = takes_instruction = by_personas = True
     roles: ClassVar[tuple[str, ...]] = ("recruiter", "criteria")
-    own: Mapping[str, Any]
 
     team_ensemble: str = "rrf"
     """The ensemble of a team's orders, unless another is chosen."""
 
-    def _prepare(self, config: RankerConfig) -> RankerConfig:
+    def _prepare(self, config: Any) -> Any:
         set_ones = config.model_fields_set
         self.by_team = self.team is not None or "team_size" in set_ones or bool(config.require)
+        if not self.by_team and (self.given_roles["recruiter"] or self.given_roles["criteria"]):
+            raise ConfigError(
+                f"recruiter_model and criteria_model are a team's, and this {self.name} has none; "
+                "give it one with team= or team_size=, or leave them out"
+            )
         if self.by_team and config.rule.ensemble.asks:
             raise ConfigError(
                 f"ensemble={config.ensemble!r} shows a model the scores of each passage, and "
@@ -78,16 +87,8 @@ class ComparativeRanker(JudgeRanker):
             "use another ranker",
         )
         if self.by_team and "ensemble" not in set_ones:
-            config = RankerConfig.of(config, {"ensemble": self.team_ensemble})
+            config = config.replaced({"ensemble": self.team_ensemble})
         return super()._prepare(config)
-
-    def _connect(self, given: Mapping[str, Any]) -> Models:
-        if not self.by_team and any(given[f"{role}_model"] for role in ("recruiter", "criteria")):
-            raise ConfigError(
-                f"recruiter_model and criteria_model are a team's, and this {self.name} has none; "
-                "give it one with team= or team_size=, or leave them out"
-            )
-        return super()._connect(given)
 
     def _for_models(self, config: RankerConfig) -> RankerConfig:
         """Take the library's team for models that write none, where unset."""
@@ -163,12 +164,14 @@ class ComparativeRanker(JudgeRanker):
                 counts.asked,
                 counts.reason,
             )
+        cut = characters_cut(session)
         return dataclasses.replace(
             ranking,
-            config={**ranking.config, **self.own},
             seconds=session.seconds,
             partial=partial,
-            cut=characters_cut(session),
+            hits=tuple(
+                [dataclasses.replace(hit, cut=cut.get(hit.index, 0)) for hit in ranking.hits]
+            ),
             comparisons=counts,
             weak_judge=session.models.scoring.capabilities.weak_judge,
         )
@@ -226,25 +229,25 @@ class ComparativeRanker(JudgeRanker):
         left_out = {each.persona: why for each in sortings if (why := each.left_out)}
         for name, why in left_out.items():
             logger.warning("%s has given no order and is left out: %s", name, why)
-        ranking, row_of = self.ranking_by_order(session.job), session.row_of
-        ranks = np.full((len(session.distinct) + 1, len(sortings)), np.nan)  # the last is row -1
-        for column, sorting in enumerate(sortings):
-            if sorting.persona not in left_out:
-                ranks[:-1, column] = sorting.ranks()
-        names = tuple(each.persona for each in sortings)
-        counts = {each.persona: each.counts for each in sortings}
-        orders = Orders(names, ranks[row_of], counts, left_out)
-        if len(left_out) < len(sortings):
-            known = ranks[:-1, [name not in left_out for name in names]]
-            counted = [name for name in names if name not in left_out]
-            rule = session.config.rule.for_columns(members, counted)
-            rule = rule_of_points(rule, len(known))
-            matrix = ScoreMatrix(points(known))
-            order, final = combined(rule, matrix, row_of, session.job.passages)
-            ranking = dataclasses.replace(ranking, order=order, final=final)
+        counted = [each for each in sortings if each.persona not in left_out]
+        ranks = {each.persona: each.ranks() for each in counted}
+        rows = session.row_of.tolist()
+        hits: Sequence[Hit] = [
+            Hit.of(passage, place, ranks={name: of[row] for name, of in ranks.items() if row >= 0})
+            for place, (passage, row) in enumerate(zip(session.job.passages, rows, strict=True))
+        ]
+        if counted:
+            known = np.array(list(ranks.values()), dtype=np.float64).T
+            rule = session.config.rule.for_columns(members, list(ranks)).for_points(len(known))
+            hits = combined(rule, hits, points(known), rows)
         return dataclasses.replace(
-            ranking,
-            orders=orders if sortings else None,
+            self._ranking(session.job, hits),
+            orders={
+                each.persona: PersonaOrder(
+                    **dataclasses.asdict(each.counts), left_out=left_out.get(each.persona, "")
+                )
+                for each in sortings
+            },
             team=team_as_judged(session, members) if members else None,
         )
 
@@ -361,18 +364,6 @@ class SortState:
         query_id = self.session.query.id
         event = PassagesCompared(query_id, ids, failed, asked, total, self.persona)
         await self.session.emit(event)
-
-
-def check_whole(name: str, value: int, least: int, most: int) -> None:
-    """Refuse an option that is no whole number of this range, with a `ConfigError`."""
-    if isinstance(value, bool) or not isinstance(value, int) or not least <= value <= most:
-        raise ConfigError(f"{name}={value!r}: give a whole number from {least} to {most:,}")
-
-
-def check_choice(name: str, value: object, choices: Sequence[str]) -> None:
-    """Refuse an option that is not among the choices, with a `ConfigError`."""
-    if value not in choices:
-        raise ConfigError(f"{name}={value!r}: give one of {', '.join(map(repr, choices))}")
 
 
 def _added_up(counts: Sequence[Comparisons]) -> Comparisons:

@@ -1,26 +1,34 @@
-"""Base of rankers whose judges are asked about passages: prompts, a team, and a session a query."""
+"""Bases of rankers whose judges are asked about passages: prompts, a team, a session a query."""
 
 from __future__ import annotations
 
 from abc import abstractmethod
-from collections.abc import Sequence
-from typing import ClassVar
+from collections.abc import Mapping, Sequence
+from types import MappingProxyType
+from typing import Any, ClassVar
 
 from mcranker.config import RankerConfig
-from mcranker.errors import ConfigError
+from mcranker.errors import ConfigError, UnsupportedCapability
 from mcranker.events import RankingStarted
+from mcranker.llm.chat import ChatModel
 from mcranker.llm.models import check_capabilities
 from mcranker.logs import safe_logger
-from mcranker.method.job import Job
-from mcranker.method.session import Session
+from mcranker.method.session import Job, Session
+from mcranker.method.team import Scored
 from mcranker.method.team_plan import TeamPlan
 from mcranker.rankers.base import Ranker
-from mcranker.ranking import Ranking
-from personas import Member, PromptSet, Team
+from mcranker.ranking import Ranking, combined, refuse_missing
+from personas import Member, PromptError, PromptSet, Team
+from personas.ensembles import Rule
+from personas.ranking.hit import Hit
+from personas.ranking.types import ASSESSOR
+from personas.templates import OPTIONAL_PROMPTS
 
 logger = safe_logger("mcranker")
 
 LONGEST_QUERY = 20_000  # characters that a team's query may have
+NO_TEAM: Mapping[str, Any] = MappingProxyType({"criteria": "none", "recruiting": "library"})
+"""Options of a ranker for which nothing is written."""
 
 
 class JudgeRanker(Ranker):
@@ -35,9 +43,9 @@ class JudgeRanker(Ranker):
     prompt: str
     """The file of its prompt, without ``.txt``."""
 
-    def _prepare(self, config: RankerConfig) -> RankerConfig:
+    def _prepare(self, config: Any) -> Any:
         if self.team is not None and "team_size" not in config.model_fields_set:
-            config = RankerConfig.of(config, {"team_size": len(self.team.members)})
+            config = config.replaced({"team_size": len(self.team.members)})
         # Before any model: a team or a folder that cannot be used needs none to be found out.
         self.plan = TeamPlan.of(config, self.team) if self.by_team else TeamPlan()
         if self.team is not None and self.team.shares:
@@ -60,8 +68,13 @@ class JudgeRanker(Ranker):
         self.prompts = PromptSet.load(self.config.prompts)
         self._check_models()
         if self.config != before:
-            changes = _changes(before, self.config)
-            logger.info("%s answers typed questions, so %s", scoring.name, changes)
+            old = before.model_dump()
+            changes = [f"{k}={v!r}" for k, v in self.config.model_dump().items() if v != old[k]]
+            logger.info(
+                "%s answers typed questions, so it works with %s unless you choose otherwise",
+                scoring.name,
+                ", ".join(changes),
+            )
 
     @abstractmethod
     def _for_models(self, config: RankerConfig) -> RankerConfig:
@@ -84,6 +97,100 @@ class JudgeRanker(Ranker):
     @abstractmethod
     async def _run(self, session: Session) -> Ranking:
         """Take the session through the stages."""
+
+
+class PointwiseRanker(JudgeRanker):
+    """A ranker that scores each passage by itself. Subclasses implement `_run`."""
+
+    absolute = True
+    prompt = "direct"
+
+    def _prepare(self, config: Any) -> Any:
+        self.writes_rubrics = self.by_team
+        return super()._prepare(config)
+
+    def _for_models(self, config: RankerConfig) -> RankerConfig:
+        models = self.models
+        config = config.for_model(models.scoring.capabilities, team=self.by_personas)
+        return config.for_writers(models.recruiter.capabilities, models.criteria.capabilities)
+
+    def _check_models(self) -> None:
+        super()._check_models()
+        config, plan = self.config, self.plan
+        bring_one = config.recruiting == "library" and config.criteria == "library"
+        writes = (plan.recruits and not bring_one) or any(not each.rubric for each in plan.members)
+        if config.criteria_examples and not writes:
+            raise ConfigError(
+                f"criteria_examples={config.criteria_examples} shows rubrics to those who write "
+                "criteria, and all personas of this team have some already; leave it out, or have "
+                'criteria written (criteria="query", recruiting="invent")'
+            )
+        reads_prompt = not config.questions and config.scoring != "integer"
+        if reads_prompt and "answer" not in self.prompts[self.prompt].placeholders:
+            raise PromptError(
+                f"prompts={config.prompts!r}: {self.prompt}.txt has no {{{{answer}}}}, so the "
+                f"model is not told how to answer with scoring={config.scoring!r}; write "
+                '{{answer}} there, or use scoring="integer"'
+            )
+
+    def hashes_for(self, config: RankerConfig) -> Mapping[str, str]:
+        hashes = dict(self.prompts.hashes)
+        if config.questions is not None:
+            hashes |= self.prompts.hashes_of(OPTIONAL_PROMPTS["typed"])
+        if config.criteria_examples:
+            hashes |= self.prompts.hashes_of(["criteria_examples"])
+        return hashes
+
+    def build_ranking(
+        self,
+        session: Session,
+        scored: Scored,
+        *,
+        left_out: Mapping[int, float] | None = None,
+        rule: Rule | None = None,
+        team: Team | None = None,
+    ) -> Ranking:
+        """Return the finished ranking: scores combined (Eq. 4), ties by first-stage order."""
+        job, config, rows = session.job, session.config, session.row_of.tolist()
+        matrix, assessed, dropped = scored.matrix, scored.assessed, left_out or {}
+        if config.missing_policy == "fail":
+            refuse_missing(matrix, assessed)
+        if team is None and scored.members:
+            team = team_as_judged(session, scored.members)
+        cut = characters_cut(session)
+        hits = []
+        for place, (passage, row) in enumerate(zip(job.passages, rows, strict=True)):
+            given = matrix.rows[row] if row >= 0 else [None] * len(scored.names)
+            said = assessed.rows[row][0] if assessed and row >= 0 else None
+            lost = said is not None and said.value is None
+            hits.append(
+                Hit.of(
+                    passage,
+                    place,
+                    dict(zip(scored.names, given, strict=True)),
+                    team.members if team else (),
+                    missing={ASSESSOR: said.reason} if said is not None and lost else {},
+                    cut=cut.get(place, 0),
+                    dropped=dropped.get(row),
+                )
+            )
+        ranked = combined(
+            (rule or config.rule).for_columns(scored.members, scored.names),
+            hits,
+            matrix.values,
+            [-1 if row in dropped else row for row in rows],
+            assessed=assessed.values[:, 0] if assessed else None,
+            absolute=self.absolute,
+        )
+        return self._ranking(
+            job,
+            ranked,
+            personas=tuple(scored.names),
+            team=team,
+            seconds=session.seconds,
+            partial=scored.partial,
+            weak_judge=session.models.scoring.capabilities.weak_judge,
+        )
 
 
 def team_as_judged(session: Session, members: Sequence[Member]) -> Team:
@@ -116,11 +223,15 @@ def characters_cut(session: Session) -> dict[int, int]:
     return cut
 
 
-def _changes(config: RankerConfig, resolved: RankerConfig) -> str:
-    before = config.model_dump()
-    listed = [
-        f"{name}={value!r}"
-        for name, value in resolved.model_dump().items()
-        if value != before[name]
-    ]
-    return f"it works with {', '.join(listed)} unless you choose otherwise"
+def refuse(config: RankerConfig, only: Mapping[str, object], why: str) -> None:
+    """Refuse options with a `ConfigError` if they are set to another value than the only one."""
+    for name, value in only.items():
+        given = getattr(config, name)
+        if name in config.model_fields_set and given != value:
+            raise ConfigError(f"{name}={given!r} {why}")
+
+
+def demand(chat: ChatModel, capability: str, lack: str) -> None:
+    """Refuse a model without a capability: an `UnsupportedCapability` of its name and `lack`."""
+    if not getattr(chat.capabilities, capability):
+        raise UnsupportedCapability(f"{chat.name} {lack}", model=chat.name)

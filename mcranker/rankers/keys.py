@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import contextlib
 import difflib
 import inspect
 import os
@@ -12,9 +11,9 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from types import NoneType
-from typing import Annotated, Any, Literal, get_args, get_origin, get_type_hints
+from typing import Annotated, Any, Literal, get_args, get_origin
 
-from pydantic import ConfigDict, PydanticSchemaGenerationError, TypeAdapter, ValidationError
+from pydantic import TypeAdapter, ValidationError
 
 from mcranker.config import LARGEST, RankerConfig
 from mcranker.errors import ConfigError
@@ -132,46 +131,46 @@ class Key:
             return value
         try:
             kind: Any = Annotated[(self.kind, *self.limits)] if self.limits else self.kind
-            adapter = TypeAdapter[Any](kind, config=ConfigDict(arbitrary_types_allowed=True))
-            return adapter.validate_python(value)
-        except PydanticSchemaGenerationError:
-            return value  # a type of another package, which its ranker checks
+            return TypeAdapter[Any](kind).validate_python(value)
         except ValidationError as error:
             first = error.errors(include_url=False)[0]
             raise ConfigError(f"{self.name}={shown(given)}: {first['msg']}") from error
 
 
+def _fields(config: type[RankerConfig]) -> dict[str, Key]:
+    return {
+        name: Key(
+            name,
+            field.annotation,
+            field.default,
+            " ".join((field.description or "").split()),
+            tuple(field.metadata),
+        )
+        for name, field in config.model_fields.items()
+    }
+
+
 def shared_keys() -> dict[str, Key]:
     """Options of every ranker: models, and the fields of `RankerConfig`."""
-    found = {name: Key(name, help=text) for name, text in _SHARED.items() if name != "team"}
-    for name, field in RankerConfig.model_fields.items():
-        text = field.description or ""
-        limits = tuple(field.metadata)
-        found[name] = Key(name, field.annotation, field.default, text, limits)
-    return found
+    named = {name: Key(name, help=text) for name, text in _SHARED.items() if name != "team"}
+    return named | _fields(RankerConfig)
 
 
 def keys_of(*rankers: str) -> dict[str, Key]:
     """Options that these rankers take, all together; without any, those of every ranker."""
-    shared = shared_keys()
     if not rankers:
-        return shared
+        return shared_keys()
     found: dict[str, Key] = {}
-    for ranker in rankers:
-        kind = RANKERS.get(ranker)
-        for name, default in kind.takes().items():
-            if name in shared:
-                found[name] = shared[name]
-            elif name in _SHARED:
-                found[name] = Key(name, help=_SHARED[name])
-            elif name not in KEPT_OUT:
-                found[name] = _own_key(kind, name, default)
+    for kind in map(RANKERS.get, rankers):
+        named = {name: Key(name, help=_SHARED[name]) for name in kind.keywords() if name in _SHARED}
+        found |= _fields(kind.config_class) | named
     return found
 
 
 def own_keys(ranker: str) -> list[Key]:
     """Options that this ranker takes besides those that it shares with others."""
-    return [key for key in keys_of(ranker).values() if key.name not in {*shared_keys(), *_SHARED}]
+    fields = _fields(RANKERS.get(ranker).config_class)
+    return [key for name, key in fields.items() if name not in RankerConfig.model_fields]
 
 
 def check_names(names: Iterable[str], known: Iterable[str], what: str) -> None:
@@ -184,7 +183,7 @@ def check_names(names: Iterable[str], known: Iterable[str], what: str) -> None:
             raise ConfigError(f"{what} takes no option {name!r} here; {KEPT_OUT[name]}")
         others = [each for each in RANKERS.names if name in keys_of(each)]
         close = difflib.get_close_matches(name[:100], known, n=1)
-        hint = f"did you mean {close[0]!r}?" if close else "see 'mcranker options' for all"
+        hint = f"did you mean {close[0]!r}?" if close else "see 'mcranker rank --options' for all"
         hint = f"it goes with {', '.join(others)}" if others else hint
         raise ConfigError(f"{what} takes no option {shown(name)}; {hint}")
 
@@ -253,15 +252,3 @@ def _parts(kind: Any) -> list[Any]:
         return [kind]
     union = NoneType in args or get_origin(kind) not in (tuple, list, Sequence, Mapping)
     return [part for part in args if part is not NoneType] if union else [kind]
-
-
-def _own_key(kind: type, name: str, default: Any) -> Key:
-    """Return an option of a constructor, its type and its sentence from the class."""
-    annotation, sentence = Any, ""
-    for owner in (each for each in kind.__mro__ if "__init__" in vars(each)):
-        init = vars(owner)["__init__"]
-        if annotation is Any and name in inspect.signature(init).parameters:
-            with contextlib.suppress(NameError):  # a type that is known to type checkers only
-                annotation = get_type_hints(init).get(name, Any)
-        sentence = sentence or sentences_of(owner).get(name, "")
-    return Key(name, annotation, default, sentence)

@@ -14,7 +14,7 @@ import math
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from importlib import resources
-from typing import Any, ClassVar, Literal, Unpack
+from typing import Any, ClassVar, Literal
 
 from mcranker.config import NO_YES, RankerConfig
 from mcranker.errors import ConfigError
@@ -25,15 +25,12 @@ from mcranker.method.batch_judge import BatchJudge
 from mcranker.method.questions import DirectQuestions
 from mcranker.method.session import Session
 from mcranker.method.team import score_by_judge
-from mcranker.options import RankerKeywords
-from mcranker.rankers.base import demand, refuse
 from mcranker.rankers.direct import DirectJudge
-from mcranker.rankers.pointwise import NO_TEAM, PointwiseRanker
+from mcranker.rankers.judge import NO_TEAM, PointwiseRanker, demand, refuse
 from mcranker.ranking import Ranking
 from mcranker.replies.loose_json import Unreadable
 from mcranker.replies.scoring import Scoring
 from mcranker.runtime.actor import Actor
-from personas.errors import shown
 from personas.ranking.types import Query, Score
 from personas.sanitize import encodable
 from personas.templates import OPTIONAL_PROMPTS, Template
@@ -55,11 +52,11 @@ class _LikelihoodRanker(PointwiseRanker):
 
     fixed: ClassVar[Mapping[str, Any]] = {}
 
-    def _prepare(self, config: RankerConfig) -> RankerConfig:
+    def _prepare(self, config: Any) -> Any:
         of_others = {"questions": None, "passages_per_call": None, "ensemble": "sum"}
         why = f"has no meaning for ranker={self.name!r}; leave it out, or use ranker='direct'"
         refuse(config, {**of_others, **self.only}, why)
-        config = RankerConfig.of(config, {**NO_TEAM, **self.fixed})
+        config = config.replaced({**NO_TEAM, **self.fixed})
         self._file = self._template_name(config)
         return super()._prepare(config)
 
@@ -116,6 +113,13 @@ class RGYNRanker(_LikelihoodRanker):
     fixed: ClassVar[Mapping[str, Any]] = {"scoring": "expected", "labels": NO_YES}
 
 
+class PYesConfig(RankerConfig):
+    """Options of `PYesRanker`."""
+
+    probability: Literal["raw", "normalised"] = "raw"
+    """Of Yes over the whole vocabulary ("raw"), or over Yes and No ("normalised")."""
+
+
 class PYesRanker(_LikelihoodRanker):
     """p(Yes) of G-RAG (Ran et al. 2025): does the passage help to answer the question?
 
@@ -126,35 +130,23 @@ class PYesRanker(_LikelihoodRanker):
     drops the passage likewise. Models of typed questions, which show no words' probabilities, are
     asked a yes/no question, and its answer, 0 to 1, is the score.
 
-    Args:
-        probability: of Yes over the whole vocabulary ("raw"), or over Yes and No ("normalised").
-        shared: the keywords of `RGYNRanker`.
+    Its options are those of `PYesConfig` and `RGYNRanker`.
 
     Raises:
         ConfigError, UnsupportedCapability, ModelError: as `RGYNRanker`.
     """
 
     name: ClassVar[str] = "p_yes"
+    config: PYesConfig
+    config_class: ClassVar[type[PYesConfig]] = PYesConfig
     defaults: ClassVar[Mapping[str, Any]] = {}
     only: ClassVar[Mapping[str, Any]] = {"scoring": None, "labels": None, "scale": None}
     answers: ClassVar[tuple[str, str]] = NO_YES
     file: ClassVar[str] = "rag_p_yes"
 
-    def __init__(
-        self,
-        *,
-        probability: Literal["raw", "normalised"] = "raw",
-        **shared: Unpack[RankerKeywords],
-    ) -> None:
-        if probability not in _SCORING_BY:
-            known = " or ".join(map(repr, _SCORING_BY))
-            raise ConfigError(f"probability={shown(probability)} is unknown; use {known}")
-        self.probability = probability
-        super().__init__(**shared)
-
-    def _prepare(self, config: RankerConfig) -> RankerConfig:
-        chosen = {"scoring": _SCORING_BY[self.probability], "labels": self.answers}
-        return RankerConfig.of(super()._prepare(config), chosen)
+    def _prepare(self, config: Any) -> Any:
+        chosen = {"scoring": _SCORING_BY[config.probability], "labels": self.answers}
+        return super()._prepare(config).replaced(chosen)
 
     def _template_name(self, config: RankerConfig) -> str:
         return self.file
@@ -168,7 +160,7 @@ class PYesRanker(_LikelihoodRanker):
         offers = self.models.scoring.capabilities
         if offers.max_questions and not offers.label_logprobs:
             typed = {"scoring": "expected", "labels": NO_YES, "questions": "per_persona"}
-            config = RankerConfig.of(config, typed)
+            config = config.replaced(typed)
         return super()._for_models(config)
 
     def _check_models(self) -> None:
@@ -187,6 +179,13 @@ class PYesRanker(_LikelihoodRanker):
         return lambda ensembler: BatchJudge(sheet, [None], session, ensembler)
 
 
+class RankRAGConfig(PYesConfig):
+    """Options of `RankRAGRanker`."""
+
+    claims: bool = False
+    """Queries are claims to verify, as in FEVER, and no questions."""
+
+
 class RankRAGRanker(PYesRanker):
     """RankRAG (Yu et al. 2024): p(True), by the words that its models are trained on.
 
@@ -194,33 +193,23 @@ class RankRAGRanker(PYesRanker):
 
     A query's earlier turns are shown before it, as its models are trained.
 
-    Args:
-        claims: queries are claims to verify, as in FEVER, and no questions.
-        shared: the keywords of `PYesRanker`, with True and False for Yes and No.
+    Its options are those of `RankRAGConfig` and `PYesRanker`, with True and False for Yes and No.
 
     Raises:
         ConfigError, UnsupportedCapability, ModelError: as `PYesRanker`.
     """
 
     name: ClassVar[str] = "rankrag"
+    config: RankRAGConfig
+    config_class = RankRAGConfig
     answers: ClassVar[tuple[str, str]] = ("False", "True")
     file: ClassVar[str] = "rag_rankrag_rank"
 
-    def __init__(
-        self,
-        *,
-        claims: bool = False,
-        probability: Literal["raw", "normalised"] = "raw",
-        **shared: Unpack[RankerKeywords],
-    ) -> None:
-        self.claims = claims
-        super().__init__(probability=probability, **shared)
-
-    def _template_name(self, config: RankerConfig) -> str:
-        return f"{self.file}_claim" if self.claims else self.file
+    def _template_name(self, config: Any) -> str:
+        return f"{self.file}_claim" if config.claims else self.file
 
     def _shown(self, query: Query) -> Query:
-        return super()._shown(query) if self.claims or self.config.questions else query
+        return super()._shown(query) if self.config.claims or self.config.questions else query
 
     def _score_prompt(self, session: Session) -> ScorePrompt:
         if not session.query.turns:
@@ -249,14 +238,14 @@ class RGSRanker(_LikelihoodRanker):
 
     name: ClassVar[str] = "rg_s"
 
-    def _prepare(self, config: RankerConfig) -> RankerConfig:
+    def _prepare(self, config: Any) -> Any:
         if config.scoring not in ("expected", "peak"):
             raise ConfigError(
                 f"scoring={config.scoring!r} reads no likelihoods, by which ranker='rg_s' scores; "
                 'use scoring="expected" or "peak"'
             )
         if not {"scale", "labels"} & config.model_fields_set:
-            config = RankerConfig.of(config, {"scale": DEFAULT_SCALE})
+            config = config.replaced({"scale": DEFAULT_SCALE})
         return super()._prepare(config)
 
     def _template_name(self, config: RankerConfig) -> str:
@@ -297,9 +286,7 @@ class QGRanker(_LikelihoodRanker):
         )
         demand(self.models.scoring, "continuation_logprobs", lack)
         # No label is read.
-        check_capabilities(
-            RankerConfig.of(self.config, {"scoring": "integer"}), self.models, recruits=0
-        )
+        check_capabilities(self.config.replaced({"scoring": "integer"}), self.models, recruits=0)
 
     def _score_prompt(self, session: Session) -> ScorePrompt:
         answer = QueryLikelihood(session)

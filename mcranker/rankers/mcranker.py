@@ -2,17 +2,14 @@
 
 from __future__ import annotations
 
-from typing import ClassVar, Unpack
+from typing import Any, ClassVar
 
-from mcranker.config import RankerConfig
 from mcranker.events import Emit
 from mcranker.llm.models import ROLES
 from mcranker.method.recruiter import NO_EXAMPLE
 from mcranker.method.session import Session
 from mcranker.method.team import assemble, score_by_team
-from mcranker.options import RankerKeywords
-from mcranker.rankers.judge import team_as_judged
-from mcranker.rankers.pointwise import PointwiseRanker
+from mcranker.rankers.judge import PointwiseRanker, team_as_judged
 from mcranker.ranking import Ranking
 from personas import Team
 from personas.ranking.types import Passage, Query
@@ -35,10 +32,7 @@ class MCRanker(PointwiseRanker):
     >>> ranker = MCRanker(require=("clinician",), forbid=("*marketing*",))
     >>> ranking = ranker.rank("best masks against covid", docs)
 
-    Args:
-        team_size: personas on the team, the NLP scientist included; if not given 3, or those
-            of `team`. May be given by position.
-        shared: the keywords of all rankers, see `Ranker`.
+    Its options are those of `RankerConfig` and `Ranker`.
 
     Raises:
         ConfigError, ModelError, PersonasError: as `Ranker`.
@@ -48,12 +42,7 @@ class MCRanker(PointwiseRanker):
     roles = ROLES
     takes_team = takes_instruction = by_personas = by_team = True
 
-    def __init__(self, team_size: int | None = None, /, **shared: Unpack[RankerKeywords]) -> None:
-        if team_size is not None:
-            shared["team_size"] = team_size
-        super().__init__(**shared)
-
-    def _prepare(self, config: RankerConfig) -> RankerConfig:
+    def _prepare(self, config: Any) -> Any:
         self.prompt = "score_without_criteria" if config.criteria == "none" else "score"
         return super()._prepare(config)
 

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import dataclasses
 from collections.abc import Mapping, Sequence
-from typing import Any, ClassVar, Literal, Unpack, get_args
+from typing import Annotated, Any, ClassVar, Literal, Self
 
 import anyio
-from pydantic import ValidationError
+from pydantic import Field, ValidationError, model_validator
 
 from mcranker.config import RankerConfig
 from mcranker.errors import ConfigError, FormNotKept, ModelError, ReplyError
@@ -18,11 +18,7 @@ from mcranker.method.recruiter import NO_EXAMPLE
 from mcranker.method.rubric_text import INSTRUCTION_SHARE, judge_without_team
 from mcranker.method.session import Session
 from mcranker.method.team import assemble, score_by_judge
-from mcranker.options import RankerKeywords
-from mcranker.rankers.base import demand, refuse
-from mcranker.rankers.comparative import check_choice, check_whole
-from mcranker.rankers.judge import LONGEST_QUERY
-from mcranker.rankers.pointwise import NO_TEAM, PointwiseRanker
+from mcranker.rankers.judge import LONGEST_QUERY, NO_TEAM, PointwiseRanker, demand, refuse
 from mcranker.ranking import Ranking
 from mcranker.replies.judge_health import Rows
 from mcranker.replies.loose_json import Unreadable
@@ -67,6 +63,27 @@ _INFERS: Mapping[str, Any] = {"criteria": "query", "recruiting": "library"}
 _ABOUT = "Looks for passages that help to write a good answer, by relevance and what else counts."
 
 
+class RebelConfig(RankerConfig):
+    """Options of `RebelRanker`."""
+
+    variant: Variant | None = None
+    """Where the properties come from; one_turn if none and without team."""
+    window: Annotated[int, Field(ge=1, le=MOST_IN_A_WINDOW)] = 10
+    """Passages that one call scores; consecutive ones in first-stage order."""
+    min_relevance_score: Annotated[int, Field(ge=0, le=TOP_RELEVANCE)] = 3
+    """Relevance below which a passage is dropped, 0 to 10; 0 drops none."""
+    infer_weights: bool = False
+    """With two_turn, the first call gives the properties' weights as well."""
+
+    @model_validator(mode="after")
+    def _infers(self) -> Self:
+        if self.infer_weights and self.variant != "two_turn":
+            raise ValueError(
+                f'infer_weights goes with variant="two_turn"; variant={self.variant!r}'
+            )
+        return self
+
+
 class RebelRanker(PointwiseRanker):
     """Scores passages, several in one call, by relevance and by further properties.
 
@@ -89,59 +106,35 @@ class RebelRanker(PointwiseRanker):
     >>> RebelRanker(model="openai:gpt-5-mini", variant="two_turn", top_n=None)
     >>> RebelRanker(model="openai:gpt-5-mini", team="health_questions")  # by a team's criteria
 
-    Args:
-        variant: where the properties come from; ``"one_turn"`` if None and without `team`.
-        window: passages that one call scores, 1 to 100; consecutive ones in first-stage order.
-        min_relevance_score: relevance below which a passage is dropped, 0 to 10; 0 drops none.
-        infer_weights: with ``"two_turn"``, the first call gives the properties' weights as well.
-        shared: the keywords of all rankers, see `Ranker`. A member of `team` without a rubric
-            writes one; a persona's weights keep their proportions and are 0.5 on average.
-            `criteria_model` makes the first call of two. ``top_n`` is 3 unless given; None
-            returns all.
+    Its options are those of `RebelConfig` and `Ranker`. A member of `team` without a rubric
+    writes one; a persona's weights keep their proportions and are 0.5 on average.
+    `criteria_model` makes the first call of two. ``top_n`` is 3 unless given; None returns all.
 
     Raises:
         ConfigError, ModelError, PersonasError: as `Ranker`.
     """
 
     name: ClassVar[str] = "rebel"
+    config: RebelConfig
+    config_class = RebelConfig
     roles = ("recruiter", "criteria", "scoring")
     takes_team = takes_instruction = True
     prompt = "rebel"
 
-    def __init__(
-        self,
-        *,
-        variant: Variant | None = None,
-        window: int = 10,
-        min_relevance_score: int = 3,
-        infer_weights: bool = False,
-        **shared: Unpack[RankerKeywords],
-    ) -> None:
-        check_whole("window", window, 1, MOST_IN_A_WINDOW)
-        check_whole("min_relevance_score", min_relevance_score, 0, TOP_RELEVANCE)
-        if variant is not None:
-            check_choice("variant", variant, get_args(Variant))
-        self.by_team = shared.get("team") is not None
-        if variant is not None and self.by_team:
-            raise ConfigError(
-                f"variant={variant!r} says where the properties come from, and so does team=; "
-                "leave out one of the two"
-            )
-        if infer_weights and variant != "two_turn":
-            raise ConfigError(f'infer_weights goes with variant="two_turn"; {variant=}')
-        self.infer_weights = infer_weights
-        self.variant = "team" if self.by_team else variant or "one_turn"
-        self.window, self.min_relevance_score = window, min_relevance_score
-        super().__init__(**shared)
-        self._fixed = _fixed_properties(self.prompts)
-
-    def _prepare(self, config: RankerConfig) -> RankerConfig:
+    def _prepare(self, config: Any) -> Any:
         refuse(
             config,
             _OF_OTHERS,
             "has no meaning for ranker='rebel', which scores relevance from 0 to 10 and properties "
             "from 0 to 5 and adds them up; leave it out, or use another ranker",
         )
+        self.by_team = self.team is not None
+        self.variant = "team" if self.by_team else config.variant or "one_turn"
+        if self.by_team and config.variant is not None:
+            raise ConfigError(
+                f"variant={config.variant!r} says where the properties come from, and so does "
+                "team=; leave out one of the two"
+            )
         if self.by_team and config.criteria == "none":
             raise ConfigError('criteria="none" leaves rebel no criteria of team= to score by')
         own: dict[str, Any] = {"scoring": "integer"}
@@ -149,7 +142,9 @@ class RebelRanker(PointwiseRanker):
             own |= NO_TEAM if self.variant == "one_turn" else _INFERS
         if "top_n" not in config.model_fields_set:
             own["top_n"] = RETURNED
-        return super()._prepare(RankerConfig.of(config, own))
+        config = super()._prepare(config.replaced(own))
+        self._fixed = _fixed_properties(self.prompts)
+        return config
 
     def hashes_for(self, config: RankerConfig) -> Mapping[str, str]:
         by_properties = ("rebel", "rebel_property")
@@ -223,25 +218,23 @@ class RebelRanker(PointwiseRanker):
         scored = await score_by_judge(session, JUDGE, make)
         dropped = judges[0].dropped
         for row in dropped:
-            scored.matrix.reasons.pop((row, 0), None)
-        rule = dataclasses.replace(session.config.rule, top=properties.top)
-        ranking = self.build_ranking(session, scored, left_out=dropped, rule=rule)
-        rows = session.group_of.tolist()
+            if (score := scored.matrix.rows[row][0]) is not None and score.value is None:
+                scored.matrix.rows[row][0] = None  # it is not missing
+        ranking = self.build_ranking(
+            session,
+            scored,
+            left_out={row: float(relevance) for row, relevance in dropped.items()},
+            rule=dataclasses.replace(session.config.rule, top=properties.top),
+            team=Team(members=(member,), query=session.job.query.text.strip()[:LONGEST_QUERY]),
+        )
         return dataclasses.replace(
             ranking,
-            team=Team(members=(member,), query=session.job.query.text.strip()[:LONGEST_QUERY]),
             config={
                 **ranking.config,
                 "team_size": 1,  # the judge whose criteria these are
                 "variant": self.variant,
-                "window": self.window,
-                "min_relevance_score": self.min_relevance_score,
-                "infer_weights": self.infer_weights,
                 "top_score": properties.top,
                 "criterion_tops": list(properties.tops),
-            },
-            dropped={
-                place: float(dropped[row]) for place, row in enumerate(rows) if row in dropped
             },
             windows=judges[0].counts,
         )
@@ -257,7 +250,7 @@ class RebelRanker(PointwiseRanker):
             return _of_team(members, self._fixed.relevance)
         relevance_only = self.variant == "two_turn_relevance"
         prompt = "rebel_infer_relevance" if relevance_only else self._infers
-        weighted = self.infer_weights
+        weighted = self.config.infer_weights
         return await session.ask(
             session.models.criteria,
             session.prompts[prompt].render({"query": session.query.text}),
@@ -272,7 +265,7 @@ class RebelRanker(PointwiseRanker):
 
     @property
     def _infers(self) -> str:
-        return "rebel_infer_weights" if self.infer_weights else "rebel_infer"
+        return "rebel_infer_weights" if self.config.infer_weights else "rebel_infer"
 
     def _member(self, persona: Persona, properties: Properties) -> Member:
         return Member(persona=persona, rubric=properties.rubric())
@@ -290,11 +283,11 @@ class WindowJudge(Actor[ScorePassages]):
     ) -> None:
         workers = session.calls_at_once(session.models.scoring)
         super().__init__("window judge", self._score, workers=workers)
-        self.at_once = ranker.window
+        self.at_once = ranker.config.window
         self.dropped: dict[int, int] = {}
         self.counts = WindowCounts()
         self._properties = properties
-        self._least = ranker.min_relevance_score
+        self._least = ranker.config.min_relevance_score
         self._session = session
         self._ensembler = ensembler
         self._keys = property_keys(len(properties.listed))

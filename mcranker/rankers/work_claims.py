@@ -14,7 +14,7 @@ from mcranker.errors import ConfigError
 from mcranker.llm.ledger.ledger import Ledger
 from mcranker.llm.ledger.postgres_store import PostgresStore
 from mcranker.llm.limits.budget import Budget
-from mcranker.rankers.dispatch import each_of
+from mcranker.runtime.service import each_of
 
 T = TypeVar("T")
 

@@ -10,7 +10,10 @@ manifest is not used. Any of them may be removed at any time; what is missing is
 from __future__ import annotations
 
 import hashlib
+import os
+import time
 from collections.abc import Callable, Iterable, Mapping
+from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
@@ -24,6 +27,10 @@ from personas.io.atomic import replacing_folder
 MANIFEST = "manifest.json"
 RUNS = "runs"
 RUN_FILE = "run.json"
+
+DAYS, BYTES = 30, 5_000_000_000
+"""An index that was not used for so long is removed, and the oldest of more bytes in all; but none
+that was used within a day."""
 
 _log = safe_logger("mcranker.retrieval.cache")
 
@@ -109,6 +116,27 @@ def keep_run(root: Path, key: str, run: Found) -> None:
         (folder / RUN_FILE).write_bytes(orjson.dumps(list(run.items())))
 
     keep(root, RUNS, key, write)
+
+
+def index_place(key: str) -> Path:
+    """Return the file of an index that depends on `key`, and remove those too old or too many."""
+    place = cache_root() / "indexes" / f"{key[:32]}.sqlite"
+    found: list[tuple[float, int, Path]] = []
+    with suppress(OSError):  # there is no such file yet
+        os.utime(place)
+    for path in place.parent.glob("*.sqlite"):
+        with suppress(OSError):  # removed by another process just now
+            about = path.stat()
+            found.append((about.st_mtime, about.st_size, path))
+    now, total = time.time(), 0
+    for used, size, path in sorted(found, reverse=True):
+        total += size
+        days = (now - used) / 86_400
+        if days > DAYS or (total > BYTES and days > 1):
+            for each in (path, path.with_name(f"{path.name}-journal")):
+                with suppress(OSError):
+                    each.unlink()
+    return place
 
 
 def _fault(folder: Path) -> str:

@@ -17,6 +17,7 @@ from pathlib import Path
 from typing import Any, Literal, TypeAlias
 
 from mcranker.errors import ConfigError
+from mcranker.inputs.tokens import UNSPACED
 from mcranker.retrieval.readers import Document
 
 ChunkKind: TypeAlias = Literal["sentences", "tokens", "words", "whole"]
@@ -28,12 +29,16 @@ WINDOW_TOKENS, OVERLAP_TOKENS = 2_000, 200
 """Tokens of a window, and those that it shares with the one before it."""
 
 WORDS = 150
-"""Words of a chunk of words."""
+"""Words of a chunk of words; 30 characters are one at most, and 2 of a script without spaces."""
 
 CHARACTERS = 4
 """Characters of a token, where there is no tokenizer."""
 
-_PIECE = 100_000  # characters that are tokenized at a time
+_PIECE = 20_000  # characters that are tokenized at a time, so that an interrupt is heard
+
+# A word without an end, or of a script without spaces, is as many as it is long.
+_WORD = re.compile(rf"[{UNSPACED}]{{1,2}}|[^\s{UNSPACED}]{{1,30}}")
+_TOKEN = re.compile(rf"[{UNSPACED}]|[^\W{UNSPACED}]{{1,{CHARACTERS + 2}}}|[^\w\s]")
 
 Span: TypeAlias = tuple[int, int]
 
@@ -86,7 +91,7 @@ def _windows(text: str, tokenizer: str, _: int) -> Iterator[Span]:
 
 
 def _words(text: str, _: str, __: int) -> Iterator[Span]:
-    words = re.finditer(r"\S+", text)
+    words = _WORD.finditer(text)
     while group := list(islice(words, WORDS)):
         yield group[0].start(), group[-1].end()
 
@@ -115,8 +120,7 @@ def _pieces(text: str) -> Iterator[Span]:
 
 def _tokens(text: str, tokenizer: str) -> Iterator[Span]:
     if not tokenizer:
-        pattern = re.compile(rf"\w{{1,{CHARACTERS + 2}}}|[^\w\s]")
-        yield from (match.span() for match in pattern.finditer(text))
+        yield from (match.span() for match in _TOKEN.finditer(text))
         return
     read = _tokenizer(tokenizer)
     for start, end in _pieces(text):

@@ -1,4 +1,4 @@
-"""Text of PDF and HTML files, taken out in a process of its own.
+"""Text of PDF, HTML, Office and EPUB files, taken out in a process of its own.
 
 Such a file may be made to hang its reader or to fill the memory; here it ends that process, and
 is reported. The process is this file run on its own: it imports nothing of this package. It reads
@@ -13,8 +13,9 @@ import os
 import re
 import subprocess
 import sys
+import zipfile
 from contextlib import suppress
-from html.parser import HTMLParser
+from copy import deepcopy
 from pathlib import Path
 
 SECONDS = 60
@@ -28,11 +29,20 @@ MOST_CHARACTERS = 20_000_000
 LARGEST_PDF = 500_000_000
 LARGEST_HTML = 50_000_000
 
-_BLOCKS = re.compile(
-    "address|article|aside|blockquote|br|caption|dd|details|div|dl|dt|fieldset|figcaption|figure|"
-    "footer|form|h[1-6r]|header|li|main|nav|ol|option|p|pre|section|summary|table|tbody|td|tfoot|"
-    "th|thead|tr|ul"
+OFFICE = (".docx", ".pptx", ".xlsx", ".epub")
+ENDINGS = (".html", ".htm", ".xhtml", ".pdf", *OFFICE)
+"""Endings of files whose text is taken out."""
+
+_GUESSED = (
+    *("cp1252", "cp1250", "cp1251", "cp1253", "cp1254", "cp1255", "cp1256", "koi8_r"),
+    *("gb18030", "big5", "cp932", "euc_jp", "cp949"),
 )
+_DECLARED = re.compile(rb"(?i)<meta[^<>]{0,200}charset=[\"']?([\w-]{1,40})")
+_OF_TEXTS = re.compile(
+    r"(?i)utf-?8|(us-)?ascii|(iso-?8859|windows|cp|ibm|koi8|mac|latin|tis)[\w-]*|"
+    r"(gb|big5|euc|shift|sjis|johab)[\w-]*"
+)
+"""Encodings that a page may declare; Python's others, such as UTF-7, hide what a page says."""
 
 
 class Extractor:
@@ -42,7 +52,7 @@ class Extractor:
         self._process: subprocess.Popen[bytes] | None = None
 
     def text_of(self, path: Path) -> tuple[str, str]:
-        """Text and title of a PDF or HTML file, by its suffix."""
+        """Text and title of a file, by its ending."""
         from mcranker.errors import InputError
 
         if self._process is None:
@@ -96,8 +106,9 @@ def _main() -> None:
             faulthandler.dump_traceback_later(SECONDS, exit=True, file=nowhere)
             path = Path(json.loads(line))
             try:
-                pdf = path.suffix.lower() == ".pdf"
-                title, text = _pdf(path) if pdf else _html(path)
+                ending = path.suffix.lower()
+                read = _pdf if ending == ".pdf" else _office if ending in OFFICE else _html
+                title, text = read(path)
                 if len(text) > MOST_CHARACTERS:
                     raise _Unreadable(f"more than {MOST_CHARACTERS:,} characters of text")
                 answer = {"title": title, "text": text}
@@ -142,47 +153,70 @@ def _pdf(path: Path) -> tuple[str, str]:
 def _html(path: Path) -> tuple[str, str]:
     _check_size(path, LARGEST_HTML)
     content = path.read_bytes()
-    declared = re.search(rb"(?i)<meta[^<>]{0,200}charset=[\"']?([\w-]{1,40})", content[:2048])
-    coding = declared[1].decode() if declared else "utf-8-sig"
+    declared = _DECLARED.search(content[:4096])
+    named = declared[1].decode().lower() if declared else ""
+    coding = named if _OF_TEXTS.fullmatch(named) else "utf-8"
     if content[:2] in (b"\xff\xfe", b"\xfe\xff"):
         coding = "utf-16"
+    elif coding.startswith("gb"):
+        coding = "gb18030"  # which has the characters of all of them
     try:
-        parser = _Text(content.decode("utf-8-sig" if coding.lower() == "utf-8" else coding))
+        page = content.decode("utf-8-sig" if coding.startswith("utf-8") else coding)
     except (UnicodeDecodeError, LookupError) as error:
-        raise _Unreadable(f"not {coding}; save it as UTF-8") from error
-    lines = (" ".join(line.split()) for line in "".join(parser.texts).split("\n"))
-    return " ".join("".join(parser.title).split()), "\n".join(line for line in lines if line)
+        if not (guess := guessed_encoding(content)):
+            raise _Unreadable(f"not {coding}; save it as UTF-8") from error
+        page = content.decode(guess)
+    try:
+        import trafilatura
+    except ImportError as missing:
+        raise _Unreadable("HTML needs trafilatura; run: pip install 'mcranker[rag]'") from missing
+    from lxml import etree, html
+
+    try:
+        parser = html.HTMLParser(encoding="utf-8", huge_tree=True)
+        tree = html.document_fromstring(page.encode(errors="replace"), parser=parser)
+    except etree.ParserError:  # nothing is in it
+        return "", ""
+    title = " ".join((tree.findtext(".//title") or "").split())
+    etree.strip_elements(tree, "script", "style", "noscript", "title", with_tail=False)
+    # A page's text without its menus and footers; all of a page that is little else.
+    text = trafilatura.extract(deepcopy(tree), favor_recall=True, include_comments=False)
+    if text:
+        return title, text.strip()
+    lines = (" ".join(each.split()) for each in tree.xpath("//text()"))
+    return title, "\n".join(filter(None, lines))
 
 
-class _Text(HTMLParser):
-    """Texts of a page, with a line break at each block. No element is kept, however deep."""
+def _office(path: Path) -> tuple[str, str]:
+    _check_size(path, LARGEST_HTML)
+    if not zipfile.is_zipfile(path):
+        raise _Unreadable(f"no {path.suffix} that can be read")
+    try:
+        from markitdown import MarkItDown, MarkItDownException
+    except ImportError as missing:
+        raise _Unreadable(
+            f"{path.suffix} needs markitdown; run: pip install 'mcranker[office]'"
+        ) from missing
+    try:
+        found = MarkItDown(enable_plugins=False).convert_local(path)
+    except MarkItDownException as error:
+        said = " ".join(str(error).split())[:200]
+        raise _Unreadable(f"no {path.suffix} that can be read: {said}") from error
+    return " ".join((found.title or "").split()), found.markdown.replace("\0", "")
 
-    def __init__(self, page: str) -> None:
-        super().__init__()
-        self.texts: list[str] = []
-        self.title: list[str] = []
-        self._inside = ""
-        self.feed(page)
-        self.close()
 
-    def handle_starttag(self, tag: str, attrs: object) -> None:
-        if tag in ("script", "style") or (tag == "title" and not self.title):
-            self._inside = tag
-        elif _BLOCKS.fullmatch(tag):
-            self.texts.append("\n")
-
-    def handle_endtag(self, tag: str) -> None:
-        if tag == self._inside:
-            self._inside = ""
-        elif _BLOCKS.fullmatch(tag):
-            self.texts.append("\n")
-
-    def handle_data(self, data: str) -> None:
-        if self._inside == "title":
-            self.title.append(data)
-        elif not self._inside:
-            # A line break in the source is a space; those of blocks are added above.
-            self.texts.append(data.replace("\n", " "))
+def guessed_encoding(content: bytes) -> str:
+    """Return the encoding of text that is not UTF-8, by its letters; empty if none fits."""
+    try:
+        from charset_normalizer import from_bytes
+    except ImportError:
+        return ""
+    found = from_bytes(content, cp_isolation=[*_GUESSED])
+    # Of those that fit alike, the usual one.
+    fits = [
+        (each.chaos, -each.coherence, each.encoding != "cp1252", each.encoding) for each in found
+    ]
+    return min(fits)[-1] if fits else ""
 
 
 def _check_size(path: Path, largest: int) -> None:

@@ -6,13 +6,16 @@ is reported with the reason, and reading goes on with the next.
 
 from __future__ import annotations
 
+import codecs
 import csv
+import gzip
 import io
 import os
 import re
 import stat
+import zlib
 from collections.abc import Callable, Generator, Iterable, Iterator, Mapping
-from contextlib import closing
+from contextlib import closing, suppress
 from dataclasses import dataclass, field, replace
 from itertools import chain
 from pathlib import Path
@@ -21,7 +24,7 @@ from typing import Any, Literal, NamedTuple, TypeAlias, TypeVar
 from mcranker.errors import InputError
 from mcranker.inputs.documents import KNOWN, QUERY_KEYS, TEXT_KEYS, entries, fold
 from mcranker.inputs.passages import Doc, Docs, as_passages
-from mcranker.retrieval.extract import Extractor
+from mcranker.retrieval.extract import ENDINGS, Extractor, guessed_encoding
 from personas.format import counted
 from personas.io.lines import (
     LONGEST_LINE,
@@ -50,12 +53,10 @@ SUFFIXES: dict[str, Format] = {
 TEXTS = (".txt", ".text", ".md", ".markdown", ".rst", ".adoc", ".org", ".tex", ".log", "")
 """Endings of a text that is one document."""
 
-PAGES = (".html", ".htm", ".xhtml", ".pdf")
-"""Endings of files whose text is taken out."""
-
+PACKED = (".gz", ".zip", ".bz2", ".xz", ".zst", ".7z", ".tar", ".tgz")
 LARGEST_FILE = 100_000_000
 """Bytes of a text that is one document. JSON may have 1,000 MB; JSONL, CSV and TSV any size, 64 MB
-a line; see `mcranker.retrieval.extract` for PDF and HTML."""
+a line; see `mcranker.retrieval.extract` for PDF, HTML and Office."""
 
 LONGEST_NAME = 1_000
 """Characters of a document's id, and of its title."""
@@ -63,6 +64,7 @@ LONGEST_NAME = 1_000
 CORPUS = "corpus.jsonl"
 """The file of a BEIR folder that is read."""
 
+_SAMPLE = 1_000_000  # bytes by which an encoding is guessed
 _HEADS = frozenset(map(fold, (*TEXT_KEYS, *QUERY_KEYS)))
 
 
@@ -163,13 +165,15 @@ def _walk(root: Path, on_skip: OnSkip) -> Iterator[str]:
                 on_skip(Skipped(str(path), f"cannot be read: {error.strerror}"))
             else:
                 if stat.S_ISREG(kind):
-                    yield relative
+                    if path.is_symlink() and not path.resolve().is_relative_to(root.resolve()):
+                        why = "is a link to a file outside of the folder; name that file itself"
+                        on_skip(Skipped(str(path), why))
+                    else:
+                        yield relative
                 elif not stat.S_ISDIR(kind):
                     on_skip(Skipped(str(path), "is no regular file"))
                 elif path.is_symlink():
                     on_skip(Skipped(str(path), "is a link to a folder; name the folder itself"))
-                elif all((path / each).is_file() for each in ("index.json", "lock")):
-                    on_skip(Skipped(str(path), "is an index"))
                 else:
                     inner.append(f"{relative}/")
         folders += reversed(inner)
@@ -195,12 +199,15 @@ def _of_files(files: Iterable[tuple[Path, str]], on_skip: OnSkip) -> Iterator[tu
             kind = None if suffix in TEXTS else SUFFIXES.get(suffix)
             try:
                 if kind:
-                    lines = read_text_lines(source, on_skip if kind == "jsonl" else refuse, kind)
+                    skip, coding = (
+                        (on_skip, "utf-8") if kind == "jsonl" else (refuse, _coding(path))
+                    )
+                    lines = read_text_lines(source, skip, kind, coding)
                     yield from of_entries(read_entries(lines, source, kind, on_skip), on_skip, name)
-                elif path.suffix.lower() in PAGES:
+                elif path.suffix.lower() in ENDINGS:
                     yield source, Passage(name or path.name, *extractor.text_of(path))
                 elif suffix in TEXTS:
-                    lines = read_text_lines(source, refuse)
+                    lines = read_text_lines(source, refuse, coding=_coding(path))
                     text, title = "".join(_within(source, (each for _, each in lines))), ""
                     if suffix in (".md", ".markdown") and (
                         heading := re.search(r"^#[ \t]+(\S.{0,200})", text, re.MULTILINE)
@@ -208,8 +215,10 @@ def _of_files(files: Iterable[tuple[Path, str]], on_skip: OnSkip) -> Iterator[tu
                         title = heading[1].rstrip("# \t\r")
                     text = text.replace("\ufffe", "")  # a PDF reader's mark in a divided word
                     yield source, Passage(name or path.name, text, title)
+                elif (packed := path.suffix.lower()) in PACKED:
+                    raise InputError(f"{path}: {packed!r} is compressed; unpack it first")
                 else:
-                    read = ", ".join(dict.fromkeys((*SUFFIXES, *TEXTS[:-1], *PAGES)))
+                    read = ", ".join(dict.fromkeys((*SUFFIXES, *TEXTS[:-1], *ENDINGS)))
                     raise InputError(f"{path}: {suffix!r} files are not read; give {read}")
             except InputError as error:
                 on_skip(_skipped(source, error))
@@ -228,6 +237,7 @@ def read_text_lines(
     source: str,
     on_skip: OnSkip,
     format: Format | None = None,  # noqa: A002
+    coding: str = "utf-8",
 ) -> Iterator[tuple[str, str]]:
     """Place, as ``FILE:LINE``, and text of each line of a file; of JSON a line may be longer."""
     longest = LONGEST_RANKING if format == "json" else LONGEST_LINE
@@ -235,7 +245,8 @@ def read_text_lines(
     hint += f"{megabytes(LONGEST_RANKING)}: name it FILE.json"
     lines = read_lines(source, InputError, longest=longest, too_long=hint)
     for place, offset, content in lines:
-        coding = "utf-8" if offset else "utf-8-sig"
+        if coding.startswith("utf-8"):
+            coding = "utf-8" if offset else "utf-8-sig"
         if not offset and content[:2] in (b"\xff\xfe", b"\xfe\xff"):
             rest = (each.content for each in lines)
             content, coding = b"".join(_within(source, chain([content], rest))), "utf-16"
@@ -252,6 +263,19 @@ def read_text_lines(
                 yield f"{named(source)}:{number}", line
         else:
             yield place, text
+
+
+def _coding(path: Path) -> str:
+    """The encoding of a file, by its beginning."""
+    opened = gzip.open if path.suffix.lower() == ".gz" else Path.open
+    with suppress(OSError, EOFError, zlib.error), opened(path, "rb") as file:  # reading says so
+        content = file.read(_SAMPLE)
+        with suppress(UnicodeDecodeError):
+            codecs.getincrementaldecoder("utf-8")().decode(content, len(content) < _SAMPLE)
+            return "utf-8"
+        if b"\0" not in content:  # of UTF-16 the mark says it
+            return guessed_encoding(content) or "utf-8"
+    return "utf-8"
 
 
 def _within(source: str, pieces: Iterable[_Piece]) -> Iterator[_Piece]:
@@ -325,7 +349,12 @@ def _table(
     lines: Iterator[tuple[str, str]], tabs: bool, on_skip: OnSkip
 ) -> Iterator[tuple[str, Any]]:
     """Rows as records, without empty cells but for the text."""
+    csv.field_size_limit(LONGEST_LINE)
     place, line = next((each for each in lines if each[1].strip()), ("", ""))
+    marks = "\t" if tabs else ",;\t|"
+    if (named := re.fullmatch(r'"?sep=(.)"?\s*', line)) and not tabs:  # as Excel writes it
+        marks = named[1]
+        place, line = next((each for each in lines if each[1].strip()), ("", ""))
     if not place:
         return
 
@@ -335,9 +364,9 @@ def _table(
             yield each
 
     try:
-        heads = {each: line.split(each) for each in "\t"}
-        if not tabs:
-            heads = {each: next(csv.reader([line], delimiter=each)) for each in ",;\t|"}
+        heads = {each: next(csv.reader([line], delimiter=each)) for each in marks}
+        if tabs:
+            heads = {each: line.split(each) for each in marks}
 
         def sure(mark: str) -> tuple[bool, int]:
             return not _HEADS.isdisjoint(map(fold, heads[mark])), len(heads[mark])

@@ -1,7 +1,4 @@
-"""Between a caller and the event loop: sync calls, and streams that may be left half way.
-
-Everything that starts a thread or a background task of its own stands here.
-"""
+"""An event loop in a thread, for callers that have none: everything here that starts a thread."""
 
 from __future__ import annotations
 
@@ -15,18 +12,16 @@ import threading
 import weakref
 from collections.abc import AsyncIterator, Awaitable, Callable, Iterator
 from concurrent.futures import Future
-from typing import Any, Generic, ParamSpec, TypeVar
+from typing import Any, ParamSpec, TypeVar
 
 import anyio
 from anyio.from_thread import BlockingPortal
-from anyio.streams.memory import MemoryObjectReceiveStream, MemoryObjectSendStream
 
 from mcranker.errors import MCRankerError
 from mcranker.logs import safe_logger
 
 P = ParamSpec("P")
 T = TypeVar("T")
-_STREAM_BUFFER = 64  # items
 _UNTAKEN = (anyio.BrokenResourceError, anyio.ClosedResourceError)
 _STOP_SECONDS = 5.0  # allowed to what is still under way when a bridge is closed
 
@@ -87,7 +82,7 @@ class Bridge:
     """Runs coroutines for callers that have no event loop, or must not block theirs."""
 
     def __init__(self, clean_up: Callable[[], Awaitable[None]]) -> None:
-        self._clean_up = clean_up
+        self.clean_up = clean_up
         self._lock = threading.Lock()
         self._loop: _Loop | None = None
 
@@ -107,19 +102,6 @@ class Bridge:
             with contextlib.suppress(_Ended, MCRankerError, RuntimeError):
                 loop.call(function)
 
-    def items(self, stream: Stream[T]) -> Iterator[T]:
-        """The items of a stream, which is left when the iterator is."""
-        end = object()
-
-        async def following() -> Any:
-            return await anext(stream, end)
-
-        try:
-            while (item := self.call(following)) is not end:
-                yield item
-        finally:
-            self.leave(stream.aclose)
-
     def end(self) -> None:
         """Cancel what is under way, clean up, and end the thread. A later call starts another."""
         loop = self._running()
@@ -137,7 +119,7 @@ class Bridge:
     def _running(self) -> _Loop:
         with self._lock:
             if self._loop is None or self._loop.ends:
-                self._loop = _Loop(self._clean_up)
+                self._loop = _Loop(self.clean_up)
                 weakref.finalize(self, self._loop.stop)  # at the end of the process as well
             return self._loop
 
@@ -171,15 +153,33 @@ class _Loop:
             raise MCRankerError(
                 "this ranker was used before the process was forked; make it in the child process"
             )
-        caller = threading.current_thread()
-        call = _Call(function)
+        caller, ended = threading.current_thread(), threading.Event()
+        task: asyncio.Task[Any] | None = None
+        given_up = False
+
+        async def run() -> T:
+            nonlocal task
+            try:
+                if given_up:
+                    raise asyncio.CancelledError
+                task = asyncio.current_task()
+                return await function()
+            finally:
+                ended.set()
+
+        def give_up() -> None:
+            nonlocal given_up
+            given_up = True
+            if task is not None:
+                task.cancel()
+
         try:
             with self._lock:
                 if self.ends:
                     raise _Ended
                 if not caller.daemon and caller is not threading.main_thread():
                     self._callers.add(caller)
-                future = self._portal.start_task_soon(call.run)
+                future = self._portal.start_task_soon(run)
             return future.result()
         except _Ended:
             raise
@@ -190,10 +190,10 @@ class _Loop:
                 "the ranker was closed while it was at work; close it when that is done"
             ) from None
         except BaseException:
-            if not call.ended.is_set():
+            if not ended.is_set():
                 with contextlib.suppress(RuntimeError):
-                    self._native.call_soon_threadsafe(call.cancel)
-                    call.ended.wait(_STOP_SECONDS)
+                    self._native.call_soon_threadsafe(give_up)
+                    ended.wait(_STOP_SECONDS)
             raise
 
     def stop(self, *, wait: bool = True) -> None:
@@ -237,31 +237,6 @@ class _Loop:
         await self._clean_up()
 
 
-class _Call(Generic[T]):
-    """A coroutine in a loop."""
-
-    def __init__(self, function: Callable[[], Awaitable[T]]) -> None:
-        self.ended = threading.Event()
-        self._function = function
-        self._task: asyncio.Task[Any] | None = None
-        self._cancelled = False
-
-    async def run(self) -> T:
-        try:
-            if self._cancelled:
-                raise asyncio.CancelledError
-            self._task = asyncio.current_task()
-            return await self._function()
-        finally:
-            self.ended.set()
-
-    def cancel(self) -> None:
-        """Cancel the call, or do not start it; called in the loop."""
-        self._cancelled = True
-        if self._task is not None:
-            self._task.cancel()
-
-
 class _Loops:
     """The loops of this process, which end with its main thread."""
 
@@ -294,76 +269,3 @@ class _Loops:
 
 
 _loops = _Loops()
-
-
-class Stream(Generic[T]):
-    """An async iterator over a producer's items, which may be left at any time."""
-
-    def __init__(
-        self, produce: Callable[[Callable[[T], Awaitable[None]]], Awaitable[None]]
-    ) -> None:
-        self._produce = produce
-        self._receive: MemoryObjectReceiveStream[T] | None = None
-        self._task: asyncio.Task[None] | None = None
-        self._closed = False
-
-    def __aiter__(self) -> Stream[T]:
-        return self
-
-    async def __anext__(self) -> T:
-        if self._closed:
-            raise StopAsyncIteration
-        if self._task is None or self._receive is None:
-            send, self._receive = anyio.create_memory_object_stream[T](_STREAM_BUFFER)
-            self._task = asyncio.create_task(_run(self._produce, send))
-            weakref.finalize(self, _abandon, self._task, self._receive, asyncio.get_running_loop())
-        try:
-            return await self._receive.receive()
-        except anyio.EndOfStream:
-            self._closed = True
-            self._receive.close()
-            await self._task
-            raise StopAsyncIteration from None
-
-    async def __aenter__(self) -> Stream[T]:
-        return self
-
-    async def __aexit__(self, *exc_info: object) -> None:
-        await self.aclose()
-
-    async def aclose(self) -> None:
-        """Stop the producer and wait until it has cleaned up."""
-        self._closed = True
-        if self._task is None or self._receive is None:
-            return
-        # First the producer: with the receiver closed, it would fail rather than be cancelled.
-        if not self._task.done():
-            self._task.cancel()
-            await asyncio.wait([self._task])
-        self._receive.close()
-        if not self._task.cancelled():
-            self._task.exception()  # there is no reader left
-
-
-async def _run(
-    produce: Callable[[Callable[[T], Awaitable[None]]], Awaitable[None]],
-    send: MemoryObjectSendStream[T],
-) -> None:
-    async with send:
-        await produce(send.send)
-
-
-def _abandon(
-    task: asyncio.Task[None],
-    receive: MemoryObjectReceiveStream[T],
-    loop: asyncio.AbstractEventLoop,
-) -> None:
-    def stop() -> None:
-        # Closed only then: until it is cancelled, the producer may send.
-        task.add_done_callback(lambda _: receive.close())
-        task.cancel()
-
-    if task.done() or loop.is_closed():
-        receive.close()
-    else:
-        loop.call_soon_threadsafe(stop)

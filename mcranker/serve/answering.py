@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 import anyio
 
 from mcranker.method.rubric_text import INSTRUCTION_SHARE
-from mcranker.rag.events import AnswerDone, StageDone, StageStarted
+from mcranker.rag.result import AnswerDone, StageDone, StageStarted
 from mcranker.ranking import Ranking
 from mcranker.serve.bodies import Problem
 from mcranker.serve.events import event_data
@@ -17,13 +17,12 @@ from mcranker.serve.metrics import Metrics
 from mcranker.serve.served import SHORTEST, Places, discreet, public, public_name
 from mcranker.serve.settings import GRACE, Settings, Unscored
 from personas.format import counted
-from personas.ranking.weak_judges import judge_note
+from personas.ranking.types import judge_note
 
 if TYPE_CHECKING:
     from mcranker.llm.ledger.ledger import Ledger
-    from mcranker.rag.events import EmitAnswer, RAGEvent
     from mcranker.rag.pipeline import RAGPipeline
-    from mcranker.rag.result import RAGResult
+    from mcranker.rag.result import EmitAnswer, RAGEvent, RAGResult
     from personas.ranking.types import Query
 
 
@@ -94,12 +93,12 @@ def warnings_of(ranking: Ranking, reasons: int) -> tuple[str, ...]:
     if missing := len(ranking.missing):
         constant = ranking.config.get("missing_policy") == "constant"
         instead = f"; {ranking.config['missing_constant']:g} is imputed" if constant else ""
-        warnings.append(f"{missing} of {ranking.matrix.values.size} scores are missing{instead}")
+        warnings.append(f"{missing} of {ranking.matrix.size} scores are missing{instead}")
     if reasons and len(ranking) and not ranking.reasons:
         warnings.append("no reason could be had")
     # Without their names: warnings are in headers too, and names are a model's.
-    if ranking.orders is not None and (left_out := len(ranking.orders.left_out)):
-        judges = counted(len(ranking.orders.personas), "judge")
+    if left_out := len(ranking.left_out):
+        judges = counted(len(ranking.orders), "judge")
         warnings.append(f"{left_out} of {judges} gave no order and were left out")
     if note := judge_note(ranking.weak_judge, public_name(ranking.models.get("scoring", ""))):
         warnings.append(note.rstrip("."))

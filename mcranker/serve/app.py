@@ -25,8 +25,7 @@ from mcranker import __version__
 from mcranker.events import Emit, Event, RankingDone
 from mcranker.inputs.passages import as_passages, as_query
 from mcranker.logs import safe_logger
-from mcranker.rag.events import RAGEvent
-from mcranker.rag.result import RAGResult
+from mcranker.rag.result import RAGEvent, RAGResult
 from mcranker.ranking import Ranking
 from mcranker.serve import playground
 from mcranker.serve.answering import (

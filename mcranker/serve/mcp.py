@@ -35,7 +35,7 @@ from mcranker.events import (
 )
 from mcranker.inputs.passages import as_passages, as_query
 from mcranker.logs import safe_logger
-from mcranker.rag.events import RAGEvent, StageStarted
+from mcranker.rag.result import RAGEvent, StageStarted
 from mcranker.rankers.mcranker import MCRanker
 from mcranker.ranking import Ranking
 from mcranker.runtime.bridge import apart, task_group
@@ -250,7 +250,7 @@ class _Tools:
         return {
             "ranking_id": self._kept.put(ranking, size_of(ranking)),
             "ranker": served.name,
-            "judges": list(ranking.orders.personas if ranking.orders else ranking.personas),
+            "judges": list(ranking.orders or ranking.personas),
             "relevance_is": scored.relevance,
             "results": [
                 {"id": hit.doc_id, "relevance": relevance, **_view(hit, _RANKED)}

@@ -35,8 +35,7 @@ from mcranker.serve.bodies import Problem
 from mcranker.serve.metrics import Metrics
 from mcranker.serve.settings import GRACE, RankerSettings, Settings
 from personas import PersonasError, Team, library
-from personas.ranking.types import Passage, Query
-from personas.ranking.weak_judges import judge_note
+from personas.ranking.types import Passage, Query, judge_note
 
 SECONDS = 2.0
 """Within which a ledger has to answer."""
@@ -259,9 +258,8 @@ class ServedRanker:
             chosen["team"] = team_of(options["team"])
         kept = {name: value for name, value in chosen.items() if name not in _OF_MODELS}
         make: Callable[..., Ranker] = type(base)
-        if "model" in type(base).takes():
-            # So that none is connected; then all of its models take the place of this one.
-            kept |= {"model": base.models.scoring, "ledger": base.models.ledger}
+        # So that none is connected; then all of its models take the place of this one.
+        kept |= {"model": base.models.scoring, "ledger": base.models.ledger}
         made = make(**kept)
         made.models = base.models
         return made

@@ -18,9 +18,7 @@ from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
 from mcranker.config import RankerConfig
 from mcranker.errors import ConfigError
-from mcranker.rag.config import PipelineConfig, Preset
-from mcranker.rag.keys import own_keys
-from mcranker.rankers import RANKERS
+from mcranker.rag.config import PipelineConfig, Preset, own_keys
 from mcranker.rankers.keys import check_names, keys_of, located, read_options, read_toml
 from personas.errors import shown
 
@@ -148,7 +146,7 @@ class RankerSettings:
                 f"{place}: a name has up to 100 letters, digits and . _ : / -, and begins with a "
                 "letter or digit"
             )
-        takes = RANKERS.get(self.ranker).takes()
+        takes = keys_of(self.ranker)
         check_names(self.options, takes, place)
         for option in self.per_request:
             said = f"{place}: per_request: {option[:100]!r}"

@@ -109,7 +109,7 @@ def _summary(
         of = counted(len(judged), "judged query", "judged queries")
         verdict.append(
             f"nDCG@10 {verb}: {before:.3f} before, {after:.3f} after ({signed(after - before)}), "
-            f"a mean over {of}. Not tested for significance; 'beir-eval compare' of two runs does."
+            f"a mean over {of}. Not tested for significance; 'mcranker compare' of two runs does."
         )
     queries = counted(len(rows), "query", "queries")
     shared = math.fsum(row.shared for row in rows) / len(rows)

@@ -12,7 +12,7 @@ from typing import Any, TypeVar
 
 from personas.errors import SchemaError
 from personas.io.lines import LONGEST_RANKING, Source, joined, named, parsed, read_texts
-from personas.ranking.stored import StoredHead
+from personas.ranking.record import RankingRecord
 from personas.schema import Team
 
 SUFFIXES = (".json", ".jsonl", ".ndjson")
@@ -22,13 +22,6 @@ _FORM = "; give what 'mcranker rank --save FILE' or '--output json' wrote, or a 
 _OPEN = ("{", "[", ",")  # a line that ends so is the first of a JSON value on many lines
 _NAMES = {list: "a list", str: "a text", type(None): "null", bool: "true or false"}
 _Read = TypeVar("_Read")
-
-
-class _TeamOnly(StoredHead):
-    """A ranking of which nothing but the team is looked at."""
-
-    ranker: str
-    team: Team | None
 
 
 def read_rankings(
@@ -74,7 +67,7 @@ def saved_team(path: Path) -> Team | None:
             if not isinstance(data, dict) or "hits" not in data:
                 continue
             count += 1
-            ranking = checked(_TeamOnly.read, data, place, SchemaError)
+            ranking = checked(RankingRecord.from_dict, data, place, SchemaError)
             if ranking.team is None:
                 raise SchemaError(
                     f"{place}: a ranking by {ranking.ranker[:80]!r}, which has no team; give one "

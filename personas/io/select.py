@@ -11,9 +11,8 @@ from dataclasses import dataclass
 
 from personas.errors import SchemaError
 from personas.io.rankings import checked
-from personas.ranking.effectiveness import ndcg
-from personas.ranking.record import RankingRecord
-from personas.ranking.stored import StoredHead
+from personas.ranking.agreement import ndcg
+from personas.ranking.record import RankingRecord, read_query
 
 Grades = Mapping[str, Mapping[str, int]]
 """Query id -> document id -> judgement."""
@@ -48,7 +47,7 @@ def choose(
             kept = kept or (where, ranking)
             rows.append(_listed(number, ranking, grades))
             continue
-        query_id = checked(StoredHead.read, data, where, SchemaError).query.id
+        query_id = checked(read_query, data, where, SchemaError).id
         if query_id == query:
             return _to_show(where, data)
         if number == wanted or (number == 1 and not query_id and query in (grades or {})):

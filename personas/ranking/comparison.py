@@ -16,7 +16,7 @@ from typing import Any, Self
 
 from personas.errors import SchemaError
 from personas.format import counted, exact
-from personas.ranking.effectiveness import ndcg
+from personas.ranking.agreement import ndcg
 from personas.ranking.hit import Hit
 from personas.ranking.record import RankingRecord
 from personas.team_diff import TeamDiff, diff_teams

@@ -5,95 +5,284 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Iterable, Mapping
-from dataclasses import dataclass
-from functools import cached_property
-from typing import TYPE_CHECKING, Any, TypeVar
+import operator
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass, field, fields
+from functools import cache
+from typing import TYPE_CHECKING, Annotated, Any, ClassVar, Protocol
 
+from pydantic import AfterValidator, ConfigDict, Field, PlainSerializer, TypeAdapter
+
+from personas.ensembles import Rule
+from personas.errors import shown
 from personas.format import exact
-from personas.ranking.columns import OtherPlace, RankingColumns
-from personas.ranking.types import ASSESSOR, Passage, Reason
+from personas.ranking.types import (
+    Count,
+    Number,
+    Passage,
+    PersonaOrder,
+    Rank,
+    Reason,
+    Score,
+    as_array,
+)
+from personas.schema import Member
 
 if TYPE_CHECKING:
     from personas.ranking.suspicions import Suspicion
 
-T = TypeVar("T")
+_LARGEST = 2**63 - 1
+_DEEPEST = 20  # lists and mappings in one another in a configuration
+
+_NOTHING: Mapping[str, Any] = {}  # of most fields of most hits: one for all takes no memory
+_SHARED = AfterValidator(lambda each: each or _NOTHING)
+_NO_MORE = dict.fromkeys(("imputed", "ranks", "reasons"), _NOTHING)
+IF_ANY = Field(exclude_if=operator.not_)
+_Share = Annotated[float, Field(ge=0, le=1)]
 
 
-@dataclass(frozen=True, eq=False, repr=False)
+class NotStored(str):
+    """The empty text of a passage that was stored without its texts."""
+
+    __slots__ = ()
+
+
+NOT_STORED = NotStored()
+
+
+def _nothing() -> Mapping[str, Any]:
+    return _NOTHING
+
+
+@cache
+def adapter(kind: Any) -> TypeAdapter[Any]:
+    """What reads and writes values of that type."""
+    return TypeAdapter(kind)
+
+
+def plain_values(values: Mapping[str, Any]) -> dict[str, Any]:
+    """The mapping with text in place of what JSON, or `check_plain`, cannot hold."""
+    return {str(name): _plain_value(value, 2) for name, value in values.items()}
+
+
+def _plain_value(value: object, depth: int) -> Any:
+    match value:
+        case None | bool() | str():
+            return value
+        case int() | float() if abs(value) <= _LARGEST:
+            return value
+        case Mapping() if depth <= _DEEPEST:
+            return {str(name): _plain_value(inner, depth + 1) for name, inner in value.items()}
+        case list() | tuple() if depth <= _DEEPEST:
+            return [_plain_value(inner, depth + 1) for inner in value]
+    return shown(value) if isinstance(value, Mapping | list | tuple) else str(value)
+
+
+def check_plain(values: Mapping[str, Any]) -> Mapping[str, Any]:
+    """The mapping; a `ValueError` if JSON cannot hold it, or it is too great or too deep."""
+    for name, value in values.items():
+        if _plain_value(value, 2) != value:
+            raise ValueError(
+                f"{name[:40]}: holds what JSON and sums cannot hold, such as numbers "
+                f"beyond {_LARGEST:,}, or lists nested deeper than {_DEEPEST} levels"
+            )
+    return values
+
+
+def criteria_names(members: Iterable[Member], persona: str) -> tuple[str, ...]:
+    """Names of a persona's criteria, in their order; none where it has no rubric."""
+    rubric = next((each.rubric for each in members if each.name == persona), None)
+    return tuple(each.name for each in rubric.criteria) if rubric else ()
+
+
+@dataclass(frozen=True, slots=True)
+class OtherPlace:
+    """Where another ranker has a passage: rank from 1, and score, None where it gave none."""
+
+    rank: int
+    score: float | None
+
+
+@dataclass(frozen=True, slots=True)
+class OtherRanking:
+    """The places, by document id, that another ranker gave; `top` is its highest score possible."""
+
+    name: str
+    top: float | None
+    places: Mapping[str, OtherPlace]
+
+    @classmethod
+    def of(cls, name: str, top: float | None, hits: Sequence[Hit]) -> OtherRanking:
+        """The places of a ranking's hits."""
+        return cls(name, top, {hit.doc_id: OtherPlace(hit.rank, hit.score) for hit in hits})
+
+
+class _Ranking(Protocol):
+    """The `RankingRecord` of which a hit is a part."""
+
+    def member(self, persona: str) -> Member | None: ...
+    @property
+    def grades(self) -> Mapping[str, int] | None: ...
+    @property
+    def other(self) -> OtherRanking | None: ...
+    @property
+    def config(self) -> Mapping[str, Any]: ...
+    @property
+    def judges(self) -> tuple[str, ...]: ...
+    @property
+    def orders(self) -> Mapping[str, PersonaOrder]: ...
+    @property
+    def rule(self) -> Rule: ...
+    @property
+    def _has_relevance(self) -> bool: ...
+    @property
+    def _returned(self) -> Sequence[int]: ...
+    @property
+    def _leave_one_out(self) -> Mapping[int, tuple[int, Mapping[str, int]]]: ...
+    @property
+    def _points_and_rule(self) -> tuple[Mapping[int, Mapping[str, float]], Rule]: ...
+    @property
+    def _shares(self) -> Mapping[int, tuple[float, float]]: ...
+    @property
+    def _suspicions_of(self) -> Callable[[str, str], tuple[Suspicion, ...]]: ...
+
+
+@dataclass(frozen=True, slots=True, kw_only=True, repr=False)
 class Hit:
     """One passage of a ranking. Two are equal if what is stored of them is.
 
     Attributes:
-        ranking: of which it is a part.
-        row: place of the passage in `RankingColumns.passages`, and so in the docs that were given.
         rank: from 1, best first.
+        score: the final score; None for a passage that no judge scored.
+        scores: persona -> score, 0 to k, None where there is none; see `ranks` of those who
+            compared.
+        missing: persona, or `ASSESSOR`, -> why its score is missing.
+        relevance: the mean judge's score, or the assessor's, by k: 0 to 1, with what is imputed.
+            Other passages do not change it. None without a score, and unless `ranking.absolute`.
+        cut: characters at the end of the passage that models did not see.
+        criteria: persona -> criterion -> score, where criteria were scored one by one.
+        first_stage_rank: rank in the order in which the passages were given, from 1.
+        first_stage_score: None if not known.
+        metadata: of the passage, which models do not see.
+        imputed: persona -> what is taken for its missing score in `score`; empty without one.
+        confidence: persona -> how sure the model said it was, 0 to 1, where it said so.
+        ranks: persona -> rank in its order, from 1, where a team compared passages. Passages whose
+            order it has not decided share the first of their ranks.
+        dropped: the relevance, 0 to 10, for which REBEL dropped the passage; None for others.
+        probabilities: persona -> probability of each level, from 0 to k at equal distances.
+        reasons: persona, or the ranker where none judged, -> why it scored the passage so.
+        title: of the passage, or empty.
+        text: its body.
+        ranking: of which it is a part.
     """
 
-    ranking: RankingColumns
-    row: int
-    rank: int
+    __pydantic_config__: ClassVar[ConfigDict] = ConfigDict()
 
-    def __eq__(self, other: object) -> bool:
-        return isinstance(other, Hit) and self.to_dict() == other.to_dict()
+    rank: Rank
+    doc_id: str
+    score: Number | None
+    scores: Mapping[str, Number | None]
+    missing: Annotated[Mapping[str, str], _SHARED]
+    relevance: _Share | None = None
+    cut: Count = 0
+    criteria: Annotated[Mapping[str, Mapping[str, Number]], _SHARED]
+    first_stage_rank: Rank
+    first_stage_score: Number | None
+    metadata: Annotated[Mapping[str, Any], _SHARED, PlainSerializer(plain_values)] = field(
+        default_factory=_nothing
+    )
+    imputed: Annotated[Mapping[str, Number], IF_ANY] = field(default_factory=_nothing)
+    confidence: Annotated[Mapping[str, _Share], IF_ANY] = field(default_factory=_nothing)
+    ranks: Annotated[Mapping[str, Rank], IF_ANY] = field(default_factory=_nothing)
+    dropped: Annotated[Number | None, Field(exclude_if=lambda each: each is None)] = None
+    probabilities: Annotated[Mapping[str, tuple[_Share, ...]], IF_ANY] = field(
+        default_factory=_nothing
+    )
+    reasons: Annotated[Mapping[str, Reason], IF_ANY] = field(default_factory=_nothing)
+    title: str = NOT_STORED
+    text: str = NOT_STORED
+    ranking: _Ranking = field(init=False, compare=False)
+
+    @classmethod
+    def of(
+        cls,
+        passage: Passage,
+        index: int,
+        given: Mapping[str, Score | None] | None = None,
+        members: Sequence[Member] = (),
+        **known: Any,
+    ) -> Hit:
+        """The hit of a passage in its first-stage place, by what each persona gave it."""
+        scores: dict[str, float | None] = {}
+        missing: dict[str, str] = {}
+        criteria: dict[str, Mapping[str, float]] = {}
+        confidence: dict[str, float] = {}
+        probabilities: dict[str, tuple[float, ...]] = {}
+        for name, score in (given or {}).items():
+            scores[name] = None if score is None else score.value
+            if score is None:
+                continue
+            if score.value is None:
+                missing[name] = score.reason
+            if score.criteria:
+                names = criteria_names(members, name)
+                criteria[name] = dict(zip(names, score.criteria, strict=True))
+            if score.confidence is not None:
+                confidence[name] = score.confidence
+            if score.probabilities:
+                probabilities[name] = score.probabilities
+        missing |= known.pop("missing", {})
+        return cls(
+            first_stage_rank=index + 1,
+            doc_id=passage.id,
+            title=passage.title,
+            text=passage.text,
+            first_stage_score=passage.score,
+            metadata=passage.metadata,
+            scores=scores,
+            missing=missing or _NOTHING,
+            criteria=criteria or _NOTHING,
+            confidence=confidence or _NOTHING,
+            probabilities=probabilities or _NOTHING,
+            **{"rank": index + 1, "score": None, **_NO_MORE, **known},
+        )
+
+    def copied(self) -> Hit:
+        """An equal hit, which is of no ranking yet."""
+        copy = object.__new__(Hit)
+        for name in _KEPT:
+            object.__setattr__(copy, name, getattr(self, name))
+        return copy
 
     def __hash__(self) -> int:
-        return hash((self.row, self.rank))
+        return hash((self.doc_id, self.rank))
 
     def __repr__(self) -> str:
         return f"<Hit {self.rank}: {self.doc_id!r}, score {self.score}>"
+
+    def to_dict(self, *, texts: bool = True) -> dict[str, Any]:
+        """Return its stored fields as plain values; title and text only with `texts`."""
+        form: dict[str, Any] = adapter(Hit).dump_python(
+            self, mode="json", exclude=None if texts else {"title", "text"}
+        )
+        return form
 
     # The passage
 
     @property
     def passage(self) -> Passage:
         """Title, text, the first stage's score and what else came with it."""
-        return self.ranking.passages[self.row]
-
-    @property
-    def doc_id(self) -> str:
-        """The passage's id."""
-        return self.passage.id
-
-    @property
-    def title(self) -> str:
-        """The passage's title, or empty."""
-        return self.passage.title
-
-    @property
-    def text(self) -> str:
-        """The passage's body."""
-        return self.passage.text
-
-    @property
-    def metadata(self) -> Mapping[str, Any]:
-        """Metadata of the passage, which models do not see."""
-        return self.passage.metadata
+        return Passage(self.doc_id, self.text, self.title, self.first_stage_score, self.metadata)
 
     @property
     def index(self) -> int:
         """Place of the passage in the docs that were given, from 0."""
-        return self.row
-
-    @property
-    def first_stage_rank(self) -> int:
-        """Rank in the order in which the passages were given, from 1."""
-        return self.row + 1
-
-    @property
-    def first_stage_score(self) -> float | None:
-        """The first stage's score; None if not known."""
-        return self.passage.score
+        return self.first_stage_rank - 1
 
     @property
     def moved(self) -> int:
         """Ranks that the passage rose (positive) or fell (negative)."""
         return self.first_stage_rank - self.rank
-
-    @property
-    def cut(self) -> int:
-        """Characters at the end of the passage that models did not see."""
-        return self.ranking.cut.get(self.row, 0)
 
     @property
     def grade(self) -> int | None:
@@ -105,7 +294,7 @@ class Hit:
         """Where the ranker that this one is compared with has it; None if nowhere."""
         return self.ranking.other.places.get(self.doc_id) if self.ranking.other else None
 
-    @cached_property
+    @property
     def suspicions(self) -> tuple[Suspicion, ...]:
         """Signs that the passage was written to be ranked high."""
         return self.ranking._suspicions_of(self.title, self.text)
@@ -113,87 +302,9 @@ class Hit:
     # What it got
 
     @property
-    def score(self) -> float | None:
-        """Final score; None for a passage that no judge scored."""
-        final = float(self.ranking.final[self.row])
-        return None if math.isnan(final) else final
-
-    @property
     def judged(self) -> bool:
         """True if the passage has a final score."""
         return self.score is not None
-
-    @property
-    def relevance(self) -> float | None:
-        """The mean judge's score, or the assessor's, by k: 0 to 1, with what is imputed.
-
-        Other passages do not change it. None without a score, and unless `ranking.absolute`.
-        """
-        return self.ranking.relevances.get(self.row)
-
-    @cached_property
-    def scores(self) -> Mapping[str, float | None]:
-        """Persona -> score, 0 to k, None where there is none; see `ranks` of those who compared."""
-        values = self.ranking.matrix.values[self.row].tolist()
-        scores = zip(self.ranking.personas, values, strict=True)
-        return {name: None if math.isnan(score) else score for name, score in scores}
-
-    @cached_property
-    def missing(self) -> Mapping[str, str]:
-        """Persona, or `ASSESSOR`, -> why its score is missing."""
-        why = self.ranking.assessor_reasons.get(self.row)
-        by_assessor = {} if why is None else {ASSESSOR: why}
-        return self._of(self.ranking.matrix.reasons) | by_assessor
-
-    @cached_property
-    def imputed(self) -> Mapping[str, float]:
-        """Persona -> what is taken for its missing score in `score`; empty without one."""
-        ranking = self.ranking
-        if not self.missing or not self.judged or ranking.ensemble is None:
-            return {}
-        import numpy as np
-
-        rule = ranking.rule
-        filled = rule.filled(np.array([list(self.scores.values())], dtype=np.float64))
-        if not rule.ensemble.asks:
-            found = zip(self.scores, filled[0].tolist(), strict=True)
-            return {name: score for name, score in found if name in self.missing}
-        # The model that combined the scores saw that some are missing.
-        if ASSESSOR not in self.missing:
-            return {}
-        by_team = rule.missing_policy == "mean_of_team"
-        return {ASSESSOR: float((filled if by_team else rule.filled(np.array([[np.nan]]))).mean())}
-
-    @property
-    def criteria(self) -> Mapping[str, Mapping[str, float]]:
-        """Persona -> criterion -> score, where criteria were scored one by one."""
-        from personas.ranking.stored import criteria_names
-
-        return {
-            name: dict(zip(criteria_names(self.ranking.team, name), scores, strict=True))
-            for name, scores in self._of(self.ranking.matrix.criteria).items()
-        }
-
-    @property
-    def reasons(self) -> Mapping[str, Reason]:
-        """Persona, or the ranker where none judged, -> why it scored the passage so, if asked."""
-        reasons, judges = self.ranking.reasons, self.ranking.judges or (self.ranking.ranker,)
-        return {name: reasons[self.row, name] for name in judges if (self.row, name) in reasons}
-
-    @property
-    def confidence(self) -> Mapping[str, float]:
-        """Persona -> how sure the model said it was, 0 to 1, where it said so."""
-        return self._of(self.ranking.matrix.confidence)
-
-    @property
-    def probabilities(self) -> Mapping[str, tuple[float, ...]]:
-        """Persona -> probability of each level, from 0 to k at equal distances, where known."""
-        return self._of(self.ranking.matrix.probabilities)
-
-    @property
-    def dropped(self) -> float | None:
-        """The relevance, 0 to 10, for which REBEL dropped the passage; None for others."""
-        return self.ranking.dropped.get(self.row)
 
     @property
     def why_left_out(self) -> str:
@@ -204,34 +315,25 @@ class Hit:
             return f"relevance {self.dropped:g} of 10 is below min_relevance_score={least}"
         if self.rank - 1 in ranking._returned:
             return ""
-        least, relevance = config.get("min_relevance"), ranking.relevances.get(self.row)
-        if least is not None and ranking.relevances and relevance is None:
+        least, relevance = config.get("min_relevance"), self.relevance
+        if least is not None and ranking._has_relevance and relevance is None:
             return f"it has no score, and min_relevance={least:g} asks for one"
         if least is not None and relevance is not None and relevance < least:
             return f"relevance {exact(relevance)} is below min_relevance={least:g}"
         return f"it is beyond the first {config.get('top_n')} (top_n)"
 
-    @cached_property
-    def ranks(self) -> Mapping[str, int]:
-        """Persona -> rank in its order, from 1, where a team compared passages; see `Orders`."""
-        if (orders := self.ranking.orders) is None:
-            return {}
-        ranks = zip(orders.personas, orders.ranks[self.row].tolist(), strict=True)
-        return {name: int(rank) for name, rank in ranks if not math.isnan(rank)}
-
     # What follows from that
 
     @property
     def points(self) -> Mapping[str, float]:
-        """Persona -> what the ensemble makes of its rank, see `personas.ranking.orders.points`."""
-        return self.ranking._points_and_rule[0].get(self.row, {})
+        """Persona -> what the ensemble makes of its rank, see `personas.ensembles.points`."""
+        return self.ranking._points_and_rule[0].get(self.rank, {})
 
     @property
     def marks(self) -> Mapping[str, float | None]:
         """Values that the final score combines: points if there are any, else scores."""
-        return self.points or (
-            dict.fromkeys(self.ranking.judges) if self.ranking.orders else self.scores
-        )
+        ranking = self.ranking
+        return self.points or (dict.fromkeys(ranking.judges) if ranking.orders else self.scores)
 
     @property
     def known_scores(self) -> tuple[float, ...]:
@@ -244,7 +346,7 @@ class Hit:
         known = self.known_scores
         return max(known) - min(known) if len(known) > 1 else None
 
-    @cached_property
+    @property
     def disagreement(self) -> float | None:
         """Population standard deviation of the scores, or points; None for fewer than two."""
         known = self.known_scores
@@ -256,18 +358,18 @@ class Hit:
     @property
     def rank_of_all(self) -> int | None:
         """Rank by the arithmetic of `rank_without` with all personas; None without a score."""
-        return self.ranking._leave_one_out.get(self.row, (None, {}))[0]
+        return self.ranking._leave_one_out.get(self.rank, (None, {}))[0]
 
     @property
     def rank_without(self) -> Mapping[str, int]:
         """Persona -> rank without that persona; empty without a score, or another persona."""
-        return self.ranking._leave_one_out.get(self.row, (None, {}))[1]
+        return self.ranking._leave_one_out.get(self.rank, (None, {}))[1]
 
     @property
     def effects(self) -> Mapping[str, int]:
         """Persona -> by how many ranks it raised (positive) or sank (negative) the passage."""
-        of_all, without = self.ranking._leave_one_out.get(self.row, (0, {}))
-        return {name: rank - of_all for name, rank in without.items()}
+        of_all = self.rank_of_all or 0
+        return {name: rank - of_all for name, rank in self.rank_without.items()}
 
     @property
     def raised_most_by(self) -> tuple[str, ...]:
@@ -279,36 +381,6 @@ class Hit:
         """The personas that sank the passage most, by scores they gave; equals together."""
         return self._with_effect(min)
 
-    @property
-    def shares(self) -> tuple[float, float] | None:
-        """The personas' score and the first stage's, each from 0 to 1 over the passages.
-
-        None where the final score is not made of both.
-        """
-        return self.ranking._shares.get(self.row)
-
-    @property
-    def formula(self) -> str:
-        """Formula of the final score by `shares`, or by weights; empty if it has none."""
-        rule = self.ranking.rule
-        if self.score is None or (self.shares is None and not rule.weights):
-            return ""
-        if self.shares is None:
-            import numpy as np
-
-            filled = rule.filled(np.array([list(self.marks.values())], dtype=np.float64))[0]
-            pairs = zip(rule.weights, filled.tolist(), strict=True)
-            terms = " + ".join(f"{weight:.3g} × {exact(each)}" for weight, each in pairs)  # noqa: RUF001
-            return f"{terms} = {exact(self.score)}"
-        weight, (own, first) = rule.first_stage_weight, self.shares
-        return f"{1 - weight:.2f} × {own:.2f} + {weight:.2f} × {first:.2f} = {self.score:.3f}"  # noqa: RUF001
-
-    def to_dict(self, *, texts: bool = True) -> dict[str, Any]:
-        """Return its stored fields as plain values; title and text only with `texts`."""
-        from personas.ranking.stored import stored_hit
-
-        return stored_hit(self, texts=texts)
-
     def _with_effect(self, extreme: Callable[[Iterable[int]], int]) -> tuple[str, ...]:
         # What is imputed for a missing score has an effect too, but that is not the persona's.
         effects = {
@@ -317,6 +389,27 @@ class Hit:
         most = extreme([0, *effects.values()])
         return tuple([name for name, ranks in effects.items() if ranks == most]) if most else ()
 
-    def _of(self, cells: Mapping[tuple[int, int], T]) -> dict[str, T]:
-        places = {name: (self.row, column) for column, name in enumerate(self.ranking.personas)}
-        return {name: cells[place] for name, place in places.items() if place in cells}
+    @property
+    def shares(self) -> tuple[float, float] | None:
+        """The personas' score and the first stage's, each from 0 to 1 over the passages.
+
+        None where the final score is not made of both.
+        """
+        return self.ranking._shares.get(self.rank)
+
+    @property
+    def formula(self) -> str:
+        """Formula of the final score by `shares`, or by weights; empty if it has none."""
+        rule = self.ranking.rule
+        if self.score is None or (self.shares is None and not rule.weights):
+            return ""
+        if self.shares is None:
+            filled = rule.filled(as_array([list(self.marks.values())]))[0]
+            pairs = zip(rule.weights, filled.tolist(), strict=True)
+            terms = " + ".join(f"{weight:.3g} × {exact(each)}" for weight, each in pairs)  # noqa: RUF001
+            return f"{terms} = {exact(self.score)}"
+        weight, (own, first) = rule.first_stage_weight, self.shares
+        return f"{1 - weight:.2f} × {own:.2f} + {weight:.2f} × {first:.2f} = {self.score:.3f}"  # noqa: RUF001
+
+
+_KEPT = tuple(each.name for each in fields(Hit) if each.init)

@@ -1,40 +1,202 @@
-"""A ranking: what led to the order of a query's passages, and what follows from it without a call.
+"""A ranking is the list of its hits, and what follows from it is worked out without a call.
 
-What is stored is what is shown. A `RankingRecord` holds what was asked, answered and counted; it
-and its hits work out the rest when it is asked for: moves, agreement, ranks without a persona.
+What is stored is what is shown: `RankingRecord.to_dict` writes the fields of both classes, version
+1, and `from_dict` checks and reads them. Keys that are not known are no error: a newer ranking may
+say more. What passes can be shown, summed up and written again: numbers are finite and not too
+great for sums and squares, and nothing nests too deep.
 """
 
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
-from functools import cached_property
-from typing import TYPE_CHECKING, Any, Self, overload
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from functools import cache, cached_property
+from operator import attrgetter
+from typing import TYPE_CHECKING, Annotated, Any, ClassVar, Literal, Self, overload
+
+from pydantic import (
+    AfterValidator,
+    ConfigDict,
+    Field,
+    PlainSerializer,
+    StrictBool,
+    ValidationError,
+    model_validator,
+)
 
 from personas.ensembles import (
+    Ensemble,
+    Rule,
+    descending,
+    distinct,
+    find_ensemble,
     highest_score,
+    points,
+    unit_range,
 )
-from personas.errors import SchemaError
-from personas.ranking.columns import OtherPlace, OtherRanking, RankingColumns
-from personas.ranking.hit import Hit
+from personas.errors import SchemaError, explain
+from personas.ranking.hit import (
+    IF_ANY,
+    Hit,
+    NotStored,
+    OtherPlace,
+    OtherRanking,
+    adapter,
+    check_plain,
+    criteria_names,
+    plain_values,
+)
 from personas.ranking.types import (
     ASSESSOR,
+    Comparisons,
+    Count,
     MissingScore,
+    Number,
+    Passage,
+    PersonaOrder,
+    Query,
+    Reason,
+    WeakJudge,
+    WindowCounts,
+    as_array,
+    judge_note,
 )
-from personas.ranking.usage import Calls, Usage
+from personas.ranking.usage import Calls, Usage, UsageTable
+from personas.schema import Member, Team
 
 if TYPE_CHECKING:
-    from personas.ranking.agreement import TeamAgreement
+    import numpy as np
+    from numpy.typing import NDArray
 
+    from personas.ranking.agreement import TeamAgreement
+    from personas.ranking.suspicions import Suspicion
+
+__all__ = ["OtherPlace", "OtherRanking", "RankingRecord", "read_query"]
+
+_FORM = "this is no ranking as Ranking.to_dict() makes it, version 1"
 _DEFAULT_TOP = 10.0
 
-__all__ = ["OtherPlace", "OtherRanking", "RankingRecord"]
 
+@dataclass(frozen=True, eq=False, repr=False, kw_only=True)
+class RankingRecord(Sequence[Hit]):
+    """Passages in their new order, best first, with everything that led to it.
 
-@dataclass(frozen=True, eq=False, repr=False)
-class RankingRecord(RankingColumns, Sequence[Hit]):
-    """Passages in their new order, best first, with everything that led to it."""
+    A sequence of those hits that are returned; `hits` has all of them.
+    """
+
+    __pydantic_config__: ClassVar[ConfigDict] = ConfigDict()
+
+    version: Literal[1] = 1
+    query: Annotated[
+        Query, PlainSerializer(lambda query: {"text": query.conversation, "id": query.id})
+    ]
+    ranker: str
+    team: Team | None
+    personas: tuple[str, ...]
+    hits: tuple[Hit, ...]
+    config: Annotated[Mapping[str, Any], AfterValidator(check_plain), PlainSerializer(plain_values)]
+    models: Mapping[str, str]
+    prompt_hashes: Mapping[str, str]
+    calls: Annotated[UsageTable, Field(alias="usage"), PlainSerializer(lambda _: None)]
+    seconds: Mapping[str, Number]
+    absolute: StrictBool
+    partial: StrictBool = False
+    failure: str = ""
+    comparisons: Annotated[Comparisons | None, IF_ANY] = None
+    windows: Annotated[WindowCounts | None, IF_ANY] = None
+    orders: Annotated[Mapping[str, PersonaOrder], IF_ANY] = field(default_factory=dict)
+    undecided: Annotated[tuple[tuple[int, int], ...], IF_ANY] = ()
+    weak_judge: Annotated[WeakJudge, IF_ANY] = ""
+    false_quotes: Annotated[Count, IF_ANY] = 0
+    grades: Annotated[Mapping[str, int] | None, Field(exclude=True)] = None
+    other: Annotated[OtherRanking | None, Field(exclude=True)] = None
+
+    def __post_init__(self) -> None:
+        hits = sorted(self.hits, key=attrgetter("rank"))
+        if hits and hasattr(hits[0], "ranking"):  # they are of another ranking
+            hits = [hit.copied() for hit in hits]
+        object.__setattr__(self, "hits", tuple(hits))
+        for hit in hits:
+            object.__setattr__(hit, "ranking", self)
+            if hit.missing or hit.imputed:
+                object.__setattr__(hit, "imputed", self._imputed(hit))
+
+    @model_validator(mode="after")
+    def _consistent(self) -> Self:
+        names, hits = set(self.personas), self.hits
+        if len(names) < len(self.personas):
+            raise ValueError("two score columns have the same name")
+        places = set(range(1, len(hits) + 1))
+        for kind in ("rank", "first_stage_rank"):
+            if {getattr(hit, kind) for hit in hits} != places:
+                limits = [name for name in ("top_n", "min_relevance") if self.config.get(name)]
+                left_out = f"; {' and '.join(limits)} left out hits: keep all with --save FILE"
+                raise ValueError(
+                    f"the hits' {kind} must be 1 to {len(hits)}, each once"
+                    f"{left_out if limits else ''}"
+                )
+        ends = [rank for first_and_last in self.undecided for rank in first_and_last]
+        if ends != sorted(set(ends)) or not places.issuperset(ends):
+            raise ValueError(f"undecided: the ranks must rise, from 1 to {len(hits)}")
+        by = {name for name, order in self.orders.items() if not order.left_out}
+        members = self.team.members if self.team else ()
+        criteria = {name: set(criteria_names(members, name)) for name in names}
+        for hit in hits:
+            of = f"the hit of rank {hit.rank}"
+            if hit.scores.keys() != names:
+                raise ValueError(f"{of} must have one score a persona")
+            if hit.ranks and hit.ranks.keys() != by:
+                raise ValueError(f"{of} must have one rank a persona, or none")
+            if max(hit.ranks.values(), default=0) > len(hits):
+                raise ValueError(f"{of} has a rank beyond {len(hits)}")
+            for name, given in hit.criteria.items():
+                if given and set(given) != criteria.get(name):
+                    raise ValueError(f"{of} has scores of other criteria than {name!r} has")
+        return self
+
+    # Read and written
+
+    @classmethod
+    def of(cls, data: object) -> Self:
+        """The ranking itself, or as `from_dict` reads it."""
+        return data if isinstance(data, cls) else cls.from_dict(data)
+
+    @classmethod
+    def from_dict(cls, data: object) -> Self:
+        """A ranking from what `to_dict` made, or from its JSON text."""
+        found: Self = _read(cls, data)
+        return found
+
+    def to_dict(self, *, texts: bool = True) -> dict[str, Any]:
+        """Everything, as plain values that JSON can hold; `from_dict` takes it back."""
+        exclude = None if texts else {"hits": {"__all__": {"title", "text"}}}
+        form: dict[str, Any] = adapter(RankingRecord).dump_python(
+            self, mode="json", by_alias=True, exclude=exclude
+        )
+        rows = [self.rows_of_calls(), self.rows_of_calls(reused=True)]
+        by_stage, reused = adapter(list[list[Calls]]).dump_python(rows, mode="json")
+        sums = adapter(Usage).dump_python(self.usage, mode="json")
+        form["usage"] = {**sums, "cost": self.cost, "by_stage": by_stage, "reused": reused}
+        return form
+
+    def beside(
+        self, *, grades: Mapping[str, int] | None = None, other: OtherRanking | None = None
+    ) -> Self:
+        """The ranking with judgements and another one beside it; a `SchemaError` without texts."""
+        if not self.has_texts:
+            raise SchemaError(
+                "a ranking without texts, as run folders keep them; give the run folder itself, "
+                "with the folder 'data' beside it"
+            )
+        return replace(self, grades=grades, other=other)
+
+    def with_texts(self, texts: Mapping[str, tuple[str, str]]) -> Self:
+        """The ranking with title and text of each passage, by document id, all of them there."""
+        found = [(hit, *texts[hit.doc_id]) for hit in self.hits]
+        return replace(
+            self, hits=tuple([replace(hit, title=title, text=text) for hit, title, text in found])
+        )
 
     # A sequence of what is returned
 
@@ -55,28 +217,90 @@ class RankingRecord(RankingColumns, Sequence[Hit]):
     def __repr__(self) -> str:
         lost = f", {len(self.missing)} scores missing" if self.missing else ""
         lost += f", {self.unfilled} recruits too few" if self.unfilled else ""
-        all_of = "" if len(self) == len(self.passages) else f"{len(self)} of "
-        count = f"{all_of}{len(self.passages)} passages"
+        all_of = "" if len(self) == len(self.hits) else f"{len(self)} of "
+        count = f"{all_of}{len(self.hits)} passages"
         note = f". {self.judge_note}" if self.judge_note else ""
         return f"<Ranking of {count} for {self.query.text!r} by {self.ranker}{lost}{note}>"
+
+    @cached_property
+    def _returned(self) -> Sequence[int]:
+        """Places in `hits` of those that the ranker, ``min_relevance`` and ``top_n`` leave."""
+        least, most = self.config.get("min_relevance"), self.config.get("top_n")
+        left = list(self.hits)
+        if isinstance(least, int | float) and self._has_relevance:
+            left = [hit for hit in left if hit.relevance is not None and hit.relevance >= least]
+        few = most if isinstance(most, int) and most > 0 else None
+        return [hit.rank - 1 for hit in left if hit.dropped is None][:few]
+
+    @cached_property
+    def _has_relevance(self) -> bool:
+        return any(hit.relevance is not None for hit in self.hits)
 
     @property
     def ids(self) -> list[str]:
         """The passages' ids, best first."""
-        return [doc_id for doc_id, _ in self.run]
+        return [hit.doc_id for hit in self]
 
     @property
     def run(self) -> list[tuple[str, float]]:
-        """Id and final score of each passage that is returned, best first."""
-        rows = [int(self.order[place]) for place in self._returned]
-        return [(self.passages[row].id, float(self.final[row])) for row in rows]
+        """Id and final score of each passage that is returned, best first; NaN without one."""
+        return [(hit.doc_id, math.nan if hit.score is None else hit.score) for hit in self]
 
     @cached_property
-    def hits(self) -> tuple[Hit, ...]:
-        """All passages, best first."""
-        return tuple([Hit(self, row, rank) for rank, row in enumerate(self.order.tolist(), 1)])
+    def as_given(self) -> tuple[Hit, ...]:
+        """All hits in first-stage order."""
+        return tuple(sorted(self.hits, key=attrgetter("first_stage_rank")))
 
-    # What was used
+    @cached_property
+    def passages(self) -> tuple[Passage, ...]:
+        """All passages in first-stage order."""
+        return tuple([hit.passage for hit in self.as_given])
+
+    @property
+    def has_texts(self) -> bool:
+        """True unless the passages were stored without their texts."""
+        texts = (text for hit in self.hits for text in (hit.title, hit.text))
+        return not any(isinstance(text, NotStored) for text in texts)
+
+    @cached_property
+    def matrix(self) -> NDArray[np.float64]:
+        """The scores of `hits` (rows) by `personas` (columns); NaN where there is none."""
+        rows = [[hit.scores[name] for name in self.personas] for hit in self.hits]
+        return as_array(rows, len(self.personas))
+
+    # Who judged, and what was used
+
+    @property
+    def judges(self) -> tuple[str, ...]:
+        """The personas whose scores count, or whose orders do, in team order."""
+        if not self.orders:
+            return self.personas
+        return tuple(name for name, order in self.orders.items() if not order.left_out)
+
+    @property
+    def left_out(self) -> Mapping[str, str]:
+        """Persona -> why its order does not count, where a team compared."""
+        return {name: each.left_out for name, each in self.orders.items() if each.left_out}
+
+    @property
+    def members(self) -> tuple[Member, ...]:
+        """The team's members; none without a team."""
+        return self.team.members if self.team else ()
+
+    def member(self, persona: str) -> Member | None:
+        """The team's member of that name; None if there is none."""
+        return next((each for each in self.members if each.name == persona), None)
+
+    @property
+    def unfilled(self) -> int:
+        """Recruits that lack, because fewer were named than asked for."""
+        size = self.config.get("team_size")
+        return max(0, size - len(self.members)) if self.team and isinstance(size, int) else 0
+
+    @property
+    def judge_note(self) -> str:
+        """A sentence about a weak judge; empty if it is not known to be weak."""
+        return judge_note(self.weak_judge, self.models.get("scoring", ""))
 
     @property
     def usage(self) -> Usage:
@@ -97,7 +321,7 @@ class RankingRecord(RankingColumns, Sequence[Hit]):
         table = self.calls.reused if reused else self.calls
         known = table.costs
         return [
-            Calls(*key, usage, known[key] if key in known else self.price(key[2], usage))
+            Calls.of(*key, usage, known[key] if key in known else self.price(key[2], usage))
             for key, usage in table.items()
         ]
 
@@ -111,9 +335,14 @@ class RankingRecord(RankingColumns, Sequence[Hit]):
     # What scores mean
 
     @property
+    def ensemble(self) -> Ensemble | None:
+        """The ensemble; None if it is not known here."""
+        return find_ensemble(self.config)
+
+    @property
     def by_rank(self) -> bool:
         """True if the personas have put the passages in order, instead of scoring them."""
-        return self.orders is not None and bool(self.judges) and bool(self.passages)
+        return bool(self.orders and self.judges and self.hits)
 
     @property
     def unscored(self) -> bool:
@@ -140,22 +369,32 @@ class RankingRecord(RankingColumns, Sequence[Hit]):
     @property
     def missing(self) -> list[MissingScore]:
         """Every score that was asked for and did not come, by first-stage order."""
-        places = [(row, column, why) for (row, column), why in self.matrix.reasons.items()]
-        places += [(row, len(self.personas), why) for row, why in self.assessor_reasons.items()]
-        names = (*self.personas, ASSESSOR)
         return [
-            MissingScore(self.passages[row].id, names[column], why)
-            for row, column, why in sorted(places)
+            MissingScore(hit.doc_id, name, hit.missing[name])
+            for hit in self.as_given
+            if hit.missing
+            for name in dict.fromkeys((*self.personas, ASSESSOR))
+            if name in hit.missing
         ]
+
+    @property
+    def dropped(self) -> Mapping[int, float]:
+        """Index of each passage that REBEL dropped -> the relevance that was too low."""
+        return {hit.index: hit.dropped for hit in self.as_given if hit.dropped is not None}
+
+    @property
+    def reasons(self) -> Mapping[tuple[int, str], Reason]:
+        """Index of a passage, and a judge, -> why it scored the passage so."""
+        return {
+            (hit.index, judge): why for hit in self.as_given for judge, why in hit.reasons.items()
+        }
 
     @property
     def was_judged(self) -> bool:
         """True if the order comes from judges; false if nothing was scored or compared."""
-        import numpy as np
-
-        if np.isfinite(self.final).any():
+        if self.judged:
             return True
-        if self.failure or self.matrix.reasons or self.orders is not None:
+        if self.failure or self.orders or any(hit.missing.keys() - {ASSESSOR} for hit in self.hits):
             return False
         answered = self.comparisons is not None and self.comparisons.asked > self.comparisons.failed
         return answered or not (self.partial or self.dropped)
@@ -172,9 +411,9 @@ class RankingRecord(RankingColumns, Sequence[Hit]):
         """Persona -> rank shared by all passages that it has not sorted out, if there are any."""
         tails = {}
         for name in self.judges if self.orders else ():
-            ranked = [(hit.ranks[name], hit.passage.content) for hit in self.hits if hit.ranks]
-            last = max(ranked, default=(0,))[0]
-            if len({content for rank, content in ranked if rank == last}) > 1:
+            last = max((hit.ranks[name] for hit in self.hits if hit.ranks), default=0)
+            tail = [hit for hit in self.hits if hit.ranks and hit.ranks[name] == last]
+            if len({(hit.title, hit.text) for hit in tail}) > 1:
                 tails[name] = last
         return tails
 
@@ -234,39 +473,110 @@ class RankingRecord(RankingColumns, Sequence[Hit]):
             return False
         return all(place == hit.rank_of_all for place, hit in enumerate(self.judged, start=1))
 
-    # Other forms
+    @cached_property
+    def rule(self) -> Rule:
+        """The rule by which scores, or points, become final scores."""
+        return self._points_and_rule[1]
 
-    def beside(
-        self, *, grades: Mapping[str, int] | None = None, other: OtherRanking | None = None
-    ) -> Self:
-        """The ranking with judgements and another one beside it; a `SchemaError` without texts."""
-        if not self.has_texts:
-            raise SchemaError(
-                "a ranking without texts, as run folders keep them; give the run folder itself, "
-                "with the folder 'data' beside it"
-            )
-        return replace(self, grades=grades, other=other)
+    @cached_property
+    def _points_and_rule(self) -> tuple[Mapping[int, Mapping[str, float]], Rule]:
+        """Rank -> persona -> its points, where a team compared passages; and the rule for them."""
+        rule, names = Rule.of(self.config).for_columns(self.members, self.judges), self.judges
+        if not self.orders or not names:
+            return {}, rule
+        ranked = [hit for hit in self.as_given if hit.judged and hit.ranks]
+        rows, group_of = distinct((hit.title, hit.text) for hit in ranked)
+        ranks = as_array([[ranked[row].ranks[name] for name in names] for row in rows], len(names))
+        found = points(ranks)[group_of].tolist()
+        return {
+            hit.rank: dict(zip(names, given, strict=True))
+            for hit, given in zip(ranked, found, strict=True)
+        }, rule.for_points(len(rows))
 
-    def with_texts(self, texts: Mapping[str, tuple[str, str]]) -> Self:
-        """The ranking with title and text of each passage, by document id, all of them there."""
-        found = [(each, *texts[each.id]) for each in self.passages]
-        passages = tuple(replace(each, title=title, text=text) for each, title, text in found)
-        return replace(self, passages=passages, has_texts=True)
+    def _imputed(self, hit: Hit) -> Mapping[str, float]:
+        if self.ensemble is None:
+            return hit.imputed
+        if not hit.missing or not hit.judged:
+            return {}
+        rule = self.rule
+        filled = rule.filled(as_array([list(hit.scores.values())]))
+        if not rule.ensemble.asks:
+            found = zip(hit.scores, filled[0].tolist(), strict=True)
+            return {name: score for name, score in found if name in hit.missing}
+        # The model that combined the scores saw that some are missing.
+        if ASSESSOR not in hit.missing:
+            return {}
+        by_team = rule.missing_policy == "mean_of_team"
+        return {ASSESSOR: float((filled if by_team else rule.filled(as_array([[None]]))).mean())}
 
-    def to_dict(self, *, texts: bool = True) -> dict[str, Any]:
-        """Everything, as plain values that JSON can hold; `from_dict` takes it back."""
-        from personas.ranking.stored import stored
+    @cached_property
+    def _leave_one_out(self) -> Mapping[int, tuple[int, Mapping[str, int]]]:
+        """Rank -> rank by all scores, and for each persona by those of the others."""
+        import numpy as np
 
-        return stored(self, texts=texts)
+        # Without a persona, a passage that only it has scored comes among those without a score.
+        asked = [
+            hit for hit in self.as_given if hit.judged or (hit.missing and hit.dropped is None)
+        ]
+        names, members = self.judges, self.members
+        marks = [[hit.marks[name] for name in names] for hit in asked]
+        # Passages that were judged as one have the same scores.
+        judged_as = ((hit.title, hit.text, *given) for hit, given in zip(asked, marks, strict=True))
+        rows, group_of = distinct(judged_as)
+        values = as_array([marks[row] for row in rows], len(names))
+        first_stage = [hit.first_stage_score for hit in asked]
 
-    @classmethod
-    def of(cls, data: object) -> Self:
-        """The ranking itself, or as `from_dict` reads it."""
-        return data if isinstance(data, cls) else cls.from_dict(data)
+        def ranks(columns: Sequence[int]) -> list[int]:
+            rule = self.rule.for_columns(members, [names[place] for place in columns])
+            order = descending(rule.final(values[:, columns], group_of, first_stage))
+            return [int(place) + 1 for place in np.argsort(order)]
 
-    @classmethod
-    def from_dict(cls, data: object) -> Self:
-        """A ranking from what `to_dict` made, or from its JSON text."""
-        from personas.ranking.stored import read_fields
+        left_out, every = names if len(names) > 1 else (), range(len(names))
+        without = [ranks([each for each in every if each != place]) for place in every if left_out]
+        return {
+            hit.rank: (of_all, dict(zip(left_out, others, strict=True)))
+            for hit, of_all, *others in zip(asked, ranks(every), *without, strict=True)
+        }
 
-        return cls(**read_fields(data))
+    @cached_property
+    def _shares(self) -> Mapping[int, tuple[float, float]]:
+        """Rank -> what of the final score is the personas', and what the first stage's, 0 to 1."""
+        weight = Rule.of(self.config).first_stage_weight
+        judged = [hit for hit in self.judged if hit.first_stage_score is not None]
+        if not weight or len(judged) < len(self.judged):
+            return {}
+        firsts = unit_range(as_array([[hit.first_stage_score for hit in judged]])[0]).tolist()
+        found = {}
+        for hit, first in zip(judged, firsts, strict=True):
+            own = ((hit.score or 0.0) - weight * first) / (1 - weight) if weight < 1 else 0.0
+            found[hit.rank] = min(max(own, 0.0), 1.0), first
+        return found
+
+    @cached_property
+    def _suspicions_of(self) -> Callable[[str, str], tuple[Suspicion, ...]]:
+        from personas.ranking.suspicions import SuspicionDetector
+
+        return cache(SuspicionDetector(self.query.text).suspicions)
+
+
+@dataclass(frozen=True)
+class _Head:
+    version: Literal[1]
+    query: Query
+
+
+def read_query(data: object) -> Query:
+    """The query of a stored ranking; the rest is not looked at. Takes what `from_dict` does."""
+    found: Query = _read(_Head, data).query
+    return found
+
+
+def _read(kind: Any, data: object) -> Any:
+    try:
+        if isinstance(data, str | bytes):
+            return adapter(kind).validate_json(data)
+        return adapter(kind).validate_python(data)
+    except ValidationError as error:
+        raise SchemaError(explain(error, "a ranking", _FORM)) from error
+    except RecursionError as error:
+        raise SchemaError(f"{_FORM}; its values nest too deep") from error

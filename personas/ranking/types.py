@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Annotated, Any, ClassVar, Literal
 
@@ -14,13 +14,16 @@ if TYPE_CHECKING:
     import numpy as np
     from numpy.typing import NDArray
 
-# As rankings are read; see personas.ranking.stored.
+# As rankings are read.
 Count = Annotated[int, Field(strict=True, ge=0, le=2**63 - 1)]
 Rank = Annotated[int, Field(strict=True, ge=1)]
 Number = Annotated[
     float, Field(strict=True, ge=-HIGHEST_SCORE, le=HIGHEST_SCORE, allow_inf_nan=False)
 ]
 _AS_MARKED = ConfigDict()
+
+WeakJudge = Literal["", "encoder"]
+"""Why the model that judged is weak: an encoder compares meaning and does not reason."""
 
 ASSESSOR = "(assessor)"
 """The name under which the assessor's own missing scores are listed."""
@@ -118,96 +121,49 @@ class MissingScore:
     reason: str
 
 
-@dataclass(slots=True)
 class ScoreMatrix:
-    """Scores by passage (rows, first-stage order) and persona (columns, team order)."""
+    """Scores by passage (rows) and persona (columns); None where none has come."""
 
-    values: NDArray[np.float64]
-    reasons: dict[tuple[int, int], str] = field(default_factory=dict)
-    criteria: dict[tuple[int, int], tuple[float, ...]] = field(default_factory=dict)
-    confidence: dict[tuple[int, int], float] = field(default_factory=dict)
-    probabilities: dict[tuple[int, int], tuple[float, ...]] = field(default_factory=dict)
+    def __init__(self, rows: list[list[Score | None]]) -> None:
+        self.rows = rows
 
     @classmethod
     def empty(cls, passages: int, personas: int) -> ScoreMatrix:
         """A matrix in which no score has come yet."""
-        import numpy as np
-
-        return cls(np.full((passages, personas), np.nan))
+        return cls([[None] * personas for _ in range(passages)])
 
     def put(self, row: int, column: int, score: Score) -> None:
         """Write one score."""
-        if score.value is None:
-            self.reasons[row, column] = score.reason
-        else:
-            self.values[row, column] = score.value
-        if score.criteria:
-            self.criteria[row, column] = score.criteria
-        if score.confidence is not None:
-            self.confidence[row, column] = score.confidence
-        if score.probabilities:
-            self.probabilities[row, column] = score.probabilities
+        self.rows[row][column] = score
 
-    @property
-    def unasked(self) -> NDArray[np.bool_]:
-        """Where no score was asked for: none is there, and none is known to be missing."""
-        import numpy as np
-
-        empty = np.isnan(self.values)
-        for place in self.reasons:
-            empty[place] = False
-        return empty
+    def keep(self, columns: int) -> None:
+        """Leave the first columns."""
+        self.rows = [row[:columns] for row in self.rows]
 
     def close(self, reason: str) -> None:
         """Note that no score will come any more where none has: it is missing for `reason`."""
-        import numpy as np
-
-        for row, column in np.argwhere(self.unasked).tolist():
-            self.reasons[row, column] = reason
-
-    def take(self, rows: NDArray[np.intp]) -> ScoreMatrix:
-        """The matrix whose row i is this one's row ``rows[i]``; rows may repeat."""
-        import numpy as np
-
-        places: dict[int, list[int]] = {}
-        for place, row in enumerate(rows.tolist()):
-            places.setdefault(row, []).append(place)
-        values = self.values[rows]
-        values[rows < 0] = np.nan
-
-        def taken(cells: Mapping[tuple[int, int], Any]) -> dict[tuple[int, int], Any]:
-            return {
-                (i, column): each
-                for (row, column), each in cells.items()
-                for i in places.get(row, ())
-            }
-
-        cells = (self.reasons, self.criteria, self.confidence, self.probabilities)
-        return ScoreMatrix(values, *[taken(each) for each in cells])
-
-
-@dataclass(frozen=True, slots=True, eq=False)
-class Orders:
-    """The orders in which the personas of a team have put the passages.
-
-    Attributes:
-        personas: names of the columns, in team order.
-        ranks: of shape (passages, personas), rows in first-stage order: ranks from 1, best first.
-            Those whose order a persona has not decided share the first of their ranks. NaN for
-            passages beyond ``depth``, and for all of a persona in `left_out`.
-        comparisons: persona -> what came of its replies.
-        left_out: persona -> why its order does not count.
-    """
-
-    personas: tuple[str, ...]
-    ranks: NDArray[np.float64]
-    comparisons: Mapping[str, Comparisons]
-    left_out: Mapping[str, str] = field(default_factory=dict)
+        missing = Score(None, reason)
+        self.rows = [[each or missing for each in row] for row in self.rows]
 
     @property
-    def counted(self) -> NDArray[np.float64]:
-        """The columns of the personas whose orders count."""
-        return self.ranks[:, [name not in self.left_out for name in self.personas]]
+    def missing(self) -> int:
+        """Number of scores that were asked for and did not come."""
+        return sum(each is not None and each.value is None for row in self.rows for each in row)
+
+    @property
+    def values(self) -> NDArray[np.float64]:
+        """The scores as an array; NaN where there is none."""
+        columns = len(self.rows[0]) if self.rows else 0
+        found = [each.value if each else None for row in self.rows for each in row]
+        return as_array([found]).reshape(len(self.rows), columns)
+
+
+def as_array(rows: Sequence[Sequence[float | None]], columns: int = 0) -> NDArray[np.float64]:
+    """Rows of numbers as an array, NaN for None; without rows it has that number of columns."""
+    import numpy as np
+
+    found = np.array(rows, dtype=np.float64)
+    return found if len(rows) else found.reshape(0, columns)
 
 
 @dataclass(frozen=True, slots=True)
@@ -239,6 +195,17 @@ class Comparisons(Replies):
 
 
 @dataclass(frozen=True, slots=True)
+class PersonaOrder(Comparisons):
+    """Counts of the replies of one persona of a team that compares; see `Hit.ranks` for its order.
+
+    Attributes:
+        left_out: why its order does not count; empty if it does.
+    """
+
+    left_out: str = ""
+
+
+@dataclass(frozen=True, slots=True)
 class WindowCounts(Replies):
     """Counts of the replies of a ranker that scores several passages in one call.
 
@@ -251,3 +218,15 @@ class WindowCounts(Replies):
     unreadable: Count = 0
     sums: Count = 0
     differing: Count = 0
+
+
+class WeakJudgeWarning(UserWarning):
+    """An encoder judges because no model was named and no key was found. Given once per process."""
+
+
+def judge_note(weak: WeakJudge, model: str = "") -> str:
+    """A sentence about a weak judge, for whatever shows a ranking; empty for other judges."""
+    if not weak:
+        return ""
+    by = f"{model}, " if model else ""
+    return f"Judged by {by}an encoder: compares meaning, does not reason."

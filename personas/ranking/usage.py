@@ -3,9 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass, field, fields
+from dataclasses import asdict, dataclass, field, fields
 from operator import add, attrgetter
-from typing import Literal, get_args
+from typing import Any, Literal, cast, get_args
+
+from pydantic import GetCoreSchemaHandler
+from pydantic_core import core_schema
+
+from personas.ranking.types import Count, Number
 
 Stage = Literal[
     "probe",
@@ -50,15 +55,36 @@ class Usage:
 _amounts = attrgetter(*(each.name for each in fields(Usage)))
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Calls:
     """Usage of one stage by one persona (empty where there is none) of one model."""
 
     stage: str
     persona: str
     model: str
-    usage: Usage
-    cost: float | None
+    calls: Count
+    input_tokens: Count
+    cached_input_tokens: Count
+    output_tokens: Count
+    seconds: Number = 0.0
+    unreadable: Count = 0
+    cost: Number | None
+
+    @classmethod
+    def of(cls, stage: str, persona: str, model: str, usage: Usage, cost: float | None) -> Calls:
+        """The row of that usage."""
+        return cls(stage=stage, persona=persona, model=model, cost=cost, **asdict(usage))
+
+    @property
+    def usage(self) -> Usage:
+        """Calls and tokens together."""
+        return Usage(*_amounts(self))
+
+
+@dataclass(frozen=True)
+class _Stored:
+    by_stage: list[Calls]
+    reused: list[Calls] = field(default_factory=list)
 
 
 class UsageTable(Mapping[tuple[Stage, str, str], Usage]):
@@ -74,6 +100,23 @@ class UsageTable(Mapping[tuple[Stage, str, str], Usage]):
         self._rows: dict[tuple[Stage, str, str], Usage] = dict(rows or {})
         self._reused: UsageTable | None = None
         self.costs: dict[tuple[Stage, str, str], float | None] = {}
+
+    @classmethod
+    def __get_pydantic_core_schema__(
+        cls, _: Any, handler: GetCoreSchemaHandler
+    ) -> core_schema.CoreSchema:
+        return core_schema.no_info_after_validator_function(cls._of_stored, handler(_Stored))
+
+    @classmethod
+    def _of_stored(cls, stored: _Stored) -> UsageTable:
+        table = cls()
+        for reused, rows in ((False, stored.by_stage), (True, stored.reused)):
+            for row in rows:
+                key = cast("Stage", row.stage), row.persona, row.model
+                table.add(*key, row.usage, reused=reused)
+                if not reused:
+                    table.costs[key] = row.cost
+        return table
 
     def add(
         self, stage: Stage, persona: str, model: str, usage: Usage, *, reused: bool = False

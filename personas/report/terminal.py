@@ -5,7 +5,6 @@ from __future__ import annotations
 import difflib
 import re
 from collections.abc import Mapping
-from dataclasses import replace
 from itertools import islice
 from typing import Any, TextIO
 
@@ -147,14 +146,14 @@ def show_calls(screen: Screen, inspection: RankingRecord) -> None:
             costs = (known.cost, row.cost)
             cost = None if None in costs else sum(filter(None, costs))
             usage = known.usage + row.usage
-            rows[row.stage, row.model] = replace(known, usage=usage, cost=cost)
+            rows[row.stage, row.model] = Calls.of(row.stage, "", row.model, usage, cost)
     if not inspection.usage.calls:
         screen.words("no model was called")
     for row in islice(rows.values(), _MOST_STAGES):
         by = f" ({clipped(row.model, 80)})" if len(names) > 1 else ""
         screen.words(f"{clipped(row.stage, 40):<9} {_counts(row)}{by}", NOTE, hang=10)
     if len(rows) > 1:
-        total = Calls("", "", "", inspection.usage, inspection.cost)
+        total = Calls.of("", "", "", inspection.usage, inspection.cost)
         screen.words(f"{'together':<9} {_counts(total)}", hang=10)
     if reused := inspection.reused.calls:
         screen.words(f"{counted(reused, 'answer')} from the ledger, which took no call")

@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from typing import Literal, TypeAlias
 
 from personas.format import counted, decimals, exact, fixed, optional, percent, whole
-from personas.ranking.effectiveness import ndcg
+from personas.ranking.agreement import ndcg
 from personas.ranking.record import RankingRecord
 from personas.ranking.types import Comparisons, WindowCounts
 from personas.report.formats import alpha_reading

@@ -21,6 +21,7 @@ from mcranker import (
     DirectRanker,
     MCRanker,
     Query,
+    RankerConfig,
     Ranking,
     ReplyError,
     ScriptedChat,
@@ -139,7 +140,8 @@ def graded(request: ChatRequest) -> str:
 @pytest.mark.usefixtures("installed")
 @pytest.mark.parametrize("kind", [MCRanker, DirectRanker])
 def test_a_scoring_scheme(kind: type[MCRanker | DirectRanker], tmp_path: Path) -> None:
-    with kind(model=ScriptedChat(graded), scoring="grades") as ranker:
+    config = RankerConfig(scoring="grades")
+    with kind(config, model=ScriptedChat(graded)) as ranker:
         estimate = ranker.estimate(QUERY, DOCS)
         ranking = ranker.rank(Query(QUERY, "q1"), DOCS)
     judges = len(ranking.personas)

@@ -246,7 +246,7 @@ def test_a_source_without_examples_is_an_error(place: Path) -> None:
 
 def test_the_command_writes_both_stages(place: Path) -> None:
     (place / "recipe.toml").write_text(source("rank") + source("answer"))
-    args = ["rankrag", "data", str(place / "recipe.toml"), "--out", str(place / "out")]
+    args = ["rankrag", str(place / "recipe.toml"), "--out", str(place / "out")]
     (place / "out").mkdir()
     (place / "out" / "stage1.jsonl").write_text("of another recipe")
     found = CliRunner().invoke(cli, [*args, "--output", "json"])

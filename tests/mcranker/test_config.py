@@ -4,14 +4,13 @@ from __future__ import annotations
 
 import math
 from pathlib import Path
-from typing import Any, get_type_hints
+from typing import Any
 
 import pytest
 
 from mcranker.config import NO_YES, PRESETS, RankerConfig
 from mcranker.errors import ConfigError
 from mcranker.llm.chat import Capabilities
-from mcranker.options import RankerOptions
 
 STRONG = Capabilities(json_schema=True, label_logprobs=True)
 
@@ -55,12 +54,6 @@ def test_presets_differ_in_exactly_these_fields() -> None:
 def test_an_explicit_field_beats_the_preset() -> None:
     config = RankerConfig(preset="reference", depth=None, repair_attempts=2)
     assert (config.depth, config.repair_attempts, config.lowercase_query) == (None, 2, True)
-
-
-def test_the_typed_options_are_made_of_the_fields() -> None:
-    typed = get_type_hints(RankerOptions)
-    fields = {name: each.annotation for name, each in RankerConfig.model_fields.items()}
-    assert typed == {name: fields[name] for name in fields if name != "team_size"}
 
 
 def test_every_field_says_what_it_is_for() -> None:

@@ -82,7 +82,7 @@ def test_rankings_and_teams_on_a_terminal(model: Connected, tmp_path: Path) -> N
         assert r"\x1b[31m" in result.stderr
         assert "31mred" in result.stdout
     harmless("mcranker", *asked, *named, "--dry-run")
-    harmless("mcranker", "ledger", "stats", "--ledger", "l.db")
+    harmless("mcranker", "ledger", "--ledger", "l.db")
     for more in ([], ["--passage", "1"], ["--output", "json"]):
         harmless("mcranker", "inspect", "saved.json", *more)
     saved = json.loads(Path("saved.json").read_bytes())
@@ -90,7 +90,7 @@ def test_rankings_and_teams_on_a_terminal(model: Connected, tmp_path: Path) -> N
     harmless("mcranker", "recruit", HOSTILE, "--out", "team.yaml")
     for more in ([], ["--output", "json"], ["--output", "yaml"]):
         assert "31mred" in harmless("personas", "show", "team.yaml", *more).stdout
-    harmless("personas", "validate", "team.yaml")
+    harmless("personas", "show", "--check", "team.yaml")
 
 
 @named
@@ -105,7 +105,7 @@ def test_experiments_on_a_terminal(tmp_path: Path) -> None:
     for form in ("md", "html", "latex", "json"):
         harmless("beir-eval", "report", out, "--format", form)
     for form in ("table", "md", "json"):
-        harmless("beir-eval", "compare", *cells, "--output", form)
+        harmless("mcranker", "compare", *cells, "--output", form)
     harmless("personas", "report", out, "--out", f"pages{ODD_ID}", "--processes", "1")
     harmless("mcranker", "inspect", cells[0])
     runs = [
@@ -165,7 +165,7 @@ def test_every_logger_of_the_packages_is_safe() -> None:
     allowed = {
         "mcranker/logs.py",
         "mcranker/cli/invocation.py",
-        "mcranker/cli/mcp.py",
+        "mcranker/cli/serve.py",
         "beir_eval/data/ir_source.py",
         "mcranker/retrieval/bm25.py",
     }

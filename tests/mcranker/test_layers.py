@@ -16,14 +16,14 @@ ONLY_IN: dict[str, set[str]] = {
     "openai": {"mcranker/llm/providers/openai_chat.py"},
     "anthropic": {"mcranker/llm/providers/anthropic_messages.py"},
     "xllamacpp": {"mcranker/llm/local/llama_local.py"},
-    "onnxruntime": {"mcranker/encoders/encoder.py"},
-    "tokenizers": {"mcranker/encoders/encoder.py", "mcranker/retrieval/chunks.py"},
+    "onnxruntime": {"mcranker/encoders/open_encoder.py"},
+    "tokenizers": {"mcranker/encoders/open_encoder.py", "mcranker/retrieval/chunks.py"},
     "transformers": {
         "mcranker/llm/local/cross_encoder.py",
     },
     "sentence_transformers": {
         "mcranker/llm/local/cross_encoder.py",
-        "mcranker/encoders/sentence_encoder.py",
+        "mcranker/encoders/open_encoder.py",
     },
 }
 
@@ -129,12 +129,11 @@ LAYERS = (
     ("encoders", "llm"),
     ("replies",),
     ("config",),
-    ("options", "llm.models", "retrieval"),
+    ("llm.models", "retrieval"),
     ("ranking",),
     ("events",),
-    ("method.job", "tracing"),
     ("method",),
-    ("estimate",),
+    ("estimate", "tracing"),
     ("rankers",),
     ("rag",),
     ("comparing", "integrations", "scale"),

@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from mcranker import ChatRequest, ConfigError, MCRanker, Ranking
+from mcranker import ChatRequest, ConfigError, MCRanker, RankerConfig, Ranking
 from mcranker.cli.progress import QueryTracker
 from personas.ensembles import ENSEMBLES
 from personas.ranking.record import RankingRecord
@@ -31,7 +31,8 @@ def answer(request: ChatRequest) -> str:
 
 def ranker(ensemble: str = "median") -> MCRanker:
     team = list(SCORES)
-    return MCRanker(team=team, criteria="none", ensemble=ensemble, model=scripted(answer))
+    config = RankerConfig(criteria="none", ensemble=ensemble)
+    return MCRanker(config, team=team, model=scripted(answer))
 
 
 @pytest.fixture

@@ -5,6 +5,8 @@ from __future__ import annotations
 import itertools
 import json
 import math
+import pickle
+from collections.abc import Sequence
 from dataclasses import replace
 from typing import Any
 
@@ -16,9 +18,10 @@ from hypothesis import strategies as st
 from mcranker import DirectRanker, ScriptedChat
 from mcranker.errors import InputError
 from mcranker.llm.chat import Capabilities
-from mcranker.ranking import Ranking
+from mcranker.ranking import Ranking, in_order
 from personas import Criterion, Member, Persona, Rubric, Team
-from personas.ranking.types import MissingScore, Passage, Query, Score, ScoreMatrix
+from personas.ranking.hit import Hit
+from personas.ranking.types import MissingScore, Passage, Query, Score
 from personas.ranking.usage import Usage, UsageTable
 
 RUBRIC = Rubric(criteria=(Criterion(name="On topic", weight=75), Criterion(name="New", weight=25)))
@@ -31,30 +34,43 @@ TEAM = Team(
 )
 
 
+PASSAGES = (
+    Passage("a", "text a", "Title", 3.5),
+    Passage("b", "text b"),
+    Passage("c", "text c", score=1.0),
+    Passage("d", "text d"),
+)
+NURSE = [Score(4.0, criteria=(5.0, 1.0)), Score(7.0, criteria=(8.0, 4.0)), Score(10.0), None]
+VIROLOGIST = [Score(3.0), Score(None, "the answer was no number"), Score(9.5), None]
+
+
+def _hits(final: Sequence[float | None], passages: Sequence[Passage] = PASSAGES) -> tuple[Hit, ...]:
+    """The passages with these final scores; what judges gave to the four of this file."""
+    relevances = dict(zip("abcd", (0.35, 0.35, 0.975, None), strict=True))
+    hits = [
+        Hit.of(
+            each,
+            place,
+            dict(zip(TEAM.names, given, strict=True)),
+            TEAM.members,
+            missing={"(assessor)": "declined"} if each.id == "b" else {},
+        )
+        for place, (each, *given) in enumerate(
+            zip(passages, *(each + [None] * 30 for each in (NURSE, VIROLOGIST)), strict=False)
+        )
+    ]
+    return in_order(hits, final, [relevances.get(each.id) for each in passages])
+
+
 def _ranking(**changed: Any) -> Ranking:
     """Four passages: c wins, a and b tie, d lies beyond the depth; one score is missing."""
-    matrix = ScoreMatrix.empty(4, 2)
-    matrix.put(0, 0, Score(4.0, criteria=(5.0, 1.0)))
-    matrix.put(0, 1, Score(3.0))
-    matrix.put(1, 0, Score(7.0, criteria=(8.0, 4.0)))
-    matrix.put(1, 1, Score(None, "the answer was no number"))
-    matrix.put(2, 0, Score(10.0))
-    matrix.put(2, 1, Score(9.5))
     calls = UsageTable()
     calls.add("score", "Nurse", "scripted:function", Usage(3, 300, 100, 9))
     calls.add("score", "Nurse", "scripted:function", Usage(1, 100, 0, 3))
     calls.add("recruit", "", "scripted:function", Usage(1, 50, 0, 20))
     parts: dict[str, Any] = {
         "query": Query("masks <&> 'é'", "q1"),
-        "passages": (
-            Passage("a", "text a", "Title", 3.5),
-            Passage("b", "text b"),
-            Passage("c", "text c", score=1.0),
-            Passage("d", "text d"),
-        ),
-        "order": np.array([2, 0, 1, 3]),
-        "final": np.array([7.0, 7.0, 19.5, math.nan]),
-        "matrix": matrix,
+        "hits": _hits([7.0, 7.0, 19.5, None]),
         "personas": ("Nurse", "Virologist"),
         "team": TEAM,
         "ranker": "mcranker",
@@ -63,9 +79,7 @@ def _ranking(**changed: Any) -> Ranking:
         "prompt_hashes": {"score": "ab" * 32},
         "calls": calls,
         "seconds": {"score": 1.5, "total": 2.0},
-        "assessor_reasons": {1: "declined"},
         "absolute": True,
-        "relevances": {0: 0.35, 1: 0.35, 2: 0.975},
     }
     return Ranking(**{**parts, **changed})
 
@@ -124,51 +138,25 @@ def test_what_it_took_and_what_is_missing() -> None:
 
 
 def _empty() -> Ranking:
-    return _ranking(
-        query=Query("masks", "q1"),
-        passages=(),
-        order=np.array([], dtype=np.intp),
-        final=np.array([]),
-        matrix=ScoreMatrix.empty(0, 2),
-        team=None,
-        ranker="direct",
-        calls=UsageTable(),
-        assessor_reasons={},
-    )
+    query = Query("masks", "q1")
+    return _ranking(query=query, hits=(), team=None, ranker="direct", calls=UsageTable())
 
 
 @pytest.mark.parametrize("ranking", [_ranking(), _empty()])
 def test_a_ranking_reads_back_as_it_was(ranking: Ranking) -> None:
     again = Ranking.from_dict(json.loads(ranking.to_json(indent=2)))
     assert again.to_dict() == ranking.to_dict()
-    assert (again.passages, again.team) == (ranking.passages, ranking.team)
+    assert (again.hits, again.team) == (ranking.hits, ranking.team)
     assert dict(again.calls) == dict(ranking.calls)
-    assert again.assessor_reasons == ranking.assessor_reasons
 
 
-scores = st.none() | st.floats(0, 10)
-
-
-@given(st.lists(st.tuples(scores, scores, scores), max_size=8), st.data())
-def test_any_ranking_reads_back_as_it_was(
-    rows: list[tuple[float | None, float | None, float | None]], data: st.DataObject
-) -> None:
-    matrix = ScoreMatrix.empty(len(rows), 2)
-    for row, pair in enumerate(rows):
-        for column in (0, 1):
-            matrix.put(row, column, Score(pair[column], "" if pair[column] is not None else "why"))
-    final = np.array([math.nan if row[2] is None else row[2] for row in rows], dtype=np.float64)
-    order = data.draw(st.permutations(range(len(rows))))
-    ranking = _ranking(
-        passages=tuple(Passage(str(row), "text") for row in range(len(rows))),
-        order=np.array(order, dtype=np.intp),
-        final=final,
-        matrix=matrix,
-        assessor_reasons={},
-    )
-    again = Ranking.from_dict(json.loads(ranking.to_json()))
-    assert again.to_dict() == ranking.to_dict()
-    assert again.ids == [str(row) for row in order]
+def test_a_part_of_another_ranking_is_a_copy() -> None:
+    ranking = _ranking()
+    judged = ranking.beside(grades={"c": 2})
+    assert (judged[0].grade, ranking[0].grade) == (2, None)
+    assert (judged[0].ranking, ranking[0].ranking) == (judged, ranking)
+    assert judged[0] == ranking[0]
+    assert pickle.loads(pickle.dumps(ranking)).to_dict() == ranking.to_dict()
 
 
 @pytest.mark.parametrize("data", [{}, {"version": "1" * 1000}, [], None, "text", b"[]", 7])
@@ -203,7 +191,7 @@ def _run(ranking: Ranking) -> list[tuple[str, str, str, int, float, str]]:
 
 
 def test_a_trec_run() -> None:
-    ranking = _ranking(final=np.array([7.0, 7.0, 19.12345678901234, math.nan]))
+    ranking = _ranking(hits=_hits([7.0, 7.0, 19.12345678901234, None]))
     rows = _run(ranking)
     placed = list(zip("cabd", range(1, 5), strict=True))
     assert [row[:4] for row in rows] == [("q1", "Q0", *each) for each in placed]
@@ -230,11 +218,10 @@ def test_trec_scores_fall_even_as_32_bit_floats(values: list[float]) -> None:
     rows = _run(
         _ranking(
             # ids that rise, so that ties broken by id would come out in another order
-            passages=tuple(Passage(f"{place:03}", "text") for place in range(len(values))),
-            order=np.arange(len(values)),
-            final=np.array(values, dtype=np.float64),
-            matrix=ScoreMatrix.empty(len(values), 2),
-            assessor_reasons={},
+            hits=_hits(
+                [None if math.isnan(value) else value for value in values],
+                [Passage(f"{place:03}", "text") for place in range(len(values))],
+            )
         )
     )
     for parse in (float, np.float32):
@@ -246,27 +233,15 @@ def test_trec_scores_fall_even_as_32_bit_floats(values: list[float]) -> None:
 
 @pytest.mark.parametrize("name", ["", " ", "a b", "a\tb", "a\nb", "a\u2028b", " a", "a\u00a0b"])
 def test_names_that_a_trec_run_cannot_hold(name: str) -> None:
-    first, *others = _ranking().passages
-    passages = (replace(first, id=name), *others)
+    first, *others = PASSAGES
+    named = _hits([7.0, 7.0, 19.5, None], [replace(first, id=name), *others])
     for ranking, what in (
         (_ranking(query=Query("masks", name)), "the query"),
-        (_ranking(passages=passages), f"the passage {name!r}"),
+        (_ranking(hits=named), f"the passage {name!r}"),
     ):
         with pytest.raises(InputError) as caught:
             ranking.to_trec()
         assert f"a TREC run cannot name {what}" in str(caught.value)
-
-
-def test_rows_of_a_matrix_are_taken_with_their_reasons() -> None:
-    matrix = ScoreMatrix.empty(2, 1)
-    matrix.put(0, 0, Score(None, "why"))
-    matrix.put(1, 0, Score(7.0, criteria=(7.0,)))
-    taken = matrix.take(np.array([1, 0, 1, -1]))  # the last row was never judged
-    assert taken.values[[0, 2], 0].tolist() == [7.0, 7.0]
-    assert np.isnan(taken.values[[1, 3], 0]).all()
-    assert taken.reasons == {(1, 0): "why"}
-    assert taken.criteria == {(0, 0): (7.0,), (2, 0): (7.0,)}
-    assert matrix.values[1, 0] == 7.0
 
 
 def test_a_weak_judge_is_kept_with_the_ranking() -> None:

@@ -143,9 +143,9 @@ def of_hits(ranking: Ranking) -> Shown:
 
 
 def of_arrays(ranking: Ranking) -> Shown:
-    assert math.isnan(ranking.matrix.values[1, 0])
-    final = float(ranking.final[1])
-    ids = [ranking.passages[place].id for place in ranking.order]
+    ids = [hit.doc_id for hit in ranking.hits]
+    assert math.isnan(ranking.matrix[ids.index("b"), 0])
+    final = dict(ranking.run)["b"]
     return ids, None if math.isnan(final) else final, ranking[ids.index("b")].imputed.get("Ann")
 
 

@@ -9,9 +9,7 @@ from typing import Any
 from click.testing import CliRunner, Result
 
 from beir_eval.cli.group import VERBS as EVAL_VERBS
-from mcranker.cli.group import VERBS, Verbs
-from mcranker.cli.personas.group import VERBS as PERSONAS_VERBS
-from mcranker.cli.plugins import LazyVerb
+from mcranker.cli.group import PERSONAS, VERBS, LazyVerb, Verbs
 
 __all__ = ["COMMANDS", "HOSTILE", "call", "refused", "unsafe", "written"]
 
@@ -29,7 +27,7 @@ COMMANDS = {
     "personas": Verbs(
         "personas",
         {
-            **PERSONAS_VERBS,
+            **PERSONAS,
             "report": LazyVerb("beir_eval.cli.persona_report", ""),
         },
     ),

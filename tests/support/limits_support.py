@@ -61,4 +61,4 @@ def assert_at_rest(limits: RateLimiter) -> None:
     assert (found.in_flight, found.waiting) == (0, 0)
     for queue in limits._queues.values():
         assert not queue.waiters
-        assert queue._timer is None
+        assert queue.timer is None

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from dataclasses import replace
 from html.parser import HTMLParser
+from typing import Literal
 
 from beir_eval.experiment.run_folder import (
     DataManifest,
@@ -14,7 +15,7 @@ from beir_eval.experiment.run_folder import (
     ScoreCounts,
     TieBounds,
 )
-from beir_eval.measures.significance import Comparison, Interval
+from beir_eval.measures.values import Comparison, Interval, Values
 from beir_eval.report.model import Column, Report, Row, Section, TableCell
 from beir_eval.report.numbers import mark
 
@@ -112,24 +113,30 @@ def cell(
             calls=1234, input_tokens=5678, cached_input_tokens=99, output_tokens=42, seconds=75
         ),
     }
+    than = None
+    if p is not None:
+        decision: Literal["better", "worse", ""] = (
+            ("better" if value > 0.5 else "worse") if p < 0.05 else ""
+        )
+        than = Comparison(*(value - 0.5, Interval(-0.01, 0.04), p / 2, p, 12, 5, 3, 0.4, 0.1))
+        than = replace(than, worst=than.difference, best=than.difference, decision=decision)
+    found = Metrics.model_validate(
+        {
+            "measures": ("nDCG@10",),
+            "means": {"nDCG@10": value},
+            "per_query": {"nDCG@10": {f"q{n}": value for n in range(20)}},
+            "ties": {"nDCG@10": TieBounds(worst=value - 0.02, best=value + 0.03, by_lot=value)},
+            **({} if first_stage else ranked),
+            **metrics,
+        }
+    )
     return TableCell(
-        value=value,
+        values=Values(found.per_query["nDCG@10"], total=value, failed=found.failed),
         paper=paper,
         rank=rank,
         interval=Interval(value - 0.1, value + 0.1),
-        comparison=None
-        if p is None
-        else Comparison(*(value - 0.5, Interval(-0.01, 0.04), p / 2, p, 12, 5, 3, 0.4, 0.1)),
-        metrics=Metrics.model_validate(
-            {
-                "measures": ("nDCG@10",),
-                "means": {"nDCG@10": value},
-                "per_query": {"nDCG@10": {f"q{n}": value for n in range(20)}},
-                "ties": {"nDCG@10": TieBounds(worst=value - 0.02, best=value + 0.03, by_lot=value)},
-                **({} if first_stage else ranked),
-                **metrics,
-            }
-        ),
+        comparison=than,
+        metrics=found,
         manifest=None
         if first_stage
         else RunManifest(
@@ -148,12 +155,13 @@ def cell(
 
 def row(label: str, *cells: TableCell | None, **changes: object) -> Row:
     values = [each.value for each in cells if each is not None]
+    lots = [each.honest for each in cells if each is not None]
     whole = len(values) == len(cells)
     base = Row(
         label=label,
         cells=cells,
         average=sum(values) / len(values) if whole else None,
-        average_by_lot=sum(each.honest for each in cells if each) / len(values) if whole else None,
+        average_by_lot=sum(lots) / len(lots) if whole else None,
         paper_average=None,
         is_baseline=False,
         weak_judge="",

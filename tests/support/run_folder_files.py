@@ -214,7 +214,7 @@ def _write_rankings(folder: Path, rankings: list[Ranking], failed: dict[str, str
         update={
             "failed": failed,
             "scores": ScoreCounts(
-                asked=sum(each.matrix.values.size for each in rankings),
+                asked=sum(each.matrix.size for each in rankings),
                 missing=len(missing),
                 reasons={"no score in the reply": len(missing)} if missing else {},
                 unreadable=2 * len(missing),

@@ -148,7 +148,6 @@ class Outcome:
     refusals: list[float]
     lost: int
     limit: int
-    rate: float | None
 
     def refused(self, since: float = 0.0) -> float:
         """The share of the calls from then on that were refused."""
@@ -196,9 +195,7 @@ def run(
                 for _ in range(min(workers, calls)):
                     group.start_soon(work)
         told = limits.statistics()
-        return Outcome(
-            now() - BEGIN, provider.answers, provider.refusals, lost, told.limit, told.rate
-        )
+        return Outcome(now() - BEGIN, provider.answers, provider.refusals, lost, told.limit)
 
     state = random.getstate()
     random.seed(seed)

@@ -11,7 +11,7 @@ from typing import Any, NamedTuple
 import numpy as np
 import pytest
 
-from mcranker.encoders import encoder
+from mcranker.encoders import open_encoder
 from mcranker.encoders.encoder import MAX_TOKENS, Encoder
 from mcranker.llm.local.encoder_judge import EncoderJudge
 
@@ -83,7 +83,7 @@ class TinyEngine:
 def use(monkeypatch: pytest.MonkeyPatch) -> TinyEngine:
     """Let encoders of this test load no model."""
     engine = TinyEngine()
-    monkeypatch.setattr(encoder, "_load", engine.load)
+    monkeypatch.setattr(open_encoder, "_load", engine.load)
     return engine
 
 
@@ -95,7 +95,7 @@ def judge(name: str = "tiny") -> EncoderJudge:
 def tiny_encoder(name: str = "tiny", *, mark: str = "", **options: Any) -> Encoder:
     """Such an encoder, for one more user."""
     path = Path(f"/no/such/{name}.onnx")
-    return encoder.onnx_encoder(path, path, name=f"local:{name}", mark=mark or name, **options)
+    return open_encoder.onnx_encoder(path, path, name=f"local:{name}", mark=mark or name, **options)
 
 
 def similarity(one: str, other: str) -> float:

@@ -8,10 +8,9 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 from beir_eval.answers.judges.base import Answered, Judgement
-from mcranker.errors import BudgetExceeded, ModelError
+from mcranker.errors import FATAL_ERRORS, BudgetExceeded, ModelError
 from mcranker.llm.chat import ChatReply
-from mcranker.rag.asking import Asking, text_of
-from mcranker.rankers.dispatch import FATAL_ERRORS
+from mcranker.method.ask import Asking, text_of
 from mcranker.replies.json import find
 from mcranker.replies.loose_json import Unreadable
 from mcranker.replies.read import by_number

@@ -7,9 +7,8 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from beir_eval.answers.questions import Question
-from mcranker.errors import BudgetExceeded, ModelError
+from mcranker.errors import FATAL_ERRORS, BudgetExceeded, ModelError
 from mcranker.rag.record import Citation
-from mcranker.rankers.dispatch import FATAL_ERRORS
 from personas.sanitize import plain
 
 LONGEST_WHY = 1_000  # characters
@@ -46,8 +45,9 @@ class Judgement:
     """A judge's value for one answer.
 
     Attributes:
-        value: on the judge's scale; None if it is missing or undefined.
-        why: why there is no value; empty if there is one.
+        value: on the judge's scale; None if it is missing or undefined. An answer that failed has
+            the lowest.
+        why: why there is no value, or no answer; else empty.
         undefined: True if the judge has no value for such an answer, and would have none if it was
             asked again, e.g. the precision of no passages.
         notes: what the judge wrote.
@@ -59,6 +59,11 @@ class Judgement:
     undefined: bool = False
     notes: str = ""
     parts: Mapping[str, Any] = field(default_factory=dict)
+
+
+def failed(scale: tuple[float, float], why: str) -> Judgement:
+    """The judgement of an answer that is not there: the lowest value."""
+    return Judgement(scale[0], plain(f"there is no answer: {why}", LONGEST_WHY))
 
 
 @dataclass(frozen=True, slots=True)
@@ -88,7 +93,7 @@ class AnswerJudge:
             ModelError, LedgerError: one that all answers would meet, such as a wrong key.
         """
         if answered.failure:
-            return Judgement(None, f"there is no answer: {answered.failure}", undefined=True)
+            return failed(self.scale, answered.failure)
         if lack := self.lack(answered):
             return Judgement(None, f"it has no {lack}", undefined=True)
         try:

@@ -26,10 +26,7 @@ async def team(answered: Answered, ranker: Ranker, *, usage: UsageTable | None =
     if usage is not None:
         usage.add_all(ranking.calls)
     (hit,) = ranking.hits
-    parts = {
-        name: None if score != score else float(score)
-        for name, score in zip(ranking.personas, ranking.matrix.values[hit.row], strict=True)
-    }
+    parts = dict(hit.scores)
     if hit.relevance is None:
         reasons = [each.reason for each in ranking.missing]
         return Judgement(None, reasons[0] if reasons else ranking.failure, parts=parts)

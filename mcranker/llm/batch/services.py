@@ -20,7 +20,7 @@ from pydantic import AwareDatetime, BaseModel, StringConstraints, ValidationErro
 
 from mcranker.errors import ModelError, ModelTimeout
 from mcranker.llm.batch.notes import BatchNote
-from mcranker.llm.providers.bodies import MOST_REPLY
+from mcranker.llm.providers.http_chat import MOST_REPLY
 from mcranker.llm.providers.http_errors import (
     Problem,
     Service,

@@ -89,7 +89,7 @@ class GroupCommit:
         if not self._damaged:
             logger.warning(
                 "an answer in the ledger %r is damaged and is asked for again; "
-                "'mcranker ledger verify' checks them all",
+                "'mcranker ledger --check' checks them all",
                 self._name,
             )
         self._damaged.add(key)

@@ -7,7 +7,7 @@ from typing import Any, TypeAlias
 
 from mcranker.llm.ledger import postgres_schema as schema
 from mcranker.llm.limits.budget import Booked, Booking, Sums
-from mcranker.llm.limits.leases import AHEAD, CATCH_UP, QUEUE, SHARES, Ask, Grant, Lease, Want
+from mcranker.llm.limits.leases import AHEAD, CATCH_UP, QUEUE, SHARES, Ask, Grant, Lease
 
 Do: TypeAlias = Callable[..., Awaitable[list[Any]]]
 """Return the rows of a statement with these values."""
@@ -18,7 +18,7 @@ INSERT INTO mcranker_buckets (name, kind, due, at)
 SELECT $1, kind, {now}, {now} FROM unnest($2::text[]) AS _ (kind) ORDER BY kind
 ON CONFLICT (name, kind) DO NOTHING
 """
-# As `Bucket.lease`; of pauses the one that ends last is kept.
+# As `Bucket` of the tests; of pauses the one that ends last is kept.
 _LEASE = f"""
 WITH clock AS MATERIALIZED (SELECT {{now}} AS now), held AS MATERIALIZED (
     SELECT kind, due - greatest(0, at - now) AS due, now FROM mcranker_buckets, clock
@@ -58,16 +58,13 @@ ON CONFLICT (run, payer) DO UPDATE SET spent_calls = excluded.spent_calls,
 
 async def lease(do: Do, name: str, ask: Ask) -> Lease:
     """Lease from the buckets of a name, by one statement if they are there."""
-    wanted = {"pause": Want(1.0, ask.pause, 0.0), "requests": ask.requests, "tokens": ask.tokens}
-    wants = {kind: want for kind, want in wanted.items() if want is not None}
-    columns = [*wants], *map(list, zip(*wants.values(), strict=True))
+    columns = [*ask], *map(list, zip(*ask.values(), strict=True))
     statement = _LEASE.format(now=schema.server_time())
     rows = await do(statement, name, *columns)
-    if len(rows) < len(wants):
+    if len(rows) < len(ask):
         await do(_NEW.format(now=schema.server_time()), name, _KINDS)
         rows = await do(statement, name, *columns)
-    grants = {kind: Grant(granted, wait) for kind, granted, wait in rows}
-    return Lease(sum(grants["pause"]), grants.get("requests"), grants.get("tokens"))
+    return {kind: Grant(granted, wait) for kind, granted, wait in rows}
 
 
 async def book(do: Do, run: bytes, owner: str, booking: Booking) -> Booked:

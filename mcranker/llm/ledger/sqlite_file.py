@@ -51,8 +51,8 @@ _PAUSE = 0.01  # seconds between tries to switch a new file to WAL
 _NO_ROOM = {errno.ENOSPC, errno.EDQUOT, errno.EFBIG}
 _OTHERWISE = "name another file with ledger=, or use ledger=None"
 _DAMAGED = (
-    "is damaged; save what can be read with 'mcranker ledger export' or SQLite's .recover, then "
-    "move the file away"
+    "is damaged; save what can be read with 'mcranker ledger --export FILE' or SQLite's .recover, "
+    "then move the file away"
 )
 _MEANING = {
     sqlite3.SQLITE_NOTADB: "is not a ledger: it is no SQLite file, or its first page is damaged, "

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import math
 import random
 import secrets
 import threading
@@ -13,16 +12,13 @@ from concurrent.futures import Future
 from itertools import islice
 from typing import NamedTuple, TypeAlias
 
-import orjson
-
 from mcranker.errors import BudgetExceeded, ConfigError, ContentRefused, ReplyError
-from mcranker.llm.chat import REASONING_TOKENS, ChatModel, ChatReply, ChatRequest, Question, State
+from mcranker.llm import chat
+from mcranker.llm.chat import ChatModel, ChatReply, ChatRequest
 from mcranker.llm.prices import billed_as, cost
 from mcranker.llm.wrapper import Wrapper
 from personas.ranking.usage import Usage
 
-TOKENS_A_BYTE = 1 / 3  # more than plain text has in any script; English has a quarter
-TOKENS_A_MESSAGE = 8  # for what providers put around each message
 MARGIN = 1.1  # above the largest ratio of tokens to bytes seen
 
 _AT_ONCE = 256  # claims in a booking
@@ -106,7 +102,6 @@ class Budget:
 
     @property
     def limited(self) -> bool:
-        """True if there is a limit to keep."""
         return self.max_calls is not None or self.max_cost is not None
 
     async def claim(self, most: float) -> None:
@@ -127,7 +122,6 @@ class Budget:
             raise self._exceeded(most)
 
     def settle(self, most: float, paid: float | None) -> None:
-        """End a `claim`."""
         with self._lock:
             self._free(most)
             if paid is not None:
@@ -136,11 +130,9 @@ class Budget:
             self._serve()
 
     def _now(self, *claims: float) -> Booking:
-        spent, open_ = (
-            Sums(self.spent_calls, self.spent_cost),
-            Sums(self._calls_under_way, self._set_aside),
-        )
-        return Booking(self._payer, self.max_calls, self.max_cost, spent, open_, claims)
+        spent = Sums(self.spent_calls, self.spent_cost)
+        under_way = Sums(self._calls_under_way, self._set_aside)
+        return Booking(self._payer, self.max_calls, self.max_cost, spent, under_way, claims)
 
     def _free(self, most: float) -> None:
         self._calls_under_way -= 1
@@ -228,11 +220,9 @@ class Budget:
             what = f"max_calls={self.max_calls}{together} is used up"
         else:
             left = max(0.0, (self.max_cost or 0.0) - self.spent_cost - self._others.cost)
-            what = (
-                f"max_cost={self.max_cost:g}{together} leaves ${left:.2g}, "
-                f"and the next call may cost up to ${most:.2g}"
-            )
-        if self._book is not None and self._others.calls:
+            what = f"max_cost={self.max_cost:g}{together} leaves ${left:.2g}, and the next call "
+            what += f"may cost up to ${most:.2g}"
+        if self._others.calls:
             what += f" ({self._others.calls:,} calls of other processes count)"
         return BudgetExceeded(
             f"{what}; what was answered stays in the ledger, so a run with a higher limit "
@@ -251,10 +241,10 @@ class Budgeted(Wrapper):
             )
         super().__init__(model)
         self.budget = budget
-        self._tokens_a_byte = TOKENS_A_BYTE
+        self._tokens_a_byte = chat.TOKENS_A_BYTE
 
     async def complete(self, request: ChatRequest) -> ChatReply:
-        most = self._price(request, most_used(request, tokens_a_byte=self._tokens_a_byte))
+        most = self._price(request, chat.most_used(request, tokens_a_byte=self._tokens_a_byte))
         await self.budget.claim(most)
         paid: float | None = None
         try:
@@ -280,41 +270,5 @@ class Budgeted(Wrapper):
 
     def _learn(self, request: ChatRequest, usage: Usage) -> None:
         if self.budget.max_cost is not None:
-            seen = usage.input_tokens / max(1, prompt_bytes(request))
+            seen = usage.input_tokens / max(1, chat.prompt_bytes(request))
             self._tokens_a_byte = max(self._tokens_a_byte, MARGIN * seen)
-
-
-def most_used(request: ChatRequest, *, tokens_a_byte: float = TOKENS_A_BYTE) -> Usage:
-    """The tokens that one call can take: nothing cached, and a reply at its limit."""
-    return Usage(
-        calls=1,
-        input_tokens=math.ceil(prompt_bytes(request) * tokens_a_byte)
-        + TOKENS_A_MESSAGE * len(request.messages),
-        output_tokens=request.max_tokens + REASONING_TOKENS,
-    )
-
-
-def prompt_bytes(request: ChatRequest) -> int:
-    """The length of what is sent, in bytes of UTF-8: messages, schema, state and questions."""
-    schema = orjson.dumps(dict(request.schema.schema)) if request.schema else b""
-    texts = [*(message.content for message in request.messages), request.continuation]
-    questions = sum(map(question_bytes, request.questions))
-    return len(schema) + sum(map(_bytes, texts)) + questions + state_bytes(request.state)
-
-
-def question_bytes(question: Question) -> int:
-    """The length of a question and its options, in bytes of UTF-8."""
-    texts = [text for option in question.options for text in (option.name, option.description)]
-    return _bytes(question.text) + sum(map(_bytes, texts))
-
-
-def state_bytes(state: State | None) -> int:
-    """The length of a state, in bytes of UTF-8; 0 for none."""
-    if state is None:
-        return 0
-    pairs = (*state.passages.items(), *state.judges.items())
-    return _bytes(state.query) + sum(_bytes(text) for pair in pairs for text in pair)
-
-
-def _bytes(text: str) -> int:
-    return len(text) if text.isascii() else len(text.encode("utf-8", "surrogatepass"))

@@ -1,4 +1,16 @@
-"""Concurrency and rate limits for one model, with fair queueing."""
+"""Calls of one model: how many at once, how fast, when not at all, and whose turn it is.
+
+Calls at once double each round of answers until a first overload. Each overload halves them; then
+they grow by one a round, after three good rounds by two, and so on. They grow only while as many
+are in flight, by answers in up to `SLOW` times the shortest time: a server that lets calls wait
+gets no more of them. Overload is a refusal that says for how long, or a round of which more than
+`ALLOWED` calls and a `SHARE` were refused or, where the number is learned, failed: fewer are by
+chance.
+
+All calls pause as long as a refusal says, or for `FIRST_PAUSE` where nothing of a round was
+answered; then one call goes, and the pause doubles until one is answered. Requests and tokens a
+minute are evenly spread by the user's limits; a service's own, by its headers, may be used at once.
+"""
 
 from __future__ import annotations
 
@@ -7,54 +19,231 @@ import math
 import os
 import threading
 import time
-from collections import OrderedDict
-from collections.abc import Awaitable, Callable
-from dataclasses import dataclass
-from typing import NamedTuple, TypeAlias, Unpack
+from collections import OrderedDict, deque
+from collections.abc import Awaitable, Callable, Mapping
+from typing import NamedTuple, TypeAlias
 from weakref import WeakKeyDictionary
 
-from mcranker.errors import MCRankerError, RateLimited
-from mcranker.llm.chat import ChatRequest
-from mcranker.llm.limits.leases import BEAT, GRACE, Ask, Lease
-from mcranker.llm.limits.rate_controller import RateController, RateLimits
+from mcranker.errors import (
+    ConnectionFailed,
+    MCRankerError,
+    ModelTimeout,
+    RateLimited,
+    ServerFailed,
+)
+from mcranker.llm.chat import ChatRequest, prompt_bytes
+from mcranker.llm.limits.leases import BEAT, CATCH_UP, Ask, Lease, Leases
 from personas.ranking.usage import Usage
 
-Lessor: TypeAlias = Callable[[Ask], Awaitable[Lease]]
-PATIENCE = 300.0
-"""Seconds. A longer wait for a provider that refuses calls is an error instead."""
+FIRST, MOST_LEARNED = 16, 256  # calls at once without a limit: to begin with, and at most
+PATIENCE = 300.0  # seconds; a longer wait for a provider that refuses calls is an error instead
+FIRST_PAUSE, LONGEST_PAUSE = 1.0, 20.0  # seconds
+ALLOWED, SHARE, SLOW = 4, 0.25, 3.0
 BYTES_A_TOKEN = 4
 OUTPUT_TOKENS = 128  # of a reply, where fewer are not asked for
+_EARLY = 1e-6  # seconds that a timer may be
+_FAILURES = (ConnectionFailed, ModelTimeout, ServerFailed)  # of a server in trouble
+
+Lessor: TypeAlias = Callable[[Ask], Awaitable[Lease]]
+Limits: TypeAlias = Mapping[str, tuple[float, float]]
+"""A service's limits a minute, and the seconds until they are whole again, by kind."""
 
 
 class RateLimiterStatistics(NamedTuple):
     """The present limits of one model."""
 
-    #: calls that may be in flight at once, in each event loop
-    limit: int
-    #: calls in flight, in all event loops
-    in_flight: int
-    #: calls that wait for a slot
+    limit: int  # of calls in flight, in each event loop
+    in_flight: int  # in all event loops
     waiting: int
-    #: how often the provider has made all calls wait
-    pauses: int
-    #: seconds for which it still does
-    paused: float
-    #: starts a second that it is thought to take; None if it takes all
-    rate: float | None
+    pauses: int  # that the provider made
+    paused: float  # seconds for which it still does
 
 
-@dataclass(slots=True, eq=False)
+class Queue:
+    """The calls of one event loop: those in flight, and a queue for each ranking."""
+
+    def __init__(self) -> None:
+        self.in_flight = 0
+        self.waiters: OrderedDict[int, deque[Slot]] = OrderedDict()
+        self.timer: asyncio.TimerHandle | None = None
+
+    @property
+    def waiting(self) -> int:
+        return sum(not slot.granted.done() for each in self.waiters.values() for slot in each)
+
+
 class Slot:
     """The right to make one call, to be given back with `RateLimiter.release`."""
 
-    queue: LoopQueue
-    tokens: float
-    """Tokens booked."""
-    number: int = 0
-    """Number of the call, for `RateController`."""
-    started: float = 0.0
-    seconds: float = 0.0
-    """Seconds the call took, once it is released."""
+    def __init__(self, queue: Queue, tokens: float, granted: asyncio.Future[None]) -> None:
+        self.queue = queue
+        self.granted = granted
+        self.needs = {"requests": 1.0, "tokens": tokens}
+        self.number = 0
+        self.started = self.seconds = 0.0  # when, and how long the call took
+
+
+class Schedule:
+    """The time at which the next request, or token, may go."""
+
+    def __init__(self, interval: float, slack: float) -> None:
+        self.interval = interval  # seconds of one
+        self.slack = slack  # seconds that may be made up for
+        self.due = -math.inf
+
+
+class Pace:
+    """When a call may start, by what became of others."""
+
+    def __init__(self, concurrency: int | None, per_minute: Mapping[str, float]) -> None:
+        self._learns = concurrency is None
+        self._most = float(concurrency or MOST_LEARNED)
+        self._size = float(concurrency or FIRST)
+        self._doubling = True  # no overload was seen
+        self._rounds = 0.0  # of answers since the last one
+        self._fastest = math.inf  # seconds
+        self.number = self.pauses = 0
+        self._last = 0  # the last call before the last overload
+        self._begin_round()
+        self._pause = FIRST_PAUSE
+        self._paused_at = self.paused_until = -math.inf
+        self._closed_since: float | None = None  # the first pause after which nothing was answered
+        self._probing = False  # one call at a time
+        self._probe = 0
+        # What is made up for must not bring too many into 60 s.
+        minute = 60.0 + 2 * CATCH_UP
+        self.own = {kind: Schedule(minute / n, CATCH_UP) for kind, n in per_minute.items()}
+        self._of_service: dict[str, Schedule] = {}
+        self.leases: Leases | None = None
+
+    @property
+    def limit(self) -> int:
+        return int(self._size)
+
+    @property
+    def due(self) -> float:
+        return max((schedule.due for _, schedule in self._schedules()), default=-math.inf)
+
+    def counts(self, kind: str) -> bool:
+        return kind in self.own or kind in self._of_service
+
+    def leased(self, lease: Lease, now: float) -> None:
+        """Count what was leased, and keep to the pauses of others."""
+        assert self.leases is not None
+        self.leases.add(lease, now)
+        for kind, schedule in self.own.items():
+            if lease[kind].amount > 0:
+                schedule.due = max(schedule.due, now + lease[kind].wait)
+        if (pause := sum(lease["pause"])) > 0:
+            self.paused_until = max(self.paused_until, now + pause)
+
+    def told(self, limits: Limits, now: float) -> None:
+        """Keep to the limits that a service names."""
+        for kind, (per_minute, reset) in limits.items():
+            schedule = self._of_service.setdefault(kind, Schedule(0.0, 60.0))
+            schedule.interval = 60.0 / per_minute
+            schedule.due = max(schedule.due, now + reset - 60.0)
+
+    def start(self, slot: Slot, now: float) -> float | None:
+        """Start a call; if it may not go now, return the time at which to ask again."""
+        if slot.queue.in_flight >= self.limit:
+            return math.inf
+        due = max(self.due, self.paused_until)
+        if due > now + _EARLY:
+            return due
+        if self._probing and self._probe:
+            return now + BEAT / 4  # it may end in another event loop
+        if self.leases and not self.leases.take(slot.needs):
+            return math.inf
+        self.number += 1
+        self._started += 1
+        slot.number, slot.started = self.number, now
+        slot.queue.in_flight += 1
+        if self._probing:
+            self._probe = self.number
+        for kind, each in self._schedules():
+            each.due = max(each.due, now - each.slack) + slot.needs[kind] * each.interval
+        return None
+
+    def ended(self, slot: Slot, now: float, error: BaseException | None) -> None:
+        in_flight = slot.queue.in_flight
+        slot.queue.in_flight -= 1
+        is_probe, is_new = slot.number == self._probe, slot.number > self._last
+        self._probe = 0 if is_probe else self._probe
+        self._ended += slot.number > self._first
+        if isinstance(error, RateLimited):
+            if (told := error.retry_after) is not None:
+                if told > 0 and is_new:
+                    self._overload(halve=True)
+                    self._pause_for(now, told)
+                self.paused_until = max(self.paused_until, now + told)
+            elif is_probe:
+                self._pause = min(LONGEST_PAUSE, self._pause * 2)
+                self._pause_for(now, self._pause)
+            elif is_new:
+                self._failed(now, refused=True)
+        elif isinstance(error, _FAILURES):
+            if is_new and self._learns and not self._probing:
+                self._failed(now, refused=False)
+        elif error is None or isinstance(error, Exception):  # a cancelled call says nothing
+            self._answered += 1
+            if is_new:
+                self._probing, self._pause = False, FIRST_PAUSE
+            if not self._probing:
+                self._closed_since = None
+            if is_new and error is None:
+                self._grow(now - slot.started, in_flight)
+        if self._ended >= max(8, self.limit):
+            self._begin_round()
+
+    def used(self, slot: Slot, tokens: float) -> None:
+        extra = tokens - slot.needs["tokens"]
+        for kind, schedule in self._schedules():
+            schedule.due += extra * schedule.interval if kind == "tokens" else 0.0
+        if self.leases is not None:
+            self.leases.correct(extra)
+
+    @property
+    def closed(self) -> float:
+        """Seconds from the first to the last of pauses with no answer in between."""
+        return 0.0 if self._closed_since is None else self._paused_at - self._closed_since
+
+    def _schedules(self) -> list[tuple[str, Schedule]]:
+        return [*self.own.items(), *self._of_service.items()]
+
+    def _begin_round(self) -> None:
+        self._first = self.number
+        self._started = self._ended = self._answered = self._bad = 0
+
+    def _grow(self, seconds: float, in_flight: int) -> None:
+        self._fastest = min(self._fastest, seconds)
+        if in_flight >= 0.9 * self.limit and seconds <= SLOW * self._fastest:
+            self._rounds += 1.0 / self._size
+            more = 1.0 if self._doubling else (1.0 + self._rounds // 3) / self._size
+            self._size = min(self._most, self._size + more)
+
+    def _failed(self, now: float, *, refused: bool) -> None:
+        self._bad += 1
+        if self._bad <= min(ALLOWED, self.limit) + SHARE * self._started:
+            return
+        in_vain = not self._answered or self.limit == 1
+        self._overload(halve=self._closed_since is None)
+        if in_vain and refused:
+            self._probing = True
+            self._pause_for(now, self._pause)
+        elif in_vain and self._closed_since is None:
+            self._closed_since = now
+
+    def _overload(self, *, halve: bool) -> None:
+        self._size = max(1.0, self._size / 2) if halve else self._size
+        self._doubling, self._rounds, self._last = False, 0.0, self.number
+        self._begin_round()
+
+    def _pause_for(self, now: float, seconds: float) -> None:
+        self.pauses += 1
+        self._last, self._paused_at = self.number, now
+        self._closed_since = now if self._closed_since is None else self._closed_since
+        self.paused_until = max(self.paused_until, now + seconds)
 
 
 class RateLimiter:
@@ -63,156 +252,120 @@ class RateLimiter:
     def __init__(
         self,
         *,
-        patience: float = PATIENCE,
+        concurrency: int | None,
+        requests_per_minute: float | None = None,
+        tokens_per_minute: float | None = None,
         clock: Callable[[], float] = time.monotonic,
-        **limits: Unpack[RateLimits],
     ) -> None:
-        self._controller = RateController(**limits)
-        self.shared = False
+        limits = {"requests": requests_per_minute, "tokens": tokens_per_minute}
+        per_minute = {kind: limit for kind, limit in limits.items() if limit is not None}
+        self._pace = Pace(concurrency, per_minute)
         self._lessor: Lessor | None = None
         self._asked: asyncio.Future[Lease] | None = None  # what others are asked now
         self._told = -math.inf  # until when this process pauses, as others know
-        self._counts_tokens = limits.get("tokens_per_minute") is not None
-        self._patience = patience
         self._refusal = RateLimited("")
         self._clock = clock
         self._lock = threading.Lock()
         self._process = 0
-        self._queues: WeakKeyDictionary[asyncio.AbstractEventLoop, LoopQueue] = WeakKeyDictionary()
+        self._queues: WeakKeyDictionary[asyncio.AbstractEventLoop, Queue] = WeakKeyDictionary()
 
     def share(self, lessor: Lessor) -> None:
         """Keep to the limits and pauses together with other processes."""
-        self._lessor, self.shared = lessor, True
-        self._controller.share()
-
-    def close(self) -> None:
-        """Give back what is leased and not used, soon."""
-        leases = self._controller.leases
-        if leases is not None and self._asked is None:
-            self._ask(leases.give_back(self._clock()))
+        self._lessor = lessor
+        rates = {kind: 1.0 / each.interval for kind, each in self._pace.own.items()}
+        self._pace.leases = Leases(rates)
 
     async def acquire(self, request: ChatRequest) -> Slot:
         """Wait for a slot; the call is then to be made at once."""
         loop = asyncio.get_running_loop()
         queue = self._queues.get(loop) or self._new_queue(loop)
-        slot = Slot(queue, _estimated_tokens(request) if self._counts_tokens else 0.0)
-        now = self._clock()
-        if queue.idle_since is not None:
-            with self._lock:
-                self._controller.idle(now - queue.idle_since)
-            queue.idle_since = None
-        if not queue.waiters and self._start(slot, now) is None:
+        tokens = 0.0
+        if self._pace.counts("tokens"):
+            tokens = prompt_bytes(request) / BYTES_A_TOKEN + min(request.max_tokens, OUTPUT_TOKENS)
+        slot = Slot(queue, tokens, loop.create_future())
+        if not queue.waiters and self._start(slot, self._clock()) is None:
             return slot
-        ranking = request.tag.ranking
-        waiter = loop.create_future()
-        queue.add(ranking, waiter, slot)
+        queue.waiters.setdefault(request.tag.ranking, deque()).append(slot)
         self._admit(queue)
         try:
-            await waiter
-        except asyncio.CancelledError:
-            if waiter.cancelled():
-                queue.remove(ranking, waiter)
-            elif waiter.exception() is None:
-                # The slot was given in the very moment in which the wait was cancelled.
-                queue.in_flight -= 1
+            await slot.granted
+        except asyncio.CancelledError as cancelled:
+            if slot.number:  # given in the very moment in which the wait was cancelled
+                self.release(slot, cancelled)
             self._admit(queue)
             raise
         return slot
 
     def release(
-        self, slot: Slot, error: BaseException | None = None, usage: Usage | None = None
+        self,
+        slot: Slot,
+        error: BaseException | None = None,
+        usage: Usage | None = None,
+        told: Limits | None = None,
     ) -> None:
         """End a call: learn from its result, and let others start."""
         now = self._clock()
         slot.seconds = now - slot.started
-        queue = slot.queue
-        extra = usage.input_tokens + usage.output_tokens - slot.tokens if usage else 0.0
         if isinstance(error, RateLimited):
             self._refusal = error
         with self._lock:
-            self._controller.ended(
-                now,
-                number=slot.number,
-                started=slot.started,
-                in_flight=queue.in_flight,
-                error=error,
-                extra_tokens=extra,
-            )
-        queue.in_flight -= 1
-        if self._controller.paused_until > self._told + BEAT:
+            if told:
+                self._pace.told(told, now)
+            if usage is not None:
+                self._pace.used(slot, usage.input_tokens + usage.output_tokens)
+            self._pace.ended(slot, now, error)
+        if self._pace.paused_until > self._told + BEAT:
             self._question(now)
-        if queue.waiters:
-            self._admit(queue)
-        elif not queue.in_flight:
-            queue.idle_since = now
-            if self._lessor is not None:
-                asyncio.get_running_loop().call_later(GRACE, self._rest, queue, now)
+        self._admit(slot.queue)
 
     def statistics(self) -> RateLimiterStatistics:
         """Return the present limits."""
-        now = self._clock()
         with self._lock:
             queues = list(self._queues.values())
-        controller = self._controller
         return RateLimiterStatistics(
-            limit=controller.limit,
+            limit=self._pace.limit,
             in_flight=sum(queue.in_flight for queue in queues),
-            waiting=sum(len(each) for queue in queues for each in queue.waiters.values()),
-            pauses=controller.pauses,
-            paused=max(0.0, controller.paused_until - now),
-            rate=controller.rate(now),
+            waiting=sum(queue.waiting for queue in queues),
+            pauses=self._pace.pauses,
+            paused=max(0.0, self._pace.paused_until - self._clock()),
         )
 
-    def _new_queue(self, loop: asyncio.AbstractEventLoop) -> LoopQueue:
+    def _new_queue(self, loop: asyncio.AbstractEventLoop) -> Queue:
         if self._process not in (0, os.getpid()):
             raise MCRankerError(
                 "this ranker was used before the process was forked; make it in the child process"
             )
         self._process = os.getpid()
         with self._lock:
-            queue = self._queues[loop] = LoopQueue(self._admit)
+            queue = self._queues[loop] = Queue()
         return queue
 
     def _start(self, slot: Slot, now: float) -> float | None:
         """Start the call of a slot if it may; else the time at which to ask again."""
-        if slot.queue.in_flight >= self._controller.limit:
-            return math.inf
         with self._lock:
-            due = self._controller.start(now, slot.tokens)
-            slot.number = self._controller.number
-        leases = self._controller.leases
-        if due is None:
-            slot.started = now
-            slot.queue.in_flight += 1
-            if leases is not None and leases.wants(now):
-                self._question(now)
-        elif due == math.inf and leases is not None:
+            due = self._pace.start(slot, now)
+        leases, is_full = self._pace.leases, slot.queue.in_flight >= self._pace.limit
+        if leases is not None and due is None and leases.wants(now):
+            self._question(now)
+        elif leases is not None and due == math.inf and not is_full:
             if now < leases.again:
                 return leases.again
-            self._question(now, slot)
+            self._question(now, slot.needs)
         return due
 
-    def _question(self, now: float, first: Slot | None = None) -> None:
+    def _question(self, now: float, first: dict[str, float] | None = None) -> None:
         """Ask for more leases, and for pauses, if no answer is awaited; `first` waits for more."""
-        leases = self._controller.leases
-        if leases is None:
+        leases = self._pace.leases
+        if leases is None or self._lessor is None:
             return
         with self._lock:
             if self._asked is not None and not self._asked.get_loop().is_closed():
                 return
-            queues = list(self._queues.values())
-            waiting = sum(len(each) for queue in queues for each in queue.waiters.values())
-            self._told = self._controller.paused_until
-            ask = leases.ask(
-                now,
-                pause=self._told - now,
-                waiting=max(waiting, first is not None),
-                first=first.tokens if first else 0.0,
-            )
-            self._ask(ask)
-
-    def _ask(self, ask: Ask | None) -> None:
-        if ask is not None and self._lessor is not None:
+            waiting = sum(queue.waiting for queue in self._queues.values())
+            waiting = max(waiting, first is not None)
+            self._told = self._pace.paused_until
+            first = first or {"requests": float(waiting > 0)}
+            ask = leases.ask(now, pause=self._told - now, waiting=waiting, first=first)
             self._asked = asyncio.ensure_future(self._lessor(ask))
             self._asked.add_done_callback(self._answered)
 
@@ -223,105 +376,48 @@ class RateLimiter:
             self._asked = None
             queues = list(self._queues.items())
             if not asked.cancelled() and error is None:
-                now = self._clock()
-                self._controller.leased(asked.result(), now)
-                self._told = max(self._told, now + asked.result().pause)
+                now, lease = self._clock(), asked.result()
+                self._pace.leased(lease, now)
+                self._told = max(self._told, now + sum(lease["pause"]))
         for loop, queue in queues:
-            if not queue.waiters:
-                continue
-            if loop is asked.get_loop():
-                self._admit(queue, error)
-            elif not loop.is_closed():
+            if queue.waiters and not loop.is_closed():
                 loop.call_soon_threadsafe(self._admit, queue, error)
-        if self._controller.paused_until > self._told + BEAT:
+        if self._pace.paused_until > self._told + BEAT:
             self._question(self._clock())
 
-    def _rest(self, queue: LoopQueue, since: float) -> None:
-        """Give back what is leased if no call came since then."""
-        if queue.idle_since == since:
-            self.close()
-
-    def _admit(self, queue: LoopQueue, error: BaseException | None = None) -> None:
+    def _admit(self, queue: Queue, error: BaseException | None = None) -> None:
         """Start the calls that may start, by turns, and come back in time for the rest."""
         now = self._clock()
+        if queue.timer is not None:
+            queue.timer.cancel()
+            queue.timer = None
         while queue.waiters:
             ranking, waiting = next(iter(queue.waiters.items()))
-            waiter, slot = next(iter(waiting.items()))
-            if not waiter.cancelled():
-                pause = self._controller.paused_until - now
-                closed = self._controller.closed(now) if pause > 0 else 0.0
-                if error is not None:
-                    waiter.set_exception(error)
-                elif pause > self._patience or closed > self._patience:
-                    waiter.set_exception(self._no_patience(pause, closed))
-                elif (due := self._start(slot, now)) is None:
-                    waiter.set_result(None)
-                else:
-                    queue.wake_at(due, now)
+            slot = waiting[0]
+            if not slot.granted.done():
+                failure = error or self._no_patience(now)
+                due = None if failure else self._start(slot, now)
+                if due is not None:
+                    if due < math.inf:
+                        loop = asyncio.get_running_loop()
+                        queue.timer = loop.call_later(due - now, self._admit, queue)
                     return
-            queue.remove(ranking, waiter)
-            if ranking in queue.waiters:
+                if failure:
+                    slot.granted.set_exception(failure)
+                else:
+                    slot.granted.set_result(None)
                 queue.waiters.move_to_end(ranking)
-        if not queue.in_flight:
-            queue.idle_since = now
-
-    def _no_patience(self, pause: float, closed: float) -> RateLimited:
-        why = f"no calls for another {pause:.0f} s, which is too long to wait for"
-        if closed > self._patience:
-            why = f"every call has been refused for {closed:.0f} s, and pauses did not help"
-        return RateLimited(
-            f"{self._refusal} ({why}; run again after that)",
-            model=self._refusal.model,
-            retry_after=pause,
-        )
-
-
-class LoopQueue:
-    """The slots of one event loop, and their waiters: a queue for each ranking."""
-
-    __slots__ = ("_admit", "_timer", "idle_since", "in_flight", "waiters")
-
-    def __init__(self, admit: Callable[[LoopQueue], None]) -> None:
-        self.in_flight = 0
-        self.waiters: OrderedDict[int, OrderedDict[asyncio.Future[None], Slot]] = OrderedDict()
-        self.idle_since: float | None = None
-        self._admit = admit
-        self._timer: asyncio.TimerHandle | None = None
-
-    def add(self, ranking: int, waiter: asyncio.Future[None], slot: Slot) -> None:
-        """Add a waiter to its ranking's queue."""
-        self.waiters.setdefault(ranking, OrderedDict())[waiter] = slot
-
-    def remove(self, ranking: int, waiter: asyncio.Future[None]) -> None:
-        """Take a waiter out, if it is still there."""
-        waiting = self.waiters.get(ranking)
-        if waiting is not None:
-            waiting.pop(waiter, None)
+            waiting.popleft()
             if not waiting:
-                del self.waiters[ranking]
-        if not self.waiters:
-            self._cancel_timer()
+                del queue.waiters[ranking]
 
-    def wake_at(self, due: float, now: float) -> None:
-        """Admit again at the time `due`, or a little before."""
-        loop = asyncio.get_running_loop()
-        when = loop.time() + due - now
-        if due < math.inf and (self._timer is None or when < self._timer.when()):
-            self._cancel_timer()
-            self._timer = loop.call_at(when, self._wake)
-
-    def _cancel_timer(self) -> None:
-        if self._timer is not None:
-            self._timer.cancel()
-            self._timer = None
-
-    def _wake(self) -> None:
-        self._timer = None
-        self._admit(self)
-
-
-def _estimated_tokens(request: ChatRequest) -> float:
-    """Estimate the tokens of a request and its reply."""
-    from mcranker.llm.limits.budget import prompt_bytes  # brings the providers' prices along
-
-    return prompt_bytes(request) / BYTES_A_TOKEN + min(request.max_tokens, OUTPUT_TOKENS)
+    def _no_patience(self, now: float) -> RateLimited | None:
+        """The error if the provider makes calls wait for too long."""
+        pause, closed = self._pace.paused_until - now, self._pace.closed
+        if pause <= 0 or max(pause, closed) <= PATIENCE:
+            return None
+        why = f"no calls for another {pause:.0f} s, which is too long to wait for"
+        if closed > PATIENCE:
+            why = f"every call has been refused for {closed:.0f} s, and pauses did not help"
+        what = f"{self._refusal} ({why}; run again after that)"
+        return RateLimited(what, model=self._refusal.model, retry_after=pause)

@@ -2,37 +2,27 @@
 
 from __future__ import annotations
 
+import itertools
 import random
 import threading
 import time
 from collections.abc import Callable
-from dataclasses import dataclass, replace
+from dataclasses import replace
 
 import anyio
 
-from mcranker.errors import (
-    ConnectionFailed,
-    ModelError,
-    RateLimited,
-    ReplyError,
-    RequestRejected,
-)
+from mcranker.errors import ConnectionFailed, ModelError, RateLimited, ReplyError, RequestRejected
 from mcranker.llm.chat import ChatModel, ChatReply, ChatRequest, Tag
 from mcranker.llm.limits.rate_limiter import PATIENCE, RateLimiter, Slot
 from mcranker.llm.wrapper import Wrapper
 from mcranker.logs import safe_logger
 
-ATTEMPTS = 6
-"""Tries in all, the first included."""
-DOWN = 3
-"""Passages that fail in a row, without an answer in between, before the model counts as down."""
-FIRST_WAIT = 0.5
-"""Seconds before the second try; see `Retrying`."""
-ATTEMPTS_IN_OUTAGE = 3
-"""Tries for a passage while the model answers nothing."""
+ATTEMPTS, ATTEMPTS_IN_OUTAGE = 6, 3  # tries in all; for a passage while nothing is answered
+DOWN = 3  # passages that fail in a row, with no answer in between, before the model counts as down
+FIRST_WAIT, LONGEST_WAIT = 0.5, 60.0  # seconds before the second try, doubled for each further one
+# Seconds in vain after which one such passage is enough, for which a try that is under way may
+# still be answered, and after which an outage is forgotten.
 LONG = 300.0
-"""Seconds in vain after which one such passage is enough, for which a try that is under way may
-still be answered, and after which an outage is forgotten."""
 _NEVER = -1
 
 logger = safe_logger("mcranker.llm")
@@ -49,7 +39,6 @@ class Retrying(Wrapper):
         attempts: int = ATTEMPTS,
         deadline: float = PATIENCE,
         first_wait: float = FIRST_WAIT,
-        longest_wait: float = 60.0,
         clock: Callable[[], float] = time.monotonic,
     ) -> None:
         super().__init__(model)
@@ -57,17 +46,14 @@ class Retrying(Wrapper):
         self._attempts = attempts
         self._deadline = deadline
         self._first_wait = first_wait
-        self._longest_wait = longest_wait
         self._outage = OutageDetector(clock)
         self._unread = ""  # the shape that ended a call, until a reply is read
 
     async def complete(self, request: ChatRequest) -> ChatReply:
-        """The model's reply."""
         asked = self._outage.begin(request.tag)
         shapes: set[str] = set()
-        spent = 0.0
-        attempt = 1
-        while True:
+        left = self._deadline
+        for attempt in itertools.count(1):
             try:
                 slot = await self._limiter.acquire(request)
             except RateLimited as error:
@@ -79,24 +65,34 @@ class Retrying(Wrapper):
                 if not error.retryable:
                     raise
                 failure = error
-            self._outage.failed(asked)
+            if asked.failed_after == _NEVER:
+                asked.failed_after = self._outage.answers
             if failure.shape and failure.shape in {*shapes, self._unread}:
                 self._unread = failure.shape
-                raise self._given_up(failure, asked)
+                break
             shapes.add(failure.shape)
-            spent += slot.seconds
-            wait = self._wait(failure, attempt, self._deadline - spent, asked)
+            left -= slot.seconds
+            attempts = self._outage.at_most(asked, self._attempts)
+            if attempt >= attempts:
+                break
+            if isinstance(failure, RateLimited) and (asks := failure.retry_after or 0.0) > left:
+                why = f"it asks to wait {asks:.0f} s, and {max(0.0, left):.0f} s are left of"
+                what = f"{failure} ({why} this call's time; run again after that)"
+                failure = RateLimited(what, model=failure.model, retry_after=asks)
+                break
+            wait = min(LONGEST_WAIT, self._first_wait * 2.0 ** (attempt - 1))
+            # Spread out, so that calls that failed together do not come back together.
+            wait *= random.uniform(0.5, 1.0)  # noqa: S311 - no secret
+            if wait > left:
+                break
+            logger.info("try %d of %d in %.1f s: %s", attempt + 1, attempts, wait, failure)
             await anyio.sleep(wait)
+            left -= wait
             # A server that was never there will not be there in a second.
-            if isinstance(failure, ConnectionFailed) and not self._outage.answered:
-                raise self._given_up(failure, asked)
-            spent += wait
-            attempt += 1
-
-    async def aclose(self) -> None:
-        if self._limiter.shared:
-            self._limiter.close()
-        await super().aclose()
+            if isinstance(failure, ConnectionFailed) and not self._outage.answers:
+                break
+        failure.others_answered = self._outage.give_up(asked)
+        raise failure
 
     async def _try(self, request: ChatRequest, slot: Slot) -> ChatReply:
         number = self._outage.start()
@@ -107,51 +103,24 @@ class Retrying(Wrapper):
             failure = error
             raise
         finally:
-            self._limiter.release(slot, failure, reply.usage if reply else None)
+            told = getattr(self._model, "rate_limits", None)
+            self._limiter.release(slot, failure, reply.usage if reply else None, told)
             self._unread = "" if reply else self._unread
-            self._outage.end(
-                number,
-                answered=failure is None or isinstance(failure, ReplyError | RequestRejected),
-            )
+            answered = failure is None or isinstance(failure, ReplyError | RequestRejected)
+            self._outage.end(number, answered=answered)
         if reply.reused or reply.usage.seconds:  # a model in this process knows what it computed
             return reply
         return replace(reply, usage=replace(reply.usage, seconds=slot.seconds))
 
-    def _wait(self, error: ModelError, attempt: int, left: float, asked: Asked) -> float:
-        """Return the seconds to wait before the next try, or raise the error if there is none."""
-        attempts = self._outage.at_most(asked, self._attempts)
-        if attempt >= attempts:
-            raise self._given_up(error, asked)
-        wanted = error.retry_after if isinstance(error, RateLimited) else None
-        if wanted is not None and wanted > left:
-            told = RateLimited(
-                f"{error} (it asks to wait {wanted:.0f} s, and {max(0.0, left):.0f} s are left of "
-                "this call's time; run again after that)",
-                model=error.model,
-                retry_after=wanted,
-            )
-            raise self._given_up(told, asked) from error
-        wait = min(self._longest_wait, self._first_wait * 2.0 ** (attempt - 1))
-        # Spread out, so that calls that failed together do not come back together.
-        wait *= random.uniform(0.5, 1.0)  # noqa: S311 - no secret
-        if wait > left:
-            raise self._given_up(error, asked)
-        logger.info("try %d of %d in %.1f s: %s", attempt + 1, attempts, wait, error)
-        return wait
 
-    def _given_up(self, error: ModelError, asked: Asked) -> ModelError:
-        error.others_answered = self._outage.give_up(asked)
-        return error
-
-
-@dataclass(slots=True)
 class Asked:
-    """One request, from before its first try."""
+    """One request: about which passage of which ranking, and since when."""
 
-    about: tuple[int, str]  # the number of the ranking, and the passage's id
-    began: float  # when, in seconds
-    outage: int  # in which it was begun; named by the number of answers before it
-    failed_after: int = _NEVER  # answers to others before its first try failed
+    def __init__(self, tag: Tag, began: float, outage: int) -> None:
+        self.about = tag.ranking, tag.doc_id
+        self.began = began
+        self.outage = outage  # in which it was begun; named by the number of answers before it
+        self.failed_after = _NEVER  # answers to others before its first try failed
 
 
 class OutageDetector:
@@ -160,7 +129,7 @@ class OutageDetector:
     def __init__(self, clock: Callable[[], float] = time.monotonic) -> None:
         self._lock = threading.Lock()
         self._clock = clock
-        self._answers = 0
+        self.answers = 0
         self._takes = 0.0  # seconds until an answer, of late
         self._tries = 0  # numbers them
         self._under_way: dict[int, float] = {}  # tries, and when they began
@@ -172,19 +141,11 @@ class OutageDetector:
         self._in_vain = 0.0  # seconds that the first such request took, and those begun since
         self._passages: dict[tuple[int, str], int] = {}  # of those: the last try before the end
 
-    @property
-    def answered(self) -> bool:
-        """True if the model has ever answered a request."""
-        return self._answers > 0
-
     def begin(self, tag: Tag) -> Asked:
-        """Begin a request, before its first try."""
         now = self._clock()
-        outage = self._outage if now - self._last < LONG else _NEVER
-        return Asked((tag.ranking, tag.doc_id), now, outage)
+        return Asked(tag, now, self._outage if now - self._last < LONG else _NEVER)
 
     def start(self) -> int:
-        """Begin a try, and return its number."""
         with self._lock:
             self._tries += 1
             self._under_way[self._tries] = self._clock()
@@ -195,33 +156,28 @@ class OutageDetector:
         with self._lock:
             began = self._under_way.pop(number)
             if answered:
-                self._answers += 1
+                self.answers += 1
                 self._takes = max(self._clock() - began, self._takes / 2)
-
-    def failed(self, asked: Asked) -> None:
-        """Count a failed try."""
-        if asked.failed_after == _NEVER:
-            asked.failed_after = self._answers
 
     def at_most(self, asked: Asked, attempts: int) -> int:
         """Return the tries a request gets: about a passage, fewer than `attempts` in an outage."""
         with self._lock:
-            if not asked.about[1] or asked.outage != self._answers or self._may_end(self._since):
+            if not asked.about[1] or asked.outage != self.answers or self._may_end(self._since):
                 return attempts
             return 1 if self._is_long(asked) else min(attempts, ATTEMPTS_IN_OUTAGE)
 
     def give_up(self, asked: Asked) -> bool | None:
         """End the tries: return True if other requests are answered; None if that is open."""
         with self._lock:
-            if asked.failed_after != self._answers:
+            if asked.failed_after != self.answers:
                 return True
             self._last = now = self._clock()
-            if self._outage != self._answers:
+            if self._outage != self.answers:
                 self._first = asked.about
-                self._outage, self._in_vain = self._answers, now - asked.began
+                self._outage, self._in_vain = self.answers, now - asked.began
                 self._since, self._open_until = self._tries, now + self._takes
                 self._passages.clear()
-            if asked.outage != self._answers or asked.about == self._first:
+            if asked.outage != self.answers or asked.about == self._first:
                 return None
             if len(self._passages) < DOWN:
                 self._passages.setdefault(asked.about, self._tries)

@@ -9,9 +9,9 @@ from mcranker.errors import UnsupportedCapability
 from mcranker.llm.chat import REASONING_TOKENS, ChatReply, ChatRequest, Message
 from mcranker.llm.prices import listed_price
 from mcranker.llm.provider import Provider
+from mcranker.llm.providers.http_chat import call_usage, token_count
 from mcranker.llm.providers.http_errors import refusal, reported_model, unreadable
 from mcranker.llm.providers.sdk_chat import SdkChat
-from mcranker.llm.providers.token_counts import call_usage, token_count
 
 if TYPE_CHECKING:
     from collections.abc import Mapping

@@ -14,16 +14,19 @@ import orjson
 from mcranker.errors import ConfigError
 from mcranker.llm.chat import Capabilities, ChatReply, ChatRequest
 from mcranker.llm.masking import shown_url
-from mcranker.llm.providers.bodies import PLAIN, read_body
-from mcranker.llm.providers.echoed_prompts import ECHO
-from mcranker.llm.providers.endpoint import (
+from mcranker.llm.providers.http_chat import (
+    KEEP_ALIVE,
+    MOST_ERROR,
+    MOST_REPLY,
+    PLAIN,
+    Exchange,
+    HttpChat,
     checked_settings,
     checked_url,
     environment_proxy,
     find_key,
     key_advice,
 )
-from mcranker.llm.providers.http_chat import KEEP_ALIVE, Exchange, HttpChat
 from mcranker.llm.providers.http_errors import (
     BodyTooLong,
     Service,
@@ -36,7 +39,7 @@ from mcranker.llm.providers.http_errors import (
     transport_error,
 )
 from mcranker.llm.providers.openai_decisions import DECISION
-from mcranker.llm.providers.openai_protocol import chat_body, chat_reply
+from mcranker.llm.providers.openai_protocol import ECHO, chat_body, chat_reply
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -146,12 +149,13 @@ class CompatibleChat(HttpChat):
                     data=content,
                     allow_redirects=False,  # it would take the prompt elsewhere
                 ) as response:
-                    answer = await read_body(response)
+                    answer = await _body_of(response)
         except TimeoutError as error:
             raise timed_out(self.service) from error
         # A ValueError is a name that no host has.
         except (aiohttp.ClientError, OSError, ValueError, BodyTooLong) as error:
             raise transport_error(error, self.service) from error
+        self._note_limits(response.headers)
         if not 200 <= response.status < 300:
             raise StatusError(read_problem(response.status, answer, response.headers))
         return answer
@@ -169,3 +173,18 @@ class CompatibleChat(HttpChat):
             proxy=environment_proxy(self.service.url),
             timeout=aiohttp.ClientTimeout(total=None),
         )
+
+
+async def _body_of(response: aiohttp.ClientResponse) -> bytes:
+    """The whole body of an answer, or the beginning of it if the status is an error."""
+    most = MOST_REPLY if 200 <= response.status < 300 else MOST_ERROR
+    pieces: list[bytes] = []
+    size = 0
+    while piece := await response.content.readany():
+        pieces.append(piece)
+        size += len(piece)
+        if size > most:
+            if most == MOST_ERROR:
+                break
+            raise BodyTooLong(most)
+    return b"".join(pieces)

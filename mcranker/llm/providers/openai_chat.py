@@ -11,7 +11,7 @@ from mcranker.llm.chat import REASONING_TOKENS, ChatModel, ChatReply, ChatReques
 from mcranker.llm.prices import DECISIONS_SUFFIX, listed_price
 from mcranker.llm.provider import Provider
 from mcranker.llm.providers.compatible_http import CompatibleChat
-from mcranker.llm.providers.endpoint import checked_url, url_in
+from mcranker.llm.providers.http_chat import checked_url, url_in
 from mcranker.llm.providers.openai_decisions import DECISION
 from mcranker.llm.providers.openai_protocol import chat_body, chat_reply
 from mcranker.llm.providers.parameters import DECISIONS, RENAMED, traits_of

@@ -6,10 +6,9 @@ import hashlib
 from typing import TYPE_CHECKING, Any
 
 from mcranker.llm.chat import Answer, ChatReply, ChatRequest
-from mcranker.llm.providers.http_chat import Exchange
+from mcranker.llm.providers.http_chat import Exchange, usage_in
 from mcranker.llm.providers.http_errors import Service, reported_model, unreadable
 from mcranker.llm.providers.openai_protocol import without_prefill
-from mcranker.llm.providers.token_counts import usage_in
 from mcranker.llm.typed_answers import (
     DECLINED,
     OddAnswer,

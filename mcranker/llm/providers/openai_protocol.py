@@ -11,10 +11,11 @@ import re
 import unicodedata
 from collections.abc import Iterable, Mapping, Sequence
 from itertools import zip_longest
-from typing import Any, Literal, NamedTuple, TypeGuard
+from typing import Any, Literal, TypeAlias, TypeGuard
 
-from mcranker.errors import UnsupportedCapability
+from mcranker.errors import ReplyError, UnsupportedCapability
 from mcranker.llm.chat import Capabilities, ChatReply, ChatRequest, Message
+from mcranker.llm.providers.http_chat import Exchange, usage_in
 from mcranker.llm.providers.http_errors import (
     Problem,
     Service,
@@ -22,9 +23,9 @@ from mcranker.llm.providers.http_errors import (
     problem_in,
     refusal,
     reported_model,
+    said_by,
     unreadable,
 )
-from mcranker.llm.providers.token_counts import usage_in
 
 LABEL_TOKENS = 8  # a mark or a key such as {"score":, and a label of two tokens such as "1", "0"
 LEAST = -1e4  # a log-probability: of 0, and where an integer is too large for a float
@@ -44,6 +45,12 @@ _ANSWER = re.compile(  # the text before a label, and its first character
     r"|\D*\b(?:passage|document|text|option)[\W_]*(?=\D\Z))(?<![-\u2212.])."
 )
 _LONGEST_LEAD = 100  # characters before a label
+
+_Token: TypeAlias = tuple[str, list[tuple[str, float]]]
+"""The token that was generated, and the (text, probability) pairs that were listed."""
+_COMPARED = re.compile(r"[^!-~]+")
+_NAMED = re.compile(r"\b(echo|logprobs?)\b", re.IGNORECASE)
+_NO_SUCH_PATH = (404, 405, 501)
 
 
 def chat_body(
@@ -130,26 +137,19 @@ def label_logprobs(
     if start is None:
         return {}
     mass = dict.fromkeys(known, 0.0)
-    for text, p in tokens[start].alternatives:
-        sampled = text == tokens[start].text
+    sampled, alternatives = tokens[start]
+    for text, p in alternatives:
         if beginning := _part_of_label(text, known):
-            _share(beginning, p, tokens[start + 1 :] if sampled else [], mass)
+            _share(beginning, p, tokens[start + 1 :] if text == sampled else [], mass)
     return {known[key]: min(0.0, math.log(p)) for key, p in mass.items() if p > 0.0}
-
-
-class _Token(NamedTuple):
-    """The token that was generated, and the (text, probability) pairs that were listed."""
-
-    text: str
-    alternatives: list[tuple[str, float]]
 
 
 def _place_of_label(tokens: Sequence[_Token], labels: Iterable[str]) -> int | None:
     before, first = "", None
-    for place, token in enumerate(tokens):
-        text = _plain(token.text)
+    for place, (token, _) in enumerate(tokens):
+        text = _plain(token)
         first = place if first is None and text.strip() else first
-        if part := _part_of_label(token.text, labels):
+        if part := _part_of_label(token, labels):
             said = _THOUGHTS.sub("", before)
             lead = said + text[: len(text) - len(text.lstrip())]
             thinking = len(lead) > _LONGEST_LEAD or _THINKING.search(said)
@@ -178,10 +178,11 @@ def _share(beginning: str, p: float, following: list[_Token], mass: dict[str, fl
     exact = beginning in mass
     if longer and following:
         taken = 0.0
-        for text, q in following[0].alternatives:
+        sampled, alternatives = following[0]
+        for text, q in alternatives:
             if added := _part_of_label(text, longer, beginning):
                 taken += q
-                rest = following[1:] if text == following[0].text else []
+                rest = following[1:] if text == sampled else []
                 _share(beginning + added, p * q, rest, mass)
         p *= max(0.0, 1.0 - taken)
     elif len(longer) == 1 and not exact:
@@ -203,7 +204,7 @@ def _token(position: Mapping[str, Any]) -> _Token:
         # The generated token comes last, and counts only if it is not among the listed ones.
         if text is not None and p is not None and (entry is not position or text not in listed):
             listed[text] = listed.get(text, 0.0) + p
-    return _Token(_text(position) or "", list(listed.items()))
+    return _text(position) or "", list(listed.items())
 
 
 def _text(entry: Mapping[str, Any]) -> str | None:
@@ -264,3 +265,87 @@ def _positions(data: Mapping[str, Any], choice: Mapping[str, Any]) -> list[Any] 
     rows = zip_longest(*columns)
     entries = [{"token": t, "logprob": value, "top_logprobs": top} for t, value, top in rows]
     return entries if columns[0] else None
+
+
+# Likelihood of a given text, from a server that echoes prompts with log-probabilities: ``POST
+# /completions``, as vLLM and SGLang serve it. The prompt is the messages and the text behind them,
+# without a chat template.
+
+
+def echo_body(request: ChatRequest, model: str) -> dict[str, Any]:
+    """The JSON body: one token is asked for, since many servers want to write at least one."""
+    prompt = "\n\n".join(message.content for message in request.messages).rstrip()
+    return {
+        "model": model,
+        "prompt": f"{prompt} {request.continuation}",
+        "max_tokens": 1,
+        "temperature": 0,
+        "echo": True,
+        "logprobs": 1,
+    }
+
+
+def echo_reply(data: Mapping[str, Any], request: ChatRequest, *, service: Service) -> ChatReply:
+    """Return the log-probabilities of the continuation's tokens."""
+    logprobs = first_choice(data, service).get("logprobs")
+    listed = logprobs if isinstance(logprobs, dict) else {}
+    tokens, values = listed.get("tokens"), listed.get("token_logprobs")
+    if not isinstance(tokens, list) or not isinstance(values, list) or len(tokens) <= 1:
+        raise _no_echo(service)
+    if len(tokens) != len(values) or not all(isinstance(token, str) for token in tokens):
+        raise unreadable("tokens and log-probabilities that do not belong together", service)
+    usage = usage_in(data, service)
+    # Without a count, the one token that was asked for comes behind the prompt's.
+    end = usage.input_tokens if 0 < usage.input_tokens <= len(tokens) else len(tokens) - 1
+    start = _first_token(tokens[:end], request.continuation)
+    if start is None:
+        raise ReplyError(
+            f"{service.model}: {service.where} has no token that begins where "
+            f"{request.continuation[:80]!r} does, so its log-probability is not known; "
+            "use another model, or ranker='rg_yn'",
+            reply="",
+            model=service.model,
+        )
+    if not all(is_logprob(value) for value in values[start:end]):
+        raise unreadable("log-probabilities that are none", service)
+    return ChatReply(
+        text="",
+        usage=usage,
+        model=reported_model(data),
+        continuation_logprobs=tuple(min(0.0, max(value, LEAST)) for value in values[start:end]),
+    )
+
+
+def _explain(problem: Problem, service: Service) -> UnsupportedCapability | None:
+    """The error if the server does not echo prompts with log-probabilities."""
+    said = f"{problem.message} {problem.param}"
+    refused = problem.status in (400, 422) and _NAMED.search(said) is not None
+    if refused or problem.status in _NO_SUCH_PATH:
+        return _no_echo(service, problem.message)
+    return None
+
+
+ECHO = Exchange("completions", echo_body, echo_reply, _explain)
+
+
+def _first_token(tokens: Sequence[str], text: str) -> int | None:
+    """Return the place of the token with which `text` begins, if `tokens` end with it."""
+    left = _COMPARED.sub("", text)
+    for place in reversed(range(len(tokens))):
+        token = _COMPARED.sub("", tokens[place])
+        if token and not left:
+            return place + 1 if place + 1 < len(tokens) else None
+        if not left.endswith(token):
+            return None
+        left = left.removesuffix(token)
+    return None
+
+
+def _no_echo(service: Service, said: str = "") -> UnsupportedCapability:
+    reason = f" ({said_by(service, said)})" if said else ""
+    return UnsupportedCapability(
+        f"{service.model}: {service.where} gives no log-probabilities of a prompt{reason}; take "
+        "a server whose /completions has echo with logprobs, such as vLLM, check the model's name "
+        "there, or use ranker='rg_yn'",
+        model=service.model,
+    )

@@ -23,7 +23,7 @@ from mcranker.errors import ConfigError, UnsupportedCapability
 from mcranker.llm.chat import Answer, Capabilities, ChatModel, ChatReply, ChatRequest, Judge
 from mcranker.llm.provider import Provider
 from mcranker.llm.providers.compatible_http import CompatibleChat
-from mcranker.llm.providers.http_chat import Exchange
+from mcranker.llm.providers.http_chat import Exchange, usage_in
 from mcranker.llm.providers.http_errors import (
     Problem,
     Service,
@@ -31,7 +31,6 @@ from mcranker.llm.providers.http_errors import (
     reported_model,
     unreadable,
 )
-from mcranker.llm.providers.token_counts import usage_in
 from mcranker.llm.typed_answers import (
     ROUNDED,
     finite_number,

@@ -8,11 +8,12 @@ in the file of its subclass alone.
 from __future__ import annotations
 
 import copy
+import sys
 from abc import abstractmethod
-from collections.abc import AsyncGenerator, Callable, Iterator, Mapping
-from contextlib import contextmanager
+from collections.abc import AsyncGenerator, AsyncIterator, Callable, Iterator, Mapping
+from contextlib import aclosing, contextmanager
 from dataclasses import replace
-from functools import cached_property
+from functools import cache, cached_property
 from typing import TYPE_CHECKING, Any, ClassVar, Literal
 
 import anyio
@@ -20,16 +21,21 @@ import anyio
 from mcranker.errors import AuthenticationFailed, ModelError, RequestRejected, ServerFailed
 from mcranker.llm.chat import Capabilities, ChatRequest
 from mcranker.llm.masking import shown_url
-from mcranker.llm.providers.bodies import MOST_RESULTS, PLAIN, bound_body, http_of, widen_body
-from mcranker.llm.providers.endpoint import (
+from mcranker.llm.providers.http_chat import (
+    KEEP_ALIVE,
+    MOST_ERROR,
+    MOST_REPLY,
+    MOST_RESULTS,
+    PLAIN,
+    HttpChat,
     checked_settings,
     checked_url,
     find_key,
     key_advice,
     url_in,
 )
-from mcranker.llm.providers.http_chat import KEEP_ALIVE, HttpChat
 from mcranker.llm.providers.http_errors import (
+    BodyTooLong,
     Problem,
     Service,
     StatusError,
@@ -146,6 +152,7 @@ class SdkChat(HttpChat):
             response = await getattr(client, method)(
                 f"{service.url}/{path}", cast_to=self._http.Response, **options
             )
+        self._note_limits(response.headers)
         content: bytes = response.content
         return content
 
@@ -217,3 +224,62 @@ def library_error(error: Any, service: Service) -> ModelError:
 
 def _problem(response: httpx2.Response) -> Problem:
     return read_problem(response.status_code, response.content, response.headers)
+
+
+# The libraries read every body whole; so a hook of their HTTP client, which is httpx2, or httpx in
+# older versions, replaces the stream of each answer by `_Bounded`.
+
+
+def http_of(client: Any) -> Any:
+    """The HTTP package that a client's class is from: httpx2, or httpx for older libraries."""
+    base = next(each for each in client.__mro__ if each.__module__.startswith("httpx"))
+    return sys.modules[base.__module__.partition(".")[0].removesuffix("_aiohttp")]
+
+
+async def bound_body(response: httpx2.Response) -> None:
+    """Limit the bytes read of a body, before anything of it is read."""
+    response.stream = _bounded_stream(http_of(type(response)).AsyncByteStream)(response)
+
+
+def widen_body(response: httpx2.Response, most: int) -> None:
+    """Let more be read of one body that is read piece by piece."""
+    assert isinstance(response.stream, _Bounded), "bound_body is a hook of the client"
+    response.stream.most = most
+
+
+class _Bounded:
+    """The body of an answer, decompressed, up to `most` bytes."""
+
+    def __init__(self, response: httpx2.Response) -> None:
+        self.most = MOST_REPLY if 200 <= response.status_code < 300 else MOST_ERROR
+        self._http = http_of(type(response))
+        self._inner: Any = response.stream
+        self._encoded = self._http.Headers()
+        if encoding := response.headers.pop("content-encoding", ""):
+            self._encoded["content-encoding"] = encoding
+
+    async def __aiter__(self) -> AsyncIterator[bytes]:
+        pieces: AsyncGenerator[bytes, None] = aiter(self._inner)
+        if self._encoded:
+            whole = self._http.Response(200, headers=self._encoded, stream=self._inner)
+            pieces = whole.aiter_bytes()
+        size = 0
+        async with aclosing(pieces):
+            async for piece in pieces:
+                size += len(piece)
+                if size <= self.most:
+                    yield piece
+                elif self.most == MOST_ERROR:
+                    return
+                else:
+                    # One of the HTTP package's own, which the libraries know how to pass on.
+                    raise self._http.ReadError("body too long") from BodyTooLong(self.most)
+
+    async def aclose(self) -> None:
+        await self._inner.aclose()
+
+
+@cache
+def _bounded_stream(base: Any) -> Any:
+    """`_Bounded` as a stream of one HTTP package, which looks at the class."""
+    return type("_BoundedStream", (_Bounded, base), {})

@@ -10,9 +10,9 @@ from typing import Any
 
 from mcranker import __version__
 from mcranker.logs import safe_logger
-from mcranker.rankers.pointwise import PointwiseRanker
+from mcranker.rankers.judge import PointwiseRanker
 from mcranker.serve.served import ServedRanker, public_name
-from personas.ranking.weak_judges import judge_note
+from personas.ranking.types import judge_note
 from personas.report.page import asset
 
 __all__ = ["FILES", "HEADERS", "examples", "file_of", "ranker_of"]

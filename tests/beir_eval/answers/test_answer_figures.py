@@ -4,14 +4,17 @@ from __future__ import annotations
 
 import math
 import re
+import statistics
 from xml.etree import ElementTree
 
 import pytest
 
 from beir_eval.answers.figures import THEIRS, Mark, Value, boxes, effects, read_runs, scatter
+from beir_eval.answers.report import theirs_of
+from beir_eval.answers.run import AnswerManifest
 from beir_eval.answers.suite import load_answer_suite, others_runs
 from beir_eval.measures.anova import anova
-from beir_eval.measures.significance import Interval
+from beir_eval.measures.values import Interval
 
 
 def test_spread_of_a_product_is_rebels_formula() -> None:
@@ -78,3 +81,26 @@ def test_aragogs_runs_come_with_the_suite() -> None:
     for systems in found.values():
         assert len(systems) == 16
         assert {len(values) for values in systems.values()} == {10}
+
+
+def test_rebels_points_are_those_of_the_paper() -> None:
+    """Its blue line goes through five systems, Cohere among them, and falls by 4.91."""
+    suite = load_answer_suite("rebel_fig1")
+    manifest = AnswerManifest(
+        label="l", config={}, models={}, documents={}, questions="", figure=suite.form.figure
+    )
+    points = theirs_of(manifest, *suite.form.figure.quality)
+    assert len(points) == 7
+    for spec in suite.pipelines:
+        for judge, value in spec.theirs.items():
+            assert suite.form.figure.theirs[spec.label][judge] == value
+    _, blue = suite.form.figure.lines
+    through = [points[each] for each in blue.through]
+    slope, _ = statistics.linear_regression(
+        [each.x.mean for each in through], [each.y.mean for each in through]
+    )
+    assert slope == pytest.approx(-4.91, abs=0.005)
+    assert (points["HyDE"].x.sd, points["HyDE"].y.sd) == (0.006, 0.041)
+    # Table 3 of RankRAG, "w/o reranking", NQ: 48.0.
+    rankrag = {each.label: each.theirs for each in load_answer_suite("rankrag_table2").pipelines}
+    assert rankrag["Without ranking"] == {"exact_match": 0.48}

@@ -11,15 +11,18 @@ import pytest
 from click.testing import CliRunner, Result
 
 from beir_eval.answers.judges import Judgement
-from beir_eval.answers.metrics import AnswerMetrics, metrics_of
+from beir_eval.answers.metrics import AnswerMetrics, judge_metrics, metrics_of
 from beir_eval.answers.report import build_answer_report, render_answer_report
+from beir_eval.answers.run import AnswerManifest
 from beir_eval.answers.suite import load_answer_suite
 from beir_eval.cli.group import cli
 from beir_eval.errors import RunFolderError, SuiteError
 from beir_eval.experiment.suite import shipped_suites
+from beir_eval.files import write_form
 from mcranker.errors import AuthenticationFailed, ModelError
 from mcranker.llm.chat import ChatRequest
-from mcranker.rag.record import AnswerRecord, StageRecord
+from mcranker.rag.record import StageRecord
+from mcranker.rag.result import RAGResult
 from tests.support.cli_support import Connected, scripted
 
 GRID = """
@@ -135,8 +138,8 @@ def test_points_of_several_commands_are_one_grid(place: Path, model: Connected) 
 
 def test_verbs_of_rankers_say_what_the_folder_holds(place: Path, model: Connected) -> None:
     run(place, "--only", "1 / 100")
-    for verb, folder in (("report", place / "out" / "1-100"), ("verify", place / "out")):
-        found = CliRunner().invoke(cli, [verb, str(folder)])
+    for args in ([place / "out" / "1-100"], [place / "out", "--verify"]):
+        found = CliRunner().invoke(cli, ["report", *map(str, args)])
         assert f"answers of a pipeline; 'beir-eval report {place / 'out'}'" in found.output
 
 
@@ -406,7 +409,7 @@ def test_shipped_suites_are_those_of_the_papers() -> None:
 
 
 def test_sums_by_hand() -> None:
-    def answer(name: str, text: str, seconds: float, reused: int = 0) -> AnswerRecord:
+    def answer(name: str, text: str, seconds: float, reused: int = 0) -> RAGResult:
         stage = StageRecord(
             name="answer",
             seconds=seconds,
@@ -419,7 +422,7 @@ def test_sums_by_hand() -> None:
         )
         vectors = StageRecord(name="retrieval", calls=9, input_tokens=9)
         stages = (vectors, stage)
-        return AnswerRecord(question="?", id=name, text=text, kind="answer", stages=stages)
+        return RAGResult(question="?", id=name, text=text, kind="answer", stages=stages)
 
     def value(found: float | None, **more: Any) -> dict[str, Judgement]:
         return {"f1": Judgement(found, **more)}
@@ -431,11 +434,13 @@ def test_sums_by_hand() -> None:
     ]
     found = metrics_of([first, second], ["f1"], {"run 2, c": "no"}, 3)
     judge = found.judges["f1"]
-    assert judge.questions == {"a": 0.75, "b": 0.0}
-    assert judge.mean == 0.375
-    assert judge.run_means == (0.5, 0.5)
-    assert judge.run_spread == 0
-    assert (judge.values, judge.missing, judge.undefined) == (3, 0, 1)
+    # An answer that failed counts with the lowest value, which could have been another.
+    assert judge.questions == {"a": 0.75, "b": 0.0, "c": 0.0}
+    assert judge.mean == 0.25
+    assert judge.run_means == (0.5, 0.25)
+    assert (judge.values, judge.missing, judge.undefined) == (4, 0, 1)
+    assert judge.failed == {"c": "there is no answer: no"}
+    assert list(judge.as_values("f1").ends) == pytest.approx([0.25, 1.75 / 3])
     assert judge.reasons == {"no golden answer": 1}
     assert (found.calls, found.cost, found.answers) == (5, 2.25, 4)
     assert (found.input_tokens, found.output_tokens) == (140, 7)
@@ -539,14 +544,16 @@ def test_a_folder_without_finished_pipelines_is_refused(tmp_path: Path) -> None:
 
 
 def test_shipped_suites_are_listed_printed_and_checked(tmp_path: Path) -> None:
-    listed = json.loads(CliRunner().invoke(cli, ["suites", "--output", "json"]).stdout)["suites"]
+    listed = json.loads(CliRunner().invoke(cli, ["run", "--suites", "--output", "json"]).stdout)[
+        "suites"
+    ]
     titles = {each["name"]: each["title"] for each in listed}
     for name in shipped_suites("answers"):
         assert titles[name] == load_answer_suite(name).form.title
-        assert CliRunner().invoke(cli, ["suites", name]).stdout.startswith("title = ")
+        assert CliRunner().invoke(cli, ["run", "--suites", name]).stdout.startswith("title = ")
     wrong = tmp_path / "wrong.toml"
     wrong.write_text('title = "x"\njudges = ["fame"]\n[[pipelines]]\nlabel = "a"\n')
-    found = CliRunner().invoke(cli, ["suites", str(wrong)])
+    found = CliRunner().invoke(cli, ["run", "--suites", str(wrong)])
     assert found.exit_code == 1
     assert "fame" in found.stderr
 
@@ -596,3 +603,34 @@ def test_the_page_links_the_worst_answers_and_draws_runs(place: Path, model: Con
     assert "3 runs" in text
     assert "Relevance over runs" not in text
     assert "the next, +0.000 (95%: +0.000 to +0.000): 0 better, 2 equal, 0 worse" in text
+
+
+def test_the_verdict_is_signed_and_over_common_questions(tmp_path: Path) -> None:
+    """A has values for easy questions alone; B is better wherever both have one."""
+    common = {f"q{n}": 0.3 + 0.01 * n for n in range(10)}
+    easy = {f"easy{n}": 1.0 for n in range(20)}
+    worth = {
+        "A": {**common, **easy},
+        "B": {each: 0.6 - 0.005 * n for n, each in enumerate(common)},
+    }
+    for place, (label, questions) in enumerate(worth.items()):
+        (tmp_path / label / "run-1").mkdir(parents=True)
+        (tmp_path / label / "run-1" / "answers.jsonl").touch()
+        (tmp_path / label / "run-1" / "judgements.jsonl").touch()
+        judge = judge_metrics([[(q, {"f1": Judgement(v)}) for q, v in questions.items()]], "f1")
+        sums = AnswerMetrics(judges={"f1": judge}, questions=30, runs=1, answers=30)
+        manifest = AnswerManifest(
+            label=label,
+            config={},
+            models={},
+            documents={},
+            questions="d",
+            judges=("f1",),
+            place=place,
+        )
+        write_form(tmp_path / label / "manifest.json", manifest)
+        write_form(tmp_path / label / "metrics.json", sums)
+    page = " ".join(render_answer_report(build_answer_report(tmp_path)).split())
+    assert "A has the highest f1" in page
+    assert "is significantly worse than B on their common questions" in page
+    assert "0 better, 0 equal, 10 worse, 20 that only one has" in page

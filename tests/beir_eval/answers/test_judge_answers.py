@@ -176,14 +176,14 @@ def test_a_reader_is_told_what_may_mislead() -> None:
         )
         return [sentence for _, sentence in found]
 
-    # One of 51 is 2%, one of 101 less than 1%.
     assert said([Judgement(1.0)] * 50 + [Judgement(None, "no")], 51, "m", 1) == [
         "m judged what it wrote itself; let another model judge.",
-        "f1: 1 of 51 values are missing (2%).",
+        "f1: 1 of 51 values are missing (2%); the mean lies between 0.980 and 1.000.",
         "One run: how much answers vary from run to run is not known.",
     ]
-    assert said([Judgement(1.0)] * 100 + [Judgement(None, "no")], 20, "n", 2) == []
-    few = ["19 questions: with fewer than 20 a mean says little."]
+    by_model = "Judged by a model, m, and not by people."
+    assert said([Judgement(1.0)] * 100, 20, "n", 2) == [by_model]
+    few = [by_model, "19 questions: with fewer than 20 a mean says little."]
     assert said([Judgement(None, "none", undefined=True)], 19, "n", 2) == few
 
 

@@ -90,7 +90,6 @@ async def test_citations_are_counted_by_verdict_and_by_claim() -> None:
     ("name", "answer", "why"),
     [
         ("exact_match", answered("x"), "it has no golden answers"),
-        ("f1", answered("", "x", failure="no model"), "there is no answer: no model"),
         ("answer_recall", answered("x", "x"), "it has no passages"),
         ("citation_precision", answered("x", citations=()), "it cites nothing"),
         ("citation_recall", answered("x"), "it has no citations"),
@@ -103,6 +102,12 @@ async def test_without_what_it_needs_a_value_is_undefined_and_not_zero(
     found = await judged(name, answer) if name != "retrieval_precision" else await _unasked(answer)
     assert (found.value, found.undefined) == (None, True)
     assert why in found.why
+
+
+async def test_an_answer_that_failed_has_the_lowest_value() -> None:
+    found = await judged("f1", answered("", "x", failure="no model"))
+    assert (found.value, found.undefined) == (0.0, False)
+    assert found.why == "there is no answer: no model"
 
 
 async def _unasked(answer: Answered) -> Judgement:

@@ -10,7 +10,7 @@ import pytest
 from click.testing import CliRunner, Result
 
 from beir_eval import read_trec, write_trec
-from beir_eval.cli.fuse import _BY_RANK, _BY_SCORE, command
+from beir_eval.cli.first_stage import _BY_RANK, _BY_SCORE, FUSE
 from tests.support.ranx_support import start_ranx
 
 
@@ -22,7 +22,7 @@ def files(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def fuse(*arguments: str) -> Result:
-    return CliRunner().invoke(command, ["one.trec", "two.trec", *arguments])
+    return CliRunner().invoke(FUSE, ["one.trec", "two.trec", *arguments])
 
 
 def test_a_fused_run() -> None:
@@ -104,7 +104,7 @@ def test_without_ranx_the_extra_is_named(monkeypatch: pytest.MonkeyPatch) -> Non
     ],
 )
 def test_bad_usage(arguments: list[str], complaint: str) -> None:
-    result = CliRunner().invoke(command, arguments)
+    result = CliRunner().invoke(FUSE, arguments)
 
     assert result.exit_code == 2
     assert complaint in result.stderr

@@ -11,7 +11,7 @@ import pytest
 from click.testing import CliRunner, Result
 
 from beir_eval import DatasetError, MeasureError, load, read_trec, retrieve
-from beir_eval.cli.retrieve import command
+from beir_eval.cli.first_stage import RETRIEVE
 from mcranker.errors import ConfigError
 
 
@@ -24,7 +24,7 @@ def cache(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 
 
 def run(*arguments: str) -> Result:
-    return CliRunner().invoke(command, arguments, standalone_mode=False)
+    return CliRunner().invoke(RETRIEVE, arguments, standalone_mode=False)
 
 
 def record(result: Result) -> dict[str, Any]:
@@ -110,7 +110,7 @@ def test_what_was_found_is_kept_unless_told_otherwise(cache: Path) -> None:
 )
 @pytest.mark.usefixtures("cache")
 def test_bad_usage(arguments: tuple[str, ...], message: str) -> None:
-    result = CliRunner().invoke(command, arguments)
+    result = CliRunner().invoke(RETRIEVE, arguments)
 
     assert result.exit_code == 2
     assert message in result.stderr

@@ -1,4 +1,4 @@
-"""``beir-eval verify``, and what reports and comparisons say of files that were edited."""
+"""``beir-eval report --verify``, and what reports and comparisons say of files that were edited."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 from click.testing import CliRunner
 
-from beir_eval.cli.verify import command
+from beir_eval.cli.report import command
 from beir_eval.compare import compare_pair, open_pair
 from beir_eval.experiment.run import CellResult, run_suite
 from beir_eval.report.warnings import warnings
@@ -25,7 +25,9 @@ def runs(tmp_path: Path) -> tuple[Path, list[CellResult]]:
 
 def verified(out: Path) -> dict[str, tuple[str, list[str]]]:
     """Folder's name -> its state and files."""
-    result = CliRunner().invoke(command, [str(out), "--output", "json"], standalone_mode=False)
+    result = CliRunner().invoke(
+        command, [str(out), "--verify", "--format", "json"], standalone_mode=False
+    )
     assert not result.exception, result.output
     envelope = json.loads(result.stdout)
     changed = any(each["state"] == "changed" for each in envelope["folders"])
@@ -49,7 +51,7 @@ def test_an_edited_file_is_found_and_told(runs: tuple[Path, list[CellResult]], n
     assert f"sum on tiny ({name})" in told[0].sentence
     warned = compare_pair(open_pair(str(direct.path), str(team.path))).notes
     assert f"B: files were changed after the run: {name}." in warned
-    assert name in CliRunner().invoke(command, [str(out)]).stdout
+    assert name in CliRunner().invoke(command, [str(out), "--verify"]).stdout
 
 
 def test_a_file_that_is_gone_and_edited_judgements_are_found(

@@ -6,7 +6,6 @@ import json
 from collections.abc import Mapping, Sequence
 
 import pytest
-import scipy.stats
 from click.testing import CliRunner
 
 import beir_eval
@@ -50,19 +49,7 @@ def test_a_judge_who_knows_the_grades_reaches_the_best_order_of_what_bm25_found(
     before = beir_eval.evaluate({query: run[query] for query in queries}, qrels).means["nDCG@10"]
     means = next(line for line in result.output.splitlines() if line.startswith(" mean"))
     assert means.split()[1:3] == [f"{before:.3f}", f"{mean:.3f}"]
-    first, second = (
-        [
-            beir_eval.evaluate({query: each[query]}, {query: qrels[query]}).means["nDCG@10"]
-            for query in queries
-        ]
-        for each in (ideal, run)
-    )
-    tested = scipy.stats.ttest_rel(first, second).pvalue
-    assert tested > 0.05
-    assert (
-        f"The team {mean:.3f} against {before:.3f}, p = {tested:.2g} (2 queries): "
-        "no significant difference." in result.output
-    )
+    assert f"The team {mean:.3f} against {before:.3f}, not tested (2 queries)." in result.output
     assert "What to make of this" not in result.output
 
 
@@ -88,7 +75,7 @@ def test_without_a_key_the_demo_claims_nothing_and_says_what_the_encoder_cannot(
     monkeypatch.setenv("COLUMNS", "80")
     result = CliRunner().invoke(cli, ["demo", "--queries", "4", "--depth", "5"])
     assert result.exit_code == 0, result.output
-    assert "(4 queries): no significant difference." in result.output
+    assert "not tested (4 queries)." in result.output
     assert "Judged by local:minilm, an encoder: compares meaning, does not reason." in result.output
     assert len(LIMITS_OF_ENCODERS.splitlines()) == 3
     assert LIMITS_OF_ENCODERS in result.output

@@ -17,7 +17,7 @@ from beir_eval.data.datasets import read_qrels
 from beir_eval.errors import BeirEvalError, MeasureError, SuiteError
 from beir_eval.experiment.suite import load_suite
 from mcranker import InputError
-from mcranker.cli.reading import read_corpus, read_passages, read_queries
+from mcranker.cli.rank import read_corpus, read_passages, read_queries
 from mcranker.errors import RunError
 from mcranker.inputs.trec import read_trec, write_trec
 from personas.io.lines import LONGEST_LINE, read_lines, read_texts, read_whole
@@ -201,7 +201,7 @@ from beir_eval.data.datasets import read_qrels
 from mcranker.inputs.trec import read_trec
 from beir_eval.experiment.suite import load_suite
 from mcranker import InputError
-from mcranker.cli.reading import *
+from mcranker.cli.rank import read_corpus, read_passages, read_queries
 source, data = sys.argv[1], Path(sys.argv[2])
 readers = (
     lambda: read_passages(source), lambda: read_passages(source, "tsv"),

@@ -10,7 +10,7 @@ import pytest
 from beir_eval.errors import SettingError
 from beir_eval.judging.agreement import agreement, default_mapping, kappa, system_order
 from beir_eval.judging.judge import System, judged_pairs, pooled
-from beir_eval.measures.significance import Interval
+from beir_eval.measures.values import Interval
 
 # Rows are people's grades (5, 4, 5, 6 pairs), columns the judge's (5, 4, 5, 6).
 TABLE = ((3, 1, 1, 0), (1, 2, 1, 0), (1, 1, 2, 1), (0, 0, 1, 5))

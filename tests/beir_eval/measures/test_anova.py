@@ -11,10 +11,8 @@ from pathlib import Path
 import pandas
 import pytest
 import statsmodels.formula.api as smf
-from click.testing import CliRunner
 from statsmodels.stats.anova import anova_lm
 
-from beir_eval.cli.group import cli
 from beir_eval.errors import DatasetError, SettingError
 from beir_eval.measures.anova import AnovaRow, anova, effect, read_table
 
@@ -153,17 +151,33 @@ def test_nothing_of_a_formula_or_a_table_is_run(tmp_path: Path) -> None:
         *(f"{word} ~ C(a)" for word in words),
     ]
     for formula in formulas:
-        result = CliRunner().invoke(cli, ["anova", str(file), "--formula", formula])
-        assert result.exit_code == 1, result.output
+        with pytest.raises((DatasetError, SettingError)):
+            anova(read_table(file), formula)
     assert not mark.exists()
 
 
-def test_the_command_reads_a_table(tmp_path: Path) -> None:
+def test_a_table_is_read_from_a_file(tmp_path: Path) -> None:
     file = tmp_path / "grid.csv"
     file.write_text("a,b,y\nx,p,1\nx,q,2\ny,p,4\ny,q,5.5\n")
-    result = CliRunner().invoke(cli, ["anova", str(file), "--formula", "y ~ C(a) + C(b)"])
-    assert result.exit_code == 0, result.stderr
-    assert "4 observations, balanced" in result.stdout
+    found = anova(read_table(file), "y ~ C(a) + C(b)")
+    assert (found.observations, found.balanced) == (4, True)
     file.write_text("a,b,y\nx,p\n")
     with pytest.raises(DatasetError, match=r"grid\.csv:2: 2 cells instead of 3"):
         read_table(file)
+
+
+def test_copied_rows_are_said_and_too_many_levels_refused() -> None:
+    rows = [
+        {"question": n, "a": n % 2, "y": 0.1 * n * (1 + n % 2) + 0.01 * n * n} for n in range(8)
+    ]
+    assert anova(rows, "y ~ C(a)").note == ""
+    assert anova(rows * 50, "y ~ C(a)").note.startswith("Every row is in the table 50 times")
+    many = [{"a": n, "b": n % 3, "y": n} for n in range(1500)]
+    with pytest.raises(SettingError, match=r"4,500 combinations of levels, and 2,000 is the most"):
+        anova(many, "y ~ C(a)*C(b)")
+
+
+@pytest.mark.parametrize("formula", ["y ~ C(a) - 1", "y ~ 0 + C(a)", "y ~ C(a) + -1"])
+def test_a_model_without_an_intercept_is_refused(formula: str) -> None:
+    with pytest.raises(SettingError, match="formula="):
+        anova([{"a": n % 2, "y": n} for n in range(8)], formula)

@@ -12,7 +12,7 @@ from typing import Literal
 import pytest
 
 from beir_eval.experiment.run_folder import FigureNote
-from beir_eval.measures.significance import Interval
+from beir_eval.measures.values import Interval
 from beir_eval.report.figures import EDGE, SERIES, WIDTH, render_svg, width_of
 from beir_eval.report.model import Figure, Point
 

@@ -11,11 +11,11 @@ from pathlib import Path
 import pytest
 
 from beir_eval.experiment.run_folder import FigureNote, ScoreCounts
-from beir_eval.measures.significance import Interval
+from beir_eval.measures.values import Interval
 from beir_eval.report.as_json import render_json
 from beir_eval.report.html import render_html
 from beir_eval.report.model import Figure, Point, Section
-from beir_eval.report.numbers import MISSING_SIGN, NOTHING
+from beir_eval.report.numbers import NOTHING
 from beir_eval.report.warnings import warnings
 from personas.report.page import ReportFooter
 from personas.report.warnings import ORDER
@@ -47,7 +47,9 @@ def with_ties() -> Section:
     """The same, with a value of the first data set that is another with ties drawn by lot."""
     first, *others = usual().rows
     assert first.cells[0] is not None
-    cells = (replace(first.cells[0], by_lot=0.4), *first.cells[1:])
+    values = first.cells[0].values
+    values = replace(values, lots=dict.fromkeys(values.of, 0.4))
+    cells = (replace(first.cells[0], values=values), *first.cells[1:])
     return replace(usual(), rows=(replace(first, cells=cells, average_by_lot=0.35), *others))
 
 
@@ -117,19 +119,6 @@ def test_many_comparisons_are_counted() -> None:
     assert first.kind == "bad"
     assert "Of 4 comparisons with DIRECT" in first.sentence
     assert "1 is worse, 1 undecided, 2 better" in first.sentence
-
-
-def test_the_verdict_leaves_out_what_lacks_scores() -> None:
-    flawed = replace(cell(0.9, p=0.001), signs=MISSING_SIGN)
-    rows = [row("DIRECT", cell(0.5), is_baseline=True)]
-    rows += [row("flawed", flawed), row("A", cell(0.6, p=0.01)), row("B", cell(0.5, p=0.9))]
-    sentences = " ".join(each.sentence for each in warnings(report(section(*rows))))
-    assert "A is better than DIRECT" in sentences
-    assert "flawed is" not in sentences
-    # With a flawed baseline nothing can be said of the others.
-    baseline = row("DIRECT", flawed, is_baseline=True)
-    nothing = " ".join(each.sentence for each in warnings(report(section(baseline, *rows[1:]))))
-    assert "than DIRECT" not in nothing
 
 
 def test_what_is_not_significant_is_no_equality() -> None:

@@ -17,6 +17,7 @@ from beir_eval.experiment.run_folder import (
     find_runs,
 )
 from beir_eval.report.build import build_report
+from beir_eval.report.warnings import warnings
 from tests.support.report_runs import (
     DIRECT,
     ONE,
@@ -105,10 +106,10 @@ def test_papers_numbers_stand_beside_and_its_average_is_over_the_same_sets(tmp_p
 
 
 def test_comparisons_with_the_suites_baseline_are_one_family(tmp_path: Path) -> None:
-    made(tmp_path, labels=[DIRECT, TWO])
-    set_values(tmp_path, "scifact", DIRECT, [0.0, 0.2, 0.4, 0.6])
-    set_values(tmp_path, "scifact", TWO, [0.1, 0.4, 0.7, 0.6])
-    set_values(tmp_path, "scifact", FIRST_STAGE, [0.2, 0.0, 0.6, 0.4])
+    made(tmp_path, labels=[DIRECT, TWO], queries=6)
+    set_values(tmp_path, "scifact", DIRECT, [0.2, 0.2, 0.4, 0.6, 0.2, 0.2])
+    set_values(tmp_path, "scifact", TWO, [0.3, 0.4, 0.7, 0.6, 0.3, 0.4])
+    set_values(tmp_path, "scifact", FIRST_STAGE, [0.4, 0.0, 0.6, 0.4, 0.4, 0.0])
     report = report_on(tmp_path)
     section = only(report)
     assert section.baseline == DIRECT
@@ -117,22 +118,34 @@ def test_comparisons_with_the_suites_baseline_are_one_family(tmp_path: Path) -> 
     two, first = (cell_of(section, each).comparison for each in (TWO, BM25))
     assert two is not None
     assert first is not None
-    # d = 0.1, 0.2, 0.3, 0: mean 0.15, t = 2.32379 on 3 degrees of freedom, two-sided p 0.10273.
+    # d = 0.1, 0.2, 0.3, 0, 0.1, 0.2: mean 0.15, sd sqrt(0.055 / 5), t = 3.5032 on 5 degrees of
+    # freedom, two-sided p 0.01722.
     assert two.difference == pytest.approx(0.15, abs=1e-12)
-    assert two.p_value == pytest.approx(0.10273, abs=1e-5)
-    assert (two.wins, two.ties, two.losses) == (3, 1, 0)
-    # Holm, two comparisons: the smaller p twice. The other: d = 0.2, -0.2, 0.2, -0.2, mean 0, p 1.
-    assert two.p_adjusted == pytest.approx(2 * two.p_value, abs=1e-12)
+    assert two.p_value == pytest.approx(0.01722, abs=1e-5)
+    assert (two.wins, two.ties, two.losses, two.decision) == (5, 1, 0, "better")
+    # Holm, two comparisons: the smaller p twice. The other: d = 0.2, -0.2, ...: mean 0, p 1.
+    assert two.p_adjusted == pytest.approx(2 * 0.01722, abs=2e-5)
     assert first.p_value == pytest.approx(1.0, abs=1e-12)
     assert report.correction == "holm"
     plain = cell_of(only(report_on(tmp_path, correction="none")), TWO).comparison
     assert plain is not None
     assert plain.p_adjusted == plain.p_value
-    # DIRECT: mean 0.3, sd sqrt(0.2 / 3) = 0.2582, t(3, 0.975) = 3.18245: 0.3 +- 0.410852, and
-    # no mean is below 0.
+    # DIRECT: mean 0.3, sd sqrt(0.14 / 5), t(5, 0.975) = 2.570582: 0.3 +- 0.175604.
     ends = cell_of(section, DIRECT).interval
-    assert (ends.low, ends.high) == pytest.approx((0, 0.710852), abs=1e-6)
+    assert (ends.low, ends.high) == pytest.approx((0.124396, 0.475604), abs=1e-6)
     assert cell_of(only(report_on(tmp_path, level=0.99)), DIRECT).interval.high > ends.high
+
+
+def test_two_queries_make_no_verdict(tmp_path: Path) -> None:
+    made(tmp_path, labels=[DIRECT, TWO], queries=2)
+    for label, values in {DIRECT: [0.4, 0.4], TWO: [0.6, 0.6]}.items():
+        set_values(tmp_path, "scifact", label, values)
+    report = report_on(tmp_path)
+    cell = cell_of(only(report), TWO)
+    assert cell.comparison is not None
+    assert (cell.comparison.p_value, cell.comparison.decision, cell.signs) == (None, "", "")
+    (said,) = (each for each in warnings(report) if each.sentence.startswith(TWO))
+    assert (said.kind, "not tested" in said.sentence) == ("warn", True)
 
 
 def test_baseline_is_the_one_asked_for_where_a_section_has_it(tmp_path: Path) -> None:

@@ -2,24 +2,32 @@
 
 from __future__ import annotations
 
+import html
+import json
 from pathlib import Path
 from typing import Any
 
 import pytest
 
+from beir_eval.experiment.run import run_suite
 from beir_eval.experiment.run_folder import (
     FIRST_STAGE,
     DataManifest,
     FigureNote,
     Metrics,
     RunManifest,
-    ScoreCounts,
     SuiteNote,
 )
+from beir_eval.experiment.suite import DatasetSpec, RankerSpec, Suite
+from beir_eval.report import numbers
+from beir_eval.report.as_json import render_json
 from beir_eval.report.html import render_html
 from beir_eval.report.numbers import MISSING_SIGN, TIES_SIGN
 from beir_eval.report.texts import render_latex, render_markdown
 from beir_eval.report.warnings import warnings
+from mcranker import ChatRequest, ScriptedChat
+from tests.support.beir_folder import GRADES, write_folder
+from tests.support.experiment_support import plan
 from tests.support.report_runs import DIRECT, TWO, cell_of, change, made, only, report_on, row_of
 from tests.support.run_folders import fig2, fig4, folder_of, no_suite, set_values, table1
 
@@ -132,35 +140,82 @@ def test_notes_tell_who_leads_by_ties(
     )
 
 
-@pytest.mark.parametrize("compared", [0, 2000])
-@pytest.mark.parametrize(("missing", "told"), [(20, False), (21, True)])
-def test_what_lacks_scores_is_neither_best_nor_better(
-    tmp_path: Path, missing: int, compared: int, *, told: bool
-) -> None:
-    made(tmp_path, labels=[DIRECT, TWO], queries=20)
+def test_failed_queries_count_by_what_they_could_change(tmp_path: Path) -> None:
+    """DIRECT 0.3 and TWO 0.6, but for the queries of TWO that failed."""
     wave = [0.01, -0.01] * 10
-    set_values(tmp_path, "scifact", DIRECT, [0.4] * 20)
-    set_values(tmp_path, "scifact", TWO, [0.6 + each for each in wave])
-    set_values(tmp_path, "scifact", FIRST_STAGE, [0.3] * 20)
-    path = folder_of(tmp_path, "scifact", TWO) / "metrics.json"
-    counts = ScoreCounts(asked=2000, missing=missing, comparisons=compared, reasons={"?": 1})
-    change(path, Metrics, scores=counts)
-    report = report_on(tmp_path)
+    for failing, sure in ((2, True), (13, False)):
+        out = made(tmp_path / str(failing), labels=[DIRECT, TWO], queries=20)
+        ids = [f"scifact-q{n}" for n in range(1, failing + 1)]
+        set_values(out, "scifact", DIRECT, [0.3] * 20)
+        lost = [0.0] * failing
+        set_values(out, "scifact", TWO, lost + [0.6 + each for each in wave[failing:]])
+        set_values(out, "scifact", FIRST_STAGE, [0.1] * 20)
+        path = folder_of(out, "scifact", TWO) / "metrics.json"
+        change(path, Metrics, failed=dict.fromkeys(ids, "no reply"), missing_queries=tuple(ids))
+        report = report_on(out)
+        cell = cell_of(only(report), TWO)
+        assert cell.comparison is not None
+        assert cell.comparison.decision == ("better" if sure else "")
+        assert ("\N{DOUBLE DAGGER}" in cell.signs) is sure
+        assert MISSING_SIGN in cell.signs
+        low, high = cell.values.ends
+        assert (low, high) == pytest.approx((cell.value, (cell.value or 0) + failing / 20))
+        assert cell.rank == (1 if sure else 0)
+        found = [each.sentence for each in warnings(report)]
+        assert any(each.startswith("What is missing could change these means") for each in found)
+        ends = f"{numbers.interval(low, high)} by what is missing"
+        for text in (render_markdown(report), render_latex(report), render_html(report)):
+            assert ends in text
+        # Against a baseline that lacks queries, another is better only in all cases too.
+        against = cell_of(only(report_on(out, baseline=TWO)), DIRECT).comparison
+        assert against is not None
+        assert against.decision == ("worse" if sure else "")
+
+
+@pytest.mark.parametrize("relevant", [True, False])
+def test_missing_scores_count_by_where_they_are(tmp_path: Path, *, relevant: bool) -> None:
+    """All that a model says of relevant passages is unreadable, or as much of others."""
+
+    def answer(request: ChatRequest) -> str:
+        grade = GRADES[request.tag.query_id].get(request.tag.doc_id, 0)
+        lost = grade > 0 if relevant else request.tag.doc_id == "d23"
+        return "no score" if lost else json.dumps({"Score": 1 + grade})
+
+    spec = RankerSpec("D", "direct", {"scale": 10}, note=None, own=frozenset())
+    folder = write_folder(tmp_path / "tiny")
+    suite = Suite("s", "S", "", (DatasetSpec(str(folder)),), (spec,), depth=24)
+    run_suite(suite, plan(tmp_path / "out", ScriptedChat(answer)))
+    cell = cell_of(only(report_on(tmp_path / "out")), "D")
+    assert cell.values.missing > 0
+    low, high = cell.values.ends
+    assert low is not None
+    assert high is not None
+    # Relevant passages may be first or last; the other may only push them down by one.
+    assert (low < 0.02) is relevant
+    assert relevant or low > 0.6
+    assert high > 0.85
+
+
+def test_judgements_of_a_model_are_said_in_every_form(tmp_path: Path) -> None:
+    out = made(tmp_path, datasets=["scifact", "touche"], labels=[DIRECT, TWO], model="openai:j")
+    change(folder_of(out, "scifact", FIRST_STAGE) / "manifest.json", DataManifest, judge="openai:j")
+    path = folder_of(out, "scifact", TWO) / "manifest.json"
+    change(path, RunManifest, models={"scoring": "openai:other"})
+    report = report_on(out)
     section = only(report)
-    two, direct = cell_of(section, TWO), cell_of(section, DIRECT)
-    assert (two.rank, direct.rank) == ((0, 1) if told else (1, 2))
-    assert two.signs == (MISSING_SIGN if told else "\N{DOUBLE DAGGER}")
-    units = "comparisons" if compared else "scores"
-    found = [each.sentence for each in warnings(report)]
-    said = [each for each in found if each.startswith(f"More than 1% of the {units} are")]
-    assert bool(said) is told
-    assert f"Why {units} are missing: ? (1)." in section.notes
-    assert all(f"{TWO} on scifact (1.1%)" in note for note in said)
+    judged = "The judgements on scifact were made by a model, openai:j, not by people."
+    own = f"{DIRECT}: judged by the model that they are made with, openai:j."
+    found = {each.sentence: each.kind for each in warnings(report)}
+    assert (found[judged], found[own]) == ("warn", "bad")
+    assert [cell_of(section, each, 1).values.own for each in (DIRECT, TWO)] == [True, False]
+    # People's grades and a model's are in no average.
+    assert not section.averaged
     for text in (render_markdown(report), render_latex(report), render_html(report)):
-        assert ("missing)" in text or "% missing</bdi></span>" in text) is told
-    # Against a baseline that lacks scores, nobody is better either.
-    against = only(report_on(tmp_path, baseline=TWO))
-    assert ("\N{DOUBLE DAGGER}" in cell_of(against, DIRECT).signs) is not told
+        assert judged in html.unescape(text)
+        assert own in html.unescape(text)
+        assert "Judged by a model, openai:j, not by people." in text
+    flaws = json.loads(render_json(report))["sections"][0]["rows"][1]["cells"][1]["values"]["flaws"]
+    assert any(each["kind"] == "own model" for each in flaws)
 
 
 def test_one_data_set_at_two_depths_has_no_average(tmp_path: Path) -> None:

@@ -28,7 +28,7 @@ def table(tmp_path: Path) -> Path:
     made(tmp_path, datasets=["touche", "scifact"], labels=[DIRECT, TWO, ONE], queries=8)
     wave = [0.01, -0.01] * 4
     for dataset in ("touche", "scifact"):
-        set_values(tmp_path, dataset, "first stage", [0.3] * 8)
+        set_values(tmp_path, dataset, "first stage", [0.3 + each for each in wave])
         set_values(tmp_path, dataset, DIRECT, [0.4] * 8)
         set_values(tmp_path, dataset, TWO, [0.6 + each for each in wave])
     set_values(tmp_path, "touche", ONE, [0.4] * 8)
@@ -88,7 +88,7 @@ def test_effects(table: Path) -> None:
     # One on scifact: mean 0.05, sd 0.1 sqrt(8 x 0.25 / 7) = 0.05345; t(7): 2.3646 and 0.8960,
     # (2.3646 + 0.8960) x 0.05345 / sqrt(8) = 0.0616. One on touche is DIRECT itself.
     assert effects[6] == [ONE, "scifact", "0.94", "0.062"]
-    assert effects[5][2:] == effects[1][2:] == [NOTHING, "0.000"]
+    assert effects[5][2:] == [NOTHING, "0.000"]
 
 
 def test_tables_say_what_is_missing_what_it_cost_and_how_long_it_took(tmp_path: Path) -> None:
@@ -199,7 +199,7 @@ def test_latex_tables_are_booktabs_and_every_row_is_complete(table: Path) -> Non
     text = render_latex(report_on(table))
     assert r"DIRECT(0,10) & \underline{0.400} & 0.252 & 0.400 & 0.701 & 0.400 & 0.476 \\" in text
     assert r"\textbf{0.600}$^{\ddagger}$ & 0.314" in text
-    assert r"BM25 & touche & $-$0.100$^{\ddagger}$ & $-$0.100 to $-$0.100 &" in text
+    assert r"BM25 & touche & $-$0.100$^{\ddagger}$ & $-$0.109 to $-$0.091 &" in text
     for kind in ("tabular", "longtable"):
         for spec, body in re.findall(
             rf"\\begin\{{{kind}\}}\{{([lr]+)\}}(.*?)\\end\{{{kind}\}}", text, re.DOTALL

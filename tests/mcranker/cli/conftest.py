@@ -39,5 +39,5 @@ def many(tmp_path: Path) -> list[str | Path]:
     (tmp_path / "bm25.trec").write_text(
         "q2 Q0 ddd 1 2.5 x\nq1 Q0 d 2 1 x\nq1 Q0 dd 1 9 x\nq2 Q0 dddd 2 1e0 x\n"
     )
-    files = {"--queries": "q.tsv", "--run": "bm25.trec", "--corpus": "c.jsonl"}
-    return ["rank", *(part for flag, name in files.items() for part in (flag, tmp_path / name))]
+    queries, corpus = tmp_path / "q.tsv", tmp_path / "c.jsonl"
+    return ["rank-run", tmp_path / "bm25.trec", "--queries", queries, "--corpus", corpus]

@@ -17,8 +17,8 @@ import pytest
 from click.testing import CliRunner
 
 from mcranker import ChatRequest
-from mcranker.cli.personas.group import cli as personas
-from mcranker.cli.signals import Interrupts, run
+from mcranker.cli.group import personas
+from mcranker.cli.invocation import Interrupts, run_loop
 from mcranker.runtime.bridge import interruptible
 from mcranker.runtime.stopping import stopping
 from tests.support.cli_support import Connected, answer, invoke, scripted
@@ -167,7 +167,7 @@ class TestInterrupts:
                     cleaned.append(True)
 
         with Interrupts(), pytest.raises(KeyboardInterrupt):
-            run(main)
+            run_loop(main)
         assert cleaned == [True]
 
     def test_an_idle_loop_wakes_up(self) -> None:
@@ -179,7 +179,7 @@ class TestInterrupts:
             thread = threading.Thread(target=press)
             thread.start()
             with pytest.raises(KeyboardInterrupt):
-                run(anyio.sleep_forever)
+                run_loop(anyio.sleep_forever)
             thread.join()
 
     def test_long_work_that_a_loop_waits_for_is_interrupted_at_once(self) -> None:
@@ -188,7 +188,7 @@ class TestInterrupts:
                 interrupting(signal.SIGTERM)()
 
         with Interrupts(), pytest.raises(KeyboardInterrupt):
-            run(main)
+            run_loop(main)
 
     def test_everything_is_as_before_afterwards(self) -> None:
         numbers = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)

@@ -5,15 +5,13 @@ from __future__ import annotations
 import json
 import subprocess
 import sys
-import threading
 from collections.abc import Iterator
 from pathlib import Path
 
 import click
 import pytest
 
-from mcranker.cli.files import Reads, Writes
-from personas.io.atomic import write_whole
+from mcranker.cli.verb import Reads, Writes
 from tests.personas.ranking.test_inspection import FOUR, stored
 from tests.support.cli_support import Connected, scripted
 from tests.support.commands import COMMANDS, call, refused
@@ -104,7 +102,7 @@ def test_no_output_replaces_what_was_paid_for(
 ) -> None:
     ledger = tmp_path / "l.sqlite"
     given = {"out": f"{ledger}{side}"}
-    for words in ("mcranker rank", "mcranker recruit", "mcranker ledger export"):
+    for words in ("mcranker rank", "mcranker recruit"):
         assert "an input (--ledger '" in refusal(words, {"ledger": str(ledger), **given})
     monkeypatch.setenv("MCRANKER_LEDGER", str(ledger))
     assert "an input (--ledger '" in refusal("mcranker rank", given)
@@ -136,26 +134,6 @@ def test_two_outputs_are_two_files(tmp_path: Path) -> None:
     assert not one_file(one, two)
     two.symlink_to(one)
     assert one_file(one, two)
-
-
-def test_two_commands_with_one_output_leave_that_of_one(tmp_path: Path) -> None:
-    path = tmp_path / "out"
-    texts = ["a" * 300_000, "b" * 200_000]
-    start = threading.Barrier(len(texts))
-
-    def write(text: str) -> None:
-        start.wait()
-        for _ in range(5):
-            write_whole(path, text)
-            assert path.read_text() in texts
-
-    threads = [threading.Thread(target=write, args=(text,)) for text in texts]
-    for thread in threads:
-        thread.start()
-    for thread in threads:
-        thread.join()
-    assert path.read_text() in texts
-    assert list(tmp_path.iterdir()) == [path]
 
 
 @linux
@@ -233,7 +211,7 @@ def test_a_full_disk_among_many_queries_ends_the_run(tmp_path: Path, models: Con
     queries.write_text("1\tone\n")
     run.write_text("1 Q0 a 1 1 x\n")
     corpus.write_text("a\tsome words\n")
-    args = ["rank", "--queries", queries, "--run", run, "--corpus", corpus, "--output", "trec"]
+    args = ["rank-run", run, "--queries", queries, "--corpus", corpus, "--output", "trec"]
     args += ["--ledger", tmp_path / "ledger.sqlite", "--out", tmp_path / "out.trec"]
     message = refused("mcranker", *args, "--save", tmp_path / "full")
     assert "No space left on device; answers are kept in" in message

@@ -9,8 +9,8 @@ from typing import Any
 import pytest
 from click.testing import CliRunner, Result
 
-from mcranker.cli.group import cli as ranking_cli
-from mcranker.cli.personas.group import VERBS, cli
+from mcranker.cli.group import PERSONAS as VERBS
+from mcranker.cli.group import personas as cli
 from mcranker.cli.reference import reference
 from personas import Criterion, Member, Persona, Rubric, Team, dumps, library, load, save
 from personas.provenance import sealed
@@ -52,33 +52,13 @@ def written(name: str, text: str) -> str:
 
 
 def test_the_reference_covers_the_command() -> None:
-    page = reference("mcranker.cli.personas.group:cli")
-    assert "mcranker.cli.personas.group:cli > docs/personas.md`;" in page
+    page = reference("mcranker.cli.group:personas")
+    assert "mcranker.cli.group:personas > docs/personas.md`;" in page
     assert "begins with `personas: error:`" in page
     assert '"members": [], "errors": []' in page
     assert r"\b" not in page, "marks an example, and is written as the character"
     for verb in VERBS:
         assert f"\n## `personas {verb}`\n" in page
-
-
-def test_packages_add_verbs_to_the_command_they_name(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    (tmp_path / "tally_verb.py").write_text(
-        "import click\n@click.command(help='Tally.')\ndef command():\n"
-        "    click.echo('tallied')\n    return 0\n"
-    )
-    info = tmp_path / "tally-1.dist-info"
-    info.mkdir()
-    (info / "entry_points.txt").write_text(
-        "[mcranker.commands]\nother = nowhere:command\n\n"
-        "[personas.commands]\ntally = tally_verb:command\n"
-    )
-    monkeypatch.syspath_prepend(tmp_path)
-    assert "tally Tally." in " ".join(run("--help").stdout.split())
-    assert run("tally").stdout == "tallied\n"
-    assert "No such command 'other'" in run("other", code=2).stderr
-    assert CliRunner().invoke(ranking_cli, ["tally"]).exit_code == 2
 
 
 def test_list_lists_the_library() -> None:
@@ -100,17 +80,10 @@ def test_list_takes_what_has_every_word() -> None:
     assert page.count("Clinician") == 1
     assert "drug therapy" in page
     assert page.split("topics")[1].split("Clinician")[1].rstrip()
+    assert "nothing on 'drug zzz'" in run("list", "drug", "zzz").stderr
     page = run("list", "--teams", "virologist").stdout
     assert "epidemic_research" in page
     assert "health_questions" not in page
-
-
-def test_list_says_that_there_is_nothing() -> None:
-    result = run("list", "drug", "zzz")
-    assert result.stdout == ""
-    assert "nothing on 'drug zzz'; 'personas list' shows all" in result.stderr
-    assert "'personas list --teams' shows all" in run("list", "--teams", "zzz").stderr
-    assert said("list", "zzz")["members"] == []
 
 
 def test_show_a_member_of_the_library() -> None:
@@ -172,18 +145,12 @@ def test_show_writes_what_can_be_edited() -> None:
     assert load(Team, "own.yaml").names == ("NLP scientist", "Clinician", "Nurse")
 
 
-def test_show_makes_no_team_of_what_is_none() -> None:
-    stderr = run("show", "clinician", "health_questions", "--output", "yaml", code=2).stderr
-    assert "one is a team; name members only" in stderr
-    stderr = run("show", "clinician", "clinician", "--output", "yaml", code=1).stderr
-    assert "'Clinician', 'Clinician' are no team: a name occurs twice" in stderr
-
-
 @pytest.mark.parametrize(
     ("name", "message"),
     [
         ("clinican", "no member and no team 'clinican'; did you mean clinician?"),
         ("helth-questions", "did you mean health_questions or "),
+        ("clinician clinician --output yaml", "'Clinician', 'Clinician' are no team: a name occ"),
         ("xqzw", "see 'personas list', or name a file that ends in .yaml, .yml or .json"),
         ("gone.yaml", "gone.yaml: cannot be read: No such file"),
         ("text.txt", "text.txt: has the suffix '.txt'; use .yaml, .yml or .json"),
@@ -196,7 +163,7 @@ def test_show_says_what_is_not_there(name: str, message: str) -> None:
     written("text.txt", "")
     written("list.yaml", "[clinician]")
     written("other.yaml", "members: [list.yaml]")
-    stderr = run("show", name, code=1).stderr
+    stderr = run("show", *name.split(), code=1).stderr
     assert message in stderr
     assert stderr.count("\n") == 1
 
@@ -213,9 +180,9 @@ def test_foreign_text_reaches_no_terminal_as_it_is() -> None:
     page = run("show", "unsafe.yaml").stdout
     # What is told of the team three times, of the persona four, of the rubric three.
     assert page.count("\\x1b[31mred\\x9b0m \\u202eback [bold]b[/bold]") == 10
-    run("validate", "unsafe.yaml")
+    run("show", "--check", "unsafe.yaml")
     written("odd.yaml", dumps(team) + f'"{"zz"}\\e[31m": 1\n')
-    assert "zz\\x1b[31m: unknown key" in run("validate", "odd.yaml", code=1).stdout
+    assert "zz\\x1b[31m: unknown key" in run("show", "--check", "odd.yaml", code=1).stdout
     assert (
         load(Team, written("again.yaml", run("show", "unsafe.yaml", "--output", "yaml").stdout))
         == team
@@ -228,31 +195,23 @@ BAD = "members:\n- persona: {name: A}\n  rubrik: 1\n- persona: {nam: B}\nlocked:
 def test_validate_lists_every_problem() -> None:
     written("bad.yaml", BAD)
     save(Team(members=(NURSE,)).lock(), "good.yaml")
-    result = run("validate", "bad.yaml", "good.yaml", "gone.json", code=1)
+    save(Rubric(criteria=(EFFECT,)), "rubric.yaml")
+    save(NURSE, "member.yaml")
+    result = run(
+        *("show", "--check", "bad.yaml", "good.yaml", "rubric.yaml", "member.yaml", "gone.json"),
+        code=1,
+    )
     assert result.stdout.splitlines() == [
         "bad.yaml:3: members[0].rubrik: unknown key; did you mean 'rubric'?",
         "bad.yaml:4: members[1].persona.name: is missing; add it",
         "bad.yaml:4: members[1].persona.nam: unknown key; did you mean 'name'?",
         "bad.yaml:5: locked: Input should be a valid boolean, got 3",
         "good.yaml: team of 1 member, locked",
-        "gone.json: cannot be read: No such file or directory",
-    ]
-    assert result.stderr == "personas: error: 2 of 3 files cannot be used\n"
-
-
-def test_validate_says_what_good_files_hold() -> None:
-    save(Persona(name="Nurse"), "persona.yaml")
-    save(Rubric(criteria=(EFFECT,)), "rubric.yaml")
-    save(NURSE, "member.yaml")
-    save(Member(persona=Persona(name="A")), "bare.yaml")
-    result = run("validate", "persona.yaml", "rubric.yaml", "member.yaml", "bare.yaml")
-    assert result.stdout.splitlines() == [
-        "persona.yaml: persona 'Nurse'",
         "rubric.yaml: rubric of 1 criterion",
         "member.yaml: member 'Nurse', 2 criteria",
-        "bare.yaml: member 'A', 0 criteria",
+        "gone.json: cannot be read: No such file or directory",
     ]
-    assert result.stderr == ""
+    assert result.stderr == "personas: error: 2 of 5 files cannot be used\n"
 
 
 def test_validate_looks_into_folders(tmp_path: Path) -> None:
@@ -260,12 +219,12 @@ def test_validate_looks_into_folders(tmp_path: Path) -> None:
         Path(name).parent.mkdir(exist_ok=True)
         save(Persona(name="A"), name)
     written("f.txt", "")
-    lines = run("validate", ".", "b.yaml").stdout.splitlines()
+    lines = run("show", "--check", ".", "b.yaml").stdout.splitlines()
     assert [line.partition(":")[0] for line in lines] == ["a/c.yml", "a/d.json", "b.yaml"]
     Path("empty").mkdir()
     assert (
         "empty: has no .yaml, .yml or .json file below it"
-        in run("validate", "empty", code=1).stderr
+        in run("show", "--check", "empty", code=1).stderr
     )
 
 
@@ -283,7 +242,9 @@ members:
 def test_validate_as_json() -> None:
     written("bad.yaml", BAD)
     written("odd.yaml", ODD)
-    whole = json.loads(run("validate", "bad.yaml", "odd.yaml", "--output", "json", code=1).stdout)
+    whole = json.loads(
+        run("show", "--check", "bad.yaml", "odd.yaml", "--output", "json", code=1).stdout
+    )
     assert (whole["status"], whole["exit_code"]) == ("error", 1)
     assert whole["errors"][0]["message"] == "1 of 2 files cannot be used"
     bad, odd = whole["files"]
@@ -312,10 +273,10 @@ def test_weights_brought_to_100_are_told_by_show_and_validate() -> None:
         "'Price' 65 → 44.8%"
     )
     assert run("show", "team.yaml").stderr == f"personas: warning: team.yaml: {note}\n"
-    assert run("validate", "team.yaml").stderr == (
+    assert run("show", "--check", "team.yaml").stderr == (
         f"personas: warning: team.yaml:4: members[0].rubric.criteria: {note}\n"
     )
-    (checked,) = said("validate", "team.yaml")["files"]
+    (checked,) = said("show", "--check", "team.yaml")["files"]
     assert checked["warnings"] == [f"team.yaml:4: members[0].rubric.criteria: {note}"]
 
 
@@ -330,5 +291,5 @@ def test_a_saved_ranking_is_its_team(tmp_path: Path) -> None:
     Path("m1.json").write_text(json.dumps(ranking), encoding="utf-8")
     save(Team(members=(NURSE,)), "team.yaml")
     assert run("show", "m1.json").stdout == run("show", "team.yaml").stdout
-    assert run("validate", "m1.json").stdout == "m1.json: team of 1 member\n"
+    assert run("show", "--check", "m1.json").stdout == "m1.json: team of 1 member\n"
     run("show", "m1.json", "--output", "yaml")

@@ -10,7 +10,8 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from mcranker.encoders.encoder import MAX_TOKENS, Encoder, onnx_encoder
+from mcranker.encoders.encoder import MAX_TOKENS, Encoder
+from mcranker.encoders.open_encoder import onnx_encoder
 from mcranker.errors import ConfigError, ModelFileError
 from mcranker.llm.local.catalogue import find
 from mcranker.llm.local.model_files import resolve_encoder

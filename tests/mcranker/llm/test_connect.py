@@ -87,16 +87,6 @@ def test_a_name_and_an_address_make_a_model(
             connect(model, base_url=url)
 
 
-def test_the_address_in_the_environment_counts(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setenv("OPENAI_BASE_URL", LOCAL)
-    assert isinstance(connect("openai:m"), CompatibleChat)
-    monkeypatch.setenv("ANTHROPIC_API_KEY", "k")
-    monkeypatch.setenv("ANTHROPIC_BASE_URL", "http://127.0.0.1:8")
-    model = connect("anthropic:m")
-    assert isinstance(model, AnthropicMessages)
-    assert model.endpoint == "http://127.0.0.1:8"
-
-
 def test_local(opened: list[str]) -> None:
     assert connect("local:smollm2-135m").name == "local:smollm2-135m"
     connect(r"local:C:\models\x.gguf")

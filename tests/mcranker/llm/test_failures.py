@@ -62,7 +62,7 @@ def ranker(monkeypatch: pytest.MonkeyPatch) -> Iterator[Callable[..., Ranker]]:
 
     def make(server: Chaos, connect: Connect = by_url, **options: Any) -> Ranker:
         monkeypatch.setattr("mcranker.llm.models.connect", lambda *_, **__: connect(server))
-        made.append(MCRanker(TEAM, model="openai:test", **options))
+        made.append(MCRanker(team_size=TEAM, model="openai:test", **options))
         return made[-1]
 
     yield make

@@ -127,5 +127,5 @@ async def test_fewer_recruits_than_seats() -> None:
     model = Gated()
     ranking = await MCRanker(team_size=5, model=model.chat).arank("q", DOCS)
     assert ranking.personas == ("NLP scientist", "Virologist", "Worried parent")
-    assert ranking.matrix.values.shape == (6, 3)
+    assert ranking.matrix.shape == (6, 3)
     assert ranking[0].score == 15.0

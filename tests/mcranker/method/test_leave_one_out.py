@@ -14,8 +14,8 @@ import pytest
 from mcranker import Passage
 from mcranker.ranking import combined
 from personas.ensembles import ENSEMBLES, Rule
+from personas.ranking.hit import Hit
 from personas.ranking.record import RankingRecord
-from personas.ranking.types import ScoreMatrix
 from tests.support.known_scores import MEDIAN, POLICIES, Judged
 from tests.support.plugins import installed
 
@@ -85,11 +85,12 @@ def test_near_ties_are_broken_as_the_ranker_breaks_them(ensemble: str, missing: 
             assert without(inspection, name) == expected
 
 
-def ranked(scores: np.ndarray, config: dict[str, Any]) -> tuple[np.ndarray, np.ndarray]:
-    """Order and final scores that the ranker makes of these scores."""
-    matrix = ScoreMatrix(scores, {tuple(place): "?" for place in np.argwhere(np.isnan(scores))})
-    passages = [Passage(f"d{place}", str(place)) for place in range(len(scores))]
-    return combined(Rule.of(config), matrix, np.arange(len(scores)), passages)
+def ranked(scores: np.ndarray, config: dict[str, Any]) -> tuple[list[int], list[float]]:
+    """Order and final scores, in first-stage order, that the ranker makes of these scores."""
+    hits = [Hit.of(Passage(f"d{place}", str(place)), place) for place in range(len(scores))]
+    found = combined(Rule.of(config), hits, scores, range(len(scores)))
+    final = {hit.index: math.nan if hit.score is None else hit.score for hit in found}
+    return [hit.index for hit in found], [final[place] for place in range(len(scores))]
 
 
 def inspected(scores: np.ndarray, config: dict[str, Any]) -> RankingRecord:

@@ -66,7 +66,7 @@ def test_so_do_a_team_and_its_assessor() -> None:
     # Rubrics are written side by side, one while recruiting; scores and assessments are not.
     assert watched.most == 2
     alone = Watched(1)
-    MCRanker(1, model=alone.model, ensemble="assessor").rank("query", DOCS)
+    MCRanker(team_size=1, model=alone.model, ensemble="assessor").rank("query", DOCS)
     assert alone.most == 1
 
 

@@ -134,7 +134,7 @@ async def test_ten_passages_a_call_and_only_those_that_were_scored() -> None:
         "Worried parent": distinct,
     }
     assert all(max(each) == 10 and len(each) == 2 for each in counts.values())
-    scored = [(hit.row, name) for hit in ranking[:13] for name in NAMES if hit.scores[name]]
+    scored = [(hit.index, name) for hit in ranking[:13] for name in NAMES if hit.scores[name]]
     assert sorted(explained.reasons) == sorted(scored)
 
 
@@ -251,7 +251,7 @@ async def test_an_encoder_gives_its_nearest_sentence_and_the_words_in_it(
     async with DirectRanker(model=judge(), ledger=None) as ranker:
         ranking = await ranker.arank("do masks help", docs)
         explained = await ranker.aexplain(ranking)
-    first, second = sorted(explained, key=lambda hit: hit.row)
+    first, second = sorted(explained, key=lambda hit: hit.index)
     text = "The sentence nearest to the query. Words of the query in it: do, masks, help."
     assert first.reasons["DIRECT"] == Reason(text, "Do masks help\nchildren?", "words")
     text = "The sentence nearest to the query. It has none of its words."

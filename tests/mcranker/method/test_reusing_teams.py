@@ -10,7 +10,7 @@ from typing import Any, Literal
 import pytest
 
 from mcranker import ChatRequest, DirectRanker, MCRanker, ScriptedChat
-from mcranker.rankers.pointwise import PointwiseRanker
+from mcranker.rankers.judge import PointwiseRanker
 from personas import Criterion, Member, Persona, Rubric, Team, library, load, save
 from personas.provenance import edited as is_edited
 from tests.support.beir_folder import GRADES

@@ -69,4 +69,4 @@ def test_a_recruiter_that_cannot_be_read_says_how_to_ask_it_again(
     ledger = tmp_path / "ledger.sqlite" if kept else None
     with MCRanker(model=model, ledger=ledger) as ranker, pytest.raises(ReplyError) as caught:
         ranker.rank("masks", ["a", "b"])
-    assert ("run 'mcranker ledger prune --unusable' first" in str(caught.value)) is kept
+    assert ("run 'mcranker ledger --remove --unusable'" in str(caught.value)) is kept

@@ -6,7 +6,7 @@ from collections.abc import Iterable
 from typing import Any
 
 from mcranker import Capabilities, ChatReply, ChatRequest, RankerConfig, ScriptedChat
-from mcranker.rag.asking import Asking
+from mcranker.method.ask import Asking
 from personas import PromptSet
 from personas.ranking.usage import UsageTable
 

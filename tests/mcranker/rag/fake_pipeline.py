@@ -9,11 +9,16 @@ import anyio
 
 from mcranker import ConnectionFailed, Estimate, MCRankerError
 from mcranker.rag.config import PipelineConfig
-from mcranker.rag.events import AnswerDone, RAGEvent, StageDone, StageStarted
-from mcranker.rag.pipeline import AnsweredQuestion
 from mcranker.rag.record import Citation, Sentence, SourcePassage, StageRecord
-from mcranker.rag.result import RAGResult
-from mcranker.runtime.bridge import Stream
+from mcranker.rag.result import (
+    AnswerDone,
+    AnsweredQuestion,
+    RAGEvent,
+    RAGResult,
+    StageDone,
+    StageStarted,
+)
+from mcranker.runtime.service import Stream
 from mcranker.serve import Settings
 from mcranker.serve.settings import AnswerSettings
 from personas.ranking.types import Query

@@ -21,10 +21,10 @@ from numpy.typing import NDArray
 
 from mcranker import ChatRequest, ScriptedChat
 from mcranker.rag.config import PipelineConfig
-from mcranker.rag.events import AnswerDone, StageDone
+from mcranker.rag.passages import Hits, Source
 from mcranker.rag.pipeline import RAGPipeline
 from mcranker.rag.record import SourcePassage
-from mcranker.rag.search import Hits, Source
+from mcranker.rag.result import AnswerDone, StageDone
 from personas.ranking.usage import UsageTable
 
 QUESTION = "Which masks filter best?"

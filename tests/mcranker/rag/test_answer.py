@@ -14,7 +14,6 @@ from mcranker.errors import BudgetExceeded, ContextTooLong, ServerFailed
 from mcranker.rag.answer import DONT_KNOW, Answer, check_support, write_answer
 from mcranker.rag.citations import Claim, check_citations
 from mcranker.rag.config import AnswerStage
-from mcranker.rag.context import Context
 from mcranker.rag.record import SourcePassage
 from tests.mcranker.rag.asked import PAPER, Asked, rendered
 
@@ -34,12 +33,10 @@ CLAIMS = [
 ]
 
 
-def context(*texts: str) -> Context:
-    return Context(
-        tuple(
-            SourcePassage(id=f"d#{number}", document="d", text=text, number=number)
-            for number, text in enumerate(texts, 1)
-        )
+def context(*texts: str) -> tuple[SourcePassage, ...]:
+    return tuple(
+        SourcePassage(id=f"d#{number}", document="d", text=text, number=number)
+        for number, text in enumerate(texts, 1)
     )
 
 
@@ -86,7 +83,7 @@ async def test_claims_become_the_answer() -> None:
     assert [(each.text, each.passage) for each in answer.claims] == [
         (first, 1), (second, 2), (first, 2), (first, 7),
     ]  # fmt: skip
-    verdicts = [each.verdict for each in check_citations(answer.claims, context(*TEXTS).passages)]
+    verdicts = [each.verdict for each in check_citations(answer.claims, context(*TEXTS))]
     assert verdicts == ["found", "found", "misattributed", "misattributed"]
 
 
@@ -126,13 +123,13 @@ async def test_no_claims_are_abstaining() -> None:
 @pytest.mark.parametrize("style", [*STYLES, "extract"])
 async def test_an_empty_context_abstains_without_a_call(style: str) -> None:
     asked = Asked([], stage="answer")
-    answer = await write_answer(QUESTION, Context(), stage(style), asked.by)
+    answer = await write_answer(QUESTION, (), stage(style), asked.by)
     assert (answer.kind, answer.text, asked.requests) == ("abstained", DONT_KNOW, [])
 
 
 async def test_a_style_that_does_not_abstain_asks_with_no_passage() -> None:
     asked = Asked(["I guess so."], stage="answer")
-    answer = await write_answer(QUESTION, Context(), stage(abstain=False), asked.by)
+    answer = await write_answer(QUESTION, (), stage(abstain=False), asked.by)
     assert asked.shown == [rendered("rag_answer_naive", question=QUESTION, context="")]
     assert answer.kind == "answer"
 
@@ -262,9 +259,7 @@ async def test_extracts_are_the_sentences_with_the_rarest_words_of_the_question(
         (1, "NSP stands for next sentence prediction."),
         (2, TEXTS[1]),
     ]
-    assert {each.verdict for each in check_citations(answer.claims, context(*TEXTS).passages)} == {
-        "found"
-    }
+    assert {each.verdict for each in check_citations(answer.claims, context(*TEXTS))} == {"found"}
     answer = await write_answer("penguins?", context(*TEXTS), stage("extract"), None)
     assert answer.kind == "abstained"
 
@@ -310,7 +305,7 @@ async def test_extracts_without_their_embedder_go_by_words() -> None:
 async def test_a_judge_says_whether_quotes_support_their_claims() -> None:
     citations = check_citations(
         [Claim("a", 1, "BERT has two objectives"), Claim("b", 1, "no such words")],
-        context(*TEXTS).passages,
+        context(*TEXTS),
     )
     asked = Asked(["Yes."], stage="answer")
     (found, invented), notes = await check_support(QUESTION, citations, asked.by)

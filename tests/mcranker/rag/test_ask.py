@@ -20,9 +20,9 @@ QUESTION = "What is NSP?"
 
 @pytest.fixture
 def index(tmp_path: Path) -> Path:
-    folder = tmp_path / "papers.index"
-    folder.mkdir()
-    return folder
+    path = tmp_path / "papers.index"
+    path.touch()
+    return path
 
 
 @pytest.fixture
@@ -45,6 +45,25 @@ def test_an_answer_goes_to_standard_output(index: Path, pipelines: list[FakePipe
     assert SENTENCE in result.stdout
     assert pipelines[0].index == str(index)
     assert pipelines[0].closed
+
+
+def test_no_output_replaces_the_index_or_a_file_of_the_documents(
+    tmp_path: Path, index: Path, pipelines: list[FakePipeline]
+) -> None:
+    docs = tmp_path / "docs"
+    docs.mkdir()
+    (docs / "a.txt").write_text("kept")
+    (tmp_path / "link").symlink_to(docs)
+    for given in (
+        ("--index", index, "--report", index),
+        ("--docs", docs, "--report", docs / "a.txt"),
+        ("--docs", tmp_path / "link", "--save", docs / "a.txt"),
+        ("--docs", tmp_path, "--out", docs / "a.txt"),
+    ):
+        result = invoke("ask", QUESTION, *given)
+        assert (result.exit_code, "would replace" in result.stderr) == (2, True)
+    assert (docs / "a.txt").read_text() == "kept"
+    assert invoke("ask", QUESTION, "--docs", docs, "--out", docs / "new.txt").exit_code == 0
 
 
 def test_json_holds_the_whole_answer(index: Path, pipelines: list[FakePipeline]) -> None:
@@ -96,7 +115,7 @@ def test_one_option_of_the_ranker_changes_and_the_presets_others_stay() -> None:
 def test_a_shown_preset_is_a_pipeline(
     tmp_path: Path, index: Path, pipelines: list[FakePipeline]
 ) -> None:
-    shown = invoke("rag", "show", "mmr")
+    shown = invoke("ask", "--presets", "mmr")
     file = tmp_path / "mine.toml"
     file.write_text(shown.stdout.replace("mmr = 0.5", "mmr = 0.25"))
     assert invoke("ask", QUESTION, "--index", index, "--pipeline", file).exit_code == 0
@@ -107,7 +126,7 @@ def test_a_shown_preset_is_a_pipeline(
 
 
 def test_presets_are_listed() -> None:
-    found = as_json(invoke("rag", "presets", "--output", "json"))["presets"]
+    found = as_json(invoke("ask", "--presets", "--output", "json"))["presets"]
     assert {"naive", "rebel", "rankrag", "team"} <= {each["name"] for each in found}
     assert all(each["about"] for each in found)
 

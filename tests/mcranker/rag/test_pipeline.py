@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import os
 import subprocess
 import sys
+import textwrap
 from collections import Counter
 from pathlib import Path
 from typing import Any
@@ -26,8 +28,7 @@ from mcranker import (
     ScriptedChat,
 )
 from mcranker.rag import PipelineConfig, RAGPipeline
-from mcranker.rag.events import AnswerDone, StageDone, StageStarted
-from mcranker.rag.result import RAGResult
+from mcranker.rag.result import AnswerDone, RAGResult, StageDone, StageStarted
 from tests.mcranker.rag.fakes import ALL, QUESTION, FakeIndex, scripted
 
 STAGES = ["query", "retrieval", "rerank", "context", "answer", "citations"]
@@ -312,6 +313,7 @@ def test_the_same_documents_are_indexed_once(
         ) as made:
             result = made.answer("Do masks help?")
         assert [each.document for each in result.passages] == ["a", "b"]
+    assert len(list((tmp_path / "indexes").glob("*.sqlite"))) == 2
     # The third has other content, so it is an index of its own.
     assert len(embedder.read) == 4
     (tmp_path / "empty.txt").touch()
@@ -319,3 +321,23 @@ def test_the_same_documents_are_indexed_once(
         RAGPipeline.from_documents(
             str(tmp_path / "empty.txt"), "naive", embedder=embedder, model=scripted()
         )
+
+
+def test_two_processes_index_the_same_documents_at_once(tmp_path: Path) -> None:
+    script = """
+        from mcranker.rag import RAGPipeline
+        from tests.mcranker.rag.test_pipeline import CountingEmbedder, scripted
+        texts = {str(n): f"Text {n} about masks." for n in range(1200)}
+        with RAGPipeline.from_documents(
+            texts, "naive", embedder=CountingEmbedder(), model=scripted(), ledger=None
+        ) as made:
+            print(len(made.index), made.answer("Do masks help?").kind)
+    """
+    command = [sys.executable, "-c", textwrap.dedent(script)]
+    environment = {**os.environ, "MCRANKER_CACHE": str(tmp_path)}
+    both = [
+        subprocess.Popen(command, env=environment, stdout=subprocess.PIPE, text=True)
+        for _ in range(2)
+    ]
+    assert [each.communicate()[0] for each in both] == ["1200 answer\n"] * 2
+    assert len(list((tmp_path / "indexes").iterdir())) == 1

@@ -19,7 +19,7 @@ from mcranker import (
     UnsupportedCapability,
 )
 from mcranker.rag.config import QueryStage
-from mcranker.rag.queries import LONGEST_SENT, Queries, queries_for
+from mcranker.rag.passages import LONGEST_SENT, Queries, queries_for
 
 from .asked import Asked, rendered
 

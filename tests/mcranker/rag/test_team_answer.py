@@ -7,17 +7,15 @@ import math
 from dataclasses import replace
 from typing import Any
 
-import numpy as np
-
 from mcranker import ChatRequest, ScriptedChat
 from mcranker.errors import ContextTooLong, ServerFailed
 from mcranker.rag.answer import Answer, write_team_answer
 from mcranker.rag.config import AnswerStage
-from mcranker.rag.context import Context
 from mcranker.rag.record import Draft, SourcePassage
 from mcranker.ranking import Ranking
 from personas import Member, Persona, Team
-from personas.ranking.types import Orders, Passage, Query, ScoreMatrix
+from personas.ranking.hit import Hit
+from personas.ranking.types import Passage, PersonaOrder, Query, Score
 from personas.ranking.usage import UsageTable
 from tests.mcranker.rag.asked import PAPER, Asked, rendered
 
@@ -27,24 +25,33 @@ NURSE = Persona(name="Nurse", description="Looks after the sick.")
 TEAM = Team(members=(Member(persona=NURSE), Member(persona=Persona(name="Virologist"))))
 CLAIM = {"Claim": "The Nurse says a lot.", "Passage": 2, "Quote": "Masks help a lot."}
 STAGE = AnswerStage(by_team=True, max_tokens=50)
-CONTEXT = Context(
-    tuple(
-        SourcePassage(id=name, document=name, text=text, number=number)
-        for number, (name, text) in enumerate(TEXTS.items(), 1)
-    )
+CONTEXT = tuple(
+    SourcePassage(id=name, document=name, text=text, number=number)
+    for number, (name, text) in enumerate(TEXTS.items(), 1)
 )
 
 
 def ranking(scores: list[list[float]], **values: Any) -> Ranking:
     # A passage that is not in the context comes first.
     passages = (Passage("z", "Other"), *(Passage(*each) for each in TEXTS.items()))
+    names = TEAM.names[: len(scores[0])]
+    rows = [[9.0] * len(names), *scores]
+    hits = [
+        Hit.of(
+            passage,
+            place,
+            {
+                name: Score(None if math.isnan(each) else each)
+                for name, each in zip(names, row, strict=False)
+            },
+            score=float(-place),
+        )
+        for place, (passage, row) in enumerate(zip(passages, rows, strict=True))
+    ]
     parts: dict[str, Any] = {
         "query": Query(QUESTION),
-        "passages": passages,
-        "order": np.arange(4),
-        "final": np.arange(4.0),
-        "matrix": ScoreMatrix(np.array([[9.0] * len(scores[0]), *scores])),
-        "personas": TEAM.names,
+        "hits": tuple(hits),
+        "personas": names,
         "team": TEAM,
         "ranker": "mcranker",
         "config": {},
@@ -52,6 +59,7 @@ def ranking(scores: list[list[float]], **values: Any) -> Ranking:
         "prompt_hashes": {},
         "calls": UsageTable(),
         "seconds": {},
+        "absolute": True,
     }
     return Ranking(**{**parts, **values})
 
@@ -110,9 +118,10 @@ async def test_each_persona_drafts_from_its_own_order_and_one_call_joins_them() 
 
 
 async def test_orders_of_a_team_that_compared_count_as_scores_do() -> None:
-    ranks = np.array([[1.0, 1.0], [4.0, math.nan], [3.0, math.nan], [2.0, math.nan]])
-    orders = Orders(TEAM.names, ranks, {}, {"Virologist": "failed"})
-    ranked = ranking([[], [], []], matrix=ScoreMatrix(np.zeros((4, 0))), orders=orders)
+    orders = {"Nurse": PersonaOrder(), "Virologist": PersonaOrder(left_out="failed")}
+    ranked = ranking([[], [], []], orders=orders)
+    hits = [replace(hit, ranks={"Nurse": (1, 4, 3, 2)[hit.index]}) for hit in ranked.hits]
+    ranked = replace(ranked, hits=tuple(hits))
     replies: dict[str, str | Exception] = {"Nurse": "A lot.", "": json.dumps({"Claims": [CLAIM]})}
     _, drafts, _ = await drafted(replies, ranked)
     assert [each.passages for each in drafts] == [(3, 2, 1)]
@@ -136,7 +145,7 @@ async def test_without_any_draft_the_answer_is_written_without() -> None:
     answer, drafts, requests = await drafted({"Nurse": down, "Virologist": down, "": said})
     assert [each.failure for each in drafts] == ["down", "down"]
     assert (answer.text, len(answer.notes), len(requests)) == (CLAIM["Claim"], 2, 3)
-    for ranked in (None, ranking([[], [], []], personas=(), matrix=ScoreMatrix(np.zeros((4, 0))))):
+    for ranked in (None, ranking([[], [], []])):
         answer, drafts, requests = await drafted({"": said}, ranked)
         assert (answer.text, drafts, len(requests)) == (CLAIM["Claim"], (), 1)
         assert answer.notes == (

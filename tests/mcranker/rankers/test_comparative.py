@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 from pathlib import Path
 from typing import Any
 
@@ -11,8 +10,6 @@ import pytest
 
 from mcranker import (
     BudgetExceeded,
-    Capabilities,
-    ChatReply,
     ChatRequest,
     Comparisons,
     ContextTooLong,
@@ -215,35 +212,7 @@ def test_a_heap_is_built_and_the_best_taken_off() -> None:
     assert ranking.undecided == ((3, 5),)
 
 
-def test_letters_are_chosen_by_probability_where_there_is_one() -> None:
-    able = Capabilities(label_logprobs=True)
-
-    def answer(request: ChatRequest) -> ChatReply:
-        likely = best(request)
-        return ChatReply("A", label_logprobs={likely: math.log(0.6), "A": math.log(0.3)})
-
-    def nothing(request: ChatRequest) -> ChatReply:
-        return ChatReply("A", label_logprobs={"A": math.nan, "B": -math.inf})
-
-    model, seen = comparing(answer, capabilities=able)
-    with SetwiseRanker(model=model, ledger=None, ranks=2) as ranker:
-        assert ranked("edabc", ranker.rank(QUERY, DOCS))
-    assert seen[0].labels == ("A", "B")
-    model, _ = comparing(nothing, capabilities=able)
-    with SetwiseRanker(model=model, ledger=None) as ranker, pytest.raises(ReplyError):
-        ranker.rank(QUERY, DOCS)
-
-
 # What all of them share
-
-
-@pytest.mark.parametrize("name", NAMES)
-def test_one_passage_takes_no_call(name: str) -> None:
-    model, seen = comparing(answer_of(name))
-    with made(name, model) as ranker:
-        ranking = ranker.rank(QUERY, {"a": "p 1"})
-        assert ranker.estimate(QUERY, {"a": "p 1"}).calls == 0
-    assert (ranking.ids, seen, ranking.comparisons) == (["a"], [], Comparisons())
 
 
 @pytest.mark.parametrize("name", NAMES)

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import math
 import random
 from collections.abc import Callable, Mapping
 from io import StringIO
@@ -112,32 +111,32 @@ def test_what_a_deadline_leaves(seed: int, options: dict[str, Any]) -> None:
     assert not whole.partial
 
     # Every passage once, first those with a score, by it, then the others as they were given.
-    assert sorted(ranking.passages[row].id for row in ranking.order) == sorted(IDS)
-    finals = [float(ranking.final[row]) for row in ranking.order]
-    judged = [final for final in finals if not math.isnan(final)]
+    assert sorted(hit.doc_id for hit in ranking.hits) == sorted(IDS)
+    finals = [hit.score for hit in ranking.hits]
+    judged = [final for final in finals if final is not None]
     assert finals[: len(judged)] == sorted(judged, reverse=True)
-    behind = ranking.order[len(judged) :].tolist()
+    behind = [hit.index for hit in ranking.hits[len(judged) :]]
     assert behind == sorted(behind)
     assert [hit.rank for hit in ranking] == sorted(hit.rank for hit in ranking)
 
     # A score that is there is the one that it would have been, and the others say why not.
-    for row in range(len(DOCS[: options.get("depth")])):
-        for column, name in enumerate(ranking.personas):
-            value, reason = ranking.matrix.values[row, column], ranking.matrix.reasons
-            if math.isnan(value):
-                assert reason[row, column] == DEADLINE
-            elif not math.isnan(whole.matrix.values[row, whole.personas.index(name)]):
-                assert value == whole.matrix.values[row, whole.personas.index(name)]
-        known = not all(math.isnan(value) for value in ranking.matrix.values[row])
+    for hit in ranking.as_given[: options.get("depth")]:
+        would_be = whole.as_given[hit.index].scores
+        for name, value in hit.scores.items():
+            if value is None:
+                assert hit.missing[name] == DEADLINE
+            elif would_be[name] is not None:
+                assert value == would_be[name]
+        known = any(value is not None for value in hit.scores.values())
         imputed = options.get("missing_policy") == "constant" and len(ranking.personas) > 0
-        assert (known or imputed) is not math.isnan(ranking.final[row])
+        assert (known or imputed) is hit.judged
     assert all(each.reason == DEADLINE for each in ranking.missing)
 
     again = Ranking.from_dict(json.loads(ranking.to_json()))
     assert again.to_dict() == ranking.to_dict()
     assert again.partial
     if options.get("ensemble") != "assessor":
-        assert again.reensemble().order.tolist() == ranking.order.tolist()
+        assert again.reensemble().ids == ranking.ids
     inspection = RankingRecord.of(ranking.to_dict())
     assert inspection.missing == ranking.missing
     assert inspection.unfinished == "The deadline came before all scores."

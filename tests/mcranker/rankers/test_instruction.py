@@ -10,8 +10,7 @@ import pytest
 
 from mcranker import ChatRequest, ConfigError, MCRanker, Ranking, RebelRanker
 from mcranker.rankers import RANKERS
-from mcranker.rankers.direct import DirectRanker
-from mcranker.rankers.rerank import RerankRanker
+from mcranker.rankers.direct import DirectRanker, RerankRanker
 from personas import Criterion, Member, Persona, Rubric, Team
 from tests.support.comparing import best, comparing, in_order
 from tests.support.loopback import Body, clean_environment, serve_in_thread

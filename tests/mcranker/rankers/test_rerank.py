@@ -7,17 +7,12 @@ from typing import Any
 import pytest
 
 from mcranker import (
-    Answer,
-    Capabilities,
-    ChatReply,
-    ChatRequest,
     MCRanker,
     MissingScoreError,
-    ScriptedChat,
     UnsupportedCapability,
 )
 from mcranker.rankers import RANKERS
-from mcranker.rankers.rerank import RerankRanker
+from mcranker.rankers.direct import RerankRanker
 from tests.support import loopback
 from tests.support.loopback import Body, Loopback, Script, clean_environment, serve_in_thread
 from tests.support.rerank_servers import cohere, jina, tei
@@ -127,18 +122,3 @@ def test_a_team_cannot_judge_by_a_reranker() -> None:
     ):
         team.rank("masks", DOCS)
     assert not server.requests
-
-
-def test_any_model_of_typed_questions_serves() -> None:
-    def answer(request: ChatRequest) -> ChatReply:
-        assert request.state is not None
-        texts = request.state.passages
-        return ChatReply(
-            "", answers=tuple(Answer(by_number("", texts[q.passage])) for q in request.questions)
-        )
-
-    model = ScriptedChat(answer, capabilities=Capabilities(max_questions=8, prompts=False))
-    with RerankRanker(model=model, ledger=None) as reranker:
-        ranking = reranker.rank("masks", DOCS)
-    assert ranking.ids == list(reversed(DOCS))
-    assert ranking.usage.calls == 5

@@ -56,7 +56,9 @@ def go(*processes: subprocess.Popen[str]) -> None:
 def undisturbed(count: int, *, passages: int) -> list[dict[str, Any]]:
     with (
         chaos({}) as server,
-        MCRanker(TEAM, model="openai:test", base_url=server.url, concurrency=32) as ranker,
+        MCRanker(
+            team_size=TEAM, model="openai:test", base_url=server.url, concurrency=32
+        ) as ranker,
     ):
         return [
             result(ranker.rank(query, docs)) for query, docs in queries(count, passages=passages)
@@ -82,8 +84,8 @@ def test_ctrl_c_in_the_middle_of_many_queries(
     files = {name: tmp_path / name for name in ("queries.jsonl", "run.trec", "corpus.jsonl")}
     write_collection(files, count, passages)
     with chaos({}, seed=2, latency=LATENCY) as server:
-        command = [sys.executable, "-m", "mcranker", "rank", "--model", "openai:test"]
-        command += ["--queries", "queries.jsonl", "--run", "run.trec", "--corpus", "corpus.jsonl"]
+        command = [sys.executable, "-m", "mcranker", "rank-run", "--model", "openai:test"]
+        command += ["run.trec", "--queries", "queries.jsonl", "--corpus", "corpus.jsonl"]
         command += ["--output", "trec", "--out", "team.trec", "--base-url", server.url]
         command += ["-o", f"concurrency={CONCURRENCY}"]
 
@@ -144,7 +146,7 @@ def test_a_budget_stops_a_run_that_can_go_on(tmp_path: Path) -> None:
 
         def ranked(max_calls: int) -> list[Any]:
             with MCRanker(
-                TEAM,
+                team_size=TEAM,
                 model="openai:test",
                 base_url=server.url,
                 ledger=tmp_path / "ledger",
@@ -169,7 +171,7 @@ def test_answers_of_another_server_are_not_taken(tmp_path: Path) -> None:
         with (
             chaos({}) as server,
             MCRanker(
-                TEAM, model="openai:test", base_url=server.url, ledger=tmp_path / "ledger"
+                team_size=TEAM, model="openai:test", base_url=server.url, ledger=tmp_path / "ledger"
             ) as ranker,
         ):
             assert ranker.rank(query, docs).reused.calls == 0

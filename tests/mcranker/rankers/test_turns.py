@@ -156,7 +156,7 @@ async def test_whoever_comes_when_a_start_is_due_does_not_overtake() -> None:
             group.start_soon(call, name)
         await anyio.wait_all_tasks_blocked()
         # The same moment, but before the timer of those who wait.
-        await anyio.sleep(limits._controller.due - now() - 1e-7)
+        await anyio.sleep(limits._pace.due - now() - 1e-7)
         await call("third")
     assert order == ["first", "second", "third"]
 

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import contextlib
-import math
 import random
 import re
 import time
@@ -18,7 +17,7 @@ from mcranker import (
     ScriptedChat,
     SetwiseRanker,
 )
-from mcranker.rankers.rankgpt import RankGPTRanker
+from mcranker.rankers.sorts import RankGPTRanker
 from mcranker.replies.json import LONGEST
 from mcranker.replies.loose_json import Unreadable
 from mcranker.replies.orders import read_choice, read_order
@@ -309,23 +308,22 @@ def test_whatever_a_team_says_nothing_is_shifted_or_invented(
             except ReplyError:
                 assert list(orders.values()) == [None] * len(JUDGES)
                 continue
-            assert ranking.orders is not None
             assert ranking.comparisons is not None
             assert ranking.usage.calls == ranking.comparisons.asked
             assert ranking.usage.unreadable == ranking.comparisons.failed
             finals = dict.fromkeys(docs, 0.0)
-            for column, judge in enumerate(JUDGES):
-                order, ranks = orders[judge], ranking.orders.ranks[:, column].tolist()
+            for judge in JUDGES:
+                order, ranks = orders[judge], [hit.ranks.get(judge) for hit in ranking.as_given]
                 if order is None:
-                    assert ranking.orders.left_out[judge]
-                    assert all(math.isnan(rank) for rank in ranks)
+                    assert ranking.left_out[judge]
+                    assert set(ranks) == {None}
                     left_out += 1
                     continue
                 assert ranks == [order[doc] for doc in docs]
                 for doc, rank in order.items():
                     # Equal ranks count the mean of those they share.
                     finals[doc] += 1 / (rank + (list(order.values()).count(rank) - 1) / 2)
-            assert ranking.final.tolist() == pytest.approx(list(finals.values()))
+            assert [hit.score for hit in ranking.as_given] == pytest.approx(list(finals.values()))
             assert sorted(ranking.ids) == sorted(docs)
             ranked += 1
     assert ranked > 5

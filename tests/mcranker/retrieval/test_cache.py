@@ -5,6 +5,7 @@ from __future__ import annotations
 import errno
 import hashlib
 import os
+import time
 from pathlib import Path
 
 import pytest
@@ -118,6 +119,23 @@ def test_what_a_dead_process_left_is_removed_after_a_day(tmp_path: Path) -> None
     os.utime(old, (1, 1))
     stored.keep(tmp_path, "indexes", "k", fill)
     assert sorted(each.name for each in shelf.iterdir()) == [young.name, "k"]
+
+
+def test_indexes_that_are_old_or_too_many_are_removed(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("MCRANKER_CACHE", str(tmp_path))
+    monkeypatch.setattr(stored, "BYTES", 250)
+    shelf = tmp_path / "indexes"
+    shelf.mkdir()
+    days = {"used": 31.0, "new": 0.1, "third": 0.5, "many": 2.0, "old": 31.0}
+    for name, age in days.items():
+        path = shelf / f"{name}.sqlite"
+        path.write_bytes(bytes(100))
+        os.utime(path, (time.time() - age * 86_400,) * 2)
+    (shelf / "old.sqlite-journal").touch()
+    assert stored.index_place("used") == shelf / "used.sqlite"
+    assert {each.stem for each in shelf.iterdir()} == {"used", "new", "third"}
 
 
 # --- runs

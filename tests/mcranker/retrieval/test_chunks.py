@@ -83,6 +83,13 @@ def test_chunks_of_150_words() -> None:
     assert [len(each.text.split()) for each in divided(text, "words")] == [150, 150, 1]
 
 
+@pytest.mark.parametrize(("text", "longest"), [("你好世界" * 500, 300), ("a9" * 9_000, 4_500)])
+def test_what_has_no_spaces_is_divided_by_its_length(text: str, longest: int) -> None:
+    assert max(len(each.text) for each in divided(text, "words")) == longest
+    most = 2_000 if longest == 300 else 12_000  # a character, or up to six, a token
+    assert max(len(each.text) for each in divided(text, "tokens")) <= most
+
+
 def test_sentences_stay_whole_up_to_the_limit(words_file: Path) -> None:
     text = " ".join(f"Sentence number {number} ends here." for number in range(400))
     for options, limit in (({}, 512), ({"max_tokens": 60}, 60), ({"max_tokens": 9_999}, 512)):

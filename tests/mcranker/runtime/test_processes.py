@@ -53,7 +53,7 @@ url = sys.argv[1]
 (work,) = queries(1, passages=4)
 
 def made():
-    return MCRanker(2, model="openai:test", base_url=url, concurrency=8)
+    return MCRanker(team_size=2, model="openai:test", base_url=url, concurrency=8)
 
 def rank(ranker):
     return result(ranker.rank(*work))
@@ -106,7 +106,7 @@ from mcranker import MCRanker
 from tests.support.ranking_process import queries
 
 delay = float(sys.argv[2])
-ranker = MCRanker(2, model="openai:test", base_url=sys.argv[1], concurrency=8)
+ranker = MCRanker(team_size=2, model="openai:test", base_url=sys.argv[1], concurrency=8)
 work = queries(3, passages=10)
 query, docs = work[0]
 
@@ -243,8 +243,8 @@ class Ranking:
 
     @property
     def command(self) -> list[str]:
-        command = [sys.executable, "-c", COMMAND, "rank", "--model", "openai:test"]
-        command += ["--queries", "queries.jsonl", "--run", "run.trec", "--corpus", "corpus.jsonl"]
+        command = [sys.executable, "-c", COMMAND, "rank-run", "--model", "openai:test"]
+        command += ["run.trec", "--queries", "queries.jsonl", "--corpus", "corpus.jsonl"]
         command += ["--output", "trec", "--out", "out.trec", "--save", "saved.jsonl"]
         return [*command, "--base-url", self.server.url, *LIMITS]
 

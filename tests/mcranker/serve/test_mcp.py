@@ -329,7 +329,7 @@ def a_ranking(**arguments: Any) -> bytes:
 
 
 class Server:
-    """``mcranker mcp`` on pipes, after the handshake."""
+    """``mcranker serve --mcp stdio``, after the handshake."""
 
     def __init__(self, process: subprocess.Popen[bytes]) -> None:
         assert process.stdin
@@ -351,7 +351,7 @@ class Server:
 
 @contextmanager
 def over_pipes(url: str) -> Iterator[Server]:
-    flags = ("mcp", "--model", "openai:m", "--base-url", url, "--quiet")
+    flags = ("serve", "--mcp", "stdio", "--model", "openai:m", "--base-url", url, "--quiet")
     env = environment(MCRANKER_LEDGER="none", OPENAI_API_KEY="sk-tests")
     pipe = subprocess.PIPE
     with subprocess.Popen(
@@ -411,7 +411,7 @@ def test_a_client_that_does_not_read_does_not_hold_up_the_end() -> None:
 
 
 def test_closed_pipes_are_refused() -> None:
-    command = [*COMMAND, "mcp", "--model", "openai:m", "--quiet"]
+    command = [*COMMAND, "serve", "--mcp", "stdio", "--model", "openai:m", "--quiet"]
     done = subprocess.run(
         ["sh", "-c", 'exec "$@" <&-', "sh", *command],
         check=False,
@@ -426,7 +426,16 @@ def test_closed_pipes_are_refused() -> None:
 
 async def test_over_pipes() -> None:
     with serve_in_thread(reply) as model:
-        flags = ("mcp", "--model", "openai:m", "--base-url", model.url, "--quiet")
+        flags = (
+            "serve",
+            "--mcp",
+            "stdio",
+            "--model",
+            "openai:m",
+            "--base-url",
+            model.url,
+            "--quiet",
+        )
         env = environment(MCRANKER_LEDGER="none", OPENAI_API_KEY="sk-tests")
         server = StdioServerParameters(command=COMMAND[0], args=[*COMMAND[1:], *flags], env=env)
         async with Client(server) as found:
@@ -437,7 +446,7 @@ async def test_over_pipes() -> None:
 @pytest.mark.skipif(sys.platform == "win32", reason="no SIGTERM")
 async def test_over_http_and_stopped() -> None:
     with serve_in_thread(reply) as model:
-        command = [*COMMAND, "mcp", "--http", "--port", "0", "--model", "openai:m"]
+        command = [*COMMAND, "serve", "--mcp", "http", "--port", "0", "--model", "openai:m"]
         env = environment(MCRANKER_LEDGER="none", OPENAI_API_KEY="sk-tests")
         with subprocess.Popen(  # noqa: ASYNC220 - it starts at once
             [*command, "--base-url", model.url], stderr=subprocess.PIPE, encoding="utf-8", env=env
@@ -470,7 +479,7 @@ async def test_over_http_and_stopped() -> None:
 
 
 def test_other_machines_are_not_served() -> None:
-    result = invoke("mcp", "--http", "--host", "0.0.0.0", "--model", "openai:m")
+    result = invoke("serve", "--mcp", "http", "--host", "0.0.0.0", "--model", "openai:m")
     assert result.exit_code == 2
     assert "can be reached from other machines" in result.stderr
 

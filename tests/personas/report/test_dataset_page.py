@@ -12,7 +12,7 @@ from typing import Any
 
 import pytest
 
-from personas.ranking.weak_judges import judge_note
+from personas.ranking.types import judge_note
 from personas.report import formats
 from personas.report.dataset import ReportedRun, findings, render_runs, render_survey
 from personas.report.page import ReportFooter, query_page

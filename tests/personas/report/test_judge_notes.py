@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from mcranker import Capabilities, DirectRanker, Ranking, ScriptedChat, compare
-from personas.ranking.weak_judges import judge_note
+from personas.ranking.types import judge_note
 from personas.report import render_inspection
 from personas.report.comparison import render_comparison
 from tests.support.inspection_report import Page

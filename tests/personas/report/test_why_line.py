@@ -35,10 +35,15 @@ def test_the_words_of_the_query_decide(ranking: Ranking) -> None:
     assert "The <b>best</b> way is &lt;new&gt;. Cotton <b>MASKS</b> keep" in made
 
 
+def explained(ranking: Ranking, why: Reason) -> Ranking:
+    """The ranking with a reason for passage "a"."""
+    given = {"a": {"Virologist": why}}
+    hits = [replace(hit, reasons=given.get(hit.doc_id, {})) for hit in ranking.hits]
+    return replace(ranking, hits=tuple(hits))
+
+
 def test_a_reason_comes_first_and_its_quote_is_marked(ranking: Ranking) -> None:
-    row = next(hit.row for hit in ranking.hits if hit.doc_id == "a")
-    said = {(row, "Virologist"): Reason("It names <masks>.", "keep <dust> out")}
-    reasoned = replace(ranking, reasons=said)
+    reasoned = explained(ranking, Reason("It names <masks>.", "keep <dust> out"))
     assert why_of(reasoned)["a"] == "Virologist: It names <masks>."
     made = render_inspection(reasoned)
     assert "<mark>keep &lt;dust&gt; out</mark>" in made
@@ -46,8 +51,6 @@ def test_a_reason_comes_first_and_its_quote_is_marked(ranking: Ranking) -> None:
 
 
 def test_words_of_an_encoder_are_no_reason(ranking: Ranking) -> None:
-    row = next(hit.row for hit in ranking.hits if hit.doc_id == "a")
-    near = {(row, "Virologist"): Reason("Cotton MASKS keep <dust> out.", "", "words")}
-    nearest = replace(ranking, reasons=near)
+    nearest = explained(ranking, Reason("Cotton MASKS keep <dust> out.", "", "words"))
     assert "Virologist, nearest sentence: Cotton MASKS" in Page(render_inspection(nearest)).text
     assert why_of(nearest)["a"] == why_of(ranking)["a"]

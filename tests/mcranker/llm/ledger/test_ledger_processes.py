@@ -82,8 +82,8 @@ def test_four_processes_pay_once_and_print_the_same(tmp_path: Path) -> None:
     queries, passages, processes = 3, 30, 4
     files = {name: tmp_path / name for name in ("queries.jsonl", "run.trec", "corpus.jsonl")}
     write_collection(files, queries, passages)
-    command = [sys.executable, "-m", "mcranker", "rank", "--model", "openai:test"]
-    command += ["--queries", "queries.jsonl", "--run", "run.trec", "--corpus", "corpus.jsonl"]
+    command = [sys.executable, "-m", "mcranker", "rank-run", "--model", "openai:test"]
+    command += ["run.trec", "--queries", "queries.jsonl", "--corpus", "corpus.jsonl"]
     command += ["--output", "trec", "--ledger", "ledger", "-o", "concurrency=16"]
     fickle = Fickle(0.03)
     with serve_in_thread(fickle) as server:
@@ -114,7 +114,7 @@ def test_eight_threads_with_rankers_of_their_own_pay_once(path: Path) -> None:
     paid: list[int] = []
 
     async def rank(url: str) -> None:
-        async with MCRanker(3, model="openai:test", base_url=url, ledger=path) as ranker:
+        async with MCRanker(team_size=3, model="openai:test", base_url=url, ledger=path) as ranker:
             ranking = await ranker.arank("Which mask is best?", docs)
         runs.append([(hit.doc_id, hit.score or 0.0) for hit in ranking])
         paid.append(ranking.usage.calls)

@@ -302,8 +302,9 @@ def worker(
         corpus.write_text("".join(json.dumps(each) + "\n" for each in texts))
         pairs = [(q, d) for q in range(queries) for d in range(PASSAGES)]
         run.write_text("".join(f"q{q} Q0 d{d} {d + 1} {9 - d} bm25\n" for q, d in pairs))
-    command = [sys.executable, "-c", WORKER, f"{lease},{scale}", "rank", "--queries", str(asked)]
-    command += ["--run", str(run), "--corpus", str(corpus), "--ranker", "direct", "-q"]
+    command = [sys.executable, "-c", WORKER, f"{lease},{scale}", "rank-run"]
+    command += [str(run), "--queries", str(asked), "--corpus", str(corpus)]
+    command += ["--ranker", "direct", "-q"]
     command += ["--model", "openai:m", "--base-url", model.url, "--ledger", ledger]
     command += ["-o", f"concurrency={AT_ONCE}", *more]
     env = os.environ | {"OPENAI_API_KEY": name}

@@ -26,7 +26,7 @@ from mcranker.llm.ledger.ledger import Ledger, default_ledger_path
 from mcranker.llm.ledger.postgres_store import PostgresStore
 from mcranker.llm.ledger.store import NewAnswer, Selection
 from mcranker.llm.limits.budget import Booking, Sums
-from mcranker.llm.limits.leases import Ask, Want
+from mcranker.llm.limits.leases import Want
 from tests.support.ledger_support import MODEL, key, reply
 from tests.support.postgres import Relay, database_of, sql
 
@@ -211,17 +211,17 @@ def test_a_ledger_is_copied_both_ways(url: str, tmp_path: Path) -> None:
         await ledger.aclose()
 
     asyncio.run(fill())
-    assert run("copy", str(file), url)["copied"] == 1200
-    assert run("copy", str(file), url)["there"] == 1200
-    assert run("copy", url, str(back))["copied"] == 1200
+    assert run("--ledger", str(file), "--copy", url)["copied"] == 1200
+    assert run("--ledger", str(file), "--copy", url)["there"] == 1200
+    assert run("--ledger", url, "--copy", str(back))["copied"] == 1200
     dump = "SELECT key, model, stage, created, reply, checksum, unusable FROM replies ORDER BY id"
     rows = [sqlite3.connect(each).execute(dump).fetchall() for each in (file, back)]
     assert rows[0] == rows[1]
     assert len(rows[0]) == 1200
-    shown = run("stats", "--ledger", url)["ledger"]
+    shown = run("--ledger", url)["ledger"]
     assert (shown["answers"], shown["unusable"]) == (1200, 1)
-    assert run("verify", "--ledger", url)["answers"] == 1200
-    assert run("prune", "--ledger", url, "--unusable")["removed"] == 1
+    assert run("--check", "--ledger", url)["answers"] == 1200
+    assert run("--remove", "--ledger", url, "--unusable")["removed"] == 1
 
 
 @pytest.fixture
@@ -274,9 +274,8 @@ async def test_everything_works_behind_a_pooler(pooler: str) -> None:
                 assert await store.complete_many([answer]) == set()
             await store.get_many([key(number)])
             want = Want(1e6, 1.0, 1.0)
-            lease = await store.lease_limits("m", Ask(0.0, want, want))
-            assert lease.requests is not None
-            assert lease.requests.amount == 1
+            lease = await store.lease_limits("m", {"pause": Want(1, 0, 0), "requests": want})
+            assert lease["requests"].amount == 1
             booking = Booking(str(place), 10**6, None, Sums(), Sums(number, 0.0), (0.0,))
             assert (await store.book("r", booking)).granted == 1
         return claimed
@@ -328,8 +327,9 @@ async def test_locks_of_a_frozen_process_end(
     monkeypatch.setattr(postgres_schema, "LOCK_TIMEOUT", "lock_timeout = '300ms'")
     store = PostgresStore(request.getfixturevalue(others))
     want = Want(1e6, 1.0, 1.0)
+    wants = {"pause": Want(1, 0, 0), "requests": want, "tokens": want}
     await use_all(store)
-    await store.lease_limits("m", Ask(0.0, want, want))
+    await store.lease_limits("m", wants)
     connection = await postgres_schema.connect(request.getfixturevalue(through))
     held = postgres_schema.transaction(connection)
     await held.__aenter__()
@@ -341,9 +341,9 @@ async def test_locks_of_a_frozen_process_end(
     began = time.monotonic()
     async with asyncio.timeout(10):
         await use_all(store)
-        lease = await store.lease_limits("m", Ask(0.0, want, want))
+        lease = await store.lease_limits("m", wants)
         assert await store.claim_many([key(2), key(3)]) == {key(2), key(3)}
-    assert lease.requests is not None
+    assert lease["requests"].amount == 1
     assert 0.3 < time.monotonic() - began < 5
     connection.terminate()
     await store.aclose()

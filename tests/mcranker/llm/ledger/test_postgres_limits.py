@@ -14,9 +14,10 @@ from mcranker.llm.ledger import postgres_schema
 from mcranker.llm.ledger.ledger import Ledger
 from mcranker.llm.ledger.postgres_store import PostgresStore
 from mcranker.llm.limits.budget import Booked, Booking, Sums
-from mcranker.llm.limits.leases import Ask, Bucket, Want
+from mcranker.llm.limits.leases import Want
 from mcranker.llm.models import Layers
 from mcranker.llm.scripted import ScriptedChat
+from tests.support.buckets import Bucket
 from tests.support.ledger_support import key, request
 from tests.support.postgres import database_of
 
@@ -36,7 +37,8 @@ async def test_the_database_leases_as_a_bucket_does(
     store, luck = PostgresStore(url), random.Random(3)
     kinds = {"requests": 20.0, "tokens": 4000.0}
     buckets = {kind: Bucket(time, time) for kind in kinds}
-    await store.lease_limits("m", Ask(0.0, Want(1, 0, 0), Want(1, 0, 0)))  # makes the rows
+    none = Want(1, 0, 0)
+    await store.lease_limits("m", {"pause": none, "requests": none, "tokens": none})  # makes rows
     refused = 0
     for _ in range(300):
         time += luck.choice([0.0, 0.01, 0.1, 1.0, 5.0, -2.0])
@@ -45,13 +47,12 @@ async def test_the_database_leases_as_a_bucket_does(
             amount = rate * luck.choice([-0.1, 0.0, 0.05, 1.0, 3.0])
             least = luck.choice([0.0, rate / 10, 20 * rate]) if amount > 0 else 0.0
             wants[kind] = Want(rate, max(amount, least), least)
-        found = await store.lease_limits("m", Ask(0.0, wants["requests"], wants["tokens"]))
-        for kind, grant in (("requests", found.requests), ("tokens", found.tokens)):
-            assert grant is not None
+        found = await store.lease_limits("m", {"pause": none, **wants})
+        for kind in kinds:
             # Times are sums of 1.7e9 s, whose last digit is 2.4e-7 s.
             expected = buckets[kind].lease(wants[kind], time)
-            assert grant == pytest.approx(expected, abs=1e-6 * kinds[kind])
-            refused += grant.wait > 60
+            assert found[kind] == pytest.approx(expected, abs=1e-6 * kinds[kind])
+            refused += found[kind].wait > 60
     assert refused > 10
     await store.aclose()
 
@@ -62,13 +63,19 @@ async def test_a_pause_of_one_process_is_known_to_others(
     time = 1_700_000_000.0
     monkeypatch.setattr(postgres_schema, "server_time", lambda: f"{time}::float8")
     first, second = PostgresStore(url), PostgresStore(url)
-    assert await first.lease_limits("m", Ask(30.0, None, None)) == (30.0, None, None)
+
+    async def told(store: PostgresStore, name: str, seconds: float) -> float:
+        lease = await store.lease_limits(name, {"pause": Want(1, seconds, 0)})
+        assert lease.keys() == {"pause"}
+        return sum(lease["pause"])
+
+    assert await told(first, "m", 30.0) == 30
     time += 10
-    assert (await second.lease_limits("m", Ask(5.0, None, None))).pause == 20
-    assert (await second.lease_limits("m", Ask(25.0, None, None))).pause == 25
-    assert (await second.lease_limits("another", Ask(0.0, None, None))).pause == 0
+    assert await told(second, "m", 5.0) == 20
+    assert await told(second, "m", 25.0) == 25
+    assert await told(second, "another", 0.0) == 0
     time += 40
-    assert (await first.lease_limits("m", Ask(0.0, None, None))).pause == 0
+    assert await told(first, "m", 0.0) == 0
     for each in (first, second):
         await each.aclose()
 

@@ -154,7 +154,7 @@ async def test_a_damaged_answer_is_asked_for_again(
     with caplog.at_level(logging.WARNING, "mcranker"):
         found = [await ledger.find(key(number)) is not None for number in range(4)]
     assert found == [True, False, False, False]
-    assert [each.getMessage().count("verify") for each in caplog.records] == [1]
+    assert [each.getMessage().count("--check") for each in caplog.records] == [1]
     answers, problems = await ledger.store.verify()
     assert (answers, problems[0], len(problems)) == (4, "1 answers are whole, 3 are not", 4)
     await keep(ledger, 1, "new")
@@ -225,10 +225,10 @@ def test_an_address_of_no_known_kind_is_refused_without_its_password(
             given()
         assert "secret" not in str(caught.value)
     for args in (
-        ["ledger", "stats"],
-        ["ledger", "verify", "--ledger", address],
-        ["ledger", "copy", address, "new.sqlite"],
-        ["ledger", "copy", "new.sqlite", address],
+        ["ledger"],
+        ["ledger", "--check", "--ledger", address],
+        ["ledger", "--ledger", address, "--copy", "new.sqlite"],
+        ["ledger", "--ledger", "new.sqlite", "--copy", address],
         ["rank", "q", "a", "--ledger", address, "--out", "out.json"],
         ["rank", "q", "a", "--model", "openai:x", "-o", f"ledger={address}"],
     ):

@@ -8,7 +8,6 @@ import anyio
 import pytest
 
 from mcranker import RateLimited
-from mcranker.llm.limits.leases import Account, Bucket, Grant, Want
 from mcranker.llm.limits.rate_limiter import RateLimiter
 from personas.ranking.usage import Usage
 from tests.support.buckets import Buckets
@@ -58,33 +57,6 @@ def most_in(starts: list[list[float]], seconds: float = 60.0) -> int:
             first += 1
         most = max(most, last - first + 1)
     return most
-
-
-def test_a_bucket_leases_the_time_that_is_free() -> None:
-    bucket = Bucket(100.0, 100.0)
-    # A sixteenth of 4 s at 16 a second is 4; less is wanted. The next one is for when that is over:
-    # 3 / 16 s later, where (4 - 3 / 16) / 16 * 16 are left for it.
-    assert bucket.lease(Want(16, 3, 1), 100.0) == Grant(3, 0.0)
-    assert bucket.lease(Want(16, 50, 1), 100.0) == Grant(3.8125, 0.1875)
-    assert bucket.due == 100 + (3 + 3.8125) / 16
-    # What is given back can be leased again, at once.
-    assert bucket.lease(Want(16, -3.8125, 0), 100.0).amount == -3.8125
-    assert bucket.lease(Want(16, 1, 1), 100.0) == Grant(1, 0.1875)
-    # Nothing is saved up but 0.1 s.
-    assert bucket.lease(Want(16, 1, 1), 200.0) == pytest.approx((1, -0.1))
-    # A call that is larger than what is left goes out, and the next ones wait: 1120 / 16 = 70.
-    assert bucket.lease(Want(16, 1120, 1120), 200.0).amount == 1120
-    assert bucket.lease(Want(16, 1, 1), 200.0) == pytest.approx((0, 70), abs=0.1)
-    # A clock that is set back takes the schedule with it.
-    assert bucket.lease(Want(16, 1, 1), 180.0).wait == pytest.approx(70, abs=0.1)
-
-
-def test_a_lease_has_to_do_until_the_next_one_begins() -> None:
-    account = Account(rate=100.0)
-    account.add(Grant(10.0, 3.0), now=0.0)
-    account.take(10.0)
-    # 10 used in 4 s are 2.5 a second, for the second that a lease lasts and 3 s until it begins.
-    assert account.want(4.0, 4.0, waiting=5.0, first=1.0).amount == 5.0 + 2.5 * (1.0 + 3.0)
 
 
 def test_one_that_works_beside_idle_ones_has_the_whole_limit() -> None:
@@ -202,20 +174,5 @@ def test_calls_get_the_error_of_the_ledger() -> None:
         limiter.share(fails)  # type: ignore[arg-type]  # never answers
         with pytest.raises(OSError, match="away"):
             await limiter.acquire(request())
-
-    simulate(main())
-
-
-def test_what_is_not_used_is_given_back() -> None:
-    async def main() -> None:
-        buckets = Buckets()
-        limiter = shared(buckets, requests_per_minute=60)
-        await work([limiter], 20)
-        limiter.close()
-        await anyio.sleep(0.1)
-        leases = limiter._controller.leases
-        assert leases is not None
-        assert leases.requests is not None
-        assert leases.requests.left == pytest.approx(0.0)
 
     simulate(main())

@@ -5,8 +5,7 @@ Time is virtual: the tries and the waits between them take minutes, the tests do
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager, suppress
+from collections.abc import Callable
 from functools import partial
 from typing import Any, NamedTuple
 
@@ -28,7 +27,7 @@ from mcranker import (
 )
 from mcranker.llm.chat import ChatReply, Tag
 from mcranker.llm.limits.rate_limiter import RateLimiter
-from mcranker.llm.limits.retries import OutageDetector, Retrying
+from mcranker.llm.limits.retries import Retrying
 from mcranker.rankers.direct import DirectRanker
 from tests.support.scripted import RECRUITS, RUBRIC
 from tests.support.virtual_time import now, simulate
@@ -59,7 +58,7 @@ class Outcome(NamedTuple):
 def virtual(monkeypatch: pytest.MonkeyPatch) -> None:
     # Virtual time costs nothing.
     monkeypatch.setattr("mcranker.llm.models.FIRST_WAIT", 0.5)
-    monkeypatch.setattr("mcranker.llm.models.FIRST_PAUSE", 1.0)
+    monkeypatch.setattr("mcranker.llm.limits.rate_limiter.FIRST_PAUSE", 1.0)
     monkeypatch.setattr("mcranker.llm.models.RateLimiter", partial(RateLimiter, clock=now))
     monkeypatch.setattr("mcranker.llm.models.Retrying", partial(Retrying, clock=now))
 
@@ -96,7 +95,7 @@ def rank(
         began = now()
         common: dict[str, Any] = {"model": "openai:test", "ledger": None, **options}
         ranker = (
-            MCRanker(team, concurrency=concurrency, **common)
+            MCRanker(team_size=team, concurrency=concurrency, **common)
             if team
             else DirectRanker(concurrency=concurrency, **common)
         )
@@ -318,87 +317,6 @@ def test_queries_beside_each_other_fail_by_themselves(
     assert missing == {"bad": None, "bad alone": None, "part": bad, "good": set()}
     # Ten passages, one after the other or at once; six tries each.
     assert seconds < (10 if concurrency == 1 else 2) * (15.5 + 6 * (FAILURE + ANSWER))
-
-
-@contextmanager
-def attempt(detector: OutageDetector) -> Iterator[None]:
-    """A try that is answered if the block ends well."""
-    number = detector.start()
-    answered = False
-    try:
-        yield
-        answered = True
-    finally:
-        detector.end(number, answered=answered)
-
-
-class TestOutageDetector:
-    """The rule by itself."""
-
-    def request(self, detector: OutageDetector, doc_id: str) -> bool | None:
-        asked = detector.begin(Tag("score", doc_id=doc_id))
-        detector.failed(asked)
-        return detector.give_up(asked)
-
-    def test_three_different_passages_after_the_first(self) -> None:
-        detector = OutageDetector()
-        said = [self.request(detector, name) for name in ["a", "a", "b", "b", "c", "d", "a"]]
-        assert said == [None, None, None, None, None, False, None]
-
-    def test_an_answer_begins_anew(self) -> None:
-        detector = OutageDetector()
-        assert [self.request(detector, name) for name in "abc"] == [None, None, None]
-        with attempt(detector):
-            pass
-        assert [self.request(detector, name) for name in "defg"] == [None, None, None, False]
-
-    def test_what_was_answered_since_the_first_failure_counts(self) -> None:
-        detector = OutageDetector()
-        first, second = (detector.begin(Tag("score", doc_id=name)) for name in "ab")
-        detector.failed(first)
-        with attempt(detector):
-            pass
-        detector.failed(first)
-        detector.failed(second)
-        assert detector.give_up(first) is True
-        assert detector.give_up(second) is None
-
-    def test_no_verdict_while_an_earlier_try_may_be_answered(self) -> None:
-        time = 0.0
-        detector = OutageDetector(lambda: time)
-        with suppress(ServerFailed), attempt(detector):
-            said = [self.request(detector, name) for name in "abcde"]
-            assert detector.at_most(detector.begin(Tag("score", doc_id="f")), 6) == 6
-            raise ServerFailed("HTTP 500")
-        with attempt(detector):  # began after all of these
-            assert detector.at_most(detector.begin(Tag("score", doc_id="f")), 6) == 3
-            said.append(self.request(detector, "f"))
-        assert said == [None, None, None, None, None, False]
-
-    def test_a_try_that_takes_too_long_is_no_sign_of_life(self) -> None:
-        time = 0.0
-        detector = OutageDetector(lambda: time)
-        with attempt(detector):
-            time = 301.0
-            assert [self.request(detector, name) for name in "abcd"] == [None, None, None, False]
-
-    def test_fewer_tries_for_passages_only_and_not_after_an_idle_hour(self) -> None:
-        time = 0.0
-        detector = OutageDetector(lambda: time)
-        self.request(detector, "a")
-        passage, recruiter = (
-            detector.begin(Tag("score", doc_id="b")),
-            detector.begin(Tag("recruit")),
-        )
-        assert detector.at_most(passage, 6) == 3
-        assert detector.at_most(passage, 1) == 1
-        assert detector.at_most(recruiter, 6) == 6
-        time = 301.0
-        assert detector.at_most(passage, 6) == 1
-        assert detector.at_most(detector.begin(Tag("score", doc_id="c")), 6) == 6
-        with attempt(detector):
-            pass
-        assert detector.at_most(passage, 6) == 6
 
 
 async def ask(retrying: Retrying, *, doc_id: str = "") -> ModelError | None:

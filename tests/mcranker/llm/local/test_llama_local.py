@@ -28,8 +28,8 @@ from mcranker.errors import (
 from mcranker.llm.chat import ChatRequest, Message, Question, ReplySchema, State, Tag
 from mcranker.llm.local import llama_local
 from mcranker.llm.local.llama_local import LocalChat, is_reranker
+from mcranker.rankers.direct import RerankRanker
 from mcranker.rankers.likelihood import QGRanker
-from mcranker.rankers.rerank import RerankRanker
 from tests.support.shallow_model import shallow_model
 from tests.support.tiny_reranker import WORDS, expected_logit, reranker, write_reranker
 

@@ -1,8 +1,11 @@
 from __future__ import annotations
 
+import asyncio
+import gc
 import inspect
 import subprocess
 import sys
+import weakref
 from dataclasses import replace
 from typing import Any
 
@@ -25,11 +28,10 @@ from mcranker.errors import (
 )
 from mcranker.llm.chat import REASONING_TOKENS, ChatRequest, Message, ReplySchema
 from mcranker.llm.providers.anthropic_messages import AnthropicMessages
-from mcranker.llm.providers.bodies import http_of
 from mcranker.llm.providers.compatible_http import CompatibleChat
-from mcranker.llm.providers.endpoint import environment_proxy
+from mcranker.llm.providers.http_chat import PerLoop, environment_proxy
 from mcranker.llm.providers.openai_chat import OpenAIChat
-from mcranker.llm.providers.sdk_chat import library_error
+from mcranker.llm.providers.sdk_chat import http_of, library_error
 from personas.ranking.usage import Usage
 from tests.support.loopback import (
     Answer,
@@ -341,3 +343,30 @@ def test_every_error_of_the_library_is_mapped(library: Any) -> None:
         converted = library_error(error, SERVICE)
         assert type(converted) is expected, name
         assert converted.model == "openai:m"
+
+
+class Client:
+    def __init__(self) -> None:
+        self.loop = asyncio.get_running_loop()
+        self.closed_in: list[asyncio.AbstractEventLoop] = []
+
+    async def close(self) -> None:
+        await asyncio.sleep(0)
+        self.closed_in.append(asyncio.get_running_loop())
+
+
+def test_a_client_without_aclose_goes_with_its_loop() -> None:
+    clients = PerLoop(Client)
+    client = asyncio.run(clients.get())
+    assert client.closed_in == [client.loop]
+
+
+def test_clients_of_dead_loops_are_let_go_of() -> None:
+    clients = PerLoop(Client)
+    loop = asyncio.new_event_loop()
+    gone = weakref.ref(loop.run_until_complete(clients.get()))
+    loop.close()  # without shutting its generators down
+    asyncio.run(clients.get())
+    del loop
+    gc.collect()
+    assert gone() is None

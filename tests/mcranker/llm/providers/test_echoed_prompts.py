@@ -19,7 +19,7 @@ from mcranker.errors import (
 )
 from mcranker.llm.chat import ChatReply, ChatRequest, Message, Tag
 from mcranker.llm.providers.compatible_http import CompatibleChat
-from mcranker.llm.providers.echoed_prompts import echo_body, echo_reply
+from mcranker.llm.providers.openai_protocol import echo_body, echo_reply
 from tests.support.loopback import Answer, Body, openai_error, serve, serve_in_thread
 from tests.support.wire import SERVICE
 

@@ -24,7 +24,7 @@ from mcranker.errors import (
     ServerFailed,
 )
 from mcranker.llm import masking
-from mcranker.llm.providers import echoed_prompts, endpoint, http_errors, parameters, waits
+from mcranker.llm.providers import http_chat, http_errors, openai_protocol, parameters
 from mcranker.llm.providers.http_errors import (
     MESSAGE_LIMIT,
     READ_LIMIT,
@@ -190,6 +190,35 @@ def test_retry_after_in_seconds(headers: dict[str, str], seconds: float | None) 
     assert error.retry_after == seconds
 
 
+@pytest.mark.parametrize(
+    ("form", "limit", "remaining", "reset", "found"),
+    [
+        ("x-ratelimit-%s-requests", "10000", "9999", "6ms", {"requests": (10000.0, 0.006)}),
+        ("x-ratelimit-%s-tokens", "200000", "150000", "15s", {"tokens": (200000.0, 15.0)}),
+        (
+            "anthropic-ratelimit-requests-%s",
+            "50",
+            "25",
+            "2026-05-04T12:00:30Z",
+            {"requests": (50.0, 30.0)},
+        ),
+        ("x-ratelimit-%s-requests", "14400", "14399", "6s", {}),  # by the day
+        ("x-ratelimit-%s-requests", "5", "4", "200ms", {}),  # by the second
+        ("x-ratelimit-%s-requests", "60", "60", "0s", {}),
+        ("x-ratelimit-%s-requests", "0", "0", "1m", {}),
+        ("x-ratelimit-%s-requests", "9" * 30, "-1", "soon", {}),
+        ("x-ratelimit-%s-requests", "", "", "", {}),
+    ],
+)
+def test_limits_a_minute_are_read_from_headers(
+    form: str, limit: str, remaining: str, reset: str, found: dict[str, tuple[float, float]]
+) -> None:
+    values = {"limit": limit, "remaining": remaining, "reset": reset}
+    headers = {form % name: value for name, value in values.items()}
+    read = http_errors.limits_in(headers, datetime(2026, 5, 4, 12, tzinfo=UTC))
+    assert read == {kind: pytest.approx(each) for kind, each in found.items()}
+
+
 QUOTA = "You exceeded your current quota, please check your plan and billing details."
 
 
@@ -311,7 +340,7 @@ def test_no_error_page_takes_long_to_read() -> None:
 def test_no_pattern_takes_long_on_what_it_is_given() -> None:
     patterns = {
         (module.__name__, name): pattern
-        for module in (http_errors, waits, masking, parameters, endpoint, echoed_prompts)
+        for module in (http_errors, masking, parameters, http_chat, openai_protocol)
         for name, pattern in vars(module).items()
         if isinstance(pattern, re.Pattern)
     }

@@ -76,11 +76,6 @@ def test_a_good_status_may_hide_an_error(
         chat_reply(data, ask(), service=SERVICE)
 
 
-def test_cut_and_empty_replies() -> None:
-    cut = chat_reply(completion(None, finish_reason="length"), ask(), service=SERVICE)
-    assert (cut.text, cut.finish_reason) == ("", "length")
-
-
 def test_a_server_that_ignores_logprobs_is_reported() -> None:
     for logprobs in (None, {}, {"content": None}):
         with pytest.raises(UnsupportedCapability, match='scoring="integer"'):

@@ -4,8 +4,6 @@ from typing import Any
 
 import pytest
 
-from mcranker.errors import UnsupportedCapability
-from mcranker.llm.chat import Capabilities
 from mcranker.llm.providers.http_errors import Problem, StatusError
 from mcranker.llm.providers.parameters import ParameterMemory, refused_parameter, traits_of
 
@@ -58,15 +56,6 @@ def test_what_a_provider_refuses(problem: Problem, name: str | None) -> None:
     assert refused_parameter(problem, BODY) == name
 
 
-def test_the_limit_goes_by_its_other_name_once() -> None:
-    memory = ParameterMemory("m")
-    assert memory.learn(said("", "max_completion_tokens", "unknown_parameter"), BODY)
-    sent = memory.adapt(BODY)
-    assert sent["max_tokens"] == 9
-    assert "max_completion_tokens" not in sent
-    assert not memory.learn(said("", "max_tokens", "unknown_parameter"), sent)
-
-
 def test_effort_is_lowered_by_one_step_however_many_calls_are_refused_at_once() -> None:
     memory = ParameterMemory("m")
     refused = said("", "reasoning_effort", "unsupported_value")
@@ -75,17 +64,6 @@ def test_effort_is_lowered_by_one_step_however_many_calls_are_refused_at_once() 
     assert memory.adapt(BODY)["reasoning_effort"] == "low"
     assert memory.learn(refused, memory.adapt(BODY))
     assert "reasoning_effort" not in memory.adapt(BODY)
-
-
-@pytest.mark.parametrize("name", ["logprobs", "top_logprobs"])
-def test_log_probabilities_cannot_be_left_out(name: str) -> None:
-    memory = ParameterMemory("openai:m")
-    capabilities = Capabilities(json_schema=True, label_logprobs=True)
-    assert memory.within(capabilities) == capabilities
-    with pytest.raises(UnsupportedCapability, match=r"openai:m.*scoring=\"integer\"") as caught:
-        memory.learn(said(f"{name} is not supported"), BODY | {name: 20})
-    assert not caught.value.retryable
-    assert memory.within(capabilities) == Capabilities(json_schema=True)
 
 
 @pytest.mark.anyio

@@ -11,13 +11,13 @@ import pytest
 from mcranker.errors import ContentRefused, ModelError, ServerFailed, UnsupportedCapability
 from mcranker.llm.batch.services import AnthropicBatches, BatchService, OpenAIBatches
 from mcranker.llm.chat import ChatReply, ChatRequest, Message, Question, Tag
-from mcranker.llm.providers import token_counts
+from mcranker.llm.providers import http_chat
 from mcranker.llm.providers.anthropic_messages import AnthropicMessages
+from mcranker.llm.providers.http_chat import MOST_TOKENS
 from mcranker.llm.providers.http_errors import error_for
 from mcranker.llm.providers.openai_chat import OpenAIChat
 from mcranker.llm.providers.openai_decisions import decision_reply
 from mcranker.llm.providers.openai_protocol import chat_reply
-from mcranker.llm.providers.token_counts import MOST_TOKENS
 from tests.support.loopback import (
     Body,
     anthropic_error,
@@ -36,7 +36,7 @@ pytestmark = pytest.mark.anyio
 @pytest.fixture(autouse=True)
 def _environment(monkeypatch: pytest.MonkeyPatch) -> None:
     clean_environment(monkeypatch)
-    token_counts._warned.clear()
+    http_chat._warned.clear()
 
 
 LABELS = ("0", "1", "10")

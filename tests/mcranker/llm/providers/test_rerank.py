@@ -72,21 +72,6 @@ async def test_what_goes_over_the_wire_and_comes_back(
     assert model.name == f"{kind}:m"
 
 
-@pytest.mark.anyio
-async def test_only_passages_that_are_asked_about_are_sent() -> None:
-    questions = (
-        Question("a", "", 10, passage="p3"),
-        Question("b", "", kind="yes_no", passage="p1"),
-    )
-    request = ChatRequest((), Tag("score"), questions=questions, state=State("q", TEXTS))
-    async with serve(cohere(by_length)) as server:
-        model = connect("rerank:m", base_url=server.url)
-        reply = await model.complete(request)
-        await model.aclose()
-    assert server.bodies[0]["documents"] == ["masks help", "masks"]
-    assert reply.answers == (Answer(0.5), Answer(0.10))  # 10 · 0.05
-
-
 def read(results: Any, *, logits: bool = False) -> tuple[Answer, ...]:
     answers = rerank_reply({"results": results}, REQUEST, logits=logits, service=SERVICE).answers
     assert answers is not None
@@ -155,12 +140,6 @@ def test_an_answer_without_results_is_an_error(data: Body) -> None:
         rerank_reply(data, REQUEST, logits=False, service=SERVICE)
 
 
-@pytest.mark.parametrize("kind", [str, float])
-def test_an_index_may_be_written_otherwise(kind: type[str | float]) -> None:
-    results = [{"index": kind(place), "score": place / 4} for place in (2, 0, 1)]
-    assert [each.value for each in read(results)] == [0.0, 0.25, 0.5]
-
-
 def test_voyages_list_is_read_too() -> None:
     data = {"object": "list", "data": scored(0.2, 0.1, 0.3), "usage": {"total_tokens": 26}}
     reply = rerank_reply(data, REQUEST, logits=False, service=SERVICE)
@@ -172,10 +151,6 @@ def test_voyages_list_is_read_too() -> None:
 def test_logits_where_none_are_expected_are_said(score: float) -> None:
     with pytest.raises(UnsupportedCapability, match="name the model 'rerank-logits:m'"):
         read(scored(0.5, score, 0.5))
-
-
-def test_a_relevance_that_rounding_carried_off_its_scale_is_put_back() -> None:
-    assert [each.value for each in read(scored(1.0000001, -1e-9, 1))] == [1.0, 0.0, 1.0]
 
 
 ITEMS = st.fixed_dictionaries(

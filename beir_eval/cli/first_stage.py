@@ -1,0 +1,262 @@
+"""``beir-eval retrieve`` and ``beir-eval fuse``: runs without a ranker, as TREC files."""
+
+from __future__ import annotations
+
+import math
+import os
+import sys
+import time
+import warnings
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
+from importlib import import_module
+from itertools import islice, pairwise
+from typing import TYPE_CHECKING, Any
+
+import click
+from rich.table import Column
+from rich.text import Text
+
+from beir_eval.cli.flags import FIRST_STAGE, bm25_flags, count_flag, measures_flag, no_cache_flag
+from beir_eval.data.first_stage import FirstStage, find
+from beir_eval.data.load import load
+from beir_eval.errors import ExtraMissing
+from beir_eval.measures.metrics import evaluate, measure_names
+from mcranker.cli.invocation import Invocation, say
+from mcranker.cli.output import DONE, present, print_json, print_line
+from mcranker.cli.verb import Reads, Verb, Writes, flag, output_flag
+from mcranker.inputs.topics import TOPIC_FIELDS
+from mcranker.inputs.trec import Run, check_name, read_trec, write_trec
+from personas.console import numbers, table
+from personas.format import counted, seconds
+from personas.sanitize import plain
+
+if TYPE_CHECKING:
+    from rich.console import Console
+
+MEASURES = "nDCG@10,R@100"
+
+
+def _retrieve(ctx: click.Context) -> int:
+    given = ctx.params
+    for name in ("index", "fields"):
+        if given["engine"] != "pyserini" and given[name] is not None:
+            raise click.UsageError(f"--{name} goes with --engine pyserini; give both", ctx)
+    stage = FirstStage(
+        **{name: given[name] for name in ("engine", "depth", "k1", "b")},
+        index=given["index"] or "corpus",
+        fields=given["fields"] or "flat",
+    )
+    measures = measure_names(given["measures"])
+    evaluate({}, {"query": {"document": 1}}, measures)  # a bad name is an error before the work
+    clock = [time.perf_counter()]
+    with ctx.ensure_object(Invocation).noting(not given["quiet"]):
+        name, split, topic_field = (given[each] for each in ("dataset", "split", "topic_field"))
+        dataset = load(name, split=split, topic_field=topic_field)
+        if given["limit"] is not None:
+            queries = dict(islice(dataset.queries.items(), given["limit"]))
+            qrels = {each: dataset.qrels[each] for each in queries if each in dataset.qrels}
+            dataset = replace(dataset, queries=queries, qrels=qrels)
+        clock.append(time.perf_counter())
+        run = find(dataset, stage, cache=not given["no_cache"])
+        clock.append(time.perf_counter())
+        evaluation = evaluate(run, dataset.qrels, measures)
+        clock.append(time.perf_counter())
+    note = stage.note()
+    write_trec(run, given["out"], note.name.split()[0])
+    spent = (after - before for before, after in pairwise(clock))
+    record = {
+        "dataset": dataset.name,
+        "run": given["out"],
+        "first_stage": {"name": note.name, **note.settings, "depth": stage.depth},
+        "documents": len(dataset.corpus),
+        "queries": len(run),
+        "found": sum(map(len, run.values())),
+        "missing_queries": list(evaluation.missing_queries),
+        "measures": dict(evaluation.means),
+        "seconds": dict(zip(("load", "search", "measure"), spent, strict=True)),
+    }
+    title = dataset.description or dataset.name
+    return present(ctx, lambda console: _show(console, title, record), retrieval=record)
+
+
+def _show(console: Console, title: str, record: Mapping[str, Any]) -> None:
+    name, queries = record["first_stage"]["name"], counted(record["queries"], "query", "queries")
+    found = f"{name}: {counted(record['found'], 'document')} for {queries}, in {record['run']}"
+    for line in (title, found):
+        console.print(Text(plain(line)), soft_wrap=True)
+    rows = ((measure, f"{value:.4f}") for measure, value in record["measures"].items())
+    console.print(table([Column("measure", no_wrap=True), *numbers(name)], rows))
+    if missing := len(record["missing_queries"]):
+        words = counted(missing, "judged query", "judged queries")
+        console.print(Text(f"Nothing was found for {words}; they count 0."))
+    times = ", ".join(f"{step} {seconds(taken)}" for step, taken in record["seconds"].items())
+    console.print(Text(times, style="dim"))
+
+
+RETRIEVE = Verb(
+    "retrieve",
+    _retrieve,
+    params=[
+        click.Argument(["dataset"], metavar="DATASET"),
+        flag("--out", "Where the TREC run is written.", type=Writes(), required=True),
+        flag(
+            "--split",
+            "Which judgements, and with them which queries.",
+            metavar="NAME",
+            default="test",
+        ),
+        flag(
+            "--topic-field",
+            "Of a folder with TREC topics, the field that is the query: title (or query), desc "
+            "(description, question) or narr (narrative).",
+            type=click.Choice(TOPIC_FIELDS),
+            default="title",
+        ),
+        count_flag("limit", None, "Only the first N queries."),
+        flag(
+            "--engine",
+            "bm25s is built in; pyserini is Lucene, whose figures are published.",
+            type=click.Choice(["bm25s", "pyserini"]),
+            default="bm25s",
+            section=FIRST_STAGE,
+        ),
+        count_flag("depth", 100, "Documents a query.", section=FIRST_STAGE),
+        *bm25_flags(),
+        no_cache_flag(),
+        measures_flag(MEASURES),
+        output_flag("retrieval"),
+    ],
+    help="""Find the passages that rankers would get, write them as a TREC run, and measure it.
+
+    DATASET is a name of 'beir-eval run --datasets', an id of ir_datasets, or a folder in BEIR
+    format. Indexes and runs are kept by the content of the corpus, so that the next time is quick.
+    """,
+)
+
+
+_BY_RANK = ("rrf", "isr", "log_isr", "logn_isr", "rbc", "bordafuse", "w_bordafuse")
+_BY_SCORE = ("sum", "max", "min", "med", "anz", "mnz", "gmnz", "wsum", "wmnz", "mixed")
+_NORMS = ("min-max", "max", "sum", "zmuv", "rank", "borda", "none")
+_DIGITS = 12
+
+
+def _fuse(ctx: click.Context) -> int:
+    given = ctx.params
+    if len(given["runs"]) < 2:
+        raise click.UsageError("fusion takes two or more runs", ctx)
+    params = dict(_param(ctx, text, len(given["runs"])) for text in given["param"])
+    method, tag = given["method"], given["tag"] or given["method"]
+    check_name(tag, "the tag")
+    runs = [read_trec(path) for path in given["runs"]]
+    if not given["quiet"]:
+        say("ranx starts, which takes some 10 seconds")
+    try:
+        scores = _by_ranx(runs, method, given["norm"], params)
+    except TypeError as error:  # of Python, about a parameter that misses or is unknown
+        raise click.UsageError(f"--method {method}: {error}; see --param", ctx) from error
+    fused = {}
+    for query_id, of_query in scores.items():
+        # Equal scores are in the order of the first run that has them.
+        ids = dict.fromkeys(doc_id for run in runs for doc_id, _ in run.get(query_id, ()))
+        found = [(doc_id, round(of_query[doc_id], _DIGITS)) for doc_id in ids]
+        fused[query_id] = sorted(found, key=lambda each: -each[1])[: given["depth"]]
+    write_trec(fused, given["out"], tag)
+    partial = [query_id for query_id in fused if any(query_id not in run for run in runs)]
+    documents = sum(map(len, fused.values()))
+    if given["output"] == "json":
+        counts = {"queries": len(fused), "documents": documents, "partial_queries": partial}
+        return print_json(fusion={"out": given["out"], **counts})
+    queries = counted(len(fused), "query", "queries")
+    print_line(f"{given['out']}: {queries}, {counted(documents, 'document')}")
+    if partial:
+        say(f"{counted(len(partial), 'query', 'queries')} not in every run, e.g. {partial[0]!r}")
+    return DONE
+
+
+def _by_ranx(
+    runs: Sequence[Run], method: str, norm: str, params: dict[str, Any]
+) -> dict[str, dict[str, float]]:
+    # To compile what is used once takes far longer than to run it. numba reads this when it is
+    # imported, and breaks if it changes after that.
+    if "numba" not in sys.modules:
+        os.environ.setdefault("NUMBA_DISABLE_JIT", "1")
+    by_rank = method in _BY_RANK
+
+    def table(run: Run, query_id: str) -> dict[str, float]:
+        documents = run.get(query_id, ())
+        # ranx sorts by score and leaves ties to chance; here the order of a run is its ranking.
+        return {
+            doc_id: float(len(documents) - place if by_rank or norm in ("rank", "borda") else score)
+            for place, (doc_id, score) in enumerate(documents)
+        }
+
+    queries = dict.fromkeys(query_id for run in runs for query_id in run)
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")  # those of Python and numba about ranx's own code
+        try:
+            ranx = import_module("ranx")
+        except ImportError as missing:
+            raise ExtraMissing("ranx", "fusion", extra="ranx") from missing
+        tables = [ranx.Run({each: table(run, each) for each in queries}) for run in runs]
+        plain = None if by_rank or norm == "none" else norm
+        fused = ranx.fuse(tables, norm=plain, method=method, params=params)
+    return {each: {key: float(score) for key, score in fused.run[each].items()} for each in queries}
+
+
+def _param(ctx: click.Context, given: str, runs: int) -> tuple[str, Any]:
+    """A parameter's name and its number, or numbers, one for each run."""
+    name, _, text = given.partition("=")
+    try:
+        numbers = [float(part) for part in text.split(",")]
+    except ValueError as failure:
+        example = "write e.g. k=60 or weights=0.3,0.7"
+        raise click.UsageError(f"--param {given!r} is no number; {example}", ctx) from failure
+    if not all(math.isfinite(each) and each >= 0 for each in numbers):
+        raise click.UsageError(f"--param {given!r}: give finite numbers, 0 or more", ctx)
+    if len(numbers) not in (1, runs):
+        raise click.UsageError(f"--param {given!r}: {len(numbers)} numbers for {runs} runs", ctx)
+    return name.strip(), numbers if len(numbers) > 1 else numbers[0]
+
+
+FUSE = Verb(
+    "fuse",
+    _fuse,
+    params=[
+        click.Argument(["runs"], type=Reads(), nargs=-1, required=True, metavar="RUN RUN..."),
+        flag("--out", "Write the fused run here.", type=Writes(), required=True),
+        flag(
+            "--method",
+            "A method of ranx, by rank or by score; see above.",
+            type=click.Choice([*_BY_RANK, *_BY_SCORE]),
+            default="rrf",
+            metavar="NAME",
+        ),
+        flag(
+            "--norm",
+            "How the scores of a query are made comparable; without effect for methods that go by "
+            "rank.",
+            type=click.Choice(_NORMS),
+            default="min-max",
+        ),
+        flag(
+            "--param",
+            "A number that the method takes, or one for each run, e.g. k=60 or weights=0.3,0.7. "
+            "May be given several times.",
+            multiple=True,
+            metavar="NAME=X[,X...]",
+        ),
+        count_flag("depth", None, "Documents to keep for each query. Without: all."),
+        flag("--tag", "Last column of the file. Without: the method.", metavar="NAME"),
+        output_flag("fusion"),
+    ],
+    help=f"""Make one TREC run of several, e.g. of a ranker's and BM25's, by ranx.
+
+    A query that only some of the runs have is fused as if the others had found nothing.
+
+    By rank: {", ".join(_BY_RANK)}. rrf takes k (60 if not given), logn_isr sigma, rbc phi,
+    w_bordafuse weights.
+
+    By score: {", ".join(_BY_SCORE)}. gmnz takes gamma; wsum, wmnz and mixed take weights.
+    """,
+)

@@ -1,1 +1,0 @@
-"""The ``personas`` command: see, check and compare personas, rubrics and teams."""

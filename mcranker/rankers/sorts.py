@@ -1,0 +1,278 @@
+"""Rankers that sort by comparisons: RankGPT orders windows, setwise takes the best of sets."""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable, Callable, Sequence
+from itertools import combinations
+from typing import Annotated, Any, ClassVar, Literal, Self, TypeAlias
+
+from pydantic import Field, model_validator
+
+from mcranker.config import LARGEST, RankerConfig
+from mcranker.llm.chat import ChatReply
+from mcranker.rankers.comparative import ComparativeRanker, SortState
+from mcranker.replies.orders import ReadOrder, likeliest, read_choice, read_order
+from personas.ranking.types import Passage
+from personas.ranking.usage import Stage
+
+MOST_IN_A_WINDOW = MOST_PASSES = 100
+SORTED_OUT = 10
+"""First ranks that a pass must sort for ``"rrf"`` to be a team's default."""
+LETTERS = "ABCDEFGHIJKLMNOPQRSTUVWXYZ"
+
+BestOf: TypeAlias = Callable[[Sequence[int]], Awaitable[int]]
+
+
+class RankGPTConfig(RankerConfig):
+    """Options of `RankGPTRanker`."""
+
+    window: Annotated[int, Field(ge=2, le=MOST_IN_A_WINDOW)] = 20
+    """Passages that one call puts in order."""
+    step: Annotated[int, Field(ge=1, le=MOST_IN_A_WINDOW)] = 10
+    """Passages by which the window moves on, below window."""
+    passes: Annotated[int, Field(ge=1, le=MOST_PASSES)] = 1
+    """How often the window goes over all passages."""
+    reranked: Annotated[int, Field(ge=0, le=LARGEST)] = 30
+    """How many of the first passages the assessor puts in order again; 0 without assessor_model."""
+
+    @model_validator(mode="after")
+    def _moves_on(self) -> Self:
+        if self.step >= self.window:
+            raise ValueError(
+                f"step={self.step} is not below window={self.window}, so no passage would go on "
+                f"from one window to the next; give 1 to {self.window - 1}"
+            )
+        return self
+
+
+class RankGPTRanker(ComparativeRanker):
+    """Has the model put a window of passages in order, from the last passages up to the first.
+
+    Each window shares ``window - step`` passages with the one before, so that the best rise to
+    the top; each pass begins again at the end. "Is ChatGPT Good at Search? Investigating Large
+    Language Models as Re-Ranking Agents" (Sun et al. 2023, arXiv 2304.09542), section 3.2.
+
+    n passages take one call a pass up to `window`, else 1 + ceil((n - window) / step).
+
+    With an `assessor_model` there is a second stage: it puts the first `reranked` passages in order
+    again by one more pass over them, as the paper has GPT-4 do with the best of a cheaper model.
+
+    >>> RankGPTRanker(model="openai:gpt-5-mini")              # window 20, step 10, as in the paper
+    >>> RankGPTRanker(model="openai:gpt-5-mini", passes=2)
+    >>> RankGPTRanker(model="openai:gpt-5-mini", team_size=3)  # each persona's order
+    >>> RankGPTRanker(model="openai:gpt-5-mini", assessor_model="openai:gpt-5")
+
+    Its options are those of `RankGPTConfig` and `Ranker`. A team needs `team`, `team_size` or
+    ``require``.
+    """
+
+    name: ClassVar[str] = "rankgpt"
+    config: RankGPTConfig
+    config_class = RankGPTConfig
+    roles = ("recruiter", "criteria", "assessor")
+
+    def _prepare(self, config: Any) -> Any:
+        if self.given_roles["assessor"] is None:
+            config = config.replaced({"reranked": 0})
+        if config.window - config.step < SORTED_OUT:
+            self.team_ensemble = "reciprocal_rank"
+        return super()._prepare(config)
+
+    async def _sort(self, sorting: SortState) -> None:
+        for number in range(self.config.passes):
+            _tell_apart(sorting, number)
+            for start, end in self._windows(len(sorting.order)):
+                await self._put_in_order(sorting, start, end, "score")
+            sorting.settled = len(sorting.order)
+        _tell_apart(sorting, self.config.passes)
+        for start, end in self._windows(min(self.config.reranked, len(sorting.order))):
+            await self._put_in_order(sorting, start, end, "assess")
+
+    def _most(self, count: int) -> int:
+        second = self._windows(min(self.config.reranked, count))
+        return len(self._windows(count)) * self.config.passes + len(second)
+
+    def _fewest(self, passages: Sequence[Passage]) -> int | None:
+        # In later passes, windows that stayed as they were are answered from the ledger.
+        return len(self._windows(len(passages)))
+
+    def _windows(self, count: int) -> list[tuple[int, int]]:
+        """First place and end of each window, the last passages first; none for one passage."""
+        windows = []
+        end = count
+        while count > 1:
+            start = max(0, end - self.config.window)
+            windows.append((start, end))
+            if start == 0:
+                break
+            end -= self.config.step
+        return windows
+
+    async def _put_in_order(self, sorting: SortState, start: int, end: int, stage: Stage) -> None:
+        rows = sorting.order[start:end]
+        named = await self._order(sorting, rows, stage)
+        left_out = [row for row in rows if row not in named]
+        ordered = [*named, *left_out]
+        sorting.order[start:end] = ordered
+        even = {frozenset(pair) for pair in combinations(left_out, 2)}
+        sorting.note({frozenset(pair) for pair in combinations(rows, 2)} - even, decided=True)
+        if not sorting.settled:  # else an earlier pass has decided them
+            sorting.note(even, decided=False)
+        await sorting.emit(ordered, failed=not named)
+
+    async def _order(self, sorting: SortState, rows: Sequence[int], stage: Stage) -> list[int]:
+        """Return the rows that the model names, best first; none if the comparison failed."""
+        names = [str(sorting.first_number + place) for place in range(len(rows))]
+
+        def read(reply: ChatReply) -> ReadOrder:
+            return read_order(reply.text, len(rows), cut=reply.finish_reason == "length")
+
+        shown = dict(zip(names, rows, strict=True))
+        found = await self._ask(sorting, shown, read, stage=stage)
+        if found is None:
+            return []
+        names_of_counts = ("odd", "missing", "repeated", "unknown", "as_shown")
+        sorting.count(**{name: getattr(found, name) for name in names_of_counts})
+        return [rows[place] for place in found.places]
+
+
+class SetwiseConfig(RankerConfig):
+    """Options of `SetwiseRanker`."""
+
+    ranks: Annotated[int, Field(ge=1, le=LARGEST)] = 10
+    """First ranks that are sorted out."""
+    children: Annotated[int, Field(ge=1, le=len(LETTERS) - 1)] = 3
+    """Passages that one call compares with another one."""
+    sort: Literal["heap", "bubble"] = "heap"
+    """The way of sorting."""
+
+
+class SetwiseRanker(ComparativeRanker):
+    """Has the model choose the most relevant of a few passages, and sorts by its choices.
+
+    "A Setwise Approach for Effective and Highly Efficient Zero-shot Ranking with Large Language
+    Models" (Zhuang et al. 2024, arXiv 2310.09497), section 3, by the letters' probabilities where
+    the model gives them, else by the letter that it writes. A set is shown in first-stage order.
+
+    By ``"heap"``, a heap in which each passage has `children` below it is built, and the best taken
+    off its top `ranks` times; the others follow in first-stage order. By ``"bubble"``, the best of
+    `children` + 1 passages moves on to the next ones above it, from the last passage to the first,
+    `ranks` times.
+
+    The number of calls depends on the answers. A heap takes about n / children to build, and for
+    each rank at most its depth; bubbles take about n / children a rank. No set is asked about
+    twice. An estimate counts the most there may be.
+
+    >>> SetwiseRanker(model="openai:gpt-5-mini")    # sets of 4, the first 10 ranks
+    >>> SetwiseRanker(model="openai:gpt-5-mini", children=1, sort="bubble")    # pairs
+
+    Its options are those of `SetwiseConfig` and `Ranker`. A team needs `team`, `team_size` or
+    ``require``.
+    """
+
+    name: ClassVar[str] = "setwise"
+    config: SetwiseConfig
+    config_class = SetwiseConfig
+
+    async def _sort(self, sorting: SortState) -> None:
+        known: dict[frozenset[int], int | None] = {}
+
+        async def best_of(rows: Sequence[int]) -> int:
+            shown = frozenset(rows)
+            is_new = shown not in known
+            if is_new:
+                known[shown] = await self._choose(sorting, sorted(rows))
+            chosen = known[shown]
+            kept = min(rows) if self.config.sort == "heap" else rows[0]
+            best = kept if chosen is None else chosen
+            others = [row for row in rows if row != best]
+            sorting.note([frozenset((best, row)) for row in others], decided=chosen is not None)
+            if is_new:
+                await sorting.emit([best, *others], failed=chosen is None)
+            return best
+
+        sort = self._heapsort if self.config.sort == "heap" else self._bubblesort
+        await sort(sorting, best_of)
+
+    async def _choose(self, sorting: SortState, rows: Sequence[int]) -> int | None:
+        """Return the row that the model finds most relevant, or None if the comparison failed."""
+        shown = dict(zip(LETTERS, rows, strict=False))
+        labels = tuple(shown)
+        by_probability = sorting.session.models.scoring.capabilities.label_logprobs
+
+        def read(reply: ChatReply) -> int:
+            if by_probability:
+                return likeliest(reply.label_logprobs, labels)
+            return read_choice(reply.text, labels, cut=reply.finish_reason == "length")
+
+        place = await self._ask(sorting, shown, read, labels=labels if by_probability else ())
+        if place is None:
+            return None
+        sorting.count(as_shown=place == 0)
+        return rows[place]
+
+    async def _heapsort(self, sorting: SortState, best_of: BestOf) -> None:
+        """Build a heap, each row with `children` below it, and take the best off its top."""
+        heap, children = list(sorting.order), self.config.children
+
+        async def sift_down(place: int) -> None:
+            while (first := children * place + 1) < len(heap):
+                places = [place, *range(first, min(first + children, len(heap)))]
+                rows = [heap[each] for each in places]
+                best = await best_of(rows)
+                below = places[1 if sorting.worst else rows.index(best)]
+                if below == place:
+                    return
+                heap[place], heap[below] = heap[below], heap[place]
+                place = below
+
+        for place in range((len(heap) - 2) // children, -1, -1):
+            await sift_down(place)
+        found: list[int] = []
+        while heap and len(found) < self.config.ranks:
+            if found:
+                await sift_down(0)
+            found.append(heap[0])
+            sorting.settle(found)
+            last = heap.pop()
+            if heap:
+                heap[0] = last
+
+    async def _bubblesort(self, sorting: SortState, best_of: BestOf) -> None:
+        """Let the best rise from the last place, past `children` rows at a time, for each rank."""
+        order = sorting.order
+        if len(order) == 1:
+            sorting.settled = 1
+        for top in range(min(self.config.ranks, len(order) - 1)):
+            for first, end in self._steps(len(order), top):
+                rows = order[first:end]
+                best = await best_of(rows)
+                best = rows[-1] if sorting.worst else best
+                order[first:end] = [best, *(row for row in rows if row != best)]
+            sorting.settled = top + 1
+
+    def _steps(self, count: int, top: int) -> list[tuple[int, int]]:
+        """First place and end of each set of a pass from the last place up to `top`."""
+        ends = range(count, top + 1, -self.config.children)
+        return [(max(top, end - self.config.children - 1), end) for end in ends]
+
+    def _most(self, count: int) -> int:
+        if self.config.sort == "bubble":
+            tops = range(min(self.config.ranks, count - 1))
+            return sum(len(self._steps(count, top)) for top in tops)
+
+        def depth(size: int, place: int) -> int:
+            levels = 0
+            while (place := self.config.children * place + 1) < size:
+                levels += 1
+            return levels
+
+        built = sum(depth(count, place) for place in range((count - 2) // self.config.children + 1))
+        taken = range(count - 1, max(0, count - self.config.ranks), -1)
+        return built + sum(depth(left, 0) for left in taken)
+
+
+def _tell_apart(sorting: SortState, number: int) -> None:
+    """Count the requests of this pass in an estimate, as the order will be another by then."""
+    if sorting.made_up:
+        sorting.first_number = 1 + number * (MOST_IN_A_WINDOW + 1)
