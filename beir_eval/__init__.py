@@ -35,7 +35,8 @@ if TYPE_CHECKING:
         SettingError,
         SuiteError,
     )
-    from beir_eval.experiment.run import CellResult, Experiment, ExperimentListener, Plan, run_suite
+    from beir_eval.experiment.cell import CellResult, ExperimentListener, Plan
+    from beir_eval.experiment.run import Experiment, run_suite
     from beir_eval.experiment.run_folder import DataFolder, RunFolder, find_runs
     from beir_eval.experiment.suite import (
         DatasetSpec,
@@ -78,7 +79,8 @@ _EXPORTS = {
     "beir_eval.data.load": "load",
     "beir_eval.errors": "BeirEvalError DatasetError ExtraMissing MeasureError RunFolderError "
     "SettingError SuiteError",
-    "beir_eval.experiment.run": "CellResult Experiment Plan ExperimentListener run_suite",
+    "beir_eval.experiment.cell": "CellResult ExperimentListener Plan",
+    "beir_eval.experiment.run": "Experiment run_suite",
     "beir_eval.experiment.run_folder": "DataFolder RunFolder find_runs",
     "beir_eval.experiment.suite": "DatasetSpec RankerSpec Suite load_suite shipped_suites",
     "beir_eval.judging.agreement": "Agreement SystemOrder agreement system_order",

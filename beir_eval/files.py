@@ -1,23 +1,63 @@
-"""Files of run folders: read with errors that name the place, written whole or not at all."""
+"""Files of run folders: read with errors that name the place, written whole or not at all.
+
+One program at a time writes to a folder; the others' error names it. The operating system holds the
+lock and lets go of it when the program ends, killed or not, so that no lock is ever stale. Its file
+says who holds it, or held it last.
+"""
 
 from __future__ import annotations
 
 import os
+import platform
+import sys
+import time
 import tomllib
 from collections.abc import Iterator
+from contextlib import contextmanager
+from datetime import datetime
 from pathlib import Path
-from typing import TypeVar
+from typing import BinaryIO, TypeVar
 
 from pydantic import BaseModel, ValidationError
 from pydantic_core import PydanticSerializationError
 
 from beir_eval.errors import RunFolderError
 from mcranker.config import explain
+from mcranker.logs import safe_logger
 from personas.io.atomic import write_whole
 from personas.io.lines import LONGEST_RANKING, read_lines, read_whole
 from personas.sanitize import can_be_encoded
 
 Form = TypeVar("Form", bound=BaseModel)
+LOCK = ".lock"
+"""Name of the lock's file in a folder."""
+
+_FAR = 1 << 20  # the byte that is locked on Windows: others may read the bytes before it
+_LONGEST_NOTE, _LONGEST_MESSAGE = 200, 1_000
+_PAUSE = 0.05  # seconds
+_log = safe_logger("mcranker.beir_eval.files")
+
+
+@contextmanager
+def locked(folder: Path, *, wait: bool = False) -> Iterator[None]:
+    """Be the only one that writes to `folder` in the block. The folder is made if need be."""
+    folder.mkdir(parents=True, exist_ok=True)
+    with (folder / LOCK).open("a+b") as file:
+        while not _take(file):
+            if not wait:
+                file.seek(0)
+                holder = file.read(_LONGEST_NOTE).decode(errors="replace") or "another program"
+                raise RunFolderError(
+                    f"{folder} is being written to by {holder}; wait until it ends, or choose "
+                    "another --out"
+                )
+            time.sleep(_PAUSE)
+        began = datetime.now().astimezone().isoformat(" ", "seconds")
+        node = platform.node() or "this machine"
+        file.truncate(0)
+        file.write(f"process {os.getpid()} on {node} since {began}".encode(errors="replace"))
+        file.flush()
+        yield
 
 
 def append_whole(path: Path, line: bytes) -> None:
@@ -59,9 +99,9 @@ def read_toml(text: str, form: type[Form], place: str, error: type[Exception]) -
     try:
         return form.model_validate(tomllib.loads(text))
     except tomllib.TOMLDecodeError as failure:
-        raise error(f"{place}: not TOML: {failure}") from failure
+        raise error(f"{place}: not TOML: {str(failure)[-_LONGEST_MESSAGE:]}") from failure
     except ValidationError as failure:
-        raise error(f"{place}: {explain(failure, form)}") from failure
+        raise error(f"{place}: {explain(failure, form)[:_LONGEST_MESSAGE]}") from failure
     except (RecursionError, ValueError) as failure:
         raise error(f"{place}: TOML that cannot be used: {failure}") from failure
 
@@ -92,3 +132,25 @@ def read_form(path: Path, form: type[Form]) -> Form:
         first = failure.errors(include_url=False)[0]
         where = ".".join(map(str, first["loc"])) or "the file"
         raise RunFolderError(f"{path}: {where}: {first['msg']}") from failure
+
+
+def _take(file: BinaryIO) -> bool:
+    """Lock the file, if it is free."""
+    if sys.platform == "win32":
+        import msvcrt
+
+        file.seek(_FAR)
+        try:
+            msvcrt.locking(file.fileno(), msvcrt.LK_NBLCK, 1)
+        except OSError:
+            return False
+        return True
+    import fcntl
+
+    try:
+        fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except BlockingIOError:
+        return False
+    except OSError as error:
+        _log.debug("this file system has no locks: %s", error)
+    return True

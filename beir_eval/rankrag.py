@@ -46,7 +46,7 @@ from typing import Annotated, Any, Literal, TypeAlias
 
 from pydantic import BaseModel, ConfigDict, Field
 
-from beir_eval.answers.judges.words import is_in, normalised
+from beir_eval.answers.judges import is_in, normalised
 from beir_eval.answers.questions import Question, messages_of, read_questions, records
 from beir_eval.errors import DatasetError, SettingError
 from beir_eval.files import beside, read_toml

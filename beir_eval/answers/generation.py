@@ -11,8 +11,7 @@ from collections import Counter
 from collections.abc import AsyncIterator, Mapping, Sequence
 from dataclasses import dataclass, field
 
-from beir_eval.answers.judges.asked import verdict_of
-from beir_eval.answers.judges.words import token_f1
+from beir_eval.answers.judges import token_f1, verdict_of
 from beir_eval.answers.questions import Question
 from beir_eval.errors import DatasetError
 from mcranker.errors import FATAL_ERRORS, BudgetExceeded, ModelError

@@ -10,8 +10,14 @@ from dataclasses import asdict, dataclass, replace
 from functools import partial
 from typing import Any
 
-from beir_eval.answers.judges import Answered, AnswerJudge, Judgement, judge_of
-from beir_eval.answers.judges.team import INSTRUCTION, as_ranking
+from beir_eval.answers.judges import (
+    INSTRUCTION,
+    Answered,
+    AnswerJudge,
+    Judgement,
+    as_ranking,
+    judge_of,
+)
 from beir_eval.answers.questions import Question, first_of, question_of, records, texts_of
 from beir_eval.errors import DatasetError, SettingError
 from mcranker import MCRanker, RankerConfig

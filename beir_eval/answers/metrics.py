@@ -11,12 +11,10 @@ from typing import Any
 from pydantic import BaseModel, ConfigDict
 
 from beir_eval.answers.judges import Judgement, judge_of
-from beir_eval.answers.judges.base import failed as no_answer
+from beir_eval.answers.judges import failed as no_answer
 from beir_eval.measures.values import FEW, Interval, Values
 from mcranker.rag.record import AnswerRecord
 from personas.format import counted
-
-METRICS = "metrics.json"
 
 
 class JudgeMetrics(BaseModel):

@@ -42,23 +42,14 @@ Message: TypeAlias = dict[str, str]
 
 @dataclass(frozen=True, slots=True)
 class Question:
-    """A question.
+    """A question; what is not known of it is empty."""
 
-    Attributes:
-        id: unique in its file.
-        text: as it is asked.
-        golden_answers: right answers in other words; empty if none is known.
-        metadata: what else is known of it, e.g. its type.
-        documents: ids of those that support the answer; empty if not known.
-        turns: earlier messages of the conversation, a role and a text each.
-    """
-
-    id: str
-    text: str
-    golden_answers: tuple[str, ...] = ()
-    metadata: Mapping[str, Any] = field(default_factory=dict)
-    documents: tuple[str, ...] = ()
-    turns: tuple[tuple[str, str], ...] = ()
+    id: str  # unique in its file
+    text: str  # as it is asked
+    golden_answers: tuple[str, ...] = ()  # right answers in other words
+    metadata: Mapping[str, Any] = field(default_factory=dict)  # e.g. its type
+    documents: tuple[str, ...] = ()  # ids of those that support the answer
+    turns: tuple[tuple[str, str], ...] = ()  # earlier messages, a role and a text each
 
     @property
     def query(self) -> Query:

@@ -8,17 +8,20 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from beir_eval.answers.figures import THEIRS, Mark, Value, boxes, effects, read_runs, scatter
-from beir_eval.answers.metrics import METRICS, AnswerMetrics, grid_row, suite_cautions
-from beir_eval.answers.run import (
+from beir_eval.answers.metrics import AnswerMetrics, grid_row, suite_cautions
+from beir_eval.errors import RunFolderError, SettingError
+from beir_eval.experiment.pipeline_cell import read_answers_of, read_judgements
+from beir_eval.experiment.run_folder import (
     ANSWERS,
     JUDGEMENTS,
     MANIFEST,
-    AnswerManifest,
-    read_answers_of,
-    read_judgements,
+    METRICS,
+    AnswersNote,
+    FigureNote,
+    RunManifest,
+    SuiteNote,
 )
-from beir_eval.answers.suite import others_runs
-from beir_eval.errors import RunFolderError, SettingError
+from beir_eval.experiment.suite import others_runs
 from beir_eval.files import read_form
 from beir_eval.measures.anova import Anova, anova
 from beir_eval.measures.values import Comparison, Values, compare_runs
@@ -36,7 +39,9 @@ MOST_DOTS = 24  # pipelines above which there is no figure
 class PipelineRow:
     """A pipeline of a report: what answered, its sums, and the folder of its answers."""
 
-    manifest: AnswerManifest
+    manifest: RunManifest
+    suite: SuiteNote
+    judged: AnswersNote
     metrics: AnswerMetrics
     folder: Path
 
@@ -57,7 +62,8 @@ class PipelineRow:
 class AnswerReport:
     """Pipelines of a suite, compared."""
 
-    suite: AnswerManifest
+    suite: SuiteNote
+    judges: AnswersNote
     rows: tuple[PipelineRow, ...]
     means: Mapping[str, float]
     best: PipelineRow | None
@@ -76,22 +82,26 @@ def build_answer_report(folder: str | os.PathLike[str]) -> AnswerReport:
     """Read the run folders of a suite of pipelines and compare them."""
     rows, unfinished = [], []
     for path in sorted(Path(folder).glob(f"*/{MANIFEST}")):
-        manifest = read_form(path, AnswerManifest)
+        manifest = read_form(path, RunManifest)
+        if manifest.answers is None or manifest.suite is None:
+            raise RunFolderError(f"{path.parent}: holds no answers of a pipeline")
         if not (path.parent / METRICS).exists():
             unfinished.append(manifest.label)
             continue
         metrics = read_form(path.parent / METRICS, AnswerMetrics)
-        rows.append(PipelineRow(manifest, metrics, path.parent))
+        notes = manifest.suite, manifest.answers
+        rows.append(PipelineRow(manifest, *notes, metrics, path.parent))
     if not rows:
         raise RunFolderError(f"{os.fspath(folder)}: holds no finished pipeline")
-    rows.sort(key=lambda row: row.manifest.place)
-    suite = rows[0].manifest
-    judge = suite.judges[0]
+    rows.sort(key=lambda row: row.suite.place)
+    suite, judges = rows[0].suite, rows[0].judged
+    judge = judges.judges[0]
     means = {row.label: found.mean for row in rows if (found := row.value(judge))}
     valued = [row for row in rows if row.label in means]
     best = max(valued, key=lambda row: means[row.label], default=None)
     return AnswerReport(
         suite=suite,
+        judges=judges,
         rows=tuple(rows),
         means=means,
         best=best,
@@ -117,7 +127,7 @@ def render_answer_report(
         verdict=[*_verdict(report)],
         figures=[*_figures(report)],
         effects=effects(report.analysis) if isinstance(report.analysis, Anova) else "",
-        head=report.suite.judges[0],
+        head=report.judges.judges[0],
         cells=anova_cells,
         pages=pages or {},
         footer=footer,
@@ -138,7 +148,7 @@ def _compared(
 
 
 def _analysed(rows: Sequence[PipelineRow], formula: str) -> Anova | str:
-    points = [grid_row(each.manifest.point, each.metrics) for each in rows if each.manifest.point]
+    points = [grid_row(each.suite.point, each.metrics) for each in rows if each.suite.point]
     try:
         return anova(points, formula) if formula and points else ""
     except SettingError as refused:  # a part of the grid, or no variance
@@ -159,9 +169,13 @@ def _worst(best: PipelineRow, judge: str) -> Iterator[tuple[RAGResult, str]]:
 def _verdict(report: AnswerReport) -> Iterator[tuple[str, str]]:
     """Kind and sentence of what a reader must know: the result, and what may mislead."""
     rows = report.rows
-    apart = {"judge": "judges", "questions": "questions", "runs": "numbers of runs"}
-    for name, what in apart.items():
-        if len({getattr(row.manifest, name) for row in rows}) > 1:
+    apart = {
+        "judges": [row.judged.judge for row in rows],
+        "questions": [row.manifest.data for row in rows],
+        "numbers of runs": [str(row.judged.runs) for row in rows],
+    }
+    for what, values in apart.items():
+        if len({*values}) > 1:
             yield "bad", f"Pipelines have different {what}: run the suite again with one for all."
     if report.best is not None and report.compared:
         yield "note", f"{'. '.join(_who_is_best(report, report.best))}."
@@ -169,7 +183,7 @@ def _verdict(report: AnswerReport) -> Iterator[tuple[str, str]]:
         if row.metrics.failed:
             lost = counted(len(row.metrics.failed), "answer")
             yield "bad", f"{row.label}: {lost} failed, and count with the lowest value."
-    yield from suite_cautions([(row.label, row.metrics) for row in rows], report.suite.judge)
+    yield from suite_cautions([(row.label, row.metrics) for row in rows], report.judges.judge)
     if isinstance(report.analysis, str) and report.analysis:
         yield "warn", report.analysis
     if report.unfinished:
@@ -185,7 +199,7 @@ def _who_is_best(report: AnswerReport, best: PipelineRow) -> Iterator[str]:
     below = [label for label, each in compared.items() if each.decision == "worse"]
     first = [label for label, mean in means.items() if mean == means[best.label]]
     said = f"{some_of(first)} {'have' if len(first) > 1 else 'has'} the highest "
-    said += f"{_words(report.suite.judges[0])}, {means[best.label]:.3f}"
+    said += f"{_words(report.judges.judges[0])}, {means[best.label]:.3f}"
     if below:
         yield f"{said}, but is significantly worse than {some_of(below)} on their common questions"
     elif len(above) == len(compared):
@@ -212,13 +226,15 @@ def _who_is_best(report: AnswerReport, best: PipelineRow) -> Iterator[str]:
 def _figures(report: AnswerReport) -> Iterator[tuple[str, str, str]]:
     """Yield title, SVG, and the words under it, of each figure."""
     if len(report.rows) <= MOST_DOTS:
-        yield from _scatters(report.rows, report.suite)
-        yield from _boxes(report.rows, report.suite)
+        form, judges = report.suite.figure or FigureNote(), report.judges.judges
+        yield from _scatters(report.rows, form, judges)
+        yield from _boxes(report.rows, form, judges)
 
 
-def _scatters(rows: Sequence[PipelineRow], suite: AnswerManifest) -> Iterator[tuple[str, str, str]]:
-    form = suite.figure
-    two = form.quality or suite.judges[:2]
+def _scatters(
+    rows: Sequence[PipelineRow], form: FigureNote, judges: Sequence[str]
+) -> Iterator[tuple[str, str, str]]:
+    two = form.quality or judges[:2]
     if len(two) < 2 or len(rows) < 2:
         return
     x, y = two
@@ -227,7 +243,7 @@ def _scatters(rows: Sequence[PipelineRow], suite: AnswerManifest) -> Iterator[tu
         for row in rows
         if (across := row.value(x)) and (up := row.value(y))
     }
-    theirs = theirs_of(suite, x, y)
+    theirs = theirs_of(form, x, y)
     trends = [
         (series + number, [of[each] for each in line.through if each in of])
         for of, series in ((marks, 1), (theirs, THEIRS + 1))
@@ -261,7 +277,7 @@ def _scatters(rows: Sequence[PipelineRow], suite: AnswerManifest) -> Iterator[tu
         yield "quality against speed", scatter(fast, "characters a second", "quality"), note
 
 
-def theirs_of(suite: AnswerManifest, x: str, y: str) -> dict[str, Mark]:
+def theirs_of(form: FigureNote, x: str, y: str) -> dict[str, Mark]:
     """System -> the paper's point, with the standard deviations over its runs."""
     return {
         label: Mark(
@@ -270,15 +286,16 @@ def theirs_of(suite: AnswerManifest, x: str, y: str) -> dict[str, Mark]:
             Value(of[y], of.get(f"{y} sd")),
             THEIRS,
         )
-        for label, of in suite.figure.theirs.items()
+        for label, of in form.theirs.items()
         if {x, y} <= of.keys()
     }
 
 
-def _boxes(rows: Sequence[PipelineRow], suite: AnswerManifest) -> Iterator[tuple[str, str, str]]:
-    form = suite.figure
+def _boxes(
+    rows: Sequence[PipelineRow], form: FigureNote, judges: Sequence[str]
+) -> Iterator[tuple[str, str, str]]:
     others = read_runs(others_runs(form.runs)) if form.runs else {}
-    for judge in suite.judges:
+    for judge in judges:
         values = {row.label: found for row in rows if (found := row.metrics.judges.get(judge))}
         means = {
             label: [each for each in found.run_means if each is not None]

@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from beir_eval.attacks.texts import Attacks, Piece, Target, Trial, erased, lists_of, trials_of
-from beir_eval.experiment.run import make_ranker
+from beir_eval.experiment.ranker_cell import make_ranker
 from beir_eval.measures.metrics import Evaluator
 from beir_eval.measures.values import confidence_intervals
 from mcranker.errors import (

@@ -15,7 +15,8 @@ from beir_eval.attacks.rankers import DEFENCES, Campaign, Through
 from beir_eval.attacks.texts import load_attacks, targets_of
 from beir_eval.cli.flags import count_flag
 from beir_eval.errors import SettingError
-from beir_eval.experiment.run import Experiment, Plan
+from beir_eval.experiment.cell import Plan
+from beir_eval.experiment.run import Experiment
 from beir_eval.experiment.suite import DatasetSpec, Suite
 from beir_eval.experiment.suite_form import hint
 from mcranker.cli.invocation import Invocation, run_loop, say

@@ -15,8 +15,7 @@ from rich.text import Text
 from beir_eval.cli.flags import correction_flag, judgement_flags, measures_flag
 from beir_eval.data.datasets import judging_model, read_qrels
 from beir_eval.errors import SettingError
-from beir_eval.experiment.rankings import RANKINGS
-from beir_eval.experiment.run_folder import RunFolder, ScoreCounts
+from beir_eval.experiment.run_folder import RANKINGS, RunFolder, ScoreCounts
 from beir_eval.measures.metrics import Evaluation, ceiling, evaluate, measure_names
 from beir_eval.measures.ties import Tied, missing_bounds, tie_figures
 from beir_eval.measures.values import Values, compare_runs

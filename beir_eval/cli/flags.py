@@ -128,7 +128,6 @@ def datasets_flag(section: str = OTHER) -> click.Option:
 def _suites(ctx: click.Context, name: str) -> int:
     import tomllib
 
-    from beir_eval.answers.suite import is_answer_suite, load_answer_suite
     from beir_eval.experiment.suite import load_suite, shipped_suites, suite_text
     from personas.console import names, table
 
@@ -137,8 +136,7 @@ def _suites(ctx: click.Context, name: str) -> int:
         entries = [{"name": name, "title": title} for name, title in titles.items()]
         made = table([names("name"), ""], titles.items())
         return present(ctx, lambda console: console.print(made), suites=entries)
-    load = load_answer_suite if is_answer_suite(name) else load_suite
-    load(name)  # a file that cannot be used is an error
+    load_suite(name)  # a file that cannot be used is an error
     if ctx.params["output"] == "json":
         return print_json(suite=tomllib.loads(suite_text(name)))
     print_line(suite_text(name).rstrip("\n"))

@@ -13,8 +13,15 @@ from rich.text import Text
 from beir_eval.cli.flags import count_flag, html_flag, qrels_flag
 from beir_eval.data.datasets import read_qrels
 from beir_eval.errors import RunFolderError
-from beir_eval.experiment.rankings import RANKINGS, Ranked, index_rankings
-from beir_eval.experiment.run_folder import DATA_FOLDER, DataFolder, RunFolder, find_runs
+from beir_eval.experiment.run_folder import (
+    DATA_FOLDER,
+    RANKINGS,
+    DataFolder,
+    Ranked,
+    RunFolder,
+    find_runs,
+    index_rankings,
+)
 from beir_eval.persona_report.sources import KeptQuery, Source, find_sources
 from mcranker.cli.invocation import say
 from mcranker.cli.output import DONE, footer, present, print_json

@@ -13,8 +13,8 @@ from personas.format import counted
 
 def verify(ctx: click.Context) -> int:
     """Compare every file of finished runs, and of what they ranked, with its SHA-256."""
-    runs = find_runs(ctx.params["runs"])
-    data = {run.path.parent: run.data() for run in runs}
+    runs = find_runs(ctx.params["runs"], pipelines=True)
+    data = {run.path.parent: run.data() for run in runs if run.manifest.answers is None}
     folders: list[RunFolder | DataFolder] = [*data.values(), *runs]
     rows = [(str(folder.path), *_state(folder)) for folder in folders]
     changed = [row for row in rows if row[2]]

@@ -12,8 +12,7 @@ from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal, TypeAlias, get_args
 
-from beir_eval.errors import SettingError
-from beir_eval.ranges import check_number, check_whole
+from beir_eval.errors import SettingError, check_number, check_whole
 from mcranker.errors import RunError
 from mcranker.inputs.trec import read_trec
 from mcranker.logs import safe_logger

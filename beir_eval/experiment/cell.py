@@ -1,209 +1,243 @@
-"""One ranker over one data set: ranked query by query into a run folder, resumable anywhere."""
+"""One system of a suite over its inputs, in a folder of its own, resumable anywhere."""
 
 from __future__ import annotations
 
-import math
 import os
-import platform
-from collections import Counter
-from collections.abc import Iterable, Mapping, Sequence
+from abc import ABC, abstractmethod
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
-from functools import cached_property
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, TypeVar
 
+from beir_eval.data.first_stage import FirstStage
 from beir_eval.errors import RunFolderError
-from beir_eval.experiment.rankings import RANKINGS, index_rankings, ranking_line, read_rankings
-from beir_eval.experiment.run_folder import (
-    RUN_FILES,
-    Metrics,
-    Percentiles,
-    RunCost,
-    RunFolder,
-    RunManifest,
-    ScoreCounts,
-    digests,
-)
-from beir_eval.files import append_whole, cut_torn_line, write_form
-from beir_eval.measures.ties import Tied, measured
+from beir_eval.experiment.run_folder import MANIFEST, Metrics, RunFolder, RunManifest, digests
+from beir_eval.experiment.suite import DatasetSpec, RankerSpec
+from beir_eval.files import write_form
 from mcranker.config import HOW_NOT_WHAT
-from mcranker.inputs.trec import write_trec
-from mcranker.llm.masking import shown_url
-from mcranker.llm.models import MODEL_OPTIONS
-from mcranker.logs import safe_logger
-from personas.ensembles import find_ensemble
-from personas.io.atomic import replacing
-from personas.ranking.record import RankingRecord
-from personas.ranking.types import ASSESSOR
-from personas.ranking.usage import UsageTable
+from mcranker.errors import (
+    FATAL_ERRORS,
+    BudgetExceeded,
+    ReplyError,
+    RequestRejected,
+    UnsupportedCapability,
+)
+from mcranker.runtime.service import Stream
 
 if TYPE_CHECKING:
-    from beir_eval.experiment.prepare import RankingInput
-    from beir_eval.experiment.suite import RankerSpec
-    from mcranker.rankers import Ranker
-    from mcranker.ranking import Ranking
+    from beir_eval.answers.metrics import AnswerMetrics
+    from mcranker.events import Event
+    from personas.ranking.types import Query
 
-_log = safe_logger("mcranker.beir_eval.cell")
+GIVE_UP = 5
+"""Queries that fail one after the other, before a run is stopped: the model is out of reach."""
 
-ELSEWHERE = {*MODEL_OPTIONS, "base_url", "api_key", "ledger", "team", "with_criteria"}
-"""Options of rankers that a manifest keeps under models, team and prompts."""
+T = TypeVar("T")
 
-LONGEST_REASON = 120
-_OF_SCORES = ("score", "assess")
-"""Stages whose answers are about passages."""
+
+@dataclass(frozen=True, slots=True)
+class Plan:
+    """Settings of one run of a suite; those left out come from the suite.
+
+    Attributes:
+        out: folder of the run folders.
+        datasets: in place of the suite's; empty for the suite's.
+        rankers: labels of those to run, rankers or pipelines; empty for all.
+        queries: ids of the queries; empty for all judged ones.
+        limit: only the first N queries of each data set, or questions.
+        depth: passages a query; None for the suite's.
+        first_stage: what finds the passages; its depth is not looked at.
+        measures: names as ir-measures writes them; the first one heads the tables.
+        options: for all rankers: models, ``base_url``, ``ledger``, fields of `RankerConfig`; in
+            place of the suite's settings, but not of what a ranker of the suite sets itself.
+            ``max_calls`` and ``max_cost`` hold for the whole experiment. For pipelines values of
+            stages as well, such as ``answer.style``.
+        cache: keep indexes and first-stage runs in the cache folder.
+        questions: for pipelines, a file of questions.
+        documents: for pipelines, a folder to index; or else `index`.
+        index: for pipelines, the file of an index.
+        judge_model: asked by the judges of answers.
+        runs: repetitions of every answer; None for the suite's.
+    """
+
+    out: str | os.PathLike[str]
+    datasets: tuple[DatasetSpec, ...] = ()
+    rankers: tuple[str, ...] = ()
+    queries: tuple[str, ...] = ()
+    limit: int | None = None
+    depth: int | None = None
+    first_stage: FirstStage = field(default_factory=FirstStage)
+    measures: tuple[str, ...] = ("nDCG@10",)
+    options: Mapping[str, Any] = field(default_factory=dict)
+    cache: bool = True
+    questions: str = ""
+    documents: str = ""
+    index: str = ""
+    judge_model: str = ""
+    runs: int | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class CellResult:
+    """One ranker over one data set, or one pipeline over the questions.
+
+    Attributes:
+        dataset: name of the data set; empty for a pipeline.
+        label: the ranker's or the pipeline's.
+        path: the run folder.
+        metrics: measures of a ranker; None if the run stopped before it was finished.
+        answers: those of a pipeline, likewise.
+        first_stage: measures of the first stage's run; None for a pipeline.
+        depth: passages a query, at most; 0 for a pipeline.
+        calls: calls made now for the queries that were ranked, or for the questions.
+        cost: US dollars paid for them; None if a price is not known.
+        reused: answers that the ledger had.
+        stopped: the error that ended the run early: a budget that is spent, something that fails
+            every query, or the last of `GIVE_UP` failures in a row, or of all; None if none.
+    """
+
+    dataset: str
+    label: str
+    path: Path
+    metrics: Metrics | None = None
+    answers: AnswerMetrics | None = None
+    first_stage: Metrics | None = None
+    depth: int = 0
+    calls: int = 0
+    cost: float | None = None
+    reused: int = 0
+    stopped: Exception | None = None
+
+    @property
+    def name(self) -> str:
+        """Data set and label, for people."""
+        return f"{self.dataset}, {self.label}" if self.dataset else self.label
+
+    @property
+    def unsupported(self) -> bool:
+        """True if it stopped because the model cannot serve the ranker."""
+        return isinstance(self.stopped, UnsupportedCapability)
+
+    @property
+    def of_this_cell(self) -> bool:
+        """True if it stopped for a reason that need not hold for the cells that follow.
+
+        The model cannot serve the ranker, or its answers to it cannot be read, or the requests
+        are refused as they are.
+        """
+        return self.unsupported or isinstance(self.stopped, ReplyError | RequestRejected)
+
+
+class ExperimentListener:
+    """Observer of an experiment; override the methods, which do nothing."""
+
+    def dataset_begins(self, spec: DatasetSpec) -> None:
+        """Called before a data set is loaded and its passages are found."""
+
+    def cell_begins(self, cell: Cell, place: int, count: int) -> None:
+        """The `place`-th of `count` cells begins, counted from 1."""
+
+    def part_begins(self, what: str, queries: Iterable[str]) -> None:
+        """A part of a pipeline's cell begins, such as judging, with these questions."""
+
+    def event(self, event: Event) -> None:
+        """Something happened to a query of this cell."""
+
+    def query_done(self, query: Query) -> None:
+        """A query was ranked, answered or judged, or failed."""
+
+    def cell_ends(self, result: CellResult) -> None:
+        """The cell is finished, or stopped."""
 
 
 @dataclass
-class RunJob:
-    """One ranker over one data set."""
+class Cell(ABC):
+    """One ranker over one data set, or one pipeline over the questions."""
 
     path: Path  # of the run folder
-    spec: RankerSpec  # what ranks
-    prepared: RankingInput  # what is ranked
-    measures: Sequence[str]  # names as ir-measures writes them; the first one heads the tables
-    # Query id -> why it was not ranked, of the queries tried this time.
-    failed: dict[str, str] = field(default_factory=dict)
-
-    @cached_property
-    def done(self) -> set[str]:
-        """Ids of the queries already ranked; nothing is changed."""
-        if not self._rankings.exists():
-            return set()
-        return set(index_rankings(self._rankings, finished=False).offsets)
+    spec: RankerSpec  # what ranks or answers
+    # Query id -> why it was not ranked or answered, of the queries tried this time.
+    failed: dict[str, str] = field(default_factory=dict, kw_only=True)
 
     @property
-    def open_queries(self) -> list[str]:
-        """Ids of the queries that are still to be ranked, in order."""
-        return [query_id for query_id in self.prepared.queries if query_id not in self.done]
+    @abstractmethod
+    def dataset(self) -> str:
+        """Name of the data set; empty if there is none."""
 
     @property
-    def scores_ahead(self) -> int:
-        """Scores of the queries that are still to be ranked: one a passage and judge."""
-        run = self.prepared.run
-        return judges(self.spec) * sum(len(run.get(each, ())) for each in self.open_queries)
+    @abstractmethod
+    def sizes(self) -> Mapping[str, int]:
+        """Id -> passages of each query that is still to be done, in order."""
 
-    def begin(self, ranker: Ranker) -> None:
-        """Make the folder, or see that what is ranked there was ranked with the same choices."""
-        # Another program may have ranked some since they were counted.
-        vars(self).pop("done", None)
-        if cut_torn_line(self._rankings):
-            _log.warning("%s: the last ranking was torn; it is made again", self._rankings)
-        manifest = self._manifest(ranker)
-        if (self.path / "manifest.json").exists():
+    @abstractmethod
+    async def run(self, listener: ExperimentListener) -> CellResult:
+        """Do what is open; keep each result as soon as it is there."""
+
+    async def take(
+        self, stream: Stream[T], keep: Callable[[T], Exception | None]
+    ) -> tuple[Exception | None, Exception | None]:
+        """Take results until there are no more or no sense is in going on.
+
+        `keep` returns the error if there is nothing to keep. The result is the error that ended
+        it, if one did, and the last error.
+        """
+        last: Exception | None = None
+        in_a_row = 0
+        async with stream:
+            async for each in stream:
+                error = keep(each)
+                if error is None:
+                    in_a_row = 0
+                    continue
+                last = error
+                in_a_row += 1
+                if isinstance(error, (BudgetExceeded, *FATAL_ERRORS)) or in_a_row == GIVE_UP:
+                    return error, error
+        return None, last
+
+    def plain_options(self) -> dict[str, Any]:
+        """Options as a manifest has them."""
+        options = self.spec.options
+        return {name: _plain(options[name]) for name in options if name not in HOW_NOT_WHAT}
+
+    def write_manifest(self, manifest: RunManifest, *, begun: bool) -> None:
+        """Write the manifest; if the folder is `begun`, with the same choices alone."""
+        path = self.path / MANIFEST
+        if path.exists():
             known = RunFolder.open(self.path).manifest
-            if self.done:
-                _check_same(self.path, known, manifest)
-            if known.finished and not self.open_queries:
+            if begun and (changed := _changed(known, manifest)):
+                raise RunFolderError(
+                    f"{self.path} was begun with other choices: {'; '.join(changed[:3])}; choose "
+                    "another --out, or delete the folder (answers stay in the ledger)"
+                )
+            if known.finished and not self.sizes and not manifest.answers:
                 manifest = manifest.model_copy(update={"finished": True, "files": known.files})
         self.path.mkdir(parents=True, exist_ok=True)
-        write_form(self.path / "manifest.json", manifest)
+        write_form(path, manifest)
 
-    def keep(self, ranking: Ranking) -> None:
-        """Add a ranking to the folder; it stays, whatever happens next."""
-        append_whole(self._rankings, ranking_line(ranking))
-        self.done.add(ranking.query.id)
-
-    def finish(self) -> Metrics:
-        """Write the TREC run, the measures, and the rankings in the order of the queries."""
-        self._rankings.touch()
-        offsets = index_rankings(self._rankings, finished=True).offsets
-        tried = offsets.keys() | self.failed.keys()
-        gone = [each for each in self.prepared.queries if each not in tried]
-        if gone:
-            raise RunFolderError(
-                f"{self._rankings}: {len(gone)} rankings that were made are gone, e.g. of query "
-                f"{gone[0]!r}; let one run at a time write there, and run it again"
-            )
-        in_order = [offsets[query_id] for query_id in self.prepared.queries if query_id in offsets]
-        _keep_lines(self._rankings, in_order)
-        outcome = Outcome(self.prepared.texts)
-        for ranking in read_rankings(self._rankings):
-            outcome.take(ranking)
-        metrics = outcome.metrics(self.prepared.qrels, self.measures, self.failed)
-        run = {query_id: outcome.run.get(query_id, []) for query_id in self.prepared.queries}
-        write_trec(
-            {query_id: ranked for query_id, ranked in run.items() if ranked},
-            self.path / "run.trec",
-            self.path.name,
-        )
-        write_form(self.path / "metrics.json", metrics)
+    def mark_finished(self, files: Iterable[str]) -> None:
+        """Add to the manifest that all is done, and the digests of the other files."""
         known = RunFolder.open(self.path).manifest
-        finished = {"finished": True, "files": digests(self.path, RUN_FILES)}
-        write_form(self.path / "manifest.json", known.model_copy(update=finished))
-        return metrics
-
-    def finished(self) -> Metrics | None:
-        """The measures, if all queries are done and none failed; else None."""
-        if not (self.path / "metrics.json").exists() or self.open_queries:
-            return None
-        folder = RunFolder.open(self.path)
-        if not folder.manifest.finished:
-            return None
-        metrics = folder.metrics()
-        return metrics if metrics.measures == tuple(self.measures) else self.finish()
-
-    @property
-    def _rankings(self) -> Path:
-        return self.path / RANKINGS
-
-    def _manifest(self, ranker: Ranker) -> RunManifest:
-        from mcranker import __version__
-
-        config = ranker.config.recorded(how=False)
-        endpoint = getattr(ranker.models.scoring, "endpoint", "")
-        return RunManifest(
-            label=self.spec.label,
-            ranker=self.spec.ranker,
-            options={
-                name: _plain(value)
-                for name, value in self.spec.options.items()
-                if name not in HOW_NOT_WHAT
-            },
-            config=config,
-            models=dict(ranker.models.names),
-            server=shown_url(endpoint) if "://" in endpoint else "",  # else a model in this process
-            weak_judge=ranker.models.scoring.capabilities.weak_judge,
-            prompt_hashes=dict(ranker.prompt_hashes),
-            versions={"mcranker": __version__, "python": platform.python_version()},
-            data=self.prepared.manifest.content,
-            suite=self.spec.note,
-        )
+        finished = {"finished": True, "files": digests(self.path, files)}
+        write_form(self.path / MANIFEST, known.model_copy(update=finished))
 
 
-def judges(spec: RankerSpec) -> int:
-    """Return the scores a passage gets: one of each persona and the assessor, or DIRECT's one."""
-    from mcranker import MCRanker, RankerConfig
-    from mcranker.method.team_plan import as_team
-
-    if spec.ranker != MCRanker.name:
-        return 0 if spec.run else 1
-    size, team = spec.options.get("team_size"), spec.options.get("team")
-    if size is None and team is not None:
-        size = len(as_team(team).members)
-    if size is None:
-        size = RankerConfig().team_size
-    ensemble = find_ensemble(spec.options)
-    return int(size) + (ensemble is not None and ensemble.asks)
-
-
-def _check_same(path: Path, known: RunManifest, wanted: RunManifest) -> None:
-    changed = [
-        f"{name} was {getattr(known, name)!r} and is {getattr(wanted, name)!r}"
-        for name in ("label", "ranker", "data")
-        if getattr(known, name) != getattr(wanted, name)
+def _changed(known: RunManifest, wanted: RunManifest) -> list[str]:
+    return [
+        f"{key} was {before.get(key)!r} and is {now.get(key)!r}"
+        for before, now in zip(_choices(known), _choices(wanted), strict=True)
+        for key in dict.fromkeys([*before, *now])
+        if before.get(key) != now.get(key)
     ]
-    for name in ("config", "models", "prompt_hashes"):
-        before, now = getattr(known, name), getattr(wanted, name)
-        changed += [
-            f"{key} was {before.get(key)!r} and is {now.get(key)!r}"
-            for key in dict.fromkeys([*before, *now])
-            if before.get(key) != now.get(key)
-        ]
-    if changed:
-        raise RunFolderError(
-            f"{path} was begun with other choices: {'; '.join(changed[:3])}; choose another "
-            "--out, or delete the folder (answers stay in the ledger)"
-        )
+
+
+def _choices(manifest: RunManifest) -> Iterator[Mapping[str, object]]:
+    """Everything that shapes results, by its name."""
+    yield {"label": manifest.label, "ranker": manifest.ranker}
+    yield {"questions" if manifest.answers else "data": manifest.data}
+    yield from (manifest.config, manifest.models, manifest.prompt_hashes)
+    of_documents = manifest.answers.documents if manifest.answers else {}
+    yield {f"documents: {name}": value for name, value in of_documents.items()}
 
 
 def _plain(value: Any) -> Any:
@@ -217,126 +251,3 @@ def _plain(value: Any) -> Any:
     if isinstance(value, os.PathLike):
         return os.fspath(value)
     return str(getattr(value, "name", type(value).__name__))
-
-
-def _keep_lines(path: Path, offsets: Iterable[int]) -> None:
-    """Rewrite a file with the lines at `offsets`, in that order, one in memory at a time."""
-    with replacing(path) as file, path.open("rb") as lines:
-        for offset in offsets:
-            lines.seek(offset)
-            file.write(lines.readline())
-
-
-@dataclass(slots=True)
-class Outcome:
-    """Collects rankings one by one and sums them up; keeps ids and scores."""
-
-    # Document id -> title and text; equal passages were judged as one.
-    texts: Mapping[str, tuple[str, str]]
-    # Query id -> (document id, score), best first. A passage without a score of its own has the
-    # highest that it could have got, or one below all others.
-    run: dict[str, list[tuple[str, float]]] = field(default_factory=dict)
-    _tied: dict[str, Tied] = field(default_factory=dict)
-    _counts: Counter[str] = field(default_factory=Counter)  # as `ScoreCounts` has them
-    _short_teams: int = 0
-    _cut: int = 0
-    _reasons: Counter[str] = field(default_factory=Counter)
-    _used: UsageTable = field(default_factory=UsageTable)
-    _seconds: list[float] = field(default_factory=list)
-
-    def take(self, ranking: RankingRecord) -> None:
-        """Count a ranking; texts may be left out."""
-        query_id = ranking.query.id
-        self._tied[query_id] = Tied.of_ranking(ranking, self.texts)
-        self.run[query_id] = _with_numbers(ranking.run)
-        self._cut += any(hit.cut for hit in ranking.hits)
-        size = ranking.config.get("team_size")
-        if ranking.team is not None and isinstance(size, int):
-            self._short_teams += len(ranking.team.members) < size
-        ensemble = find_ensemble(ranking.config)
-        assessed = ensemble is not None and ensemble.asks
-        missing = ranking.missing
-        given = sum(score is not None for hit in ranking.hits for score in hit.scores.values())
-        if assessed:  # whose score is the final one, and no persona's
-            given += sum(ASSESSOR not in hit.missing for hit in ranking.judged)
-        self._counts["missing"] += len(missing)
-        self._counts["asked"] += given + len(missing)
-        self._reasons.update(_in_short(each.reason) for each in missing)
-        if (counts := ranking.comparisons) is not None:
-            self._counts.update(
-                asked=counts.asked,
-                comparisons=counts.asked,
-                missing=counts.failed,
-            )
-            if counts.failed:
-                self._reasons[_in_short(counts.reason)] += counts.failed
-        for table in (ranking.calls, ranking.calls.reused):
-            for key, usage in table.items():
-                self._used.add(*key, usage)
-        # What the ledger had took no time that says anything.
-        if "total" in ranking.seconds and not any(
-            stage in _OF_SCORES for stage, _, _ in ranking.calls.reused
-        ):
-            self._seconds.append(ranking.seconds["total"])
-
-    def metrics(
-        self,
-        qrels: Mapping[str, Mapping[str, int]],
-        measures: Sequence[str],
-        failed: Mapping[str, str],
-    ) -> Metrics:
-        """The measures over all judged queries, and the sums; `failed` is query id -> why."""
-        scores = ScoreCounts(
-            **self._counts,
-            reasons=dict(sorted(self._reasons.items(), key=lambda item: (-item[1], item[0]))),
-            unreadable=sum(usage.unreadable for usage in self._used.values()),
-        )
-        return measured(self.run, self._tied, qrels, measures).model_copy(
-            update={
-                "failed": dict(failed),
-                "short_teams": self._short_teams,
-                "cut": self._cut,
-                "scores": scores,
-                "taken": self._taken(),
-            }
-        )
-
-    def _taken(self) -> RunCost:
-        import numpy as np
-
-        from mcranker.llm.prices import cost
-        from personas.ranking.usage import Usage
-
-        sorted_rows = [(key, self._used[key]) for key in sorted(self._used)]
-        total = sum((usage for _, usage in sorted_rows), start=Usage())
-        # Priced together, so that it makes no difference which answers were there already.
-        costs = [cost(model, usage) for (_, _, model), usage in sorted_rows]
-        known = [each for each in costs if each is not None]
-        timed = None
-        if self._seconds:
-            ends = np.percentile(self._seconds, (50, 90, 99))
-            p50, p90, p99 = (round(float(each), 3) for each in ends)
-            timed = Percentiles(queries=len(self._seconds), p50=p50, p90=p90, p99=p99)
-        return RunCost(
-            calls=total.calls,
-            input_tokens=total.input_tokens,
-            cached_input_tokens=total.cached_input_tokens,
-            output_tokens=total.output_tokens,
-            # The order of the answers must not show in the last digits.
-            seconds=round(total.seconds, 3),
-            cost=round(math.fsum(known), 9) if len(known) == len(costs) else None,
-            query_seconds=timed,
-        )
-
-
-def _with_numbers(run: Sequence[tuple[str, float]]) -> list[tuple[str, float]]:
-    numbered: list[tuple[str, float]] = []
-    for doc_id, score in run:
-        below = min([0.0, *(before for _, before in numbered[-1:])]) - 1.0
-        numbered.append((doc_id, below if math.isnan(score) else score))
-    return numbered
-
-
-def _in_short(reason: str) -> str:
-    """The reason without the model's own words, so that equal reasons count together."""
-    return reason.partition(" The answer:")[0][:LONGEST_REASON]

@@ -1,4 +1,4 @@
-"""Input of rankers: queries, the passages that the first stage found, judgements.
+"""Input of rankers: queries, the passages that the first stage found, judgements; foreign runs.
 
 It is written to the folder ``data`` (see `beir_eval.experiment.run_folder`), so that reports need
 neither the data set nor the first stage again.
@@ -16,26 +16,30 @@ import orjson
 
 from beir_eval.errors import DatasetError, RunFolderError
 from beir_eval.experiment.run_folder import (
-    DATA_FILES,
     DATA_FOLDER,
+    MANIFEST,
+    METRICS,
+    RANKINGS,
     DataFolder,
     DataManifest,
     FirstStageNote,
+    ForeignNote,
     digests,
 )
-from beir_eval.files import write_form
-from beir_eval.lock import locked
+from beir_eval.experiment.suite_form import DATASET
+from beir_eval.files import locked, write_form
 from beir_eval.measures.ties import Tied, measured
-from mcranker.inputs.trec import write_trec
+from mcranker.errors import RunError
+from mcranker.inputs.trec import read_trec, with_ties, write_trec
 from mcranker.logs import safe_logger
 from personas.io.atomic import replacing_folder
+from personas.ranking.types import Passage, Query
 
 if TYPE_CHECKING:
     from beir_eval.data.datasets import Dataset
-    from beir_eval.experiment.trec_rows import ForeignRun
     from mcranker.inputs.trec import Run
-    from personas.ranking.types import Passage, Query
 
+_FILES = ("queries.jsonl", "qrels.tsv", "passages.jsonl", "first_stage.trec", METRICS)
 _log = safe_logger("mcranker.beir_eval.prepare")
 
 
@@ -50,13 +54,11 @@ class RankingInput:
     qrels: Mapping[str, Mapping[str, int]]
     run: Run  # the first stage's run
     texts: Mapping[str, tuple[str, str]]  # document id -> title and text, of the passages in `run`
-    # Path -> foreign run, of those that the suite has.
-    foreign: Mapping[str, ForeignRun] = field(default_factory=dict)
+    # Path -> foreign run and what of it did not fit, of those that the suite has.
+    foreign: Mapping[str, tuple[Run, ForeignNote]] = field(default_factory=dict)
 
     def work(self, query_ids: Sequence[str] | None = None) -> Iterator[tuple[Query, list[Passage]]]:
         """Queries with their passages in first-stage order, as rankers take them."""
-        from personas.ranking.types import Passage, Query
-
         for query_id in self.queries if query_ids is None else query_ids:
             passages = []
             for doc_id, score in self.run.get(query_id, ()):
@@ -99,10 +101,8 @@ def prepare(
     """Return the input of rankers for `dataset`."""
     kept = {query_id: list(run.get(query_id, ()))[:depth] for query_id in dataset.queries}
     wanted = dict.fromkeys(doc_id for documents in kept.values() for doc_id, _ in documents)
-    texts = {}
-    for doc_id in wanted:
-        document = dataset.corpus[doc_id]
-        texts[doc_id] = (document.title, document.text)
+    documents = {doc_id: dataset.corpus[doc_id] for doc_id in wanted}
+    texts = {doc_id: (each.title, each.text) for doc_id, each in documents.items()}
     manifest = DataManifest(
         dataset=dataset.name,
         description=dataset.description,
@@ -121,6 +121,36 @@ def prepare(
     )
 
 
+def read_foreign(named: str, dataset: Dataset, depth: int) -> tuple[Run, ForeignNote]:
+    """Read another program's TREC run, plain or packed by gzip (``.gz``), for some queries.
+
+    Scores that the file sets apart by the smallest step, as `write_trec` does, are equal again.
+    """
+    from beir_eval.data.first_stage import absent_documents
+
+    path = Path(named.replace(DATASET, dataset.name)).expanduser()
+    listed, queries = read_trec(path, needed=True), dataset.queries
+    whole = {each: with_ties(listed[each]) for each in queries if each in listed}
+    if not whole:
+        raise RunError(
+            f"{path}: none of the {len(queries)} queries of {dataset.name} is in this run, "
+            f"which begins with query {next(iter(listed))!r}; is it of another data set or split?"
+        )
+    run = {query_id: found[:depth] for query_id, found in whole.items()}
+    note = ForeignNote(
+        file=path.name,
+        sha256=digests(path.parent, [path.name])[path.name],
+        without=len(queries) - len(run),
+        other_queries=len(listed) - len(run),
+        below_depth=sum(len(found) - len(run[each]) for each, found in whole.items()),
+        documents=len({doc_id for found in run.values() for doc_id, _ in found}),
+        unknown_documents=len(absent_documents(run, dataset.corpus)),
+    )
+    if note.oddities:
+        _log.warning("%s on %s: %s", path, dataset.name, "; ".join(note.oddities))
+    return run, note
+
+
 def keep_data(prepared: RankingInput, folder: Path, measures: Sequence[str]) -> DataFolder:
     """Write the folder ``data`` of a data set, or see that it is there already."""
     with locked(folder, wait=True):
@@ -132,7 +162,7 @@ def _kept(prepared: RankingInput, folder: Path, measures: Sequence[str]) -> Data
     if path.exists():
         found = DataFolder.open(path)
         same = found.manifest.content == prepared.manifest.content
-        used = any(each.stat().st_size for each in folder.glob("*/rankings.jsonl"))
+        used = any(each.stat().st_size for each in folder.glob(f"*/{RANKINGS}"))
         if not same and used:
             known, wanted = found.manifest.model_dump(), prepared.manifest.model_dump()
             changed = [
@@ -159,9 +189,9 @@ def _kept(prepared: RankingInput, folder: Path, measures: Sequence[str]) -> Data
             rows += [f"{query_id}\t{doc_id}\t{grade}" for doc_id, grade in grades.items()]
         (new / "qrels.tsv").write_bytes(("\n".join(rows) + "\n").encode())
         write_trec(prepared.run, new / "first_stage.trec", "first-stage")
-        write_form(new / "metrics.json", metrics)
-        files = digests(new, DATA_FILES)
-        write_form(new / "manifest.json", prepared.manifest.model_copy(update={"files": files}))
+        write_form(new / METRICS, metrics)
+        files = digests(new, _FILES)
+        write_form(new / MANIFEST, prepared.manifest.model_copy(update={"files": files}))
     _log.info("%s: %s", path, prepared.manifest.description)
     return DataFolder.open(path)
 

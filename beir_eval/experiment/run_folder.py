@@ -13,11 +13,16 @@
                             `Ranking.to_dict` without titles and texts, which are in data/
         run.trec            the rankings as a TREC run
         metrics.json        `Metrics` of that run
+    OUT/PIPELINE/           a pipeline
+        manifest.json       `RunManifest`
+        run-1/              for each repetition: ``answers.jsonl``, a `RAGResult` a line, and
+                            ``judgements.jsonl``, the judges' values; the last of an id counts
+        metrics.json        `AnswerMetrics` of all repetitions
 
 A foreign run, which another program made, has no ``rankings.jsonl``.
-Nothing but ``rankings.jsonl`` is there before a run is finished, and the manifest. Folders that
-were written to have a file ``.lock`` as well, see `beir_eval.lock`. Everything is checked where it
-is read: an error names the file, and the line. The manifest of what is finished has the
+Before a run is finished, nothing but the manifest and its lines are there. Folders that were
+written to have a file ``.lock`` as well, see `beir_eval.files.locked`. Everything is checked where
+it is read: an error names the file, and the line. The manifest of what is finished has the
 SHA-256 of every other file, so that edits are found (``beir-eval report --verify``).
 """
 
@@ -28,29 +33,32 @@ import os
 from collections.abc import Collection, Container, Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Annotated, Any, Literal
+from typing import Annotated, Any, BinaryIO, Literal
 
+import orjson
 from pydantic import BaseModel, ConfigDict, Field, field_validator
 
 from beir_eval.data.datasets import read_qrels
 from beir_eval.errors import DatasetError, RunFolderError
-from beir_eval.experiment.rankings import RANKINGS, read_rankings
 from beir_eval.files import read_form
 from mcranker.inputs.trec import read_trec
 from mcranker.paths import is_folder
-from personas.io.lines import read_records
+from personas.errors import SchemaError
+from personas.format import counted
+from personas.io.lines import LONGEST_RANKING, Line, place_of, read_lines, read_records
+from personas.io.rankings import checked
 from personas.ranking.hit import check_plain
-from personas.ranking.record import RankingRecord
+from personas.ranking.record import RankingRecord, read_query
 from personas.ranking.types import WeakJudge
 
-VERSION = 1
+MANIFEST, METRICS, RANKINGS = "manifest.json", "metrics.json", "rankings.jsonl"
+ANSWERS, JUDGEMENTS = "answers.jsonl", "judgements.jsonl"
+"""Names of files in run folders."""
 DATA_FOLDER = "data"
-DATA_FILES = ("queries.jsonl", "qrels.tsv", "passages.jsonl", "first_stage.trec", "metrics.json")
-RUN_FILES = (RANKINGS, "run.trec", "metrics.json")
 FIRST_STAGE = "first stage"
 """Label of the first stage's own run in tables; its name is in `FirstStageNote`."""
-FOREIGN = "foreign run"
-"""In a manifest, the ranker's name of a TREC run."""
+FOREIGN, PIPELINE = "foreign run", "pipeline"
+"""In a manifest, the ranker's name of a TREC run and of a pipeline."""
 
 
 _Count = Annotated[int, Field(ge=0, le=2**63 - 1)]
@@ -66,7 +74,7 @@ class FirstStageNote(_Kept):
     name: str  # how it is called in tables, e.g. ``"BM25"``
     settings: dict[str, str | int | float]  # e.g. ``{"engine": "bm25s", "k1": 0.9, "b": 0.4}``
     # Program -> version, e.g. ``{"bm25s": "0.2.14"}``; empty for a file.
-    versions: dict[str, str] = Field(default_factory=dict)
+    versions: dict[str, str] = {}
 
 
 class DataManifest(_Kept):
@@ -85,18 +93,31 @@ class DataManifest(_Kept):
     first_stage: FirstStageNote  # what found them
     content: str  # SHA-256 over queries, judgements, and the first stage's run with its texts
     judge: str = ""  # the model that made the judgements; empty if people did
-    # Name -> SHA-256 of the other files.
-    files: dict[str, str] = Field(default_factory=dict)
+    files: dict[str, str] = {}  # name -> SHA-256 of the other files
+
+
+class FigureLine(_Kept):
+    """A least-squares line through some pipelines of a figure, as REBEL's figure 1 has them."""
+
+    name: str
+    through: tuple[str, ...] = Field(min_length=2)
 
 
 class FigureNote(_Kept):
-    """Chart settings for the runs of a suite."""
+    """Figures of the runs of a suite."""
 
-    # ``"line"``: nDCG@10 over a number; ``"bars"``: one group of bars a data set.
-    kind: Literal["line", "bars"]
-    title: str  # above the figure
+    # Of rankers. ``"line"``: nDCG@10 over a number; ``"bars"``: one group of bars a data set.
+    kind: Literal["line", "bars"] | None = None
+    title: str = ""  # above the figure
     x_label: str = ""  # what the numbers of `SuiteNote.x` are
     paper: str | None = None  # key of the paper's words about it, under ``figures_only_in_words``
+    # Of pipelines: the judges of its axes, lines, and a shipped table of others' runs beside ours.
+    quality: tuple[str, ...] = Field((), max_length=2)
+    lines: tuple[FigureLine, ...] = Field((), max_length=6)
+    runs: str = ""
+    source: str = ""  # words about that table
+    # A paper's points: label -> judge, "JUDGE sd" of its runs, and "speed" in characters a second.
+    theirs: dict[str, dict[str, float]] = {}
 
 
 class SuiteNote(_Kept):
@@ -104,6 +125,7 @@ class SuiteNote(_Kept):
 
     name: str  # of the suite, e.g. ``"table1"``
     title: str  # heading of its section in a report
+    description: str = ""  # what a suite of pipelines shows
     # Key of the paper's table, e.g. ``"table_5_and_1"``; None if there is none.
     paper_table: str | None = None
     # Label of the run that the others are compared with; None for the first stage.
@@ -113,12 +135,16 @@ class SuiteNote(_Kept):
     paper_row: str | None = None  # the ranker's row in the paper's table; None if it has none
     x: float | str | None = None  # its place on a line figure's axis, or its bar's name
     series: str = ""  # its line of a figure; empty if the figure has one line a data set
-    # Labels of all rankers of the suite.
-    rankers: tuple[str, ...] = ()
+    rankers: tuple[str, ...] = ()  # labels of all
     # Label -> row in the paper's table, of all rankers that have one; likewise.
-    paper_rows: dict[str, str] = Field(default_factory=dict)
+    paper_rows: dict[str, str] = {}
     # Rows of the paper's table that the suite shows with the paper's numbers alone.
     not_run: tuple[str, ...] = ()
+    theirs: dict[str, float] = {}  # judge -> a paper's value
+    # Factor -> level, of a point of a grid; factors whose levels are ours; formula of its analysis.
+    point: dict[str, str | int | float | bool] = {}
+    ours: tuple[str, ...] = ()
+    formula: str = ""
 
 
 class ForeignNote(_Kept):
@@ -133,43 +159,49 @@ class ForeignNote(_Kept):
     # Of these, how many are not in the corpus; they keep their ranks. None if not known.
     unknown_documents: _Count | None = None
 
+    @property
+    def oddities(self) -> list[str]:
+        """Problems found in the file, in words."""
+        counts = {
+            " without a line, counted as empty": (self.without, "query", "queries"),
+            ", not ranked here": (self.other_queries, "other query", "other queries"),
+            " below the depth, left out": (self.below_depth, "document", "documents"),
+            " not in the corpus": (self.unknown_documents, "document", "documents"),
+        }
+        return [f"{counted(n, one, many)}{what}" for what, (n, one, many) in counts.items() if n]
 
-def shown_options(options: Mapping[str, Any]) -> dict[str, Any]:
-    """Options of a ranker as people see them: no API key, and of an address no secret in it."""
-    shown = {name: value for name, value in options.items() if name != "api_key"}
-    if isinstance(url := shown.get("base_url"), str):
-        from mcranker.llm.masking import shown_url
 
-        shown["base_url"] = shown_url(url)
-    return shown
+class AnswersNote(_Kept):
+    """The judges of a pipeline's answers, and what was asked."""
+
+    judges: tuple[str, ...]  # names of `JUDGES`; the first one heads the tables
+    judge: str = ""  # the model that they ask
+    runs: _Count = 1  # repetitions of every answer
+    documents: dict[str, Any] = {}  # the index that was searched
+    golden: dict[str, tuple[str, ...]] = {}  # question id -> right answers
 
 
 class RunManifest(_Kept):
-    """The ranker and its settings."""
+    """A ranker or a pipeline, and its settings."""
 
     version: Literal[1] = 1
     label: str  # the row of tables, e.g. ``"DIRECT(0,10)"``
-    ranker: str  # name of the ranker, as in `mcranker.rankers.RANKERS`, or `FOREIGN`
-    # What the suite or the flags set, models included; no API key, and of an address no secret in
-    # it.
-    options: dict[str, Any]
+    ranker: str  # as in `mcranker.rankers.RANKERS`; or `FOREIGN`, or `PIPELINE`
+    options: dict[str, Any]  # as the suite or the flags set them, without secrets
     config: dict[str, Any]  # every choice in effect, as `Ranking.config`
     models: dict[str, str]  # role -> model, for all roles
-    # Address of the server that the scoring model is on, without secrets; empty where it is on
-    # none.
-    server: str = ""
-    # Why the scoring model is weak, as `RankingRecord.weak_judge`.
-    weak_judge: WeakJudge = ""
-    prompt_hashes: dict[str, str]  # prompt -> SHA-256 of its text
+    server: str = ""  # address of the scoring model's, without secrets
+    weak_judge: WeakJudge = ""  # why the scoring model is weak, as `RankingRecord.weak_judge`
+    prompt_hashes: dict[str, str] = {}  # prompt -> SHA-256 of its text
     # Program -> version, e.g. ``{"mcranker": "0.1.0", "python": "3.11.7"}``.
     versions: dict[str, str]
-    data: str  # `DataManifest.content` of what was ranked
+    data: str  # `DataManifest.content` of what was ranked; a digest of the questions
     suite: SuiteNote | None = None  # the suite, or None
+    answers: AnswersNote | None = None  # of a pipeline
     # The file, if nothing was ranked here and a TREC run was given; else None.
     foreign: ForeignNote | None = None
     finished: bool = False  # whether every query was tried
-    # Name -> SHA-256 of the other files, once the run is finished.
-    files: dict[str, str] = Field(default_factory=dict)
+    files: dict[str, str] = {}  # name -> SHA-256 of the other files, once the run is finished
 
     @field_validator("options", "config")
     @classmethod
@@ -180,7 +212,12 @@ class RunManifest(_Kept):
     @field_validator("options")
     @classmethod
     def _without_secrets(cls, options: dict[str, Any]) -> dict[str, Any]:
-        return shown_options(options)
+        shown = {name: value for name, value in options.items() if name != "api_key"}
+        if isinstance(url := shown.get("base_url"), str):
+            from mcranker.llm.masking import shown_url
+
+            shown["base_url"] = shown_url(url)
+        return shown
 
 
 class TieBounds(_Kept):
@@ -200,7 +237,7 @@ class ScoreCounts(_Kept):
     comparisons: _Count = 0  # how many of those are comparisons
     missing: _Count = 0  # those that did not come, or could not be read
     # Why scores are missing -> how many; of comparisons that of the first in a ranking.
-    reasons: dict[str, _Count] = Field(default_factory=dict)
+    reasons: dict[str, _Count] = {}
     # Replies that could not be read, whatever they were for; each was asked for again as often as
     # ``repair_attempts`` allows.
     unreadable: _Count = 0
@@ -237,8 +274,7 @@ class RunCost(_Kept):
     # encoder and cross-encoders, the time they computed.
     seconds: float = 0.0
     cost: float | None = 0.0  # US dollars; None if a model's price is not known
-    # How long queries took; None where none was timed.
-    query_seconds: Percentiles | None = None
+    query_seconds: Percentiles | None = None  # how long queries took; None where none was timed
 
 
 class Metrics(_Kept):
@@ -251,12 +287,12 @@ class Metrics(_Kept):
     means: dict[str, float]  # measure -> its value over all judged queries
     per_query: dict[str, dict[str, float]]  # measure -> query id -> value, every judged query
     # Measure -> its mean with ties at their worst, at their best, and drawn by lot.
-    ties: dict[str, TieBounds] = Field(default_factory=dict)
+    ties: dict[str, TieBounds] = {}
     # Measure -> query id -> value with ties drawn by lot, of the queries that have ties; for the
     # others it is that of `per_query`.
-    by_lot: dict[str, dict[str, float]] = Field(default_factory=dict)
+    by_lot: dict[str, dict[str, float]] = {}
     missing_queries: tuple[str, ...] = ()  # judged queries without results; they count 0
-    failed: dict[str, str] = Field(default_factory=dict)  # query id -> why it was not ranked
+    failed: dict[str, str] = {}  # query id -> why it was not ranked
     # Queries whose team is smaller than asked for; None for a first stage and a foreign run.
     short_teams: _Count | None = None
     cut: _Count = 0  # queries of which passages were cut to fit the model
@@ -278,7 +314,7 @@ class DataFolder:
         Raises:
             RunFolderError: it is none, or cannot be read.
         """
-        return cls(Path(path), read_form(Path(path, "manifest.json"), DataManifest))
+        return cls(Path(path), read_form(Path(path, MANIFEST), DataManifest))
 
     def queries(self) -> dict[str, str]:
         """Query id -> text, in the order of the data set."""
@@ -328,7 +364,7 @@ class RunFolder:
         Raises:
             RunFolderError: it is none, or cannot be read.
         """
-        return cls(Path(path), read_form(Path(path, "manifest.json"), RunManifest))
+        return cls(Path(path), read_form(Path(path, MANIFEST), RunManifest))
 
     def data(self) -> DataFolder:
         """The data that was ranked.
@@ -369,8 +405,10 @@ class RunFolder:
         return read_rankings(self.path / RANKINGS, wanted)
 
 
-def find_runs(paths: Iterable[str | os.PathLike[str]]) -> list[RunFolder]:
-    """Every run in or below `paths`, by path; each once.
+def find_runs(
+    paths: Iterable[str | os.PathLike[str]], *, pipelines: bool = False
+) -> list[RunFolder]:
+    """Every run of a ranker in or below `paths`, by path, each once; with `pipelines` theirs too.
 
     Raises:
         RunFolderError: a path is not there, has no run of a ranker, or a manifest cannot be read.
@@ -379,17 +417,76 @@ def find_runs(paths: Iterable[str | os.PathLike[str]]) -> list[RunFolder]:
     for path in map(Path, paths):
         if not is_folder(path):
             raise RunFolderError(f"no folder {os.fspath(path)!r}; give folders of 'beir-eval run'")
-        manifests = [
-            each for each in sorted(path.rglob("manifest.json")) if each.parent.name != DATA_FOLDER
+        folders = [
+            each.parent for each in sorted(path.rglob(MANIFEST)) if each.parent.name != DATA_FOLDER
         ]
-        if not manifests:
+        if not folders:
             raise RunFolderError(f"no run in {os.fspath(path)!r}; give folders of 'beir-eval run'")
-        for manifest in manifests:
-            if (folder := manifest.parent).joinpath("run-1").is_dir():
+        for folder in folders:
+            run = RunFolder.open(folder)
+            if run.manifest.answers and not pipelines:
                 shows = f"'beir-eval report {folder.parent}' shows them"
                 raise RunFolderError(f"{folder}: answers of a pipeline; {shows}")
-            found.setdefault(manifest.parent.resolve(), RunFolder.open(manifest.parent))
+            found.setdefault(folder.resolve(), run)
     return list(found.values())
+
+
+@dataclass(frozen=True, slots=True)
+class Ranked:
+    """The rankings of a file."""
+
+    # Query id -> where its line begins, in bytes; in the order of the file.
+    offsets: Mapping[str, int]
+    torn: bool  # whether the last line was not written to its end; it is left out
+
+
+def ranking_line(ranking: RankingRecord) -> bytes:
+    """The line of a ranking."""
+    return orjson.dumps(ranking.to_dict(texts=False), option=orjson.OPT_APPEND_NEWLINE)
+
+
+def read_rankings(path: Path, wanted: Collection[str] | None = None) -> Iterator[RankingRecord]:
+    """Every ranking of a file, or of some queries, and then no line after the last of them."""
+    left = None if wanted is None else set(wanted)
+    for line in _lines(path):
+        if left is not None:
+            if not left:
+                return
+            query_id = _query_id(line)
+            if query_id not in left:
+                continue
+            left.remove(query_id)
+        yield _ranking(line)
+
+
+def index_rankings(path: Path, *, finished: bool) -> Ranked:
+    """Return the place of each ranking in a file; of several of one query, the first."""
+    offsets: dict[str, int] = {}
+    for line in _lines(path):
+        if not (finished or line.content.endswith(b"\n")):
+            return Ranked(offsets, torn=True)
+        offsets.setdefault(_query_id(line), line.offset)
+    return Ranked(offsets, torn=False)
+
+
+def ranking_at(path: Path, lines: BinaryIO, offset: int) -> RankingRecord:
+    """The ranking that begins at `offset` of `lines`, which is the open file `path`."""
+    lines.seek(offset)
+    try:
+        return RankingRecord.from_dict(lines.readline())
+    except SchemaError as failure:
+        raise RunFolderError(f"{place_of(path, offset)}: {failure}") from failure
+
+
+def judged_by_team(path: Path) -> bool:
+    """True if the first ranking with passages is a team's."""
+    for line in _lines(path):
+        if not line.content.endswith(b"\n"):
+            break
+        ranking = _ranking(line)
+        if ranking.team is not None or ranking.hits:
+            return ranking.team is not None
+    return False
 
 
 def digests(folder: Path, names: Iterable[str]) -> dict[str, str]:
@@ -414,7 +511,7 @@ def _changed(folder: Path, files: Mapping[str, str]) -> list[str]:
 
 
 def _read_metrics(folder: Path) -> Metrics:
-    path = folder / "metrics.json"
+    path = folder / METRICS
     metrics = read_form(path, Metrics)
     lacking = [
         name
@@ -425,3 +522,15 @@ def _read_metrics(folder: Path) -> Metrics:
         what = f"no values of the measure {lacking[0]!r}" if lacking else "no measure"
         raise RunFolderError(f"{path}: {what} in it; bring back the whole file")
     return metrics
+
+
+def _lines(path: Path) -> Iterator[Line]:
+    return read_lines(path, RunFolderError, longest=LONGEST_RANKING)
+
+
+def _query_id(line: Line) -> str:
+    return checked(read_query, line.content, line.place, RunFolderError).id
+
+
+def _ranking(line: Line) -> RankingRecord:
+    return checked(RankingRecord.from_dict, line.content, line.place, RunFolderError)

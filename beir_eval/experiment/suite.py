@@ -1,4 +1,4 @@
-"""Suites: which rankers are run over which data sets, as a TOML file.
+"""Suites: which rankers are run over which data sets, or which pipelines answer, as a TOML file.
 
 ```toml
 title = "Team compositions and DIRECT"
@@ -8,74 +8,74 @@ paper_table = "table_5_and_1"           # the paper's numbers that appear beside
 paper_rows = ["RankT5 (fine-tuned T5 XL)"]  # rows of that table that are shown and not run
 depth = 100                             # passages a query; 100 without
 
-[settings]                              # options that all rankers take
+[settings]                              # options that all rankers or pipelines take
 preset = "paper"
 
 [models]                                # names for models, to be used below
 strong = "openai:gpt-5"
 
 [[rankers]]
-label = "DIRECT(0,10)"
-ranker = "direct"                       # without: mcranker
-paper_row = "DIRECT(0,10)"              # its row in that table
-
-[[rankers]]
 label = "MC: 2 recruits"
+ranker = "mcranker"                     # the default
 team_size = 2                           # any option of the ranker appears beside its label
-nlp_scientist = false
 criteria_model = "strong"
 temperature = "none"                    # as on the command line, where none is a value
-
-[[rankers]]
-label = "our dense retriever"
-run = "runs/dense-{dataset}.trec"       # a foreign run: measured, and nothing is ranked
+paper_row = "MCRanker"                  # its row in that table; `run` names a foreign run
 
 [figure]                                # a line over a number, or bars: each ranker's `x`
 kind = "line"
 title = "Number of recruits"
 ```
 
+A suite of pipelines has ``questions``, ``documents`` or ``index``, ``judges`` with ``judge_model``,
+``runs`` and ``limit``; tables ``[[pipelines]]`` (``label``, ``preset``, ``theirs``: a paper's
+values, and values of stages such as ``"answer.style"``); or a grid: ``[base]``, ``[[factors]]``
+(``name``, ``option``, ``levels``, ``ours``) and ``[anova]`` with a ``formula``.
+
 Data sets as tables have ``name``, ``split``, ``about`` (the words that ``criteria="dataset"``
 shows the model) and ``topic_field`` (of TREC topics). Folders of data sets and prompts, and files
-of teams, models and foreign runs, are looked for beside the suite's file. ``{dataset}`` in the path
-of a foreign run is the data set's name; the file may be packed (``.gz``).
+of teams, models, questions, documents and foreign runs, are looked for beside the suite's file.
+``{dataset}`` in the path of a foreign run is the data set's name; the file may be packed (``.gz``).
 """
 
 from __future__ import annotations
 
+import difflib
 import os
 import tomllib
+from collections.abc import Collection, Iterator, Mapping
 from dataclasses import dataclass, field
-from importlib import resources
+from importlib.resources.abc import Traversable
+from itertools import product
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Literal, Protocol, TypeVar
+from typing import TYPE_CHECKING, Any, Literal, cast
 
+from beir_eval.answers.judges import names_of
 from beir_eval.errors import SettingError, SuiteError
-from beir_eval.experiment.run_folder import FOREIGN, SuiteNote
-from beir_eval.experiment.suite_form import SuiteForm, hint, read_form
+from beir_eval.experiment.run_folder import FOREIGN, PIPELINE, SuiteNote
+from beir_eval.experiment.suite_form import SUITES, SuiteForm, check_labels, hint, read_form
 from beir_eval.files import beside
+from mcranker.config import MOST_IN_A_CALL, RankerConfig
+from mcranker.errors import ConfigError, MCRankerError, UnsupportedCapability
+from mcranker.llm.chat import Capabilities
 from mcranker.paths import is_file, is_folder
+from mcranker.rag.config import PipelineConfig, divided, own_keys
+from mcranker.rankers import RANKERS
+from mcranker.rankers.keys import Key, check_names, keys_of, located
+from personas import PersonasError
 from personas.io.lines import read_text
 
 if TYPE_CHECKING:
-    from collections.abc import Collection, Mapping, Sequence
-    from importlib.resources.abc import Traversable
+    from collections.abc import Callable
 
     from beir_eval.experiment.run_folder import FigureNote
     from mcranker.inputs.topics import TopicField
+    from mcranker.rankers import Ranker
 
-SUITES = resources.files("beir_eval") / "suites"
 _SUFFIX = ".toml"
 LONGEST = 4_000_000
 """Bytes of a suite's file."""
-
-
-class _Labelled(Protocol):
-    @property
-    def label(self) -> str: ...
-
-
-Spec = TypeVar("Spec", bound=_Labelled)
+_STAND_IN = "a collection of documents"
 
 
 @dataclass(frozen=True, slots=True)
@@ -98,17 +98,19 @@ class DatasetSpec:
 
 @dataclass(frozen=True, slots=True)
 class RankerSpec:
-    """A ranker of a suite.
+    """A ranker or a pipeline of a suite.
 
     Attributes:
         label: names its row; unique in the suite, as is its `folder_name`.
-        ranker: name in `mcranker.rankers.RANKERS`, or `FOREIGN` for a foreign run.
+        ranker: name in `mcranker.rankers.RANKERS`, `FOREIGN` for a foreign run, `PIPELINE` for a
+            pipeline.
         options: what its class takes, models included: those of the suite's settings, and over
-            them its own.
+            them its own. Of a pipeline values of stages besides, such as ``answer.style``.
         note: its place in the suite, for reports; None outside of suites.
         own: names of the options that appear beside its label. They make it what it is, so that
             nothing may go before them; the others are settings.
         run: path of a foreign run, perhaps with ``{dataset}`` in it; empty for a ranker.
+        preset: of a pipeline, what its stages begin with; else empty.
     """
 
     label: str
@@ -117,11 +119,27 @@ class RankerSpec:
     note: SuiteNote | None
     own: frozenset[str] = frozenset()
     run: str = ""
+    preset: str = ""
+
+    def stages(self) -> tuple[PipelineConfig, dict[str, Any]]:
+        """The stages of a pipeline, and the options of `RAGPipeline`.
+
+        Raises:
+            ConfigError: an option is unknown, or has a value that it cannot have.
+        """
+        own, changes = divided(self.options)
+        config = PipelineConfig.load(self.preset, **changes)
+        if config.rerank.options:
+            ranker = config.rerank.ranker
+            known = keys_of(ranker) if ranker else {}
+            what = f"the ranker {ranker!r}" if ranker else "a pipeline without a ranker"
+            check_names(config.rerank.options, known, what)
+        return config, own
 
 
 @dataclass(frozen=True, slots=True)
 class Suite:
-    """Rankers over data sets.
+    """Rankers over data sets, or pipelines that answer questions.
 
     Attributes:
         name: of the file, without ``.toml``.
@@ -132,6 +150,8 @@ class Suite:
         depth: passages a query that the first stage hands over.
         models: names -> models that options may name.
         figure: the figure that its runs make, or None.
+        pipelines: in the order of the rows; a suite has either these or rankers.
+        form: the file, its paths made whole; None for a suite without one.
     """
 
     name: str
@@ -142,6 +162,17 @@ class Suite:
     depth: int = 100
     models: Mapping[str, str] = field(default_factory=dict)
     figure: FigureNote | None = None
+    pipelines: tuple[RankerSpec, ...] = ()
+    form: SuiteForm | None = None
+
+    def chosen(self, labels: Collection[str] = ()) -> tuple[RankerSpec, ...]:
+        """The rankers or pipelines with these labels, or all if none is given."""
+        systems = self.rankers or self.pipelines
+        known = [each.label for each in systems]
+        for label in labels:
+            if label not in known:
+                raise SettingError(f"suite {self.name!r} has no {label!r}; {hint(label, known)}")
+        return tuple(each for each in systems if not labels or each.label in labels)
 
 
 def shipped_suites(folder: Literal["", "answers"] = "") -> dict[str, str]:
@@ -154,7 +185,12 @@ def shipped_suites(folder: Literal["", "answers"] = "") -> dict[str, str]:
 
 def suite_text(name_or_path: str | os.PathLike[str]) -> str:
     """The TOML text of a suite, as `load_suite` finds it."""
-    return found_suite(name_or_path)[0]
+    return _found(name_or_path)[0]
+
+
+def others_runs(name: str) -> str:
+    """The text of a shipped table of others' runs."""
+    return (SUITES / "answers" / f"{name}.csv").read_text(encoding="utf-8")
 
 
 def load_suite(
@@ -172,46 +208,182 @@ def load_suite(
             unknown, misses or has a wrong value; a label appears twice; a ranker or an option is
             unknown; the ranker refuses its options; a name of `models` is none of the file's.
     """
-    from beir_eval.experiment.suite_options import Options
-
-    text, place, base = found_suite(name_or_path)
+    text, place, base = _found(name_or_path)
     form = read_form(text, place)
-    options = Options(base, form.settings, _models(form, place, base, models or {}))
-    name = Path(name_or_path).name.removesuffix(_SUFFIX)
-    rankers = []
-    for number, entry in enumerate(form.rankers):
-        where = f"{place}: ranker {entry.label!r}"
-        note = SuiteNote(
-            name=name,
-            title=form.title,
-            paper_table=form.paper_table,
-            baseline=form.baseline,
-            figure=form.figure,
-            place=number,
-            paper_row=entry.paper_row,
-            x=entry.x,
-            series=entry.series,
-            rankers=tuple(each.label for each in form.rankers),
-            paper_rows={each.label: each.paper_row for each in form.rankers if each.paper_row},
-            not_run=tuple(form.paper_rows),
-        )
-        if entry.run is not None:
-            file = entry.run if base is None else beside(entry.run, base)
-            rankers.append(RankerSpec(entry.label, FOREIGN, {}, note, run=file))
-            continue
-        own = entry.model_extra or {}
-        chosen = options.of(entry.ranker, own, where)
-        rankers.append(RankerSpec(entry.label, entry.ranker, chosen, note, frozenset(own)))
+    reader = _Reader(place, base, _models(form, place, base, models or {}))
+    note = SuiteNote(
+        name=Path(name_or_path).name.removesuffix(_SUFFIX), title=form.title, figure=form.figure
+    )
+    changes: dict[str, Any] = {"judges": names_of(form.judges) if form.judges else []}
+    for key in ("questions", "documents", "index"):
+        if base and (name := getattr(form, key)):
+            changes[key] = beside(name, base)
+    changes["judge_model"] = reader.models.get(form.judge_model, form.judge_model)
     return Suite(
-        name=name,
+        name=note.name,
         title=form.title,
         description=form.description,
         datasets=_datasets(form, place, base),
-        rankers=tuple(rankers),
+        rankers=tuple(reader.rankers(form, note)),
         depth=form.depth,
-        models=options.models,
+        models=reader.models,
         figure=form.figure,
+        pipelines=tuple(reader.pipelines(form, note)),
+        form=form.model_copy(update=changes),
     )
+
+
+def checked_model(model: str, where: str, names: Collection[str] = ()) -> str:
+    """The model's name, if it has the form of one."""
+    from mcranker.llm.provider import PROVIDERS
+
+    kind, _, name = model.partition(":")
+    if kind in PROVIDERS and name.strip():
+        return model
+    forms = ", ".join(f"{prefix}:NAME" for prefix in PROVIDERS.names)
+    close = difflib.get_close_matches(model, names, n=1)
+    meant = f"; did you mean {close[0]!r}?" if close else ""
+    raise SuiteError(f"{where}={model!r} is no model: write {forms} or a name of [models]{meant}")
+
+
+@dataclass(frozen=True, slots=True)
+class _Reader:
+    """Makes the systems of a suite, their options checked as on the command line."""
+
+    place: str  # of the suite, for messages
+    base: Path | None  # folder that files are looked for in; None for suites that name no files
+    models: Mapping[str, str]  # names -> models that options may name
+
+    def rankers(self, form: SuiteForm, note: SuiteNote) -> Iterator[RankerSpec]:
+        labels = tuple(each.label for each in form.rankers)
+        paper = {each.label: each.paper_row for each in form.rankers if each.paper_row}
+        for number, entry in enumerate(form.rankers):
+            where = f"{self.place}: ranker {entry.label!r}"
+            of_entry = note.model_copy(
+                update={
+                    "paper_table": form.paper_table,
+                    "baseline": form.baseline,
+                    "place": number,
+                    **{name: getattr(entry, name) for name in ("paper_row", "x", "series")},
+                    "rankers": labels,
+                    "paper_rows": paper,
+                    "not_run": tuple(form.paper_rows),
+                }
+            )
+            if entry.run is not None:
+                file = entry.run if self.base is None else beside(entry.run, self.base)
+                yield RankerSpec(entry.label, FOREIGN, {}, of_entry, run=file)
+                continue
+            try:
+                known = keys_of(entry.ranker)
+            except ConfigError as failure:
+                raise SuiteError(f"{where}: {failure}") from failure
+            given = {**form.settings, **entry.own}
+            options = self._options(given, known, f"the ranker {entry.ranker!r}", where)
+            _try_out(RANKERS.get(entry.ranker), options, where)
+            yield RankerSpec(entry.label, entry.ranker, options, of_entry, frozenset(entry.own))
+
+    def pipelines(self, form: SuiteForm, note: SuiteNote) -> Iterator[RankerSpec]:
+        keys, settings, entries = own_keys(), _flat(form.settings), [*_entries(form)]
+        check_labels((label for label, *_ in entries), self.place)
+        ours = tuple(each.name for each in form.factors if each.ours)
+        formula = form.anova.get("formula", "")
+        of_suite = {"description": form.description, "ours": ours, "formula": formula}
+        for number, (label, preset, own, of_entry) in enumerate(entries):
+            where = f"{self.place}: pipeline {label!r}"
+            given = {**settings, **_flat(own)}
+            if "cache_variant" in given:
+                raise SuiteError(f"{where}: cache_variant numbers the runs; set runs = N instead")
+            own_options = divided(given)[0]
+            options = {**given, **self._options(own_options, keys, "a pipeline", where)}
+            if self.base is not None and is_file(self.base / preset):
+                preset = str(self.base / preset)
+            made = note.model_copy(update={"place": number, **of_suite, **of_entry})
+            spec = RankerSpec(label, PIPELINE, options, made, frozenset(_flat(own)), preset=preset)
+            try:
+                spec.stages()
+            except ConfigError as failure:
+                raise SuiteError(f"{where}: {failure}") from failure
+            yield spec
+
+    def _options(
+        self, given: Mapping[str, Any], known: Mapping[str, Key], what: str, where: str
+    ) -> dict[str, Any]:
+        """The options of a class, ready for it."""
+        try:
+            if "ledger" in given:
+                raise ConfigError("one ledger serves all runs; give it as --ledger")
+            check_names(given, known, what)
+            return {name: self._value(known[name], given[name], where) for name in given}
+        except ConfigError as failure:
+            raise SuiteError(f"{where}: {failure}") from failure
+
+    def _value(self, key: Key, value: Any, where: str) -> Any:
+        is_model = key.name == "model" or key.name.endswith("_model")
+        if isinstance(value, str) and value in self.models and is_model:
+            return self.models[value]
+        if self.base is not None:
+            value = located(key.name, value, self.base)
+        found = key.read(value)
+        if is_model and found is not None:
+            checked_model(found, f"{where}: {key.name}", self.models)
+        return found if isinstance(value, str) else value
+
+
+def _entries(form: SuiteForm) -> Iterator[tuple[str, str, Mapping[str, Any], dict[str, Any]]]:
+    """Label, preset, options and note of each pipeline, those of a grid last."""
+    for entry in form.pipelines:
+        yield entry.label, entry.preset, entry.own, {"theirs": entry.theirs}
+    base = _flat(form.base)
+    preset = str(base.pop("preset", "team"))
+    for levels in product(*(each.levels for each in form.factors)) if form.factors else ():
+        pairs = [*zip(form.factors, levels, strict=True)]
+        chosen = {factor.option: level for factor, level in pairs}
+        point = {factor.name: level for factor, level in pairs}
+        yield " / ".join(map(str, levels)), preset, {**base, **chosen}, {"point": point}
+
+
+def _flat(table: Mapping[str, Any], before: str = "") -> dict[str, Any]:
+    """Tables in tables as names with dots."""
+    found: dict[str, Any] = {}
+    for name, value in table.items():
+        if isinstance(value, Mapping):
+            found |= _flat(value, f"{before}{name}.")
+        else:
+            found[f"{before}{name}"] = value
+    return found
+
+
+def _try_out(kind: type[Ranker], options: Mapping[str, Any], place: str) -> None:
+    """Make the ranker with a model that is never asked, so that it refuses what it would later."""
+    from mcranker.llm.scripted import ScriptedChat
+
+    able = Capabilities(
+        json_schema=True,
+        label_logprobs=True,
+        continuation_logprobs=True,
+        prefill=True,
+        max_questions=MOST_IN_A_CALL,
+    )
+    # A batch needs a provider, and tokens a tokenizer, which the stand-in has not.
+    left_out = ("base_url", "model", "batch", "max_passage_tokens")
+    tried = {
+        name: value
+        for name, value in options.items()
+        if name not in left_out and not name.endswith("_model")
+    }
+    if tried.get("criteria") == "dataset":
+        tried.setdefault("dataset", _STAND_IN)
+    given = {**tried, **options}
+    try:
+        RankerConfig(**{name: given[name] for name in given if name in RankerConfig.model_fields})
+        make = cast("Callable[..., Ranker]", kind)
+        chat = ScriptedChat(lambda _: "", capabilities=able)
+        make(model=chat, ledger=None, **{**tried, "batch": False, "max_passage_tokens": None})
+    except UnsupportedCapability:
+        return  # what the stand-in lacks, the model that will be asked may have
+    except (MCRankerError, PersonasError) as failure:
+        raise SuiteError(f"{place}: {failure}") from failure
 
 
 def _shipped(folder: str) -> dict[str, Traversable]:
@@ -220,8 +392,8 @@ def _shipped(folder: str) -> dict[str, Traversable]:
     return {name.removesuffix(_SUFFIX): files[name] for name in names}
 
 
-def found_suite(name_or_path: str | os.PathLike[str]) -> tuple[str, str, Path | None]:
-    """Find a suite of rankers or of pipelines."""
+def _found(name_or_path: str | os.PathLike[str]) -> tuple[str, str, Path | None]:
+    """Text, place for messages, and folder of a suite; None for the folder of a shipped one."""
     given = os.fspath(name_or_path)
     shipped = {**_shipped(""), **_shipped("answers")}
     if isinstance(name_or_path, str) and given in shipped:
@@ -235,15 +407,6 @@ def found_suite(name_or_path: str | os.PathLike[str]) -> tuple[str, str, Path | 
     return _text(path), given, path.absolute().parent
 
 
-def chosen(specs: Sequence[Spec], labels: Collection[str], suite: str) -> tuple[Spec, ...]:
-    """Return the rankers or pipelines with these labels, or all if none is given."""
-    known = [each.label for each in specs]
-    for label in labels:
-        if label not in known:
-            raise SettingError(f"suite {suite!r} has no {label!r}; {hint(label, known)}")
-    return tuple(each for each in specs if not labels or each.label in labels)
-
-
 def _text(file: Traversable) -> str:
     return read_text(file, SuiteError, LONGEST, "name the TOML file of a suite")
 
@@ -251,9 +414,6 @@ def _text(file: Traversable) -> str:
 def _models(
     form: SuiteForm, place: str, base: Path | None, given: Mapping[str, str]
 ) -> dict[str, str]:
-    from beir_eval.experiment.suite_options import checked_model
-    from mcranker.rankers.keys import located
-
     for name in given:
         if name not in form.models:
             raise SuiteError(f"{place}: no model {name!r} in [models]; {hint(name, form.models)}")

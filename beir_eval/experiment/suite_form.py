@@ -6,37 +6,37 @@ import difflib
 import hashlib
 import math
 import re
-import tomllib
 import unicodedata
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable
+from importlib import resources
 from typing import Annotated, Any
 
-from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, PlainValidator, ValidationError
+from pydantic import BaseModel, ConfigDict, Field, PlainValidator, model_validator
 
-from beir_eval.errors import SuiteError
+from beir_eval.answers.judges import names_of
+from beir_eval.errors import SettingError, SuiteError
 from beir_eval.experiment.run_folder import DATA_FOLDER, FIRST_STAGE, FigureNote
-from beir_eval.experiment.trec_rows import check_template
+from beir_eval.files import read_toml
+from beir_eval.measures.anova import parsed
+from beir_eval.measures.paper import paper_figures, paper_tables
 from mcranker.inputs.topics import TopicField
 from mcranker.rankers.keys import shared_keys
-from personas.errors import shown
 
+SUITES = resources.files("beir_eval") / "suites"
+DATASET = "{dataset}"
+"""Placeholder in the path of a foreign run for the name of each data set."""
+MOST_POINTS = 10_000
+"""Pipelines of a grid."""
 LONGEST_FOLDER_NAME = 80
-_LONGEST_MESSAGE = 400
 _MOST_DOTS = 1_000
-_IN_WORDS = {"datasets": "data set", "rankers": "ranker"}
-_LINE_OF_TOML = re.compile(r" \(at line (\d{1,9}), column (\d{1,9})\)\Z")
-
-
+_NAME = re.compile(r"[A-Za-z_]\w*")
 _Words = Annotated[str, Field(max_length=200)]
 """A text that messages name."""
+_Level = str | int | float | bool
 
 
 class _Form(BaseModel):
     model_config = ConfigDict(frozen=True, extra="forbid", strict=True, str_strip_whitespace=True)
-
-
-def _as_table(value: object) -> object:
-    return {"name": value} if isinstance(value, str) else value
 
 
 def _as_place(value: object) -> float | str:
@@ -53,11 +53,24 @@ class _DatasetForm(_Form):
     about: str = ""
     topic_field: TopicField = "title"
 
+    @model_validator(mode="before")
+    @classmethod
+    def _as_table(cls, value: object) -> object:
+        return {"name": value} if isinstance(value, str) else value
 
-class _RankerForm(_Form):
+
+class _SystemForm(_Form):
     model_config = ConfigDict(extra="allow")
 
     label: _Words = Field(min_length=1)
+
+    @property
+    def own(self) -> dict[str, Any]:
+        """Options beside the label."""
+        return self.model_extra or {}
+
+
+class _RankerForm(_SystemForm):
     ranker: _Words = "mcranker"
     run: str | None = Field(None, max_length=4096)
     paper_row: _Words | None = None
@@ -65,23 +78,94 @@ class _RankerForm(_Form):
     series: _Words = ""
 
 
+class _PipelineForm(_SystemForm):
+    preset: str = "team"
+    theirs: dict[str, float] = {}
+
+
+class Factor(_Form):
+    """A factor of a grid of pipelines."""
+
+    name: _Words = Field(min_length=1)
+    option: _Words = Field(min_length=1)
+    levels: list[_Level] = Field(min_length=2)
+    ours: bool = False
+
+
 class SuiteForm(_Form):
     """The content of the file; the keys are explained in `beir_eval.experiment.suite`."""
 
     title: str = Field(min_length=1)
     description: str = ""
-    datasets: list[Annotated[_DatasetForm, BeforeValidator(_as_table)]] = Field(min_length=1)
-    rankers: list[_RankerForm] = Field(min_length=1)
+    settings: dict[str, Any] = {}
+    models: dict[str, str] = {}
+    figure: FigureNote | None = None
+    datasets: list[_DatasetForm] = []  # of rankers:
+    rankers: list[_RankerForm] = []
     baseline: _Words | None = None
     paper_table: _Words | None = None
-    paper_rows: list[_Words] = Field(default_factory=list)
+    paper_rows: list[_Words] = []
     depth: int = Field(100, ge=1)
-    settings: dict[str, Any] = Field(default_factory=dict)
-    models: dict[str, str] = Field(default_factory=dict)
-    figure: FigureNote | None = None
+    # Of pipelines:
+    pipelines: list[_PipelineForm] = []
+    base: dict[str, Any] = {}
+    factors: list[Factor] = []
+    anova: dict[str, _Words] = {}
+    questions: str = ""
+    documents: str = ""
+    index: str = ""
+    embedder: str = ""
+    runs: int = Field(1, ge=1, le=1_000)
+    limit: int | None = Field(None, ge=1)
+    judges: list[_Words] = []
+    judge_model: str = ""
+    judge_base_url: str = ""
+
+    @model_validator(mode="before")
+    @classmethod
+    def _options_apart(cls, values: dict[str, Any]) -> dict[str, Any]:
+        for name in values:
+            if name in shared_keys() and name not in cls.model_fields:
+                raise ValueError(
+                    f"{name!r} is an option of rankers; write it under [settings] or beside a label"
+                )
+        return values
 
 
-_FORMS: Mapping[str, type[BaseModel]] = {"datasets": _DatasetForm, "figure": FigureNote}
+_FIELDS = [*SuiteForm.model_fields]
+_OF_RANKERS = _FIELDS[_FIELDS.index("datasets") : _FIELDS.index("pipelines")]
+_OF_PIPELINES = _FIELDS[_FIELDS.index("pipelines") :]
+
+
+def read_form(text: str, place: str) -> SuiteForm:
+    """The suite that a TOML text holds, its options unchecked."""
+    for number, line in enumerate(text.splitlines(), start=1):
+        # A key of n parts takes tomllib n^2 steps.
+        if line.count(".") > _MOST_DOTS:
+            raise SuiteError(
+                f"{place}:{number}: has more than {_MOST_DOTS:,} dots; divide the line"
+            )
+    form = read_toml(text, SuiteForm, place, SuiteError)
+    given, pipelines = form.model_fields_set, bool(form.pipelines or form.factors)
+    kinds = ("pipelines", _OF_RANKERS) if pipelines else ("rankers", _OF_PIPELINES)
+    if unfit := [name for name in kinds[1] if name in given]:
+        hint = "" if pipelines else ", and this one has no [[pipelines]] or [[factors]]"
+        other = "rankers" if pipelines else "pipelines"
+        raise SuiteError(f"{place}: {unfit[0]!r} goes with suites of {other}{hint}; leave it out")
+    for name in ("judges",) if pipelines else ("datasets", "rankers"):
+        if not getattr(form, name):
+            raise SuiteError(f"{place}: the key {name!r} is missing; add it")
+    (_check_pipelines if pipelines else _check_rankers)(form, place)
+    return form
+
+
+def hint(given: str, known: Iterable[str]) -> str:
+    """Return the closest known names, or all of them."""
+    known = list(known)
+    close = difflib.get_close_matches(given[:200], known, n=1)
+    if close:
+        return f"did you mean {close[0]!r}?"
+    return f"there are {', '.join(known)}" if known else "there are none"
 
 
 def folder_name(label: str) -> str:
@@ -113,68 +197,6 @@ def _slug(text: str) -> str:
     return re.sub(r"[^a-z0-9]+", "-", letters).strip("-")[:LONGEST_FOLDER_NAME].rstrip("-")
 
 
-def read_form(text: str, place: str) -> SuiteForm:
-    """The suite that a TOML text holds, its options unchecked."""
-    for number, line in enumerate(text.splitlines(), start=1):
-        # A key of n parts takes tomllib n^2 steps.
-        if line.count(".") > _MOST_DOTS:
-            raise SuiteError(
-                f"{place}:{number}: has more than {_MOST_DOTS:,} dots; divide the line"
-            )
-    try:
-        form = SuiteForm.model_validate(tomllib.loads(text))
-    except tomllib.TOMLDecodeError as failure:
-        if found := _LINE_OF_TOML.search(str(failure)):
-            what, (line, column) = str(failure)[: found.start()][:_LONGEST_MESSAGE], found.groups()
-            raise SuiteError(f"{place}:{line}: not TOML: {what} (column {column})") from failure
-        raise SuiteError(f"{place}: not TOML: {str(failure)[:_LONGEST_MESSAGE]}") from failure
-    except ValidationError as failure:
-        raise SuiteError(f"{place}: {_explain(failure)}") from failure
-    except RecursionError as failure:
-        raise SuiteError(f"{place}: its lists or tables nest too deep") from failure
-    except ValueError as failure:  # a number of thousands of digits
-        raise SuiteError(f"{place}: TOML that cannot be used: {failure}") from failure
-    labels = check_labels((each.label for each in form.rankers), place)
-    if form.baseline is not None and form.baseline not in labels:
-        raise SuiteError(
-            f"{place}: baseline={form.baseline!r} is no label; {hint(form.baseline, labels)}"
-        )
-    _check_foreign(form, place)
-    _check_paper(form, place)
-    _check_figure(form, place)
-    return form
-
-
-def hint(given: str, known: Iterable[str]) -> str:
-    """Return the closest known names, or all of them."""
-    known = list(known)
-    close = difflib.get_close_matches(given[:200], known, n=1)
-    if close:
-        return f"did you mean {close[0]!r}?"
-    return f"there are {', '.join(known)}" if known else "there are none"
-
-
-def _explain(failure: ValidationError) -> str:
-    first = failure.errors(include_url=False)[0]
-    names: list[str] = []
-    for part in first["loc"]:
-        if isinstance(part, int):
-            names[-1] = f"{_IN_WORDS.get(names[-1], names[-1])} {part + 1}"
-        else:
-            names.append(part[:100])
-    *tables, key = names
-    place = "".join(f"{name}: " for name in tables)
-    if first["type"] == "missing":
-        return f"{place}the key {key!r} is missing; add it"
-    if first["type"] == "extra_forbidden":
-        form = _FORMS[str(first["loc"][0])] if tables else SuiteForm
-        if not tables and key in shared_keys():
-            return f"{key!r} is an option of rankers; write it under [settings] or beside a label"
-        return f"{place}there is no key {key!r}; {hint(key, form.model_fields)}"
-    why = first["ctx"]["error"] if first["type"] == "value_error" else first["msg"]
-    return f"{place}{key}={shown(first['input'])}: {why}"
-
-
 def check_labels(labels: Iterable[str], place: str) -> list[str]:
     """Return the labels of a suite, each of which has a folder of its own."""
     folders: dict[str, str] = {}
@@ -194,23 +216,30 @@ def check_labels(labels: Iterable[str], place: str) -> list[str]:
     return list(folders.values())
 
 
-def _check_foreign(form: SuiteForm, place: str) -> None:
+def _check_rankers(form: SuiteForm, place: str) -> None:
+    labels = check_labels((each.label for each in form.rankers), place)
+    if form.baseline is not None and form.baseline not in labels:
+        raise SuiteError(
+            f"{place}: baseline={form.baseline!r} is no label; {hint(form.baseline, labels)}"
+        )
     for entry in form.rankers:
+        where = f"{place}: ranker {entry.label!r}"
         if entry.run is None:
             continue
-        where = f"{place}: ranker {entry.label!r}"
-        check_template(entry.run, f"{where}: run")
-        options = [*(entry.model_extra or {}), *({"ranker"} & entry.model_fields_set)]
-        if options:
+        if not entry.run.strip():
+            raise SuiteError(f"{where}: run={entry.run!r}: name a TREC run")
+        if set(entry.run.replace(DATASET, "")) & set("{}"):
+            raise SuiteError(f"{where}: run={entry.run!r}: the only placeholder is {DATASET}")
+        if options := [*entry.own, *({"ranker"} & entry.model_fields_set)]:
             raise SuiteError(
                 f"{where}: run={entry.run!r} is what another program ranked, so {options[0]!r} "
                 "has no meaning beside it; leave one of them out"
             )
+    _check_paper(form, place)
+    _check_figure(form, place)
 
 
 def _check_paper(form: SuiteForm, place: str) -> None:
-    from beir_eval.measures.paper import paper_figures, paper_tables
-
     def check(where: str, given: str, known: Iterable[str]) -> None:
         if given not in known:
             raise SuiteError(f"{where}={given!r} is none of the paper's; {hint(given, known)}")
@@ -238,17 +267,20 @@ def _check_paper(form: SuiteForm, place: str) -> None:
 
 
 def _check_figure(form: SuiteForm, place: str) -> None:
-    places: dict[tuple[str, object], str] = {}
+    figure, places = form.figure, dict[tuple[str, object], str]()
+    for name in ("kind", "title") if figure is not None else ():
+        if not getattr(figure, name):
+            raise SuiteError(f"{place}: figure: the key {name!r} is missing; add it")
     for entry in form.rankers:
         where = f"{place}: ranker {entry.label!r}"
-        if form.figure is None and (entry.x is not None or entry.series):
+        if figure is None and (entry.x is not None or entry.series):
             raise SuiteError(f"{where}: x and series are places in a figure; add [figure]")
-        if form.figure is None or entry.x is None:
+        if figure is None or entry.x is None:
             continue
-        if isinstance(entry.x, str) != (form.figure.kind == "bars"):
-            kind = "a text, the bar's name" if form.figure.kind == "bars" else "a number"
+        if isinstance(entry.x, str) != (figure.kind == "bars"):
+            kind = "a text, the bar's name" if figure.kind == "bars" else "a number"
             raise SuiteError(
-                f"{where}: x={entry.x!r} should be {kind}, in a figure of kind {form.figure.kind!r}"
+                f"{where}: x={entry.x!r} should be {kind}, in a figure of kind {figure.kind!r}"
             )
         if (entry.series, entry.x) in places:
             raise SuiteError(
@@ -256,5 +288,39 @@ def _check_figure(form: SuiteForm, place: str) -> None:
                 "already; give them different x or series"
             )
         places[entry.series, entry.x] = entry.label
-    if form.figure is not None and not places:
+    if figure is not None and not places:
         raise SuiteError(f"{place}: figure: no ranker has a place in it; give them x")
+
+
+def _check_pipelines(form: SuiteForm, place: str) -> None:
+    figure, formula = form.figure or FigureNote(), form.anova.get("formula", "")
+    if form.documents and form.index:
+        raise SuiteError(f"{place}: documents and index do not go together; leave one out")
+    if other := [*form.anova.keys() - {"formula"}]:
+        raise SuiteError(f"{place}: anova: there is no key {other[0]!r}; write formula")
+    if formula and not form.factors:
+        raise SuiteError(f"{place}: anova needs a grid; add [[factors]]")
+    if not {*figure.quality} <= {*form.judges}:
+        raise SuiteError(f"{place}: figure: quality must name two of the judges")
+    if figure.runs and not (SUITES / "answers" / f"{figure.runs}.csv").is_file():
+        raise SuiteError(f"{place}: figure: there is no table of runs {figure.runs!r}")
+    names = [each.name for each in form.factors]
+    for name in names:
+        if not _NAME.fullmatch(name):
+            raise SuiteError(f"{place}: factors: {name!r}: write one word of letters and digits")
+        if names.count(name) > 1:
+            raise SuiteError(f"{place}: factors: {name!r} is there twice")
+    count = math.prod(len(each.levels) for each in form.factors)
+    if count > MOST_POINTS:
+        raise SuiteError(f"{place}: the grid has {count:,} points; {MOST_POINTS:,} is the most")
+    unknown: set[str] = set()
+    try:
+        judges = names_of(form.judges)
+        names_of([*judges, *(name for each in form.pipelines for name in each.theirs)])
+        if formula:
+            response, factors, _ = parsed(formula)
+            unknown = {response} - {*judges} | {*factors} - {*names}
+    except SettingError as error:
+        raise SuiteError(f"{place}: {error}") from error
+    if unknown:
+        raise SuiteError(f"{place}: anova: {min(unknown)!r} is no judge and no factor")

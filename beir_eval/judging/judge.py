@@ -20,8 +20,8 @@ from typing import TYPE_CHECKING, Any, ClassVar, TypeAlias
 
 from beir_eval.data.datasets import MARK
 from beir_eval.errors import SettingError
+from beir_eval.experiment.cell import GIVE_UP
 from beir_eval.experiment.labels import row_labels
-from beir_eval.experiment.run import GIVE_UP
 from beir_eval.experiment.run_folder import find_runs
 from mcranker import MCRanker
 from mcranker.config import RankerConfig

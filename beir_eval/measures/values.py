@@ -14,8 +14,7 @@ from dataclasses import dataclass, field
 from functools import cached_property
 from typing import TYPE_CHECKING, Any, Literal, NamedTuple, TypeVar, get_args
 
-from beir_eval.errors import ExtraMissing, SettingError
-from beir_eval.ranges import check_number
+from beir_eval.errors import ExtraMissing, SettingError, check_number
 from personas.format import counted
 
 if TYPE_CHECKING:

@@ -30,7 +30,7 @@ from typing import Any, TypeAlias
 import orjson
 
 from beir_eval.errors import BeirEvalError, RunFolderError, SettingError
-from beir_eval.experiment.rankings import RANKINGS, Ranked, index_rankings
+from beir_eval.experiment.run_folder import RANKINGS, Ranked, index_rankings
 from beir_eval.persona_report.sources import (
     MEASURE,
     KeptQuery,

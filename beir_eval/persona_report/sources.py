@@ -11,12 +11,15 @@ from typing import NamedTuple
 
 from beir_eval.errors import RunFolderError
 from beir_eval.experiment.labels import models_of, row_labels
-from beir_eval.experiment.rankings import RANKINGS, index_rankings, judged_by_team, ranking_at
 from beir_eval.experiment.run_folder import (
     DATA_FOLDER,
+    RANKINGS,
     DataFolder,
     RunFolder,
     find_runs,
+    index_rankings,
+    judged_by_team,
+    ranking_at,
 )
 from beir_eval.measures.values import Values, compare_runs, confidence_intervals
 from beir_eval.report.load import Loader

@@ -10,8 +10,13 @@ from typing import Any, TypeVar
 
 from beir_eval.errors import MeasureError, RunFolderError
 from beir_eval.experiment.labels import other_server
-from beir_eval.experiment.rankings import RANKINGS
-from beir_eval.experiment.run_folder import DataFolder, Metrics, RunFolder, ScoreCounts
+from beir_eval.experiment.run_folder import (
+    RANKINGS,
+    DataFolder,
+    Metrics,
+    RunFolder,
+    ScoreCounts,
+)
 from beir_eval.measures.metrics import ceiling, evaluate, judged_share
 from beir_eval.measures.ties import Tied, missing_bounds, tie_figures
 from beir_eval.measures.values import Values

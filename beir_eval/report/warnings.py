@@ -8,7 +8,6 @@ from typing import TypeVar
 
 from beir_eval.experiment.labels import models_of, other_server
 from beir_eval.experiment.run_folder import DataManifest, Metrics, RunManifest, ScoreCounts
-from beir_eval.experiment.trec_rows import oddities
 from beir_eval.measures import paper
 from beir_eval.measures.metrics import cutoff_of
 from beir_eval.measures.values import FEW, FEWEST, SIGNIFICANT
@@ -156,9 +155,7 @@ def _of_section(report: Report, section: Section) -> Iterator[Notice]:
         note = cell.manifest.foreign if cell.manifest else None
         unknown = note.unknown_documents if note else None
         if note and unknown:
-            said = (
-                f"{some_of([row.label])} on {some_of([column.name])}: {'; '.join(oddities(note))}"
-            )
+            said = f"{some_of([row.label])} on {some_of([column.name])}: {'; '.join(note.oddities)}"
             if unknown == note.documents:
                 said += ", which is all of them: see whether its ids are those of this collection"
             yield Notice("bad" if unknown == note.documents else "warn", f"{said}.")
@@ -268,7 +265,7 @@ def notes(section: Section) -> tuple[str, ...]:
     listed = {
         "Foreign runs were ranked by other programs and are measured here, to the same depth": [
             f"{row.label} on {column.name} ({note.file}, SHA-256 {note.sha256[:_SHOWN_HASH]}"
-            f"{''.join(f'; {each}' for each in oddities(note))})"
+            f"{''.join(f'; {each}' for each in note.oddities)})"
             for row, column, cell in cells
             if cell.manifest and (note := cell.manifest.foreign)
         ],

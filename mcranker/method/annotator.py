@@ -28,6 +28,8 @@ from personas.provenance import edited, sealed
 from personas.ranking.types import Passage, Score
 from personas.templates import Template, Turn
 
+logger = safe_logger("mcranker.method.annotator")
+
 
 async def examples_for(member: Member, about: str, session: Session) -> tuple[Member, ...]:
     """Return the members of the library whose rubrics are closest to this persona and text."""
@@ -77,9 +79,6 @@ def with_examples(
     place = max(number for number, turn in enumerate(turns) if turn.role != "assistant")
     longer = turns[place]._replace(text=f"{turns[place].text}\n\n{text}")
     return (*turns[:place], longer, *turns[place + 1 :])
-
-
-logger = safe_logger("mcranker.method.annotator")
 
 
 @dataclass(frozen=True, slots=True)

@@ -32,6 +32,11 @@ from personas.ranking.types import Passage, Score
 from personas.templates import Turn
 from personas.untrusted import fence
 
+MOST_IN_A_REPLY = 60
+"""Questions put to a model that answers them in the text of one reply."""
+BYTES_A_TOKEN = 3  # fewer than most languages and tokenizers have
+_Cell = tuple[int, Entry]
+
 
 def questions_as_prompt(
     questions: Sequence[Question], state: State, prompts: PromptSet
@@ -62,35 +67,6 @@ def read_answers(text: str, questions: Sequence[Question]) -> tuple[Answer, ...]
         missing(value) if isinstance(value, str) else Answer(_value(value, question))
         for value, question in zip(found, questions, strict=True)
     )
-
-
-def _top(question: Question) -> int:
-    """The highest number that answers it."""
-    return 1 if question.kind == "yes_no" else len(question.levels) - 1
-
-
-def _value(place: int, question: Question) -> float:
-    top = 1 if question.kind == "yes_no" else question.top
-    return place * top / _top(question)
-
-
-def _levels(question: Question) -> str:
-    if question.kind == "yes_no":
-        return "1 for yes, 0 for no"
-    described = [
-        f"{place} for {option.description or option.name!r}"
-        for place, option in enumerate(question.levels)
-        if option.description or option.name != str(place)
-    ]
-    return f"0 to {_top(question)}{', ' if described else ''}{', '.join(described)}"
-
-
-MOST_IN_A_REPLY = 60
-"""Questions put to a model that answers them in the text of one reply."""
-
-BYTES_A_TOKEN = 3  # fewer than most languages and tokenizers have
-
-_Cell = tuple[int, Entry]
 
 
 def may_be_panel(session: Session) -> bool:
@@ -277,6 +253,27 @@ class BatchJudge(Actor[ScorePassages]):
         if problem == DECLINED:
             return f"{name} declined to judge{by_which}"
         return f"{name} gave no score{by_which}: {problem}"
+
+
+def _top(question: Question) -> int:
+    """The highest number that answers it."""
+    return 1 if question.kind == "yes_no" else len(question.levels) - 1
+
+
+def _value(place: int, question: Question) -> float:
+    top = 1 if question.kind == "yes_no" else question.top
+    return place * top / _top(question)
+
+
+def _levels(question: Question) -> str:
+    if question.kind == "yes_no":
+        return "1 for yes, 0 for no"
+    described = [
+        f"{place} for {option.description or option.name!r}"
+        for place, option in enumerate(question.levels)
+        if option.description or option.name != str(place)
+    ]
+    return f"0 to {_top(question)}{', ' if described else ''}{', '.join(described)}"
 
 
 def _checked(reply: ChatReply, questions: Sequence[Question]) -> tuple[Answer, ...]:

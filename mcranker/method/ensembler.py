@@ -22,6 +22,8 @@ from personas.ranking.types import DEADLINE, Score, ScoreMatrix
 
 _SPARE = 8
 """Places per call that is handed out before there is a place for it."""
+HOPELESS = 10
+"""Failed passages, with none scored, after which a query is given up."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -232,10 +234,6 @@ class Ensembler(Actor[TeamKnown | Ready | Scores | Assessed]):
 
     def _all_in(self, row: int) -> bool:
         return self._team is not None and self._answers[row] == self._team.columns
-
-
-HOPELESS = 10
-"""Failed passages, with none scored, after which a query is given up."""
 
 
 class Failures:

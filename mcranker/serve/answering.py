@@ -28,14 +28,14 @@ if TYPE_CHECKING:
 
 SMALL = 0.01
 """The number of the first document if nothing was judged; those behind it get less."""
-
 _JUDGES = ("scoring", "assessor")
-
 NOT_ABSOLUTE = (
     "it gives an order without scores, and this service makes none up "
     "(unscored = 'error'); ask POST /v1/rank, or have it served with unscored = 'falling'"
 )
 """Reason that a ranker does not serve rerank clients, if the operator wants no numbers by rank."""
+ANSWER = "answer"
+"""Name of the pipeline where metrics and the log name a ranker."""
 
 
 class Scored(NamedTuple):
@@ -142,14 +142,6 @@ def headers_of(
     return headers
 
 
-def _were(documents: int) -> str:
-    return f"{counted(documents, 'document')} {'was' if documents == 1 else 'were'}"
-
-
-ANSWER = "answer"
-"""Name of the pipeline where metrics and the log name a ranker."""
-
-
 class Answering:
     """The pipeline of a service, with its places."""
 
@@ -204,18 +196,6 @@ class Answering:
             await self.pipeline.aclose()
 
 
-async def _answered(
-    pipeline: RAGPipeline, question: Query, seconds: float, emit: EmitAnswer | None
-) -> RAGResult:
-    async with pipeline.astream(question, deadline=seconds) as events:
-        async for event in events:
-            if isinstance(event, AnswerDone):
-                return event.result
-            if emit is not None:
-                await emit(event)
-    raise AssertionError("a stream of events ended without an answer")
-
-
 def answer_event(event: RAGEvent) -> tuple[str, Mapping[str, Any]]:
     """Name and data of an event; `AnswerDone` has none, since the service adds its own."""
     match event:
@@ -249,6 +229,22 @@ def answer_headers(name: str, result: RAGResult) -> dict[str, str]:
         notes = " ".join(discreet("; ".join(result.warnings)).split())
         headers["X-Notes"] = notes.encode("ascii", "replace").decode()
     return headers | ({"X-Partial": "deadline"} if result.partial else {})
+
+
+def _were(documents: int) -> str:
+    return f"{counted(documents, 'document')} {'was' if documents == 1 else 'were'}"
+
+
+async def _answered(
+    pipeline: RAGPipeline, question: Query, seconds: float, emit: EmitAnswer | None
+) -> RAGResult:
+    async with pipeline.astream(question, deadline=seconds) as events:
+        async for event in events:
+            if isinstance(event, AnswerDone):
+                return event.result
+            if emit is not None:
+                await emit(event)
+    raise AssertionError("a stream of events ended without an answer")
 
 
 def _discreet(value: Any) -> Any:

@@ -40,9 +40,39 @@ STATUS: Mapping[str, int] = {
     "internal": 500,
 }
 """Kind of problem -> HTTP status, unless a dialect has another."""
-
 _RETRYABLE = {"slow_body", "overloaded", "unavailable", "upstream", "timeout"}
 _LOG = "the service's log says more"
+_UNREACHED = (errors.ConnectionFailed, errors.ServerFailed)
+_SOON = (errors.RateLimited, errors.ModelTimeout, *_UNREACHED)
+_UNUSABLE = (errors.ReplyError, errors.RequestRejected)
+_TOO_LONG = "the model's context is too short for a prompt; shorten the passages"
+_SPENT = "the ranker has spent what it may; ask who runs the service"
+_NO_SCORE = f"a score is missing, and the ranker does without none; {_LOG}"
+_NOT_SET_UP = f"the ranker cannot work as it is set up; {_LOG}"
+_Types = type[Exception] | tuple[type[Exception], ...]
+_CAUSES: tuple[tuple[_Types, str, str], ...] = (
+    (errors.ContextTooLong, "invalid", _TOO_LONG),
+    (errors.ContentRefused, "invalid", "the model declines to answer for this query"),
+    (errors.RateLimited, "overloaded", "the model's provider asks to slow down"),
+    (errors.ModelTimeout, "timeout", "the model did not answer in time"),
+    (_UNREACHED, "upstream", f"the model cannot be reached or failed; {_LOG}"),
+    (_UNUSABLE, "upstream", f"the model gave no usable answer; {_LOG}"),
+    (errors.MissingScoreError, "upstream", _NO_SCORE),
+    (errors.BudgetExceeded, "misconfigured", _SPENT),
+    (
+        errors.AuthenticationFailed,
+        "misconfigured",
+        f"the provider refuses the ranker's key; {_LOG}",
+    ),
+    ((errors.MCRankerError, PersonasError), "misconfigured", _NOT_SET_UP),
+)
+"""Error -> kind of problem, and what the client reads; the first that fits counts."""
+T = TypeVar("T")
+_SMALL = 1 << 14
+"""Bytes of a body that is read on the event loop: a thread would take longer."""
+_DEEPEST = 50
+_MARK = re.compile(rb'[,[{]|"[^"\\]*+(?:\\.[^"\\]*+)*+"?', re.DOTALL)
+"""The mark of a value, or a string, whose marks are none."""
 
 
 class Problem(Exception):
@@ -76,43 +106,6 @@ def problem_of(error: Exception) -> Problem:
             seconds = getattr(error, "retry_after", None) or 1.0
             return Problem(kind, message, retry_after=seconds if isinstance(error, _SOON) else None)
     return Problem("internal", f"the service failed; {_LOG}")
-
-
-_UNREACHED = (errors.ConnectionFailed, errors.ServerFailed)
-_SOON = (errors.RateLimited, errors.ModelTimeout, *_UNREACHED)
-_UNUSABLE = (errors.ReplyError, errors.RequestRejected)
-_TOO_LONG = "the model's context is too short for a prompt; shorten the passages"
-_SPENT = "the ranker has spent what it may; ask who runs the service"
-_NO_SCORE = f"a score is missing, and the ranker does without none; {_LOG}"
-_NOT_SET_UP = f"the ranker cannot work as it is set up; {_LOG}"
-_Types = type[Exception] | tuple[type[Exception], ...]
-_CAUSES: tuple[tuple[_Types, str, str], ...] = (
-    (errors.ContextTooLong, "invalid", _TOO_LONG),
-    (errors.ContentRefused, "invalid", "the model declines to answer for this query"),
-    (errors.RateLimited, "overloaded", "the model's provider asks to slow down"),
-    (errors.ModelTimeout, "timeout", "the model did not answer in time"),
-    (_UNREACHED, "upstream", f"the model cannot be reached or failed; {_LOG}"),
-    (_UNUSABLE, "upstream", f"the model gave no usable answer; {_LOG}"),
-    (errors.MissingScoreError, "upstream", _NO_SCORE),
-    (errors.BudgetExceeded, "misconfigured", _SPENT),
-    (
-        errors.AuthenticationFailed,
-        "misconfigured",
-        f"the provider refuses the ranker's key; {_LOG}",
-    ),
-    ((errors.MCRankerError, PersonasError), "misconfigured", _NOT_SET_UP),
-)
-"""Error -> kind of problem, and what the client reads; the first that fits counts."""
-
-
-T = TypeVar("T")
-
-_SMALL = 1 << 14
-"""Bytes of a body that is read on the event loop: a thread would take longer."""
-
-_DEEPEST = 50
-_MARK = re.compile(rb'[,[{]|"[^"\\]*+(?:\\.[^"\\]*+)*+"?', re.DOTALL)
-"""The mark of a value, or a string, whose marks are none."""
 
 
 class ClientDisconnected(Exception):

@@ -23,9 +23,27 @@ from personas.format import counted
 from personas.ranking.types import Passage, Query
 
 T = TypeVar("T")
-
 _OF_A_SCORE = 100  # bytes, about
 _OF_A_PASSAGE = 1_000
+BYTES_A_TOKEN = 4
+"""UTF-8 bytes a token, if no tokenizer is known: about that of English, more than other scripts."""
+_LONGEST_NAME = 500
+_MOST_FIELDS = 100
+Document = str | dict[str, Any]
+Reader = Callable[[Any, str, Limits], Any]
+Fields = Mapping[str, tuple[str, Reader]]
+"""Field of a body -> its name here, and its check; raises `Problem`."""
+_OF_QUERIES = {"text", "id"}
+_NO_EFFECT = ("priority", "max_chunks_per_doc", "max_query_length", "rewrite_query", "latency")
+_NOT_OFFERED: Mapping[str, tuple[Callable[[Any], bool], str]] = {
+    "relevant_spans": (
+        lambda value: isinstance(value, dict) and value.get("mode") != "disabled",
+        "leave it out, or see /v1/explain for why a document ranks where it does",
+    ),
+    "return_embeddings": (bool, "there are no embeddings; leave it out"),
+    "mm_processor_kwargs": (bool, "only texts are ranked; leave it out"),
+}
+"""Field -> if a value of it asks for what there is not, and what to do instead."""
 
 
 class Explanations(Generic[T]):
@@ -61,18 +79,6 @@ def size_of(ranking: Ranking) -> int:
     texts = sum(4 * (len(each.text) + len(each.title)) for each in ranking.passages)
     scores = _OF_A_PASSAGE + _OF_A_SCORE * len(ranking.personas)
     return texts + scores * len(ranking.passages)
-
-
-BYTES_A_TOKEN = 4
-"""UTF-8 bytes a token, if no tokenizer is known: about that of English, more than other scripts."""
-
-_LONGEST_NAME = 500
-_MOST_FIELDS = 100
-
-Document = str | dict[str, Any]
-Reader = Callable[[Any, str, Limits], Any]
-Fields = Mapping[str, tuple[str, Reader]]
-"""Field of a body -> its name here, and its check; raises `Problem`."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -202,14 +208,6 @@ def _that(holds: Callable[[Any], bool], wanted: str) -> Reader:
     return read
 
 
-_name = _that(
-    lambda value: isinstance(value, str) and len(value) <= _LONGEST_NAME,
-    f"a name of up to {_LONGEST_NAME} characters",
-)
-_seconds = _that(lambda value: _number(value) and value > 0, "seconds, a number above 0")
-_share = _that(lambda value: _number(value) and 0 <= value <= 1, "a number from 0 to 1")
-
-
 def _up_to(limit: str, *, least: int = 0, zero: str = "all") -> Reader:
     """Return a reader of whole numbers, cut to a field of `Limits`."""
 
@@ -292,7 +290,14 @@ def _options(value: Any, name: str, limits: Limits) -> dict[str, Any]:
     return value
 
 
-_OF_QUERIES = {"text", "id"}
+_name = _that(
+    lambda value: isinstance(value, str) and len(value) <= _LONGEST_NAME,
+    f"a name of up to {_LONGEST_NAME} characters",
+)
+
+_seconds = _that(lambda value: _number(value) and value > 0, "seconds, a number above 0")
+
+_share = _that(lambda value: _number(value) and 0 <= value <= 1, "a number from 0 to 1")
 
 _OF_ALL: Fields = {
     "timeout": ("timeout", _seconds),
@@ -344,15 +349,3 @@ QUESTION_FIELDS: Fields = {
     "timeout": _OF_ALL["timeout"],
 }
 """Fields of ``/v1/answer`` and ``/v1/answer/stream``."""
-
-_NO_EFFECT = ("priority", "max_chunks_per_doc", "max_query_length", "rewrite_query", "latency")
-
-_NOT_OFFERED: Mapping[str, tuple[Callable[[Any], bool], str]] = {
-    "relevant_spans": (
-        lambda value: isinstance(value, dict) and value.get("mode") != "disabled",
-        "leave it out, or see /v1/explain for why a document ranks where it does",
-    ),
-    "return_embeddings": (bool, "there are no embeddings; leave it out"),
-    "mm_processor_kwargs": (bool, "only texts are ranked; leave it out"),
-}
-"""Field -> if a value of it asks for what there is not, and what to do instead."""

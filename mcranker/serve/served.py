@@ -39,6 +39,17 @@ from personas.ranking.types import Passage, Query, judge_note
 
 SECONDS = 2.0
 """Within which a ledger has to answer."""
+logger = safe_logger("mcranker.serve")
+_MOST_VARIANTS = 64
+SHORTEST = 0.001
+"""Seconds that a late ranking still gets."""
+_OF_NEW = 0.2  # share of the latest ranking in the mean of their seconds
+_ADDRESS = re.compile(
+    r"(?<!\w)\w++://[^\s\"'>)]++|\[[0-9a-fA-F:]++\]:\d++|(?<![\w.-])[\w.-]++:\d{2,5}\b"
+    r"|(?<!\d)\d++(\.\d++){3}\b"
+)
+_PATH = re.compile(r"(?<![\w.])(~|[A-Za-z]:)?([\\/][\w.@+-]+){2,}[\\/]?")
+_OF_MODELS = {*MODEL_OPTIONS, "base_url", "ledger"}
 
 
 class LedgerProbe:
@@ -63,21 +74,6 @@ class LedgerProbe:
             # Its error is read even if it comes late.
             look.add_done_callback(lambda ended: ended.cancelled() or ended.exception())
         return look
-
-
-logger = safe_logger("mcranker.serve")
-
-_MOST_VARIANTS = 64
-SHORTEST = 0.001
-"""Seconds that a late ranking still gets."""
-
-_OF_NEW = 0.2  # share of the latest ranking in the mean of their seconds
-_ADDRESS = re.compile(
-    r"(?<!\w)\w++://[^\s\"'>)]++|\[[0-9a-fA-F:]++\]:\d++|(?<![\w.-])[\w.-]++:\d{2,5}\b"
-    r"|(?<!\d)\d++(\.\d++){3}\b"
-)
-_PATH = re.compile(r"(?<![\w.])(~|[A-Za-z]:)?([\\/][\w.@+-]+){2,}[\\/]?")
-_OF_MODELS = {*MODEL_OPTIONS, "base_url", "ledger"}
 
 
 @dataclass(frozen=True, slots=True)
@@ -265,23 +261,6 @@ class ServedRanker:
         return made
 
 
-async def _rank(job: Job, seconds: float, emit: Emit | None) -> Ranking:
-    options: dict[str, Any] = {
-        "top_n": job.top_n or None,
-        "min_relevance": job.min_relevance,
-        "deadline": None if job.ranker.config.missing_policy == "fail" else seconds,
-        "instruction": job.instruction or None,
-    }
-    if emit is None:
-        return await job.ranker.arank(job.query, job.passages, **options)
-    async with job.ranker.astream(job.query, job.passages, **options) as events:
-        async for event in events:
-            if isinstance(event, RankingDone):
-                return event.ranking
-            await emit(event)
-    raise AssertionError("a stream of events ended without a ranking")
-
-
 class ServedRankers:
     """All rankers of a service, found by name, with their models connected."""
 
@@ -386,3 +365,20 @@ def public_name(model: str) -> str:
 def discreet(message: str) -> str:
     """Return a message about a model without addresses and paths."""
     return _PATH.sub("[path]", without_hosts(_ADDRESS.sub(HOST_MARK, message)))
+
+
+async def _rank(job: Job, seconds: float, emit: Emit | None) -> Ranking:
+    options: dict[str, Any] = {
+        "top_n": job.top_n or None,
+        "min_relevance": job.min_relevance,
+        "deadline": None if job.ranker.config.missing_policy == "fail" else seconds,
+        "instruction": job.instruction or None,
+    }
+    if emit is None:
+        return await job.ranker.arank(job.query, job.passages, **options)
+    async with job.ranker.astream(job.query, job.passages, **options) as events:
+        async for event in events:
+            if isinstance(event, RankingDone):
+                return event.ranking
+            await emit(event)
+    raise AssertionError("a stream of events ended without a ranking")

@@ -6,7 +6,7 @@ import json
 from pathlib import Path
 from typing import Any
 
-from beir_eval.experiment.run import Plan
+from beir_eval.experiment.cell import Plan
 from beir_eval.experiment.suite import DatasetSpec, RankerSpec, Suite
 from mcranker import ChatRequest, ScriptedChat
 from tests.support.beir_folder import judging

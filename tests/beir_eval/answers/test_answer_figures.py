@@ -11,8 +11,7 @@ import pytest
 
 from beir_eval.answers.figures import THEIRS, Mark, Value, boxes, effects, read_runs, scatter
 from beir_eval.answers.report import theirs_of
-from beir_eval.answers.run import AnswerManifest
-from beir_eval.answers.suite import load_answer_suite, others_runs
+from beir_eval.experiment.suite import load_suite, others_runs
 from beir_eval.measures.anova import anova
 from beir_eval.measures.values import Interval
 
@@ -76,7 +75,9 @@ def test_effects_show_the_means_by_level() -> None:
 
 
 def test_aragogs_runs_come_with_the_suite() -> None:
-    found = read_runs(others_runs(load_answer_suite("rebel_fig1").form.figure.runs))
+    figure = load_suite("rebel_fig1").figure
+    assert figure is not None
+    found = read_runs(others_runs(figure.runs))
     assert {*found} == {"retrieval_precision", "answer_similarity"}
     for systems in found.values():
         assert len(systems) == 16
@@ -85,16 +86,15 @@ def test_aragogs_runs_come_with_the_suite() -> None:
 
 def test_rebels_points_are_those_of_the_paper() -> None:
     """Its blue line goes through five systems, Cohere among them, and falls by 4.91."""
-    suite = load_answer_suite("rebel_fig1")
-    manifest = AnswerManifest(
-        label="l", config={}, models={}, documents={}, questions="", figure=suite.form.figure
-    )
-    points = theirs_of(manifest, *suite.form.figure.quality)
+    suite = load_suite("rebel_fig1")
+    assert suite.figure is not None
+    x, y = suite.figure.quality
+    points = theirs_of(suite.figure, x, y)
     assert len(points) == 7
     for spec in suite.pipelines:
-        for judge, value in spec.theirs.items():
-            assert suite.form.figure.theirs[spec.label][judge] == value
-    _, blue = suite.form.figure.lines
+        for judge, value in spec.note.theirs.items() if spec.note else ():
+            assert suite.figure.theirs[spec.label][judge] == value
+    _, blue = suite.figure.lines
     through = [points[each] for each in blue.through]
     slope, _ = statistics.linear_regression(
         [each.x.mean for each in through], [each.y.mean for each in through]
@@ -102,5 +102,6 @@ def test_rebels_points_are_those_of_the_paper() -> None:
     assert slope == pytest.approx(-4.91, abs=0.005)
     assert (points["HyDE"].x.sd, points["HyDE"].y.sd) == (0.006, 0.041)
     # Table 3 of RankRAG, "w/o reranking", NQ: 48.0.
-    rankrag = {each.label: each.theirs for each in load_answer_suite("rankrag_table2").pipelines}
-    assert rankrag["Without ranking"] == {"exact_match": 0.48}
+    rankrag = {each.label: each.note for each in load_suite("rankrag_table2").pipelines}
+    assert (note := rankrag["Without ranking"]) is not None
+    assert note.theirs == {"exact_match": 0.48}

@@ -9,12 +9,10 @@ from typing import Any
 
 import pytest
 
-from beir_eval.answers.judges import JUDGES, Answered, AnswerJudge
-from beir_eval.answers.judges.asked import nugget_measures
-from beir_eval.answers.judges.team import INSTRUCTION
+from beir_eval.answers.judges import JUDGES, Answered, AnswerJudge, nugget_measures
 from beir_eval.answers.judging import judges_of
 from beir_eval.answers.questions import Question
-from mcranker import AuthenticationFailed, ConnectionFailed, MCRanker
+from mcranker import AuthenticationFailed, ConnectionFailed
 from personas.ranking.usage import UsageTable
 from tests.mcranker.rag.asked import Asked
 from tests.support.scripted import scripted
@@ -112,17 +110,10 @@ async def test_support_of_other_numbers_is_missing() -> None:
     assert (found.value, found.undefined) == (None, False)
 
 
-async def test_a_team_judges_by_criteria_for_the_question() -> None:
-    async with MCRanker(
-        model=scripted(lambda request: '{"Score": 7}'), ledger=None, instruction=INSTRUCTION
-    ) as ranker:
-        found = await replace(JUDGES["team"], by=ranker).judge(ANSWER)
-    assert found.value == pytest.approx(0.7)
-    assert len(found.parts) == 3
-
-
-async def test_calls_of_a_team_are_counted() -> None:
+async def test_a_team_judges_by_criteria_for_the_question_and_its_calls_are_counted() -> None:
     model, usage = scripted(lambda request: '{"Score": 7}'), UsageTable()
     async with judges_of(["team"], model=model, ledger=None, usage=usage) as judges:
-        await judges["team"].judge(ANSWER)
+        found = await judges["team"].judge(ANSWER)
+    assert found.value == pytest.approx(0.7)
+    assert len(found.parts) == 3
     assert usage.total.calls > 0

@@ -229,13 +229,6 @@ def test_the_command_judges_a_file(tmp_path: Path, monkeypatch: pytest.MonkeyPat
     assert "not one JSON object" in kept[1]["answer_similarity"]["why"]
 
 
-def test_what_an_answer_lacks_is_said_in_the_words_of_the_file(tmp_path: Path) -> None:
-    record = {"question": "Who?", "answer": "A cat.", "golden_answers": ["cat"]}
-    found = read_answers(lines(tmp_path / "a.jsonl", record))
-    with pytest.raises(SettingError, match="answer_recall needs passages, and no answer has any"):
-        check_answers(found, ["answer_recall"])
-
-
 def test_a_question_that_is_passed_over_changes_no_id(tmp_path: Path) -> None:
     records = [{"question": "One?", "keep": False}, {"question": "Two?"}]
     found = read_questions(lines(tmp_path / "q.jsonl", *records))

@@ -6,8 +6,7 @@ from typing import Any
 
 import pytest
 
-from beir_eval.answers.judges import Answered, Judgement, judge_of
-from beir_eval.answers.judges.words import normalised, token_f1
+from beir_eval.answers.judges import Answered, Judgement, judge_of, normalised, token_f1
 from beir_eval.answers.questions import Question
 from mcranker.rag.record import Citation
 

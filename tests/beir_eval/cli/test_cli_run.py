@@ -10,8 +10,9 @@ import pytest
 from click.testing import CliRunner, Result
 
 from beir_eval.cli import cli
-from beir_eval.experiment.run_folder import RunFolder, find_runs
-from mcranker import AuthenticationFailed, ChatRequest, ServerFailed
+from beir_eval.cli.run_results import CellTracker
+from beir_eval.experiment.run_folder import find_runs
+from mcranker import ChatRequest, PassageScored, RankingStarted, ServerFailed
 from tests.support.beir_folder import GRADES, write_folder
 from tests.support.cli_support import Connected, answer, scripted
 
@@ -192,26 +193,6 @@ def test_failed_queries(model: Connected, suite: Path) -> None:
     assert invoke(suite, "--only", "ten", "--no-cache").exit_code == 0
 
 
-def test_what_cannot_succeed_stops_at_once(model: Connected, suite: Path, tmp_path: Path) -> None:
-    def refused(request: ChatRequest) -> str:
-        raise AuthenticationFailed("wrong key")
-
-    model.answer = refused
-    result = invoke(suite, "--no-cache")
-    assert result.exit_code == 1
-    assert "error: tiny, ten: stopped: wrong key" in result.stderr
-    assert "beir-eval report" not in result.stdout
-    assert not RunFolder.open(tmp_path / "runs" / "scales" / "tiny" / "ten").manifest.finished
-
-
-def test_a_spent_budget(model: Connected, suite: Path) -> None:
-    result = invoke(suite, "--no-cache", "-o", "max_calls=14", "-o", "query_concurrency=1")
-    assert result.exit_code == 1
-    assert "stopped: " in result.stderr
-    assert "max_calls=14" in result.stderr
-    assert invoke(suite, "--no-cache").exit_code == 0
-
-
 def test_a_dry_run_writes_nothing(model: Connected, suite: Path, tmp_path: Path) -> None:
     before = set(tmp_path.rglob("*"))
     result = invoke(suite, "--dry-run", "--no-cache")
@@ -283,3 +264,22 @@ def test_foreign_runs_alone_need_no_model(monkeypatch: pytest.MonkeyPatch, tmp_p
     assert "3 queries without a line, counted as empty" in result.stderr
     assert "beir-eval report" in result.stdout
     assert "personas report" not in result.stdout, "there is nothing to explain"
+
+
+def scored(query_id: str, done: int, total: int) -> PassageScored:
+    return PassageScored(query_id, "d", "p", 1.0, "", done, total)
+
+
+def test_passages_of_finished_queries_and_shares_of_those_under_way() -> None:
+    sizes = dict.fromkeys(("q1", "q2", "q3", "q4"), 20)
+    tracker = CellTracker(name="tiny, DIRECT (1 of 3)", sizes=sizes)
+    tracker.take(RankingStarted("q1", "?", 20))
+    tracker.take(RankingStarted("q2", "?", 20))
+    tracker.take(scored("q1", 30, 60))
+    tracker.take(scored("q2", 15, 60))
+    # Half of 20 passages, and a quarter of 20.
+    assert (tracker.done, tracker.total) == (15, 80)
+    tracker.end_query("q1")
+    assert tracker.done == 25
+    assert tracker.stage == "tiny, DIRECT (1 of 3), query 2 of 4"
+    assert tracker.reached == "in tiny, DIRECT (1 of 3), after 1 of 4 queries"

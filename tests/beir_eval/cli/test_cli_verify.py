@@ -10,7 +10,8 @@ from click.testing import CliRunner
 
 from beir_eval.cli.report import command
 from beir_eval.compare import compare_pair, open_pair
-from beir_eval.experiment.run import CellResult, run_suite
+from beir_eval.experiment.cell import CellResult
+from beir_eval.experiment.run import run_suite
 from beir_eval.report.warnings import warnings
 from tests.support.beir_folder import knowing, write_folder
 from tests.support.experiment_support import plan, suite

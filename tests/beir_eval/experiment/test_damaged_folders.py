@@ -17,7 +17,7 @@ import pytest
 
 from beir_eval.errors import RunFolderError
 from beir_eval.experiment.run_folder import RunFolder
-from beir_eval.lock import LOCK, locked
+from beir_eval.files import LOCK, locked
 from tests.beir_eval.data.test_damaged_files import garbled
 from tests.support.beir_folder import write_folder
 from tests.support.cli_support import scripted
@@ -127,28 +127,6 @@ def test_damaged_files_are_named_or_read(here: Path) -> None:
 
 
 @pytest.mark.parametrize(
-    ("file", "content", "said"),
-    [
-        ("data/qrels.tsv", b"query-id\tcorpus-id\tscore\nq1\td3", "qrels.tsv:2: 2 columns"),
-        ("data/qrels.tsv", b"q1\td3\t1" + b"0" * 22, "qrels.tsv:1: grade 10000000000000000000000"),
-        ("data/queries.jsonl", b'{"_id": "q1"}\n', "queries.jsonl:1: no record: it needs texts"),
-        ("data/first_stage.trec", b"q1 Q0 d3 1\n", "first_stage.trec:1: 4 columns"),
-        ("data/manifest.json", b'{"version": 1, ', "data/manifest.json: the file: Invalid JSON"),
-        ("direct/manifest.json", b"{}", "direct/manifest.json: label: Field required"),
-        (
-            "direct/metrics.json",
-            b'{"measures": ["nDCG@10"], "means": {}, "per_query": {}}',
-            "direct/metrics.json: no values of the measure 'nDCG@10'",
-        ),
-    ],
-)
-@pytest.mark.usefixtures("here")
-def test_what_is_said_of_a_damaged_file(file: str, content: bytes, said: str) -> None:
-    written(Path("o/tiny", file), content)
-    assert said in refused("beir-eval", "compare", DIRECT, TEAM)
-
-
-@pytest.mark.parametrize(
     "line",
     [
         b"{}",
@@ -167,20 +145,6 @@ def test_a_line_that_is_no_ranking(line: bytes) -> None:
     for command in READING:
         assert "rankings.jsonl" in refused(*command)
     assert path.read_bytes() == before
-
-
-@pytest.mark.usefixtures("here")
-def test_a_folder_that_must_not_be_written_to(monkeypatch: pytest.MonkeyPatch) -> None:
-    """As the test above, for root as well."""
-    opened = Path.open
-
-    def denied(path: Path, mode: str = "r", *rest: Any, **more: Any) -> Any:
-        if path.parent.name == "mcranker" and mode != "rb":
-            raise PermissionError(errno.EACCES, "Permission denied", str(path))
-        return opened(path, mode, *rest, **more)
-
-    monkeypatch.setattr(Path, "open", denied)
-    assert refused(*RUN, "mcranker") == f"'{TEAM}/{LOCK}': Permission denied"
 
 
 def test_a_dry_run_leaves_a_torn_line_as_it_is(here: Path) -> None:
@@ -220,7 +184,7 @@ def test_the_second_run_says_who_has_the_folder() -> None:
 HOLD = """
 import sys
 from pathlib import Path
-from beir_eval.lock import locked
+from beir_eval.files import locked
 with locked(Path(sys.argv[1])):
     print("held", flush=True)
     sys.stdin.read()

@@ -9,8 +9,9 @@ import pytest
 
 from beir_eval import evaluate, load
 from beir_eval.errors import DatasetError, SettingError
+from beir_eval.experiment.cell import CellResult
 from beir_eval.experiment.prepare import chosen_queries
-from beir_eval.experiment.run import CellResult, Experiment, run_suite
+from beir_eval.experiment.run import run_suite
 from beir_eval.experiment.run_folder import DataFolder
 from beir_eval.experiment.suite import DatasetSpec, Suite
 from tests.support.beir_folder import GRADES, knowing, write_folder
@@ -24,7 +25,8 @@ def folder(tmp_path: Path) -> Path:
 
 def by_label(results: list[CellResult]) -> Iterator[tuple[str, float, float]]:
     for result in results:
-        assert result.metrics is not None, result
+        assert result.metrics is not None
+        assert result.first_stage is not None
         yield result.label, result.metrics.means[MEASURE], result.first_stage.means[MEASURE]
 
 
@@ -72,20 +74,6 @@ def test_ensembles_of_the_same_scores_cost_one(folder: Path, tmp_path: Path) -> 
     assert calls["assessor"] == taken["assessor"] - taken["sum"] > 0
 
 
-def test_the_estimate_tells_the_calls(folder: Path, tmp_path: Path) -> None:
-    labels = ("DIRECT", "sum", "reciprocal rank", "assessor")
-    options = {"ledger": tmp_path / "ledger.sqlite"}
-    one = plan(tmp_path / "out", knowing(), options=options)
-    told = {
-        label: estimate.calls
-        for _, label, estimate in Experiment(suite(folder, *labels), one).estimate()
-    }
-    assert not (tmp_path / "out").exists()
-    made = {result.label: result.calls for result in run_suite(suite(folder, *labels), one)}
-    assert told == made
-    assert told["reciprocal rank"] == 0
-
-
 def test_criteria_of_the_data_set_need_words(folder: Path, tmp_path: Path) -> None:
     bare = suite(folder, "data set's criteria")
     speechless = Suite("made", "", "", (DatasetSpec(str(folder)),), bare.rankers)
@@ -106,11 +94,3 @@ def test_chosen_queries(folder: Path) -> None:
     ]:
         with pytest.raises(DatasetError, match=said):
             chosen_queries(dataset, queries=queries)
-
-
-def test_an_experiment_wants_what_the_suite_has(folder: Path, tmp_path: Path) -> None:
-    with pytest.raises(SettingError, match="has no 'DIRECTT'; did you mean"):
-        Experiment(suite(folder), plan(tmp_path, knowing(), rankers=("DIRECTT",)))
-    empty = Suite("made", "", "", (), suite(folder).rankers)
-    with pytest.raises(SettingError, match="no data set"):
-        Experiment(empty, plan(tmp_path, knowing()))

@@ -4,15 +4,17 @@ from __future__ import annotations
 
 from pathlib import Path
 
+import anyio
 import numpy as np
 import pytest
 
 from beir_eval.experiment.run import run_suite
-from beir_eval.experiment.run_folder import DataFolder, RunFolder
+from beir_eval.experiment.run_folder import RANKINGS, DataFolder, RunFolder, read_rankings
 from beir_eval.measures.ties import Tied
 from mcranker import AuthenticationFailed, ChatReply, ChatRequest, ScriptedChat, ServerFailed, Usage
+from mcranker.inputs.trec import read_trec
 from mcranker.llm.prices import cost
-from tests.support.beir_folder import judging, knowing, write_folder
+from tests.support.beir_folder import QUERIES, judging, knowing, write_folder
 from tests.support.experiment_support import MEASURE, plan, suite
 from tests.support.scripted import RUBRIC
 
@@ -109,7 +111,7 @@ def test_a_model_out_of_reach_is_given_up(
             asked.append(request.tag.query_id)
         raise ServerFailed("no answer")
 
-    monkeypatch.setattr("beir_eval.experiment.run.GIVE_UP", 3)
+    monkeypatch.setattr("beir_eval.experiment.cell.GIVE_UP", 3)
     one = plan(tmp_path / "out", judging(down), options={"query_concurrency": 1})
     results = run_suite(suite(folder, "DIRECT", "scientist"), one)
     assert [(result.label, str(result.stopped)) for result in results] == [("DIRECT", "no answer")]
@@ -156,3 +158,54 @@ def test_missing_scores_are_counted(folder: Path, tmp_path: Path) -> None:
         drawn = Tied.of_ranking(ranking).orders(np.random.default_rng(1).random((20, len(doc_ids))))
         last = {doc_ids[place] for place in drawn[:, -1].tolist()}
         assert (last == {"d8"}) == bool(lost_here)
+
+
+def test_what_is_measured_is_what_is_returned(folder: Path, tmp_path: Path) -> None:
+    few = plan(tmp_path / "out", knowing(), options={"top_n": 3, "min_relevance": 0.1})
+    (result,) = run_suite(suite(folder, "DIRECT"), few)
+    run = read_trec(result.path / "run.trec")
+    kept = {each.query.id: each for each in read_rankings(result.path / RANKINGS)}
+    for query_id, listed in run.items():
+        # The judgement 2 of 10 is a relevance of 0.2, and 1 one of 0.1.
+        assert 0 < len(listed) <= 3
+        assert [doc_id for doc_id, _ in listed] == [
+            hit.doc_id for hit in kept[query_id].hits if hit.score
+        ][:3]
+        assert len(kept[query_id].hits) > 3
+
+
+def test_scores_that_a_deadline_cut_are_counted(folder: Path, tmp_path: Path) -> None:
+    async def stuck(request: ChatRequest) -> ChatReply:
+        if request.tag.doc_id == "d2":
+            await anyio.sleep_forever()
+        return ChatReply('{"Score": 1}')
+
+    (result,) = run_suite(
+        suite(folder, "DIRECT"),
+        plan(tmp_path / "out", ScriptedChat(stuck), options={"deadline": 0.5}),
+    )
+    assert result.metrics is not None
+    assert result.metrics.scores is not None
+    found = [each for each in read_rankings(result.path / RANKINGS) if each.partial]
+    assert found
+    assert result.metrics.scores.reasons == {"deadline": len(found)}
+
+
+def test_a_first_stage_order_is_not_measured_as_the_rankers(folder: Path, tmp_path: Path) -> None:
+    def failing(request: ChatRequest) -> str:
+        if request.tag.query_id == "q2":
+            raise ServerFailed("out of order")
+        return '{"Score": 1}'
+
+    tolerant = plan(tmp_path / "out", ScriptedChat(failing), options={"on_failure": "keep_order"})
+    (result,) = run_suite(suite(folder, "DIRECT"), tolerant)
+    assert result.metrics is not None
+    assert dict(result.metrics.failed) == {"q2": "out of order"}
+    # Nothing is kept of it, so that the next run asks again.
+    assert len(list(read_rankings(result.path / RANKINGS))) == len(QUERIES) - 1
+    same = ScriptedChat(lambda request: '{"Score": 1}')
+    (result,) = run_suite(
+        suite(folder, "DIRECT"), plan(tmp_path / "out", same, options={"on_failure": "keep_order"})
+    )
+    assert result.metrics is not None
+    assert not result.metrics.failed

@@ -13,7 +13,7 @@ import pytest
 
 from beir_eval.data.first_stage import FirstStage
 from beir_eval.errors import RunFolderError
-from beir_eval.experiment.cell import RunJob
+from beir_eval.experiment.ranker_cell import RankerCell
 from beir_eval.experiment.run import Experiment, run_suite
 from beir_eval.experiment.run_folder import RunFolder, find_runs
 from mcranker import ChatRequest, ServerFailed
@@ -55,18 +55,6 @@ def test_a_run_folder_has_everything(folder: Path, tmp_path: Path) -> None:
     ranking = next(run.rankings()).with_texts(texts)
     assert [hit.doc_id for hit in ranking] == [doc_id for doc_id, _ in run.run()["q1"]]
     assert (ranking[0].passage.title, ranking[0].passage.text) == texts[ranking[0].doc_id]
-
-
-def test_another_choice_is_refused(folder: Path, tmp_path: Path) -> None:
-    made = suite(folder, "DIRECT")
-    run_suite(made, plan(tmp_path / "out", knowing()))
-    (run,) = find_runs([tmp_path / "out"])
-    path = run.path / "manifest.json"
-    manifest = json.loads(path.read_text(encoding="utf-8"))
-    manifest["config"]["resample"] = 7
-    path.write_text(json.dumps(manifest), encoding="utf-8")
-    with pytest.raises(RunFolderError, match="resample was 7 and is 0"):
-        run_suite(made, plan(tmp_path / "out", knowing()))
 
 
 def test_what_was_ranked_before_a_stop_is_kept(folder: Path, tmp_path: Path) -> None:
@@ -139,7 +127,7 @@ def test_other_choices_want_another_folder(
     assert "--out" in str(caught.value)
 
 
-def finished_cell(folder: Path, out: Path) -> RunJob:
+def finished_cell(folder: Path, out: Path) -> RankerCell:
     """The cell of a run that is finished."""
     experiment = Experiment(suite(folder, "DIRECT"), plan(out, knowing()))
     run_suite(experiment.suite, experiment.plan)

@@ -13,13 +13,12 @@ import pytest
 from beir_eval import build_report, find_runs, load_suite, render_html, render_markdown, run_suite
 from beir_eval.compare import open_pair
 from beir_eval.errors import RunFolderError, SuiteError
-from beir_eval.experiment.run import CellResult, Experiment
+from beir_eval.experiment.cell import CellResult
 from beir_eval.experiment.run_folder import FOREIGN, ForeignNote
 from beir_eval.experiment.suite import Suite
 from beir_eval.persona_report.sources import find_sources
 from beir_eval.report.numbers import NOTHING
 from beir_eval.report.texts import render_latex
-from beir_eval.report.warnings import warnings
 from mcranker.errors import RunError
 from tests.support.beir_folder import knowing, write_folder
 from tests.support.experiment_support import MEASURE, plan
@@ -116,23 +115,6 @@ def test_what_does_not_fit_is_counted_and_told(
     )
 
 
-def test_documents_outside_the_corpus_are_a_warning(home: Path) -> None:
-    for some, kind in ((("q2", "d12", 3.0),), "warn"), ((), "bad"):
-        strange = lines(*some, ("q2", "doc-12", 2.0), ("q3", "doc-4", 1.0))
-        (home / "theirs-notes.trec").write_text(strange, encoding="utf-8")
-        ran(home)
-        report = build_report(find_runs([home / "runs"]))
-        (found,) = (each for each in warnings(report) if "not in the corpus" in each.sentence)
-        assert found.kind == kind
-        assert "theirs on notes: " in found.sentence
-        assert "2 documents not in the corpus" in found.sentence
-        assert ("see whether its ids are those of this collection" in found.sentence) is (not some)
-        rows = rows_of(render_markdown(report))
-        heads = next(each for each in rows if "unknown documents" in each)
-        line = next(each for each in rows if each[0] == "theirs" and len(each) == len(heads))
-        assert line[heads.index("unknown documents")] == "2"
-
-
 @pytest.mark.parametrize(
     ("content", "message"),
     [
@@ -169,15 +151,6 @@ def test_a_suite_refuses_what_a_file_cannot_have(tmp_path: Path, line: str, mess
     with pytest.raises(SuiteError, match=r"mine\.toml: ranker 'a'") as failure:
         load_suite(path)
     assert message in str(failure.value)
-
-
-def test_an_estimate_has_no_calls_for_it(home: Path) -> None:
-    suite = load_suite(home / "mine.toml")
-    experiment = Experiment(suite, plan(home / "runs", knowing()))
-    (_, _, direct), (_, label, theirs) = experiment.estimate()
-    assert direct.calls > 0
-    assert (label, theirs.calls, theirs.cost) == ("theirs", 0, 0)
-    assert not (home / "runs").exists()
 
 
 def test_a_ranker_and_a_file_do_not_share_a_folder(home: Path) -> None:

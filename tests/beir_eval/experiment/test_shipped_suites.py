@@ -10,7 +10,6 @@ from beir_eval.experiment.run_folder import SuiteNote
 from beir_eval.experiment.suite import RankerSpec, load_suite
 from beir_eval.measures.paper import paper_tables, paper_value
 from mcranker.config import RankerConfig
-from mcranker.rankers import RANKERS
 
 TWO_SETS = ["trec-covid", "touche"]
 NOT_RUN = {"monoT5 (fine-tuned T5 XL)", "RankT5 (fine-tuned T5 XL)"}
@@ -40,14 +39,6 @@ def test_table5_has_every_row_of_the_paper() -> None:
         for each in load_suite("table1").rankers
         if not each.ranker.startswith(("qg", "rg_"))
     ]
-
-
-def test_the_suite_of_all_rankers_has_each_that_is_built_in() -> None:
-    suite = load_suite("rankers")
-    ours = {name for name in RANKERS.names if RANKERS.get(name).__module__.startswith("mcranker.")}
-    assert {each.ranker for each in suite.rankers} == ours
-    assert set(suite.models.values()) == {"local:minilm", "local:smollm2-135m"}
-    assert {each.options["model"] for each in suite.rankers} == set(suite.models.values())
 
 
 @pytest.mark.parametrize("name", ["table1", "table2", "table3", "table4"])
@@ -80,16 +71,6 @@ def test_fig2_counts_recruits_beside_the_nlp_scientist() -> None:
         None,
         None,
     ]
-
-
-def test_fig3_varies_the_scale_alone() -> None:
-    suite = load_suite("fig3")
-    assert suite.figure is not None
-    assert (suite.figure.kind, suite.figure.paper) == ("line", "fig_3")
-    assert [note(each).x for each in suite.rankers] == [3, 5, 10, 15, 20]
-    assert all(dict(each.options) == {"scale": note(each).x} for each in suite.rankers)
-    by_scale = {note(each).x: note(each).paper_row for each in suite.rankers}
-    assert by_scale == {3: None, 5: None, 10: "MCRanker", 15: None, 20: None}
 
 
 def test_fig4_puts_models_into_roles() -> None:

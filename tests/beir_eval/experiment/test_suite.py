@@ -9,7 +9,7 @@ import pytest
 from beir_eval.errors import SuiteError
 from beir_eval.experiment.run_folder import FigureNote, SuiteNote
 from beir_eval.experiment.suite import DatasetSpec, load_suite, suite_text
-from mcranker.rankers import RANKERS
+from beir_eval.experiment.suite_form import dataset_folder_name, folder_name
 from personas import Member, Persona, Team, save
 
 HEAD = 'title = "T"\ndatasets = ["mini"]\n'
@@ -201,9 +201,9 @@ def test_files_are_looked_for_beside_the_suite(
 @pytest.mark.parametrize(
     ("text", "said"),
     [
-        ('title = "T\n', ":1: not TOML: Illegal character '\\n' (column 11)"),
+        ('title = "T\n', ": not TOML: Illegal character '\\n' (at line 1, column 11)"),
         (TWO, ": the key 'title' is missing; add it"),
-        ("depht = 3\n" + HEAD + TWO, ": there is no key 'depht'; did you mean 'depth'?"),
+        ("depht = 3\n" + HEAD + TWO, ": there is no option 'depht'; did you mean 'depth'?"),
         (
             'model = "openai:a"\n' + HEAD + TWO,
             ": 'model' is an option of rankers; write it under [settings] or beside a label",
@@ -211,13 +211,13 @@ def test_files_are_looked_for_beside_the_suite(
         ("depth = 0\n" + HEAD + TWO, ": depth=0: Input should be greater than or equal to 1"),
         (
             'title = "T"\ndatasets = [{name = "mini", splt = "dev"}]\n' + TWO,
-            ": data set 1: there is no key 'splt'; did you mean 'split'?",
+            ": there is no option 'datasets 1.splt'; did you mean 'datasets 1.split'?",
         ),
-        (HEAD + TWO + "[[rankers]]\nteam_size = 2\n", ": ranker 3: the key 'label' is missing"),
-        (HEAD + TWO + "x = nan\n", ": ranker 2: x=nan: write a number, or a bar's name as a text"),
+        (HEAD + TWO + "[[rankers]]\nteam_size = 2\n", ": the key 'rankers 3.label' is missing"),
+        (HEAD + TWO + "x = nan\n", ": rankers 2.x=nan: write a number, or a bar's name as a text"),
         (
             HEAD + TWO + '[figure]\nkind = "pie"\ntitle = "F"\n',
-            ": figure: kind='pie': Input should be 'line' or 'bars'",
+            ": figure.kind='pie': Input should be 'line' or 'bars'",
         ),
         (
             HEAD + TWO + '[models]\nbig = "gpt-5"\n',
@@ -284,18 +284,6 @@ def test_options_are_checked_as_the_ranker_takes_them(write: Path, text: str, sa
     assert found.startswith(f": ranker 'Mine': {said}")
 
 
-@pytest.mark.parametrize("name", RANKERS._builtin)
-def test_every_ranker_has_its_place_in_a_suite(name: str, write: Path) -> None:
-    write.write_text(f'{HEAD}[[rankers]]\nlabel = "A"\nranker = "{name}"\n')
-    (ranker,) = load_suite(write).rankers
-    assert ranker.ranker == name
-
-
-def test_a_model_that_is_nearly_a_name_of_the_suite(write: Path) -> None:
-    text = HEAD + '[models]\nstrong = "openai:a"\n[[rankers]]\nlabel = "A"\nmodel = "strnog"\n'
-    assert refusal(write, text).endswith("or a name of [models]; did you mean 'strong'?")
-
-
 def test_a_setting_that_one_ranker_does_not_take_names_that_ranker(write: Path) -> None:
     settings = '[settings]\nassessor_model = "openai:a"\n'
     assert refusal(write, HEAD + settings + TWO) == (
@@ -313,3 +301,37 @@ def test_no_such_suite_and_a_file_that_is_none(tmp_path: Path) -> None:
     latin.write_bytes(b'title = "Touch\xe9"\n')
     with pytest.raises(SuiteError, match=r"latin\.toml: not UTF-8 \(byte 15\)"):
         load_suite(latin)
+
+
+@pytest.mark.parametrize(
+    ("label", "name"),
+    [
+        ("DIRECT(0,10)", "direct-0-10"),
+        ("MC: NLP scientist + 2 recruits", "mc-nlp-scientist-2-recruits"),
+        ("../Émile & Zoë/..", "emile-zoe"),
+        ("x" * 79 + " yz", "x" * 79),
+        ("x" * 100, "x" * 80),
+    ],
+)
+def test_folder_names(label: str, name: str) -> None:
+    assert folder_name(label) == name
+
+
+@pytest.mark.parametrize(
+    ("name", "folder"),
+    [
+        ("trec-covid", "trec-covid"),
+        ("data", "data"),
+        ("../../etc", "etc"),
+        ("Köln: Sätze", "koln-satze"),
+    ],
+)
+def test_folders_of_data_sets(name: str, folder: str) -> None:
+    assert dataset_folder_name(name) == folder
+
+
+def test_a_data_set_without_latin_letters_has_a_folder_of_its_own() -> None:
+    one, other = dataset_folder_name("質問"), dataset_folder_name("回答")
+    assert one != other
+    assert one.startswith("dataset-")
+    assert one.isascii()

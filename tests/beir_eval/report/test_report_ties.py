@@ -12,7 +12,8 @@ from unittest.mock import patch
 import pytest
 
 from beir_eval.compare import compare_pair, open_pair
-from beir_eval.experiment.run import CellResult, Plan, run_suite
+from beir_eval.experiment.cell import CellResult, Plan
+from beir_eval.experiment.run import run_suite
 from beir_eval.experiment.run_folder import FIRST_STAGE, Metrics, ScoreCounts
 from beir_eval.experiment.suite import DatasetSpec, RankerSpec, Suite
 from beir_eval.measures.ties import Tied, tie_figures

@@ -159,8 +159,9 @@ def test_empty_documents_and_queries(adapter: Adapter, ranker: MCRanker) -> None
 def test_impossible_arguments_are_refused_at_once(adapter: Adapter, ranker: MCRanker) -> None:
     with pytest.raises(ConfigError, match="top_n"):
         adapter.make(ranker=ranker, top_n=0)
-    with pytest.raises(ConfigError, match="no_such_option"):
-        adapter.make(options={"no_such_option": 1})
+    for options in ({"no_such_option": 1}, {"deadline": -1}, {"config": {"scale": 5}}):
+        with pytest.raises(ConfigError, match=next(iter(options))):
+            adapter.make(options=options)
     with pytest.raises(ConfigError, match="are for a ranker that is made here"):
         adapter.make(ranker=ranker, options={"team_size": 2})
     with pytest.raises(ConfigError) as error:

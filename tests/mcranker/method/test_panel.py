@@ -175,14 +175,17 @@ def test_answers_that_cannot_be_told_apart_are_all_missing(
 
 
 @pytest.mark.parametrize(
-    ("capabilities", "scoring", "calls"),
+    ("capabilities", "scoring", "more", "calls"),
     [
-        (Capabilities(max_questions=3), "per_criterion", 3),
-        (Capabilities(), "per_criterion", 6),
-        (MANY, "integer", 6),
+        (Capabilities(max_questions=3), "per_criterion", {}, 3),
+        (Capabilities(), "per_criterion", {}, 6),
+        (MANY, "per_criterion", {"batch_criteria": False}, 6),
+        (MANY, "integer", {}, 6),
     ],
 )
-def test_when_the_team_is_a_panel(capabilities: Capabilities, scoring: Any, calls: int) -> None:
+def test_when_the_team_is_a_panel(
+    capabilities: Capabilities, scoring: Any, more: dict[str, Any], calls: int
+) -> None:
     replies = {"Nurse": '{"Scores": {"1": 8, "2": 4}}', "Parent": '{"Scores": {"1": 2}}'}
     seen: list[ChatRequest] = []
 
@@ -192,7 +195,7 @@ def test_when_the_team_is_a_panel(capabilities: Capabilities, scoring: Any, call
             return ChatReply("", answers=answers(8.0, 4.0, 2.0))
         return ChatReply('{"Score": 7}' if scoring == "integer" else replies[request.tag.persona])
 
-    ranking = rank(ScriptedChat(answer, capabilities=capabilities), scoring=scoring)
+    ranking = rank(ScriptedChat(answer, capabilities=capabilities), scoring=scoring, **more)
     assert len(seen) == calls
     assert all(bool(request.questions) == (calls == 3) for request in seen)
     assert not ranking.missing
@@ -242,18 +245,6 @@ def test_an_answer_off_the_scale_leaves_only_that_persona_without_a_score(value:
         f"scripted:function gave no score by 'Sourced': its score {value!r} is not from 0 to 10"
     )
     assert ranking[0].scores == {"Nurse": None, "Parent": 3.0}
-
-
-def test_the_panel_can_be_switched_off() -> None:
-    def answer(request: ChatRequest) -> str:
-        assert not request.questions
-        count = request.messages[0].content.count("weight ")
-        return '{"Scores": {"1": 4, "2": 4}}' if count == 2 else '{"Scores": {"1": 4}}'
-
-    model = ScriptedChat(answer, capabilities=MANY)
-    ranking = rank(model, scoring="per_criterion", batch_criteria=False)
-    assert ranking.usage.calls == 2 * len(DOCS)
-    assert not ranking.missing
 
 
 @pytest.mark.anyio

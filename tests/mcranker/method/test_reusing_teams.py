@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from collections import Counter
 from pathlib import Path
 from typing import Any, Literal
@@ -13,7 +12,6 @@ from mcranker import ChatRequest, DirectRanker, MCRanker, ScriptedChat
 from mcranker.rankers.judge import PointwiseRanker
 from personas import Criterion, Member, Persona, Rubric, Team, library, load, save
 from personas.provenance import edited as is_edited
-from tests.support.beir_folder import GRADES
 from tests.support.cli_support import Connected, invoke
 from tests.support.cli_support import scripted as connected
 from tests.support.scripted import scripted
@@ -180,7 +178,3 @@ def test_a_team_is_locked_extended_and_used_on_the_command_line(
     assert grown.members[:3] == team.members
     assert (grown.names[3], grown.query, grown.locked) == ("Nurse", "other", False)
     assert stages(run.requests) == {"recruit": 1, "criteria": 1}
-
-
-def score(request: ChatRequest) -> str:
-    return json.dumps({"Score": GRADES[request.tag.query_id].get(request.tag.doc_id, 0)})

@@ -11,7 +11,7 @@ from mcranker import DirectRanker, MCRanker
 from mcranker.errors import UnsupportedCapability
 from mcranker.llm.chat import Answer, Capabilities, ChatReply, ChatRequest, Question
 from mcranker.llm.scripted import ScriptedChat
-from personas import Criterion, Member, Persona, Rubric, library
+from personas import Criterion, Member, Persona, Rubric
 
 CRITERIA = (Criterion(name="Safe", weight=75), Criterion(name="Cheap", weight=25))
 NURSE = Member(persona=Persona(name="Nurse"), rubric=Rubric(criteria=CRITERIA))
@@ -78,20 +78,6 @@ def test_asked_by_criterion_a_persona_without_any_has_one_question() -> None:
     assert [len(request.questions) for request in typed.asked] == [3, 3]
     assert not ranking.missing
     assert [hit.criteria.keys() for hit in ranking] == [{"Nurse"}] * 2
-
-
-def test_recruits_are_the_likeliest_of_the_library() -> None:
-    typed = Typed()
-    with MCRanker(model=typed.model) as ranker:
-        team = ranker.recruit_team("How do viruses spread?")
-    assert [member.name for member in team.members] == ["NLP scientist", "Virologist", "Parent"]
-    assert all(member.rubric is not None for member in team.members)
-    (request,) = typed.asked
-    (question,) = request.questions
-    members = [each for each in library.members() if each.origin != "fixed"]
-    assert [(option.name, option.description) for option in question.options] == [
-        (each.name, ", ".join(each.persona.topics)) for each in members
-    ]
 
 
 @pytest.mark.parametrize(

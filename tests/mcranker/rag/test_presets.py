@@ -19,7 +19,7 @@ import numpy as np
 import pytest
 from numpy.typing import NDArray
 
-from beir_eval.answers.suite import load_answer_suite
+from beir_eval.experiment.suite import load_suite
 from mcranker import Capabilities, ChatReply, ChatRequest, ConnectionFailed, Query, ScriptedChat
 from mcranker.errors import InputError, RateLimited, ServerFailed
 from mcranker.rag import PipelineConfig, RAGPipeline, RAGResult
@@ -237,9 +237,10 @@ def test_the_grid_of_g_rag_sends_the_written_queries_alone(transform: str, sent:
                 return "query: one\nquery: two"
             return super()._reply(request)
 
-    suite = load_answer_suite("g_rag")
-    (config, *_) = (
-        each.config for each in suite.pipelines if each.point["augmentation"] == transform
+    config, *_ = (
+        each.stages()[0]
+        for each in load_suite("g_rag").pipelines
+        if each.note and each.note.point["augmentation"] == transform
     )
     with RAGPipeline(index := Numbered(), config, model=Writer(), ledger=None) as pipeline:
         pipeline.answer(QUESTION)

@@ -143,6 +143,7 @@ async def test_a_document_without_scores(*, constant: bool) -> None:
     imputed = dict.fromkeys(ranked["judges"], 5.0) if constant else {}
     assert (document["rank"], document["relevance"]) == ((1, 0.5) if constant else (3, None))
     assert document["imputed"] == told["imputed"] == imputed
+    assert document["scores"] == dict.fromkeys(ranked["judges"])
     assert set(document["missing"]) == set(ranked["judges"])
     assert ("No judge scored it." in told["summary"]) is not constant
     instead = "; 5 is imputed" if constant else ""
@@ -158,16 +159,6 @@ async def test_a_recruited_team_may_rank() -> None:
         by_name = await called(found, "rank", **ASKED, team="clinician")
         assert by_name["judges"] == ["Clinician"]
         assert "no team 'none'" in await refused(found, "rank", **ASKED, team="none")
-
-
-async def test_what_a_ranking_takes_is_known_before() -> None:
-    async with client() as found:
-        estimate = await called(found, "estimate", **ASKED)
-        ranked = await called(found, "rank", **ASKED)
-    # A recruiter, the rubrics of three, and three scores by each.
-    assert estimate["calls"] == ranked["calls"] == 13
-    assert estimate["reused_answers"] == 0
-    assert estimate["input_tokens"] > estimate["output_tokens"] > 0
 
 
 @pytest.mark.parametrize("limit", ["max_calls", "max_cost"])
@@ -242,21 +233,6 @@ async def test_two_rankings_are_compared() -> None:
         assert told["moved"][0]["why"].startswith("Virologist rose from 1 to 9")
         assert told["summary"]
         assert "no ranking 'x'" in await refused(found, "compare", before="x", after="y")
-
-
-async def test_a_score_that_is_missing_is_null_and_told() -> None:
-    def score(request: ChatRequest) -> str:
-        if (request.tag.persona, request.tag.doc_id) == ("Virologist", "n95"):
-            raise ServerFailed("at http://10.0.0.7:8000, with key sk-1")
-        return json.dumps({"Score": 4})
-
-    documents = [{"text": "N95", "id": "n95", "title": "Masks"}, "cloth"]
-    async with client(score=score) as found:
-        ranked = await called(found, "rank", query="masks", documents=documents)
-    by_id = {each["id"]: each for each in ranked["results"]}
-    assert by_id["n95"]["scores"]["Virologist"] is None
-    assert by_id["n95"]["missing"].keys() == {"Virologist"}
-    assert ranked["notes"] == ["1 of 6 scores are missing"]
 
 
 @pytest.mark.parametrize(

@@ -283,13 +283,7 @@ async def test_reasons_of_missing_scores_name_no_address() -> None:
     assert "10.0.0.7" not in answer.text + page.text
 
 
-def test_options_that_no_ranker_takes_are_found_at_the_start() -> None:
-    with pytest.raises(ConfigError, match="did you mean 'team_size'"):
-        RankerSettings("a", options={"team_sise": 3})
-    with pytest.raises(ConfigError, match="operator's to choose"):
-        RankerSettings("a", per_request=("max_cost",))
-    with pytest.raises(ConfigError, match="two rankers"):
-        Settings(rankers=(RankerSettings("a"), RankerSettings("b", names=("a",))))
+def test_a_service_has_a_ranker() -> None:
     with pytest.raises(ConfigError, match="no ranker"):
         Settings(rankers=())
 
