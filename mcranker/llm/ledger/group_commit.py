@@ -8,12 +8,13 @@ import os
 import queue
 import threading
 from collections import deque
-from collections.abc import Collection, Sequence
+from collections.abc import Collection, Iterable, Sequence
 from typing import Any
 
 from mcranker.errors import LedgerError
+from mcranker.llm.chat import ChatReply
 from mcranker.llm.ledger.in_flight import new_owner
-from mcranker.llm.ledger.rows import Unkeepable, row_of
+from mcranker.llm.ledger.rows import Damaged, Row, Unkeepable, reply_of, row_of
 from mcranker.llm.ledger.store import MOST_KEYS, NewAnswer
 from mcranker.logs import safe_logger
 from mcranker.runtime.forks import abandon
@@ -169,6 +170,36 @@ class GroupCommit:
                 for write in writes:
                     if isinstance(write.result, Exception):
                         logger.warning("%s", write.result)
+
+
+class WritingStore:
+    """The writes of a `LedgerStore`."""
+
+    _writer: GroupCommit
+
+    def claim_many(self, keys: Collection[bytes]) -> asyncio.Future[set[bytes]]:
+        return self._writer.put(Write("claim", keys))
+
+    def complete_many(self, answers: Sequence[NewAnswer]) -> asyncio.Future[set[bytes]]:
+        return self._writer.put_answers(answers)
+
+    def renew(self, keys: Collection[bytes]) -> asyncio.Future[set[bytes]]:
+        return self._writer.put(Write("renew", keys))
+
+    def release(self, keys: Collection[bytes]) -> asyncio.Future[set[bytes]]:
+        return self._writer.put(Write("release", keys))
+
+    def mark_unusable(self, key: bytes) -> asyncio.Future[set[bytes]]:
+        return self._writer.put(Write("mark", [key]))
+
+    def _restored(self, rows: Iterable[Row]) -> dict[bytes, ChatReply]:
+        found = {}
+        for row in rows:
+            try:
+                found[row[0]] = reply_of(row)
+            except Damaged:
+                self._writer.note_damaged(row[0])
+        return found
 
 
 def _settle(writes: list[Write]) -> None:

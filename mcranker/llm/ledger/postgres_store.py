@@ -9,14 +9,13 @@ budget, and behind a pooler, where nothing is prepared beyond one. It may be in 
 from __future__ import annotations
 
 import asyncio
-import datetime
 import hashlib
 import math
 import threading
 import time
 import weakref
 from collections import defaultdict
-from collections.abc import AsyncIterator, Awaitable, Collection, Sequence
+from collections.abc import AsyncIterator, Awaitable, Collection
 from contextlib import AbstractAsyncContextManager, asynccontextmanager, nullcontext
 from typing import Any
 
@@ -26,15 +25,22 @@ from mcranker.errors import LedgerError
 from mcranker.llm.chat import ChatReply
 from mcranker.llm.ledger import postgres_limits
 from mcranker.llm.ledger import postgres_schema as schema
-from mcranker.llm.ledger.group_commit import GroupCommit, Write
+from mcranker.llm.ledger.group_commit import GroupCommit, Write, WritingStore
 from mcranker.llm.ledger.postgres_schema import shown_url
-from mcranker.llm.ledger.rows import COLUMNS, Damaged, Row, reply_of
-from mcranker.llm.ledger.store import KeptAnswer, NewAnswer, Selection, Share
+from mcranker.llm.ledger.rows import COLUMNS, Row
+from mcranker.llm.ledger.store import (
+    KeptAnswer,
+    Selection,
+    Share,
+    kept_of,
+    problem_of,
+    share_of,
+    summed,
+)
 from mcranker.llm.limits.budget import Booked, Booking
 from mcranker.llm.limits.leases import Ask, Lease
 from mcranker.logs import safe_logger
 from mcranker.runtime.stopping import stopping
-from personas.ranking.usage import Usage
 
 PATIENCE = 120.0
 """Seconds for which a database that is away is waited for."""
@@ -106,7 +112,7 @@ FROM mcranker_replies GROUP BY model, stage ORDER BY model COLLATE "C", stage CO
 logger = safe_logger("mcranker.llm")
 
 
-class PostgresStore:
+class PostgresStore(WritingStore):
     """A `LedgerStore` in a database, whose tables are made at the first use."""
 
     lease = _LEASE
@@ -123,28 +129,7 @@ class PostgresStore:
     async def get_many(self, keys: Collection[bytes]) -> dict[bytes, ChatReply]:
         if not keys:
             return {}
-        found = {}
-        for row in await self._reader.put(Write("get", keys)):
-            try:
-                found[row[0]] = reply_of(row)
-            except Damaged:
-                self._writer.note_damaged(row[0])
-        return found
-
-    def claim_many(self, keys: Collection[bytes]) -> Awaitable[set[bytes]]:
-        return self._writer.put(Write("claim", keys))
-
-    def complete_many(self, answers: Sequence[NewAnswer]) -> Awaitable[set[bytes]]:
-        return self._writer.put_answers(answers)
-
-    def renew(self, keys: Collection[bytes]) -> Awaitable[set[bytes]]:
-        return self._writer.put(Write("renew", keys))
-
-    def release(self, keys: Collection[bytes]) -> Awaitable[set[bytes]]:
-        return self._writer.put(Write("release", keys))
-
-    def mark_unusable(self, key: bytes) -> Awaitable[set[bytes]]:
-        return self._writer.put(Write("mark", [key]))
+        return self._restored(await self._reader.put(Write("get", keys)))
 
     def lease_limits(self, name: str, ask: Ask) -> Awaitable[Lease]:
         """Lease from the limits of a name, which all processes share."""
@@ -161,11 +146,7 @@ class PostgresStore:
 
     async def stats(self) -> list[Share]:
         async with self._connected() as connection:
-            rows = await connection.fetch(_SHARES)
-        return [
-            Share(row[0], row[1], row[2], row[3], Usage(*row[4:9]), _date(row[9]), _date(row[10]))
-            for row in rows
-        ]
+            return list(map(share_of, await connection.fetch(_SHARES)))
 
     async def size(self) -> int:
         async with self._connected() as connection:
@@ -189,7 +170,7 @@ class PostgresStore:
                 rows = await connection.fetch(_NEXT, last)
             for row in rows:
                 last = row[0]
-                yield _kept(row)
+                yield kept_of(_bytes_of(row))
 
     async def prune(self, selection: Selection, *, dry_run: bool = False) -> int:
         conditions, values = ["true"], []
@@ -213,14 +194,11 @@ class PostgresStore:
             return int(done.split()[1])
 
     async def verify(self) -> tuple[int, list[str]]:
-        read, faults = 0, []
+        read, damaged = 0, list[str]()
         async for each in self.iterate():
             read += 1
-            if each.reply is None:
-                faults.append(f"the answer for the key {each.key.hex()} is damaged")
-        if faults:
-            faults.insert(0, f"{read - len(faults):,} answers are whole, {len(faults):,} are not")
-        return read, faults
+            damaged += problem_of(each)
+        return read, summed(read, damaged)
 
     @asynccontextmanager
     async def _connected(self) -> AsyncIterator[Any]:
@@ -426,20 +404,5 @@ def _hash(name: str) -> bytes:
 
 
 def _bytes_of(row: Any) -> Row:
-    """A row as `reply_of` takes it, with texts as bytes."""
+    """A row as the file has it, with texts as bytes."""
     return tuple(each.encode() if isinstance(each, str) else each for each in row)
-
-
-def _kept(row: Any) -> KeptAnswer:
-    _, *values, unusable = row
-    reply: ChatReply | None = None
-    created = _date(0)
-    try:
-        reply, created = reply_of(_bytes_of(values)), _date(values[3])
-    except (Damaged, OverflowError, ValueError):
-        reply = None
-    return KeptAnswer(values[0], values[1], values[2], created, unusable, reply)
-
-
-def _date(seconds: int) -> datetime.datetime:
-    return datetime.datetime.fromtimestamp(seconds, datetime.UTC)

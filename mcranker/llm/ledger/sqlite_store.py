@@ -6,15 +6,13 @@ through one thread, which commits those that have gathered as one transaction.
 
 from __future__ import annotations
 
-import asyncio
-import datetime
 import os
 import sqlite3
 import threading
 import time
 import weakref
 from collections import defaultdict
-from collections.abc import AsyncIterator, Collection, Iterator, Sequence
+from collections.abc import AsyncIterator, Collection, Iterator
 from contextlib import closing, contextmanager
 from pathlib import Path
 from typing import Any
@@ -23,9 +21,9 @@ import anyio.to_thread
 
 from mcranker.errors import LedgerError
 from mcranker.llm.chat import ChatReply
-from mcranker.llm.ledger.group_commit import GroupCommit, Write
+from mcranker.llm.ledger.group_commit import GroupCommit, Write, WritingStore
 from mcranker.llm.ledger.in_flight import has_ended
-from mcranker.llm.ledger.rows import COLUMNS, Damaged, Row, reply_of
+from mcranker.llm.ledger.rows import COLUMNS, Row
 from mcranker.llm.ledger.sqlite_file import (
     CLAIMS,
     FAILURES,
@@ -36,9 +34,17 @@ from mcranker.llm.ledger.sqlite_file import (
     lack_of_room,
     opened,
 )
-from mcranker.llm.ledger.store import LEASE, KeptAnswer, NewAnswer, Selection, Share
-from mcranker.logs import safe_logger
-from personas.ranking.usage import Usage
+from mcranker.llm.ledger.store import (
+    LEASE,
+    KeptAnswer,
+    Selection,
+    Share,
+    kept_of,
+    problem_of,
+    share_of,
+    summed,
+    text_of,
+)
 
 _ROOM = 2**24  # bytes, for the answers until the next check and those of the calls in flight
 _CHECK_AFTER = 1000  # answers, of three pages each; another 340 fit in `_ROOM`
@@ -74,49 +80,23 @@ _RENEW = "UPDATE claims SET lease_until = ? WHERE owner = ? AND key IN "
 _RELEASE = "DELETE FROM claims WHERE owner = ? AND key IN "
 _MARK = "UPDATE replies SET unusable = 1 WHERE key IN "
 
-logger = safe_logger("mcranker.llm")
 
-
-class SQLiteStore:
+class SQLiteStore(WritingStore):
     """A `LedgerStore` in a file, which is opened, or made, at the first use."""
 
     lease = LEASE
 
     def __init__(self, path: Path) -> None:
         self.path = path
-        self._writer = _Writer(path, self.lease)
+        self.name = os.fspath(path)
+        self._writer: _Writer = _Writer(path, self.lease)
         weakref.finalize(self, self._writer.close)
 
     async def get_many(self, keys: Collection[bytes]) -> dict[bytes, ChatReply]:
-        found, writer = {}, self._writer
-        for row in writer.read(_FIND + _places(keys), (*keys,)):
-            try:
-                found[row[0]] = reply_of(row)
-            except Damaged:
-                writer.note_damaged(row[0])
-        return found
-
-    def claim_many(self, keys: Collection[bytes]) -> asyncio.Future[set[bytes]]:
-        return self._writer.put(Write("claim", keys))
-
-    def complete_many(self, answers: Sequence[NewAnswer]) -> asyncio.Future[set[bytes]]:
-        return self._writer.put_answers(answers)
-
-    def renew(self, keys: Collection[bytes]) -> asyncio.Future[set[bytes]]:
-        return self._writer.put(Write("renew", keys))
-
-    def release(self, keys: Collection[bytes]) -> asyncio.Future[set[bytes]]:
-        return self._writer.put(Write("release", keys))
-
-    def mark_unusable(self, key: bytes) -> asyncio.Future[set[bytes]]:
-        return self._writer.put(Write("mark", [key]))
+        return self._restored(self._writer.read(_FIND + _places(keys), (*keys,)))
 
     async def aclose(self) -> None:
         await anyio.to_thread.run_sync(self._writer.close)
-
-    @property
-    def name(self) -> str:
-        return os.fspath(self.path)
 
     async def size(self) -> int:
         return file_bytes(self.path)
@@ -124,22 +104,12 @@ class SQLiteStore:
     async def stats(self) -> list[Share]:
         with self._connected() as connection:
             rows = connection.execute(_SHARES).fetchall()
-        return [
-            Share(
-                _text(row[0]),
-                _text(row[1]),
-                row[2],
-                row[3],
-                Usage(*row[4:9]),
-                *map(_date, row[9:11]),
-            )
-            for row in rows
-        ]
+        return list(map(share_of, rows))
 
     async def iterate(self) -> AsyncIterator[KeptAnswer]:
         with self._connected() as connection:
             for row in _rows(connection):
-                yield _kept(row)
+                yield kept_of(row)
 
     async def prune(self, selection: Selection, *, dry_run: bool = False) -> int:
         condition, values = _condition(selection)
@@ -169,18 +139,13 @@ class SQLiteStore:
         with self._connected() as connection:
             try:
                 check = f"PRAGMA integrity_check({_SHOWN_PROBLEMS})"
-                faults = [_text(line) for (line,) in connection.execute(check) if line != b"ok"]
+                faults = [text_of(line) for (line,) in connection.execute(check) if line != b"ok"]
                 for row in _rows(connection):
                     read += 1
-                    answer = _kept(row)
-                    if answer.reply is None:
-                        key = answer.key.hex() if isinstance(answer.key, bytes) else answer.key
-                        damaged.append(f"the answer for the key {key} is damaged")
+                    damaged += problem_of(kept_of(row))
             except FAILURES as error:
                 faults.append(f"no more can be read after {read:,} answers: {error}")
-        if damaged or faults:
-            faults.insert(0, f"{read - len(damaged):,} answers are whole, {len(damaged):,} are not")
-        return read, faults + damaged
+        return read, summed(read, damaged, faults)
 
     @contextmanager
     def _connected(self) -> Iterator[sqlite3.Connection]:
@@ -349,18 +314,6 @@ def _rows(connection: sqlite3.Connection) -> Iterator[Row]:
         last = piece[-1][0]
 
 
-def _kept(row: Row) -> KeptAnswer:
-    _, *values, unusable = row
-    key, model, stage, created = values[:4]
-    reply: ChatReply | None = None
-    try:
-        reply = reply_of(tuple(values))
-        created = _date(created)
-    except (Damaged, OverflowError, TypeError, ValueError):
-        reply, created = None, _date(0)
-    return KeptAnswer(key, _text(model), _text(stage), created, bool(unusable), reply)
-
-
 def _condition(selection: Selection) -> tuple[str, list[Any]]:
     """Return an SQL condition without any value in it, and the values."""
     oldest = None if selection.older_than is None else time.time() - selection.older_than * _DAY
@@ -371,11 +324,3 @@ def _condition(selection: Selection) -> tuple[str, list[Any]]:
     }
     chosen = {text: value for text, value in conditions.items() if value is not None}
     return " AND ".join(["1", *chosen, *["unusable"] * selection.unusable]), [*chosen.values()]
-
-
-def _text(value: object) -> str:
-    return value.decode(errors="replace") if isinstance(value, bytes) else str(value)
-
-
-def _date(seconds: int) -> datetime.datetime:
-    return datetime.datetime.fromtimestamp(seconds, datetime.UTC)

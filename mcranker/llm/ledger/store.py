@@ -10,7 +10,7 @@ from typing import Any, NamedTuple, Protocol
 
 from mcranker.errors import ConfigError
 from mcranker.llm.chat import ChatReply
-from mcranker.llm.ledger.rows import answer_form
+from mcranker.llm.ledger.rows import Damaged, Row, answer_form, reply_of
 from mcranker.llm.prices import cost
 from personas.ranking.usage import Usage
 
@@ -79,6 +79,50 @@ class Share:
     def cost(self) -> float | None:
         """US dollars at today's prices, None where no price is known."""
         return cost(self.model, self.usage)
+
+
+def kept_of(row: Row) -> KeptAnswer:
+    """Read a row with its number before and its mark after it."""
+    _, *values, unusable = row
+    key, model, stage, created = values[:4]
+    reply: ChatReply | None = None
+    try:
+        reply, date = reply_of(tuple(values)), _date(created)
+    except (Damaged, OverflowError, TypeError, ValueError):
+        reply, date = None, _date(0)
+    return KeptAnswer(key, text_of(model), text_of(stage), date, bool(unusable), reply)
+
+
+def share_of(row: Row) -> Share:
+    """Read a row of sums."""
+    model, stage, answers, unusable, *counts, oldest, newest = row
+    dates = _date(oldest), _date(newest)
+    return Share(text_of(model), text_of(stage), answers, unusable, Usage(*counts), *dates)
+
+
+def problem_of(answer: KeptAnswer) -> list[str]:
+    """Return a line if an answer is damaged."""
+    if answer.reply is not None:
+        return []
+    key = answer.key.hex() if isinstance(answer.key, bytes) else answer.key
+    return [f"the answer for the key {key} is damaged"]
+
+
+def summed(read: int, damaged: list[str], faults: Sequence[str] = ()) -> list[str]:
+    """Return all faults, after a line that counts the answers."""
+    if not damaged and not faults:
+        return []
+    count = f"{read - len(damaged):,} answers are whole, {len(damaged):,} are not"
+    return [count, *faults, *damaged]
+
+
+def text_of(value: object) -> str:
+    """Return a text of a row."""
+    return value.decode(errors="replace") if isinstance(value, bytes) else str(value)
+
+
+def _date(seconds: int) -> datetime.datetime:
+    return datetime.datetime.fromtimestamp(seconds, datetime.UTC)
 
 
 @dataclass(frozen=True, slots=True)

@@ -102,7 +102,9 @@ class CrossEncoderChat:
         """A logit for each pair, the tokens of all, and the seconds without the wait for a turn."""
         with self._lock:
             if self._model is None:
-                self._model = self._load()
+                with loading(self.name, "a cross-encoder"):
+                    load = self._load_seq2seq if self._token_ids else self._load_cross_encoder
+                    self._model = load()
             started = time.perf_counter()
             try:
                 scores, tokens = self._model(pairs)
@@ -117,12 +119,8 @@ class CrossEncoderChat:
             scores = scores[:, 1] - scores[:, 0]
         return [float(score) for score in scores], tokens, seconds
 
-    def _load(self) -> Callable[[Pairs], Scored]:
-        """Load the model, and return what gives the scores, or two classes', and counts tokens."""
-        with loading(self.name, "a cross-encoder"):
-            return self._load_seq2seq() if self._token_ids else self._load_cross_encoder()
-
     def _load_cross_encoder(self) -> Callable[[Pairs], Scored]:
+        """Return a function to the scores, or two classes', and the number of tokens."""
         from sentence_transformers import CrossEncoder
 
         model = CrossEncoder(self._source)

@@ -1,15 +1,20 @@
-"""A ledger in PostgreSQL: outages, several processes, copies, the command line."""
+"""A ledger in PostgreSQL: outages, several processes, copies, PgBouncer in transaction mode."""
 
 from __future__ import annotations
 
 import asyncio
 import json
+import os
+import shutil
+import socket
 import sqlite3
 import subprocess
-import sys
+import tempfile
 import time
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
+from urllib.parse import urlsplit
 
 import pytest
 from click.testing import CliRunner
@@ -18,9 +23,8 @@ from mcranker.cli.group import cli
 from mcranker.errors import LedgerError
 from mcranker.llm.ledger import postgres_schema, postgres_store
 from mcranker.llm.ledger.ledger import Ledger, default_ledger_path
-from mcranker.llm.ledger.postgres_schema import shown_url
 from mcranker.llm.ledger.postgres_store import PostgresStore
-from mcranker.llm.ledger.store import NewAnswer
+from mcranker.llm.ledger.store import NewAnswer, Selection
 from mcranker.llm.limits.budget import Booking, Sums
 from mcranker.llm.limits.leases import Want
 from tests.support.ledger_support import MODEL, key, reply
@@ -36,37 +40,6 @@ def url(tmp_path: Path) -> str:
 
 def answers(*numbers: int) -> list[NewAnswer]:
     return [NewAnswer(key(number), reply(str(number)), MODEL, "score") for number in numbers]
-
-
-async def test_connections_that_the_server_ends_are_made_again(url: str) -> None:
-    store = PostgresStore(url)
-    await store.claim_many([key(1)])
-    await store.get_many([key(1)])
-    ended = (
-        "SELECT count(pg_terminate_backend(pid)) FROM pg_stat_activity "
-        "WHERE datname = current_database() AND pid <> pg_backend_pid()"
-    )
-    assert await sql(url, ended) == 2
-    assert await store.complete_many(answers(1)) == set()
-    assert await store.get_many([key(1)]) == {key(1): reply("1", reused=True)}
-    assert await store.claim_many([key(1)]) == set()
-    await store.aclose()
-
-
-async def test_an_answer_waits_for_a_network_that_is_cut(url: str) -> None:
-    async with Relay(url) as relay:
-        store = PostgresStore(relay.url)
-        assert await store.claim_many([key(1)]) == {key(1)}
-        relay.cut()
-        kept = asyncio.ensure_future(asyncio.wait_for(store.complete_many(answers(1)), 20))
-        await asyncio.sleep(0.5)
-        assert not kept.done()
-        relay.mend()
-        assert await kept == set()
-        await store.aclose()
-    other = PostgresStore(url)
-    assert [*await other.get_many([key(1)])] == [key(1)]
-    await other.aclose()
 
 
 async def test_a_database_that_stays_away_is_an_error(
@@ -109,10 +82,12 @@ async def test_an_outage_and_its_end_are_logged_once(
         await use_all(store)
         assert not caplog.records
         relay.cut()
-        used = asyncio.ensure_future(use_all(store))
+        used = asyncio.gather(use_all(store), asyncio.wait_for(store.complete_many(answers(1)), 20))
         await asyncio.sleep(0.5)
+        assert not used.done()
         relay.mend()
         await used
+        assert [*await store.get_many([key(1)])] == [key(1)]
         await store.aclose()
     said = [each.getMessage() for each in caplog.records if each.levelname == "WARNING"]
     assert ["is waited for" in each for each in said] == [True, False]
@@ -136,40 +111,6 @@ def test_a_message_names_its_cause(error: Exception) -> None:
     said = str(postgres_schema.explained("l", error))
     assert postgres_schema.cause(error).strip()
     assert f"cannot be reached: {postgres_schema.cause(error)}; " in said
-
-
-async def frozen_transaction_ends(frozen: str, url: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Hold all kinds of locks in a transaction over `frozen`, and use the ledger at `url`."""
-    begin = postgres_schema._BEGIN.replace("'10s'", "'1s'").replace("'4s'", "'300ms'")
-    monkeypatch.setattr(postgres_schema, "_BEGIN", begin)
-    monkeypatch.setattr(postgres_schema, "LOCK_TIMEOUT", "lock_timeout = '300ms'")
-    store = PostgresStore(url)
-    want = Want(1e6, 1.0, 1.0)
-    await use_all(store)
-    await store.lease_limits("m", {"pause": Want(1, 0, 0), "requests": want, "tokens": want})
-    connection = await postgres_schema.connect(frozen)
-    held = postgres_schema.transaction(connection)
-    await held.__aenter__()
-    add = "INSERT INTO mcranker_claims VALUES ($1, 'x', 1e10, 1)"
-    await connection.execute(add, key(2))
-    await connection.execute("UPDATE mcranker_buckets SET at = at")
-    lock = int.from_bytes(postgres_store._hash("run r")[:8], signed=True)
-    await connection.execute("SELECT pg_advisory_xact_lock($1)", lock)
-    began = time.monotonic()
-    async with asyncio.timeout(10):
-        await use_all(store)
-        lease = await store.lease_limits(
-            "m", {"pause": Want(1, 0, 0), "requests": want, "tokens": want}
-        )
-        assert await store.claim_many([key(2), key(3)]) == {key(2), key(3)}
-    assert lease["requests"].amount == 1
-    assert 0.3 < time.monotonic() - began < 5
-    connection.terminate()
-    await store.aclose()
-
-
-async def test_locks_of_a_frozen_process_end(url: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    await frozen_transaction_ends(url, url, monkeypatch)
 
 
 async def test_a_claim_that_another_changes_is_left_to_it(url: str) -> None:
@@ -247,50 +188,11 @@ async def test_many_processes_make_the_tables_once(url: str) -> None:
         await each.aclose()
 
 
-PROCESS = """
-import asyncio, sys
-from mcranker.llm.ledger.ledger import Ledger
-from mcranker.llm.ledger.ledger import Ledgered
-from tests.support.ledger_support import request
-from mcranker.llm.scripted import ScriptedChat
-
-async def main():
-    ledger = Ledger(sys.argv[1])
-    asked = []
-    async def answer(request):
-        asked.append(request)
-        await asyncio.sleep(0.05)
-        return "7"
-    chat = ScriptedChat(answer)
-    model = Ledgered(chat, ledger)
-    async with asyncio.TaskGroup() as group:
-        for number in range(40):
-            group.create_task(model.complete(request(f"How good is {number}?")))
-    await ledger.aclose()
-    print(len(asked))
-
-asyncio.run(main())
-"""
-
-
-def test_processes_pay_for_an_answer_once(url: str) -> None:
-    root = Path(__file__).parents[4]
-    running = [
-        subprocess.Popen([sys.executable, "-c", PROCESS, url], stdout=subprocess.PIPE, cwd=root)
-        for _ in range(3)
-    ]
-    paid = [int(each.communicate(timeout=60)[0]) for each in running]
-    assert sum(paid) == 40
-
-
 def test_a_ledger_is_named_by_its_url(url: str, monkeypatch: pytest.MonkeyPatch) -> None:
     assert Ledger(url).in_flight is Ledger(url).in_flight
     assert Ledger(url).path is None
     monkeypatch.setenv("MCRANKER_LEDGER", url)
     assert default_ledger_path() == url
-    assert (
-        shown_url("postgresql://me:p%40ss@host:5432/db?a=b") == "postgresql://me@host:5432/db?a=b"
-    )
 
 
 def run(*args: str) -> Any:
@@ -322,12 +224,126 @@ def test_a_ledger_is_copied_both_ways(url: str, tmp_path: Path) -> None:
     assert run("--remove", "--ledger", url, "--unusable")["removed"] == 1
 
 
-def test_a_ranking_keeps_its_answers_there(url: str, tmp_path: Path) -> None:
-    args = ["rank", "what do cats do?", "Cats purr.", "Dogs bark.", "--ledger", url, "-q"]
-    args += ["--output", "json"]
-    counts = []
-    for _ in range(2):
-        found = CliRunner().invoke(cli, args)
-        assert found.exit_code == 0, found.output
-        counts.append(run("--ledger", url)["ledger"]["answers"])
-    assert counts[0] == counts[1] > 0
+@pytest.fixture
+def pooler(tmp_path: Path) -> Iterator[str]:
+    """The URL of a database behind a pooler."""
+    program = shutil.which("pgbouncer") or shutil.which("pgbouncer", path="/usr/sbin")
+    if program is None:
+        pytest.skip("pgbouncer is not installed")
+    parts = urlsplit(database_of(tmp_path))
+    name, server = parts.path.strip("/"), Path(parts.query.partition("=")[2])
+    folder = Path(tempfile.mkdtemp(prefix="pooler"))
+    with socket.socket() as free:
+        free.bind(("127.0.0.1", 0))
+        port = free.getsockname()[1]
+    (folder / "users").write_text('"postgres" ""\n')
+    config = folder / "pgbouncer.ini"
+    config.write_text(
+        f"[databases]\n{name} = host={server} user=postgres\n[pgbouncer]\n"
+        f"listen_addr = 127.0.0.1\nlisten_port = {port}\nunix_socket_dir =\nauth_type = any\n"
+        f"auth_file = {folder}/users\npool_mode = transaction\n"
+    )
+    command = [program, str(config)]
+    if os.geteuid() == 0:  # which pgbouncer refuses to be
+        command[1:1] = ["-u", "nobody"]
+        for each in (folder, server):
+            each.chmod(0o755)
+    running = subprocess.Popen(command, stderr=subprocess.DEVNULL)
+    try:
+        for _ in range(200):
+            with socket.socket() as probe:
+                if probe.connect_ex(("127.0.0.1", port)) == 0:
+                    break
+            time.sleep(0.02)
+        yield f"postgresql://postgres@127.0.0.1:{port}/{name}"
+    finally:
+        running.terminate()
+        running.wait(10)
+        shutil.rmtree(folder)
+
+
+async def test_everything_works_behind_a_pooler(pooler: str) -> None:
+    stores = [PostgresStore(pooler) for _ in range(6)]
+
+    async def use(place: int) -> int:
+        store, claimed = stores[place], 0
+        for number in range(40):
+            if await store.claim_many([key(number)]):
+                claimed += 1
+                answer = NewAnswer(key(number), reply(str(number)), MODEL, "score")
+                assert await store.complete_many([answer]) == set()
+            await store.get_many([key(number)])
+            want = Want(1e6, 1.0, 1.0)
+            lease = await store.lease_limits("m", {"pause": Want(1, 0, 0), "requests": want})
+            assert lease["requests"].amount == 1
+            booking = Booking(str(place), 10**6, None, Sums(), Sums(number, 0.0), (0.0,))
+            assert (await store.book("r", booking)).granted == 1
+        return claimed
+
+    async def maintain() -> int:
+        for _ in range(20):
+            await stores[0].stats()
+            await stores[0].verify()
+        return 0
+
+    assert sum(await asyncio.gather(maintain(), *map(use, range(6)))) == 40
+    store = stores[0]
+    assert [each.answers for each in await store.stats()] == [40]
+    assert len([each async for each in store.iterate()]) == 40
+    assert await store.verify() == (40, [])
+    assert await store.mark_unusable(key(1)) == set()
+    assert await store.prune(Selection(unusable=True)) == 1
+    for each in stores:
+        await each.aclose()
+
+
+@pytest.mark.parametrize("through", ["url", "pooler"])
+async def test_connections_that_end_are_made_again(
+    url: str, through: str, request: pytest.FixtureRequest
+) -> None:
+    store = PostgresStore(request.getfixturevalue(through))
+    await store.claim_many([key(1)])
+    await store.get_many([key(1)])
+    ended = (
+        "SELECT count(pg_terminate_backend(pid)) FROM pg_stat_activity "
+        "WHERE datname = current_database() AND pid <> pg_backend_pid()"
+    )
+    assert await sql(url, ended) >= 1
+    assert await store.complete_many(answers(1)) == set()
+    assert await store.get_many([key(1)]) == {key(1): reply("1", reused=True)}
+    assert await store.claim_many([key(1)]) == set()
+    await store.aclose()
+
+
+@pytest.mark.parametrize(
+    ("through", "others"), [("url", "url"), ("pooler", "pooler"), ("pooler", "url")]
+)
+async def test_locks_of_a_frozen_process_end(
+    through: str, others: str, request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """All kinds of locks are held in a transaction."""
+    begin = postgres_schema._BEGIN.replace("'10s'", "'1s'").replace("'4s'", "'300ms'")
+    monkeypatch.setattr(postgres_schema, "_BEGIN", begin)
+    monkeypatch.setattr(postgres_schema, "LOCK_TIMEOUT", "lock_timeout = '300ms'")
+    store = PostgresStore(request.getfixturevalue(others))
+    want = Want(1e6, 1.0, 1.0)
+    wants = {"pause": Want(1, 0, 0), "requests": want, "tokens": want}
+    await use_all(store)
+    await store.lease_limits("m", wants)
+    connection = await postgres_schema.connect(request.getfixturevalue(through))
+    held = postgres_schema.transaction(connection)
+    await held.__aenter__()
+    add = "INSERT INTO mcranker_claims VALUES ($1, 'x', 1e10, 1)"
+    await connection.execute(add, key(2))
+    await connection.execute("UPDATE mcranker_buckets SET at = at")
+    lock = int.from_bytes(postgres_store._hash("run r")[:8], signed=True)
+    await connection.execute("SELECT pg_advisory_xact_lock($1)", lock)
+    began = time.monotonic()
+    async with asyncio.timeout(10):
+        await use_all(store)
+        lease = await store.lease_limits("m", wants)
+        assert await store.claim_many([key(2), key(3)]) == {key(2), key(3)}
+    assert lease["requests"].amount == 1
+    assert 0.3 < time.monotonic() - began < 5
+    connection.terminate()
+    await store.aclose()

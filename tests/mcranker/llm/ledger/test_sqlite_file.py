@@ -154,7 +154,7 @@ async def test_a_damaged_answer_is_asked_for_again(
     with caplog.at_level(logging.WARNING, "mcranker"):
         found = [await ledger.find(key(number)) is not None for number in range(4)]
     assert found == [True, False, False, False]
-    assert [each.getMessage().count("verify") for each in caplog.records] == [1]
+    assert [each.getMessage().count("--check") for each in caplog.records] == [1]
     answers, problems = await ledger.store.verify()
     assert (answers, problems[0], len(problems)) == (4, "1 answers are whole, 3 are not", 4)
     await keep(ledger, 1, "new")
@@ -260,17 +260,18 @@ def test_no_password_of_a_database_is_shown() -> None:
     assert Ledger(secret).name == shown_url(secret)
 
 
-def another_version(path: Path) -> None:
-    sql(path, "PRAGMA application_id = 0x4D43524C")
-    sql(path, "PRAGMA user_version = 2")
-
-
 @pytest.mark.parametrize(
     ("make", "says"),
     [
         (lambda path: sql(path, "CREATE TABLE theirs (x)"), "another program's SQLite file"),
         (lambda path: sql(path, "PRAGMA application_id = 1"), "another program's SQLite file"),
-        (another_version, "has schema version 2, and this MCRanker reads version 1"),
+        (
+            lambda path: (
+                sql(path, "PRAGMA application_id = 0x4D43524C")
+                + sql(path, "PRAGMA user_version = 2")
+            ),
+            "has schema version 2, and this MCRanker reads version 1",
+        ),
         (lambda path: path.write_bytes(b"hello"), "is no SQLite file"),
         (lambda path: path.write_text("long text\n" * 1000), "is no SQLite file"),
         (Path.mkdir, "is a folder; name a file in it"),
@@ -348,40 +349,18 @@ async def test_a_second_name_of_a_ledger(path: Path, ledger: Ledger) -> None:
     assert linked.in_flight is ledger.in_flight
 
 
-def another(path: Path) -> Path:
-    """A ledger with an answer of its own."""
-    other = path.with_name("another.sqlite")
-    shutil.copyfile(path, other)
-    return other
-
-
-def delete_all(path: Path) -> None:
-    for each in path.parent.glob(f"{path.name}*"):
-        each.unlink()
-
-
-def delete_folder(path: Path) -> None:
-    shutil.rmtree(path.parent)
-
-
-def delete_log(path: Path) -> None:
-    for suffix in ("-wal", "-shm"):
-        path.with_name(path.name + suffix).unlink()
-
-
-def replace(path: Path) -> None:
-    another(path).replace(path)
-
-
-def rename(path: Path) -> None:
-    path.rename(path.with_name("old.sqlite"))
-
-
 @pytest.mark.parametrize(
-    "go", [Path.unlink, delete_all, delete_folder, delete_log, replace, rename]
+    "go",
+    [
+        Path.unlink,
+        lambda path: shutil.rmtree(path.parent),
+        lambda path: path.with_name(f"{path.name}-wal").unlink(),
+        lambda path: path.rename(path.with_name("old.sqlite")),
+        lambda path: shutil.copyfile(path, path.with_name("new")).replace(path),
+    ],
 )
 async def test_a_file_that_goes_while_it_is_in_use_is_an_error_before_a_call(
-    path: Path, go: Callable[[Path], None]
+    path: Path, go: Callable[[Path], object]
 ) -> None:
     ledger = Ledger(path)
     await keep(ledger, 1)

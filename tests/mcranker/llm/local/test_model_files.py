@@ -1,10 +1,11 @@
-"""Model files: fetched once, checked, and found."""
+"""Model files: listed, fetched once, checked, and found."""
 
 import errno
 import hashlib
 import importlib.metadata
 import importlib.util
 import os
+import re
 import shutil
 import subprocess
 import sys
@@ -17,10 +18,19 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from pydantic import ValidationError
 
 from mcranker.errors import ConfigError, DownloadError, ModelNotFound
 from mcranker.llm.local import model_files
-from mcranker.llm.local.catalogue import CatalogueEntry
+from mcranker.llm.local.catalogue import (
+    DEFAULT_MODEL,
+    SUGGESTED_MODEL,
+    CatalogueEntry,
+    HubSource,
+    RegistrySource,
+    catalogue,
+    find,
+)
 from mcranker.llm.local.model_files import cache_folder, download, resolve
 
 CONTENT = b"GGUF" + bytes(range(256)) * 40
@@ -284,6 +294,8 @@ def test_paths_and_names_in_the_cache_are_found_and_nothing_else(
     for name in ("", ".", "..", "../models/mine.gguf", "mine", "/no/such.gguf"):
         with pytest.raises(ModelNotFound, match="one of: minilm"):
             resolve(name)
+    with pytest.raises(ModelNotFound, match="Did you mean 'qwen3-4b'"):
+        resolve("qwen3-4bb")
     monkeypatch.setenv("MCRANKER_CACHE", "~/elsewhere")
     assert cache_folder() == tmp_path / "elsewhere" / "models"
 
@@ -383,3 +395,42 @@ def test_without_the_hubs_client_its_extra_is_named(
     monkeypatch.setitem(sys.modules, "huggingface_hub", None)
     with pytest.raises(ConfigError, match=r"pip install 'mcranker\[hub\]'"):
         download(make_entry(source=HUB))
+
+
+# --- the list of models
+
+
+def test_the_entries_are_sound() -> None:
+    entries = catalogue()
+    files = [each for entry in entries for each in entry.files]
+    assert len({each.name for each in files}) == len({each.file for each in files}) == len(files)
+    assert entries[0].name == DEFAULT_MODEL
+    assert all(isinstance(each.source, RegistrySource) for each in entries[0].files)
+    for entry in entries:
+        assert (entry.tokenizer is not None) == entry.file.endswith(".onnx")
+        if entry.otherwise is not None:
+            other = find(entry.otherwise)
+            assert other is not None
+            assert (other.tokenizer is None) == (entry.tokenizer is None)
+            assert other.otherwise is None
+        if isinstance(entry.source, HubSource):
+            assert re.fullmatch(r"[0-9a-f]{40}", entry.source.revision)
+    suggested = find(SUGGESTED_MODEL)
+    assert suggested is not None
+    assert suggested.tokenizer is None
+
+
+@pytest.mark.parametrize("name", ["SmolLM2-135M", "smollm2-135m-instruct.q4_1.GGUF"])
+def test_an_entry_is_found_by_its_name_or_file_in_any_case(name: str) -> None:
+    found = find(name)
+    assert found is not None
+    assert found.name == "smollm2-135m"
+
+
+@pytest.mark.parametrize(
+    "changes", [{"size": 0}, {"sha256": None}, {"file": "../m.gguf"}, {"source": {"kind": "web"}}]
+)
+def test_an_entry_that_cannot_be_checked_is_refused(changes: dict[str, Any]) -> None:
+    entry = catalogue()[-1].model_dump()
+    with pytest.raises(ValidationError):
+        CatalogueEntry.model_validate(entry | changes)
