@@ -48,13 +48,13 @@ def write_collection(folder: Path, queries: int, passages: int) -> list[str]:
         for d in range(passages)
     )
     (folder / "run.trec").write_text("".join(run), encoding="utf-8")
-    files = {"queries": "queries.jsonl", "run": "run.trec", "corpus": "corpus.jsonl"}
-    return [part for flag, name in files.items() for part in (f"--{flag}", str(folder / name))]
+    queries, corpus = folder / "queries.jsonl", folder / "corpus.jsonl"
+    return [str(folder / "run.trec"), "--queries", str(queries), "--corpus", str(corpus)]
 
 
 def command(files: Sequence[str], port: int, ledger: str, at_once: int, *more: str) -> list[str]:
     """Return a command that ranks with one call a passage."""
-    made = [sys.executable, "-m", "mcranker", "rank", *files, "--ranker", "direct", "--quiet"]
+    made = [sys.executable, "-m", "mcranker", "rank-run", *files, "--ranker", "direct", "--quiet"]
     made += ["--model", "openai:benchmark", "--base-url", f"http://127.0.0.1:{port}/v1"]
     return [*made, "--ledger", ledger, "-o", f"concurrency={at_once}", *more]
 

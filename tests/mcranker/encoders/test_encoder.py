@@ -168,7 +168,7 @@ async def test_files_that_cannot_be_loaded_are_reported_with_what_to_do(tmp_path
     broken = tmp_path / "broken.onnx"
     broken.write_bytes(b"no model")
     made = onnx_encoder(broken, broken, name="local:minilm", mark="mark")
-    with pytest.raises(ModelFileError, match=r"mcranker models download minilm"):
+    with pytest.raises(ModelFileError, match=r"mcranker models --download minilm"):
         await made.encode([ONE])
     made.release(wait=True)
 
