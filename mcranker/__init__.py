@@ -90,6 +90,7 @@ if TYPE_CHECKING:
     from mcranker.replies.scoring import Scoring
     from mcranker.retrieval.fusion import fuse
     from personas import Criterion, Ensemble, Member, Persona, Rubric, Team
+    from personas.errors import WeakJudgeWarning
     from personas.ranking.hit import Hit
     from personas.ranking.types import (
         Comparisons,
@@ -98,14 +99,14 @@ if TYPE_CHECKING:
         PersonaOrder,
         Query,
         Score,
-        WeakJudgeWarning,
         WindowCounts,
     )
     from personas.ranking.usage import Usage, UsageTable
 
 _EXPORTS = {
     "personas.ranking.types": "Query Passage Score MissingScore Comparisons PersonaOrder "
-    "WindowCounts WeakJudgeWarning",
+    "WindowCounts",
+    "personas.errors": "WeakJudgeWarning",
     "personas": "Persona Criterion Rubric Member Team Ensemble",
     "mcranker.config": "CallOptions RankerConfig",
     "mcranker.method.session": "Job",

@@ -220,10 +220,6 @@ class WindowCounts(Replies):
     differing: Count = 0
 
 
-class WeakJudgeWarning(UserWarning):
-    """An encoder judges because no model was named and no key was found. Given once per process."""
-
-
 def judge_note(weak: WeakJudge, model: str = "") -> str:
     """A sentence about a weak judge, for whatever shows a ranking; empty for other judges."""
     if not weak:

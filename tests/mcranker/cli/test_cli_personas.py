@@ -9,11 +9,13 @@ from typing import Any
 import pytest
 from click.testing import CliRunner, Result
 
+from mcranker import MCRanker
 from mcranker.cli.group import PERSONAS as VERBS
 from mcranker.cli.group import personas as cli
 from mcranker.cli.reference import reference
 from personas import Criterion, Member, Persona, Rubric, Team, dumps, library, load, save
 from personas.provenance import sealed
+from tests.support.scripted import scripted
 
 UNSAFE = "\x1b[31mred\x9b0m \u202eback [bold]b[/bold]"
 EFFECT = Criterion(name="Effect", description="It says how well a mask filters.", weight=75)
@@ -281,14 +283,8 @@ def test_weights_brought_to_100_are_told_by_show_and_validate() -> None:
 
 
 def test_a_saved_ranking_is_its_team(tmp_path: Path) -> None:
-    ranking = {
-        "version": 1,
-        "query": {"text": "q", "id": ""},
-        "ranker": "mcranker",
-        "team": Team(members=(NURSE,)).model_dump(mode="json"),
-        "hits": [],
-    }
-    Path("m1.json").write_text(json.dumps(ranking), encoding="utf-8")
+    ranker = MCRanker(team=Team(members=(NURSE,)), model=scripted(), ledger=None)
+    Path("m1.json").write_text(ranker.rank("q", ["a passage"]).to_json(), encoding="utf-8")
     save(Team(members=(NURSE,)), "team.yaml")
     assert run("show", "m1.json").stdout == run("show", "team.yaml").stdout
     assert run("show", "--check", "m1.json").stdout == "m1.json: team of 1 member\n"

@@ -103,8 +103,8 @@ def test_the_format_can_be_said(make: Make) -> None:
         ("a.tsv", "id\tlabel\nx\t1\n", "a.tsv:1: none of the columns 'id', 'label' is known"),
         ("a.csv", "name,price\nLamp,20\n", "a.csv:1: none of the columns 'name', 'price' is known"),
         ("a.csv", 'id,text\nx,"one', "a.csv:2: unexpected end of data"),
-        ("a.docx", b"PK\3\4", "a.docx: '.docx' files are not read; give .jsonl"),
-        ("a.html.gz", b"", "a.html.gz: '.html' files are not read; give .jsonl"),
+        ("a.docx", b"PK\3\4", "a.docx: no .docx that can be read"),
+        ("a.html.gz", b"", "a.html.gz: '.gz' is compressed; unpack it first"),
         ("a.tsv", "id\ttext\tscore\nx\ta\tmuch", "a.tsv:2: the entry has the score 'much'"),
     ],
 )
