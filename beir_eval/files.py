@@ -102,7 +102,9 @@ def read_toml(text: str, form: type[Form], place: str, error: type[Exception]) -
         raise error(f"{place}: not TOML: {str(failure)[-_LONGEST_MESSAGE:]}") from failure
     except ValidationError as failure:
         raise error(f"{place}: {explain(failure, form)[:_LONGEST_MESSAGE]}") from failure
-    except (RecursionError, ValueError) as failure:
+    except RecursionError as failure:
+        raise error(f"{place}: its lists or tables nest too deep") from failure
+    except ValueError as failure:  # a number of thousands of digits
         raise error(f"{place}: TOML that cannot be used: {failure}") from failure
 
 

@@ -104,7 +104,7 @@ def test_experiments_on_a_terminal(tmp_path: Path) -> None:
     cells = sorted(path.parent for path in Path(out).glob("*/*/rankings.jsonl"))
     for form in ("md", "html", "latex", "json"):
         harmless("beir-eval", "report", out, "--format", form)
-    for form in ("table", "md", "json"):
+    for form in ("table", "json"):
         harmless("mcranker", "compare", *cells, "--output", form)
     harmless("personas", "report", out, "--out", f"pages{ODD_ID}", "--processes", "1")
     harmless("mcranker", "inspect", cells[0])
