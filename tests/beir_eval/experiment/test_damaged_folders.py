@@ -29,8 +29,8 @@ TEAM, DIRECT, DATA = "o/tiny/mcranker", "o/tiny/direct", "o/tiny/data"
 COMMANDS: tuple[tuple[str, ...], ...] = (
     ("beir-eval", "report", "o"),
     ("beir-eval", "report", "o", "--measure", "R@5", "--format", "json"),
-    ("beir-eval", "compare", DIRECT, TEAM),
-    ("beir-eval", "compare", TEAM, "first-stage", "--measure", "R@2", "--output", "json"),
+    ("mcranker", "compare", DIRECT, TEAM),
+    ("mcranker", "compare", TEAM, "first-stage", "--measure", "R@2", "--output", "json"),
     ("mcranker", "inspect", TEAM),
     ("mcranker", "inspect", TEAM, "--query", "q1"),
     ("mcranker", "inspect", DIRECT, "--query", "1", "--html", "page.html"),
