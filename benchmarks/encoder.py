@@ -3,11 +3,8 @@
     python benchmarks/encoder.py --dataset mini --passages 100
     python benchmarks/encoder.py --dataset /data/beir/scifact --passages 100
 
-A team of three ranks the first passages of a collection for two of its queries, without a ledger:
-the first query with nothing known, the second with the passages' vectors in the cache, the first
-again with all of them there. A new ranker loads the model each time, unless it needs no vector.
-Prints a line for each and the same as one JSON object. Processor time tells the effort on a busy
-machine too.
+A team of three ranks the first passages for two queries, without a ledger: with nothing known, with
+the passages' vectors in the cache, and with all vectors there.
 """
 
 from __future__ import annotations
