@@ -65,6 +65,7 @@ if TYPE_CHECKING:
     from mcranker.llm.provider import Provider
     from mcranker.llm.providers.compatible_http import CompatibleChat
     from mcranker.llm.scripted import ScriptedChat
+    from mcranker.logs import WeakJudgeWarning
     from mcranker.method.session import Job
     from mcranker.rankers.base import Ranker
     from mcranker.rankers.direct import DirectConfig, DirectRanker, RerankRanker
@@ -90,7 +91,6 @@ if TYPE_CHECKING:
     from mcranker.replies.scoring import Scoring
     from mcranker.retrieval.fusion import fuse
     from personas import Criterion, Ensemble, Member, Persona, Rubric, Team
-    from personas.errors import WeakJudgeWarning
     from personas.ranking.hit import Hit
     from personas.ranking.types import (
         Comparisons,
@@ -106,7 +106,7 @@ if TYPE_CHECKING:
 _EXPORTS = {
     "personas.ranking.types": "Query Passage Score MissingScore Comparisons PersonaOrder "
     "WindowCounts",
-    "personas.errors": "WeakJudgeWarning",
+    "mcranker.logs": "WeakJudgeWarning",
     "personas": "Persona Criterion Rubric Member Team Ensemble",
     "mcranker.config": "CallOptions RankerConfig",
     "mcranker.method.session": "Job",

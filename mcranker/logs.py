@@ -1,4 +1,4 @@
-"""Loggers whose records are safe on a terminal, even with text from outside."""
+"""Loggers whose records are safe on a terminal, and the one warning of this package."""
 
 from __future__ import annotations
 
@@ -19,3 +19,7 @@ def _make_safe(record: logging.LogRecord) -> bool:
     if not text.isprintable():
         record.msg, record.args = one_line(text), None
     return True
+
+
+class WeakJudgeWarning(UserWarning):
+    """An encoder judges because no model was named and no key was found. Given once per process."""

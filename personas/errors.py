@@ -67,7 +67,3 @@ def explain(error: ValidationError, what: str, form: str) -> str:
     ]
     more = f"; and {len(details) - _MOST_PROBLEMS} more" if len(details) > _MOST_PROBLEMS else ""
     return plain(f"{form}; {'; '.join(problems)}{more}", _LONGEST_MESSAGE)
-
-
-class WeakJudgeWarning(UserWarning):
-    """An encoder judges because no model was named and no key was found. Given once per process."""

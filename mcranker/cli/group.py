@@ -26,7 +26,7 @@ import click
 from mcranker import __version__
 from mcranker.cli.invocation import Interrupted, Invocation, say, say_as_it_is, speak_as
 from mcranker.cli.output import BROKEN_PIPE, DONE, USAGE, envelope, failure
-from personas.errors import WeakJudgeWarning
+from mcranker.logs import WeakJudgeWarning
 from personas.sanitize import shown
 
 EXIT_CODES = (

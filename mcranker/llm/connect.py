@@ -17,8 +17,7 @@ from mcranker.llm.local.catalogue import SUGGESTED_MODEL, find
 from mcranker.llm.masking import shown_url
 from mcranker.llm.provider import PROVIDERS
 from mcranker.llm.providers.http_chat import url_in
-from mcranker.logs import safe_logger
-from personas.errors import WeakJudgeWarning
+from mcranker.logs import WeakJudgeWarning, safe_logger
 from personas.format import file_size
 from personas.ranking.types import judge_note
 from personas.sanitize import can_be_encoded
