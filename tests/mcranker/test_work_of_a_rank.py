@@ -21,9 +21,10 @@ FUNCTIONS, FILES, CALLS_A_SCORE = 230, 41, 71  # what is reached; lower them wit
 def calls_of_a_rank(passages: int) -> Counter[CodeType]:
     """Calls by function of ours, in all threads; each turn of a coroutine is a call."""
     counted: Counter[CodeType] = Counter()
+    ended = threading.Event()  # what closes the ranker afterwards is another matter
 
     def note(frame: FrameType, event: str, _: object) -> None:
-        if event == "call" and frame.f_code.co_filename.startswith(OWN):
+        if event == "call" and not ended.is_set() and frame.f_code.co_filename.startswith(OWN):
             counted[frame.f_code] += 1
 
     before = sys.getprofile(), threading.getprofile()
@@ -33,6 +34,7 @@ def calls_of_a_rank(passages: int) -> Counter[CodeType]:
         try:
             ranker.rank("masks", [f"text {number}" for number in range(passages)])
         finally:
+            ended.set()
             sys.setprofile(before[0])
             threading.setprofile(before[1])
     return counted
