@@ -11,7 +11,7 @@ from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import Any, Literal
 
-from beir_eval.data.datasets import read_qrels
+from beir_eval.data.datasets import judging_model, read_qrels
 from beir_eval.errors import MeasureError, RunFolderError
 from beir_eval.experiment.labels import models_of
 from beir_eval.experiment.run_folder import FIRST_STAGE, DataFolder, Metrics, RunFolder, ScoreCounts
@@ -49,6 +49,7 @@ class ComparisonData:
     texts: Callable[[Collection[str]], Texts] = lambda _: {}  # of those documents at hand
     first_stage: Run = field(default_factory=dict)  # empty if there is none
     first_stage_name: str = ""  # e.g. "BM25"
+    judge: str = ""  # the model that made the judgements; empty if people did
 
     @classmethod
     def of_folder(cls, data: DataFolder) -> ComparisonData:
@@ -61,6 +62,7 @@ class ComparisonData:
             texts=lambda doc_ids: data.passages(set(doc_ids)),
             first_stage=data.first_stage(),
             first_stage_name=data.manifest.first_stage.name,
+            judge=data.manifest.judge,
         )
 
     @classmethod
@@ -74,12 +76,13 @@ class ComparisonData:
             found = {each: dataset.corpus[each] for each in doc_ids if each in dataset.corpus}
             return {doc_id: (each.title, each.text) for doc_id, each in found.items()}
 
-        return cls(dataset.name, dataset.split, dataset.qrels, dataset.queries, texts)
+        judge = dataset.by_model
+        return cls(dataset.name, dataset.split, dataset.qrels, dataset.queries, texts, judge=judge)
 
     @classmethod
     def of_qrels(cls, path: str) -> ComparisonData:
         """Read a file of judgements to measure TREC files by."""
-        return cls(Path(path).name, "", read_qrels(path))
+        return cls(Path(path).name, "", read_qrels(path), judge=judging_model(path))
 
 
 @dataclass(frozen=True, slots=True)
@@ -319,6 +322,14 @@ def compare_pair(
         for letter, run, warned in zip("AB", sides, warnings, strict=True)
         for said in (*warned, *filter(None, [run.note]))
     ]
+    if judge := pair.a.data.judge:
+        own = [
+            letter
+            for letter, run in zip("AB", sides, strict=True)
+            if isinstance(run.source, RunFolder) and judge in run.source.manifest.models.values()
+        ]
+        also = f", which also ranked {' and '.join(own)}" if own else ""
+        notes.insert(0, f"The judgements are by a model, {plain(judge)}{also}, not by people.")
     if pair.left_out:
         left_out = counted(pair.left_out, "judged query", "judged queries")
         notes.append(

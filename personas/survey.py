@@ -5,9 +5,11 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
+from itertools import groupby
 from math import fsum
 from typing import Any
 
+from personas.ensembles import descending
 from personas.ranking.agreement import AlphaSums, ndcg
 from personas.ranking.record import RankingRecord
 from personas.ranking.types import WeakJudge, judge_note
@@ -318,19 +320,29 @@ def _made_for(team: Team, query: str) -> bool:
 def _left_out(
     ranking: RankingRecord, judges: Iterable[str]
 ) -> tuple[float | None, dict[str, float]]:
-    """NDCG@10 with all personas, and without each, by the arithmetic of leaving one out."""
-    if not ranking.judged or len(ranking.judges) < 2:
+    """NDCG@10 with all personas, and without each, by the arithmetic of leaving one out.
+
+    Equal scores count by lot: a team of fewer has more of them, and their order as given is none of
+    a persona's doing.
+    """
+    if ranking.grades is None or not ranking.judged or len(ranking.judges) < 2:
         return None, {}
-    judged = [(hit, hit.rank_of_all) for hit in ranking.hits if hit.rank_of_all is not None]
-    others = (hit.grade for hit in ranking.hits if hit.rank_of_all is None)
-    behind = list(enumerate(others, start=len(judged) + 1))
-    with_all = _ndcg(ranking, [*((rank, hit.grade) for hit, rank in judged), *behind])
-    without = {}
-    for name in judges if with_all is not None else ():
-        placed = ((hit.rank_without[name], hit.grade) for hit, _ in judged)
-        if (value := _ndcg(ranking, [*placed, *behind])) is not None:
-            without[name] = value
-    return with_all, without
+    asked, finals = ranking.left_out_scores
+    gains = [max(hit.grade or 0, 0) for hit in asked]
+    there = {hit.rank for hit in asked}
+    behind = [hit.grade for hit in ranking.hits if hit.rank not in there]
+    found = {}
+    for name, scores in finals.items():
+        placed = list[float | None]()
+        order = descending(scores).tolist()
+        for _, tied in groupby(order, key=lambda row: scores[row]):
+            rows = list(tied)
+            placed += [fsum(gains[row] for row in rows) / len(rows)] * len(rows)
+        value = ndcg([*placed, *behind], ranking.grades.values(), DEPTH)
+        if value is not None:
+            found[name] = value
+    with_all = found.pop(None, None)
+    return with_all, {name: found[name] for name in judges if name in found}
 
 
 def _ndcg(ranking: RankingRecord, placed: Iterable[tuple[int, int | None]]) -> float | None:

@@ -257,6 +257,9 @@ def _failed(source: Source, ranked: Ranked) -> Iterator[QueryFindings]:
 def _notes(source: Source, ranked: Ranked) -> Iterator[str]:
     """Notes for readers of the report, a sentence or two each."""
     queries, count = source.data.queries(), len(ranked.offsets)
+    if judge := source.data.manifest.judge:
+        own = ", which also ranked here" if judge in source.run.manifest.models.values() else ""
+        yield f"The judgements are by a model, {judge}{own}, not by people."
     if not source.run.manifest.finished:
         torn = " The last ranking was not written to its end and is left out."
         yield (

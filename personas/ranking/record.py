@@ -510,10 +510,8 @@ class RankingRecord(Sequence[Hit]):
         return {ASSESSOR: float((filled if by_team else rule.filled(as_array([[None]]))).mean())}
 
     @cached_property
-    def _leave_one_out(self) -> Mapping[int, tuple[int, Mapping[str, int]]]:
-        """Rank -> rank by all scores, and for each persona by those of the others."""
-        import numpy as np
-
+    def left_out_scores(self) -> tuple[Sequence[Hit], Mapping[str | None, NDArray[np.float64]]]:
+        """Passages as given, and their final scores by all personas (None) and without each."""
         # Without a persona, a passage that only it has scored comes among those without a score.
         asked = [
             hit for hit in self.as_given if hit.judged or (hit.missing and hit.dropped is None)
@@ -526,16 +524,25 @@ class RankingRecord(Sequence[Hit]):
         values = as_array([marks[row] for row in rows], len(names))
         first_stage = [hit.first_stage_score for hit in asked]
 
-        def ranks(columns: Sequence[int]) -> list[int]:
+        def scores(left_out: str | None) -> NDArray[np.float64]:
+            columns = [place for place, name in enumerate(names) if name != left_out]
             rule = self.rule.for_columns(members, [names[place] for place in columns])
-            order = descending(rule.final(values[:, columns], group_of, first_stage))
-            return [int(place) + 1 for place in np.argsort(order)]
+            return rule.final(values[:, columns], group_of, first_stage)
 
-        left_out, every = names if len(names) > 1 else (), range(len(names))
-        without = [ranks([each for each in every if each != place]) for place in every if left_out]
+        return asked, {name: scores(name) for name in (None, *(names if len(names) > 1 else ()))}
+
+    @cached_property
+    def _leave_one_out(self) -> Mapping[int, tuple[int, Mapping[str, int]]]:
+        """Rank -> rank by all scores, and for each persona by those of the others."""
+        asked, finals = self.left_out_scores
+        ranks = {name: descending(each).argsort().tolist() for name, each in finals.items()}
+        of_all = ranks.pop(None)
         return {
-            hit.rank: (of_all, dict(zip(left_out, others, strict=True)))
-            for hit, of_all, *others in zip(asked, ranks(every), *without, strict=True)
+            hit.rank: (
+                of_all[place] + 1,
+                {name or "": each[place] + 1 for name, each in ranks.items()},
+            )
+            for place, hit in enumerate(asked)
         }
 
     @cached_property

@@ -244,7 +244,7 @@ def _show_effectiveness(screen: Screen, inspection: RankingRecord, findings: Que
         if name in findings.without
     )
     if without:
-        screen.words(f"nDCG@10 without {without}", NOTE)
+        screen.words(f"nDCG@10 without {without}; equal scores by lot", NOTE)
 
 
 def show_team(screen: Screen, inspection: RankingRecord) -> None:

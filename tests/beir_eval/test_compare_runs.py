@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import math
 from pathlib import Path
 from typing import Any
@@ -37,6 +38,17 @@ def compared(folder: Path, **options: Any) -> ComparedRuns:
 
 def explained(found: ComparedRuns) -> dict[str, RankingComparison]:
     return {each.after.query.id: each for each in found.comparisons}
+
+
+def test_judgements_of_a_model_are_said_first(tmp_path: Path) -> None:
+    pair = write_both(tmp_path / "tiny")
+    manifest = tmp_path / "tiny" / "data" / "manifest.json"
+    form = json.loads(manifest.read_text())
+    assert not any("by a model" in note for note in compare_pair(open_pair(*pair)).notes)
+    for judge, also in (("openai:judge", ""), ("scripted:function", ", which also ranked A and B")):
+        manifest.write_text(json.dumps({**form, "judge": judge}))
+        note, *_ = compare_pair(open_pair(*pair)).notes
+        assert note == f"The judgements are by a model, {judge}{also}, not by people."
 
 
 def test_the_head_says_how_much_the_runs_differ(tmp_path: Path) -> None:

@@ -292,12 +292,13 @@ def test_totals(survey: Survey) -> None:
 
 def test_personas(survey: Survey) -> None:
     # First query. Without the scientist (5 + 5, 2 + 6, 8 + 7, 4 + 4) d3 is first; without
-    # Parent (10, 15, 8, 4 + 4) and without Editor (10, 11, 9, 4 + 4) third.
-    # Second query. Without the scientist (1, 1, 10) it is d3, d1, d2: d1 was first of the tied.
-    # Without parent (3, 6, 6) it is d2, d3, d1, the best order.
+    # Parent (10, 15, 8, 4 + 4) third or fourth by lot; without Editor (10, 11, 9, 4 + 4) third.
+    # Second query. Without the scientist (1, 1, 10) it is d3, and d2 is second or third by lot.
+    # Without parent (3, 6, 6) d2 and d3 are first by lot, with a mean grade of 1.5.
     together = (SECOND / FIRST_BEST + (1 + 2 * SECOND) / SECOND_BEST) / 2
-    scientist = (1 / FIRST_BEST + (1 + 2 * 1 / 2) / SECOND_BEST) / 2
-    parent = (1 / 2 / FIRST_BEST + 1) / 2
+    scientist = (1 / FIRST_BEST + (1 + 2 * (SECOND + 1 / 2) / 2) / SECOND_BEST) / 2
+    third_or_fourth = (1 / 2 + 1 / math.log2(5)) / 2
+    parent = (third_or_fourth / FIRST_BEST + 1.5 * (1 + SECOND) / SECOND_BEST) / 2
     assert survey.personas_in_all == 3
     assert survey.personas == (
         PersonaFigures(
@@ -457,8 +458,8 @@ def by_name(survey: Survey) -> dict[str, PersonaFigures]:
 def test_reciprocal_ranks_by_hand() -> None:
     # Ranks by Ann: d1 1, d2 2, d3 3; by Ben: d3 1, d1 2, d2 3; by Cleo: d3 1, d2 2, d1 3.
     # Together: d1 1 + 1/2 + 1/3 = 1.83, d2 1/2 + 1/3 + 1/2 = 1.33, d3 1/3 + 1 + 1 = 2.33
-    # Without Ann:  d1 0.83, d2 0.83, d3 2     -> d3, then d1 before d2 by the first stage
-    # Without Ben:  d1 1.33, d2 1, d3 1.33     -> d1 before d3 by the first stage, then d2
+    # Without Ann:  d1 0.83, d2 0.83, d3 2     -> d3, then d1 and d2 by lot
+    # Without Ben:  d1 1.33, d2 1, d3 1.33     -> d1 and d3 by lot, then d2
     # Without Cleo: d1 1.5, d2 0.83, d3 1.33   -> d1, d3, d2
     scores = {"Ann": (9, 5, 1), "Ben": (5, 1, 9), "Cleo": (1, 5, 9)}
     hits = [
@@ -469,10 +470,25 @@ def test_reciprocal_ranks_by_hand() -> None:
     personas = by_name(
         surveyed(inspect(hits, members, grades={"d1": 1}, ensemble="reciprocal_rank"))
     )
-    assert personas["Ann"].without == Without(1, about(SECOND), about(SECOND), exact=True)
-    assert personas["Ben"].without == Without(1, about(SECOND), about(1.0), exact=True)
-    assert personas["Ben"].without.worth == pytest.approx(SECOND - 1)
+    assert personas["Ann"].without == Without(
+        1, about(SECOND), about((SECOND + 1 / 2) / 2), exact=True
+    )
+    assert personas["Ben"].without == Without(1, about(SECOND), about((1 + SECOND) / 2), exact=True)
+    assert personas["Ben"].without.worth == pytest.approx((SECOND - 1) / 2)
     assert personas["Cleo"].without == Without(1, about(SECOND), about(1.0), exact=True)
+
+
+def test_ties_that_leaving_out_makes_are_no_worth() -> None:
+    # Ann tells d1 and d2 apart, and wrongly; Ben tells nothing apart. Without Ann both are tied:
+    # by lot d1, which is relevant, is first in half of the draws, wherever the first stage had it.
+    hits = [hit(1, 2, {"Ann": 9, "Ben": 5}), hit(2, 1, {"Ann": 1, "Ben": 5})]
+    for relevant, with_all in (("d1", SECOND), ("d2", 1.0)):
+        found = surveyed(inspect(hits, [judge("Ann"), judge("Ben")], grades={relevant: 1}))
+        without = by_name(found)
+        assert without["Ann"].without == Without(
+            1, about(with_all), about((1 + SECOND) / 2), exact=True
+        )
+        assert without["Ben"].without == Without(1, about(with_all), about(with_all), exact=True)
 
 
 def test_an_assessor_is_stood_in_for_by_the_sum_with_and_without() -> None:

@@ -53,6 +53,18 @@ def test_one_run_is_reported_in_the_folder_itself(tmp_path: Path) -> None:
     assert b"says of &lt;&amp;&gt; 100%" in found["query/000001.html"]
 
 
+def test_judgements_of_a_model_are_said(tmp_path: Path) -> None:
+    team = team_of(runs(tmp_path / "runs"))
+    manifest = team.parent / "data" / "manifest.json"
+    ours = orjson.loads((team / "manifest.json").read_bytes())["models"]["scoring"]
+    for judge, own in (("openai:judge", False), (ours, True)):
+        manifest.write_bytes(orjson.dumps(orjson.loads(manifest.read_bytes()) | {"judge": judge}))
+        report(team, tmp_path / str(own))
+        page = content(tmp_path / str(own))["index.html"].decode()
+        assert f"by a model, {judge}" in page
+        assert ("which also ranked" in page) is own
+
+
 def test_figures_are_those_of_the_run(tmp_path: Path) -> None:
     made = runs(tmp_path / "runs", queries=7, passages=12)
 
