@@ -240,7 +240,7 @@ async def judge_pairs(
     same_model: bool = False,
     done: Callable[[RankedQuery], None] = lambda _: None,
 ) -> Judged:
-    """Grade every pair. A grade that cannot be had is missing with its reason, never 0.
+    """Grade every pair. A grade that did not come is missing with its reason, never 0.
 
     A team's score is the mean of its personas' scores; if one is missing, so is the grade. With a
     ledger, a judge that was stopped goes on where it was. A budget that is spent leaves the other

@@ -214,7 +214,7 @@ def _comparisons(report: Report, section: Section) -> Iterator[Notice]:
         if not than.decision and than.p_adjusted is None:
             shown += [f"a test takes {FEWEST} queries, and differences that vary"]
         elif not than.decision and than.detectable is not None:
-            shown += [f"so few queries show differences from {measure_text(than.detectable)} on"]
+            shown += [f"only differences above {measure_text(than.detectable)} are detectable"]
         shown += [f"{than.left_out} left out, which only one has"] * bool(than.left_out)
         yield Notice(
             kind,

@@ -126,7 +126,7 @@ def test_what_is_not_significant_is_no_equality() -> None:
     (found,) = warnings(report(section(*rows)))
     assert found.sentence.startswith("A is not significantly better or worse than DIRECT on")
     assert found.sentence.endswith(
-        "corrected p 0.400); so few queries show differences from 0.100 on."
+        "corrected p 0.400); only differences above 0.100 are detectable."
     )
 
 
