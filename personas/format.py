@@ -5,7 +5,6 @@ from __future__ import annotations
 import re
 from collections.abc import Sequence
 
-_MISSING = "-"
 _MINUS = "\N{MINUS SIGN}"
 _MOST_DECIMALS = 2
 _SMALL = 3.0
@@ -120,9 +119,3 @@ def decimals(numbers: Sequence[float]) -> int:
         ),
         limit,
     )
-
-
-def score_column(values: Sequence[float | None]) -> list[str]:
-    """The scores of one column, all with `decimals`; ``-`` for None."""
-    places = decimals([value for value in values if value is not None])
-    return [_MISSING if value is None else fixed(value, places) for value in values]

@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-import statistics
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from functools import partial
 
 import anyio.to_thread
@@ -26,9 +25,6 @@ logger = safe_logger("mcranker.method.recruit")
 """Three general queries, and three on distant topics."""
 NO_EXAMPLE = "(no example is at hand)"
 """Shown to a recruiter in place of an example passage."""
-
-_UNLISTED = 0.5
-"""Nats by which an unlisted word counts below the least likely listed one."""
 
 
 async def recruit(session: Session) -> tuple[Member, ...]:
@@ -211,19 +207,3 @@ def _snake_cased(persona: Persona) -> Persona:
 def _with_reason(member: Member, reason: str) -> Member:
     persona = member.persona.model_copy(update={"reason": reason})
     return member.model_copy(update={"persona": persona})
-
-
-def _mean_logprobs(members: Sequence[Member], logprobs: Mapping[str, float]) -> list[float]:
-    return [
-        statistics.fmean(_logprob(logprobs, _first_word(topic)) for topic in member.persona.topics)
-        for member in members
-    ]
-
-
-def _logprob(logprobs: Mapping[str, float], word: str) -> float:
-    known = logprobs.get(word)
-    return known if known is not None else min(logprobs.values(), default=0.0) - _UNLISTED
-
-
-def _first_word(topic: str) -> str:
-    return topic.split(maxsplit=1)[0].casefold()

@@ -141,9 +141,6 @@ def _weight(given: Any) -> float:
     return float(given)
 
 
-FINAL = "Final"
-"""Key of the model's own sum."""
-
 LEFT_OUT = "it was left out"  # english: sent to models
 _NUMBERED = re.compile(
     # Neither a sign nor a point is before the number.

@@ -29,7 +29,6 @@ _PRINTABLE = re.compile(
 _AGREEMENT = ("agree well", "agree somewhat", "hardly agree", "rather disagree")
 _ALPHA_LIMITS = (0.667, 0.333, 0.0)  # Krippendorff's lower limit, and half of it
 _TAU_LIMITS = (0.4, 0.1, -0.1)
-EMPTY_QUERY = "(empty query)"
 _UP = Markup(
     '<span class="up"><span aria-hidden="true">▲</span><span class="sr">up </span>{}</span>'
 )

@@ -19,7 +19,6 @@ from pydantic import BaseModel, ConfigDict, Field
 from mcranker.errors import ConfigError, ModelNotFound
 from mcranker.llm.providers.http_errors import Service
 
-DEFAULT_MODEL = "minilm"
 SUGGESTED_MODEL = "qwen3-4b"
 """Model suggested to a reader who has a hub and enough memory."""
 

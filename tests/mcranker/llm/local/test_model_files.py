@@ -23,7 +23,6 @@ from pydantic import ValidationError
 from mcranker.errors import ConfigError, DownloadError, ModelNotFound
 from mcranker.llm.local import model_files
 from mcranker.llm.local.catalogue import (
-    DEFAULT_MODEL,
     SUGGESTED_MODEL,
     CatalogueEntry,
     HubSource,
@@ -404,7 +403,7 @@ def test_the_entries_are_sound() -> None:
     entries = catalogue()
     files = [each for entry in entries for each in entry.files]
     assert len({each.name for each in files}) == len({each.file for each in files}) == len(files)
-    assert entries[0].name == DEFAULT_MODEL
+    assert entries[0].name == "minilm"
     assert all(isinstance(each.source, RegistrySource) for each in entries[0].files)
     for entry in entries:
         assert (entry.tokenizer is not None) == entry.file.endswith(".onnx")
