@@ -11,7 +11,8 @@ from hypothesis import strategies as st
 
 from beir_eval import RunError, evaluate
 from beir_eval.experiment.run_folder import TieBounds
-from beir_eval.measures.ties import Scored, tie_bounds
+from beir_eval.measures.ties import Scored, missing_bounds, tie_bounds
+from mcranker import ChatRequest, DirectRanker, Query, RankGPTRanker, ScriptedChat
 
 QRELS = {"q": {"b": 1}}
 
@@ -66,6 +67,42 @@ def test_means_are_over_all_judged_queries() -> None:
 def test_a_document_twice() -> None:
     with pytest.raises(RunError, match="appears twice"):
         bounds([("a", 1.0), ("a", 1.0)])
+
+
+IDEAL = 1 + 1 / math.log2(3)  # of two relevant documents
+
+
+def test_missing_scores_may_be_anything() -> None:
+    scores = {"a": 9, "c": 5, "e": 2}  # of b, which is relevant, and d there is none
+
+    def answer(request: ChatRequest) -> str:
+        return f'{{"Score": {scores.get(request.tag.doc_id, "none")}}}'
+
+    ranker = DirectRanker(model=ScriptedChat(answer), ledger=None, first_stage_weight=0.0)
+    ranking = ranker.rank(Query("pets", "q"), {each: f"text {each}" for each in "abcde"})
+    assert {each.doc_id for each in ranking.missing} == {"b", "d"}
+    (ends,) = missing_bounds([ranking], {"q": {"b": 1, "c": 1}}, "nDCG@10").values()
+    # With b at 0 and d at 10: d a c e b. With b at 10 and d at 0: b a c e d.
+    worst = (1 / math.log2(4) + 1 / math.log2(6)) / IDEAL
+    assert ends == pytest.approx((worst, (1 + 1 / math.log2(4)) / IDEAL))
+    assert missing_bounds([ranking], {"p": {"b": 1}}, "nDCG@10") == {}
+
+
+def test_an_order_that_failed_may_be_any() -> None:
+    asked = 0
+
+    def answer(request: ChatRequest) -> str:
+        nonlocal asked
+        asked += 1
+        return "no order" if asked <= 2 else "[2] > [1]"
+
+    # The window of the last two fails, also when it is asked for again; the first two are swapped.
+    ranker = RankGPTRanker(model=ScriptedChat(answer), ledger=None, window=2, step=1)
+    ranking = ranker.rank(Query("pets", "q"), {each: f"text {each}" for each in "abc"})
+    assert ranking.comparisons is not None
+    assert ranking.comparisons.failed
+    # c, at rank 3, or first: 1 / log2(4), or 1.
+    assert missing_bounds([ranking], {"q": {"c": 1}}, "nDCG@10") == {"q": (0.5, 1.0)}
 
 
 @given(

@@ -106,6 +106,9 @@ def test_what_is_missing_counts_by_what_it_could_change() -> None:
     more = replace(run, open={f"q{n}": (0.0, 1.0) for n in range(10)})
     assert compare(more, base).decision == ""
     assert compare(base, more).decision == ""
+    # Better as it is, and worse in the worst case.
+    either = {f"q{n}": (0.01 * (n % 2), 1 - 0.01 * (n % 2)) for n in range(20)}
+    assert compare(replace(run, open=either), base).decision == ""
     harmless = replace(run, missing=400, asked=2000, open={"q0": (0.61, 0.61)})
     assert compare(harmless, base).decision == "better"
     assert not harmless.is_open

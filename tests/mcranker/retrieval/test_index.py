@@ -24,8 +24,10 @@ from tokenizers import Tokenizer
 
 from mcranker.errors import ConfigError, InputError
 from mcranker.retrieval import index as index_module
+from mcranker.retrieval.chunks import Chunk
 from mcranker.retrieval.embedders import Embedder
 from mcranker.retrieval.index import Added, Index
+from mcranker.retrieval.index_file import Written, key_of
 from mcranker.retrieval.readers import Document, Skipped
 from personas.ranking.usage import UsageTable
 from tests.mcranker.retrieval.words_embedder import WordsEmbedder
@@ -115,6 +117,15 @@ async def test_an_id_that_comes_twice_is_replaced_as_well(tmp_path: Path) -> Non
     assert await index.add(twice) == Added(added=2, replaced=1, chunks=3)
     assert index.chunk("a#1").text == "three four"
     assert len(index) == 2
+
+
+async def test_a_document_that_another_index_added_meanwhile_is_no_change(tmp_path: Path) -> None:
+    with make(tmp_path / "i") as one, make(tmp_path / "i") as two:
+        digest, chunk = key_of("cats"), Chunk("cats#1", "cats", "", "cats sleep", 0, 10)
+        (row,) = await WordsEmbedder().embed_passages(["cats sleep"])
+        vectors = {key_of("cats sleep"): row.astype("<f2").tobytes()}
+        written = [each._file.write({"cats": (digest, [chunk])}, vectors) for each in (one, two)]
+    assert written == [Written(1, 0, 0, 1), Written(0, 0, 1, 0)]
 
 
 async def test_a_text_is_embedded_once_however_often_it_comes(tmp_path: Path) -> None:
