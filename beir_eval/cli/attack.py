@@ -13,7 +13,7 @@ from rich.text import Text
 
 from beir_eval.attacks.rankers import DEFENCES, Campaign, Through
 from beir_eval.attacks.texts import load_attacks, targets_of
-from beir_eval.cli.flags import count_flag
+from beir_eval.cli.flags import count_flag, dataset_argument
 from beir_eval.errors import SettingError
 from beir_eval.experiment.cell import Plan
 from beir_eval.experiment.run import Experiment
@@ -205,7 +205,7 @@ command = Verb(
     "attack",
     _attack,
     params=[
-        click.Argument(["dataset"], metavar="NAME|FOLDER"),
+        dataset_argument("NAME|FOLDER"),
         _names_flag("--ranker", "Rankers, with commas; --options lists them.", default="mcranker"),
         count_flag("queries", 20, "Queries, drawn by the seed."),
         flag(

@@ -17,7 +17,14 @@ import click
 from rich.table import Column
 from rich.text import Text
 
-from beir_eval.cli.flags import FIRST_STAGE, bm25_flags, count_flag, measures_flag, no_cache_flag
+from beir_eval.cli.flags import (
+    FIRST_STAGE,
+    bm25_flags,
+    count_flag,
+    dataset_argument,
+    measures_flag,
+    no_cache_flag,
+)
 from beir_eval.data.first_stage import FirstStage, find
 from beir_eval.data.load import load
 from beir_eval.errors import ExtraMissing
@@ -98,7 +105,7 @@ RETRIEVE = Verb(
     "retrieve",
     _retrieve,
     params=[
-        click.Argument(["dataset"], metavar="DATASET"),
+        dataset_argument(),
         flag("--out", "Where the TREC run is written.", type=Writes(), required=True),
         flag(
             "--split",

@@ -10,6 +10,7 @@ import click
 from beir_eval.measures.values import CORRECTIONS
 from mcranker.cli.output import DONE, present, print_json, print_line
 from mcranker.cli.verb import OTHER, Reads, RealNumber, WholeNumber, Writes, flag, listing
+from mcranker.paths import is_file, is_folder
 
 if TYPE_CHECKING:
     from rich.console import Console
@@ -34,6 +35,15 @@ def count_flag(
 def html_flag() -> click.Parameter:
     """``--html``."""
     return flag("--html", "Write an HTML page instead.", type=Writes())
+
+
+def dataset_argument(metavar: str = "DATASET") -> click.Argument:
+    """The data set, by name or folder; no output replaces a file of it."""
+
+    def there(text: str | None) -> tuple[str, ...]:
+        return (text,) if text and (is_file(text) or is_folder(text)) else ()
+
+    return click.Argument(["dataset"], type=Reads(there, folder=True), metavar=metavar)
 
 
 def measures_flag(default: str = "nDCG@10") -> click.Parameter:

@@ -96,6 +96,31 @@ def test_no_output_replaces_an_input(
     assert contents(tmp_path) == before
 
 
+@pytest.mark.parametrize(
+    "command",
+    [
+        ("mcranker", "rank", "q", "--docs", "docs", "--save"),
+        ("mcranker", "ask", "q", "--docs", "docs", "--report"),
+        ("beir-eval", "retrieve", "docs", "--out"),
+        ("beir-eval", "attack", "docs", "--out"),
+        ("beir-eval", "judge", "docs", "--out"),
+    ],
+    ids=lambda command: command[1],
+)
+def test_no_output_replaces_a_file_of_an_input_folder(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, command: tuple[str, ...]
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    Path("docs", "more").mkdir(parents=True)
+    inside = Path("docs", "more", "queries.jsonl")
+    inside.write_text("kept")
+    link = Path("link.jsonl")
+    link.symlink_to(inside)
+    for output in (inside, link):
+        assert "would replace a file of " in refused(*command, output)
+    assert inside.read_text() == "kept"
+
+
 @pytest.mark.parametrize("side", ["", "-wal", "-shm", "-journal"])
 def test_no_output_replaces_what_was_paid_for(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, side: str
