@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from functools import partial
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import click
@@ -38,12 +39,19 @@ def html_flag() -> click.Parameter:
 
 
 def dataset_argument(metavar: str = "DATASET") -> click.Argument:
-    """The data set, by name or folder; no output replaces a file of it."""
+    """The data set, by name or folder; no output replaces its documents, queries or judgements."""
 
-    def there(text: str | None) -> tuple[str, ...]:
-        return (text,) if text and (is_file(text) or is_folder(text)) else ()
+    def files(text: str | None) -> list[str]:
+        from beir_eval.data.datasets import TOPIC_FILES
 
-    return click.Argument(["dataset"], type=Reads(there, folder=True), metavar=metavar)
+        folder = Path(text or "\0")
+        if not is_folder(folder):
+            return [str(folder)] if is_file(folder) else []
+        names = ["corpus.jsonl", "corpus.jsonl.gz", "queries.jsonl", "queries.jsonl.gz"]
+        own = [folder / each for each in (*names, *TOPIC_FILES)]
+        return [str(each) for each in (*own, *folder.glob("qrels/*"))]
+
+    return click.Argument(["dataset"], type=Reads(files), metavar=metavar)
 
 
 def measures_flag(default: str = "nDCG@10") -> click.Parameter:

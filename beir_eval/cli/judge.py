@@ -12,7 +12,7 @@ import click
 from click.core import ParameterSource
 from rich.text import Text
 
-from beir_eval.cli.flags import count_flag, dataset_argument
+from beir_eval.cli.flags import count_flag
 from beir_eval.data.datasets import BY_MODEL, MARK, read_qrels
 from beir_eval.data.load import load
 from beir_eval.errors import SettingError
@@ -215,7 +215,7 @@ command = Verb(
     "judge",
     _judge,
     params=[
-        dataset_argument(),
+        click.Argument(["dataset"], metavar="DATASET"),
         click.Argument(["runs"], type=Reads(), nargs=-1, metavar="[RUN...]"),
         flag(
             "--judge",

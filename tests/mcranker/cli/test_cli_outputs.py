@@ -101,9 +101,6 @@ def test_no_output_replaces_an_input(
     [
         ("mcranker", "rank", "q", "--docs", "docs", "--save"),
         ("mcranker", "ask", "q", "--docs", "docs", "--report"),
-        ("beir-eval", "retrieve", "docs", "--out"),
-        ("beir-eval", "attack", "docs", "--out"),
-        ("beir-eval", "judge", "docs", "--out"),
     ],
     ids=lambda command: command[1],
 )
@@ -119,6 +116,21 @@ def test_no_output_replaces_a_file_of_an_input_folder(
     for output in (inside, link):
         assert "would replace a file of " in refused(*command, output)
     assert inside.read_text() == "kept"
+
+
+@pytest.mark.parametrize("verb", ["retrieve", "attack"])
+def test_no_output_replaces_a_data_set(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, verb: str
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    Path("tiny", "qrels").mkdir(parents=True)
+    for name in ("corpus.jsonl", "queries.jsonl", "topics.trec", "qrels/test.tsv"):
+        inside = Path("tiny", name)
+        inside.write_text("kept")
+        assert "would replace an input (DATASET " in refused(
+            "beir-eval", verb, "tiny", "--out", inside
+        )
+        assert inside.read_text() == "kept"
 
 
 @pytest.mark.parametrize("side", ["", "-wal", "-shm", "-journal"])
