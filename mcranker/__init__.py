@@ -70,7 +70,6 @@ if TYPE_CHECKING:
     from mcranker.rankers.base import Ranker
     from mcranker.rankers.direct import DirectConfig, DirectRanker, RerankRanker
     from mcranker.rankers.likelihood import (
-        PYesConfig,
         PYesRanker,
         QGRanker,
         RankRAGConfig,
@@ -114,7 +113,7 @@ _EXPORTS = {
     "mcranker.rankers.base": "Ranker",
     "mcranker.rankers.mcranker": "MCRanker",
     "mcranker.rankers.direct": "DirectConfig DirectRanker RerankRanker",
-    "mcranker.rankers.likelihood": "RGYNRanker RGSRanker QGRanker PYesConfig PYesRanker "
+    "mcranker.rankers.likelihood": "RGYNRanker RGSRanker QGRanker PYesRanker "
     "RankRAGConfig RankRAGRanker",
     "mcranker.rankers.sorts": "RankGPTConfig RankGPTRanker SetwiseConfig SetwiseRanker",
     "mcranker.rankers.rebel": "RebelConfig RebelRanker",
@@ -182,7 +181,6 @@ __all__ = [
     "ModelNotFound",
     "ModelTimeout",
     "Option",
-    "PYesConfig",
     "PYesRanker",
     "Passage",
     "PassageAssessed",

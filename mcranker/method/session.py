@@ -9,7 +9,7 @@ from collections import defaultdict
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from itertools import count
-from typing import TypeVar
+from typing import TypeVar, Unpack
 
 import anyio
 import anyio.to_thread
@@ -18,18 +18,10 @@ from numpy.typing import NDArray
 
 from mcranker.config import RankerConfig
 from mcranker.events import Emit, Event
-from mcranker.llm.chat import (
-    ChatModel,
-    ChatReply,
-    PassageStatistics,
-    Question,
-    ReplySchema,
-    State,
-    Tag,
-)
+from mcranker.llm.chat import ChatModel, ChatReply, PassageStatistics, Tag
 from mcranker.llm.models import Models
 from mcranker.llm.wrapper import tokenizer_of
-from mcranker.method.ask import ask
+from mcranker.method.ask import ReplyForm, ask
 from mcranker.method.team_plan import TeamPlan
 from mcranker.replies.judge_health import Form
 from personas import Member, PromptSet, Rubric
@@ -54,7 +46,6 @@ class Memory:
     dataset_team: list[Member] = field(default_factory=list)
 
     def copy(self) -> Memory:
-        """Return a copy to be changed separately."""
         return Memory(dict(self.dataset_rubrics), list(self.dataset_team))
 
 
@@ -114,7 +105,6 @@ class Session:
         passages = job.passages[: config.depth]
         rows, group_of = distinct(each.content for each in passages)
         plan = plan or TeamPlan()
-        plan = plan.for_estimates() if job.estimated else plan
         return cls(job, query, passages, config, job.models, prompts, plan, rows, group_of)
 
     @property
@@ -207,16 +197,11 @@ class Session:
         read: Callable[[ChatReply], T],
         *,
         stage: Stage,
-        max_tokens: int,
         persona: str = "",
         doc_id: str = "",
-        schema: ReplySchema | None = None,
-        labels: tuple[str, ...] = (),
-        continuation: str = "",
-        questions: tuple[Question, ...] = (),
-        state: State | None = None,
         passages: int = 1,
         divisible: bool = False,
+        **form: Unpack[ReplyForm],
     ) -> T:
         """Return what `read` makes of the model's reply, see `mcranker.method.ask`."""
         call = ask(
@@ -227,19 +212,15 @@ class Session:
             prompts=self.prompts,
             usage=self.job.calls,
             tag=Tag(stage, self.query.id, persona, doc_id, self.number),
-            max_tokens=max_tokens,
-            schema=schema,
-            labels=labels,
-            continuation=continuation,
-            questions=questions,
-            state=state,
+            **form,
         )
-        self._began.setdefault(stage, time.perf_counter())
+        began = self._began.setdefault(stage, time.perf_counter())
         if stage in ("score", "assess", "explain") and not self.job.estimated:
             call = self.forms[stage, persona].watch(call, passages, divisible=divisible)
-        result = await call
-        self.mark(stage)
-        return result
+        try:
+            return await call
+        finally:
+            self.seconds[stage] = time.perf_counter() - began
 
     def mark(self, stage: Stage) -> None:
         """Note that the stage is running."""

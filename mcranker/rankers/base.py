@@ -16,6 +16,7 @@ from collections.abc import (
     Sequence,
 )
 from dataclasses import replace
+from functools import partial
 from typing import Any, ClassVar, Literal, Self, TypeAlias, Unpack
 
 import anyio
@@ -147,9 +148,6 @@ class Ranker(Service):
     keeps_deadline: ClassVar[bool] = False
     """True if `_rank` returns by ``job.deadline`` what is known then; else it is cancelled."""
 
-    writes_rubrics: bool = False
-    """True if personas write criteria for it, so that ``criteria_examples`` apply."""
-
     absolute: bool = False
     """True if its hits have a relevance, 0 to 1, that means the same for every query.
 
@@ -205,12 +203,6 @@ class Ranker(Service):
         self.team = None if team is None else as_team(team).counted
         self.given_roles = roles
         self.config = self._prepare(self.config_class.of(config, {**unset, **fields}))
-        if self.config.criteria_examples and not self.writes_rubrics:
-            raise ConfigError(
-                f"criteria_examples={self.config.criteria_examples} shows rubrics to those who "
-                f"write criteria, and none do for ranker={self.name!r} as it is set up; leave "
-                "it out, or use MCRanker"
-            )
         self._check_relevance(self.config)
         self._memory = Memory()
         self.models = NO_MODELS
@@ -225,7 +217,7 @@ class Ranker(Service):
                 "a ranker within a budget cannot be pickled, as its budget would be lost; pickle "
                 "the one it was made of"
             )
-        return _made_again, (type(self), self._made_of)
+        return partial(type(self), **self._made_of), ()
 
     def _prepare(self, config: Any) -> Any:
         """Check the configuration and complete it, before any model is connected."""
@@ -655,10 +647,6 @@ class Ranker(Service):
             calls=job.calls,
             **parts,
         )
-
-
-def _made_again(kind: type[Ranker], arguments: Mapping[str, Any]) -> Ranker:
-    return kind(**arguments)
 
 
 def _pair(piece: tuple[str | Query, Docs]) -> tuple[str | Query, Docs]:

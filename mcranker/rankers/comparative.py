@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import dataclasses
 from abc import abstractmethod
+from collections import Counter
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from itertools import groupby
@@ -29,9 +30,9 @@ from mcranker.errors import (
 from mcranker.events import PassagesCompared
 from mcranker.llm.chat import ChatReply
 from mcranker.logs import safe_logger
-from mcranker.method.rubric_text import judge_without_team, rubric_as_text
+from mcranker.method.annotator import judge_without_team, rubric_as_text
+from mcranker.method.ensembler import assemble
 from mcranker.method.session import Session
-from mcranker.method.team import assemble
 from mcranker.rankers.judge import JudgeRanker, characters_cut, demand, refuse, team_as_judged
 from mcranker.ranking import Ranking, combined
 from mcranker.runtime.bridge import task_group
@@ -124,8 +125,8 @@ class ComparativeRanker(JudgeRanker):
         """Let each judge sort all passages, and combine their orders."""
         rows, sortings = len(session.distinct), list[SortState]()
         members = await assemble(session) if self.by_team else []
-        one = () if self.by_team else judge_without_team(session.config.instruction) or (None,)
-        for judge in (*members, *one):
+        one = judge_without_team(session.config.instruction) or (None,)
+        for judge in members if self.by_team else one:
             sorting = SortState(session, self._most(rows), list(range(rows)), team=sortings)
             sorting.persona = judge.name if judge and self.by_team else ""
             sorting.template = self._template_for(judge, session) if judge else None
@@ -151,12 +152,12 @@ class ComparativeRanker(JudgeRanker):
                 for sorting in sortings:
                     group.start_soon(sort, sorting)
             partial = False
-        if all(each.unanswered for each in sortings):
-            for each in sortings:
-                each.check(partial=partial)
+        failures = [each.first_failure for each in sortings if each.first_failure]
+        if failures and not partial and all(each.unanswered for each in sortings):
+            raise failures[0]
         order = self._order_of_team if self.by_team else self._order_of_one
         ranking = order(session, members, sortings)
-        counts = _added_up([each.counts for each in sortings])
+        counts = _counts(sum((each.tally for each in sortings), Counter()), failures)
         if counts.failed:
             logger.warning(
                 "%d of %d comparisons failed, and their passages kept their order; the first: %s",
@@ -165,13 +166,12 @@ class ComparativeRanker(JudgeRanker):
                 counts.reason,
             )
         cut = characters_cut(session)
+        hits = [dataclasses.replace(hit, cut=cut.get(hit.index, 0)) for hit in ranking.hits]
         return dataclasses.replace(
             ranking,
             seconds=session.seconds,
             partial=partial,
-            hits=tuple(
-                [dataclasses.replace(hit, cut=cut.get(hit.index, 0)) for hit in ranking.hits]
-            ),
+            hits=tuple(hits),
             comparisons=counts,
             weak_judge=session.models.scoring.capabilities.weak_judge,
         )
@@ -204,7 +204,8 @@ class ComparativeRanker(JudgeRanker):
         except ModelError as error:
             sorting.note_failure(error)
             return None
-        sorting.note_answer()
+        sorting.count(asked=1)
+        sorting.in_a_row = 0
         return found
 
     def _order_of_one(
@@ -272,16 +273,25 @@ class SortState:
     template: Template | None = None
     settled: int = 0
     undecided: set[Pair] = field(default_factory=set)
-    counts: Comparisons = field(default_factory=Comparisons)
+    tally: Counter[str] = field(default_factory=Counter)
+    first_failure: ModelError | None = None
+    in_a_row: int = 0  # failures
     made_up: bool = False
     first_number: int = 1
-    _first: ModelError | None = None
-    _in_a_row: int = 0
 
     @property
     def worst(self) -> bool:
         """True if every comparison is to go the way that leads to the most, for an estimate."""
         return self.session.job.estimated
+
+    @property
+    def counts(self) -> Comparisons:
+        """Counts of the replies so far."""
+        return _counts(self.tally, [self.first_failure] if self.first_failure else [])
+
+    def count(self, **more: int) -> None:
+        """Add to the counts."""
+        self.tally.update(more)
 
     def settle(self, first: Sequence[int]) -> None:
         """Put these rows first; the others follow in first-stage order."""
@@ -292,13 +302,13 @@ class SortState:
     @property
     def unanswered(self) -> bool:
         """True if comparisons were asked for and none was answered."""
-        return bool(self.counts.asked) and self.counts.failed == self.counts.asked
+        return 0 < self.tally["asked"] == self.tally["failed"]
 
     @property
     def left_out(self) -> str:
         """Reason that a team cannot count the order; empty if it can."""
         if self.unanswered:
-            return self.counts.reason
+            return str(self.first_failure)
         return "" if self.settled else DEADLINE
 
     def ranks(self) -> list[int]:
@@ -318,16 +328,6 @@ class SortState:
         else:
             self.undecided.update(pairs)
 
-    def count(self, **more: int) -> None:
-        """Add to the counts."""
-        sums = {name: getattr(self.counts, name) + value for name, value in more.items()}
-        self.counts = dataclasses.replace(self.counts, **sums)
-
-    def note_answer(self) -> None:
-        """Count a comparison that was answered."""
-        self.count(asked=1)
-        self._in_a_row = 0
-
     def note_failure(self, error: ModelError) -> None:
         """Count a comparison that failed."""
         if isinstance(error, FATAL_ERRORS):
@@ -335,7 +335,7 @@ class SortState:
         if self.worst:
             self.made_up = True
             return
-        answered = self.counts.asked - self.counts.failed
+        answered = self.tally["asked"] > self.tally["failed"]
         if isinstance(error, FormNotKept) and not answered:
             raise error
         if self.session.config.missing_policy == "fail":
@@ -343,22 +343,16 @@ class SortState:
                 f'a comparison failed and missing_policy="fail": {error} Choose another policy to '
                 "keep the order of its passages"
             ) from error
-        self._first = self._first or error
-        self._in_a_row += 1
+        self.first_failure = self.first_failure or error
+        self.in_a_row += 1
         self.count(asked=1, failed=1)
-        self.counts = dataclasses.replace(self.counts, reason=str(self._first))
         down = error.retryable or not (answered or isinstance(error, ReplyError))
-        if down and self._in_a_row >= _DOWN:
+        if down and self.in_a_row >= _DOWN:
             raise error
-
-    def check(self, *, partial: bool) -> None:
-        """Check that a comparison was answered, or none was needed."""
-        if self._first is not None and self.counts.failed == self.counts.asked and not partial:
-            raise self._first
 
     async def emit(self, rows: Sequence[int], *, failed: bool) -> None:
         """Give the event that these rows were compared; best first."""
-        asked = sum(each.counts.asked for each in self.team)
+        asked = sum(each.tally["asked"] for each in self.team)
         total = sum(each.total for each in self.team)
         ids = tuple(self.session.passage(row).id for row in rows)
         query_id = self.session.query.id
@@ -366,8 +360,5 @@ class SortState:
         await self.session.emit(event)
 
 
-def _added_up(counts: Sequence[Comparisons]) -> Comparisons:
-    """Return the sums of the counts, with the first reason."""
-    names = [each.name for each in dataclasses.fields(Comparisons) if each.name != "reason"]
-    sums = {name: sum(getattr(each, name) for each in counts) for name in names}
-    return Comparisons(**sums, reason=next((each.reason for each in counts if each.reason), ""))
+def _counts(tally: Mapping[str, int], failures: Sequence[ModelError]) -> Comparisons:
+    return Comparisons(**tally, reason=str(failures[0]) if failures else "")

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from abc import abstractmethod
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from types import MappingProxyType
 from typing import Any, ClassVar
 
@@ -13,11 +14,15 @@ from mcranker.events import RankingStarted
 from mcranker.llm.chat import ChatModel
 from mcranker.llm.models import check_capabilities
 from mcranker.logs import safe_logger
+from mcranker.method.annotator import PromptJudge, ScorePrompt, judge_without_team
+from mcranker.method.batch_judge import BatchJudge
+from mcranker.method.ensembler import Scored, assemble, score_by_judge
+from mcranker.method.questions import QuestionSheet
 from mcranker.method.session import Job, Session
-from mcranker.method.team import Scored
 from mcranker.method.team_plan import TeamPlan
 from mcranker.rankers.base import Ranker
 from mcranker.ranking import Ranking, combined, refuse_missing
+from mcranker.runtime.actor import Actor
 from personas import Member, PromptError, PromptSet, Team
 from personas.ensembles import Rule
 from personas.ranking.hit import Hit
@@ -105,10 +110,6 @@ class PointwiseRanker(JudgeRanker):
     absolute = True
     prompt = "direct"
 
-    def _prepare(self, config: Any) -> Any:
-        self.writes_rubrics = self.by_team
-        return super()._prepare(config)
-
     def _for_models(self, config: RankerConfig) -> RankerConfig:
         models = self.models
         config = config.for_model(models.scoring.capabilities, team=self.by_personas)
@@ -116,15 +117,7 @@ class PointwiseRanker(JudgeRanker):
 
     def _check_models(self) -> None:
         super()._check_models()
-        config, plan = self.config, self.plan
-        bring_one = config.recruiting == "library" and config.criteria == "library"
-        writes = (plan.recruits and not bring_one) or any(not each.rubric for each in plan.members)
-        if config.criteria_examples and not writes:
-            raise ConfigError(
-                f"criteria_examples={config.criteria_examples} shows rubrics to those who write "
-                "criteria, and all personas of this team have some already; leave it out, or have "
-                'criteria written (criteria="query", recruiting="invent")'
-            )
+        config = self.config
         reads_prompt = not config.questions and config.scoring != "integer"
         if reads_prompt and "answer" not in self.prompts[self.prompt].placeholders:
             raise PromptError(
@@ -134,12 +127,8 @@ class PointwiseRanker(JudgeRanker):
             )
 
     def hashes_for(self, config: RankerConfig) -> Mapping[str, str]:
-        hashes = dict(self.prompts.hashes)
-        if config.questions is not None:
-            hashes |= self.prompts.hashes_of(OPTIONAL_PROMPTS["typed"])
-        if config.criteria_examples:
-            hashes |= self.prompts.hashes_of(["criteria_examples"])
-        return hashes
+        typed = OPTIONAL_PROMPTS["typed"] if config.questions is not None else ()
+        return {**self.prompts.hashes, **self.prompts.hashes_of(typed)}
 
     def build_ranking(
         self,
@@ -151,9 +140,9 @@ class PointwiseRanker(JudgeRanker):
         team: Team | None = None,
     ) -> Ranking:
         """Return the finished ranking: scores combined (Eq. 4), ties by first-stage order."""
-        job, config, rows = session.job, session.config, session.row_of.tolist()
-        matrix, assessed, dropped = scored.matrix, scored.assessed, left_out or {}
-        if config.missing_policy == "fail":
+        job, rows, dropped = session.job, session.row_of.tolist(), left_out or {}
+        matrix, assessed = scored.matrix, scored.assessed
+        if session.config.missing_policy == "fail":
             refuse_missing(matrix, assessed)
         if team is None and scored.members:
             team = team_as_judged(session, scored.members)
@@ -175,7 +164,7 @@ class PointwiseRanker(JudgeRanker):
                 )
             )
         ranked = combined(
-            (rule or config.rule).for_columns(scored.members, scored.names),
+            (rule or session.config.rule).for_columns(scored.members, scored.names),
             hits,
             matrix.values,
             [-1 if row in dropped else row for row in rows],
@@ -191,6 +180,31 @@ class PointwiseRanker(JudgeRanker):
             partial=scored.partial,
             weak_judge=session.models.scoring.capabilities.weak_judge,
         )
+
+
+class OneJudgeRanker(PointwiseRanker):
+    """A ranker with one judge without a persona. Subclasses say what it is asked, in `_asks`."""
+
+    @property
+    def _judge_name(self) -> str:
+        return self.name.upper().replace("_", "-")
+
+    @abstractmethod
+    def _asks(self, session: Session, members: Sequence[Member]) -> ScorePrompt | QuestionSheet:
+        """Return the prompt, or the typed questions, by the criteria of `members` if any."""
+
+    async def _run(self, session: Session) -> Ranking:
+        members = await assemble(session) if self.by_team else []
+        asks = self._asks(session, members or judge_without_team(session.config.instruction))
+        name = self._judge_name
+
+        def make(ensembler: Actor[Any]) -> PromptJudge | BatchJudge:
+            if isinstance(asks, ScorePrompt):
+                return PromptJudge(name, 0, session, ensembler, asks)
+            return BatchJudge(asks, [None], session, ensembler)
+
+        scored = await score_by_judge(session, name, make)
+        return self.build_ranking(session, replace(scored, members=members))
 
 
 def team_as_judged(session: Session, members: Sequence[Member]) -> Team:

@@ -11,26 +11,22 @@ from __future__ import annotations
 
 import hashlib
 import math
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from importlib import resources
-from typing import Any, ClassVar, Literal
+from typing import Any, ClassVar
 
 from mcranker.config import NO_YES, RankerConfig
 from mcranker.errors import ConfigError
 from mcranker.llm.chat import ChatReply
 from mcranker.llm.models import check_capabilities
-from mcranker.method.annotator import ScorePassages, ScorePrompt
-from mcranker.method.batch_judge import BatchJudge
-from mcranker.method.questions import DirectQuestions
+from mcranker.method.annotator import ScorePrompt
+from mcranker.method.questions import QuestionSheet
 from mcranker.method.session import Session
-from mcranker.method.team import score_by_judge
-from mcranker.rankers.direct import DirectJudge
-from mcranker.rankers.judge import NO_TEAM, PointwiseRanker, demand, refuse
-from mcranker.ranking import Ranking
+from mcranker.rankers.judge import NO_TEAM, OneJudgeRanker, demand, refuse
 from mcranker.replies.loose_json import Unreadable
 from mcranker.replies.scoring import Scoring
-from mcranker.runtime.actor import Actor
+from personas import Member
 from personas.ranking.types import Query, Score
 from personas.sanitize import encodable
 from personas.templates import OPTIONAL_PROMPTS, Template
@@ -39,12 +35,11 @@ from personas.untrusted import Cleaner
 DEFAULT_SCALE = 4
 """k of RG-S(0, k); the best of Zhuang et al."""
 
-_SCORING_BY = {"raw": "peak", "normalised": "expected"}  # of two answers, that of the last
 _HEADINGS = ("Query", "Passage", "Output")
 _QG_HEADINGS = ("Passage", "Question")
 
 
-class _LikelihoodRanker(PointwiseRanker):
+class _LikelihoodRanker(OneJudgeRanker):
     defaults: ClassVar[Mapping[str, Any]] = {"scoring": "expected"}
 
     only: ClassVar[Mapping[str, Any]] = {}
@@ -74,24 +69,11 @@ class _LikelihoodRanker(PointwiseRanker):
         demand(self.models.scoring, "label_logprobs", lack)
         super()._check_models()
 
-    def _score_prompt(self, session: Session) -> ScorePrompt:
-        return ScorePrompt(self._template(_HEADINGS), session, None)
+    def _asks(self, session: Session, members: Sequence[Member]) -> ScorePrompt | QuestionSheet:
+        return ScorePrompt(self._template(_HEADINGS), session)
 
     def _template(self, headings: Sequence[str]) -> Template:
         return replace(Template.parse(self._file, _text(self._file)), cleaner=Cleaner(headings))
-
-    async def _run(self, session: Session) -> Ranking:
-        scored = await score_by_judge(session, self._judge_name, self._judge(session))
-        return self.build_ranking(session, scored)
-
-    @property
-    def _judge_name(self) -> str:
-        return self.name.upper().replace("_", "-")
-
-    def _judge(self, session: Session) -> Callable[[Actor[Any]], Actor[ScorePassages]]:
-        """Return what makes the judge of a session, given the ensembler."""
-        prompt, name = self._score_prompt(session), self._judge_name
-        return lambda ensembler: DirectJudge(prompt, name, session, ensembler)
 
 
 class RGYNRanker(_LikelihoodRanker):
@@ -113,13 +95,6 @@ class RGYNRanker(_LikelihoodRanker):
     fixed: ClassVar[Mapping[str, Any]] = {"scoring": "expected", "labels": NO_YES}
 
 
-class PYesConfig(RankerConfig):
-    """Options of `PYesRanker`."""
-
-    probability: Literal["raw", "normalised"] = "raw"
-    """Of Yes over the whole vocabulary ("raw"), or over Yes and No ("normalised")."""
-
-
 class PYesRanker(_LikelihoodRanker):
     """p(Yes) of G-RAG (Ran et al. 2025): does the passage help to answer the question?
 
@@ -130,23 +105,20 @@ class PYesRanker(_LikelihoodRanker):
     drops the passage likewise. Models of typed questions, which show no words' probabilities, are
     asked a yes/no question, and its answer, 0 to 1, is the score.
 
-    Its options are those of `PYesConfig` and `RGYNRanker`.
+    Its options are those of `RGYNRanker`.
 
     Raises:
         ConfigError, UnsupportedCapability, ModelError: as `RGYNRanker`.
     """
 
     name: ClassVar[str] = "p_yes"
-    config: PYesConfig
-    config_class: ClassVar[type[PYesConfig]] = PYesConfig
     defaults: ClassVar[Mapping[str, Any]] = {}
     only: ClassVar[Mapping[str, Any]] = {"scoring": None, "labels": None, "scale": None}
     answers: ClassVar[tuple[str, str]] = NO_YES
     file: ClassVar[str] = "rag_p_yes"
 
     def _prepare(self, config: Any) -> Any:
-        chosen = {"scoring": _SCORING_BY[config.probability], "labels": self.answers}
-        return super()._prepare(config).replaced(chosen)
+        return super()._prepare(config).replaced({"scoring": "peak", "labels": self.answers})
 
     def _template_name(self, config: RankerConfig) -> str:
         return self.file
@@ -169,17 +141,13 @@ class PYesRanker(_LikelihoodRanker):
         else:
             super()._check_models()
 
-    def _template(self, headings: Sequence[str]) -> Template:
-        return self.prompts[self._file]
-
-    def _judge(self, session: Session) -> Callable[[Actor[Any]], Actor[ScorePassages]]:
-        if not session.config.questions:
-            return super()._judge(session)
-        sheet = DirectQuestions([], session)
-        return lambda ensembler: BatchJudge(sheet, [None], session, ensembler)
+    def _asks(self, session: Session, members: Sequence[Member]) -> ScorePrompt | QuestionSheet:
+        if session.config.questions:
+            return QuestionSheet(members, session)
+        return ScorePrompt(self.prompts[self._file], session)
 
 
-class RankRAGConfig(PYesConfig):
+class RankRAGConfig(RankerConfig):
     """Options of `RankRAGRanker`."""
 
     claims: bool = False
@@ -211,11 +179,11 @@ class RankRAGRanker(PYesRanker):
     def _shown(self, query: Query) -> Query:
         return super()._shown(query) if self.config.claims or self.config.questions else query
 
-    def _score_prompt(self, session: Session) -> ScorePrompt:
-        if not session.query.turns:
-            return super()._score_prompt(session)
+    def _asks(self, session: Session, members: Sequence[Member]) -> ScorePrompt | QuestionSheet:
+        if session.config.questions or not session.query.turns:
+            return super()._asks(session, members)
         turns = self.prompts.turns(session.query.turns)
-        return ScorePrompt(self.prompts[f"{self.file}_turns"].bind({"turns": turns}), session, None)
+        return ScorePrompt(self.prompts[f"{self.file}_turns"].bind({"turns": turns}), session)
 
 
 class RGSRanker(_LikelihoodRanker):
@@ -288,9 +256,9 @@ class QGRanker(_LikelihoodRanker):
         # No label is read.
         check_capabilities(self.config.replaced({"scoring": "integer"}), self.models, recruits=0)
 
-    def _score_prompt(self, session: Session) -> ScorePrompt:
+    def _asks(self, session: Session, members: Sequence[Member]) -> ScorePrompt | QuestionSheet:
         answer = QueryLikelihood(session)
-        return ScorePrompt(self._template(_QG_HEADINGS), session, None, answer=answer)
+        return ScorePrompt(self._template(_QG_HEADINGS), session, answer=answer)
 
 
 class QueryLikelihood(Scoring):

@@ -6,9 +6,9 @@ from typing import Any, ClassVar
 
 from mcranker.events import Emit
 from mcranker.llm.models import ROLES
+from mcranker.method.ensembler import assemble, score_by_team
 from mcranker.method.recruiter import NO_EXAMPLE
 from mcranker.method.session import Session
-from mcranker.method.team import assemble, score_by_team
 from mcranker.rankers.judge import PointwiseRanker, team_as_judged
 from mcranker.ranking import Ranking
 from personas import Team
@@ -29,7 +29,7 @@ class MCRanker(PointwiseRanker):
     >>> ranker = MCRanker(model="openai:gpt-5-mini", criteria_model="openai:gpt-5")
     >>> ranker = MCRanker(team="team.yaml")               # a saved team: no recruiting
     >>> ranker = MCRanker(team=["clinician", "Worried parent"], team_size=4)  # + 2 recruits
-    >>> ranker = MCRanker(require=("clinician",), forbid=("*marketing*",))
+    >>> ranker = MCRanker(require=("clinician",))
     >>> ranking = ranker.rank("best masks against covid", docs)
 
     Its options are those of `RankerConfig` and `Ranker`.

@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Callable, Sequence
+from collections.abc import Sequence
 from itertools import combinations
-from typing import Annotated, Any, ClassVar, Literal, Self, TypeAlias
+from typing import Annotated, Any, ClassVar, Self
 
 from pydantic import Field, model_validator
 
@@ -19,8 +19,6 @@ MOST_IN_A_WINDOW = MOST_PASSES = 100
 SORTED_OUT = 10
 """First ranks that a pass must sort for ``"rrf"`` to be a team's default."""
 LETTERS = "ABCDEFGHIJKLMNOPQRSTUVWXYZ"
-
-BestOf: TypeAlias = Callable[[Sequence[int]], Awaitable[int]]
 
 
 class RankGPTConfig(RankerConfig):
@@ -98,15 +96,10 @@ class RankGPTRanker(ComparativeRanker):
 
     def _windows(self, count: int) -> list[tuple[int, int]]:
         """First place and end of each window, the last passages first; none for one passage."""
-        windows = []
-        end = count
-        while count > 1:
-            start = max(0, end - self.config.window)
-            windows.append((start, end))
-            if start == 0:
-                break
-            end -= self.config.step
-        return windows
+        window, step = self.config.window, self.config.step
+        steps = max(0, -(-(count - window) // step))
+        ends = [count - each * step for each in range(steps + 1)] if count > 1 else []
+        return [(max(0, end - window), end) for end in ends]
 
     async def _put_in_order(self, sorting: SortState, start: int, end: int, stage: Stage) -> None:
         rows = sorting.order[start:end]
@@ -143,8 +136,6 @@ class SetwiseConfig(RankerConfig):
     """First ranks that are sorted out."""
     children: Annotated[int, Field(ge=1, le=len(LETTERS) - 1)] = 3
     """Passages that one call compares with another one."""
-    sort: Literal["heap", "bubble"] = "heap"
-    """The way of sorting."""
 
 
 class SetwiseRanker(ComparativeRanker):
@@ -154,17 +145,14 @@ class SetwiseRanker(ComparativeRanker):
     Models" (Zhuang et al. 2024, arXiv 2310.09497), section 3, by the letters' probabilities where
     the model gives them, else by the letter that it writes. A set is shown in first-stage order.
 
-    By ``"heap"``, a heap in which each passage has `children` below it is built, and the best taken
-    off its top `ranks` times; the others follow in first-stage order. By ``"bubble"``, the best of
-    `children` + 1 passages moves on to the next ones above it, from the last passage to the first,
-    `ranks` times.
+    A heap in which each passage has `children` below it is built, and the best taken off its top
+    `ranks` times; the others follow in first-stage order.
 
-    The number of calls depends on the answers. A heap takes about n / children to build, and for
-    each rank at most its depth; bubbles take about n / children a rank. No set is asked about
-    twice. An estimate counts the most there may be.
+    The number of calls depends on the answers: about n / children to build the heap, and for each
+    rank at most its depth. No set is asked about twice. An estimate counts the most there may be.
 
     >>> SetwiseRanker(model="openai:gpt-5-mini")    # sets of 4, the first 10 ranks
-    >>> SetwiseRanker(model="openai:gpt-5-mini", children=1, sort="bubble")    # pairs
+    >>> SetwiseRanker(model="openai:gpt-5-mini", children=1)    # pairs
 
     Its options are those of `SetwiseConfig` and `Ranker`. A team needs `team`, `team_size` or
     ``require``.
@@ -175,51 +163,15 @@ class SetwiseRanker(ComparativeRanker):
     config_class = SetwiseConfig
 
     async def _sort(self, sorting: SortState) -> None:
-        known: dict[frozenset[int], int | None] = {}
-
-        async def best_of(rows: Sequence[int]) -> int:
-            shown = frozenset(rows)
-            is_new = shown not in known
-            if is_new:
-                known[shown] = await self._choose(sorting, sorted(rows))
-            chosen = known[shown]
-            kept = min(rows) if self.config.sort == "heap" else rows[0]
-            best = kept if chosen is None else chosen
-            others = [row for row in rows if row != best]
-            sorting.note([frozenset((best, row)) for row in others], decided=chosen is not None)
-            if is_new:
-                await sorting.emit([best, *others], failed=chosen is None)
-            return best
-
-        sort = self._heapsort if self.config.sort == "heap" else self._bubblesort
-        await sort(sorting, best_of)
-
-    async def _choose(self, sorting: SortState, rows: Sequence[int]) -> int | None:
-        """Return the row that the model finds most relevant, or None if the comparison failed."""
-        shown = dict(zip(LETTERS, rows, strict=False))
-        labels = tuple(shown)
-        by_probability = sorting.session.models.scoring.capabilities.label_logprobs
-
-        def read(reply: ChatReply) -> int:
-            if by_probability:
-                return likeliest(reply.label_logprobs, labels)
-            return read_choice(reply.text, labels, cut=reply.finish_reason == "length")
-
-        place = await self._ask(sorting, shown, read, labels=labels if by_probability else ())
-        if place is None:
-            return None
-        sorting.count(as_shown=place == 0)
-        return rows[place]
-
-    async def _heapsort(self, sorting: SortState, best_of: BestOf) -> None:
         """Build a heap, each row with `children` below it, and take the best off its top."""
         heap, children = list(sorting.order), self.config.children
+        known: dict[frozenset[int], int | None] = {}
 
         async def sift_down(place: int) -> None:
             while (first := children * place + 1) < len(heap):
                 places = [place, *range(first, min(first + children, len(heap)))]
                 rows = [heap[each] for each in places]
-                best = await best_of(rows)
+                best = await self._best_of(sorting, rows, known)
                 below = places[1 if sorting.worst else rows.index(best)]
                 if below == place:
                     return
@@ -238,29 +190,39 @@ class SetwiseRanker(ComparativeRanker):
             if heap:
                 heap[0] = last
 
-    async def _bubblesort(self, sorting: SortState, best_of: BestOf) -> None:
-        """Let the best rise from the last place, past `children` rows at a time, for each rank."""
-        order = sorting.order
-        if len(order) == 1:
-            sorting.settled = 1
-        for top in range(min(self.config.ranks, len(order) - 1)):
-            for first, end in self._steps(len(order), top):
-                rows = order[first:end]
-                best = await best_of(rows)
-                best = rows[-1] if sorting.worst else best
-                order[first:end] = [best, *(row for row in rows if row != best)]
-            sorting.settled = top + 1
+    async def _best_of(
+        self, sorting: SortState, rows: Sequence[int], known: dict[frozenset[int], int | None]
+    ) -> int:
+        """Return the row that the model finds most relevant; the first one's if it says none."""
+        shown = frozenset(rows)
+        is_new = shown not in known
+        if is_new:
+            known[shown] = await self._choose(sorting, sorted(rows))
+        chosen = known[shown]
+        best = min(rows) if chosen is None else chosen
+        others = [row for row in rows if row != best]
+        sorting.note([frozenset((best, row)) for row in others], decided=chosen is not None)
+        if is_new:
+            await sorting.emit([best, *others], failed=chosen is None)
+        return best
 
-    def _steps(self, count: int, top: int) -> list[tuple[int, int]]:
-        """First place and end of each set of a pass from the last place up to `top`."""
-        ends = range(count, top + 1, -self.config.children)
-        return [(max(top, end - self.config.children - 1), end) for end in ends]
+    async def _choose(self, sorting: SortState, rows: Sequence[int]) -> int | None:
+        shown = dict(zip(LETTERS, rows, strict=False))
+        labels = tuple(shown)
+        by_probability = sorting.session.models.scoring.capabilities.label_logprobs
+
+        def read(reply: ChatReply) -> int:
+            if by_probability:
+                return likeliest(reply.label_logprobs, labels)
+            return read_choice(reply.text, labels, cut=reply.finish_reason == "length")
+
+        place = await self._ask(sorting, shown, read, labels=labels if by_probability else ())
+        if place is None:
+            return None
+        sorting.count(as_shown=place == 0)
+        return rows[place]
 
     def _most(self, count: int) -> int:
-        if self.config.sort == "bubble":
-            tops = range(min(self.config.ranks, count - 1))
-            return sum(len(self._steps(count, top)) for top in tops)
-
         def depth(size: int, place: int) -> int:
             levels = 0
             while (place := self.config.children * place + 1) < size:

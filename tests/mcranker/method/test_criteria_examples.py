@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from personas.closeness import closest_members
 
 from mcranker import (
     Answer,
@@ -25,7 +26,6 @@ from mcranker import (
     Team,
 )
 from personas import PromptSet, closeness, dumps, library, loads
-from personas.closeness import closest_members
 from tests.support.scripted import scripted
 
 QUERY = "is honey safe for babies"
