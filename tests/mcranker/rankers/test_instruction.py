@@ -10,7 +10,7 @@ import pytest
 
 from mcranker import ChatRequest, ConfigError, MCRanker, Ranking, RebelRanker
 from mcranker.rankers import RANKERS
-from mcranker.rankers.direct import DirectRanker, RerankRanker
+from mcranker.rankers.direct import RerankRanker
 from personas import Criterion, Member, Persona, Rubric, Team
 from tests.support.comparing import best, comparing, in_order
 from tests.support.loopback import Body, clean_environment, serve_in_thread
@@ -76,7 +76,6 @@ def test_it_counts_by_its_weight() -> None:
         ledger=None,
         scoring="per_criterion",
         team_size=1,
-        batch_criteria=False,
     )
     assert ranker.rank("masks", ["a"])[0].score == pytest.approx(2.5)
     found = ranker.rank("masks", ["a"], instruction=RECENT)
@@ -94,51 +93,12 @@ def test_only_scores_are_asked_for_again(tmp_path: Path) -> None:
     assert ranker.rank("masks", DOCS, instruction=RECENT).usage.calls == 0
 
 
-def test_a_locked_team_is_judged_by_it_and_stays_as_it_was() -> None:
-    locked = team(Criterion(name="Safe"), locked=True)
-    found = MCRanker(model=scripted(), ledger=None, team=locked).rank(
-        "q", ["a"], instruction=RECENT
-    )
-    assert weights(found) == {"Safe": 70.0, RECENT: 30.0}
-    assert locked == team(Criterion(name="Safe"), locked=True)
-    # The team that judged may judge by the same instruction again.
-    again = MCRanker(model=scripted(), ledger=None, team=found.team)
-    assert weights(again.rank("q", ["a"], instruction=RECENT)) == {"Safe": 70.0, RECENT: 30.0}
-
-
-def test_a_long_one_is_named_by_its_beginning() -> None:
-    whole = "Prefer what a nurse can use. " * 20
-    found = MCRanker(model=scripted(), ledger=None, team=team(Criterion(name="Safe"))).rank(
-        "q", ["a"], instruction=whole
-    )
-    assert found.team is not None
-    assert found.team.members[0].rubric is not None
-    added = found.team.members[0].rubric.criteria[1]
-    assert added.name.endswith("…")
-    assert len(added.name) <= 200
-    assert added.description == whole.strip()
-
-
 def test_who_has_no_criteria_judges_by_relevance_and_by_it() -> None:
     ranker = MCRanker(model=scripted(), ledger=None, criteria="none", team=team())
     assert weights(ranker.rank("q", ["a"], instruction=RECENT)) == {
         "Relevance to the query": 70.0,
         RECENT: 30.0,
     }
-
-
-def test_direct_is_told_it() -> None:
-    asked: list[ChatRequest] = []
-
-    def score(request: ChatRequest) -> str:
-        asked.append(request)
-        return '{"Score": 5}'
-
-    found = DirectRanker(model=scripted(score), ledger=None).rank("q", ["a"], instruction=RECENT)
-    (told,) = prompts(asked)
-    assert "1. Relevance to the query (weight 70%)" in told
-    assert f"2. {RECENT} (weight 30%)" in told
-    assert found.team is None
 
 
 @pytest.mark.parametrize("name", ["rankgpt", "setwise"])
