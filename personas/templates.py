@@ -298,7 +298,7 @@ class Template:
 
     def render(self, values: Mapping[str, str]) -> tuple[Turn, ...]:
         """The finished turns, which know how far they are the same for all values."""
-        values = self._cleaned(values)
+        values = values if _OF_OTHERS.isdisjoint(values) else self._cleaned(values)
         turns = []
         all_shared = True
         for role, parts in self.turns:

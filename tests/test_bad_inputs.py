@@ -275,7 +275,7 @@ def test_texts_of_a_configuration_can_be_sent() -> None:
         {"title_separator": "\udcff"},
         {"dataset": "\ud800", "criteria": "dataset"},
         {"labels": ("a", "\udcff"), "scoring": "expected"},
-        {"forbid": ("\udcff",)},
+        {"require": ("\udcff",)},
         {"prompts": "\udcff"},
     )
     for options in odd:

@@ -88,7 +88,7 @@ class PromptJudge(Actor[Rows]):
         assert self._ensembler is not None
         passage, answer = session.passage(row), prompt.answer
         if prompt.in_markers:
-            shown = {"passage": session.delimited(passage)}
+            shown = {"passage": session.delimited(row)}
         else:
             shown = {"passage_text": session.as_data(passage)}
         turns = prompt.template.render(shown)

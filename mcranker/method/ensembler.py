@@ -138,7 +138,7 @@ async def _seat(
 ) -> None:
     """Add the annotators of the whole team with their rubrics, at work if there is a group."""
     plan = session.plan
-    if plan.locked and session.config.criteria != "none":
+    if plan.given is not None and plan.given.locked and session.config.criteria != "none":
         for each in (member for member in plan.members if member.rubric is None):
             raise ConfigError(
                 f"the team is locked and {each.name!r} has no rubric; write one, unlock the team, "
@@ -266,7 +266,7 @@ class Ensembler(Actor[TeamKnown | Ready | Scores]):
         self._under_way.discard((row, message.judge))
         self._done += 1
         for column, score in zip(columns, message.scores, strict=True):
-            self.matrix.put(row, column, score)
+            self.matrix.rows[row][column] = score
             self._failures.note(row, score)
         self._answers[row] += len(columns)
         if self._team is not None and self._answers[row] == self._team.columns:
@@ -283,7 +283,7 @@ class Ensembler(Actor[TeamKnown | Ready | Scores]):
     async def _take_assessment(self, message: Scores) -> None:
         session, (score,) = self._session, message.scores
         assert self.assessed is not None
-        self.assessed.put(message.row, 0, score)
+        self.assessed.rows[message.row][0] = score
         self._assessing.discard(message.row)
         self._assess_failures.note(message.row, score)
         self._assessments += 1
@@ -406,7 +406,7 @@ class Assessor(Actor[Assessment]):
         try:
             value = await session.ask(
                 session.models.assessor,
-                self._template.render({"passage": session.delimited(passage), **values}),
+                self._template.render({"passage": session.delimited(row), **values}),
                 lambda reply: read_score(
                     reply.text,
                     key="Final score",

@@ -95,7 +95,7 @@ class Session:
     statistics: PassageStatistics | None = None
     forms: defaultdict[tuple[Stage, str], Form] = field(default_factory=lambda: defaultdict(Form))
     _began: dict[str, float] = field(default_factory=dict)
-    _delimited: dict[tuple[str, str], str] = field(default_factory=dict)
+    _delimited: dict[int, str] = field(default_factory=dict)
 
     @classmethod
     def open(cls, job: Job, prompts: PromptSet, plan: TeamPlan | None = None) -> Session:
@@ -121,13 +121,13 @@ class Session:
         """The passage of a row of the score matrix."""
         return self.passages[self.distinct[row]]
 
-    def delimited(self, passage: Passage) -> str:
-        """Return the passage for models: between markers that it cannot contain."""
-        content = passage.content
-        found = self._delimited.get(content)
+    def delimited(self, row: int) -> str:
+        """Return a row's passage for models: between markers that it cannot contain."""
+        found = self._delimited.get(row)
         if found is None:
+            passage = self.passage(row)
             text = passage_text(passage, self.shown_text(passage), self.config)
-            found = self._delimited[content] = self.prompts.passage(text, query=self.query.text)
+            found = self._delimited[row] = self.prompts.passage(text, query=self.query.text)
         return found
 
     def numbered(self, rows: Sequence[int]) -> str:
@@ -137,9 +137,7 @@ class Session:
     def named(self, rows: Mapping[str, int]) -> str:
         """Return passages for prompts, each with its name: name -> row."""
         return "\n\n".join(
-            self.prompts.piece(
-                "compared_passage", {"name": name, "passage": self.delimited(self.passage(row))}
-            )
+            self.prompts.piece("compared_passage", {"name": name, "passage": self.delimited(row)})
             for name, row in rows.items()
         )
 
@@ -170,7 +168,8 @@ class Session:
         if self.models.scoring.capabilities.prompts and characters > LONG:
             # All at once, when the first call is made, it would hold up the event loop.
             await anyio.to_thread.run_sync(
-                lambda: [self.delimited(each) for each in passages], abandon_on_cancel=True
+                lambda: [self.delimited(row) for row in range(len(passages))],
+                abandon_on_cancel=True,
             )
 
     async def count_words(self) -> None:

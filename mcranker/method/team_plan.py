@@ -69,11 +69,6 @@ class TeamPlan:
     others: str = ""
     given: Team | None = None
 
-    @property
-    def locked(self) -> bool:
-        """True if neither personas nor rubrics may be added."""
-        return self.given is not None and self.given.locked
-
     @classmethod
     def of(cls, config: RankerConfig, team: Team | None) -> TeamPlan:
         """Return the plan of a configuration whose ``team_size`` counts all members."""

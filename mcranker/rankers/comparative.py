@@ -277,7 +277,6 @@ class SortState:
     first_failure: ModelError | None = None
     in_a_row: int = 0  # failures
     made_up: bool = False
-    first_number: int = 1
 
     @property
     def worst(self) -> bool:

@@ -45,18 +45,20 @@ class _LikelihoodRanker(OneJudgeRanker):
     only: ClassVar[Mapping[str, Any]] = {}
     """Option -> the only value that has a meaning; None for none."""
 
-    fixed: ClassVar[Mapping[str, Any]] = {}
+    file: ClassVar[str] = ""
+    """Of its prompt, without ``.txt``; empty if it has the ranker's name."""
 
     def _prepare(self, config: Any) -> Any:
         of_others = {"questions": None, "passages_per_call": None, "ensemble": "sum"}
         why = f"has no meaning for ranker={self.name!r}; leave it out, or use ranker='direct'"
         refuse(config, {**of_others, **self.only}, why)
-        config = config.replaced({**NO_TEAM, **self.fixed})
+        fixed = {name: value for name, value in self.only.items() if value}
+        config = config.replaced({**NO_TEAM, **fixed})
         self._file = self._template_name(config)
         return super()._prepare(config)
 
-    def _template_name(self, config: RankerConfig) -> str:
-        return self.name
+    def _template_name(self, config: Any) -> str:
+        return self.file or self.name
 
     def hashes_for(self, config: RankerConfig) -> Mapping[str, str]:
         return {self._file: hashlib.sha256(_text(self._file).encode()).hexdigest()}
@@ -92,7 +94,6 @@ class RGYNRanker(_LikelihoodRanker):
 
     name: ClassVar[str] = "rg_yn"
     only: ClassVar[Mapping[str, Any]] = {"scoring": "expected", "labels": NO_YES, "scale": None}
-    fixed: ClassVar[Mapping[str, Any]] = {"scoring": "expected", "labels": NO_YES}
 
 
 class PYesRanker(_LikelihoodRanker):
@@ -113,15 +114,8 @@ class PYesRanker(_LikelihoodRanker):
 
     name: ClassVar[str] = "p_yes"
     defaults: ClassVar[Mapping[str, Any]] = {}
-    only: ClassVar[Mapping[str, Any]] = {"scoring": None, "labels": None, "scale": None}
-    answers: ClassVar[tuple[str, str]] = NO_YES
+    only: ClassVar[Mapping[str, Any]] = {"scoring": "peak", "labels": NO_YES, "scale": None}
     file: ClassVar[str] = "rag_p_yes"
-
-    def _prepare(self, config: Any) -> Any:
-        return super()._prepare(config).replaced({"scoring": "peak", "labels": self.answers})
-
-    def _template_name(self, config: RankerConfig) -> str:
-        return self.file
 
     def hashes_for(self, config: RankerConfig) -> Mapping[str, str]:
         return self.prompts.hashes_of(
@@ -170,7 +164,7 @@ class RankRAGRanker(PYesRanker):
     name: ClassVar[str] = "rankrag"
     config: RankRAGConfig
     config_class = RankRAGConfig
-    answers: ClassVar[tuple[str, str]] = ("False", "True")
+    only: ClassVar[Mapping[str, Any]] = {**PYesRanker.only, "labels": ("False", "True")}
     file: ClassVar[str] = "rag_rankrag_rank"
 
     def _template_name(self, config: Any) -> str:
@@ -216,7 +210,7 @@ class RGSRanker(_LikelihoodRanker):
             config = config.replaced({"scale": DEFAULT_SCALE})
         return super()._prepare(config)
 
-    def _template_name(self, config: RankerConfig) -> str:
+    def _template_name(self, config: Any) -> str:
         return "rg_labels" if config.labels else "rg_s"
 
 
@@ -244,7 +238,6 @@ class QGRanker(_LikelihoodRanker):
     absolute = False  # how likely a query is depends on its own words
 
     only: ClassVar[Mapping[str, Any]] = {"scoring": "expected", "labels": (), "scale": 1}
-    fixed: ClassVar[Mapping[str, Any]] = {"scoring": "expected", "scale": 1}
 
     def _check_models(self) -> None:
         lack = (

@@ -15,7 +15,7 @@ from mcranker.replies.orders import ReadOrder, likeliest, read_choice, read_orde
 from personas.ranking.types import Passage
 from personas.ranking.usage import Stage
 
-MOST_IN_A_WINDOW = MOST_PASSES = 100
+MOST_IN_A_WINDOW = 100
 SORTED_OUT = 10
 """First ranks that a pass must sort for ``"rrf"`` to be a team's default."""
 LETTERS = "ABCDEFGHIJKLMNOPQRSTUVWXYZ"
@@ -28,8 +28,6 @@ class RankGPTConfig(RankerConfig):
     """Passages that one call puts in order."""
     step: Annotated[int, Field(ge=1, le=MOST_IN_A_WINDOW)] = 10
     """Passages by which the window moves on, below window."""
-    passes: Annotated[int, Field(ge=1, le=MOST_PASSES)] = 1
-    """Times that the window goes over all passages."""
     reranked: Annotated[int, Field(ge=0, le=LARGEST)] = 30
     """Number of first passages that the assessor puts in order again; 0 without assessor_model."""
 
@@ -47,16 +45,15 @@ class RankGPTRanker(ComparativeRanker):
     """Has the model put a window of passages in order, from the last passages up to the first.
 
     Each window shares ``window - step`` passages with the one before, so that the best rise to
-    the top; each pass begins again at the end. "Is ChatGPT Good at Search? Investigating Large
+    the top. "Is ChatGPT Good at Search? Investigating Large
     Language Models as Re-Ranking Agents" (Sun et al. 2023, arXiv 2304.09542), section 3.2.
 
-    n passages take one call a pass up to `window`, else 1 + ceil((n - window) / step).
+    n passages take one call up to `window`, else 1 + ceil((n - window) / step).
 
     With an `assessor_model` there is a second stage: it puts the first `reranked` passages in order
     again by one more pass over them, as the paper has GPT-4 do with the best of a cheaper model.
 
     >>> RankGPTRanker(model="openai:gpt-5-mini")              # window 20, step 10, as in the paper
-    >>> RankGPTRanker(model="openai:gpt-5-mini", passes=2)
     >>> RankGPTRanker(model="openai:gpt-5-mini", team_size=3)  # each persona's order
     >>> RankGPTRanker(model="openai:gpt-5-mini", assessor_model="openai:gpt-5")
 
@@ -77,21 +74,17 @@ class RankGPTRanker(ComparativeRanker):
         return super()._prepare(config)
 
     async def _sort(self, sorting: SortState) -> None:
-        for number in range(self.config.passes):
-            _tell_apart(sorting, number)
-            for start, end in self._windows(len(sorting.order)):
-                await self._put_in_order(sorting, start, end, "score")
-            sorting.settled = len(sorting.order)
-        _tell_apart(sorting, self.config.passes)
+        for start, end in self._windows(len(sorting.order)):
+            await self._put_in_order(sorting, start, end, "score")
+        sorting.settled = len(sorting.order)
         for start, end in self._windows(min(self.config.reranked, len(sorting.order))):
             await self._put_in_order(sorting, start, end, "assess")
 
     def _most(self, count: int) -> int:
         second = self._windows(min(self.config.reranked, count))
-        return len(self._windows(count)) * self.config.passes + len(second)
+        return len(self._windows(count)) + len(second)
 
     def _fewest(self, passages: Sequence[Passage]) -> int | None:
-        # In later passes, windows that stayed as they were are answered from the ledger.
         return len(self._windows(len(passages)))
 
     def _windows(self, count: int) -> list[tuple[int, int]]:
@@ -115,7 +108,9 @@ class RankGPTRanker(ComparativeRanker):
 
     async def _order(self, sorting: SortState, rows: Sequence[int], stage: Stage) -> list[int]:
         """Return the rows that the model names, best first; none if the comparison failed."""
-        names = [str(sorting.first_number + place) for place in range(len(rows))]
+        # Behind made-up replies of an estimate, the second stage's windows are not the first's.
+        first = 1 + MOST_IN_A_WINDOW * (sorting.made_up and stage == "assess")
+        names = [str(first + place) for place in range(len(rows))]
 
         def read(reply: ChatReply) -> ReadOrder:
             return read_order(reply.text, len(rows), cut=reply.finish_reason == "length")
@@ -232,9 +227,3 @@ class SetwiseRanker(ComparativeRanker):
         built = sum(depth(count, place) for place in range((count - 2) // self.config.children + 1))
         taken = range(count - 1, max(0, count - self.config.ranks), -1)
         return built + sum(depth(left, 0) for left in taken)
-
-
-def _tell_apart(sorting: SortState, number: int) -> None:
-    """Count the requests of this pass in an estimate, as the order will be another by then."""
-    if sorting.made_up:
-        sorting.first_number = 1 + number * (MOST_IN_A_WINDOW + 1)

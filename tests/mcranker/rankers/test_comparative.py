@@ -63,14 +63,6 @@ def test_windows_slide_from_the_end_to_the_top() -> None:
     assert [hit.score for hit in ranking] == [None] * 5
 
 
-def test_another_pass_begins_at_the_end_again() -> None:
-    """e b [a d c] -> e b d c a; [e b d] c a -> e d b c a."""
-    model, seen = comparing(in_order)
-    with RankGPTRanker(model=model, ledger=None, window=3, step=2, passes=2) as ranker:
-        assert ranked("edbca", ranker.rank(QUERY, DOCS))
-    assert len(seen) == 4
-
-
 @pytest.mark.parametrize(
     ("count", "windows"),
     [

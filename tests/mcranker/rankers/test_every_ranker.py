@@ -404,7 +404,6 @@ def test_malformed_replies_shift_and_invent_nothing(name: str) -> None:
 
 COMPARING: Mapping[str, tuple[str, Mapping[str, Any], Capabilities, Any]] = {
     "rankgpt": ("rankgpt", {"window": 4, "step": 2}, PLAIN, in_order),
-    "rankgpt, two passes": ("rankgpt", {"window": 4, "step": 2, "passes": 2}, PLAIN, in_order),
     "setwise": ("setwise", {"ranks": 3}, PLAIN, best),
     "setwise by pairs": ("setwise", {"ranks": 3, "children": 1}, PLAIN, best),
 }
@@ -532,13 +531,13 @@ REFUSED: tuple[tuple[str, dict[str, Any]], ...] = (
     ("rg_s", {"labels": ("A", "B"), "scale": 3}),
     *((name, {"scale": 5}) for name in ("rebel", "rg_yn", "qg", "rerank", "p_yes")),
     *((name, {"scoring": "integer"}) for name in ("rerank", "rg_yn", "rg_s", "rankrag")),
-    *((name, {"scoring": "peak"}) for name in ("rg_yn", "qg", "p_yes")),
+    *((name, {"scoring": "peak"}) for name in ("rg_yn", "qg")),
     ("rankrag", {"labels": ("No", "Yes")}),
     *((name, {"questions": "per_persona", "scoring": "expected"}) for name in ("rg_yn", "qg")),
     *((name, {"labels": ("A", "B"), "scoring": "expected"}) for name in ("rg_yn", "qg")),
     *(("setwise", {"ranks": ranks}) for ranks in (0, 1.5)),
     *(("rankgpt", {"window": window}) for window in (1, 101)),
-    *(("rankgpt", each) for each in ({"step": 20}, {"passes": 0})),
+    ("rankgpt", {"step": 20}),
     ("rankgpt", {"criteria_model": "openai:m"}),
     ("setwise", {"team": "health_questions", "team_size": 1}),
     ("setwise", {"children": 26}),

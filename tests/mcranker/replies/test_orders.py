@@ -251,7 +251,7 @@ def test_reading_takes_time_in_proportion_to_the_length(unit: str) -> None:
 RANKERS: list[tuple[Any, dict[str, Any]]] = [
     (RankGPTRanker, {"window": 4, "step": 2}),
     (SetwiseRanker, {"children": 2, "ranks": 3}),
-    (SetwiseRanker, {"children": 1, "ranks": 2, "sort": "bubble"}),
+    (SetwiseRanker, {"children": 1, "ranks": 2}),
 ]
 
 
