@@ -337,7 +337,9 @@ class Campaign:
         """Estimate `run` without sending anything; None if the defence does not go with it."""
         try:
             async with defended(defence, ranker, self.options, self.budget) as made:
-                named = ("criteria",) if made.ranker.writes_rubrics else ()
+                named = (
+                    ("criteria",) if made.ranker.plan.members or made.ranker.plan.recruits else ()
+                )
                 trials = [each for target in self.targets for each in self._of(target, made, named)]
                 clean = (each.clean for each in self.targets)
                 return await made.estimate([*clean, *lists_of(trials)])

@@ -125,8 +125,11 @@ async def _score(
                 group.start_soon(ensembler.assessor.run)
             await start(group)
             await ensembler.complete.wait()
-            for actor in ensembler.actors:
-                actor.close()
+            for ready in ensembler.judges.values():
+                ready.actor.close()
+            if ensembler.assessor is not None:
+                ensembler.assessor.close()
+            ensembler.close()
     return not ensembler.complete.is_set()
 
 
@@ -138,11 +141,12 @@ async def _seat(
 ) -> None:
     """Add the annotators of the whole team with their rubrics, at work if there is a group."""
     plan = session.plan
-    if plan.given is not None and plan.given.locked and session.config.criteria != "none":
-        for each in (member for member in plan.members if member.rubric is None):
+    locked = plan.given is not None and plan.given.locked
+    for member in plan.members:
+        if locked and member.rubric is None and session.config.criteria != "none":
             raise ConfigError(
-                f"the team is locked and {each.name!r} has no rubric; write one, unlock the team, "
-                'or use criteria="none"'
+                f"the team is locked and {member.name!r} has no rubric; write one, unlock the "
+                'team, or use criteria="none"'
             )
 
     async def settle(annotator: Annotator) -> None:
@@ -194,7 +198,7 @@ class Ensembler(Actor[TeamKnown | Ready | Scores]):
         self._together = slots is not None or self._by_judge
         self._judge_count = seats  # as far as is known
         self._team: TeamKnown | None = None
-        self._judges: dict[int, Ready] = {}
+        self.judges: dict[int, Ready] = {}
         self._next: dict[int, int] = {}  # judge -> row
         self._under_way: set[tuple[int, int]] = set()  # rows and judges
         self._begun = self._done = 0  # calls
@@ -214,12 +218,6 @@ class Ensembler(Actor[TeamKnown | Ready | Scores]):
             self._most_assessing = session.calls_at_once(session.models.assessor)
             # A model with few prompt prefixes would evaluate them again and again.
             self._assess_last = session.models.assessor.capabilities.prefix_slots is not None
-
-    @property
-    def actors(self) -> list[Actor[Any]]:
-        """All that work for it, and itself, in the order in which they end."""
-        judges: list[Actor[Any]] = [ready.actor for ready in self._judges.values()]
-        return [*judges, *([self.assessor] if self.assessor else []), self]
 
     async def let_judge(self, judge: Actor[Rows], names: Sequence[str], group: TaskGroup) -> None:
         """Start a judge that scores for all columns of these names, one passage or several."""
@@ -241,15 +239,16 @@ class Ensembler(Actor[TeamKnown | Ready | Scores]):
             case Scores():
                 await self._take_scores(message)
             case Ready():
-                self._judges[message.judge] = message
+                self.judges[message.judge] = message
                 self._next[message.judge] = 0
                 self._most *= message.at_once
             case TeamKnown():
                 self._team = message
                 self._judge_count = message.judges
                 self.matrix.keep(message.columns)
-                done = [row for row, n in enumerate(self._answers) if n == message.columns]
-                self._to_assess.extend(done)
+                for row, answers in enumerate(self._answers):
+                    if answers == message.columns:
+                        self._to_assess.append(row)
         calls, team = len(self._answers) * self._judge_count, self._team
         if self._begun < calls or self.assessor is not None:
             await self._hand_out(calls)
@@ -262,7 +261,7 @@ class Ensembler(Actor[TeamKnown | Ready | Scores]):
 
     async def _take_scores(self, message: Scores) -> None:
         session, row = self._session, message.row
-        columns = self._judges[message.judge].columns
+        columns = self.judges[message.judge].columns
         self._under_way.discard((row, message.judge))
         self._done += 1
         for column, score in zip(columns, message.scores, strict=True):
@@ -297,7 +296,7 @@ class Ensembler(Actor[TeamKnown | Ready | Scores]):
         with suppress(anyio.BrokenResourceError, anyio.ClosedResourceError):
             while len(self._under_way) < self._most and (call := self._next_call()) is not None:
                 row, judge = call
-                ready, rows = self._judges[judge], [row]
+                ready, rows = self.judges[judge], [row]
                 while len(rows) < ready.at_once and (call := self._next_call()) is not None:
                     rows.append(call[0])
                 await ready.actor.tell(tuple(rows))
@@ -308,7 +307,7 @@ class Ensembler(Actor[TeamKnown | Ready | Scores]):
                 row = self._to_assess.popleft()
                 self._assessing.add(row)
                 names: dict[int, str] = {}
-                for ready in self._judges.values():
+                for ready in self.judges.values():
                     names |= ready.columns
                 given = enumerate(self.matrix.rows[row])
                 scores = [(names[place], each.value if each else None) for place, each in given]
@@ -368,6 +367,8 @@ class Failures:
             raise self._given_up
         if self._failures and not self._answered:
             raise self._failures[0][-1]
+        if not self._failures:
+            return
         now = self._session.job.calls.total.calls
         last = [
             (row, error)

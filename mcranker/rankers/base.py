@@ -556,11 +556,12 @@ class Ranker(Service):
         emit: Emit | None = None,
     ) -> Job:
         """Return the job of a call, checked."""
-        given = {name: value for name, value in (options or {}).items() if value is not None}
-        if strange := given.keys() - CallOptions.__annotations__.keys():
-            raise TypeError(f"a call takes no option {min(strange)!r}; give it to the ranker")
-        config = self.config.replaced(given)
-        if given:
+        config = self.config
+        if options:
+            given = {name: value for name, value in options.items() if value is not None}
+            if strange := given.keys() - CallOptions.__annotations__.keys():
+                raise TypeError(f"a call takes no option {min(strange)!r}; give it to the ranker")
+            config = config.replaced(given)
             self._check_relevance(config)
         asked = self._shown(as_query(query))
         job = Job(asked, as_passages(docs), config, self.models, emit, memory=self._memory)
@@ -630,19 +631,14 @@ class Ranker(Service):
     def _ranking(self, job: Job, hits: Sequence[Hit], **more: Any) -> Ranking:
         used = {stage for stage, _, _ in (*job.calls, *job.calls.reused)}
         names = job.models.names
-        parts: dict[str, Any] = {
-            "personas": (),
-            "team": None,
-            "config": job.config.recorded(),
-            "seconds": {},
-            **more,
-        }
+        parts: dict[str, Any] = {"personas": (), "team": None, "seconds": {}, **more}
         return Ranking(
             query=job.query,
             hits=tuple(hits),
             absolute=self.absolute,
             ranker=self.name,
             models={role: names[role] for stage, role in _ROLE_OF.items() if stage in used},
+            config=job.config.recorded(),
             prompt_hashes=dict(self.hashes_for(job.config)),
             calls=job.calls,
             **parts,

@@ -89,12 +89,8 @@ class JudgeRanker(Ranker):
         """Refuse models that lack a feature the configuration needs, before any call."""
         check_capabilities(self.config, self.models, recruits=self.plan.recruits)
 
-    def open_session(self, job: Job) -> Session:
-        """A session that works with this ranker's prompts and team."""
-        return Session.open(job, self.prompts, self.plan)
-
     async def _rank(self, job: Job) -> Ranking:
-        session = self.open_session(job)
+        session = Session.open(job, self.prompts, self.plan)
         rows, query = len(session.distinct), job.query
         await session.emit(RankingStarted(query.id, query.text, rows, job.calls))
         return await self._run(session)

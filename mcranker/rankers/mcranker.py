@@ -73,7 +73,7 @@ class MCRanker(PointwiseRanker):
     ) -> Team:
         """`recruit_team` for callers with an event loop; `emit` takes events as they happen."""
         passages = [NO_EXAMPLE if example is None else example]
-        session = self.open_session(self._job(query, passages, emit=emit))
+        session = Session.open(self._job(query, passages, emit=emit), self.prompts, self.plan)
         return team_as_judged(session, await assemble(session))
 
     async def _run(self, session: Session) -> Ranking:
