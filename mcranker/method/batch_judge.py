@@ -20,7 +20,7 @@ from mcranker.llm.chat import (
 from mcranker.llm.typed_answers import DECLINED, missing
 from mcranker.method.annotator import Scores, missing_score
 from mcranker.method.ask import ReplyForm
-from mcranker.method.questions import Entry, QuestionSheet, TypedQuestions
+from mcranker.method.questions import Entry, QuestionSheet
 from mcranker.method.session import Session
 from mcranker.replies.judge_health import Rows
 from mcranker.replies.loose_json import Unreadable
@@ -28,7 +28,7 @@ from mcranker.replies.read import read_named_integers
 from mcranker.replies.schemas import named_integers_schema
 from mcranker.replies.scoring import weighted_mean
 from mcranker.runtime.actor import Actor
-from personas import Member, PromptSet, Rubric
+from personas import PromptSet, Rubric
 from personas.ranking.types import Score
 from personas.templates import Turn
 from personas.untrusted import fence
@@ -85,6 +85,7 @@ class BatchJudge(Actor[Rows]):
     ) -> None:
         workers = session.calls_at_once(session.models.scoring)
         super().__init__("panel", self._score, workers=workers)
+        self.at_once = session.config.passages_per_call or 1
         self._sheet = sheet
         self._rubrics = rubrics
         self._session = session
@@ -94,20 +95,6 @@ class BatchJudge(Actor[Rows]):
         self._most = self._limits.max_questions or MOST_IN_A_REPLY
         digest = hashlib.sha256(session.query.text.encode(errors="surrogatepass")).digest()
         self._turn = int.from_bytes(digest[:4], "big")
-
-    @classmethod
-    def of_team(
-        cls, members: Sequence[Member], session: Session, ensembler: Actor[Any]
-    ) -> BatchJudge:
-        """Return the panel of a team whose rubrics are written."""
-        by_criterion = session.config.questions == "per_criterion"
-        sheet = TypedQuestions(members, session, by_criterion=by_criterion)
-        return cls(sheet, [member.rubric for member in members], session, ensembler)
-
-    @property
-    def at_once(self) -> int:
-        """Most passages in one call."""
-        return self._session.config.passages_per_call or 1
 
     async def _score(self, rows: Rows) -> None:
         cells: dict[_Cell, Answer | Score] = {}

@@ -16,6 +16,7 @@ from mcranker.events import PassageAssessed, PassageScored, RubricWritten, TeamR
 from mcranker.llm.limits.retries import DOWN
 from mcranker.method.annotator import Annotator, Scores, missing_score
 from mcranker.method.batch_judge import BatchJudge
+from mcranker.method.questions import TypedQuestions
 from mcranker.method.recruiter import recruit
 from mcranker.method.session import Session
 from mcranker.replies.judge_health import Rows
@@ -75,7 +76,9 @@ async def score_by_team(session: Session) -> Scored:
             return
         await _seat(session, annotators)
         members = [annotator.member for annotator in annotators]
-        panel = BatchJudge.of_team(members, session, ensembler)
+        by_criterion = session.config.questions == "per_criterion"
+        sheet = TypedQuestions(members, session, by_criterion=by_criterion)
+        panel = BatchJudge(sheet, [member.rubric for member in members], session, ensembler)
         await ensembler.let_judge(panel, [member.name for member in members], group)
 
     partial = await _score(session, ensembler, start)

@@ -44,10 +44,6 @@ from personas.ranking.record import RankingRecord
 from personas.report.warnings import warnings
 from tests.mcranker.replies import test_orders
 from tests.support.comparing import best, in_order, shown_in
-from tests.support.shallow_model import shallow_model
-from tests.support.tiny_reranker import reranker
-
-__all__ = ["reranker", "shallow_model"]
 
 PLAIN = Capabilities(json_schema=True)
 TEAM = Team(members=library.team("health_questions").members[:2])
