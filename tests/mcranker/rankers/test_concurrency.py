@@ -25,7 +25,7 @@ from mcranker import (
 )
 from tests.support.scripted import scripted
 
-DOCS = {f"d{i}": f"text {i}" for i in range(12)}
+DOCS = {f"d{i}": f"text {i}" for i in range(6)}
 
 
 def hashed_score(request: ChatRequest) -> str:
@@ -169,7 +169,7 @@ def test_rank_many_reads_its_work_no_faster_than_it_ranks() -> None:
 
 
 @pytest.mark.anyio
-@pytest.mark.parametrize("concurrency", [1, 2, 5, 64])
+@pytest.mark.parametrize("concurrency", [2, 64])
 async def test_calls_and_tasks_in_flight_never_exceed_the_concurrency(concurrency: int) -> None:
     running = most = most_tasks = 0
 
@@ -183,7 +183,7 @@ async def test_calls_and_tasks_in_flight_never_exceed_the_concurrency(concurrenc
         return (await scripted(hashed_score).complete(request)).text
 
     before = len(asyncio.all_tasks())
-    docs = {f"d{i}": str(i) for i in range(300)}
+    docs = {f"d{i}": str(i) for i in range(120)}
     await MCRanker(model=ScriptedChat(answer), concurrency=concurrency).arank("q", docs)
     assert most <= concurrency
     # a task a call, some of them for calls that wait for a place, and one or two an actor

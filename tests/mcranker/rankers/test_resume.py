@@ -31,7 +31,7 @@ def undisturbed(count: int, *, passages: int) -> list[dict[str, Any]]:
 
 
 def test_a_budget_stops_a_run_that_can_go_on(tmp_path: Path) -> None:
-    count, passages = 4, 30
+    count, passages = 2, 12
     calls = calls_of(count, passages=passages)
     with chaos({}, seed=6, latency=LATENCY) as server:
 
