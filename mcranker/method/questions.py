@@ -37,7 +37,7 @@ class QuestionSheet:
         self._session = session
         self._levels = _levels(session)
         self._criteria = rubrics_as_text(members, session.prompts)["criteria"]
-        self._judge = judge_of("", "", [each for one in members for each in criteria_of(one)])
+        self._judge = _judge_of("", "", [each for one in members for each in _criteria(one)])
 
     def ask(
         self, passages: Sequence[Passage], entries: Sequence[Entry]
@@ -81,7 +81,7 @@ class TypedQuestions(QuestionSheet):
         self.entries = [
             Entry(column, place)
             for column, member in enumerate(members)
-            for place in (by_criterion and range(len(criteria_of(member)))) or (None,)
+            for place in (by_criterion and range(len(_criteria(member)))) or (None,)
         ]
 
     def _judges(self, entries: Sequence[Entry]) -> Mapping[str, str]:
@@ -97,7 +97,7 @@ class TypedQuestions(QuestionSheet):
 
     def _make(self, entry: Entry, passage: str, *, alone: bool) -> Question:
         member, judge = self._members[entry.column], _name(entry.column)
-        name, prompt, criteria = f"{passage}_{judge}", "typed_score", criteria_of(member)
+        name, prompt, criteria = f"{passage}_{judge}", "typed_score", _criteria(member)
         values = {"passage": passage, "judge": f"{judge}."}
         if alone:
             values = {"passage": "the passage", "judge": self._in_words[entry.column]}
@@ -110,7 +110,7 @@ class TypedQuestions(QuestionSheet):
                 explained = f": {criterion.description}" if criterion.description else ""
                 values["criterion"] = f"{criterion.name}{explained}"
                 values["judge"] = f"{self._session.prompts.cleaner.line(member.name)},"
-        by = judge_of(member.name, member.persona.description, criteria)
+        by = _judge_of(member.name, member.persona.description, criteria)
         return self._worded(name, prompt, values, passage, by)
 
 
@@ -127,13 +127,11 @@ class RelevanceQuestions(QuestionSheet):
         return Question(passage, "", passage=passage, judge=self._by)
 
 
-def criteria_of(member: Member) -> tuple[Criterion, ...]:
-    """The criteria of its rubric, if it has one."""
+def _criteria(member: Member) -> tuple[Criterion, ...]:
     return tuple(member.rubric.criteria) if member.rubric else ()
 
 
-def judge_of(name: str, description: str, criteria: Sequence[Criterion]) -> Judge:
-    """The judge of a question, for models that read no instructions."""
+def _judge_of(name: str, description: str, criteria: Sequence[Criterion]) -> Judge:
     listed = ((each.name, each.description, float(each.weight)) for each in criteria)
     return Judge(name, description, tuple(listed))
 

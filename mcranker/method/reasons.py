@@ -11,7 +11,6 @@ import anyio
 
 from mcranker.config import RankerConfig
 from mcranker.errors import ConfigError, InputError, ModelError
-from mcranker.llm.chat import Answer, ChatReply, Question, State
 from mcranker.llm.models import Models
 from mcranker.logs import safe_logger
 from mcranker.method.annotator import (
@@ -20,17 +19,15 @@ from mcranker.method.annotator import (
     rubric_as_text,
     rubrics_as_text,
 )
-from mcranker.method.questions import criteria_of, judge_of
 from mcranker.method.session import Job, Session
 from mcranker.ranking import Ranking
 from mcranker.replies.judge_health import Rows
-from mcranker.replies.loose_json import Unreadable
 from mcranker.replies.schemas import reasons_schema
 from mcranker.replies.windows import read_reasons
 from mcranker.runtime.bridge import task_group
 from personas import Member, PromptSet
 from personas.ranking.hit import Hit
-from personas.ranking.types import Passage, Reason
+from personas.ranking.types import Reason
 from personas.ranking.usage import UsageTable
 from personas.sanitize import encodable
 from personas.templates import Template
@@ -44,15 +41,7 @@ LONGEST_REASON, LONGEST_QUOTE = 400, 300
 """Most characters to keep."""
 
 _TOKENS_A_REASON = 150
-_MOST_SENTENCES = 50  # of a passage, among which the nearest is looked for
 _JUDGE = "search expert"  # of rankers without personas
-_NEAR = "How near is it to the query?"
-# A sentence ends with a mark (and closing quotation marks), a blank line or before a list item.
-_SENTENCE = re.compile(
-    r"\S.*?(?:[.!?][\"')\]\u00bb\u201d\u2019]*(?=\s)|[\u3002\uff01\uff1f]"
-    r"|(?=\n[ \t\r]{0,40}(?:\n|[-*\u2022]))|\Z)",
-    re.DOTALL,
-)
 _QUOTE_MARKS = str.maketrans(
     dict.fromkeys('"`\u00ab\u00bb\u2018\u2019\u201a\u201b\u201c\u201d\u201e\u201f', "'")
 )
@@ -89,7 +78,6 @@ async def explain(
     deadline: float | None = None,
 ) -> Ranking:
     """Ask each judge why it gave the first passages what it gave them, see `Ranker.explain`."""
-    prompting = models.scoring.capabilities.prompts
     if ranking.ranker == "qg":
         raise ConfigError("a ranking by 'qg' gives no reasons: its scores are no judgements")
     if not ranking.has_texts:
@@ -106,7 +94,7 @@ async def explain(
         tasks.append(_Task(column, given, *_judge(ranking, column)))
     with anyio.move_on_after(deadline):
         await session.prepare_texts()
-        await (_ask_all if prompting else _nearest_sentences)(tasks, found)
+        await _ask_all(tasks, found)
     if found.lost:
         logger.warning(
             "query %r: %d reasons are missing; the first: %s",
@@ -121,7 +109,7 @@ async def explain(
     calls.costs.update({key: cost for key, cost in known if key not in job.calls})
     spent, seconds = session.seconds.get("explain", 0.0), ranking.seconds
     more = {name: seconds.get(name, 0.0) + spent for name in ("explain", "total")}
-    hashes = prompts.hashes_of(["reasons", "reasons_without_criteria"]) if prompting else {}
+    hashes = prompts.hashes_of(["reasons", "reasons_without_criteria"])
     by_rank: dict[int, dict[str, Reason]] = {hit.rank: {} for hit in hits}
     for task in tasks:
         for row, hit in zip(rows, hits, strict=True):
@@ -233,74 +221,6 @@ async def _ask(task: _Task, template: Template, rows: Rows, found: _Found, *, ag
             found.lost += [f"{model.name} gave none"] * len(left)
 
     await session.forms["explain", task.column].in_parts(rows, call, take)
-
-
-async def _nearest_sentences(tasks: Sequence[_Task], found: _Found) -> None:
-    """Take each passage's sentence nearest to the query for the judge; one call has several."""
-    session, model = found.session, found.session.models.scoring
-    judges = {}
-    for task in tasks:
-        criteria = [each for member in task.members for each in criteria_of(member)]
-        name = "" if task.name == _JUDGE else task.name
-        judges[task.column] = judge_of(name, task.description, criteria)
-    most = model.capabilities.max_questions // (_MOST_SENTENCES * len(tasks))
-    at_once = max(1, min(AT_ONCE, most))
-    rows = range(len(session.distinct))
-    for start in range(0, len(rows), at_once):
-        sentences = {
-            f"passage_{row}_{place}": (row, sentence)
-            for row in rows[start : start + at_once]
-            for place, sentence in enumerate(_sentences(session, session.passage(row)))
-        }
-        asked = [
-            (row, task.column, sentence, f"{name}_judge_{column}", name)
-            for name, (row, sentence) in sentences.items()
-            for column, task in enumerate(tasks)
-            if row in task.given
-        ]
-        if not asked:
-            continue
-
-        def read(reply: ChatReply, count: int = len(asked)) -> Sequence[Answer]:
-            if reply.answers is None or len(reply.answers) != count:
-                raise Unreadable(f"it does not hold {count} answers.")
-            return reply.answers
-
-        answers = await session.ask(
-            model,
-            session.prompts["typed_task"].render({}),
-            read,
-            stage="explain",
-            max_tokens=session.config.max_score_tokens,
-            questions=tuple(
-                Question(name, _NEAR, kind="yes_no", passage=passage, judge=judges[judge])
-                for _, judge, _, name, passage in asked
-            ),
-            state=State(session.clean_query, {name: text for name, (_, text) in sentences.items()}),
-        )
-        best: dict[tuple[int, str], float] = {}
-        for (row, judge, sentence, *_), answer in zip(asked, answers, strict=True):
-            near = -1.0 if answer.value is None else answer.value
-            if near > best.get((row, judge), -1.0):
-                best[row, judge] = near
-                found.reasons[row, judge] = _by_words(session.query.text, sentence)
-
-
-def _sentences(session: Session, passage: Passage) -> list[str]:
-    listed = [each.group().rstrip() for each in _SENTENCE.finditer(session.shown_text(passage))]
-    return listed[:_MOST_SENTENCES] or [passage.title]
-
-
-def _by_words(query: str, sentence: str) -> Reason:
-    from mcranker.inputs.tokens import tokenize, words
-
-    there = set(tokenize(sentence))
-    known = dict.fromkeys(word.casefold() for word in words(query) if there & set(tokenize(word)))
-    listed = (
-        f"Words of the query in it: {', '.join(known)}" if known else "It has none of its words"
-    )
-    text = _cut(f"The sentence nearest to the query. {listed}.", LONGEST_REASON)
-    return Reason(text, _cut(sentence, LONGEST_QUOTE), "words")
 
 
 def _cut(text: str, most: int) -> str:

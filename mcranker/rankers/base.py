@@ -355,8 +355,7 @@ class Ranker(Service):
 
         Each persona (the ranker, where there are none) gives a sentence and a quote, which are in
         `Hit.reasons`, about ten passages a call. A quote that is not in the passage is dropped and
-        counted in ``false_quotes``. An encoder says nothing: its `Reason`, of the kind
-        ``"words"``, is the nearest sentence and the query's words in it.
+        counted in ``false_quotes``.
 
         Args:
             ranking: one of this ranker, of another one or a stored one.
@@ -536,7 +535,7 @@ class Ranker(Service):
         if not top:
             return
         why = self.unexplained or ("it asks no model" if not self.needs_model else "")
-        if not why and not offers.prompts and offers.reasons:
+        if not why and not offers.prompts:
             why = f"{self.models.scoring.name} answers no prompts"
         if why:
             raise ConfigError(

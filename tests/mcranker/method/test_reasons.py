@@ -20,9 +20,7 @@ from mcranker import (
 )
 from mcranker.errors import RequestRejected
 from mcranker.method.reasons import LONGEST_QUOTE, quoted
-from personas.ranking.types import Reason
 from tests.support.scripted import scripted
-from tests.support.tiny_encoder import judge, use
 
 pytestmark = pytest.mark.anyio
 
@@ -179,23 +177,6 @@ async def test_the_estimate_counts_the_calls_and_asking_again_is_free(tmp_path: 
     async with MCRanker(model=model(), **{**options, "ledger": None}) as ranker:
         whole = await ranker.aestimate_many([("q", DOCS)], reasons=3)
     assert whole.calls == 1 + 3 * 2 + 2
-
-
-async def test_an_encoder_gives_its_nearest_sentence_and_the_words_in_it(
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
-    use(monkeypatch)
-    docs = ["Shares fell. Do masks help\nchildren? Yes.", "Nothing of it (at all)."]
-    async with DirectRanker(model=judge(), ledger=None) as ranker:
-        ranking = await ranker.arank("do masks help", docs)
-        explained = await ranker.aexplain(ranking)
-    first, second = sorted(explained, key=lambda hit: hit.index)
-    text = "The sentence nearest to the query. Words of the query in it: do, masks, help."
-    assert first.reasons["DIRECT"] == Reason(text, "Do masks help\nchildren?", "words")
-    text = "The sentence nearest to the query. It has none of its words."
-    assert second.reasons["DIRECT"] == Reason(text, docs[1], "words")
-    assert explained.calls["explain", "", "local:tiny"].calls == 1
-    assert explained.ids == ranking.ids
 
 
 async def test_the_deadline_ends_it() -> None:
