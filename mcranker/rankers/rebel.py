@@ -13,12 +13,7 @@ from mcranker.config import RankerConfig
 from mcranker.errors import FormNotKept, ModelError, ReplyError
 from mcranker.events import RubricWritten
 from mcranker.llm.chat import ChatReply
-from mcranker.method.annotator import (
-    INSTRUCTION_SHARE,
-    Scores,
-    judge_without_team,
-    missing_score,
-)
+from mcranker.method.annotator import Scores, missing_score
 from mcranker.method.ensembler import score_by_judge
 from mcranker.method.session import Session
 from mcranker.rankers.judge import LONGEST_QUERY, NO_TEAM, PointwiseRanker, demand, refuse
@@ -28,7 +23,6 @@ from mcranker.replies.loose_json import Unreadable
 from mcranker.replies.schemas import RELEVANCE_SCHEMA, properties_schema, window_schema
 from mcranker.replies.windows import (
     LEFT_OUT,
-    TOP_PROPERTY,
     TOP_RELEVANCE,
     WEIGHT,
     PassageScores,
@@ -114,7 +108,6 @@ class RebelRanker(PointwiseRanker):
     config: RebelConfig
     config_class = RebelConfig
     roles = ("criteria", "scoring")
-    takes_instruction = True
     prompt = "rebel"
 
     def _prepare(self, config: Any) -> Any:
@@ -134,11 +127,10 @@ class RebelRanker(PointwiseRanker):
 
     def hashes_for(self, config: RankerConfig) -> Mapping[str, str]:
         by_properties = ("rebel", "rebel_property")
-        relevance_only = by_properties if config.instruction else ("rebel_relevance",)
         used = {
             "one_turn": (*by_properties, "rebel_criteria", "rebel_rubric"),
             "two_turn": (self._infers, *by_properties),
-            "two_turn_relevance": ("rebel_infer_relevance", *relevance_only),
+            "two_turn_relevance": ("rebel_infer_relevance", "rebel_relevance"),
         }
         passage = self.prompts.comparative_hashes("compared_passage")
         return {**self.prompts.hashes_of(used[self.variant]), **passage}
@@ -151,8 +143,7 @@ class RebelRanker(PointwiseRanker):
     async def _run(self, session: Session) -> Ranking:
         properties: Properties | None = None
         with session.until_deadline():
-            found = await self._properties(session)
-            properties = _with_instruction(found, session.config.instruction)
+            properties = await self._properties(session)
         if properties is None:
             return dataclasses.replace(self.ranking_by_order(session.job), partial=True)
         rubric = properties.rubric()
@@ -342,18 +333,3 @@ def _fixed_properties(prompts: PromptSet) -> Properties:
             "property, as in 'Recency: what 5 and 0 mean', none of which is called Relevance"
         ) from error
     return found
-
-
-def _with_instruction(properties: Properties, instruction: str) -> Properties:
-    """Return the properties and the instruction, which has its share of the highest final score."""
-    for judge in judge_without_team(instruction):
-        assert judge.rubric is not None
-        name, text = judge.rubric.criteria[-1].name, judge.rubric.criteria[-1].description
-        others = [each for each in properties.listed if each.name.casefold() != name.casefold()]
-        properties = dataclasses.replace(properties, listed=tuple(others))
-        if name.casefold() != "relevance":
-            share = INSTRUCTION_SHARE / (100 - INSTRUCTION_SHARE)
-            weight = round(share * properties.top / TOP_PROPERTY, 2)
-            listed = (*others, Property(name, text, weight))
-            properties = dataclasses.replace(properties, listed=listed)
-    return properties

@@ -8,13 +8,12 @@ from typing import Any
 
 import pytest
 
-from mcranker import ChatRequest, ConfigError, MCRanker, Ranking, RebelRanker
+from mcranker import ChatRequest, ConfigError, MCRanker, Ranking
 from mcranker.rankers import RANKERS
 from mcranker.rankers.direct import RerankRanker
 from personas import Criterion, Member, Persona, Rubric, Team
 from tests.support.comparing import best, comparing, in_order
 from tests.support.loopback import Body, clean_environment, serve_in_thread
-from tests.support.rebel import passages, rebel_model
 from tests.support.scripted import scripted
 
 DOCS = {"a": "cloth 1", "b": "surgical 2", "c": "N95 3"}
@@ -107,23 +106,6 @@ def test_rankers_that_compare_are_told_it(name: str) -> None:
     RANKERS.get(name)(model=model, ledger=None).rank("q", DOCS, instruction=RECENT)
     assert all(f"2. {RECENT} (weight 30%)" in each for each in prompts(seen))
     assert seen
-
-
-def test_rebel_adds_it_to_its_properties() -> None:
-    """Of at most 10 + 5 * 0.5 * 5 = 22.5, three sevenths are 9.64: 5 times 1.93."""
-    model, seen = rebel_model()
-    found = RebelRanker(model=model, ledger=None).rank(
-        "q", passages({"a": [8, 1, 1, 1, 1, 1, 5]}), instruction=RECENT
-    )
-    assert RECENT in prompts(seen)[0]
-    assert "1.93 * P6" in prompts(seen)[0]
-    # 8 + 5 * 0.5 * 1 + 1.93 * 5
-    assert found[0].score == pytest.approx(20.15)
-    model, seen = rebel_model()
-    RebelRanker(model=model, ledger=None, variant="two_turn_relevance").rank(
-        "q", passages({"a": [8, 5]}), instruction=RECENT
-    )
-    assert RECENT in prompts(seen)[0]
 
 
 def test_a_rerank_service_gets_it_where_its_protocol_has_it(
