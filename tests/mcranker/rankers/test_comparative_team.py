@@ -137,21 +137,6 @@ def test_what_a_persona_has_not_sorted_out_shares_the_rank_behind() -> None:
     assert least == pytest.approx([2, 1.5, 2, 2])
 
 
-@pytest.mark.parametrize("name", NAMES)
-def test_equal_passages_share_their_ranks_and_those_beyond_depth_have_none(name: str) -> None:
-    docs = {"x": "p a", "y": "p b", "z": "p a", "w": "p c"}
-    model, seen = comparing_team(by_orders(dict.fromkeys(TEAM, "bac")))
-    with team_of(name, model, depth=3) as ranker:
-        ranking = ranker.rank(QUERY, docs)
-        again = ranking.reensemble("sum")
-    assert ranking.ids == again.ids == ["y", "x", "z", "w"]
-    assert ranks(ranking) == [[2] * 3, [1] * 3, [2] * 3, []]
-    assert ranking[3].ranks == {}
-    assert ranking[3].score is None
-    assert scores(again)[:3] == [0, 3, 0]
-    assert "p c" not in str([each.messages for each in seen if each.tag.stage == "score"])
-
-
 # What is asked
 
 

@@ -19,7 +19,6 @@ from mcranker import (
     Job,
     MCRanker,
     Passage,
-    Query,
     Ranker,
     Ranking,
     ScriptedChat,
@@ -185,19 +184,6 @@ def test_a_ranker_without_partial_results_keeps_the_order() -> None:
     assert simulate(main(6)).ids == IDS[::-1]
     late = simulate(main(4))
     assert (late.partial, late.ids, late.usage.calls) == (True, IDS, 1)
-
-
-def test_each_of_many_queries_has_the_whole_time() -> None:
-    async def main() -> tuple[list[tuple[bool, int]], float]:
-        work = [(Query(f"q{place}", str(place)), DOCS) for place in range(6)]
-        async with ranker(Slow(), deadline=5.0, query_concurrency=2) as made:
-            began = now()
-            found = [ranked.result() async for ranked in made.arank_many(work)]
-        return [(each.partial, len(each)) for each in found], now() - began
-
-    found, took = simulate(main())
-    assert found == [(True, 12)] * 6
-    assert took == 15  # three times two at once
 
 
 def test_answers_that_came_are_kept(tmp_path: Path) -> None:

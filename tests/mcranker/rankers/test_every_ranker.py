@@ -40,8 +40,6 @@ from mcranker import (
 )
 from mcranker.rankers import RANKERS
 from personas import Team, library
-from personas.ranking.record import RankingRecord
-from personas.report.warnings import warnings
 from tests.mcranker.replies import test_orders
 from tests.support.comparing import best, in_order, shown_in
 
@@ -453,25 +451,6 @@ def test_a_failed_reply_moves_no_passage_against_the_first_stage(label: str) -> 
         if ranking.comparisons is not None:
             failed += ranking.comparisons.failed
     assert failed > 12
-
-
-@pytest.mark.parametrize("label", COMPARING)
-def test_a_model_that_goes_by_place_alone_looks_like_what_it_is(label: str) -> None:
-    """It names the first place first, whatever stands there."""
-    name, options, offers, _ = COMPARING[label]
-
-    def answer(request: ChatRequest) -> Any:
-        names = list(shown_in(request))
-        return " > ".join(names) if name == "rankgpt" else names[0]
-
-    with made(name, ScriptedChat(answer, capabilities=offers), **options) as ranker:
-        ranking = ranker.rank("masks", RISING)
-    counts = ranking.comparisons
-    assert counts is not None
-    assert counts.as_shown == counts.asked
-    assert not counts.failed
-    page = "".join(each.sentence for each in warnings(RankingRecord.of(ranking.to_dict())))
-    assert "the model may go by place alone" in page
 
 
 HOPELESS = {

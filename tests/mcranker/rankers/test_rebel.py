@@ -13,7 +13,6 @@ from mcranker import (
     ChatRequest,
     ConfigError,
     ContextTooLong,
-    Passage,
     Ranking,
     RebelRanker,
     ReplyError,
@@ -347,21 +346,6 @@ def test_a_window_that_fails_is_asked_in_halves() -> None:
     assert ranking.ids == ["c", "d", "a", "e"]
     assert ranking.windows == WindowCounts(asked=2, failed=3)
     assert [(each.doc_id, each.reason) for each in ranking.missing] == [("e", "too long")]
-
-
-def test_dropped_passages_have_no_say_in_the_share_of_the_first_stage() -> None:
-    """c 17.5, d 11.5, a 8.5, e 3 are 1, 8.5 / 14.5, 5.5 / 14.5 and 0; 0, -2, -3, -4 are 1 to 0."""
-    docs = [
-        Passage(name, text, score=float(-place)) for place, (name, text) in enumerate(DOCS.items())
-    ]
-    ranking = ranked(docs, first_stage_weight=0.5, top_n=None)
-    finals = {hit.doc_id: hit.score for hit in ranking}
-    assert finals["a"] == pytest.approx(0.5 * 5.5 / 14.5 + 0.5 * 1)
-    assert finals["d"] == pytest.approx(0.5 * 8.5 / 14.5 + 0.5 / 4)
-    assert "b" not in finals
-    assert finals["c"] == pytest.approx(0.5 + 0.5 / 2)
-    # Relevance is the composite by the highest there can be, 10 + 0.5 * 25.
-    assert {hit.doc_id: hit.relevance for hit in ranking}["a"] == pytest.approx(8.5 / 22.5)
 
 
 # What it shares with the others
