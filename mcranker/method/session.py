@@ -158,17 +158,17 @@ class Session:
     async def prepare_texts(self) -> None:
         """Cut the passages' texts to ``max_passage_tokens``, and fence them if they are long."""
         most, tokenizer = self.config.max_passage_tokens, tokenizer_of(self.models.scoring)
-        passages = [self.passage(row) for row in range(len(self.distinct))]
-        if most is not None and tokenizer is not None:
-            for passage in passages:
-                text = self.shown_text(passage)
-                if passage.content not in self.texts:
-                    self.texts[passage.content] = await tokenizer.cut(text, most)
-        characters = sum(len(each.text) for each in passages)
+        characters = 0
+        for row in range(len(self.distinct)):
+            passage = self.passage(row)
+            characters += len(passage.text)
+            if most is not None and tokenizer is not None and passage.content not in self.texts:
+                cut = await tokenizer.cut(self.shown_text(passage), most)
+                self.texts[passage.content] = cut
         if self.models.scoring.capabilities.prompts and characters > LONG:
             # All at once, when the first call is made, it would hold up the event loop.
             await anyio.to_thread.run_sync(
-                lambda: [self.delimited(row) for row in range(len(passages))],
+                lambda: [self.delimited(row) for row in range(len(self.distinct))],
                 abandon_on_cancel=True,
             )
 

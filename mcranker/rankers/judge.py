@@ -1,4 +1,4 @@
-"""Bases of rankers whose judges are asked about passages: prompts, a team, a session a query."""
+"""Rankers whose judges are asked about passages, and MCRanker: the paper's method."""
 
 from __future__ import annotations
 
@@ -10,14 +10,15 @@ from typing import Any, ClassVar
 
 from mcranker.config import RankerConfig
 from mcranker.errors import ConfigError, UnsupportedCapability
-from mcranker.events import RankingStarted
+from mcranker.events import Emit, RankingStarted
 from mcranker.llm.chat import ChatModel
-from mcranker.llm.models import check_capabilities
+from mcranker.llm.models import ROLES, check_capabilities
 from mcranker.logs import safe_logger
 from mcranker.method.annotator import PromptJudge, ScorePrompt, judge_without_team
 from mcranker.method.batch_judge import BatchJudge
-from mcranker.method.ensembler import Scored, assemble, score_by_judge
+from mcranker.method.ensembler import Scored, assemble, score_by_judge, score_by_team
 from mcranker.method.questions import QuestionSheet
+from mcranker.method.recruiter import NO_EXAMPLE
 from mcranker.method.session import Job, Session
 from mcranker.method.team_plan import TeamPlan
 from mcranker.rankers.base import Ranker
@@ -26,7 +27,7 @@ from mcranker.runtime.actor import Actor
 from personas import Member, PromptError, PromptSet, Team
 from personas.ensembles import Rule
 from personas.ranking.hit import Hit
-from personas.ranking.types import ASSESSOR
+from personas.ranking.types import ASSESSOR, Passage, Query
 from personas.templates import OPTIONAL_PROMPTS
 
 logger = safe_logger("mcranker")
@@ -176,6 +177,71 @@ class PointwiseRanker(JudgeRanker):
             partial=scored.partial,
             weak_judge=session.models.scoring.capabilities.weak_judge,
         )
+
+
+class MCRanker(PointwiseRanker):
+    """Ranks passages with a team of personas that write weighted criteria and score by them.
+
+    For a query it recruits personas (Eq. 1), adds the fixed NLP scientist, lets each write
+    a rubric (Eq. 2) and score every passage by it from 0 to k (Eq. 3), and combines the
+    scores (Eq. 4). "Generating Diverse Criteria On-the-Fly to Improve Pointwise LLM
+    Rankers", arXiv 2404.11960.
+
+    >>> ranker = MCRanker(team_size=3)                    # NLP scientist + 2 recruits
+    >>> ranker = MCRanker(model="openai:gpt-5-mini")
+    >>> ranker = MCRanker(model="openai:qwen", base_url="http://localhost:8000/v1")
+    >>> ranker = MCRanker(model="openai:gpt-5-mini", criteria_model="openai:gpt-5")
+    >>> ranker = MCRanker(team="team.yaml")               # a saved team: no recruiting
+    >>> ranker = MCRanker(team=["clinician", "Worried parent"], team_size=4)  # + 2 recruits
+    >>> ranker = MCRanker(require=("clinician",))
+    >>> ranking = ranker.rank("best masks against covid", docs)
+
+    Its options are those of `RankerConfig` and `Ranker`.
+
+    Raises:
+        ConfigError, ModelError, PersonasError: as `Ranker`.
+    """
+
+    name: ClassVar[str] = "mcranker"
+    roles = ROLES
+    takes_team = takes_instruction = by_personas = by_team = True
+
+    def _prepare(self, config: Any) -> Any:
+        self.prompt = "score_without_criteria" if config.criteria == "none" else "score"
+        return super()._prepare(config)
+
+    def recruit_team(self, query: str | Query, example: str | Passage | None = None) -> Team:
+        """Recruit a team for the query and write its rubrics, without scoring anything.
+
+        A ranker with ``team=`` completes that team: with recruits, where ``team_size`` is larger,
+        and with the rubrics that are missing.
+
+        Args:
+            query: what will be ranked for.
+            example: one passage of the kind that will be judged; shown to the recruiter.
+
+        Returns:
+            The team, to look at, edit, save with `personas.save`, and pass as ``team=``.
+
+        Raises:
+            InputError, ModelError: as `rank`.
+        """
+        return self._bridge.call(lambda: self.arecruit_team(query, example))
+
+    async def arecruit_team(
+        self,
+        query: str | Query,
+        example: str | Passage | None = None,
+        *,
+        emit: Emit | None = None,
+    ) -> Team:
+        """`recruit_team` for callers with an event loop; `emit` takes events as they happen."""
+        passages = [NO_EXAMPLE if example is None else example]
+        session = Session.open(self._job(query, passages, emit=emit), self.prompts, self.plan)
+        return team_as_judged(session, await assemble(session))
+
+    async def _run(self, session: Session) -> Ranking:
+        return self.build_ranking(session, await score_by_team(session))
 
 
 class OneJudgeRanker(PointwiseRanker):

@@ -17,7 +17,7 @@ from mcranker import (
     ScriptedChat,
     SetwiseRanker,
 )
-from mcranker.rankers.sorts import RankGPTRanker
+from mcranker.rankers.comparative import RankGPTRanker
 from mcranker.replies.json import LONGEST
 from mcranker.replies.loose_json import Unreadable
 from mcranker.replies.orders import read_choice, read_order
