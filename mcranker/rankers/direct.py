@@ -72,6 +72,10 @@ class DirectRanker(OneJudgeRanker):
         refuse(config, {"ensemble": "sum"}, one_judge)
         return super()._prepare(config)
 
+    @property
+    def _judge_name(self) -> str:
+        return "DIRECT"
+
     def _asks(self, session: Session, members: Sequence[Member]) -> ScorePrompt | QuestionSheet:
         if session.config.questions is not None:
             return QuestionSheet(members, session)
