@@ -72,7 +72,6 @@ def test_scoring_prompts_share_all_that_comes_before_the_passage(
     [
         (MCRanker, {"ensemble": "assessor"}, 4),
         (MCRanker, {"criteria": "none"}, 3),
-        (MCRanker, {"scoring": "per_criterion"}, 3),
         (DirectRanker, {}, 1),
         (DirectRanker, {"with_criteria": True}, 1),
     ],
