@@ -26,9 +26,6 @@ TOP_PROPERTY = 5
 WEIGHT = 0.5
 """Of each property, in all experiments of REBEL's authors."""
 
-MOST_PROPERTIES = 40
-"""Most properties that a window of passages is scored by."""
-
 RELEVANCE = "Relevance"
 
 _HEAVIEST = 2.0  # then a property counts as much as relevance does
