@@ -107,24 +107,6 @@ def test_a_reply_is_repaired_and_counted(reply: str, ids: str, counts: Compariso
     assert len(seen) == 1
 
 
-def test_an_unreadable_reply_is_asked_for_again_and_then_leaves_the_window_as_it_is() -> None:
-    """c d e is answered with prose, twice; a b c with its reverse."""
-
-    def answer(request: ChatRequest) -> str:
-        return in_order(request) if "passage a 1" in str(request.messages) else "I would rather not"
-
-    model, seen = comparing(answer)
-    with RankGPTRanker(model=model, ledger=None, window=3, step=2) as ranker:
-        ranking = ranker.rank(QUERY, DOCS)
-    assert ranked("cbade", ranking)
-    assert len(seen) == 3
-    assert seen[1].messages[-1].content.startswith("That answer cannot be used: it has no list")
-    assert ranking.usage.unreadable == 2
-    assert ranking.comparisons is not None
-    assert (ranking.comparisons.asked, ranking.comparisons.failed) == (2, 1)
-    assert "no list of numbers" in ranking.comparisons.reason
-
-
 def test_a_stronger_model_puts_the_first_in_order_again(tmp_path: Path) -> None:
     """Windows of 3 by the cheap one, then the first two by the strong one, lowest grade first.
 

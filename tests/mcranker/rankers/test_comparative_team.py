@@ -120,23 +120,6 @@ def test_bordas_count_is_the_sum_and_orders_are_combined_again_at_no_call() -> N
         other.reensemble("assessor")
 
 
-def test_what_a_persona_has_not_sorted_out_shares_the_rank_behind() -> None:
-    """The first rank alone: d, c, a. Of four, the others have the mean rank of 2 to 4, 3.
-
-    By 1 / rank: a 1/3 + 1/3 + 1, b 3/3, c 1/3 + 1 + 1/3, d 1 + 1/3 + 1/3.
-    A ranking saved with the first of the ranks they share, 2: b 3/2, all others 2.
-    """
-    firsts = dict(zip(TEAM, ("dabc", "cabd", "abcd"), strict=True))
-    ranking = ranked_by(firsts, "setwise", ranks=1)
-    assert ranks(ranking) == [[2, 2, 1], [2, 2, 2], [2, 1, 2], [1, 2, 2]]
-    assert ranking.ids == ["a", "c", "d", "b"]
-    assert scores(ranking) == pytest.approx([5 / 3, 1, 5 / 3, 5 / 3])
-    saved = ranking.to_dict()
-    saved["config"]["rank_ties"] = "min"
-    least = scores(Ranking.from_dict(saved).reensemble(missing_policy="lowest"))
-    assert least == pytest.approx([2, 1.5, 2, 2])
-
-
 # What is asked
 
 

@@ -58,11 +58,3 @@ def test_a_share_that_is_set_is_refused_without_scores_before_any_call(
 def test_what_is_beyond_the_depth_needs_no_score() -> None:
     with DirectRanker(model=model(), ledger=None, first_stage_weight=1.0, depth=2) as ranker:
         assert ranker.rank("q", docs(a=2.0, b=1.0, c=None)).ids == ["a", "b", "c"]
-
-
-def test_hits_without_a_score_are_documents_without_one() -> None:
-    with DirectRanker(model=model(), ledger=None, depth=2) as ranker:
-        first = ranker.rank("q", docs(a=7.0, b=8.0, c=6.0))
-        again = ranker.rank("q", first[1:])
-    assert [each.score for each in again.passages] == [2, None]
-    assert again.ids == ["c", "a"]
